@@ -1,0 +1,1 @@
+"""Values and contracts: dtypes, shapes, device specs, attrs, the op registry, the kernel and device protocols."""

@@ -1,0 +1,530 @@
+"""Static shapes of tensors, known in full, in part, or not at all: `Dimension`, `TensorShape`, and broadcasting.
+
+A `TensorShape` keeps its dimensions as `dims_tuple`: a tuple of `int` and None (an unknown length), or None (an unknown
+number of dimensions). Shape rules compute with such tuples, type `Dims`; the `Dimension` objects that users see are
+made when asked for.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Iterator
+from typing import Any, TypeAlias, overload
+
+Dims: TypeAlias = tuple[int | None, ...] | None
+
+
+class Dimension:
+    """The length of one dimension of a tensor: a number, or unknown (`value` None).
+
+    Arithmetic with an unknown length gives an unknown length; comparing one gives None, which is neither true nor
+    false.
+    """
+
+    __slots__ = ("_value",)
+
+    _value: int | None
+
+    def __init__(self, value: Any) -> None:
+        """Makes a dimension of length `value`.
+
+        Args:
+          value: a non-negative integer, None, or a Dimension.
+
+        Raises:
+          TypeError: `value` is none of these.
+          ValueError: `value` is negative, or a number with a fraction.
+        """
+        self._value = _length(value)
+
+    @property
+    def value(self) -> int | None:
+        """The length, or None if it is unknown."""
+        return self._value
+
+    def is_compatible_with(self, other: Any) -> bool:
+        """Whether both may be the same length: they are equal, or one is unknown."""
+        length = _length(other)
+        return self._value is None or length is None or self._value == length
+
+    def assert_is_compatible_with(self, other: Any) -> None:
+        """Raises ValueError unless `self.is_compatible_with(other)`."""
+        if not self.is_compatible_with(other):
+            raise ValueError(f"Dimensions {self} and {as_dimension(other)} are not compatible")
+
+    def merge_with(self, other: Any) -> Dimension:
+        """The dimension that knows what either knows.
+
+        Raises:
+          ValueError: the two are known and differ.
+        """
+        self.assert_is_compatible_with(other)
+        return as_dimension(other) if self._value is None else self
+
+    def __repr__(self) -> str:
+        return f"Dimension({self._value})"
+
+    def __str__(self) -> str:
+        return "?" if self._value is None else str(self._value)
+
+    def __hash__(self) -> int:
+        return hash(self._value)
+
+    def __int__(self) -> int:
+        return self.__index__()
+
+    def __index__(self) -> int:
+        if self._value is None:
+            raise TypeError("This dimension's length is unknown until a step runs: use tf.shape(x) there")
+        return self._value
+
+    def __reduce__(self) -> tuple[Any, tuple[int | None]]:
+        return Dimension, (self._value,)
+
+    def _compare(self, other: Any, relation: Any) -> Any:
+        try:
+            length = _length(other)
+        except (TypeError, ValueError):
+            return NotImplemented
+        if self._value is None or length is None:
+            return None
+        return relation(self._value, length)
+
+    def __eq__(self, other: object) -> Any:
+        return self._compare(other, operator.eq)
+
+    def __ne__(self, other: object) -> Any:
+        return self._compare(other, operator.ne)
+
+    def __lt__(self, other: Any) -> Any:
+        return self._compare(other, operator.lt)
+
+    def __le__(self, other: Any) -> Any:
+        return self._compare(other, operator.le)
+
+    def __gt__(self, other: Any) -> Any:
+        return self._compare(other, operator.gt)
+
+    def __ge__(self, other: Any) -> Any:
+        return self._compare(other, operator.ge)
+
+    def _combine(self, other: Any, operation: Any, reflected: bool = False) -> Any:
+        try:
+            length = _length(other)
+        except (TypeError, ValueError):
+            return NotImplemented
+        if self._value is None or length is None:
+            return Dimension(None)
+        return Dimension(operation(length, self._value) if reflected else operation(self._value, length))
+
+    def __add__(self, other: Any) -> Any:
+        return self._combine(other, operator.add)
+
+    def __radd__(self, other: Any) -> Any:
+        return self._combine(other, operator.add, reflected=True)
+
+    def __sub__(self, other: Any) -> Any:
+        return self._combine(other, operator.sub)
+
+    def __rsub__(self, other: Any) -> Any:
+        return self._combine(other, operator.sub, reflected=True)
+
+    def __mul__(self, other: Any) -> Any:
+        return self._combine(other, operator.mul)
+
+    def __rmul__(self, other: Any) -> Any:
+        return self._combine(other, operator.mul, reflected=True)
+
+    def __floordiv__(self, other: Any) -> Any:
+        return self._combine(other, operator.floordiv)
+
+    def __rfloordiv__(self, other: Any) -> Any:
+        return self._combine(other, operator.floordiv, reflected=True)
+
+    def __mod__(self, other: Any) -> Any:
+        return self._combine(other, operator.mod)
+
+    def __rmod__(self, other: Any) -> Any:
+        return self._combine(other, operator.mod, reflected=True)
+
+    def __truediv__(self, other: Any) -> Any:
+        raise TypeError(
+            f"unsupported operand type(s) for /: 'Dimension' and {type(other).__name__!r}: a length is an integer, "
+            "use // instead"
+        )
+
+    def __rtruediv__(self, other: Any) -> Any:
+        raise TypeError(
+            f"unsupported operand type(s) for /: {type(other).__name__!r} and 'Dimension': a length is an integer, "
+            "use // instead"
+        )
+
+
+def _length(value: Any) -> int | None:
+    """The length that a value states: None, or a non-negative `int`."""
+    if value is None:
+        return None
+    if isinstance(value, Dimension):
+        return value._value
+    if isinstance(value, float):
+        if not value.is_integer():
+            raise ValueError(f"Ambiguous dimension: {value} has a fraction")
+        length = int(value)  # Python 2 programs divide lengths with /
+    else:
+        try:
+            length = operator.index(value)
+        except TypeError:
+            raise TypeError(f"A dimension must be an integer or None, got {value!r} of {type(value)}") from None
+    if length < 0:
+        raise ValueError(f"Dimension {length} must be >= 0; None stands for an unknown length")
+    return length
+
+
+def _to_dims(dims: Any) -> Dims:
+    """The tuple that a user's shape states: a shape, an iterable of lengths, one length, a shape proto, or None."""
+    if isinstance(dims, (tuple, list)):
+        return tuple([d if d is None or (type(d) is int and d >= 0) else _length(d) for d in dims])
+    if dims is None:
+        return None
+    if isinstance(dims, TensorShape):
+        return dims.dims_tuple
+    if hasattr(dims, "unknown_rank"):  # a TensorShapeProto, where -1 is an unknown length
+        return None if dims.unknown_rank else tuple([None if d.size == -1 else _length(d.size) for d in dims.dim])
+    if isinstance(dims, (str, bytes)):
+        raise TypeError(f"A shape must be a list of integers and None, got {dims!r}")
+    try:
+        lengths = iter(dims)
+    except TypeError:
+        return (_length(dims),)
+    return tuple([_length(d) for d in lengths])
+
+
+class TensorShape:
+    """The static shape of a tensor: fully known, known but for some dimensions, or of unknown rank.
+
+    Immutable. Indexing and iteration give `Dimension`s, slicing gives a TensorShape, as in TensorFlow 1.
+
+    Attributes:
+      dims_tuple: the lengths, None where unknown; None if the rank is unknown.
+    """
+
+    __slots__ = ("dims_tuple",)
+
+    dims_tuple: Dims
+
+    def __init__(self, dims: Any) -> None:
+        """Makes a shape.
+
+        Args:
+          dims: an iterable of lengths (integers, None, Dimensions), one length (a vector's shape), another shape, or
+            None for an unknown rank.
+
+        Raises:
+          TypeError: a length is not an integer or None.
+          ValueError: a length is negative.
+        """
+        self.dims_tuple = _to_dims(dims)
+
+    @staticmethod
+    def from_tuple(dims: Dims) -> TensorShape:
+        """The shape of `dims`, which must be as `dims_tuple` is documented: nothing is checked."""
+        shape: TensorShape = object.__new__(TensorShape)
+        shape.dims_tuple = dims
+        return shape
+
+    @property
+    def dims(self) -> list[Dimension] | None:
+        """The dimensions as a new list, or None if the rank is unknown."""
+        return None if self.dims_tuple is None else [Dimension(d) for d in self.dims_tuple]
+
+    @property
+    def rank(self) -> int | None:
+        """The number of dimensions, or None if it is unknown."""
+        return None if self.dims_tuple is None else len(self.dims_tuple)
+
+    @property
+    def ndims(self) -> int | None:
+        """The same as `rank`."""
+        return None if self.dims_tuple is None else len(self.dims_tuple)
+
+    def __repr__(self) -> str:
+        return f"TensorShape({self.dims!r})"
+
+    def __str__(self) -> str:
+        if self.dims_tuple is None:
+            return "<unknown>"
+        lengths = ["?" if d is None else str(d) for d in self.dims_tuple]
+        return f"({lengths[0]},)" if len(lengths) == 1 else f"({', '.join(lengths)})"
+
+    def __len__(self) -> int:
+        if self.dims_tuple is None:
+            raise ValueError("Cannot take the length of a shape of unknown rank")
+        return len(self.dims_tuple)
+
+    def __bool__(self) -> bool:
+        """Whether the rank is known. A scalar's shape is true."""
+        return self.dims_tuple is not None
+
+    def __iter__(self) -> Iterator[Dimension]:
+        if self.dims_tuple is None:
+            raise ValueError("Cannot iterate over a shape of unknown rank")
+        return iter([Dimension(d) for d in self.dims_tuple])
+
+    @overload
+    def __getitem__(self, key: slice) -> TensorShape: ...
+
+    @overload
+    def __getitem__(self, key: Any) -> Dimension: ...
+
+    def __getitem__(self, key: Any) -> Dimension | TensorShape:
+        """A dimension, or for a slice a shape; as much of it as is known where the rank is unknown.
+
+        Raises:
+          IndexError: the rank is known and has no such dimension.
+          ValueError: a slice with a step of a shape of unknown rank.
+        """
+        if self.dims_tuple is not None:
+            if isinstance(key, slice):
+                return TensorShape.from_tuple(self.dims_tuple[key])
+            return Dimension(self.dims_tuple[key])
+        if not isinstance(key, slice):
+            return Dimension(None)
+        if key.step is not None:
+            raise ValueError("A slice with a step of a shape of unknown rank is undefined")
+        start = 0 if key.start is None else operator.index(key.start)
+        if key.stop is None or operator.index(key.stop) < 0 or start < 0:
+            return unknown_shape()
+        return unknown_shape(rank=operator.index(key.stop) - start)
+
+    def num_elements(self) -> int | None:
+        """The number of elements, or None unless the shape is fully defined."""
+        if self.dims_tuple is None or None in self.dims_tuple:
+            return None
+        return math.prod(self.dims_tuple)  # type: ignore[arg-type]
+
+    def merge_with(self, other: Any) -> TensorShape:
+        """The shape that knows what either knows.
+
+        Raises:
+          ValueError: no tensor can have both shapes.
+        """
+        other = as_shape(other)
+        return TensorShape.from_tuple(merge_dims(self.dims_tuple, other.dims_tuple))
+
+    def concatenate(self, other: Any) -> TensorShape:
+        """The dimensions of this shape followed by those of `other`; of unknown rank if either is."""
+        other = as_shape(other)
+        if self.dims_tuple is None or other.dims_tuple is None:
+            return unknown_shape()
+        return TensorShape.from_tuple(self.dims_tuple + other.dims_tuple)
+
+    def __add__(self, other: Any) -> TensorShape:
+        return self.concatenate(other)
+
+    def __radd__(self, other: Any) -> TensorShape:
+        return as_shape(other).concatenate(self)
+
+    def assert_same_rank(self, other: Any) -> None:
+        """Raises ValueError if both ranks are known and differ."""
+        other = as_shape(other)
+        if self.rank is not None and other.rank is not None and self.rank != other.rank:
+            raise ValueError(f"Shapes {self} and {other} must have the same rank")
+
+    def assert_has_rank(self, rank: int | None) -> None:
+        """Raises ValueError if this rank is known and is not `rank`."""
+        if self.rank not in (None, rank):
+            raise ValueError(f"Shape {self} must have rank {rank}")
+
+    def with_rank(self, rank: int | None) -> TensorShape:
+        """This shape, or where its rank is unknown a shape of `rank` unknown dimensions.
+
+        Raises:
+          ValueError: the rank is known and is another.
+        """
+        self.assert_has_rank(rank)
+        return unknown_shape(rank) if self.dims_tuple is None else self
+
+    def with_rank_at_least(self, rank: int) -> TensorShape:
+        """This shape. Raises ValueError if its rank is known and smaller than `rank`."""
+        if self.rank is not None and self.rank < rank:
+            raise ValueError(f"Shape {self} must have rank at least {rank}")
+        return self
+
+    def with_rank_at_most(self, rank: int) -> TensorShape:
+        """This shape. Raises ValueError if its rank is known and greater than `rank`."""
+        if self.rank is not None and self.rank > rank:
+            raise ValueError(f"Shape {self} must have rank at most {rank}")
+        return self
+
+    def is_compatible_with(self, other: Any) -> bool:
+        """Whether one tensor may have both shapes: known ranks and known lengths are equal."""
+        a, b = self.dims_tuple, as_shape(other).dims_tuple
+        if a is None or b is None:
+            return True
+        return len(a) == len(b) and all(x == y or x is None or y is None for x, y in zip(a, b, strict=True))
+
+    def assert_is_compatible_with(self, other: Any) -> None:
+        """Raises ValueError unless `self.is_compatible_with(other)`."""
+        if not self.is_compatible_with(other):
+            raise ValueError(f"Shapes {self} and {as_shape(other)} are incompatible")
+
+    def most_specific_compatible_shape(self, other: Any) -> TensorShape:
+        """The most specific shape that both shapes are instances of.
+
+        Where the lengths differ or one is unknown, it is unknown; where the ranks do, so is the rank.
+        """
+        a, b = self.dims_tuple, as_shape(other).dims_tuple
+        if a is None or b is None or len(a) != len(b):
+            return unknown_shape()
+        return TensorShape.from_tuple(tuple([x if x == y else None for x, y in zip(a, b, strict=True)]))
+
+    def is_fully_defined(self) -> bool:
+        """Whether the rank and every length are known."""
+        return self.dims_tuple is not None and None not in self.dims_tuple
+
+    def assert_is_fully_defined(self) -> None:
+        """Raises ValueError unless `self.is_fully_defined()`."""
+        if not self.is_fully_defined():
+            raise ValueError(f"Shape {self} is not fully defined")
+
+    def as_list(self) -> list[int | None]:
+        """The lengths, None where unknown.
+
+        Raises:
+          ValueError: the rank is unknown.
+        """
+        if self.dims_tuple is None:
+            raise ValueError("as_list() is not defined on a TensorShape of unknown rank")
+        return list(self.dims_tuple)
+
+    def __eq__(self, other: object) -> Any:
+        """Whether both shapes know the same: equal lengths, unknown ones in the same places."""
+        try:
+            other = as_shape(other)
+        except (TypeError, ValueError):
+            return NotImplemented
+        return self.dims_tuple == other.dims_tuple
+
+    def __ne__(self, other: object) -> Any:
+        """The opposite of `==`, which raises ValueError where a rank is unknown."""
+        try:
+            other = as_shape(other)
+        except (TypeError, ValueError):
+            return NotImplemented
+        if self.dims_tuple is None or other.dims_tuple is None:
+            raise ValueError("The inequality of TensorShapes of unknown rank is undefined")
+        return self.dims_tuple != other.dims_tuple
+
+    def __hash__(self) -> int:
+        return hash(self.dims_tuple)
+
+    def __reduce__(self) -> tuple[Any, tuple[Dims]]:
+        return TensorShape, (self.dims_tuple,)
+
+
+def as_shape(shape: Any) -> TensorShape:
+    """`shape` itself if it is a TensorShape, else `TensorShape(shape)`."""
+    return shape if isinstance(shape, TensorShape) else TensorShape(shape)
+
+
+def as_dimension(value: Any) -> Dimension:
+    """`value` itself if it is a Dimension, else `Dimension(value)`."""
+    return value if isinstance(value, Dimension) else Dimension(value)
+
+
+def unknown_shape(rank: int | None = None) -> TensorShape:
+    """A shape of `rank` dimensions of unknown length, or of unknown rank."""
+    return TensorShape.from_tuple(None if rank is None else (None,) * rank)
+
+
+def scalar() -> TensorShape:
+    """The shape of a scalar: no dimensions."""
+    return TensorShape.from_tuple(())
+
+
+def vector(length: Any) -> TensorShape:
+    """The shape of a vector of `length` elements, which may be None."""
+    return TensorShape([length])
+
+
+def matrix(rows: Any, cols: Any) -> TensorShape:
+    """The shape of a matrix; each of the two numbers may be None."""
+    return TensorShape([rows, cols])
+
+
+def dimension_value(dimension: Any) -> Any:
+    """The length of a Dimension, None if unknown; anything that is not a Dimension as it is."""
+    return dimension.value if isinstance(dimension, Dimension) else dimension
+
+
+def dimension_at_index(shape: TensorShape, index: int) -> Dimension:
+    """The dimension at `index`, unknown if the rank is."""
+    return shape[index]
+
+
+def merge_dims(a: Dims, b: Dims) -> Dims:
+    """The lengths that are known from either tuple.
+
+    Raises:
+      ValueError: the ranks, or two known lengths, differ.
+    """
+    if a is None or a == b:
+        return b
+    if b is None:
+        return a
+    if len(a) == len(b) and all(x == y or x is None or y is None for x, y in zip(a, b, strict=True)):
+        return tuple([y if x is None else x for x, y in zip(a, b, strict=True)])
+    raise ValueError(f"Shapes {TensorShape.from_tuple(a)} and {TensorShape.from_tuple(b)} are not compatible")
+
+
+def broadcast_dims(a: Dims, b: Dims) -> Dims:
+    """What is known of the shape of an elementwise result, by NumPy's rules of broadcasting.
+
+    Raises:
+      ValueError: two known lengths differ and neither is 1.
+    """
+    if a == b or a is None or b is None:
+        return a if a == b else None
+    rank = max(len(a), len(b))
+    padded = zip((1,) * (rank - len(a)) + a, (1,) * (rank - len(b)) + b, strict=True)
+    try:
+        return tuple([x if x == y else _broadcast_length(x, y) for x, y in padded])
+    except ValueError:
+        raise ValueError(
+            f"Incompatible shapes for broadcasting: {TensorShape.from_tuple(a)} and {TensorShape.from_tuple(b)}; "
+            "aligned at the right, lengths must be equal or one of them 1"
+        ) from None
+
+
+def _broadcast_length(x: int | None, y: int | None) -> int | None:
+    """The length that two different lengths give: an unknown one can be 1, or the other one."""
+    if x is None or y is None:
+        known = y if x is None else x
+        return known if known is not None and known > 1 else None
+    if x == 1:
+        return y
+    if y == 1:
+        return x
+    raise ValueError
+
+
+def broadcast_shape(shape_x: Any, shape_y: Any) -> TensorShape:
+    """What is known of the shape to which two shapes broadcast; of unknown rank if either is.
+
+    Raises:
+      ValueError: the two do not broadcast.
+    """
+    return TensorShape.from_tuple(broadcast_dims(as_shape(shape_x).dims_tuple, as_shape(shape_y).dims_tuple))
+
+
+def is_broadcast_compatible(shape_x: Any, shape_y: Any) -> bool:
+    """Whether the two shapes are known to broadcast, but for unknown lengths: False if a rank is unknown."""
+    dims_x, dims_y = as_shape(shape_x).dims_tuple, as_shape(shape_y).dims_tuple
+    if dims_x is None or dims_y is None:
+        return False
+    try:
+        broadcast_dims(dims_x, dims_y)
+    except ValueError:
+        return False
+    return True
