@@ -1,0 +1,74 @@
+# anabranch. `make` alone lists what can be made.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PEERS := .venv-peers
+STAMP := $(VENV)/.installed
+PEERS_STAMP := $(PEERS)/.installed
+# Processes that run tests side by side, and more arguments for pytest: make test PYTEST_ARGS='-k gather'
+WORKERS ?= auto
+PYTEST_ARGS ?=
+
+PROTOS = $(wildcard anabranch/proto/*.proto)
+
+.DEFAULT_GOAL := help
+.PHONY: help venv demo test tiny lint format types bench bench-env protos lock clean distclean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+venv: $(STAMP) ## create .venv with the locked dependencies and this package
+
+$(STAMP): requirements/lock.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "anabranch needs Python 3.11 or later; say which with: make PYTHON=/path/to/python3.11" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/lock.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+demo: venv ## train a convolutional network on handwritten digits, live
+	$(BIN)/anabranch demo
+
+test: venv ## run the whole test suite
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
+
+tiny: venv ## run the tests for every save, in under ten seconds
+	$(BIN)/python -m pytest -q tests/test_tiny.py $(PYTEST_ARGS)
+
+lint: venv ## check style and formatting
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+format: venv ## mend style and formatting where that can be done mechanically
+	$(BIN)/ruff check --fix-only .
+	$(BIN)/ruff format .
+
+types: venv ## check types
+	$(BIN)/mypy
+
+bench-env: $(PEERS_STAMP) ## create .venv-peers with TensorFlow, PyTorch and JAX to measure against
+
+# tf-slim and tf-keras would bring a second build of TensorFlow; hence --no-deps.
+$(PEERS_STAMP): requirements/peers.txt
+	$(PYTHON) -m venv $(PEERS)
+	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r requirements/peers.txt
+	@touch $@
+
+bench: venv bench-env ## measure against the peers; each benchmark prints a table
+	$(BIN)/python -m benchmarks
+
+protos: venv ## regenerate the protocol-buffer classes
+	$(BIN)/python -m grpc_tools.protoc -I. --plugin=$(BIN)/protoc-gen-mypy --python_out=. --mypy_out=. $(PROTOS)
+
+lock: venv ## resolve requirements/lock.txt anew from pyproject.toml
+	env -u PIP_FIND_LINKS -u PIP_EXTRA_INDEX_URL $(BIN)/uv pip compile pyproject.toml --extra dev --universal \
+		--python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate --no-header \
+		--quiet --output-file requirements/lock.txt
+
+clean: ## remove caches and what the demo wrote
+	rm -rf build dist runs .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find anabranch tests benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+distclean: clean ## remove the environments too
+	rm -rf $(VENV) $(PEERS)
