@@ -50,6 +50,11 @@ _SIGNED_NAMES: Final = frozenset(("int8", "int16", "int32", "int64"))
 _UNSIGNED_NAMES: Final = frozenset(("uint8", "uint16", "uint32", "uint64"))
 _QUANTIZED_NAMES: Final = frozenset(("qint8", "quint8", "qint16", "quint16", "qint32"))
 _REAL_OF_COMPLEX: Final = {"complex64": "float32", "complex128": "float64"}
+# NumPy would take these for its widest type of the kind, with a warning.
+_ABSTRACT: Final = frozenset(
+    (np.generic, np.number, np.integer, np.signedinteger, np.unsignedinteger, np.inexact, np.floating)
+    + (np.complexfloating, np.flexible, np.character)
+)
 _finfo: Final[Any] = ml_dtypes.finfo  # knows NumPy's types as well, and carries no annotations
 
 
@@ -64,7 +69,7 @@ class DType:
         the quantised types.
       as_datatype_enum: the number in a GraphDef (TensorFlow's `DataType`).
       base_dtype: the type itself, or what a ref type refers to.
-      real_dtype: the type of the real part of a complex type (a ref type's stays a ref); any other type itself.
+      real_dtype: the type of the real part of a complex type; any other type itself.
       size: bytes per element in memory; 1 for resource and variant.
       is_numpy_compatible: whether NumPy can hold its values: all but resource and variant.
       is_floating, is_integer, is_unsigned, is_bool, is_complex, is_quantized: the kind. Quantised types are not
@@ -217,8 +222,7 @@ def _make_dtypes() -> dict[str, DType]:
             dtype.base_dtype, dtype.ref_dtype = base, ref
             dtypes[dtype.name] = dtype
     for dtype in dtypes.values():
-        suffix = "_ref" if dtype._is_ref_dtype else ""
-        dtype.real_dtype = dtypes[_REAL_OF_COMPLEX.get(dtype.base_dtype.name, dtype.base_dtype.name) + suffix]
+        dtype.real_dtype = dtypes[_REAL_OF_COMPLEX.get(dtype.base_dtype.name, dtype.name)]
     return dtypes
 
 
@@ -273,11 +277,8 @@ def as_dtype(type_value: Any) -> DType:
 
 def _from_numpy(type_value: Any) -> DType | None:
     """The type of a NumPy dtype that the table does not hold as such: sized strings, other byte orders, C names."""
-    if isinstance(type_value, type) and issubclass(type_value, np.generic):
-        try:
-            type_value = np.dtype(type_value)
-        except TypeError:  # an abstract type such as np.floating
-            return None
+    if isinstance(type_value, type) and issubclass(type_value, np.generic) and type_value not in _ABSTRACT:
+        type_value = np.dtype(type_value)
     if not isinstance(type_value, np.dtype):
         return None
     if type_value.kind in "SU":
