@@ -1,0 +1,27 @@
+"""What every test gets: an empty default graph, seeded NumPy, and a compile cache that is not the user's."""
+
+from __future__ import annotations
+
+import os
+
+import hypothesis
+import numpy as np
+import pytest
+
+from anabranch.graph.graph import reset_default_graph
+
+# A first example may wait for a compilation, so that examples have no deadline; and a run can be repeated.
+hypothesis.settings.register_profile("anabranch", deadline=None, derandomize=True, max_examples=50)
+hypothesis.settings.load_profile("anabranch")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keeps compiled programs among pytest's own caches; processes that tests start inherit the setting."""
+    if config.cache is not None:
+        os.environ.setdefault("ANABRANCH_CACHE_DIR", str(config.cache.mkdir("compiled")))
+
+
+@pytest.fixture(autouse=True)
+def _fresh_state() -> None:
+    reset_default_graph()
+    np.random.seed(0)  # noqa: NPY002 - programs of TensorFlow's time use the global generator

@@ -1,0 +1,326 @@
+"""The plan of the house, enforced on the source text. There is no list of exceptions.
+
+Rooms are the folders and files directly under `anabranch/`. A file imports from its own room and from rooms that stand
+before it in `ROOMS`; modules form no import cycle; imports stand at the top of the file; a few packages may be imported
+in a few rooms only; nothing that was read is executed.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import graphlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = "anabranch"
+
+#: From the ground up: a room imports from those before it.
+ROOMS = (
+    "errors",
+    "core",
+    "proto",
+    "io",
+    "graph",
+    "ops",
+    "kernels",
+    "autodiff",
+    "frontend",
+    "passes",
+    "placement",
+    "xla",
+    "pipeline",
+    "runtime",
+    "distributed",
+    "session",
+    "train",
+    "serving",
+    "contrib",
+    "tools",
+    "testing",
+    "__init__",
+    "__main__",
+)
+
+#: Packages with a place of their own: the prefixes of the modules that may import them.
+HOMES = {
+    "jax": ("anabranch.ops", "anabranch.kernels", "anabranch.xla", "anabranch.runtime"),
+    "jaxlib": ("anabranch.ops", "anabranch.kernels", "anabranch.xla", "anabranch.runtime"),
+    "ray": ("anabranch.distributed.ray_cluster",),
+    "zmq": ("anabranch.distributed.transport",),
+}
+
+#: Neither the package nor a test may need what anabranch stands in for.
+PEERS = frozenset({"tensorflow", "tensorflow_core", "tf_slim", "keras", "tf_keras", "torch"})
+
+#: Folders of `tests` with scripts that other interpreters or `anabranch run` execute, which pytest never imports.
+SCRIPT_FOLDERS = ("oracles", "programs")
+
+#: Modules that run code while they read data.
+EXECUTING_READERS = frozenset(
+    {"pickle", "cPickle", "_pickle", "cloudpickle", "dill", "joblib", "jsonpickle", "marshal", "shelve"}
+)
+
+
+@dataclass(frozen=True)
+class Import:
+    """One imported module, as a file names it."""
+
+    module: str
+    #: For `from module import name`, the name: perhaps a module too.
+    name: str | None
+    line: int
+    #: At the top level of the file, or in an `if TYPE_CHECKING:` there.
+    at_top: bool
+    #: Seen by type checkers only.
+    for_types: bool
+
+
+@dataclass(frozen=True)
+class Source:
+    """One file of the package."""
+
+    module: str
+    path: Path
+    text: str
+
+    @functools.cached_property
+    def tree(self) -> ast.Module:
+        return ast.parse(self.text, str(self.path))
+
+    @functools.cached_property
+    def imports(self) -> list[Import]:
+        return list(find_imports(self.tree))
+
+    @property
+    def room(self) -> str:
+        return room_of(self.module)
+
+
+def room_of(module: str) -> str:
+    """The room of a module; the package itself is the room `__init__`."""
+    return module.split(".")[1] if "." in module else "__init__"
+
+
+# ---------------------------------------------------------------------------------------------------- reading
+def find_imports(tree: ast.Module) -> Iterator[Import]:
+    """The imports of a file, including `importlib.import_module` and `__import__` of a literal name."""
+    for node in tree.body:
+        if isinstance(node, ast.If) and ast.unparse(node.test) in {"TYPE_CHECKING", "typing.TYPE_CHECKING"}:
+            for child in node.body:
+                yield from _imports_under(child, at_top=isinstance(child, ast.Import | ast.ImportFrom), for_types=True)
+            for child in node.orelse:
+                yield from _imports_under(child, at_top=False, for_types=False)
+        else:
+            yield from _imports_under(node, at_top=isinstance(node, ast.Import | ast.ImportFrom), for_types=False)
+
+
+def _imports_under(statement: ast.stmt, *, at_top: bool, for_types: bool) -> Iterator[Import]:
+    for node in ast.walk(statement):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield Import(alias.name, None, node.lineno, at_top, for_types)
+        elif isinstance(node, ast.ImportFrom):
+            module = "." * node.level + (node.module or "")
+            for alias in node.names:
+                yield Import(module, alias.name, node.lineno, at_top, for_types)
+        elif isinstance(node, ast.Call) and _called(node) in {"import_module", "__import__"} and node.args:
+            target = node.args[0]
+            if isinstance(target, ast.JoinedStr):
+                target = target.values[0]
+            if isinstance(target, ast.Constant) and isinstance(target.value, str):
+                yield Import(target.value.rstrip("."), None, node.lineno, at_top=False, for_types=False)
+
+
+def _called(node: ast.Call) -> str:
+    """The last part of the called name: `import_module` for `importlib.import_module(...)`."""
+    if isinstance(node.func, ast.Attribute):
+        return node.func.attr
+    return node.func.id if isinstance(node.func, ast.Name) else ""
+
+
+@functools.cache
+def sources() -> dict[str, Source]:
+    """All files of the package by module name, without the message classes that protoc generates."""
+    found = {}
+    for path in sorted((ROOT / PACKAGE).rglob("*.py")):
+        if path.name.endswith("_pb2.py"):
+            continue
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        module = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+        found[module] = Source(module, path, path.read_text("utf-8"))
+    return found
+
+
+def target_of(imported: Import) -> str:
+    """The module of ours that an import reads: `a.b` for `from a import b` where b is a module, else `a`."""
+    inner = f"{imported.module}.{imported.name}"
+    return inner if imported.name is not None and inner in sources() else imported.module
+
+
+def is_ours(module: str) -> bool:
+    return module.split(".")[0] == PACKAGE
+
+
+# ------------------------------------------------------------------------------------------------------ rules
+def misplaced_rooms(source: Source) -> Iterator[str]:
+    if source.room not in ROOMS:
+        yield f"{source.path}: {source.room!r} is not a room of the house"
+
+
+def downward_imports(source: Source) -> Iterator[str]:
+    for imported in source.imports:
+        target = target_of(imported)
+        if not is_ours(target) or source.room not in ROOMS:
+            continue
+        room = room_of(target)
+        if room not in ROOMS:
+            yield f"{source.path}:{imported.line}: imports {target}, which is in no room of the house"
+        elif ROOMS.index(room) > ROOMS.index(source.room):
+            yield f"{source.path}:{imported.line}: room {source.room!r} may not import {target}: {room!r} stands later"
+
+
+def late_imports(source: Source) -> Iterator[str]:
+    for imported in source.imports:
+        if imported.module.startswith("."):
+            yield f"{source.path}:{imported.line}: relative import; name the module in full"
+        elif is_ours(imported.module) and not imported.at_top:
+            yield f"{source.path}:{imported.line}: imports {imported.module} below the top of the file"
+
+
+def homeless_imports(source: Source) -> Iterator[str]:
+    for imported in source.imports:
+        package = imported.module.split(".")[0]
+        homes = HOMES.get(package)
+        if homes is not None and not any(f"{source.module}.".startswith(f"{home}.") for home in homes):
+            yield f"{source.path}:{imported.line}: {package} may be imported in {', '.join(homes)} only"
+
+
+def peer_imports(source: Source) -> Iterator[str]:
+    for imported in source.imports:
+        if imported.module.split(".")[0] in PEERS:
+            yield f"{source.path}:{imported.line}: imports {imported.module}"
+
+
+def execution_of_data(source: Source) -> Iterator[str]:
+    for imported in source.imports:
+        if imported.module.split(".")[0] in EXECUTING_READERS:
+            yield f"{source.path}:{imported.line}: imports {imported.module}, which executes what it reads"
+    for node in ast.walk(source.tree):
+        if not isinstance(node, ast.Call):
+            continue
+        name = ast.unparse(node.func)
+        if name.removeprefix("builtins.") in {"eval", "exec"}:
+            yield f"{source.path}:{node.lineno}: calls {name}()"
+        for keyword in node.keywords:
+            if keyword.arg == "allow_pickle" and ast.unparse(keyword.value) != "False":
+                yield f"{source.path}:{node.lineno}: allow_pickle is not False"
+
+
+def eager_annotations(source: Source) -> Iterator[str]:
+    has_code = len(source.tree.body) > (ast.get_docstring(source.tree) is not None)
+    if has_code and not any(i.module == "__future__" and i.name == "annotations" for i in source.imports):
+        yield f"{source.path}:1: lacks `from __future__ import annotations`"
+
+
+RULES: tuple[Callable[[Source], Iterator[str]], ...] = (
+    misplaced_rooms,
+    downward_imports,
+    late_imports,
+    homeless_imports,
+    peer_imports,
+    execution_of_data,
+    eager_annotations,
+)
+
+
+def import_cycle(graph: dict[str, set[str]]) -> list[str]:
+    """One cycle of an import graph, as the modules along it, or nothing."""
+    try:
+        graphlib.TopologicalSorter(graph).prepare()
+    except graphlib.CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+# ------------------------------------------------------------------------------------------------------ tests
+@pytest.mark.parametrize("rule", RULES)
+def test_every_file_of_the_package_keeps(rule: Callable[[Source], Iterator[str]]) -> None:
+    assert len(sources()) > 1
+    broken = [problem for source in sources().values() for problem in rule(source)]
+    assert not broken, "\n" + "\n".join(broken)
+
+
+def test_modules_form_no_import_cycle() -> None:
+    graph = {
+        module: {target_of(i) for i in source.imports if is_ours(i.module) and not i.for_types} - {module}
+        for module, source in sources().items()
+    }
+    cycle = import_cycle(graph)
+    assert not cycle, " imports ".join(reversed(cycle))
+
+
+def test_tests_need_neither_tensorflow_nor_torch() -> None:
+    folder = ROOT / "tests"
+    broken = []
+    for path in sorted(folder.rglob("*.py")):
+        is_script = path.relative_to(folder).parts[0] in SCRIPT_FOLDERS
+        if is_script and not path.name.startswith("test_") and path.name != "conftest.py":
+            continue
+        broken += peer_imports(Source(f"tests.{path.stem}", path, path.read_text("utf-8")))
+    assert not broken, "\n" + "\n".join(broken)
+
+
+# ------------------------------------------------------------------------------------- the rules find offenders
+@pytest.mark.parametrize(
+    ("rule", "module", "text"),
+    [
+        (misplaced_rooms, "anabranch.attic.trunk", ""),
+        (downward_imports, "anabranch.core.x", "from anabranch.graph import graph"),
+        (downward_imports, "anabranch.session", "import anabranch.train.saver"),
+        (downward_imports, "anabranch.train.x", "from anabranch import placeholder"),
+        (downward_imports, "anabranch.ops.x", "if TYPE_CHECKING:\n    from anabranch.session import Session"),
+        (late_imports, "anabranch.graph.x", "def f():\n    import anabranch.core.shapes"),
+        (late_imports, "anabranch.graph.x", "try:\n    import anabranch.core\nexcept ImportError:\n    pass"),
+        (late_imports, "anabranch.graph.x", "importlib.import_module(f'anabranch.ops.{name}')"),
+        (late_imports, "anabranch.graph.x", "from . import graph"),
+        (homeless_imports, "anabranch.graph.x", "import jax.numpy as jnp"),
+        (homeless_imports, "anabranch.xlax", "from jax import lax"),
+        (homeless_imports, "anabranch.distributed.worker", "def f():\n    import zmq"),
+        (homeless_imports, "anabranch.distributed.transport", "import ray"),
+        (peer_imports, "anabranch.tools.x", "from tensorflow.python import ops"),
+        (peer_imports, "anabranch.tools.x", "importlib.import_module('torch')"),
+        (execution_of_data, "anabranch.io.x", "import pickle"),
+        (execution_of_data, "anabranch.io.x", "eval(text)"),
+        (execution_of_data, "anabranch.io.x", "builtins.exec(text)"),
+        (execution_of_data, "anabranch.io.x", "np.load(path, allow_pickle=True)"),
+        (eager_annotations, "anabranch.io.x", "import os"),
+    ],
+)
+def test_a_rule_finds(rule: Callable[[Source], Iterator[str]], module: str, text: str) -> None:
+    assert len(list(rule(Source(module, Path("x.py"), text)))) == 1
+
+
+@pytest.mark.parametrize(
+    ("module", "text"),
+    [
+        ("anabranch.session", "from anabranch import errors\nfrom anabranch.graph import graph\nimport numpy as np"),
+        ("anabranch.kernels.pallas.x", "import jax\nfrom anabranch.kernels import choice"),
+        ("anabranch.distributed.transport", "import zmq"),
+        ("anabranch.io.x", "tensor.eval(session)\nast.literal_eval(text)\nnp.load(path, allow_pickle=False)"),
+        ("anabranch", ""),
+    ],
+)
+def test_the_rules_accept(module: str, text: str) -> None:
+    text = text and f"from __future__ import annotations\n{text}"
+    source = Source(module, Path("x.py"), text)
+    assert [problem for rule in RULES for problem in rule(source)] == []
+
+
+def test_a_cycle_is_found_with_its_path() -> None:
+    cycle = import_cycle({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}})
+    assert sorted(cycle[1:]) == ["a", "b", "c"]
