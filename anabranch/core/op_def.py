@@ -1,0 +1,344 @@
+"""What an operation type is: its signature and the rules that give it a meaning.
+
+An `OpDef` is one entry of the vocabulary. It is written as a signature and completed, in the lines that follow
+it, by its rules::
+
+    MatMul = define_op(
+        "MatMul",
+        "a: T, b: T -> product: T",
+        "transpose_a: bool = False, transpose_b: bool = False, T: numbers",
+    )
+
+    @MatMul.shape
+    def _(a, b, *, transpose_a, transpose_b): ...      # TensorShapes in, TensorShapes out
+
+    @MatMul.kernel
+    def _(a, b, *, transpose_a, transpose_b): ...      # arrays in, arrays out
+
+    @MatMul.gradient
+    def _(op, grad): ...                               # graph tensors in, graph tensors out
+
+A rule is a plain function. Its positional parameters are the operation's inputs (a variadic input is one list); its
+keyword-only parameters name the attributes it wants. The reserved keywords are listed at `RESERVED_KEYWORDS`.
+
+Signatures are facts shared with TensorFlow's op vocabulary, so that graphs can be exchanged (design D2).
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
+
+from anabranch.core import dtypes
+from anabranch.core.dtypes import DType
+from anabranch.core.shapes import TensorShape
+
+#: Keywords that a rule may ask for besides attributes of its operation.
+#: `xp`: the array module (numpy or jax.numpy). A kernel that asks for it is *portable*: it runs on known values while
+#:       a step is traced, and on the host.
+#: `ctx`: the context object of the rule (kernel: `KernelContext`; shape rule: `ShapeContext`).
+#: `rng`: a fresh JAX random key for this run of this operation (compiled kernels), or a numpy Generator (host kernels).
+RESERVED_KEYWORDS: Final = frozenset({"xp", "ctx", "rng"})
+
+TYPE_GROUPS: Final[dict[str, tuple[DType, ...] | None]] = {
+    "any": None,
+    "floating": dtypes.FLOATING,
+    "complex": dtypes.COMPLEX,
+    "real": dtypes.REAL_NUMBERS,
+    "numbers": dtypes.NUMBERS,
+    "integers": dtypes.INTEGERS,
+    "index": dtypes.INDEX,
+    "inexact": (*dtypes.FLOATING, *dtypes.COMPLEX),
+}
+
+_SCALAR_KINDS: Final = frozenset({"int", "float", "bool", "string", "type", "shape", "tensor", "func"})
+
+
+T = TypeVar("T", bound="OpDef")
+
+
+class _Missing:
+    def __repr__(self) -> str:
+        return "<required>"
+
+
+MISSING: Final = _Missing()
+
+
+@dataclass(frozen=True, slots=True)
+class ArgDef:
+    """One input or output of an operation type.
+
+    Exactly one of `dtype`, `type_attr`, `type_list_attr` is set. With `number_attr` the argument stands for that many
+    tensors of one type; with `type_list_attr` for one tensor per listed type.
+    """
+
+    name: str
+    dtype: DType | None = None
+    type_attr: str | None = None
+    number_attr: str | None = None
+    type_list_attr: str | None = None
+
+    @property
+    def is_list(self) -> bool:
+        return self.number_attr is not None or self.type_list_attr is not None
+
+
+@dataclass(frozen=True, slots=True)
+class AttrDef:
+    """One attribute: `kind` is a scalar kind or `list(<kind>)`; `allowed` and `minimum` restrict its value."""
+
+    name: str
+    kind: str
+    default: Any = MISSING
+    allowed: frozenset[Any] | None = None
+    minimum: int | None = None
+
+    @property
+    def has_default(self) -> bool:
+        return self.default is not MISSING
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A function of the vocabulary together with the keyword-only names it asks for."""
+
+    function: Callable[..., Any]
+    keywords: tuple[str, ...]
+
+    @classmethod
+    def of(cls, function: Callable[..., Any]) -> Rule:
+        parameters = inspect.signature(function).parameters.values()
+        return cls(function, tuple(p.name for p in parameters if p.kind is p.KEYWORD_ONLY))
+
+    def attr_names(self) -> tuple[str, ...]:
+        return tuple(k for k in self.keywords if k not in RESERVED_KEYWORDS)
+
+    def asks_for(self, keyword: str) -> bool:
+        return keyword in self.keywords
+
+
+@dataclass(slots=True, eq=False)
+class OpDef:
+    """An operation type: its signature, and the rules attached to it by the decorators below.
+
+    Attributes:
+        stateful: the operation reads or changes something besides its inputs; it is neither folded nor merged.
+        static: names of inputs whose *values* (not only shapes) must be known when a step is compiled.
+        reads, writes: names of resource inputs whose variable is read / written by the operation.
+        shape_valued: the outputs depend on the inputs' shapes only, never on their values.
+    """
+
+    name: str
+    inputs: tuple[ArgDef, ...]
+    outputs: tuple[ArgDef, ...]
+    attrs: dict[str, AttrDef]
+    stateful: bool = False
+    commutative: bool = False
+    static: frozenset[str] = frozenset()
+    reads: frozenset[str] = frozenset()
+    writes: frozenset[str] = frozenset()
+    shape_valued: bool = False
+    doc: str = ""
+    shape_rule: Rule | None = None
+    compiled_rule: Rule | None = None
+    host_rule: Rule | None = None
+    gradient_rule: Callable[..., Any] | None = None
+    differentiable: bool | None = None
+    defined_at: str = ""
+    #: names of attributes that are inferred from the inputs
+    inferred: frozenset[str] = field(default=frozenset())
+
+    # ------------------------------------------------------------------ decorators
+    def shape(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Attaches the shape rule: TensorShapes of the inputs -> TensorShape, or a tuple/list of them per output."""
+        self.shape_rule = self._rule(function, self.shape_rule, "shape rule")
+        return function
+
+    def kernel(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Attaches the compiled kernel: a traceable function of jax arrays (also of NumPy arrays when it asks `xp`)."""
+        self.compiled_rule = self._rule(function, self.compiled_rule, "kernel")
+        return function
+
+    def host_kernel(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Attaches the host kernel: a function of NumPy arrays, run by Python between compiled islands."""
+        self.host_rule = self._rule(function, self.host_rule, "host kernel")
+        return function
+
+    def gradient(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Attaches the gradient: (op, *output gradients) -> input gradients, each a tensor, IndexedSlices or None."""
+        if self.differentiable is not None:
+            raise ValueError(f"operation {self.name} already has a gradient; define it once")
+        self.gradient_rule, self.differentiable = function, True
+        return function
+
+    def not_differentiable(self) -> OpDef:
+        """States that no gradient flows through this operation; returns the definition itself."""
+        if self.differentiable:
+            raise ValueError(f"operation {self.name} already has a gradient; it cannot be non-differentiable as well")
+        self.differentiable = False
+        return self
+
+    # ------------------------------------------------------------------ questions
+    @property
+    def portable(self) -> bool:
+        """Whether the compiled kernel also runs on NumPy arrays (it asks for the array module `xp`)."""
+        return self.compiled_rule is not None and self.compiled_rule.asks_for("xp")
+
+    @property
+    def random(self) -> bool:
+        rule = self.compiled_rule or self.host_rule
+        return rule is not None and rule.asks_for("rng")
+
+    def input_arg(self, name: str) -> ArgDef:
+        for arg in self.inputs:
+            if arg.name == name:
+                return arg
+        raise KeyError(f"operation {self.name} has no input {name!r}; it has {[a.name for a in self.inputs]}")
+
+    def _rule(self, function: Callable[..., Any], old: Rule | None, what: str) -> Rule:
+        if old is not None:
+            raise ValueError(f"operation {self.name} already has a {what}; define it once")
+        rule = Rule.of(function)
+        unknown = [k for k in rule.attr_names() if k not in self.attrs]
+        if unknown:
+            raise ValueError(
+                f"the {what} of {self.name} asks for attributes {unknown}, which the operation does not have; "
+                f"it has {sorted(self.attrs)}"
+            )
+        return rule
+
+    def __repr__(self) -> str:
+        return f"<OpDef {self.name}>"
+
+
+def parse_op_def(
+    name: str, signature: str, attrs: str = "", factory: type[T] = OpDef, **flags: Any  # type: ignore[assignment]
+) -> T:
+    """Reads a signature (see the module docstring).
+
+    Args:
+        signature: ``"a: T, rest: N * T, n: int32 -> out: T"``; a type is a dtype name, a type attribute, `N * type`,
+            or the name of a `list(type)` attribute.
+        attrs: ``"T: floating, N: int >= 1, axis: int = 0, padding: {'SAME', 'VALID'}"``.
+        factory: the class to make; `OpDef` or a subclass.
+        flags: `stateful`, `static`, ... as in `OpDef`.
+
+    Raises:
+        ValueError: the text does not follow the grammar, or names an attribute that is not declared.
+    """
+    attr_defs = {a.name: a for a in (_parse_attr(name, text) for text in _split(attrs))}
+    before, _, after = signature.partition("->")
+    inputs = tuple(_parse_arg(name, text, attr_defs) for text in _split(before))
+    outputs = tuple(_parse_arg(name, text, attr_defs) for text in _split(after))
+    inferred = {a for arg in inputs for a in (arg.type_attr, arg.number_attr, arg.type_list_attr) if a}
+    for key in ("static", "reads", "writes"):
+        flags[key] = frozenset(flags.get(key, ()))
+        unknown = flags[key] - {arg.name for arg in inputs}
+        if unknown:
+            raise ValueError(f"operation {name}: {key} names {sorted(unknown)}, which are not inputs")
+    return factory(name, inputs, outputs, attr_defs, inferred=frozenset(inferred), **flags)
+
+
+def _split(text: str) -> Iterator[str]:
+    """Splits at commas outside brackets and quotes."""
+    depth, start, quote = 0, 0, ""
+    for at, char in enumerate(text):
+        if quote:
+            quote = "" if char == quote else quote
+        elif char in "'\"":
+            quote = char
+        elif char in "({[":
+            depth += 1
+        elif char in ")}]":
+            depth -= 1
+        elif char == "," and depth == 0:
+            yield text[start:at].strip()
+            start = at + 1
+    if text[start:].strip():
+        yield text[start:].strip()
+
+
+def _parse_arg(op: str, text: str, attrs: dict[str, AttrDef]) -> ArgDef:
+    match = re.fullmatch(r"(\w+)\s*:\s*(?:(\w+)\s*\*\s*)?(\w+)", text)
+    if match is None:
+        raise ValueError(f"operation {op}: cannot read the argument {text!r}; write 'name: type' or 'name: N * type'")
+    name, number, type_name = match.groups()
+    if number is not None and (number not in attrs or attrs[number].kind != "int"):
+        raise ValueError(f"operation {op}: argument {name!r} counts by {number!r}, which is not an int attribute")
+    if type_name in attrs:
+        kind = attrs[type_name].kind
+        if kind == "type":
+            return ArgDef(name, type_attr=type_name, number_attr=number)
+        if kind == "list(type)" and number is None:
+            return ArgDef(name, type_list_attr=type_name)
+        raise ValueError(f"operation {op}: argument {name!r} has the type {type_name!r}, an attribute of kind {kind}")
+    return ArgDef(name, dtype=_dtype(op, type_name), number_attr=number)
+
+
+def _dtype(op: str, name: str) -> DType:
+    try:
+        return dtypes.as_dtype(name)
+    except TypeError as error:
+        raise ValueError(f"operation {op}: {name!r} is neither a dtype nor an attribute") from error
+
+
+def _parse_attr(op: str, text: str) -> AttrDef:
+    match = re.fullmatch(r"(\w+)\s*:\s*(.*?)(?:\s*>=\s*(-?\d+))?(?:\s*=\s*(.+))?", text, re.DOTALL)
+    if match is None:
+        raise ValueError(f"operation {op}: cannot read the attribute {text!r}; write 'name: kind = default'")
+    name, spec, minimum, default = match.groups()
+    kind, allowed = _parse_kind(op, spec.strip())
+    return AttrDef(
+        name,
+        kind,
+        MISSING if default is None else _parse_default(op, kind, default.strip()),
+        allowed,
+        None if minimum is None else int(minimum),
+    )
+
+
+def _parse_kind(op: str, spec: str) -> tuple[str, frozenset[Any] | None]:
+    if spec.startswith("list(") and spec.endswith(")"):
+        kind, allowed = _parse_kind(op, spec[5:-1].strip())
+        return f"list({kind})", allowed
+    if spec in _SCALAR_KINDS:
+        return spec, None
+    if spec in TYPE_GROUPS:
+        group = TYPE_GROUPS[spec]
+        return "type", None if group is None else frozenset(group)
+    if spec.startswith("{") and spec.endswith("}"):
+        items = list(_split(spec[1:-1]))
+        if items and items[0][0] in "'\"":
+            return "string", frozenset(ast.literal_eval(item).encode() for item in items)
+        return "type", frozenset(_group_or_dtype(op, items))
+    raise ValueError(f"operation {op}: {spec!r} is not an attribute kind")
+
+
+def _group_or_dtype(op: str, items: list[str]) -> Iterator[DType]:
+    for item in items:
+        group = TYPE_GROUPS.get(item)
+        if group is not None:
+            yield from group
+        else:
+            yield _dtype(op, item)
+
+
+def _parse_default(op: str, kind: str, text: str) -> Any:
+    """Defaults are Python literals, dtype names, or `unknown` (a shape of unknown rank)."""
+    if kind == "type":
+        return _dtype(op, text)
+    if kind == "shape":
+        return TensorShape(None if text == "unknown" else ast.literal_eval(text))
+    if kind == "list(type)" or kind == "list(shape)":
+        if text != "[]":
+            raise ValueError(f"operation {op}: only [] can be the default of a {kind} attribute")
+        return []
+    value = ast.literal_eval(text)
+    if kind == "string":
+        return value.encode()
+    return [v.encode() if isinstance(v, str) else v for v in value] if kind.startswith("list(") else value

@@ -1,0 +1,179 @@
+"""What is known of a tensor's value while the graph is built: constants, and computations on constants and shapes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from anabranch.core.kernel_context import KernelContext
+from anabranch.core.shapes import TensorShape
+from anabranch.graph.operation import Operation, Tensor, group_by_argument
+
+_MAX_ELEMENTS = 100_000
+_MAX_DEPTH = 60
+
+
+def constant_value(tensor: Any) -> np.ndarray[Any, Any] | None:
+    """The value of `tensor` where it can be computed without running a step, else None.
+
+    Every portable kernel (`OpDef.portable`) takes part, so whatever arithmetic leads from constants and known shapes
+    to `tensor` is followed. The result is read-only.
+    """
+    if not isinstance(tensor, Tensor):
+        return tensor if isinstance(tensor, np.ndarray) else None
+    return _evaluate(tensor, 0)
+
+
+def _evaluate(tensor: Tensor, depth: int) -> np.ndarray[Any, Any] | None:
+    op = tensor.op
+    if op.type == "Const":
+        value: np.ndarray[Any, Any] = op.attrs["value"]
+        return value
+    if not op.op_def.portable or op.op_def.stateful or depth > _MAX_DEPTH:
+        return None
+    cached: np.ndarray[Any, Any] | None = tensor.get_attribute("constant")
+    if cached is not None:
+        return cached
+    value = _run_portable(tensor, depth)
+    if value is not None:
+        # an unknown value is asked for again: shapes may become known later (set_shape)
+        tensor.set_attribute("constant", value)
+    return value
+
+
+def _run_portable(tensor: Tensor, depth: int) -> np.ndarray[Any, Any] | None:
+    op = tensor.op
+    inputs: list[Any] = []
+    for source in op.inputs:
+        if op.op_def.shape_valued:
+            if not source.shape.is_fully_defined():
+                return None
+            inputs.append(np.broadcast_to(np.zeros((), np.bool_), source.shape.dims_tuple or ()))
+            continue
+        value = _evaluate(source, depth + 1)
+        if value is None or value.size > _MAX_ELEMENTS:
+            return None
+        inputs.append(value)
+    if not inputs and not op.op_def.shape_valued:
+        return None
+    return run_on_known_values(op, inputs)[tensor.value_index]
+
+
+def run_on_known_values(op: Operation, inputs: list[Any]) -> list[np.ndarray[Any, Any] | None]:
+    """Runs a portable kernel on NumPy values; a list of Nones where these values make it fail.
+
+    A failure is left to the step that runs the operation: it reports the error with its class.
+    """
+    rule = op.op_def.compiled_rule
+    assert rule is not None
+    known = {k: op.attrs[k] for k in rule.attr_names()}
+    for keyword, special in (("xp", np), ("ctx", KernelContext(op))):
+        if rule.asks_for(keyword):
+            known[keyword] = special
+    try:
+        with np.errstate(all="ignore"):
+            result = rule.function(*group_by_argument(op.op_def.inputs, op.attrs, inputs), **known)
+    except Exception:  # whatever a kernel raises on these values will be raised again, named, by the step
+        return [None] * len(op.outputs)
+    outputs: list[np.ndarray[Any, Any] | None] = []
+    for value, out in zip(flatten_outputs(result), op.outputs, strict=True):
+        array = np.asarray(value, dtype=out.dtype.as_numpy_dtype).view()
+        array.flags.writeable = False
+        outputs.append(array)
+    return outputs
+
+
+def flatten_outputs(result: Any) -> list[Any]:
+    """A kernel's result (an array, or nested tuples and lists of them per output argument) as a flat list."""
+    if isinstance(result, tuple | list):
+        return [leaf for item in result for leaf in flatten_outputs(item)]
+    return [] if result is None else [result]
+
+
+def partial_vector(tensor: Tensor, depth: int = 0) -> list[int | None] | None:
+    """The elements of an integer vector as far as they are known; None where not even the length is.
+
+    Follows shapes through the operations with which programs take them apart and put them together.
+    """
+    value = _evaluate(tensor, 0)
+    if value is not None:
+        return [int(v) for v in value.reshape(-1)] if value.ndim <= 1 else None
+    if depth > _MAX_DEPTH:
+        return None
+    rule = _PARTIAL_RULES.get(tensor.op.type)
+    found = rule(tensor, depth + 1) if rule is not None else None
+    if found is not None:
+        return found
+    dims = tensor.shape.dims_tuple
+    if dims is None or len(dims) > 1 or (len(dims) == 1 and dims[0] is None):
+        return None
+    return [None] * (1 if not dims else dims[0] or 0)
+
+
+def _partial_shape(tensor: Tensor, depth: int) -> list[int | None] | None:
+    dims = tensor.op.inputs[tensor.value_index].shape.dims_tuple
+    return None if dims is None else list(dims)
+
+
+def _partial_pass(tensor: Tensor, depth: int) -> list[int | None] | None:
+    return partial_vector(tensor.op.inputs[0], depth)
+
+
+def _partial_pack(tensor: Tensor, depth: int) -> list[int | None] | None:
+    parts = [partial_vector(t, depth) for t in tensor.op.inputs if t.shape.ndims == 0]
+    if len(parts) != len(tensor.op.inputs):
+        return None
+    return [None if part is None else part[0] for part in parts]
+
+
+def _partial_concat(tensor: Tensor, depth: int) -> list[int | None] | None:
+    found: list[int | None] = []
+    for source in tensor.op.inputs[:-1]:
+        part = partial_vector(source, depth) if source.shape.ndims == 1 else None
+        if part is None:
+            return None
+        found.extend(part)
+    return found
+
+
+def _partial_strided_slice(tensor: Tensor, depth: int) -> list[int | None] | None:
+    op = tensor.op
+    source = partial_vector(op.inputs[0], depth) if op.inputs[0].shape.ndims == 1 else None
+    bounds = [_evaluate(t, 0) for t in op.inputs[1:4]]
+    if source is None or any(b is None or b.size != 1 for b in bounds):
+        return None
+    if op.attrs["ellipsis_mask"] or op.attrs["new_axis_mask"]:
+        return None
+    begin, end, stride = (int(b.reshape(-1)[0]) for b in bounds if b is not None)
+    if op.attrs["shrink_axis_mask"]:
+        return [source[begin]] if -len(source) <= begin < len(source) else None
+    piece = slice(
+        None if op.attrs["begin_mask"] else begin, None if op.attrs["end_mask"] else end, stride
+    )
+    return source[piece]
+
+
+_PARTIAL_RULES: dict[str, Any] = {
+    "Shape": _partial_shape,
+    "ShapeN": _partial_shape,
+    "Identity": _partial_pass,
+    "Cast": _partial_pass,
+    "StopGradient": _partial_pass,
+    "Pack": _partial_pack,
+    "ConcatV2": _partial_concat,
+    "StridedSlice": _partial_strided_slice,
+}
+
+
+def constant_value_as_shape(tensor: Tensor) -> TensorShape:
+    """The shape that an integer vector describes, as far as it is known; -1 stands for an unknown dimension."""
+    if tensor.shape.ndims == 0:
+        value = constant_value(tensor)
+        if value is not None and int(value) != -1:
+            raise ValueError(f"a scalar shape must be -1 (unknown rank), but tensor {tensor.name} is {int(value)}")
+        return TensorShape(None)
+    elements = partial_vector(tensor)
+    if elements is None:
+        return TensorShape(None)
+    return TensorShape([None if e is None or e < 0 else e for e in elements])

@@ -1,0 +1,141 @@
+"""From Python values to tensors: `convert_to_tensor`, its registry of conversions, and constants."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from anabranch.core.dtypes import DType, as_dtype
+from anabranch.core.values import to_array
+from anabranch.graph.graph import get_default_graph, op_def_of
+from anabranch.graph.operation import Operation, Tensor
+
+#: (value, dtype or None, name or None, as_ref) -> tensor, or NotImplemented to let the next function try
+ConversionFunction = Callable[[Any, DType | None, str | None, bool], Any]
+
+_conversions: list[tuple[int, int, type | tuple[type, ...], ConversionFunction]] = []
+
+
+def register_tensor_conversion_function(
+    base_type: type | tuple[type, ...], conversion_func: Callable[..., Any], priority: int = 100
+) -> None:
+    """Teaches `convert_to_tensor` a type.
+
+    Args:
+        base_type: values of this type (or these types) are converted.
+        conversion_func: called with (value, dtype, name, as_ref); returns a tensor or NotImplemented.
+        priority: lower goes first; among equals the earlier registration.
+
+    Raises:
+        TypeError: `base_type` is not a type, or `conversion_func` cannot be called.
+    """
+    types = base_type if isinstance(base_type, tuple) else (base_type,)
+    if not all(isinstance(t, type) for t in types):
+        raise TypeError(f"base_type must be a type or a tuple of types, got {base_type!r}")
+    if not callable(conversion_func):
+        raise TypeError("conversion_func must be callable")
+    _conversions.append((priority, len(_conversions), base_type, conversion_func))
+    _conversions.sort(key=lambda entry: entry[:2])
+
+
+def convert_to_tensor(
+    value: Any,
+    dtype: Any = None,
+    name: str | None = None,
+    preferred_dtype: Any = None,
+    dtype_hint: Any = None,
+) -> Tensor:
+    """The tensor that `value` stands for; constants are created for plain Python and NumPy values.
+
+    Args:
+        value: a tensor, a variable, a number, text, an array, or a nested list of these (tensors among them are
+            packed), or anything for which a conversion function is registered.
+        dtype: the dtype that the result must have; default: that of the value.
+        name: name of a constant that is created.
+        preferred_dtype, dtype_hint: a dtype to try first when `dtype` is None and the value leaves it open.
+
+    Raises:
+        TypeError: the value cannot be a tensor (of that dtype).
+        ValueError: the value is a tensor of another dtype, or None.
+    """
+    wanted = None if dtype is None else as_dtype(dtype).base_dtype
+    if isinstance(value, Tensor):
+        if wanted is not None and not wanted.is_compatible_with(value.dtype):
+            raise ValueError(
+                f"Tensor conversion requested dtype {wanted.name} for Tensor with dtype {value.dtype.name}: {value!r} "
+                f"(created at {value.op.site}); use tf.cast"
+            )
+        return value
+    hint = preferred_dtype if preferred_dtype is not None else dtype_hint
+    if wanted is None and hint is not None:
+        try:
+            return _convert(value, as_dtype(hint).base_dtype, name)
+        except (TypeError, ValueError):
+            pass  # the hint is only a preference
+    return _convert(value, wanted, name)
+
+
+def _convert(value: Any, dtype: DType | None, name: str | None) -> Tensor:
+    for _, _, base_type, function in _conversions:
+        if isinstance(value, base_type):
+            result = function(value, dtype, name, False)
+            if result is not NotImplemented:
+                tensor: Tensor = result
+                return tensor
+    if isinstance(value, Operation):
+        raise TypeError(f"operation {value.name} has no value of its own; use one of its outputs: {value.outputs}")
+    if isinstance(value, list | tuple) and _holds_tensor(value):
+        return _pack(value, dtype, name)
+    try:
+        array = to_array(value, dtype)
+    except TypeError as error:
+        if dtype is None and not isinstance(value, list | tuple):
+            raise TypeError(f"Failed to convert object of type {type(value)} to Tensor. Contents: {value!r}. Consider casting elements to a supported type.") from error
+        raise
+    return constant_of(array, name=name)
+
+
+def _holds_tensor(value: Any) -> bool:
+    if isinstance(value, list | tuple):
+        return any(_holds_tensor(item) for item in value)
+    return isinstance(value, Tensor) or is_tensor_like(value)
+
+
+def is_tensor_like(value: Any) -> bool:
+    """Whether a registered conversion (for a variable, a sparse value, ...) applies to `value`."""
+    return isinstance(value, Tensor) or any(
+        isinstance(value, base_type) for _, _, base_type, _ in _conversions
+    )
+
+
+def _pack(values: Any, dtype: DType | None, name: str | None) -> Tensor:
+    """A nested list with tensors inside becomes `Pack` operations, one per level."""
+    if dtype is None:
+        dtype = next(iter(_leaf_dtypes(values)), None)
+    graph = get_default_graph()
+    with graph.name_scope(name or "packed") as scope:
+        parts = [
+            graph.capture(
+                _pack(v, dtype, str(i)) if isinstance(v, list | tuple) and _holds_tensor(v) else convert_to_tensor(v, dtype, str(i))
+            )
+            for i, v in enumerate(values)
+        ]
+        attrs = {"N": len(parts), "T": parts[0].dtype, "axis": 0}
+        return graph.create_op(op_def_of("Pack"), parts, attrs, name=scope).outputs[0]
+
+
+def _leaf_dtypes(values: Any) -> list[DType]:
+    if isinstance(values, list | tuple):
+        return [d for v in values for d in _leaf_dtypes(v)]
+    dtype = getattr(values, "dtype", None)
+    return [as_dtype(dtype).base_dtype] if is_tensor_like(values) and dtype is not None else []
+
+
+def constant_of(array: np.ndarray[Any, Any], name: str | None = None) -> Tensor:
+    """A `Const` operation that holds a private, read-only copy of `array`."""
+    held = np.array(array, copy=True)
+    held.flags.writeable = False
+    attrs = {"value": held, "dtype": as_dtype(held.dtype)}
+    return get_default_graph().create_op(op_def_of("Const"), [], attrs, name=name or "Const").outputs[0]

@@ -1,0 +1,105 @@
+"""Function graphs: the bodies of functional control flow, and of functions in a graph's library."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from anabranch.core.dtypes import DType, resource, variant
+from anabranch.core.shapes import TensorShape
+from anabranch.graph.graph import Graph, get_default_graph, op_def_of
+from anabranch.graph.operation import Tensor
+
+_COPIED_CONSTANT_BYTES = 1024
+
+
+class FunctionGraph(Graph):
+    """A graph with parameters and results.
+
+    Tensors of an enclosing graph that the body uses are *captured*: each becomes one more parameter, and
+    `captures` tells which outer tensor the caller must pass for it. Small constants are copied instead, so that
+    what is known of them stays known inside.
+
+    Attributes:
+        name: the function's name in the library of the graph that holds it.
+        inputs: parameters, in order: the declared ones, then the captures.
+        outputs: results, set by whoever builds the body.
+    """
+
+    building_function = True
+
+    def __init__(self, name: str, outer_graph: Graph | None = None) -> None:
+        super().__init__()
+        self.name = name
+        self.outer_graph = outer_graph or get_default_graph()
+        self.inputs: list[Tensor] = []
+        self.outputs: list[Tensor] = []
+        self._captured: dict[Tensor, Tensor] = {}
+        self._constants: dict[Tensor, Tensor] = {}
+        self.seed = self.outer_graph.seed
+        self._collections = self.outer_graph._collections
+        self._scopes.container = self.outer_graph.current_container
+
+    @property
+    def captures(self) -> list[Tensor]:
+        """The outer tensors that the caller passes, in the order of the last parameters."""
+        return list(self._captured)
+
+    @property
+    def captured_parameters(self) -> list[Tensor]:
+        """The parameters that stand for `captures`."""
+        return list(self._captured.values())
+
+    def add_parameter(self, dtype: DType, shape: Any, name: str) -> Tensor:
+        """Declares one more parameter."""
+        parameter = self._placeholder(dtype, TensorShape(shape), name)
+        self.inputs.append(parameter)
+        return parameter
+
+    def capture(self, tensor: Tensor) -> Tensor:
+        """The tensor of this body that stands for an outer one.
+
+        Raises:
+            ValueError: `tensor` is not of an enclosing graph.
+        """
+        if tensor.graph is self:
+            return tensor
+        if tensor in self._captured:
+            return self._captured[tensor]
+        if tensor in self._constants:
+            return self._constants[tensor]
+        outer = self._as_outer(tensor)
+        if tensor.op.type == "Const" and tensor.op.attrs["value"].nbytes <= _COPIED_CONSTANT_BYTES:
+            copied = self._copy_constant(tensor)
+            self._constants[tensor] = copied
+            return copied
+        if outer in self._captured:
+            return self._captured[outer]
+        parameter = self._placeholder(tensor.dtype, tensor.shape, tensor.op.name.rsplit("/", 1)[-1].lstrip("_") or "x")
+        if tensor.dtype in (resource, variant):
+            parameter.set_attribute("handle_of", tensor.get_attribute("handle_of"))
+        self.inputs.append(parameter)
+        self._captured[outer] = parameter
+        return parameter
+
+    def _as_outer(self, tensor: Tensor) -> Tensor:
+        """The tensor of the directly enclosing graph: levels in between capture it too."""
+        assert self.outer_graph is not None
+        graph: Graph | None = self.outer_graph
+        while graph is not None and graph is not tensor.graph:
+            graph = graph.outer_graph
+        if graph is None:
+            raise ValueError(
+                f"tensor {tensor.name} (created at {tensor.op.site}) cannot be used inside the function {self.name!r}: "
+                "it belongs neither to its body nor to an enclosing graph"
+            )
+        return self.outer_graph.capture(tensor)
+
+    def _placeholder(self, dtype: DType, shape: TensorShape, name: str) -> Tensor:
+        attrs = {"dtype": dtype.base_dtype, "shape": shape}
+        return self.create_op(op_def_of("Placeholder"), [], attrs, name=name, control_inputs=[]).outputs[0]
+
+    def _copy_constant(self, tensor: Tensor) -> Tensor:
+        attrs = dict(tensor.op.attrs)
+        attrs.pop("_class", None)
+        op = self.create_op(tensor.op.op_def, [], attrs, name=tensor.op.name.rsplit("/", 1)[-1], control_inputs=[])
+        return op.outputs[0]

@@ -1,0 +1,400 @@
+"""The graph: operations by name, collections, functions, and how an operation comes to be  (§3.1, WP2)."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+from anabranch.core.dtypes import DType
+from anabranch.core.op_def import OpDef
+from anabranch.core.registry import find_op_def
+from anabranch.core.shapes import TensorShape
+from anabranch.graph.creation_site import CreationSite, user_frame
+from anabranch.graph.operation import Operation, Tensor
+from anabranch.graph.scopes import GraphScopes, ScopeState
+from anabranch.graph.shape_inference import infer_shapes
+
+#: the version numbers that exported graphs carry
+PRODUCER_VERSION = 134
+MIN_CONSUMER_VERSION = 0
+
+
+class Graph(GraphScopes):
+    """A dataflow graph: operations, the tensors between them, collections, and a library of function graphs.
+
+    Operations are only ever added. Adding never changes what an existing operation computes, so a session sees new
+    nodes without being told; the rare rewiring of an existing node raises `structure_version`.
+    """
+
+    building_function = False
+    #: a function graph's enclosing graph
+    outer_graph: Graph | None = None
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._operations: list[Operation] = []
+        self._by_name: dict[str, Operation] = {}
+        self._names = {}
+        self._scopes = ScopeState()
+        self._collections: dict[str, list[Any]] = {}
+        self._functions: dict[str, Graph] = {}
+        self._finalized = False
+        self._seed: int | None = None
+        self._unfeedable: set[Tensor] = set()
+        self._unfetchable: set[Operation] = set()
+        self.structure_version = 0
+
+    # ------------------------------------------------------------------ creation
+    def create_op(
+        self,
+        op_def: OpDef,
+        inputs: list[Tensor],
+        attrs: dict[str, Any],
+        name: str | None = None,
+        *,
+        site: CreationSite | None = None,
+        control_inputs: list[Operation] | None = None,
+    ) -> Operation:
+        """Adds an operation.
+
+        Args:
+            op_def: its type.
+            inputs: flat data inputs, all of this graph.
+            attrs: every attribute of the type, as Python values; and annotations.
+            name: made unique in the current scope; a trailing slash marks an absolute name. Default: the type's name.
+            control_inputs: replaces the control dependencies of the open scopes when given.
+
+        Raises:
+            RuntimeError: the graph is finalized.
+            ValueError: invalid or taken name, inputs of another graph, or shapes that the operation cannot take.
+        """
+        self._check_not_finalized()
+        for tensor in inputs:
+            if tensor._op._graph is not self:
+                raise ValueError(
+                    f"input {tensor.name} of a new {op_def.name} operation belongs to another graph (it was created at "
+                    f"{tensor.op.site}); build both in one `with graph.as_default()` block"
+                )
+        site = site or user_frame()
+        self._scope_annotations(op_def.name, attrs)
+        dtypes = output_dtypes(op_def, attrs)
+        with self._lock:
+            full_name = self._operation_name(name or op_def.name)
+            shapes = infer_shapes(op_def, attrs, inputs, full_name, site)
+            controls = self._current_control_inputs(inputs) if control_inputs is None else control_inputs
+            op = Operation(self, len(self._operations), op_def, full_name, inputs, controls, attrs, "", site)
+            op._outputs = [
+                Tensor(op, i, dtype, shape) for i, (dtype, shape) in enumerate(zip(dtypes, shapes, strict=True))
+            ]
+            if self._scopes.devices:
+                self._apply_device_functions(op)
+            self._operations.append(op)
+            self._by_name[full_name] = op
+        if self._scopes.controls:
+            self._record_in_control_scopes(op)
+        return op
+
+    def _append_output(self, op: Operation, dtype: DType, shape: TensorShape) -> Tensor:
+        """Gives a functional control-flow node one more output (its gradient needs an intermediate value)."""
+        self._check_not_finalized()
+        tensor = Tensor(op, len(op._outputs), dtype, shape)
+        op._outputs.append(tensor)
+        self._changed()
+        return tensor
+
+    def capture(self, tensor: Tensor) -> Tensor:
+        """The tensor of this graph that stands for `tensor`; a function graph takes outer tensors in as inputs."""
+        return tensor
+
+    def finalize(self) -> None:
+        """Makes the graph read-only."""
+        self._finalized = True
+
+    @property
+    def finalized(self) -> bool:
+        return self._finalized
+
+    def _unsafe_unfinalize(self) -> None:
+        self._finalized = False
+
+    def _check_not_finalized(self) -> None:
+        if self._finalized:
+            raise RuntimeError("the graph is finalized and cannot be changed; build everything before finalize()")
+
+    def _changed(self) -> None:
+        self.structure_version += 1
+
+    @property
+    def version(self) -> int:
+        """A number that grows with every operation added."""
+        return len(self._operations)
+
+    # ------------------------------------------------------------------ look-up
+    def get_operations(self) -> list[Operation]:
+        """All operations, in the order of creation."""
+        return list(self._operations)
+
+    def get_operation_by_name(self, name: str) -> Operation:
+        """Raises TypeError for a name that is no string, KeyError for an unknown one."""
+        if not isinstance(name, str):
+            raise TypeError(f"operation names are strings, got {name!r}")
+        element = self.as_graph_element(name, allow_tensor=False)
+        assert isinstance(element, Operation)
+        return element
+
+    def get_tensor_by_name(self, name: str) -> Tensor:
+        """Raises TypeError for a name that is no string, ValueError for a malformed one, KeyError for an unknown one."""
+        if not isinstance(name, str):
+            raise TypeError(f"tensor names are strings, got {name!r}")
+        element = self.as_graph_element(name, allow_operation=False)
+        assert isinstance(element, Tensor)
+        return element
+
+    def as_graph_element(self, obj: Any, allow_tensor: bool = True, allow_operation: bool = True) -> Tensor | Operation:
+        """The tensor or operation that `obj` (a name, a tensor, an operation, a variable) stands for in this graph.
+
+        Raises:
+            TypeError: `obj` cannot stand for one.
+            ValueError: it belongs to another graph, or its name is malformed.
+            KeyError: nothing of that name is in this graph.
+        """
+        kinds = " or ".join(["Tensor"] * allow_tensor + ["Operation"] * allow_operation)
+        convert = getattr(obj, "_as_graph_element", None)
+        if convert is not None:
+            obj = convert()
+        if isinstance(obj, bytes):
+            obj = obj.decode()
+        if isinstance(obj, str):
+            return self._element_by_name(obj, allow_tensor, allow_operation)
+        if (isinstance(obj, Tensor) and allow_tensor) or (isinstance(obj, Operation) and allow_operation):
+            if obj.graph is not self:
+                raise ValueError(f"{type(obj).__name__} {obj.name} is not an element of this graph; it belongs to another")
+            return obj
+        raise TypeError(f"Can not convert a {type(obj).__name__} into a {kinds}.")
+
+    def _element_by_name(self, name: str, allow_tensor: bool, allow_operation: bool) -> Tensor | Operation:
+        if ":" in name:
+            if not allow_tensor:
+                raise ValueError(f"Name {name!r} appears to refer to a Tensor, not a Operation.")
+            return self._tensor_by_name(name)
+        if not allow_operation:
+            if name in self._by_name:
+                raise ValueError(
+                    f"The name {name!r} refers to an Operation, not a Tensor. "
+                    "Tensor names must be of the form \"<op_name>:<output_index>\"."
+                )
+            raise ValueError(
+                f"The name {name!r} looks like an (invalid) Operation name, not a Tensor. "
+                "Tensor names must be of the form \"<op_name>:<output_index>\"."
+            )
+        if name not in self._by_name:
+            raise KeyError(f"The name {name!r} refers to an Operation not in the graph.{self._hint(name)}")
+        return self._by_name[name]
+
+    def _tensor_by_name(self, name: str) -> Tensor:
+        op_name, _, index_text = name.rpartition(":")
+        if not op_name or not index_text.isdigit():
+            raise ValueError(
+                f"The name {name!r} looks a like a Tensor name, but is not a valid one. "
+                "Tensor names must be of the form \"<op_name>:<output_index>\"."
+            )
+        op = self._by_name.get(op_name)
+        if op is None:
+            raise KeyError(
+                f"The name {name!r} refers to a Tensor which does not exist. "
+                f"The operation, {op_name!r}, does not exist in the graph.{self._hint(op_name)}"
+            )
+        if int(index_text) >= len(op.outputs):
+            raise KeyError(
+                f"The name {name!r} refers to a Tensor which does not exist. "
+                f"The operation, {op_name!r}, exists but only has {len(op.outputs)} outputs."
+            )
+        return op.outputs[int(index_text)]
+
+    def _hint(self, name: str) -> str:
+        """Names in this graph that end like the one asked for: the usual cause is a missing scope."""
+        leaf = name.rsplit("/", 1)[-1].lower()
+        close = [n for n in self._by_name if n.rsplit("/", 1)[-1].lower() == leaf][:3]
+        return f" Did you mean {' or '.join(map(repr, close))}?" if close else ""
+
+    def _operation_exists(self, name: str) -> bool:
+        return name in self._by_name
+
+    # ------------------------------------------------------------------ feeds and fetches
+    def prevent_feeding(self, tensor: Tensor) -> None:
+        """Marks a tensor as one that no step may feed."""
+        self._unfeedable.add(tensor)
+
+    def is_feedable(self, tensor: Tensor) -> bool:
+        return tensor not in self._unfeedable
+
+    def prevent_fetching(self, op: Operation) -> None:
+        """Marks an operation as one that no step may fetch."""
+        self._unfetchable.add(op)
+
+    def is_fetchable(self, tensor_or_op: Tensor | Operation) -> bool:
+        op = tensor_or_op.op if isinstance(tensor_or_op, Tensor) else tensor_or_op
+        return op not in self._unfetchable
+
+    # ------------------------------------------------------------------ collections
+    def add_to_collection(self, name: str, value: Any) -> None:
+        self._check_not_finalized()
+        with self._lock:
+            self._collections.setdefault(name, []).append(value)
+
+    def add_to_collections(self, names: Any, value: Any) -> None:
+        """`names`: one name or several; a repeated name counts once."""
+        for name in (names,) if isinstance(names, str) else dict.fromkeys(names):
+            self.add_to_collection(name, value)
+
+    def get_collection_ref(self, name: str) -> list[Any]:
+        """The collection itself: changes to the list change the graph."""
+        with self._lock:
+            return self._collections.setdefault(name, [])
+
+    def get_collection(self, name: str, scope: str | None = None) -> list[Any]:
+        """A copy of the collection; with `scope`, those items whose name matches that prefix (a regular expression)."""
+        with self._lock:
+            items = list(self._collections.get(name, []))
+        if scope is None:
+            return items
+        matches = re.compile(scope).match
+        return [item for item in items if hasattr(item, "name") and matches(item.name)]
+
+    def get_all_collection_keys(self) -> list[str]:
+        with self._lock:
+            return [k for k in self._collections if isinstance(k, str)]
+
+    @property
+    def collections(self) -> list[str]:
+        return self.get_all_collection_keys()
+
+    def clear_collection(self, name: str) -> None:
+        self._check_not_finalized()
+        with self._lock:
+            self._collections.pop(name, None)
+
+    # ------------------------------------------------------------------ functions
+    def add_function(self, name: str, body: Graph) -> str:
+        """Puts a function graph into the library under a name made unique; returns that name."""
+        with self._lock:
+            candidate, count = name, 0
+            while candidate in self._functions:
+                count += 1
+                candidate = f"{name}_{count}"
+            self._functions[candidate] = body
+            return candidate
+
+    def get_function(self, name: str) -> Graph:
+        """The function graph of that name, also looked for in enclosing graphs.
+
+        Raises:
+            KeyError: no such function.
+        """
+        graph: Graph | None = self
+        while graph is not None:
+            if name in graph._functions:
+                return graph._functions[name]
+            graph = graph.outer_graph
+        raise KeyError(f"the graph has no function {name!r}; it has {sorted(self._functions)[:10]}")
+
+    @property
+    def functions(self) -> dict[str, Graph]:
+        """A copy of the library: name -> function graph."""
+        return dict(self._functions)
+
+    # ------------------------------------------------------------------ defaults
+    @property
+    def seed(self) -> int | None:
+        """The graph-level random seed."""
+        return self._seed
+
+    @seed.setter
+    def seed(self, seed: int | None) -> None:
+        self._seed = seed
+
+    @contextlib.contextmanager
+    def as_default(self) -> Iterator[Graph]:
+        """Makes this the default graph of the current thread inside the block."""
+        with default_graphs.enter(self):
+            yield self
+
+    def switch_to_thread_local(self) -> None:
+        """Scopes are always thread-local here; kept for programs that ask."""
+
+
+def output_dtypes(op_def: OpDef, attrs: dict[str, Any]) -> list[DType]:
+    """The dtypes of all outputs of an operation with these attributes, flat."""
+    found: list[DType] = []
+    for arg in op_def.outputs:
+        if arg.type_list_attr is not None:
+            found.extend(attrs[arg.type_list_attr])
+            continue
+        dtype = arg.dtype if arg.type_attr is None else attrs[arg.type_attr]
+        found.extend([dtype] * (1 if arg.number_attr is None else attrs[arg.number_attr]))
+    return found
+
+
+class _DefaultGraphs(threading.local):
+    """The stack of default graphs of a thread, above one global default graph that all threads share."""
+
+    shared: Graph | None = None
+
+    def __init__(self) -> None:
+        self.stack: list[Graph] = []
+
+    @contextlib.contextmanager
+    def enter(self, graph: Graph) -> Iterator[None]:
+        self.stack.append(graph)
+        try:
+            yield
+        finally:
+            if not self.stack or self.stack[-1] is not graph:
+                raise AssertionError("default graphs were left in another order than they were entered")
+            self.stack.pop()
+
+    def get(self) -> Graph:
+        if self.stack:
+            return self.stack[-1]
+        if _DefaultGraphs.shared is None:
+            _DefaultGraphs.shared = Graph()
+        return _DefaultGraphs.shared
+
+    def reset(self) -> None:
+        if self.stack:
+            raise AssertionError(
+                "reset_default_graph() cannot be called inside `with graph.as_default()`; leave the block first"
+            )
+        _DefaultGraphs.shared = None
+
+
+default_graphs = _DefaultGraphs()
+
+
+def get_default_graph() -> Graph:
+    """The graph that new operations go to in this thread."""
+    return default_graphs.get()
+
+
+def reset_default_graph() -> None:
+    """Replaces the shared default graph by an empty one.
+
+    Raises:
+        AssertionError: called inside a `with graph.as_default()` block.
+    """
+    default_graphs.reset()
+
+
+def op_def_of(type_name: str) -> OpDef:
+    """The registered operation type.
+
+    Raises:
+        ValueError: there is none.
+    """
+    op_def = find_op_def(type_name)
+    if op_def is None:
+        raise ValueError(f"operation type {type_name!r} is not registered")
+    return op_def

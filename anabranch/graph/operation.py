@@ -1,0 +1,376 @@
+"""Operations (the vertices of a graph) and tensors (its edges)  (§3.1, WP2)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+
+from anabranch.core.dtypes import DType
+from anabranch.core.op_def import OpDef
+from anabranch.core.shapes import TensorShape
+from anabranch.graph.creation_site import CreationSite
+
+if TYPE_CHECKING:
+    from anabranch.graph.graph import Graph
+
+#: Binary operators of `Tensor`; the front end fills `Tensor.OPERATORS` with a function for each.
+BINARY_OPERATORS = (
+    *("add", "sub", "mul", "truediv", "floordiv", "div", "mod", "pow", "matmul", "and", "or", "xor"),
+    *("lt", "le", "gt", "ge"),
+)
+
+
+class Tensor:
+    """One output of an operation: a symbolic handle on a value that exists while a step runs.
+
+    Tensors hash and compare by identity, so that they can be keys of feed dictionaries.
+    """
+
+    __slots__ = ("__weakref__", "_attributes", "_consumers", "_dtype", "_op", "_shape", "_value_index")
+    __array_priority__ = 100
+
+    #: operator name -> function, filled in by `frontend.operators`
+    OPERATORS: ClassVar[dict[str, Callable[..., Any]]] = {}
+    #: functions of the session layer behind `eval`, filled in by `session`
+    EVALUATE: ClassVar[dict[str, Callable[..., Any]]] = {}
+
+    def __init__(self, op: Operation, value_index: int, dtype: DType, shape: TensorShape) -> None:
+        self._op = op
+        self._value_index = value_index
+        self._dtype = dtype
+        self._shape = shape
+        self._consumers: list[Operation] = []
+        self._attributes: dict[str, Any] | None = None
+
+    # ------------------------------------------------------------------ what it is
+    @property
+    def op(self) -> Operation:
+        """The operation that produces this tensor."""
+        return self._op
+
+    @property
+    def value_index(self) -> int:
+        """Which output of its operation this tensor is."""
+        return self._value_index
+
+    @property
+    def dtype(self) -> DType:
+        return self._dtype
+
+    @property
+    def graph(self) -> Graph:
+        return self._op.graph
+
+    @property
+    def name(self) -> str:
+        """``<operation name>:<output index>``."""
+        return f"{self._op.name}:{self._value_index}"
+
+    @property
+    def device(self) -> str:
+        return self._op.device
+
+    @property
+    def shape(self) -> TensorShape:
+        """The static shape: what is known of it before a step runs."""
+        return self._shape
+
+    def get_shape(self) -> TensorShape:
+        """The same as `shape`."""
+        return self._shape
+
+    def set_shape(self, shape: Any) -> None:
+        """Adds what the caller knows of the shape.
+
+        Raises:
+            ValueError: it contradicts what is known already.
+        """
+        try:
+            self._shape = self._shape.merge_with(shape)
+        except ValueError as error:
+            raise ValueError(
+                f"cannot set the shape of tensor {self.name} (created at {self._op.site}): its known shape "
+                f"{self._shape} and the given shape {shape} contradict each other"
+            ) from error
+
+    def _shape_as_list(self) -> list[int | None] | None:
+        return None if self._shape.dims_tuple is None else list(self._shape.dims_tuple)
+
+    def consumers(self) -> list[Operation]:
+        """The operations that take this tensor as an input."""
+        return list(self._consumers)
+
+    @property
+    def ref(self) -> Tensor:
+        """Kept for programs that treat every tensor as hashable through `ref`."""
+        return self
+
+    def eval(self, feed_dict: Any = None, session: Any = None) -> Any:
+        """Runs a step in `session` (default: the default session) that fetches this tensor.
+
+        Raises:
+            ValueError: there is no default session, or this tensor belongs to another graph.
+        """
+        return Tensor.EVALUATE["eval"](self, feed_dict, session)
+
+    # ------------------------------------------------------------------ operators
+    def __iter__(self) -> Iterator[Any]:
+        if self._shape.dims_tuple is None or not self._shape.dims_tuple:
+            raise TypeError(f"tensor {self.name} of shape {self._shape} cannot be iterated over; its rank must be >= 1")
+        length = self._shape.dims_tuple[0]
+        if length is None:
+            raise TypeError(f"tensor {self.name} cannot be iterated over: its first dimension is not known; use tf.map_fn")
+        return (self[i] for i in range(length))
+
+    def __len__(self) -> NoReturn:
+        raise TypeError(f"len() is not defined for the symbolic tensor {self.name}; call tf.shape(x) or x.shape instead")
+
+    def __bool__(self) -> NoReturn:
+        raise TypeError(
+            f"the symbolic tensor {self.name} has no truth value while the graph is built; use `is not None` to test "
+            "for presence, and tf.cond to depend on its value"
+        )
+
+    __nonzero__ = __bool__
+
+    def __array__(self, *_: Any, **__: Any) -> NoReturn:
+        raise NotImplementedError(
+            f"the symbolic tensor {self.name} cannot be converted to a NumPy array; fetch it with session.run"
+        )
+
+    def __getitem__(self, item: Any) -> Any:
+        return Tensor.OPERATORS["getitem"](self, item)
+
+    def __neg__(self) -> Any:
+        return Tensor.OPERATORS["neg"](self)
+
+    def __abs__(self) -> Any:
+        return Tensor.OPERATORS["abs"](self)
+
+    def __invert__(self) -> Any:
+        return Tensor.OPERATORS["invert"](self)
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __ne__(self, other: object) -> bool:
+        return self is not other
+
+    if TYPE_CHECKING:
+        # attached in a loop below, one pair for each of BINARY_OPERATORS
+        def __add__(self, other: Any) -> Any: ...
+        def __radd__(self, other: Any) -> Any: ...
+        def __sub__(self, other: Any) -> Any: ...
+        def __rsub__(self, other: Any) -> Any: ...
+        def __mul__(self, other: Any) -> Any: ...
+        def __rmul__(self, other: Any) -> Any: ...
+        def __truediv__(self, other: Any) -> Any: ...
+        def __rtruediv__(self, other: Any) -> Any: ...
+        def __floordiv__(self, other: Any) -> Any: ...
+        def __mod__(self, other: Any) -> Any: ...
+        def __pow__(self, other: Any) -> Any: ...
+        def __rpow__(self, other: Any) -> Any: ...
+        def __matmul__(self, other: Any) -> Any: ...
+        def __and__(self, other: Any) -> Any: ...
+        def __or__(self, other: Any) -> Any: ...
+        def __lt__(self, other: Any) -> Any: ...
+        def __le__(self, other: Any) -> Any: ...
+        def __gt__(self, other: Any) -> Any: ...
+        def __ge__(self, other: Any) -> Any: ...
+
+    # ------------------------------------------------------------------ attributes that the front end hangs on tensors
+    def set_attribute(self, key: str, value: Any) -> None:
+        """Remembers a front-end fact about this tensor (never part of the graph's meaning)."""
+        if self._attributes is None:
+            self._attributes = {}
+        self._attributes[key] = value
+
+    def get_attribute(self, key: str, default: Any = None) -> Any:
+        return default if self._attributes is None else self._attributes.get(key, default)
+
+    def __repr__(self) -> str:
+        return f"<tf.Tensor '{self.name}' shape={self._shape} dtype={self._dtype.name}>"
+
+    def __str__(self) -> str:
+        return f'Tensor("{self.name}", shape={self._shape}, dtype={self._dtype.name})'
+
+
+def _attach_operators() -> None:
+    def forward(name: str) -> Callable[[Tensor, Any], Any]:
+        def operator(self: Tensor, other: Any) -> Any:
+            return Tensor.OPERATORS[name](self, other)
+
+        return operator
+
+    def backward(name: str) -> Callable[[Tensor, Any], Any]:
+        def operator(self: Tensor, other: Any) -> Any:
+            return Tensor.OPERATORS[name](other, self)
+
+        return operator
+
+    for name in BINARY_OPERATORS:
+        setattr(Tensor, f"__{name}__", forward(name))
+        if name not in {"lt", "le", "gt", "ge"}:
+            setattr(Tensor, f"__r{name}__", backward(name))
+
+
+_attach_operators()
+
+
+class Operation:
+    """A vertex of a graph: an operation type applied to inputs, with attributes fixed at construction.
+
+    Created by `Graph.create_op` only. `attrs` holds plain Python values (see `core.attrs`); those whose name begins
+    with an underscore are annotations that any operation may carry.
+    """
+
+    __slots__ = (
+        *("__weakref__", "_control_inputs", "_control_outputs", "_graph", "_id", "_inputs", "_name", "_outputs"),
+        *("attrs", "device", "op_def", "site"),
+    )
+
+    def __init__(
+        self,
+        graph: Graph,
+        op_id: int,
+        op_def: OpDef,
+        name: str,
+        inputs: list[Tensor],
+        control_inputs: list[Operation],
+        attrs: dict[str, Any],
+        device: str,
+        site: CreationSite,
+    ) -> None:
+        self._graph = graph
+        self._id = op_id
+        self._name = name
+        self.op_def = op_def
+        self._inputs = inputs
+        self._control_inputs = control_inputs
+        self._control_outputs: list[Operation] = []
+        self._outputs: list[Tensor] = []
+        self.attrs = attrs
+        self.device = device
+        self.site = site
+        for tensor in inputs:
+            tensor._consumers.append(self)
+        for op in control_inputs:
+            op._control_outputs.append(self)
+
+    @property
+    def graph(self) -> Graph:
+        return self._graph
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def type(self) -> str:
+        return self.op_def.name
+
+    @property
+    def inputs(self) -> list[Tensor]:
+        """The data inputs, flat: a variadic input contributes one tensor per element. Not to be changed."""
+        return self._inputs
+
+    @property
+    def outputs(self) -> list[Tensor]:
+        return self._outputs
+
+    def values(self) -> tuple[Tensor, ...]:
+        return tuple(self._outputs)
+
+    @property
+    def control_inputs(self) -> list[Operation]:
+        """The operations that must finish before this one starts, besides those that produce its inputs."""
+        return list(self._control_inputs)
+
+    @property
+    def control_outputs(self) -> list[Operation]:
+        return list(self._control_outputs)
+
+    @property
+    def creation_site(self) -> str:
+        """``file:line`` of the user code that created this operation."""
+        return str(self.site)
+
+    @property
+    def traceback(self) -> list[tuple[str, int, str, str | None]]:
+        """The creating line, in the form of a one-frame stack summary."""
+        return [(self.site.filename, self.site.line, self.site.function, None)]
+
+    def get_attr(self, name: str) -> Any:
+        """The value of an attribute.
+
+        Raises:
+            ValueError: the operation has no attribute of that name.
+        """
+        try:
+            return self.attrs[name]
+        except KeyError:
+            raise ValueError(f"operation {self._name!r} ({self.type}) has no attribute {name!r}; it has {sorted(self.attrs)}") from None
+
+    def colocation_groups(self) -> list[bytes]:
+        """The names of the groups whose members must share a device (`loc:@<name>`)."""
+        groups: list[bytes] = self.attrs.get("_class", [])
+        return [g for g in groups if g.startswith(b"loc:@")] or [b"loc:@" + self._name.encode()]
+
+    def grouped_inputs(self) -> list[Any]:
+        """The inputs by argument of the signature: a tensor, or a list of them for a variadic argument."""
+        return group_by_argument(self.op_def.inputs, self.attrs, self._inputs)
+
+    def run(self, feed_dict: Any = None, session: Any = None) -> None:
+        """Runs a step in `session` (default: the default session) that has this operation as its target."""
+        Tensor.EVALUATE["run"](self, feed_dict, session)
+
+    # ------------------------------------------------------------------ changes (graph layer only)
+    def _add_control_input(self, op: Operation) -> None:
+        if op not in self._control_inputs:
+            self._control_inputs.append(op)
+            op._control_outputs.append(self)
+
+    def _add_control_inputs(self, ops: list[Operation]) -> None:
+        for op in ops:
+            self._add_control_input(op)
+
+    def _update_input(self, index: int, tensor: Tensor) -> None:
+        """Rewires one input; used while a graph with cycles is put together."""
+        self._graph._check_not_finalized()
+        if tensor.graph is not self._graph:
+            raise ValueError(f"tensor {tensor.name} is of another graph than operation {self._name}")
+        self._inputs[index]._consumers.remove(self)
+        self._inputs[index] = tensor
+        tensor._consumers.append(self)
+        self._graph._changed()
+
+    def _set_attr(self, name: str, value: Any) -> None:
+        self.attrs[name] = value
+        self._graph._changed()
+
+    def __repr__(self) -> str:
+        return f"<tf.Operation '{self._name}' type={self.type}>"
+
+    def __str__(self) -> str:
+        return f'Operation("{self._name}", type={self.type})'
+
+
+def group_by_argument(args: Any, attrs: dict[str, Any], values: list[Any]) -> list[Any]:
+    """Regroups flat values by the arguments of a signature (`OpDef.inputs` or `.outputs`)."""
+    grouped: list[Any] = []
+    at = 0
+    for arg in args:
+        if arg.number_attr is not None:
+            count = attrs[arg.number_attr]
+        elif arg.type_list_attr is not None:
+            count = len(attrs[arg.type_list_attr])
+        else:
+            grouped.append(values[at])
+            at += 1
+            continue
+        grouped.append(values[at : at + count])
+        at += count
+    return grouped

@@ -1,0 +1,92 @@
+"""Static shapes of a new operation's outputs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from anabranch.core.op_def import ArgDef, OpDef
+from anabranch.core.shapes import TensorShape
+from anabranch.graph.constants import constant_value, constant_value_as_shape
+from anabranch.graph.creation_site import CreationSite
+from anabranch.graph.operation import Tensor, group_by_argument
+
+_UNKNOWN_SHAPE = TensorShape(None)
+
+
+class ShapeContext:
+    """Passed to shape rules that ask for `ctx`: the inputs' constant values, dtypes, and the output count."""
+
+    __slots__ = ("_attrs", "_grouped", "_op_def")
+
+    def __init__(self, op_def: OpDef, attrs: dict[str, Any], inputs: list[Tensor]) -> None:
+        self._op_def = op_def
+        self._attrs = attrs
+        self._grouped = group_by_argument(op_def.inputs, attrs, inputs)
+
+    def tensor(self, name: str) -> Any:
+        """The input (a tensor, or a list of them) of that name."""
+        for arg, value in zip(self._op_def.inputs, self._grouped, strict=True):
+            if arg.name == name:
+                return value
+        raise KeyError(f"operation {self._op_def.name} has no input {name!r}")
+
+    def constant(self, name: str) -> np.ndarray[Any, Any] | None:
+        """The value of an input where it is known while the graph is built."""
+        return constant_value(self.tensor(name))
+
+    def constant_as_shape(self, name: str) -> TensorShape:
+        """The (partial) shape that an integer vector input describes."""
+        return constant_value_as_shape(self.tensor(name))
+
+    @property
+    def output_count(self) -> int:
+        """How many tensors the operation has as outputs, flat."""
+        return sum(_count(arg, self._attrs) for arg in self._op_def.outputs)
+
+
+def _count(arg: ArgDef, attrs: dict[str, Any]) -> int:
+    if arg.number_attr is not None:
+        count: int = attrs[arg.number_attr]
+        return count
+    return len(attrs[arg.type_list_attr]) if arg.type_list_attr is not None else 1
+
+
+def infer_shapes(
+    op_def: OpDef, attrs: dict[str, Any], inputs: list[Tensor], name: str, site: CreationSite
+) -> list[TensorShape]:
+    """The shapes of all outputs, flat. An operation without a shape rule has outputs of unknown shape.
+
+    Raises:
+        ValueError: the inputs' shapes do not go together.
+    """
+    rule = op_def.shape_rule
+    count = 1 if len(op_def.outputs) == 1 and not op_def.outputs[0].is_list else _total(op_def, attrs)
+    if rule is None:
+        return [_UNKNOWN_SHAPE] * count
+    known: dict[str, Any] = {}
+    for keyword in rule.keywords:
+        known[keyword] = ShapeContext(op_def, attrs, inputs) if keyword == "ctx" else attrs[keyword]
+    shapes = group_by_argument(op_def.inputs, attrs, [t._shape for t in inputs])
+    try:
+        result = rule.function(*shapes, **known)
+    except ValueError as error:
+        given = ", ".join(f"{t.name} {t._shape}" for t in inputs)
+        raise ValueError(f"operation {name!r} ({op_def.name}), created at {site}: {error} (inputs: {given})") from error
+    found = _flatten(result)
+    if len(found) != count:
+        raise ValueError(f"the shape rule of {op_def.name} gave {len(found)} shapes for {count} outputs")
+    return found
+
+
+def _total(op_def: OpDef, attrs: dict[str, Any]) -> int:
+    return sum(_count(arg, attrs) for arg in op_def.outputs)
+
+
+def _flatten(result: Any) -> list[TensorShape]:
+    if isinstance(result, TensorShape):
+        return [result]
+    if result is None:
+        return []
+    return [shape for item in result for shape in _flatten(item)]

@@ -1,0 +1,70 @@
+"""Factories that make the easy operations one line each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from anabranch.graph.building import OpFunction, define_op
+from anabranch.ops import shape_rules
+
+ArrayFunction = Callable[..., Any]
+GradientFunction = Callable[..., Any]
+
+
+def attach_gradient(op: OpFunction, gradient: GradientFunction | None) -> OpFunction:
+    """Attaches `gradient`, or states that the operation has none."""
+    if gradient is None:
+        op.not_differentiable()
+    else:
+        op.gradient(gradient)
+    return op
+
+
+def unary(
+    name: str, function: ArrayFunction, types: str = "numbers", gradient: GradientFunction | None = None, inputs: str = "x"
+) -> OpFunction:
+    """An elementwise operation of one argument: `function(xp, x)` with xp NumPy or jax.numpy."""
+    op = define_op(name, f"{inputs}: T -> y: T", f"T: {types}")
+    op.shape(shape_rules.same_as_first)
+    op.kernel(_with_xp(function))
+    return attach_gradient(op, gradient)
+
+
+def unary_compiled(
+    name: str, function: ArrayFunction, types: str = "floating", gradient: GradientFunction | None = None, inputs: str = "x"
+) -> OpFunction:
+    """Like `unary`, for a `function(x)` that exists for jax arrays only."""
+    op = define_op(name, f"{inputs}: T -> y: T", f"T: {types}")
+    op.shape(shape_rules.same_as_first)
+    op.kernel(function)
+    return attach_gradient(op, gradient)
+
+
+def binary(
+    name: str,
+    function: ArrayFunction,
+    types: str = "numbers",
+    gradient: GradientFunction | None = None,
+    commutative: bool = False,
+) -> OpFunction:
+    """An elementwise operation of two arguments that broadcast: `function(xp, x, y)`."""
+    op = define_op(name, "x: T, y: T -> z: T", f"T: {types}", commutative=commutative)
+    op.shape(shape_rules.broadcast)
+    op.kernel(_with_xp(function))
+    return attach_gradient(op, gradient)
+
+
+def comparison(name: str, function: ArrayFunction, types: str = "real", commutative: bool = False) -> OpFunction:
+    """Like `binary`, with a boolean result and no gradient."""
+    op = define_op(name, "x: T, y: T -> z: bool", f"T: {types}", commutative=commutative)
+    op.shape(shape_rules.broadcast)
+    op.kernel(_with_xp(function))
+    return op.not_differentiable()  # type: ignore[return-value]
+
+
+def _with_xp(function: ArrayFunction) -> ArrayFunction:
+    def kernel(*arrays: Any, xp: Any) -> Any:
+        return function(xp, *arrays)
+
+    return kernel

@@ -1,0 +1,58 @@
+"""Shape rules that many operations share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from anabranch.core.shapes import TensorShape, broadcast_shape
+
+SCALAR = TensorShape([])
+UNKNOWN = TensorShape(None)
+
+
+def same_as_first(first: TensorShape, *_: Any) -> TensorShape:
+    """One output of the first input's shape."""
+    return first
+
+
+def merged(*shapes: TensorShape) -> TensorShape:
+    """One output; all inputs have its shape."""
+    result = shapes[0]
+    for shape in shapes[1:]:
+        result = result.merge_with(shape)
+    return result
+
+
+def broadcast(first: TensorShape, *others: TensorShape) -> TensorShape:
+    """One output whose shape is the inputs' shapes broadcast as in NumPy."""
+    result = first
+    for other in others:
+        result = broadcast_shape(result, other)
+    return result
+
+
+def scalar(*_: Any) -> TensorShape:
+    """One scalar output."""
+    return SCALAR
+
+
+def unknown(*_: Any) -> TensorShape:
+    """One output of unknown shape."""
+    return UNKNOWN
+
+
+def no_outputs(*_: Any) -> tuple[()]:
+    """For operations without outputs."""
+    return ()
+
+
+def with_rank(shape: TensorShape, rank: int, what: str) -> TensorShape:
+    """`shape`, known to have `rank`.
+
+    Raises:
+        ValueError: it has another rank; the message names `what`.
+    """
+    try:
+        return shape.with_rank(rank)
+    except ValueError:
+        raise ValueError(f"{what} must have rank {rank}, got shape {shape}") from None
