@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import collections
 import enum
-import functools
 from collections.abc import Callable, Hashable, Iterator, Mapping, MappingView, MutableMapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 Path: TypeAlias = tuple[Any, ...]
 
@@ -24,7 +23,10 @@ class _Kind(enum.Enum):
     ATTRS = enum.auto()
 
 
-@functools.lru_cache(maxsize=1024)
+_kinds: dict[type, _Kind] = {}  # of the types seen lately
+_KINDS_KEPT: Final = 1024
+
+
 def _kind_of_type(cls: type) -> _Kind:
     if hasattr(cls, "__attrs_attrs__"):
         return _Kind.ATTRS
@@ -42,12 +44,18 @@ def _kind_of_type(cls: type) -> _Kind:
 
 
 def _kind(value: Any) -> _Kind:
-    return _kind_of_type(type(value))
+    cls = type(value)
+    kind = _kinds.get(cls)
+    if kind is None:
+        if len(_kinds) >= _KINDS_KEPT:
+            _kinds.clear()
+        kind = _kinds[cls] = _kind_of_type(cls)
+    return kind
 
 
 def is_nested(structure: Any) -> bool:
     """Whether the value is a structure rather than a leaf. An empty list is a structure without leaves."""
-    return _kind_of_type(type(structure)) is not _Kind.LEAF
+    return _kind(structure) is not _Kind.LEAF
 
 
 is_sequence = is_nested
@@ -103,7 +111,7 @@ def _rebuild_mapping(mapping: Any, values: dict[Any, Any]) -> Any:
     if isinstance(mapping, collections.defaultdict):
         return collections.defaultdict(mapping.default_factory, ordered)
     if not isinstance(mapping, MutableMapping):
-        return type(mapping)(ordered)  # type: ignore[call-arg]
+        return type(mapping)(ordered)
     rebuilt = type(mapping)()
     for key, value in ordered:
         rebuilt[key] = value
@@ -126,7 +134,7 @@ def flatten(structure: Any, expand_composites: bool = False) -> list[Any]:
 
 
 def _append_leaves(structure: Any, leaves: list[Any]) -> None:
-    if _kind_of_type(type(structure)) is _Kind.LEAF:
+    if _kind(structure) is _Kind.LEAF:
         leaves.append(structure)
         return
     for value in _values(structure):

@@ -71,6 +71,10 @@ class Dimension:
     def __hash__(self) -> int:
         return hash(self._value)
 
+    def __bool__(self) -> bool:
+        """False for an unknown length, as for 0."""
+        return bool(self._value)
+
     def __int__(self) -> int:
         return self.__index__()
 
@@ -333,16 +337,17 @@ class TensorShape:
 
     def assert_has_rank(self, rank: int | None) -> None:
         """Raises ValueError if this rank is known and is not `rank`."""
-        if self.rank not in (None, rank):
+        if self.dims_tuple is not None and len(self.dims_tuple) != rank:
             raise ValueError(f"Shape {self} must have rank {rank}")
 
     def with_rank(self, rank: int | None) -> TensorShape:
-        """This shape, or where its rank is unknown a shape of `rank` unknown dimensions.
+        """This shape, or where its rank is unknown a shape of `rank` unknown dimensions; for None this shape.
 
         Raises:
           ValueError: the rank is known and is another.
         """
-        self.assert_has_rank(rank)
+        if rank is not None:
+            self.assert_has_rank(rank)
         return unknown_shape(rank) if self.dims_tuple is None else self
 
     def with_rank_at_least(self, rank: int) -> TensorShape:
