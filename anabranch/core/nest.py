@@ -111,7 +111,7 @@ def _rebuild_mapping(mapping: Any, values: dict[Any, Any]) -> Any:
     if isinstance(mapping, collections.defaultdict):
         return collections.defaultdict(mapping.default_factory, ordered)
     if not isinstance(mapping, MutableMapping):
-        return type(mapping)(ordered)
+        return type(mapping)(dict(ordered))
     rebuilt = type(mapping)()
     for key, value in ordered:
         rebuilt[key] = value
