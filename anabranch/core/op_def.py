@@ -128,7 +128,8 @@ class OpDef:
 
     Attributes:
         stateful: the operation reads or changes something besides its inputs; it is neither folded nor merged.
-        static: names of inputs whose *values* (not only shapes) must be known when a step is compiled.
+        static: names of inputs whose *values* (not only shapes) must be known when a step is compiled; where that
+            differs between operations of one type, `static_when` decides. Ask `static_positions`.
         reads, writes: names of resource inputs whose variable is read / written by the operation.
         shape_valued: the outputs depend on the inputs' shapes only, never on their values.
     """
@@ -148,6 +149,7 @@ class OpDef:
     compiled_rule: Rule | None = None
     host_rule: Rule | None = None
     gradient_rule: Callable[..., Any] | None = None
+    static_rule: Callable[[Any], frozenset[int]] | None = None
     differentiable: bool | None = None
     defined_at: str = ""
     #: names of attributes that are inferred from the inputs
@@ -167,6 +169,14 @@ class OpDef:
     def host_kernel(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Attaches the host kernel: a function of NumPy arrays, run by Python between compiled islands."""
         self.host_rule = self._rule(function, self.host_rule, "host kernel")
+        return function
+
+    def static_when(self, function: Callable[[Any], frozenset[int]]) -> Callable[[Any], frozenset[int]]:
+        """Attaches a rule for what `static` cannot say: operation -> flat positions of inputs that must be static.
+
+        For operations where it depends on attributes and constants which inputs may be computed on the device.
+        """
+        self.static_rule = function
         return function
 
     def gradient(self, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -193,6 +203,25 @@ class OpDef:
     def random(self) -> bool:
         rule = self.compiled_rule or self.host_rule
         return rule is not None and rule.asks_for("rng")
+
+    def static_positions(self, op: Any) -> frozenset[int]:
+        """The flat positions of the inputs of `op` whose values must be known when a step is compiled."""
+        if self.static_rule is not None:
+            return self.static_rule(op)
+        if not self.static:
+            return frozenset()
+        found: set[int] = set()
+        start = 0
+        for arg in self.inputs:
+            length = 1
+            if arg.number_attr is not None:
+                length = op.attrs[arg.number_attr]
+            elif arg.type_list_attr is not None:
+                length = len(op.attrs[arg.type_list_attr])
+            if arg.name in self.static:
+                found.update(range(start, start + length))
+            start += length
+        return frozenset(found)
 
     def input_arg(self, name: str) -> ArgDef:
         for arg in self.inputs:
