@@ -1,0 +1,385 @@
+"""The op table: one row per use of an operation, checked against an independent NumPy oracle.
+
+`check_case` builds the operation twice - with everything known of the inputs' shapes, and with nothing - and compares
+static dtypes and shapes, what a session computes, what the portable kernel computes on plain NumPy arrays, and the
+gradient's product with a random direction against central differences.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+import anabranch.ops
+from anabranch.core import dtypes
+from anabranch.core.dtypes import DType, as_dtype
+from anabranch.core.kernel_context import KernelContext
+from anabranch.core.op_def import ArgDef, OpDef
+from anabranch.core.registry import find_op_def
+from anabranch.core.shapes import TensorShape
+from anabranch.core.values import to_array
+from anabranch.graph.building import OpFunction
+from anabranch.graph.composite import IndexedSlices, IndexedSlicesValue
+from anabranch.graph.constants import flatten_outputs
+from anabranch.graph.conversion import constant_of
+from anabranch.graph.graph import Graph
+from anabranch.graph.operation import Operation, Tensor
+from anabranch.ops import raw
+
+try:
+    from anabranch.session import Session
+except ImportError:
+    from anabranch.testing._interim import Session
+try:
+    from anabranch.autodiff.gradients import gradients
+except ImportError:
+    from anabranch.testing._interim import simple_gradients as gradients
+
+Array = np.ndarray[Any, Any]
+
+_TOLERANCE = {"float64": 1e-10, "complex128": 1e-10, "float32": 2e-5, "complex64": 2e-5, "float16": 4e-3, "bfloat16": 3e-2}
+_DOUBLE = {
+    dtypes.float32: dtypes.float64,
+    dtypes.float16: dtypes.float64,
+    dtypes.bfloat16: dtypes.float64,
+    dtypes.complex64: dtypes.complex128,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class OpCase:
+    """One row of the op table.
+
+    Attributes:
+        op: the operation type.
+        inputs: one value per input argument, a list for a variadic one: arrays, or Python values, which take the
+            argument's dtype where the signature fixes one (else float32, int32, ...).
+        attrs: attributes by name.
+        oracle: a function of the inputs (not of the attributes) that gives the outputs: one array, or a sequence of
+            them, flat. Half-precision inputs reach it as float32.
+        expected: the outputs, in place of an oracle.
+        verify: for results that have no single right value (random numbers, a basis): called with the list of
+            outputs, raises AssertionError.
+        tolerance: relative and absolute; default by the output's dtype.
+        gradient: whether to check the gradient; default: the operation has one, and an input and an output are
+            floating or complex.
+        order: 2 also checks the gradient of the gradient.
+        differentiate: flat indices of the inputs whose gradient is checked; default: all floating and complex ones
+            that are not `static`.
+        static_shape: whether known input shapes must give exact output shapes; default: the kernel is compiled.
+        error: the exception that building or running the operation must raise.
+        label: tells rows of one operation apart.
+    """
+
+    op: str
+    inputs: tuple[Any, ...] = ()
+    attrs: dict[str, Any] = field(default_factory=dict)
+    oracle: Callable[..., Any] | None = None
+    expected: Any = None
+    verify: Callable[[list[Array]], None] | None = None
+    tolerance: float | None = None
+    gradient: bool | None = None
+    order: int = 1
+    differentiate: Sequence[int] | None = None
+    static_shape: bool | None = None
+    error: type[BaseException] | None = None
+    label: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.op}[{self.label}]" if self.label else self.op
+
+
+def load_vocabulary() -> None:
+    """Imports every family, so that the registry is complete."""
+    for module in pkgutil.iter_modules(anabranch.ops.__path__):
+        importlib.import_module(f"{anabranch.ops.__name__}.{module.name}")
+
+
+def op_function(name: str) -> OpFunction:
+    """The operation type of that name; raises LookupError when no family has it."""
+    load_vocabulary()
+    found = find_op_def(name)
+    if not isinstance(found, OpFunction):
+        raise LookupError(f"no family of anabranch.ops defines {name!r}")
+    return found
+
+
+def check_case(case: OpCase) -> None:
+    """Checks one row; raises AssertionError that says which of its promises does not hold."""
+    op = op_function(case.op)
+    inputs = _arrays(op, case.inputs)
+    if case.error is not None:
+        for known in (True, False):
+            _check_error(case, op, inputs, known)
+        return
+    for known in (True, False):
+        built = _Built(op, inputs, case.attrs, known)
+        outputs = built.run()
+        _check_static(case, built, outputs, known)
+        _compare(case, _flat(inputs), outputs, "the session")
+        if known and op.portable and not op.stateful and not op.random:
+            _compare(case, _flat(inputs), _run_portable(built.operation, inputs), "the portable kernel")
+    if _wants_gradient(case, op, built.operation, inputs):
+        _GradientCheck(case, op, inputs).check()
+
+
+# ---------------------------------------------------------------------- building
+def _arrays(op: OpDef, values: tuple[Any, ...]) -> list[Any]:
+    if len(values) != len(op.inputs):
+        raise ValueError(f"{op.name} has inputs {[a.name for a in op.inputs]}, the case gives {len(values)}")
+    return [
+        [_array(arg, v) for v in value] if arg.is_list else _array(arg, value)
+        for arg, value in zip(op.inputs, values, strict=True)
+    ]
+
+
+def _array(arg: ArgDef, value: Any) -> Array:
+    return to_array(value, None if isinstance(value, np.ndarray | np.generic) else arg.dtype)
+
+
+def _flat(values: list[Any]) -> list[Array]:
+    return [v for value in values for v in (value if isinstance(value, list) else [value])]
+
+
+class _Built:
+    """A graph with one operation of the type on placeholders; `static` inputs are constants where all is `known`."""
+
+    def __init__(self, op: OpFunction, inputs: list[Any], attrs: dict[str, Any], known: bool) -> None:
+        self.graph = Graph()
+        self.feeds: dict[Tensor, Array] = {}
+        self.inputs: list[Tensor] = []
+        with self.graph.as_default():
+            args = [self._argument(op, arg, value, known) for arg, value in zip(op.inputs, inputs, strict=True)]
+            op(*args, **attrs)
+        self.operation: Operation = next(o for o in reversed(self.graph.get_operations()) if o.op_def is op)
+
+    def _argument(self, op: OpDef, arg: ArgDef, value: Any, known: bool) -> Any:
+        constant = known and arg.name in op.static
+        if isinstance(value, list):
+            return [self._tensor(f"{arg.name}_{i}", v, known, constant) for i, v in enumerate(value)]
+        return self._tensor(arg.name, value, known, constant)
+
+    def _tensor(self, name: str, value: Array, known: bool, constant: bool) -> Tensor:
+        if constant:
+            tensor = constant_of(value, name)
+        else:
+            shape = TensorShape(value.shape if known else None)
+            tensor = raw.Placeholder(dtype=as_dtype(value.dtype), shape=shape, name=name)
+            self.feeds[tensor] = value
+        self.inputs.append(tensor)
+        return tensor
+
+    def run(self) -> list[Array]:
+        with Session(graph=self.graph) as session:
+            if not self.operation.outputs:
+                session.run(self.operation, self.feeds)
+                return []
+            values: list[Array] = session.run(list(self.operation.outputs), self.feeds)
+            return values
+
+
+def _run_portable(operation: Operation, inputs: list[Any]) -> list[Array]:
+    rule = operation.op_def.compiled_rule
+    assert rule is not None
+    known = {name: operation.attrs[name] for name in rule.attr_names()}
+    known["xp"] = np
+    if rule.asks_for("ctx"):
+        known["ctx"] = KernelContext(operation)
+    with np.errstate(all="ignore"):
+        return [np.asarray(v) for v in flatten_outputs(rule.function(*inputs, **known))]
+
+
+# ---------------------------------------------------------------------- comparing
+def _check_static(case: OpCase, built: _Built, outputs: list[Array], known: bool) -> None:
+    exact = case.static_shape
+    if exact is None:
+        exact = built.operation.op_def.compiled_rule is not None
+    assert len(outputs) == len(built.operation.outputs)
+    for tensor, value in zip(built.operation.outputs, outputs, strict=True):
+        got = np.asarray(value)
+        dtype = dtypes.string if got.dtype.kind in "OSU" else as_dtype(got.dtype)
+        assert dtype is tensor.dtype, f"{case}: {tensor.name} is {tensor.dtype.name}, but its value is {dtype.name}"
+        shape = tensor.shape
+        assert shape.is_compatible_with(got.shape), f"{case}: static shape {shape}, but the value has {got.shape}"
+        if known and exact:
+            assert shape.is_fully_defined(), f"{case}: all input shapes are known, but {tensor.name} has shape {shape}"
+
+
+def _compare(case: OpCase, inputs: list[Array], outputs: list[Array], what: str) -> None:
+    if case.verify is not None:
+        case.verify([np.asarray(o) for o in outputs])
+    if case.oracle is None and case.expected is None:
+        assert case.verify is not None or not outputs, f"{case}: give an oracle, the expected outputs, or verify"
+        return
+    expected = case.expected if case.oracle is None else _ask(case, inputs)
+    if len(outputs) == 1 and not (isinstance(expected, list | tuple) and len(expected) == 1):
+        expected = [expected]
+    assert len(expected) == len(outputs), f"{case}: {len(outputs)} outputs, the oracle gives {len(expected)}"
+    for i, (got, wanted) in enumerate(zip(outputs, expected, strict=True)):
+        assert_close(got, wanted, case.tolerance, f"{case}: output {i} of {what}")
+
+
+def _ask(case: OpCase, inputs: list[Array]) -> Any:
+    assert case.oracle is not None
+    widened = [v.astype(np.float32) if v.dtype.name in {"float16", "bfloat16"} else v for v in inputs]
+    at = iter(widened)
+    op = op_function(case.op)
+    grouped = [
+        [next(at) for _ in value] if arg.is_list else next(at)
+        for arg, value in zip(op.inputs, case.inputs, strict=True)
+    ]
+    with np.errstate(all="ignore"):
+        return case.oracle(*grouped)
+
+
+def assert_close(got: Any, wanted: Any, tolerance: float | None = None, what: str = "value") -> None:
+    """Equality of shape, and of elements up to a tolerance that follows the dtype of `got`; strings exactly."""
+    got = np.asarray(got)
+    if got.dtype.kind in "OSU":
+        wanted = to_array(wanted, dtypes.string) if np.size(wanted) else np.asarray(wanted, np.object_)
+        assert got.shape == wanted.shape, f"{what}: shape {got.shape}, expected {wanted.shape}"
+        assert got.tolist() == wanted.tolist(), f"{what}: {got.tolist()}, expected {wanted.tolist()}"
+        return
+    wanted = np.asarray(wanted)
+    assert got.shape == wanted.shape, f"{what}: shape {got.shape}, expected {wanted.shape}"
+    if got.dtype.name not in _TOLERANCE:
+        np.testing.assert_array_equal(got, wanted, err_msg=what)
+        return
+    allowed = _TOLERANCE[got.dtype.name] if tolerance is None else tolerance
+    kind = np.complex128 if got.dtype.kind == "c" else np.float64
+    np.testing.assert_allclose(got.astype(kind), wanted.astype(kind), rtol=allowed, atol=allowed, err_msg=what)
+
+
+def _check_error(case: OpCase, op: OpFunction, inputs: list[Any], known: bool) -> None:
+    assert case.error is not None
+    try:
+        built = _Built(op, inputs, case.attrs, known)
+    except (case.error, ValueError, TypeError):
+        return
+    try:
+        built.run()
+    except case.error:
+        return
+    raise AssertionError(f"{case}: expected {case.error.__name__}, but the step succeeded")
+
+
+# ---------------------------------------------------------------------- gradients
+def _inexact(dtype: Any) -> bool:
+    found = as_dtype(dtype)
+    return found.is_floating or found.is_complex
+
+
+def _wants_gradient(case: OpCase, op: OpDef, operation: Operation, inputs: list[Any]) -> bool:
+    if case.gradient is not None:
+        return case.gradient
+    return (
+        op.differentiable is True
+        and any(_inexact(v.dtype) for v in _flat(inputs))
+        and any(_inexact(t.dtype) for t in operation.outputs)
+    )
+
+
+class _GradientCheck:
+    """<w, y(x)> for a random w: the graph's gradient along a random direction against central differences.
+
+    For complex values the scalar is Re(sum(conj(w) y)), so that its change along d is Re(sum(conj(grad) d)).
+    """
+
+    def __init__(self, case: OpCase, op: OpFunction, inputs: list[Any]) -> None:
+        self.case = case
+        self.random = np.random.default_rng(7)
+        wide = inputs if _fixes_types(op, case.attrs) else [_widened(op, a, v) for a, v in zip(op.inputs, inputs, strict=True)]
+        self.double = all(as_dtype(v.dtype) not in _DOUBLE for v in _flat(wide))
+        self.delta, self.tolerance = (1e-5, 2e-6) if self.double else (1e-2, 3e-2)
+        self.built = _Built(op, wide, case.attrs, known=True)
+        chosen = range(len(self.built.inputs)) if case.differentiate is None else case.differentiate
+        tensors = [self.built.inputs[i] for i in chosen]
+        self.xs = [t for t in tensors if t in self.built.feeds and _inexact(t.dtype)]
+        self.ys = [t for t in self.built.operation.outputs if _inexact(t.dtype)]
+
+    def check(self) -> None:
+        feeds = dict(self.built.feeds)
+        with self.built.graph.as_default(), Session(graph=self.built.graph) as session:
+            values = session.run(self.ys, feeds)
+            weights = [raw.Placeholder(dtype=y.dtype, shape=TensorShape(v.shape)) for y, v in zip(self.ys, values, strict=True)]
+            feeds.update({w: self._noise(w.dtype, v.shape) for w, v in zip(weights, values, strict=True)})
+            first = gradients(self.ys, self.xs, grad_ys=weights)
+            self._compare(session, feeds, self.ys, weights, self.xs, first, "gradient")
+            if self.case.order < 2:
+                return
+            present = [(g, x) for g, x in zip(first, self.xs, strict=True) if g is not None]
+            grads = [_dense(g) for g, _ in present]
+            directions = [raw.Placeholder(dtype=x.dtype, shape=TensorShape(feeds[x].shape)) for _, x in present]
+            feeds.update({d: self._noise(d.dtype, feeds[x].shape) for d, (_, x) in zip(directions, present, strict=True)})
+            sources = [*self.xs, *weights]
+            second = gradients(grads, sources, grad_ys=directions)
+            self._compare(session, feeds, grads, directions, sources, second, "second-order gradient")
+
+    def _noise(self, dtype: DType, shape: Any) -> Array:
+        noise = self.random.normal(size=shape)
+        if dtype.is_complex:
+            noise = noise + 1j * self.random.normal(size=shape)
+        return np.asarray(noise, dtype.as_numpy_dtype)
+
+    def _compare(
+        self, session: Any, feeds: dict[Tensor, Array], ys: list[Tensor], weights: list[Tensor], xs: list[Tensor],
+        grads: list[Any], what: str,
+    ) -> None:
+        present = [g for g in grads if g is not None]
+        found = iter(session.run(present, feeds) if present else [])
+        for x, grad in zip(xs, grads, strict=True):
+            got = np.zeros(feeds[x].shape) if grad is None else _dense_value(next(found), feeds[x].shape)
+            assert got.shape == feeds[x].shape, (
+                f"{self.case}: the {what} for {x.name} has shape {got.shape}, the tensor itself {feeds[x].shape}"
+            )
+            along = self._noise(x.dtype, feeds[x].shape)
+            analytic = float(np.sum(np.conj(got) * along).real)
+            sides = [self._loss(session, {**feeds, x: feeds[x] + self._step(along, s)}, ys, weights) for s in (1, -1)]
+            numeric = (sides[0] - sides[1]) / (2 * self.delta)
+            np.testing.assert_allclose(
+                analytic, numeric, rtol=self.tolerance, atol=self.tolerance * max(1.0, abs(sides[0])),
+                err_msg=f"{self.case}: {what} for {x.name}, against central differences",
+            )
+
+    def _step(self, along: Array, sign: int) -> Array:
+        return (sign * self.delta * along).astype(along.dtype)
+
+    def _loss(self, session: Any, feeds: dict[Tensor, Array], ys: list[Tensor], weights: list[Tensor]) -> float:
+        values = session.run(ys, feeds)
+        terms = [np.sum(np.conj(feeds[w]) * np.asarray(v)).real for w, v in zip(weights, values, strict=True)]
+        return float(np.sum(terms, dtype=np.float64))
+
+
+def _fixes_types(op: OpDef, attrs: dict[str, Any]) -> bool:
+    return any(op.attrs[name].kind in {"type", "list(type)"} for name in attrs)
+
+
+def _widened(op: OpDef, arg: ArgDef, value: Any) -> Any:
+    if isinstance(value, list):
+        return [_widened(op, arg, v) for v in value]
+    wide = _DOUBLE.get(as_dtype(value.dtype))
+    attr = op.attrs.get(arg.type_attr or arg.type_list_attr or "")
+    if wide is None or attr is None or (attr.allowed is not None and wide not in attr.allowed):
+        return value
+    return value.astype(wide.as_numpy_dtype)
+
+
+def _dense(grad: Any) -> Tensor:
+    if isinstance(grad, IndexedSlices):
+        rows = raw.StridedSlice(grad.dense_shape, [0], [1], [1], shrink_axis_mask=1)
+        return raw.UnsortedSegmentSum(grad.values, grad.indices, rows)  # type: ignore[no-any-return]
+    tensor: Tensor = grad
+    return tensor
+
+
+def _dense_value(value: Any, shape: Any) -> Array:
+    if not isinstance(value, IndexedSlicesValue):
+        return np.asarray(value)
+    dense = np.zeros(shape, np.asarray(value.values).dtype)
+    np.add.at(dense, value.indices, value.values)
+    return dense

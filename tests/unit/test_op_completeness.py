@@ -1,0 +1,162 @@
+"""Every registered operation is complete, and its signature is TensorFlow's (design D2, D3)."""
+
+from __future__ import annotations
+
+import functools
+import gzip
+import importlib
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from anabranch.core.dtypes import DType
+from anabranch.core.op_def import MISSING, ArgDef, AttrDef, OpDef
+from anabranch.core.registry import all_op_defs, find_op_def
+from anabranch.core.shapes import TensorShape
+from anabranch.testing.op_cases import load_vocabulary
+
+TESTS = Path(__file__).resolve().parent.parent
+TABLE = TESTS / "device" / "ops"
+SIGNATURES = TESTS / "fixtures" / "tensorflow" / "op_signatures.json.gz"
+
+#: Types that TensorFlow added after the API that we follow, or that no kernel of ours computes with.
+LEFT_OUT = frozenset(
+    ("qint8", "quint8", "qint16", "quint16", "qint32", "variant", "resource", "float8_e5m2", "float8_e4m3fn", "int4", "uint4")
+)
+
+load_vocabulary()
+OPS = all_op_defs()
+
+
+@functools.cache
+def table_modules() -> list[Any]:
+    return [importlib.import_module(f"tests.device.ops.{path.stem}") for path in sorted(TABLE.glob("cases_*.py"))]
+
+
+@functools.cache
+def rows() -> frozenset[str]:
+    return frozenset(case.op for module in table_modules() for case in module.CASES)
+
+
+@functools.cache
+def tested_elsewhere() -> dict[str, str]:
+    """Operations that have no value semantics of their own: the file of tests that covers each."""
+    return {op: path for module in table_modules() for op, path in getattr(module, "TESTED_ELSEWHERE", {}).items()}
+
+
+@functools.cache
+def signatures() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(gzip.decompress(SIGNATURES.read_bytes()))["ops"]
+    return found
+
+
+# ------------------------------------------------------------------------------------------------ completeness
+@pytest.mark.parametrize("name", sorted(OPS))
+def test_it_is_complete(name: str) -> None:
+    op = OPS[name]
+    assert op.shape_rule is not None, f"{name} ({op.defined_at}) has no shape rule"
+    assert op.compiled_rule or op.host_rule, f"{name} ({op.defined_at}) has no kernel"
+    assert op.differentiable is not None, f"{name} ({op.defined_at}) has no gradient; or say `.not_differentiable()`"
+
+
+@pytest.mark.parametrize("name", sorted(OPS))
+def test_it_has_a_row_in_the_table(name: str) -> None:
+    if name in rows():
+        return
+    path = tested_elsewhere().get(name)
+    assert path is not None, f"{name} has no row in tests/device/ops/cases_*.py"
+    text = (TESTS.parent / path).read_text("utf-8")
+    assert name in text, f"{path} is said to test {name}, which it does not mention"
+
+
+def test_the_table_names_operations_that_exist() -> None:
+    unknown = sorted(name for name in {*rows(), *tested_elsewhere()} if find_op_def(name) is None)
+    assert not unknown
+
+
+# ------------------------------------------------------------------------------------------------- signatures
+@pytest.mark.parametrize("name", sorted(n for n in OPS if not n.startswith("_")))
+def test_its_signature_is_tensorflows(name: str) -> None:
+    theirs = signatures().get(name)
+    assert theirs is not None, f"TensorFlow has no {name}; operations of our own begin with an underscore"
+    ours = OPS[name]
+    problems = [*compare_args("input", ours.inputs, theirs["inputs"]), *compare_args("output", ours.outputs, theirs["outputs"])]
+    problems += compare_attrs(ours, theirs["attrs"])
+    assert not problems, f"{name} ({ours.defined_at}): " + "; ".join(problems)
+
+
+def compare_args(what: str, ours: tuple[ArgDef, ...], theirs: list[dict[str, Any]]) -> list[str]:
+    if [a.name for a in ours] != [a["name"] for a in theirs]:
+        return [f"{what}s {[a.name for a in ours]}, TensorFlow's are {[a['name'] for a in theirs]}"]
+    return [
+        f"{what} {mine.name} is {arg_facts(mine)}, TensorFlow's is {other}"
+        for mine, other in zip(ours, theirs, strict=True)
+        if arg_facts(mine) != {k: v for k, v in other.items() if k not in {"name", "is_ref"}}
+    ]
+
+
+def arg_facts(arg: ArgDef) -> dict[str, Any]:
+    facts = {
+        "type": arg.dtype.name if arg.dtype is not None else None,
+        "type_attr": arg.type_attr,
+        "type_list_attr": arg.type_list_attr,
+        "number_attr": arg.number_attr,
+    }
+    return {key: value for key, value in facts.items() if value is not None}
+
+
+def compare_attrs(op: OpDef, theirs: list[dict[str, Any]]) -> list[str]:
+    problems = []
+    by_name = {attr["name"]: attr for attr in theirs}
+    for attr in op.attrs.values():
+        other = by_name.get(attr.name)
+        if other is None:
+            problems.append(f"TensorFlow has no attribute {attr.name}")
+        else:
+            problems += compare_attr(attr, other)
+    for other in theirs:
+        if other["name"] not in op.attrs and "default" not in other:
+            problems.append(f"the attribute {other['name']} is missing")
+    return problems
+
+
+def compare_attr(ours: AttrDef, theirs: dict[str, Any]) -> list[str]:
+    if ours.kind != theirs["type"]:
+        return [f"{ours.name} is of kind {ours.kind}, TensorFlow's of {theirs['type']}"]
+    problems = []
+    if not same_default(default_as_json(ours), theirs.get("default", MISSING)):
+        problems.append(f"{ours.name} = {default_as_json(ours)}, TensorFlow's default is {theirs.get('default', MISSING)}")
+    if ours.allowed is not None:
+        mine = {item.name if isinstance(item, DType) else item.decode() for item in ours.allowed}
+        missing = set(theirs.get("allowed", mine)) - mine - LEFT_OUT
+        if missing or "allowed" not in theirs:
+            problems.append(f"{ours.name} does not allow {sorted(missing) or 'everything'}, as TensorFlow's does")
+    return problems
+
+
+def same_default(ours: Any, theirs: Any) -> bool:
+    if isinstance(ours, float) and isinstance(theirs, float | int):
+        return bool(np.float32(ours) == np.float32(theirs))
+    return bool(ours == theirs) and isinstance(ours, bool) == isinstance(theirs, bool)
+
+
+def default_as_json(attr: AttrDef) -> Any:
+    """The default as the fixture writes it: types by name, text as str, shapes as lists, infinity as text."""
+    return MISSING if attr.default is MISSING else as_json(attr.default)
+
+
+def as_json(value: Any) -> Any:
+    if isinstance(value, DType):
+        return value.name
+    if isinstance(value, bytes):
+        return value.decode()
+    if isinstance(value, TensorShape):
+        return None if value.dims_tuple is None else list(value.dims_tuple)
+    if isinstance(value, list):
+        return [as_json(item) for item in value]
+    if isinstance(value, float) and not np.isfinite(value):
+        return str(value)
+    return value
