@@ -1,14 +1,70 @@
-"""Attribute values that have no plain Python type of their own."""
+"""Attribute values that have no plain Python type of their own, and when two attribute values are the same.
+
+The others are: `DType` for a type, `TensorShape` for a shape, a NumPy array for a tensor, `bytes` for a string, `int`,
+`float`, `bool`, and lists of one kind.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, eq=False)
 class FuncAttr:
-    """A function of the graph's library, by name, with attributes for its instantiation."""
+    """A function of the graph's library, by name, with attributes for its instantiation.
+
+    Equal to another of the same name and the same attributes.
+    """
 
     name: str
-    attrs: dict[str, Any] = field(default_factory=dict, compare=False)
+    attrs: dict[str, Any] = field(default_factory=dict)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, FuncAttr):
+            return NotImplemented
+        return self.name == other.name and same_attrs(self.attrs, other.attrs)
+
+    def __hash__(self) -> int:
+        return hash((FuncAttr, self.name))
+
+
+@dataclass(frozen=True)
+class AttrPlaceholder:
+    """Inside a function's body: the value of the attribute `name` of whatever node calls the function."""
+
+    name: str
+
+
+def same_attrs(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
+    """Whether two sets of attributes have the same names and the same values."""
+    return a.keys() == b.keys() and all(same_attr_value(value, b[name]) for name, value in a.items())
+
+
+def same_attr_value(a: Any, b: Any) -> bool:
+    """Whether two values of one attribute are the same: of one type, and equal element for element.
+
+    Arrays are compared bit for bit, so that 0.0 differs from -0.0, and NaN is the same as itself. Shapes of unknown
+    rank are the same as each other.
+    """
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, np.ndarray):
+        return _same_array(a, b)
+    if isinstance(a, list | tuple):
+        return len(a) == len(b) and all(map(same_attr_value, a, b))
+    if isinstance(a, float):
+        return a.hex() == float(b).hex()
+    dims = getattr(a, "dims_tuple", a)  # a TensorShape; its == knows no answer when a dimension is unknown
+    return bool(dims == getattr(b, "dims_tuple", b))
+
+
+def _same_array(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> bool:
+    if a.dtype != b.dtype or a.shape != b.shape:
+        return False
+    if a.dtype.hasobject:
+        return bool(np.array_equal(a, b))
+    return a.tobytes() == b.tobytes()
