@@ -1,0 +1,50 @@
+"""Checkpoints: what there is to do with them, by prefix. See `docs/decisions/0002-checkpoint-format.md`.
+
+A prefix is a directory and a name, such as `"logs/model.ckpt-100"`; the files of a checkpoint begin with it.
+
+    write_checkpoint, merge_checkpoints, remove_checkpoint    checkpoint_writer
+    CheckpointReader                                          checkpoint_reader
+    SliceInfo                                                 slices
+"""
+
+from __future__ import annotations
+
+import os
+
+from anabranch.io import checkpoint_manifest
+from anabranch.io.checkpoint_reader import CheckpointReader
+from anabranch.io.checkpoint_writer import (
+    DEFAULT_SHARD_BYTES,
+    merge_checkpoints,
+    remove_checkpoint,
+    write_checkpoint,
+)
+from anabranch.io.slices import SliceInfo
+
+__all__ = [
+    "DEFAULT_SHARD_BYTES",
+    "CheckpointReader",
+    "SliceInfo",
+    "checkpoint_exists",
+    "list_files",
+    "merge_checkpoints",
+    "remove_checkpoint",
+    "write_checkpoint",
+]
+
+
+def checkpoint_exists(prefix: str | os.PathLike[str]) -> bool:
+    """Whether a checkpoint was committed under `prefix`. It may still turn out to be damaged."""
+    return os.path.isfile(checkpoint_manifest.manifest_path(os.fspath(prefix)))
+
+
+def list_files(prefix: str | os.PathLike[str]) -> list[str]:
+    """The paths of a checkpoint's files: its manifest, then its shards.
+
+    Raises:
+      NotFoundError: there is no such checkpoint.
+      DataLossError: its manifest is damaged.
+    """
+    name = os.fspath(prefix)
+    shards = checkpoint_manifest.load(name).shards
+    return [checkpoint_manifest.manifest_path(name), *(name + shard.suffix for shard in shards)]

@@ -1,0 +1,429 @@
+"""Files by name: `tf.gfile` (TensorFlow 1's names) and `tf.io.gfile` (lower case), on the local file system.
+
+A `file://` prefix is accepted and ignored. Where the system refuses, the error is one of `anabranch.errors`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import glob as _glob
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from types import TracebackType
+from typing import Any, Final, Self, TypeAlias
+
+from anabranch import errors
+from anabranch.io import os_errors
+
+Path: TypeAlias = "str | bytes | os.PathLike[str] | os.PathLike[bytes]"
+
+_MODES: Final = ("r", "w", "a", "r+", "w+", "a+")
+
+
+def _local(path: Path) -> str:
+    return os.fsdecode(path).removeprefix("file://")
+
+
+class GFile:
+    """An open file. It is opened at the first read or write, so a missing file is reported there.
+
+    Args:
+      name: the path.
+      mode: `"r"`, `"w"` (truncates), `"a"`, `"r+"`, `"w+"`, `"a+"`; with `"b"`, what is read is `bytes`, otherwise
+        `str` decoded as UTF-8. Both `str` and `bytes` can be written in either mode. Line ends are left as they are.
+
+    Positions and counts are in bytes in every mode, as in TensorFlow.
+
+    Raises:
+      InvalidArgumentError: no such mode.
+    """
+
+    def __init__(self, name: Path, mode: str = "r") -> None:
+        self._file: Any = None
+        self.__name = _local(name)
+        self.__mode = mode
+        self._binary_mode = "b" in mode
+        self._plain_mode = mode.replace("b", "", 1)
+        if self._plain_mode not in _MODES:
+            raise errors.InvalidArgumentError(
+                None, None, f"Mode {mode!r} of file {self.__name!r} is none of {_MODES}, with or without 'b'."
+            )
+
+    @property
+    def name(self) -> str:
+        """The path."""
+        return self.__name
+
+    @property
+    def mode(self) -> str:
+        """The mode, as it was given."""
+        return self.__mode
+
+    def seekable(self) -> bool:
+        """True: every file here is."""
+        return True
+
+    def size(self) -> int:
+        """The file's length in bytes, what was written but not flushed excepted."""
+        return Stat(self.__name).length
+
+    def read(self, n: int = -1) -> Any:
+        """The next `n` bytes, or all that remain if `n` is -1; fewer at the end of the file.
+
+        Raises:
+          NotFoundError: the file does not exist.
+          PermissionDeniedError: the file is not open for reading, or the user may not read it.
+        """
+        return self._decoded(self._reading("read", "read", n))
+
+    def readline(self) -> Any:
+        """The next line with its line end; empty at the end of the file."""
+        return self._decoded(self._reading("read", "readline"))
+
+    def readlines(self) -> list[Any]:
+        """All lines that remain, with their line ends."""
+        return [self._decoded(line) for line in self._reading("read", "readlines")]
+
+    def write(self, file_content: str | bytes) -> None:
+        """Writes text (as UTF-8) or bytes at the position, or at the end in the `"a"` modes.
+
+        Raises:
+          PermissionDeniedError: the file is not open for writing, or the user may not write it.
+          ResourceExhaustedError: the disk is full.
+        """
+        data = file_content.encode() if isinstance(file_content, str) else file_content
+        if self._plain_mode == "r":
+            raise errors.PermissionDeniedError(
+                None, None, f"File {self.__name!r} isn't open for writing: its mode is {self.__mode!r}, use 'w'."
+            )
+        with os_errors.translated("write", self.__name):
+            self._opened().write(data)
+
+    def seek(self, offset: int | None = None, whence: int = 0, position: int | None = None) -> None:
+        """Moves to `offset` bytes from the start (`whence` 0), the position (1) or the end (2).
+
+        `position` is the old name of `offset`.
+
+        Raises:
+          TypeError: neither is given.
+          InvalidArgumentError: another `whence`, or a position before the start.
+        """
+        target = position if offset is None else offset
+        if target is None:
+            raise TypeError("seek(): offset argument required")
+        if whence not in (0, 1, 2):
+            raise errors.InvalidArgumentError(
+                None, None, f"Invalid whence argument: {whence}. Valid values are 0 (start), 1 (position), or 2 (end)."
+            )
+        with os_errors.translated("seek in", self.__name):
+            try:
+                self._opened().seek(target, whence)
+            except ValueError as error:
+                raise errors.InvalidArgumentError(
+                    None, None, f"Cannot seek to offset {target} in {self.__name!r}: {error}."
+                ) from error
+
+    def tell(self) -> int:
+        """The position in bytes."""
+        with os_errors.translated("open", self.__name):
+            return int(self._opened().tell())
+
+    def flush(self) -> None:
+        """Hands what was written to the operating system."""
+        if self._file is not None:
+            with os_errors.translated("write", self.__name):
+                self._file.flush()
+
+    def close(self) -> None:
+        """Flushes and closes. A later read or write opens the file anew."""
+        opened, self._file = self._file, None
+        if opened is not None:
+            with os_errors.translated("write", self.__name):
+                opened.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        self.close()  # Programs of TensorFlow's time leave that to the garbage collector.
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Any:
+        line = self.readline()
+        if not line:
+            raise StopIteration
+        return line
+
+    next = __next__
+
+    def _reading(self, action: str, method: str, *args: int) -> Any:
+        if self._plain_mode in ("w", "a"):
+            raise errors.PermissionDeniedError(
+                None, None, f"File {self.__name!r} isn't open for reading: its mode is {self.__mode!r}, use 'r'."
+            )
+        with os_errors.translated(action, self.__name):
+            return getattr(self._opened(), method)(*args)
+
+    def _opened(self) -> Any:
+        if self._file is None:
+            self._file = open(self.__name, self._plain_mode + "b")  # noqa: SIM115 (closed by close)
+        return self._file
+
+    def _decoded(self, data: bytes) -> str | bytes:
+        return data if self._binary_mode else data.decode()
+
+
+Open = GFile
+FastGFile = GFile
+
+
+@dataclasses.dataclass(frozen=True)
+class FileStatistics:
+    """What `Stat` tells: `length` in bytes, `mtime_nsec` in nanoseconds since 1970, `is_directory`."""
+
+    length: int
+    mtime_nsec: int
+    is_directory: bool
+
+
+def exists(path: Path) -> bool:
+    """Whether there is a file or directory at `path`."""
+    return os.path.exists(_local(path))
+
+
+def isdir(path: Path) -> bool:
+    """Whether `path` is a directory."""
+    return os.path.isdir(_local(path))
+
+
+def glob(pattern: Path | list[Path] | tuple[Path, ...]) -> list[str]:
+    """The paths that match a pattern, or one of several, sorted within each pattern.
+
+    `*` matches anything but `/`, `?` one character, `[...]` one of several, and a backslash takes what follows
+    literally. Nothing matched, or no such directory: an empty list.
+    """
+    patterns = pattern if isinstance(pattern, (list, tuple)) else (pattern,)
+    return [name for one in patterns for name in sorted(_glob.glob(_python_pattern(_local(one)), include_hidden=True))]
+
+
+def _python_pattern(pattern: str) -> str:
+    """Python's spelling of a pattern: `[!...]` for `[^...]`, and `[x]` where TensorFlow writes a backslash and x."""
+    pattern = pattern.replace("[^", "[!").replace("**", "*")
+    return re.sub(r"\\(.)", lambda found: f"[{found[1]}]" if found[1] in "*?[" else found[1], pattern)
+
+
+def listdir(path: Path) -> list[str]:
+    """The sorted names in a directory, without `.` and `..`.
+
+    Raises:
+      NotFoundError: there is no such directory.
+    """
+    local = _local(path)
+    if not os.path.isdir(local):
+        raise errors.NotFoundError(None, None, f"Could not find directory {local!r}.")
+    with os_errors.translated("list", local):
+        return sorted(os.listdir(local))
+
+
+def makedirs(path: Path) -> None:
+    """Makes a directory and those above it; one that exists already is no error.
+
+    Raises:
+      FailedPreconditionError: something on the way is a file.
+      PermissionDeniedError: the user may not.
+    """
+    local = _local(path)
+    try:
+        os.makedirs(local, exist_ok=True)
+    except FileExistsError as error:
+        raise errors.FailedPreconditionError(
+            None, None, f"Could not make directory {local!r}: a file of that name exists."
+        ) from error
+    except OSError as error:
+        raise os_errors.from_os_error(error, "make directory", local) from error
+
+
+def mkdir(path: Path) -> None:
+    """Makes one directory, whose parent must exist.
+
+    Raises:
+      AlreadyExistsError: there is something at `path`.
+      NotFoundError: the parent is missing.
+    """
+    local = _local(path)
+    with os_errors.translated("make directory", local):
+        os.mkdir(local)
+
+
+def remove(path: Path) -> None:
+    """Removes a file.
+
+    Raises:
+      NotFoundError: there is none.
+      FailedPreconditionError: it is a directory.
+    """
+    local = _local(path)
+    with os_errors.translated("remove", local):
+        os.unlink(local)
+
+
+def rmtree(path: Path) -> None:
+    """Removes a directory with all that is in it, or a file. Links are removed, not followed.
+
+    Raises:
+      NotFoundError: there is nothing at `path`.
+    """
+    local = _local(path)
+    with os_errors.translated("remove", local):
+        if os.path.isdir(local) and not os.path.islink(local):
+            shutil.rmtree(local)
+        else:
+            os.unlink(local)
+
+
+def copy(src: Path, dst: Path, overwrite: bool = False) -> None:
+    """Copies the bytes of a file.
+
+    Raises:
+      NotFoundError: `src` does not exist.
+      AlreadyExistsError: `dst` exists and `overwrite` is False.
+    """
+    source, target = _local(src), _local(dst)
+    _check_target(target, overwrite, "copy")
+    with (
+        os_errors.translated("read", source),
+        open(source, "rb") as reader,
+        os_errors.translated("write", target),
+        open(target, "wb") as writer,
+    ):
+        shutil.copyfileobj(reader, writer, 1 << 20)
+
+
+def rename(src: Path, dst: Path, overwrite: bool = False) -> None:
+    """Moves a file or directory.
+
+    Raises:
+      NotFoundError: `src` does not exist.
+      AlreadyExistsError: `dst` exists and `overwrite` is False.
+    """
+    source, target = _local(src), _local(dst)
+    _check_target(target, overwrite, "rename")
+    with os_errors.translated("rename", source):
+        os.replace(source, target)
+
+
+def _check_target(target: str, overwrite: bool, action: str) -> None:
+    if not overwrite and os.path.exists(target):
+        raise errors.AlreadyExistsError(
+            None, None, f"Could not {action} to {target!r}: it exists. Remove it first, or pass overwrite=True."
+        )
+
+
+def stat(path: Path) -> FileStatistics:
+    """Length, time of the last change, and whether it is a directory.
+
+    Raises:
+      NotFoundError: there is nothing at `path`.
+    """
+    local = _local(path)
+    with os_errors.translated("stat", local):
+        found = os.stat(local)
+    return FileStatistics(found.st_size, found.st_mtime_ns, os.path.isdir(local))
+
+
+def walk(
+    top: Path, topdown: bool = True, onerror: Callable[[errors.OpError], None] | None = None
+) -> Iterator[tuple[str, list[str], list[str]]]:
+    """Goes through a directory tree: `(directory, names of directories in it, names of files in it)`, sorted.
+
+    Args:
+      top: where to begin; nothing is yielded if it is not a directory.
+      topdown: a directory before those in it, or after.
+      onerror: called with the error for a directory that cannot be listed, which is then skipped.
+    """
+    local = _local(top)
+    if not os.path.isdir(local):
+        return
+    try:
+        names = listdir(local)
+    except errors.OpError as error:
+        if onerror is not None:
+            onerror(error)
+        return
+    directories = [name for name in names if os.path.isdir(os.path.join(local, name))]
+    here = (local, directories, [name for name in names if name not in set(directories)])
+    if topdown:
+        yield here
+    for name in directories:
+        yield from walk(os.path.join(local, name), topdown, onerror)
+    if not topdown:
+        yield here
+
+
+def Exists(filename: Path) -> bool:
+    """TensorFlow 1's name of `exists`."""
+    return exists(filename)
+
+
+def IsDirectory(dirname: Path) -> bool:
+    """TensorFlow 1's name of `isdir`."""
+    return isdir(dirname)
+
+
+def Glob(filename: Path | list[Path] | tuple[Path, ...]) -> list[str]:
+    """TensorFlow 1's name of `glob`."""
+    return glob(filename)
+
+
+def ListDirectory(dirname: Path) -> list[str]:
+    """TensorFlow 1's name of `listdir`."""
+    return listdir(dirname)
+
+
+def MakeDirs(dirname: Path) -> None:
+    """TensorFlow 1's name of `makedirs`."""
+    makedirs(dirname)
+
+
+def MkDir(dirname: Path) -> None:
+    """TensorFlow 1's name of `mkdir`."""
+    mkdir(dirname)
+
+
+def Remove(filename: Path) -> None:
+    """TensorFlow 1's name of `remove`."""
+    remove(filename)
+
+
+def DeleteRecursively(dirname: Path) -> None:
+    """TensorFlow 1's name of `rmtree`."""
+    rmtree(dirname)
+
+
+def Copy(oldpath: Path, newpath: Path, overwrite: bool = False) -> None:
+    """TensorFlow 1's name of `copy`."""
+    copy(oldpath, newpath, overwrite)
+
+
+def Rename(oldname: Path, newname: Path, overwrite: bool = False) -> None:
+    """TensorFlow 1's name of `rename`."""
+    rename(oldname, newname, overwrite)
+
+
+def Stat(filename: Path) -> FileStatistics:
+    """TensorFlow 1's name of `stat`."""
+    return stat(filename)
+
+
+def Walk(top: Path, in_order: bool = True) -> Iterator[tuple[str, list[str], list[str]]]:
+    """`walk`, where `in_order` is `topdown`. A directory that cannot be listed is skipped."""
+    return walk(top, in_order)

@@ -1,0 +1,56 @@
+"""Turns what the operating system refuses into `anabranch.errors`, by the classes TensorFlow gives each errno."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from collections.abc import Iterator
+from typing import Final
+
+from anabranch import errors
+
+_ERRNO_NAMES: Final[dict[type[errors.OpError], str]] = {
+    errors.NotFoundError: "ENOENT ENODEV ENXIO ESRCH",
+    errors.AlreadyExistsError: "EEXIST EADDRNOTAVAIL EALREADY",
+    errors.PermissionDeniedError: "EPERM EACCES EROFS",
+    errors.FailedPreconditionError: "ENOTEMPTY EISDIR ENOTDIR EBADF EBUSY EPIPE ETXTBSY EXDEV",
+    errors.ResourceExhaustedError: "ENOSPC EDQUOT EMFILE EMLINK ENFILE ENOBUFS ENOMEM EUSERS",
+    errors.InvalidArgumentError: "EINVAL ENAMETOOLONG E2BIG EFAULT EILSEQ ESPIPE ELOOP",
+    errors.OutOfRangeError: "EFBIG EOVERFLOW ERANGE",
+    errors.UnimplementedError: "ENOSYS ENOTSUP EOPNOTSUPP",
+    errors.UnavailableError: "EAGAIN EINTR ENOLCK",
+    errors.AbortedError: "EDEADLK ESTALE",
+    errors.DeadlineExceededError: "ETIMEDOUT",
+    errors.DataLossError: "EIO",
+}
+_CLASS_OF_ERRNO: Final = {
+    getattr(errno, name): error_class
+    for error_class, names in _ERRNO_NAMES.items()
+    for name in names.split()
+    if hasattr(errno, name)
+}
+_ADVICE: Final[dict[type[errors.OpError], str]] = {
+    errors.NotFoundError: "Check the path, and that its directory was created.",
+    errors.AlreadyExistsError: "Remove it first, or allow overwriting.",
+    errors.PermissionDeniedError: "Choose a place this user may write to, or change its permissions.",
+    errors.ResourceExhaustedError: "Free some space (or handles), or choose another place.",
+}
+
+
+def from_os_error(error: OSError, action: str, path: str) -> errors.OpError:
+    """The `OpError` for an `OSError` that `action` (such as `"write"`) met at `path`."""
+    error_class = _CLASS_OF_ERRNO.get(error.errno, errors.UnknownError) if error.errno else errors.UnknownError
+    reason = os.strerror(error.errno) if error.errno else str(error)
+    advice = _ADVICE.get(error_class)
+    message = f"Could not {action} {path!r}: {reason}."
+    return error_class(None, None, f"{message} {advice}" if advice else message)
+
+
+@contextlib.contextmanager
+def translated(action: str, path: str) -> Iterator[None]:
+    """Raises an `OSError` that leaves the block as the `OpError` of its errno, naming `action` and `path`."""
+    try:
+        yield
+    except OSError as error:
+        raise from_os_error(error, action, path) from error

@@ -1,0 +1,313 @@
+"""TFRecord files: a sequence of byte strings, each framed by its length and two checksums.
+
+    uint64 length | uint32 masked CRC-32C of the length | `length` bytes | uint32 masked CRC-32C of the bytes
+
+All numbers are little-endian. A file may be compressed as a whole, with zlib or gzip.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import zlib
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Any, BinaryIO, Final, Protocol, Self
+
+from anabranch import errors
+from anabranch.io import crc32c, os_errors
+
+_HEADER: Final = struct.Struct("<QI")
+_FOOTER: Final = struct.Struct("<I")
+_PIECE: Final = 1 << 20  # Compressed data grows by pieces of this size, however long a record claims to be.
+
+
+class TFRecordCompressionType:
+    """How a record file is compressed, as a whole."""
+
+    NONE: Final = 0
+    ZLIB: Final = 1
+    GZIP: Final = 2
+
+
+class TFRecordOptions:
+    """How to read or write record files.
+
+    Args:
+      compression_type: `"GZIP"`, `"ZLIB"`, `""` or None (not compressed), or one of `TFRecordCompressionType`.
+      flush_mode: zlib's flush mode when `flush` is called on a writer, `zlib.Z_NO_FLUSH` by default.
+      input_buffer_size: how many compressed bytes to take from the file at a time.
+      output_buffer_size: how many bytes to collect before they are written.
+      window_bits, compression_level, compression_method, mem_level, compression_strategy: zlib's parameters.
+
+    Raises:
+      ValueError: no such compression.
+    """
+
+    compression_type_map: Final[dict[int, str]] = {
+        TFRecordCompressionType.ZLIB: "ZLIB",
+        TFRecordCompressionType.GZIP: "GZIP",
+        TFRecordCompressionType.NONE: "",
+    }
+
+    def __init__(
+        self,
+        compression_type: str | int | TFRecordOptions | None = None,
+        flush_mode: int | None = None,
+        input_buffer_size: int | None = None,
+        output_buffer_size: int | None = None,
+        window_bits: int | None = None,
+        compression_level: int | None = None,
+        compression_method: int | None = None,
+        mem_level: int | None = None,
+        compression_strategy: int | None = None,
+    ) -> None:
+        self.get_compression_type_string(compression_type)
+        self.compression_type = compression_type
+        self.flush_mode = flush_mode
+        self.input_buffer_size = input_buffer_size
+        self.output_buffer_size = output_buffer_size
+        self.window_bits = window_bits
+        self.compression_level = compression_level
+        self.compression_method = compression_method
+        self.mem_level = mem_level
+        self.compression_strategy = compression_strategy
+
+    @classmethod
+    def get_compression_type_string(cls, options: str | int | TFRecordOptions | None) -> str:
+        """`"ZLIB"`, `"GZIP"` or `""`, from options, a name or one of `TFRecordCompressionType`.
+
+        Raises:
+          ValueError: no such compression.
+        """
+        if isinstance(options, TFRecordOptions):
+            return cls.get_compression_type_string(options.compression_type)
+        if not options:
+            return ""
+        name = cls.compression_type_map.get(options) if isinstance(options, int) else options
+        if name not in ("ZLIB", "GZIP"):
+            raise ValueError(f"Not a valid compression_type: {options!r}; use 'GZIP', 'ZLIB' or ''.")
+        return name
+
+
+def _as_options(options: TFRecordOptions | str | int | None) -> TFRecordOptions:
+    return options if isinstance(options, TFRecordOptions) else TFRecordOptions(options)
+
+
+def frame(record: bytes) -> bytes:
+    """`record` with its length and checksums, as it stands in a file."""
+    length = struct.pack("<Q", len(record))
+    return b"".join(
+        (length, _FOOTER.pack(crc32c.masked_crc32c(length)), record, _FOOTER.pack(crc32c.masked_crc32c(record)))
+    )
+
+
+class TFRecordWriter:
+    """Writes records to a file, which it creates or truncates. A context manager.
+
+    Args:
+      path: the file.
+      options: `TFRecordOptions`, or a compression as it accepts it.
+
+    Raises:
+      NotFoundError: the directory does not exist.
+      PermissionDeniedError: the user may not write there.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], options: TFRecordOptions | str | int | None = None) -> None:
+        self._file: BinaryIO | None = None
+        self._path = os.fspath(path)
+        self._options = _as_options(options)
+        self._compressor = _make_compressor(self._options)
+        with os_errors.translated("open", self._path):
+            buffering = max(2, self._options.output_buffer_size or 1 << 18)
+            self._file = open(self._path, "wb", buffering)  # noqa: SIM115 (closed by close)
+
+    def write(self, record: bytes) -> None:
+        """Appends a record.
+
+        Raises:
+          TypeError: `record` is not bytes.
+          FailedPreconditionError: the writer is closed.
+          ResourceExhaustedError: the disk is full.
+        """
+        if not isinstance(record, (bytes, bytearray, memoryview)):
+            raise TypeError(f"A record is bytes, got {type(record).__name__} for {self._path!r}: encode it first.")
+        framed = frame(bytes(record))
+        with os_errors.translated("write", self._path):
+            self._opened().write(self._compressor.compress(framed) if self._compressor else framed)
+
+    def flush(self) -> None:
+        """Hands what was written to the operating system."""
+        with os_errors.translated("write", self._path):
+            opened = self._opened()
+            flush_mode = self._options.flush_mode
+            if self._compressor and flush_mode not in (None, zlib.Z_NO_FLUSH, zlib.Z_FINISH):
+                opened.write(self._compressor.flush(flush_mode))
+            opened.flush()
+
+    def close(self) -> None:
+        """Flushes and closes. Closing twice is allowed."""
+        if self._file is None:
+            return
+        with os_errors.translated("write", self._path):
+            opened, self._file = self._file, None
+            with opened:
+                if self._compressor:
+                    opened.write(self._compressor.flush(zlib.Z_FINISH))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        self.close()  # Programs of TensorFlow's time leave that to the garbage collector.
+
+    def _opened(self) -> BinaryIO:
+        if self._file is None:
+            raise errors.FailedPreconditionError(None, None, f"The writer of {self._path!r} is closed: make a new one.")
+        return self._file
+
+
+def _window_bits(options: TFRecordOptions, compression: str) -> int:
+    bits = options.window_bits if options.window_bits is not None else zlib.MAX_WBITS
+    return bits + 16 if compression == "GZIP" and bits <= zlib.MAX_WBITS else bits
+
+
+def _make_compressor(options: TFRecordOptions) -> Any:
+    compression = TFRecordOptions.get_compression_type_string(options)
+    if not compression:
+        return None
+    return zlib.compressobj(
+        zlib.Z_DEFAULT_COMPRESSION if options.compression_level is None else options.compression_level,
+        zlib.DEFLATED if options.compression_method is None else options.compression_method,
+        _window_bits(options, compression),
+        zlib.DEF_MEM_LEVEL if options.mem_level is None else options.mem_level,
+        zlib.Z_DEFAULT_STRATEGY if options.compression_strategy is None else options.compression_strategy,
+    )
+
+
+class _Source(Protocol):
+    """Bytes in order. `read` gives fewer than asked for only at the end; `bound` is how many can follow at most."""
+
+    def read(self, count: int) -> bytes: ...
+
+    def bound(self) -> int | None: ...
+
+
+class _PlainSource:
+    def __init__(self, file: BinaryIO, path: str) -> None:
+        self._file = file
+        self._path = path
+
+    def read(self, count: int) -> bytes:
+        with os_errors.translated("read", self._path):
+            return self._file.read(count)
+
+    def bound(self) -> int | None:
+        """What remains of the file now: one that is being written may grow."""
+        return os.fstat(self._file.fileno()).st_size - self._file.tell()
+
+
+class _InflatedSource:
+    def __init__(self, file: BinaryIO, path: str, options: TFRecordOptions, compression: str) -> None:
+        self._file = file
+        self._path = path
+        self._take = options.input_buffer_size or 1 << 18
+        self._window_bits = _window_bits(options, compression)
+        self._inflate = zlib.decompressobj(self._window_bits)
+        self._ready = bytearray()
+
+    def read(self, count: int) -> bytes:
+        while len(self._ready) < count and self._refill():
+            pass
+        taken = bytes(self._ready[:count])
+        del self._ready[:count]
+        return taken
+
+    def bound(self) -> int | None:
+        return None  # Known only by inflating; `read` grows with the data, not with the count.
+
+    def _refill(self) -> bool:
+        """Adds up to a piece of inflated bytes. False at the end of the file."""
+        compressed = self._inflate.unconsumed_tail
+        if not compressed:
+            if self._inflate.eof:  # Files that were concatenated follow one another as members.
+                compressed, self._inflate = self._inflate.unused_data, zlib.decompressobj(self._window_bits)
+            with os_errors.translated("read", self._path):
+                compressed = compressed or self._file.read(self._take)
+        if not compressed:
+            return False
+        try:
+            self._ready += self._inflate.decompress(compressed, _PIECE)
+        except zlib.error as error:
+            raise errors.DataLossError(
+                None,
+                None,
+                f"Cannot decompress record file {self._path!r} before byte offset {self._file.tell()}: {error}. "
+                "Check that the compression type in the options is the file's.",
+            ) from error
+        return True
+
+
+def tf_record_iterator(
+    path: str | os.PathLike[str], options: TFRecordOptions | str | int | None = None
+) -> Iterator[bytes]:
+    """The records of a file, one after the other.
+
+    Args:
+      path: the file.
+      options: `TFRecordOptions`, or a compression as it accepts it.
+
+    Raises:
+      NotFoundError: the file does not exist.
+      DataLossError: the file is truncated or corrupt; the message names the byte offset of the record (in the
+        decompressed data if the file is compressed). All records before it were yielded.
+    """
+    name = os.fspath(path)
+    parsed = _as_options(options)
+    with os_errors.translated("open", name):
+        file = open(name, "rb", buffering=1 << 18)  # noqa: SIM115 (the generator closes it)
+    return _records(file, name, parsed)
+
+
+def _records(file: BinaryIO, name: str, options: TFRecordOptions) -> Iterator[bytes]:
+    compression = TFRecordOptions.get_compression_type_string(options)
+    with file:
+        source: _Source
+        source = _InflatedSource(file, name, options, compression) if compression else _PlainSource(file, name)
+        offset = 0
+        while (record := _next_record(source, name, offset)) is not None:
+            yield record
+            offset += _HEADER.size + len(record) + _FOOTER.size
+
+
+def _next_record(source: _Source, name: str, offset: int) -> bytes | None:
+    header = source.read(_HEADER.size)
+    if not header:
+        return None
+    if len(header) < _HEADER.size:
+        raise _data_loss(name, offset, f"truncated record: only {len(header)} of {_HEADER.size} header bytes follow")
+    length, length_crc = _HEADER.unpack(header)
+    if crc32c.masked_crc32c(header[:8]) != length_crc:
+        raise _data_loss(name, offset, "the checksum of the record's length does not match")
+    bound = source.bound()
+    if bound is not None and length + _FOOTER.size > bound:
+        raise _data_loss(name, offset, f"truncated record: its length is {length} bytes but {bound} bytes follow")
+    body = source.read(length + _FOOTER.size)
+    if len(body) < length + _FOOTER.size:
+        raise _data_loss(name, offset, f"truncated record: its length is {length} bytes but {len(body)} bytes follow")
+    record = body[:length]
+    if crc32c.masked_crc32c(record) != _FOOTER.unpack_from(body, length)[0]:
+        raise _data_loss(name, offset, "the checksum of the record's data does not match")
+    return record
+
+
+def _data_loss(name: str, offset: int, reason: str) -> errors.DataLossError:
+    return errors.DataLossError(
+        None, None, f"Corrupt record file {name!r} at byte offset {offset}: {reason}. The records before it are intact."
+    )
