@@ -1,15 +1,20 @@
-"""Constants, placeholders, and operations on a tensor's shape and layout."""
+"""Constants, placeholders, identities, and operations on a tensor's shape."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
+from jax import lax
 
-from anabranch.core.shapes import TensorShape
+from anabranch.core.dtypes import DType
+from anabranch.core.shapes import TensorShape, broadcast_dims
 from anabranch.graph.building import define_op
-from anabranch.ops import shape_rules
+from anabranch.graph.constants import partial_vector
+from anabranch.graph.operation import Tensor
+from anabranch.ops import raw, shape_rules
 
+# ---------------------------------------------------------------------- constants and placeholders
 Const = define_op("Const", "-> output: dtype", "value: tensor, dtype: any")
 Const.not_differentiable()
 
@@ -24,34 +29,131 @@ def _(*, value: Any, xp: Any) -> Any:
     return value
 
 
-Placeholder = define_op("Placeholder", "-> output: dtype", "dtype: any, shape: shape = unknown", stateful=True)
-Placeholder.not_differentiable()
+def _placeholder(name: str, attrs: str) -> Any:
+    op = define_op(name, "-> output: dtype", attrs, stateful=True)
+
+    @op.shape
+    def _(*, shape: TensorShape) -> TensorShape:
+        return shape
+
+    @op.host_kernel
+    def _(*, ctx: Any) -> Any:
+        ctx.check(
+            False,
+            f"you must feed a value for placeholder {ctx.op.name!r} with dtype {ctx.op.attrs['dtype'].name} and shape "
+            f"{ctx.op.attrs['shape']}; pass it in feed_dict",
+        )
+
+    return op.not_differentiable()
 
 
-@Placeholder.shape
-def _(*, shape: TensorShape) -> TensorShape:
+Placeholder = _placeholder("Placeholder", "dtype: any, shape: shape = unknown")
+PlaceholderV2 = _placeholder("PlaceholderV2", "dtype: any, shape: shape")
+
+
+PlaceholderWithDefault = define_op(
+    "PlaceholderWithDefault", "input: dtype -> output: dtype", "dtype: any, shape: shape"
+)
+
+
+@PlaceholderWithDefault.shape
+def _(input: TensorShape, *, shape: TensorShape) -> TensorShape:
+    input.assert_is_compatible_with(shape)
     return shape
 
 
-@Placeholder.host_kernel
-def _(*, ctx: Any) -> Any:
-    ctx.check(
-        False,
-        f"you must feed a value for placeholder {ctx.op.name!r} with dtype {ctx.op.attrs['dtype'].name} and shape "
-        f"{ctx.op.attrs['shape']}; pass it in feed_dict",
-    )
+# Not portable, although it could be: a value that may be fed must never be taken for a constant.
+@PlaceholderWithDefault.kernel
+def _(input: Any) -> Any:
+    return input
 
 
-Identity = define_op("Identity", "input: T -> output: T", "T: any")
-Identity.shape(shape_rules.same_as_first)
+@PlaceholderWithDefault.host_kernel
+def _(input: Any) -> Any:
+    return input
 
 
-@Identity.kernel
+@PlaceholderWithDefault.gradient
+def _(op: Any, grad: Any) -> Any:
+    return grad
+
+
+# ---------------------------------------------------------------------- identities
+def identity(name: str, gradient: Any = lambda op, grad: grad, inputs: str = "input", outputs: str = "output") -> Any:
+    """An operation that passes its input on."""
+    op = define_op(name, f"{inputs}: T -> {outputs}: T", "T: any")
+    op.shape(shape_rules.same_as_first)
+
+    @op.kernel
+    def _(value: Any, *, xp: Any) -> Any:
+        return value
+
+    if gradient is None:
+        return op.not_differentiable()
+    op.gradient(gradient)
+    return op
+
+
+Identity = identity("Identity")
+StopGradient = identity("StopGradient", gradient=None)
+Snapshot = identity("Snapshot")
+GuaranteeConst = identity("GuaranteeConst", gradient=None)
+
+
+IdentityN = define_op("IdentityN", "input: T -> output: T", "T: list(any) >= 1")
+
+
+@IdentityN.shape
+def _(input: list[TensorShape]) -> list[TensorShape]:
+    return input
+
+
+@IdentityN.kernel
+def _(input: list[Any], *, xp: Any) -> Any:
+    return input
+
+
+@IdentityN.gradient
+def _(op: Any, *grads: Any) -> Any:
+    return list(grads)
+
+
+PreventGradient = define_op("PreventGradient", "input: T -> output: T", "T: any, message: string = ''")
+PreventGradient.shape(shape_rules.same_as_first)
+
+
+@PreventGradient.kernel
 def _(input: Any, *, xp: Any) -> Any:
     return input
 
 
-@Identity.gradient
+@PreventGradient.gradient
+def _(op: Any, grad: Any) -> Any:
+    raise LookupError(
+        f"the gradient through {op.name!r} (created at {op.site}) was excluded on purpose: "
+        f"{op.attrs['message'].decode(errors='replace')}"
+    )
+
+
+EnsureShape = define_op("EnsureShape", "input: T -> output: T", "shape: shape, T: any")
+
+
+@EnsureShape.shape
+def _(input: TensorShape, *, shape: TensorShape) -> TensorShape:
+    return input.merge_with(shape)
+
+
+@EnsureShape.kernel
+def _(input: Any, *, shape: TensorShape, ctx: Any, xp: Any) -> Any:
+    found = tuple(np.shape(input))
+    ctx.check(
+        shape.is_compatible_with(found),
+        f"shape of tensor {ctx.op.inputs[0].name} {list(found)} is not compatible with the expected shape {shape}",
+    )
+    return input
+
+
+@EnsureShape.gradient
 def _(op: Any, grad: Any) -> Any:
     return grad
 
@@ -66,9 +168,10 @@ def _(*, xp: Any) -> None:
     return None
 
 
-Shape = define_op(
-    "Shape", "input: T -> output: out_type", "T: any, out_type: {int32, int64} = int32", shape_valued=True
-)
+# ---------------------------------------------------------------------- shapes as values
+_OUT_TYPE = "out_type: {int32, int64} = int32"
+
+Shape = define_op("Shape", "input: T -> output: out_type", f"T: any, {_OUT_TYPE}", shape_valued=True)
 Shape.not_differentiable()
 
 
@@ -78,10 +181,47 @@ def _(input: TensorShape) -> TensorShape:
 
 
 @Shape.kernel
-def _(input: Any, *, out_type: Any, xp: Any) -> Any:
+def _(input: Any, *, out_type: DType, xp: Any) -> Any:
     return np.array(np.shape(input), dtype=out_type.as_numpy_dtype)
 
 
+ShapeN = define_op(
+    "ShapeN", "input: N * T -> output: N * out_type", f"N: int >= 1, T: any, {_OUT_TYPE}", shape_valued=True
+)
+ShapeN.not_differentiable()
+
+
+@ShapeN.shape
+def _(input: list[TensorShape]) -> list[TensorShape]:
+    return [TensorShape([shape.ndims]) for shape in input]
+
+
+@ShapeN.kernel
+def _(input: list[Any], *, out_type: DType, xp: Any) -> Any:
+    return [np.array(np.shape(value), dtype=out_type.as_numpy_dtype) for value in input]
+
+
+Size = define_op("Size", "input: T -> output: out_type", f"T: any, {_OUT_TYPE}", shape_valued=True)
+Size.shape(shape_rules.scalar)
+Size.not_differentiable()
+
+
+@Size.kernel
+def _(input: Any, *, out_type: DType, xp: Any) -> Any:
+    return np.array(np.prod(np.shape(input), dtype=np.int64), dtype=out_type.as_numpy_dtype)
+
+
+Rank = define_op("Rank", "input: T -> output: int32", "T: any", shape_valued=True)
+Rank.shape(shape_rules.scalar)
+Rank.not_differentiable()
+
+
+@Rank.kernel
+def _(input: Any, *, xp: Any) -> Any:
+    return np.array(len(np.shape(input)), np.int32)
+
+
+# ---------------------------------------------------------------------- the same elements in another shape
 Reshape = define_op(
     "Reshape", "tensor: T, shape: Tshape -> output: T", "T: any, Tshape: {int32, int64} = int32", static=("shape",)
 )
@@ -89,7 +229,7 @@ Reshape = define_op(
 
 @Reshape.shape
 def _(tensor: TensorShape, shape: TensorShape, *, ctx: Any) -> TensorShape:
-    target = ctx.constant_as_shape("shape")
+    target: TensorShape = ctx.constant_as_shape("shape")
     known = tensor.num_elements()
     dims = target.dims_tuple
     if dims is None or known is None or None not in dims:
@@ -100,20 +240,20 @@ def _(tensor: TensorShape, shape: TensorShape, *, ctx: Any) -> TensorShape:
     if dims.count(None) > 1 or rest == 0:
         return target
     if known % rest:
-        raise ValueError(f"cannot reshape a tensor with {known} elements to shape {target}: {known} is no multiple of {rest}")
+        raise ValueError(f"cannot reshape a tensor with {known} elements to shape {target}: no multiple of {rest}")
     return TensorShape([known // rest if d is None else d for d in dims])
 
 
 @Reshape.kernel
 def _(tensor: Any, shape: Any, *, xp: Any, ctx: Any) -> Any:
     wanted = [int(d) for d in np.asarray(shape)]
+    ctx.check(wanted.count(-1) < 2, f"only one size of the shape {wanted} may be -1")
+    ctx.check(min(wanted, default=0) >= -1, f"the sizes of the shape {wanted} must be -1 or not negative")
     fixed = int(np.prod([d for d in wanted if d != -1], dtype=np.int64))
     size = int(np.prod(np.shape(tensor), dtype=np.int64))
     fits = size == fixed if -1 not in wanted else (fixed != 0 and size % fixed == 0)
-    ctx.check(
-        fits, f"input to reshape is a tensor of shape {tuple(np.shape(tensor))} with {size} values, which cannot take the "
-        f"shape {wanted}",
-    )
+    shape = tuple(np.shape(tensor))
+    ctx.check(fits, f"input to reshape has shape {shape} and {size} values, which cannot take the shape {wanted}")
     return xp.reshape(tensor, wanted)
 
 
@@ -122,52 +262,240 @@ def _(op: Any, grad: Any) -> Any:
     return Reshape(grad, Shape(op.inputs[0])), None
 
 
-Pack = define_op("Pack", "values: N * T -> output: T", "N: int >= 1, T: any, axis: int = 0")
+ExpandDims = define_op(
+    "ExpandDims", "input: T, dim: Tdim -> output: T", "T: any, Tdim: {int32, int64} = int32", static=("dim",)
+)
 
 
-@Pack.shape
-def _(values: list[TensorShape], *, axis: int) -> TensorShape:
-    shape = shape_rules.merged(*values)
-    if shape.ndims is None:
-        return shape
-    if not -shape.ndims - 1 <= axis <= shape.ndims:
-        raise ValueError(f"axis = {axis} not in [{-shape.ndims - 1}, {shape.ndims + 1})")
-    at = axis % (shape.ndims + 1)
-    dims = list(shape.dims_tuple or ())
-    return TensorShape([*dims[:at], len(values), *dims[at:]])
+def _new_axis(dim: Any, rank: int) -> int:
+    """Where a new dimension goes in a tensor of `rank`; raises ValueError outside [-rank - 1, rank]."""
+    at = int(np.reshape(dim, ()))
+    if not -rank - 1 <= at <= rank:
+        raise ValueError(f"dim {at} not in the interval [{-rank - 1}, {rank}] for a tensor of rank {rank}")
+    return at % (rank + 1)
 
 
-@Pack.kernel
-def _(values: list[Any], *, axis: int, xp: Any) -> Any:
-    return xp.stack(values, axis=axis)
+@ExpandDims.shape
+def _(input: TensorShape, dim: TensorShape, *, ctx: Any) -> TensorShape:
+    dims, value = input.dims_tuple, ctx.constant("dim")
+    if dims is None or value is None:
+        return TensorShape(None if dims is None else [None] * (len(dims) + 1))
+    at = _new_axis(value, len(dims))
+    return TensorShape([*dims[:at], 1, *dims[at:]])
 
 
-@Pack.gradient
+@ExpandDims.kernel
+def _(input: Any, dim: Any, *, xp: Any) -> Any:
+    return xp.expand_dims(input, _new_axis(dim, len(np.shape(input))))
+
+
+@ExpandDims.gradient
 def _(op: Any, grad: Any) -> Any:
-    return list(Unpack(grad, num=op.attrs["N"], axis=op.attrs["axis"]))
+    return Reshape(grad, Shape(op.inputs[0])), None
 
 
-Unpack = define_op("Unpack", "value: T -> output: num * T", "num: int >= 0, T: any, axis: int = 0")
+Squeeze = define_op("Squeeze", "input: T -> output: T", "T: any, squeeze_dims: list(int) >= 0 = []")
 
 
-@Unpack.shape
-def _(value: TensorShape, *, num: int, axis: int) -> list[TensorShape]:
-    dims = value.dims_tuple
+def _squeezed_axes(dims: Any, squeeze_dims: list[int]) -> set[int]:
+    """The axes to drop, in [0, rank); raises ValueError for one that is known not to have size 1."""
+    rank = len(dims)
+    for axis in squeeze_dims:
+        if not -rank <= axis < rank:
+            raise ValueError(f"squeeze dimension {axis} not in [{-rank}, {rank})")
+    axes = {axis % rank for axis in squeeze_dims}
+    for axis in axes:
+        if dims[axis] not in (None, 1):
+            raise ValueError(f"cannot squeeze dimension {axis}: expected a dimension of 1, got {dims[axis]}")
+    return axes or {axis for axis in range(rank) if dims[axis] == 1}
+
+
+@Squeeze.shape
+def _(input: TensorShape, *, squeeze_dims: list[int]) -> TensorShape:
+    dims = input.dims_tuple
+    if dims is None or (not squeeze_dims and None in dims):
+        return TensorShape(None)
+    axes = _squeezed_axes(dims, squeeze_dims)
+    return TensorShape([d for axis, d in enumerate(dims) if axis not in axes])
+
+
+@Squeeze.kernel
+def _(input: Any, *, squeeze_dims: list[int], xp: Any) -> Any:
+    return xp.squeeze(input, axis=tuple(_squeezed_axes(np.shape(input), squeeze_dims)))
+
+
+@Squeeze.gradient
+def _(op: Any, grad: Any) -> Any:
+    return Reshape(grad, Shape(op.inputs[0]))
+
+
+# ---------------------------------------------------------------------- filling and broadcasting
+def zero_of(dtype: Any) -> Any:
+    """What an element of a NumPy dtype is when nothing was put there: zero, or the empty string."""
+    return b"" if np.dtype(dtype) == np.object_ else np.zeros((), dtype)
+
+
+Fill = define_op(
+    "Fill",
+    "dims: index_type, value: T -> output: T",
+    "T: any, index_type: {int32, int64} = int32",
+    static=("dims",),
+)
+
+
+@Fill.shape
+def _(dims: TensorShape, value: TensorShape, *, ctx: Any) -> TensorShape:
+    shape_rules.with_rank(value, 0, "argument 'value'")
+    found: TensorShape = ctx.constant_as_shape("dims")
+    return found
+
+
+@Fill.kernel
+def _(dims: Any, value: Any, *, ctx: Any, xp: Any) -> Any:
+    sizes = [int(d) for d in np.asarray(dims)]
+    ctx.check(min(sizes, default=0) >= 0, f"the dimensions of a tensor must not be negative, got {sizes}")
+    return xp.full(sizes, value, dtype=value.dtype)
+
+
+@Fill.gradient
+def _(op: Any, grad: Any) -> Any:
+    return None, raw.Sum(grad, raw.Range(0, Rank(grad), 1))
+
+
+ZerosLike = define_op("ZerosLike", "x: T -> y: T", "T: any")
+ZerosLike.shape(shape_rules.same_as_first)
+ZerosLike.not_differentiable()
+
+
+@ZerosLike.kernel
+def _(x: Any, *, xp: Any) -> Any:
+    return xp.full(np.shape(x), zero_of(x.dtype), dtype=x.dtype)
+
+
+OnesLike = define_op(
+    "OnesLike",
+    "x: T -> y: T",
+    "T: {floating, integers, complex, bool}",
+)
+OnesLike.shape(shape_rules.same_as_first)
+OnesLike.not_differentiable()
+
+
+@OnesLike.kernel
+def _(x: Any, *, xp: Any) -> Any:
+    return xp.ones(np.shape(x), dtype=x.dtype)
+
+
+BroadcastTo = define_op(
+    "BroadcastTo", "input: T, shape: Tidx -> output: T", "T: any, Tidx: {int32, int64} = int32", static=("shape",)
+)
+
+
+@BroadcastTo.shape
+def _(input: TensorShape, shape: TensorShape, *, ctx: Any) -> TensorShape:
+    target: TensorShape = ctx.constant_as_shape("shape")
+    if input.ndims is not None and target.ndims is not None and input.ndims > target.ndims:
+        raise ValueError(f"shape {input} does not broadcast to shape {target}: its rank is larger")
+    if target.is_fully_defined() and broadcast_dims(input.dims_tuple, target.dims_tuple) not in (
+        None,
+        target.dims_tuple,
+    ):
+        raise ValueError(f"shape {input} does not broadcast to shape {target}")
+    return target
+
+
+@BroadcastTo.kernel
+def _(input: Any, shape: Any, *, xp: Any) -> Any:
+    return xp.broadcast_to(input, [int(d) for d in np.asarray(shape)])
+
+
+@BroadcastTo.gradient
+def _(op: Any, grad: Any) -> Any:
+    source, shape = op.inputs
+    axes, _ = raw.BroadcastGradientArgs(Shape(source, out_type=shape.dtype), shape)
+    return Reshape(raw.Sum(grad, axes), Shape(source)), None
+
+
+BroadcastArgs = define_op("BroadcastArgs", "s0: T, s1: T -> r0: T", "T: {int32, int64} = int32", static=("s0", "s1"))
+BroadcastArgs.not_differentiable()
+
+
+@BroadcastArgs.shape
+def _(s0: TensorShape, s1: TensorShape) -> TensorShape:
+    ranks = [shape_rules.with_rank(s, 1, "a shape")[0].value for s in (s0, s1)]
+    return TensorShape([None if None in ranks else max(r for r in ranks if r is not None)])
+
+
+@BroadcastArgs.kernel
+def _(s0: Any, s1: Any, *, xp: Any) -> Any:
+    dims = broadcast_dims(tuple(int(d) for d in s0), tuple(int(d) for d in s1))
+    return np.array(dims, s0.dtype)
+
+
+OneHot = define_op(
+    "OneHot",
+    "indices: TI, depth: int32, on_value: T, off_value: T -> output: T",
+    "axis: int = -1, T: any, TI: {uint8, int8, int32, int64} = int64",
+    static=("depth",),
+)
+OneHot.not_differentiable()
+
+
+@OneHot.shape
+def _(
+    indices: TensorShape, depth: TensorShape, on_value: TensorShape, off_value: TensorShape, *, axis: int, ctx: Any
+) -> TensorShape:
+    known = partial_vector(ctx.tensor("depth"))
+    dims = indices.dims_tuple
     if dims is None:
-        return [value] * num
-    if not -len(dims) <= axis < len(dims):
-        raise ValueError(f"axis = {axis} not in [{-len(dims)}, {len(dims)})")
-    at = axis % len(dims)
-    if dims[at] not in (None, num):
-        raise ValueError(f"cannot unpack a dimension of size {dims[at]} into {num} tensors")
-    return [TensorShape([*dims[:at], *dims[at + 1 :]])] * num
+        return TensorShape(None)
+    if not -1 <= axis <= len(dims):
+        raise ValueError(f"axis {axis} not in [-1, {len(dims)}]")
+    at = len(dims) if axis == -1 else axis
+    return TensorShape([*dims[:at], known[0] if known else None, *dims[at:]])
 
 
-@Unpack.kernel
-def _(value: Any, *, num: int, axis: int, xp: Any) -> Any:
-    return [xp.take(value, i, axis=axis) for i in range(num)]
+@OneHot.kernel
+def _(indices: Any, depth: Any, on_value: Any, off_value: Any, *, axis: int, ctx: Any, xp: Any) -> Any:
+    count = int(np.reshape(depth, ()))
+    ctx.check(count >= 0, f"depth must be non-negative, got: {count}")
+    rank = len(np.shape(indices))
+    at = rank if axis == -1 else axis
+    classes = np.arange(count, dtype=np.int64).reshape((count, *[1] * (rank - at)))
+    hit = xp.expand_dims(indices, at).astype(np.int64) == classes
+    return xp.where(hit, on_value, off_value)
 
 
-@Unpack.gradient
-def _(op: Any, *grads: Any) -> Any:
-    return Pack(list(grads), axis=op.attrs["axis"])
+# ---------------------------------------------------------------------- reinterpretation
+_BIT_TYPES = (
+    "{bfloat16, half, float, double, int64, int32, uint8, uint16, uint32, uint64, int8, int16, complex64, complex128, "
+    "qint8, quint8, qint16, quint16, qint32}"
+)
+Bitcast = define_op("Bitcast", "input: T -> output: type", f"T: {_BIT_TYPES}, type: {_BIT_TYPES}")
+Bitcast.not_differentiable()
+
+
+@Bitcast.shape
+def _(input: TensorShape, *, type: DType, ctx: Any) -> TensorShape:
+    source: Tensor = ctx.tensor("input")
+    dims, old, new = input.dims_tuple, source.dtype.size, type.size
+    if dims is None or old == new:
+        return input
+    if old > new:
+        return TensorShape([*dims, old // new])
+    if not dims or dims[-1] not in (None, new // old):
+        raise ValueError(
+            f"cannot bitcast {source.dtype.name} of shape {input} to {type.name}: "
+            f"the last dimension must be {new // old}"
+        )
+    return TensorShape(dims[:-1])
+
+
+@Bitcast.kernel
+def _(input: Any, *, type: DType, xp: Any) -> Any:
+    wanted = np.dtype(type.as_numpy_dtype)
+    if xp is not np:
+        return lax.bitcast_convert_type(input, wanted)
+    old, new = input.dtype.itemsize, wanted.itemsize
+    shape = input.shape if old == new else (*input.shape, old // new) if old > new else input.shape[:-1]
+    return np.frombuffer(np.ascontiguousarray(input).tobytes(), wanted).reshape(shape)
