@@ -114,7 +114,8 @@ class CheckpointReader:
 
         Args:
           name: of the whole tensor.
-          part: the box: as Restore ops write it (`"10 4 0,5:-"`), as a `SliceInfo`, or as Python slices.
+          part: the box: as Restore ops write it (`"10 4 0,5:-"`, or `""` for the whole), as a `SliceInfo`, or as
+            Python slices.
           copy: as for `get_tensor`.
 
         Raises:
@@ -122,12 +123,12 @@ class CheckpointReader:
           OpError: as `get_tensor`.
         """
         entry = self._entry(name)
-        if isinstance(part, str):
+        if isinstance(part, str) and part:
             box = slices.SliceInfo.from_spec(name, part)
         elif isinstance(part, slices.SliceInfo):
             box = part
         else:
-            box = slices.SliceInfo.from_slices(name, entry.shape, part)
+            box = slices.SliceInfo.from_slices(name, entry.shape, part or ())
         if box.full_shape != entry.shape:
             raise errors.InvalidArgumentError(
                 None,
@@ -283,6 +284,8 @@ def _open_consistently(prefix: str) -> tuple[Manifest, tuple[memoryview, ...]]:
 def _map(prefix: str, shard: checkpoint_manifest.Shard) -> memoryview:
     descriptor = checkpoint_manifest.open_shard(prefix, shard)
     try:
+        if shard.nbytes == 0:  # Which cannot be mapped; the missing header is reported like any damage.
+            return memoryview(b"")
         with os_errors.translated("map", prefix + shard.suffix):
             return memoryview(mmap.mmap(descriptor, shard.nbytes, access=mmap.ACCESS_READ))
     finally:

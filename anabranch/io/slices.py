@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from types import EllipsisType
 
 from anabranch import errors
 
@@ -97,12 +98,6 @@ class SliceInfo:
         offsets = tuple(start for start, _, _ in bounds)
         return cls(full_name, tuple(full_shape), offsets, tuple(max(0, stop - start) for start, stop, _ in bounds))
 
-    def index(self) -> tuple[slice, ...]:
-        """The box as an index into an array of the full shape."""
-        return tuple(
-            slice(offset, offset + length) for offset, length in zip(self.var_offset, self.var_shape, strict=True)
-        )
-
     def intersection(self, other: SliceInfo) -> SliceInfo | None:
         """The box that both have in common, or None."""
         starts = tuple(map(max, self.var_offset, other.var_offset))
@@ -115,7 +110,11 @@ class SliceInfo:
             return None
         return SliceInfo(self.full_name, self.full_shape, starts, lengths)
 
-    def relative_to(self, outer: SliceInfo) -> tuple[slice, ...]:
-        """This box as an index into an array that holds the box `outer`, in which it must lie."""
+    def relative_to(self, outer: SliceInfo) -> tuple[slice | EllipsisType, ...]:
+        """This box as an index into an array that holds the box `outer`, in which it must lie.
+
+        The index ends with an ellipsis, so that it cuts a view out of a scalar, too.
+        """
         starts = [inner - base for inner, base in zip(self.var_offset, outer.var_offset, strict=True)]
-        return tuple(slice(start, start + length) for start, length in zip(starts, self.var_shape, strict=True))
+        parts = (slice(start, start + length) for start, length in zip(starts, self.var_shape, strict=True))
+        return (*parts, ...)

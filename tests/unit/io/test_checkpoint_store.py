@@ -1,0 +1,641 @@
+"""Checkpoints: what is saved comes back, and what cannot be right is refused."""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import json
+import os
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+import pytest
+import safetensors
+import safetensors.numpy
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from anabranch import errors
+from anabranch.core import dtypes
+from anabranch.io import checkpoint_manifest, checkpoint_writer, crc32c
+from anabranch.io.checkpoint_store import (
+    CheckpointReader,
+    SliceInfo,
+    checkpoint_exists,
+    list_files,
+    merge_checkpoints,
+    remove_checkpoint,
+    write_checkpoint,
+)
+
+Array = npt.NDArray[Any]
+SAVED_DTYPES = [dtype for dtype in dtypes.ALL if dtype.is_numpy_compatible]
+
+
+@pytest.fixture
+def prefix(tmp_path: Path) -> str:
+    return str(tmp_path / "model.ckpt-100")
+
+
+def assert_same(actual: Array, expected: Array) -> None:
+    """Same dtype, shape and bits, NaNs and negative zeros included."""
+    assert actual.dtype == expected.dtype
+    assert actual.shape == expected.shape
+    if expected.dtype == object:
+        assert actual.tolist() == expected.tolist()
+    else:
+        assert actual.tobytes() == expected.tobytes()
+
+
+# ------------------------------------------------------------------------------------------------ round trips
+@st.composite
+def arrays(draw: st.DrawFn) -> Array:
+    dtype = draw(st.sampled_from(SAVED_DTYPES))
+    shape = draw(hnp.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=5))
+    count = int(np.prod(shape))
+    if dtype == dtypes.string:
+        strings = np.empty(count, object)
+        strings[:] = draw(st.lists(st.binary(max_size=20), min_size=count, max_size=count))
+        return strings.reshape(shape)
+    if dtype == dtypes.bool:
+        return draw(hnp.arrays(np.bool_, shape))
+    data = draw(st.binary(min_size=count * dtype.size, max_size=count * dtype.size))
+    return np.frombuffer(data, dtype.as_numpy_dtype, count).reshape(shape)
+
+
+@given(tensors=st.dictionaries(st.text(st.characters(codec="utf-8"), min_size=1), arrays(), max_size=5))
+def test_round_trip_of_any_dtype_and_shape(tmp_path_factory: pytest.TempPathFactory, tensors: dict[str, Array]) -> None:
+    prefix = str(tmp_path_factory.mktemp("any") / "ckpt")
+    write_checkpoint(prefix, tensors, shard_bytes=200)
+    with CheckpointReader(prefix) as reader:
+        reader.verify()
+        assert reader.names() == sorted(tensors)
+        for name, array in tensors.items():
+            assert_same(reader.get_tensor(name), array)
+            assert_same(reader.get_tensor(name, copy=False), array)
+            assert reader.get_variable_to_shape_map()[name] == list(array.shape)
+            assert reader.get_variable_to_dtype_map()[name] == dtypes.as_dtype(array.dtype)
+
+
+@pytest.mark.parametrize("dtype", SAVED_DTYPES, ids=lambda dtype: dtype.name)
+@pytest.mark.parametrize("shape", [(), (0,), (3, 0, 2), (2, 3)])
+def test_round_trip_of_every_dtype(prefix: str, dtype: dtypes.DType, shape: tuple[int, ...]) -> None:
+    count = int(np.prod(shape))
+    if dtype == dtypes.string:
+        array = np.array([b"text\0%d" % i for i in range(count)], object).reshape(shape)
+    elif dtype.is_quantized:
+        array = np.arange(count).astype(np.dtype(dtype.as_numpy_dtype)[0]).view(dtype.as_numpy_dtype).reshape(shape)
+    else:
+        array = np.arange(count).astype(dtype.as_numpy_dtype).reshape(shape)
+    write_checkpoint(prefix, {"t": array})
+    assert_same(CheckpointReader(prefix).get_tensor("t"), array)
+
+
+def test_layouts_and_kinds_of_strings(prefix: str) -> None:
+    base = np.arange(24, dtype=np.float32).reshape(4, 6)
+    tensors = {
+        "transposed": base.T,
+        "strided": base[::2, ::-3],
+        "big_endian": base.astype(">f4"),
+        "sized_bytes": np.array([b"ab", b"c"]),
+        "sized_text": np.array(["ä", "b"]),
+        "text_objects": np.array(["ä", b"b"], object),
+    }
+    write_checkpoint(prefix, tensors)
+    reader = CheckpointReader(prefix)
+    for name in ("transposed", "strided", "big_endian"):
+        np.testing.assert_array_equal(reader.get_tensor(name), tensors[name])
+    assert reader.get_tensor("big_endian").dtype == np.dtype("<f4")
+    assert reader.get_tensor("sized_bytes").tolist() == [b"ab", b"c"]
+    assert reader.get_tensor("sized_text").tolist() == ["ä".encode(), b"b"]
+    assert reader.get_tensor("text_objects").tolist() == ["ä".encode(), b"b"]
+
+
+def test_shards_are_safetensors_files_to_others(prefix: str) -> None:
+    tensors = {
+        "w": np.arange(6, dtype=np.float32).reshape(2, 3),
+        "step": np.array(7, np.int64),
+        "flag": np.array([True, False]),
+        "none": np.zeros((0, 4), np.float16),
+        "c": np.array([1 + 2j], np.complex64),
+        "half": np.array([1.5], ml_dtypes.bfloat16),
+    }
+    write_checkpoint(prefix, tensors)
+    (shard,) = list_files(prefix)[1:]
+    with safetensors.safe_open(shard, "np") as file:
+        assert sorted(file.keys()) == sorted(tensors)
+        for name in ("w", "step", "flag", "none"):
+            assert_same(file.get_tensor(name), tensors[name])
+        assert file.get_tensor("c").tolist() == [[1, 2]]
+        assert file.get_slice("half").get_dtype() == "BF16"
+
+
+def test_elements_are_aligned(prefix: str) -> None:
+    write_checkpoint(prefix, {"a": np.zeros(3, np.uint8), "b": np.zeros(3), "c": np.zeros(3, np.int16)})
+    reader = CheckpointReader(prefix)
+    assert all(reader.get_tensor(name, copy=False).flags.aligned for name in "abc")
+
+
+def test_copies_can_be_written_to_and_views_cannot(prefix: str) -> None:
+    write_checkpoint(prefix, {"w": np.zeros(3), "s": np.array([b"x"], object)})
+    reader = CheckpointReader(prefix)
+    for name, value in (("w", 1.0), ("s", b"y")):
+        reader.get_tensor(name)[0] = value
+        assert reader.get_tensor(name)[0] != value
+        with pytest.raises(ValueError, match="read-only"):
+            reader.get_tensor(name, copy=False)[0] = value
+
+
+# ----------------------------------------------------------------------------------------------------- files
+def test_files_of_a_checkpoint(prefix: str, tmp_path: Path) -> None:
+    assert not checkpoint_exists(prefix)
+    write_checkpoint(prefix, {f"v{i}": np.full(100, i, np.float32) for i in range(5)}, shard_bytes=800)
+    assert checkpoint_exists(prefix)
+    files = list_files(prefix)
+    assert files[0] == prefix + ".index.json"
+    assert [os.path.basename(path).rpartition("-")[0] for path in files[1:]] == [
+        f"model.ckpt-100.data-0000{i}-of-00003" for i in range(3)
+    ]
+    assert sorted(map(str, tmp_path.iterdir())) == sorted(files)
+    reader = CheckpointReader(prefix)
+    assert reader.step == 100
+    assert reader.writer.startswith("anabranch ")
+    assert abs(reader.wall_time - os.stat(files[0]).st_mtime) < 5
+    assert b"v3 (float32) [100]" in reader.debug_string()
+    json.loads(Path(files[0]).read_bytes())
+
+
+def test_overwriting_removes_old_shards(prefix: str, tmp_path: Path) -> None:
+    write_checkpoint(prefix, {"a": np.zeros(10), "b": np.zeros(10)}, shard_bytes=1)
+    old = CheckpointReader(prefix)
+    write_checkpoint(prefix, {"a": np.ones(10)}, step=3)
+    assert sorted(map(str, tmp_path.iterdir())) == sorted(list_files(prefix))
+    assert old.get_tensor("a")[0] == 0, "a reader keeps what it opened"
+    assert CheckpointReader(prefix).get_tensor("a")[0] == 1
+    assert CheckpointReader(prefix).step == 3
+
+
+def test_remove(prefix: str, tmp_path: Path) -> None:
+    write_checkpoint(prefix, {"a": np.zeros(10)})
+    write_checkpoint(prefix + "0", {"a": np.zeros(10)})
+    remove_checkpoint(prefix)
+    assert sorted(map(str, tmp_path.iterdir())) == sorted(list_files(prefix + "0"))
+    assert not checkpoint_exists(prefix)
+    remove_checkpoint(prefix)
+
+
+def test_files_may_be_renamed_together(prefix: str, tmp_path: Path) -> None:
+    write_checkpoint(prefix, {"a": np.arange(10)})
+    for path in list_files(prefix):
+        os.rename(path, tmp_path / os.path.basename(path).replace("model.ckpt-100", "best"))
+    assert CheckpointReader(tmp_path / "best").get_tensor("a")[9] == 9
+
+
+def test_a_missing_directory_is_made_a_missing_path_is_not(tmp_path: Path) -> None:
+    write_checkpoint(str(tmp_path / "new" / "ckpt"), {"a": np.zeros(1)})
+    with pytest.raises(errors.NotFoundError, match="x/y"):
+        write_checkpoint(str(tmp_path / "x" / "y" / "ckpt"), {"a": np.zeros(1)})
+
+
+def test_prefix_in_current_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for value in (1, 2):
+        write_checkpoint("ckpt", {"a": np.array(value)})
+    assert CheckpointReader("ckpt").get_tensor("a") == 2
+    assert len(os.listdir()) == 2
+    remove_checkpoint("ckpt")
+    assert os.listdir() == []
+
+
+# ---------------------------------------------------------------------------------------------------- slices
+WHOLE = np.arange(40, dtype=np.float32).reshape(10, 4)
+
+
+def write_partitioned(prefix: str, bounds: list[int]) -> None:
+    tensors, boxes = {}, {}
+    for begin, end in itertools.pairwise(bounds):
+        tensors[f"w/part_{begin}"] = WHOLE[begin:end]
+        boxes[f"w/part_{begin}"] = SliceInfo("w", (10, 4), (begin, 0), (end - begin, 4))
+    write_checkpoint(prefix, tensors, slices=boxes)
+
+
+def test_partitioned_variable_is_one_tensor(prefix: str) -> None:
+    write_partitioned(prefix, [0, 3, 7, 10])
+    reader = CheckpointReader(prefix)
+    assert reader.names() == ["w"]
+    assert reader.get_variable_to_shape_map() == {"w": [10, 4]}
+    assert_same(reader.get_tensor("w"), WHOLE)
+
+
+@given(st.data())
+def test_any_slice_of_a_partitioned_variable(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+    prefix = str(tmp_path_factory.mktemp("sliced") / "ckpt")
+    cuts = data.draw(st.sets(st.integers(1, 9)))
+    write_partitioned(prefix, [0, *sorted(cuts), 10])
+    rows = sorted(data.draw(st.tuples(st.integers(0, 10), st.integers(0, 10))))
+    columns = sorted(data.draw(st.tuples(st.integers(0, 4), st.integers(0, 4))))
+    expected = WHOLE[slice(*rows), slice(*columns)]
+    reader = CheckpointReader(prefix)
+    box = SliceInfo("w", (10, 4), (rows[0], columns[0]), expected.shape)
+    for part in (box, box.spec, (slice(*rows), slice(*columns))):
+        assert_same(reader.get_slice("w", part), expected)
+
+
+def test_slices_of_other_kinds_of_tensors(prefix: str) -> None:
+    strings = np.array([b"a", b"b", b"c"], object)
+    write_checkpoint(prefix, {"scalar": np.array(3), "s": strings})
+    reader = CheckpointReader(prefix)
+    assert reader.get_slice("scalar", "") == 3
+    assert reader.get_slice("s", "3 1,2").tolist() == [b"b", b"c"]
+    assert reader.get_slice("s", [slice(-1, None)]).tolist() == [b"c"]
+
+
+@pytest.mark.parametrize("part", ["10 4 0,5", "10 4 0,11:-", "10 x -:-", "8 4 -:-", "10", [slice(0, 10, 2)]])
+def test_slices_that_are_none(prefix: str, part: Any) -> None:
+    write_partitioned(prefix, [0, 10])
+    with pytest.raises(errors.InvalidArgumentError, match="'w'"):
+        CheckpointReader(prefix).get_slice("w", part)
+
+
+def test_missing_pieces(prefix: str) -> None:
+    write_partitioned(prefix, [2, 5, 10])
+    reader = CheckpointReader(prefix)
+    assert_same(reader.get_slice("w", [slice(2, None)]), WHOLE[2:])
+    with pytest.raises(errors.InvalidArgumentError, match="only 32 of the 40 elements"):
+        reader.get_tensor("w")
+
+
+def test_merge(tmp_path: Path) -> None:
+    boxes = {name: SliceInfo("w", (10, 4), (begin, 0), (5, 4)) for name, begin in (("w/0", 0), ("w/1", 5))}
+    parts = [str(tmp_path / f"part-{i}") for i in range(2)]
+    write_checkpoint(parts[0], {"w/0": WHOLE[:5], "a": np.ones(3)}, slices={"w/0": boxes["w/0"]}, step=9)
+    write_checkpoint(parts[1], {"w/1": WHOLE[5:], "b": np.ones(4)}, slices={"w/1": boxes["w/1"]})
+    whole = str(tmp_path / "whole")
+    write_checkpoint(whole, {"old": np.zeros(1)})
+    merge_checkpoints(parts, whole)
+    reader = CheckpointReader(whole)
+    reader.verify()
+    assert reader.names() == ["a", "b", "w"]
+    assert reader.step == 9
+    assert_same(reader.get_tensor("w"), WHOLE)
+    assert sorted(map(str, tmp_path.iterdir())) == sorted(list_files(whole))
+
+
+def test_merge_of_the_same_tensor_changes_nothing(tmp_path: Path) -> None:
+    parts = [str(tmp_path / f"part-{i}") for i in range(2)]
+    for part in parts:
+        write_checkpoint(part, {"a": np.ones(3)})
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(errors.InvalidArgumentError, match="'a' is saved twice"):
+        merge_checkpoints(parts, str(tmp_path / "whole"))
+    assert sorted(tmp_path.iterdir()) == before
+
+
+# -------------------------------------------------------------------------------------------- bad arguments
+@pytest.mark.parametrize(
+    ("tensors", "boxes", "message"),
+    [
+        ({"": np.zeros(1)}, {}, "'' cannot be the name"),
+        ({"__metadata__": np.zeros(1)}, {}, "cannot be the name"),
+        ({"\ud800": np.zeros(1)}, {}, "cannot be the name"),
+        ({"a": np.array([{}], object)}, {}, "'a' of dtype object cannot be saved: .* dict"),
+        ({"a": np.zeros(1, "M8[s]")}, {}, "'a' of dtype datetime64"),
+        ({"a": np.zeros(2)}, {"b": SliceInfo("w", (2,), (0,), (2,))}, "none of the tensors"),
+        ({"a": np.zeros(2)}, {"a": SliceInfo("w", (4,), (0,), (3,))}, "its slice has shape"),
+        (
+            {"a": np.zeros(2), "b": np.zeros(2)},
+            {"a": SliceInfo("w", (4,), (0,), (2,)), "b": SliceInfo("w", (4,), (1,), (2,))},
+            "'w' is saved twice",
+        ),
+        (
+            {"a": np.zeros(2), "b": np.zeros(2, np.int32)},
+            {"a": SliceInfo("w", (4,), (0,), (2,)), "b": SliceInfo("w", (4,), (2,), (2,))},
+            "disagree: float64 .* int32",
+        ),
+    ],
+)
+def test_what_cannot_be_saved(
+    prefix: str, tmp_path: Path, tensors: dict[str, Array], boxes: dict[str, SliceInfo], message: str
+) -> None:
+    with pytest.raises(errors.InvalidArgumentError, match=message):
+        write_checkpoint(prefix, tensors, slices=boxes)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_directory_is_no_prefix(tmp_path: Path) -> None:
+    with pytest.raises(errors.InvalidArgumentError, match="ends in a directory"):
+        write_checkpoint(f"{tmp_path}/", {"a": np.zeros(1)})
+
+
+def test_slice_outside_its_whole() -> None:
+    with pytest.raises(errors.InvalidArgumentError, match="'w'"):
+        SliceInfo("w", (4,), (2,), (3,))
+
+
+def test_unknown_tensor_and_closed_reader(prefix: str) -> None:
+    write_checkpoint(prefix, {"a": np.zeros(1)})
+    reader = CheckpointReader(prefix)
+    assert reader.has_tensor("a")
+    assert not reader.has_tensor("b")
+    with pytest.raises(errors.NotFoundError, match="'b' not found in checkpoint"):
+        reader.get_tensor("b")
+    reader.close()
+    with pytest.raises(errors.FailedPreconditionError, match="closed"):
+        reader.get_tensor("a")
+
+
+# --------------------------------------------------------------------------------------------- damaged files
+def test_missing_checkpoint_and_missing_shard(prefix: str) -> None:
+    with pytest.raises(errors.NotFoundError, match="no checkpoint with prefix"):
+        CheckpointReader(prefix)
+    write_checkpoint(prefix, {"a": np.zeros(1)})
+    (shard,) = list_files(prefix)[1:]
+    os.unlink(shard)
+    with pytest.raises(errors.DataLossError, match=f"{shard}' is missing"):
+        CheckpointReader(prefix)
+
+
+def test_truncated_shard(prefix: str) -> None:
+    write_checkpoint(prefix, {"a": np.zeros(100)})
+    (shard,) = list_files(prefix)[1:]
+    os.truncate(shard, os.path.getsize(shard) - 1)
+    with pytest.raises(errors.DataLossError, match=f"{shard}' has .* bytes, its manifest says"):
+        CheckpointReader(prefix)
+
+
+def test_every_flipped_bit_of_a_shard_is_found_or_harmless(prefix: str) -> None:
+    tensors = {"a": np.arange(3.0), "s": np.array([b"xy", b""], object), "c": np.array(1j, np.complex64)}
+    write_checkpoint(prefix, tensors)
+    (shard,) = list_files(prefix)[1:]
+    data = Path(shard).read_bytes()
+
+    def damage_found(reader: CheckpointReader) -> bool:
+        """Whether reading says so; otherwise everything is right."""
+        try:
+            for name, array in tensors.items():
+                assert_same(reader.get_tensor(name), array)
+        except errors.DataLossError:
+            return True
+        return False
+
+    found = 0
+    for position in range(len(data)):
+        damaged = bytearray(data)
+        damaged[position] ^= 1 << position % 8
+        Path(shard).write_bytes(damaged)
+        reader = CheckpointReader(prefix)
+        if damage_found(reader):
+            found += 1
+            with pytest.raises(errors.DataLossError, match=f"Tensor '.' in checkpoint shard '{shard}'"):
+                reader.verify()
+    assert found > 150  # All but the padding and the remarks in the header.
+
+
+def test_every_flipped_bit_of_a_manifest_is_found(prefix: str) -> None:
+    write_checkpoint(prefix, {"a": np.arange(3.0)})
+    manifest = Path(list_files(prefix)[0])
+    data = manifest.read_bytes()
+    for position in range(len(data) - len(b"\n}\n")):
+        damaged = bytearray(data)
+        damaged[position] ^= 1 << position % 8
+        manifest.write_bytes(damaged)
+        with pytest.raises(errors.DataLossError, match=str(manifest)):
+            CheckpointReader(prefix)
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"[" * 100_000, b"\xff", b"{}", b'{,\n"manifest_crc32c": "00000000"\n}\n'])
+def test_manifest_that_is_none(prefix: str, data: bytes) -> None:
+    Path(prefix + ".index.json").write_bytes(data)
+    with pytest.raises(errors.DataLossError, match="manifest"):
+        CheckpointReader(prefix)
+
+
+def test_manifest_truncated_anywhere(prefix: str) -> None:
+    write_checkpoint(prefix, {"a": np.arange(3.0)})
+    manifest = Path(list_files(prefix)[0])
+    data = manifest.read_bytes()
+    for length in range(len(data) - 2):
+        manifest.write_bytes(data[:length])
+        with pytest.raises(errors.DataLossError):
+            CheckpointReader(prefix)
+
+
+def forge(prefix: str, change: Callable[[dict[str, Any]], None]) -> None:
+    """Changes a manifest and seals it again, as an attacker would."""
+    path = Path(prefix + ".index.json")
+    content = json.loads(path.read_bytes())
+    del content["manifest_crc32c"]
+    change(content)
+    body = json.dumps(content)[:-1].encode()
+    path.write_bytes(body + checkpoint_manifest._SEAL + b'%08x"\n}\n' % crc32c.crc32c(body))
+
+
+def reshape(entry: dict[str, Any], shape: list[int]) -> None:
+    entry["shape"] = shape
+    entry["pieces"][0].update(shape=shape, offsets=[0] * len(shape))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda m: m["tensors"]["a"].update(shape=[2, 2]),
+        lambda m: m["tensors"]["a"].update(shape=[1 << 62, 1 << 62]),
+        lambda m: m["tensors"]["a"].update(shape=[-3]),
+        lambda m: m["tensors"]["a"].update(shape="3"),
+        lambda m: m["tensors"]["a"].update(dtype="int32"),
+        lambda m: m["tensors"]["a"].update(dtype="string"),
+        lambda m: m["tensors"]["a"].update(dtype="variant"),
+        lambda m: m["tensors"]["a"].update(dtype="nonsense"),
+        lambda m: m["tensors"]["a"].update(pieces=[]),
+        lambda m: m["tensors"].update(a=3),
+        lambda m: m["tensors"]["a"]["pieces"][0].update(shard=1),
+        lambda m: m["tensors"]["a"]["pieces"][0].update(shard=True),
+        lambda m: m["tensors"]["a"]["pieces"][0].update(key="b"),
+        lambda m: m["tensors"]["a"]["pieces"][0].update(offsets=[1]),
+        lambda m: m["tensors"]["a"]["pieces"][0].update(offsets=[0, 0]),
+        lambda m: m["tensors"]["a"]["pieces"][0].update(crc32c="xyz"),
+        lambda m: reshape(m["tensors"]["s"], [5]),
+        lambda m: reshape(m["tensors"]["s"], [0]),
+        lambda m: reshape(m["tensors"]["s"], [1 << 62]),
+        lambda m: reshape(m["tensors"]["a"], [1 << 62, 1 << 62]),
+        lambda m: m["shards"][0].update(bytes=10),
+        lambda m: m["shards"][0].update(bytes=1e3),
+        lambda m: m.update(shards={}),
+        lambda m: m.update(format="other"),
+        lambda m: m.update(format_version="1"),
+        lambda m: m.update(step="x"),
+        lambda m: m.pop("writer"),
+        lambda m: m.pop("wall_time"),
+    ],
+)
+def test_lying_manifest(prefix: str, change: Callable[[dict[str, Any]], None]) -> None:
+    write_checkpoint(prefix, {"a": np.arange(3.0), "s": np.array([b"xy"], object)})
+    forge(prefix, change)
+    with pytest.raises(errors.DataLossError):
+        CheckpointReader(prefix, verify_checksums=False).verify()
+
+
+def test_newer_format(prefix: str) -> None:
+    write_checkpoint(prefix, {"a": np.arange(3.0)})
+    forge(prefix, lambda manifest: manifest.update(format_version=2))
+    with pytest.raises(errors.InvalidArgumentError, match="newer version"):
+        CheckpointReader(prefix)
+
+
+@pytest.mark.parametrize(
+    "suffix",
+    [
+        "/../../etc/passwd",
+        "/etc/passwd",
+        "../x.data-00000-of-00001-000000000000.safetensors",
+        "/../x.data-00000-of-00001-000000000000.safetensors",
+        ".data-00000-of-00001-000000000000.safetensors/../x",
+        ".data-00000-of-00001-000000000000.safetensors\n",
+        "",
+    ],
+)
+def test_manifest_that_leads_elsewhere(prefix: str, suffix: str) -> None:
+    write_checkpoint(prefix, {"a": np.arange(3.0)})
+    forge(prefix, lambda manifest: manifest["shards"][0].update(suffix=suffix))
+    with pytest.raises(errors.InvalidArgumentError, match="may not lead to other files"):
+        CheckpointReader(prefix)
+
+
+def test_link_that_leads_elsewhere(prefix: str, tmp_path: Path) -> None:
+    write_checkpoint(prefix, {"a": np.arange(3.0)})
+    (shard,) = map(Path, list_files(prefix)[1:])
+    (tmp_path / "other").mkdir()
+    shard.rename(tmp_path / "other" / "file")
+    shard.symlink_to(tmp_path / "other" / "file")
+    with pytest.raises(errors.InvalidArgumentError, match="leads out of its directory"):
+        CheckpointReader(prefix)
+    with pytest.raises(errors.InvalidArgumentError, match="leads out of its directory"):
+        merge_checkpoints([prefix], str(tmp_path / "merged"))
+    shard.unlink()
+    (tmp_path / "other" / "file").rename(tmp_path / "file")
+    shard.symlink_to("file")
+    assert CheckpointReader(prefix).get_tensor("a")[2] == 2, "links within the directory are fine"
+
+
+def test_pipe_in_place_of_a_file(prefix: str) -> None:
+    write_checkpoint(prefix, {"a": np.arange(3.0)})
+    for path in reversed(list_files(prefix)):
+        os.unlink(path)
+        os.mkfifo(path)
+        with pytest.raises(errors.InvalidArgumentError, match="not a regular file"):
+            CheckpointReader(prefix)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        struct.pack("<Q", 1 << 60),
+        struct.pack("<Q", 2) + b"[]",
+        struct.pack("<Q", 2) + b"{}" + b"x",
+        struct.pack("<Q", 60000) + b'{"a":' * 10000 + b"  " * 5000,
+        struct.pack("<Q", 58) + b'{"a":{"dtype":"F64","shape":[3],"data_offsets":[0,9223372]}}'[:58],
+        struct.pack("<Q", 51) + b'{"a":{"dtype":"U8","shape":[3],"data_offsets":"03"}}'[:51],
+    ],
+)
+def test_shard_that_is_none(prefix: str, data: bytes) -> None:
+    write_checkpoint(prefix, {"a": np.arange(3.0)})
+    (shard,) = list_files(prefix)[1:]
+    Path(shard).write_bytes(data)
+    forge(prefix, lambda manifest: manifest["shards"][0].update(bytes=len(data)))
+    with pytest.raises(errors.DataLossError, match=os.path.basename(shard)):
+        CheckpointReader(prefix).get_tensor("a")
+
+
+# ---------------------------------------------------------------------------- refusals of the operating system
+def test_full_disk_leaves_the_old_checkpoint(prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = {"a": np.zeros(1000), "b": np.zeros(1000)}
+    write_checkpoint(prefix, old, shard_bytes=1)
+    before = sorted(tmp_path.iterdir())
+    really_write = os.write
+    for room in range(0, 17_000, 1000):
+        left = room
+
+        def write(descriptor: int, data: memoryview) -> int:
+            nonlocal left
+            if left == 0:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            written = really_write(descriptor, data[:left])
+            left -= written
+            return written
+
+        monkeypatch.setattr(os, "write", write)
+        with pytest.raises(errors.ResourceExhaustedError, match=prefix):
+            write_checkpoint(prefix, {"a": np.ones(1000), "b": np.ones(1000)}, shard_bytes=1)
+        monkeypatch.undo()
+        assert sorted(tmp_path.iterdir()) == before
+        CheckpointReader(prefix).verify()
+        assert CheckpointReader(prefix).get_tensor("a")[0] == 0
+
+
+@pytest.mark.parametrize("name", ["open", "fsync", "rename", "replace"])
+def test_any_refused_call_leaves_the_old_checkpoint(
+    prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    write_checkpoint(prefix, {"a": np.zeros(10)})
+    before = sorted(tmp_path.iterdir())
+
+    def refuse(*args: Any, **kwargs: Any) -> None:
+        raise OSError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr(os, name, refuse)
+    with pytest.raises(errors.PermissionDeniedError, match=prefix):
+        write_checkpoint(prefix, {"a": np.ones(10)})
+    monkeypatch.undo()
+    assert sorted(tmp_path.iterdir()) == before
+    assert CheckpointReader(prefix).get_tensor("a")[0] == 0
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_unwritable_directory(prefix: str, tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    with pytest.raises(errors.PermissionDeniedError, match=prefix):
+        write_checkpoint(prefix, {"a": np.ones(10)})
+
+
+def test_failure_after_the_commit_keeps_it(prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rename happened, but the directory could not be fsynced: the new checkpoint stands, whole."""
+    write_checkpoint(prefix, {"a": np.zeros(10)})
+    really_fsync = os.fsync
+    calls = []
+
+    def fsync(descriptor: int) -> None:
+        calls.append(descriptor)
+        if len(calls) == 4:  # shard, directory, manifest, directory
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        really_fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    with pytest.raises(errors.DataLossError):
+        write_checkpoint(prefix, {"a": np.ones(10)})
+    assert CheckpointReader(prefix).get_tensor("a")[0] == 1
+    assert sorted(map(str, tmp_path.iterdir())) == sorted(list_files(prefix))
+
+
+def test_merge_copies_where_there_are_no_hard_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*args: Any, **kwargs: Any) -> None:
+        raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+
+    write_checkpoint(str(tmp_path / "part"), {"a": np.arange(10)})
+    monkeypatch.setattr(os, "link", refuse)
+    merge_checkpoints([str(tmp_path / "part")], str(tmp_path / "whole"))
+    CheckpointReader(tmp_path / "whole").verify()
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_shards_stay_within_what_safetensors_allows(prefix: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoint_writer, "_TENSORS_PER_SHARD", 3)
+    write_checkpoint(prefix, {f"v{i}": np.zeros(1) for i in range(7)})
+    assert len(list_files(prefix)) == 1 + 3
+    CheckpointReader(prefix).verify()
