@@ -9,25 +9,22 @@ from __future__ import annotations
 
 import mmap
 import os
-from collections.abc import Sequence
-from types import TracebackType
-from typing import Any, Final, Self
+from collections.abc import Mapping
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from anabranch import errors
-from anabranch.core import dtypes
-from anabranch.io import checkpoint_encoding, checkpoint_manifest, crc32c, os_errors, safetensors_file, slices
+from anabranch.io import checkpoint_encoding, checkpoint_manifest, crc32c, os_errors, safetensors_file, tensor_reader
 from anabranch.io.checkpoint_manifest import Entry, Manifest, Piece
 
 Array = npt.NDArray[Any]
 
 _MAX_OVERTAKEN: Final = 1000  # So many saves in a row may overtake a reader that is opening its shards.
-_MAX_DAMAGES_TOLD: Final = 10
 
 
-class CheckpointReader:
+class CheckpointReader(tensor_reader.TensorReader):
     """The checkpoint `prefix` as it was when the reader was made, also if it is overwritten or removed afterwards.
 
     The tensors of a partitioned variable appear as one, under its full name. Each stored tensor's checksum is checked
@@ -44,16 +41,10 @@ class CheckpointReader:
     """
 
     def __init__(self, prefix: str | os.PathLike[str], *, verify_checksums: bool = True) -> None:
-        self._prefix = os.fspath(prefix)
-        self._verify_checksums = verify_checksums
+        super().__init__(prefix, verify_checksums)
         self._manifest, self._maps = _open_consistently(self._prefix)
         self._headers: dict[int, dict[str, safetensors_file.StoredTensor]] = {}
         self._verified: set[tuple[int, str]] = set()
-
-    @property
-    def prefix(self) -> str:
-        """The checkpoint's prefix."""
-        return self._prefix
 
     @property
     def step(self) -> int | None:
@@ -70,146 +61,18 @@ class CheckpointReader:
         """Name and version of the program that saved it."""
         return self._manifest.writer
 
-    def names(self) -> list[str]:
-        """The names of all tensors, sorted."""
-        return sorted(self._manifest.tensors)
-
-    def has_tensor(self, tensor_str: str) -> bool:
-        """Whether there is a tensor of that name."""
-        return tensor_str in self._manifest.tensors
-
-    def get_variable_to_shape_map(self) -> dict[str, list[int]]:
-        """The shapes of all tensors."""
-        return {name: list(entry.shape) for name, entry in self._manifest.tensors.items()}
-
-    def get_variable_to_dtype_map(self) -> dict[str, dtypes.DType]:
-        """The dtypes of all tensors."""
-        return {name: entry.dtype for name, entry in self._manifest.tensors.items()}
-
-    def debug_string(self) -> bytes:
-        """A line with name, dtype and shape for each tensor."""
-        lines = (
-            f"{name} ({entry.dtype.name}) {list(entry.shape)}" for name, entry in sorted(self._manifest.tensors.items())
-        )
-        return "\n".join(lines).encode()
-
-    def get_tensor(self, tensor_str: str, *, copy: bool = True) -> Array:
-        """A tensor, whole.
-
-        Args:
-          tensor_str: its name.
-          copy: False for an array that is read-only and, where it can be, a view of the mapped file. Do not give such
-            memory to anything that may write to it.
-
-        Raises:
-          NotFoundError: there is no such tensor.
-          DataLossError: what is stored is damaged; the message names the file and the tensor.
-          InvalidArgumentError: pieces of a partitioned variable are missing.
-        """
-        entry = self._entry(tensor_str)
-        return self._read(tensor_str, entry, slices.SliceInfo.from_slices(tensor_str, entry.shape, ()), copy)
-
-    def get_slice(self, name: str, part: str | slices.SliceInfo | Sequence[slice], *, copy: bool = True) -> Array:
-        """A box of a tensor; only the parts of the file that it needs are read once they were verified.
-
-        Args:
-          name: of the whole tensor.
-          part: the box: as Restore ops write it (`"10 4 0,5:-"`, or `""` for the whole), as a `SliceInfo`, or as
-            Python slices.
-          copy: as for `get_tensor`.
-
-        Raises:
-          InvalidArgumentError: the box is not one of this tensor.
-          OpError: as `get_tensor`.
-        """
-        entry = self._entry(name)
-        if isinstance(part, str) and part:
-            box = slices.SliceInfo.from_spec(name, part)
-        elif isinstance(part, slices.SliceInfo):
-            box = part
-        else:
-            box = slices.SliceInfo.from_slices(name, entry.shape, part or ())
-        if box.full_shape != entry.shape:
-            raise errors.InvalidArgumentError(
-                None,
-                None,
-                f"Tensor {name!r} of checkpoint {self._prefix!r} has shape {list(entry.shape)}, but the slice "
-                f"{box.spec!r} is one of shape {list(box.full_shape)}.",
-            )
-        return self._read(name, entry, box, copy)
-
-    def verify(self) -> None:
-        """Reads everything and checks all checksums.
-
-        Raises:
-          DataLossError: something is damaged; the message names the first few files and tensors.
-        """
-        damages = []
-        for name, entry in sorted(self._manifest.tensors.items()):
-            for piece in entry.pieces:
-                try:
-                    self._verified.discard((piece.shard, piece.key))
-                    self._decoded(name, entry, piece, verify=True)
-                except errors.DataLossError as error:
-                    damages.append(error.message)
-        if damages:
-            more = len(damages) - _MAX_DAMAGES_TOLD
-            told = damages[:_MAX_DAMAGES_TOLD] + ([f"... and {more} more"] if more > 0 else [])
-            raise errors.DataLossError(None, None, "\n".join(told))
-
     def close(self) -> None:
         """Lets the files go; arrays that are views of them stay valid. Reading afterwards is an error."""
         self._maps = ()
 
-    def __enter__(self) -> Self:
-        return self
+    @property
+    def _tensors(self) -> Mapping[str, Entry]:
+        return self._manifest.tensors
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def _entry(self, name: str) -> Entry:
-        entry = self._manifest.tensors.get(name)
-        if entry is None:
-            raise errors.NotFoundError(
-                None,
-                None,
-                f"Tensor {name!r} not found in checkpoint {self._prefix!r}, which has {len(self._manifest.tensors)} "
-                "tensors: see names().",
-            )
-        return entry
-
-    def _read(self, name: str, entry: Entry, box: slices.SliceInfo, copy: bool) -> Array:
-        for piece in entry.pieces:
-            stored = entry.box(name, piece)
-            if box == stored or box.intersection(stored) == box:
-                array = self._decoded(name, entry, piece, self._verify_checksums)[box.relative_to(stored)]
-                return array.copy() if copy else array
-        return self._assemble(name, entry, box)
-
-    def _assemble(self, name: str, entry: Entry, box: slices.SliceInfo) -> Array:
-        """A box that several pieces make up."""
-        target = np.empty(box.var_shape, entry.dtype.as_numpy_dtype)
-        filled = 0
-        for piece in entry.pieces:
-            stored = entry.box(name, piece)
-            common = box.intersection(stored)
-            if common is not None:
-                source = self._decoded(name, entry, piece, self._verify_checksums)
-                target[common.relative_to(box)] = source[common.relative_to(stored)]
-                filled += int(np.prod(common.var_shape))
-        if filled != target.size:
-            raise errors.InvalidArgumentError(
-                None,
-                None,
-                f"Checkpoint {self._prefix!r} holds only {filled} of the {target.size} elements of slice {box.spec!r} "
-                f"of tensor {name!r}: pieces of the partitioned variable were not saved.",
-            )
-        return target
+    def _forget_verified(self) -> None:
+        self._verified.clear()
 
     def _decoded(self, name: str, entry: Entry, piece: Piece, verify: bool) -> Array:
-        """A stored piece: read-only, a view of the file where it can be."""
         data = self._stored_bytes(name, entry, piece)
         identity = (piece.shard, piece.key)
         if verify and identity not in self._verified:
