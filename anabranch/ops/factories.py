@@ -37,7 +37,7 @@ def unary_compiled(
     """Like `unary`, for a `function(x)` that exists for jax arrays only."""
     op = define_op(name, f"{inputs}: T -> y: T", f"T: {types}")
     op.shape(shape_rules.same_as_first)
-    op.kernel(function)
+    op.kernel(lambda x: function(x))  # hides keywords of the function's own
     return attach_gradient(op, gradient)
 
 
@@ -47,9 +47,10 @@ def binary(
     types: str = "numbers",
     gradient: GradientFunction | None = None,
     commutative: bool = False,
+    arguments: str = "x: T, y: T -> z: T",
 ) -> OpFunction:
     """An elementwise operation of two arguments that broadcast: `function(xp, x, y)`."""
-    op = define_op(name, "x: T, y: T -> z: T", f"T: {types}", commutative=commutative)
+    op = define_op(name, arguments, f"T: {types}", commutative=commutative)
     op.shape(shape_rules.broadcast)
     op.kernel(_with_xp(function))
     return attach_gradient(op, gradient)
