@@ -45,15 +45,15 @@ class KernelContext:
             values: arrays shown in the message (keep them small: offending index, bound).
         """
         if not np.all(np.asarray(ok)):
-            raise error(self.op, self.op, message.format(*(_shown(v) for v in values)))
+            raise error(None, self.op, message.format(*(_shown(v) for v in values)))
 
     def read(self, handle: Any) -> Any:
         """The current value of a variable."""
-        raise InternalError(self.op, self.op, "this kernel cannot read variables here")
+        raise InternalError(None, self.op, "this kernel cannot read variables here")
 
     def write(self, handle: Any, value: Any) -> None:
         """Replaces the value of a variable."""
-        raise InternalError(self.op, self.op, "this kernel cannot write variables here")
+        raise InternalError(None, self.op, "this kernel cannot write variables here")
 
 
 def _shown(value: Any) -> str:

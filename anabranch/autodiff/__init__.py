@@ -1,0 +1,1 @@
+"""Differentiation: gradients as nodes of the graph (§4.1, WP4.1)."""

@@ -1,0 +1,39 @@
+"""Summing the gradients that meet at one tensor; sparse ones stay sparse where all are (§4.1)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from anabranch.core import dtypes
+from anabranch.graph.composite import IndexedSlices
+from anabranch.graph.conversion import convert_to_tensor
+from anabranch.ops import raw
+
+
+class AggregationMethod:
+    """How gradients are summed. The compiler fuses the sum in every case; the names are accepted for programs' sake."""
+
+    ADD_N = 0
+    DEFAULT = ADD_N
+    EXPERIMENTAL_TREE = 1
+    EXPERIMENTAL_ACCUMULATE_N = 2
+
+
+def aggregate(terms: list[Any], method: int = AggregationMethod.DEFAULT) -> Any:
+    """The sum of gradients: IndexedSlices when all of them are, else a tensor.
+
+    Raises:
+        ValueError: `method` is not one of `AggregationMethod`'s values.
+    """
+    if method not in (0, 1, 2):
+        raise ValueError(f"Invalid aggregation_method specified {method}.")
+    if all(isinstance(t, IndexedSlices) for t in terms):
+        return _concatenated(terms)
+    return raw.AddN([convert_to_tensor(t) for t in terms])
+
+
+def _concatenated(slices: list[IndexedSlices]) -> IndexedSlices:
+    index_type = dtypes.int64 if any(s.indices.dtype is dtypes.int64 for s in slices) else dtypes.int32
+    indices = [s.indices if s.indices.dtype is index_type else raw.Cast(s.indices, DstT=index_type) for s in slices]
+    shape = next((s.dense_shape for s in slices if s.dense_shape is not None), None)
+    return IndexedSlices(raw.ConcatV2([s.values for s in slices], 0), raw.ConcatV2(indices, 0), shape)

@@ -1,0 +1,327 @@
+"""Symbolic reverse-mode differentiation (§4.1, WP4.1).
+
+`gradients` walks the operations between `xs` and `ys` backwards. An operation is differentiated when the gradients of
+all its consumers on such a path are complete; the gradients that meet at a tensor are summed then.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from anabranch.autodiff.aggregation import AggregationMethod, aggregate
+from anabranch.core import dtypes
+from anabranch.core.registry import find_gradient
+from anabranch.graph.composite import IndexedSlices
+from anabranch.graph.conversion import convert_to_tensor
+from anabranch.graph.graph import Graph, get_default_graph
+from anabranch.graph.operation import Operation, Tensor
+from anabranch.ops import raw
+
+
+class UnconnectedGradients(enum.Enum):
+    """What the gradient with respect to an x is that no y depends on: None, or zeros of x's shape."""
+
+    NONE = "none"
+    ZERO = "zero"
+
+
+def gradients(
+    ys: Any,
+    xs: Any,
+    grad_ys: Any = None,
+    name: str = "gradients",
+    colocate_gradients_with_ops: bool = False,
+    gate_gradients: bool = False,
+    aggregation_method: int | None = None,
+    stop_gradients: Any = None,
+    unconnected_gradients: UnconnectedGradients | str = UnconnectedGradients.NONE,
+) -> list[Any]:
+    """Adds operations that compute the sum over ys of d(y)/d(x), for each x.
+
+    Args:
+        ys: tensor or list of tensors to be differentiated.
+        xs: tensor, variable, or a list of these.
+        grad_ys: initial gradients, one per y, of its shape; None (the whole or an element): ones.
+        name: name scope of the operations added.
+        colocate_gradients_with_ops: whether each gradient operation shares the device of the operation it belongs to.
+        gate_gradients: whether all gradients of an operation must be ready before any of them is used.
+        aggregation_method: one of `AggregationMethod`'s values; all give the same sums.
+        stop_gradients: tensors through which no gradient flows: they count as constants.
+        unconnected_gradients: what stands for the gradient of an x that no y depends on.
+
+    Returns:
+        One gradient per x: a tensor of x's dtype and shape, IndexedSlices where only some rows are known to be
+        different from zero, or None.
+
+    Raises:
+        LookupError: an operation between xs and ys has no gradient.
+        ValueError: the arguments do not fit each other; an operation's gradient function is wrong.
+        TypeError: a y is of a dtype that has no gradient.
+    """
+    unconnected = UnconnectedGradients(unconnected_gradients)
+    y_list = [_y_tensor(y) for y in _as_list(ys)]
+    x_list = [_x_tensor(x) for x in _as_list(xs)]
+    if not y_list:
+        return [None] * len(x_list)
+    graph = _graph_of(y_list)
+    with graph.as_default(), graph.name_scope(name) as scope:
+        stop = [_x_tensor(t) for t in _as_list(stop_gradients)] if stop_gradients is not None else []
+        seeds = _initial_gradients(y_list, _as_list(grad_ys) if grad_ys is not None else [None] * len(y_list))
+        backward = _Backward(graph, y_list, x_list, stop, scope, colocate_gradients_with_ops, gate_gradients)
+        backward.aggregation = AggregationMethod.DEFAULT if aggregation_method is None else aggregation_method
+        found = backward.run(seeds)
+        return [_connected(g, x, unconnected) for g, x in zip(found, x_list, strict=True)]
+
+
+def _as_list(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, list | tuple) else [value]
+
+
+def _y_tensor(y: Any) -> Tensor:
+    tensor = convert_to_tensor(y, name="y")
+    return tensor
+
+
+def _x_tensor(x: Any) -> Tensor:
+    handle = getattr(x, "handle", None)
+    if isinstance(handle, Tensor):
+        return handle
+    return x.values if isinstance(x, IndexedSlices) else convert_to_tensor(x, name="x")
+
+
+def _graph_of(ys: Sequence[Tensor]) -> Graph:
+    default = get_default_graph()
+    return default if default.building_function else ys[0].graph
+
+
+def _connected(gradient: Any, x: Tensor, unconnected: UnconnectedGradients) -> Any:
+    if gradient is None and unconnected is UnconnectedGradients.ZERO:
+        return raw.ZerosLike(x)
+    return gradient
+
+
+def _initial_gradients(ys: list[Tensor], grad_ys: list[Any]) -> list[Any]:
+    if len(grad_ys) != len(ys):
+        raise ValueError(f"grad_ys has {len(grad_ys)} elements for {len(ys)} ys; give one gradient per y")
+    seeds: list[Any] = []
+    for i, (y, grad) in enumerate(zip(ys, grad_ys, strict=True)):
+        if grad is None:
+            if not (y.dtype.is_floating or y.dtype.is_integer):
+                raise TypeError(
+                    f"cannot differentiate y {y.name} of dtype {y.dtype.name}; give its gradient in grad_ys, or use a "
+                    "floating-point y"
+                )
+            one = convert_to_tensor(1, y.dtype, name=f"grad_ys_{i}")
+            seeds.append(raw.Fill(raw.Shape(y), one))
+            continue
+        if not isinstance(grad, IndexedSlices):
+            grad = convert_to_tensor(grad, name=f"grad_ys_{i}")
+            if not grad.dtype.is_compatible_with(y.dtype):
+                raise TypeError(f"grad_ys[{i}] has dtype {grad.dtype.name}, but y {y.name} has {y.dtype.name}")
+            if not grad.shape.is_compatible_with(y.shape):
+                raise ValueError(f"grad_ys[{i}] has shape {grad.shape}, but y {y.name} has {y.shape}")
+        seeds.append(grad)
+    return seeds
+
+
+class _Backward:
+    """One backward pass: which operations lie between xs and ys, and the gradients that have arrived."""
+
+    aggregation: int
+
+    def __init__(
+        self,
+        graph: Graph,
+        ys: list[Tensor],
+        xs: list[Tensor],
+        stop: list[Tensor],
+        scope: str,
+        colocate: bool,
+        gate: bool,
+    ) -> None:
+        self.graph = graph
+        self.ys = [graph.capture(y) for y in ys]
+        self.xs = [graph.capture(x) for x in xs]
+        self.scope = scope
+        self.colocate = colocate
+        self.gate = gate
+        self.stop = {graph.capture(t) for t in stop}
+        self.between = self._operations_between()
+        self.arrived: dict[Tensor, list[Any]] = {}
+
+    def _operations_between(self) -> list[Operation]:
+        """The operations on a path from an x to a y, latest first."""
+        behind = self._reachable_backwards()
+        marked: set[Tensor] = set(self.xs)
+        between: list[Operation] = []
+        for op in _in_order(behind):
+            if any(t in marked and t not in self.stop for t in op._inputs):
+                between.append(op)
+                marked.update(op._outputs)
+        between.reverse()
+        return between
+
+    def _reachable_backwards(self) -> set[Operation]:
+        found: set[Operation] = set()
+        stack = [y.op for y in self.ys]
+        while stack:
+            op = stack.pop()
+            if op not in found:
+                found.add(op)
+                stack.extend(t.op for t in op._inputs if t not in self.stop)
+        return found
+
+    def run(self, seeds: list[Any]) -> list[Any]:
+        for y, seed in zip(self.ys, seeds, strict=True):
+            self.arrived.setdefault(y, []).append(seed)
+        for op in self.between:
+            self._differentiate(op)
+        return [self._total(x) for x in self.xs]
+
+    def _total(self, tensor: Tensor) -> Any:
+        """The sum of the gradients that arrived at a tensor; kept, so that it is summed once."""
+        terms = self.arrived.get(tensor)
+        if not terms:
+            return None
+        if len(terms) > 1:
+            self.arrived[tensor] = terms = [aggregate(terms, self.aggregation)]
+        return terms[0]
+
+    def _differentiate(self, op: Operation) -> None:
+        out_grads = [self._total(t) for t in op._outputs]
+        if all(g is None for g in out_grads):
+            return
+        function = _gradient_function(op)
+        if function is None:
+            return
+        with self._gradient_scope(op):
+            filled = [_zeros_if_missing(g, t) for g, t in zip(out_grads, op._outputs, strict=True)]
+            in_grads = _as_flat_list(function(op, *filled))
+            if len(in_grads) == 1 and len(op._inputs) > 1 and in_grads[0] is None:
+                in_grads = [None] * len(op._inputs)
+            if len(in_grads) != len(op._inputs):
+                raise ValueError(
+                    f"Num gradients {len(in_grads)} generated for op {op.name} ({op.type}) do not match num inputs "
+                    f"{len(op._inputs)}; its gradient function must return one value (or None) per input"
+                )
+            if self.gate and sum(g is not None for g in in_grads) > 1:
+                in_grads = _gated(in_grads)
+        for tensor, grad in zip(op._inputs, in_grads, strict=True):
+            if grad is not None:
+                self.arrived.setdefault(tensor, []).append(_checked(op, tensor, grad))
+
+    @contextlib.contextmanager
+    def _gradient_scope(self, op: Operation) -> Any:
+        colocation = self.graph.colocate_with(op) if self.colocate else contextlib.nullcontext()
+        with self.graph.name_scope(op.name + "_grad"), colocation:
+            yield
+
+
+def _in_order(operations: Iterable[Operation]) -> list[Operation]:
+    """Operations in an order that respects data edges."""
+    ordered = sorted(operations, key=lambda op: op._id)
+    if all(t._op._id < op._id for op in ordered for t in op._inputs):
+        return ordered
+    return _topological(ordered)
+
+
+def _topological(operations: list[Operation]) -> list[Operation]:
+    """For graphs whose creation order is not an execution order (imported ones): depth first, without recursion."""
+    members = set(operations)
+    done: dict[Operation, None] = {}
+    entered: set[Operation] = set()
+    stack = [(op, False) for op in reversed(operations)]
+    while stack:
+        op, expanded = stack.pop()
+        if expanded:
+            done[op] = None
+        elif op not in entered:
+            entered.add(op)
+            stack.append((op, True))
+            stack.extend((t.op, False) for t in op._inputs if t.op in members and t.op not in entered)
+    return list(done)
+
+
+def _gradient_function(op: Operation) -> Callable[..., Any] | None:
+    override = op.attrs.get("_gradient_op_type")
+    key = override.decode() if override is not None else op.type
+    try:
+        return find_gradient(key)
+    except LookupError:
+        raise LookupError(
+            f"No gradient defined for operation '{op.name}' (op type: {op.type}), created at {op.site}; use "
+            "tf.stop_gradient on its input, or register one with tf.RegisterGradient"
+        ) from None
+
+
+def _zeros_if_missing(grad: Any, tensor: Tensor) -> Any:
+    if grad is None and (tensor.dtype.is_floating or tensor.dtype.is_complex):
+        return raw.ZerosLike(tensor)
+    return grad
+
+
+def _as_flat_list(result: Any) -> list[Any]:
+    if isinstance(result, list | tuple) and not isinstance(result, IndexedSlices):
+        return [leaf for item in result for leaf in _as_flat_list(item)]
+    return [result]
+
+
+def _gated(grads: list[Any]) -> list[Any]:
+    """Ties the gradients of one operation together: none is available before all are."""
+    dense = [g for g in grads if isinstance(g, Tensor)]
+    tied = iter(raw.IdentityN(dense)) if len(dense) > 1 else iter(dense)
+    return [next(tied) if isinstance(g, Tensor) else g for g in grads]
+
+
+def _checked(op: Operation, tensor: Tensor, grad: Any) -> Any:
+    """A gradient takes over what is known of its tensor's shape; it must agree with it."""
+    if not isinstance(grad, Tensor):
+        return grad if isinstance(grad, IndexedSlices) else convert_to_tensor(grad)
+    if tensor.dtype is dtypes.resource:
+        return grad
+    try:
+        grad.set_shape(tensor.shape)
+    except ValueError as error:
+        raise ValueError(
+            f"Incompatible shapes between op input and calculated input gradient. Forward operation: {op.name}. "
+            f"Input: {tensor.name} {tensor.shape}. Gradient: {grad.shape}."
+        ) from error
+    return grad
+
+
+def hessians(
+    ys: Any,
+    xs: Any,
+    name: str = "hessians",
+    colocate_gradients_with_ops: bool = False,
+    gate_gradients: bool = False,
+    aggregation_method: int | None = None,
+) -> list[Any]:
+    """The matrices of second derivatives of sum(ys) with respect to each x.
+
+    Returns:
+        For an x of shape S (fully known), a tensor of shape S + S.
+
+    Raises:
+        ValueError: the number of elements of an x is not known while the graph is built.
+    """
+    results = []
+    kwargs: dict[str, Any] = {
+        "colocate_gradients_with_ops": colocate_gradients_with_ops,
+        "gate_gradients": gate_gradients,
+        "aggregation_method": aggregation_method,
+    }
+    x_list = _as_list(xs)
+    for i, (x, first) in enumerate(zip(x_list, gradients(ys, x_list, name=name, **kwargs), strict=True)):
+        shape = convert_to_tensor(x).shape
+        size = shape.num_elements()
+        if size is None:
+            raise ValueError(f"hessians: the size of x {x!r} must be known while the graph is built, its shape is {shape}")
+        flat = raw.Reshape(first, [size])
+        rows = [gradients(flat_element, x, name=f"{name}_{i}", **kwargs)[0] for flat_element in raw.Unpack(flat, num=size)]
+        filled = [raw.ZerosLike(convert_to_tensor(x)) if row is None else row for row in rows]
+        results.append(raw.Reshape(raw.Pack(filled), [*(shape.dims_tuple or ()), *(shape.dims_tuple or ())]))
+    return results

@@ -1,0 +1,70 @@
+"""Fold: compute while planning what is the same in every step (§5, WP5)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from anabranch.core import dtypes
+from anabranch.core.kernel_context import KernelContext
+from anabranch.graph.constants import run_on_known_values
+from anabranch.graph.operation import Operation, Tensor
+from anabranch.passes.step_graph import StepGraph
+
+#: larger results are left to the device: computing them here would only move the work and hold the memory
+MAX_FOLDED_ELEMENTS = 1 << 20
+
+
+def fold(step: StepGraph) -> StepGraph:
+    """Takes constants, resource handles, known shapes, and portable arithmetic on these out of the step."""
+    known: dict[Tensor, Any] = dict(step.known)
+    fed = set(step.feeds)
+    kept = []
+    for op in step.operations:
+        values = _known_outputs(op, known, fed)
+        if values is None:
+            kept.append(op)
+            continue
+        known.update((out, value) for out, value in zip(op.outputs, values, strict=True) if out not in fed)
+    return StepGraph(kept, step.fetches, step.targets, step.feeds, known, step.alias)
+
+
+def _known_outputs(op: Operation, known: dict[Tensor, Any], fed: set[Tensor]) -> list[Any] | None:
+    if op.type == "Const":
+        return [op.attrs["value"]]
+    if not op.op_def.portable or not op.outputs:
+        return None
+    if op.outputs[0].dtype is dtypes.resource:
+        return _handles(op, known)
+    if op.op_def.stateful or op._control_inputs:
+        return None
+    inputs = _known_inputs(op, known, fed)
+    if inputs is None or sum(i.size for i in inputs if not op.op_def.shape_valued) > MAX_FOLDED_ELEMENTS:
+        return None
+    values = run_on_known_values(op, inputs)
+    fits = all(v is not None and v.size <= MAX_FOLDED_ELEMENTS for v in values)
+    return values if fits else None
+
+
+def _handles(op: Operation, known: dict[Tensor, Any]) -> list[Any] | None:
+    """The handle that an operation names: it depends on attributes, or is passed on from an input."""
+    rule = op.op_def.compiled_rule
+    if rule is None or not all(t in known for t in op.inputs):
+        return None
+    specials: dict[str, Any] = {"xp": np, "ctx": KernelContext(op)}
+    keywords = {k: specials[k] if k in specials else op.attrs[k] for k in rule.keywords}
+    return [rule.function(*(known[t] for t in op.inputs), **keywords)]
+
+
+def _known_inputs(op: Operation, known: dict[Tensor, Any], fed: set[Tensor]) -> list[Any] | None:
+    if not op.inputs:
+        return []
+    if op.op_def.shape_valued:
+        # a tensor may be fed with any value of its static shape, so a fully known shape holds for feeds as well
+        if not all(t.shape.is_fully_defined() for t in op.inputs):
+            return None
+        return [np.broadcast_to(np.zeros((), np.bool_), t.shape.dims_tuple or ()) for t in op.inputs]
+    if not all(isinstance(known.get(t), np.ndarray) for t in op.inputs):
+        return None
+    return [known[t] for t in op.inputs]

@@ -1,0 +1,27 @@
+"""Prune: keep only what the fetches and targets need, given the feeds (§3.2, WP4.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from anabranch.graph.operation import Operation, Tensor
+from anabranch.passes.step_graph import StepGraph, in_execution_order
+
+
+def prune(fetches: Sequence[Tensor], targets: Sequence[Operation], feeds: Sequence[Tensor]) -> StepGraph:
+    """Walks back from the fetches and targets; a fed tensor ends the walk.
+
+    Raises:
+        InvalidArgumentError: what is needed contains a cycle.
+    """
+    fed = set(feeds)
+    needed: set[Operation] = set()
+    stack = [t.op for t in fetches if t not in fed] + list(targets)
+    while stack:
+        op = stack.pop()
+        if op in needed:
+            continue
+        needed.add(op)
+        stack.extend(t.op for t in op._inputs if t not in fed and t.op not in needed)
+        stack.extend(c for c in op._control_inputs if c not in needed)
+    return StepGraph(in_execution_order(needed, fed), list(fetches), list(targets), list(feeds))

@@ -1,0 +1,1 @@
+"""Running steps on one machine: resources, host kernels, prepared steps, the local master."""

@@ -1,0 +1,93 @@
+"""Containers: the named stores of variables and other stateful objects that outlive steps and sessions (WP4.7)."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+from anabranch.core.resources import ResourceHandle
+
+T = TypeVar("T")
+
+DEFAULT_CONTAINER = "localhost"
+
+
+class VariableState:
+    """The current value of one variable.
+
+    #: `value` is a device array, or None while the variable is not initialised.
+    #: `lock` is held while a step that writes the variable is dispatched; a step that only reads takes it for the
+    #: moment in which it pins the value.
+    #: `pins` counts dispatches that use `value` without holding the lock: while it is not zero, a writer gives the
+    #: executable a copy instead of the buffer itself, so nobody ever waits for a reader.
+    """
+
+    __slots__ = ("handle", "lock", "pins", "value")
+
+    def __init__(self, handle: ResourceHandle) -> None:
+        self.handle = handle
+        self.lock = threading.Lock()
+        self.pins = 0
+        self.value: Any = None
+
+    def __repr__(self) -> str:
+        return f"<VariableState {self.handle.name} {'uninitialised' if self.value is None else self.value.shape}>"
+
+
+class Containers:
+    """All resources of one task, by container and name. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._variables: dict[tuple[str, str], VariableState] = {}
+        self._objects: dict[tuple[str, str, str], Any] = {}
+
+    def variable(self, handle: ResourceHandle) -> VariableState:
+        """The state behind a variable handle; the same object for as long as the task lives."""
+        key = (handle.container or DEFAULT_CONTAINER, handle.name)
+        with self._lock:
+            state = self._variables.get(key)
+            if state is None:
+                state = self._variables[key] = VariableState(handle)
+            return state
+
+    def object(self, handle: ResourceHandle, make: Callable[[], T]) -> T:
+        """The object behind a handle (a queue, a table, a reader), made on first use."""
+        key = (handle.container or DEFAULT_CONTAINER, handle.kind, handle.name)
+        with self._lock:
+            found: T | None = self._objects.get(key)
+            if found is None:
+                found = self._objects[key] = make()
+            return found
+
+    def find_object(self, handle: ResourceHandle) -> Any:
+        """The object behind a handle, or None."""
+        with self._lock:
+            return self._objects.get((handle.container or DEFAULT_CONTAINER, handle.kind, handle.name))
+
+    def remove_object(self, handle: ResourceHandle) -> bool:
+        """Drops the object behind a handle; False where there is none."""
+        with self._lock:
+            return self._objects.pop((handle.container or DEFAULT_CONTAINER, handle.kind, handle.name), None) is not None
+
+    def reset(self, containers: Iterable[str] = ()) -> None:
+        """Empties the named containers (default: the default container).
+
+        Variables become uninitialised; steps that run at this moment finish with the values they hold.
+        """
+        names = set(containers) or {DEFAULT_CONTAINER}
+        with self._lock:
+            states = [s for (container, _), s in self._variables.items() if container in names]
+            for key in [k for k in self._objects if k[0] in names]:
+                closing = getattr(self._objects.pop(key), "close", None)
+                if callable(closing):
+                    closing()
+        for state in states:
+            with state.lock:
+                state.value = None
+
+    def live_variables(self) -> list[VariableState]:
+        """The initialised variables."""
+        with self._lock:
+            return [s for s in self._variables.values() if s.value is not None]

@@ -1,0 +1,99 @@
+"""Running one operation on the host in a step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from anabranch.core.resources import ResourceHandle
+from anabranch.errors import InvalidArgumentError, OpError, UnimplementedError
+from anabranch.graph.constants import flatten_outputs
+from anabranch.graph.operation import group_by_argument
+from anabranch.runtime.containers import Containers
+from anabranch.runtime.host_context import BodyRunner, HostContext
+from anabranch.runtime.random_counters import RandomCounters
+from anabranch.xla.islands import HostCall
+from anabranch.xla.lowering import hash_name
+
+Values = list[Any]
+
+
+class HostKernelCall:
+    """A host operation bound to the slots of a step.
+
+    Raises (when made):
+        UnimplementedError: the operation has no kernel that can run on the host.
+    """
+
+    def __init__(
+        self,
+        item: HostCall,
+        slots: dict[Any, int],
+        outputs: list[int],
+        containers: Containers,
+        run_seed: int,
+        counters: RandomCounters,
+        run_body: BodyRunner,
+    ) -> None:
+        op = self.op = item.operation
+        op_def = op.op_def
+        rule = op_def.host_rule or (op_def.compiled_rule if op_def.portable else None)
+        if rule is None:
+            raise UnimplementedError(
+                None, op, f"operation {op.name!r} ({op.type}) has no host kernel for inputs of type "
+                f"{[t.dtype.name for t in op.inputs]}; use numeric tensors",
+            )
+        self._rule = rule
+        self._context = HostContext(op, containers, run_body)
+        self._sources = [(None, item.known[t]) if t in item.known else (slots[t], None) for t in item.inputs]
+        self._outputs = outputs
+        self._counters = counters.group([op]) if rule.asks_for("rng") else None
+        self._seed = _seed(op, run_seed)
+        self._keywords = {k: op.attrs[k] for k in rule.attr_names()}
+        if rule.asks_for("ctx"):
+            self._keywords["ctx"] = self._context
+        if rule.asks_for("xp"):
+            self._keywords["xp"] = np
+
+    def __call__(self, values: Values) -> None:
+        """Runs the kernel on host arrays and stores its outputs.
+
+        Raises:
+            OpError: the kernel's own, or InvalidArgumentError for values that it cannot take.
+        """
+        op = self.op
+        inputs = [_on_host(known if slot is None else values[slot]) for slot, known in self._sources]
+        keywords = self._keywords
+        if self._counters is not None:
+            keywords = {**keywords, "rng": np.random.default_rng((*self._seed, int(self._counters.advance()[0])))}
+        try:
+            with np.errstate(all="ignore"):
+                result = self._rule.function(*group_by_argument(op.op_def.inputs, op.attrs, inputs), **keywords)
+        except OpError:
+            raise
+        except (TypeError, ValueError, IndexError, KeyError, OverflowError) as error:
+            raise InvalidArgumentError(None, op, f"{op.type} cannot take these inputs: {error}") from error
+        for slot, out, value in zip(self._outputs, op.outputs, flatten_outputs(result), strict=True):
+            values[slot] = value if isinstance(value, ResourceHandle) else _typed(value, out.dtype.as_numpy_dtype)
+
+
+def _typed(value: Any, dtype: Any) -> Any:
+    if dtype is np.object_:
+        if isinstance(value, np.ndarray):
+            return value
+        boxed = np.empty((), np.object_)
+        boxed[()] = value
+        return boxed
+    return value if getattr(value, "dtype", None) == dtype and hasattr(value, "shape") else np.asarray(value, dtype)
+
+
+def _on_host(value: Any) -> Any:
+    return value if isinstance(value, np.ndarray | ResourceHandle) else np.asarray(value)
+
+
+def _seed(op: Any, run_seed: int) -> tuple[int, int]:
+    seed, seed2 = op.attrs.get("seed", 0), op.attrs.get("seed2", 0)
+    if seed == 0 and seed2 == 0:
+        return run_seed, hash_name(op.name)
+    return seed & 0xFFFFFFFFFFFFFFFF, seed2 & 0xFFFFFFFFFFFFFFFF

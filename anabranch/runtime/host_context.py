@@ -1,0 +1,67 @@
+"""The context of host kernels: values are NumPy arrays, resources are at hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+
+from anabranch.core.kernel_context import KernelContext
+from anabranch.core.resources import ResourceHandle
+from anabranch.errors import FailedPreconditionError
+from anabranch.graph.operation import Operation
+from anabranch.runtime.containers import Containers
+
+#: (body, inputs, handle of each resource input) -> outputs
+BodyRunner = Callable[[Any, list[Any]], list[Any]]
+
+
+class HostContext(KernelContext):
+    """The kernel context of an operation that runs on the host."""
+
+    __slots__ = ("_run_body", "containers")
+
+    def __init__(self, op: Operation, containers: Containers, run_body: BodyRunner) -> None:
+        super().__init__(op)
+        self.containers = containers
+        self._run_body = run_body
+
+    def is_initialized(self, handle: ResourceHandle) -> bool:
+        """Whether the variable has a value."""
+        return self.containers.variable(handle).value is not None
+
+    def read(self, handle: ResourceHandle) -> np.ndarray[Any, Any]:
+        """A copy of a variable's value on the host."""
+        state = self.containers.variable(handle)
+        with state.lock:
+            if state.value is None:
+                raise uninitialized(self.op, handle)
+            return np.array(state.value)
+
+    def write(self, handle: ResourceHandle, value: Any, guarded: bool = False) -> None:
+        """Replaces a variable's value by a host array."""
+        state = self.containers.variable(handle)
+        array = jax.device_put(np.array(value))
+        with state.lock:
+            state.value = array
+
+    @property
+    def guard(self) -> None:
+        """Host kernels check before they write, so nothing guards them."""
+        return None
+
+    def call(self, body: Any, inputs: list[Any], **_: Any) -> list[Any]:
+        """Runs a function graph as a step of its own."""
+        return self._run_body(body, inputs)
+
+
+def uninitialized(op: Any, handle: ResourceHandle) -> FailedPreconditionError:
+    """The error for a variable that was read before it had a value."""
+    return FailedPreconditionError(
+        None,
+        op,
+        f"Attempting to use uninitialized value {handle.name}: the {handle} has no value yet; run its initializer "
+        "(tf.global_variables_initializer()) or restore a checkpoint first",
+    )

@@ -1,0 +1,49 @@
+"""How often each random operation has run: its place in its sequence of random numbers."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+import numpy as np
+
+from anabranch.graph.operation import Operation
+
+
+class RandomCounters:
+    """One counter per random operation of a session, shared by all steps that run it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._index: dict[Operation, int] = {}
+        self._counts = np.zeros(64, np.uint32)
+
+    def group(self, operations: Sequence[Operation]) -> CounterGroup:
+        """The counters of the random operations of one island."""
+        with self._lock:
+            positions = [self._index.setdefault(op, len(self._index)) for op in operations]
+            if len(self._index) > len(self._counts):
+                grown = np.zeros(2 * len(self._index), np.uint32)
+                grown[: len(self._counts)] = self._counts
+                self._counts = grown
+        return CounterGroup(self, np.array(positions, np.intp))
+
+    def advance(self, positions: np.ndarray[tuple[int], np.dtype[np.intp]]) -> np.ndarray[tuple[int], np.dtype[np.uint32]]:
+        with self._lock:
+            current = self._counts[positions]
+            self._counts[positions] += np.uint32(1)
+        return current
+
+
+class CounterGroup:
+    """The counters that one island uses."""
+
+    __slots__ = ("_owner", "_positions")
+
+    def __init__(self, owner: RandomCounters, positions: np.ndarray[tuple[int], np.dtype[np.intp]]) -> None:
+        self._owner = owner
+        self._positions = positions
+
+    def advance(self) -> np.ndarray[tuple[int], np.dtype[np.uint32]]:
+        """The counts before this run; each is one higher afterwards. Shape [operations]."""
+        return self._owner.advance(self._positions)

@@ -1,0 +1,127 @@
+"""A prepared step: its plan bound to the resources of a task, ready to run any number of times, from any thread."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+from anabranch.core.resources import ResourceHandle
+from anabranch.graph.operation import Tensor
+from anabranch.pipeline import Plan
+from anabranch.runtime.containers import Containers
+from anabranch.runtime.host_call import HostKernelCall
+from anabranch.runtime.host_context import BodyRunner
+from anabranch.runtime.island_call import IslandCall
+from anabranch.runtime.random_counters import RandomCounters
+from anabranch.xla.islands import Island
+
+
+@dataclass(frozen=True, slots=True)
+class ItemEvent:
+    """When one island or host operation ran: times in seconds since the epoch."""
+
+    name: str
+    kind: str
+    operations: tuple[str, ...]
+    start: float
+    end: float
+    thread: int
+    output_bytes: int
+
+
+Recorder = Callable[[ItemEvent], None]
+
+
+class PreparedStep:
+    """See the module docstring. `run` may be called by several threads at once."""
+
+    def __init__(
+        self, plan: Plan, containers: Containers, run_seed: int, counters: RandomCounters, run_body: BodyRunner
+    ) -> None:
+        self.plan = plan
+        slots = _assign_slots(plan)
+        self._size = len(slots)
+        self._feed_slots = [slots[t] for t in plan.step.feeds]
+        self._calls: list[IslandCall | HostKernelCall] = []
+        for item in plan.items:
+            if isinstance(item, Island):
+                self._calls.append(IslandCall(item, slots, containers, run_seed, counters))
+            else:
+                unfed = {**slots, **dict.fromkeys(plan.step.feeds, self._size)}  # a fed output is computed in vain
+                outputs = [unfed[t] for t in item.operation.outputs]
+                self._calls.append(HostKernelCall(item, slots, outputs, containers, run_seed, counters, run_body))
+        resolved = [plan.step.resolve(t) for t in plan.step.fetches]
+        self._known = {i: plan.step.known[t] for i, t in enumerate(resolved) if t in plan.step.known}
+        self._fetch_slots = [-1 if i in self._known else slots[t] for i, t in enumerate(resolved)]
+
+    def run(self, feeds: Sequence[Any], record: Recorder | None = None) -> list[Any]:
+        """Runs one step.
+
+        Args:
+            feeds: one array per feed, of the right dtype and shape.
+            record: told about every island and host operation when given (and then each is waited for).
+
+        Returns:
+            The fetched values: NumPy arrays and scalars that nobody else holds; resource handles as they are.
+        """
+        values: list[Any] = [None] * (self._size + 1)
+        for slot, value in zip(self._feed_slots, feeds, strict=True):
+            values[slot] = value
+        if record is None:
+            for call in self._calls:
+                call(values)
+        else:
+            for call in self._calls:
+                _recorded(call, values, record)
+        return [
+            _fetched(self._known[i] if slot < 0 else values[slot]) for i, slot in enumerate(self._fetch_slots)
+        ]
+
+    def run_on_device(self, feeds: Sequence[Any]) -> list[Any]:
+        """Like `run`, but the results stay what they are (device arrays): for function bodies."""
+        values: list[Any] = [None] * (self._size + 1)
+        for slot, value in zip(self._feed_slots, feeds, strict=True):
+            values[slot] = value
+        for call in self._calls:
+            call(values)
+        return [self._known[i] if slot < 0 else values[slot] for i, slot in enumerate(self._fetch_slots)]
+
+
+def _assign_slots(plan: Plan) -> dict[Any, int]:
+    slots: dict[Tensor, int] = {}
+    for tensor in plan.step.feeds:
+        slots.setdefault(tensor, len(slots))
+    for item in plan.items:
+        tensors = item.outputs if isinstance(item, Island) else item.operation.outputs
+        for tensor in tensors:
+            slots.setdefault(tensor, len(slots))
+    return slots
+
+
+def _fetched(value: Any) -> Any:
+    if isinstance(value, ResourceHandle):
+        return value
+    array = np.asarray(value)
+    if array.ndim == 0:
+        return array[()]
+    return array.copy()
+
+
+def _recorded(call: IslandCall | HostKernelCall, values: list[Any], record: Recorder) -> None:
+    start = time.time()
+    call(values)
+    if isinstance(call, IslandCall):
+        island = call.island
+        outputs = [values[i] for i in call._outputs]
+        jax.block_until_ready(outputs)
+        names = tuple(op.name for op in island.operations)
+        size = sum(getattr(v, "nbytes", 0) for v in outputs)
+        record(ItemEvent(island.name, "island", names, start, time.time(), threading.get_ident(), size))
+    else:
+        record(ItemEvent(call.op.name, "host", (call.op.name,), start, time.time(), threading.get_ident(), 0))

@@ -1,0 +1,495 @@
+"""Sessions: how a client runs steps of a graph (§3.2, WP2).
+
+A session maps fetches and feeds to arrays and back; a `Master` prepares and runs the steps. A step that ran before is
+found by its fetches and fed tensors and goes straight to its plan.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, Self
+
+import numpy as np
+
+from anabranch.core import dtypes
+from anabranch.core.resources import ResourceHandle
+from anabranch.core.values import to_array
+from anabranch.errors import InvalidArgumentError
+from anabranch.frontend.fetches import FetchMapping, feed_function_for
+from anabranch.graph.graph import Graph, get_default_graph
+from anabranch.graph.operation import Operation, Tensor
+from anabranch.runtime.local_master import LocalMaster, LocalTask
+from anabranch.runtime.step_stats import StepRecord, wants_trace
+
+_MAX_MAPPINGS = 4096
+_LOCAL_SCHEME = "local://"
+
+
+class Step(Protocol):
+    """A prepared step. May be run by several threads at once."""
+
+    def run(self, feeds: Sequence[Any], record: Callable[[Any], None] | None = None) -> list[Any]:
+        """One value per fetch, for one array per feed."""
+
+
+class Master(Protocol):
+    """Prepares steps. The local one runs them in this process; a cluster's sends them to its tasks."""
+
+    def prepare(self, fetches: Sequence[Tensor], targets: Sequence[Operation], feeds: Sequence[Tensor]) -> Step:
+        """Compiles a kind of step."""
+
+
+class BaseSession:
+    """Runs steps of one graph. Safe to use from several threads.
+
+    Args:
+        target: "" for resources of the session's own; ``local://<name>`` to share variables with the other sessions of
+            that name in this process.
+        graph: the graph to run; default: the default graph.
+        config: a `ConfigProto`.
+
+    Raises:
+        TypeError: an argument is of the wrong type.
+        InvalidArgumentError: the target is of an unknown kind.
+    """
+
+    def __init__(self, target: Any = "", graph: Graph | None = None, config: Any = None) -> None:
+        if graph is not None and not isinstance(graph, Graph):
+            raise TypeError(f"graph must be a tf.Graph, but got {type(graph)}")
+        self._graph = graph if graph is not None else get_default_graph()
+        self._target = target.decode() if isinstance(target, bytes) else target
+        if not isinstance(self._target, str):
+            raise TypeError(f"target must be a string, but got {type(target)}")
+        self._config = config
+        self._master: Master = _master_for(self._target)
+        self._closed = False
+        self._mappings: dict[Any, FetchMapping] = {}
+        self._structure_version = self._graph.structure_version
+        self._partial_runs: dict[str, _PartialRun] = {}
+
+    @property
+    def graph(self) -> Graph:
+        return self._graph
+
+    @property
+    def graph_def(self) -> Any:
+        """The graph as a serialisable message."""
+        return self._graph.as_graph_def()
+
+    @property
+    def sess_str(self) -> str:
+        return self._target
+
+    def list_devices(self) -> list[Any]:
+        """The devices that steps can use."""
+        from_runtime: list[Any] = LocalMaster.devices()
+        return from_runtime
+
+    def close(self) -> None:
+        """Ends the session; steps can no longer be run, and its own variables are released."""
+        self._closed = True
+        self._mappings.clear()
+        self._partial_runs.clear()
+
+    def as_default(self) -> Any:
+        """Makes this the default session of the current thread inside a `with` block; does not close it."""
+        return default_sessions.enter(self)
+
+    # ------------------------------------------------------------------ run
+    def run(self, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None) -> Any:
+        """Runs one step (§3.2).
+
+        Args:
+            fetches: a tensor, operation, variable, name, or a nested structure of these.
+            feed_dict: values for tensors; any tensor of the graph can be fed.
+            options: a `RunOptions`; its trace level asks for timings.
+            run_metadata: a `RunMetadata` that is filled in when timings are asked for.
+
+        Returns:
+            Values in the structure of `fetches`: NumPy arrays that no later step changes; None for operations.
+
+        Raises:
+            RuntimeError: the session is closed, or its graph empty.
+            TypeError, ValueError: fetches or feeds that do not fit the graph.
+            OpError: the step failed; variables are as they were before the failing operation.
+        """
+        mapping = self._mapping(fetches)
+        tensors, values = self._feeds(feed_dict) if feed_dict else ((), [])
+        step = mapping.steps.get(tensors)
+        if step is None:
+            step = mapping.steps[tensors] = self._prepare(mapping, tensors)
+        if options is not None and wants_trace(options):
+            record = StepRecord()
+            results = step.run(values, record)
+            if run_metadata is not None:
+                record.fill(run_metadata, self._graph, step, options)
+            return mapping.arrange(results)
+        return mapping.arrange(step.run(values))
+
+    def _mapping(self, fetches: Any) -> FetchMapping:
+        if self._closed:
+            raise RuntimeError("Attempted to use a closed Session.")
+        if self._structure_version != self._graph.structure_version:
+            self._mappings.clear()
+            self._structure_version = self._graph.structure_version
+        try:
+            key = (type(fetches), tuple(fetches)) if isinstance(fetches, list | tuple) else fetches
+            found = self._mappings.get(key)
+        except TypeError:
+            return FetchMapping(self._graph, fetches)
+        if found is None:
+            if self._graph.version == 0:
+                raise RuntimeError("The Session graph is empty. Add operations to the graph before calling run().")
+            if len(self._mappings) >= _MAX_MAPPINGS:
+                self._mappings.clear()
+            found = self._mappings[key] = FetchMapping(self._graph, fetches)
+        return found
+
+    def _prepare(self, mapping: FetchMapping, feeds: Sequence[Tensor]) -> Step:
+        for tensor in feeds:
+            if not self._graph.is_feedable(tensor):
+                raise ValueError(f"Tensor {tensor.name} may not be fed.")
+        return self._master.prepare(mapping.tensors, mapping.targets, feeds)
+
+    def _feeds(self, feed_dict: Any) -> tuple[tuple[Tensor, ...], list[Any]]:
+        tensors: list[Tensor] = []
+        values: list[Any] = []
+        for key, value in feed_dict.items():
+            if type(key) is Tensor and key._op._graph is self._graph:
+                tensors.append(key)
+                values.append(feed_array(key, value))
+            else:
+                for tensor, part in self._feed_parts(key, value):
+                    tensors.append(tensor)
+                    values.append(feed_array(tensor, part))
+        return tuple(tensors), values
+
+    def _feed_parts(self, key: Any, value: Any) -> list[tuple[Tensor, Any]]:
+        function = feed_function_for(key)
+        if function is not None:
+            return [part for k, v in function(key, value) for part in self._feed_parts(k, v)]
+        if isinstance(key, tuple | list):
+            if len(key) != len(value):
+                raise ValueError(f"feed_dict gives {len(value)} values for the {len(key)} tensors of {key!r}")
+            return [part for k, v in zip(key, value, strict=True) for part in self._feed_parts(k, v)]
+        try:
+            tensor = self._graph.as_graph_element(key, allow_tensor=True, allow_operation=False)
+        except (TypeError, ValueError, KeyError) as error:
+            raise TypeError(f"Cannot interpret feed_dict key as Tensor: {error.args[0]}") from None
+        assert isinstance(tensor, Tensor)
+        return [(tensor, value)]
+
+    # ------------------------------------------------------------------ callables
+    def make_callable(self, fetches: Any, feed_list: Sequence[Any] | None = None, accept_options: bool = False) -> Any:
+        """A function that runs one kind of step with as little overhead as possible.
+
+        Args:
+            feed_list: the tensors that the function's arguments feed, in order.
+            accept_options: whether the function takes `options` and `run_metadata` as keywords.
+
+        Raises:
+            TypeError, ValueError: as `run`.
+        """
+        if feed_list is not None and not isinstance(feed_list, list | tuple):
+            raise TypeError("`feed_list` must be a list or tuple.")
+        mapping = self._mapping(fetches)
+        parts = [part for key in feed_list or () for part in self._feed_parts(key, None)]
+        tensors = tuple(tensor for tensor, _ in parts)
+        step = self._prepare(mapping, tensors)
+
+        def run_step(*values: Any, options: Any = None, run_metadata: Any = None) -> Any:
+            if len(values) != len(tensors):
+                raise TypeError(f"this callable takes {len(tensors)} values ({[t.name for t in tensors]}), got {len(values)}")
+            if accept_options and options is not None:
+                return self.run(fetches, dict(zip(tensors, values, strict=True)), options, run_metadata)
+            if self._closed:
+                raise RuntimeError("Attempted to use a closed Session.")
+            arrays = [feed_array(t, v) for t, v in zip(tensors, values, strict=True)]
+            return mapping.arrange(step.run(arrays))
+
+        return run_step
+
+    # ------------------------------------------------------------------ partial runs
+    def partial_run_setup(self, fetches: Any, feeds: Any = None) -> str:
+        """Prepares a step that is run piece by piece with `partial_run`; returns its handle.
+
+        Args:
+            fetches: everything that any piece will fetch.
+            feeds: everything that any piece will feed.
+        """
+        mapping = FetchMapping(self._graph, fetches)
+        tensors = [t for f in feeds or () for t, _ in self._feed_parts(f, None)]
+        if not mapping.tensors and not mapping.targets:
+            raise InvalidArgumentError(None, None, "partial_run_setup needs at least one fetch")
+        handle = f"partial_run_{len(self._partial_runs)}"
+        self._partial_runs[handle] = _PartialRun(self, mapping, tensors)
+        return handle
+
+    def partial_run(self, handle: str, fetches: Any, feed_dict: Any = None) -> Any:
+        """Runs the next piece: what `fetches` need and has not run yet. Each operation runs at most once in all.
+
+        Raises:
+            InvalidArgumentError: something was not declared at set-up, was fed or fetched before, or is not fed yet.
+        """
+        run = self._partial_runs.get(handle)
+        if run is None:
+            raise InvalidArgumentError(None, None, f"there is no partial run {handle!r}; call partial_run_setup first")
+        tensors, values = self._feeds(feed_dict or {})
+        return run.advance(FetchMapping(self._graph, fetches), tensors, values)
+
+
+def _master_for(target: str) -> Master:
+    if not target:
+        return LocalMaster()
+    if target.startswith(_LOCAL_SCHEME):
+        return LocalMaster(LocalTask.named(target[len(_LOCAL_SCHEME) :]))
+    raise InvalidArgumentError(
+        None, None, f"no session can be opened at target {target!r}; use '' or '{_LOCAL_SCHEME}<name>'"
+    )
+
+
+def feed_array(tensor: Tensor, value: Any) -> Any:
+    """A fed value as an array of the tensor's dtype.
+
+    Raises:
+        TypeError: it is a tensor, or of a kind that the dtype cannot hold.
+        ValueError: its shape contradicts the tensor's.
+    """
+    wanted = tensor._dtype.as_numpy_dtype
+    if type(value) is not np.ndarray or value.dtype != wanted or wanted is np.object_:
+        value = _converted(tensor, value, wanted)
+    dims = tensor._shape.dims_tuple
+    if dims is not None and value.shape != dims and not isinstance(value, ResourceHandle):
+        shape = value.shape
+        if len(shape) != len(dims) or any(d is not None and d != s for d, s in zip(dims, shape, strict=True)):
+            raise ValueError(
+                f"Cannot feed value of shape {shape} for Tensor {tensor.name!r}, which has shape '{tensor._shape}' "
+                f"(created at {tensor.op.site})"
+            )
+    return value
+
+
+def _converted(tensor: Tensor, value: Any, wanted: Any) -> Any:
+    if isinstance(value, Tensor):
+        raise TypeError(
+            "The value of a feed cannot be a tf.Tensor object. Acceptable feed values include Python scalars, strings, "
+            "lists, numpy ndarrays, or TensorHandles. For reference, the tensor object was "
+            f"{value} which was passed to the feed with key {tensor}."
+        )
+    if isinstance(value, ResourceHandle):
+        return value
+    if wanted is np.object_:
+        return to_array(value, dtypes.string)
+    if isinstance(value, int) and not isinstance(value, bool) and tensor._dtype.is_integer:
+        _check_integer(tensor, value)
+    try:
+        return np.asarray(value, dtype=wanted)
+    except (TypeError, ValueError) as error:
+        raise type(error)(
+            f"Cannot feed {value!r} for Tensor {tensor.name!r} of dtype {tensor.dtype.name} "
+            f"(created at {tensor.op.site}): {error}"
+        ) from None
+
+
+def _check_integer(tensor: Tensor, value: int) -> None:
+    if not tensor.dtype.min <= value <= tensor.dtype.max:
+        raise TypeError(
+            f"Type of feed value {value} with type {type(value)} is not compatible with Tensor type "
+            f"{tensor.dtype.as_numpy_dtype}. Try explicitly setting the type of the feed tensor to a larger type (e.g. int64)."
+        )
+
+
+class _PartialRun:
+    """A step that runs in pieces: what earlier pieces computed is fed to later ones."""
+
+    def __init__(self, session: BaseSession, mapping: FetchMapping, feeds: list[Tensor]) -> None:
+        self._session = session
+        self._open_fetches = set(mapping.tensors)
+        self._open_targets = set(mapping.targets)
+        self._open_feeds = set(feeds)
+        self._all = (mapping.tensors, mapping.targets)
+        self._values: dict[Tensor, Any] = {}
+        self._done: set[Operation] = set()
+
+    def advance(self, mapping: FetchMapping, tensors: Sequence[Tensor], values: Sequence[Any]) -> Any:
+        self._check(mapping, tensors)
+        self._values.update(zip(tensors, values, strict=True))
+        piece, missing = self._needed(mapping.tensors, mapping.targets)
+        if missing:
+            raise InvalidArgumentError(None, None, f"this piece of the partial run needs {missing[0].name!r}, which is not fed yet")
+        kept = self._needed_later(piece)
+        fetches = [t for t in dict.fromkeys([*mapping.tensors, *kept]) if t not in self._values]
+        targets = [op for op in mapping.targets if op not in self._done]
+        feeds = list(self._values)
+        step = self._session._master.prepare(fetches, targets, feeds)
+        results = step.run([self._values[t] for t in feeds])
+        self._values.update(zip(fetches, results, strict=True))
+        self._done |= piece
+        self._open_feeds -= set(tensors)
+        self._open_fetches -= set(mapping.tensors)
+        self._open_targets -= set(mapping.targets)
+        return mapping.arrange([self._values[t] for t in mapping.tensors])
+
+    def _check(self, mapping: FetchMapping, feeds: Sequence[Tensor]) -> None:
+        for tensor in feeds:
+            if tensor not in self._open_feeds:
+                raise InvalidArgumentError(
+                    None, tensor.op, f"the feed {tensor.name!r} was not declared in partial_run_setup, or was fed already"
+                )
+        for tensor in mapping.tensors:
+            if tensor not in self._open_fetches:
+                raise InvalidArgumentError(
+                    None, tensor.op, f"the fetch {tensor.name!r} was not declared in partial_run_setup, or was fetched already"
+                )
+
+    def _needed(self, fetches: Sequence[Tensor], targets: Sequence[Operation]) -> tuple[set[Operation], list[Tensor]]:
+        """The operations that must still run for these, and the declared feeds among their inputs that have no value."""
+        needed: set[Operation] = set()
+        missing: list[Tensor] = []
+        stack: list[Any] = [*fetches, *targets]
+        while stack:
+            item = stack.pop()
+            if isinstance(item, Tensor):
+                if item in self._values:
+                    continue
+                if item in self._open_feeds:
+                    missing.append(item)
+                    continue
+                item = item.op
+            if item not in needed and item not in self._done:
+                needed.add(item)
+                stack.extend(item.inputs)
+                stack.extend(item.control_inputs)
+        return needed, missing
+
+    def _needed_later(self, piece: set[Operation]) -> list[Tensor]:
+        """Outputs of this piece that operations of later pieces take."""
+        everything, _ = self._needed(*self._all)
+        later = everything - piece
+        return [t for op in later for t in op.inputs if t.op in piece]
+
+
+# ---------------------------------------------------------------------- public classes
+class Session(BaseSession):
+    """A session that is used as a context: it becomes the default session and its graph the default graph.
+
+    See `BaseSession` for the arguments. Leaving the context closes it.
+    """
+
+    def __init__(self, target: Any = "", graph: Graph | None = None, config: Any = None) -> None:
+        super().__init__(target, graph, config)
+        self._contexts: list[Any] = []
+
+    def __enter__(self) -> Self:
+        graph_context = self._graph.as_default()
+        session_context = self.as_default()
+        graph_context.__enter__()
+        session_context.__enter__()
+        self._contexts.append((graph_context, session_context))
+        return self
+
+    def __exit__(self, exc_type: Any, exc: Any, traceback: Any) -> None:
+        graph_context, session_context = self._contexts.pop()
+        session_context.__exit__(None, None, None)
+        graph_context.__exit__(None, None, None)
+        if not self._contexts:
+            self.close()
+
+    @staticmethod
+    def reset(target: str, containers: Sequence[str] | None = None, config: Any = None) -> None:
+        """Empties containers of a shared target: their variables become uninitialised (WP4.7).
+
+        Raises:
+            InvalidArgumentError: the target is not a shared one.
+        """
+        if not target.startswith(_LOCAL_SCHEME):
+            raise InvalidArgumentError(None, None, f"only a shared target can be reset, got {target!r}")
+        LocalTask.named(target[len(_LOCAL_SCHEME) :]).containers.reset(containers or ())
+
+
+class InteractiveSession(BaseSession):
+    """A session that is the default one from its construction until it is closed (for shells and notebooks)."""
+
+    def __init__(self, target: Any = "", graph: Graph | None = None, config: Any = None) -> None:
+        super().__init__(target, graph, config)
+        self._explicit_graph = graph
+        self._session_context = self.as_default()
+        self._session_context.__enter__()
+        self._graph_context = None if graph is None else graph.as_default()
+        if self._graph_context is not None:
+            self._graph_context.__enter__()
+
+    def close(self) -> None:
+        """Closes the session and stops being the default one."""
+        if self._closed:
+            return
+        super().close()
+        if self._graph_context is not None:
+            self._graph_context.__exit__(None, None, None)
+        default_sessions.leave(self)
+
+
+class _DefaultSessions(threading.local):
+    """The stack of default sessions of a thread."""
+
+    def __init__(self) -> None:
+        self.stack: list[BaseSession] = []
+
+    def enter(self, session: BaseSession) -> Any:
+        return _DefaultSession(session)
+
+    def leave(self, session: BaseSession) -> None:
+        if session in self.stack:
+            self.stack.reverse()
+            self.stack.remove(session)
+            self.stack.reverse()
+
+
+class _DefaultSession:
+    def __init__(self, session: BaseSession) -> None:
+        self._session = session
+
+    def __enter__(self) -> BaseSession:
+        default_sessions.stack.append(self._session)
+        return self._session
+
+    def __exit__(self, *_: object) -> None:
+        default_sessions.leave(self._session)
+
+
+default_sessions = _DefaultSessions()
+
+
+def get_default_session() -> BaseSession | None:
+    """The innermost default session of the current thread, or None."""
+    return default_sessions.stack[-1] if default_sessions.stack else None
+
+
+def _session_for(graph: Graph, session: BaseSession | None, what: str) -> BaseSession:
+    found = session or get_default_session()
+    if found is None:
+        raise ValueError(
+            f"Cannot evaluate {what}: No default session is registered. Use `with sess.as_default()` or pass an explicit "
+            "session to eval(session=sess)"
+        )
+    if found.graph is not graph:
+        raise ValueError(
+            f"Cannot use the {'given' if session else 'default'} session to evaluate {what}: it belongs to a graph different "
+            "from the session's graph."
+        )
+    return found
+
+
+def _evaluate(tensor: Any, feed_dict: Any, session: BaseSession | None) -> Any:
+    return _session_for(tensor.graph, session, "tensor").run(tensor, feed_dict)
+
+
+def _run_operation(op: Operation, feed_dict: Any, session: BaseSession | None) -> None:
+    _session_for(op.graph, session, "operation").run(op, feed_dict)
+
+
+Tensor.EVALUATE["eval"] = _evaluate
+Tensor.EVALUATE["run"] = _run_operation
+
+__all__ = ["BaseSession", "InteractiveSession", "Session", "get_default_session"]

@@ -1,0 +1,1 @@
+"""From islands of a step to XLA executables (design D7)."""

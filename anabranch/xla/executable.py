@@ -1,0 +1,215 @@
+"""An island's executables: one per combination of input shapes and static values, bounded, each with its reason."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from anabranch.core.resources import ResourceHandle
+from anabranch.errors import OpError
+from anabranch.graph.operation import Operation, Tensor
+from anabranch.xla import config as _config  # sets JAX up  # noqa: F401
+from anabranch.xla.islands import Island
+from anabranch.xla.lowering import Check, TraceState, trace_operations
+
+#: compiled variants kept per island
+MAX_VARIANTS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class CompileEvent:
+    """One compilation: of what, why, and how long it took (s), tracing included."""
+
+    island: str
+    operations: int
+    reason: str
+    seconds: float
+
+
+class CompileLog:
+    """Every compilation of a process, newest last."""
+
+    def __init__(self) -> None:
+        self.events: list[CompileEvent] = []
+        self._lock = threading.Lock()
+        self.listeners: list[Callable[[CompileEvent], None]] = []
+
+    def add(self, event: CompileEvent) -> None:
+        with self._lock:
+            self.events.append(event)
+        for listener in list(self.listeners):
+            listener(event)
+
+
+compile_log = CompileLog()
+
+
+@dataclass(slots=True)
+class Variant:
+    """One executable.
+
+    Attributes:
+        function: the jitted function; see `Executable.call` for its arguments and results.
+        checks: what the flags that it returns stand for; filled in when it is traced.
+        reason: why it had to be compiled.
+    """
+
+    function: Callable[..., Any]
+    checks: list[Check]
+    reason: str
+    compiled: bool = False
+
+
+class Executable:
+    """The compiled form of one island.
+
+    Arguments of a call, flat: varying inputs (`dynamic`), large constants, variables that are only read, variables that
+    are also written (donated: their buffers are reused), and, with random operations, their counters.
+    Results, flat: outputs, new values of the written variables, and, with checks, a vector of flags (true: failed)
+    followed by the values that the checks' messages show.
+    """
+
+    def __init__(self, island: Island, run_seed: int) -> None:
+        self.island = island
+        self.run_seed = run_seed
+        self.dynamic = [t for t in island.inputs if t not in island.static]
+        self.static = [t for t in island.inputs if t in island.static]
+        self.constants = [jax.device_put(island.known[t]) for t in island.constants]
+        written = set(island.writes)
+        self.read_only = [h for h in island.reads if h not in written]
+        self.donated = [h for h in island.writes if h in set(island.reads)]
+        #: dynamic inputs whose shape may differ between steps
+        self.open_inputs = [i for i, t in enumerate(self.dynamic) if not t.shape.is_fully_defined()]
+        self.uses_random = bool(island.random)
+        self._variants: OrderedDict[Hashable, Variant] = OrderedDict()
+        self._lock = threading.Lock()
+        self._last_key: Hashable = None
+
+    def variant(self, key: Hashable, static_values: Sequence[np.ndarray[Any, Any]]) -> Variant:
+        """The executable for `key`; a new one is prepared (and compiled by its first call) where there is none."""
+        found = self._variants.get(key)
+        if found is not None:
+            return found
+        with self._lock:
+            found = self._variants.get(key)
+            if found is None:
+                found = self._prepare(self._reason(key), static_values)
+                self._variants[key] = found
+                while len(self._variants) > MAX_VARIANTS:
+                    self._variants.popitem(last=False)
+            self._last_key = key
+        return found
+
+    def _reason(self, key: Hashable) -> str:
+        if self._last_key is None:
+            return "first run of this step"
+        evicted = f" (more than {MAX_VARIANTS} variants: the oldest was dropped)" if len(self._variants) >= MAX_VARIANTS else ""
+        names = [t.name for i in self.open_inputs for t in (self.dynamic[i],)] + [t.name for t in self.static]
+        return f"new shapes or static values of {', '.join(names[:6]) or 'variables'}: {_short(key)}{evicted}"
+
+    def call(self, variant: Variant, args: Sequence[Any]) -> Any:
+        """Runs a variant. The first call compiles it and logs that."""
+        if variant.compiled:
+            return variant.function(*args)
+        start = time.perf_counter()
+        results = variant.function(*args)
+        variant.compiled = True
+        seconds = time.perf_counter() - start
+        compile_log.add(CompileEvent(self.island.name, len(self.island.operations), variant.reason, seconds))
+        return results
+
+    def _prepare(self, reason: str, static_values: Sequence[np.ndarray[Any, Any]]) -> Variant:
+        checks: list[Check] = []
+        fixed = dict(zip(self.static, static_values, strict=True))
+
+        def island_program(*args: Any) -> tuple[Any, ...]:
+            return self._trace(args, fixed, checks)
+
+        first = len(self.dynamic) + len(self.constants) + len(self.read_only)
+        donate = tuple(range(first, first + len(self.donated)))
+        return Variant(jax.jit(island_program, donate_argnums=donate, keep_unused=True), checks, reason)
+
+    # ------------------------------------------------------------------ tracing
+    def _trace(self, args: Sequence[Any], fixed: dict[Tensor, Any], checks: list[Check]) -> tuple[Any, ...]:
+        """Traces the island; twice where it has checks, so that writes can depend on all of them.
+
+        The operations of the first trace that matter (those the checks are computed from) are the same as in the
+        second, and XLA merges them.
+        """
+        env, variables, counters = self._bind(args, fixed)
+        state = self._run(env, variables, counters, None)
+        if state[1].checks and self.island.writes:
+            guard = jnp.all(jnp.stack([c.ok for c in state[1].checks]))
+            state = self._run(env, variables, counters, guard)
+        values, final = state
+        checks[:] = final.checks
+        return self._results(args, values, final)
+
+    def _bind(self, args: Sequence[Any], fixed: dict[Tensor, Any]) -> tuple[dict[Tensor, Any], dict[ResourceHandle, Any], Any]:
+        tensors = [*self.dynamic, *self.island.constants]
+        handles = [*self.read_only, *self.donated]
+        env: dict[Tensor, Any] = {**self.island.known, **fixed}
+        env.update(zip(tensors, args[: len(tensors)], strict=True))
+        variables = dict(zip(handles, args[len(tensors) : len(tensors) + len(handles)], strict=True))
+        return env, variables, args[-1] if self.uses_random else None
+
+    def _run(
+        self, env: dict[Tensor, Any], variables: dict[ResourceHandle, Any], counters: Any, guard: Any
+    ) -> tuple[dict[Tensor, Any], TraceState]:
+        position = {op: i for i, op in enumerate(self.island.random)}
+
+        def counter_of(op: Operation) -> Any:
+            return counters[position[op]] if op in position else np.uint32(0)
+
+        state = TraceState(dict(variables), counter_of, self.run_seed, guard)
+        values = dict(env)
+        trace_operations(self.island.operations, values, state, self.island.alias)
+        return values, state
+
+    def _results(self, args: Sequence[Any], values: dict[Tensor, Any], state: TraceState) -> tuple[Any, ...]:
+        new_values = [jnp.asarray(state.variables[h]) for h in self.island.writes]
+        taken = {id(v) for v in (*args, *new_values)}
+        outputs = [_own_buffer(values[t], taken) for t in self.island.outputs]
+        if not state.checks:
+            return (*outputs, *new_values)
+        failed = jnp.stack([jnp.logical_not(c.ok) for c in state.checks])
+        shown = [jnp.asarray(v) for c in state.checks for v in c.values]
+        return (*outputs, *new_values, failed, *shown)
+
+
+def _own_buffer(value: Any, taken: set[int]) -> Any:
+    """A result that no argument, variable or other result shares a buffer with."""
+    if id(value) in taken:
+        return jnp.copy(value)
+    if not isinstance(value, np.ndarray):
+        taken.add(id(value))
+    return value
+
+
+def failed_check(checks: Sequence[Check], flags: Any, shown: Sequence[Any]) -> OpError:
+    """The error of the first check whose flag is set."""
+    at = 0
+    for check, failed in zip(checks, np.asarray(flags), strict=True):
+        count = len(check.values)
+        if failed:
+            values = [_display(np.asarray(v)) for v in shown[at : at + count]]
+            return check.error(None, check.op, check.message.format(*values))
+        at += count
+    raise AssertionError("no check failed")
+
+
+def _display(array: np.ndarray[Any, Any]) -> str:
+    return str(array[()]) if array.size <= 8 else f"{np.array2string(array.reshape(-1)[:8])[:-1]} ...]"
+
+
+def _short(key: Hashable) -> str:
+    text = repr(key)
+    return text if len(text) <= 160 else text[:157] + "..."

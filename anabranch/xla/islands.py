@@ -1,0 +1,328 @@
+"""Islands: which operations of a step become one XLA executable, and which run on the host between them (design D7).
+
+Every operation gets a *level*: the number of times the longest path that leads to it changes between compiled and
+host operations, or is cut. The compiled operations of one level form an island. This is right because
+
+* levels never fall along an edge, and rise along every edge between a compiled and a host operation; so a path that
+  leaves an island (through a host operation, or a cut) arrives at a higher level and cannot return to it;
+* running the levels in ascending order, and a level's operations in step order, respects every edge.
+
+Besides data and control edges, operations on one variable are ordered: a write comes after the reads and writes that
+precede it in step order, and before those that follow (design D11). These orderings raise levels like edges do.
+
+A *cut* is an edge between two compiled operations over which the value itself must be known when the later one is
+compiled (`OpDef.static`), while the earlier one can only be computed on the device. The value then leaves the first
+island and enters the second as part of its compilation key.
+
+Example: in ``x = tf.matmul(a, b); s = tf.strings.as_string(x); y = tf.exp(x)`` matmul and exp share level 0, the
+string conversion is host work of level 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from anabranch.core import dtypes
+from anabranch.core.attrs import FuncAttr
+from anabranch.core.resources import ResourceHandle
+from anabranch.graph.operation import Operation, Tensor, group_by_argument
+from anabranch.passes.step_graph import StepGraph
+
+#: constants larger than this are arguments of the executable instead of literals in its code
+MAX_LITERAL_BYTES = 1 << 16
+
+
+@dataclass(slots=True)
+class Island:
+    """One group of compiled operations.
+
+    Attributes:
+        operations: in execution order.
+        inputs: tensors from outside whose values may differ in every step.
+        static: those of `inputs` whose values are part of the compilation key.
+        outputs: tensors that somebody outside needs.
+        reads: variables whose value the island needs.
+        writes: variables that it changes.
+        random: operations that draw random numbers, in order.
+        known: values that never change, as far as the island uses them.
+        constants: large known values, passed as arguments.
+    """
+
+    operations: list[Operation]
+    level: int
+    inputs: list[Tensor] = field(default_factory=list)
+    static: frozenset[Tensor] = frozenset()
+    outputs: list[Tensor] = field(default_factory=list)
+    reads: list[ResourceHandle] = field(default_factory=list)
+    writes: list[ResourceHandle] = field(default_factory=list)
+    random: list[Operation] = field(default_factory=list)
+    known: dict[Tensor, Any] = field(default_factory=dict)
+    constants: list[Tensor] = field(default_factory=list)
+    alias: dict[Tensor, Tensor] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """Names the island by its last operation."""
+        return f"island[{len(self.operations)} ops, .. {self.operations[-1].name}]"
+
+
+@dataclass(slots=True)
+class HostCall:
+    """One operation that runs on the host between islands."""
+
+    operation: Operation
+    level: int
+    inputs: list[Tensor]
+    known: dict[Tensor, Any]
+
+
+PlanItem = Island | HostCall
+
+
+def plan_items(step: StepGraph) -> list[PlanItem]:
+    """Groups the operations of a step into islands and host calls, in the order in which they run."""
+    analysis = _Analysis(step)
+    return analysis.items()
+
+
+def runs_on_host(op: Operation) -> bool:
+    """Whether an operation is host work: it has no compiled kernel, handles strings, or calls a body that is."""
+    if op.op_def.compiled_rule is None:
+        return True
+    if any(_host_dtype(t) for t in op._outputs) or any(_host_dtype(t) for t in op._inputs):
+        return True
+    return any(not is_compilable(body) for body in bodies_of(op))
+
+
+def _host_dtype(tensor: Tensor) -> bool:
+    return tensor._dtype is dtypes.string or tensor._dtype is dtypes.variant
+
+
+def bodies_of(op: Operation) -> list[Any]:
+    """The function graphs that an operation calls."""
+    found = []
+    for name, attr in op.op_def.attrs.items():
+        if attr.kind in {"func", "list(func)"}:
+            value = op.attrs[name]
+            for function in value if isinstance(value, list) else (value,):
+                if isinstance(function, FuncAttr) and function.name:
+                    found.append(op.graph.get_function(function.name))
+    return found
+
+
+def is_compilable(body: Any) -> bool:
+    """Whether every operation of a function graph can be part of an island."""
+    parameters = {t.op for t in body.inputs}
+    return not any(op not in parameters and runs_on_host(op) for op in body.get_operations())
+
+
+# ---------------------------------------------------------------------- state
+def state_of(op: Operation, handle_of: Callable[[Tensor], Any]) -> tuple[list[ResourceHandle], list[ResourceHandle]]:
+    """The variables that an operation reads and writes, including those that its function bodies touch."""
+    op_def = op.op_def
+    reads: list[ResourceHandle] = []
+    writes: list[ResourceHandle] = []
+    if op_def.reads or op_def.writes:
+        for arg, value in zip(op_def.inputs, group_by_argument(op_def.inputs, op.attrs, op.inputs), strict=True):
+            if arg.name not in op_def.reads and arg.name not in op_def.writes:
+                continue
+            handles = [handle_of(t) for t in (value if isinstance(value, list) else [value])]
+            if arg.name in op_def.reads:
+                reads.extend(handles)
+            if arg.name in op_def.writes:
+                writes.extend(handles)
+    for body in bodies_of(op):
+        body_reads, body_writes = _state_of_body(op, body, handle_of)
+        reads.extend(body_reads)
+        writes.extend(body_writes)
+        reads.extend(body_writes)  # a branch that is not taken leaves the old value
+    return list(dict.fromkeys(reads)), list(dict.fromkeys(writes))
+
+
+def _state_of_body(
+    op: Operation, body: Any, handle_of: Callable[[Tensor], Any]
+) -> tuple[list[ResourceHandle], list[ResourceHandle]]:
+    outer = op.inputs[len(op.inputs) - len(body.inputs) :]
+    handles = {inner: handle_of(t) for inner, t in zip(body.inputs, outer, strict=True) if t.dtype is dtypes.resource}
+
+    def inner_handle(tensor: Tensor) -> Any:
+        while tensor not in handles and tensor.op.type == "Identity":
+            tensor = tensor.op.inputs[0]
+        if tensor in handles:
+            return handles[tensor]
+        return ResourceHandle("", tensor.op.name, "variable")
+
+    reads: list[ResourceHandle] = []
+    writes: list[ResourceHandle] = []
+    for inner in body.get_operations():
+        inner_reads, inner_writes = state_of(inner, inner_handle)
+        reads.extend(inner_reads)
+        writes.extend(inner_writes)
+    return reads, writes
+
+
+# ---------------------------------------------------------------------- levels
+class _Analysis:
+    """The levels, cuts and boundaries of one step."""
+
+    def __init__(self, step: StepGraph) -> None:
+        self.step = step
+        self.fed = set(step.feeds)
+        self.host = {op for op in step.operations if runs_on_host(op)}
+        self.static: set[Tensor] = set()
+        self.cuts: set[Tensor] = set()
+        self.level: dict[Operation, int] = {}
+        self.state = {op: state_of(op, self._handle) for op in step.operations}
+
+    def items(self) -> list[PlanItem]:
+        self._find_static()
+        self._assign_levels()
+        return self._build()
+
+    def _handle(self, tensor: Tensor) -> Any:
+        return self.step.known[self.step.resolve(tensor)]
+
+    def _is_given(self, tensor: Tensor) -> bool:
+        return tensor in self.step.known or tensor in self.fed
+
+    # ---- which values must be known when an island is compiled
+    def _find_static(self) -> None:
+        for op in reversed(self.step.operations):
+            if op in self.host:
+                continue
+            for tensor in self._static_inputs(op):
+                self._need_value(tensor)
+
+    def _static_inputs(self, op: Operation) -> list[Tensor]:
+        inputs = self.step.inputs_of(op)
+        found: list[Tensor] = []
+        if op.op_def.static:
+            grouped = group_by_argument(op.op_def.inputs, op.attrs, inputs)
+            for arg, value in zip(op.op_def.inputs, grouped, strict=True):
+                if arg.name in op.op_def.static:
+                    found.extend(value if isinstance(value, list) else [value])
+        if any(out in self.static for out in op.outputs) and op.op_def.portable and not op.op_def.shape_valued:
+            found.extend(inputs)
+        for body in bodies_of(op):
+            outer = inputs[len(inputs) - len(body.inputs) :]
+            found.extend(t for t, inner in zip(outer, body.inputs, strict=True) if inner in static_parameters(body))
+        return found
+
+    def _need_value(self, tensor: Tensor) -> None:
+        if tensor in self.step.known:
+            return
+        self.static.add(tensor)
+        op = tensor.op
+        if tensor in self.fed or op in self.host:
+            return
+        if not (op.op_def.portable or op.op_def.shape_valued) or op.op_def.stateful:
+            self.cuts.add(tensor)
+
+    # ---- levels
+    def _assign_levels(self) -> None:
+        last_write: dict[ResourceHandle, Operation] = {}
+        readers: dict[ResourceHandle, list[Operation]] = {}
+        for op in self.step.operations:
+            level = 0
+            for tensor in self.step.inputs_of(op):
+                if not self._is_given(tensor):
+                    cut = tensor in self.cuts and self._uses_value(op, tensor)
+                    level = max(level, self._after(tensor.op, op) + cut)
+            for control in op._control_inputs:
+                if control in self.level:
+                    level = max(level, self._after(control, op))
+            reads, writes = self.state[op]
+            for handle in reads:
+                if handle in last_write:
+                    level = max(level, self._after(last_write[handle], op))
+            for handle in writes:
+                for earlier in readers.get(handle, []):
+                    level = max(level, self._after(earlier, op))
+                if handle in last_write:
+                    level = max(level, self._after(last_write[handle], op))
+            self.level[op] = level
+            for handle in writes:
+                last_write[handle] = op
+                readers[handle] = []
+            for handle in reads:
+                readers.setdefault(handle, []).append(op)
+
+    def _after(self, earlier: Operation, later: Operation) -> int:
+        """The lowest level of `later` that an edge from `earlier` allows."""
+        return self.level[earlier] + ((earlier in self.host) != (later in self.host))
+
+    def _uses_value(self, op: Operation, tensor: Tensor) -> bool:
+        return op not in self.host and tensor in self._static_inputs(op)
+
+    # ---- building the items
+    def _build(self) -> list[PlanItem]:
+        islands: dict[int, Island] = {}
+        items: list[tuple[int, int, int, PlanItem]] = []
+        for position, op in enumerate(self.step.operations):
+            level = self.level[op]
+            if op in self.host:
+                inputs = self.step.inputs_of(op)
+                known = {t: self.step.known[t] for t in inputs if t in self.step.known}
+                items.append((level, 1, position, HostCall(op, level, inputs, known)))
+            elif level in islands:
+                islands[level].operations.append(op)
+            else:
+                islands[level] = Island([op], level)
+                items.append((level, 0, position, islands[level]))
+        for island in islands.values():
+            self._complete(island, items)
+        return [item for _, _, _, item in sorted(items, key=lambda entry: entry[:3])]
+
+    def _complete(self, island: Island, items: list[tuple[int, int, int, PlanItem]]) -> None:
+        members = set(island.operations)
+        inputs: dict[Tensor, None] = {}
+        reads: dict[ResourceHandle, None] = {}
+        writes: dict[ResourceHandle, None] = {}
+        for op in island.operations:
+            for tensor in self.step.inputs_of(op):
+                if tensor in self.step.known:
+                    island.known[tensor] = self.step.known[tensor]
+                elif tensor in self.fed or tensor.op not in members:
+                    inputs[tensor] = None
+            op_reads, op_writes = self.state[op]
+            reads.update(dict.fromkeys(op_reads))
+            writes.update(dict.fromkeys(op_writes))
+            if op.op_def.random or any(_draws_random(body) for body in bodies_of(op)):
+                island.random.append(op)
+        island.inputs, island.reads, island.writes = list(inputs), list(reads), list(writes)
+        island.static = frozenset(t for t in inputs if t in self.static)
+        island.constants = [t for t, v in island.known.items() if isinstance(v, np.ndarray) and v.nbytes > MAX_LITERAL_BYTES]
+        island.alias = self.step.alias
+        island.outputs = self._outputs(island, members)
+
+    def _outputs(self, island: Island, members: set[Operation]) -> list[Tensor]:
+        needed: dict[Tensor, None] = {}
+        for tensor in self.step.fetches:
+            tensor = self.step.resolve(tensor)
+            if tensor.op in members and not self._is_given(tensor):
+                needed[tensor] = None
+        for op in self.step.operations:
+            if op in members:
+                continue
+            for tensor in self.step.inputs_of(op):
+                if tensor.op in members and not self._is_given(tensor):
+                    needed[tensor] = None
+        return list(needed)
+
+
+def _draws_random(body: Any) -> bool:
+    return any(op.op_def.random or any(_draws_random(b) for b in bodies_of(op)) for op in body.get_operations())
+
+
+def static_parameters(body: Any) -> frozenset[Tensor]:
+    """The parameters of a function graph whose values must be known when it is compiled."""
+    step = StepGraph(body.get_operations(), list(body.outputs), [], list(body.inputs))
+    analysis = _Analysis.__new__(_Analysis)
+    analysis.step, analysis.fed, analysis.host = step, set(body.inputs), set()
+    analysis.static, analysis.cuts = set(), set()
+    analysis._find_static()
+    return frozenset(t for t in body.inputs if t in analysis.static)

@@ -1,0 +1,220 @@
+"""Tracing an island: its operations' kernels, run in order on JAX tracers and on known NumPy values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from anabranch.core import dtypes
+from anabranch.core.kernel_context import KernelContext
+from anabranch.core.op_def import OpDef
+from anabranch.core.resources import ResourceHandle
+from anabranch.errors import InvalidArgumentError, OpError
+from anabranch.graph.constants import flatten_outputs
+from anabranch.graph.operation import Operation, Tensor, group_by_argument
+
+#: known values up to this size are computed in NumPy while tracing; larger ones on the device
+_MAX_KNOWN_ELEMENTS = 4096
+
+
+@dataclass(slots=True)
+class Check:
+    """A condition compiled into an island; the step fails when it is false.
+
+    Attributes:
+        ok: boolean scalar (traced).
+        values: what the message shows (traced).
+    """
+
+    op: Operation
+    ok: Any
+    message: str
+    values: tuple[Any, ...]
+    error: type[OpError]
+
+
+@dataclass(slots=True)
+class TraceState:
+    """What changes while an island is traced.
+
+    Attributes:
+        variables: current value of each variable that was read or written.
+        written: the variables that were written so far.
+        checks: the conditions met so far.
+        counter_of: operation -> how often it ran before (a traced uint32): its place in its random sequence.
+        run_seed: the session's seed, for operations that have none of their own.
+        guard: boolean scalar: whether all checks of the island hold; None where it has none.
+    """
+
+    variables: dict[ResourceHandle, Any]
+    counter_of: Callable[[Operation], Any]
+    run_seed: int
+    guard: Any = None
+    written: set[ResourceHandle] = field(default_factory=set)
+    checks: list[Check] = field(default_factory=list)
+
+
+class TraceContext(KernelContext):
+    """The kernel context while an island is traced."""
+
+    __slots__ = ("state",)
+
+    def __init__(self, op: Operation, state: TraceState) -> None:
+        super().__init__(op)
+        self.state = state
+
+    def check(
+        self, ok: Any, message: str, *values: Any, error: type[OpError] = InvalidArgumentError
+    ) -> None:
+        if isinstance(ok, bool | np.bool_ | np.ndarray):
+            super().check(ok, message, *values, error=error)
+        else:
+            self.state.checks.append(Check(self.op, jnp.all(ok), message, values, error))
+
+    @property
+    def guard(self) -> Any:
+        """Whether all checks of the island hold (a traced boolean scalar), or None where it has no checks.
+
+        `write` applies it to whole values; a kernel that changes few rows of a large variable applies it to the
+        row indices instead and calls `write(..., guarded=True)`.
+        """
+        return self.state.guard
+
+    def read(self, handle: ResourceHandle) -> Any:
+        return self.state.variables[handle]
+
+    def write(self, handle: ResourceHandle, value: Any, guarded: bool = False) -> None:
+        old = self.state.variables.get(handle)
+        if self.state.guard is not None and not guarded and old is not None and old.shape == np.shape(value):
+            value = jnp.where(self.state.guard, value, old)
+        self.state.variables[handle] = value
+        self.state.written.add(handle)
+
+    def call(self, body: Any, inputs: list[Any], state: TraceState | None = None, iteration: Any = 0) -> list[Any]:
+        """Traces a function graph.
+
+        Args:
+            inputs: one value per parameter of `body`.
+            state: where its reads, writes and checks go; default: this island's state.
+            iteration: which call of a loop this is (may be traced); random operations draw anew in each.
+        """
+        outer = state or self.state
+        counter = jnp.asarray(outer.counter_of(self.op), np.uint32) * np.uint32(0x9E3779B1)
+        counter = counter + jnp.asarray(iteration, np.uint32)
+        inner = replace(outer, counter_of=lambda _: counter)
+        env: dict[Tensor, Any] = dict(zip(body.inputs, inputs, strict=True))
+        trace_operations(body_operations(body), env, inner, {})
+        return [env[t] for t in body.outputs]
+
+
+def body_operations(body: Any) -> list[Operation]:
+    """The operations of a function graph that must run: all but its parameters."""
+    parameters = {t.op for t in body.inputs}
+    return [op for op in body.get_operations() if op not in parameters]
+
+
+def trace_operations(
+    operations: Iterable[Operation], env: dict[Tensor, Any], state: TraceState, alias: dict[Tensor, Tensor]
+) -> None:
+    """Runs the compiled kernels of `operations`, reading and writing tensor values in `env`.
+
+    Raises:
+        OpError: a kernel cannot take the values or shapes it meets; the error names its operation.
+    """
+    for op in operations:
+        inputs = [env[alias.get(t, t)] for t in op._inputs]
+        try:
+            results = run_kernel(op, inputs, state)
+        except OpError:
+            raise
+        except (TypeError, ValueError, IndexError, ZeroDivisionError) as error:
+            raise _as_op_error(op, inputs, error) from error
+        for tensor, value in zip(op._outputs, results, strict=True):
+            env.setdefault(tensor, value)
+
+
+def _as_op_error(op: Operation, inputs: list[Any], error: Exception) -> InvalidArgumentError:
+    shapes = ", ".join(f"{t.name} {_describe(v)}" for t, v in zip(op.inputs, inputs, strict=True))
+    return InvalidArgumentError(None, op, f"{op.type} cannot take these inputs: {shapes}: {error}")
+
+
+def _describe(value: Any) -> str:
+    return f"{np.shape(value)} {getattr(value, 'dtype', type(value).__name__)}"
+
+
+def run_kernel(op: Operation, inputs: list[Any], state: TraceState) -> list[Any]:
+    """One kernel's results, flat, with the dtypes of the signature."""
+    op_def: OpDef = op.op_def
+    rule = op_def.compiled_rule
+    assert rule is not None
+    known = _stays_known(op_def, inputs)
+    keywords: dict[str, Any] = {}
+    for keyword in rule.keywords:
+        if keyword == "xp":
+            keywords[keyword] = np if known else jnp
+        elif keyword == "ctx":
+            keywords[keyword] = TraceContext(op, state)
+        elif keyword == "rng":
+            keywords[keyword] = random_key(op, state.run_seed, state.counter_of(op))
+        else:
+            keywords[keyword] = op.attrs[keyword]
+    with np.errstate(all="ignore"):
+        result = rule.function(*group_by_argument(op_def.inputs, op.attrs, inputs), **keywords)
+    return [_typed(value, out) for value, out in zip(flatten_outputs(result), op._outputs, strict=True)]
+
+
+def _stays_known(op_def: OpDef, inputs: list[Any]) -> bool:
+    """Whether a portable kernel is to run in NumPy: everything it needs is known and small."""
+    if not op_def.portable:
+        return False
+    if op_def.shape_valued:
+        return True
+    size = 0
+    for value in inputs:
+        if isinstance(value, np.ndarray):
+            size += value.size
+        elif not isinstance(value, ResourceHandle):
+            return False
+    return size <= _MAX_KNOWN_ELEMENTS
+
+
+def _typed(value: Any, out: Tensor) -> Any:
+    """The signature decides the dtype: 64-bit defaults of the array library must not leak."""
+    if isinstance(value, ResourceHandle) or out.dtype is dtypes.resource:
+        return value
+    wanted = out.dtype.as_numpy_dtype
+    if not hasattr(value, "dtype"):
+        return np.asarray(value, wanted)
+    if isinstance(value, np.generic):
+        value = np.asarray(value)
+    return value if value.dtype == wanted else value.astype(wanted)
+
+
+def random_key(op: Operation, run_seed: int, counter: Any) -> Any:
+    """The random key of an operation in a step.
+
+    Args:
+        run_seed: the session's seed for operations that have none of their own.
+        counter: how often the operation ran before in this session (a traced uint32 scalar).
+    """
+    seed, seed2 = op.attrs.get("seed", 0), op.attrs.get("seed2", 0)
+    if seed == 0 and seed2 == 0:
+        # operations without a seed must differ from each other as well
+        seed, seed2 = run_seed, hash_name(op.name)
+    base = jax.random.key((seed * 0x9E3779B97F4A7C15 + seed2) & 0x7FFFFFFFFFFFFFFF)
+    return jax.random.fold_in(base, counter)
+
+
+def hash_name(name: str) -> int:
+    """A stable 31-bit hash (FNV-1a) of an operation's name."""
+    value = 0x811C9DC5
+    for byte in name.encode():
+        value = ((value ^ byte) * 0x01000193) & 0xFFFFFFFF
+    return value >> 1
+
+
