@@ -1,0 +1,187 @@
+"""Operations that look at values while a step runs: assertions, checks for NaN, printing, the clock."""
+
+from __future__ import annotations
+
+import sys
+import time
+import weakref
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from anabranch.core import dtypes
+from anabranch.core.shapes import TensorShape
+from anabranch.graph.building import define_op
+from anabranch.graph.operation import Operation
+from anabranch.ops import shape_rules
+
+# ---------------------------------------------------------------------- checks
+CheckNumerics = define_op(
+    "CheckNumerics", "tensor: T -> output: T", "T: {bfloat16, half, float, double}, message: string"
+)
+CheckNumerics.shape(shape_rules.same_as_first)
+
+
+@CheckNumerics.kernel
+def _(tensor: Any, *, message: bytes, ctx: Any, xp: Any) -> Any:
+    text = _escaped(message.decode("utf-8", "replace"))
+    name = ctx.op.inputs[0].name
+    ctx.check(~xp.any(xp.isnan(tensor)), f"{text} : Tensor {name} had NaN values")
+    ctx.check(~xp.any(xp.isinf(tensor)), f"{text} : Tensor {name} had Inf values")
+    return tensor
+
+
+@CheckNumerics.gradient
+def _(op: Operation, grad: Any) -> Any:
+    message = op.attrs["message"].decode("utf-8", "replace")
+    return CheckNumerics(grad, f"Not a number (NaN) or infinity (Inf) values detected in gradient. {message}")
+
+
+def _escaped(text: str) -> str:
+    """`text` as a part of a format string."""
+    return text.replace("{", "{{").replace("}", "}}")
+
+
+Assert = define_op("Assert", "condition: bool, data: T ->", "T: list(any) >= 1, summarize: int = 3", stateful=True)
+Assert.not_differentiable()
+
+
+@Assert.static_when
+def _(op: Operation) -> frozenset[int]:
+    # Messages are constants as a rule; known while a step is compiled, they need no work on the host.
+    return frozenset(i for i, t in enumerate(op.inputs) if t.dtype is dtypes.string)
+
+
+@Assert.shape
+def _(condition: TensorShape, data: list[TensorShape]) -> tuple[()]:
+    shape_rules.with_rank(condition, 0, "the condition of an assertion")
+    return ()
+
+
+@Assert.kernel
+def _(condition: Any, data: list[Any], *, summarize: int, ctx: Any, xp: Any) -> None:
+    parts: list[str] = []
+    values: list[Any] = []
+    for item in data:
+        if isinstance(item, np.ndarray):
+            parts.append(_escaped(_summary(item, summarize)))
+            continue
+        shown = jnp.reshape(item, (-1,))[: item.size if summarize < 0 else summarize]
+        parts.append(f"{{{len(values)}}}" + ("..." if shown.size < item.size else ""))
+        values.append(shown)
+    ctx.check(condition, f"assertion failed: {' '.join(parts)}", *values)
+
+
+# ---------------------------------------------------------------------- text of values
+def _element(value: Any) -> str:
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    if isinstance(value, bool | np.bool_):
+        return str(int(value))
+    return f"{value:g}" if isinstance(value, float | np.floating) else str(value)
+
+
+def _summary(array: Any, count: int) -> str:
+    """The first `count` elements (all for a negative number), in brackets."""
+    flat = np.reshape(array, -1)
+    shown = flat if count < 0 else flat[:count]
+    return "[" + " ".join(_element(v) for v in shown) + ("...]" if len(shown) < len(flat) else "]")
+
+
+def _nested(array: Any, count: int) -> str:
+    """All dimensions in brackets of their own, each with its first and last `count` elements."""
+    if np.ndim(array) == 0:
+        item = np.asarray(array)[()]
+        return f'"{_element(item)}"' if isinstance(item, bytes) else _element(item)
+    short = 0 <= 2 * count < len(array)
+    rows = [_nested(row, count) for row in ([*array[:count], *array[len(array) - count :]] if short else array)]
+    if short:
+        rows.insert(count, "...")
+    return "[" + (" " if np.ndim(array) == 1 else "\n ").join(row.replace("\n", "\n ") for row in rows) + "]"
+
+
+StringFormat = define_op(
+    "StringFormat",
+    "inputs: T -> output: string",
+    "T: list(any) >= 0, template: string = '%s', placeholder: string = '%s', summarize: int = 3",
+)
+StringFormat.shape(shape_rules.scalar)
+StringFormat.not_differentiable()
+
+
+@StringFormat.host_kernel
+def _(inputs: list[Any], *, template: bytes, placeholder: bytes, summarize: int) -> Any:
+    pieces = template.decode().split(placeholder.decode())
+    if len(pieces) != len(inputs) + 1:
+        raise ValueError(f"the template has {len(pieces) - 1} placeholders for {len(inputs)} tensors")
+    shown = [_nested(value, summarize) for value in inputs]
+    text = pieces[0] + "".join(a + b for a, b in zip(shown, pieces[1:], strict=True))
+    return np.array(text.encode(), np.object_)
+
+
+# ---------------------------------------------------------------------- printing
+_printed: weakref.WeakKeyDictionary[Operation, int] = weakref.WeakKeyDictionary()
+
+Print = define_op(
+    "Print",
+    "input: T, data: U -> output: T",
+    "T: any, U: list(any) >= 0, message: string = '', first_n: int = -1, summarize: int = 3",
+    stateful=True,
+)
+
+
+@Print.shape
+def _(input: TensorShape, data: list[TensorShape]) -> TensorShape:
+    return input
+
+
+@Print.host_kernel
+def _(input: Any, data: list[Any], *, message: bytes, first_n: int, summarize: int, ctx: Any) -> Any:
+    count = _printed.get(ctx.op, 0)
+    if first_n < 0 or count < first_n:
+        _printed[ctx.op] = count + 1
+        sys.stderr.write(message.decode("utf-8", "replace") + "".join(_summary(d, summarize) for d in data) + "\n")
+        sys.stderr.flush()
+    return input
+
+
+@Print.gradient
+def _(op: Operation, grad: Any) -> Any:
+    return [grad, *[None] * (len(op.inputs) - 1)]
+
+
+PrintV2 = define_op(
+    "PrintV2", "input: string ->", "output_stream: string = 'stderr', end: string = '\\n'", stateful=True
+)
+PrintV2.not_differentiable()
+
+
+@PrintV2.shape
+def _(input: TensorShape) -> tuple[()]:
+    shape_rules.with_rank(input, 0, "what is printed")
+    return ()
+
+
+@PrintV2.host_kernel
+def _(input: Any, *, output_stream: bytes, end: bytes) -> None:
+    text = _element(np.asarray(input)[()]) + end.decode()
+    stream = output_stream.decode()
+    if stream.startswith("file://"):
+        with Path(stream.removeprefix("file://")).open("a", encoding="utf-8") as file:
+            file.write(text)
+        return
+    target = sys.stdout if stream == "stdout" else sys.stderr
+    target.write(text)
+    target.flush()
+
+
+Timestamp = define_op("Timestamp", "-> ts: double", stateful=True)
+Timestamp.shape(shape_rules.scalar)
+Timestamp.not_differentiable()
+
+
+@Timestamp.host_kernel
+def _() -> Any:
+    return np.array(time.time(), np.float64)

@@ -1,0 +1,314 @@
+"""Reading and changing rows and elements of a tensor by index.
+
+An index out of range is an error, as on TensorFlow's CPU, not clamped or dropped as XLA would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from anabranch.core.shapes import TensorShape
+from anabranch.graph.building import define_op
+from anabranch.graph.composite import IndexedSlices
+from anabranch.graph.constants import constant_value
+from anabranch.graph.operation import Operation, Tensor
+from anabranch.ops import raw
+from anabranch.ops.array import zero_of
+from anabranch.ops.layout import int_list, normal_axis, scalar_int
+
+
+def check_indices(ctx: Any, indices: Any, size: int, xp: Any, what: str = "indices") -> None:
+    """Makes the step fail unless all `indices` are in [0, size); the message shows the first that is not."""
+    if np.size(indices) == 0:
+        return
+    flat = xp.reshape(indices, (-1,))
+    valid = (flat >= 0) & (flat < size)
+    at = xp.argmin(valid)
+    ctx.check(valid, f"{what}[{{0}}] = {{1}} is not in [0, {size})", at, flat[at])
+
+
+# ---------------------------------------------------------------------- rows along an axis
+def _gather_shape(params: TensorShape, indices: TensorShape, axis: Any, batch_dims: int) -> TensorShape:
+    if params.dims_tuple is None or indices.dims_tuple is None or axis is None:
+        return TensorShape(None)
+    rows, picked = params.dims_tuple, indices.dims_tuple
+    batch = normal_axis(batch_dims, len(picked) + 1, "batch_dims")
+    at = normal_axis(scalar_int(axis), len(rows))
+    if at < batch:
+        raise ValueError(f"batch_dims = {batch} must be less than or equal to axis = {at}")
+    TensorShape(rows[:batch]).assert_is_compatible_with(picked[:batch])
+    return TensorShape([*rows[:at], *picked[batch:], *rows[at + 1 :]])
+
+
+def _gather(params: Any, indices: Any, axis: int, batch_dims: int, ctx: Any, xp: Any) -> Any:
+    rank, rank_indices = len(np.shape(params)), len(np.shape(indices))
+    at, batch = normal_axis(axis, rank), normal_axis(batch_dims, rank_indices + 1, "batch_dims")
+    check_indices(ctx, indices, np.shape(params)[at], xp)
+    if batch == 0:
+        return xp.take(params, indices, axis=at, mode="clip")
+    rows = xp.moveaxis(xp.asarray(params), at, batch)
+    leading = [
+        np.arange(n).reshape([-1] + [1] * (rank_indices - i - 1)) for i, n in enumerate(np.shape(indices)[:batch])
+    ]
+    found = rows[(*leading, indices)]
+    # [batch, picked, between, after] -> [batch, between, picked, after]
+    order = [*range(batch), *range(rank_indices, rank_indices + at - batch), *range(batch, rank_indices)]
+    return xp.transpose(found, [*order, *range(len(order), len(np.shape(found)))])
+
+
+def _rows_gradient(params: Tensor, indices: Tensor, grad: Any) -> IndexedSlices:
+    """The gradient for the rows of `params`: sparse, so that its cost does not depend on their number."""
+    shape = raw.Shape(params)
+    row = raw.StridedSlice(shape, [1], [0], [1], end_mask=1)
+    values = raw.Reshape(grad, raw.ConcatV2([raw.Reshape(raw.Size(indices), [1]), row], 0))
+    return IndexedSlices(values, raw.Reshape(indices, [-1]), shape)
+
+
+def _axis_gradient(params: Tensor, indices: Tensor, axis: int, batch_dims: int, grad: Any) -> Tensor:
+    """The dense gradient for a gather along another axis than the first, or with batch dimensions."""
+    rank, rank_indices = params.shape.ndims, indices.shape.ndims
+    if rank is None or rank_indices is None:
+        raise ValueError("the gradient of a gather along an axis needs known ranks; use set_shape on its inputs")
+    at, batch = normal_axis(axis, rank), normal_axis(batch_dims, rank_indices + 1)
+    shape = raw.Shape(params)
+    sizes = [raw.StridedSlice(shape, [i], [i + 1], [1], shrink_axis_mask=1) for i in range(rank)]
+    picked = rank_indices - batch
+    # [batch, between, picked, after] -> [batch, picked, between, after]
+    order = [*range(batch), *range(at, at + picked), *range(batch, at), *range(at + picked, rank - 1 + picked)]
+    groups = _product(sizes[:batch])
+    rest = sizes[batch:at] + sizes[at + 1 :]
+    values = raw.Reshape(raw.Transpose(grad, order), raw.Pack([np.int32(-1), *rest]))
+    rows = raw.Reshape(raw.Cast(indices, DstT="int32"), raw.Pack([groups, np.int32(-1)])) if batch else indices
+    if batch:
+        rows = raw.AddV2(rows, raw.ExpandDims(raw.Mul(raw.Range(0, groups, 1), sizes[at]), 1))
+    summed = raw.UnsortedSegmentSum(values, raw.Reshape(rows, [-1]), raw.Mul(groups, sizes[at]))
+    whole = raw.Reshape(summed, raw.Pack([*sizes[:batch], sizes[at], *rest]))
+    back = [*range(batch), *range(batch + 1, at + 1), batch, *range(at + 1, rank)]
+    return raw.Transpose(whole, back)  # type: ignore[no-any-return]
+
+
+def _product(sizes: list[Tensor]) -> Tensor:
+    result = raw.Const(value=np.int32(1), dtype="int32")
+    for size in sizes:
+        result = raw.Mul(result, size)
+    return result  # type: ignore[no-any-return]
+
+
+Gather = define_op(
+    "Gather",
+    "params: Tparams, indices: Tindices -> output: Tparams",
+    "validate_indices: bool = True, Tparams: any, Tindices: {int32, int64}",
+)
+
+
+@Gather.shape
+def _(params: TensorShape, indices: TensorShape) -> TensorShape:
+    return _gather_shape(params.with_rank_at_least(1), indices, 0, 0)
+
+
+@Gather.kernel
+def _(params: Any, indices: Any, *, ctx: Any, xp: Any) -> Any:
+    return _gather(params, indices, 0, 0, ctx, xp)
+
+
+@Gather.gradient
+def _(op: Operation, grad: Any) -> Any:
+    return _rows_gradient(op.inputs[0], op.inputs[1], grad), None
+
+
+GatherV2 = define_op(
+    "GatherV2",
+    "params: Tparams, indices: Tindices, axis: Taxis -> output: Tparams",
+    "batch_dims: int = 0, Tparams: any, Tindices: {int16, int32, int64}, Taxis: {int32, int64}",
+    static=("axis",),
+)
+
+
+@GatherV2.shape
+def _(params: TensorShape, indices: TensorShape, axis: TensorShape, *, batch_dims: int, ctx: Any) -> TensorShape:
+    return _gather_shape(params.with_rank_at_least(1), indices, ctx.constant("axis"), batch_dims)
+
+
+@GatherV2.kernel
+def _(params: Any, indices: Any, axis: Any, *, batch_dims: int, ctx: Any, xp: Any) -> Any:
+    return _gather(params, indices, scalar_int(axis), batch_dims, ctx, xp)
+
+
+@GatherV2.gradient
+def _(op: Operation, grad: Any) -> Any:
+    params, indices, axis = op.inputs
+    known, batch_dims = constant_value(axis), op.attrs["batch_dims"]
+    if known is None:
+        raise ValueError(f"the gradient of {op.name!r} needs an axis that is known while the graph is built")
+    at = scalar_int(known)
+    if batch_dims == 0 and at in (0, -(params.shape.ndims or 0)):
+        return _rows_gradient(params, indices, grad), None, None
+    return _axis_gradient(params, indices, at, batch_dims, grad), None, None
+
+
+# ---------------------------------------------------------------------- elements by full or partial index
+_POLICY = "bad_indices_policy: string = ''"
+_IGNORE = b"IGNORE"
+
+
+def _check_nd(ctx: Any, indices: Any, dims: tuple[int, ...], policy: bytes, xp: Any) -> Any:
+    """Checks index vectors against the leading `dims`; with the policy IGNORE says instead which are valid."""
+    depth = np.shape(indices)[-1]
+    flat = xp.reshape(indices, (int(np.prod(np.shape(indices)[:-1], dtype=np.int64)), depth))
+    valid = xp.all((flat >= 0) & (flat < np.array(dims[:depth], np.int64)), axis=-1)
+    if policy != _IGNORE and np.shape(flat)[0]:
+        at = xp.argmin(valid)
+        ctx.check(valid, f"indices[{{0}}] = {{1}} does not index into shape {list(dims)}", at, flat[at])
+    return xp.reshape(valid, np.shape(indices)[:-1])
+
+
+def _columns(indices: Any) -> tuple[Any, ...]:
+    return tuple(indices[..., i] for i in range(np.shape(indices)[-1]))
+
+
+GatherNd = define_op(
+    "GatherNd",
+    "params: Tparams, indices: Tindices -> output: Tparams",
+    f"Tparams: any, Tindices: {{int16, int32, int64}}, {_POLICY}",
+)
+
+
+@GatherNd.shape
+def _(params: TensorShape, indices: TensorShape) -> TensorShape:
+    rows, picked = params.dims_tuple, indices.with_rank_at_least(1).dims_tuple
+    if rows is None or picked is None or picked[-1] is None:
+        return TensorShape(None)
+    if picked[-1] > len(rows):
+        raise ValueError(f"index vectors of {picked[-1]} elements are too long for params of rank {len(rows)}")
+    return TensorShape([*picked[:-1], *rows[picked[-1] :]])
+
+
+@GatherNd.kernel
+def _(params: Any, indices: Any, *, bad_indices_policy: bytes, ctx: Any, xp: Any) -> Any:
+    dims, depth = np.shape(params), np.shape(indices)[-1]
+    ctx.check(depth <= len(dims), f"index vectors of {depth} elements are too long for params of rank {len(dims)}")
+    valid = _check_nd(ctx, indices, dims, bad_indices_policy, xp)
+    if depth == 0:
+        return xp.broadcast_to(params, (*np.shape(indices)[:-1], *dims))
+    if bad_indices_policy != _IGNORE:
+        return xp.asarray(params)[_columns(indices)]
+    inside = xp.where(xp.expand_dims(valid, -1), indices, 0)
+    found = xp.asarray(params)[_columns(inside)]
+    return xp.where(xp.reshape(valid, (*np.shape(valid), *[1] * (len(dims) - depth))), found, zero_of(params.dtype))
+
+
+@GatherNd.gradient
+def _(op: Operation, grad: Any) -> Any:
+    params, indices = op.inputs
+    if indices.shape.ndims == 2 and indices.shape[1].value == 1:
+        return IndexedSlices(grad, raw.Squeeze(indices, squeeze_dims=[-1]), raw.Shape(params)), None
+    wide = raw.Cast(indices, DstT="int32") if indices.dtype.name == "int16" else indices
+    return ScatterNd(wide, grad, raw.Shape(params, out_type=wide.dtype)), None
+
+
+# ---------------------------------------------------------------------- changing elements
+def _scatter(target: Any, indices: Any, updates: Any, how: str, policy: bytes, ctx: Any, xp: Any) -> Any:
+    """`target` with `updates` put ("set") or accumulated ("add", "sub") at the index vectors `indices`."""
+    dims = np.shape(target)
+    valid = _check_nd(ctx, indices, dims, policy, xp)
+    if policy == _IGNORE:
+        indices = xp.where(xp.expand_dims(valid, -1), indices, np.array(dims[: np.shape(indices)[-1]], np.int64))
+    if np.shape(indices)[-1] == 0:
+        whole = (xp.zeros(np.shape(indices)[:-1], np.int64),)
+        return _apply(xp.asarray(target)[None], whole, updates, how, xp)[0]
+    return _apply(target, _columns(indices), updates, how, xp)
+
+
+def _apply(target: Any, at: tuple[Any, ...], updates: Any, how: str, xp: Any) -> Any:
+    if xp is not np:
+        reference = xp.asarray(target).at[at]
+        updates = -updates if how == "sub" else updates
+        return (reference.set if how == "set" else reference.add)(updates, mode="drop")
+    inside = np.logical_and.reduce([i < n for i, n in zip(at, np.shape(target), strict=False)])
+    rows = tuple(i[inside] for i in at)
+    result = np.array(target)
+    if how == "set":
+        result[rows] = updates[inside]
+    else:
+        (np.add if how == "add" else np.subtract).at(result, rows, updates[inside])
+    return result
+
+
+def _check_updates(target: TensorShape, indices: TensorShape, updates: TensorShape) -> None:
+    """Raises ValueError unless updates.shape = indices.shape[:-1] + target.shape[depth of the index vectors:]."""
+    picked, rows = indices.with_rank_at_least(1).dims_tuple, target.dims_tuple
+    if picked is None or rows is None or picked[-1] is None:
+        return
+    if picked[-1] > len(rows):
+        raise ValueError(f"index vectors of {picked[-1]} elements are too long for a tensor of rank {len(rows)}")
+    wanted = TensorShape([*picked[:-1], *rows[picked[-1] :]])
+    if not updates.is_compatible_with(wanted):
+        raise ValueError(f"updates must have shape {wanted} = indices.shape[:-1] + shape[{picked[-1]}:], got {updates}")
+
+
+ScatterNd = define_op(
+    "ScatterNd",
+    "indices: Tindices, updates: T, shape: Tindices -> output: T",
+    f"T: any, Tindices: {{int16, int32, int64}}, {_POLICY}",
+    static=("shape",),
+)
+
+
+@ScatterNd.shape
+def _(indices: TensorShape, updates: TensorShape, shape: TensorShape, *, ctx: Any) -> TensorShape:
+    target: TensorShape = ctx.constant_as_shape("shape")
+    _check_updates(target, indices, updates)
+    return target
+
+
+@ScatterNd.kernel
+def _(indices: Any, updates: Any, shape: Any, *, bad_indices_policy: bytes, ctx: Any, xp: Any) -> Any:
+    target = xp.full(int_list(shape), zero_of(updates.dtype), dtype=updates.dtype)
+    return _scatter(target, indices, updates, "add", bad_indices_policy, ctx, xp)
+
+
+@ScatterNd.gradient
+def _(op: Operation, grad: Any) -> Any:
+    return None, GatherNd(grad, op.inputs[0]), None
+
+
+def _scatter_into(name: str, how: str, gradient: Callable[[Operation, Any], Any], source: str = "tensor") -> Any:
+    op = define_op(
+        name,
+        f"{source}: T, indices: Tindices, updates: T -> output: T",
+        f"T: any, Tindices: {{int32, int64}}, {_POLICY}",
+    )
+
+    @op.shape
+    def _(target: TensorShape, indices: TensorShape, updates: TensorShape) -> TensorShape:
+        _check_updates(target, indices, updates)
+        return target
+
+    @op.kernel
+    def _(target: Any, indices: Any, updates: Any, *, bad_indices_policy: bytes, ctx: Any, xp: Any) -> Any:
+        return _scatter(target, indices, updates, how, bad_indices_policy, ctx, xp)
+
+    op.gradient(gradient)
+    return op
+
+
+def _update_gradient(op: Operation, grad: Any) -> Any:
+    kept = TensorScatterUpdate(grad, op.inputs[1], raw.ZerosLike(op.inputs[2]))
+    return kept, None, GatherNd(grad, op.inputs[1])
+
+
+def _add_gradient(op: Operation, grad: Any) -> Any:
+    return grad, None, GatherNd(grad, op.inputs[1])
+
+
+def _sub_gradient(op: Operation, grad: Any) -> Any:
+    return grad, None, raw.Neg(GatherNd(grad, op.inputs[1]))
+
+
+TensorScatterUpdate = _scatter_into("TensorScatterUpdate", "set", _update_gradient)
+TensorScatterAdd = _scatter_into("TensorScatterAdd", "add", _add_gradient)
+TensorScatterSub = _scatter_into("TensorScatterSub", "sub", _sub_gradient)
+ScatterNdNonAliasingAdd = _scatter_into("ScatterNdNonAliasingAdd", "add", _add_gradient, "input")
