@@ -14,7 +14,6 @@ import dataclasses
 import json
 import os
 import re
-import stat
 from typing import Any, Final
 
 from anabranch import errors
@@ -128,7 +127,7 @@ def load(prefix: str) -> Manifest:
     """
     path = manifest_path(prefix)
     try:
-        with open(path, "rb", opener=_open_regular) as file:
+        with open(path, "rb", opener=durable.open_regular) as file:
             data = file.read()
     except FileNotFoundError as error:
         raise errors.NotFoundError(
@@ -177,7 +176,7 @@ def open_shard(prefix: str, shard: Shard) -> int:
     """
     path = locate_shard(prefix, shard)
     try:
-        descriptor = _open_regular(path, os.O_RDONLY | os.O_NOFOLLOW)
+        descriptor = durable.open_regular(path, os.O_RDONLY | os.O_NOFOLLOW)
     except FileNotFoundError:
         raise
     except OSError as error:
@@ -191,15 +190,6 @@ def open_shard(prefix: str, shard: Shard) -> int:
             f"Checkpoint shard {path!r} has {size} bytes, its manifest says {shard.nbytes}: it is truncated or was "
             "replaced. Restore another checkpoint.",
         )
-    return descriptor
-
-
-def _open_regular(path: str, flags: int) -> int:
-    """Opens without waiting for a writer, should `path` be a pipe, and refuses all but regular files."""
-    descriptor = os.open(path, flags | os.O_NONBLOCK)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise errors.InvalidArgumentError(None, None, f"{path!r} is not a regular file.")
     return descriptor
 
 

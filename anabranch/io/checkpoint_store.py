@@ -3,7 +3,8 @@
 A prefix is a directory and a name, such as `"logs/model.ckpt-100"`; the files of a checkpoint begin with it.
 
     write_checkpoint, merge_checkpoints, remove_checkpoint    checkpoint_writer
-    CheckpointReader                                          checkpoint_reader
+    CheckpointReader, TensorReader                            checkpoint_reader, tensor_reader
+    TensorBundleReader                                        tensor_bundle (what TensorFlow saved)
     SliceInfo                                                 slices
 """
 
@@ -20,22 +21,39 @@ from anabranch.io.checkpoint_writer import (
     write_checkpoint,
 )
 from anabranch.io.slices import SliceInfo
+from anabranch.io.tensor_bundle import TensorBundleReader, bundle_exists
+from anabranch.io.tensor_reader import TensorReader
 
 __all__ = [
     "DEFAULT_SHARD_BYTES",
     "CheckpointReader",
     "SliceInfo",
+    "TensorBundleReader",
+    "TensorReader",
     "checkpoint_exists",
     "list_files",
     "merge_checkpoints",
+    "open_checkpoint",
     "remove_checkpoint",
     "write_checkpoint",
 ]
 
 
 def checkpoint_exists(prefix: str | os.PathLike[str]) -> bool:
-    """Whether a checkpoint was committed under `prefix`. It may still turn out to be damaged."""
-    return os.path.isfile(checkpoint_manifest.manifest_path(os.fspath(prefix)))
+    """Whether a checkpoint was committed under `prefix`, by us or by TensorFlow. It may still be damaged."""
+    return os.path.isfile(checkpoint_manifest.manifest_path(os.fspath(prefix))) or bundle_exists(prefix)
+
+
+def open_checkpoint(prefix: str | os.PathLike[str]) -> TensorReader:
+    """A reader of the checkpoint `prefix`, ours or, where there is none, TensorFlow's.
+
+    Raises:
+      OpError: as `CheckpointReader`.
+    """
+    name = os.fspath(prefix)
+    if bundle_exists(name) and not os.path.isfile(checkpoint_manifest.manifest_path(name)):
+        return TensorBundleReader(name)
+    return CheckpointReader(name)
 
 
 def list_files(prefix: str | os.PathLike[str]) -> list[str]:

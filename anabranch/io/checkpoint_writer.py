@@ -47,7 +47,7 @@ _WRITE_PIECE: Final = 8 << 20  # Checksummed and written while it is still in th
 
 
 def write_checkpoint(
-    prefix: str,
+    prefix: str | os.PathLike[str],
     tensors: Mapping[str, Array],
     *,
     slices: Mapping[str, slices.SliceInfo] | None = None,
@@ -74,6 +74,7 @@ def write_checkpoint(
       PermissionDeniedError: the user may not write there.
       ResourceExhaustedError: the disk is full.
     """
+    prefix = os.fspath(prefix)
     checked = _check_tensors(prefix, tensors, slices or {})
     groups = _plan_shards(checked, shard_bytes)
     directory = os.path.dirname(prefix)
@@ -85,7 +86,9 @@ def write_checkpoint(
         save.commit(step)
 
 
-def merge_checkpoints(prefixes: Sequence[str], destination: str, *, delete_old: bool = True) -> None:
+def merge_checkpoints(
+    prefixes: Sequence[str | os.PathLike[str]], destination: str | os.PathLike[str], *, delete_old: bool = True
+) -> None:
     """Makes one checkpoint of several that were saved side by side, as the tasks of a sharded save do.
 
     No tensor is copied where the file system has hard links. The commit is as atomic as that of `write_checkpoint`.
@@ -101,7 +104,9 @@ def merge_checkpoints(prefixes: Sequence[str], destination: str, *, delete_old: 
       DataLossError: a part's manifest is damaged.
       OpError: as `write_checkpoint`.
     """
-    parts = [(prefix, checkpoint_manifest.load(prefix)) for prefix in prefixes]
+    destination = os.fspath(destination)
+    names = [os.fspath(prefix) for prefix in prefixes]
+    parts = [(name, checkpoint_manifest.load(name)) for name in names]
     _make_directory(os.path.dirname(destination))
     count = sum(len(manifest.shards) for _, manifest in parts)
     with _Save(destination) as save:
@@ -109,12 +114,12 @@ def merge_checkpoints(prefixes: Sequence[str], destination: str, *, delete_old: 
             save.adopt(prefix, manifest, count)
         save.commit(next((manifest.step for _, manifest in parts if manifest.step is not None), None))
     if delete_old:
-        for prefix in prefixes:
+        for prefix, _ in parts:
             if prefix != destination:
                 remove_checkpoint(prefix)
 
 
-def remove_checkpoint(prefix: str) -> None:
+def remove_checkpoint(prefix: str | os.PathLike[str]) -> None:
     """Removes a checkpoint: first its manifest, so that it is gone at once, then its shards. No error if it is absent.
 
     Shards of a save of that prefix that is going on stay.
@@ -122,6 +127,7 @@ def remove_checkpoint(prefix: str) -> None:
     Raises:
       PermissionDeniedError: the user may not.
     """
+    prefix = os.fspath(prefix)
     path = checkpoint_manifest.manifest_path(prefix)
     with os_errors.translated("remove", path), contextlib.suppress(FileNotFoundError):
         os.unlink(path)

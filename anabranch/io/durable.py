@@ -11,10 +11,12 @@ import contextlib
 import fcntl
 import os
 import re
+import stat
 import uuid
 from collections.abc import Iterator
 from typing import Final
 
+from anabranch import errors
 from anabranch.io import os_errors
 
 Chunk = bytes | bytearray | memoryview
@@ -76,6 +78,20 @@ def open_locked(path: str) -> int:
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
     with contextlib.suppress(OSError):  # A file system without locks.
         fcntl.flock(descriptor, fcntl.LOCK_EX)
+    return descriptor
+
+
+def open_regular(path: str, flags: int) -> int:
+    """Opens without waiting for a writer, should `path` be a pipe, and refuses all but regular files.
+
+    Raises:
+      InvalidArgumentError: it is none.
+      OSError: the system's refusal.
+    """
+    descriptor = os.open(path, flags | os.O_NONBLOCK)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise errors.InvalidArgumentError(None, None, f"{path!r} is not a regular file.")
     return descriptor
 
 

@@ -1,0 +1,100 @@
+"""Reads sorted string tables, LevelDB's file format, in which TensorFlow keeps the index of a checkpoint.
+
+blocks | metaindex block | index block | footer (48 bytes)
+footer:  handle of the metaindex | handle of the index | padding | magic number
+handle:  varint offset | varint size
+block:   entries | uint32 restart offsets | uint32 how many | type (0: not compressed) | masked CRC-32C
+entry:   varint bytes shared with the key before | varint key bytes | varint value bytes | key bytes | value
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Final
+
+from anabranch.io import crc32c
+
+_FOOTER_SIZE: Final = 48
+_MAGIC: Final = struct.pack("<Q", 0xDB4775248B80FB57)
+_TRAILER: Final = struct.Struct("<BI")
+_NOT_COMPRESSED: Final = 0
+
+
+class FormatError(ValueError):
+    """The bytes are no such table. The message says why, without the file's name."""
+
+
+def read_varint(data: bytes, position: int) -> tuple[int, int]:
+    """A base-128 number of at most 64 bits, and the position after it.
+
+    Raises:
+      FormatError: the data ends first, or the number is longer.
+    """
+    value = shift = 0
+    while position < len(data) and shift < 64:
+        byte = data[position]
+        position += 1
+        value |= (byte & 127) << shift
+        if byte < 128:
+            return value, position
+        shift += 7
+    raise FormatError(f"a number at byte {position} has no end")
+
+
+def read_table(data: bytes) -> dict[bytes, bytes]:
+    """All entries of a table, in its order; every block's checksum is checked.
+
+    Raises:
+      FormatError: the table is damaged, or compressed.
+    """
+    if len(data) < _FOOTER_SIZE or not data.endswith(_MAGIC):
+        raise FormatError(f"its {len(data)} bytes do not end as those of a table do")
+    footer = data[-_FOOTER_SIZE:]
+    metaindex, position = _read_handle(footer, 0)
+    _block(data, metaindex)  # Which has nothing for us, but tells of damage.
+    index, _ = _read_handle(footer, position)
+    entries: dict[bytes, bytes] = {}
+    for _, value in _entries(_block(data, index)):
+        handle, _ = _read_handle(value, 0)
+        entries.update(_entries(_block(data, handle)))
+    return entries
+
+
+def _read_handle(data: bytes, position: int) -> tuple[tuple[int, int], int]:
+    offset, position = read_varint(data, position)
+    size, position = read_varint(data, position)
+    return (offset, size), position
+
+
+def _block(data: bytes, handle: tuple[int, int]) -> bytes:
+    offset, size = handle
+    end = offset + size
+    if end + _TRAILER.size > len(data) - _FOOTER_SIZE:
+        raise FormatError(f"a block claims bytes {offset} to {end} of {len(data)}")
+    kind, crc = _TRAILER.unpack_from(data, end)
+    if crc32c.masked_crc32c(data[offset : end + 1]) != crc:
+        raise FormatError(f"the checksum of the block at byte {offset} does not match")
+    if kind != _NOT_COMPRESSED:
+        raise FormatError(f"the block at byte {offset} is compressed (type {kind}), which TensorFlow never does")
+    return data[offset:end]
+
+
+def _entries(block: bytes) -> Iterator[tuple[bytes, bytes]]:
+    if len(block) < 4:
+        raise FormatError(f"a block has only {len(block)} bytes")
+    restarts = struct.unpack_from("<I", block, len(block) - 4)[0]
+    end = len(block) - 4 * (restarts + 1)
+    position, key = 0, b""
+    while position < end:
+        shared, position = read_varint(block, position)
+        key_length, position = read_varint(block, position)
+        value_length, position = read_varint(block, position)
+        value_at = position + key_length
+        if shared > len(key) or value_at + value_length > end:
+            raise FormatError(f"an entry after key {key!r} leaves its block")
+        key = key[:shared] + block[position:value_at]
+        position = value_at + value_length
+        yield key, block[value_at:position]
+    if position != end:
+        raise FormatError("the entries of a block do not fill it")
