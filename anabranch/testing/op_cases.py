@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 import anabranch.ops
+from anabranch.autodiff.gradients import gradients
 from anabranch.core import dtypes
 from anabranch.core.dtypes import DType, as_dtype
 from anabranch.core.kernel_context import KernelContext
@@ -30,15 +31,7 @@ from anabranch.graph.conversion import constant_of
 from anabranch.graph.graph import Graph
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
-
-try:
-    from anabranch.session import Session
-except ImportError:
-    from anabranch.testing._interim import Session
-try:
-    from anabranch.autodiff.gradients import gradients
-except ImportError:
-    from anabranch.testing._interim import simple_gradients as gradients
+from anabranch.session import Session
 
 Array = np.ndarray[Any, Any]
 
@@ -73,6 +66,8 @@ class OpCase:
             that are not `static`.
         static_shape: whether known input shapes must give exact output shapes; default: the kernel is compiled.
         error: the exception that building or running the operation must raise.
+        constants: names of inputs, besides the `static` ones, that are constants where all is known.
+        project: maps the random direction of an input onto directions that keep the input valid (symmetric, ...).
         label: tells rows of one operation apart.
     """
 
@@ -88,6 +83,8 @@ class OpCase:
     differentiate: Sequence[int] | None = None
     static_shape: bool | None = None
     error: type[BaseException] | None = None
+    constants: Sequence[str] = ()
+    project: Callable[[Array], Array] | None = None
     label: str = ""
 
     def __str__(self) -> str:
@@ -118,7 +115,7 @@ def check_case(case: OpCase) -> None:
             _check_error(case, op, inputs, known)
         return
     for known in (True, False):
-        built = _Built(op, inputs, case.attrs, known)
+        built = _Built(op, inputs, case, known)
         outputs = built.run()
         _check_static(case, built, outputs, known)
         _compare(case, _flat(inputs), outputs, "the session")
@@ -149,17 +146,18 @@ def _flat(values: list[Any]) -> list[Array]:
 class _Built:
     """A graph with one operation of the type on placeholders; `static` inputs are constants where all is `known`."""
 
-    def __init__(self, op: OpFunction, inputs: list[Any], attrs: dict[str, Any], known: bool) -> None:
+    def __init__(self, op: OpFunction, inputs: list[Any], case: OpCase, known: bool) -> None:
         self.graph = Graph()
+        self.constants = op.static | set(case.constants)
         self.feeds: dict[Tensor, Array] = {}
         self.inputs: list[Tensor] = []
         with self.graph.as_default():
-            args = [self._argument(op, arg, value, known) for arg, value in zip(op.inputs, inputs, strict=True)]
-            op(*args, **attrs)
+            args = [self._argument(arg, value, known) for arg, value in zip(op.inputs, inputs, strict=True)]
+            op(*args, **case.attrs)
         self.operation: Operation = next(o for o in reversed(self.graph.get_operations()) if o.op_def is op)
 
-    def _argument(self, op: OpDef, arg: ArgDef, value: Any, known: bool) -> Any:
-        constant = known and arg.name in op.static
+    def _argument(self, arg: ArgDef, value: Any, known: bool) -> Any:
+        constant = known and arg.name in self.constants
         if isinstance(value, list):
             return [self._tensor(f"{arg.name}_{i}", v, known, constant) for i, v in enumerate(value)]
         return self._tensor(arg.name, value, known, constant)
@@ -258,7 +256,7 @@ def assert_close(got: Any, wanted: Any, tolerance: float | None = None, what: st
 def _check_error(case: OpCase, op: OpFunction, inputs: list[Any], known: bool) -> None:
     assert case.error is not None
     try:
-        built = _Built(op, inputs, case.attrs, known)
+        built = _Built(op, inputs, case, known)
     except (case.error, ValueError, TypeError):
         return
     try:
@@ -296,7 +294,7 @@ class _GradientCheck:
         wide = inputs if _fixes_types(op, case.attrs) else [_widened(op, a, v) for a, v in zip(op.inputs, inputs, strict=True)]
         self.double = all(as_dtype(v.dtype) not in _DOUBLE for v in _flat(wide))
         self.delta, self.tolerance = (1e-5, 2e-6) if self.double else (1e-2, 3e-2)
-        self.built = _Built(op, wide, case.attrs, known=True)
+        self.built = _Built(op, wide, case, known=True)
         chosen = range(len(self.built.inputs)) if case.differentiate is None else case.differentiate
         tensors = [self.built.inputs[i] for i in chosen]
         self.xs = [t for t in tensors if t in self.built.feeds and _inexact(t.dtype)]
@@ -338,6 +336,8 @@ class _GradientCheck:
                 f"{self.case}: the {what} for {x.name} has shape {got.shape}, the tensor itself {feeds[x].shape}"
             )
             along = self._noise(x.dtype, feeds[x].shape)
+            if self.case.project is not None and x in self.xs:
+                along = self.case.project(along).astype(along.dtype)
             analytic = float(np.sum(np.conj(got) * along).real)
             sides = [self._loss(session, {**feeds, x: feeds[x] + self._step(along, s)}, ys, weights) for s in (1, -1)]
             numeric = (sides[0] - sides[1]) / (2 * self.delta)

@@ -42,7 +42,7 @@ def rows() -> frozenset[str]:
 
 
 @functools.cache
-def tested_elsewhere() -> dict[str, str]:
+def covered_elsewhere() -> dict[str, str]:
     """Operations that have no value semantics of their own: the file of tests that covers each."""
     return {op: path for module in table_modules() for op, path in getattr(module, "TESTED_ELSEWHERE", {}).items()}
 
@@ -66,14 +66,14 @@ def test_it_is_complete(name: str) -> None:
 def test_it_has_a_row_in_the_table(name: str) -> None:
     if name in rows():
         return
-    path = tested_elsewhere().get(name)
+    path = covered_elsewhere().get(name)
     assert path is not None, f"{name} has no row in tests/device/ops/cases_*.py"
     text = (TESTS.parent / path).read_text("utf-8")
     assert name in text, f"{path} is said to test {name}, which it does not mention"
 
 
 def test_the_table_names_operations_that_exist() -> None:
-    unknown = sorted(name for name in {*rows(), *tested_elsewhere()} if find_op_def(name) is None)
+    unknown = sorted(name for name in {*rows(), *covered_elsewhere()} if find_op_def(name) is None)
     assert not unknown
 
 
