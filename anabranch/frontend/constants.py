@@ -1,0 +1,178 @@
+"""Constants, placeholders, and tensors filled with one value."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from anabranch.core import dtypes
+from anabranch.core.dtypes import DType, as_dtype
+from anabranch.core.shapes import TensorShape
+from anabranch.core.values import to_array
+from anabranch.frontend.framework import convert_to_tensor, name_scope
+from anabranch.graph.composite import SparseTensor, SparseTensorValue
+from anabranch.graph.constants import constant_value_as_shape
+from anabranch.graph.conversion import constant_of
+from anabranch.graph.operation import Tensor
+from anabranch.ops import raw
+
+__all__ = [
+    "constant",
+    "fill",
+    "ones",
+    "ones_like",
+    "placeholder",
+    "placeholder_with_default",
+    "zeros",
+    "zeros_like",
+]
+
+#: larger constants of one value are computed by a Fill operation instead of stored in the graph
+_MAX_STORED_ELEMENTS = 1000
+
+
+def constant(
+    value: Any, dtype: Any = None, shape: Any = None, name: str = "Const", verify_shape: bool = False
+) -> Tensor:
+    """A tensor that has the same value in every step.
+
+    Args:
+        value: a number, text, an array, or a nested list.
+        dtype: default: that of an array; float32, int32 (int64 where needed), bool, string for Python values.
+        shape: the result's shape; a value with fewer elements is continued with its last element.
+        verify_shape: whether the value must have `shape` exactly.
+
+    Raises:
+        TypeError: the value does not fit the dtype, or with `verify_shape` has another shape.
+        ValueError: the value has more elements than `shape`.
+    """
+    array = to_array(value, None if dtype is None else as_dtype(dtype).base_dtype)
+    if shape is not None:
+        array = _fitted(array, tuple(int(d) for d in TensorShape(shape).as_list()), verify_shape)
+    return constant_of(array, name=name)
+
+
+def _fitted(array: np.ndarray[Any, Any], dims: tuple[int, ...], verify_shape: bool) -> np.ndarray[Any, Any]:
+    if array.shape == dims:
+        return array
+    if verify_shape:
+        raise TypeError(f"Expected Tensor's shape: {dims}, got {array.shape}.")
+    size = int(np.prod(dims, dtype=np.int64))
+    if array.size > size:
+        raise ValueError(f"Too many elements provided. Needed at most {size}, but received {array.size}")
+    flat = array.reshape(-1)
+    if array.size < size:
+        if array.size == 0:
+            raise ValueError(f"a constant of shape {dims} needs at least one element, got none")
+        flat = np.concatenate([flat, np.full(size - array.size, flat[-1], dtype=array.dtype)])
+    return flat.reshape(dims)
+
+
+def placeholder(dtype: Any, shape: Any = None, name: str | None = None) -> Tensor:
+    """A tensor whose value must be fed in every step that needs it.
+
+    Args:
+        dtype: element type of what is fed.
+        shape: what is known of its shape; default: nothing.
+    """
+    tensor: Tensor = raw.Placeholder(dtype=dtype, shape=TensorShape(shape), name=name)
+    return tensor
+
+
+def placeholder_with_default(input: Any, shape: Any, name: str | None = None) -> Tensor:
+    """A tensor that has the value of `input` in steps that do not feed it.
+
+    Args:
+        input: the default.
+        shape: the (partial) shape of what may be fed; that of `input` must be compatible.
+    """
+    tensor: Tensor = raw.PlaceholderWithDefault(input, shape=TensorShape(shape), name=name)
+    return tensor
+
+
+# ---------------------------------------------------------------------- one value everywhere
+def zeros(shape: Any, dtype: Any = dtypes.float32, name: str | None = None) -> Tensor:
+    """A tensor of zeros (False for bool, empty strings for string)."""
+    found = as_dtype(dtype).base_dtype
+    zero: Any = "" if found is dtypes.string else np.zeros((), found.as_numpy_dtype)
+    return _filled("zeros", shape, zero, found, name)
+
+
+def ones(shape: Any, dtype: Any = dtypes.float32, name: str | None = None) -> Tensor:
+    """A tensor of ones (True for bool)."""
+    found = as_dtype(dtype).base_dtype
+    return _filled("ones", shape, np.ones((), found.as_numpy_dtype), found, name)
+
+
+def _filled(kind: str, shape: Any, value: Any, dtype: DType, name: str | None) -> Tensor:
+    with name_scope(name, kind, [shape] if isinstance(shape, Tensor) else None) as scope:
+        if not isinstance(shape, Tensor):
+            known = _known_shape(shape)
+            if known is not None:
+                array = np.full(known, to_array(value, dtype)[()], dtype=dtype.as_numpy_dtype)
+                return constant_of(array, name=scope)
+            shape = convert_to_tensor(
+                shape, dtypes.int32 if isinstance(shape, TensorShape) else None, "shape_as_tensor"
+            )
+        if shape.shape.ndims == 0:
+            shape = raw.Reshape(shape, [-1])  # a scalar is a vector's length
+        return fill(shape, constant(value, dtype), name=scope)
+
+
+def _known_shape(shape: Any) -> list[int] | None:
+    """The sizes of a small, known shape."""
+    try:
+        dims = TensorShape(shape).dims_tuple
+    except (TypeError, ValueError):
+        return None
+    if dims is None or None in dims or int(np.prod(dims, dtype=np.int64)) >= _MAX_STORED_ELEMENTS:
+        return None
+    return [d for d in dims if d is not None]
+
+
+def fill(dims: Any, value: Any, name: str | None = None) -> Tensor:
+    """A tensor of shape `dims` (a vector) with the scalar `value` everywhere."""
+    result: Tensor = raw.Fill(dims, value, name=name)
+    if not result.shape.is_fully_defined() and not isinstance(dims, Tensor):
+        result.set_shape(constant_value_as_shape(result.op.inputs[0]))
+    return result
+
+
+def zeros_like(tensor: Any, dtype: Any = None, name: str | None = None, optimize: bool = True) -> Tensor:
+    """Zeros of the shape of `tensor`, and of its dtype unless another is given.
+
+    Args:
+        optimize: whether to use what is known of the shape while the graph is built.
+    """
+    return _like("zeros_like", tensor, dtype, name, optimize)
+
+
+def ones_like(tensor: Any, dtype: Any = None, name: str | None = None, optimize: bool = True) -> Tensor:
+    """Ones of the shape of `tensor`, and of its dtype unless another is given.
+
+    Args:
+        optimize: whether to use what is known of the shape while the graph is built.
+    """
+    return _like("ones_like", tensor, dtype, name, optimize)
+
+
+def _like(kind: str, tensor: Any, dtype: Any, name: str | None, optimize: bool) -> Tensor:
+    with name_scope(name, kind, [tensor] if isinstance(tensor, Tensor) else None) as scope:
+        if isinstance(tensor, SparseTensor | SparseTensorValue):
+            source, shape = SparseTensor.from_value(tensor), None
+            dims = raw.Cast(source.dense_shape, DstT="int32")
+        else:
+            source = tensor = convert_to_tensor(tensor, name="tensor")
+            shape, dims = tensor.shape, None
+        wanted = source.dtype.base_dtype if dtype is None else as_dtype(dtype).base_dtype
+        make = zeros if kind == "zeros_like" else ones
+        if optimize and shape is not None and shape.is_fully_defined():
+            return make(shape, wanted, name=scope)
+        if kind == "zeros_like" and dims is None and wanted is source.dtype.base_dtype:
+            result: Tensor = raw.ZerosLike(tensor, name=scope)
+            return result
+        result = make(raw.Shape(tensor) if dims is None else dims, wanted, name=scope)
+        if shape is not None:
+            result.set_shape(shape)
+        return result
