@@ -1,0 +1,383 @@
+"""Reductions over segments of rows.
+
+Where the ids are sorted, the number of segments follows from the last id, so that these operations run on the host; with a
+given number of segments they are compiled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from anabranch.core.dtypes import as_dtype
+from anabranch.core.shapes import TensorShape
+from anabranch.graph.building import OpFunction, define_op
+from anabranch.graph.operation import Tensor
+from anabranch.ops import raw, shape_rules
+from anabranch.ops.factories import attach_gradient
+
+# ---------------------------------------------------------------------- sorted ids
+def _rows_shape(data: TensorShape, segment_ids: TensorShape) -> TensorShape:
+    shape_rules.with_rank(segment_ids, 1, "argument 'segment_ids'")
+    return TensorShape([None]).concatenate(data.with_rank_at_least(1)[1:])
+
+
+def _check_sorted(ctx: Any, ids: Any, rows: int) -> None:
+    ctx.check(ids.ndim == 1, f"segment_ids must be a vector, got shape {ids.shape}")
+    ctx.check(ids.size == rows, f"there are {ids.size} segment ids for {rows} rows")
+    if ids.size:
+        ctx.check(ids[0] >= 0, "segment ids must be >= 0, got {0}", ids[0])
+        ctx.check(np.all(np.diff(ids) >= 0), "segment ids are not increasing")
+
+
+def _reduce_rows(ufunc: Any, data: Any, ids: Any, segments: int, empty: int) -> Any:
+    """Applies `ufunc` to each run of rows with one id; segments without rows hold `empty`."""
+    out = np.full((segments, *data.shape[1:]), empty, data.dtype)
+    if ids.size:
+        starts = np.flatnonzero(np.r_[True, ids[1:] != ids[:-1]])
+        out[ids[starts]] = ufunc.reduceat(data, starts, axis=0)
+    return out
+
+
+def _segment_count(ids: Any) -> int:
+    return int(ids[-1]) + 1 if ids.size else 0
+
+
+def _sorted_segments(name: str, ufunc: Any, empty: int, types: str, gradient: Callable[..., Any]) -> OpFunction:
+    op = define_op(name, "data: T, segment_ids: Tindices -> output: T", f"T: {types}, Tindices: index")
+    op.shape(_rows_shape)
+
+    @op.host_kernel
+    def _(data: Any, segment_ids: Any, *, ctx: Any) -> Any:
+        _check_sorted(ctx, segment_ids, len(data))
+        total = _reduce_rows(ufunc, data, segment_ids, _segment_count(segment_ids), empty)
+        return _divided(total, _counts(segment_ids, len(total))) if name == "SegmentMean" else total
+
+    return attach_gradient(op, gradient)
+
+
+def _counts(ids: Any, segments: int) -> Any:
+    return np.maximum(np.bincount(ids, minlength=segments), 1)
+
+
+def _divided(total: Any, counts: Any) -> Any:
+    divisor = counts.reshape((-1,) + (1,) * (total.ndim - 1))
+    if total.dtype.kind in "iu":
+        return np.trunc(total / divisor).astype(total.dtype)
+    return (total / divisor.astype(total.dtype)).astype(total.dtype)
+
+
+def _column(vector: Tensor, like: Tensor) -> Tensor:
+    """A vector as a tensor of the rank of `like`, so that it broadcasts along the rows."""
+    ones = raw.Fill(raw.ExpandDims(raw.Sub(raw.Rank(like), 1), 0), 1)
+    result: Tensor = raw.Reshape(vector, raw.ConcatV2([raw.Shape(vector), ones], 0))
+    return result
+
+
+def _segment_sum_gradient(op: Any, grad: Tensor) -> Any:
+    return raw.GatherV2(grad, op.inputs[1], 0), None
+
+
+def _segment_mean_gradient(op: Any, grad: Tensor) -> Any:
+    ids = op.inputs[1]
+    ones = raw.Fill(raw.Shape(ids), raw.Cast(1, DstT=grad.dtype))
+    counts = raw.Maximum(SegmentSum(ones, ids), 1.0)
+    return raw.GatherV2(raw.RealDiv(grad, _column(counts, grad)), ids, 0), None
+
+
+def _segment_extreme_gradient(op: Any, grad: Tensor) -> Any:
+    """Shared evenly among the elements of a segment that equal its extreme."""
+    data, ids = op.inputs
+    chosen = raw.Cast(raw.Equal(raw.GatherV2(op.outputs[0], ids, 0), data), DstT=grad.dtype)
+    count = SegmentSum(chosen, ids)
+    return raw.Mul(chosen, raw.GatherV2(raw.DivNoNan(grad, count), ids, 0)), None
+
+
+def _segment_prod_gradient(op: Any, grad: Tensor) -> Any:
+    data, ids = op.inputs
+    zero = raw.Equal(data, raw.ZerosLike(data))
+    safe = raw.Select(zero, raw.OnesLike(data), data)
+    zeros = SegmentSum(raw.Cast(zero, DstT=data.dtype), ids)
+    product = SegmentProd(safe, ids)
+    gathered = [raw.GatherV2(t, ids, 0) for t in (grad, product, zeros)]
+    return _product_of_others(gathered[0], gathered[1], gathered[2], zero, safe), None
+
+
+def _product_of_others(grad: Tensor, product: Tensor, zeros: Tensor, zero: Tensor, safe: Tensor) -> Tensor:
+    """grad * the product of the other elements of the segment.
+
+    Args:
+        product: of the elements of the segment that are not zero.
+        zeros: how many of them are zero.
+        zero: whether this element is.
+        safe: the element, or 1 where it is zero.
+    """
+    none = raw.ZerosLike(grad)
+    no_zero = raw.Equal(zeros, raw.ZerosLike(zeros))
+    only_zero = raw.LogicalAnd(zero, raw.Equal(zeros, raw.OnesLike(zeros)))
+    result: Tensor = raw.Mul(
+        grad, raw.Select(no_zero, raw.RealDiv(product, safe), raw.Select(only_zero, product, none))
+    )
+    return result
+
+
+SegmentSum = _sorted_segments("SegmentSum", np.add, 0, "numbers", _segment_sum_gradient)
+SegmentMean = _sorted_segments("SegmentMean", np.add, 0, "numbers", _segment_mean_gradient)
+SegmentProd = _sorted_segments("SegmentProd", np.multiply, 1, "numbers", _segment_prod_gradient)
+SegmentMax = _sorted_segments("SegmentMax", np.maximum, 0, "real", _segment_extreme_gradient)
+SegmentMin = _sorted_segments("SegmentMin", np.minimum, 0, "real", _segment_extreme_gradient)
+
+
+# ---------------------------------------------------------------------- unsorted ids
+def _unsorted_segments(
+    name: str, method: str, ufunc: Any, empty: Callable[[Any], Any], types: str, gradient: Callable[..., Any]
+) -> OpFunction:
+    op = define_op(
+        name,
+        "data: T, segment_ids: Tindices, num_segments: Tnumsegments -> output: T",
+        f"T: {types}, Tindices: {{int16, int32, int64}}, Tnumsegments: index = int32",
+        static=("num_segments",),
+    )
+
+    @op.shape
+    def _(data: TensorShape, segment_ids: TensorShape, num_segments: TensorShape, *, ctx: Any) -> TensorShape:
+        if data.ndims is None or segment_ids.ndims is None:
+            return shape_rules.UNKNOWN
+        data[: segment_ids.ndims].assert_is_compatible_with(segment_ids)
+        count = ctx.constant("num_segments")
+        return TensorShape([None if count is None else int(count)]).concatenate(data[segment_ids.ndims :])
+
+    @op.kernel
+    def _(data: Any, segment_ids: Any, num_segments: Any, *, xp: Any, ctx: Any) -> Any:
+        """Rows with a negative id are left out."""
+        count, depth = int(num_segments), segment_ids.ndim
+        fits = data.shape[:depth] == segment_ids.shape
+        ctx.check(fits, f"data of shape {tuple(data.shape)} does not start with the ids' shape {tuple(segment_ids.shape)}")
+        ctx.check(count >= 0, f"num_segments must be >= 0, got {count}")
+        ids = xp.reshape(segment_ids, (-1,))
+        ctx.check(xp.all(ids < count), f"a segment id is not below num_segments = {count}: " + "{0}", xp.max(ids, initial=-1))
+        rows = xp.reshape(data, (ids.shape[0], *data.shape[depth:]))
+        kept = xp.where((ids < 0) | (ids >= count), count, ids.astype(np.int64))
+        out = xp.full((count + 1, *rows.shape[1:]), empty(data.dtype), data.dtype)
+        return scatter(xp, out, kept, rows, method, ufunc)[:count]
+
+    return attach_gradient(op, gradient)
+
+
+def scatter(xp: Any, out: Any, indices: Any, rows: Any, method: str, ufunc: Any) -> Any:
+    """`out` with each of `rows` combined into the row at its index."""
+    if xp is jnp:
+        return getattr(out.at[indices], method)(rows)
+    ufunc.at(out, indices, rows)
+    return out
+
+
+def _gather_rows(params: Tensor, ids: Tensor) -> Tensor:
+    """params[ids], and zeros where an id is negative."""
+    zero = raw.ZerosLike(ids)
+    rows = raw.GatherV2(params, raw.Maximum(ids, zero), 0)
+    valid = _spread_over(raw.GreaterEqual(ids, zero), rows)
+    result: Tensor = raw.SelectV2(valid, rows, raw.ZerosLike(rows))
+    return result
+
+
+def _spread_over(mask: Tensor, rows: Tensor) -> Tensor:
+    """A mask of the shape of the ids, with dimensions of size 1 for the rest of the rows' shape."""
+    missing = raw.ExpandDims(raw.Sub(raw.Rank(rows), raw.Rank(mask)), 0)
+    result: Tensor = raw.Reshape(mask, raw.ConcatV2([raw.Shape(mask), raw.Fill(missing, 1)], 0))
+    return result
+
+
+def _unsorted_sum_gradient(op: Any, grad: Tensor) -> Any:
+    return _gather_rows(grad, op.inputs[1]), None, None
+
+
+def _unsorted_extreme_gradient(op: Any, grad: Tensor) -> Any:
+    data, ids, segments = op.inputs
+    chosen = raw.Cast(raw.Equal(_gather_rows(op.outputs[0], ids), data), DstT=grad.dtype)
+    count = UnsortedSegmentSum(chosen, ids, segments)
+    return raw.Mul(chosen, _gather_rows(raw.DivNoNan(grad, count), ids)), None, None
+
+
+def _unsorted_prod_gradient(op: Any, grad: Tensor) -> Any:
+    data, ids, segments = op.inputs
+    zero = raw.Equal(data, raw.ZerosLike(data))
+    safe = raw.Select(zero, raw.OnesLike(data), data)
+    zeros = UnsortedSegmentSum(raw.Cast(zero, DstT=data.dtype), ids, segments)
+    product = UnsortedSegmentProd(safe, ids, segments)
+    gathered = [_gather_rows(t, ids) for t in (grad, product, zeros)]
+    return _product_of_others(gathered[0], gathered[1], gathered[2], zero, safe), None, None
+
+
+UnsortedSegmentSum = _unsorted_segments(
+    "UnsortedSegmentSum", "add", np.add, lambda dtype: 0, "numbers", _unsorted_sum_gradient
+)
+UnsortedSegmentProd = _unsorted_segments(
+    "UnsortedSegmentProd", "multiply", np.multiply, lambda dtype: 1, "numbers", _unsorted_prod_gradient
+)
+UnsortedSegmentMax = _unsorted_segments(
+    "UnsortedSegmentMax", "max", np.maximum, lambda dtype: as_dtype(np.dtype(dtype)).min, "real", _unsorted_extreme_gradient
+)
+UnsortedSegmentMin = _unsorted_segments(
+    "UnsortedSegmentMin", "min", np.minimum, lambda dtype: as_dtype(np.dtype(dtype)).max, "real", _unsorted_extreme_gradient
+)
+
+
+# ---------------------------------------------------------------------- chosen rows, sorted ids
+_SPARSE_SCALES: dict[str, Callable[[Any, Any], Any]] = {
+    "Sum": lambda xp, counts: xp.ones_like(counts),
+    "Mean": lambda xp, counts: counts,
+    "SqrtN": lambda xp, counts: xp.sqrt(counts),
+}
+
+
+def _sparse_types(kind: str) -> str:
+    return "real" if kind == "Sum" else "floating"
+
+
+_SPARSE_INDEX_ATTRS = "Tidx: index = int32, Tsegmentids: index = int32"
+
+
+def _sparse_gradient(kind: str) -> Callable[..., Any]:
+    def gradient(op: Any, grad: Tensor) -> Any:
+        data, indices, ids = op.inputs[:3]
+        rows = raw.StridedSlice(raw.Shape(data), [0], [1], [1], shrink_axis_mask=1)
+        rest = [None] * (len(op.inputs) - 1)
+        if kind == "Sum":
+            return [UnsortedSegmentSum(raw.GatherV2(grad, ids, 0), indices, rows), *rest]
+        return [getattr(raw, f"SparseSegment{kind}Grad")(grad, indices, ids, rows), *rest]
+
+    return gradient
+
+
+def _sparse_segments(kind: str) -> OpFunction:
+    """data[indices], reduced over segments: by sum, mean, or sum over the square root of the count."""
+    op = define_op(
+        f"SparseSegment{kind}",
+        "data: T, indices: Tidx, segment_ids: Tsegmentids -> output: T",
+        f"T: {_sparse_types(kind)}, {_SPARSE_INDEX_ATTRS}",
+    )
+
+    @op.shape
+    def _(data: TensorShape, indices: TensorShape, segment_ids: TensorShape) -> TensorShape:
+        shape_rules.with_rank(indices.merge_with(segment_ids), 1, "argument 'segment_ids'")
+        return _rows_shape(data, segment_ids)
+
+    @op.host_kernel
+    def _(data: Any, indices: Any, segment_ids: Any, *, ctx: Any) -> Any:
+        return _reduce_chosen(ctx, kind, data, indices, segment_ids, _segment_count(segment_ids))
+
+    op.gradient(_sparse_gradient(kind))
+    return op
+
+
+def _reduce_chosen(ctx: Any, kind: str, data: Any, indices: Any, ids: Any, segments: int) -> Any:
+    _check_sorted(ctx, ids, indices.size)
+    ctx.check((indices >= 0) & (indices < len(data)), f"an index is not in [0, {len(data)})")
+    ctx.check(ids < segments, f"a segment id is not below num_segments = {segments}")
+    total = _reduce_rows(np.add, data[indices], ids, segments, 0)
+    if kind == "Sum":
+        return total
+    counts = _SPARSE_SCALES[kind](np, _counts(ids, segments).astype(np.float64))
+    wide = np.float64 if total.dtype == np.float64 else np.float32
+    return _divided(total.astype(wide), counts).astype(total.dtype)
+
+
+def _sparse_segments_with_count(kind: str) -> OpFunction:
+    op = define_op(
+        f"SparseSegment{kind}WithNumSegments",
+        "data: T, indices: Tidx, segment_ids: Tsegmentids, num_segments: Tnumsegments -> output: T",
+        f"T: {_sparse_types(kind)}, {_SPARSE_INDEX_ATTRS}, Tnumsegments: index = int32",
+        static=("num_segments",),
+    )
+
+    @op.shape
+    def _(
+        data: TensorShape, indices: TensorShape, segment_ids: TensorShape, num_segments: TensorShape, *, ctx: Any
+    ) -> TensorShape:
+        shape_rules.with_rank(indices.merge_with(segment_ids), 1, "argument 'segment_ids'")
+        count = ctx.constant("num_segments")
+        return TensorShape([None if count is None else int(count)]).concatenate(data.with_rank_at_least(1)[1:])
+
+    @op.kernel
+    def _(data: Any, indices: Any, segment_ids: Any, num_segments: Any, *, xp: Any, ctx: Any) -> Any:
+        count = int(num_segments)
+        _check_indices(xp, ctx, indices, data.shape[0])
+        ctx.check(xp.all(segment_ids[1:] >= segment_ids[:-1]), "segment ids are not increasing")
+        _check_ids(xp, ctx, segment_ids, count)
+        rows = xp.take(data, xp.clip(indices, 0, max(data.shape[0] - 1, 0)), axis=0)
+        out = xp.zeros((count, *data.shape[1:]), data.dtype)
+        total = scatter(xp, out, xp.clip(segment_ids, 0, max(count - 1, 0)), rows, "add", np.add)
+        return _scaled(xp, kind, total, segment_ids, count)
+
+    op.gradient(_sparse_gradient(kind))
+    return op
+
+
+def _check_indices(xp: Any, ctx: Any, indices: Any, rows: int) -> None:
+    ctx.check(xp.all((indices >= 0) & (indices < rows)), f"an index is not in [0, {rows})")
+
+
+def _check_ids(xp: Any, ctx: Any, ids: Any, segments: int) -> None:
+    ctx.check(xp.all((ids >= 0) & (ids < segments)), f"a segment id is not in [0, {segments})")
+
+
+def _scaled(xp: Any, kind: str, rows: Any, ids: Any, segments: int) -> Any:
+    """Each row over the (square root of the) number of entries of its segment."""
+    if kind == "Sum":
+        return rows
+    return (rows / _row_scale(xp, kind, ids, segments, rows)).astype(rows.dtype)
+
+
+def _row_scale(xp: Any, kind: str, ids: Any, segments: int, rows: Any) -> Any:
+    wide = np.float64 if rows.dtype == np.float64 else np.float32
+    counts = scatter(xp, xp.zeros((segments,), wide), ids, xp.ones(ids.shape, wide), "add", np.add)
+    return xp.reshape(_SPARSE_SCALES[kind](xp, xp.maximum(counts, 1)), (-1,) + (1,) * (rows.ndim - 1))
+
+
+def _sparse_segments_grad(kind: str) -> OpFunction:
+    op = define_op(
+        f"SparseSegment{kind}Grad",
+        "grad: T, indices: Tidx, segment_ids: Tsegmentids, output_dim0: int32 -> output: T",
+        f"T: floating, {_SPARSE_INDEX_ATTRS}",
+        static=("output_dim0",),
+    )
+
+    @op.shape
+    def _(
+        grad: TensorShape, indices: TensorShape, segment_ids: TensorShape, output_dim0: TensorShape, *, ctx: Any
+    ) -> TensorShape:
+        count = ctx.constant("output_dim0")
+        return TensorShape([None if count is None else int(count)]).concatenate(grad.with_rank_at_least(1)[1:])
+
+    @op.kernel
+    def _(grad: Any, indices: Any, segment_ids: Any, output_dim0: Any, *, xp: Any, ctx: Any) -> Any:
+        rows, segments = int(output_dim0), grad.shape[0]
+        _check_indices(xp, ctx, indices, rows)
+        _check_ids(xp, ctx, segment_ids, segments)
+        ids = xp.clip(segment_ids, 0, max(segments - 1, 0))
+        each = xp.take(_scaled(xp, kind, grad, ids, segments), ids, axis=0)
+        out = xp.zeros((rows, *grad.shape[1:]), grad.dtype)
+        return scatter(xp, out, xp.clip(indices, 0, max(rows - 1, 0)), each, "add", np.add)
+
+    @op.gradient
+    def _(operation: Any, grad: Tensor) -> Any:
+        segment_grads, indices, ids = operation.inputs[:3]
+        count = raw.StridedSlice(raw.Shape(segment_grads), [0], [1], [1], shrink_axis_mask=1)
+        forward = getattr(raw, f"SparseSegment{kind}WithNumSegments")
+        return forward(grad, indices, ids, count), None, None, None
+
+    return op
+
+
+SparseSegmentSum = _sparse_segments("Sum")
+SparseSegmentMean = _sparse_segments("Mean")
+SparseSegmentSqrtN = _sparse_segments("SqrtN")
+SparseSegmentSumWithNumSegments = _sparse_segments_with_count("Sum")
+SparseSegmentMeanWithNumSegments = _sparse_segments_with_count("Mean")
+SparseSegmentSqrtNWithNumSegments = _sparse_segments_with_count("SqrtN")
+SparseSegmentMeanGrad = _sparse_segments_grad("Mean")
+SparseSegmentSqrtNGrad = _sparse_segments_grad("SqrtN")

@@ -1,0 +1,174 @@
+"""Sequences of numbers, and counting numbers by value."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from anabranch.core.shapes import TensorShape
+from anabranch.graph.building import define_op
+from anabranch.ops import shape_rules
+
+# ---------------------------------------------------------------------- Range, LinSpace
+Range = define_op(
+    "Range",
+    "start: Tidx, limit: Tidx, delta: Tidx -> output: Tidx",
+    "Tidx: {floating, int8, int16, int32, int64, uint16, uint32, uint64} = int32",
+    static=("start", "limit", "delta"),
+)
+Range.not_differentiable()
+
+
+def _range_length(start: Any, limit: Any, delta: Any) -> int:
+    if np.asarray(start).dtype.kind in "iu":
+        return max(0, -((int(start) - int(limit)) // int(delta)))
+    return max(0, int(np.ceil((float(limit) - float(start)) / float(delta))))
+
+
+def _range_problem(start: Any, limit: Any, delta: Any) -> str | None:
+    if any(np.ndim(v) for v in (start, limit, delta)):
+        return "start, limit and delta must be scalars"
+    if delta == 0:
+        return f"the step from {start} to {limit} is 0"
+    if (delta > 0) != (limit > start) and limit != start:
+        return f"{limit} cannot be reached from {start} by steps of {delta}"
+    return None
+
+
+@Range.shape
+def _(start: TensorShape, limit: TensorShape, delta: TensorShape, *, ctx: Any) -> TensorShape:
+    values = [ctx.constant(name) for name in ("start", "limit", "delta")]
+    for name, shape in (("start", start), ("limit", limit), ("delta", delta)):
+        shape_rules.with_rank(shape, 0, f"argument {name!r}")
+    if any(v is None for v in values):
+        return TensorShape([None])
+    problem = _range_problem(*values)
+    if problem is not None:
+        raise ValueError(problem)
+    return TensorShape([_range_length(*values)])
+
+
+@Range.kernel
+def _(start: Any, limit: Any, delta: Any, *, xp: Any, ctx: Any) -> Any:
+    problem = _range_problem(start, limit, delta)
+    ctx.check(problem is None, problem or "")
+    dtype = np.asarray(start).dtype
+    steps = np.arange(_range_length(start, limit, delta))
+    if dtype.kind in "iu":
+        return (int(start) + steps * int(delta)).astype(dtype)
+    wide = np.float64 if dtype == np.float64 else np.float32
+    return (np.asarray(start).astype(wide) + steps.astype(wide) * np.asarray(delta).astype(wide)).astype(dtype)
+
+
+LinSpace = define_op(
+    "LinSpace", "start: T, stop: T, num: Tidx -> output: T", "T: floating, Tidx: index = int32", static=("num",)
+)
+LinSpace.not_differentiable()
+
+
+@LinSpace.shape
+def _(start: TensorShape, stop: TensorShape, num: TensorShape, *, ctx: Any) -> TensorShape:
+    for name, shape in (("start", start), ("stop", stop), ("num", num)):
+        shape_rules.with_rank(shape, 0, f"argument {name!r}")
+    count = ctx.constant("num")
+    if count is not None and count <= 0:
+        raise ValueError(f"num must be positive, got {count}")
+    return TensorShape([None if count is None else int(count)])
+
+
+@LinSpace.kernel
+def _(start: Any, stop: Any, num: Any, *, xp: Any, ctx: Any) -> Any:
+    count = int(num)
+    ctx.check(count > 0, f"num must be positive, got {count}")
+    if count == 1:
+        return xp.reshape(start, (1,))
+    at = xp.arange(count, dtype=start.dtype)
+    inner = start + at * ((stop - start) / xp.asarray(count - 1, dtype=start.dtype))
+    return xp.where(at == count - 1, stop, inner)
+
+
+# ---------------------------------------------------------------------- counting
+Bincount = define_op(
+    "Bincount",
+    "arr: int32, size: int32, weights: T -> bins: T",
+    "T: {int32, int64, float32, float64}",
+    static=("size",),
+)
+Bincount.not_differentiable()
+
+
+@Bincount.shape
+def _(arr: TensorShape, size: TensorShape, weights: TensorShape, *, ctx: Any) -> TensorShape:
+    count = ctx.constant("size")
+    if count is not None and count < 0:
+        raise ValueError(f"size must not be negative, got {count}")
+    return TensorShape([None if count is None else int(count)])
+
+
+@Bincount.kernel
+def _(arr: Any, size: Any, weights: Any, *, xp: Any, ctx: Any) -> Any:
+    """Values from `size` on are not counted; without weights each value counts 1."""
+    count = int(size)
+    ctx.check(count >= 0, f"size must not be negative, got {count}")
+    ctx.check(xp.all(arr >= 0), "the values must not be negative, but the smallest is {0}", xp.min(arr, initial=0))
+    fits = weights.size == 0 or weights.shape == arr.shape
+    ctx.check(fits, f"weights of shape {tuple(weights.shape)} do not match values of shape {tuple(arr.shape)}")
+    flat = xp.reshape(arr, (-1,))
+    each = xp.reshape(weights, (-1,)) if weights.size else xp.ones(flat.shape, weights.dtype)
+    counted = xp.where(flat < count, flat, count)
+    return scatter_add(xp, count + 1, counted, each)[:count]
+
+
+def scatter_add(xp: Any, size: int, indices: Any, values: Any) -> Any:
+    """A vector of `size` zeros to which values[i] is added at indices[i]."""
+    zeros = xp.zeros((size,), values.dtype)
+    if xp is jnp:
+        return zeros.at[indices].add(values)
+    np.add.at(zeros, indices, values)
+    return zeros
+
+
+Bucketize = define_op("Bucketize", "input: T -> output: int32", "T: {int32, int64, float, double}, boundaries: list(float)")
+Bucketize.shape(shape_rules.same_as_first)
+Bucketize.not_differentiable()
+
+
+@Bucketize.kernel
+def _(input: Any, *, boundaries: list[float], xp: Any, ctx: Any) -> Any:
+    """The number of boundaries that are not greater than each value."""
+    ctx.check(sorted(boundaries) == boundaries, f"the boundaries must be sorted, got {boundaries}")
+    limits = np.array(boundaries, np.float32)
+    wide = input if np.dtype(input.dtype).kind == "f" else input.astype(np.float64)
+    return xp.searchsorted(xp.asarray(limits.astype(wide.dtype)), wide, side="right").astype(np.int32)
+
+
+HistogramFixedWidth = define_op(
+    "HistogramFixedWidth",
+    "values: T, value_range: T, nbins: int32 -> out: dtype",
+    "T: {int32, int64, float32, float64}, dtype: {int32, int64} = int32",
+    static=("nbins",),
+)
+HistogramFixedWidth.not_differentiable()
+
+
+@HistogramFixedWidth.shape
+def _(values: TensorShape, value_range: TensorShape, nbins: TensorShape, *, ctx: Any) -> TensorShape:
+    count = ctx.constant("nbins")
+    if count is not None and count <= 0:
+        raise ValueError(f"nbins must be positive, got {count}")
+    return TensorShape([None if count is None else int(count)])
+
+
+@HistogramFixedWidth.kernel
+def _(values: Any, value_range: Any, nbins: Any, *, dtype: Any, xp: Any, ctx: Any) -> Any:
+    """Values outside the range are counted in the first and the last bin."""
+    count = int(nbins)
+    ctx.check(count > 0, f"nbins must be positive, got {count}")
+    low, high = value_range[0], value_range[1]
+    ctx.check(low < high, "the range must be increasing, got {0}", value_range)
+    wide = np.float64 if np.dtype(values.dtype) != np.float32 else np.float32
+    scaled = (xp.reshape(values, (-1,)).astype(wide) - low) / ((high - low).astype(wide) / count)
+    bins = xp.clip(xp.floor(scaled), 0, count - 1).astype(np.int32)
+    return scatter_add(xp, count, bins, xp.ones(bins.shape, dtype.as_numpy_dtype))
