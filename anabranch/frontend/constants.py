@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -49,7 +50,7 @@ def constant(
     """
     array = to_array(value, None if dtype is None else as_dtype(dtype).base_dtype)
     if shape is not None:
-        array = _fitted(array, tuple(int(d) for d in TensorShape(shape).as_list()), verify_shape)
+        array = _fitted(array, tuple(int(d) for d in TensorShape(shape)), verify_shape)
     return constant_of(array, name=name)
 
 
@@ -126,9 +127,10 @@ def _known_shape(shape: Any) -> list[int] | None:
         dims = TensorShape(shape).dims_tuple
     except (TypeError, ValueError):
         return None
-    if dims is None or None in dims or int(np.prod(dims, dtype=np.int64)) >= _MAX_STORED_ELEMENTS:
+    known = [d for d in dims or () if d is not None]
+    if dims is None or len(known) < len(dims) or math.prod(known) >= _MAX_STORED_ELEMENTS:
         return None
-    return [d for d in dims if d is not None]
+    return known
 
 
 def fill(dims: Any, value: Any, name: str | None = None) -> Tensor:
@@ -160,16 +162,16 @@ def ones_like(tensor: Any, dtype: Any = None, name: str | None = None, optimize:
 def _like(kind: str, tensor: Any, dtype: Any, name: str | None, optimize: bool) -> Tensor:
     with name_scope(name, kind, [tensor] if isinstance(tensor, Tensor) else None) as scope:
         if isinstance(tensor, SparseTensor | SparseTensorValue):
-            source, shape = SparseTensor.from_value(tensor), None
-            dims = raw.Cast(source.dense_shape, DstT="int32")
+            tensor, shape = SparseTensor.from_value(tensor), None
+            dims = raw.Cast(tensor.dense_shape, DstT="int32")
         else:
-            source = tensor = convert_to_tensor(tensor, name="tensor")
+            tensor = convert_to_tensor(tensor, name="tensor")
             shape, dims = tensor.shape, None
-        wanted = source.dtype.base_dtype if dtype is None else as_dtype(dtype).base_dtype
+        wanted = tensor.dtype.base_dtype if dtype is None else as_dtype(dtype).base_dtype
         make = zeros if kind == "zeros_like" else ones
         if optimize and shape is not None and shape.is_fully_defined():
             return make(shape, wanted, name=scope)
-        if kind == "zeros_like" and dims is None and wanted is source.dtype.base_dtype:
+        if kind == "zeros_like" and dims is None and wanted is tensor.dtype.base_dtype:
             result: Tensor = raw.ZerosLike(tensor, name=scope)
             return result
         result = make(raw.Shape(tensor) if dims is None else dims, wanted, name=scope)

@@ -18,9 +18,10 @@ __all__ = ["newaxis", "slice", "slice_helper", "strided_slice"]
 
 newaxis = None
 _python_slice = slice
+_MASKS = ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask")
 
 
-def slice(input_: Any, begin: Any, size: Any, name: str | None = None) -> Tensor:  # noqa: A001
+def slice(input_: Any, begin: Any, size: Any, name: str | None = None) -> Tensor:
     """The part of a tensor that starts at `begin` and has `size`.
 
     Args:
@@ -78,7 +79,25 @@ def strided_slice(
         shrink_axis_mask=shrink_axis_mask,
         name=name,
     )
+    if var is not None:
+        result.__class__ = VariableSlice
+        result.set_attribute("variable", var)
     return result
+
+
+class VariableSlice(Tensor):
+    """The value of a slice of a variable, which can be assigned to."""
+
+    __slots__ = ()
+
+    def assign(self, value: Any, name: str | None = None) -> Any:
+        """An operation that replaces this part of the variable by `value` (which may broadcast to it)."""
+        _, begin, end, strides = self.op.inputs
+        masks = {key: self.op.attrs[key] for key in _MASKS}
+        variable = self.get_attribute("variable")
+        with name_scope(name, "strided_slice_assign", [self]) as scope:
+            tensor = convert_to_tensor(value, self.dtype, name="value")
+            return raw.ResourceStridedSliceAssign(variable.handle, begin, end, strides, tensor, name=scope, **masks)
 
 
 def _ones_like(begin: Any) -> Any:
@@ -102,10 +121,10 @@ class SliceSpec:
         self.begin: list[Any] = []
         self.end: list[Any] = []
         self.strides: list[Any] = []
-        self.masks = dict.fromkeys(("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask"), 0)
+        self.masks = dict.fromkeys(_MASKS, 0)
         for entry in item if isinstance(item, tuple | list) else (item,):
             self._add(entry)
-        if bin(self.masks["ellipsis_mask"]).count("1") > 1:
+        if self.masks["ellipsis_mask"].bit_count() > 1:
             raise ValueError("Multiple ellipses not allowed")
 
     def _add(self, entry: Any) -> None:
