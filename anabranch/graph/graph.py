@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import re
 import threading
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar
 
 from anabranch.core.dtypes import DType
 from anabranch.core.op_def import OpDef
@@ -32,6 +32,8 @@ class Graph(GraphScopes):
     building_function = False
     #: a function graph's enclosing graph
     outer_graph: Graph | None = None
+    #: functions behind `as_graph_def` and `graph_def_versions`, filled in by `graphdef`
+    EXPORT: ClassVar[dict[str, Callable[..., Any]]] = {}
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -131,6 +133,45 @@ class Graph(GraphScopes):
     def version(self) -> int:
         """A number that grows with every operation added."""
         return len(self._operations)
+
+    @contextlib.contextmanager
+    def all_or_nothing(self) -> Iterator[None]:
+        """Takes back every operation, name and function that was added inside if the block raises.
+
+        Other threads cannot add operations meanwhile.
+        """
+        with self._lock:
+            count, names, functions = len(self._operations), dict(self._names), dict(self._functions)
+            try:
+                yield
+            except BaseException:
+                self._remove_last(len(self._operations) - count)
+                self._names, self._functions = names, functions
+                raise
+
+    def _remove_last(self, count: int) -> None:
+        for _ in range(count):
+            op = self._operations.pop()
+            del self._by_name[op.name]
+            for tensor in op.inputs:
+                if op in tensor._consumers:
+                    tensor._consumers.remove(op)
+            for control in op._control_inputs:
+                control._control_outputs.remove(op)
+            for scope in self._scopes.controls:
+                scope.seen.discard(op)
+        if count:
+            self._changed()
+
+    # ------------------------------------------------------------------ exchange
+    def as_graph_def(self, from_version: int | None = None, add_shapes: bool = False) -> Any:
+        """The graph as a GraphDef message; see `graphdef.graph_to_proto`."""
+        return Graph.EXPORT["as_graph_def"](self, from_version, add_shapes)
+
+    @property
+    def graph_def_versions(self) -> Any:
+        """The VersionDef that exported graphs carry."""
+        return Graph.EXPORT["graph_def_versions"](self)
 
     # ------------------------------------------------------------------ look-up
     def get_operations(self) -> list[Operation]:

@@ -232,6 +232,9 @@ class Operation:
         *("attrs", "device", "op_def", "site"),
     )
 
+    #: the function behind `node_def`, filled in by `graphdef`
+    EXPORT: ClassVar[dict[str, Callable[..., Any]]] = {}
+
     def __init__(
         self,
         graph: Graph,
@@ -292,6 +295,11 @@ class Operation:
     @property
     def control_outputs(self) -> list[Operation]:
         return list(self._control_outputs)
+
+    @property
+    def node_def(self) -> Any:
+        """The operation as a NodeDef message."""
+        return Operation.EXPORT["node_def"](self)
 
     @property
     def creation_site(self) -> str:

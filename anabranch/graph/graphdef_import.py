@@ -1,0 +1,473 @@
+"""GraphDef messages to operations of the default graph: `import_graph_def`  (§3.1; design D2).
+
+The nodes are read and checked first (`node_plans`), functions of the library next (`function_def`), and only then are
+operations created; should one of them still be refused, for its shapes say, all are taken back.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from anabranch.core.attrs import FuncAttr
+from anabranch.core.dtypes import resource
+from anabranch.core.registry import find_op_def
+from anabranch.core.shapes import TensorShape
+from anabranch.errors import OpError, UnimplementedError
+from anabranch.graph import graphdef, ref_variables
+from anabranch.graph.conversion import convert_to_tensor
+from anabranch.graph.creation_site import user_frame
+from anabranch.graph.function_def import FunctionPlan, function_to_proto
+from anabranch.graph.function_graph import FunctionGraph
+from anabranch.graph.graph import Graph, get_default_graph
+from anabranch.graph.node_plans import (
+    NodeError,
+    NodePlan,
+    Slot,
+    check_connections,
+    check_op_types,
+    closes_loop,
+    creation_order,
+    read_nodes,
+)
+from anabranch.graph.operation import Operation, Tensor
+from anabranch.proto import AttrValue, FunctionDef, GraphDef, NameAttrList, NodeDef
+
+_log = logging.getLogger(__name__)
+
+
+def import_graph_def(
+    graph_def: Any,
+    input_map: Mapping[str, Any] | None = None,
+    return_elements: Sequence[str] | None = None,
+    name: str | None = None,
+    op_dict: Any = None,
+    producer_op_list: Any = None,
+) -> list[Operation | Tensor] | None:
+    """Adds the nodes of a GraphDef to the default graph.
+
+    Reference variables are translated into resources: see `docs/decisions/0003-ref-variables.md`.
+
+    Args:
+        graph_def: a GraphDef message.
+        input_map: input names of `graph_def` ("node", "node:1", "^node") -> what to use instead: tensors of the default
+            graph, or values to make constants of.
+        return_elements: names of nodes ("node") and of their outputs ("node:0") to return.
+        name: a scope for the new operations' names; default "import". "" leaves the names as they are.
+        op_dict: ignored; kept for programs that pass it.
+        producer_op_list: an OpList with the operation types of the program that wrote the graph: attributes that are
+            unknown here are left out where they have the default stated there.
+
+    Returns:
+        What `return_elements` names, in that order; None where it is not given.
+
+    Raises:
+        TypeError: an argument is of the wrong type.
+        ValueError: a node is wrong, names what is not there, is named twice, or its name is taken; the graph has a
+            cycle; `input_map` or `return_elements` name what the GraphDef does not have. The message names the node,
+            and the default graph is as it was.
+        NotFoundError: operation types that are not registered; the message lists all of them.
+    """
+    message = _as_message(graph_def)
+    replaced = _checked_input_map(input_map)
+    wanted = _checked_elements(return_elements)
+    if producer_op_list is not None:
+        message = _without_defaults(message, producer_op_list)
+    graph = get_default_graph()
+    with graph.all_or_nothing(), graph.name_scope("import" if name is None else name) as scope:
+        tensors = _input_tensors(graph, replaced, scope)
+        operations = _Import(graph, message, tensors, scope).run()
+        if wanted is None:
+            return None
+        return [_element(item, operations, tensors) for item in wanted]
+
+
+# ---------------------------------------------------------------------- arguments
+def _as_message(graph_def: Any) -> GraphDef:
+    if isinstance(graph_def, GraphDef):
+        return graph_def
+    if getattr(getattr(graph_def, "DESCRIPTOR", None), "name", None) == "GraphDef":
+        return GraphDef.FromString(graph_def.SerializeToString())
+    raise TypeError(f"graph_def must be a GraphDef proto, got {type(graph_def).__name__}.")
+
+
+def _checked_input_map(input_map: Mapping[str, Any] | None) -> dict[str, Any]:
+    if input_map is None:
+        return {}
+    if not isinstance(input_map, Mapping) or not all(isinstance(key, str | bytes) for key in input_map):
+        raise TypeError("input_map must be a dictionary mapping strings to Tensor objects.")
+    return {key.decode() if isinstance(key, bytes) else key: value for key, value in input_map.items()}
+
+
+def _checked_elements(return_elements: Sequence[str] | None) -> list[str] | None:
+    if return_elements is None:
+        return None
+    elements = tuple(return_elements)
+    if isinstance(return_elements, str) or not all(isinstance(item, str | bytes) for item in elements):
+        raise TypeError("return_elements must be a list of strings.")
+    return [item.decode() if isinstance(item, bytes) else item for item in elements]
+
+
+def _without_defaults(message: GraphDef, producer_op_list: Any) -> GraphDef:
+    """A copy without the attributes that only the producer knows and that have the producer's default."""
+    defaults = {
+        op.name: {attr.name: attr.default_value for attr in op.attr if attr.HasField("default_value")}
+        for op in producer_op_list.op
+    }
+    copied = GraphDef()
+    copied.CopyFrom(message)
+    for node in copied.node:
+        op_def = find_op_def(node.op)
+        for name, default in defaults.get(node.op, {}).items():
+            known = op_def is not None and name in op_def.attrs
+            if not known and name in node.attr and node.attr[name].SerializeToString() == default.SerializeToString():
+                del node.attr[name]
+    return copied
+
+
+def _input_tensors(graph: Graph, replaced: Mapping[str, Any], scope: str) -> dict[str, Tensor]:
+    if not all(isinstance(value, Tensor) for value in replaced.values()):
+        if not scope:
+            raise ValueError(
+                "tf.import_graph_def() requires a non-empty `name` if `input_map` contains non-Tensor values. "
+                "Try calling tf.convert_to_tensor() on `input_map` values before calling tf.import_graph_def()."
+            )
+        with graph.name_scope("_inputs"):
+            return {key: graph.capture(convert_to_tensor(value)) for key, value in replaced.items()}
+    tensors = {key: graph.capture(value) for key, value in replaced.items()}
+    for key, tensor in tensors.items():
+        if tensor.graph is not graph:
+            raise ValueError(
+                f"input_map[{key!r}] is the tensor {tensor.name} of another graph (created at {tensor.op.site}); "
+                "give a tensor of the graph that is imported into"
+            )
+    return tensors
+
+
+def _slot_of(text: str) -> Slot:
+    name, colon, index = text.rpartition(":")
+    if colon and name and index.isdigit():
+        return name, int(index)
+    return text, 0
+
+
+def _element(text: str, operations: Mapping[str, Operation], tensors: Mapping[str, Tensor]) -> Operation | Tensor:
+    slots = {_slot_of(key): tensor for key, tensor in tensors.items()}
+    name, index = _slot_of(text)
+    is_tensor = ":" in text
+    if is_tensor and (name, index) in slots:
+        return slots[name, index]
+    op = operations.get(name)
+    if op is None or (is_tensor and index >= len(op.outputs)):
+        raise ValueError(f"Requested return_element {text!r} not found in graph_def.")
+    return op.outputs[index] if is_tensor else op
+
+
+# ---------------------------------------------------------------------- the graph
+class _Import:
+    """One import into a graph whose lock is held."""
+
+    def __init__(self, graph: Graph, message: GraphDef, tensors: Mapping[str, Tensor], scope: str) -> None:
+        self._graph = graph
+        self._tensors = tensors
+        self._prefix = scope
+        self._library = _Library(graph, message)
+        self._given = {_slot_of(key): tensor for key, tensor in tensors.items() if not key.startswith("^")}
+        self._controls = {key[1:]: tensor.op for key, tensor in tensors.items() if key.startswith("^")}
+        nodes = self._library.with_calls(message.node)
+        resources = {slot: tensor.dtype is resource for slot, tensor in self._given.items()}
+        self._nodes = ref_variables.translate(nodes, scope, resources)
+
+    def run(self) -> dict[str, Operation]:
+        """The new operations, by the names that their nodes have in the message."""
+        check_op_types([*self._nodes, *self._library.reachable_nodes(self._nodes)])
+        plans = read_nodes(self._nodes)
+        check_connections(plans, {slot: t.dtype for slot, t in self._given.items()}, self._controls)
+        self._check_all_used(plans)
+        order = creation_order(plans, self._given)
+        self._check_colocation(plans)
+        names = self._library.add(self._nodes)
+        for plan in order:
+            _rename_functions(plan, names)
+            _prefix_colocation(plan, self._prefix, plans)
+        with _imported_scopes(self._graph):
+            builder = _Builder(self._graph, self._prefix, self._given, self._controls)
+            return builder.create(order, plans)
+
+    def _check_all_used(self, plans: Mapping[str, NodePlan]) -> None:
+        used: set[Slot | str] = {slot for plan in plans.values() for slot in plan.inputs}
+        used.update(f"^{name}" for plan in plans.values() for name in plan.controls)
+        used.update(slot for plan in plans.values() for slot in _outputs(plan))
+        used.update(f"^{name}" for name in plans)
+        missing = [k for k in self._tensors if (k if k.startswith("^") else _slot_of(k)) not in used]
+        if missing:
+            listed = ", ".join(sorted(missing))
+            raise ValueError(f"Attempted to map inputs that were not found in graph_def: [{listed}]")
+
+    def _check_colocation(self, plans: Mapping[str, NodePlan]) -> None:
+        for plan in plans.values():
+            for group in plan.attrs.get("_class", []):
+                name = group.removeprefix(b"loc:@").decode()
+                if group.startswith(b"loc:@") and name not in plans and not self._graph._operation_exists(name):
+                    raise NodeError(
+                        plan.node,
+                        f"Specified colocation to an op that does not exist during import: {name!r}; drop '_class'",
+                    )
+
+
+def _outputs(plan: NodePlan) -> list[Slot]:
+    return [(plan.name, i) for i in range(len(plan.output_dtypes()))]
+
+
+def _rename_functions(plan: NodePlan, names: Mapping[str, str]) -> None:
+    for key, value in plan.attrs.items():
+        if isinstance(value, FuncAttr):
+            plan.attrs[key] = FuncAttr(names.get(value.name, value.name), value.attrs)
+        elif isinstance(value, list) and value and isinstance(value[0], FuncAttr):
+            plan.attrs[key] = [FuncAttr(names.get(v.name, v.name), v.attrs) for v in value]
+
+
+def _prefix_colocation(plan: NodePlan, prefix: str, plans: Mapping[str, NodePlan]) -> None:
+    groups = plan.attrs.get("_class")
+    if groups and prefix:
+        start = b"loc:@" + prefix.encode()
+        plan.attrs["_class"] = [
+            start + group[5:] if group.startswith(b"loc:@") and group[5:].decode() in plans else group
+            for group in groups
+        ]
+
+
+@contextlib.contextmanager
+def _imported_scopes(graph: Graph) -> Iterator[None]:
+    """Of the open scopes only names (already in the prefix) and devices concern imported operations."""
+    scopes = graph._scopes
+    saved = (scopes.controls, scopes.attrs, scopes.colocation, scopes.gradient_overrides)
+    scopes.controls, scopes.attrs, scopes.colocation, scopes.gradient_overrides = [], {}, [], {}
+    try:
+        yield
+    finally:
+        scopes.controls, scopes.attrs, scopes.colocation, scopes.gradient_overrides = saved
+
+
+class _Builder:
+    """Creates the operations of checked plans in one graph."""
+
+    def __init__(
+        self, graph: Graph, prefix: str, given: Mapping[Slot, Tensor], controls: Mapping[str, Operation | None]
+    ) -> None:
+        self._graph = graph
+        self._prefix = prefix
+        self._given = given
+        self._controls = controls
+        self._site = user_frame()
+        self._operations: dict[str, Operation] = {}
+
+    def create(self, order: Sequence[NodePlan], plans: Mapping[str, NodePlan]) -> dict[str, Operation]:
+        back_edges: list[tuple[Operation, int, Slot]] = []
+        for plan in order:
+            free = [(i, slot) for i, slot in enumerate(plan.inputs) if slot not in self._given]
+            loops = [i for i, slot in free if closes_loop(plan, slot, plans)]
+            op = self._create_one(plan, loops)
+            back_edges += [(op, i, plan.inputs[i]) for i in loops]
+        for op, index, (name, output) in back_edges:
+            op._update_input(index, self._operations[name].outputs[output])
+        self._colocate_devices()
+        return self._operations
+
+    def _create_one(self, plan: NodePlan, loops: list[int]) -> Operation:
+        inputs = self._inputs(plan, loops)
+        controls = [op for name in dict.fromkeys(plan.controls) if (op := self._control(name)) is not None]
+        name = f"{self._prefix}{plan.name}/"
+        try:
+            with self._device(plan):
+                op = self._graph.create_op(
+                    plan.op_def, inputs, plan.attrs, name, site=self._site, control_inputs=controls
+                )
+            for tensor, hint in zip(op.outputs, _shape_hints(plan, op, loops), strict=False):
+                tensor._shape = hint
+        except OpError:
+            raise
+        except Exception as error:  # a shape rule may stumble over anything that a message contains
+            raise NodeError(plan.node, str(error) or type(error).__name__) from error
+        self._operations[plan.name] = op
+        return op
+
+    def _inputs(self, plan: NodePlan, loops: list[int]) -> list[Tensor]:
+        tensors = [None if i in loops else self._tensor(slot) for i, slot in enumerate(plan.inputs)]
+        stand_in = next((t for t in tensors if t is not None), None)
+        if stand_in is None and tensors:
+            raise NodeError(plan.node, "all its inputs are back edges of a loop; one must come from outside the loop")
+        return [t if t is not None else stand_in for t in tensors]  # type: ignore[misc]
+
+    def _tensor(self, slot: Slot) -> Tensor:
+        given = self._given.get(slot)
+        return given if given is not None else self._operations[slot[0]].outputs[slot[1]]
+
+    def _control(self, name: str) -> Operation | None:
+        return self._controls[name] if name in self._controls else self._operations[name]
+
+    def _device(self, plan: NodePlan) -> contextlib.AbstractContextManager[Any]:
+        return self._graph.device(plan.node.device) if plan.node.device else contextlib.nullcontext()
+
+    def _colocate_devices(self) -> None:
+        """An operation goes where those are that it is colocated with."""
+        for op in self._operations.values():
+            for group in op.attrs.get("_class", ()):
+                leader = self._graph._by_name.get(group.removeprefix(b"loc:@").decode())
+                if leader is not None and leader is not op and leader.device:
+                    op.device = leader.device
+                    break
+
+
+def _shape_hints(plan: NodePlan, op: Operation, loops: list[int]) -> list[TensorShape]:
+    """What is known of the outputs' shapes: inferred, and stated by the message."""
+    # the shape of a loop's value may change on the way around
+    inferred = [TensorShape(None)] * len(op.outputs) if loops else [t.shape for t in op.outputs]
+    if loops:
+        inferred[1:] = [t.shape for t in op.outputs[1:]]
+    if not plan.output_shapes:
+        return inferred
+    found = []
+    for index, (shape, hint) in enumerate(zip(inferred, plan.output_shapes, strict=False)):
+        if not shape.is_compatible_with(hint):
+            raise ValueError(
+                f"the attribute '_output_shapes' says {hint} for output {index}, but the inputs' shapes give {shape}"
+            )
+        found.append(shape.merge_with(hint))
+    return found
+
+
+# ---------------------------------------------------------------------- the library
+class _Library:
+    """The functions of a GraphDef, and how they get into a graph."""
+
+    def __init__(self, graph: Graph, message: GraphDef) -> None:
+        self._graph = graph
+        self._functions: dict[str, FunctionDef] = {f.signature.name: f for f in message.library.function}
+        self._nodes: dict[str, list[NodeDef]] = {}
+
+    def with_calls(self, nodes: Sequence[NodeDef]) -> list[NodeDef]:
+        """The nodes, where a node whose type is a function of the library became a call of that function."""
+        return [self._call(n) if n.op in self._functions and find_op_def(n.op) is None else n for n in nodes]
+
+    def _call(self, node: NodeDef) -> NodeDef:
+        signature = self._functions[node.op].signature
+        call = NodeDef(name=node.name, device=node.device, input=node.input)
+        call.op = "StatefulPartitionedCall" if signature.is_stateful else "PartitionedCall"
+        call.attr["f"].CopyFrom(AttrValue(func=NameAttrList(name=node.op)))
+        call.attr["Tin"].CopyFrom(AttrValue(list=AttrValue.ListValue(type=[a.type for a in signature.input_arg])))
+        call.attr["Tout"].CopyFrom(AttrValue(list=AttrValue.ListValue(type=[a.type for a in signature.output_arg])))
+        for key, value in node.attr.items():
+            if key.startswith("_"):
+                call.attr[key].CopyFrom(value)
+        return call
+
+    def _body(self, name: str) -> list[NodeDef]:
+        if name not in self._nodes:
+            function = self._functions[name]
+            called = {
+                n.name: [arg.name for arg in self._functions[n.op].signature.output_arg]
+                for n in function.node_def
+                if n.op in self._functions and find_op_def(n.op) is None
+            }
+            self._nodes[name] = [_with_flat_inputs(n, called) for n in self.with_calls(function.node_def)]
+        return self._nodes[name]
+
+    def _order(self, nodes: Sequence[NodeDef]) -> list[str]:
+        """The functions that nodes need, each after those that it calls."""
+        done: dict[str, None] = {}
+        for root in _called_by(nodes):
+            self._visit(root, done)
+        return list(done)
+
+    def _visit(self, root: str, done: dict[str, None]) -> None:
+        if root not in self._functions or root in done:
+            return
+        stack: list[tuple[str, list[str]]] = [(root, _called_by(self._body(root)))]
+        active = {root}
+        while stack:
+            name, callees = stack[-1]
+            if not callees:
+                stack.pop()
+                active.discard(name)
+                done[name] = None
+                continue
+            callee = callees.pop()
+            if callee in active:
+                raise UnimplementedError(None, None, f"function {callee!r} calls itself; write the recursion as a loop")
+            if callee in self._functions and callee not in done:
+                active.add(callee)
+                stack.append((callee, _called_by(self._body(callee))))
+
+    def reachable_nodes(self, nodes: Sequence[NodeDef]) -> list[NodeDef]:
+        """The nodes of all functions that `nodes` need."""
+        return [node for name in self._order(nodes) for node in self._body(name)]
+
+    def add(self, nodes: Sequence[NodeDef]) -> dict[str, str]:
+        """Puts the functions into the graph: those that `nodes` need, and the others if their types are known.
+
+        Returns the names that they have there.
+        """
+        names: dict[str, str] = {}
+        needed = self._order(nodes)
+        for name in dict.fromkeys([*needed, *self._others()]):
+            body = self._build(name, names)
+            known = self._graph.functions.get(name)
+            if isinstance(known, FunctionGraph) and _same_function(known, body, name):
+                names[name] = name
+            else:
+                names[name] = self._graph.add_function(name, body)
+                body.name = names[name]
+        return names
+
+    def _others(self) -> list[str]:
+        found = []
+        for name in self._functions:
+            nodes = [*self._body(name), *self.reachable_nodes(self._body(name))]
+            unknown = sorted({n.op for n in nodes if find_op_def(n.op) is None})
+            if unknown:
+                _log.info("function %r is not imported: nothing needs it, and it needs the types %s", name, unknown)
+            else:
+                found += self._order(self._body(name)) + [name]
+        return found
+
+    def _build(self, name: str, names: Mapping[str, str]) -> FunctionGraph:
+        plan = FunctionPlan(self._functions[name], self._body(name))
+        body = FunctionGraph(name, self._graph)
+        given: dict[Slot, Tensor] = {}
+        for parameter, dtype, shape in plan.parameters:
+            given[parameter, 0] = body.add_parameter(dtype, shape, parameter)
+        order = creation_order(plan.plans, given)
+        for node in order:
+            _rename_functions(node, names)
+        with _imported_scopes(body):
+            builder = _Builder(body, "", given, dict.fromkeys((slot[0] for slot in given), None))
+            operations = builder.create(order, plan.plans)
+        body.outputs = [given[s] if s in given else operations[s[0]].outputs[s[1]] for s in plan.results]
+        return body
+
+
+def _called_by(nodes: Sequence[NodeDef]) -> list[str]:
+    return list(dict.fromkeys(name for node in nodes for name in graphdef.function_attrs(node)))
+
+
+def _with_flat_inputs(node: NodeDef, called: Mapping[str, list[str]]) -> NodeDef:
+    """A node that takes results of calls by number: a function's results have names, a call's do not."""
+    if not any(text.split(":")[0] in called for text in node.input if not text.startswith("^")):
+        return node
+    copied = NodeDef()
+    copied.CopyFrom(node)
+    for i, text in enumerate(node.input):
+        name, _, rest = text.partition(":")
+        if name in called and not text.startswith("^"):
+            copied.input[i] = f"{name}:output:{called[name].index(rest.split(':')[0])}"
+    return copied
+
+
+def _same_function(known: FunctionGraph, new: FunctionGraph, name: str) -> bool:
+    def as_text(body: FunctionGraph) -> bytes:
+        return bytes(function_to_proto(body, name, lambda _, value: value).SerializeToString(deterministic=True))
+
+    return as_text(known) == as_text(new)

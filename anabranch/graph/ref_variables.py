@@ -1,0 +1,363 @@
+"""Reference variables to resources, on the nodes of a GraphDef (see `docs/decisions/0003-ref-variables.md`).
+
+Graphs from before resource variables hold a variable's buffer in a tensor of a `ref` type, which some operations change
+in place. Here a variable is a resource (design D5). The translation keeps every name that a program may look up:
+
+    w = VariableV2               w/handle = VarHandleOp(shared_name=w); w = ReadVariableOp(w/handle)
+    w/read = Identity(w)         w/read = ReadVariableOp(w/handle)
+    y = MatMul(x, w)             y/w/read = ReadVariableOp(w/handle); y = MatMul(x, y/w/read)
+    a = Assign(w, v)             a/AssignVariableOp = AssignVariableOp(w/handle, v)
+                                 a = ReadVariableOp(w/handle, ^a/AssignVariableOp)
+
+Each consumer reads for itself, under its own control inputs, because that is when a reference is looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from anabranch.core.dtypes import as_dtype, resource
+from anabranch.core.registry import find_op_def
+from anabranch.graph.node_plans import NodeError, Slot
+from anabranch.proto import AttrValue, NodeDef
+from anabranch.proto.graph_pb2 import DT_INVALID, DT_RESOURCE
+
+_VARIABLES: Final = frozenset({"Variable", "VariableV2", "TemporaryVariable"})
+
+#: Types that hand their reference on, and what does the same to a handle.
+_PASSING: Final[Mapping[str, str]] = {
+    "RefIdentity": "Identity",
+    "RefSwitch": "Switch",
+    "RefMerge": "Merge",
+    "RefEnter": "Enter",
+    "RefExit": "Exit",
+    "RefNextIteration": "NextIteration",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Update:
+    """What a type that takes references becomes.
+
+    Attributes:
+        op: the type that takes handles in their places.
+        renamed: attributes that have another name there.
+        dropped: attributes that it does not have.
+        returns_ref: whether the output is the reference that went in.
+    """
+
+    op: str
+    renamed: Mapping[str, str]
+    dropped: frozenset[str] = frozenset({"use_locking"})
+    returns_ref: bool = True
+
+
+def _updates() -> Iterator[tuple[str, _Update]]:
+    dtype = {"T": "dtype"}
+    yield "Assign", _Update("AssignVariableOp", dtype, frozenset({"use_locking", "validate_shape"}))
+    yield "AssignAdd", _Update("AssignAddVariableOp", dtype)
+    yield "AssignSub", _Update("AssignSubVariableOp", dtype)
+    yield "StridedSliceAssign", _Update("ResourceStridedSliceAssign", {})
+    for kind in ("Update", "Add", "Sub", "Mul", "Div", "Min", "Max"):
+        yield f"Scatter{kind}", _Update(f"ResourceScatter{kind}", dtype)
+    for kind in ("Update", "Add", "Sub", "Min", "Max"):
+        yield f"ScatterNd{kind}", _Update(f"ResourceScatterNd{kind}", {}, frozenset())
+    dense: tuple[str, ...] = (
+        "GradientDescent",
+        "ProximalGradientDescent",
+        "Adadelta",
+        "Adagrad",
+        "AdagradV2",
+        "ProximalAdagrad",
+    )
+    dense += ("AdagradDA", "Ftrl", "FtrlV2", "Momentum", "Adam", "AdaMax", "RMSProp", "CenteredRMSProp", "AddSign")
+    for rule in (*dense, "PowerSign"):
+        yield f"Apply{rule}", _Update(f"ResourceApply{rule}", {}, frozenset())
+    for rule in dense:
+        if rule not in {"GradientDescent", "Adam", "AdaMax", "AddSign"}:
+            yield f"SparseApply{rule}", _Update(f"ResourceSparseApply{rule}", {}, frozenset())
+    yield "CountUpTo", _Update("ResourceCountUpTo", {}, frozenset(), returns_ref=False)
+    yield "IsVariableInitialized", _Update("VarIsInitializedOp", {}, frozenset({"dtype"}), returns_ref=False)
+
+
+UPDATES: Final[Mapping[str, _Update]] = dict(_updates())
+_TYPES: Final = frozenset({*_VARIABLES, *_PASSING, *UPDATES, "DestroyTemporaryVariable"})
+
+
+def translate(nodes: Sequence[NodeDef], prefix: str, given: Mapping[Slot, bool]) -> list[NodeDef]:
+    """The nodes without references; nodes that have nothing to do with references are the same objects.
+
+    Args:
+        nodes: nodes of a GraphDef.
+        prefix: the scope that they are imported into; a part of the variables' shared names.
+        given: tensors that the caller supplies in place of outputs of `nodes` -> whether they are handles.
+
+    Raises:
+        ValueError: a reference is needed where there is none; the message names the node.
+    """
+    if not any(node.op in _TYPES for node in nodes):
+        return list(nodes)
+    return _Translation(nodes, prefix, given).run()
+
+
+@dataclass(frozen=True, slots=True)
+class _Reference:
+    """A tensor of a ref type.
+
+    Attributes:
+        handle: the input text of the handle that stands for it.
+        dtype: of the variable.
+        after: the node after which the reference exists, if there is one to wait for.
+        value: the input text of a tensor that holds the value at that point; None where each consumer has to read.
+    """
+
+    handle: str
+    dtype: AttrValue
+    after: str | None = None
+    value: str | None = None
+
+
+class _Translation:
+    def __init__(self, nodes: Sequence[NodeDef], prefix: str, given: Mapping[Slot, bool]) -> None:
+        self._nodes = nodes
+        self._by_name = {node.name: node for node in nodes}
+        self._prefix = prefix
+        self._given = given
+        self._names = set(self._by_name)
+        self._handles = {node.name: self._fresh(f"{node.name}/handle") for node in nodes if node.op in _VARIABLES}
+        self._references: dict[Slot, _Reference | None] = {}
+        self._reshaped = self._variables_of_changing_shape()
+
+    def run(self) -> list[NodeDef]:
+        return [new for node in self._nodes for new in self._translated(node)]
+
+    def _translated(self, node: NodeDef) -> Iterator[NodeDef]:
+        if node.op in _VARIABLES:
+            return self._variable(node)
+        if node.op in UPDATES:
+            return self._update(node, UPDATES[node.op])
+        if node.op in _PASSING:
+            return self._passing(node)
+        if node.op == "DestroyTemporaryVariable":
+            return self._destroy(node)
+        return self._consumer(node)
+
+    def _fresh(self, name: str) -> str:
+        candidate, count = name, 0
+        while candidate in self._names:
+            count += 1
+            candidate = f"{name}_{count}"
+        self._names.add(candidate)
+        return candidate
+
+    # ------------------------------------------------------------------ references
+    def _reference(self, text: str) -> _Reference | None:
+        """The reference that an input is, or None for an ordinary tensor."""
+        slot = _slot(text)
+        if slot not in self._references:
+            self._references[slot] = self._find_reference(slot)
+        return self._references[slot]
+
+    def _find_reference(self, slot: Slot) -> _Reference | None:
+        node = self._by_name.get(slot[0])
+        followed: list[str] = []
+        while node is not None:
+            current = slot if not followed else (node.name, 0)
+            if current in self._given:
+                return _Reference(_text(current), _dtype_of(node)) if self._given[current] else None
+            if node.op in _VARIABLES:
+                handle, dtype = self._handles[node.name], _dtype_of(node)
+                break
+            if node.op in _PASSING and not (node.op == "RefMerge" and slot[1] == 1):
+                handle, dtype = _text(current), _dtype_of(node)
+                break
+            if node.op not in UPDATES or not UPDATES[node.op].returns_ref or not node.input:
+                return None
+            if node.name in followed:
+                raise NodeError(node, f"its reference comes from itself, through {followed}")
+            followed.append(node.name)
+            node = self._by_name.get(_slot(node.input[0])[0])
+        else:
+            return None
+        if not followed:
+            return _Reference(handle, dtype)
+        return _Reference(handle, dtype, after=slot[0], value=_text(slot))
+
+    def _needed(self, node: NodeDef, text: str) -> _Reference:
+        found = self._reference(text)
+        if found is None:
+            problem = f"its input {text!r} must be a variable; map it to a variable's handle, or not at all"
+            raise NodeError(node, problem)
+        return found
+
+    def _variables_of_changing_shape(self) -> set[str]:
+        """Variables that are assigned to without a check of the shape: what their nodes say of it need not hold."""
+        found = set()
+        for node in self._nodes:
+            unchecked = "validate_shape" in node.attr and not node.attr["validate_shape"].b
+            if node.op == "Assign" and unchecked and node.input:
+                reference = self._reference(node.input[0])
+                if reference is not None:
+                    found.add(reference.handle)
+        return found
+
+    # ------------------------------------------------------------------ nodes
+    def _variable(self, node: NodeDef) -> Iterator[NodeDef]:
+        handle = _node(self._handles[node.name], "VarHandleOp", node, _data(node), _controls(node))
+        shared = node.attr["var_name" if node.op == "TemporaryVariable" else "shared_name"].s
+        handle.attr["shared_name"].s = shared or (self._prefix + node.name).encode()
+        handle.attr["container"].s = node.attr["container"].s
+        handle.attr["dtype"].CopyFrom(_dtype_of(node))
+        shape = node.attr["shape"].shape
+        scalar_meant_unknown = node.op == "Variable" and not shape.dim  # its shape [] has always stood for any shape
+        if handle.name in self._reshaped or scalar_meant_unknown:
+            handle.attr["shape"].shape.unknown_rank = True
+        else:
+            handle.attr["shape"].shape.CopyFrom(shape)
+        if not handle.attr["_class"].list.s:
+            handle.attr["_class"].list.s.append(b"loc:@" + node.name.encode())
+        yield handle
+        yield _read(node.name, node, handle.name, _dtype_of(node))
+
+    def _update(self, node: NodeDef, update: _Update) -> Iterator[NodeDef]:
+        if not node.input or node.input[0].startswith("^"):
+            raise NodeError(node, "it has no inputs; its first must be a variable")
+        inputs: list[str] = []
+        waits = _controls(node)
+        for index, text in enumerate(_data(node)):
+            if _takes_handle(update.op, index):
+                reference = self._needed(node, text)
+                inputs.append(reference.handle)
+                waits += [] if reference.after is None else [f"^{reference.after}"]
+            else:
+                reads, value = self._value(node, text)
+                yield from reads
+                inputs.append(value)
+        name = self._fresh(f"{node.name}/{update.op}") if update.returns_ref else node.name
+        changed = _node(name, update.op, node, inputs, list(dict.fromkeys(waits)), node.attr)
+        for old, new in update.renamed.items():
+            if old in changed.attr:
+                changed.attr[new].CopyFrom(changed.attr[old])
+                del changed.attr[old]
+        for dropped in update.dropped:
+            if dropped in changed.attr:
+                del changed.attr[dropped]
+        yield changed
+        if update.returns_ref:
+            first = self._needed(node, node.input[0])
+            yield _read(node.name, node, first.handle, first.dtype, [f"^{name}"])
+
+    def _passing(self, node: NodeDef) -> Iterator[NodeDef]:
+        inputs, waits = [], _controls(node)
+        for index, text in enumerate(_data(node)):
+            is_predicate = node.op == "RefSwitch" and index == 1
+            if is_predicate:
+                reads, value = self._value(node, text)
+                yield from reads
+                inputs.append(value)
+            else:
+                reference = self._needed(node, text)
+                inputs.append(reference.handle)
+                waits += [] if reference.after is None else [f"^{reference.after}"]
+        passed = _node(node.name, _PASSING[node.op], node, inputs, waits, node.attr)
+        passed.attr["T"].type = DT_RESOURCE
+        yield passed
+
+    def _destroy(self, node: NodeDef) -> Iterator[NodeDef]:
+        """The last value of a temporary variable; the next step's first assignment replaces the variable."""
+        data = _data(node)
+        if len(data) != 1:
+            raise NodeError(node, f"it must have one input, a variable, but has {len(data)}")
+        reference = self._needed(node, data[0])
+        waits = _controls(node) + ([] if reference.after is None else [f"^{reference.after}"])
+        yield _read(node.name, node, reference.handle, reference.dtype, waits)
+
+    def _consumer(self, node: NodeDef) -> Iterator[NodeDef]:
+        """An operation that takes values: a reference among its inputs is read for it."""
+        references = [self._reference(text) for text in _data(node)]
+        waited = _controls(node)
+        if not any(references) and not any(text[1:] in self._handles for text in waited):
+            yield node
+            return
+        if node.op == "Identity" and references[0] is not None and references[0].value is None:
+            yield _read(node.name, node, references[0].handle, references[0].dtype, waited)
+            return
+        inputs = []
+        for text in _data(node):
+            reads, value = self._value(node, text)
+            yield from reads
+            inputs.append(value)
+        # to wait for a variable's node is not to read it: it may not be initialized yet
+        controls = [f"^{self._handles.get(text[1:], text[1:])}" for text in waited]
+        yield _node(node.name, node.op, node, inputs, controls, node.attr)
+
+    def _value(self, node: NodeDef, text: str) -> tuple[list[NodeDef], str]:
+        """The input to take in place of `text` where a value is wanted, and the nodes that this needs."""
+        reference = self._reference(text)
+        if reference is None:
+            return [], text
+        if reference.value is not None:
+            return [], reference.value
+        name = self._fresh(f"{node.name}/{_slot(text)[0].rsplit('/', 1)[-1]}/read")
+        return [_read(name, node, reference.handle, reference.dtype, _controls(node), annotated=False)], name
+
+
+def _read(
+    name: str,
+    node: NodeDef,
+    handle: str,
+    dtype: AttrValue,
+    controls: Sequence[str] = (),
+    annotated: bool = True,
+) -> NodeDef:
+    """A read of a variable that stands at the place of `node`."""
+    annotations = {k: v for k, v in node.attr.items() if k.startswith("_")} if annotated else {}
+    read = _node(name, "ReadVariableOp", node, [handle], controls, annotations)
+    read.attr["dtype"].CopyFrom(dtype)
+    return read
+
+
+def _node(
+    name: str,
+    op: str,
+    origin: NodeDef,
+    inputs: Sequence[str],
+    controls: Sequence[str],
+    attrs: Mapping[str, AttrValue] | None = None,
+) -> NodeDef:
+    node = NodeDef(name=name, op=op, device=origin.device, input=[*inputs, *controls])
+    for key, value in (attrs or {k: v for k, v in origin.attr.items() if k == "_class"}).items():
+        if key != "_output_shapes":
+            node.attr[key].CopyFrom(value)
+    return node
+
+
+def _dtype_of(node: NodeDef) -> AttrValue:
+    found = node.attr["dtype" if node.op in _VARIABLES else "T"].type
+    return AttrValue(type=as_dtype(found).base_dtype.as_datatype_enum if found else DT_INVALID)  # type: ignore[arg-type]
+
+
+def _takes_handle(op: str, index: int) -> bool:
+    op_def = find_op_def(op)
+    if op_def is None:
+        return index == 0  # the import will refuse the type itself
+    return index < len(op_def.inputs) and op_def.inputs[index].dtype is resource
+
+
+def _data(node: NodeDef) -> list[str]:
+    return [text for text in node.input if not text.startswith("^")]
+
+
+def _controls(node: NodeDef) -> list[str]:
+    return [text for text in node.input if text.startswith("^")]
+
+
+def _slot(text: str) -> Slot:
+    name, colon, index = text.rpartition(":")
+    return (name, int(index)) if colon and index.isdigit() else (text, 0)
+
+
+def _text(slot: Slot) -> str:
+    return slot[0] if slot[1] == 0 else f"{slot[0]}:{slot[1]}"

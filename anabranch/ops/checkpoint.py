@@ -1,0 +1,180 @@
+"""Saving and restoring tensors as operations of the graph  (§4.3; design D10)."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from anabranch import errors
+from anabranch.core.compat import as_text
+from anabranch.core.dtypes import DType
+from anabranch.core.shapes import TensorShape
+from anabranch.graph.building import define_op
+from anabranch.io import checkpoint_store
+from anabranch.io.checkpoint_store import SliceInfo, TensorReader
+from anabranch.ops import shape_rules
+
+_MAX_NAMES_TOLD = 20
+
+
+def _text(value: Any) -> str:
+    return as_text(np.asarray(value, np.object_).reshape(())[()])
+
+
+def _texts(values: Any) -> list[str]:
+    return [as_text(item) for item in np.asarray(values, np.object_).reshape(-1)]
+
+
+def _check_vectors(prefix: TensorShape, names: TensorShape, slices: TensorShape, count: int) -> None:
+    shape_rules.with_rank(prefix, 0, "prefix")
+    for what, shape in (("tensor_names", names), ("shape_and_slices", slices)):
+        length = shape_rules.with_rank(shape, 1, what)[0].value
+        if length is not None and length != count:
+            raise ValueError(f"{what} has {length} entries, but there are {count} tensors")
+
+
+# ---------------------------------------------------------------------- saving
+SaveV2 = define_op(
+    "SaveV2",
+    "prefix: string, tensor_names: string, shape_and_slices: string, tensors: dtypes ->",
+    "dtypes: list(type) >= 1",
+    stateful=True,
+)
+SaveV2.not_differentiable()
+
+
+@SaveV2.shape
+def _(prefix: TensorShape, names: TensorShape, slices: TensorShape, tensors: list[TensorShape]) -> tuple[()]:
+    _check_vectors(prefix, names, slices, len(tensors))
+    return ()
+
+
+@SaveV2.host_kernel
+def _(prefix: Any, tensor_names: Any, shape_and_slices: Any, tensors: list[Any]) -> None:
+    target = _text(prefix)
+    values: dict[str, Any] = {}
+    boxes: dict[str, SliceInfo] = {}
+    for name, spec, value in zip(_texts(tensor_names), _texts(shape_and_slices), tensors, strict=True):
+        key = f"{name}/{spec}" if spec else name
+        if key in values:
+            problem = f"the tensor {key!r} is given twice to the checkpoint {target!r}"
+            raise errors.InvalidArgumentError(None, None, problem)
+        values[key] = value
+        if spec:
+            boxes[key] = SliceInfo.from_spec(name, spec)
+    checkpoint_store.write_checkpoint(target, values, slices=boxes)
+
+
+# ---------------------------------------------------------------------- restoring
+RestoreV2 = define_op(
+    "RestoreV2",
+    "prefix: string, tensor_names: string, shape_and_slices: string -> tensors: dtypes",
+    "dtypes: list(type) >= 1",
+    stateful=True,
+)
+RestoreV2.not_differentiable()
+
+
+@RestoreV2.shape
+def _(
+    prefix: TensorShape, names: TensorShape, slices: TensorShape, *, dtypes: list[DType], ctx: Any
+) -> list[TensorShape]:
+    _check_vectors(prefix, names, slices, len(dtypes))
+    specs = ctx.constant("shape_and_slices")
+    if specs is None:
+        return [shape_rules.UNKNOWN] * len(dtypes)
+    return [TensorShape(SliceInfo.from_spec("", s).var_shape) if s else shape_rules.UNKNOWN for s in _texts(specs)]
+
+
+@RestoreV2.host_kernel
+def _(prefix: Any, tensor_names: Any, shape_and_slices: Any, *, dtypes: list[DType]) -> list[Any]:
+    source = _text(prefix)
+    names = _texts(tensor_names)
+    with checkpoint_store.open_checkpoint(source) as reader:
+        _check_names(reader, names, source)
+        _check_dtypes(reader, names, dtypes, source)
+        return [
+            reader.get_slice(name, spec) if spec else reader.get_tensor(name)
+            for name, spec in zip(names, _texts(shape_and_slices), strict=True)
+        ]
+
+
+def _check_names(reader: TensorReader, names: Sequence[str], source: str) -> None:
+    missing = [name for name in dict.fromkeys(names) if not reader.has_tensor(name)]
+    if not missing:
+        return
+    stored = reader.names()
+    told = [f"Key {name} not found in checkpoint{_closest(name, stored)}" for name in missing[:_MAX_NAMES_TOLD]]
+    more = f" and {len(missing) - _MAX_NAMES_TOLD} more" if len(missing) > _MAX_NAMES_TOLD else ""
+    raise errors.NotFoundError(None, None, f"checkpoint {source!r}: {'; '.join(told)}{more}")
+
+
+def _closest(name: str, stored: Sequence[str]) -> str:
+    close = difflib.get_close_matches(name, stored, n=2, cutoff=0.6)
+    return f" (did you mean {' or '.join(map(repr, close))}?)" if close else ""
+
+
+def _check_dtypes(reader: TensorReader, names: Sequence[str], dtypes: Sequence[DType], source: str) -> None:
+    stored = reader.get_variable_to_dtype_map()
+    for name, dtype in zip(names, dtypes, strict=True):
+        if stored[name] is not dtype:
+            raise errors.InvalidArgumentError(
+                None,
+                None,
+                f"tensor {name!r} of checkpoint {source!r}: expected dtype {dtype.name} does not equal original dtype "
+                f"{stored[name].name}; restore it as {stored[name].name} and cast",
+            )
+
+
+# ---------------------------------------------------------------------- sharded checkpoints
+ShardedFilename = define_op("ShardedFilename", "basename: string, shard: int32, num_shards: int32 -> filename: string")
+ShardedFilename.not_differentiable()
+ShardedFilename.shape(shape_rules.scalar)
+
+
+@ShardedFilename.host_kernel
+def _(basename: Any, shard: Any, num_shards: Any) -> bytes:
+    return f"{_text(basename)}-{int(shard):05d}-of-{int(num_shards):05d}".encode()
+
+
+ShardedFilespec = define_op("ShardedFilespec", "basename: string, num_shards: int32 -> filename: string")
+ShardedFilespec.not_differentiable()
+ShardedFilespec.shape(shape_rules.scalar)
+
+
+@ShardedFilespec.host_kernel
+def _(basename: Any, num_shards: Any) -> bytes:
+    return f"{_text(basename)}-?????-of-{int(num_shards):05d}".encode()
+
+
+MergeV2Checkpoints = define_op(
+    "MergeV2Checkpoints",
+    "checkpoint_prefixes: string, destination_prefix: string ->",
+    "delete_old_dirs: bool = True, allow_missing_files: bool = False",
+    stateful=True,
+)
+MergeV2Checkpoints.not_differentiable()
+
+
+@MergeV2Checkpoints.shape
+def _(checkpoint_prefixes: TensorShape, destination_prefix: TensorShape) -> tuple[()]:
+    shape_rules.with_rank(checkpoint_prefixes, 1, "checkpoint_prefixes")
+    shape_rules.with_rank(destination_prefix, 0, "destination_prefix")
+    return ()
+
+
+@MergeV2Checkpoints.host_kernel
+def _(checkpoint_prefixes: Any, destination_prefix: Any, *, delete_old_dirs: bool, allow_missing_files: bool) -> None:
+    parts, target = _texts(checkpoint_prefixes), _text(destination_prefix)
+    if allow_missing_files:
+        parts = [part for part in parts if checkpoint_store.checkpoint_exists(part)]
+    checkpoint_store.merge_checkpoints(parts, target, delete_old=delete_old_dirs)
+    if delete_old_dirs:
+        for directory in {os.path.dirname(part) for part in parts} - {os.path.dirname(target)}:
+            # only what the save made for itself: a directory that holds anything else stays
+            if os.path.isdir(directory) and not os.listdir(directory):
+                os.rmdir(directory)

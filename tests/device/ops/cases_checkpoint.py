@@ -1,0 +1,29 @@
+"""Rows of the op table: names of shards. Saving and restoring have tests of their own."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from anabranch.testing.op_cases import OpCase
+
+
+def _bytes(text: bytes) -> np.ndarray:
+    array = np.empty((), np.object_)
+    array[()] = text
+    return array
+
+
+CASES = [
+    OpCase(
+        "ShardedFilename",
+        (_bytes(b"logs/model"), np.int32(3), np.int32(12)),
+        expected=_bytes(b"logs/model-00003-of-00012"),
+    ),
+    OpCase("ShardedFilespec", (_bytes(b"logs/model"), np.int32(12)), expected=_bytes(b"logs/model-?????-of-00012")),
+]
+
+TESTED_ELSEWHERE = {
+    "SaveV2": "tests/device/ops/test_checkpoint.py",
+    "RestoreV2": "tests/device/ops/test_checkpoint.py",
+    "MergeV2Checkpoints": "tests/device/ops/test_checkpoint.py",
+}
