@@ -1,0 +1,204 @@
+"""Sampled classes for training with very many classes: the samplers, and which samples are true classes by accident."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from anabranch.core.shapes import TensorShape
+from anabranch.errors import InvalidArgumentError
+from anabranch.graph.building import define_op
+from anabranch.ops import shape_rules
+
+Array = np.ndarray[Any, Any]
+#: count -> that many classes drawn with replacement
+Draw = Callable[[int], Array]
+#: classes -> the probability of each in one draw
+Probability = Callable[[Array], Array]
+
+_SIGNATURE = (
+    "true_classes: int64 -> sampled_candidates: int64, true_expected_count: float, sampled_expected_count: float"
+)
+_COUNTS = "num_true: int >= 1, num_sampled: int >= 1, unique: bool"
+#: after so many draws without enough different classes a sampler gives up
+_MAX_DRAWS = 1 << 24
+_SEEDS = "seed: int = 0, seed2: int = 0"
+
+
+def _sampler(name: str, attrs: str) -> Any:
+    op = define_op(name, _SIGNATURE, attrs, stateful=True)
+
+    @op.shape
+    def _(true_classes: TensorShape, *, num_true: int, num_sampled: int) -> tuple[TensorShape, ...]:
+        true = shape_rules.with_rank(true_classes, 2, "argument 'true_classes'").merge_with([None, num_true])
+        return TensorShape([num_sampled]), true, TensorShape([num_sampled])
+
+    return op.not_differentiable()
+
+
+def _sampled(
+    true_classes: Array, count: int, unique: bool, classes: int, draw: Draw, probability: Probability, ctx: Any
+) -> tuple[Array, Array, Array]:
+    """Draws, and says how often each class was to be expected among the drawn."""
+    ctx.check(
+        not unique or count <= classes,
+        f"cannot draw {count} different classes out of {classes}; pass unique=False or a smaller num_sampled",
+    )
+    outside = (true_classes < 0) | (true_classes >= classes)
+    if outside.any():
+        raise InvalidArgumentError(
+            None, ctx.op, f"true_classes has {int(true_classes[outside][0])}, which is not in [0, {classes})"
+        )
+    sampled, tries = _distinct(draw, count, ctx) if unique else (draw(count), count)
+
+    def expected(chosen: Array) -> Array:
+        p = probability(chosen)
+        with np.errstate(divide="ignore"):
+            found = -np.expm1(tries * np.log1p(-p)) if unique else p * count
+        return found.astype(np.float32)
+
+    return sampled.astype(np.int64), expected(true_classes), expected(sampled)
+
+
+def _distinct(draw: Draw, count: int, ctx: Any) -> tuple[Array, int]:
+    """Draws until `count` different classes were seen; in order of appearance, with the number of draws."""
+    drawn = np.zeros(0, np.int64)
+    while True:
+        ctx.check(
+            len(drawn) <= _MAX_DRAWS,
+            f"{_MAX_DRAWS} draws did not give {count} different classes: the rest are too improbable; "
+            "pass unique=False or a smaller num_sampled",
+        )
+        drawn = np.concatenate([drawn, draw(max(64, 2 * count, len(drawn)))])
+        found, first = np.unique(drawn, return_index=True)
+        if len(found) >= count:
+            first = np.sort(first)[:count]
+            return drawn[first], int(first[-1]) + 1
+
+
+UniformCandidateSampler = _sampler("UniformCandidateSampler", f"{_COUNTS}, range_max: int >= 1, {_SEEDS}")
+
+
+@UniformCandidateSampler.host_kernel
+def _(true_classes: Array, *, num_sampled: int, unique: bool, range_max: int, rng: Any, ctx: Any) -> Any:
+    def draw(count: int) -> Array:
+        return rng.integers(0, range_max, count)  # type: ignore[no-any-return]
+
+    def probability(classes: Array) -> Array:
+        return np.full(classes.shape, 1.0 / range_max)
+
+    return _sampled(true_classes, num_sampled, unique, range_max, draw, probability, ctx)
+
+
+LogUniformCandidateSampler = _sampler("LogUniformCandidateSampler", f"{_COUNTS}, range_max: int >= 1, {_SEEDS}")
+
+
+@LogUniformCandidateSampler.host_kernel
+def _(true_classes: Array, *, num_sampled: int, unique: bool, range_max: int, rng: Any, ctx: Any) -> Any:
+    """Zipf's law: P(class) = (log(class + 2) - log(class + 1)) / log(range_max + 1)."""
+    width = np.log1p(range_max)
+
+    def draw(count: int) -> Array:
+        classes = np.expm1(rng.random(count) * width).astype(np.int64)
+        return np.minimum(classes, range_max - 1)
+
+    def probability(classes: Array) -> Array:
+        return np.log1p(1.0 / (classes + 1.0)) / width
+
+    return _sampled(true_classes, num_sampled, unique, range_max, draw, probability, ctx)
+
+
+FixedUnigramCandidateSampler = _sampler(
+    "FixedUnigramCandidateSampler",
+    f"{_COUNTS}, range_max: int >= 1, vocab_file: string = '', distortion: float = 1.0, num_reserved_ids: int = 0, "
+    f"num_shards: int >= 1 = 1, shard: int >= 0 = 0, unigrams: list(float) = [], {_SEEDS}",
+)
+
+
+@FixedUnigramCandidateSampler.host_kernel
+def _(
+    true_classes: Array,
+    *,
+    num_sampled: int,
+    unique: bool,
+    range_max: int,
+    vocab_file: bytes,
+    distortion: float,
+    num_reserved_ids: int,
+    num_shards: int,
+    shard: int,
+    unigrams: list[float],
+    rng: Any,
+    ctx: Any,
+) -> Any:
+    """A given distribution; of its classes this sampler draws those of one shard."""
+    ctx.check(bool(vocab_file) != bool(unigrams), "give either vocab_file or unigrams, not both")
+    ctx.check(shard < num_shards, f"shard = {shard} must be less than num_shards = {num_shards}")
+    counts = np.array(unigrams, np.float64) if unigrams else _vocabulary_counts(vocab_file.decode(), ctx)
+    weights = np.concatenate([np.zeros(num_reserved_ids), counts**distortion])
+    ctx.check(
+        len(weights) == range_max,
+        f"range_max = {range_max}, but there are {len(weights)} classes ({num_reserved_ids} of them reserved)",
+    )
+    cumulative = np.cumsum(weights[shard::num_shards])
+    ctx.check(cumulative[-1] > 0, "no class of this shard has a positive weight")
+
+    def draw(count: int) -> Array:
+        at = np.searchsorted(cumulative, rng.random(count) * cumulative[-1], side="right")
+        return np.minimum(at, len(cumulative) - 1) * num_shards + shard
+
+    def probability(classes: Array) -> Array:
+        return weights[classes] / cumulative[-1]
+
+    possible = int(np.count_nonzero(weights[shard::num_shards]))
+    ctx.check(not unique or num_sampled <= possible, f"cannot draw {num_sampled} different classes out of {possible}")
+    return _sampled(true_classes, num_sampled, unique, range_max, draw, probability, ctx)
+
+
+def _vocabulary_counts(path: str, ctx: Any) -> Array:
+    """The counts in a vocabulary file: the last field of each line, separated by commas."""
+    lines = Path(path).read_text(encoding="utf-8").splitlines()
+    try:
+        return np.array([float(line.rsplit(",", 1)[-1]) for line in lines if line.strip()])
+    except ValueError as error:
+        raise InvalidArgumentError(None, ctx.op, f"{path}: each line must end in a number: {error}") from error
+
+
+AllCandidateSampler = _sampler("AllCandidateSampler", f"{_COUNTS}, {_SEEDS}")
+
+
+@AllCandidateSampler.host_kernel
+def _(true_classes: Array, *, num_sampled: int) -> Any:
+    """Every class once, in order."""
+    ones = np.ones(num_sampled, np.float32)
+    return np.arange(num_sampled, dtype=np.int64), np.ones(true_classes.shape, np.float32), ones
+
+
+ComputeAccidentalHits = define_op(
+    "ComputeAccidentalHits",
+    "true_classes: int64, sampled_candidates: int64 -> indices: int32, ids: int64, weights: float",
+    f"num_true: int, {_SEEDS}",
+)
+ComputeAccidentalHits.not_differentiable()
+
+
+@ComputeAccidentalHits.shape
+def _(true_classes: TensorShape, sampled_candidates: TensorShape, *, num_true: int) -> Any:
+    shape_rules.with_rank(true_classes, 2, "argument 'true_classes'").merge_with([None, num_true])
+    shape_rules.with_rank(sampled_candidates, 1, "argument 'sampled_candidates'")
+    return TensorShape([None]), TensorShape([None]), TensorShape([None])
+
+
+@ComputeAccidentalHits.host_kernel
+def _(true_classes: Array, sampled_candidates: Array, *, num_true: int, ctx: Any) -> Any:
+    ctx.check(
+        true_classes.ndim == 2 and true_classes.shape[1] == num_true,
+        f"true_classes must have shape [batch, {num_true}], got {list(true_classes.shape)}",
+    )
+    hits = (true_classes[:, :, None] == sampled_candidates).any(axis=1)
+    rows, ids = np.nonzero(hits)
+    weights = np.full(len(rows), -np.finfo(np.float32).max, np.float32)
+    return rows.astype(np.int32), ids.astype(np.int64), weights
