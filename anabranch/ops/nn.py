@@ -13,6 +13,7 @@ from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import OpFunction, define_op
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw, shape_rules
+from anabranch.ops.math import sum_to_operands
 
 
 def widened(xp: Any, x: Any) -> Any:
@@ -154,11 +155,11 @@ def _through_negative_part(op: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
 
 
 Relu = _activation(
-    "Relu", lambda xp, c, x: xp.maximum(x, c(0)), "real", lambda op, grad: ReluGrad(grad, op.outputs[0])
+    "Relu", lambda xp, c, x: xp.maximum(x, c(0)), "real", lambda op, grad: raw.ReluGrad(grad, op.outputs[0])
 )
 ReluGrad = _activation_grad("ReluGrad", lambda xp, c, g, x: xp.where(x > c(0), g, c(0)), "real", _zero_where_flat)
 Relu6 = _activation(
-    "Relu6", lambda xp, c, x: xp.clip(x, c(0), c(6)), "real", lambda op, grad: Relu6Grad(grad, op.outputs[0])
+    "Relu6", lambda xp, c, x: xp.clip(x, c(0), c(6)), "real", lambda op, grad: raw.Relu6Grad(grad, op.outputs[0])
 )
 Relu6Grad = _activation_grad(
     "Relu6Grad", lambda xp, c, g, x: xp.where((x > c(0)) & (x < c(6)), g, c(0)), "real", _zero_where_flat
@@ -167,7 +168,7 @@ Elu = _activation(
     "Elu",
     lambda xp, c, x: xp.where(x < c(0), xp.expm1(xp.minimum(x, c(0))), x),
     "floating",
-    lambda op, grad: EluGrad(grad, op.outputs[0]),
+    lambda op, grad: raw.EluGrad(grad, op.outputs[0]),
 )
 EluGrad = _activation_grad(
     "EluGrad", lambda xp, c, g, y: xp.where(y < c(0), g * (y + c(1)), g), "floating", _through_negative_part, "outputs"
@@ -176,7 +177,7 @@ Selu = _activation(
     "Selu",
     lambda xp, c, x: xp.where(x < c(0), c(SELU_SCALE_ALPHA) * xp.expm1(xp.minimum(x, c(0))), c(SELU_SCALE) * x),
     "floating",
-    lambda op, grad: SeluGrad(grad, op.outputs[0]),
+    lambda op, grad: raw.SeluGrad(grad, op.outputs[0]),
 )
 SeluGrad = _activation_grad(
     "SeluGrad",
@@ -213,12 +214,15 @@ def _softsign_grad_gradient(op: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
     return SoftsignGrad(grad, x), raw.Mul(raw.Mul(grad, incoming), curvature)
 
 
-Softplus = _activation("Softplus", _softplus, "floating", lambda op, grad: SoftplusGrad(grad, op.inputs[0]))
+Softplus = _activation("Softplus", _softplus, "floating", lambda op, grad: raw.SoftplusGrad(grad, op.inputs[0]))
 SoftplusGrad = _activation_grad(
     "SoftplusGrad", lambda xp, c, g, x: g * _sigmoid(xp, c, x), "floating", _softplus_grad_gradient
 )
 Softsign = _activation(
-    "Softsign", lambda xp, c, x: x / (c(1) + xp.abs(x)), "floating", lambda op, grad: SoftsignGrad(grad, op.inputs[0])
+    "Softsign",
+    lambda xp, c, x: x / (c(1) + xp.abs(x)),
+    "floating",
+    lambda op, grad: raw.SoftsignGrad(grad, op.inputs[0]),
 )
 SoftsignGrad = _activation_grad(
     "SoftsignGrad", lambda xp, c, g, x: g / xp.square(c(1) + xp.abs(x)), "floating", _softsign_grad_gradient
@@ -330,20 +334,27 @@ def _(features: Any, labels: Any, *, xp: Any) -> Any:
 
 
 @SoftmaxCrossEntropyWithLogits.gradient
-def _(op: Any, grad_loss: Tensor | None, grad_backprop: Tensor | None) -> Any:
-    features = op.inputs[0]
-    grad_labels = None
+def _(op: Any, grad_loss: Any, grad_backprop: Any) -> Any:
+    to_labels = []
     if grad_loss is not None:
-        grad_labels = raw.Neg(raw.Mul(raw.ExpandDims(grad_loss, np.int32(-1)), LogSoftmax(features)))
-    return _cross_entropy_gradient(op, grad_loss, grad_backprop), grad_labels
+        to_labels.append(raw.Mul(raw.ExpandDims(grad_loss, np.int32(-1)), LogSoftmax(op.inputs[0])))
+    if _flows(grad_backprop):
+        to_labels.append(grad_backprop)
+    grads = _cross_entropy_gradient(op, grad_loss, grad_backprop), raw.Neg(raw.AddN(to_labels)) if to_labels else None
+    return sum_to_operands(op, *grads)
 
 
-def _cross_entropy_gradient(op: Any, grad_loss: Tensor | None, grad_backprop: Tensor | None) -> Tensor | None:
+def _flows(grad: Tensor | None) -> bool:
+    """Whether a gradient is more than the zeros that stand in for a missing one."""
+    return grad is not None and grad.op.type != "ZerosLike"
+
+
+def _cross_entropy_gradient(op: Any, grad_loss: Tensor | None, grad_backprop: Any) -> Tensor | None:
     """What flows back to the logits: through the loss, and (second order) through the `backprop` output."""
     terms = []
     if grad_loss is not None:
         terms.append(raw.Mul(raw.ExpandDims(grad_loss, np.int32(-1)), op.outputs[1]))
-    if grad_backprop is not None and grad_backprop.op.type != "ZerosLike":
+    if _flows(grad_backprop):
         terms.append(_through_softmax(grad_backprop, Softmax(op.inputs[0])))
     return raw.AddN(terms) if len(terms) > 1 else (terms[0] if terms else None)
 
@@ -377,7 +388,7 @@ def _(features: Any, labels: Any, *, ctx: Any, xp: Any) -> Any:
 
 
 @SparseSoftmaxCrossEntropyWithLogits.gradient
-def _(op: Any, grad_loss: Tensor | None, grad_backprop: Tensor | None) -> Any:
+def _(op: Any, grad_loss: Any, grad_backprop: Any) -> Any:
     return _cross_entropy_gradient(op, grad_loss, grad_backprop), None
 
 
@@ -419,8 +430,9 @@ def _top_k_gradient(op: Any, grad: Tensor, _: Any = None) -> list[Tensor | None]
     """Each row's gradients go to the places its largest elements came from."""
     x, chosen = op.inputs[0], raw.Cast(op.outputs[1], DstT=np.int32)
     length, zero, minus_one = _last_length(x), np.int32(0), np.array([-1], np.int32)
-    rows = raw.Reshape(chosen, raw.Pack([np.int32(-1), _last_length(chosen)]))
-    row_count = raw.GatherV2(raw.Shape(rows), zero, zero)
+    outer = raw.Slice(raw.Shape(x), np.array([0], np.int32), raw.Pack([raw.Sub(raw.Rank(x), np.int32(1))]))
+    row_count = raw.Prod(outer, zero)
+    rows = raw.Reshape(chosen, raw.Pack([row_count, _last_length(chosen)]))
     row_starts = raw.Mul(raw.Range(zero, row_count, np.int32(1)), length)
     places = raw.Reshape(raw.Add(rows, raw.ExpandDims(row_starts, minus_one[0])), np.array([-1, 1], np.int32))
     flat = raw.ScatterNd(places, raw.Reshape(grad, minus_one), raw.Pack([raw.Size(x)]))
