@@ -73,3 +73,9 @@ def build_plan(
     items = plan_items(step)
     stages.append(StageReport("islands", len(items), time.perf_counter() - start))
     return Plan(items, step, stages)
+
+
+def plan_of_island(island: Island, on_host: frozenset[Operation]) -> Plan:
+    """The plan of an island's operations with some of them taken out of the compiled part."""
+    step = StepGraph(island.operations, island.outputs, [], island.inputs, island.known, island.alias)
+    return Plan(plan_items(step, on_host), step)

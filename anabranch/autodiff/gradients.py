@@ -66,11 +66,13 @@ def gradients(
     x_list = [_x_tensor(x) for x in _as_list(xs)]
     if not y_list:
         return [None] * len(x_list)
-    graph = _graph_of(y_list)
-    with graph.as_default(), graph.name_scope(name) as scope:
+    source = y_list[0].graph
+    graph = _building_graph(source)
+    with graph.as_default(), graph.name_scope(name):
         stop = [_x_tensor(t) for t in _as_list(stop_gradients)] if stop_gradients is not None else []
         seeds = _initial_gradients(y_list, _as_list(grad_ys) if grad_ys is not None else [None] * len(y_list))
-        backward = _Backward(graph, y_list, x_list, stop, scope, colocate_gradients_with_ops, gate_gradients)
+        backward = _Backward(source, y_list, x_list, stop)
+        backward.graph, backward.colocate, backward.gate = graph, colocate_gradients_with_ops, gate_gradients
         backward.aggregation = AggregationMethod.DEFAULT if aggregation_method is None else aggregation_method
         found = backward.run(seeds)
         return [_connected(g, x, unconnected) for g, x in zip(found, x_list, strict=True)]
@@ -92,9 +94,10 @@ def _x_tensor(x: Any) -> Tensor:
     return x.values if isinstance(x, IndexedSlices) else convert_to_tensor(x, name="x")
 
 
-def _graph_of(ys: Sequence[Tensor]) -> Graph:
+def _building_graph(source: Graph) -> Graph:
+    """Where the gradients are built: in a function body that is open, else in the graph of the ys."""
     default = get_default_graph()
-    return default if default.building_function else ys[0].graph
+    return default if default.building_function else source
 
 
 def _connected(gradient: Any, x: Tensor, unconnected: UnconnectedGradients) -> Any:
@@ -128,27 +131,21 @@ def _initial_gradients(ys: list[Tensor], grad_ys: list[Any]) -> list[Any]:
 
 
 class _Backward:
-    """One backward pass: which operations lie between xs and ys, and the gradients that have arrived."""
+    """One backward pass: which operations of the ys' graph lie between xs and ys, and the gradients that arrived.
 
+    The gradients may be built in another graph than the one that is walked: a function body built for the gradient of
+    a conditional takes the values of the forward body as captures.
+    """
+
+    graph: Graph
+    colocate: bool
+    gate: bool
     aggregation: int
 
-    def __init__(
-        self,
-        graph: Graph,
-        ys: list[Tensor],
-        xs: list[Tensor],
-        stop: list[Tensor],
-        scope: str,
-        colocate: bool,
-        gate: bool,
-    ) -> None:
-        self.graph = graph
-        self.ys = [graph.capture(y) for y in ys]
-        self.xs = [graph.capture(x) for x in xs]
-        self.scope = scope
-        self.colocate = colocate
-        self.gate = gate
-        self.stop = {graph.capture(t) for t in stop}
+    def __init__(self, source: Graph, ys: list[Tensor], xs: list[Tensor], stop: list[Tensor]) -> None:
+        self.ys = [source.capture(y) for y in ys]
+        self.xs = [source.capture(x) for x in xs]
+        self.stop = {source.capture(t) for t in stop}
         self.between = self._operations_between()
         self.arrived: dict[Tensor, list[Any]] = {}
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from anabranch.core.dtypes import DType, resource, variant
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.graph import Graph, get_default_graph, op_def_of
-from anabranch.graph.operation import Tensor
+from anabranch.graph.operation import Operation, Tensor
 
 _COPIED_CONSTANT_BYTES = 1024
 
@@ -38,6 +39,10 @@ class FunctionGraph(Graph):
         self.seed = self.outer_graph.seed
         self._collections = self.outer_graph._collections
         self._scopes.container = self.outer_graph.current_container
+        #: the planner's note of what a call runs, in order
+        self.run_order: tuple[Any, list[Operation]] | None = None
+        #: operations of enclosing graphs that the body was told to wait for: the caller waits for them
+        self.outer_control_inputs: list[Operation] = []
 
     @property
     def captures(self) -> list[Tensor]:
@@ -72,14 +77,23 @@ class FunctionGraph(Graph):
             copied = self._copy_constant(tensor)
             self._constants[tensor] = copied
             return copied
+        return self.capture_as_parameter(outer)
+
+    def capture_as_parameter(self, outer: Tensor) -> Tensor:
+        """Like `capture`, for a tensor of the directly enclosing graph, and never as a copied constant."""
         if outer in self._captured:
             return self._captured[outer]
-        parameter = self._placeholder(tensor.dtype, tensor.shape, tensor.op.name.rsplit("/", 1)[-1].lstrip("_") or "x")
-        if tensor.dtype in (resource, variant):
-            parameter.set_attribute("handle_of", tensor.get_attribute("handle_of"))
+        parameter = self._placeholder(outer.dtype, outer.shape, outer.op.name.rsplit("/", 1)[-1].lstrip("_") or "x")
+        if outer.dtype in (resource, variant):
+            parameter.set_attribute("handle_of", outer.get_attribute("handle_of", outer))
         self.inputs.append(parameter)
         self._captured[outer] = parameter
         return parameter
+
+    def _control_operations(self, control_inputs: Iterable[Any]) -> list[Operation]:
+        operations = super()._control_operations(control_inputs)
+        self.outer_control_inputs.extend(op for op in operations if op.graph is not self)
+        return [op for op in operations if op.graph is self]
 
     def _as_outer(self, tensor: Tensor) -> Tensor:
         """The tensor of the directly enclosing graph: levels in between capture it too."""

@@ -164,12 +164,14 @@ class GraphScopes:
         if control_inputs is None:
             self._scopes.controls = []
         else:
-            operations = list(dict.fromkeys(self._control_operation(c) for c in control_inputs))
-            self._scopes.controls = [*old, ControlScope(operations)]
+            self._scopes.controls = [*old, ControlScope(self._control_operations(control_inputs))]
         try:
             yield
         finally:
             self._scopes.controls = old
+
+    def _control_operations(self, control_inputs: Iterable[Any]) -> list[Operation]:
+        return list(dict.fromkeys(self._control_operation(c) for c in control_inputs))
 
     def _control_operation(self, value: Any) -> Operation:
         if isinstance(value, Tensor):

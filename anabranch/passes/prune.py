@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.passes.step_graph import StepGraph, in_execution_order
@@ -25,3 +26,18 @@ def prune(fetches: Sequence[Tensor], targets: Sequence[Operation], feeds: Sequen
         stack.extend(t.op for t in op._inputs if t not in fed and t.op not in needed)
         stack.extend(c for c in op._control_inputs if c not in needed)
     return StepGraph(in_execution_order(needed, fed), list(fetches), list(targets), list(feeds))
+
+
+def operations_of_body(body: Any) -> list[Operation]:
+    """The operations that a call of a function graph runs: what its outputs need, without its parameters.
+
+    As everywhere, an operation that nothing depends on does not run; use control dependencies to make it run.
+    """
+    key = (body.version, body.structure_version, len(body.outputs))
+    cached = body.run_order
+    if cached is None or cached[0] != key:
+        parameters = {t.op for t in body.inputs}
+        step = prune(body.outputs, [], [])
+        cached = body.run_order = (key, [op for op in step.operations if op not in parameters])
+    operations: list[Operation] = cached[1]
+    return operations

@@ -70,6 +70,10 @@ class IslandCall:
         for slot, result in zip(self._outputs, results, strict=False):
             values[slot] = result
 
+    def outputs_in(self, values: Values) -> list[Any]:
+        """The island's outputs among the values of a step."""
+        return [values[slot] for slot in self._outputs]
+
     def _with_variables(self, values: Values, args: list[Any]) -> Any:
         held: list[VariableState] = []
         pinned: list[VariableState] = []

@@ -78,7 +78,5 @@ class LocalMaster:
     def _prepare_body(self, body: Any, inputs: list[Any]) -> PreparedStep:
         known = {p: v for v, p in zip(inputs, body.inputs, strict=True) if p.dtype is dtypes.resource}
         feeds = [p for p in body.inputs if p not in known]
-        parameters = {p.op for p in body.inputs}
-        targets = [op for op in body.get_operations() if op.op_def.stateful and op not in parameters]
-        plan = build_plan(body.outputs, targets, feeds, known)
+        plan = build_plan(body.outputs, [], feeds, known)
         return PreparedStep(plan, self.task.containers, self.run_seed, self.counters, self.run_body)

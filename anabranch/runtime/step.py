@@ -13,13 +13,14 @@ import numpy as np
 
 from anabranch.core.resources import ResourceHandle
 from anabranch.graph.operation import Tensor
-from anabranch.pipeline import Plan
+from anabranch.pipeline import Plan, plan_of_island
 from anabranch.runtime.containers import Containers
 from anabranch.runtime.host_call import HostKernelCall
 from anabranch.runtime.host_context import BodyRunner
 from anabranch.runtime.island_call import IslandCall
 from anabranch.runtime.random_counters import RandomCounters
-from anabranch.xla.islands import Island
+from anabranch.xla.islands import Island, PlanItem
+from anabranch.xla.lowering import NeedsHostError
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,7 @@ class ItemEvent:
 
 
 Recorder = Callable[[ItemEvent], None]
+StepCall = Callable[[list[Any]], None]
 
 
 class PreparedStep:
@@ -45,20 +47,24 @@ class PreparedStep:
         self, plan: Plan, containers: Containers, run_seed: int, counters: RandomCounters, run_body: BodyRunner
     ) -> None:
         self.plan = plan
-        slots = _assign_slots(plan)
+        # accelerators may still read fed arrays after a call returned; on the CPU calls are synchronous (`xla.config`)
+        self._asynchronous = jax.default_backend() != "cpu"
+        self._environment = (containers, run_seed, counters, run_body)
+        self._slots = slots = _assign_slots(plan)
         self._size = len(slots)
         self._feed_slots = [slots[t] for t in plan.step.feeds]
-        self._calls: list[IslandCall | HostKernelCall] = []
-        for item in plan.items:
-            if isinstance(item, Island):
-                self._calls.append(IslandCall(item, slots, containers, run_seed, counters))
-            else:
-                unfed = {**slots, **dict.fromkeys(plan.step.feeds, self._size)}  # a fed output is computed in vain
-                outputs = [unfed[t] for t in item.operation.outputs]
-                self._calls.append(HostKernelCall(item, slots, outputs, containers, run_seed, counters, run_body))
+        self._calls: list[StepCall] = [self._bind(item) for item in plan.items]
         resolved = [plan.step.resolve(t) for t in plan.step.fetches]
         self._known = {i: plan.step.known[t] for i, t in enumerate(resolved) if t in plan.step.known}
         self._fetch_slots = [-1 if i in self._known else slots[t] for i, t in enumerate(resolved)]
+
+    def _bind(self, item: PlanItem) -> StepCall:
+        containers, run_seed, counters, run_body = self._environment
+        if isinstance(item, Island):
+            return IslandCall(item, self._slots, containers, run_seed, counters)
+        unfed = {**self._slots, **dict.fromkeys(self.plan.step.feeds, self._size)}  # a fed output is computed in vain
+        outputs = [unfed[t] for t in item.operation.outputs]
+        return HostKernelCall(item, self._slots, outputs, containers, run_seed, counters, run_body)
 
     def run(self, feeds: Sequence[Any], record: Recorder | None = None) -> list[Any]:
         """Runs one step.
@@ -70,27 +76,39 @@ class PreparedStep:
         Returns:
             The fetched values: NumPy arrays and scalars that nobody else holds; resource handles as they are.
         """
-        values: list[Any] = [None] * (self._size + 1)
-        for slot, value in zip(self._feed_slots, feeds, strict=True):
-            values[slot] = value
-        if record is None:
-            for call in self._calls:
-                call(values)
-        else:
-            for call in self._calls:
-                _recorded(call, values, record)
-        return [
-            _fetched(self._known[i] if slot < 0 else values[slot]) for i, slot in enumerate(self._fetch_slots)
-        ]
+        return [_fetched(value) for value in self.run_on_device(feeds, record)]
 
-    def run_on_device(self, feeds: Sequence[Any]) -> list[Any]:
-        """Like `run`, but the results stay what they are (device arrays): for function bodies."""
+    def run_on_device(self, feeds: Sequence[Any], record: Recorder | None = None) -> list[Any]:
+        """Like `run`, but the results stay what they are (device arrays)."""
         values: list[Any] = [None] * (self._size + 1)
         for slot, value in zip(self._feed_slots, feeds, strict=True):
             values[slot] = value
-        for call in self._calls:
-            call(values)
+        for position, call in enumerate(self._calls):
+            try:
+                if record is None:
+                    call(values)
+                else:
+                    _recorded(call, values, record)
+            except NeedsHostError as refusal:
+                self._calls[position] = call = self._split(call, refusal)
+                call(values)
+        if self._asynchronous:
+            jax.block_until_ready([v for v in values if isinstance(v, jax.Array)])
         return [self._known[i] if slot < 0 else values[slot] for i, slot in enumerate(self._fetch_slots)]
+
+    def _split(self, call: StepCall, refusal: NeedsHostError) -> StepCall:
+        """What runs in place of an island of which one operation turned out to be host work."""
+        assert isinstance(call, IslandCall)
+        plan = plan_of_island(call.island, frozenset({refusal.op}))
+        step = PreparedStep(plan, *self._environment)
+        inputs = [self._slots[t] for t in plan.step.feeds]
+        outputs = [self._slots[t] for t in plan.step.fetches]
+
+        def run_parts(values: list[Any]) -> None:
+            for slot, value in zip(outputs, step.run_on_device([values[i] for i in inputs]), strict=True):
+                values[slot] = value
+
+        return run_parts
 
 
 def _assign_slots(plan: Plan) -> dict[Any, int]:
@@ -113,15 +131,15 @@ def _fetched(value: Any) -> Any:
     return array.copy()
 
 
-def _recorded(call: IslandCall | HostKernelCall, values: list[Any], record: Recorder) -> None:
+def _recorded(call: StepCall, values: list[Any], record: Recorder) -> None:
     start = time.time()
     call(values)
     if isinstance(call, IslandCall):
         island = call.island
-        outputs = [values[i] for i in call._outputs]
+        outputs = call.outputs_in(values)
         jax.block_until_ready(outputs)
         names = tuple(op.name for op in island.operations)
         size = sum(getattr(v, "nbytes", 0) for v in outputs)
         record(ItemEvent(island.name, "island", names, start, time.time(), threading.get_ident(), size))
-    else:
+    elif isinstance(call, HostKernelCall):
         record(ItemEvent(call.op.name, "host", (call.op.name,), start, time.time(), threading.get_ident(), 0))

@@ -1,4 +1,10 @@
-"""How JAX is set up: 64-bit types are real, and compiled programs are kept on disk between processes."""
+"""How JAX is set up: 64-bit types are real, and compiled programs are kept on disk between processes.
+
+On the CPU programs run in the thread that calls them. An asynchronous call may read a fed NumPy array after it returned
+(the buffer is shared, not copied), while the caller is already filling it with the next batch; and handing a step to
+another thread costs more than a small step itself. Concurrent steps come from concurrent callers: the interpreter lock
+is released while a program runs.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +17,7 @@ import jax
 CACHE_DIR_VARIABLE = "ANABRANCH_CACHE_DIR"
 
 jax.config.update("jax_enable_x64", True)
+jax.config.update("jax_cpu_enable_async_dispatch", False)
 
 
 def cache_directory() -> Path | None:

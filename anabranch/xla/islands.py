@@ -20,17 +20,17 @@ string conversion is host work of level 1.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from anabranch.core import dtypes
-from anabranch.core.attrs import FuncAttr
 from anabranch.core.resources import ResourceHandle
-from anabranch.graph.operation import Operation, Tensor, group_by_argument
+from anabranch.graph.operation import Operation, Tensor
+from anabranch.passes.prune import operations_of_body
 from anabranch.passes.step_graph import StepGraph
+from anabranch.xla.state import bodies_of, state_of
 
 #: constants larger than this are arguments of the executable instead of literals in its code
 MAX_LITERAL_BYTES = 1 << 16
@@ -83,10 +83,13 @@ class HostCall:
 PlanItem = Island | HostCall
 
 
-def plan_items(step: StepGraph) -> list[PlanItem]:
-    """Groups the operations of a step into islands and host calls, in the order in which they run."""
-    analysis = _Analysis(step)
-    return analysis.items()
+def plan_items(step: StepGraph, on_host: frozenset[Operation] = frozenset()) -> list[PlanItem]:
+    """Groups the operations of a step into islands and host calls, in the order in which they run.
+
+    Args:
+        on_host: operations that must not be compiled although they could be.
+    """
+    return _Analysis(step, on_host).items()
 
 
 def runs_on_host(op: Operation) -> bool:
@@ -102,77 +105,19 @@ def _host_dtype(tensor: Tensor) -> bool:
     return tensor._dtype is dtypes.string or tensor._dtype is dtypes.variant
 
 
-def bodies_of(op: Operation) -> list[Any]:
-    """The function graphs that an operation calls."""
-    found = []
-    for name, attr in op.op_def.attrs.items():
-        if attr.kind in {"func", "list(func)"}:
-            value = op.attrs[name]
-            for function in value if isinstance(value, list) else (value,):
-                if isinstance(function, FuncAttr) and function.name:
-                    found.append(op.graph.get_function(function.name))
-    return found
-
-
 def is_compilable(body: Any) -> bool:
     """Whether every operation of a function graph can be part of an island."""
-    parameters = {t.op for t in body.inputs}
-    return not any(op not in parameters and runs_on_host(op) for op in body.get_operations())
-
-
-# ---------------------------------------------------------------------- state
-def state_of(op: Operation, handle_of: Callable[[Tensor], Any]) -> tuple[list[ResourceHandle], list[ResourceHandle]]:
-    """The variables that an operation reads and writes, including those that its function bodies touch."""
-    op_def = op.op_def
-    reads: list[ResourceHandle] = []
-    writes: list[ResourceHandle] = []
-    if op_def.reads or op_def.writes:
-        for arg, value in zip(op_def.inputs, group_by_argument(op_def.inputs, op.attrs, op.inputs), strict=True):
-            if arg.name not in op_def.reads and arg.name not in op_def.writes:
-                continue
-            handles = [handle_of(t) for t in (value if isinstance(value, list) else [value])]
-            if arg.name in op_def.reads:
-                reads.extend(handles)
-            if arg.name in op_def.writes:
-                writes.extend(handles)
-    for body in bodies_of(op):
-        body_reads, body_writes = _state_of_body(op, body, handle_of)
-        reads.extend(body_reads)
-        writes.extend(body_writes)
-        reads.extend(body_writes)  # a branch that is not taken leaves the old value
-    return list(dict.fromkeys(reads)), list(dict.fromkeys(writes))
-
-
-def _state_of_body(
-    op: Operation, body: Any, handle_of: Callable[[Tensor], Any]
-) -> tuple[list[ResourceHandle], list[ResourceHandle]]:
-    outer = op.inputs[len(op.inputs) - len(body.inputs) :]
-    handles = {inner: handle_of(t) for inner, t in zip(body.inputs, outer, strict=True) if t.dtype is dtypes.resource}
-
-    def inner_handle(tensor: Tensor) -> Any:
-        while tensor not in handles and tensor.op.type == "Identity":
-            tensor = tensor.op.inputs[0]
-        if tensor in handles:
-            return handles[tensor]
-        return ResourceHandle("", tensor.op.name, "variable")
-
-    reads: list[ResourceHandle] = []
-    writes: list[ResourceHandle] = []
-    for inner in body.get_operations():
-        inner_reads, inner_writes = state_of(inner, inner_handle)
-        reads.extend(inner_reads)
-        writes.extend(inner_writes)
-    return reads, writes
+    return not any(runs_on_host(op) for op in operations_of_body(body))
 
 
 # ---------------------------------------------------------------------- levels
 class _Analysis:
     """The levels, cuts and boundaries of one step."""
 
-    def __init__(self, step: StepGraph) -> None:
+    def __init__(self, step: StepGraph, on_host: frozenset[Operation]) -> None:
         self.step = step
         self.fed = set(step.feeds)
-        self.host = {op for op in step.operations if runs_on_host(op)}
+        self.host = {op for op in step.operations if op in on_host or runs_on_host(op)}
         self.static: set[Tensor] = set()
         self.cuts: set[Tensor] = set()
         self.level: dict[Operation, int] = {}
@@ -200,11 +145,7 @@ class _Analysis:
     def _static_inputs(self, op: Operation) -> list[Tensor]:
         inputs = self.step.inputs_of(op)
         found: list[Tensor] = []
-        if op.op_def.static:
-            grouped = group_by_argument(op.op_def.inputs, op.attrs, inputs)
-            for arg, value in zip(op.op_def.inputs, grouped, strict=True):
-                if arg.name in op.op_def.static:
-                    found.extend(value if isinstance(value, list) else [value])
+        found.extend(inputs[i] for i in op.op_def.static_positions(op))
         if any(out in self.static for out in op.outputs) and op.op_def.portable and not op.op_def.shape_valued:
             found.extend(inputs)
         for body in bodies_of(op):
@@ -315,12 +256,12 @@ class _Analysis:
 
 
 def _draws_random(body: Any) -> bool:
-    return any(op.op_def.random or any(_draws_random(b) for b in bodies_of(op)) for op in body.get_operations())
+    return any(op.op_def.random or any(_draws_random(b) for b in bodies_of(op)) for op in operations_of_body(body))
 
 
 def static_parameters(body: Any) -> frozenset[Tensor]:
     """The parameters of a function graph whose values must be known when it is compiled."""
-    step = StepGraph(body.get_operations(), list(body.outputs), [], list(body.inputs))
+    step = StepGraph(operations_of_body(body), list(body.outputs), [], list(body.inputs))
     analysis = _Analysis.__new__(_Analysis)
     analysis.step, analysis.fed, analysis.host = step, set(body.inputs), set()
     analysis.static, analysis.cuts = set(), set()

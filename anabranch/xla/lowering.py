@@ -17,9 +17,19 @@ from anabranch.core.resources import ResourceHandle
 from anabranch.errors import InvalidArgumentError, OpError
 from anabranch.graph.constants import flatten_outputs
 from anabranch.graph.operation import Operation, Tensor, group_by_argument
+from anabranch.passes.prune import operations_of_body
+from anabranch.xla.state import state_of_body
 
 #: known values up to this size are computed in NumPy while tracing; larger ones on the device
 _MAX_KNOWN_ELEMENTS = 4096
+
+
+class NeedsHostError(Exception):
+    """An operation met values that only the host can run it on: the planner takes it out of its island."""
+
+    def __init__(self, op: Operation, why: str) -> None:
+        super().__init__(why)
+        self.op = op
 
 
 @dataclass(slots=True)
@@ -95,6 +105,15 @@ class TraceContext(KernelContext):
         self.state.variables[handle] = value
         self.state.written.add(handle)
 
+    def needs_host(self, why: str) -> NeedsHostError:
+        """To be raised by a kernel that cannot be compiled for the values at hand."""
+        return NeedsHostError(self.op, why)
+
+    def body_state(self, body: Any, inputs: list[Any]) -> tuple[list[ResourceHandle], list[ResourceHandle]]:
+        """The variables that calling a function graph with these inputs reads and writes."""
+        handles = {p: v for p, v in zip(body.inputs, inputs, strict=True) if isinstance(v, ResourceHandle)}
+        return state_of_body(body, handles)
+
     def call(self, body: Any, inputs: list[Any], state: TraceState | None = None, iteration: Any = 0) -> list[Any]:
         """Traces a function graph.
 
@@ -108,14 +127,8 @@ class TraceContext(KernelContext):
         counter = counter + jnp.asarray(iteration, np.uint32)
         inner = replace(outer, counter_of=lambda _: counter)
         env: dict[Tensor, Any] = dict(zip(body.inputs, inputs, strict=True))
-        trace_operations(body_operations(body), env, inner, {})
+        trace_operations(operations_of_body(body), env, inner, {})
         return [env[t] for t in body.outputs]
-
-
-def body_operations(body: Any) -> list[Operation]:
-    """The operations of a function graph that must run: all but its parameters."""
-    parameters = {t.op for t in body.inputs}
-    return [op for op in body.get_operations() if op not in parameters]
 
 
 def trace_operations(
@@ -130,7 +143,7 @@ def trace_operations(
         inputs = [env[alias.get(t, t)] for t in op._inputs]
         try:
             results = run_kernel(op, inputs, state)
-        except OpError:
+        except (OpError, NeedsHostError):
             raise
         except (TypeError, ValueError, IndexError, ZeroDivisionError) as error:
             raise _as_op_error(op, inputs, error) from error

@@ -1,0 +1,150 @@
+"""The gradient of `If`: see `ops.control_flow` for the idea  (§4.1, WP4.1)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from anabranch.autodiff.gradients import gradients
+from anabranch.core import dtypes
+from anabranch.core.attrs import FuncAttr
+from anabranch.graph.building import apply_op
+from anabranch.graph.composite import IndexedSlices
+from anabranch.graph.conversion import convert_to_tensor
+from anabranch.graph.function_graph import FunctionGraph
+from anabranch.graph.graph import Graph, op_def_of
+from anabranch.graph.operation import Operation, Tensor
+from anabranch.ops import raw
+from anabranch.ops.control_flow import If, StatelessIf
+
+
+class _GradientBody(FunctionGraph):
+    """The gradient of one branch; it captures tensors of the branch itself."""
+
+    def __init__(self, forward: FunctionGraph, outer_graph: Graph) -> None:
+        super().__init__(f"{forward.name}_grad", outer_graph)
+        self.forward = forward
+
+    def _as_outer(self, tensor: Tensor) -> Tensor:
+        return tensor if tensor.graph is self.forward else super()._as_outer(tensor)
+
+    def differentiate(self, out_grads: list[Tensor | None]) -> list[Any]:
+        """Builds the gradients of the branch's outputs with respect to its parameters."""
+        ys, seeds = [], []
+        for y, grad in zip(self.forward.outputs, out_grads, strict=False):
+            if grad is not None and y.op.type != "FakeParam":
+                ys.append(y)
+                seeds.append(self.add_parameter(grad.dtype, grad.shape, "grad"))
+            elif grad is not None:
+                self.add_parameter(grad.dtype, grad.shape, "grad")
+        with self.as_default():
+            return gradients(ys, self.forward.inputs, seeds) if ys else [None] * len(self.forward.inputs)
+
+
+def _if_gradient(op: Operation, *grads: Any) -> list[Any]:
+    graph = op.graph
+    branches = [graph.get_function(op.attrs[name].name) for name in ("then_branch", "else_branch")]
+    out_grads = [g if t.dtype.is_floating or t.dtype.is_complex else None for g, t in zip(grads, op.outputs, strict=True)]
+    dense = [None if g is None else convert_to_tensor(g) for g in out_grads]
+    bodies = [_GradientBody(branch, graph) for branch in branches]  # type: ignore[arg-type]
+    found = [body.differentiate(dense) for body in bodies]
+    wanted = [i for i in range(len(op.inputs) - 1) if any(f[i] is not None for f in found)]
+    if not wanted:
+        return [None] * len(op.inputs)
+    for body, in_grads in zip(bodies, found, strict=True):
+        body.outputs = _outputs(body, [in_grads[i] for i in wanted], [body.forward.inputs[i] for i in wanted])
+    captured = [_outer_values(op, body, which) for which, body in enumerate(bodies)]
+    _give_same_parameters(bodies)
+    seeds = [g for g in dense if g is not None]
+    result = _build_if(op, bodies, [*seeds, *captured[0], *captured[1]])
+    full: list[Any] = [None] * len(op.inputs)
+    for i, grad in zip(wanted, result, strict=True):
+        full[i + 1] = grad
+    return full
+
+
+def _outputs(body: _GradientBody, grads: list[Any], parameters: list[Tensor]) -> list[Tensor]:
+    """The gradients as tensors of the body; zeros where this branch does not depend on a parameter."""
+    with body.as_default():
+        return [body.capture(_as_tensor(g, p)) for g, p in zip(grads, parameters, strict=True)]
+
+
+def _as_tensor(grad: Any, parameter: Tensor) -> Tensor:
+    if grad is not None:
+        if isinstance(grad, IndexedSlices) and grad.dense_shape is None and parameter.dtype is dtypes.resource:
+            grad = IndexedSlices(grad.values, grad.indices, raw.VariableShape(parameter))
+        return convert_to_tensor(grad)
+    if parameter.dtype is dtypes.resource:
+        dtype = _variable_dtype(parameter)
+        return raw.Fill(raw.VariableShape(parameter), convert_to_tensor(0, dtype))  # type: ignore[no-any-return]
+    return raw.ZerosLike(parameter)  # type: ignore[no-any-return]
+
+
+def _variable_dtype(handle: Tensor) -> Any:
+    origin = handle.get_attribute("handle_of")
+    while origin is not None and origin.op.type == "Placeholder":
+        origin = origin.get_attribute("handle_of")
+    return dtypes.float32 if origin is None else origin.op.attrs["dtype"]
+
+
+def _outer_values(op: Operation, body: _GradientBody, which: int) -> list[Tensor]:
+    """What the caller passes for the body's captures: inputs of the `If`, or new outputs of it (intermediates)."""
+    values = []
+    for tensor in body.captures:
+        if tensor.graph is not body.forward:
+            values.append(tensor)
+        elif tensor in body.forward.inputs:
+            values.append(op.inputs[1 + body.forward.inputs.index(tensor)])
+        else:
+            values.append(_intermediate(op, tensor, which))
+    return values
+
+
+def _intermediate(op: Operation, tensor: Tensor, which: int) -> Tensor:
+    """The output of `op` that carries a tensor of one branch; made if it is not there yet."""
+    names = ("then_branch", "else_branch")
+    mine, other = (op.graph.get_function(op.attrs[names[i]].name) for i in (which, 1 - which))
+    if tensor in mine.outputs:  # type: ignore[attr-defined]
+        return op.outputs[mine.outputs.index(tensor)]  # type: ignore[attr-defined]
+    mine.outputs.append(tensor)  # type: ignore[attr-defined]
+    with other.as_default():
+        fake = raw.FakeParam(dtype=tensor.dtype, shape=tensor.shape)
+    other.outputs.append(fake)  # type: ignore[attr-defined]
+    op.attrs["Tout"] = [*op.attrs["Tout"], tensor.dtype]
+    op.attrs["output_shapes"] = [*op.attrs["output_shapes"], tensor.shape]
+    return op.graph._append_output(op, tensor.dtype, tensor.shape)
+
+
+def _give_same_parameters(bodies: list[_GradientBody]) -> None:
+    """Both bodies get the captures of both, in the same order: those of the first branch, then of the second."""
+    first, second = bodies
+    mine, others = first.captured_parameters, second.captured_parameters
+    seeds = len(second.inputs) - len(others)
+    for parameter in others:
+        first.add_parameter(parameter.dtype, parameter.shape, "unused").set_attribute(
+            "handle_of", parameter.get_attribute("handle_of")
+        )
+    stand_ins = [second.add_parameter(p.dtype, p.shape, "unused") for p in mine]
+    for stand_in, parameter in zip(stand_ins, mine, strict=True):
+        stand_in.set_attribute("handle_of", parameter.get_attribute("handle_of"))
+    second.inputs = [*second.inputs[:seeds], *stand_ins, *others]
+
+
+def _build_if(op: Operation, bodies: list[_GradientBody], inputs: list[Tensor]) -> list[Tensor]:
+    graph = op.graph
+    names = [graph.add_function(body.name, body) for body in bodies]
+    outputs = bodies[0].outputs
+    shapes = [a.shape.merge_with(b.shape) if a.shape.is_compatible_with(b.shape) else a.shape
+              for a, b in zip(outputs, bodies[1].outputs, strict=True)]
+    bound = {
+        "cond": op.inputs[0],
+        "input": inputs,
+        "Tout": [t.dtype for t in outputs],
+        "then_branch": FuncAttr(names[0]),
+        "else_branch": FuncAttr(names[1]),
+        "output_shapes": shapes,
+    }
+    return apply_op(op_def_of(op.type), bound, "gradient").outputs
+
+
+If.gradient(_if_gradient)
+StatelessIf.gradient(_if_gradient)

@@ -1,0 +1,273 @@
+"""Conditionals for users: cond, case, and static choices (§3.4, WP4.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import anabranch.autodiff.conditional  # the gradient of If  # noqa: F401
+from anabranch.core import dtypes, nest
+from anabranch.core.attrs import FuncAttr
+from anabranch.core.shapes import TensorShape
+from anabranch.graph.building import apply_op
+from anabranch.graph.composite import IndexedSlices, SparseTensor
+from anabranch.graph.constants import constant_value
+from anabranch.graph.conversion import convert_to_tensor
+from anabranch.graph.function_graph import FunctionGraph
+from anabranch.graph.graph import Graph, get_default_graph, op_def_of
+from anabranch.graph.operation import Operation, Tensor
+from anabranch.ops import raw
+
+__all__ = ["case", "cond", "smart_case", "smart_cond", "smart_constant_value"]
+
+
+def cond(
+    pred: Any,
+    true_fn: Callable[[], Any] | None = None,
+    false_fn: Callable[[], Any] | None = None,
+    strict: bool = False,
+    name: str | None = None,
+    fn1: Callable[[], Any] | None = None,
+    fn2: Callable[[], Any] | None = None,
+) -> Any:
+    """`true_fn()` if `pred` is true, else `false_fn()`; only the operations of the branch taken run.
+
+    What a branch takes from outside is computed in either case.
+
+    Args:
+        pred: boolean scalar tensor.
+        true_fn, false_fn: build the branches; they return the same structure of tensors with the same dtypes.
+        strict: keep one-element lists and tuples in the result instead of unpacking them.
+        fn1, fn2: deprecated names of the two branches.
+
+    Raises:
+        TypeError: a branch is not callable, `pred` is a Python bool, or the branches' dtypes differ.
+        ValueError: the branches return different structures.
+    """
+    true_fn, false_fn = _branch("true_fn", true_fn, fn1), _branch("false_fn", false_fn, fn2)
+    if isinstance(pred, bool):
+        raise TypeError("pred must not be a Python bool; use a Python `if`, or tf.constant")
+    with get_default_graph().name_scope(name or "cond") as scope:
+        pred_tensor = convert_to_tensor(pred, dtypes.bool, name="pred")
+        graph = get_default_graph()
+        bodies = [_Body("true", true_fn, graph, strict), _Body("false", false_fn, graph, strict)]
+        _check_branches(*bodies)
+        op = _build_if(pred_tensor, bodies, scope)
+        return bodies[0].pack(op)
+
+
+def _branch(what: str, given: Any, deprecated: Any) -> Callable[[], Any]:
+    if given is not None and deprecated is not None:
+        raise TypeError(f"cond(): {what} and its deprecated name may not be set simultaneously.")
+    function = given if given is not None else deprecated
+    if not callable(function):
+        raise TypeError(f"cond(): {what} must be callable, got {function!r}")
+    return function  # type: ignore[no-any-return]
+
+
+class _Body:
+    """A branch being built: its function graph, and how its results are put together again."""
+
+    def __init__(self, label: str, function: Callable[[], Any], outer: Graph, strict: bool) -> None:
+        self.graph = FunctionGraph(f"cond_{label}", outer)
+        with self.graph.as_default():
+            result = function()
+            if not strict and isinstance(result, list | tuple) and len(result) == 1 and not hasattr(result, "_fields"):
+                result = result[0]
+            self.structure = result
+            self.flat = [] if result is None else nest.flatten(result)
+            self.graph.outputs = [t for item in self.flat for t in self._tensors(item)]
+
+    def _tensors(self, item: Any) -> list[Tensor]:
+        if isinstance(item, Operation):
+            with self.graph.control_dependencies([item]):
+                return [raw.Identity(convert_to_tensor(True))]
+        if isinstance(item, SparseTensor):
+            return [self._own(t) for t in (item.indices, item.values, item.dense_shape)]
+        if isinstance(item, IndexedSlices):
+            parts = [item.values, item.indices, *([] if item.dense_shape is None else [item.dense_shape])]
+            return [self._own(t) for t in parts]
+        return [self._own(convert_to_tensor(item))]
+
+    def _own(self, tensor: Tensor) -> Tensor:
+        captured = self.graph.capture(tensor)
+        # an output that is a parameter would be the caller's own tensor; the branch passes it on as a value
+        return raw.Identity(captured) if captured in self.graph.inputs else captured  # type: ignore[no-any-return]
+
+    def pack(self, op: Operation) -> Any:
+        if self.structure is None:
+            return None
+        values = iter(op.outputs)
+        packed = [self._rebuild(item, values) for item in self.flat]
+        return nest.pack_sequence_as(self.structure, packed)
+
+    @staticmethod
+    def _rebuild(item: Any, values: Any) -> Any:
+        if isinstance(item, SparseTensor):
+            return SparseTensor(next(values), next(values), next(values))
+        if isinstance(item, IndexedSlices):
+            return IndexedSlices(next(values), next(values), None if item.dense_shape is None else next(values))
+        return next(values)
+
+
+def _check_branches(true: _Body, false: _Body) -> None:
+    if (true.structure is None) != (false.structure is None):
+        raise ValueError("true_fn and false_fn must both return values, or both return None")
+    if true.structure is not None:
+        try:
+            nest.assert_same_structure(true.structure, false.structure, check_types=False)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"Incompatible return values of true_fn and false_fn: {error}") from None
+    for i, (a, b) in enumerate(zip(true.graph.outputs, false.graph.outputs, strict=False)):
+        if a.dtype.base_dtype is not b.dtype.base_dtype:
+            raise TypeError(
+                f"Outputs of true_fn and false_fn must have the same type: output {i} is {a.dtype.name} ({a.name}, created "
+                f"at {a.op.site}) and {b.dtype.name} ({b.name}, created at {b.op.site}); use tf.cast"
+            )
+    if len(true.graph.outputs) != len(false.graph.outputs):
+        raise ValueError("true_fn and false_fn must return the same number of tensors")
+
+
+def _build_if(pred: Tensor, bodies: list[_Body], scope: str) -> Operation:
+    graphs = [body.graph for body in bodies]
+    inputs = _share_captures(graphs)
+    outer = get_default_graph()
+    names = [outer.add_function(f"{scope.rstrip('/').replace('/', '_')}_{g.name}", g) for g in graphs]
+    stateful = any(op.op_def.stateful and op.type != "Placeholder" for g in graphs for op in g.get_operations())
+    bound = {
+        "cond": pred,
+        "input": inputs,
+        "Tout": [t.dtype.base_dtype for t in graphs[0].outputs],
+        "then_branch": FuncAttr(names[0]),
+        "else_branch": FuncAttr(names[1]),
+        "output_shapes": [_joined(a.shape, b.shape) for a, b in zip(graphs[0].outputs, graphs[1].outputs, strict=True)],
+    }
+    waits = [op for g in graphs for op in g.outer_control_inputs]
+    with outer.control_dependencies(waits):
+        return apply_op(op_def_of("If" if stateful else "StatelessIf"), bound, "If")
+
+
+def _share_captures(graphs: list[FunctionGraph]) -> list[Tensor]:
+    """Gives both branches the same parameters: everything that either of them captured."""
+    captured = list(dict.fromkeys(t for g in graphs for t in g.captures))
+    for graph in graphs:
+        for tensor in captured:
+            graph.capture_as_parameter(tensor)
+        by_outer = dict(zip(graph.captures, graph.captured_parameters, strict=True))
+        graph.inputs = [by_outer[t] for t in captured]
+    return captured
+
+
+def _joined(a: TensorShape, b: TensorShape) -> TensorShape:
+    """What holds of a value that has either shape."""
+    if a.dims_tuple is None or b.dims_tuple is None or len(a.dims_tuple) != len(b.dims_tuple):
+        return TensorShape(None)
+    return TensorShape([x if x == y else None for x, y in zip(a.dims_tuple, b.dims_tuple, strict=True)])
+
+
+# ---------------------------------------------------------------------- case
+def case(
+    pred_fn_pairs: Any,
+    default: Callable[[], Any] | None = None,
+    exclusive: bool = False,
+    strict: bool = False,
+    name: str = "case",
+) -> Any:
+    """The result of the first function whose predicate is true, else of `default`.
+
+    Args:
+        pred_fn_pairs: list of (boolean scalar tensor, callable), or a dict of these.
+        default: called when no predicate is true; None: the step fails then.
+        exclusive: whether the step fails when more than one predicate is true.
+
+    Raises:
+        TypeError: the pairs are not pairs of a tensor and a callable.
+    """
+    pairs = _pairs(pred_fn_pairs, exclusive)
+    with get_default_graph().name_scope(name):
+        preds = [convert_to_tensor(p, dtypes.bool) for p, _ in pairs]
+        controls = _exclusive_check(preds) if exclusive else []
+        if default is None:
+            controls.append(_any_check(preds))
+            pairs, default = pairs[:-1], pairs[-1][1]
+            preds = preds[: len(pairs)]
+        with get_default_graph().control_dependencies(controls):
+            return _nested(list(zip(preds, (f for _, f in pairs), strict=True)), default, strict)
+
+
+def _nested(pairs: list[tuple[Tensor, Callable[[], Any]]], default: Callable[[], Any], strict: bool) -> Any:
+    if not pairs:
+        return default()
+    (pred, function), rest = pairs[0], pairs[1:]
+    return cond(pred, function, (lambda: _nested(rest, default, strict)) if rest else default, strict=strict)
+
+
+def _pairs(pred_fn_pairs: Any, exclusive: bool) -> list[tuple[Any, Callable[[], Any]]]:
+    if isinstance(pred_fn_pairs, dict):
+        items = list(pred_fn_pairs.items())
+        pairs = items if exclusive else sorted(items, key=lambda item: getattr(item[0], "name", str(item[0])))
+    elif isinstance(pred_fn_pairs, list | tuple):
+        pairs = list(pred_fn_pairs)
+    else:
+        raise TypeError("pred_fn_pairs must be a list, tuple, or dict")
+    for pair in pairs:
+        if not isinstance(pair, tuple) or len(pair) != 2 or not callable(pair[1]):
+            raise TypeError(f"Each entry in pred_fn_pairs must be a (predicate, callable) tuple, got {pair!r}")
+    if not pairs:
+        raise ValueError("case() needs at least one pair")
+    return pairs
+
+
+def _exclusive_check(preds: Sequence[Tensor]) -> list[Operation]:
+    count = raw.Sum(raw.Cast(raw.Pack(list(preds)), DstT=dtypes.int32), 0)
+    message = "More than one condition evaluated as True but exclusive=True."
+    return [raw.Assert(raw.LessEqual(count, 1), [convert_to_tensor(message)])]
+
+
+def _any_check(preds: Sequence[Tensor]) -> Operation:
+    message = "None of conditions evaluated as True."
+    return raw.Assert(raw.Any(raw.Pack(list(preds)), 0), [convert_to_tensor(message)])  # type: ignore[no-any-return]
+
+
+# ---------------------------------------------------------------------- static choices
+def smart_constant_value(pred: Any) -> bool | None:
+    """The truth of `pred` where it is known while the graph is built: a Python bool or int, or a constant tensor."""
+    if isinstance(pred, bool):
+        return pred
+    if isinstance(pred, int) and pred in (0, 1):
+        return bool(pred)
+    if isinstance(pred, Tensor):
+        value = constant_value(pred)
+        return None if value is None else bool(value)
+    if hasattr(pred, "_as_graph_element") or hasattr(pred, "handle"):
+        return None
+    raise TypeError(f"`pred` must be a Tensor, or a Python bool, or 1 or 0. Found instead: {pred!r}")
+
+
+def smart_cond(pred: Any, true_fn: Callable[[], Any], false_fn: Callable[[], Any], name: str | None = None) -> Any:
+    """Like `cond`, but a predicate that is known while the graph is built chooses its branch at once."""
+    known = smart_constant_value(pred)
+    if known is None:
+        return cond(pred, true_fn, false_fn, name=name)
+    return true_fn() if known else false_fn()
+
+
+def smart_case(
+    pred_fn_pairs: Any, default: Callable[[], Any] | None = None, exclusive: bool = False, name: str = "smart_case"
+) -> Any:
+    """Like `case`, but predicates that are known while the graph is built are resolved at once."""
+    left = []
+    for pred, function in _pairs(pred_fn_pairs, exclusive):
+        known = smart_constant_value(pred)
+        if known and not left:
+            return function()
+        if known is None:
+            left.append((pred, function))
+        elif known:
+            default = function
+            break
+    if not left:
+        if default is None:
+            raise ValueError("smart_case(): no predicate is true and there is no default")
+        return default()
+    return case(left, default, exclusive, name=name)

@@ -1,0 +1,69 @@
+"""Which variables an operation reads and writes, its function bodies included."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from anabranch.core import dtypes
+from anabranch.core.attrs import FuncAttr
+from anabranch.core.resources import ResourceHandle
+from anabranch.graph.operation import Operation, Tensor, group_by_argument
+from anabranch.passes.prune import operations_of_body
+
+
+def bodies_of(op: Operation) -> list[Any]:
+    """The function graphs that an operation calls."""
+    found = []
+    for name, attr in op.op_def.attrs.items():
+        if attr.kind in {"func", "list(func)"}:
+            value = op.attrs[name]
+            for function in value if isinstance(value, list) else (value,):
+                if isinstance(function, FuncAttr) and function.name:
+                    found.append(op.graph.get_function(function.name))
+    return found
+
+
+def state_of(op: Operation, handle_of: Callable[[Tensor], Any]) -> tuple[list[ResourceHandle], list[ResourceHandle]]:
+    """The variables that an operation reads and writes, including those that its function bodies touch."""
+    op_def = op.op_def
+    reads: list[ResourceHandle] = []
+    writes: list[ResourceHandle] = []
+    if op_def.reads or op_def.writes:
+        for arg, value in zip(op_def.inputs, group_by_argument(op_def.inputs, op.attrs, op.inputs), strict=True):
+            if arg.name not in op_def.reads and arg.name not in op_def.writes:
+                continue
+            handles = [handle_of(t) for t in (value if isinstance(value, list) else [value])]
+            if arg.name in op_def.reads:
+                reads.extend(handles)
+            if arg.name in op_def.writes:
+                writes.extend(handles)
+    for body in bodies_of(op):
+        outer = op.inputs[len(op.inputs) - len(body.inputs) :]
+        known = {p: handle_of(t) for p, t in zip(body.inputs, outer, strict=True) if t.dtype is dtypes.resource}
+        body_reads, body_writes = state_of_body(body, known)
+        reads.extend(body_reads)
+        writes.extend(body_writes)
+        reads.extend(body_writes)  # a branch that is not taken leaves the old value
+    return list(dict.fromkeys(reads)), list(dict.fromkeys(writes))
+
+
+def state_of_body(
+    body: Any, handles: Mapping[Tensor, ResourceHandle]
+) -> tuple[list[ResourceHandle], list[ResourceHandle]]:
+    """The variables that a call of a function graph reads and writes; `handles`: its resource parameters' values."""
+
+    def inner_handle(tensor: Tensor) -> Any:
+        while tensor not in handles and tensor.op.type == "Identity":
+            tensor = tensor.op.inputs[0]
+        if tensor in handles:
+            return handles[tensor]
+        return ResourceHandle("", tensor.op.name, "variable")
+
+    reads: list[ResourceHandle] = []
+    writes: list[ResourceHandle] = []
+    for inner in operations_of_body(body):
+        inner_reads, inner_writes = state_of(inner, inner_handle)
+        reads.extend(inner_reads)
+        writes.extend(inner_writes)
+    return list(dict.fromkeys(reads)), list(dict.fromkeys(writes))
