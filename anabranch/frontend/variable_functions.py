@@ -1,0 +1,231 @@
+"""Functions on variables: listing, initializing and checking them, and updates in function form  (§3.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from anabranch.frontend.array import boolean_mask
+from anabranch.frontend.variables import Variable
+from anabranch.graph.collections import GraphKeys
+from anabranch.graph.composite import IndexedSlices
+from anabranch.graph.conversion import constant_of, convert_to_tensor
+from anabranch.graph.graph import get_default_graph
+from anabranch.graph.operation import Operation, Tensor
+from anabranch.ops import raw
+
+__all__ = [
+    *("global_variables", "all_variables", "local_variables", "model_variables", "trainable_variables"),
+    *("moving_average_variables", "variables_initializer", "initialize_variables", "global_variables_initializer"),
+    *("initialize_all_variables", "local_variables_initializer", "initialize_local_variables"),
+    *("is_variable_initialized", "assert_variables_initialized", "report_uninitialized_variables"),
+    *("assign", "assign_add", "assign_sub", "count_up_to", "batch_scatter_update"),
+    *("scatter_update", "scatter_add", "scatter_sub", "scatter_mul", "scatter_div", "scatter_min", "scatter_max"),
+    *("scatter_nd_update", "scatter_nd_add", "scatter_nd_sub"),
+]
+
+
+# ---------------------------------------------------------------------- listing
+def global_variables(scope: str | None = None) -> list[Any]:
+    """The variables that all tasks of a cluster share, in the order of creation.
+
+    Args:
+        scope: only variables whose name matches this prefix (a regular expression). The same in all functions here.
+    """
+    return get_default_graph().get_collection(GraphKeys.GLOBAL_VARIABLES, scope)
+
+
+def all_variables() -> list[Any]:
+    """The old name of `global_variables`."""
+    return global_variables()
+
+
+def local_variables(scope: str | None = None) -> list[Any]:
+    """The variables of one process that checkpoints leave out, such as those of metrics."""
+    return get_default_graph().get_collection(GraphKeys.LOCAL_VARIABLES, scope)
+
+
+def model_variables(scope: str | None = None) -> list[Any]:
+    """The variables that inference needs."""
+    return get_default_graph().get_collection(GraphKeys.MODEL_VARIABLES, scope)
+
+
+def trainable_variables(scope: str | None = None) -> list[Any]:
+    """The variables that optimizers change by default."""
+    return get_default_graph().get_collection(GraphKeys.TRAINABLE_VARIABLES, scope)
+
+
+def moving_average_variables(scope: str | None = None) -> list[Any]:
+    """The variables of which an `ExponentialMovingAverage` keeps averages."""
+    return get_default_graph().get_collection(GraphKeys.MOVING_AVERAGE_VARIABLES, scope)
+
+
+# ---------------------------------------------------------------------- initializing
+def variables_initializer(var_list: Any, name: str = "init") -> Operation:
+    """An operation that initializes the variables of `var_list`, all in one step."""
+    initializers = [v.initializer for v in var_list or []]
+    graph = initializers[0].graph if initializers else get_default_graph()
+    with graph.as_default(), graph.control_dependencies(initializers):
+        op: Operation = raw.NoOp(name=name)
+        return op
+
+
+def initialize_variables(var_list: Any, name: str = "init") -> Operation:
+    """The old name of `variables_initializer`."""
+    return variables_initializer(var_list, name)
+
+
+def global_variables_initializer() -> Operation:
+    """An operation, named "init", that initializes all global variables."""
+    return variables_initializer(global_variables())
+
+
+def initialize_all_variables() -> Operation:
+    """The old name of `global_variables_initializer`."""
+    return global_variables_initializer()
+
+
+def local_variables_initializer() -> Operation:
+    """An operation, named "init", that initializes all local variables."""
+    return variables_initializer(local_variables())
+
+
+def initialize_local_variables() -> Operation:
+    """The old name of `local_variables_initializer`."""
+    return local_variables_initializer()
+
+
+def is_variable_initialized(variable: Variable) -> Tensor:
+    """Whether the variable has a value: bool, shape []."""
+    return variable.is_initialized()
+
+
+def assert_variables_initialized(var_list: Any = None) -> Tensor | None:
+    """A tensor whose evaluation fails with `FailedPreconditionError` if a variable has no value.
+
+    Args:
+        var_list: default: all global and local variables.
+
+    Returns:
+        None where there is no variable.
+    """
+    variables = _global_and_local() if var_list is None else list(var_list)
+    if not variables:
+        return None
+    with get_default_graph().name_scope("assert_variables_initialized"):
+        shapes = [raw.VariableShape(v.handle) for v in variables]
+        tensor: Tensor = raw.ConcatV2(shapes, axis=0) if len(shapes) > 1 else raw.Identity(shapes[0])
+        return tensor
+
+
+def report_uninitialized_variables(var_list: Any = None, name: str = "report_uninitialized_variables") -> Tensor:
+    """The names of the variables that have no value: string, shape [n], without the ":0".
+
+    Args:
+        var_list: default: all global and local variables.
+    """
+    variables = _global_and_local() if var_list is None else list(var_list)
+    with get_default_graph().name_scope(name):
+        names = constant_of(np.array([v.op.name.encode() for v in variables], object), "Const")
+        if not variables:
+            return names
+        initialized = raw.Pack([v.is_initialized() for v in variables], name="stack")
+        missing: Tensor = boolean_mask(names, raw.LogicalNot(initialized))
+        return missing
+
+
+def _global_and_local() -> list[Any]:
+    return list(dict.fromkeys([*global_variables(), *local_variables()]))
+
+
+# ---------------------------------------------------------------------- updates
+def _variable(ref: Any) -> Any:
+    if isinstance(ref, Variable) or hasattr(ref, "assign"):
+        return ref
+    raise TypeError(
+        f"a variable is needed to assign to, got {ref!r}; a tensor (v + 1, tf.identity(v), an assignment's result) has no "
+        "memory of its own"
+    )
+
+
+def assign(
+    ref: Any, value: Any, validate_shape: bool | None = None, use_locking: bool | None = None, name: str | None = None
+) -> Tensor:
+    """Replaces the value of a variable.
+
+    Args:
+        ref: the variable.
+        value: of its dtype and of a shape that its static shape allows.
+        validate_shape, use_locking: accepted; the variable's own static shape decides, and updates are in sequence.
+
+    Returns:
+        The variable's value after the assignment.
+
+    Raises:
+        TypeError: `ref` is not a variable (holds for all updates).
+        ValueError: the shape or dtype of `value` does not fit.
+    """
+    result: Tensor = _variable(ref).assign(value, name=name)
+    return result
+
+
+def assign_add(ref: Any, value: Any, use_locking: bool | None = None, name: str | None = None) -> Tensor:
+    """Adds `value`; the result is the variable's value afterwards."""
+    result: Tensor = _variable(ref).assign_add(value, name=name)
+    return result
+
+
+def assign_sub(ref: Any, value: Any, use_locking: bool | None = None, name: str | None = None) -> Tensor:
+    """Subtracts `value`; the result is the variable's value afterwards."""
+    result: Tensor = _variable(ref).assign_sub(value, name=name)
+    return result
+
+
+def count_up_to(ref: Any, limit: int, name: str | None = None) -> Tensor:
+    """Adds one until `limit` is reached, then fails with `OutOfRangeError`; the result is the value before."""
+    variable = _variable(ref)
+    result: Tensor = raw.ResourceCountUpTo(variable.handle, limit=limit, T=variable.dtype, name=name)
+    return result
+
+
+def _scatter(method: str) -> Callable[..., Tensor]:
+    def scatter(ref: Any, indices: Any, updates: Any, use_locking: bool = False, name: str | None = None) -> Tensor:
+        variable = _variable(ref)
+        slices = IndexedSlices(convert_to_tensor(updates, variable.dtype), convert_to_tensor(indices))
+        result: Tensor = getattr(variable, method)(slices, name=name)
+        return result
+
+    scatter.__name__ = scatter.__qualname__ = method
+    return scatter
+
+
+def _scatter_nd(method: str) -> Callable[..., Tensor]:
+    def scatter(ref: Any, indices: Any, updates: Any, use_locking: bool = False, name: str | None = None) -> Tensor:
+        result: Tensor = getattr(_variable(ref), method)(indices, updates, name=name)
+        return result
+
+    scatter.__name__ = scatter.__qualname__ = method
+    return scatter
+
+
+#: ``scatter_*(ref, indices, updates, use_locking=False, name=None)``: rows of a variable; `indices` are int32 or int64 of
+#: any shape, `updates` has shape ``indices.shape + ref.shape[1:]``. Each returns the variable's value afterwards; an index
+#: out of range fails the step with `InvalidArgumentError`.
+scatter_update = _scatter("scatter_update")
+scatter_add = _scatter("scatter_add")
+scatter_sub = _scatter("scatter_sub")
+scatter_mul = _scatter("scatter_mul")
+scatter_div = _scatter("scatter_div")
+scatter_min = _scatter("scatter_min")
+scatter_max = _scatter("scatter_max")
+batch_scatter_update = _scatter("batch_scatter_update")
+
+#: ``scatter_nd_*(ref, indices, updates, use_locking=False, name=None)``: positions of a variable; `indices` has shape
+#: [..., k], `updates` has shape ``indices.shape[:-1] + ref.shape[k:]``. Each returns the variable's value afterwards.
+scatter_nd_update = _scatter_nd("scatter_nd_update")
+scatter_nd_add = _scatter_nd("scatter_nd_add")
+scatter_nd_sub = _scatter_nd("scatter_nd_sub")
+
+
