@@ -27,7 +27,7 @@ def check_indices(ctx: Any, indices: Any, size: int, xp: Any, what: str = "indic
     flat = xp.reshape(indices, (-1,))
     valid = (flat >= 0) & (flat < size)
     at = xp.argmin(valid)
-    ctx.check(valid, f"{what}[{{0}}] = {{1}} is not in [0, {size})", at, flat[at])
+    ctx.check(valid, f"{what}[{{0}}] = {{1}} is not in [0, {size})", at, xp.take(flat, at))
 
 
 # ---------------------------------------------------------------------- rows along an axis
