@@ -1,0 +1,595 @@
+"""Shapes, joining and splitting, transposing, padding, gathering and masking."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from anabranch.core import dtypes
+from anabranch.core.dtypes import as_dtype
+from anabranch.core.shapes import Dimension, TensorShape
+from anabranch.core.shapes import broadcast_shape as _broadcast_shape
+from anabranch.frontend.constants import constant
+from anabranch.frontend.framework import convert_to_tensor, name_scope
+from anabranch.graph.composite import SparseTensor, SparseTensorValue
+from anabranch.graph.constants import constant_value
+from anabranch.graph.conversion import constant_of
+from anabranch.graph.operation import Tensor
+from anabranch.ops import raw
+
+__all__ = [
+    "batch_gather",
+    "boolean_mask",
+    "broadcast_dynamic_shape",
+    "broadcast_static_shape",
+    "broadcast_to",
+    "concat",
+    "ensure_shape",
+    "expand_dims",
+    "gather",
+    "gather_nd",
+    "guarantee_const",
+    "identity",
+    "identity_n",
+    "matrix_transpose",
+    "one_hot",
+    "pad",
+    "parallel_stack",
+    "rank",
+    "reshape",
+    "sequence_mask",
+    "shape",
+    "shape_n",
+    "size",
+    "split",
+    "squeeze",
+    "stack",
+    "stop_gradient",
+    "tile",
+    "transpose",
+    "unstack",
+    "where",
+    "where_v2",
+]
+
+
+# ---------------------------------------------------------------------- identities
+def identity(input: Any, name: str | None = None) -> Any:
+    """A new tensor (or `IndexedSlices`) with the value of `input`."""
+    result: Tensor = raw.Identity(input, name=name)
+    return result
+
+
+def identity_n(input: Any, name: str | None = None) -> list[Tensor]:
+    """New tensors with the values of the tensors of a list."""
+    result: list[Tensor] = raw.IdentityN(input, name=name)
+    return result
+
+
+def stop_gradient(input: Any, name: str | None = None) -> Tensor:
+    """The value of `input`, through which no gradient flows."""
+    result: Tensor = raw.StopGradient(input, name=name)
+    return result
+
+
+def guarantee_const(input: Any, name: str | None = None) -> Tensor:
+    """The value of `input`, with the caller's promise that it never changes."""
+    result: Tensor = raw.GuaranteeConst(input, name=name)
+    return result
+
+
+def ensure_shape(x: Any, shape: Any, name: str | None = None) -> Tensor:
+    """The value of `x`; the step fails if its shape is not compatible with `shape`."""
+    result: Tensor = raw.EnsureShape(x, shape=TensorShape(shape), name=name)
+    return result
+
+
+# ---------------------------------------------------------------------- shapes
+def shape(input: Any, name: str | None = None, out_type: Any = dtypes.int32) -> Tensor:
+    """The shape of a tensor as a vector; a constant where it is fully known while the graph is built."""
+    return shape_internal(input, name, optimize=True, out_type=out_type)
+
+
+def shape_internal(input: Any, name: str | None = None, optimize: bool = True, out_type: Any = dtypes.int32) -> Tensor:
+    """Like `shape`; without `optimize` always an operation."""
+    with name_scope(name, "Shape", [input] if isinstance(input, Tensor) else None) as scope:
+        if isinstance(input, SparseTensor | SparseTensorValue):
+            return _cast(SparseTensor.from_value(input).dense_shape, out_type, scope)
+        tensor = convert_to_tensor(input, name="input")
+        if optimize and tensor.shape.is_fully_defined():
+            return constant(tensor.shape.as_list(), out_type, name=scope)
+        result: Tensor = raw.Shape(tensor, out_type=out_type, name=scope)
+        return result
+
+
+def _cast(tensor: Tensor, dtype: Any, name: str | None = None) -> Tensor:
+    if tensor.dtype.base_dtype is as_dtype(dtype):
+        return tensor
+    result: Tensor = raw.Cast(tensor, DstT=dtype, name=name)
+    return result
+
+
+def shape_n(input: Any, out_type: Any = dtypes.int32, name: str | None = None) -> list[Tensor]:
+    """The shapes of several tensors."""
+    result: list[Tensor] = raw.ShapeN(input, out_type=out_type, name=name)
+    return result
+
+
+def size(input: Any, name: str | None = None, out_type: Any = dtypes.int32) -> Tensor:
+    """The number of elements of a tensor; of a sparse tensor, of its dense form."""
+    with name_scope(name, "Size", [input] if isinstance(input, Tensor) else None) as scope:
+        if isinstance(input, SparseTensor | SparseTensorValue):
+            dense = _cast(SparseTensor.from_value(input).dense_shape, out_type)
+            product: Tensor = raw.Prod(dense, [0], name=scope)
+            return product
+        tensor = convert_to_tensor(input, name="input")
+        known = tensor.shape.num_elements()
+        if known is not None:
+            return constant(known, out_type, name=scope)
+        result: Tensor = raw.Size(tensor, out_type=out_type, name=scope)
+        return result
+
+
+def rank(input: Any, name: str | None = None) -> Tensor:
+    """The number of dimensions of a tensor."""
+    with name_scope(name, "Rank", [input] if isinstance(input, Tensor) else None) as scope:
+        result: Tensor
+        if isinstance(input, SparseTensor | SparseTensorValue):
+            result = raw.Size(SparseTensor.from_value(input).dense_shape, name=scope)
+        else:
+            tensor = convert_to_tensor(input, name="input")
+            known = tensor.shape.ndims
+            result = raw.Rank(tensor, name=scope) if known is None else constant(known, dtypes.int32, name=scope)
+        return result
+
+
+def reshape(tensor: Any, shape: Any, name: str | None = None) -> Tensor:
+    """The elements of `tensor` in another shape; one size may be -1 and follows from the others."""
+    result: Tensor = raw.Reshape(tensor, _shape_argument(shape), name=name)
+    return result
+
+
+def _shape_argument(shape: Any) -> Any:
+    """A shape given as Dimensions becomes a list of numbers, an unknown one -1."""
+    if isinstance(shape, TensorShape) and shape.dims_tuple is not None:
+        return [-1 if d is None else d for d in shape.dims_tuple] or constant_of(np.zeros(0, np.int32), "shape")
+    if isinstance(shape, list | tuple):
+        if not shape:
+            return constant_of(np.zeros(0, np.int32), "shape")
+        return [(-1 if d.value is None else d.value) if isinstance(d, Dimension) else d for d in shape]
+    return shape
+
+
+def expand_dims(input: Any, axis: Any = None, name: str | None = None, dim: Any = None) -> Tensor:
+    """Adds a dimension of size 1 before dimension `axis`; `dim` is its deprecated name.
+
+    Raises:
+        ValueError: both or neither are given.
+    """
+    axis = _one_of("axis", axis, "dim", dim)
+    if axis is None:
+        raise ValueError("Must specify an axis argument to tf.expand_dims()")
+    result: Tensor = raw.ExpandDims(input, axis, name=name)
+    return result
+
+
+def _one_of(name: str, value: Any, old_name: str, old_value: Any) -> Any:
+    """The value of an argument that also has a deprecated name."""
+    if old_value is None:
+        return value
+    if value is not None:
+        raise ValueError(f"Cannot specify both {old_name!r} and {name!r}")
+    return old_value
+
+
+def squeeze(input: Any, axis: Any = None, name: str | None = None, squeeze_dims: Any = None) -> Tensor:
+    """Removes the dimensions of size 1, or of them those in `axis`; `squeeze_dims` is its deprecated name."""
+    axis = _one_of("axis", axis, "squeeze_dims", squeeze_dims)
+    if axis is not None and not isinstance(axis, list | tuple):
+        axis = [int(axis)]
+    result: Tensor = raw.Squeeze(input, squeeze_dims=axis, name=name)
+    return result
+
+
+def broadcast_to(input: Any, shape: Any, name: str | None = None) -> Tensor:
+    """Repeats a tensor along dimensions of size 1 so that it has `shape`."""
+    result: Tensor = raw.BroadcastTo(input, _shape_argument(shape), name=name)
+    return result
+
+
+def broadcast_static_shape(shape_x: TensorShape, shape_y: TensorShape) -> TensorShape:
+    """The static shape to which two static shapes broadcast; raises ValueError if they do not."""
+    return _broadcast_shape(shape_x, shape_y)
+
+
+def broadcast_dynamic_shape(shape_x: Any, shape_y: Any) -> Tensor:
+    """The shape, a vector, to which two shapes given as vectors broadcast."""
+    result: Tensor = raw.BroadcastArgs(shape_x, shape_y)
+    return result
+
+
+# ---------------------------------------------------------------------- joining and splitting
+def stack(values: Any, axis: int = 0, name: str = "stack") -> Tensor:
+    """Packs tensors of one shape along a new dimension `axis`.
+
+    Raises:
+        ValueError: the shapes differ, or `axis` is out of range.
+    """
+    if axis == 0:
+        try:
+            return convert_to_tensor(values, name=name)
+        except (TypeError, ValueError):
+            pass  # what Pack says about the mistake is clearer
+    parts = list(values) if not isinstance(values, Tensor) else unstack(values)
+    first = convert_to_tensor(parts[0], name=f"{name}_0" if name else None).shape.ndims
+    if first is not None and not -first - 1 <= axis <= first:
+        raise ValueError(f"axis = {axis} not in [{-first - 1}, {first + 1})")
+    result: Tensor = raw.Pack(parts, axis=axis, name=name)
+    return result
+
+
+def unstack(value: Any, num: int | None = None, axis: int = 0, name: str = "unstack") -> list[Tensor]:
+    """The tensors along dimension `axis`, as a list.
+
+    Args:
+        num: how many there are; needed where the size of the dimension is not known.
+
+    Raises:
+        ValueError: `axis` is out of range, or `num` cannot be inferred.
+    """
+    tensor = convert_to_tensor(value, name="value")
+    if num is None:
+        dims = tensor.shape.dims_tuple
+        if dims is not None and not -len(dims) <= axis < len(dims):
+            raise ValueError(f"axis = {axis} not in [{-len(dims)}, {len(dims)})")
+        num = None if dims is None else dims[axis]
+    if num is None:
+        raise ValueError(f"Cannot infer num from shape {tensor.shape}")
+    result: list[Tensor] = raw.Unpack(tensor, num=num, axis=axis, name=name)
+    return result
+
+
+def parallel_stack(values: Any, name: str = "parallel_stack") -> Tensor:
+    """Packs tensors of one known shape along a new first dimension."""
+    with name_scope(name) as scope:
+        first = convert_to_tensor(values[0])
+        whole = TensorShape([len(values)]).concatenate(first.shape)
+        result: Tensor = raw.ParallelConcat([raw.ExpandDims(v, 0) for v in values], shape=whole, name=scope)
+        return result
+
+
+def concat(values: Any, axis: Any, name: str = "concat") -> Tensor:
+    """Joins tensors along dimension `axis`, in which alone they may differ in size."""
+    if not isinstance(values, list | tuple):
+        values = [values]
+    if len(values) == 1:
+        with name_scope(name) as scope:
+            at = convert_to_tensor(axis, dtypes.int32, name="concat_dim")
+            at.shape.assert_is_compatible_with([])
+            return identity(values[0], name=scope)  # type: ignore[no-any-return]
+    result: Tensor = raw.ConcatV2(list(values), axis, name=name)
+    return result
+
+
+def split(
+    value: Any, num_or_size_splits: Any, axis: Any = 0, num: int | None = None, name: str = "split"
+) -> list[Tensor]:
+    """The parts of a tensor along dimension `axis`.
+
+    Args:
+        num_or_size_splits: a number of equal parts, or a vector of sizes, one of which may be -1.
+        num: the number of parts, where it cannot be inferred from a vector.
+
+    Raises:
+        ValueError: the parts do not add up, or their number cannot be inferred.
+    """
+    if isinstance(num_or_size_splits, int | np.integer | Dimension):
+        return list(raw.Split(axis, value, num_split=int(num_or_size_splits), name=name))
+    sizes = convert_to_tensor(num_or_size_splits)
+    if sizes.shape.ndims == 0:
+        raise ValueError("Rank-0 tensors are not supported as the num_or_size_splits argument.")
+    if num is None:
+        num = None if sizes.shape.ndims is None else sizes.shape[0].value
+    if num is None:
+        raise ValueError(f"Cannot infer num from shape {num_or_size_splits}")
+    return list(raw.SplitV(value, sizes, axis, num_split=num, name=name))
+
+
+# ---------------------------------------------------------------------- transposing, tiling, padding
+def transpose(a: Any, perm: Any = None, name: str = "transpose", conjugate: bool = False) -> Tensor:
+    """Permutes the dimensions: dimension i of the result is dimension `perm[i]` of `a`; by default reversed.
+
+    Args:
+        conjugate: whether to conjugate complex elements as well.
+    """
+    with name_scope(name, "transpose", [a] if isinstance(a, Tensor) else None) as scope:
+        tensor = convert_to_tensor(a, name="a")
+        op = raw.ConjugateTranspose if conjugate and tensor.dtype.is_complex else raw.Transpose
+        if perm is None:
+            known = tensor.shape.ndims
+            perm = np.arange(known - 1, -1, -1, dtype=np.int32) if known is not None else _reversed_axes(tensor)
+        result: Tensor = op(tensor, perm, name=scope)
+        return result
+
+
+def _reversed_axes(tensor: Tensor) -> Tensor:
+    count = raw.Rank(tensor)
+    result: Tensor = raw.Range(raw.Sub(count, 1), -1, -1)
+    return result
+
+
+def matrix_transpose(a: Any, name: str = "matrix_transpose", conjugate: bool = False) -> Tensor:
+    """Swaps the last two dimensions.
+
+    Raises:
+        ValueError: the rank is known and smaller than 2.
+    """
+    with name_scope(name, values=[a] if isinstance(a, Tensor) else None):
+        tensor = convert_to_tensor(a, name="a")
+        known = tensor.shape.ndims
+        if known is not None and known < 2:
+            raise ValueError(f"Argument 'a' should be a (batch) matrix, with rank >= 2. Found: {tensor.shape}")
+        if known is not None:
+            perm: Any = np.array([*range(known - 2), known - 1, known - 2], np.int32)
+        else:
+            count = raw.Rank(tensor)
+            last = raw.Pack([raw.Sub(count, 1), raw.Sub(count, 2)])
+            perm = raw.ConcatV2([raw.Range(0, raw.Sub(count, 2), 1), last], 0)
+        return transpose(tensor, perm, conjugate=conjugate)
+
+
+def tile(input: Any, multiples: Any, name: str | None = None) -> Tensor:
+    """Repeats a tensor `multiples[i]` times along dimension i."""
+    result: Tensor = raw.Tile(input, multiples, name=name)
+    return result
+
+
+def pad(
+    tensor: Any, paddings: Any, mode: str = "CONSTANT", name: str | None = None, constant_values: Any = 0
+) -> Tensor:
+    """Pads a tensor.
+
+    Args:
+        paddings: [rank, 2]: how much goes before and after each dimension.
+        mode: "CONSTANT"; "REFLECT" mirrors without the edge, "SYMMETRIC" with it.
+        constant_values: the scalar to pad with.
+
+    Raises:
+        ValueError: unknown mode, or paddings that do not fit.
+    """
+    kind = mode.upper()
+    result: Tensor
+    if kind in {"REFLECT", "SYMMETRIC"}:
+        result = raw.MirrorPad(tensor, paddings, mode=kind, name=name)
+    elif kind != "CONSTANT":
+        raise ValueError(f"Unknown padding mode: {mode}")
+    elif isinstance(constant_values, Tensor) or np.any(constant_values != 0):
+        result = raw.PadV2(tensor, paddings, constant_values, name=name)
+    else:
+        result = raw.Pad(tensor, paddings, name=name)
+    return result
+
+
+def one_hot(
+    indices: Any,
+    depth: Any,
+    on_value: Any = None,
+    off_value: Any = None,
+    axis: int | None = None,
+    dtype: Any = None,
+    name: str | None = None,
+) -> Tensor:
+    """A new dimension of size `depth` with `on_value` at each index and `off_value` elsewhere.
+
+    Args:
+        indices: integers; those outside [0, depth) give `off_value` everywhere.
+        axis: where the new dimension goes; default: last.
+        dtype: default: that of the values, else float32.
+
+    Raises:
+        TypeError: the dtypes of the values, or a value and `dtype`, differ.
+    """
+    with name_scope(name, "one_hot", [indices] if isinstance(indices, Tensor) else None) as scope:
+        wanted = None if dtype is None else as_dtype(dtype).base_dtype
+        given = [
+            convert_to_tensor(v, dtype_hint=wanted).dtype.base_dtype for v in (on_value, off_value) if v is not None
+        ]
+        if wanted is None:
+            wanted = given[0] if given else dtypes.float32
+        if any(found is not wanted for found in given):
+            raise TypeError(
+                f"dtype {wanted.name} of one_hot does not match the dtypes {[g.name for g in given]} of its values"
+            )
+        on = convert_to_tensor(1 if on_value is None else on_value, wanted, name="on_value")
+        off = convert_to_tensor(0 if off_value is None else off_value, wanted, name="off_value")
+        result: Tensor = raw.OneHot(indices, depth, on, off, axis=-1 if axis is None else axis, name=scope)
+        return result
+
+
+# ---------------------------------------------------------------------- gathering
+def gather(
+    params: Any,
+    indices: Any,
+    validate_indices: bool | None = None,
+    name: str | None = None,
+    axis: Any = None,
+    batch_dims: int = 0,
+) -> Tensor:
+    """The slices of `params` along dimension `axis` that `indices` names.
+
+    Args:
+        params: a tensor, or a variable, of which then only the rows that are asked for are read.
+        indices: integers of any shape, in [0, params.shape[axis]).
+        validate_indices: ignored: indices are always checked.
+        axis: default: `batch_dims`.
+        batch_dims: how many leading dimensions `params` and `indices` share.
+
+    Returns:
+        shape params.shape[:axis] + indices.shape[batch_dims:] + params.shape[axis + 1:].
+    """
+    rank_indices = None
+    if batch_dims < 0:
+        rank_indices = convert_to_tensor(indices).shape.ndims
+        if rank_indices is None:
+            raise ValueError("a negative batch_dims needs indices of known rank")
+        batch_dims += rank_indices
+    at = batch_dims if axis is None else axis
+    sparse_read = getattr(params, "sparse_read", None)
+    known = at if isinstance(at, int) else constant_value(convert_to_tensor(at))
+    if sparse_read is not None and batch_dims == 0 and known is not None and int(known) == 0:
+        rows: Tensor = sparse_read(indices, name=name)
+        return rows
+    result: Tensor = raw.GatherV2(params, indices, at, batch_dims=batch_dims, name=name)
+    return result
+
+
+def batch_gather(params: Any, indices: Any, name: str | None = None) -> Tensor:
+    """`gather` where all dimensions of `indices` but the last are shared with `params`."""
+    with name_scope(name, "BatchGather", [params] if isinstance(params, Tensor) else None):
+        picked = convert_to_tensor(indices, name="indices")
+        if picked.shape.ndims is None:
+            raise ValueError("batch_gather does not allow indices with unknown shape.")
+        return gather(params, picked, batch_dims=picked.shape.ndims - 1)
+
+
+def gather_nd(params: Any, indices: Any, name: str | None = None, batch_dims: int = 0) -> Tensor:
+    """The elements, or slices, that the index vectors in the last dimension of `indices` name.
+
+    Args:
+        batch_dims: how many leading dimensions `params` and `indices` share.
+
+    Returns:
+        shape indices.shape[:-1] + params.shape[batch_dims + indices.shape[-1]:].
+    """
+    if batch_dims == 0:
+        read = getattr(params, "gather_nd", None)
+        result: Tensor = raw.GatherNd(params, indices, name=name) if read is None else read(indices, name=name)
+        return result
+    with name_scope(name, "BatchGatherND", None):
+        return _batch_gather_nd(convert_to_tensor(params), convert_to_tensor(indices), batch_dims)
+
+
+def _batch_gather_nd(params: Tensor, indices: Tensor, batch_dims: int) -> Tensor:
+    """Puts the position in the batch in front of every index vector."""
+    known = indices.shape.ndims
+    if known is None:
+        raise ValueError("tf.gather_nd does not allow indices with unknown shape and batch_dims.")
+    batch_dims += known if batch_dims < 0 else 0
+    if not 0 <= batch_dims < known:
+        raise ValueError(f"batch_dims = {batch_dims} must be less than rank(indices) = {known}")
+    sizes = raw.Shape(indices)
+    vectors = raw.ConcatV2([raw.StridedSlice(sizes, [0], [-1], [1], begin_mask=1), [1]], 0)
+    columns = []
+    for axis in range(batch_dims):
+        length = raw.StridedSlice(sizes, [axis], [axis + 1], [1], shrink_axis_mask=1)
+        position = raw.Reshape(raw.Range(0, length, 1), [-1 if i == axis else 1 for i in range(known)])
+        columns.append(raw.Cast(raw.BroadcastTo(position, vectors), DstT=indices.dtype))
+    result: Tensor = raw.GatherNd(params, raw.ConcatV2([*columns, indices], -1))
+    return result
+
+
+# ---------------------------------------------------------------------- masking
+def boolean_mask(tensor: Any, mask: Any, name: str = "boolean_mask", axis: int | None = None) -> Tensor:
+    """The elements (or slices) of `tensor` where `mask` is true.
+
+    Args:
+        mask: booleans of known rank, whose shape is that of `tensor` from dimension `axis` on.
+        axis: default: 0.
+
+    Returns:
+        the masked dimensions become one, whose size depends on the mask.
+
+    Raises:
+        ValueError: a scalar mask, one of unknown rank, or a shape that does not fit.
+    """
+    with name_scope(name, values=[t for t in (tensor, mask) if isinstance(t, Tensor)]):
+        values = convert_to_tensor(tensor, name="tensor")
+        chosen = convert_to_tensor(mask, dtypes.bool if not isinstance(mask, Tensor) else None, name="mask")
+        depth = chosen.shape.ndims
+        if depth == 0:
+            raise ValueError("mask cannot be scalar.")
+        if depth is None:
+            raise ValueError(
+                "Number of mask dimensions must be specified, even if some dimensions are None. "
+                "E.g. shape=[None] is ok, but shape=None is not."
+            )
+        at = 0 if axis is None else axis
+        if at < 0:
+            at += len(values.shape)
+        values.shape[at : at + depth].assert_is_compatible_with(chosen.shape)
+        flat = reshape(values, _merged_dimensions(values, at, depth)) if depth > 1 else values
+        if values.shape.ndims is not None:
+            merged = values.shape[at : at + depth].num_elements()
+            flat.set_shape([*values.shape[:at], merged, *values.shape[at + depth :]])
+        positions = raw.Squeeze(raw.Where(reshape(chosen, [-1])), squeeze_dims=[1])
+        return gather(flat, positions, axis=at)
+
+
+def _merged_dimensions(tensor: Tensor, axis: int, count: int) -> Tensor:
+    """The shape of `tensor` with `count` dimensions from `axis` on merged into one."""
+    sizes = shape(tensor)
+    before = raw.StridedSlice(sizes, [0], [axis], [1], begin_mask=1)
+    after = raw.StridedSlice(sizes, [axis + count], [0], [1], end_mask=1)
+    middle = raw.Prod(raw.StridedSlice(sizes, [axis], [axis + count], [1]), [0], keep_dims=True)
+    merged: Tensor = raw.ConcatV2([before, middle, after], 0)
+    return merged
+
+
+def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None) -> Tensor:
+    """The positions where `condition` is true, or elements of `x` where it is true and of `y` elsewhere.
+
+    Args:
+        condition: booleans (with positions: any numbers, which are true unless 0).
+        x, y: of one shape; `condition` has that shape, or is a vector that chooses among rows.
+
+    Raises:
+        ValueError: only one of `x` and `y` is given.
+    """
+    if (x is None) != (y is None):
+        raise ValueError("x and y must both be non-None or both be None.")
+    result: Tensor = raw.Where(condition, name=name) if x is None else raw.Select(condition, x, y, name=name)
+    return result
+
+
+def where_v2(condition: Any, x: Any = None, y: Any = None, name: str | None = None) -> Tensor:
+    """Like `where`, with condition, x and y broadcast against each other."""
+    if (x is None) != (y is None):
+        raise ValueError("x and y must both be non-None or both be None.")
+    result: Tensor = raw.Where(condition, name=name) if x is None else raw.SelectV2(condition, x, y, name=name)
+    return result
+
+
+def sequence_mask(lengths: Any, maxlen: Any = None, dtype: Any = dtypes.bool, name: str | None = None) -> Tensor:
+    """Marks the first `lengths[...]` of `maxlen` positions of each sequence.
+
+    Args:
+        lengths: integers of any shape.
+        maxlen: scalar; default: the largest length.
+
+    Returns:
+        shape lengths.shape + [maxlen], true (1) at positions below the length.
+
+    Raises:
+        ValueError: `maxlen` is not a scalar.
+    """
+    with name_scope(name, "SequenceMask", [t for t in (lengths, maxlen) if isinstance(t, Tensor)]):
+        counts = convert_to_tensor(lengths, name="lengths")
+        if maxlen is None:
+            axes = (
+                np.arange(counts.shape.ndims, dtype=np.int32) if counts.shape.ndims is not None else _all_axes(counts)
+            )
+            bound = raw.Maximum(raw.Max(counts, axes), np.zeros((), counts.dtype.as_numpy_dtype))
+        else:
+            bound = convert_to_tensor(maxlen, name="maxlen")
+        if bound.shape.ndims not in (None, 0):
+            raise ValueError("maxlen must be scalar for sequence_mask")
+        zero, one = (np.array(v, bound.dtype.as_numpy_dtype) for v in (0, 1))
+        positions = raw.Range(zero, bound, one)
+        marked: Tensor = raw.Less(positions, _cast(raw.ExpandDims(counts, -1), bound.dtype))
+        return marked if dtype is None else _cast(marked, dtype)
+
+
+def _all_axes(tensor: Tensor) -> Tensor:
+    axes: Tensor = raw.Range(0, raw.Rank(tensor), 1)
+    return axes
