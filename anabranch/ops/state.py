@@ -89,7 +89,7 @@ def _assign_update(name: str, update: Any) -> Any:
     op = define_op(
         name,
         "resource: resource, value: dtype ->",
-        "dtype: numbers",
+        "dtype: any",
         stateful=True,
         reads=("resource",),
         writes=("resource",),
