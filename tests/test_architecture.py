@@ -39,10 +39,11 @@ ROOMS = (
     "session",
     "train",
     "serving",
+    "testing",
+    "api",
+    "__init__",
     "contrib",
     "tools",
-    "testing",
-    "__init__",
     "__main__",
 )
 
