@@ -17,7 +17,9 @@ from anabranch.graph.operation import Tensor
 from anabranch.ops import raw, shape_rules
 from anabranch.ops.factories import attach_gradient, binary, unary, unary_compiled
 
-BroadcastGradientArgs = define_op("BroadcastGradientArgs", "s0: T, s1: T -> r0: T, r1: T", "T: {int32, int64} = int32")
+BroadcastGradientArgs = define_op(
+    "BroadcastGradientArgs", "s0: T, s1: T -> r0: T, r1: T", "T: {int32, int64} = int32", static=("s0", "s1")
+)
 BroadcastGradientArgs.not_differentiable()
 
 

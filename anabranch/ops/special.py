@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 import jax.scipy.special as jsp
+import numpy as np
 
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import OpFunction, define_op
@@ -30,9 +31,14 @@ def _inverse(rule: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor, Tens
 Erf = unary_compiled("Erf", jsp.erf, gradient=chain(_gaussian(2 / math.sqrt(math.pi), -1.0)))
 Erfc = unary_compiled("Erfc", jsp.erfc, gradient=chain(_gaussian(-2 / math.sqrt(math.pi), -1.0)))
 Erfinv = unary_compiled("Erfinv", jsp.erfinv, gradient=chain(_inverse(_gaussian(math.sqrt(math.pi) / 2, 1.0))))
-Ndtri = unary_compiled("Ndtri", jsp.ndtri, gradient=chain(_inverse(_gaussian(math.sqrt(2 * math.pi), 0.5))))
+Ndtri = unary_compiled("Ndtri", lambda x: _ndtri(x), gradient=chain(_inverse(_gaussian(math.sqrt(2 * math.pi), 0.5))))
 Lgamma = unary_compiled("Lgamma", jax.lax.lgamma, gradient=chain(lambda x, y: Digamma(x)))
 Digamma = unary_compiled("Digamma", jax.lax.digamma, gradient=chain(lambda x, y: _trigamma(x)))
+
+
+def _ndtri(x: Any) -> Any:
+    wide = x if x.dtype.itemsize > 2 else x.astype(np.float32)
+    return jsp.ndtri(wide).astype(x.dtype)
 
 
 def _trigamma(x: Tensor) -> Tensor:

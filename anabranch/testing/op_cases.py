@@ -291,32 +291,38 @@ class _GradientCheck:
     def __init__(self, case: OpCase, op: OpFunction, inputs: list[Any]) -> None:
         self.case = case
         self.random = np.random.default_rng(7)
-        wide = inputs if _fixes_types(op, case.attrs) else [_widened(op, a, v) for a, v in zip(op.inputs, inputs, strict=True)]
-        self.double = all(as_dtype(v.dtype) not in _DOUBLE for v in _flat(wide))
-        self.delta, self.tolerance = (1e-5, 2e-6) if self.double else (1e-2, 3e-2)
+        wide = inputs
+        if not _fixes_types(op, case.attrs):
+            wide = [_widened(op, arg, value) for arg, value in zip(op.inputs, inputs, strict=True)]
         self.built = _Built(op, wide, case, known=True)
         chosen = range(len(self.built.inputs)) if case.differentiate is None else case.differentiate
         tensors = [self.built.inputs[i] for i in chosen]
         self.xs = [t for t in tensors if t in self.built.feeds and _inexact(t.dtype)]
         self.ys = [t for t in self.built.operation.outputs if _inexact(t.dtype)]
+        double = not any(t.dtype in _DOUBLE for t in [*self.built.inputs, *self.ys])
+        self.delta, self.tolerance = (1e-5, 2e-6) if double else (1e-2, 3e-2)
 
     def check(self) -> None:
         feeds = dict(self.built.feeds)
         with self.built.graph.as_default(), Session(graph=self.built.graph) as session:
             values = session.run(self.ys, feeds)
-            weights = [raw.Placeholder(dtype=y.dtype, shape=TensorShape(v.shape)) for y, v in zip(self.ys, values, strict=True)]
-            feeds.update({w: self._noise(w.dtype, v.shape) for w, v in zip(weights, values, strict=True)})
+            weights = [self._placeholder(y, v, feeds) for y, v in zip(self.ys, values, strict=True)]
             first = gradients(self.ys, self.xs, grad_ys=weights)
             self._compare(session, feeds, self.ys, weights, self.xs, first, "gradient")
             if self.case.order < 2:
                 return
             present = [(g, x) for g, x in zip(first, self.xs, strict=True) if g is not None]
             grads = [_dense(g) for g, _ in present]
-            directions = [raw.Placeholder(dtype=x.dtype, shape=TensorShape(feeds[x].shape)) for _, x in present]
-            feeds.update({d: self._noise(d.dtype, feeds[x].shape) for d, (_, x) in zip(directions, present, strict=True)})
+            directions = [self._placeholder(x, feeds[x], feeds) for _, x in present]
             sources = [*self.xs, *weights]
             second = gradients(grads, sources, grad_ys=directions)
             self._compare(session, feeds, grads, directions, sources, second, "second-order gradient")
+
+    def _placeholder(self, like: Tensor, value: Array, feeds: dict[Tensor, Array]) -> Tensor:
+        """A placeholder for a random tensor like `like`, whose value is entered into `feeds`."""
+        tensor: Tensor = raw.Placeholder(dtype=like.dtype, shape=TensorShape(value.shape))
+        feeds[tensor] = self._noise(like.dtype, value.shape)
+        return tensor
 
     def _noise(self, dtype: DType, shape: Any) -> Array:
         noise = self.random.normal(size=shape)
