@@ -19,6 +19,7 @@ from anabranch.errors import InvalidArgumentError
 from anabranch.frontend.fetches import FetchMapping, feed_function_for
 from anabranch.graph.graph import Graph, get_default_graph
 from anabranch.graph.operation import Operation, Tensor
+from anabranch.ops import vocabulary as _vocabulary  # every operation type must be known to run a graph  # noqa: F401
 from anabranch.runtime.local_master import LocalMaster, LocalTask
 from anabranch.runtime.step_stats import StepRecord, wants_trace
 

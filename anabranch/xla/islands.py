@@ -230,7 +230,8 @@ class _Analysis:
                 elif tensor in self.fed or tensor.op not in members:
                     inputs[tensor] = None
             op_reads, op_writes = self.state[op]
-            reads.update(dict.fromkeys(op_reads))
+            # what the island itself wrote before need not come from outside
+            reads.update((handle, None) for handle in op_reads if handle not in writes)
             writes.update(dict.fromkeys(op_writes))
             if op.op_def.random or any(_draws_random(body) for body in bodies_of(op)):
                 island.random.append(op)
