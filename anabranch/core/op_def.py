@@ -33,6 +33,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
+import numpy as np
+
 from anabranch.core import dtypes
 from anabranch.core.dtypes import DType
 from anabranch.core.shapes import TensorShape
@@ -358,7 +360,10 @@ def _group_or_dtype(op: str, items: list[str]) -> Iterator[DType]:
 
 
 def _parse_default(op: str, kind: str, text: str) -> Any:
-    """Defaults are Python literals, dtype names, or `unknown` (a shape of unknown rank)."""
+    """Defaults are Python literals, dtype names, `unknown` (a shape of unknown rank), or `uint8[1, 2]` (a tensor)."""
+    if kind == "tensor":
+        name, _, elements = text.partition("[")
+        return np.array(ast.literal_eval(f"[{elements}"), _dtype(op, name).as_numpy_dtype)
     if kind == "type":
         return _dtype(op, text)
     if kind == "shape":

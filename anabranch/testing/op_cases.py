@@ -210,7 +210,7 @@ def _check_static(case: OpCase, built: _Built, outputs: list[Array], known: bool
 
 def _compare(case: OpCase, inputs: list[Array], outputs: list[Array], what: str) -> None:
     if case.verify is not None:
-        case.verify([np.asarray(o) for o in outputs])
+        case.verify([_as_array(o) for o in outputs])
     if case.oracle is None and case.expected is None:
         assert case.verify is not None or not outputs, f"{case}: give an oracle, the expected outputs, or verify"
         return
@@ -220,6 +220,11 @@ def _compare(case: OpCase, inputs: list[Array], outputs: list[Array], what: str)
     assert len(expected) == len(outputs), f"{case}: {len(outputs)} outputs, the oracle gives {len(expected)}"
     for i, (got, wanted) in enumerate(zip(outputs, expected, strict=True)):
         assert_close(got, wanted, case.tolerance, f"{case}: output {i} of {what}")
+
+
+def _as_array(value: Any) -> Array:
+    """A fetched value as an array. NumPy's own byte strings would lose trailing zero bytes."""
+    return to_array(value, dtypes.string) if isinstance(value, bytes) else np.asarray(value)
 
 
 def _ask(case: OpCase, inputs: list[Array]) -> Any:

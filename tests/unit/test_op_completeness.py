@@ -157,6 +157,8 @@ def as_json(value: Any) -> Any:
         return None if value.dims_tuple is None else list(value.dims_tuple)
     if isinstance(value, list):
         return [as_json(item) for item in value]
+    if isinstance(value, np.ndarray):
+        return {"dtype": value.dtype.name, "shape": list(value.shape), "values": value.tolist()}
     if isinstance(value, float) and not np.isfinite(value):
         return str(value)
     return value

@@ -1,0 +1,297 @@
+"""Summaries: operations whose result is a serialised `Summary`, for event files (WP9.1).
+
+All of them are host work: a step that is asked for a summary hands the summarised values over and formats them here.
+"""
+
+from __future__ import annotations
+
+import functools
+import struct
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from google.protobuf.message import DecodeError
+
+from anabranch.errors import InvalidArgumentError
+from anabranch.graph.building import define_op
+from anabranch.io.png import encode_png
+from anabranch.ops import shape_rules
+from anabranch.proto import HistogramProto, Summary, SummaryMetadata
+from anabranch.proto.tensors import make_tensor_proto
+
+Array = np.ndarray[Any, Any]
+
+#: float images below this are drawn black, not stretched to the full range
+_NO_RANGE = 1e-6
+_WAV_BITS = 16
+
+
+def _invalid(ctx: Any, message: str) -> InvalidArgumentError:
+    return InvalidArgumentError(None, ctx.op, message)
+
+
+def _scalar_text(value: Any, what: str, ctx: Any) -> str:
+    """A scalar string input as text."""
+    if value.ndim:
+        raise _invalid(ctx, f"{what} of {ctx.op.name} must be a scalar, got shape {value.shape}")
+    return str(value[()].decode("utf-8", "replace"))
+
+
+# ---------------------------------------------------------------------- scalars
+ScalarSummary = define_op("ScalarSummary", "tags: string, values: T -> summary: string", "T: real")
+ScalarSummary.shape(shape_rules.scalar)
+ScalarSummary.not_differentiable()
+
+
+@ScalarSummary.host_kernel
+def _(tags: Array, values: Array, *, ctx: Any) -> bytes:
+    if tags.shape != values.shape:
+        shown = f" (tag {tags[()].decode('utf-8', 'replace')!r})" if not tags.ndim else ""
+        raise _invalid(
+            ctx,
+            f"tags and values of {ctx.op.name} are not the same shape: {list(tags.shape)} != "
+            f"{list(values.shape)}{shown}; a scalar summary takes a scalar (tf.reduce_mean makes one)",
+        )
+    summary = Summary()
+    for tag, value in zip(tags.ravel().tolist(), values.ravel().astype(np.float32).tolist(), strict=True):
+        summary.value.add(tag=tag.decode("utf-8", "replace"), simple_value=value)
+    return bytes(summary.SerializeToString())
+
+
+# ---------------------------------------------------------------------- histograms
+HistogramSummary = define_op("HistogramSummary", "tag: string, values: T -> summary: string", "T: real = float")
+HistogramSummary.shape(shape_rules.scalar)
+HistogramSummary.not_differentiable()
+
+
+@HistogramSummary.host_kernel
+def _(tag: Array, values: Array, *, ctx: Any) -> bytes:
+    name = _scalar_text(tag, "the tag", ctx)
+    flat = values.ravel().astype(np.float64)
+    if not np.isfinite(flat).all():
+        kind = "Nan" if np.isnan(flat).any() else "Infinity"
+        raise _invalid(ctx, f"{kind} in summary histogram for: {name}; tf.check_numerics finds where it comes from")
+    summary = Summary()
+    summary.value.add(tag=name).histo.CopyFrom(histogram_of(flat))
+    return bytes(summary.SerializeToString())
+
+
+@functools.cache
+def bucket_limits() -> Array:
+    """The upper limits of a histogram's buckets, ascending: ± 1e-12 · 1.1^k up to 1e20, 0, and the largest number."""
+    positive = []
+    limit = 1e-12
+    while limit < 1e20:
+        positive.append(limit)
+        limit *= 1.1
+    positive.append(np.finfo(np.float64).max)
+    return np.array([*(-v for v in reversed(positive)), 0.0, *positive])
+
+
+def histogram_of(values: Array) -> Any:
+    """The histogram of a flat float64 array of finite values; runs of empty buckets are one bucket."""
+    limits = bucket_limits()
+    places = np.minimum(np.searchsorted(limits, values, side="right"), limits.size - 1)
+    counts = np.bincount(places, minlength=limits.size).astype(np.float64)
+    empty = counts == 0
+    last_of_run = ~empty | ~np.append(empty[1:], False)
+    largest = float(np.finfo(np.float64).max)
+    return HistogramProto(
+        min=float(values.min(initial=largest)),
+        max=float(values.max(initial=-largest)),
+        num=float(values.size),
+        sum=float(values.sum()),
+        sum_squares=float(np.dot(values, values)),
+        bucket_limit=limits[last_of_run].tolist(),
+        bucket=counts[last_of_run].tolist(),
+    )
+
+
+# ---------------------------------------------------------------------- images
+ImageSummary = define_op(
+    "ImageSummary",
+    "tag: string, tensor: T -> summary: string",
+    "max_images: int >= 1 = 3, T: {uint8, float, half, double} = float, bad_color: tensor = uint8[255, 0, 0, 255]",
+)
+ImageSummary.shape(shape_rules.scalar)
+ImageSummary.not_differentiable()
+
+
+@ImageSummary.host_kernel
+def _(tag: Array, tensor: Array, *, max_images: int, bad_color: Array, ctx: Any) -> bytes:
+    name = _scalar_text(tag, "the tag", ctx)
+    if tensor.ndim != 4 or tensor.shape[3] not in (1, 3, 4) or 0 in tensor.shape[1:]:
+        raise _invalid(
+            ctx,
+            f"the images of {ctx.op.name} must be 4-D [batch, height, width, channels] with 1, 3 or 4 channels and at "
+            f"least one pixel, got shape {list(tensor.shape)}",
+        )
+    depth = tensor.shape[3]
+    if bad_color.dtype != np.uint8 or bad_color.ndim != 1 or bad_color.size < depth:
+        raise _invalid(
+            ctx, f"bad_color of {ctx.op.name} must be a uint8 vector of at least {depth} elements, got {bad_color!r}"
+        )
+    summary = Summary()
+    for label, image in zip(_numbered(f"{name}/image", max_images), tensor, strict=False):
+        pixels = image if image.dtype == np.uint8 else _to_uint8(image, bad_color[:depth])
+        value = summary.value.add(tag=label)
+        value.image.height, value.image.width, value.image.colorspace = image.shape
+        value.image.encoded_image_string = encode_png(pixels)
+    return bytes(summary.SerializeToString())
+
+
+def _numbered(tag: str, count: int) -> Iterator[str]:
+    """The tags of the items of a batch: only where there may be several, they are numbered."""
+    if count == 1:
+        yield tag
+    else:
+        yield from (f"{tag}/{i}" for i in range(count))
+
+
+def _to_uint8(image: Array, bad_color: Array) -> Array:
+    """Stretches a float image over 0 .. 255: zero stays black, or becomes 128 where there are negative values."""
+    work = image.astype(np.float64 if image.dtype == np.float64 else np.float32)
+    finite = np.isfinite(work).all(axis=2)
+    seen = work[finite]
+    largest = float(np.abs(seen).max(initial=0.0))
+    signed = seen.size > 0 and seen.min() < 0
+    span, offset = (127.0, 128.0) if signed else (255.0, 0.0)
+    scale = work.dtype.type(0.0 if largest < _NO_RANGE else span) / work.dtype.type(largest or 1.0)
+    pixels = np.empty(work.shape, np.uint8)
+    pixels[finite] = (seen * scale + work.dtype.type(offset)).astype(np.uint8)
+    pixels[~finite] = bad_color
+    return pixels
+
+
+# ---------------------------------------------------------------------- audio
+AudioSummaryV2 = define_op(
+    "AudioSummaryV2", "tag: string, tensor: float, sample_rate: float -> summary: string", "max_outputs: int >= 1 = 3"
+)
+AudioSummaryV2.shape(shape_rules.scalar)
+AudioSummaryV2.not_differentiable()
+
+
+@AudioSummaryV2.host_kernel
+def _(tag: Array, tensor: Array, sample_rate: Array, *, max_outputs: int, ctx: Any) -> bytes:
+    return _audio_summary(tag, tensor, float(sample_rate), max_outputs, ctx)
+
+
+AudioSummary = define_op(
+    "AudioSummary", "tag: string, tensor: float -> summary: string", "sample_rate: float, max_outputs: int >= 1 = 3"
+)
+AudioSummary.shape(shape_rules.scalar)
+AudioSummary.not_differentiable()
+
+
+@AudioSummary.host_kernel
+def _(tag: Array, tensor: Array, *, sample_rate: float, max_outputs: int, ctx: Any) -> bytes:
+    return _audio_summary(tag, tensor, sample_rate, max_outputs, ctx)
+
+
+def _audio_summary(tag: Array, tensor: Array, sample_rate: float, max_outputs: int, ctx: Any) -> bytes:
+    name = _scalar_text(tag, "the tag", ctx)
+    if tensor.ndim not in (2, 3):
+        raise _invalid(
+            ctx, f"the audio of {ctx.op.name} must be [batch, frames(, channels)], got shape {list(tensor.shape)}"
+        )
+    if not 0 < sample_rate < 1 << 32:
+        raise _invalid(ctx, f"the sample rate of {ctx.op.name} must be > 0 (hertz), got {sample_rate}")
+    clips = tensor if tensor.ndim == 3 else tensor[:, :, np.newaxis]
+    summary = Summary()
+    for label, clip in zip(_numbered(f"{name}/audio", max_outputs), clips, strict=False):
+        audio = summary.value.add(tag=label).audio
+        audio.sample_rate = sample_rate
+        audio.length_frames, audio.num_channels = clip.shape
+        audio.encoded_audio_string = encode_wav(clip, int(sample_rate + 0.5))
+        audio.content_type = "audio/wav"
+    return bytes(summary.SerializeToString())
+
+
+def encode_wav(clip: Array, sample_rate: int) -> bytes:
+    """A RIFF/WAVE file of 16-bit samples.
+
+    Args:
+        clip: float, shape [frames, channels]; [-1, 1) is the full range, what lies outside is clipped.
+        sample_rate: frames per second (hertz).
+    """
+    scaled = np.nan_to_num(clip.astype(np.float64)) * 32768
+    data = np.clip(np.trunc(scaled + np.copysign(0.5, scaled)), -32768, 32767).astype("<i2").tobytes()
+    channels = clip.shape[1]
+    frame_bytes = channels * _WAV_BITS // 8
+    layout = struct.pack("<HHIIHH", 1, channels, sample_rate, sample_rate * frame_bytes, frame_bytes, _WAV_BITS)
+    body = b"WAVEfmt " + struct.pack("<I", len(layout)) + layout + b"data" + struct.pack("<I", len(data)) + data
+    return b"RIFF" + struct.pack("<I", len(body)) + body
+
+
+# ---------------------------------------------------------------------- tensors
+TensorSummaryV2 = define_op(
+    "TensorSummaryV2", "tag: string, tensor: T, serialized_summary_metadata: string -> summary: string", "T: any"
+)
+TensorSummaryV2.shape(shape_rules.scalar)
+TensorSummaryV2.not_differentiable()
+
+
+@TensorSummaryV2.host_kernel
+def _(tag: Array, tensor: Array, serialized_summary_metadata: Array, *, ctx: Any) -> bytes:
+    summary = Summary()
+    value = summary.value.add(tag=_scalar_text(tag, "the tag", ctx))
+    value.tensor.CopyFrom(make_tensor_proto(tensor, ctx.op.inputs[1].dtype))
+    try:
+        value.metadata.CopyFrom(SummaryMetadata.FromString(serialized_summary_metadata[()]))
+    except DecodeError as error:
+        raise _invalid(
+            ctx, f"serialized_summary_metadata of {ctx.op.name} is not a SummaryMetadata: {error}"
+        ) from error
+    return bytes(summary.SerializeToString())
+
+
+TensorSummary = define_op(
+    "TensorSummary",
+    "tensor: T -> summary: string",
+    "T: any, description: string = '', labels: list(string) = [], display_name: string = ''",
+)
+TensorSummary.shape(shape_rules.scalar)
+TensorSummary.not_differentiable()
+
+
+@TensorSummary.host_kernel
+def _(tensor: Array, *, ctx: Any) -> bytes:
+    summary = Summary()
+    value = summary.value.add(node_name=ctx.op.name)
+    value.tensor.CopyFrom(make_tensor_proto(tensor, ctx.op.inputs[0].dtype))
+    return bytes(summary.SerializeToString())
+
+
+# ---------------------------------------------------------------------- merging
+MergeSummary = define_op("MergeSummary", "inputs: N * string -> summary: string", "N: int >= 1")
+MergeSummary.shape(shape_rules.scalar)
+MergeSummary.not_differentiable()
+
+
+@MergeSummary.host_kernel
+def _(inputs: list[Array], *, ctx: Any) -> bytes:
+    merged = Summary()
+    tags: set[str] = set()
+    for source, array in zip(ctx.op.inputs, inputs, strict=True):
+        for serialized in array.ravel().tolist():
+            for value in _parsed(serialized, source, ctx).value:
+                # the values of TensorSummary have no tags
+                if value.tag and value.tag in tags:
+                    raise _invalid(
+                        ctx,
+                        f"Duplicate tag {value.tag} found in summary inputs of {ctx.op.name}; give the summaries "
+                        "different names, and merge each once",
+                    )
+                tags.add(value.tag)
+                merged.value.append(value)
+    return bytes(merged.SerializeToString())
+
+
+def _parsed(serialized: bytes, source: Any, ctx: Any) -> Any:
+    try:
+        return Summary.FromString(serialized)
+    except DecodeError as error:
+        raise _invalid(
+            ctx, f"Could not parse one of the summary inputs of {ctx.op.name}: {source.name} is no summary"
+        ) from error
