@@ -1,0 +1,176 @@
+"""Scattering, partitioning and stitching, distinct values, search in sorted rows, edit distance."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from anabranch.core import dtypes
+from anabranch.core.shapes import TensorShape
+from anabranch.frontend.framework import convert_to_tensor, name_scope
+from anabranch.graph.composite import SparseTensor, SparseTensorValue
+from anabranch.graph.operation import Tensor
+from anabranch.ops import raw
+
+__all__ = [
+    "dynamic_partition",
+    "dynamic_stitch",
+    "edit_distance",
+    "parallel_dynamic_stitch",
+    "scatter_nd",
+    "searchsorted",
+    "setdiff1d",
+    "tensor_scatter_add",
+    "tensor_scatter_sub",
+    "tensor_scatter_update",
+    "unique",
+    "unique_with_counts",
+]
+
+
+# ---------------------------------------------------------------------- scattering
+def scatter_nd(indices: Any, updates: Any, shape: Any, name: str | None = None) -> Tensor:
+    """A tensor of zeros of `shape` with `updates` added at the index vectors in `indices`.
+
+    Args:
+        indices: integers; the last dimension holds the index vectors.
+        updates: shape indices.shape[:-1] + shape[indices.shape[-1]:].
+    """
+    picked = convert_to_tensor(indices, name="indices")
+    wanted = shape if isinstance(shape, Tensor) else _as_vector(shape, picked)
+    result: Tensor = raw.ScatterNd(picked, updates, wanted, name=name)
+    return result
+
+
+def _as_vector(shape: Any, like: Tensor) -> Any:
+    if isinstance(shape, TensorShape):
+        return np.array([int(d) for d in shape], like.dtype.as_numpy_dtype)
+    return convert_to_tensor(shape, like.dtype, name="shape")
+
+
+def tensor_scatter_update(tensor: Any, indices: Any, updates: Any, name: str | None = None) -> Tensor:
+    """`tensor` with `updates` in place of the elements or slices that the index vectors name."""
+    result: Tensor = raw.TensorScatterUpdate(tensor, indices, updates, name=name)
+    return result
+
+
+def tensor_scatter_add(tensor: Any, indices: Any, updates: Any, name: str | None = None) -> Tensor:
+    """`tensor` with `updates` added to the elements or slices that the index vectors name."""
+    result: Tensor = raw.TensorScatterAdd(tensor, indices, updates, name=name)
+    return result
+
+
+def tensor_scatter_sub(tensor: Any, indices: Any, updates: Any, name: str | None = None) -> Tensor:
+    """`tensor` with `updates` subtracted from the elements or slices that the index vectors name."""
+    result: Tensor = raw.TensorScatterSub(tensor, indices, updates, name=name)
+    return result
+
+
+# ---------------------------------------------------------------------- partitions
+def dynamic_partition(data: Any, partitions: Any, num_partitions: int, name: str | None = None) -> list[Tensor]:
+    """Distributes the rows of `data` over `num_partitions` tensors, as `partitions` says for each.
+
+    Args:
+        partitions: int32 in [0, num_partitions); its shape is the beginning of that of `data`.
+    """
+    result: list[Tensor] = raw.DynamicPartition(data, partitions, num_partitions=num_partitions, name=name)
+    return result
+
+
+def dynamic_stitch(indices: Any, data: Any, name: str | None = None) -> Tensor:
+    """Puts row j of data[i] at position indices[i][j]; where a position occurs twice the later row counts."""
+    result: Tensor = raw.DynamicStitch(indices, data, name=name)
+    return result
+
+
+def parallel_dynamic_stitch(indices: Any, data: Any, name: str | None = None) -> Tensor:
+    """Like `dynamic_stitch`, without a promise which of two rows for one position counts."""
+    result: Tensor = raw.ParallelDynamicStitch(indices, data, name=name)
+    return result
+
+
+# ---------------------------------------------------------------------- distinct values
+def unique(x: Any, out_idx: Any = dtypes.int32, name: str | None = None) -> Any:
+    """The distinct values of a vector in the order of their first occurrence.
+
+    Returns:
+        a named tuple: `y` the values, `idx` for each element of `x` the position of its value in `y`.
+    """
+    return raw.Unique(x, out_idx=out_idx, name=name)
+
+
+def unique_with_counts(x: Any, out_idx: Any = dtypes.int32, name: str | None = None) -> Any:
+    """Like `unique`; the result also has `count`: how often each value occurs."""
+    return raw.UniqueWithCounts(x, out_idx=out_idx, name=name)
+
+
+def setdiff1d(x: Any, y: Any, index_dtype: Any = dtypes.int32, name: str | None = None) -> Any:
+    """The elements of the vector `x` that are not in `y`.
+
+    Returns:
+        a named tuple: `out` the elements, `idx` their positions in `x`.
+    """
+    return raw.ListDiff(x, y, out_idx=index_dtype, name=name)
+
+
+def searchsorted(
+    sorted_sequence: Any, values: Any, side: str = "left", out_type: Any = dtypes.int32, name: str | None = None
+) -> Tensor:
+    """Where in sorted rows each value would go.
+
+    Args:
+        sorted_sequence: [..., n], ascending along the last dimension.
+        values: [..., m], with the same leading dimensions.
+        side: "left": before equal elements; "right": after them.
+
+    Raises:
+        ValueError: another `side`.
+    """
+    if side not in {"left", "right"}:
+        raise ValueError(f"side must be either 'right' or 'left'. Saw: {side}.")
+    op = raw.LowerBound if side == "left" else raw.UpperBound
+    with name_scope(name, "SearchSorted"):
+        rows = convert_to_tensor(sorted_sequence, name="sorted_sequence")
+        wanted = convert_to_tensor(values, rows.dtype, name="values")
+        found = op(_as_matrix(rows), _as_matrix(wanted), out_type=out_type)
+        result: Tensor = raw.Reshape(found, raw.Shape(wanted))
+        result.set_shape(wanted.shape)
+        return result
+
+
+def _as_matrix(tensor: Tensor) -> Tensor:
+    last = raw.StridedSlice(raw.Shape(tensor), [-1], [0], [1], end_mask=1)
+    result: Tensor = raw.Reshape(tensor, raw.ConcatV2([[-1], last], 0))
+    return result
+
+
+# ---------------------------------------------------------------------- edit distance
+def edit_distance(hypothesis: Any, truth: Any, normalize: bool = True, name: str = "edit_distance") -> Tensor:
+    """The Levenshtein distance between the sequences of two sparse tensors.
+
+    Args:
+        hypothesis, truth: `SparseTensor`s of one dtype and rank; the last dimension is the position in a sequence.
+        normalize: whether to divide by the length of the true sequence.
+
+    Returns:
+        float32, the shape of the leading dimensions.
+
+    Raises:
+        TypeError: an argument is not sparse.
+    """
+    for value, what in ((hypothesis, "Hypothesis"), (truth, "Truth")):
+        if not isinstance(value, SparseTensor | SparseTensorValue):
+            raise TypeError(f"{what} must be a SparseTensor.")
+    said, meant = SparseTensor.from_value(hypothesis), SparseTensor.from_value(truth)
+    result: Tensor = raw.EditDistance(
+        said.indices,
+        said.values,
+        said.dense_shape,
+        meant.indices,
+        meant.values,
+        meant.dense_shape,
+        normalize=normalize,
+        name=name,
+    )
+    return result

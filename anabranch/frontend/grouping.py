@@ -1,0 +1,105 @@
+"""Operations that stand for several others: `group`, `tuple`, `no_op`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from anabranch.core import nest
+from anabranch.frontend.framework import control_dependencies, device, name_scope
+from anabranch.graph.composite import IndexedSlices, SparseTensor
+from anabranch.graph.operation import Operation, Tensor
+from anabranch.ops import raw
+
+__all__ = ["group", "no_op", "tuple", "with_dependencies"]
+
+
+def no_op(name: str | None = None) -> Operation:
+    """An operation that does nothing: something to depend on."""
+    result: Operation = raw.NoOp(name=name)
+    return result
+
+
+def group(*inputs: Any, **kwargs: Any) -> Operation:
+    """An operation that finishes when all of `inputs` (operations, tensors, variables; also nested) have.
+
+    Args:
+        inputs: what to wait for.
+        name: a name for the operation.
+
+    Raises:
+        TypeError: something is neither an operation nor a tensor.
+        ValueError: another keyword argument.
+    """
+    name = kwargs.pop("name", None)
+    if kwargs:
+        raise ValueError(f"Unknown keyword arguments: {', '.join(kwargs)}")
+    flat = nest.flatten(inputs)
+    with name_scope(name, "group_deps", [i for i in flat if isinstance(i, Tensor | Operation)]) as scope:
+        by_device: dict[str, list[Operation]] = {}
+        for item in flat:
+            op = _operation(item)
+            by_device.setdefault(op.device, []).append(op)
+        if len(by_device) <= 1:
+            return _wait_for(*next(iter(by_device.items()), ("", [])), name=scope)
+        # One operation per device, so that few edges cross between devices.
+        parts = [_wait_for(where, by_device[where], None) for where in sorted(by_device)]
+        with control_dependencies(parts):
+            return no_op(name=scope)
+
+
+def _wait_for(where: str, operations: list[Operation], name: str | None) -> Operation:
+    with control_dependencies(operations), device(where):
+        return no_op(name=name)
+
+
+def _operation(item: Any) -> Operation:
+    if isinstance(item, Operation):
+        return item
+    element = getattr(item, "_as_graph_element", None)
+    if element is not None:
+        return _operation(element())
+    op = getattr(item, "op", None)
+    if not isinstance(op, Operation):
+        raise TypeError(f"Expected tf.group() to get operations or tensors, not {item!r} of type {type(item).__name__}")
+    return op
+
+
+def with_dependencies(dependencies: Iterable[Any], output_tensor: Any, name: str | None = None) -> Any:
+    """A tensor with the value of `output_tensor` that exists only after all of `dependencies` have run.
+
+    Args:
+        dependencies: operations or tensors.
+        output_tensor: a tensor, `IndexedSlices` or `SparseTensor`.
+    """
+    dependencies = list(dependencies)
+    with name_scope(name, "control_dependency", [output_tensor]) as scope, control_dependencies(dependencies):
+        if isinstance(output_tensor, IndexedSlices):
+            return IndexedSlices(
+                raw.Identity(output_tensor.values, name=scope), output_tensor.indices, output_tensor.dense_shape
+            )
+        if isinstance(output_tensor, SparseTensor):
+            return SparseTensor(
+                output_tensor.indices, raw.Identity(output_tensor.values, name=scope), output_tensor.dense_shape
+            )
+        return raw.Identity(output_tensor, name=scope)
+
+
+def tuple(tensors: Iterable[Any], name: str | None = None, control_inputs: Iterable[Any] | None = None) -> list[Any]:
+    """Tensors with the values of `tensors`, none of which is available before all of them are.
+
+    Args:
+        tensors: tensors or `IndexedSlices`; None stays None.
+        control_inputs: more operations to wait for.
+
+    Raises:
+        ValueError: no tensor is given.
+        TypeError: a control input is neither an operation nor a tensor.
+    """
+    given = list(tensors)
+    present = [t for t in given if t is not None]
+    if not present:
+        raise ValueError(f"Must have at least one Tensor: {given!r}")
+    with name_scope(name, "tuple", [t for t in present if isinstance(t, Tensor)]):
+        gate = group(*[_operation(t) for t in present], *(control_inputs or ()))
+        return [None if t is None else with_dependencies([gate], t) for t in given]

@@ -1,0 +1,123 @@
+"""Printing the values of tensors while a step runs."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+from anabranch.core import dtypes, nest
+from anabranch.frontend.framework import convert_to_tensor, name_scope
+from anabranch.graph.composite import SparseTensor
+from anabranch.graph.operation import Operation, Tensor
+from anabranch.ops import raw
+
+__all__ = ["Print", "print", "print_v2"]
+
+_LOG_STREAMS = {"INFO": "log(info)", "WARN": "log(warning)", "WARNING": "log(warning)", "ERROR": "log(error)"}
+
+
+def Print(
+    input_: Any,
+    data: Any,
+    message: str | None = None,
+    first_n: int | None = None,
+    summarize: int | None = None,
+    name: str | None = None,
+) -> Any:
+    """The value of `input_`; evaluating it prints `data` to standard error.
+
+    Args:
+        data: a list of tensors.
+        message: text to print before them.
+        first_n: print the first so many times only.
+        summarize: how many elements of each tensor to print; default: 3.
+    """
+    return raw.Print(input_, list(data), message=message, first_n=first_n, summarize=summarize, name=name)
+
+
+def print_v2(*inputs: Any, **kwargs: Any) -> Operation:
+    """An operation that prints `inputs`: tensors, nested structures with tensors, and any Python objects.
+
+    Args:
+        inputs: separated by spaces in the output (or by `sep`).
+        output_stream: `sys.stderr` (the default), `sys.stdout`, a level of `tf.logging`, or ``"file://path"``.
+        summarize: how many first and last elements of each dimension to print; -1 for all; default: 3.
+        sep: what separates the inputs.
+        end: what is printed at the end; default: a new line.
+        name: a name for the operation.
+
+    Raises:
+        ValueError: another keyword argument, or an unknown stream.
+    """
+    stream = kwargs.pop("output_stream", sys.stderr)
+    name, summarize = kwargs.pop("name", None), kwargs.pop("summarize", 3)
+    separator, end = kwargs.pop("sep", " "), kwargs.pop("end", os.linesep)
+    if kwargs:
+        raise ValueError(f"Unrecognized keyword arguments for tf.print: {kwargs}")
+    if (
+        len(inputs) == 1
+        and isinstance(inputs[0], Tensor)
+        and inputs[0].dtype is dtypes.string
+        and inputs[0].shape.ndims == 0
+    ):
+        text: Any = inputs[0]
+    else:
+        text = _formatted(inputs, separator, summarize, name)
+    result: Operation = raw.PrintV2(text, output_stream=_stream_name(stream), end=end, name=name)
+    return result
+
+
+print = print_v2
+
+
+def _formatted(inputs: Any, separator: str, summarize: int, name: str | None) -> Tensor:
+    tensors: list[Tensor] = []
+    texts = []
+    for item in inputs:
+        if isinstance(item, str):
+            texts.append(item)
+            continue
+        marks = nest.map_structure(lambda leaf: _mark(leaf, tensors), item)
+        texts.append(str(marks).replace("'%tensor%'", _PLACEHOLDER).replace("%tensor%", _PLACEHOLDER))
+    template = separator.join(texts)
+    result: Tensor = raw.StringFormat(
+        tensors,
+        template=template,
+        placeholder=_PLACEHOLDER,
+        summarize=summarize,
+        name=f"{name}_format" if name else None,
+    )
+    return result
+
+
+#: unlikely to be a part of what is printed
+_PLACEHOLDER = "\u241f{}\u241f"
+
+
+def _mark(leaf: Any, tensors: list[Tensor]) -> Any:
+    """A mark in place of a tensor (which is noted); other objects as they are."""
+    if isinstance(leaf, SparseTensor):
+        tensors.extend((leaf.indices, leaf.values, leaf.dense_shape))
+        return "SparseTensor(indices=%tensor%, values=%tensor%, shape=%tensor%)"
+    if isinstance(leaf, Tensor) or hasattr(leaf, "_as_graph_element"):
+        with name_scope(None):
+            tensors.append(convert_to_tensor(leaf))
+        return "%tensor%"
+    return leaf
+
+
+def _stream_name(stream: Any) -> str:
+    if stream is sys.stdout:
+        return "stdout"
+    if stream is sys.stderr:
+        return "stderr"
+    if isinstance(stream, str) and stream.startswith("file://"):
+        return stream
+    level = getattr(stream, "__name__", str(stream)).upper()
+    if level in _LOG_STREAMS:
+        return _LOG_STREAMS[level]
+    raise ValueError(
+        f"Unsupported output stream, logging level, or file: {stream!r}; use sys.stdout, sys.stderr, a level of "
+        "tf.logging or 'file://<path>'"
+    )
