@@ -19,7 +19,7 @@ from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import OpFunction, define_op
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import conv_forms, raw, shape_rules, windows
-from anabranch.ops.conv_forms import Window
+from anabranch.ops.sliding import Window
 from anabranch.ops.windows import Layout
 
 Attrs = dict[str, Any]
@@ -111,21 +111,14 @@ def _full_sizes(sizes: TensorShape, filter: TensorShape, grad: TensorShape, layo
 class Geometry:
     """One convolution of data and a filter of known shapes."""
 
-    __slots__ = ("depthwise", "dilations", "filter_shape", "layout", "out_shape", "shape", "window")
+    __slots__ = ("depthwise", "filter_shape", "layout", "out_shape", "shape", "window")
 
     def __init__(self, attrs: Attrs, shape: Sequence[int], filter_shape: Sequence[int], depthwise: bool) -> None:
         self.layout = layout = windows.layout_of(attrs["data_format"])
         self.shape, self.filter_shape, self.depthwise = tuple(shape), tuple(filter_shape), depthwise
-        size, lengths = self.filter_shape[:-2], tuple(shape[a] for a in layout.spatial)
-        strides, dilations = layout.pick(attrs["strides"]), layout.pick(attrs["dilations"])
-        explicit = layout.pick_pairs(attrs.get("explicit_paddings", ()))
-        pads = tuple(
-            windows.pad_amounts(n, k, s, attrs["padding"], d, p)
-            for n, k, s, d, p in zip(lengths, size, strides, dilations, explicit, strict=True)
-        )
-        outputs = tuple(n or 0 for n in _output_lengths(lengths, size, attrs, layout))
-        self.window = Window(size, strides, dilations, pads, lengths, outputs)
+        self.window = _window(attrs, self.shape, self.filter_shape[:-2], layout)
         depth = self.filter_shape[-1] * (self.filter_shape[-2] if depthwise else 1)
+        outputs = [self.window.outputs[a] for a in layout.spatial]
         self.out_shape = tuple(int(d) for d in layout.shape(shape[0], depth, outputs))
 
     @property
@@ -140,7 +133,7 @@ class Geometry:
 
     def fits_cache(self, itemsize: int) -> bool:
         """Whether its column matrix is the data itself (filter 1x1), or stays in the cache."""
-        size = conv_forms.column_bytes(self.shape[0], self.channels, self.window, itemsize)
+        size = conv_forms.column_bytes(self.window, itemsize)
         return self.window.taps == 1 or size <= conv_forms.MAX_COLUMN_BYTES
 
     def convolve(self, data: Any, filter: Any) -> Any:
@@ -149,14 +142,14 @@ class Geometry:
         groups = self.channels // max(1, self.filter_shape[-2])
         if self.depthwise:
             groups = self.filter_shape[-2]
-            filter = filter.reshape(*window.size, 1, groups * self.filter_shape[-1])
+            filter = filter.reshape(*self.filter_shape[:-2], 1, groups * self.filter_shape[-1])
         spatial = layout.name.replace("N", "").replace("C", "")
         return lax.conv_general_dilated(
             data,
             filter,
-            window.strides,
-            window.pads,
-            rhs_dilation=window.dilations,
+            layout.pick(window.strides),
+            layout.pick(window.pads),
+            rhs_dilation=layout.pick(window.dilations),
             dimension_numbers=(layout.name, spatial + "IO", layout.name),
             feature_group_count=groups,
         )
@@ -168,6 +161,26 @@ class Geometry:
     def convolve_to_filter(self, data: Any, grad: Any) -> Any:
         filter = jnp.empty(self.filter_shape, grad.dtype)
         return jax.linear_transpose(lambda w: self.convolve(data, w), filter)(grad)[0]
+
+
+def _window(attrs: Attrs, shape: Sequence[int], size: Sequence[int], layout: Layout) -> Window:
+    """The filter's window over all axes of data of that shape."""
+    lengths = [shape[a] for a in layout.spatial]
+    strides, dilations = layout.pick(attrs["strides"]), layout.pick(attrs["dilations"])
+    explicit = layout.pick_pairs(attrs.get("explicit_paddings", ()))
+    pads = [
+        windows.pad_amounts(n, k, s, attrs["padding"], d, p)
+        for n, k, s, d, p in zip(lengths, size, strides, dilations, explicit, strict=True)
+    ]
+    outputs = [n or 0 for n in _output_lengths(lengths, size, attrs, layout)]
+    return Window(
+        layout.spread(size, 1),
+        layout.spread(strides, 1),
+        layout.spread(dilations, 1),
+        layout.spread(pads, (0, 0)),
+        tuple(shape),
+        tuple(outputs[layout.spatial.index(a)] if a in layout.spatial else n for a, n in enumerate(shape)),
+    )
 
 
 def _run(x: Any, y: Any, general: Callable[..., Any], form: Callable[..., Any] | None, window: Window) -> Any:

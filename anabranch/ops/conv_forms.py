@@ -1,8 +1,8 @@
 """Convolutions as XLA's CPU backend runs them best: sums of shifted copies, or one matrix product.
 
 All functions work on data with channels last, [batch, *spatial, channels], and filters [*spatial, in, out], without
-groups. A *tap* is one spatial position of the filter; a *column matrix* holds, for each output position, the inputs
-that all taps see there, [batch, *output, taps * channels].
+groups; the window covers all axes of the data, with size 1 for batch and channels. A *column matrix* holds, for each
+output position, the inputs that all taps of the filter see there, [batch, *output, taps * channels].
 
 Measured on 2 cores (AMD EPYC, AVX-512, float32, milliseconds; `lax` is XLA's own convolution):
 
@@ -21,69 +21,15 @@ Column matrices that do not fit the last-level cache lose (14x14, 32 -> 64, 5x5,
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-from jax import lax
 from jax import numpy as jnp
+
+from anabranch.ops.sliding import MAX_UNROLLED_TAPS, Window, shifted, unshifted, wide
 
 #: about half of a server's last-level cache
 MAX_COLUMN_BYTES = 16 << 20
-#: unrolled sums over more taps compile slowly
-MAX_UNROLLED_TAPS = 32
-
-
-@dataclass(frozen=True)
-class Window:
-    """A sliding window over data of known shape: one number per spatial axis in each attribute."""
-
-    size: tuple[int, ...]
-    strides: tuple[int, ...]
-    dilations: tuple[int, ...]
-    pads: tuple[tuple[int, int], ...]
-    #: lengths of the data and of the output
-    lengths: tuple[int, ...]
-    outputs: tuple[int, ...]
-
-    @property
-    def taps(self) -> int:
-        return math.prod(self.size)
-
-    def offsets(self) -> Iterator[tuple[int, ...]]:
-        """Where each tap stands in the window, in the filter's order."""
-        for place in itertools.product(*(range(k) for k in self.size)):
-            yield tuple(i * d for i, d in zip(place, self.dilations, strict=True))
-
-
-def shifted(data: Any, window: Window, fill: Any = 0) -> list[Any]:
-    """For each tap, what it sees: arrays of shape [batch, *outputs, channels]."""
-    edge = (0, 0, 0)
-    padded = lax.pad(data, np.array(fill, data.dtype), [edge, *((lo, max(0, hi), 0) for lo, hi in window.pads), edge])
-    batch, channels = data.shape[0], data.shape[-1]
-    found = []
-    for offset in window.offsets():
-        ends = [o + (n - 1) * s + 1 for o, n, s in zip(offset, window.outputs, window.strides, strict=True)]
-        found.append(lax.slice(padded, (0, *offset, 0), (batch, *ends, channels), (1, *window.strides, 1)))
-    return found
-
-
-def unshifted(parts: Sequence[Any], window: Window) -> Any:
-    """The transpose of `shifted`: puts what each tap saw back in place, and sums."""
-    total: Any = 0
-    zero = np.zeros((), parts[0].dtype)
-    for part, offset in zip(parts, window.offsets(), strict=True):
-        pads = []
-        for at, (before, _), length, count, stride in zip(
-            offset, window.pads, window.lengths, window.outputs, window.strides, strict=True
-        ):
-            low = at - before
-            pads.append((low, length - low - ((count - 1) * stride + 1), stride - 1))
-        total = total + lax.pad(part, zero, [(0, 0, 0), *pads, (0, 0, 0)])
-    return total
 
 
 def columns(data: Any, window: Window) -> Any:
@@ -91,8 +37,8 @@ def columns(data: Any, window: Window) -> Any:
     return jnp.concatenate(shifted(data, window), axis=-1)
 
 
-def column_bytes(batch: int, channels: int, window: Window, itemsize: int) -> int:
-    return batch * math.prod(window.outputs) * window.taps * channels * itemsize
+def column_bytes(window: Window, itemsize: int) -> int:
+    return math.prod(window.outputs) * window.taps * itemsize
 
 
 # ---------------------------------------------------------------------- the three convolutions
@@ -103,8 +49,8 @@ def sums_taps(channels: int, window: Window) -> bool:
 
 def forward(data: Any, filter: Any, window: Window) -> Any:
     if sums_taps(data.shape[-1], window):
-        taps = _wide(filter).reshape(window.taps, filter.shape[-1])
-        parts = [_wide(part) * tap for part, tap in zip(shifted(data, window), taps, strict=True)]
+        taps = wide(filter).reshape(window.taps, filter.shape[-1])
+        parts = [wide(part) * tap for part, tap in zip(shifted(data, window), taps, strict=True)]
         return _narrowed(sum(parts), data)
     return columns(data, window) @ filter.reshape(-1, filter.shape[-1])
 
@@ -112,43 +58,38 @@ def forward(data: Any, filter: Any, window: Window) -> Any:
 def to_input(filter: Any, grad: Any, window: Window) -> Any:
     channels = filter.shape[-2]
     rows = grad @ filter.reshape(-1, filter.shape[-1]).T
-    parts = [_wide(rows[..., t * channels : (t + 1) * channels]) for t in range(window.taps)]
+    parts = [wide(rows[..., t * channels : (t + 1) * channels]) for t in range(window.taps)]
     return _narrowed(unshifted(parts, window), grad)
 
 
 def to_filter(data: Any, grad: Any, window: Window) -> Any:
     depth = grad.shape[-1]
     seen = columns(data, window).reshape(-1, window.taps * data.shape[-1])
-    return (seen.T @ grad.reshape(-1, depth)).reshape(*window.size, data.shape[-1], depth)
+    return (seen.T @ grad.reshape(-1, depth)).reshape(*window.size[1:-1], data.shape[-1], depth)
 
 
 # ---------------------------------------------------------------------- per channel
 def depthwise_forward(data: Any, filter: Any, window: Window) -> Any:
     channels, multiplier = filter.shape[-2:]
-    taps = _wide(filter).reshape(window.taps, channels, multiplier)
-    parts = [_wide(part)[..., None] * tap for part, tap in zip(shifted(data, window), taps, strict=True)]
-    return _narrowed(sum(parts), data).reshape(data.shape[0], *window.outputs, channels * multiplier)
+    taps = wide(filter).reshape(window.taps, channels, multiplier)
+    parts = [wide(part)[..., None] * tap for part, tap in zip(shifted(data, window), taps, strict=True)]
+    return _narrowed(sum(parts), data).reshape(*window.outputs[:-1], channels * multiplier)
 
 
 def depthwise_to_input(filter: Any, grad: Any, window: Window) -> Any:
     channels, multiplier = filter.shape[-2:]
-    taps = _wide(filter).reshape(window.taps, channels, multiplier)
-    incoming = _wide(grad).reshape(*grad.shape[:-1], channels, multiplier)
+    taps = wide(filter).reshape(window.taps, channels, multiplier)
+    incoming = wide(grad).reshape(*grad.shape[:-1], channels, multiplier)
     return _narrowed(unshifted([(incoming * tap).sum(axis=-1) for tap in taps], window), grad)
 
 
 def depthwise_to_filter(data: Any, grad: Any, window: Window) -> Any:
     channels = data.shape[-1]
     multiplier = grad.shape[-1] // channels
-    incoming = _wide(grad).reshape(*grad.shape[:-1], channels, multiplier)
+    incoming = wide(grad).reshape(*grad.shape[:-1], channels, multiplier)
     summed = tuple(range(grad.ndim - 1))
-    taps = [(_wide(part)[..., None] * incoming).sum(axis=summed) for part in shifted(data, window)]
-    return _narrowed(jnp.stack(taps), grad).reshape(*window.size, channels, multiplier)
-
-
-def _wide(x: Any) -> Any:
-    """Sums are taken in float32 at least."""
-    return x.astype(np.float32) if x.dtype.itemsize == 2 else x
+    taps = [(wide(part)[..., None] * incoming).sum(axis=summed) for part in shifted(data, window)]
+    return _narrowed(jnp.stack(taps), grad).reshape(*window.size[1:-1], channels, multiplier)
 
 
 def _narrowed(x: Any, like: Any) -> Any:

@@ -14,11 +14,7 @@ from anabranch.graph.building import OpFunction, define_op
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw, shape_rules
 from anabranch.ops.math import sum_to_operands
-
-
-def widened(xp: Any, x: Any) -> Any:
-    """`x` in the precision that sums are taken in: float32 for the 16-bit types, else its own."""
-    return x.astype(np.float32) if x.dtype.itemsize == 2 and x.dtype.kind not in "iu" else x
+from anabranch.ops.sliding import wide
 
 
 def last_axis(shape: TensorShape, least: int = 1) -> TensorShape:
@@ -100,7 +96,7 @@ def _(out_backprop: TensorShape, *, data_format: bytes) -> TensorShape:
 def _(out_backprop: Any, *, data_format: bytes, xp: Any) -> Any:
     kept = _bias_axis(out_backprop.ndim, data_format)
     axes = tuple(a for a in range(out_backprop.ndim) if a != kept)
-    return xp.sum(widened(xp, out_backprop), axis=axes).astype(out_backprop.dtype)
+    return xp.sum(wide(out_backprop), axis=axes).astype(out_backprop.dtype)
 
 
 @BiasAddGrad.gradient
@@ -258,19 +254,19 @@ def _(gradients: Any, features: Any, *, alpha: float, xp: Any) -> Any:
 
 # ---------------------------------------------------------------------- softmax
 def _log_softmax(xp: Any, logits: Any) -> Any:
-    """In the precision of `widened`; over the last axis."""
-    wide = widened(xp, logits)
+    """In float32 at least; over the last axis."""
+    logits = wide(logits)
     if logits.shape[-1] == 0:
-        return wide
-    shifted = wide - xp.max(wide, axis=-1, keepdims=True)
+        return logits
+    shifted = logits - xp.max(logits, axis=-1, keepdims=True)
     return shifted - xp.log(xp.sum(xp.exp(shifted), axis=-1, keepdims=True))
 
 
 def _softmax(xp: Any, logits: Any) -> Any:
-    wide = widened(xp, logits)
+    logits = wide(logits)
     if logits.shape[-1] == 0:
-        return wide
-    powers = xp.exp(wide - xp.max(wide, axis=-1, keepdims=True))
+        return logits
+    powers = xp.exp(logits - xp.max(logits, axis=-1, keepdims=True))
     return powers / xp.sum(powers, axis=-1, keepdims=True)
 
 
@@ -327,7 +323,7 @@ def _(features: TensorShape, labels: TensorShape) -> tuple[TensorShape, TensorSh
 
 @SoftmaxCrossEntropyWithLogits.kernel
 def _(features: Any, labels: Any, *, xp: Any) -> Any:
-    logs, targets = _log_softmax(xp, features), widened(xp, labels)
+    logs, targets = _log_softmax(xp, features), wide(labels)
     # 0 * -inf counts as 0: a class of probability zero that has no label costs nothing.
     loss = -xp.sum(xp.where(targets == 0, targets * 0, targets * logs), axis=-1)
     return loss.astype(features.dtype), (xp.exp(logs) - targets).astype(features.dtype)
@@ -398,8 +394,8 @@ L2Loss.shape(shape_rules.scalar)
 
 @L2Loss.kernel
 def _(t: Any, *, xp: Any) -> Any:
-    wide = widened(xp, t)
-    return (xp.sum(wide * wide) / wide.dtype.type(2)).astype(t.dtype)
+    x = wide(t)
+    return (xp.sum(x * x) / x.dtype.type(2)).astype(t.dtype)
 
 
 @L2Loss.gradient

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from anabranch.core.shapes import TensorShape
 from anabranch.ops import shape_rules
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +31,13 @@ class Layout:
     spatial: tuple[int, ...]
     name: str
 
-    def pick(self, per_axis: Sequence[int], default: int = 1) -> tuple[int, ...]:
-        """The spatial entries of a list with one number per axis; an empty list stands for `default` everywhere."""
-        return tuple(per_axis[a] for a in self.spatial) if per_axis else (default,) * len(self.spatial)
+    def pick(self, per_axis: Sequence[T]) -> tuple[T, ...]:
+        """The spatial entries of a list with one entry per axis."""
+        return tuple(per_axis[a] for a in self.spatial)
+
+    def spread(self, spatial: Sequence[T], other: T) -> tuple[T, ...]:
+        """A list with one entry per axis: `spatial` for the spatial ones, `other` for batch and channels."""
+        return tuple(spatial[self.spatial.index(a)] if a in self.spatial else other for a in range(self.rank))
 
     def pick_pairs(self, pairs: Sequence[int]) -> tuple[tuple[int, int], ...]:
         """The spatial entries of `explicit_paddings`: (before, after) per axis, flattened."""
