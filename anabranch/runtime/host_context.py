@@ -32,6 +32,15 @@ class HostContext(KernelContext):
         """Whether the variable has a value."""
         return self.containers.variable(handle).value is not None
 
+    def destroy(self, handle: ResourceHandle) -> bool:
+        """Makes a variable uninitialised, or removes another resource; False where there was nothing."""
+        if handle.kind != "variable":
+            return self.containers.remove_object(handle)
+        state = self.containers.variable(handle)
+        with state.lock:
+            existed, state.value = state.value is not None, None
+        return existed
+
     def read(self, handle: ResourceHandle) -> np.ndarray[Any, Any]:
         """A copy of a variable's value on the host."""
         state = self.containers.variable(handle)
