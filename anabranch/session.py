@@ -137,8 +137,11 @@ class BaseSession:
         try:
             key = (type(fetches), tuple(fetches)) if isinstance(fetches, list | tuple) else fetches
             found = self._mappings.get(key)
-        except TypeError:
-            return FetchMapping(self._graph, fetches)
+        except TypeError:  # a structure that cannot be a key: its tensors and operations can
+            mapping = FetchMapping(self._graph, fetches)
+            flat = (FetchMapping, tuple(mapping.tensors), tuple(mapping.targets))
+            mapping.steps = self._mappings.setdefault(flat, mapping).steps
+            return mapping
         if found is None:
             if self._graph.version == 0:
                 raise RuntimeError("The Session graph is empty. Add operations to the graph before calling run().")
