@@ -163,8 +163,10 @@ def _(condition: TensorShape, t: TensorShape, e: TensorShape) -> TensorShape:
 
 
 @Select.kernel
-def _(condition: Any, t: Any, e: Any, *, xp: Any) -> Any:
+def _(condition: Any, t: Any, e: Any, *, xp: Any, ctx: Any) -> Any:
     """A vector chooses rows; any other condition has the values' shape, or none."""
+    fits = condition.shape in ((), t.shape, t.shape[:1]) and t.shape == e.shape
+    ctx.check(fits, f"a condition of shape {condition.shape} cannot choose from values of shapes {t.shape} and {e.shape}")
     if condition.ndim == 1 and t.ndim > 1:
         condition = xp.reshape(condition, condition.shape + (1,) * (t.ndim - 1))
     return xp.where(condition, t, e)

@@ -127,6 +127,9 @@ def _extreme_gradient(op: Any, grad: Tensor) -> Any:
 
 
 def _norm_gradient(op: Any, grad: Tensor) -> Any:
+    """A complex norm is a real number of complex dtype: the imaginary part of its gradient has no effect."""
+    if grad.dtype.is_complex:
+        grad = raw.Cast(raw.Real(grad, Tout=grad.dtype.real_dtype), DstT=grad.dtype)
     scaled = raw.DivNoNan(grad, op.outputs[0])
     return raw.Mul(op.inputs[0], kept(op, scaled)), None
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+import anabranch.frontend.framework  # registers the conversion of IndexedSlices, which gradients may be
 import anabranch.ops
 from anabranch.autodiff.gradients import gradients
 from anabranch.core import dtypes
@@ -215,7 +216,7 @@ def _compare(case: OpCase, inputs: list[Array], outputs: list[Array], what: str)
         assert case.verify is not None or not outputs, f"{case}: give an oracle, the expected outputs, or verify"
         return
     expected = case.expected if case.oracle is None else _ask(case, inputs)
-    if len(outputs) == 1 and not (isinstance(expected, list | tuple) and len(expected) == 1):
+    if len(outputs) == 1 and not _is_flat_list(expected):
         expected = [expected]
     assert len(expected) == len(outputs), f"{case}: {len(outputs)} outputs, the oracle gives {len(expected)}"
     for i, (got, wanted) in enumerate(zip(outputs, expected, strict=True)):
@@ -225,6 +226,11 @@ def _compare(case: OpCase, inputs: list[Array], outputs: list[Array], what: str)
 def _as_array(value: Any) -> Array:
     """A fetched value as an array. NumPy's own byte strings would lose trailing zero bytes."""
     return to_array(value, dtypes.string) if isinstance(value, bytes) else np.asarray(value)
+
+
+def _is_flat_list(expected: Any) -> bool:
+    """Whether an oracle for one output gave a list of outputs, rather than the elements of the one."""
+    return isinstance(expected, list | tuple) and len(expected) == 1 and isinstance(expected[0], np.ndarray)
 
 
 def _ask(case: OpCase, inputs: list[Array]) -> Any:
