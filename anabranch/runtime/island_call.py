@@ -67,6 +67,8 @@ class IslandCall:
             results = self._dispatch(values, args, [])
         else:
             results = self._with_variables(values, args)
+        if len(results):
+            values.append(results[0])  # the step waits for it: see `PreparedStep`
         for slot, result in zip(self._outputs, results, strict=False):
             values[slot] = result
 

@@ -47,8 +47,6 @@ class PreparedStep:
         self, plan: Plan, containers: Containers, run_seed: int, counters: RandomCounters, run_body: BodyRunner
     ) -> None:
         self.plan = plan
-        # accelerators may still read fed arrays after a call returned; on the CPU calls are synchronous (`xla.config`)
-        self._asynchronous = jax.default_backend() != "cpu"
         self._environment = (containers, run_seed, counters, run_body)
         self._slots = slots = _assign_slots(plan)
         self._size = len(slots)
@@ -83,6 +81,7 @@ class PreparedStep:
         values: list[Any] = [None] * (self._size + 1)
         for slot, value in zip(self._feed_slots, feeds, strict=True):
             values[slot] = value
+        # behind its slots (and one for values that nobody needs) the list collects one result per island
         for position, call in enumerate(self._calls):
             try:
                 if record is None:
@@ -92,8 +91,9 @@ class PreparedStep:
             except NeedsHostError as refusal:
                 self._calls[position] = call = self._split(call, refusal)
                 call(values)
-        if self._asynchronous:
-            jax.block_until_ready([v for v in values if isinstance(v, jax.Array)])
+        # a program may still read a fed array after the call that started it returned, and the caller owns that array
+        for result in values[self._size + 1 :]:
+            result.block_until_ready()
         return [self._known[i] if slot < 0 else values[slot] for i, slot in enumerate(self._fetch_slots)]
 
     def _split(self, call: StepCall, refusal: NeedsHostError) -> StepCall:

@@ -1,9 +1,7 @@
 """How JAX is set up: 64-bit types are real, and compiled programs are kept on disk between processes.
 
-On the CPU programs run in the thread that calls them. An asynchronous call may read a fed NumPy array after it returned
-(the buffer is shared, not copied), while the caller is already filling it with the next batch; and handing a step to
-another thread costs more than a small step itself. Concurrent steps come from concurrent callers: the interpreter lock
-is released while a program runs.
+On the CPU small programs run in the thread that calls them: handing them to another thread costs more than they do.
+Concurrent steps come from concurrent callers; the interpreter lock is released while a program runs.
 """
 
 from __future__ import annotations
