@@ -157,7 +157,7 @@ class IslandCall:
 def _fixed_shape(island: Island, handle: ResourceHandle) -> bool:
     """Whether the graph fixes the shape of a variable, so that it need not be part of the compilation key."""
     for tensor, value in island.known.items():
-        if value == handle and isinstance(value, ResourceHandle):
+        if isinstance(value, ResourceHandle) and value == handle:
             shape = tensor.op.attrs.get("shape")
             return shape is not None and shape.is_fully_defined()
     return False
