@@ -1,0 +1,1 @@
+"""Training: optimizers, schedules, checkpoints, hooks and sessions that recover."""

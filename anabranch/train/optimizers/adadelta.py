@@ -1,0 +1,62 @@
+"""Adadelta."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from anabranch.graph.operation import Tensor
+from anabranch.ops import raw
+from anabranch.train.optimizers.kernel_optimizer import KernelOptimizer, cast_like
+
+__all__ = ["AdadeltaOptimizer"]
+
+
+class AdadeltaOptimizer(KernelOptimizer):
+    """Steps scaled by the ratio of past steps to past gradients (Zeiler, 2012).
+
+    ``accum = rho * accum + (1 - rho) * g²; step = sqrt(accum_update + epsilon) / sqrt(accum + epsilon) * g;
+    accum_update = rho * accum_update + (1 - rho) * step²; w -= learning_rate * step``. The slots are called "accum" and
+    "accum_update".
+
+    Args:
+        learning_rate: a number, a scalar tensor or variable, or a function that returns one; 1 gives the form in the
+            paper. The same for `rho` and `epsilon`.
+        rho: the decay rate.
+        epsilon: keeps the ratio's parts away from zero.
+        use_locking: see `Optimizer`.
+        name: see `Optimizer`.
+    """
+
+    def __init__(
+        self,
+        learning_rate: Any = 0.001,
+        rho: Any = 0.95,
+        epsilon: Any = 1e-8,
+        use_locking: bool = False,
+        name: str = "Adadelta",
+    ) -> None:
+        super().__init__(use_locking, name)
+        self._lr = learning_rate
+        self._rho = rho
+        self._epsilon = epsilon
+
+    def _create_slots(self, var_list: Sequence[Any]) -> None:
+        for var in var_list:
+            self._zeros_slot(var, "accum", self._name)
+            self._zeros_slot(var, "accum_update", self._name)
+
+    def _prepare(self) -> None:
+        self._lr_t = self._hyperparameter(self._lr, "lr")
+        self._rho_t = self._hyperparameter(self._rho, "rho")
+        self._epsilon_t = self._hyperparameter(self._epsilon, "epsilon")
+
+    def _arguments(self, var: Any) -> list[Tensor]:
+        slots = [self.get_slot(var, name).handle for name in ("accum", "accum_update")]
+        return [var.handle, *slots, *(cast_like(t, var) for t in (self._lr_t, self._rho_t, self._epsilon_t))]
+
+    def _update_dense(self, grad: Tensor, var: Any) -> Any:
+        return raw.ResourceApplyAdadelta(*self._arguments(var), grad, use_locking=self._use_locking)
+
+    def _update_rows(self, grad: Tensor, var: Any, indices: Tensor) -> Any:
+        return raw.ResourceSparseApplyAdadelta(*self._arguments(var), grad, indices, use_locking=self._use_locking)

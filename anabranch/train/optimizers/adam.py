@@ -1,0 +1,92 @@
+"""Adam."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from anabranch.graph.graph import Graph, get_default_graph
+from anabranch.graph.operation import Tensor
+from anabranch.ops import raw
+from anabranch.train.optimizer import group
+from anabranch.train.optimizers.kernel_optimizer import KernelOptimizer, cast_like
+
+__all__ = ["AdamOptimizer"]
+
+
+class AdamOptimizer(KernelOptimizer):
+    """Running means of the gradient and of its square, corrected for their start at zero (Kingma and Ba, 2015).
+
+    ``rate_t = learning_rate * sqrt(1 - beta2^t) / (1 - beta1^t); m = beta1 * m + (1 - beta1) * g;
+    v = beta2 * v + (1 - beta2) * g²; w -= rate_t * m / (sqrt(v) + epsilon)``; this epsilon is the paper's "epsilon hat".
+    A sparse gradient counts as zero in the other rows, whose means decay and which move: the same result as with the
+    dense gradient. The slots are called "m" and "v"; the powers of beta are variables of their own.
+
+    Args:
+        learning_rate: a number, a scalar tensor or variable, or a function that returns one. The same for the others.
+        beta1: the decay rate of the mean.
+        beta2: the decay rate of the mean square.
+        epsilon: keeps the divisor away from zero.
+        use_locking: see `Optimizer`.
+        name: see `Optimizer`.
+    """
+
+    def __init__(
+        self,
+        learning_rate: Any = 0.001,
+        beta1: Any = 0.9,
+        beta2: Any = 0.999,
+        epsilon: Any = 1e-8,
+        use_locking: bool = False,
+        name: str = "Adam",
+    ) -> None:
+        super().__init__(use_locking, name)
+        self._lr = learning_rate
+        self._beta1 = beta1
+        self._beta2 = beta2
+        self._epsilon = epsilon
+
+    def _create_slots(self, var_list: Sequence[Any]) -> None:
+        # one place for the powers, whatever the order of the variables: several tasks must agree on it
+        first = min(var_list, key=lambda var: str(var.name))
+        for name, beta in (("beta1_power", self._beta1), ("beta2_power", self._beta2)):
+            self._create_non_slot_variable(self._call_if_callable(beta), name, first)
+        for var in var_list:
+            self._zeros_slot(var, "m", self._name)
+            self._zeros_slot(var, "v", self._name)
+
+    def _prepare(self) -> None:
+        self._lr_t = self._hyperparameter(self._lr, "learning_rate")
+        self._beta1_t = self._hyperparameter(self._beta1, "beta1")
+        self._beta2_t = self._hyperparameter(self._beta2, "beta2")
+        self._epsilon_t = self._hyperparameter(self._epsilon, "epsilon")
+
+    def _get_beta_accumulators(self) -> tuple[Any, Any]:
+        graph: Graph = get_default_graph()
+        return self._get_non_slot_variable("beta1_power", graph), self._get_non_slot_variable("beta2_power", graph)
+
+    def _update_dense(self, grad: Tensor, var: Any) -> Any:
+        powers = [power.value() for power in self._get_beta_accumulators()]
+        settings = (*powers, self._lr_t, self._beta1_t, self._beta2_t, self._epsilon_t)
+        return raw.ResourceApplyAdam(
+            var.handle,
+            self.get_slot(var, "m").handle,
+            self.get_slot(var, "v").handle,
+            *(cast_like(t, var) for t in settings),
+            grad,
+            use_locking=self._use_locking,
+        )
+
+    def _update_rows(self, grad: Tensor, var: Any, indices: Tensor) -> Any:
+        rows = raw.StridedSlice(raw.VariableShape(var.handle), [0], [1], [1], shrink_axis_mask=1)
+        return self._update_dense(raw.UnsortedSegmentSum(grad, indices, rows), var)
+
+    def _finish(self, update_ops: list[Any], name_scope: str) -> Any:
+        graph = get_default_graph()
+        updates = list(update_ops)
+        with graph.control_dependencies(update_ops):
+            for power, beta in zip(self._get_beta_accumulators(), (self._beta1_t, self._beta2_t), strict=True):
+                with graph.colocate_with(power):
+                    grown = raw.Mul(power.value(), cast_like(beta, power))
+                    updates.append(power.assign(grown, use_locking=self._use_locking, read_value=False))
+        return group(updates, name_scope)

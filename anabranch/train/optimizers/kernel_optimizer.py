@@ -1,0 +1,72 @@
+"""The form that the optimizers of this package share: one update operation per variable."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from anabranch.core.dtypes import DType
+from anabranch.graph.composite import IndexedSlices
+from anabranch.graph.conversion import convert_to_tensor
+from anabranch.graph.operation import Tensor
+from anabranch.ops import raw
+from anabranch.train.optimizer import Optimizer
+
+
+class KernelOptimizer(Optimizer):
+    """An optimizer whose update is one operation, dense or sparse, that works on the variable and its slots in place.
+
+    A family overrides `_update_dense` and `_update_rows`. Subclasses that users write may override the methods of
+    `Optimizer` and call those of their base class, in either form.
+    """
+
+    def _update_dense(self, grad: Tensor, var: Any) -> Any:
+        """Returns an operation that applies a dense gradient."""
+        raise NotImplementedError
+
+    def _update_rows(self, grad: Tensor, var: Any, indices: Tensor) -> Any:
+        """Returns an operation that applies the rows `grad` at `indices`; equal indices count as their sum."""
+        raise NotImplementedError
+
+    def _apply_dense(self, grad: Tensor, var: Any) -> Any:
+        return self._update_dense(grad, var)
+
+    def _resource_apply_dense(self, grad: Tensor, handle: Any) -> Any:
+        return self._update_dense(grad, handle)
+
+    def _apply_sparse(self, grad: IndexedSlices, var: Any) -> Any:
+        return self._update_rows(grad.values, var, grad.indices)
+
+    def _resource_apply_sparse(self, grad: Tensor, handle: Any, indices: Tensor) -> Any:
+        return self._update_rows(grad, handle, indices)
+
+    def _resource_apply_sparse_duplicate_indices(self, grad: Tensor, handle: Any, indices: Tensor) -> Any:
+        # The sparse update operations sum equal indices themselves, on the device. An override of the method below is
+        # promised that no index repeats.
+        if type(self)._resource_apply_sparse is KernelOptimizer._resource_apply_sparse:
+            return self._update_rows(grad, handle, indices)
+        return super()._resource_apply_sparse_duplicate_indices(grad, handle, indices)
+
+    def _hyperparameter(self, value: Any, name: str) -> Tensor:
+        """The tensor of a number, tensor, variable or function that was given as a hyperparameter."""
+        return convert_to_tensor(self._call_if_callable(value), name=name)
+
+
+def cast_like(tensor: Any, var: Any) -> Tensor:
+    """A hyperparameter in the dtype of the variable (or gradient) that it is used with."""
+    dtype = var.dtype.base_dtype
+    value = convert_to_tensor(tensor)
+    if value.dtype.base_dtype is dtype:
+        return value
+    cast: Tensor = raw.Cast(value, DstT=dtype)
+    return cast
+
+
+class ConstantSlot:
+    """The initializer of a slot that begins with one value everywhere."""
+
+    def __init__(self, value: float) -> None:
+        self._value = value
+
+    def __call__(self, shape: Any, dtype: DType) -> Tensor:
+        filled: Tensor = raw.Fill(shape, convert_to_tensor(self._value, dtype))
+        return filled

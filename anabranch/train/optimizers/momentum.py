@@ -1,0 +1,71 @@
+"""Momentum, classical and Nesterov's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from anabranch.graph.operation import Tensor
+from anabranch.ops import raw
+from anabranch.train.optimizers.kernel_optimizer import KernelOptimizer, cast_like
+
+__all__ = ["MomentumOptimizer"]
+
+
+class MomentumOptimizer(KernelOptimizer):
+    """``accumulation = momentum * accumulation + g; w -= learning_rate * accumulation``.
+
+    With `use_nesterov` (Sutskever et al., 2013): ``w -= learning_rate * (g + momentum * accumulation)``. The update of a
+    sparse gradient touches the rows concerned only. The slot is called "momentum".
+
+    Args:
+        learning_rate: a number, a scalar tensor or variable, or a function that returns one.
+        momentum: as `learning_rate`.
+        use_locking: see `Optimizer`.
+        name: see `Optimizer`.
+        use_nesterov: whether to look ahead.
+    """
+
+    def __init__(
+        self,
+        learning_rate: Any,
+        momentum: Any,
+        use_locking: bool = False,
+        name: str = "Momentum",
+        use_nesterov: bool = False,
+    ) -> None:
+        super().__init__(use_locking, name)
+        self._learning_rate = learning_rate
+        self._momentum = momentum
+        self._use_nesterov = use_nesterov
+
+    def _create_slots(self, var_list: Sequence[Any]) -> None:
+        for var in var_list:
+            self._zeros_slot(var, "momentum", self._name)
+
+    def _prepare(self) -> None:
+        self._learning_rate_tensor = self._hyperparameter(self._learning_rate, "learning_rate")
+        self._momentum_tensor = self._hyperparameter(self._momentum, "momentum")
+
+    def _update_dense(self, grad: Tensor, var: Any) -> Any:
+        return raw.ResourceApplyMomentum(
+            var.handle,
+            self.get_slot(var, "momentum").handle,
+            cast_like(self._learning_rate_tensor, var),
+            grad,
+            cast_like(self._momentum_tensor, var),
+            use_locking=self._use_locking,
+            use_nesterov=self._use_nesterov,
+        )
+
+    def _update_rows(self, grad: Tensor, var: Any, indices: Tensor) -> Any:
+        return raw.ResourceSparseApplyMomentum(
+            var.handle,
+            self.get_slot(var, "momentum").handle,
+            cast_like(self._learning_rate_tensor, var),
+            grad,
+            indices,
+            cast_like(self._momentum_tensor, var),
+            use_locking=self._use_locking,
+            use_nesterov=self._use_nesterov,
+        )

@@ -1,0 +1,236 @@
+"""How a session for training comes to be: restored from a checkpoint, or initialized, or waited for."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from anabranch import errors
+from anabranch.frontend.platform import logging
+from anabranch.graph.graph import Graph, get_default_graph
+from anabranch.graph.operation import Operation, Tensor
+from anabranch.io.checkpoint_state import read_checkpoint_state
+from anabranch.session import Session
+
+__all__ = ["SessionManager"]
+
+
+class SessionManager:
+    """Makes sessions whose variables have values.
+
+    The chief calls `prepare_session`, other workers `wait_for_session`.
+
+    Args:
+        local_init_op: run in each new session, after the model is ready for it.
+        ready_op: what says that the model is ready: its value is empty, or it is the list of uninitialized variables.
+        ready_for_local_init_op: the same, before `local_init_op` is run.
+        graph: default: the default graph.
+        recovery_wait_secs: seconds between two attempts while waiting.
+        local_init_run_options: a `RunOptions` for `local_init_op`.
+        local_init_feed_dict: feeds for `local_init_op`.
+
+    Raises:
+        ValueError: `ready_for_local_init_op` without `local_init_op`.
+    """
+
+    def __init__(
+        self,
+        local_init_op: Operation | None = None,
+        ready_op: Tensor | Operation | None = None,
+        ready_for_local_init_op: Tensor | Operation | None = None,
+        graph: Graph | None = None,
+        recovery_wait_secs: float = 30,
+        local_init_run_options: Any = None,
+        local_init_feed_dict: dict[Any, Any] | None = None,
+    ) -> None:
+        if ready_for_local_init_op is not None and local_init_op is None:
+            raise ValueError(
+                "If you pass a ready_for_local_init_op you must also pass a local_init_op , "
+                f"ready_for_local_init_op [{ready_for_local_init_op}]"
+            )
+        self._graph = graph or get_default_graph()
+        self._local_init_op = local_init_op
+        self._ready_op = ready_op
+        self._ready_for_local_init_op = ready_for_local_init_op
+        self._recovery_wait_secs = recovery_wait_secs
+        self._local_init_run_options = local_init_run_options
+        self._local_init_feed_dict = local_init_feed_dict
+
+    def prepare_session(
+        self,
+        master: str,
+        init_op: Operation | None = None,
+        saver: Any = None,
+        checkpoint_dir: str | None = None,
+        checkpoint_filename_with_path: str | None = None,
+        wait_for_checkpoint: bool = False,
+        max_wait_secs: float = 7200,
+        config: Any = None,
+        init_feed_dict: dict[Any, Any] | None = None,
+        init_fn: Callable[[Any], Any] | None = None,
+    ) -> Session:
+        """A session with the values of the latest checkpoint, or else with initial values.
+
+        Args:
+            master: the target of the session.
+            init_op: run if there is no checkpoint.
+            saver: restores the checkpoint; None: always initialize.
+            checkpoint_dir: where checkpoints are.
+            checkpoint_filename_with_path: one checkpoint, in place of a directory.
+            wait_for_checkpoint: whether to wait for one, at most `max_wait_secs` seconds.
+            max_wait_secs: see there.
+            config: a `ConfigProto`.
+            init_feed_dict: feeds for `init_op`.
+            init_fn: called with the session after `init_op`.
+
+        Raises:
+            RuntimeError: there is nothing to initialize with, or the model is not ready after it.
+            ValueError: both `checkpoint_dir` and `checkpoint_filename_with_path`.
+        """
+        session, restored = self._restore_checkpoint(
+            master, saver, checkpoint_dir, checkpoint_filename_with_path, wait_for_checkpoint, max_wait_secs, config
+        )
+        if not restored:
+            if init_op is None and init_fn is None and self._local_init_op is None:
+                raise RuntimeError("Model is not initialized and no init_op or init_fn or local_init_op was given")
+            if init_op is not None:
+                session.run(init_op, feed_dict=init_feed_dict)
+            if init_fn is not None:
+                init_fn(session)
+        done, message = self._try_run_local_init_op(session)
+        what = "ready for local_init"
+        if done:
+            done, message = _ready(self._ready_op, session, "Model not ready")
+            what = "ready"
+        if not done:
+            raise RuntimeError(
+                f"Init operations did not make model {what}.  Init op: {_name(init_op)}, init fn: {init_fn}, "
+                f"local_init_op: {_name(self._local_init_op)}, error: {message}"
+            )
+        return session
+
+    def recover_session(
+        self,
+        master: str,
+        saver: Any = None,
+        checkpoint_dir: str | None = None,
+        checkpoint_filename_with_path: str | None = None,
+        wait_for_checkpoint: bool = False,
+        max_wait_secs: float = 7200,
+        config: Any = None,
+    ) -> tuple[Session, bool]:
+        """A session with the values of the latest checkpoint, if there is one. Arguments as in `prepare_session`.
+
+        Returns:
+            The session, and whether its model is ready: restored, and with nothing left to initialize.
+
+        Raises:
+            ValueError: both `checkpoint_dir` and `checkpoint_filename_with_path`.
+        """
+        session, restored = self._restore_checkpoint(
+            master, saver, checkpoint_dir, checkpoint_filename_with_path, wait_for_checkpoint, max_wait_secs, config
+        )
+        done, message = self._try_run_local_init_op(session)
+        if not restored:
+            return session, False
+        if not done:
+            logging.info("Restoring model did not make model ready for local init: %s", message)
+            return session, False
+        ready, message = _ready(self._ready_op, session, "Model not ready")
+        if not ready:
+            logging.info("Restoring model did not make model ready: %s", message)
+        return session, ready
+
+    def wait_for_session(self, master: str, config: Any = None, max_wait_secs: float = math.inf) -> Session:
+        """A session of a model that another task initializes.
+
+        Raises:
+            DeadlineExceededError: that took longer than `max_wait_secs` seconds.
+        """
+        deadline = time.monotonic() + (math.inf if max_wait_secs is None else max_wait_secs)
+        while True:
+            session = Session(master, graph=self._graph, config=config)
+            done, message = self._try_run_local_init_op(session)
+            if done:
+                done, message = _ready(self._ready_op, session, "Model not ready")
+            if done:
+                return session
+            session.close()
+            if time.monotonic() + self._recovery_wait_secs > deadline:
+                raise errors.DeadlineExceededError(
+                    None, None, f"Session was not ready after waiting {max_wait_secs} secs: {message}"
+                )
+            logging.info("Waiting for model to be ready: %s", message)
+            time.sleep(self._recovery_wait_secs)
+
+    def _restore_checkpoint(
+        self,
+        master: str,
+        saver: Any,
+        checkpoint_dir: str | None,
+        checkpoint_filename_with_path: str | None,
+        wait_for_checkpoint: bool,
+        max_wait_secs: float,
+        config: Any,
+    ) -> tuple[Session, bool]:
+        if checkpoint_dir and checkpoint_filename_with_path:
+            raise ValueError("Can not provide both checkpoint_dir and checkpoint_filename_with_path.")
+        session = Session(master, graph=self._graph, config=config)
+        if saver is None or not (checkpoint_dir or checkpoint_filename_with_path):
+            return session, False
+        if checkpoint_filename_with_path:
+            saver.restore(session, checkpoint_filename_with_path)
+            return session, True
+        assert checkpoint_dir is not None
+        state = self._checkpoint_state(checkpoint_dir, wait_for_checkpoint, max_wait_secs)
+        if state is None:
+            return session, False
+        saver.restore(session, state.model_checkpoint_path)
+        saver.recover_last_checkpoints(list(state.all_model_checkpoint_paths))
+        return session, True
+
+    def _checkpoint_state(self, directory: str, wait: bool, max_wait_secs: float) -> Any:
+        deadline = time.monotonic() + max_wait_secs
+        while True:
+            state = read_checkpoint_state(directory)
+            if state is not None or not wait or time.monotonic() > deadline:
+                return state
+            logging.info("Waiting for checkpoint to be available in %s.", directory)
+            time.sleep(min(self._recovery_wait_secs, max(0.0, deadline - time.monotonic())))
+
+    def _try_run_local_init_op(self, session: Session) -> tuple[bool, str | None]:
+        if self._local_init_op is None:
+            return True, None
+        ready, message = _ready(self._ready_for_local_init_op, session, "Model not ready for local init")
+        if ready:
+            logging.info("Running local_init_op.")
+            session.run(
+                self._local_init_op, feed_dict=self._local_init_feed_dict, options=self._local_init_run_options
+            )
+            logging.info("Done running local_init_op.")
+        return ready, message
+
+
+def _ready(op: Tensor | Operation | None, session: Session, what: str) -> tuple[bool, str | None]:
+    """Whether the operation says that the model is ready, and if not, what it says."""
+    if op is None:
+        return True, None
+    try:
+        value = session.run(op)
+    except errors.FailedPreconditionError as error:
+        if "uninitialized" not in str(error):
+            logging.warning("%s : error [%s]", what, error)
+            raise
+        return False, str(error)
+    if value is None or np.size(value) == 0 or np.asarray(value).dtype == np.int32:
+        return True, None
+    names = [item.decode("utf-8") if isinstance(item, bytes) else str(item) for item in np.ravel(value)]
+    return False, "Variables not initialized: " + ", ".join(names)
+
+
+def _name(op: Any) -> str:
+    return getattr(op, "name", None) or str(op)

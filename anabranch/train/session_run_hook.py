@@ -1,0 +1,82 @@
+"""Hooks: objects that take part in each `run` call of a monitored session.
+
+The order of calls: `begin` (the graph can still be changed), `after_create_session` (each time a session is created or
+recovered), then for each run `before_run` and `after_run`, and `end` after the last run, unless an exception ended it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from anabranch.proto import RunMetadata, RunOptions
+
+__all__ = ["SessionRunArgs", "SessionRunContext", "SessionRunHook", "SessionRunValues"]
+
+
+class SessionRunArgs(NamedTuple):
+    """What a hook adds to a run: fetches (any nested structure), feeds, and run options."""
+
+    fetches: Any
+    feed_dict: dict[Any, Any] | None = None
+    options: RunOptions | None = None
+
+
+class SessionRunValues(NamedTuple):
+    """What came of a run: values in the structure of the hook's fetches, the options used, and the metadata."""
+
+    results: Any
+    options: RunOptions | None
+    run_metadata: RunMetadata | None
+
+
+class SessionRunContext:
+    """What a hook knows of a run, and how it asks for the end.
+
+    Args:
+        original_args: a `SessionRunArgs` with the arguments of the `run` call.
+        session: the session that will run it.
+    """
+
+    def __init__(self, original_args: SessionRunArgs, session: Any) -> None:
+        self._original_args = original_args
+        self._session = session
+        self._stop_requested = False
+
+    @property
+    def original_args(self) -> SessionRunArgs:
+        """The arguments of the `run` call."""
+        return self._original_args
+
+    @property
+    def session(self) -> Any:
+        """The session."""
+        return self._session
+
+    @property
+    def stop_requested(self) -> bool:
+        """Whether `request_stop` was called."""
+        return self._stop_requested
+
+    def request_stop(self) -> None:
+        """Makes `should_stop` of the monitored session true after this run."""
+        self._stop_requested = True
+
+
+class SessionRunHook:
+    """Base class of hooks; each method does nothing."""
+
+    def begin(self) -> None:
+        """Called once, before the session is created: the last chance to add operations to the default graph."""
+
+    def after_create_session(self, session: Any, coord: Any) -> None:
+        """Called with each new session, whose graph is finalized, and its `Coordinator`."""
+
+    def before_run(self, run_context: SessionRunContext) -> SessionRunArgs | None:
+        """Called before each run. Returns what to add to it."""
+        return None
+
+    def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
+        """Called after each run that raised nothing."""
+
+    def end(self, session: Any) -> None:
+        """Called at the end with the session, unless a run raised something else than `OutOfRangeError` or StopIteration."""
