@@ -25,6 +25,7 @@ Array = np.ndarray[Any, Any]
 #: float images below this are drawn black, not stretched to the full range
 _NO_RANGE = 1e-6
 _WAV_BITS = 16
+_LARGEST = float(np.finfo(np.float64).max)
 
 
 def _invalid(ctx: Any, message: str) -> InvalidArgumentError:
@@ -35,7 +36,7 @@ def _scalar_text(value: Any, what: str, ctx: Any) -> str:
     """A scalar string input as text."""
     if value.ndim:
         raise _invalid(ctx, f"{what} of {ctx.op.name} must be a scalar, got shape {value.shape}")
-    return str(value[()].decode("utf-8", "replace"))
+    return str(value.item().decode("utf-8", "replace"))
 
 
 # ---------------------------------------------------------------------- scalars
@@ -47,7 +48,7 @@ ScalarSummary.not_differentiable()
 @ScalarSummary.host_kernel
 def _(tags: Array, values: Array, *, ctx: Any) -> bytes:
     if tags.shape != values.shape:
-        shown = f" (tag {tags[()].decode('utf-8', 'replace')!r})" if not tags.ndim else ""
+        shown = f" (tag {tags.item().decode('utf-8', 'replace')!r})" if not tags.ndim else ""
         raise _invalid(
             ctx,
             f"tags and values of {ctx.op.name} are not the same shape: {list(tags.shape)} != "
@@ -85,7 +86,7 @@ def bucket_limits() -> Array:
     while limit < 1e20:
         positive.append(limit)
         limit *= 1.1
-    positive.append(np.finfo(np.float64).max)
+    positive.append(_LARGEST)
     return np.array([*(-v for v in reversed(positive)), 0.0, *positive])
 
 
@@ -96,10 +97,9 @@ def histogram_of(values: Array) -> Any:
     counts = np.bincount(places, minlength=limits.size).astype(np.float64)
     empty = counts == 0
     last_of_run = ~empty | ~np.append(empty[1:], False)
-    largest = float(np.finfo(np.float64).max)
     return HistogramProto(
-        min=float(values.min(initial=largest)),
-        max=float(values.max(initial=-largest)),
+        min=float(values.min(initial=_LARGEST)),
+        max=float(values.max(initial=-_LARGEST)),
         num=float(values.size),
         sum=float(values.sum()),
         sum_squares=float(np.dot(values, values)),
@@ -151,15 +151,16 @@ def _numbered(tag: str, count: int) -> Iterator[str]:
 
 def _to_uint8(image: Array, bad_color: Array) -> Array:
     """Stretches a float image over 0 .. 255: zero stays black, or becomes 128 where there are negative values."""
-    work = image.astype(np.float64 if image.dtype == np.float64 else np.float32)
+    kind: Any = np.float64 if image.dtype == np.float64 else np.float32
+    work = image.astype(kind)
     finite = np.isfinite(work).all(axis=2)
     seen = work[finite]
     largest = float(np.abs(seen).max(initial=0.0))
     signed = seen.size > 0 and seen.min() < 0
     span, offset = (127.0, 128.0) if signed else (255.0, 0.0)
-    scale = work.dtype.type(0.0 if largest < _NO_RANGE else span) / work.dtype.type(largest or 1.0)
+    scale = kind(0.0 if largest < _NO_RANGE else span) / kind(largest or 1.0)
     pixels = np.empty(work.shape, np.uint8)
-    pixels[finite] = (seen * scale + work.dtype.type(offset)).astype(np.uint8)
+    pixels[finite] = (seen * scale + offset).astype(np.uint8)
     pixels[~finite] = bad_color
     return pixels
 
@@ -216,7 +217,7 @@ def encode_wav(clip: Array, sample_rate: int) -> bytes:
         sample_rate: frames per second (hertz).
     """
     scaled = np.nan_to_num(clip.astype(np.float64)) * 32768
-    data = np.clip(np.trunc(scaled + np.copysign(0.5, scaled)), -32768, 32767).astype("<i2").tobytes()
+    data: bytes = np.clip(np.trunc(scaled + np.copysign(0.5, scaled)), -32768, 32767).astype("<i2").tobytes()
     channels = clip.shape[1]
     frame_bytes = channels * _WAV_BITS // 8
     layout = struct.pack("<HHIIHH", 1, channels, sample_rate, sample_rate * frame_bytes, frame_bytes, _WAV_BITS)
@@ -238,7 +239,7 @@ def _(tag: Array, tensor: Array, serialized_summary_metadata: Array, *, ctx: Any
     value = summary.value.add(tag=_scalar_text(tag, "the tag", ctx))
     value.tensor.CopyFrom(make_tensor_proto(tensor, ctx.op.inputs[1].dtype))
     try:
-        value.metadata.CopyFrom(SummaryMetadata.FromString(serialized_summary_metadata[()]))
+        value.metadata.CopyFrom(SummaryMetadata.FromString(serialized_summary_metadata.item()))
     except DecodeError as error:
         raise _invalid(
             ctx, f"serialized_summary_metadata of {ctx.op.name} is not a SummaryMetadata: {error}"
