@@ -1,0 +1,305 @@
+"""Functions on strings (`tf.strings`, and their older names)."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+
+from anabranch.core import dtypes
+from anabranch.core.compat import as_text
+from anabranch.frontend.framework import convert_to_tensor, name_scope
+from anabranch.graph.composite import SparseTensor
+from anabranch.graph.operation import Tensor
+from anabranch.ops import raw
+
+__all__ = [
+    "as_string",
+    "decode_base64",
+    "decode_raw",
+    "encode_base64",
+    "reduce_join",
+    "regex_full_match",
+    "regex_replace",
+    "string_format",
+    "string_join",
+    "string_length",
+    "string_lower",
+    "string_split",
+    "string_strip",
+    "string_to_hash_bucket",
+    "string_to_hash_bucket_fast",
+    "string_to_hash_bucket_strong",
+    "string_to_number",
+    "string_upper",
+    "strings_split",
+    "substr",
+    "unsorted_segment_join",
+]
+
+
+def _renamed(name: str, value: Any, old_name: str, old_value: Any) -> Any:
+    """The value of an argument that also has a deprecated name; raises ValueError where both or none are given."""
+    if (value is None) == (old_value is None):
+        raise ValueError(f"exactly one of {name!r} and {old_name!r} must be given")
+    return old_value if value is None else value
+
+
+# ---------------------------------------------------------------------- numbers and bytes
+def as_string(
+    input: Any,
+    precision: int = -1,
+    scientific: bool = False,
+    shortest: bool = False,
+    width: int = -1,
+    fill: str = "",
+    name: str | None = None,
+) -> Tensor:
+    """Numbers as text.
+
+    Args:
+        precision: digits after the decimal point; default: 6.
+        scientific: whether to write an exponent.
+        shortest: whether to choose the shorter of both notations.
+        width: the least number of characters.
+        fill: what to pad with: a space, "0", "+", "-" or "#".
+    """
+    result: Tensor = raw.AsString(
+        input, precision=precision, scientific=scientific, shortest=shortest, width=width, fill=fill, name=name
+    )
+    return result
+
+
+def string_to_number(
+    string_tensor: Any = None, out_type: Any = dtypes.float32, name: str | None = None, input: Any = None
+) -> Tensor:
+    """Text as numbers; the step fails with InvalidArgumentError at text that is no number.
+
+    Args:
+        input: the newer name of `string_tensor`.
+        out_type: float32, float64, int32 or int64.
+    """
+    text = _renamed("string_tensor", string_tensor, "input", input)
+    result: Tensor = raw.StringToNumber(text, out_type=out_type, name=name)
+    return result
+
+
+def decode_raw(
+    input_bytes: Any = None,
+    out_type: Any = None,
+    little_endian: bool = True,
+    name: str | None = None,
+    bytes: Any = None,
+) -> Tensor:
+    """The bytes of strings of one length, read as numbers.
+
+    Args:
+        bytes: the older name of `input_bytes`.
+        out_type: the type of the numbers.
+        little_endian: the order of the bytes of a number.
+
+    Returns:
+        shape input_bytes.shape + [numbers per string].
+    """
+    text = _renamed("input_bytes", input_bytes, "bytes", bytes)
+    if out_type is None:
+        raise ValueError("decode_raw needs the argument 'out_type'")
+    result: Tensor = raw.DecodeRaw(text, out_type=out_type, little_endian=little_endian, name=name)
+    return result
+
+
+def encode_base64(input: Any, pad: bool = False, name: str | None = None) -> Tensor:
+    """Web-safe base64 of strings; with `pad` filled up with = signs."""
+    result: Tensor = raw.EncodeBase64(input, pad=pad, name=name)
+    return result
+
+
+def decode_base64(input: Any, name: str | None = None) -> Tensor:
+    """Undoes `encode_base64`."""
+    result: Tensor = raw.DecodeBase64(input, name=name)
+    return result
+
+
+# ---------------------------------------------------------------------- one string at a time
+def string_length(input: Any, name: str | None = None, unit: str = "BYTE") -> Tensor:
+    """The lengths of strings, int32, in bytes or ("UTF8_CHAR") in characters."""
+    result: Tensor = raw.StringLength(input, unit=unit, name=name)
+    return result
+
+
+def string_lower(input: Any, encoding: str = "", name: str | None = None) -> Tensor:
+    """Upper-case letters to lower case: ASCII letters, or with encoding "utf-8" all."""
+    result: Tensor = raw.StringLower(input, encoding=encoding, name=name)
+    return result
+
+
+def string_upper(input: Any, encoding: str = "", name: str | None = None) -> Tensor:
+    """Lower-case letters to upper case: ASCII letters, or with encoding "utf-8" all."""
+    result: Tensor = raw.StringUpper(input, encoding=encoding, name=name)
+    return result
+
+
+def string_strip(input: Any, name: str | None = None) -> Tensor:
+    """Strings without white space at their ends."""
+    result: Tensor = raw.StringStrip(input, name=name)
+    return result
+
+
+def substr(input: Any, pos: Any, len: Any, name: str | None = None, unit: str = "BYTE") -> Tensor:
+    """The parts of strings that begin at `pos` (negative: from the end) and have at most `len` units."""
+    result: Tensor = raw.Substr(input, pos, len, unit=unit, name=name)
+    return result
+
+
+def regex_replace(
+    input: Any, pattern: Any, rewrite: Any, replace_global: bool = True, name: str | None = None
+) -> Tensor:
+    """Replaces what matches a regular expression.
+
+    Args:
+        rewrite: the replacement; \\1 stands for the first group, \\0 for the whole match.
+        replace_global: whether to replace all matches or the first.
+    """
+    if isinstance(pattern, str | bytes) and isinstance(rewrite, str | bytes):
+        result: Tensor = raw.StaticRegexReplace(
+            input, pattern=pattern, rewrite=rewrite, replace_global=replace_global, name=name
+        )
+        return result
+    result = raw.RegexReplace(input, pattern, rewrite, replace_global=replace_global, name=name)
+    return result
+
+
+def regex_full_match(input: Any, pattern: Any, name: str | None = None) -> Tensor:
+    """Whether each string as a whole matches a regular expression."""
+    if isinstance(pattern, str | bytes):
+        result: Tensor = raw.StaticRegexFullMatch(input, pattern=pattern, name=name)
+        return result
+    result = raw.RegexFullMatch(input, pattern, name=name)
+    return result
+
+
+# ---------------------------------------------------------------------- joining and splitting
+def string_join(inputs: Any, separator: str = "", name: str | None = None) -> Tensor:
+    """Joins the strings at the same place of several tensors of one shape (scalars go with any)."""
+    result: Tensor = raw.StringJoin(list(inputs), separator=separator, name=name)
+    return result
+
+
+def reduce_join(
+    inputs: Any,
+    axis: Any = None,
+    keep_dims: bool | None = None,
+    separator: str = "",
+    name: str | None = None,
+    reduction_indices: Any = None,
+    keepdims: bool | None = None,
+) -> Tensor:
+    """Joins all strings along dimensions.
+
+    Args:
+        axis: the dimensions, in the order in which to join; default: all.
+        keepdims: whether the dimensions stay, with size 1; `keep_dims` is its older name.
+        reduction_indices: the older name of `axis`.
+    """
+    keep = keep_dims if keepdims is None else keepdims
+    axes = reduction_indices if axis is None else axis
+    strings = convert_to_tensor(inputs, dtypes.string, name="inputs")
+    if axes is None:
+        known = strings.shape.ndims
+        axes = np.arange(known, dtype=np.int32) if known is not None else raw.Range(0, raw.Rank(strings), 1)
+    result: Tensor = raw.ReduceJoin(strings, axes, keep_dims=bool(keep), separator=separator, name=name)
+    return result
+
+
+def unsorted_segment_join(
+    inputs: Any, segment_ids: Any, num_segments: Any, separator: str = "", name: str | None = None
+) -> Tensor:
+    """Joins the strings of each segment; strings with a negative segment id are dropped."""
+    result: Tensor = raw.UnsortedSegmentJoin(inputs, segment_ids, num_segments, separator=separator, name=name)
+    return result
+
+
+def string_split(
+    source: Any, sep: Any = None, skip_empty: bool = True, delimiter: Any = None, name: str | None = None
+) -> SparseTensor:
+    """The parts of each string of a vector, between any of the characters of `delimiter`.
+
+    Args:
+        sep, delimiter: two names of one argument; default: a space. "" splits between all bytes.
+        skip_empty: whether to leave out empty parts.
+
+    Returns:
+        row i holds the parts of string i.
+    """
+    cuts = " " if sep is None and delimiter is None else _renamed("sep", sep, "delimiter", delimiter)
+    with name_scope(name, "StringSplit", [source] if isinstance(source, Tensor) else None):
+        strings = convert_to_tensor(source, dtypes.string, name="source")
+        parts = raw.StringSplit(strings, convert_to_tensor(cuts, dtypes.string), skip_empty=skip_empty)
+        parts.indices.set_shape([None, 2])
+        return SparseTensor(parts.indices, parts.values, parts.shape)
+
+
+def strings_split(
+    input: Any = None, sep: Any = None, maxsplit: int = -1, source: Any = None, name: str | None = None
+) -> SparseTensor:
+    """The parts of each string of a vector, between occurrences of `sep` (default: runs of white space).
+
+    Args:
+        maxsplit: at most so many cuts; -1: no limit.
+        source: the older name of `input`.
+    """
+    text = _renamed("input", input, "source", source)
+    with name_scope(name, "StringSplit", [text] if isinstance(text, Tensor) else None):
+        strings = convert_to_tensor(text, dtypes.string, name="input")
+        if strings.shape.ndims == 0:
+            strings = raw.Reshape(strings, [1])
+        parts = raw.StringSplitV2(strings, convert_to_tensor(sep or "", dtypes.string), maxsplit=maxsplit)
+        return SparseTensor(parts.indices, parts.values, parts.shape)
+
+
+def string_format(
+    template: str, inputs: Any, placeholder: str = "{}", summarize: int = 3, name: str | None = None
+) -> Tensor:
+    """Text with the values of tensors in it.
+
+    Args:
+        template: the text, with a `placeholder` for each tensor.
+        inputs: a tensor, or a list of them.
+        summarize: how many first and last elements of each dimension are shown; -1: all.
+
+    Raises:
+        ValueError: there are more or fewer placeholders than tensors.
+    """
+    tensors = list(inputs) if isinstance(inputs, list | tuple) else [inputs]
+    count = len(re.findall(re.escape(as_text(placeholder)), as_text(template)))
+    if count != len(tensors):
+        raise ValueError(
+            f"{count} placeholder(s) in template does not match {len(tensors)} tensor(s) provided as input"
+        )
+    result: Tensor = raw.StringFormat(
+        tensors, template=template, placeholder=placeholder, summarize=summarize, name=name
+    )
+    return result
+
+
+# ---------------------------------------------------------------------- hashing
+def string_to_hash_bucket(
+    string_tensor: Any = None, num_buckets: int | None = None, name: str | None = None, input: Any = None
+) -> Tensor:
+    """Deprecated: a bucket in [0, num_buckets) for each string, int64; the hash function may change."""
+    text = _renamed("string_tensor", string_tensor, "input", input)
+    result: Tensor = raw.StringToHashBucket(text, num_buckets=num_buckets, name=name)
+    return result
+
+
+def string_to_hash_bucket_fast(input: Any, num_buckets: int, name: str | None = None) -> Tensor:
+    """A bucket in [0, num_buckets) for each string, int64, by FarmHash's fingerprint."""
+    result: Tensor = raw.StringToHashBucketFast(input, num_buckets=num_buckets, name=name)
+    return result
+
+
+def string_to_hash_bucket_strong(input: Any, num_buckets: int, key: Any, name: str | None = None) -> Tensor:
+    """A bucket in [0, num_buckets) for each string, int64, by SipHash with a secret key of two integers."""
+    result: Tensor = raw.StringToHashBucketStrong(input, num_buckets=num_buckets, key=list(key), name=name)
+    return result
