@@ -9,6 +9,9 @@ from anabranch.graph.operation import Operation, Tensor
 from anabranch.passes.step_graph import StepGraph, in_execution_order
 
 
+_PLACEHOLDERS = frozenset({"Placeholder", "PlaceholderV2"})
+
+
 def prune(fetches: Sequence[Tensor], targets: Sequence[Operation], feeds: Sequence[Tensor]) -> StepGraph:
     """Walks back from the fetches and targets; a fed tensor ends the walk.
 
@@ -16,11 +19,13 @@ def prune(fetches: Sequence[Tensor], targets: Sequence[Operation], feeds: Sequen
         InvalidArgumentError: what is needed contains a cycle.
     """
     fed = set(feeds)
+    # waiting for a placeholder that is fed means waiting for the feed, which is there from the start
+    there = {t.op for t in fed if t.op.type in _PLACEHOLDERS}
     needed: set[Operation] = set()
     stack = [t.op for t in fetches if t not in fed] + list(targets)
     while stack:
         op = stack.pop()
-        if op in needed:
+        if op in needed or op in there:
             continue
         needed.add(op)
         stack.extend(t.op for t in op._inputs if t not in fed and t.op not in needed)

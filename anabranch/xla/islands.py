@@ -35,6 +35,9 @@ from anabranch.xla.state import bodies_of, state_of
 #: constants larger than this are arguments of the executable instead of literals in its code
 MAX_LITERAL_BYTES = 1 << 16
 
+#: a value computed on the way to a shape may be traced through only if it has at most this many elements
+MAX_KEY_ELEMENTS = 16
+
 
 @dataclass(slots=True)
 class Island:
@@ -146,7 +149,8 @@ class _Analysis:
         inputs = self.step.inputs_of(op)
         found: list[Tensor] = []
         found.extend(inputs[i] for i in op.op_def.static_positions(op))
-        if any(out in self.static for out in op.outputs) and op.op_def.portable and not op.op_def.shape_valued:
+        wanted = [out for out in op.outputs if out in self.static and out not in self.cuts]
+        if wanted and not op.op_def.shape_valued:
             found.extend(inputs)
         for body in bodies_of(op):
             outer = inputs[len(inputs) - len(body.inputs) :]
@@ -160,8 +164,17 @@ class _Analysis:
         op = tensor.op
         if tensor in self.fed or op in self.host:
             return
-        if not (op.op_def.portable or op.op_def.shape_valued) or op.op_def.stateful:
+        if not self._follows_from_small_values(op):
             self.cuts.add(tensor)
+
+    def _follows_from_small_values(self, op: Operation) -> bool:
+        """Whether an operation can be computed while tracing without making its inputs' values part of the key
+        that differ from step to step: only shapes and a few integers may decide what is compiled."""
+        if op.op_def.shape_valued:
+            return True
+        if not op.op_def.portable or op.op_def.stateful:
+            return False
+        return all(t in self.step.known or _is_small_integer(t) for t in self.step.inputs_of(op))
 
     # ---- levels
     def _assign_levels(self) -> None:
@@ -254,6 +267,11 @@ class _Analysis:
                 if tensor.op in members and not self._is_given(tensor):
                     needed[tensor] = None
         return list(needed)
+
+
+def _is_small_integer(tensor: Tensor) -> bool:
+    size = tensor.shape.num_elements()
+    return (tensor.dtype.is_integer or tensor.dtype.is_bool) and size is not None and size <= MAX_KEY_ELEMENTS
 
 
 def _draws_random(body: Any) -> bool:

@@ -1,0 +1,125 @@
+"""Prune, fold, cse: what they keep, and what they must leave alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from anabranch.errors import InternalError, InvalidArgumentError
+from anabranch.graph.conversion import convert_to_tensor
+from anabranch.graph.graph import get_default_graph
+from anabranch.ops import raw
+from anabranch.ops import vocabulary as _vocabulary  # noqa: F401
+from anabranch.passes.cse import merge_common_subexpressions
+from anabranch.passes.fold import fold
+from anabranch.passes.prune import prune
+from anabranch.passes.step_graph import StepGraph
+from anabranch.passes.verify import verify
+
+
+def placeholder(shape: Any = (2, 3), name: str = "x") -> Any:
+    return raw.Placeholder(dtype="float32", shape=shape, name=name)
+
+
+def types(step: StepGraph) -> list[str]:
+    return [op.type for op in step.operations]
+
+
+def test_prune_keeps_what_is_needed_in_creation_order() -> None:
+    x = placeholder()
+    a, unused = raw.Neg(x), raw.Exp(x)
+    with get_default_graph().control_dependencies([raw.NoOp(name="before")]):
+        b = raw.Square(a)
+    step = prune([b], [], [x])
+    assert [op.name for op in step.operations] == ["Neg", "before", "Square"]
+    assert unused.op not in step.operations
+
+
+def test_a_fed_tensor_ends_the_walk() -> None:
+    x = placeholder()
+    middle = raw.Neg(x)
+    assert types(prune([raw.Exp(middle)], [], [middle])) == ["Exp"]
+
+
+def test_rewired_operations_still_come_in_an_order_that_respects_edges() -> None:
+    x = placeholder()
+    early = raw.Neg(x)
+    late = raw.Square(x)
+    early.op._update_input(0, late)
+    assert types(prune([early], [], [x])) == ["Square", "Neg"]
+
+
+def test_a_cycle_is_named() -> None:
+    x = placeholder()
+    first = raw.Neg(x, name="first")
+    second = raw.Neg(first, name="second")
+    first.op._update_input(0, second)
+    with pytest.raises(InvalidArgumentError, match="cycle through 'first', 'second'"):
+        prune([second], [], [x])
+
+
+def test_fold_computes_constants_and_shapes_of_known_rank() -> None:
+    x = placeholder()
+    size = raw.Mul(raw.Shape(x), convert_to_tensor([2, 2]))
+    step = fold(prune([size], [], [x]))
+    assert step.operations == []
+    assert step.known[size].tolist() == [4, 6]
+
+
+def test_fold_respects_feeds_and_state() -> None:
+    one = convert_to_tensor(1.0)
+    double = raw.AddV2(one, one)
+    assert types(fold(prune([double], [], [one]))) == ["AddV2"]
+    drawn = raw.RandomUniform(convert_to_tensor([2]), dtype="float32")
+    assert types(fold(prune([drawn], [], []))) == ["RandomUniform"]
+
+
+def test_fold_leaves_failing_operations_to_the_step() -> None:
+    bad = raw.Reshape(convert_to_tensor([1, 2, 3]), raw.PlaceholderWithDefault(convert_to_tensor([2, 2]), shape=[2]))
+    assert "Reshape" in types(fold(prune([bad], [], [])))
+
+
+def test_cse_merges_equal_operations_and_equal_constants() -> None:
+    x = placeholder()
+    one, same = raw.AddV2(x, 1.0), raw.AddV2(x, 1.0)
+    total = raw.Mul(one, same)
+    step = merge_common_subexpressions(fold(prune([total], [], [x])))
+    assert types(step) == ["AddV2", "Mul"]
+    assert step.resolve(same) is one
+
+
+def test_cse_knows_commutative_operations() -> None:
+    x, y = placeholder(name="x"), placeholder(name="y")
+    step = merge_common_subexpressions(prune([raw.Mul(x, y), raw.Mul(y, x), raw.Sub(x, y), raw.Sub(y, x)], [], [x, y]))
+    assert types(step) == ["Mul", "Sub", "Sub"]
+
+
+def test_cse_leaves_state_control_edges_and_targets_alone() -> None:
+    x = placeholder()
+    drawn = [raw.RandomUniform(convert_to_tensor([2]), dtype="float32") for _ in range(2)]
+    waiting = []
+    for _ in range(2):
+        with get_default_graph().control_dependencies([x.op]):
+            waiting.append(raw.Neg(convert_to_tensor(1.0)))
+    step = merge_common_subexpressions(prune([*drawn, *waiting], [], [x]))
+    assert types(step).count("RandomUniform") == 2
+    assert types(step).count("Neg") == 2
+
+
+def test_verify_finds_a_step_that_lacks_an_input() -> None:
+    x = placeholder()
+    y = raw.Neg(x)
+    with pytest.raises(InternalError, match="comes before its input 'x:0'"):
+        verify(StepGraph([y.op], [y], [], []), "test")
+    with pytest.raises(InternalError, match="nothing computes the fetch"):
+        verify(StepGraph([], [y], [], []), "test")
+
+
+def test_constants_are_compared_by_dtype_shape_and_bits() -> None:
+    values = [np.float32(0), np.float32(-0.0), np.int32(0), np.zeros(1, np.float32)]
+    x = placeholder()
+    tensors = [convert_to_tensor(v) for v in values]
+    step = merge_common_subexpressions(fold(prune([raw.Shape(x), *tensors], [], [x])))
+    assert not any(step.resolve(t) is not t for t in tensors)

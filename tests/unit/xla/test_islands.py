@@ -1,0 +1,135 @@
+"""How a step falls into islands and host calls: the guarantees that `xla.islands` opens with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from anabranch.graph.conversion import convert_to_tensor
+from anabranch.graph.graph import Graph, get_default_graph
+from anabranch.ops import raw
+from anabranch.ops import vocabulary as _vocabulary  # noqa: F401
+from anabranch.passes.fold import fold
+from anabranch.passes.prune import prune
+from anabranch.pipeline import build_plan
+from anabranch.session import Session
+from anabranch.xla.islands import Island, plan_items
+
+
+def placeholder(shape: Any = (2,), dtype: str = "float32", name: str = "x") -> Any:
+    return raw.Placeholder(dtype=dtype, shape=shape, name=name)
+
+
+def variable(name: str = "v", shape: Any = (2,)) -> Any:
+    return raw.VarHandleOp(dtype="float32", shape=shape, shared_name=name)
+
+
+def kinds(fetches: Any, feeds: Any, targets: Any = ()) -> list[list[str]]:
+    plan = build_plan(fetches, list(targets), feeds)
+    return [
+        [op.type for op in item.operations] if isinstance(item, Island) else [f"host {item.operation.type}"]
+        for item in plan.items
+    ]
+
+
+def test_compiled_operations_form_one_island() -> None:
+    x = placeholder()
+    assert kinds([raw.Exp(raw.Neg(x))], [x]) == [["Neg", "Exp"]]
+
+
+def test_host_work_separates_islands_and_unrelated_work_stays_together() -> None:
+    x = placeholder()
+    negated = raw.Neg(x)
+    positions = raw.Where(raw.Greater(negated, 0.0))
+    beside = raw.Exp(x)
+    after = raw.Cast(positions, DstT="float32")
+    assert kinds([after, beside], [x]) == [["Neg", "Greater", "Exp"], ["host Where"], ["Cast"]]
+
+
+def test_a_value_needed_at_compile_time_is_cut_out() -> None:
+    x = placeholder()
+    length = raw.ArgMax(x, 0)
+    filled = raw.Fill(raw.Pack([length]), 1.0)
+    plan = kinds([filled], [x])
+    assert plan == [["ArgMax"], ["Pack", "Fill"]]
+    with Session() as session:
+        assert session.run(filled, {x: [1.0, 5.0]}).tolist() == [1.0]
+
+
+def test_shapes_need_no_cut() -> None:
+    x = placeholder((None, 3))
+    rows = raw.Slice(raw.Shape(x), [0], [1])
+    assert kinds([raw.Fill(rows, 1.0), raw.Neg(x)], [x]) == [["Shape", "Slice", "Fill", "Neg"]]
+
+
+def test_a_fed_size_is_part_of_the_key_not_a_cut() -> None:
+    size = placeholder((1,), "int32", "size")
+    filled = raw.Fill(size, 2.0)
+    assert kinds([filled], [size]) == [["Fill"]]
+    with Session() as session:
+        assert [len(session.run(filled, {size: [n]})) for n in (3, 1, 3)] == [3, 1, 3]
+
+
+def test_reads_and_writes_of_one_variable_keep_step_order() -> None:
+    handle = variable()
+    raw.AssignVariableOp(handle, np.zeros(2, np.float32), name="init")
+    before = raw.ReadVariableOp(handle, dtype="float32")
+    number = raw.ListDiff(before, convert_to_tensor(np.full(1, -1.0, np.float32))).out
+    number.set_shape([2])
+    write = raw.AssignVariableOp(handle, raw.AddV2(number, 1.0))
+    after = raw.ReadVariableOp(handle, dtype="float32")
+    with Session() as session:
+        session.run("init")
+        assert [v.tolist() for v in session.run([before, after, write])[:2]] == [[0, 0], [1, 1]]
+        assert [v.tolist() for v in session.run([after, write, before])[::2]] == [[2, 2], [1, 1]]
+
+
+def test_a_variable_first_written_in_an_island_is_not_read_from_outside() -> None:
+    handle = variable()
+    write = raw.AssignVariableOp(handle, convert_to_tensor([1.0, 2.0]))
+    with get_default_graph().control_dependencies([write]):
+        read = raw.ReadVariableOp(handle, dtype="float32")
+    plan = build_plan([read], [], [])
+    assert plan.islands[0].reads == []
+    with Session() as session:
+        assert session.run(read).tolist() == [1, 2]
+
+
+@given(st.data())
+def test_random_graphs_keep_every_edge_and_give_the_same_values(data: Any) -> None:
+    """Random mixtures of compiled and host operations: the plan respects all edges, and computes what NumPy does."""
+    with Graph().as_default():
+        x = placeholder((3,))
+        tensors, values = [x], [np.array([0.5, -1.0, 2.0], np.float32)]
+        for _ in range(data.draw(st.integers(1, 14))):
+            i, j = (data.draw(st.integers(0, len(tensors) - 1)) for _ in range(2))
+            kind = data.draw(st.sampled_from(["add", "mul", "neg", "host"]))
+            if kind == "add":
+                tensors.append(raw.AddV2(tensors[i], tensors[j]))
+                values.append(values[i] + values[j])
+            elif kind == "mul":
+                tensors.append(raw.Mul(tensors[i], 0.5))
+                values.append(values[i] * np.float32(0.5))
+            elif kind == "neg":
+                with get_default_graph().control_dependencies([tensors[j].op]):
+                    tensors.append(raw.Neg(tensors[i]))
+                values.append(-values[i])
+            else:
+                tensors.append(raw.ListDiff(tensors[i], convert_to_tensor(np.zeros(0, np.float32))).out)
+                tensors[-1].set_shape([3])
+                values.append(values[i])
+        step = fold(prune(tensors, [], [x]))
+        level: dict[Any, int] = {}
+        for position, item in enumerate(plan_items(step)):
+            for op in item.operations if isinstance(item, Island) else [item.operation]:
+                level[op] = position
+        for op in step.operations:
+            for earlier in [*(t.op for t in op.inputs if t is not x), *op.control_inputs]:
+                if earlier in level:
+                    assert level[earlier] <= level[op]
+        with Session() as session:
+            for got, expected in zip(session.run(tensors, {x: values[0]}), values, strict=True):
+                np.testing.assert_allclose(got, expected, rtol=1e-6)
