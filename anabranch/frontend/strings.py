@@ -155,27 +155,29 @@ def substr(input: Any, pos: Any, len: Any, name: str | None = None, unit: str = 
 def regex_replace(
     input: Any, pattern: Any, rewrite: Any, replace_global: bool = True, name: str | None = None
 ) -> Tensor:
-    """Replaces what matches a regular expression.
+    r"""Replaces what matches a regular expression.
 
     Args:
-        rewrite: the replacement; \\1 stands for the first group, \\0 for the whole match.
+        rewrite: the replacement; \1 stands for the first group, \0 for the whole match.
         replace_global: whether to replace all matches or the first.
     """
+    result: Tensor
     if isinstance(pattern, str | bytes) and isinstance(rewrite, str | bytes):
-        result: Tensor = raw.StaticRegexReplace(
+        result = raw.StaticRegexReplace(
             input, pattern=pattern, rewrite=rewrite, replace_global=replace_global, name=name
         )
-        return result
-    result = raw.RegexReplace(input, pattern, rewrite, replace_global=replace_global, name=name)
+    else:
+        result = raw.RegexReplace(input, pattern, rewrite, replace_global=replace_global, name=name)
     return result
 
 
 def regex_full_match(input: Any, pattern: Any, name: str | None = None) -> Tensor:
     """Whether each string as a whole matches a regular expression."""
+    result: Tensor
     if isinstance(pattern, str | bytes):
-        result: Tensor = raw.StaticRegexFullMatch(input, pattern=pattern, name=name)
-        return result
-    result = raw.RegexFullMatch(input, pattern, name=name)
+        result = raw.StaticRegexFullMatch(input, pattern=pattern, name=name)
+    else:
+        result = raw.RegexFullMatch(input, pattern, name=name)
     return result
 
 

@@ -275,11 +275,17 @@ def _(op: Operation, grad: Any) -> Any:
     return None, GatherNd(grad, op.inputs[0]), None
 
 
-def _scatter_into(name: str, how: str, gradient: Callable[[Operation, Any], Any], source: str = "tensor") -> Any:
+def _scatter_into(
+    name: str,
+    how: str,
+    gradient: Callable[[Operation, Any], Any],
+    source: str = "tensor",
+    indices: str = "int32, int64",
+) -> Any:
     op = define_op(
         name,
         f"{source}: T, indices: Tindices, updates: T -> output: T",
-        f"T: any, Tindices: {{int32, int64}}, {_POLICY}",
+        f"T: any, Tindices: {{{indices}}}, {_POLICY}",
     )
 
     @op.shape
@@ -308,7 +314,9 @@ def _sub_gradient(op: Operation, grad: Any) -> Any:
     return grad, None, raw.Neg(GatherNd(grad, op.inputs[1]))
 
 
-TensorScatterUpdate = _scatter_into("TensorScatterUpdate", "set", _update_gradient)
+TensorScatterUpdate = _scatter_into(
+    "TensorScatterUpdate", "set", _update_gradient, indices="int16, int32, int64, uint16"
+)
 TensorScatterAdd = _scatter_into("TensorScatterAdd", "add", _add_gradient)
 TensorScatterSub = _scatter_into("TensorScatterSub", "sub", _sub_gradient)
 ScatterNdNonAliasingAdd = _scatter_into("ScatterNdNonAliasingAdd", "add", _add_gradient, "input")

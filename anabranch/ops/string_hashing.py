@@ -1,4 +1,4 @@
-"""The hash functions of bytes behind `StringToHashBucket...`: published algorithms, so that buckets match other systems'.
+"""The hash functions behind `StringToHashBucket...`: published algorithms, so that buckets match other systems'.
 
 * `fingerprint64`: FarmHash's platform-independent 64-bit fingerprint.
 * `murmur64`: MurmurHash64A with TensorFlow's seed.

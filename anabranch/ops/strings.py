@@ -20,9 +20,7 @@ from anabranch.ops.string_hashing import fingerprint64, murmur64, siphash
 
 def elementwise(function: Callable[..., Any], *arrays: Any, dtype: Any = np.object_) -> Any:
     """`function` of the elements of arrays that broadcast, as an array of `dtype`."""
-    parts = np.broadcast_arrays(
-        *(np.asarray(a, np.object_) if np.asarray(a).dtype == np.object_ else a for a in arrays)
-    )
+    parts = np.broadcast_arrays(*arrays)
     result = np.empty(parts[0].shape, dtype)
     flat = result.reshape(-1)
     for i, items in enumerate(zip(*(p.reshape(-1).tolist() for p in parts), strict=True)):
@@ -55,7 +53,7 @@ def _(input: Any, *, precision: int, scientific: bool, shortest: bool, width: in
     if kind == "b":
         return elementwise(lambda v: b"true" if v else b"false", input)
     if kind in "iu":
-        return elementwise(lambda v: (form + "d") % v, input).astype("S").astype(np.object_)
+        return elementwise(lambda v: ((form + "d") % v).encode(), input)
     if kind == "c":
         pattern = f"({form}{letter},{form}{letter})"
         return elementwise(lambda v: (pattern % (v.real, v.imag)).encode(), input)
