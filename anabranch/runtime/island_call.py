@@ -67,8 +67,6 @@ class IslandCall:
             results = self._dispatch(values, args, [])
         else:
             results = self._with_variables(values, args)
-        if len(results):
-            values.append(results[0])  # the step waits for it: see `PreparedStep`
         for slot, result in zip(self._outputs, results, strict=False):
             values[slot] = result
 
@@ -119,6 +117,10 @@ class IslandCall:
             variant = self._variant(values)
         try:
             results = executable.call(variant, args)
+            if len(results):
+                # the program may still read fed arrays, which belong to the caller, and the next writer of a variable
+                # would take the result's buffer away from whoever waits for it later
+                results[0].block_until_ready()
         except OpError:
             raise
         except jax.errors.JaxRuntimeError as error:

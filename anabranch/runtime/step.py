@@ -81,7 +81,6 @@ class PreparedStep:
         values: list[Any] = [None] * (self._size + 1)
         for slot, value in zip(self._feed_slots, feeds, strict=True):
             values[slot] = value
-        # behind its slots (and one for values that nobody needs) the list collects one result per island
         for position, call in enumerate(self._calls):
             try:
                 if record is None:
@@ -91,9 +90,6 @@ class PreparedStep:
             except NeedsHostError as refusal:
                 self._calls[position] = call = self._split(call, refusal)
                 call(values)
-        # a program may still read a fed array after the call that started it returned, and the caller owns that array
-        for result in values[self._size + 1 :]:
-            result.block_until_ready()
         return [self._known[i] if slot < 0 else values[slot] for i, slot in enumerate(self._fetch_slots)]
 
     def _split(self, call: StepCall, refusal: NeedsHostError) -> StepCall:
