@@ -19,6 +19,7 @@ from anabranch.frontend.framework import name_scope
 from anabranch.frontend.platform import logging
 from anabranch.frontend.summary_writer import FileWriter, FileWriterCache
 from anabranch.graph.collections import GraphKeys
+from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.graph import Graph, get_default_graph
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
@@ -85,6 +86,7 @@ def histogram(name: str, values: Any, collections: Sequence[str] | None = None, 
         InvalidArgumentError: (by the step) a value is NaN or infinite.
     """
     with summary_scope(name, family, values=[values], default_name="HistogramSummary") as (tag, scope):
+        values = convert_to_tensor(values, name="values")  # an array keeps its dtype
         return _collected(raw.HistogramSummary(tag=tag, values=values, name=scope), collections)
 
 
@@ -110,6 +112,7 @@ def image(
         InvalidArgumentError: (by the step) another shape.
     """
     with summary_scope(name, family, values=[tensor]) as (tag, scope):
+        tensor = convert_to_tensor(tensor, name="tensor")  # an array of bytes stays one
         result = raw.ImageSummary(tag=tag, tensor=tensor, max_images=max_outputs, name=scope)
         return _collected(result, collections)
 

@@ -60,7 +60,7 @@ def test_curves(tmp_path: Path) -> None:
 
 
 def test_histograms_and_images(tmp_path: Path) -> None:
-    weights = np.random.default_rng(1).normal(size=1000).astype(np.float32)
+    weights = np.random.default_rng(1).normal(size=1000)
     pixels = np.random.default_rng(2).integers(0, 256, (2, 4, 6, 3)).astype(np.uint8)
     summary.histogram("weights", weights)
     summary.image("digits", pixels, max_outputs=2)
