@@ -31,7 +31,7 @@ HINT_ATTRS: Final = frozenset(
 )
 
 _VALID_NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.\-/>]*")
-_NODE_INPUT = re.compile(r"([A-Za-z0-9.][A-Za-z0-9_.\-/>]*)(?::(\d+))?")
+_NODE_INPUT = re.compile(r"(\$?[A-Za-z0-9.][A-Za-z0-9_.\-/>]*)(?::(\d+))?")
 _ZERO_VALUES: Final[tuple[Any, ...]] = (False, 0, 0.0, b"", [])
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -66,7 +67,13 @@ def _(prefix: Any, tensor_names: Any, shape_and_slices: Any, tensors: list[Any])
         values[key] = value
         if spec:
             boxes[key] = SliceInfo.from_spec(name, spec)
-    checkpoint_store.write_checkpoint(target, values, slices=boxes)
+    checkpoint_store.write_checkpoint(target, values, slices=boxes, step=_step_of(target))
+
+
+def _step_of(prefix: str) -> int | None:
+    """The global step that a prefix ends in; a shard's prefix has its own number after that."""
+    match = re.search(r"-(\d+)$", re.sub(r"-\d{5}-of-\d{5}$", "", prefix))
+    return int(match[1]) if match else None
 
 
 # ---------------------------------------------------------------------- restoring

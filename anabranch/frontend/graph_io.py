@@ -1,0 +1,70 @@
+"""Graphs to files, and messages from files in either form, binary or text."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, TypeVar
+
+from google.protobuf import text_format
+from google.protobuf.message import DecodeError, Message
+
+from anabranch.core.compat import path_to_str
+from anabranch.errors import DataLossError
+from anabranch.graph.graph import Graph
+from anabranch.io import durable, gfile
+
+__all__ = ["write_graph"]
+
+M = TypeVar("M", bound=Message)
+
+
+def write_graph(graph_or_graph_def: Any, logdir: str, name: str, as_text: bool = True) -> str:
+    """Writes a graph to a file, atomically.
+
+    Args:
+        graph_or_graph_def: a Graph or a GraphDef message.
+        logdir: the directory; made if it is not there.
+        name: the file's name.
+        as_text: the text form, which people can read; else bytes.
+
+    Returns:
+        The file's path.
+
+    Raises:
+        OpError: of the class of the system's refusal.
+    """
+    message = graph_or_graph_def.as_graph_def() if isinstance(graph_or_graph_def, Graph) else graph_or_graph_def
+    path = os.path.join(path_to_str(logdir), name)
+    gfile.makedirs(os.path.dirname(path) or ".")
+    write_message(message, path, as_text)
+    return path
+
+
+def write_message(message: Message, path: str, as_text: bool) -> None:
+    """Puts a message in a file, atomically; text with `as_text`, else bytes."""
+    data = text_format.MessageToString(message).encode() if as_text else message.SerializeToString(deterministic=True)
+    durable.replace_file(path, data)
+
+
+def read_message(path: str, message: M) -> M:
+    """Fills `message` from a file, which may be in either form.
+
+    Raises:
+        NotFoundError: there is no such file.
+        DataLossError: the file holds no such message.
+    """
+    with gfile.GFile(path, "rb") as file:
+        data: bytes = file.read()
+    try:
+        message.ParseFromString(data)
+        return message
+    except DecodeError:
+        message.Clear()
+    try:
+        text_format.Parse(data.decode("utf-8"), message)
+    except (UnicodeDecodeError, text_format.ParseError) as error:
+        kind = message.DESCRIPTOR.name
+        raise DataLossError(
+            None, None, f"Cannot parse file {path!r}: it holds no {kind}, neither as bytes nor as text: {error}"
+        ) from error
+    return message

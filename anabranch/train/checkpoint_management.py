@@ -1,0 +1,146 @@
+"""Which checkpoints a directory has, and which is the latest  (§4.3).
+
+A directory of checkpoints has a small text file, `checkpoint`, that names the latest one and those that are kept.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from anabranch import errors
+from anabranch.frontend.platform import logging
+from anabranch.io import checkpoint_state, checkpoint_store, gfile
+from anabranch.proto import CheckpointState, SaverDef
+
+__all__ = [
+    "checkpoint_exists",
+    "generate_checkpoint_state_proto",
+    "get_checkpoint_mtimes",
+    "get_checkpoint_state",
+    "latest_checkpoint",
+    "remove_checkpoint",
+    "update_checkpoint_state",
+]
+
+
+def generate_checkpoint_state_proto(
+    save_dir: str,
+    model_checkpoint_path: str,
+    all_model_checkpoint_paths: Sequence[str] | None = None,
+    all_model_checkpoint_timestamps: Sequence[float] | None = None,
+    last_preserved_timestamp: float | None = None,
+) -> CheckpointState:
+    """The message that `update_checkpoint_state` writes.
+
+    Args:
+        save_dir: the directory; if it is relative, relative paths are made relative to it.
+        model_checkpoint_path: prefix of the latest checkpoint.
+        all_model_checkpoint_paths: prefixes of all that are kept, oldest first; the latest is added if it is not last.
+        all_model_checkpoint_timestamps: when each was saved, in seconds since 1970.
+        last_preserved_timestamp: when the last one was saved that is kept for ever.
+
+    Raises:
+        ValueError: not as many timestamps as paths.
+    """
+    return checkpoint_state.generate_checkpoint_state_proto(
+        save_dir,
+        model_checkpoint_path,
+        all_model_checkpoint_paths,
+        all_model_checkpoint_timestamps,
+        last_preserved_timestamp,
+    )
+
+
+def update_checkpoint_state(
+    save_dir: str,
+    model_checkpoint_path: str,
+    all_model_checkpoint_paths: Sequence[str] | None = None,
+    latest_filename: str | None = None,
+    all_model_checkpoint_timestamps: Sequence[float] | None = None,
+    last_preserved_timestamp: float | None = None,
+) -> None:
+    """Replaces a directory's `checkpoint` file, atomically.
+
+    Args:
+        latest_filename: the file's name; default "checkpoint".
+        save_dir, model_checkpoint_path, all_model_checkpoint_paths, all_model_checkpoint_timestamps,
+            last_preserved_timestamp: see `generate_checkpoint_state_proto`.
+
+    Raises:
+        RuntimeError: the checkpoint has the path of that file.
+        ValueError: not as many timestamps as paths.
+        OpError: the file cannot be written.
+    """
+    checkpoint_state.write_checkpoint_state(
+        save_dir,
+        model_checkpoint_path,
+        all_model_checkpoint_paths,
+        latest_filename,
+        all_model_checkpoint_timestamps,
+        last_preserved_timestamp,
+    )
+
+
+def get_checkpoint_state(checkpoint_dir: str, latest_filename: str | None = None) -> CheckpointState | None:
+    """What a directory's `checkpoint` file says; None if there is none, or it cannot be read, which is logged.
+
+    Raises:
+        ValueError: the file names no latest checkpoint.
+    """
+    return checkpoint_state.read_checkpoint_state(os.fspath(checkpoint_dir), latest_filename)
+
+
+def latest_checkpoint(checkpoint_dir: str, latest_filename: str | None = None) -> str | None:
+    """The prefix of a directory's latest checkpoint, or None if there is none."""
+    state = get_checkpoint_state(checkpoint_dir, latest_filename)
+    if state is None or not state.model_checkpoint_path:
+        return None
+    prefix = state.model_checkpoint_path
+    if checkpoint_exists(prefix):
+        return prefix
+    logging.error("Couldn't match files for checkpoint %s", prefix)
+    return None
+
+
+def checkpoint_exists(checkpoint_prefix: str) -> bool:
+    """Whether there is a checkpoint of that prefix. A save that is not committed yet does not count."""
+    return checkpoint_store.checkpoint_exists(checkpoint_prefix)
+
+
+def get_checkpoint_mtimes(checkpoint_prefixes: Sequence[str]) -> list[float]:
+    """When the checkpoints were committed, in seconds since 1970; those that do not exist are left out."""
+    times = []
+    for prefix in checkpoint_prefixes:
+        with contextlib.suppress(errors.NotFoundError, FileNotFoundError):
+            times.append(os.stat(checkpoint_store.list_files(prefix)[0]).st_mtime)
+    return times
+
+
+def remove_checkpoint(
+    checkpoint_prefix: str, checkpoint_format_version: Any = SaverDef.V2, meta_graph_suffix: str = "meta"
+) -> None:
+    """Removes a checkpoint and its meta graph. No error if they are gone already.
+
+    Args:
+        checkpoint_prefix: as it was saved.
+        checkpoint_format_version: ignored: there is one format.
+        meta_graph_suffix: of the meta graph's file.
+
+    Raises:
+        PermissionDeniedError: the user may not.
+    """
+    meta_graph = meta_graph_filename(checkpoint_prefix, meta_graph_suffix)
+    if gfile.exists(meta_graph):
+        gfile.remove(meta_graph)
+    checkpoint_store.remove_checkpoint(checkpoint_prefix)
+
+
+def meta_graph_filename(checkpoint_filename: str, meta_graph_suffix: str = "meta") -> str:
+    """The path of the meta graph of a checkpoint (or of all shards of one)."""
+    directory, name = os.path.split(checkpoint_filename)
+    whole, dash, shards = name.partition("-?????-of-")
+    base = whole if dash and shards.isdigit() else name
+    return os.path.join(directory, f"{base}.{meta_graph_suffix}")

@@ -1,0 +1,184 @@
+"""What a saver saves: variables, parts of partitioned variables, and objects that say themselves how  (§4.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from anabranch.core.dtypes import DType, as_dtype
+from anabranch.core.shapes import TensorShape
+from anabranch.frontend.partitioned_variables import PartitionedVariable
+from anabranch.frontend.variables import Variable
+from anabranch.graph.graph import get_default_graph
+from anabranch.graph.operation import Operation, Tensor
+from anabranch.ops import raw
+
+__all__ = ["SaveSpec", "SaveableObject"]
+
+
+class SaveSpec:
+    """One tensor of a checkpoint.
+
+    Args:
+        tensor: the value to save, or a function that makes the tensor.
+        slice_spec: which part of the stored tensor it is, as `SaveSliceInfo.spec`; "" for the whole.
+        name: its name in the checkpoint.
+        dtype, device: default: those of the tensor.
+    """
+
+    def __init__(self, tensor: Any, slice_spec: str, name: str, dtype: Any = None, device: str | None = None) -> None:
+        self._tensor = tensor
+        self.slice_spec = slice_spec
+        self.name = name
+        if callable(tensor) and (dtype is None or device is None):
+            raise AssertionError(f"the save spec {name!r} has a function for its tensor; give dtype and device too")
+        self.dtype: DType = as_dtype(tensor.dtype if dtype is None else dtype).base_dtype
+        self.device: str = tensor.device if device is None else device
+
+    @property
+    def tensor(self) -> Tensor:
+        """The value to save."""
+        made: Tensor = self._tensor() if callable(self._tensor) else self._tensor
+        return made
+
+
+class SaveableObject:
+    """Something that is saved as one or several tensors. Subclass it to save what is no variable.
+
+    Args:
+        op: the object or tensor behind it.
+        specs: the tensors.
+        name: the name under which a saver knows it.
+    """
+
+    def __init__(self, op: Any, specs: list[SaveSpec], name: str) -> None:
+        self.op = op
+        self.specs = specs
+        self.name = name
+
+    @property
+    def device(self) -> str:
+        """Where the first tensor is."""
+        return self.specs[0].device
+
+    def restore(self, restored_tensors: list[Tensor], restored_shapes: list[Any] | None) -> Operation:
+        """An operation that puts restored tensors in place.
+
+        Args:
+            restored_tensors: one for each of `specs`.
+            restored_shapes: the shapes to give them first; None to take them as they are.
+
+        Raises:
+            ValueError: always, here: a subclass says how.
+        """
+        raise ValueError("Calling an abstract method.")
+
+
+class VariableSaveable(SaveableObject):
+    """A variable, or a part of a partitioned one."""
+
+    def __init__(self, variable: Any, name: str) -> None:
+        info = variable._get_save_slice_info()
+        self.variable = variable
+        spec = SaveSpec(self._read, "" if info is None else info.spec, name, variable.dtype, variable.device)
+        super().__init__(variable, [spec], name)
+
+    def _read(self) -> Tensor:
+        tensor: Tensor = raw.ReadVariableOp(self.variable.handle, dtype=self.variable.dtype)
+        return tensor
+
+    @property
+    def shape(self) -> TensorShape:
+        """The variable's static shape."""
+        shape: TensorShape = self.variable.shape
+        return shape
+
+    def restore(self, restored_tensors: list[Tensor], restored_shapes: list[Any] | None) -> Operation:
+        value = restored_tensors[0]
+        if restored_shapes is not None:
+            value = raw.Reshape(value, restored_shapes[0])
+        assigned: Operation = raw.AssignVariableOp(self.variable.handle, value, name="Assign")
+        return assigned
+
+
+# ---------------------------------------------------------------------- from var_list
+def all_saveable_objects(scope: str | None = None) -> list[Any]:
+    """The variables and other things of the default graph that a saver saves by default."""
+    graph = get_default_graph()
+    return graph.get_collection("variables", scope) + graph.get_collection("saveable_objects", scope)
+
+
+def named_saveables(var_list: Any) -> dict[str, Any]:
+    """The things to save by their names in a checkpoint.
+
+    Args:
+        var_list: variables, partitioned variables and saveable objects, which go by their own names; or a mapping from
+            names to these, or to lists of the parts of a partitioned variable.
+
+    Raises:
+        ValueError: two of them have the same name.
+        TypeError: something given cannot be saved.
+    """
+    if isinstance(var_list, Mapping):
+        return {str(name): _checked(str(name), value) for name, value in var_list.items()}
+    if not isinstance(var_list, Iterable) or isinstance(var_list, str):
+        raise TypeError(f"Variables to save should be passed in a dict or a list: {var_list!r}")
+    named: dict[str, Any] = {}
+    for item in sorted(var_list, key=lambda v: str(getattr(v, "name", v))):
+        if isinstance(item, PartitionedVariable):
+            _add(named, item.name, list(item))
+        elif isinstance(item, Variable) and (info := item._get_save_slice_info()) is not None:
+            full_name = info.full_name or item._shared_name
+            parts = named.setdefault(full_name, [])
+            if not isinstance(parts, list):
+                raise ValueError(f"Mixing slices and non-slices with the same name: {full_name}")
+            parts.append(item)
+        elif isinstance(item, Variable):
+            _add(named, item._shared_name, item)
+        else:
+            _add(named, getattr(item, "name", str(item)), _checked(str(getattr(item, "name", item)), item))
+    return named
+
+
+def _add(named: dict[str, Any], name: str, item: Any) -> None:
+    if name in named:
+        raise ValueError(f"At least two variables have the same name: {name}")
+    named[name] = item
+
+
+def _checked(name: str, item: Any) -> Any:
+    if isinstance(item, PartitionedVariable):
+        return list(item)
+    if isinstance(item, list | tuple) and item and all(isinstance(part, Variable) for part in item):
+        missing = [part.name for part in item if part._get_save_slice_info() is None]
+        if missing:
+            raise ValueError(
+                f"Slices must all be slices of one variable: {missing} say nothing of what they are part of"
+            )
+        return list(item)
+    if isinstance(item, Variable | SaveableObject):
+        return item
+    raise TypeError(
+        f"names_to_saveables must be a dict mapping string names to variables. Not a variable: {name}: {item!r}"
+    )
+
+
+def saveable_objects(named: Mapping[str, Any]) -> list[SaveableObject]:
+    """One object for each variable, part, or object, sorted by name.
+
+    Raises:
+        ValueError: something is named twice.
+    """
+    found: list[SaveableObject] = []
+    seen: dict[Any, str] = {}
+    for name, item in sorted(named.items()):
+        for part in item if isinstance(item, list) else [item]:
+            underlying = part.op if isinstance(part, SaveableObject) else part
+            if underlying in seen:
+                raise ValueError(
+                    "The same saveable will be restored with two names: "
+                    f"{seen[underlying]} and {name}; give each variable once"
+                )
+            seen[underlying] = name
+            found.append(part if isinstance(part, SaveableObject) else VariableSaveable(part, name))
+    return found
