@@ -1,0 +1,328 @@
+"""Random tensors: uniform, normal, truncated normal, gamma, Poisson, multinomial, shuffled; and stateless forms.
+
+Without a seed (of the graph or of the operation) every session draws other numbers; with one, every session draws the
+same sequence. The `stateless` functions depend on their `seed` argument alone: a vector of two integers.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from anabranch.core import dtypes
+from anabranch.core.dtypes import DType, as_dtype
+from anabranch.core.shapes import TensorShape
+from anabranch.frontend.framework import convert_to_tensor, get_seed, name_scope
+from anabranch.graph.operation import Tensor
+from anabranch.ops import raw
+
+__all__ = [
+    "categorical",
+    "multinomial",
+    "parameterized_truncated_normal",
+    "random_gamma",
+    "random_normal",
+    "random_poisson",
+    "random_shuffle",
+    "random_uniform",
+    "stateless_categorical",
+    "stateless_multinomial",
+    "stateless_random_normal",
+    "stateless_random_uniform",
+    "stateless_truncated_normal",
+    "truncated_normal",
+]
+
+
+def _shape_tensor(shape: Any) -> Tensor:
+    """A shape argument as an integer vector; an empty list is the shape of a scalar."""
+    if isinstance(shape, TensorShape):
+        shape = [int(d) for d in shape]
+    if isinstance(shape, list | tuple):
+        values = [d if isinstance(d, Tensor) else int(d) for d in shape]
+        shape = values if any(isinstance(d, Tensor) for d in values) else np.array(values, np.int32)
+    tensor = convert_to_tensor(shape, name="shape")
+    return raw.Reshape(tensor, [-1]) if tensor.shape.ndims == 0 else tensor  # type: ignore[no-any-return]
+
+
+def _scaled(
+    numbers: Tensor, scale: Any, offset: Any, dtype: DType, name: str, scale_name: str, offset_name: str
+) -> Tensor:
+    factor = convert_to_tensor(scale, dtype, name=scale_name)
+    start = convert_to_tensor(offset, dtype, name=offset_name)
+    result: Tensor = raw.Add(raw.Mul(numbers, factor, name="mul"), start, name=name)
+    return result
+
+
+# ---------------------------------------------------------------------- uniform
+def random_uniform(
+    shape: Any,
+    minval: Any = 0,
+    maxval: Any = None,
+    dtype: Any = dtypes.float32,
+    seed: int | None = None,
+    name: str | None = None,
+) -> Tensor:
+    """Numbers uniform in [minval, maxval).
+
+    Args:
+        shape: an integer vector (list or tensor).
+        minval, maxval: scalars; `maxval` defaults to 1 for floating dtypes and must be given for integers.
+        dtype: float16, bfloat16, float32, float64, int32 or int64.
+
+    Raises:
+        ValueError: another dtype, or no `maxval` for integers.
+    """
+    found, high = _uniform_arguments(dtype, maxval)
+    with name_scope(name, "random_uniform", _tensors(shape, minval, high)) as scope:
+        dims, (seed1, seed2) = _shape_tensor(shape), get_seed(seed)
+        if found.is_integer:
+            low, top = convert_to_tensor(minval, found, name="min"), convert_to_tensor(high, found, name="max")
+            result: Tensor = raw.RandomUniformInt(dims, low, top, seed=seed1, seed2=seed2, name=scope)
+            return result
+        numbers = raw.RandomUniform(dims, dtype=found, seed=seed1, seed2=seed2)
+        return _between(numbers, minval, high, found, scope)
+
+
+def _uniform_arguments(dtype: Any, maxval: Any) -> tuple[DType, Any]:
+    found = as_dtype(dtype).base_dtype
+    if found not in (*dtypes.FLOATING, dtypes.int32, dtypes.int64):
+        raise ValueError(f"Invalid dtype {found.name}; random_uniform makes floating numbers, int32 and int64")
+    if maxval is None:
+        if found.is_integer:
+            raise ValueError(f"Must specify maxval for integer dtype {found.name}")
+        return found, 1
+    return found, maxval
+
+
+def _between(numbers: Tensor, minval: Any, maxval: Any, dtype: DType, name: str) -> Tensor:
+    low, high = convert_to_tensor(minval, dtype, name="min"), convert_to_tensor(maxval, dtype, name="max")
+    result: Tensor = raw.Add(raw.Mul(numbers, raw.Sub(high, low, name="sub"), name="mul"), low, name=name)
+    return result
+
+
+def _tensors(*values: Any) -> list[Tensor]:
+    return [v for v in values if isinstance(v, Tensor)]
+
+
+# ---------------------------------------------------------------------- normal
+def random_normal(
+    shape: Any,
+    mean: Any = 0.0,
+    stddev: Any = 1.0,
+    dtype: Any = dtypes.float32,
+    seed: int | None = None,
+    name: str | None = None,
+) -> Tensor:
+    """Numbers of a normal distribution.
+
+    Args:
+        shape: an integer vector (list or tensor).
+        mean, stddev: of the floating type `dtype`, broadcast with `shape`.
+    """
+    return _normal("random_normal", raw.RandomStandardNormal, shape, mean, stddev, dtype, seed, name)
+
+
+def truncated_normal(
+    shape: Any,
+    mean: Any = 0.0,
+    stddev: Any = 1.0,
+    dtype: Any = dtypes.float32,
+    seed: int | None = None,
+    name: str | None = None,
+) -> Tensor:
+    """Numbers of a normal distribution that is cut off at two standard deviations from the mean.
+
+    Args:
+        shape: an integer vector (list or tensor).
+        mean, stddev: of the normal distribution before it is cut off.
+    """
+    return _normal("truncated_normal", raw.TruncatedNormal, shape, mean, stddev, dtype, seed, name)
+
+
+def _normal(
+    kind: str, op: Any, shape: Any, mean: Any, stddev: Any, dtype: Any, seed: int | None, name: str | None
+) -> Tensor:
+    found = as_dtype(dtype).base_dtype
+    with name_scope(name, kind, _tensors(shape, mean, stddev)) as scope:
+        dims, (seed1, seed2) = _shape_tensor(shape), get_seed(seed)
+        numbers = op(dims, dtype=found, seed=seed1, seed2=seed2)
+        return _scaled(numbers, stddev, mean, found, scope, "stddev", "mean")
+
+
+def parameterized_truncated_normal(
+    shape: Any,
+    means: Any = 0.0,
+    stddevs: Any = 1.0,
+    minvals: Any = -2.0,
+    maxvals: Any = 2.0,
+    dtype: Any = dtypes.float32,
+    seed: int | None = None,
+    name: str | None = None,
+) -> Tensor:
+    """Numbers of normal distributions that are cut off at `minvals` and `maxvals`.
+
+    Args:
+        shape: an integer vector; its first dimension counts the distributions.
+        means, stddevs, minvals, maxvals: scalars, or one value per distribution.
+    """
+    found = as_dtype(dtype).base_dtype
+    with name_scope(name, "parameterized_truncated_normal", _tensors(shape, means, stddevs, minvals, maxvals)) as scope:
+        dims, (seed1, seed2) = _shape_tensor(shape), get_seed(seed)
+        given = zip((means, stddevs, minvals, maxvals), ("means", "stddevs", "minvals", "maxvals"), strict=True)
+        parameters = [convert_to_tensor(value, found, name=label) for value, label in given]
+        result: Tensor = raw.ParameterizedTruncatedNormal(dims, *parameters, seed=seed1, seed2=seed2, name=scope)
+        return result
+
+
+# ---------------------------------------------------------------------- gamma and Poisson
+def random_gamma(
+    shape: Any,
+    alpha: Any,
+    beta: Any = None,
+    dtype: Any = dtypes.float32,
+    seed: int | None = None,
+    name: str | None = None,
+) -> Tensor:
+    """Numbers of gamma distributions, differentiable by `alpha` and `beta`.
+
+    Args:
+        shape: how many numbers to draw from each distribution.
+        alpha: the shape parameters, of dtype `dtype`.
+        beta: the inverse scales, broadcast with `alpha`; default: 1.
+
+    Returns:
+        shape + the broadcast shape of alpha and beta; never zero.
+    """
+    found = as_dtype(dtype).base_dtype
+    with name_scope(name, "random_gamma", _tensors(shape, alpha, beta)) as scope:
+        dims, (seed1, seed2) = _shape_tensor(shape), get_seed(seed)
+        concentration = convert_to_tensor(alpha, found, name="alpha")
+        rate = convert_to_tensor(1 if beta is None else beta, found, name="beta")
+        concentration = raw.AddV2(concentration, raw.ZerosLike(rate))
+        numbers = raw.RealDiv(raw.RandomGamma(dims, concentration, seed=seed1, seed2=seed2), rate)
+        smallest = np.finfo(found.as_numpy_dtype).tiny
+        result: Tensor = raw.Maximum(np.array(smallest, found.as_numpy_dtype), numbers, name=scope)
+        return result
+
+
+def random_poisson(
+    lam: Any, shape: Any, dtype: Any = dtypes.float32, seed: int | None = None, name: str | None = None
+) -> Tensor:
+    """Numbers of Poisson distributions.
+
+    Args:
+        lam: the rates; floating, or int32 or int64.
+        shape: how many numbers to draw from each distribution.
+        dtype: of the result: floating, int32 or int64.
+
+    Returns:
+        shape + lam.shape
+    """
+    with name_scope(name, "random_poisson", _tensors(lam, shape)) as scope:
+        dims, (seed1, seed2) = _shape_tensor(shape), get_seed(seed)
+        rate = convert_to_tensor(lam, name="lam")
+        result: Tensor = raw.RandomPoissonV2(dims, rate, dtype=dtype, seed=seed1, seed2=seed2, name=scope)
+        return result
+
+
+# ---------------------------------------------------------------------- choices
+def random_shuffle(value: Any, seed: int | None = None, name: str | None = None) -> Tensor:
+    """`value` with its first dimension in random order."""
+    seed1, seed2 = get_seed(seed)
+    result: Tensor = raw.RandomShuffle(value, seed=seed1, seed2=seed2, name=name)
+    return result
+
+
+def multinomial(
+    logits: Any, num_samples: Any, seed: int | None = None, name: str | None = None, output_dtype: Any = None
+) -> Tensor:
+    """Classes drawn with replacement.
+
+    Args:
+        logits: [batch, classes]: the logarithms of the classes' probabilities, up to a constant.
+        num_samples: how many to draw for each row.
+        output_dtype: int32 or int64 (default).
+
+    Returns:
+        [batch, num_samples]
+    """
+    return _drawn("multinomial", logits, num_samples, output_dtype, seed, name)
+
+
+def categorical(
+    logits: Any, num_samples: Any, dtype: Any = None, seed: int | None = None, name: str | None = None
+) -> Tensor:
+    """Classes drawn with replacement; see `multinomial`."""
+    return _drawn("categorical", logits, num_samples, dtype, seed, name)
+
+
+def _drawn(kind: str, logits: Any, num_samples: Any, dtype: Any, seed: int | None, name: str | None) -> Tensor:
+    with name_scope(name, kind, _tensors(logits)):
+        weights = convert_to_tensor(logits, name="logits")
+        seed1, seed2 = get_seed(seed)
+        result: Tensor = raw.Multinomial(weights, num_samples, seed=seed1, seed2=seed2, output_dtype=dtype)
+        return result
+
+
+# ---------------------------------------------------------------------- stateless
+def stateless_random_uniform(
+    shape: Any,
+    seed: Any,
+    minval: Any = 0,
+    maxval: Any = None,
+    dtype: Any = dtypes.float32,
+    name: str | None = None,
+) -> Tensor:
+    """Numbers uniform in [minval, maxval) that follow from `seed`; see `random_uniform`."""
+    found, high = _uniform_arguments(dtype, maxval)
+    with name_scope(name, "stateless_random_uniform", _tensors(shape, seed, minval, high)) as scope:
+        dims = _shape_tensor(shape)
+        if found.is_integer:
+            low, top = convert_to_tensor(minval, found, name="min"), convert_to_tensor(high, found, name="max")
+            result: Tensor = raw.StatelessRandomUniformInt(dims, seed, low, top, name=scope)
+            return result
+        return _between(raw.StatelessRandomUniform(dims, seed, dtype=found), minval, high, found, scope)
+
+
+def stateless_random_normal(
+    shape: Any, seed: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = dtypes.float32, name: str | None = None
+) -> Tensor:
+    """Numbers of a normal distribution that follow from `seed`; see `random_normal`."""
+    return _stateless_normal(
+        "stateless_random_normal", raw.StatelessRandomNormal, shape, seed, mean, stddev, dtype, name
+    )
+
+
+def stateless_truncated_normal(
+    shape: Any, seed: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = dtypes.float32, name: str | None = None
+) -> Tensor:
+    """Numbers of a truncated normal distribution that follow from `seed`; see `truncated_normal`."""
+    op = raw.StatelessTruncatedNormal
+    return _stateless_normal("stateless_truncated_normal", op, shape, seed, mean, stddev, dtype, name)
+
+
+def _stateless_normal(
+    kind: str, op: Any, shape: Any, seed: Any, mean: Any, stddev: Any, dtype: Any, name: str | None
+) -> Tensor:
+    found = as_dtype(dtype).base_dtype
+    with name_scope(name, kind, _tensors(shape, seed, mean, stddev)) as scope:
+        numbers = op(_shape_tensor(shape), seed, dtype=found)
+        return _scaled(numbers, stddev, mean, found, scope, "stddev", "mean")
+
+
+def stateless_multinomial(
+    logits: Any, num_samples: Any, seed: Any, output_dtype: Any = dtypes.int64, name: str | None = None
+) -> Tensor:
+    """Classes that follow from `seed`; see `multinomial`."""
+    with name_scope(name, "stateless_multinomial", _tensors(logits, seed)):
+        result: Tensor = raw.StatelessMultinomial(logits, num_samples, seed, output_dtype=output_dtype)
+        return result
+
+
+def stateless_categorical(
+    logits: Any, num_samples: Any, seed: Any, dtype: Any = dtypes.int64, name: str | None = None
+) -> Tensor:
+    """Classes that follow from `seed`; see `multinomial`."""
+    return stateless_multinomial(logits, num_samples, seed, dtype, name)
