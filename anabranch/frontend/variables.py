@@ -131,6 +131,7 @@ class Variable(VariableUpdates, metaclass=_VariableType):
 
     _initial_value: Tensor | None
     _initializer_op: Operation | None
+    _name: str | None = None
 
     def __init__(
         self,
@@ -233,6 +234,10 @@ class Variable(VariableUpdates, metaclass=_VariableType):
         handle = element(variable_def.variable_name)
         if isinstance(handle, Operation):
             handle = handle.outputs[0]
+        if handle.op.type == "ReadVariableOp":
+            # a reference variable of an old graph: its name now means its value, read from a resource
+            self._name = handle.name
+            handle = handle.op.inputs[0]
         if handle.dtype is not resource:
             raise ValueError(
                 f"{variable_def.variable_name!r} is not a resource variable but a {handle.op.type} of {handle.dtype.name}"
@@ -240,7 +245,10 @@ class Variable(VariableUpdates, metaclass=_VariableType):
         self._handle = handle
         self._shape = handle.op.attrs.get("shape", TensorShape(None))
         self._dtype = handle.op.attrs["dtype"]
-        self._initializer_op = element(variable_def.initializer_name)
+        initializer = element(variable_def.initializer_name)
+        if initializer.type == "ReadVariableOp":  # what stands for the Assign of a reference variable
+            initializer = next(op for op in initializer.control_inputs if op.type == "AssignVariableOp")
+        self._initializer_op = initializer
         self._initial_value = element(variable_def.initial_value_name) if variable_def.initial_value_name else None
         self._synchronization, self._aggregation, _ = checked_policy(
             VariableSynchronization(variable_def.synchronization),
@@ -274,12 +282,12 @@ class Variable(VariableUpdates, metaclass=_VariableType):
 
     @property
     def name(self) -> str:
-        return self._handle.name
+        return self._name or self._handle.name
 
     @property
     def _shared_name(self) -> str:
         """The name that checkpoints use."""
-        return self._handle.op.name
+        return self.name.rpartition(":")[0]
 
     @property
     def graph(self) -> Graph:

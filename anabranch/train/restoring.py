@@ -250,19 +250,8 @@ def load(sess: Any, values: Mapping[Any, Any]) -> None:
     """Sets variables in one step, by feeding their initializers."""
     if not values:
         return
-    assignments = {variable: assignment_of(variable.initializer) for variable in values}
-    feeds = {assignments[variable].inputs[1]: value for variable, value in values.items()}
-    sess.run(list(assignments.values()), feeds)
-
-
-def assignment_of(initializer: Operation) -> Operation:
-    """The assignment of an initializer: itself, or what it waits for where it reads the variable afterwards."""
-    if initializer.type == "AssignVariableOp":
-        return initializer
-    found = [op for op in initializer.control_inputs if op.type == "AssignVariableOp"]
-    if not found:
-        raise ValueError(f"the initializer {initializer.name} ({initializer.type}) assigns nothing")
-    return found[0]
+    feeds = {variable.initializer.inputs[1]: value for variable, value in values.items()}
+    sess.run([variable.initializer for variable in values], feeds)
 
 
 def _stored_value(reader: TensorReader, saveable: VariableSaveable) -> np.ndarray[Any, Any]:

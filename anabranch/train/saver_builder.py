@@ -172,7 +172,7 @@ class BaseSaverBuilder:
         return assigned
 
 
-def _static_shapes(saveable: SaveableObject, values: Sequence[Tensor]) -> list[Any]:
+def _static_shapes(saveable: things.SaveableObject, values: Sequence[Tensor]) -> list[Any]:
     shape = getattr(saveable, "shape", None)
     if shape is None or not shape.is_fully_defined():
         raise ValueError(f"reshape=True needs the shape of {saveable.name!r} to be known, but it is {shape}")
