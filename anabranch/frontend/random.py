@@ -43,7 +43,7 @@ def _shape_tensor(shape: Any) -> Tensor:
         values = [d if isinstance(d, Tensor) else int(d) for d in shape]
         shape = values if any(isinstance(d, Tensor) for d in values) else np.array(values, np.int32)
     tensor = convert_to_tensor(shape, name="shape")
-    return raw.Reshape(tensor, [-1]) if tensor.shape.ndims == 0 else tensor  # type: ignore[no-any-return]
+    return raw.Reshape(tensor, [-1]) if tensor.shape.ndims == 0 else tensor
 
 
 def _scaled(

@@ -10,7 +10,7 @@ import numpy as np
 
 from anabranch.core.shapes import TensorShape
 from anabranch.errors import InvalidArgumentError
-from anabranch.graph.building import define_op
+from anabranch.graph.building import OpFunction, define_op
 from anabranch.ops import shape_rules
 
 Array = np.ndarray[Any, Any]
@@ -28,7 +28,7 @@ _MAX_DRAWS = 1 << 24
 _SEEDS = "seed: int = 0, seed2: int = 0"
 
 
-def _sampler(name: str, attrs: str) -> Any:
+def _sampler(name: str, attrs: str) -> OpFunction:
     op = define_op(name, _SIGNATURE, attrs, stateful=True)
 
     @op.shape
@@ -36,7 +36,8 @@ def _sampler(name: str, attrs: str) -> Any:
         true = shape_rules.with_rank(true_classes, 2, "argument 'true_classes'").merge_with([None, num_true])
         return TensorShape([num_sampled]), true, TensorShape([num_sampled])
 
-    return op.not_differentiable()
+    op.not_differentiable()
+    return op
 
 
 def _sampled(
@@ -103,10 +104,10 @@ def _(true_classes: Array, *, num_sampled: int, unique: bool, range_max: int, rn
 
     def draw(count: int) -> Array:
         classes = np.expm1(rng.random(count) * width).astype(np.int64)
-        return np.minimum(classes, range_max - 1)
+        return np.minimum(classes, range_max - 1)  # type: ignore[no-any-return]
 
     def probability(classes: Array) -> Array:
-        return np.log1p(1.0 / (classes + 1.0)) / width
+        return np.log1p(1.0 / (classes + 1.0)) / width  # type: ignore[no-any-return]
 
     return _sampled(true_classes, num_sampled, unique, range_max, draw, probability, ctx)
 
@@ -148,10 +149,10 @@ def _(
 
     def draw(count: int) -> Array:
         at = np.searchsorted(cumulative, rng.random(count) * cumulative[-1], side="right")
-        return np.minimum(at, len(cumulative) - 1) * num_shards + shard
+        return np.minimum(at, len(cumulative) - 1) * num_shards + shard  # type: ignore[no-any-return]
 
     def probability(classes: Array) -> Array:
-        return weights[classes] / cumulative[-1]
+        return weights[classes] / cumulative[-1]  # type: ignore[no-any-return]
 
     possible = int(np.count_nonzero(weights[shard::num_shards]))
     ctx.check(not unique or num_sampled <= possible, f"cannot draw {num_sampled} different classes out of {possible}")

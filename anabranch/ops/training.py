@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from anabranch.core.shapes import TensorShape
-from anabranch.graph.building import define_op
+from anabranch.graph.building import OpFunction, define_op
 from anabranch.ops.gather_scatter import check_indices
 from anabranch.ops.rows import combined_rows, guarded
 from anabranch.ops.state import handle_shape
@@ -53,10 +53,11 @@ def _input(name: str) -> str:
     return f"{name}: " + {"indices": "Tindices", "global_step": "int64"}.get(name, "T")
 
 
-def _define(name: str, handles: list[str], rest: list[str], attrs: str) -> Any:
+def _define(name: str, handles: list[str], rest: list[str], attrs: str) -> OpFunction:
     inputs = [*(f"{h}: resource" for h in handles), *map(_input, rest)]
     op = define_op(name, f"{', '.join(inputs)} ->", attrs, stateful=True, reads=handles, writes=handles)
-    return op.not_differentiable()
+    op.not_differentiable()
+    return op
 
 
 def _apply_dense(name: str, handles: list[str], rest: list[str], rule: UpdateRule, attrs: str) -> None:
