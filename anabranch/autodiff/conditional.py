@@ -11,7 +11,7 @@ from anabranch.graph.building import apply_op
 from anabranch.graph.composite import IndexedSlices
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.function_graph import FunctionGraph
-from anabranch.graph.graph import Graph, op_def_of
+from anabranch.graph.graph import Graph, get_default_graph, op_def_of
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
 from anabranch.ops.control_flow import If, StatelessIf
@@ -45,7 +45,7 @@ def _if_gradient(op: Operation, *grads: Any) -> list[Any]:
     branches = [graph.get_function(op.attrs[name].name) for name in ("then_branch", "else_branch")]
     out_grads = [g if t.dtype.is_floating or t.dtype.is_complex else None for g, t in zip(grads, op.outputs, strict=True)]
     dense = [None if g is None else convert_to_tensor(g) for g in out_grads]
-    bodies = [_GradientBody(branch, graph) for branch in branches]  # type: ignore[arg-type]
+    bodies = [_GradientBody(branch, get_default_graph()) for branch in branches]  # type: ignore[arg-type]
     found = [body.differentiate(dense) for body in bodies]
     wanted = [i for i in range(len(op.inputs) - 1) if any(f[i] is not None for f in found)]
     if not wanted:
@@ -130,8 +130,7 @@ def _give_same_parameters(bodies: list[_GradientBody]) -> None:
 
 
 def _build_if(op: Operation, bodies: list[_GradientBody], inputs: list[Tensor]) -> list[Tensor]:
-    graph = op.graph
-    names = [graph.add_function(body.name, body) for body in bodies]
+    names = [op.graph.add_function(body.name, body) for body in bodies]
     outputs = bodies[0].outputs
     shapes = [a.shape.merge_with(b.shape) if a.shape.is_compatible_with(b.shape) else a.shape
               for a, b in zip(outputs, bodies[1].outputs, strict=True)]

@@ -319,33 +319,41 @@ class Graph(GraphScopes):
             self._collections.pop(name, None)
 
     # ------------------------------------------------------------------ functions
+    def _outermost(self) -> Graph:
+        graph = self
+        while graph.outer_graph is not None:
+            graph = graph.outer_graph
+        return graph
+
     def add_function(self, name: str, body: Graph) -> str:
-        """Puts a function graph into the library under a name made unique; returns that name."""
-        with self._lock:
+        """Puts a function graph into the library, under a name made unique; returns that name.
+
+        A graph and the bodies of its functions share one library, that of the outermost graph.
+        """
+        library = self._outermost()
+        with library._lock:
             candidate, count = name, 0
-            while candidate in self._functions:
+            while candidate in library._functions:
                 count += 1
                 candidate = f"{name}_{count}"
-            self._functions[candidate] = body
+            library._functions[candidate] = body
             return candidate
 
     def get_function(self, name: str) -> Graph:
-        """The function graph of that name, also looked for in enclosing graphs.
+        """The function graph of that name.
 
         Raises:
             KeyError: no such function.
         """
-        graph: Graph | None = self
-        while graph is not None:
-            if name in graph._functions:
-                return graph._functions[name]
-            graph = graph.outer_graph
-        raise KeyError(f"the graph has no function {name!r}; it has {sorted(self._functions)[:10]}")
+        functions = self._outermost()._functions
+        if name not in functions:
+            raise KeyError(f"the graph has no function {name!r}; it has {sorted(functions)[:10]}")
+        return functions[name]
 
     @property
     def functions(self) -> dict[str, Graph]:
         """A copy of the library: name -> function graph."""
-        return dict(self._functions)
+        return dict(self._outermost()._functions)
 
     # ------------------------------------------------------------------ defaults
     @property
