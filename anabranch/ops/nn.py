@@ -435,9 +435,7 @@ def _top_k_gradient(op: Any, grad: Tensor, _: Any = None) -> list[Tensor | None]
     return [raw.Reshape(flat, raw.Shape(x)), *([None] * (len(op.inputs) - 1))]
 
 
-TopK = define_op(
-    "TopK", "input: T -> values: T, indices: int32", "k: int >= 0, sorted: bool = True, T: real"
-)
+TopK = define_op("TopK", "input: T -> values: T, indices: int32", "k: int >= 0, sorted: bool = True, T: real")
 TopK.gradient(_top_k_gradient)
 
 

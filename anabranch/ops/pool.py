@@ -425,9 +425,7 @@ def _(op: Any, grad: Tensor) -> Any:
 def _average_pool(names: tuple[str, str], data: str, sizes: str, format: str) -> tuple[OpFunction, OpFunction]:
     attrs = f"{sizes}, {_PADDING}, {format}, T: floating"
     forward = define_op(names[0], f"{data}: T -> output: T", attrs)
-    backward = define_op(
-        names[1], "orig_input_shape: int32, grad: T -> output: T", attrs, static=("orig_input_shape",)
-    )
+    backward = define_op(names[1], "orig_input_shape: int32, grad: T -> output: T", attrs, static=("orig_input_shape",))
     _pooled_shape(forward)
 
     @forward.kernel

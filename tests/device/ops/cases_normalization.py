@@ -110,9 +110,7 @@ ONLY_VALUE = {"gradient": False}
 CASES = [
     OpCase("FusedBatchNorm", (X, *VECTORS), TRAIN, training(), **ONLY_VALUE),
     OpCase("FusedBatchNorm", (X, *VECTORS), INFER, lambda *a: inference(*a)[:5], label="inference", **ONLY_VALUE),
-    OpCase(
-        "FusedBatchNormV2", (X, *VECTORS), {**TRAIN, "exponential_avg_factor": 0.25}, training(0.25), **ONLY_VALUE
-    ),
+    OpCase("FusedBatchNormV2", (X, *VECTORS), {**TRAIN, "exponential_avg_factor": 0.25}, training(0.25), **ONLY_VALUE),
     OpCase(
         "FusedBatchNormV3",
         (X.astype(ml_dtypes.bfloat16), *VECTORS),

@@ -95,6 +95,7 @@ def nchw(x: Array) -> Array:
 
 def first(attrs: dict[str, Any]) -> dict[str, Any]:
     """The attributes for channels first."""
+
     def moved(values: list[int]) -> list[int]:
         return [values[0], values[-1], *values[1:-1]]
 
@@ -109,9 +110,7 @@ def gradient_rows(label: str, x: Array, attrs: dict[str, Any]) -> list[OpCase]:
     return [
         OpCase("MaxPoolGrad", (x, y, grad), attrs, max_grad(attrs), order=2, **only),
         OpCase("MaxPoolGradGrad", (x, y, second), attrs, max_grad_grad(attrs), order=2, **only),
-        OpCase(
-            "AvgPoolGrad", (np.array(x.shape, np.int32), grad), attrs, average_grad(attrs), order=2, label=label
-        ),
+        OpCase("AvgPoolGrad", (np.array(x.shape, np.int32), grad), attrs, average_grad(attrs), order=2, label=label),
     ]
 
 

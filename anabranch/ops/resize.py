@@ -1,0 +1,402 @@
+"""Resizing images, and crops resized to one size; gradients of both.
+
+Each resizing method is separable: an output row is a weighted sum of a few input rows (*taps*), whose places and
+weights depend on the sizes alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+from jax import numpy as jnp
+
+from anabranch.core.dtypes import DType
+from anabranch.core.shapes import TensorShape
+from anabranch.graph.building import OpFunction, define_op
+from anabranch.graph.operation import Tensor
+from anabranch.ops import raw, shape_rules
+
+Array = np.ndarray[Any, Any]
+
+_RESIZABLE = "{int8, uint8, int16, uint16, int32, int64, half, float, double, bfloat16}"
+_CROPPED = "{uint8, uint16, int8, int16, int32, int64, half, float, double}"
+_CENTERS = "align_corners: bool = False, half_pixel_centers: bool = False"
+#: cubic weights are looked up in a table with this many steps between two pixels
+_CUBIC_STEPS = 1024
+
+
+@dataclass(frozen=True)
+class Taps:
+    """How one axis is resized: output i is the sum over k of weights[i, k] * input[places[i, k]]."""
+
+    places: Array
+    weights: Array
+
+    def matrix(self, length: int) -> Array:
+        """The same as a matrix [outputs, length]."""
+        dense = np.zeros((len(self.places), length), np.float32)
+        np.add.at(dense, (np.arange(len(self.places))[:, None], self.places), self.weights)
+        return dense
+
+
+def _scale(length: int, wanted: int, align_corners: bool) -> np.float32:
+    if align_corners and wanted > 1:
+        return np.float32((length - 1) / np.float32(wanted - 1))
+    return np.float32(length / np.float32(max(1, wanted)))
+
+
+def _coordinates(length: int, wanted: int, align_corners: bool, half_pixel_centers: bool) -> Array:
+    """Where each output element stands among the input's, float32."""
+    at = np.arange(wanted, dtype=np.float32)
+    scale = _scale(length, wanted, align_corners)
+    return (at + np.float32(0.5)) * scale - np.float32(0.5) if half_pixel_centers else at * scale
+
+
+def bilinear_taps(length: int, wanted: int, align_corners: bool, half_pixel_centers: bool) -> Taps:
+    at = _coordinates(length, wanted, align_corners, half_pixel_centers)
+    floor = np.floor(at)
+    lower, upper = np.maximum(floor, 0), np.minimum(np.ceil(at), length - 1)
+    share = at - floor
+    places = np.stack([lower, np.maximum(upper, 0)], axis=1).astype(np.int32)
+    return Taps(np.minimum(places, length - 1), np.stack([1 - share, share], axis=1))
+
+
+def nearest_places(length: int, wanted: int, align_corners: bool, half_pixel_centers: bool) -> Array:
+    scale = _scale(length, wanted, align_corners)
+    at: Array = (np.arange(wanted, dtype=np.float32) + np.float32(0.5 if half_pixel_centers else 0)) * scale
+    # Corners are aligned by rounding, halves away from zero (unlike np.round).
+    found: Array = np.floor(at + np.float32(0.5 if align_corners else 0))
+    places: Array = np.clip(found, 0, length - 1).astype(np.int32)
+    return places
+
+
+def bicubic_taps(length: int, wanted: int, align_corners: bool, half_pixel_centers: bool) -> Taps:
+    """Cubic convolution with a = -0.75, or with half-pixel centres Keys' a = -0.5, renormalized at the borders."""
+    at = _coordinates(length, wanted, align_corners, half_pixel_centers)
+    floor = np.floor(at)
+    step = np.rint((at - floor) * _CUBIC_STEPS) / _CUBIC_STEPS
+    distances = np.abs(np.stack([step + 1, step, 1 - step, 2 - step], axis=1))
+    weights = _cubic(distances, -0.5 if half_pixel_centers else -0.75).astype(np.float32)
+    wished = floor[:, None].astype(np.int64) + np.arange(-1, 3)
+    places = np.clip(wished, 0, length - 1)
+    if half_pixel_centers:
+        weights = np.where(places == wished, weights, np.float32(0))
+        weights = weights / weights.sum(axis=1, keepdims=True)
+    return Taps(places.astype(np.int32), weights)
+
+
+def _cubic(x: Array, a: float) -> Array:
+    near = ((a + 2) * x - (a + 3)) * x * x + 1
+    far = ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
+    return np.where(x <= 1, near, far)
+
+
+def area_matrix(length: int, wanted: int, align_corners: bool) -> Array:
+    """Each output averages the stretch of input that it covers; beyond the border the last element counts."""
+    scale = np.float64(_scale(length, wanted, align_corners))
+    matrix = np.zeros((wanted, length))
+    for i in range(wanted):
+        start, end = i * scale, (i + 1) * scale
+        for j in range(int(np.floor(start)), int(np.ceil(end))):
+            matrix[i, min(max(j, 0), length - 1)] += (min(j + 1, end) - max(j, start)) / scale
+    return matrix.astype(np.float32)
+
+
+def _by_taps(images: Any, rows: Taps, columns: Taps) -> Any:
+    """Gathers: an element that no output uses has no influence, be it NaN."""
+    for axis, taps in ((1, rows), (2, columns)):
+        shape = [-1 if a == axis else 1 for a in range(4)]
+        parts = [
+            jnp.take(images, taps.places[:, k], axis=axis) * taps.weights[:, k].reshape(shape)
+            for k in range(taps.places.shape[1])
+        ]
+        images = sum(parts)
+    return images
+
+
+def _by_matrices(images: Any, rows: Any, columns: Any) -> Any:
+    """[batch, h, w, channels] with matrices [h', h] and [w', w] gives [batch, h', w', channels]."""
+    return jnp.einsum("yh,bhwc,xw->byxc", rows, images, columns, precision=jax.lax.Precision.HIGHEST)
+
+
+# ---------------------------------------------------------------------- shapes
+def _resized_shape(images: TensorShape, size: TensorShape, *, ctx: Any) -> TensorShape:
+    images = shape_rules.with_rank(images, 4, "images")
+    wanted = ctx.constant("size")
+    if wanted is None:
+        shape_rules.with_rank(size, 1, "size")
+        return TensorShape([images[0], None, None, images[3]])
+    _check_size(wanted)
+    return TensorShape([images[0], int(wanted[0]), int(wanted[1]), images[3]])
+
+
+def _check_size(size: Any) -> tuple[int, int]:
+    if np.shape(size) != (2,) or min(size) <= 0:
+        raise ValueError(f"size must be two positive numbers, height and width; got {np.asarray(size).tolist()}")
+    return int(size[0]), int(size[1])
+
+
+def _sized(images: Any, size: Any) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Old and new (height, width)."""
+    if 0 in images.shape[1:3]:
+        raise ValueError(f"the images have no pixels: shape {images.shape}")
+    return images.shape[1:3], _check_size(size)
+
+
+def _centers(align_corners: bool, half_pixel_centers: bool) -> tuple[bool, bool]:
+    if align_corners and half_pixel_centers:
+        raise ValueError("align_corners and half_pixel_centers cannot both be set")
+    return align_corners, half_pixel_centers
+
+
+# ---------------------------------------------------------------------- bilinear and bicubic
+TapsFunction = Callable[[int, int, bool, bool], Taps]
+
+
+def _by_weights(name: str, taps: TapsFunction, grad_types: str) -> tuple[OpFunction, OpFunction]:
+    """A method made of taps, and its gradient (a sum over the same taps, transposed)."""
+    forward = define_op(
+        name,
+        "images: T, size: int32 -> resized_images: float32",
+        f"T: {_RESIZABLE}, {_CENTERS}",
+        static=("size",),
+    )
+    forward.shape(_resized_shape)
+    backward = define_op(
+        f"{name}Grad", "grads: float32, original_image: T -> output: T", f"T: {grad_types}, {_CENTERS}"
+    )
+    backward.shape(lambda grads, original_image: original_image)
+
+    @forward.kernel
+    def _(images: Any, size: Any, *, align_corners: bool, half_pixel_centers: bool) -> Any:
+        old, new = _sized(images, size)
+        centers = _centers(align_corners, half_pixel_centers)
+        rows, columns = (taps(n, wanted, *centers) for n, wanted in zip(old, new, strict=True))
+        return _by_taps(images.astype(np.float32), rows, columns).astype(np.float32)
+
+    @forward.gradient
+    def _(op: Any, grad: Tensor) -> Any:
+        images = op.inputs[0]
+        if not images.dtype.is_floating:
+            return None, None
+        attrs = {name: op.attrs[name] for name in ("align_corners", "half_pixel_centers")}
+        return backward(grad, images, **attrs), None
+
+    @backward.kernel
+    def _(grads: Any, original_image: Any, *, align_corners: bool, half_pixel_centers: bool) -> Any:
+        centers = _centers(align_corners, half_pixel_centers)
+        lengths = zip(original_image.shape[1:3], grads.shape[1:3], strict=True)
+        rows, columns = (taps(n, wanted, *centers).matrix(n).T for n, wanted in lengths)
+        return _by_matrices(grads, rows, columns).astype(original_image.dtype)
+
+    @backward.gradient
+    def _(op: Any, grad: Tensor) -> Any:
+        attrs = {name: op.attrs[name] for name in ("align_corners", "half_pixel_centers")}
+        size = raw.Slice(raw.Shape(op.inputs[0]), np.array([1], np.int32), np.array([2], np.int32))
+        return forward(grad, size, **attrs), None
+
+    return forward, backward
+
+
+ResizeBilinear, ResizeBilinearGrad = _by_weights("ResizeBilinear", bilinear_taps, "{float, bfloat16, half, double}")
+ResizeBicubic, ResizeBicubicGrad = _by_weights("ResizeBicubic", bicubic_taps, "{float, double}")
+
+# ---------------------------------------------------------------------- nearest and area
+ResizeNearestNeighbor = define_op(
+    "ResizeNearestNeighbor",
+    "images: T, size: int32 -> resized_images: T",
+    f"T: {_RESIZABLE}, {_CENTERS}",
+    static=("size",),
+)
+ResizeNearestNeighbor.shape(_resized_shape)
+
+
+@ResizeNearestNeighbor.kernel
+def _(images: Any, size: Any, *, align_corners: bool, half_pixel_centers: bool, xp: Any) -> Any:
+    old, new = _sized(images, size)
+    centers = _centers(align_corners, half_pixel_centers)
+    rows, columns = (nearest_places(n, wanted, *centers) for n, wanted in zip(old, new, strict=True))
+    return xp.take(xp.take(images, rows, axis=1), columns, axis=2)
+
+
+@ResizeNearestNeighbor.gradient
+def _(op: Any, grad: Tensor) -> Any:
+    images = op.inputs[0]
+    attrs = {name: op.attrs[name] for name in ("align_corners", "half_pixel_centers")}
+    size = raw.Slice(raw.Shape(images), np.array([1], np.int32), np.array([2], np.int32))
+    return ResizeNearestNeighborGrad(grad, size, **attrs), None
+
+
+ResizeNearestNeighborGrad = define_op(
+    "ResizeNearestNeighborGrad",
+    "grads: T, size: int32 -> output: T",
+    f"T: {{uint8, int8, int32, half, float, double, bfloat16}}, {_CENTERS}",
+    static=("size",),
+)
+ResizeNearestNeighborGrad.shape(_resized_shape)
+
+
+@ResizeNearestNeighborGrad.kernel
+def _(grads: Any, size: Any, *, align_corners: bool, half_pixel_centers: bool) -> Any:
+    new, old = _sized(grads, size)
+    centers = _centers(align_corners, half_pixel_centers)
+    rows, columns = (nearest_places(n, wanted, *centers) for n, wanted in zip(old, new, strict=True))
+    wide = grads.astype(np.float32) if grads.dtype.itemsize == 2 else grads
+    by_rows = jnp.zeros((grads.shape[0], old[0], *grads.shape[2:]), wide.dtype).at[:, rows].add(wide)
+    out = jnp.zeros((grads.shape[0], *old, grads.shape[3]), wide.dtype).at[:, :, columns].add(by_rows)
+    return out.astype(grads.dtype)
+
+
+@ResizeNearestNeighborGrad.gradient
+def _(op: Any, grad: Tensor) -> Any:
+    attrs = {name: op.attrs[name] for name in ("align_corners", "half_pixel_centers")}
+    size = raw.Slice(raw.Shape(op.inputs[0]), np.array([1], np.int32), np.array([2], np.int32))
+    return ResizeNearestNeighbor(grad, size, **attrs), None
+
+
+ResizeArea = define_op(
+    "ResizeArea",
+    "images: T, size: int32 -> resized_images: float32",
+    f"T: {_RESIZABLE}, align_corners: bool = False",
+    static=("size",),
+)
+ResizeArea.shape(_resized_shape)
+ResizeArea.not_differentiable()
+
+
+@ResizeArea.kernel
+def _(images: Any, size: Any, *, align_corners: bool) -> Any:
+    old, new = _sized(images, size)
+    rows, columns = (area_matrix(n, wanted, align_corners) for n, wanted in zip(old, new, strict=True))
+    return _by_matrices(images.astype(np.float32), rows, columns)
+
+
+# ---------------------------------------------------------------------- crops
+def _crop_coordinates(low: Any, high: Any, length: int, wanted: int) -> Any:
+    """Where each row (or column) of each crop stands in the image, [boxes, wanted]; one alone stands in the middle."""
+    span = length - 1
+    if wanted == 1:
+        return (0.5 * (low + high) * span)[:, None]
+    return low[:, None] * span + np.arange(wanted, dtype=np.float32) * ((high - low) * span / (wanted - 1))[:, None]
+
+
+def _along(at: Any, length: int, method: bytes) -> tuple[Any, Any, Any, Any]:
+    """Lower and upper place, the upper one's share, and whether the coordinate lies inside the image."""
+    inside = (at >= 0) & (at <= length - 1)
+    safe = jnp.where(inside, at, 0)
+    if method == b"nearest":
+        nearest = jnp.floor(safe + 0.5).astype(np.int32)
+        return nearest, nearest, jnp.zeros_like(at), inside
+    lower = jnp.floor(safe)
+    return lower.astype(np.int32), jnp.ceil(safe).astype(np.int32), safe - lower, inside
+
+
+def _crop(image: Any, boxes: Any, box_ind: Any, size: tuple[int, int], method: bytes, outside: float) -> Any:
+    """[boxes, *size, channels], float32; linear in the image, and differentiable in the boxes."""
+    batch, height, width, _ = image.shape
+    y = _along(_crop_coordinates(boxes[:, 0], boxes[:, 2], height, size[0]), height, method)
+    x = _along(_crop_coordinates(boxes[:, 1], boxes[:, 3], width, size[1]), width, method)
+    which = jnp.clip(box_ind, 0, batch - 1)[:, None, None]
+
+    def corner(rows: Any, columns: Any) -> Any:
+        return image[which, rows[:, :, None], columns[:, None, :]]
+
+    x_share, y_share = x[2][:, None, :, None], y[2][:, :, None, None]
+    top = corner(y[0], x[0]) * (1 - x_share) + corner(y[0], x[1]) * x_share
+    bottom = corner(y[1], x[0]) * (1 - x_share) + corner(y[1], x[1]) * x_share
+    inside = (y[3][:, :, None] & x[3][:, None, :])[..., None]
+    return jnp.where(inside, top * (1 - y_share) + bottom * y_share, np.float32(outside))
+
+
+def _check_boxes(box_ind: Any, batch: int, ctx: Any) -> None:
+    ctx.check((box_ind >= 0) & (box_ind < batch), f"box_ind must be in [0, {batch}), got {{0}}", box_ind)
+
+
+CropAndResize = define_op(
+    "CropAndResize",
+    "image: T, boxes: float32, box_ind: int32, crop_size: int32 -> crops: float32",
+    f"T: {_CROPPED}, method: {{'bilinear', 'nearest'}} = 'bilinear', extrapolation_value: float = 0.0",
+    static=("crop_size",),
+)
+
+
+@CropAndResize.shape
+def _(image: TensorShape, boxes: TensorShape, box_ind: TensorShape, crop_size: TensorShape, *, ctx: Any) -> TensorShape:
+    image = shape_rules.with_rank(image, 4, "image")
+    count = shape_rules.with_rank(boxes, 2, "boxes")[:1].merge_with(shape_rules.with_rank(box_ind, 1, "box_ind"))
+    wanted = ctx.constant("crop_size")
+    size = (None, None) if wanted is None else _check_size(wanted)
+    return TensorShape([count[0], *size, image[3]])
+
+
+@CropAndResize.kernel
+def _(
+    image: Any, boxes: Any, box_ind: Any, crop_size: Any, *, method: bytes, extrapolation_value: float, ctx: Any
+) -> Any:
+    _check_boxes(box_ind, image.shape[0], ctx)
+    return _crop(image.astype(np.float32), boxes, box_ind, _check_size(crop_size), method, extrapolation_value)
+
+
+@CropAndResize.gradient
+def _(op: Any, grad: Tensor) -> Any:
+    image, boxes, box_ind, _ = op.inputs
+    to_image = None
+    if image.dtype.is_floating:
+        to_image = CropAndResizeGradImage(
+            grad, boxes, box_ind, raw.Shape(image), T=image.dtype, method=op.attrs["method"]
+        )
+    to_boxes = None
+    if op.attrs["method"] == b"bilinear":
+        to_boxes = CropAndResizeGradBoxes(grad, image, boxes, box_ind)
+    return to_image, to_boxes, None, None
+
+
+CropAndResizeGradImage = define_op(
+    "CropAndResizeGradImage",
+    "grads: float32, boxes: float32, box_ind: int32, image_size: int32 -> output: T",
+    "T: {float, half, double}, method: {'bilinear', 'nearest'} = 'bilinear'",
+    static=("image_size",),
+)
+CropAndResizeGradImage.not_differentiable()
+
+
+@CropAndResizeGradImage.shape
+def _(
+    grads: TensorShape, boxes: TensorShape, box_ind: TensorShape, image_size: TensorShape, *, ctx: Any
+) -> TensorShape:
+    size: TensorShape = ctx.constant_as_shape("image_size")
+    return shape_rules.with_rank(size, 4, "image_size")
+
+
+@CropAndResizeGradImage.kernel
+def _(grads: Any, boxes: Any, box_ind: Any, image_size: Any, *, T: DType, method: bytes, ctx: Any) -> Any:
+    shape = tuple(int(d) for d in image_size)
+    _check_boxes(box_ind, shape[0], ctx)
+    crop = jax.linear_transpose(
+        lambda image: _crop(image, boxes, box_ind, grads.shape[1:3], method, 0.0), jnp.empty(shape, np.float32)
+    )
+    return crop(grads)[0].astype(T.as_numpy_dtype)
+
+
+CropAndResizeGradBoxes = define_op(
+    "CropAndResizeGradBoxes",
+    "grads: float32, image: T, boxes: float32, box_ind: int32 -> output: float32",
+    f"T: {_CROPPED}, method: {{'bilinear'}} = 'bilinear'",
+)
+CropAndResizeGradBoxes.not_differentiable()
+
+
+@CropAndResizeGradBoxes.shape
+def _(grads: TensorShape, image: TensorShape, boxes: TensorShape, box_ind: TensorShape) -> TensorShape:
+    return shape_rules.with_rank(boxes, 2, "boxes")
+
+
+@CropAndResizeGradBoxes.kernel
+def _(grads: Any, image: Any, boxes: Any, box_ind: Any, *, method: bytes, ctx: Any) -> Any:
+    _check_boxes(box_ind, image.shape[0], ctx)
+    _, pull = jax.vjp(lambda b: _crop(image.astype(np.float32), b, box_ind, grads.shape[1:3], method, 0.0), boxes)
+    return pull(grads)[0]
