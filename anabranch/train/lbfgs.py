@@ -21,12 +21,11 @@ import numpy as np
 
 from anabranch.core import dtypes
 from anabranch.core.dtypes import DType
-from anabranch.frontend.framework import init_scope
+from anabranch.frontend.grouping import group
 from anabranch.graph.conversion import convert_to_tensor
-from anabranch.graph.graph import get_default_graph
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
-from anabranch.train.optimizer import GradientsAndVariables, Optimizer, group
+from anabranch.train.optimizer import GradientsAndVariables, Optimizer
 
 __all__ = ["LBFGSOptimizer"]
 
@@ -151,7 +150,7 @@ class LBFGSOptimizer(Optimizer):
 
     def _finish(self, update_ops: list[Any], name_scope: str) -> Any:
         updates = _Step(self, self._pairs).updates()
-        return group(updates, name_scope)
+        return group(*updates, name=name_scope)
 
 
 def _zeros_of(value: np.ndarray[Any, Any]) -> Any:

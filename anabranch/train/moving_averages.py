@@ -7,6 +7,7 @@ from typing import Any
 
 from anabranch.core import dtypes
 from anabranch.frontend.framework import init_scope
+from anabranch.frontend.grouping import group
 from anabranch.frontend.variable_scope import get_variable, variable_scope
 from anabranch.frontend.variables import Variable
 from anabranch.graph.collections import GraphKeys
@@ -15,7 +16,6 @@ from anabranch.graph.graph import get_default_graph
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
 from anabranch.train import slot_creator
-from anabranch.train.optimizer import group
 
 __all__ = ["ExponentialMovingAverage", "assign_moving_average", "weighted_moving_average"]
 
@@ -173,7 +173,7 @@ class ExponentialMovingAverage:
         with graph.name_scope(self._name) as scope:
             decay = self._current_decay()
             updates = [self._update(var, decay).op for var in averaged]
-            return group(updates, scope)
+            return group(*updates, name=scope)
 
     def _shadow(self, var: Any) -> Any:
         if isinstance(var, Tensor):

@@ -12,6 +12,7 @@ from typing import Any
 from anabranch.autodiff.gradients import gradients
 from anabranch.core import dtypes, nest
 from anabranch.core.dtypes import DType
+from anabranch.frontend import grouping
 from anabranch.frontend.framework import init_scope
 from anabranch.frontend.variable_policy import outermost_graph
 from anabranch.frontend.variables import Variable
@@ -155,7 +156,7 @@ class Optimizer:
             colocate_gradients_with_ops=colocate_gradients_with_ops,
         )
         if gate_gradients == self.GATE_GRAPH:
-            grads = _all_at_once(grads)
+            grads = grouping.tuple(grads)
         self._assert_valid_dtypes([v for g, v in zip(grads, variables, strict=True) if g is not None])
         return list(zip(grads, variables, strict=True))
 
@@ -292,7 +293,7 @@ class Optimizer:
 
     def _finish(self, update_ops: list[Any], name_scope: str) -> Any:
         """Returns the operation called `name_scope` that runs all updates. Override to add some at the end."""
-        return group(update_ops, name_scope)
+        return grouping.group(*update_ops, name=name_scope)
 
     def _call_if_callable(self, param: Any) -> Any:
         """The value of a hyperparameter that may be given as a function."""
@@ -343,13 +344,6 @@ class Optimizer:
 
 
 # ---------------------------------------------------------------------- helpers
-def group(operations: Sequence[Any], name: str) -> Operation:
-    """An operation that runs after all of `operations`."""
-    with get_default_graph().control_dependencies(operations):
-        op: Operation = raw.NoOp(name=name)
-        return op
-
-
 def _variable_key(var: Any) -> Any:
     return (var.op.graph, var.op.name)
 
@@ -381,19 +375,6 @@ def _pieces(item: Any) -> list[Any]:
     """A partitioned variable stands for its parts."""
     parts = getattr(item, "_get_variable_list", None)
     return list(parts()) if parts is not None else [item]
-
-
-def _all_at_once(grads: list[Any]) -> list[Any]:
-    """The same gradients, none of which can be used before all exist."""
-    graph = get_default_graph()
-    with graph.name_scope("gated_gradients"), graph.control_dependencies([g.op for g in grads if g is not None]):
-        return [g if g is None else _passed_on(g) for g in grads]
-
-
-def _passed_on(grad: Any) -> Any:
-    if isinstance(grad, IndexedSlices):
-        return IndexedSlices(raw.Identity(grad.values), raw.Identity(grad.indices), grad.dense_shape)
-    return raw.Identity(grad)
 
 
 def _checked_gradient(grad: Any) -> Any:

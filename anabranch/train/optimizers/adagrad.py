@@ -184,12 +184,7 @@ class AdagradDAOptimizer(KernelOptimizer):
 
     def _settings(self, var: Any) -> list[Tensor]:
         strengths = (self._l1_regularization_strength, self._l2_regularization_strength)
-        dtype = var.dtype.base_dtype
-        return [
-            cast_like(self._learning_rate_tensor, var),
-            *(convert_to_tensor(strength, dtype) for strength in strengths),
-            self._step_after,
-        ]
+        return [*(cast_like(value, var) for value in (self._learning_rate_tensor, *strengths)), self._step_after]
 
     def _update_dense(self, grad: Tensor, var: Any) -> Any:
         return raw.ResourceApplyAdagradDA(

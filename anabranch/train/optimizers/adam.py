@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from anabranch.frontend.grouping import group
 from anabranch.graph.graph import Graph, get_default_graph
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
-from anabranch.train.optimizer import group
 from anabranch.train.optimizers.kernel_optimizer import KernelOptimizer, cast_like
 
 __all__ = ["AdamOptimizer"]
@@ -89,4 +89,4 @@ class AdamOptimizer(KernelOptimizer):
                 with graph.colocate_with(power):
                     grown = raw.Mul(power.value(), cast_like(beta, power))
                     updates.append(power.assign(grown, use_locking=self._use_locking, read_value=False))
-        return group(updates, name_scope)
+        return group(*updates, name=name_scope)

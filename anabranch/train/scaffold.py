@@ -1,0 +1,179 @@
+"""The operations around a model that a training session needs, with defaults for those not given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from anabranch.frontend.grouping import group
+from anabranch.frontend.platform import logging
+from anabranch.frontend.summary import merge_all
+from anabranch.frontend.variable_functions import (
+    global_variables,
+    global_variables_initializer,
+    local_variables_initializer,
+    report_uninitialized_variables,
+)
+from anabranch.graph.collections import GraphKeys
+from anabranch.graph.graph import get_default_graph
+from anabranch.train.saver import Saver
+
+__all__ = ["Scaffold"]
+
+
+class Scaffold:
+    """What is needed to initialize, check, summarize and save a model; `finalize` fills in what was not given.
+
+    A member that was not given is taken from the graph's collection of that name, or else made.
+
+    Args:
+        init_op: initializes the model; default: all global variables.
+        init_feed_dict: feeds for it.
+        init_fn: called with this scaffold and the session after it.
+        ready_op: its value is the list of what is not initialized; default: global and local variables.
+        ready_for_local_init_op: the same before `local_init_op`; default: global variables.
+        local_init_op: run in each new session; default: local variables and tables.
+        summary_op: serialized summaries; default: all of the graph's merged.
+        saver: a `Saver`; default: of all variables.
+        copy_from_scaffold: what is not given is taken from this one.
+        local_init_feed_dict: feeds for `local_init_op`.
+    """
+
+    def __init__(
+        self,
+        init_op: Any = None,
+        init_feed_dict: dict[Any, Any] | None = None,
+        init_fn: Callable[[Scaffold, Any], Any] | None = None,
+        ready_op: Any = None,
+        ready_for_local_init_op: Any = None,
+        local_init_op: Any = None,
+        summary_op: Any = None,
+        saver: Any = None,
+        copy_from_scaffold: Scaffold | None = None,
+        local_init_feed_dict: dict[Any, Any] | None = None,
+    ) -> None:
+        if copy_from_scaffold is not None and not isinstance(copy_from_scaffold, Scaffold):
+            raise TypeError("copy_from_scaffold is not a Scaffold instance.")
+        given = {
+            "init_op": init_op,
+            "init_feed_dict": init_feed_dict,
+            "ready_op": ready_op,
+            "ready_for_local_init_op": ready_for_local_init_op,
+            "local_init_op": local_init_op,
+            "local_init_feed_dict": local_init_feed_dict,
+            "summary_op": summary_op,
+            "saver": saver,
+        }
+        for name, value in given.items():
+            copied = getattr(copy_from_scaffold, name, None) if value is None else value
+            setattr(self, "_" + name, copied)
+        self._init_fn: Callable[[Any], Any] | None = None
+        if init_fn is not None:
+            self._init_fn = lambda session: init_fn(self, session)
+        elif copy_from_scaffold is not None:
+            self._init_fn = copy_from_scaffold.init_fn
+
+    _init_op: Any
+    _init_feed_dict: Any
+    _ready_op: Any
+    _ready_for_local_init_op: Any
+    _local_init_op: Any
+    _local_init_feed_dict: Any
+    _summary_op: Any
+    _saver: Any
+
+    def finalize(self) -> Scaffold:
+        """Makes what is missing, and finalizes the graph."""
+        if self._init_op is None:
+            self._init_op = self.get_or_default("init_op", GraphKeys.INIT_OP, _default_init_op)
+        if self._ready_op is None:
+            self._ready_op = self.get_or_default("ready_op", GraphKeys.READY_OP, report_uninitialized_variables)
+        if self._ready_for_local_init_op is None:
+            self._ready_for_local_init_op = self.get_or_default(
+                "ready_for_local_init_op",
+                GraphKeys.READY_FOR_LOCAL_INIT_OP,
+                lambda: report_uninitialized_variables(
+                    global_variables(), name="report_uninitialized_variables_for_local_init"
+                ),
+            )
+        if self._local_init_op is None:
+            self._local_init_op = self.get_or_default(
+                "local_init_op", GraphKeys.LOCAL_INIT_OP, self.default_local_init_op
+            )
+        if self._summary_op is None:
+            self._summary_op = self.get_or_default("summary_op", GraphKeys.SUMMARY_OP, merge_all)
+        if self._saver is None:
+            self._saver = self.get_or_default(
+                "saver", GraphKeys.SAVERS, lambda: Saver(sharded=True, allow_empty=True)
+            )
+        self._saver.build()
+        get_default_graph().finalize()
+        logging.info("Graph was finalized.")
+        return self
+
+    @staticmethod
+    def get_or_default(arg_name: str, collection_key: str, default_constructor: Callable[[], Any]) -> Any:
+        """The one member of a collection; where it is empty, what the constructor makes, which joins it.
+
+        Raises:
+            RuntimeError: the collection has several members.
+        """
+        graph = get_default_graph()
+        members = graph.get_collection(collection_key)
+        if len(members) > 1:
+            raise RuntimeError(
+                f'More than one item in the collection "{collection_key}". Please indicate which one to use by passing '
+                f"it to the tf.Scaffold constructor as:  tf.Scaffold({arg_name}=item to use)"
+            )
+        if members:
+            return members[0]
+        made = default_constructor()
+        if made is not None:
+            graph.add_to_collection(collection_key, made)
+        return made
+
+    @staticmethod
+    def default_local_init_op() -> Any:
+        """An operation that initializes local variables and tables."""
+        tables = get_default_graph().get_collection(GraphKeys.TABLE_INITIALIZERS)
+        return group(local_variables_initializer(), *tables)
+
+    @property
+    def init_op(self) -> Any:
+        return self._init_op
+
+    @property
+    def init_feed_dict(self) -> Any:
+        return self._init_feed_dict
+
+    @property
+    def init_fn(self) -> Callable[[Any], Any] | None:
+        return self._init_fn
+
+    @property
+    def ready_op(self) -> Any:
+        return self._ready_op
+
+    @property
+    def ready_for_local_init_op(self) -> Any:
+        return self._ready_for_local_init_op
+
+    @property
+    def local_init_op(self) -> Any:
+        return self._local_init_op
+
+    @property
+    def local_init_feed_dict(self) -> Any:
+        return self._local_init_feed_dict
+
+    @property
+    def summary_op(self) -> Any:
+        return self._summary_op
+
+    @property
+    def saver(self) -> Any:
+        return self._saver
+
+
+def _default_init_op() -> Any:
+    return global_variables_initializer()
