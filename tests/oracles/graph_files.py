@@ -29,8 +29,8 @@ def _variable(name: str, shape: list[int]) -> tf.Variable:
     return tf1.get_variable(name, initializer=_ramp(shape))
 
 
-def _conv_net() -> tuple[dict[str, tf.Tensor], dict[str, Any]]:
-    """A convolution net whose logits go through a while loop, its loss, gradients, optimizer, summaries and saver."""
+def _conv_net(loop: bool) -> tuple[dict[str, tf.Tensor], dict[str, Any]]:
+    """A convolution net, its loss, gradients, optimizer, summaries; with `loop`, its logits go through a while loop."""
     x = tf1.placeholder(tf.float32, [None, 8, 8, 1], name="x")
     labels = tf1.placeholder(tf.int32, [None], name="labels")
     with tf1.variable_scope("conv"):
@@ -41,13 +41,16 @@ def _conv_net() -> tuple[dict[str, tf.Tensor], dict[str, Any]]:
         flat = tf.reshape(hidden, [-1, 4 * 4 * 4])
         logits = tf.matmul(flat, _variable("kernel", [64, 3]))
     mixing = _variable("mixing", [3, 3])
-    _, logits = tf1.while_loop(
-        lambda i, _: i < 3,
-        lambda i, v: (i + 1, tf.tanh(tf.matmul(v, mixing)) + 0.5 * v),
-        [tf.constant(0), logits],
-        name="mix",
-        parallel_iterations=4,
-    )
+    if loop:
+        _, logits = tf1.while_loop(
+            lambda i, _: i < 3,
+            lambda i, v: (i + 1, tf.tanh(tf.matmul(v, mixing)) + 0.5 * v),
+            [tf.constant(0), logits],
+            name="mix",
+            parallel_iterations=4,
+        )
+    else:
+        logits = tf.tanh(tf.matmul(logits, mixing)) + 0.5 * logits
     loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits), name="loss")
     step = tf1.train.get_or_create_global_step()
     optimizer = tf1.train.MomentumOptimizer(0.1, 0.9)
@@ -81,7 +84,7 @@ def write_conv_while(files: Path) -> None:
     tf1.disable_control_flow_v2()
     with tf.Graph().as_default() as graph:
         tf1.enable_resource_variables()
-        inputs, outputs = _conv_net()
+        inputs, outputs = _conv_net(loop=True)
         saver = tf1.train.Saver()
         initialize = tf1.global_variables_initializer()
         summaries = tf1.summary.merge_all()
@@ -101,6 +104,21 @@ def write_conv_while(files: Path) -> None:
             session.run(initialize)
             summary = session.run(summaries, feeds)
         _write_events(files / "events.out.tfevents", graph, summary)
+
+
+def write_conv(files: Path) -> None:
+    """The same net without the loop."""
+    with tf.Graph().as_default() as graph:
+        tf1.enable_resource_variables()
+        inputs, outputs = _conv_net(loop=False)
+        tf1.train.Saver()
+        initialize = tf1.global_variables_initializer()
+        _write_graph(files, "conv", graph, also_text=False)
+        # no two values alike in a pooling window: where there is a tie, rounding decides which one gets the gradient
+        x = np.sin(1.7 * np.arange(5 * 8 * 8, dtype=np.float32)).reshape(5, 8, 8, 1)
+        feeds = {inputs["x"]: x, inputs["labels"]: np.array([0, 1, 2, 1, 0], np.int32)}
+        fetches = list(outputs["fetches"].values())
+        _write_run(files / "conv.npz", feeds, fetches, [initialize, outputs["train"], outputs["train"]])
 
 
 def _write_events(path: Path, graph: tf.Graph, summary: bytes) -> None:
@@ -217,5 +235,6 @@ def write(files: Path) -> None:
     write_checkpoint_state(files / "checkpoint")
     write_saved_model(files / "saved_model.pb")
     write_conv_while(files)
+    write_conv(files)
     write_functions(files)
     write_ref_variables(files)
