@@ -197,8 +197,14 @@ MatrixSolve = define_op("MatrixSolve", "matrix: T, rhs: T -> output: T", f"adjoi
 MatrixSolve.shape(_solution)
 
 
+def _check_system(ctx: Any, matrix: Any, rhs: Any) -> None:
+    fits = matrix.ndim >= 2 and matrix.shape[:-1] == rhs.shape[:-1] and matrix.shape[-1] == matrix.shape[-2]
+    ctx.check(fits, f"matrices of shape {matrix.shape} and right-hand sides of shape {rhs.shape} form no system")
+
+
 @MatrixSolve.kernel
 def _(matrix: Any, rhs: Any, *, adjoint: bool, ctx: Any) -> Any:
+    _check_system(ctx, matrix, rhs)
     wide = _widened(_transposed(matrix) if adjoint else matrix)
     return _solved(*_factored(ctx, wide), _widened(rhs)).astype(rhs.dtype)
 
@@ -222,6 +228,7 @@ def _triangular_solve(name: str, types: str) -> OpFunction:
 
     @op.kernel
     def _(matrix: Any, rhs: Any, *, lower: bool, adjoint: bool, ctx: Any) -> Any:
+        _check_system(ctx, matrix, rhs)
         wide = matrix.astype(np.float32) if matrix.dtype.itemsize == 2 else matrix
         ctx.check(jnp.all(jnp.diagonal(wide, axis1=-2, axis2=-1) != 0), "a matrix is not invertible")
         complex_adjoint = adjoint and np.dtype(wide.dtype).kind == "c"
@@ -433,8 +440,8 @@ def _(op: Any, grad_s: Any, grad_u: Any, grad_v: Any) -> Any:
     s, u, v = op.outputs
     middle = None if grad_s is None else raw.MatrixDiag(grad_s)
     outside = []
-    squares = raw.Square(s)
-    gaps = _safe_reciprocal(raw.Sub(_row(squares), _last(squares)))
+    # s_j^2 - s_i^2; a difference of squares that are rounded apart (in fused operations) would not vanish for i = j
+    gaps = _safe_reciprocal(raw.Mul(raw.Sub(_row(s), _last(s)), raw.AddV2(_row(s), _last(s))))
     if grad_u is not None:
         turn = raw.Mul(gaps, _skew(product(u, grad_u, adj_a=True)))
         middle = _add_all(middle, raw.Mul(turn, _row(s)))
