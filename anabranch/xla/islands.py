@@ -96,10 +96,18 @@ def plan_items(step: StepGraph, on_host: frozenset[Operation] = frozenset()) -> 
 
 
 def runs_on_host(op: Operation) -> bool:
-    """Whether an operation is host work: it has no compiled kernel, handles strings, or calls a body that is."""
+    """Whether an operation is host work: it has no compiled kernel, handles strings, or calls a body that is.
+
+    Constant texts are not: a kernel that takes them as static inputs (an assertion's message) is compiled with them.
+    """
     if op.op_def.compiled_rule is None:
         return True
-    if any(_host_dtype(t) for t in op._outputs) or any(_host_dtype(t) for t in op._inputs):
+    if op.type == "Const":
+        return False
+    if any(_host_dtype(t) for t in op._outputs):
+        return True
+    texts = {i for i, t in enumerate(op._inputs) if _host_dtype(t)}
+    if texts and not (texts <= op.op_def.static_positions(op) and all(op._inputs[i].op.type == "Const" for i in texts)):
         return True
     return any(not is_compilable(body) for body in bodies_of(op))
 
@@ -140,10 +148,29 @@ class _Analysis:
     # ---- which values must be known when an island is compiled
     def _find_static(self) -> None:
         for op in reversed(self.step.operations):
+            if op not in self.host and op.op_def.host_rule is not None and self._would_compile_each_step(op):
+                self.host.add(op)
             if op in self.host:
                 continue
             for tensor in self._static_inputs(op):
                 self._need_value(tensor)
+
+    def _would_compile_each_step(self, op: Operation) -> bool:
+        """Whether data decides the static inputs of an operation: then its host kernel serves it better."""
+        inputs = self.step.inputs_of(op)
+        found: dict[Tensor, bool] = {}
+        return not all(self._follows_from_shapes(inputs[i], found) for i in op.op_def.static_positions(op))
+
+    def _follows_from_shapes(self, tensor: Tensor, found: dict[Tensor, bool]) -> bool:
+        if self._is_given(tensor):
+            return tensor not in self.fed
+        op = tensor.op
+        if op in self.host or not op.op_def.portable or op.op_def.stateful:
+            return False
+        if tensor not in found:
+            sources = () if op.op_def.shape_valued else self.step.inputs_of(op)
+            found[tensor] = all(self._follows_from_shapes(t, found) for t in sources)
+        return found[tensor]
 
     def _static_inputs(self, op: Operation) -> list[Tensor]:
         inputs = self.step.inputs_of(op)
