@@ -42,6 +42,16 @@ class Plan:
         return [item for item in self.items if isinstance(item, Island)]
 
 
+#: told about every new plan, from whichever thread made it
+plan_listeners: list[Callable[[Plan], None]] = []
+
+
+def _announced(plan: Plan) -> Plan:
+    for listener in tuple(plan_listeners):  # one may be added meanwhile
+        listener(plan)
+    return plan
+
+
 def build_plan(
     fetches: Sequence[Tensor],
     targets: Sequence[Operation],
@@ -72,10 +82,10 @@ def build_plan(
     start = time.perf_counter()
     items = plan_items(step)
     stages.append(StageReport("islands", len(items), time.perf_counter() - start))
-    return Plan(items, step, stages)
+    return _announced(Plan(items, step, stages))
 
 
 def plan_of_island(island: Island, on_host: frozenset[Operation]) -> Plan:
     """The plan of an island's operations with some of them taken out of the compiled part."""
     step = StepGraph(island.operations, island.outputs, [], island.inputs, island.known, island.alias)
-    return Plan(plan_items(step, on_host), step)
+    return _announced(Plan(plan_items(step, on_host), step))

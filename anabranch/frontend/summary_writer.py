@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from anabranch.frontend.platform import logging
+from anabranch.graph import function_def as _function_def  # writes the library's functions  # noqa: F401
 from anabranch.graph.graph import Graph, get_default_graph
 from anabranch.graph.graphdef import graph_to_proto
 from anabranch.io.event_files import EventsWriter

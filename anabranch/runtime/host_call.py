@@ -77,6 +77,10 @@ class HostKernelCall:
         for slot, out, value in zip(self._outputs, op.outputs, flatten_outputs(result), strict=True):
             values[slot] = value if isinstance(value, ResourceHandle) else _typed(value, out.dtype.as_numpy_dtype)
 
+    def outputs_in(self, values: Values) -> list[Any]:
+        """What the operation put into the slots of a step."""
+        return [values[slot] for slot in self._outputs]
+
 
 def _typed(value: Any, dtype: Any) -> Any:
     if dtype is np.object_:

@@ -11,6 +11,7 @@ from typing import Any
 from anabranch.core import dtypes
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.pipeline import build_plan
+from anabranch.runtime import explain
 from anabranch.runtime.containers import Containers
 from anabranch.runtime.devices import DeviceAttributes, local_devices
 from anabranch.runtime.random_counters import RandomCounters
@@ -40,6 +41,7 @@ class LocalMaster:
     """Prepares the steps of one session and runs function bodies that cannot be part of an island."""
 
     def __init__(self, task: LocalTask | None = None) -> None:
+        explain.enable_if_asked()
         self.task = task or LocalTask()
         self.run_seed = int.from_bytes(os.urandom(4), "little")
         self.counters = RandomCounters()

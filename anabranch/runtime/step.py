@@ -25,11 +25,18 @@ from anabranch.xla.lowering import NeedsHostError
 
 @dataclass(frozen=True, slots=True)
 class ItemEvent:
-    """When one island or host operation ran: times in seconds since the epoch."""
+    """When one island or host operation ran: times in seconds since the epoch.
+
+    Attributes:
+        kind: "Island", or the type of a host operation.
+        operations: the names of what ran.
+        inputs: the names of the operations whose results it took.
+    """
 
     name: str
     kind: str
     operations: tuple[str, ...]
+    inputs: tuple[str, ...]
     start: float
     end: float
     thread: int
@@ -88,23 +95,32 @@ class PreparedStep:
                 else:
                     _recorded(call, values, record)
             except NeedsHostError as refusal:
-                self._calls[position] = call = self._split(call, refusal)
-                call(values)
+                self._calls[position] = parts = self._split(call, refusal)
+                parts(values, record)
         return [self._known[i] if slot < 0 else values[slot] for i, slot in enumerate(self._fetch_slots)]
 
-    def _split(self, call: StepCall, refusal: NeedsHostError) -> StepCall:
+    def _split(self, call: StepCall, refusal: NeedsHostError) -> _Parts:
         """What runs in place of an island of which one operation turned out to be host work."""
         assert isinstance(call, IslandCall)
         plan = plan_of_island(call.island, frozenset({refusal.op}))
         step = PreparedStep(plan, *self._environment)
         inputs = [self._slots[t] for t in plan.step.feeds]
         outputs = [self._slots[t] for t in plan.step.fetches]
+        return _Parts(step, inputs, outputs)
 
-        def run_parts(values: list[Any]) -> None:
-            for slot, value in zip(outputs, step.run_on_device([values[i] for i in inputs]), strict=True):
-                values[slot] = value
 
-        return run_parts
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """A step that runs in place of an island, on the slots of the step around it."""
+
+    step: PreparedStep
+    inputs: list[int]
+    outputs: list[int]
+
+    def __call__(self, values: list[Any], record: Recorder | None = None) -> None:
+        results = self.step.run_on_device([values[i] for i in self.inputs], record)
+        for slot, value in zip(self.outputs, results, strict=True):
+            values[slot] = value
 
 
 def _assign_slots(plan: Plan) -> dict[Any, int]:
@@ -128,14 +144,20 @@ def _fetched(value: Any) -> Any:
 
 
 def _recorded(call: StepCall, values: list[Any], record: Recorder) -> None:
+    if isinstance(call, _Parts):
+        call(values, record)
+        return
     start = time.time()
     call(values)
     if isinstance(call, IslandCall):
-        island = call.island
         outputs = call.outputs_in(values)
         jax.block_until_ready(outputs)
-        names = tuple(op.name for op in island.operations)
-        size = sum(getattr(v, "nbytes", 0) for v in outputs)
-        record(ItemEvent(island.name, "island", names, start, time.time(), threading.get_ident(), size))
-    elif isinstance(call, HostKernelCall):
-        record(ItemEvent(call.op.name, "host", (call.op.name,), start, time.time(), threading.get_ident(), 0))
+        island = call.island
+        names, kind, inputs = tuple(op.name for op in island.operations), "Island", island.inputs
+    else:
+        assert isinstance(call, HostKernelCall)
+        outputs = call.outputs_in(values)
+        names, kind, inputs = (call.op.name,), call.op.type, call.op.inputs
+    sources = tuple(dict.fromkeys(t.op.name for t in inputs))
+    size = sum(getattr(v, "nbytes", 0) for v in outputs)
+    record(ItemEvent(names[-1], kind, names, sources, start, time.time(), threading.get_ident(), size))

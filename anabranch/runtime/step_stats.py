@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 from anabranch.graph.graph import Graph
 from anabranch.proto import RunOptions
-from anabranch.runtime.step import ItemEvent, PreparedStep
+from anabranch.runtime.partition_graphs import step_graph_def
+from anabranch.runtime.step import ItemEvent
 
 HOST_DEVICE = "/job:localhost/replica:0/task:0/device:CPU:0"
+_ALLOCATOR = "cpu"
+_UINT32 = 0xFFFFFFFF
+_MAX_LABELLED = 50
 
 
 def wants_trace(options: Any) -> bool:
@@ -25,27 +30,45 @@ class StepRecord:
     def __call__(self, event: ItemEvent) -> None:
         self.events.append(event)
 
-    def fill(self, run_metadata: Any, graph: Graph, step: PreparedStep, options: Any) -> None:
-        """Writes the timings (µs) into a `RunMetadata`: one entry per island or host operation.
+    def fill(self, run_metadata: Any, graph: Graph, step: Any, options: Any) -> None:
+        """Replaces the contents of a `RunMetadata` by the timings: one entry per island or host operation (see `_add`).
 
-        An operation inside an island has no time of its own; the island's label names all of them.
+        The partition graphs are what the step ran after all passes, one per device.
         """
+        run_metadata.Clear()
         if options.trace_level != RunOptions.NO_TRACE:
             device = run_metadata.step_stats.dev_stats.add(device=HOST_DEVICE)
+            threads = {thread.ident: thread.name for thread in threading.enumerate()}
+            item_of = {name: event.name for event in self.events for name in event.operations}
             for event in self.events:
-                self._add(device, event)
+                self._add(device, event, item_of)
+                device.thread_names[event.thread & _UINT32] = threads.get(event.thread, str(event.thread))
         if options.output_partition_graphs:
-            run_metadata.partition_graphs.append(graph.as_graph_def())
+            run_metadata.partition_graphs.append(step_graph_def(step.plan, graph, HOST_DEVICE))
 
-    def _add(self, device: Any, event: ItemEvent) -> None:
-        start, end = int(event.start * 1e6), int(event.end * 1e6)
-        names = event.operations if event.kind == "host" else (event.operations[-1],)
+    def _add(self, device: Any, event: ItemEvent, item_of: dict[str, str]) -> None:
+        """One entry, labelled ``name = type(inputs)``; an island is named by its last operation.
+
+        An operation inside an island has no time of its own, so that the label of an island goes on with the names of
+        its operations.
+        """
+        start, end = int(event.start * 1e9), int(event.end * 1e9)
+        sources = dict.fromkeys(item_of[name] for name in event.inputs if name in item_of)
+        label = f"{event.name} = {event.kind}({', '.join(sources)})"
+        if len(event.operations) > 1:
+            label += f": {', '.join(event.operations[:_MAX_LABELLED])}"
+            label += ", ..." if len(event.operations) > _MAX_LABELLED else ""
         stats = device.node_stats.add(
-            node_name=names[0],
-            all_start_micros=start,
-            op_end_rel_micros=end - start,
-            all_end_rel_micros=end - start,
-            thread_id=event.thread & 0xFFFFFFFF,
-            timeline_label=f"{event.kind}: {', '.join(event.operations[:50])}",
+            node_name=event.name,
+            all_start_micros=start // 1000,
+            all_start_nanos=start,
+            op_end_rel_micros=(end - start) // 1000,
+            op_end_rel_nanos=end - start,
+            all_end_rel_micros=(end - start) // 1000,
+            all_end_rel_nanos=end - start,
+            thread_id=event.thread & _UINT32,
+            timeline_label=label,
         )
-        stats.output.add().tensor_description.allocation_description.requested_bytes = event.output_bytes
+        allocation = stats.output.add().tensor_description.allocation_description
+        allocation.requested_bytes = allocation.allocated_bytes = event.output_bytes
+        allocation.allocator_name = _ALLOCATOR

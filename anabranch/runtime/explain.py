@@ -1,0 +1,165 @@
+"""Tells how steps are compiled: each stage's graph size, islands and host calls, and every compilation's reason.
+
+Turned on by `anabranch explain`, by the environment variable `ANABRANCH_EXPLAIN=1`, or by `enable`. Everything goes to
+the standard error stream, so that what a program prints stays as it is.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import TYPE_CHECKING, Any, Final
+
+from anabranch.pipeline import Plan, plan_listeners
+from anabranch.xla.executable import CompileEvent, compile_log
+from anabranch.xla.islands import Island, PlanItem
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+#: environment variable that turns explanations on
+EXPLAIN_VARIABLE: Final = "ANABRANCH_EXPLAIN"
+_MAX_ROWS: Final = 40
+_MAX_NAMES: Final = 6
+
+
+class Explainer:
+    """Prints plans and compilations as they are made, from whichever thread. Register its methods as listeners.
+
+    Args:
+        console: where to print; default: the standard error stream.
+    """
+
+    def __init__(self, console: Console | None = None) -> None:
+        from rich.console import Console  # time that only those who ask should pay
+
+        self.console = console or Console(stderr=True)
+        self.plans = 0
+        self.compilations: list[CompileEvent] = []
+        self._lock = threading.Lock()
+
+    def on_plan(self, plan: Plan) -> None:
+        """Prints a new plan."""
+        with self._lock:
+            self.plans += 1
+            title = f"Step {self.plans}" if plan.stages else f"Step {self.plans}: an island, taken apart"
+            self.console.rule(title)
+            for what, names in _ends(plan).items():
+                if names:
+                    self.console.print(f"[bold]{what}[/bold] {_listed(names)}", highlight=False)
+            if plan.stages:
+                self.console.print(_stages_table(plan))
+            self.console.print(_items_table(plan.items))
+
+    def on_compile(self, event: CompileEvent) -> None:
+        """Prints a compilation."""
+        with self._lock:
+            self.compilations.append(event)
+            self.console.print(
+                f"[bold]compiled[/bold] {_plain(event.island)} in {event.seconds:.3f} s: {_plain(event.reason)}",
+                highlight=False,
+            )
+
+    def print_summary(self) -> None:
+        """Prints what it all came to."""
+        with self._lock:
+            self.console.rule("Summary")
+            seconds = sum(event.seconds for event in self.compilations)
+            self.console.print(f"{self.plans} kinds of steps, {len(self.compilations)} compilations in {seconds:.2f} s")
+            if self.compilations:
+                self.console.print(_compilations_table(self.compilations))
+
+
+_enabled: list[Explainer] = []
+
+
+def enable(console: Console | None = None) -> Explainer:
+    """Starts explaining what this process compiles; returns the explainer (there is one per process)."""
+    if not _enabled:
+        explainer = Explainer(console)
+        plan_listeners.append(explainer.on_plan)
+        compile_log.listeners.append(explainer.on_compile)
+        _enabled.append(explainer)
+    return _enabled[0]
+
+
+def disable() -> None:
+    """Stops explaining."""
+    for explainer in _enabled:
+        plan_listeners.remove(explainer.on_plan)
+        compile_log.listeners.remove(explainer.on_compile)
+    _enabled.clear()
+
+
+def enable_if_asked() -> None:
+    """`enable`, if the environment asks for it."""
+    if os.environ.get(EXPLAIN_VARIABLE, "0") not in ("", "0"):
+        enable()
+
+
+# ---------------------------------------------------------------------- tables
+def _ends(plan: Plan) -> dict[str, list[str]]:
+    step = plan.step
+    return {
+        "fetches": [t.name for t in step.fetches],
+        "targets": [op.name for op in step.targets],
+        "feeds": [t.name for t in step.feeds],
+    }
+
+
+def _plain(text: str) -> str:
+    """Text in which brackets are no markup."""
+    return text.replace("[", "\\[")
+
+
+def _listed(names: list[str]) -> str:
+    more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
+    return _plain(", ".join(names[:_MAX_NAMES])) + more
+
+
+def _table(title: str, *columns: str) -> Any:
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left", header_style="bold")
+    for column in columns:
+        numeric = column.startswith("#") or column.endswith(("(ms)", "(s)"))
+        table.add_column(column.removeprefix("#"), justify="right" if numeric else "left", overflow="fold")
+    return table
+
+
+def _stages_table(plan: Plan) -> Any:
+    table = _table("Stages", "stage", "#operations left", "time (ms)")
+    for report in plan.stages:
+        what = f"{report.operations} items" if report.stage == "islands" else str(report.operations)
+        table.add_row(report.stage, what, f"{report.seconds * 1e3:.2f}")
+    return table
+
+
+def _items_table(items: list[PlanItem]) -> Any:
+    table = _table("What runs, in this order", "##", "where", "what", "#inputs", "#outputs", "reads", "writes")
+    for number, item in enumerate(items[:_MAX_ROWS], start=1):
+        table.add_row(str(number), *_item_cells(item))
+    if len(items) > _MAX_ROWS:
+        table.add_row("", "", f"and {len(items) - _MAX_ROWS} more")
+    return table
+
+
+def _item_cells(item: PlanItem) -> list[str]:
+    if isinstance(item, Island):
+        what = f"island of {len(item.operations)} operations, up to {item.operations[-1].name}"
+        reads, writes = ([handle.name for handle in handles] for handles in (item.reads, item.writes))
+        inputs = f"{len(item.inputs)}" + (f" ({len(item.static)} static)" if item.static else "")
+        return ["XLA", _plain(what), inputs, str(len(item.outputs)), _listed(reads), _listed(writes)]
+    op = item.operation
+    return ["host", _plain(f"{op.name} ({op.type})"), str(len(item.inputs)), str(len(op.outputs)), "", ""]
+
+
+def _compilations_table(events: list[CompileEvent]) -> Any:
+    table = _table("Compilations, the longest first", "island", "#operations", "time (s)", "reason")
+    ranked = sorted(events, key=lambda event: event.seconds, reverse=True)
+    for event in ranked[:_MAX_ROWS]:
+        table.add_row(_plain(event.island), str(event.operations), f"{event.seconds:.3f}", _plain(event.reason))
+    if len(ranked) > _MAX_ROWS:
+        rest = ranked[_MAX_ROWS:]
+        table.add_row(f"and {len(rest)} more", "", f"{sum(e.seconds for e in rest):.3f}", "")
+    return table

@@ -1,0 +1,91 @@
+"""What a step runs after all passes, as a graph that tools can show."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from anabranch.graph import function_def as _function_def  # writes the library's functions  # noqa: F401
+from anabranch.graph.graph import Graph
+from anabranch.graph.graphdef import FunctionNames, graph_versions, node_to_proto
+from anabranch.graph.operation import Operation, Tensor
+from anabranch.pipeline import Plan
+from anabranch.proto import AttrValue, GraphDef, NodeDef
+from anabranch.proto.tensors import make_tensor_proto, shape_to_proto
+from anabranch.xla.islands import Island
+
+
+def step_graph_def(plan: Plan, graph: Graph, device: str) -> GraphDef:
+    """The operations that a step runs on a device, in the order in which they run.
+
+    A value known when the step was planned stands there as a constant, a fed tensor as a placeholder. The attribute
+    `_island` of a compiled operation names its island by its last operation.
+
+    Args:
+        device: the full name that operations get which ask for no device.
+    """
+    writer = _Writer(plan, graph, device)
+    for item in plan.items:
+        if isinstance(item, Island):
+            for op in item.operations:
+                writer.add(op, item.operations[-1].name)
+        else:
+            writer.add(item.operation, None)
+    return writer.message
+
+
+class _Writer:
+    """Adds nodes to a message; what they take from outside is added before them."""
+
+    def __init__(self, plan: Plan, graph: Graph, device: str) -> None:
+        self.step = plan.step
+        self.members = set(plan.step.operations)
+        self.feeds = set(plan.step.feeds)
+        self.device = device
+        self.library = FunctionNames(graph)
+        self.message = GraphDef(versions=graph_versions(graph))
+        if self.library.bodies:
+            self.message.library.CopyFrom(self.library.to_proto())
+        self._given: dict[Tensor, str] = {}
+
+    def add(self, op: Operation, island: str | None) -> None:
+        inputs = [self._input(tensor) for tensor in self.step.inputs_of(op)]
+        node = node_to_proto(op, self.library.rename)
+        del node.input[:]
+        node.input.extend(inputs)
+        node.input.extend(f"^{control.name}" for control in op.control_inputs if control in self.members)
+        node.device = node.device or self.device
+        if island is not None:
+            node.attr["_island"].CopyFrom(AttrValue(s=island.encode()))
+        self.message.node.append(node)
+
+    def _input(self, tensor: Tensor) -> str:
+        if tensor in self.feeds or tensor in self.step.known:
+            if tensor not in self._given:
+                self._given[tensor] = self._add_given(tensor)
+            return self._given[tensor]
+        return tensor.op.name if tensor.value_index == 0 else tensor.name
+
+    def _add_given(self, tensor: Tensor) -> str:
+        """Adds a node for a value from outside; returns how it is named."""
+        name = tensor.op.name if tensor.value_index == 0 else f"{tensor.op.name}/output_{tensor.value_index}"
+        value = self.step.known.get(tensor)
+        if tensor in self.feeds:
+            node = self._node(name, "Placeholder", tensor)
+            node.attr["shape"].CopyFrom(AttrValue(shape=shape_to_proto(tensor.shape)))
+        elif isinstance(value, np.ndarray | np.generic):
+            node = self._node(name, "Const", tensor)
+            node.attr["value"].CopyFrom(AttrValue(tensor=make_tensor_proto(value, tensor.dtype)))
+        else:  # a resource: what its handle is made by says more
+            node = node_to_proto(tensor.op, self.library.rename)
+            del node.input[:]
+        node.device = node.device or self.device
+        self.message.node.append(node)
+        return name
+
+    @staticmethod
+    def _node(name: str, kind: str, tensor: Tensor) -> Any:
+        node = NodeDef(name=name, op=kind)
+        node.attr["dtype"].CopyFrom(AttrValue(type=tensor.dtype.base_dtype.as_datatype_enum))
+        return node

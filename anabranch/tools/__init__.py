@@ -1,0 +1,1 @@
+"""What stands around the library: the command line, traces, the alias of the module `tensorflow`."""
