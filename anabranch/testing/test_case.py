@@ -1,0 +1,388 @@
+"""`tf.test.TestCase`: unittest with sessions, and comparisons of arrays."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import re
+import tempfile
+import threading
+import unittest
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+from unittest import mock
+
+import numpy as np
+from google.protobuf import text_format
+
+from anabranch.core import compat
+from anabranch.errors import OpError
+from anabranch.graph.graph import Graph, get_default_graph, reset_default_graph
+from anabranch.session import Session, default_sessions
+
+__all__ = [
+    "TestCase",
+    "assert_equal_graph_def",
+    "get_temp_dir",
+    "gpu_device_name",
+    "is_built_with_cuda",
+    "is_gpu_available",
+    "main",
+    "mock",
+    "test_src_dir_path",
+]
+
+_DEFAULT_SEED = 87654321
+
+
+def _array(value: Any) -> np.ndarray[Any, Any]:
+    return value if isinstance(value, np.ndarray) else np.array(value)
+
+
+class TestCase(unittest.TestCase):
+    """A unit test with a fresh default graph, fixed seeds, and assertions on arrays and nested structures of them."""
+
+    def __init__(self, methodName: str = "runTest") -> None:
+        super().__init__(methodName)
+        self._cached: Session | None = None
+        self._temporary: str | None = None
+
+    def setUp(self) -> None:
+        """Resets the default graph and the seeds."""
+        random.seed(_DEFAULT_SEED)
+        np.random.seed(_DEFAULT_SEED % (1 << 32))  # noqa: NPY002 - tests of that time use the global generator
+        default_sessions.stack.clear()
+        reset_default_graph()
+        get_default_graph().seed = _DEFAULT_SEED
+
+    def tearDown(self) -> None:
+        """Closes the cached session."""
+        if self._cached is not None:
+            self._cached.close()
+            self._cached = None
+
+    def get_temp_dir(self) -> str:
+        """A directory of this test's own."""
+        if self._temporary is None:
+            self._temporary = tempfile.mkdtemp(dir=get_temp_dir())
+        return self._temporary
+
+    # ------------------------------------------------------------------ sessions
+    @contextlib.contextmanager
+    def session(
+        self, graph: Graph | None = None, config: Any = None, use_gpu: bool = False, force_gpu: bool = False
+    ) -> Iterator[Session]:
+        """A session of its own as the default session."""
+        with Session(graph=graph, config=config) as session:
+            yield session
+
+    @contextlib.contextmanager
+    def cached_session(
+        self, graph: Graph | None = None, config: Any = None, use_gpu: bool = False, force_gpu: bool = False
+    ) -> Iterator[Session]:
+        """One session per test, kept open between blocks.
+
+        Raises:
+            ValueError: it was opened for another graph before.
+        """
+        wanted = graph if graph is not None else get_default_graph()
+        if self._cached is None:
+            self._cached = Session(graph=wanted, config=config)
+        elif graph is not None and self._cached.graph is not graph:
+            raise ValueError(
+                "The graph used to get the cached session is different than the one that was used to create it."
+            )
+        with self._cached.graph.as_default(), self._cached.as_default():
+            yield self._cached
+
+    def test_session(self, *args: Any, **kwargs: Any) -> Any:
+        """The deprecated name: `cached_session`, or `session` for a graph of its own."""
+        if kwargs.get("graph") is not None or args[:1] not in ((), (None,)):
+            return self.session(*args, **kwargs)
+        return self.cached_session(**kwargs)
+
+    def evaluate(self, tensors: Any) -> Any:
+        """The values of tensors, by the default session."""
+        session = default_sessions.stack[-1] if default_sessions.stack else None
+        if session is None:
+            with self.session(graph=get_default_graph()) as own:
+                return own.run(tensors)
+        return session.run(tensors)
+
+    # ------------------------------------------------------------------ comparisons
+    def _evaluated(self, value: Any) -> Any:
+        if hasattr(value, "graph") and (hasattr(value, "eval") or hasattr(value, "op")):
+            return self.evaluate(value)
+        return value
+
+    def assertAllClose(self, a: Any, b: Any, rtol: float = 1e-6, atol: float = 1e-6, msg: Any = None) -> None:
+        """Arrays, or nested structures of them, are equal up to rounding."""
+        self._walk(a, b, lambda x, y, path: self._close(x, y, rtol, atol, msg or path), "")
+
+    def assertAllCloseAccordingToType(
+        self,
+        a: Any,
+        b: Any,
+        rtol: float = 1e-6,
+        atol: float = 1e-6,
+        float_rtol: float = 1e-6,
+        float_atol: float = 1e-6,
+        half_rtol: float = 1e-3,
+        half_atol: float = 1e-3,
+        bfloat16_rtol: float = 1e-2,
+        bfloat16_atol: float = 1e-2,
+        msg: Any = None,
+    ) -> None:
+        """Like `assertAllClose`, with tolerances for the less precise of the two dtypes."""
+        for name, r, t in (
+            ("float32", float_rtol, float_atol),
+            ("complex64", float_rtol, float_atol),
+            ("float16", half_rtol, half_atol),
+            ("bfloat16", bfloat16_rtol, bfloat16_atol),
+        ):
+            if name in (str(_array(self._evaluated(a)).dtype), str(_array(self._evaluated(b)).dtype)):
+                rtol, atol = max(rtol, r), max(atol, t)
+        self.assertAllClose(a, b, rtol, atol, msg)
+
+    def assertNotAllClose(self, a: Any, b: Any, **kwargs: Any) -> None:
+        """Some element differs."""
+        try:
+            self.assertAllClose(a, b, **kwargs)
+        except AssertionError:
+            return
+        raise AssertionError("The two values are close at all elements")
+
+    def assertAllEqual(self, a: Any, b: Any, msg: Any = None) -> None:
+        """Arrays are equal in shape and in every element; NaN equals NaN."""
+        x, y = _array(self._evaluated(a)), _array(self._evaluated(b))
+        self.assertEqual(x.shape, y.shape, f"Shape mismatch: expected {x.shape}, got {y.shape}. {msg or ''}")
+        if x.dtype.kind in "OSU" or y.dtype.kind in "OSU":
+            same = np.array(
+                [
+                    compat.as_bytes(p) == compat.as_bytes(q) if isinstance(p, str | bytes) else p == q
+                    for p, q in zip(x.ravel().tolist(), y.ravel().tolist(), strict=True)
+                ],
+                bool,
+            )
+        else:
+            same = x == y
+            if x.dtype.kind in "fc" or y.dtype.kind in "fc":
+                same = np.logical_or(same, np.logical_and(np.isnan(x), np.isnan(y)))
+        if not np.all(same):
+            raise AssertionError(f"Arrays are not equal. {msg or ''}\nexpected: {x}\ngot: {y}")
+
+    def assertNotAllEqual(self, a: Any, b: Any, msg: Any = None) -> None:
+        """Some element differs."""
+        try:
+            self.assertAllEqual(a, b)
+        except AssertionError:
+            return
+        raise AssertionError(f"The two values are equal at all elements. {msg or ''}")
+
+    def assertArrayNear(self, farray1: Any, farray2: Any, err: float, msg: Any = None) -> None:
+        """Two sequences of numbers differ by at most `err` in each place."""
+        self.assertEqual(len(farray1), len(farray2), msg)
+        for one, two in zip(farray1, farray2, strict=True):
+            self.assertNear(float(one), float(two), err, msg)
+
+    def assertNDArrayNear(self, ndarray1: Any, ndarray2: Any, err: float, msg: Any = None) -> None:
+        """The distance of two arrays, as vectors, is less than `err`."""
+        self.assertLess(np.linalg.norm(np.asarray(ndarray1) - np.asarray(ndarray2)), err, msg)
+
+    def assertNear(self, f1: float, f2: float, err: float, msg: Any = None) -> None:
+        """Two numbers differ by at most `err`."""
+        self.assertTrue(f1 == f2 or abs(f1 - f2) <= err, f"{f1} != {f2} +/- {err} {msg or ''}")
+
+    def assertShapeEqual(self, np_array: Any, tf_tensor: Any, msg: Any = None) -> None:
+        """The static shape of a tensor is that of an array."""
+        self.assertAllEqual(np_array.shape, tf_tensor.get_shape().as_list(), msg=msg)
+
+    def assertAllGreater(self, a: Any, comparison_target: Any) -> None:
+        """Every element is greater."""
+        self.assertGreater(np.min(self._evaluated(a)), comparison_target)
+
+    def assertAllGreaterEqual(self, a: Any, comparison_target: Any) -> None:
+        """Every element is at least the target."""
+        self.assertGreaterEqual(np.min(self._evaluated(a)), comparison_target)
+
+    def assertAllLess(self, a: Any, comparison_target: Any) -> None:
+        """Every element is less."""
+        self.assertLess(np.max(self._evaluated(a)), comparison_target)
+
+    def assertAllLessEqual(self, a: Any, comparison_target: Any) -> None:
+        """Every element is at most the target."""
+        self.assertLessEqual(np.max(self._evaluated(a)), comparison_target)
+
+    def assertAllInSet(self, target: Any, expected_set: Any) -> None:
+        """Every element is one of those given."""
+        strange = set(_array(self._evaluated(target)).ravel().tolist()) - set(expected_set)
+        self.assertFalse(strange, f"{strange} is not in {expected_set}")
+
+    def assertAllInRange(
+        self,
+        target: Any,
+        lower_bound: float,
+        upper_bound: float,
+        open_lower_bound: bool = False,
+        open_upper_bound: bool = False,
+    ) -> None:
+        """Every element lies between the bounds."""
+        values = _array(self._evaluated(target))
+        below = values <= lower_bound if open_lower_bound else values < lower_bound
+        above = values >= upper_bound if open_upper_bound else values > upper_bound
+        self.assertFalse(np.any(below | above | np.isnan(values.astype(np.float64))), f"out of range: {values}")
+
+    def assertProtoEquals(self, expected_message_maybe_ascii: Any, message: Any, msg: Any = None) -> None:
+        """Two messages are equal; the expected one may be given as text."""
+        expected = expected_message_maybe_ascii
+        if isinstance(expected, str):
+            expected = text_format.Parse(expected, type(message)())
+        self.assertEqual(str(expected), str(message), msg)
+
+    def assertStartsWith(self, actual: Any, expected_start: Any, msg: Any = None) -> None:
+        """A text begins with another."""
+        self.assertTrue(
+            actual.startswith(expected_start), f"{actual!r} does not start with {expected_start!r} {msg or ''}"
+        )
+
+    @contextlib.contextmanager
+    def assertRaisesWithPredicateMatch(self, exception_type: Any, expected_err_re_or_predicate: Any) -> Iterator[None]:
+        """The block raises an error whose message matches (or of which the predicate holds)."""
+        predicate = expected_err_re_or_predicate
+        if not callable(predicate):
+            pattern = predicate
+
+            def predicate(error: Any) -> bool:
+                message = error.message if isinstance(error, OpError) else str(error)
+                return re.search(pattern, message) is not None
+
+        try:
+            yield
+        except exception_type as error:
+            if not predicate(error):
+                raise AssertionError(f"Exception of type {type(error)}: {error}") from error
+        else:
+            raise AssertionError(f"{exception_type.__name__} not raised")
+
+    def assertRaisesOpError(self, expected_err_re_or_predicate: Any) -> Any:
+        """The block raises an `OpError` whose message matches."""
+        return self.assertRaisesWithPredicateMatch(OpError, expected_err_re_or_predicate)
+
+    def checkedThread(self, target: Callable[..., Any], args: Any = None, kwargs: Any = None) -> Any:
+        """A thread whose `join` raises what its function raised."""
+        return _CheckedThread(target, args or (), kwargs or {})
+
+    def _walk(self, a: Any, b: Any, compare: Callable[[Any, Any, str], None], path: str) -> None:
+        a, b = self._evaluated(a), self._evaluated(b)
+        if isinstance(a, Mapping):
+            self.assertIsInstance(b, Mapping)
+            self.assertEqual(sorted(map(str, a)), sorted(map(str, b)), f"keys differ at {path}")
+            for key in a:
+                self._walk(a[key], b[key], compare, f"{path}[{key}]")
+        elif isinstance(a, list | tuple) and not _is_regular(a, b):
+            self.assertEqual(len(a), len(b), f"lengths differ at {path}")
+            for i, (x, y) in enumerate(zip(a, b, strict=True)):
+                self._walk(x, y, compare, f"{path}[{i}]")
+        else:
+            compare(_array(a), _array(b), path)
+
+    def _close(self, x: Any, y: Any, rtol: float, atol: float, message: str) -> None:
+        self.assertEqual(x.shape, y.shape, f"Shape mismatch: expected {x.shape}, got {y.shape} {message}")
+        if x.dtype.kind == "V" or str(x.dtype) == "bfloat16":
+            x = x.astype(np.float32)
+        if y.dtype.kind == "V" or str(y.dtype) == "bfloat16":
+            y = y.astype(np.float32)
+        np.testing.assert_allclose(x, y, rtol=rtol, atol=atol, err_msg=str(message), equal_nan=True)
+
+
+def _is_regular(a: Any, b: Any) -> bool:
+    """Whether two lists can be compared as arrays."""
+    try:
+        return all(np.asarray(v).dtype.kind in "biufc" for v in (a, b))
+    except (ValueError, TypeError, NotImplementedError):
+        return False
+
+
+class _CheckedThread:
+    def __init__(self, target: Callable[..., Any], args: Any, kwargs: Any) -> None:
+        self._error: BaseException | None = None
+
+        def run() -> None:
+            try:
+                target(*args, **kwargs)
+            except BaseException as error:  # handed to whoever joins
+                self._error = error
+
+        self._thread = threading.Thread(target=run, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def join(self, timeout: float | None = None) -> None:
+        self._thread.join(timeout)
+        if self._error is not None:
+            raise AssertionError(f"error in a checked thread: {self._error!r}") from self._error
+
+    def is_alive(self) -> bool:
+        return self._thread.is_alive()
+
+
+def main(argv: Any = None) -> None:
+    """Runs the tests of the calling program."""
+    unittest.main(argv=argv)
+
+
+def get_temp_dir() -> str:
+    """Where tests may write: TEST_TMPDIR, or a temporary directory of this process."""
+    given = os.environ.get("TEST_TMPDIR")
+    if given:
+        os.makedirs(given, exist_ok=True)
+        return given
+    return _own_temporary()
+
+
+_temporary_directories: list[str] = []
+
+
+def _own_temporary() -> str:
+    if not _temporary_directories:
+        _temporary_directories.append(tempfile.mkdtemp(prefix="anabranch_test"))
+    return _temporary_directories[0]
+
+
+def test_src_dir_path(relative_path: str) -> str:
+    """The absolute path of a file beside the package."""
+    return os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), relative_path)
+
+
+test_src_dir_path.__test__ = False  # type: ignore[attr-defined]
+
+
+def is_gpu_available(cuda_only: bool = False, min_cuda_compute_capability: Any = None) -> bool:
+    """Whether steps can use a GPU."""
+    return bool(gpu_device_name())
+
+
+def gpu_device_name() -> str:
+    """The name of the first GPU, or ''."""
+    return next((d.name for d in Session(graph=Graph()).list_devices() if d.device_type == "GPU"), "")
+
+
+def is_built_with_cuda() -> bool:
+    """Whether a GPU of this kind is in use."""
+    return is_gpu_available()
+
+
+def assert_equal_graph_def(actual: Any, expected: Any, checkpoint_v2: bool = False) -> None:
+    """Two GraphDefs have the same nodes, in whatever order.
+
+    Raises:
+        AssertionError: they differ.
+    """
+    one, two = ({n.name: n for n in g.node} for g in (actual, expected))
+    if one.keys() != two.keys():
+        raise AssertionError(f"nodes differ: {sorted(one.keys() ^ two.keys())}")
+    for name, node in one.items():
+        if node != two[name]:
+            raise AssertionError(f"node {name!r} differs:\n{node}\n{two[name]}")
