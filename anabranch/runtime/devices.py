@@ -25,3 +25,12 @@ def local_devices() -> list[DeviceAttributes]:
         limit = (device.memory_stats() or {}).get("bytes_limit", 0)
         found.append(DeviceAttributes(f"/job:localhost/replica:0/task:0/device:{kind}:{device.id}", kind, limit))
     return found
+
+
+def default_backend() -> str:
+    """What XLA compiles for: "cpu", "gpu", "tpu".
+
+    Raises:
+        RuntimeError: no backend can be started.
+    """
+    return jax.default_backend()

@@ -8,7 +8,7 @@ import numpy as np
 
 from anabranch.graph import function_def as _function_def  # writes the library's functions  # noqa: F401
 from anabranch.graph.graph import Graph
-from anabranch.graph.graphdef import FunctionNames, graph_versions, node_to_proto
+from anabranch.graph.graphdef import graph_to_proto, node_to_proto
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.pipeline import Plan
 from anabranch.proto import AttrValue, GraphDef, NodeDef
@@ -43,15 +43,13 @@ class _Writer:
         self.members = set(plan.step.operations)
         self.feeds = set(plan.step.feeds)
         self.device = device
-        self.library = FunctionNames(graph)
-        self.message = GraphDef(versions=graph_versions(graph))
-        if self.library.bodies:
-            self.message.library.CopyFrom(self.library.to_proto())
+        #: no operations yet, but the graph's library of functions
+        self.message = graph_to_proto(graph, from_version=len(graph.get_operations()))
         self._given: dict[Tensor, str] = {}
 
     def add(self, op: Operation, island: str | None) -> None:
         inputs = [self._input(tensor) for tensor in self.step.inputs_of(op)]
-        node = node_to_proto(op, self.library.rename)
+        node = node_to_proto(op)
         del node.input[:]
         node.input.extend(inputs)
         node.input.extend(f"^{control.name}" for control in op.control_inputs if control in self.members)
@@ -78,7 +76,7 @@ class _Writer:
             node = self._node(name, "Const", tensor)
             node.attr["value"].CopyFrom(AttrValue(tensor=make_tensor_proto(value, tensor.dtype)))
         else:  # a resource: what its handle is made by says more
-            node = node_to_proto(tensor.op, self.library.rename)
+            node = node_to_proto(tensor.op)
             del node.input[:]
         node.device = node.device or self.device
         self.message.node.append(node)

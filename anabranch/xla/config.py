@@ -2,17 +2,29 @@
 
 On the CPU small programs run in the thread that calls them: handing them to another thread costs more than they do.
 Concurrent steps come from concurrent callers; the interpreter lock is released while a program runs.
+
+The cache on disk is bounded: when a process that compiled something ends, the programs that were not used for longest
+are removed until the rest fits. (JAX's own bound needs one more package and a lock around every look-up.)
 """
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import os
+from dataclasses import dataclass
 from pathlib import Path
 
 import jax
 
 #: environment variable that names the directory of the compile cache; empty turns the cache off
 CACHE_DIR_VARIABLE = "ANABRANCH_CACHE_DIR"
+#: environment variable that bounds the compile cache, in bytes
+CACHE_BYTES_VARIABLE = "ANABRANCH_CACHE_BYTES"
+DEFAULT_CACHE_BYTES = 2 << 30
+#: what compiles faster than this (s) is not kept: reading it back would take as long
+_MIN_SECONDS = 0.05
+_SUFFIX = "-cache"
 
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_cpu_enable_async_dispatch", False)
@@ -27,6 +39,56 @@ def cache_directory() -> Path | None:
     return Path(base) / "anabranch" / "xla"
 
 
+def cache_limit() -> int:
+    """How many bytes the compile cache may take.
+
+    Raises:
+        ValueError: the environment variable is not a number of bytes.
+    """
+    text = os.environ.get(CACHE_BYTES_VARIABLE, "")
+    if not text:
+        return DEFAULT_CACHE_BYTES
+    if not text.isdecimal():
+        raise ValueError(f"{CACHE_BYTES_VARIABLE} must be a number of bytes, got {text!r}")
+    return int(text)
+
+
+@dataclass(frozen=True, slots=True)
+class CachedProgram:
+    """One file of the compile cache: its size (bytes), and when it was last written or read (s since 1970)."""
+
+    path: Path
+    size: int
+    used: float
+
+
+def cached_programs(directory: Path) -> list[CachedProgram]:
+    """The compile cache's files, those not used for longest first; empty where there is no such directory."""
+    found = []
+    with contextlib.suppress(OSError), os.scandir(directory) as entries:
+        for entry in entries:
+            with contextlib.suppress(OSError):  # another process may be removing it
+                if entry.name.endswith(_SUFFIX) and entry.is_file(follow_symlinks=False):
+                    stat = entry.stat(follow_symlinks=False)
+                    # systems that do not note every reading note one a day, which is as exact as this needs
+                    found.append(CachedProgram(Path(entry.path), stat.st_size, max(stat.st_atime, stat.st_mtime)))
+    return sorted(found, key=lambda program: program.used)
+
+
+def trim_cache(directory: Path, limit: int) -> int:
+    """Removes the programs that were not used for longest until `limit` bytes are left; returns the bytes removed."""
+    programs = cached_programs(directory)
+    excess = sum(program.size for program in programs) - limit
+    removed = 0
+    for program in programs:
+        if removed >= excess:
+            break
+        with contextlib.suppress(OSError):
+            program.path.unlink()
+            removed += program.size
+    return removed
+
+
 def enable_persistent_cache() -> None:
     """Makes XLA look for compiled programs on disk; without a writable directory it goes on without."""
     directory = cache_directory()
@@ -37,8 +99,16 @@ def enable_persistent_cache() -> None:
     except OSError:
         return
     jax.config.update("jax_compilation_cache_dir", str(directory))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.05)
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", _MIN_SECONDS)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
+    atexit.register(_trim_if_grown, directory, directory.stat().st_mtime_ns)
+
+
+def _trim_if_grown(directory: Path, modified: int) -> None:
+    """Trims at the end of a process during which files came or went."""
+    with contextlib.suppress(OSError, ValueError):
+        if directory.stat().st_mtime_ns != modified:
+            trim_cache(directory, cache_limit())
 
 
 enable_persistent_cache()
