@@ -8,15 +8,13 @@ run whether or not a result depends on them.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
-from anabranch.core.attrs import FuncAttr
 from anabranch.core.dtypes import DType, as_dtype
 from anabranch.core.shapes import TensorShape
 from anabranch.errors import UnimplementedError
 from anabranch.graph import graphdef
 from anabranch.graph.function_graph import FunctionGraph
-from anabranch.graph.graph import Graph
 from anabranch.graph.node_plans import NodeError, NodePlan, Slot, check_connections, read_nodes
 from anabranch.graph.operation import Tensor
 from anabranch.proto import AttrValue, FunctionDef, NodeDef, OpDef
@@ -27,17 +25,15 @@ _INNER_INPUT = re.compile(r"([^:]+)(?::([^:]+):(\d+))?|([^:]+):0")
 
 
 # ---------------------------------------------------------------------- export
-def function_to_proto(
-    body: FunctionGraph, name: str, rename: Callable[[Graph, FuncAttr], FuncAttr], add_shapes: bool = False
-) -> FunctionDef:
-    """The message of a function graph, under a name of the exported library."""
+def function_to_proto(body: FunctionGraph, name: str, add_shapes: bool = False) -> FunctionDef:
+    """The message of a function graph that the library has under `name`."""
     parameters = set(body.inputs)
     operations = [op for op in body.get_operations() if not (op.outputs and op.outputs[0] in parameters)]
     taken = {op.name for op in operations}
     arguments = {t: _unique(_argument_name(t.op.name), taken) for t in body.inputs}
     taken = set()
     results = [_unique(_argument_name(t.op.name), taken) for t in body.outputs]
-    kept = [op for op in operations if op.op_def.stateful]
+    kept = [op for op in operations if op.op_def.stateful and op.type != "Placeholder"]
 
     def input_name(tensor: Tensor) -> str:
         return arguments[tensor] if tensor in arguments else _inner_name(tensor)
@@ -54,7 +50,7 @@ def function_to_proto(
     # a function's parameters are always there: nothing waits for them
     never_waited_for = {f"^{tensor.op.name}" for tensor in body.inputs}
     for op in operations:
-        node = graphdef.node_to_proto(op, rename, input_name=input_name, add_shapes=add_shapes)
+        node = graphdef.node_to_proto(op, input_name=input_name, add_shapes=add_shapes)
         node.input[:] = [text for text in node.input if text not in never_waited_for]
         message.node_def.append(node)
     for op in kept:

@@ -141,12 +141,13 @@ class Graph(GraphScopes):
         Other threads cannot add operations meanwhile.
         """
         with self._lock:
-            count, names, functions = len(self._operations), dict(self._names), dict(self._functions)
+            library = self._outermost()
+            count, names, functions = len(self._operations), dict(self._names), dict(library._functions)
             try:
                 yield
             except BaseException:
                 self._remove_last(len(self._operations) - count)
-                self._names, self._functions = names, functions
+                self._names, library._functions = names, functions
                 raise
 
     def _remove_last(self, count: int) -> None:

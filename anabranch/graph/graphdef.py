@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from anabranch.core.attrs import FuncAttr
 from anabranch.graph.graph import MIN_CONSUMER_VERSION, PRODUCER_VERSION, Graph
 from anabranch.graph.operation import Operation, Tensor
-from anabranch.proto import AttrValue, FunctionDefLibrary, GraphDef, NodeDef, VersionDef
+from anabranch.proto import AttrValue, GraphDef, NodeDef, VersionDef
 from anabranch.proto.attr_values import attr_to_proto
 from anabranch.proto.tensors import make_tensor_proto, shape_to_proto
 
@@ -34,13 +33,12 @@ def graph_to_proto(graph: Graph, from_version: int | None = None, add_shapes: bo
         ValueError: the message would have 2 GiB or more.
         TypeError: an annotation of an operation cannot be written.
     """
-    library = FunctionNames(graph)
     message = GraphDef(versions=graph_versions(graph))
-    message.node.extend(
-        node_to_proto(op, library.rename, add_shapes=add_shapes) for op in graph.get_operations()[from_version or 0 :]
-    )
-    if library.bodies:
-        message.library.CopyFrom(library.to_proto(add_shapes))
+    message.node.extend(node_to_proto(op, add_shapes=add_shapes) for op in graph.get_operations()[from_version or 0 :])
+    functions = graph.functions
+    if functions:
+        write = WRITE_FUNCTION["function_to_proto"]
+        message.library.function.extend(write(body, name, add_shapes) for name, body in functions.items())
         message.versions.min_consumer = max(message.versions.min_consumer, _MIN_CONSUMER_OF_FUNCTIONS)
     size = message.ByteSize()
     if size > MAX_MESSAGE_BYTES:
@@ -56,52 +54,12 @@ def graph_versions(graph: Graph) -> VersionDef:
     return VersionDef(producer=PRODUCER_VERSION, min_consumer=MIN_CONSUMER_VERSION)
 
 
-class FunctionNames:
-    """The functions that a graph and its function bodies hold, under names that are unique among all of them.
-
-    Attributes:
-        bodies: function graphs by the name that they have in the exported library.
-    """
-
-    def __init__(self, graph: Graph) -> None:
-        self.bodies: dict[str, Graph] = {}
-        self._names: dict[Graph, str] = {}
-        self._collect(graph)
-
-    def _collect(self, graph: Graph) -> None:
-        for name, body in graph.functions.items():
-            if body in self._names:
-                continue
-            unique, count = name, 0
-            while unique in self.bodies:
-                count += 1
-                unique = f"{name}_{count}"
-            self.bodies[unique], self._names[body] = body, unique
-            self._collect(body)
-
-    def rename(self, graph: Graph, value: FuncAttr) -> FuncAttr:
-        """A function attribute of an operation of `graph`, under the exported name."""
-        try:
-            body = graph.get_function(value.name)
-        except KeyError:
-            return value  # a name that only another program can resolve stays as it is
-        return FuncAttr(self._names.get(body, value.name), value.attrs)
-
-    def to_proto(self, add_shapes: bool = False) -> FunctionDefLibrary:
-        """The library; see `function_def.function_to_proto`."""
-        write = WRITE_FUNCTION["function_to_proto"]
-        return FunctionDefLibrary(
-            function=[write(body, name, self.rename, add_shapes) for name, body in self.bodies.items()]
-        )
-
-
 #: filled by `function_def`, which needs this module
 WRITE_FUNCTION: dict[str, Callable[..., Any]] = {}
 
 
 def node_to_proto(
     op: Operation,
-    rename: Callable[[Graph, FuncAttr], FuncAttr] = lambda _, value: value,
     *,
     input_name: Callable[[Tensor], str] | None = None,
     add_shapes: bool = False,
@@ -110,7 +68,6 @@ def node_to_proto(
 
     Args:
         op: the operation.
-        rename: (graph, function attribute) -> the attribute to write.
         input_name: how inputs are written; by default as in a GraphDef: `node`, `node:1`.
         add_shapes: as in `graph_to_proto`.
 
@@ -123,7 +80,7 @@ def node_to_proto(
     node.input.extend(sorted(f"^{control.name}" for control in op.control_inputs))
     for name, value in op.attrs.items():
         try:
-            node.attr[name].CopyFrom(_attr_message(op, name, value, rename))
+            node.attr[name].CopyFrom(_attr_message(op, name, value))
         except (TypeError, ValueError) as error:
             problem = f"operation {op.name!r} ({op.type}): cannot write the attribute {name!r}: {error}"
             raise TypeError(problem) from error
@@ -138,16 +95,12 @@ def graph_input_name(tensor: Tensor) -> str:
     return tensor.op.name if tensor.value_index == 0 else tensor.name
 
 
-def _attr_message(op: Operation, name: str, value: Any, rename: Callable[[Graph, FuncAttr], FuncAttr]) -> AttrValue:
+def _attr_message(op: Operation, name: str, value: Any) -> AttrValue:
     definition = op.op_def.attrs.get(name)
     kind = None if definition is None else definition.kind
     if kind == "tensor" and name == "value" and "dtype" in op.attrs:
         # an empty array of objects does not tell what it would hold
         return AttrValue(tensor=make_tensor_proto(value, op.attrs["dtype"]))
-    if isinstance(value, FuncAttr):
-        value = rename(op.graph, value)
-    elif kind == "list(func)":
-        value = [rename(op.graph, item) for item in value]
     return attr_to_proto(kind, value)
 
 

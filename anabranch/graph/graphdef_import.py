@@ -467,7 +467,7 @@ def _with_flat_inputs(node: NodeDef, called: Mapping[str, list[str]]) -> NodeDef
 
 
 def _same_function(known: FunctionGraph, new: FunctionGraph, name: str) -> bool:
-    def as_text(body: FunctionGraph) -> bytes:
-        return bytes(function_to_proto(body, name, lambda _, value: value).SerializeToString(deterministic=True))
-
-    return as_text(known) == as_text(new)
+    known_text, new_text = (
+        function_to_proto(body, name).SerializeToString(deterministic=True) for body in (known, new)
+    )
+    return bool(known_text == new_text)
