@@ -161,7 +161,9 @@ def sparse_expand_dims(sp_input: Any, axis: Any = None, name: str | None = None)
         zeros = raw.Fill(raw.ConcatV2([count, np.array([1])], 0), np.int64(0))
         before, after = (raw.Slice(value.indices, [0, b], [-1, n]) for b, n in ((0, at), (at, rank - at)))
         indices = raw.ConcatV2([before, zeros, after], 1)
-        shape = raw.ConcatV2([value.dense_shape[:at], np.array([1]), value.dense_shape[at:]], 0)
+        shape = raw.ConcatV2(
+            [raw.Slice(value.dense_shape, [0], [at]), np.array([1]), raw.Slice(value.dense_shape, [at], [-1])], 0
+        )
         return SparseTensor(indices, value.values, shape)
 
 
@@ -307,10 +309,11 @@ def sparse_merge(
         raise ValueError(f"sp_ids and vocab_size must have the same length, got {len(ids)} and {len(sizes)}")
     values = as_sparse_tensor(sp_values)
     with name_scope(name, "SparseMerge"):
+        leading = raw.StridedSlice(ids[0].indices, [0, 0], [0, -1], [1, 1], begin_mask=3, end_mask=1)
         columns = [raw.ExpandDims(raw.Cast(v.values, DstT="int64"), 1) for v in ids]
-        indices = raw.ConcatV2([ids[0].indices[:, :-1], *columns], 1)
+        indices = raw.ConcatV2([leading, *columns], 1)
         new_dims = [raw.Reshape(raw.Cast(convert_to_tensor(size), DstT="int64"), [1]) for size in sizes]
-        shape = raw.ConcatV2([ids[0].dense_shape[:-1], *new_dims], 0)
+        shape = raw.ConcatV2([raw.StridedSlice(ids[0].dense_shape, [0], [-1], [1]), *new_dims], 0)
         merged = SparseTensor(indices, values.values, shape)
         return merged if already_sorted else sparse_reorder(merged)
 

@@ -208,8 +208,9 @@ def _(alpha: Any, sample: Any) -> Any:
 
 
 def _poisson(shape: Any, rate: Any, key: Any, dtype: Any, ctx: Any) -> Any:
-    ctx.check(rate >= 0, "the rate of a Poisson distribution must not be negative, got {0}", jnp.min(jnp.asarray(rate)))
-    wide = jnp.asarray(rate).astype(jnp.float64 if rate.dtype.itemsize == 8 else jnp.float32)
+    rate = jnp.asarray(rate)
+    ctx.check(rate >= 0, "the rate of a Poisson distribution must not be negative, got {0}", jnp.min(rate))
+    wide = rate.astype(jnp.float64 if rate.dtype.itemsize == 8 else jnp.float32)
     numbers = jax.random.poisson(key, wide, (*_dims(shape), *np.shape(rate)), dtype=jnp.int64)
     return numbers.astype(dtype)
 

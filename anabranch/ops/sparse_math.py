@@ -22,11 +22,10 @@ def _check_inside(ctx: Any, indices: Any, shape: Any, what: str) -> None:
     """Makes the step fail unless all index vectors lie inside `shape` (compiled)."""
     if not np.shape(indices)[0]:
         return
-    inside = jnp.all((indices >= 0) & (indices < jnp.asarray(shape)), axis=1)
+    indices, shape = jnp.asarray(indices), jnp.asarray(shape)
+    inside = jnp.all((indices >= 0) & (indices < shape), axis=1)
     at = jnp.argmin(inside)
-    ctx.check(
-        inside, f"{what}[{{0}}] = {{1}} is out of bounds: need 0 <= index < {{2}}", at, indices[at], jnp.asarray(shape)
-    )
+    ctx.check(inside, f"{what}[{{0}}] = {{1}} is out of bounds: need 0 <= index < {{2}}", at, indices[at], shape)
 
 
 # ---------------------------------------------------------------------- sparse times dense

@@ -1,0 +1,243 @@
+"""The sparse functions, against dense NumPy arrays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from anabranch.autodiff.gradients import gradients
+from anabranch.errors import InvalidArgumentError
+from anabranch.frontend import sparse, sparse_math
+from anabranch.graph.composite import IndexedSlices, SparseTensor, SparseTensorValue
+from anabranch.ops import raw
+from anabranch.session import Session
+from anabranch.testing.op_cases import load_vocabulary
+
+load_vocabulary()
+
+Array = np.ndarray[Any, Any]
+DENSE = np.array([[0, 1.5, 0, -2], [0, 0, 0, 0], [3, 0, 0.5, 0]], np.float32)
+OTHER = np.array([[0, 1, 0, 2], [4, 0, 0, 0], [0, 0, 7, 0]], np.float32)
+
+
+def run(fetches: Any, feeds: Any = None) -> Any:
+    with Session() as session:
+        return session.run(fetches, feeds)
+
+
+def sparse_of(dense: Array) -> SparseTensor:
+    indices = np.argwhere(dense != 0)
+    return SparseTensor(indices, dense[tuple(indices.T)], np.array(dense.shape, np.int64))
+
+
+def dense_of(value: SparseTensorValue) -> Array:
+    result = np.zeros(tuple(value.dense_shape), np.asarray(value.values).dtype)
+    for index, element in zip(np.asarray(value.indices).tolist(), value.values, strict=True):
+        result[tuple(index)] = element
+    return result
+
+
+def assert_sparse(tensor: SparseTensor, expected: Array, in_order: bool = True) -> None:
+    value = run(tensor)
+    np.testing.assert_allclose(dense_of(value), expected, rtol=1e-6)
+    if in_order:
+        assert np.asarray(value.indices).tolist() == sorted(np.asarray(value.indices).tolist())
+
+
+# ---------------------------------------------------------------------- making
+def test_a_placeholder_is_fed_with_a_value_or_a_triple() -> None:
+    holder = sparse.sparse_placeholder("float32", [None, 4], name="x")
+    assert holder.values.op.name == "x/values"
+    assert holder.indices.shape.as_list() == [None, 2]
+    value = SparseTensorValue(np.array([[0, 1]]), np.array([2.0], np.float32), np.array([1, 4]))
+    doubled = sparse.sparse_tensor_to_dense(holder)
+    np.testing.assert_array_equal(run(doubled, {holder: value}), [[0, 2, 0, 0]])
+    np.testing.assert_array_equal(run(doubled, {holder: tuple(value)}), [[0, 2, 0, 0]])
+
+
+def test_the_shape_of_a_placeholder() -> None:
+    assert sparse.sparse_placeholder("int32", [3, 4]).shape.as_list() == [3, 4]
+    assert sparse.sparse_placeholder("int32").shape.ndims is None
+    assert sparse.sparse_placeholder("int32", [None, 4]).shape.ndims == 2
+
+
+def test_from_dense_and_back() -> None:
+    assert_sparse(sparse.sparse_from_dense(DENSE), DENSE)
+    np.testing.assert_array_equal(run(sparse.sparse_tensor_to_dense(sparse_of(DENSE))), DENSE)
+    filled = run(sparse.sparse_tensor_to_dense(sparse_of(DENSE), default_value=9))
+    np.testing.assert_array_equal(filled, np.where(DENSE == 0, 9, DENSE))
+    words = SparseTensor([[1]], ["a"], [3])
+    assert run(sparse.sparse_tensor_to_dense(words)).tolist() == [b"", b"a", b""]
+
+
+def test_eye() -> None:
+    assert_sparse(sparse.sparse_eye(3), np.eye(3))
+    assert_sparse(sparse.sparse_eye(2, 3, "int32"), np.eye(2, 3))
+
+
+def test_only_sparse_tensors_are_taken() -> None:
+    with pytest.raises(TypeError, match="Input must be a SparseTensor"):
+        sparse.sparse_reorder(DENSE)
+
+
+# ---------------------------------------------------------------------- order and shape
+def test_reorder_reshape_transpose() -> None:
+    mixed = SparseTensor([[2, 0], [0, 3], [0, 1], [2, 2]], [3, -2, 1.5, 0.5], [3, 4])
+    assert_sparse(sparse.sparse_reorder(mixed), DENSE)
+    assert_sparse(sparse.sparse_reshape(sparse_of(DENSE), [2, -1]), DENSE.reshape(2, 6))
+    assert_sparse(sparse.sparse_transpose(sparse_of(DENSE)), DENSE.T)
+    cube = DENSE.reshape(3, 2, 2)
+    assert_sparse(sparse.sparse_transpose(sparse_of(cube), [1, 0, 2]), cube.transpose(1, 0, 2))
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2, -1, -3, None])
+def test_expand_dims(axis: int | None) -> None:
+    assert_sparse(
+        sparse.sparse_expand_dims(sparse_of(DENSE), axis), np.expand_dims(DENSE, -1 if axis is None else axis)
+    )
+
+
+def test_reset_shape() -> None:
+    small = sparse_of(DENSE[:, :3])
+    assert_sparse(sparse.sparse_reset_shape(small, [4, 5]), np.pad(DENSE[:, :3], ((0, 1), (0, 2))))
+    assert_sparse(sparse.sparse_reset_shape(SparseTensor([[0, 1]], [2.0], [9, 9])), np.array([[0, 2.0]]))
+    with pytest.raises(ValueError, match="smaller than the old shape"):
+        sparse.sparse_reset_shape(small, [2, 3])
+    shape = raw.Placeholder(dtype="int64", shape=[2])
+    with pytest.raises(InvalidArgumentError, match="smaller"):
+        run(sparse.sparse_reset_shape(small, shape), {shape: [2, 3]})
+
+
+# ---------------------------------------------------------------------- parts
+def test_concat() -> None:
+    both = [sparse_of(DENSE), sparse_of(OTHER)]
+    for axis in (0, 1, -1):
+        assert_sparse(sparse.sparse_concat(axis, both), np.concatenate([DENSE, OTHER], axis))
+    assert_sparse(sparse.sparse_concat(concat_dim=0, sp_inputs=both), np.concatenate([DENSE, OTHER]))
+    uneven = [sparse_of(DENSE), sparse_of(OTHER[:, :3])]
+    widened = np.pad(OTHER[:, :3], ((0, 0), (0, 1)))
+    assert_sparse(sparse.sparse_concat(0, uneven, expand_nonconcat_dim=True), np.concatenate([DENSE, widened]))
+
+
+def test_split_and_slice() -> None:
+    parts = sparse.sparse_split(sp_input=sparse_of(DENSE), num_split=3, axis=1)
+    for part, expected in zip(parts, np.array_split(DENSE, 3, axis=1), strict=True):
+        assert_sparse(part, expected)
+    assert_sparse(sparse.sparse_slice(sparse_of(DENSE), [0, 1], [3, 2]), DENSE[:, 1:3])
+    with pytest.raises(ValueError, match="Keyword arguments are required"):
+        sparse.sparse_split(1, sparse_of(DENSE), 2)
+
+
+def test_retain_and_fill() -> None:
+    assert_sparse(
+        sparse.sparse_retain(sparse_of(DENSE), [True, False, False, True]), np.where(abs(DENSE - 1) <= 0.5, DENSE, 0)
+    )
+    filled, empty = sparse.sparse_fill_empty_rows(sparse_of(DENSE), 8)
+    expected = DENSE.copy()
+    expected[1, 0] = 8
+    assert_sparse(filled, expected)
+    assert run(empty).tolist() == [False, True, False]
+
+
+def test_mask_leaves_slices_out() -> None:
+    slices = IndexedSlices(raw.Const(value=DENSE, dtype="float32"), raw.Const(value=np.array([5, 2, 7]), dtype="int64"))
+    masked = run(sparse.sparse_mask(slices, np.array([2])))
+    np.testing.assert_array_equal(masked.indices, [5, 7])
+    np.testing.assert_array_equal(masked.values, DENSE[[0, 2]])
+
+
+def test_merge_and_indicator() -> None:
+    places, shape = [[0, 0], [0, 1], [1, 0]], [2, 2]
+    ids = SparseTensor(places, np.array([4, 1, 3]), shape)
+    values = SparseTensor(places, [0.5, 0.25, 2.0], shape)
+    assert_sparse(sparse.sparse_merge(ids, values, 5), np.array([[0, 0.25, 0, 0, 0.5], [0, 0, 0, 2, 0]]))
+    merged = run(sparse.sparse_merge([ids, ids], values, [5, 6]))
+    assert merged.indices.tolist() == [[0, 1, 1], [0, 4, 4], [1, 3, 3]]
+    assert merged.dense_shape.tolist() == [2, 5, 6]
+    indicator = run(sparse.sparse_to_indicator(ids, 5))
+    np.testing.assert_array_equal(indicator, [[False, True, False, False, True], [False, False, False, True, False]])
+
+
+def test_to_dense() -> None:
+    np.testing.assert_array_equal(run(sparse.sparse_to_dense([1, 3], [5], 1)), [0, 1, 0, 1, 0])
+    one_hot = run(sparse.sparse_to_dense([[0, 2], [1, 0]], [2, 3], 1.0, 0.0))
+    np.testing.assert_array_equal(one_hot, [[0, 0, 1], [1, 0, 0]])
+    with pytest.raises(InvalidArgumentError, match="is repeated"):
+        run(sparse.sparse_to_dense([1, 1], [5], 1))
+
+
+# ---------------------------------------------------------------------- arithmetic
+@pytest.mark.parametrize("adjoint_a", [False, True])
+@pytest.mark.parametrize("adjoint_b", [False, True])
+@pytest.mark.parametrize("dense_first", [False, True])
+def test_products_with_dense_matrices(adjoint_a: bool, adjoint_b: bool, dense_first: bool) -> None:
+    def plain(matrix: Array, adjoint: bool) -> Array:
+        return matrix.T if adjoint else matrix
+
+    inner = plain(DENSE, adjoint_b).shape[0] if dense_first else plain(DENSE, adjoint_a).shape[1]
+    shape = (2, inner) if dense_first else (inner, 2)
+    free = np.random.default_rng(0).normal(size=shape).astype(np.float32)
+    given = plain(free, adjoint_a if dense_first else adjoint_b)
+    if dense_first:
+        found = sparse_math.sparse_tensor_dense_matmul(given, sparse_of(DENSE), adjoint_a, adjoint_b)
+        expected = free @ plain(DENSE, adjoint_b)
+    else:
+        found = sparse_math.sparse_tensor_dense_matmul(sparse_of(DENSE), given, adjoint_a, adjoint_b)
+        expected = plain(DENSE, adjoint_a) @ free
+    np.testing.assert_allclose(run(found), expected, rtol=1e-5)
+
+
+def test_sums() -> None:
+    assert_sparse(sparse_math.sparse_add(sparse_of(DENSE), sparse_of(OTHER)), DENSE + OTHER)
+    close = sparse_math.sparse_add(sparse_of(DENSE), sparse_of(OTHER), threshold=2.6)
+    assert_sparse(close, np.where(abs(DENSE + OTHER) >= 2.6, DENSE + OTHER, 0))
+    for a, b in ((sparse_of(DENSE), OTHER), (DENSE, sparse_of(OTHER))):
+        np.testing.assert_array_equal(run(sparse_math.sparse_add(a, b)), DENSE + OTHER)
+    with pytest.raises(TypeError, match=r"tf\.add"):
+        sparse_math.sparse_add(DENSE, OTHER)
+
+
+def test_extrema_and_softmax() -> None:
+    a, b = sparse_of(DENSE), sparse_of(OTHER)
+    assert_sparse(sparse_math.sparse_maximum(a, b), np.maximum(DENSE, OTHER))
+    assert_sparse(sparse_math.sparse_minimum(a, b), np.minimum(DENSE, OTHER))
+    powers = np.where(DENSE != 0, np.exp(DENSE), 0)
+    total = powers.sum(axis=1, keepdims=True)
+    assert_sparse(sparse_math.sparse_softmax(a), np.divide(powers, total, where=total > 0, out=np.zeros_like(powers)))
+
+
+@pytest.mark.parametrize("axis", [None, 0, 1, -1, [0, 1]])
+@pytest.mark.parametrize("keep", [False, True])
+def test_reductions(axis: Any, keep: bool) -> None:
+    numpy_axis = tuple(axis) if isinstance(axis, list) else axis
+    value = sparse_of(DENSE)
+    total = DENSE.sum(axis=numpy_axis, keepdims=keep)
+    np.testing.assert_allclose(run(sparse_math.sparse_reduce_sum(value, axis, keep)), total)
+    np.testing.assert_allclose(run(sparse_math.sparse_reduce_sum(value, reduction_axes=axis, keep_dims=keep)), total)
+    top = np.where(DENSE != 0, DENSE, -np.inf).max(axis=numpy_axis, keepdims=keep)
+    top = np.where(np.isinf(top), 0, top)
+    np.testing.assert_allclose(run(sparse_math.sparse_reduce_max(value, axis, keep)), top)
+    assert_sparse(sparse_math.sparse_reduce_sum_sparse(value, axis, keep), total)
+    assert_sparse(sparse_math.sparse_reduce_max_sparse(value, axis, keep), top)
+
+
+def test_operators() -> None:
+    factor = np.array([2, 4, 5, 8], np.float32)
+    assert_sparse(sparse_of(DENSE) * factor, DENSE * factor)
+    assert_sparse(sparse_of(DENSE) / factor, DENSE / factor)
+    whole = sparse_of(np.array([[0, 7]], np.int32)) / np.array([[2]], np.int32)
+    assert whole.dtype.name == "float64"
+    assert_sparse(whole, np.array([[0, 3.5]]))
+
+
+def test_gradients_reach_the_values() -> None:
+    values = raw.Const(value=np.array([1.5, -2, 3, 0.5], np.float32), dtype="float32")
+    value = SparseTensor(np.argwhere(DENSE), values, [3, 4])
+    weights = np.random.default_rng(1).normal(size=(4, 2)).astype(np.float32)
+    product = sparse_math.sparse_tensor_dense_matmul(value * 2.0, weights)
+    (grad,) = gradients(raw.Mul(product, product), [values])
+    matrix = DENSE * 2
+    expected = (2 * (matrix @ weights) @ weights.T * 2)[DENSE != 0]
+    np.testing.assert_allclose(run(grad), expected, rtol=1e-5)
