@@ -12,6 +12,7 @@ from anabranch.graph.graphdef import graph_to_proto, node_to_proto
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.pipeline import Plan
 from anabranch.proto import AttrValue, GraphDef, NodeDef
+from anabranch.proto.attr_values import attr_to_proto
 from anabranch.proto.tensors import make_tensor_proto, shape_to_proto
 from anabranch.xla.islands import Island
 
@@ -85,5 +86,5 @@ class _Writer:
     @staticmethod
     def _node(name: str, kind: str, tensor: Tensor) -> Any:
         node = NodeDef(name=name, op=kind)
-        node.attr["dtype"].CopyFrom(AttrValue(type=tensor.dtype.base_dtype.as_datatype_enum))
+        node.attr["dtype"].CopyFrom(attr_to_proto("type", tensor.dtype.base_dtype))
         return node

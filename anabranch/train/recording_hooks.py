@@ -13,10 +13,10 @@ from anabranch.graph.collections import GraphKeys
 from anabranch.graph.graph import get_default_graph
 from anabranch.io import gfile
 from anabranch.proto import RunOptions, SessionLog, Summary
+from anabranch.runtime.timeline import Timeline
 from anabranch.train import meta_graph, training_util
 from anabranch.train.basic_session_run_hooks import SecondOrStepTimer, global_step_for
 from anabranch.train.session_run_hook import SessionRunArgs, SessionRunContext, SessionRunHook, SessionRunValues
-from anabranch.train.timeline import chrome_trace
 
 __all__ = [
     *("CheckpointSaverHook", "CheckpointSaverListener", "ProfilerHook", "StepCounterHook", "SummarySaverHook"),
@@ -279,8 +279,8 @@ class ProfilerHook(SessionRunHook):
         save_steps: steps between two traces.
         save_secs: seconds between two traces.
         output_dir: where to write; the timings are written to an event file there, too.
-        show_dataflow: accepted for programs that pass it.
-        show_memory: accepted for programs that pass it.
+        show_dataflow: adds an arrow from each node to those that take its results.
+        show_memory: adds a curve of the bytes in use.
 
     Raises:
         ValueError: not exactly one of `save_steps` and `save_secs`.
@@ -295,6 +295,7 @@ class ProfilerHook(SessionRunHook):
         show_memory: bool = False,
     ) -> None:
         self._output_dir = output_dir
+        self._shown = {"show_dataflow": show_dataflow, "show_memory": show_memory}
         self._timer = SecondOrStepTimer(every_secs=save_secs, every_steps=save_steps)
 
     def begin(self) -> None:
@@ -323,5 +324,5 @@ class ProfilerHook(SessionRunHook):
         path = os.path.join(self._output_dir, f"timeline-{step}.json")
         logging.info("Saving timeline for %d into '%s'.", step, path)
         with gfile.GFile(path, "w") as file:
-            file.write(chrome_trace(run_values.run_metadata.step_stats))
+            file.write(Timeline(run_values.run_metadata.step_stats).generate_chrome_trace_format(**self._shown))
         self._summary_writer.add_run_metadata(run_values.run_metadata, f"step_{step}", step)

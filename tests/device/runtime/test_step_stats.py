@@ -12,7 +12,7 @@ from anabranch.ops import raw
 from anabranch.proto import RunMetadata, RunOptions
 from anabranch.proto.tensors import make_ndarray
 from anabranch.session import Session
-from anabranch.tools.timeline import Timeline
+from anabranch.runtime.timeline import Timeline
 
 
 def build() -> tuple[Tensor, list[Tensor]]:

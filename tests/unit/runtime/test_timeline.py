@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from anabranch.proto import StepStats
-from anabranch.tools.timeline import Timeline
+from anabranch.runtime.timeline import Timeline
 
 CPU = "/job:localhost/replica:0/task:0/device:CPU:0"
 GPU = "/job:localhost/replica:0/task:0/device:GPU:0"
