@@ -146,7 +146,7 @@ class SliceSpec:
         else:
             index = _checked(entry)
             self.masks["shrink_axis_mask"] |= bit
-            self._append(index, index + 1, 1)
+            self._append(index, index + 1 if isinstance(index, int) else raw.AddV2(index, 1, name="add"), 1)
 
     def _append(self, begin: Any, end: Any, stride: Any) -> None:
         self.begin.append(begin)

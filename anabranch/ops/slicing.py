@@ -33,6 +33,11 @@ def _elements(value: Any, tensor: Tensor) -> list[Any]:
     return [value[i] if element is None else element for i, element in enumerate(known)]
 
 
+def _one_type(starts: list[Any]) -> list[Any]:
+    """Starts of one integer type, as XLA wants them."""
+    return [lax.convert_element_type(start, np.int64) for start in starts]
+
+
 # ---------------------------------------------------------------------- Slice
 Slice = define_op(
     "Slice",
@@ -82,7 +87,7 @@ def _(input: Any, begin: Any, size: Any, *, ctx: Any, xp: Any) -> Any:
         ctx.check(fits, f"slice [{{0}}, {{0}} + {length}) does not lie within dimension {i} of size {dim}", start)
     if all(isinstance(start, int) for start in starts):
         return input[tuple(slice(b, b + n) for b, n in zip(starts, sizes, strict=True))]
-    return lax.dynamic_slice(input, starts, sizes)
+    return lax.dynamic_slice(input, _one_type(starts), sizes)
 
 
 @Slice.gradient
@@ -357,7 +362,7 @@ def _(shape: Any, begin: Any, end: Any, strides: Any, dy: Any, *, ctx: Any) -> A
     if not region.traced:
         return whole
     starts = [region.traced.get(axis, 0) for axis in range(len(dims))]
-    return lax.dynamic_update_slice(jnp.zeros(dims, whole.dtype), whole, starts)
+    return lax.dynamic_update_slice(jnp.zeros(dims, whole.dtype), whole, _one_type(starts))
 
 
 def _padding(region: _Region, axis: int, dim: int) -> tuple[int, int, int]:
@@ -398,7 +403,7 @@ def _(ref: ResourceHandle, begin: Any, end: Any, strides: Any, value: Any, *, ct
     new = jnp.reshape(jnp.broadcast_to(value, region.shape), region.sizes)
     if all(r.step == 1 for r in region.ranges):
         starts = [region.traced.get(axis, r.start) for axis, r in enumerate(region.ranges)]
-        ctx.write(ref, lax.dynamic_update_slice(old, new, starts))
+        ctx.write(ref, lax.dynamic_update_slice(old, new, _one_type(starts)))
         return
     positions = [
         jnp.reshape(region.traced[axis], 1) if axis in region.traced else np.array(r, np.int64)

@@ -1,0 +1,94 @@
+"""Slices whose place is computed: one executable for all places; assignment to a slice of a variable."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from anabranch import errors
+from anabranch.autodiff.gradients import gradients
+from anabranch.frontend import array, constants, slicing
+from anabranch.graph.operation import Tensor
+from anabranch.ops import raw
+from anabranch.session import Session
+from anabranch.testing.op_cases import load_vocabulary
+from anabranch.xla.executable import compile_log
+
+load_vocabulary()
+
+X = np.arange(12, dtype=np.float32).reshape(3, 4)
+
+
+def compilations(fetches: list[Tensor], feeds: list[dict[Tensor, Any]]) -> int:
+    before = len(compile_log.events)
+    with Session() as session:
+        for feed in feeds:
+            session.run(fetches, feed)
+    return len(compile_log.events) - before
+
+
+def test_a_computed_index_compiles_once() -> None:
+    x, i = constants.placeholder("float32", [None, 4]), constants.placeholder("int32", [])
+    computed = raw.Cast(raw.Max(x, [0, 1]), DstT="int32")
+    picked = slicing.slice_helper(x, (i, slice(1, None)))
+    by_value = slicing.slice_helper(x, (raw.FloorMod(computed, 3), None))
+    window = slicing.slice(x, array.stack([i, 0]), [1, 3])
+    fetches = [picked, by_value, window, *gradients([picked, by_value, window], [x])]
+    assert compilations(fetches, [{x: X + k, i: k} for k in range(3)]) == 1
+
+
+def variable(value: Any) -> tuple[Tensor, Any]:
+    handle = raw.VarHandleOp(dtype="float32", shape=value.shape, shared_name="v")
+    return handle, raw.AssignVariableOp(handle, value)
+
+
+@pytest.mark.parametrize(
+    ("begin", "end", "strides", "masks", "item"),
+    [
+        ([1], [2], [1], {"shrink_axis_mask": 1}, 1),
+        ([0, 1], [2, 3], [1, 1], {}, (slice(0, 2), slice(1, 3))),
+        ([2, 0], [0, 4], [-1, 2], {}, (slice(2, 0, -1), slice(0, 4, 2))),
+        (
+            [0, 0, 3],
+            [0, 0, 4],
+            [1, 1, 1],
+            {"ellipsis_mask": 1, "new_axis_mask": 2, "shrink_axis_mask": 4},
+            (Ellipsis, None, 3),
+        ),
+    ],
+)
+def test_assignment_to_a_slice(begin: Any, end: Any, strides: Any, masks: Any, item: Any) -> None:
+    handle, initialize = variable(X)
+    value = -np.ones_like(X[item]) * np.arange(1, X[item].size + 1).reshape(X[item].shape)
+    assign = raw.ResourceStridedSliceAssign(handle, begin, end, strides, value.astype(np.float32), **masks)
+    with Session() as session:
+        session.run(initialize)
+        session.run(assign)
+        got = session.run(raw.ReadVariableOp(handle, dtype="float32"))
+    wanted = X.copy()
+    wanted[item] = value
+    np.testing.assert_array_equal(got, wanted)
+
+
+def test_assignment_at_a_fed_index() -> None:
+    handle, initialize = variable(X)
+    i = constants.placeholder("int32", [])
+
+    class Owner:
+        def __init__(self) -> None:
+            self.handle = handle
+
+    part = slicing.slice_helper(raw.ReadVariableOp(handle, dtype="float32"), (i, slice(None)), var=Owner())
+    assert isinstance(part, slicing.VariableSlice)
+    assign = part.assign(7.0)
+    read = raw.ReadVariableOp(handle, dtype="float32")
+    with Session() as session:
+        session.run(initialize)
+        for k in (2, -3):
+            session.run(assign, {i: k})
+        assert session.run(read)[:, 0].tolist() == [7.0, 4.0, 7.0]
+        with pytest.raises(errors.InvalidArgumentError, match="out of bounds"):
+            session.run(assign, {i: 3})
+        assert session.run(read)[:, 0].tolist() == [7.0, 4.0, 7.0]
