@@ -24,6 +24,7 @@ def check_indices(ctx: Any, indices: Any, size: int, xp: Any, what: str = "indic
     """Makes the step fail unless all `indices` are in [0, size); the message shows the first that is not."""
     if np.size(indices) == 0:
         return
+    xp = np if isinstance(indices, np.ndarray) else xp  # known indices are checked here and now
     flat = xp.reshape(indices, (-1,))
     valid = (flat >= 0) & (flat < size)
     at = xp.argmin(valid)
