@@ -150,7 +150,7 @@ def test_all_tensors_of_a_graph_can_be_checked() -> None:
         run(check, {x: -1.0})
 
 
-# ---------------------------------------------------------------------- printing
+# ---------------------------------------------------------------------- printing (Print, PrintV2)
 def test_print_passes_its_input_on(capfd: pytest.CaptureFixture[str]) -> None:
     x = constants.placeholder("float32", [None])
     y = printing.Print(x, [x, "text"], message="here: ", first_n=2, summarize=2)
