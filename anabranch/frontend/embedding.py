@@ -63,7 +63,7 @@ def _parts(params: Any) -> list[Any]:
     parts = listed() if listed is not None else list(params) if isinstance(params, list | tuple) else [params]
     if not parts or params is None:
         raise ValueError("Need at least one param")
-    return parts
+    return [p if hasattr(p, "sparse_read") else convert_to_tensor(p, name="params") for p in parts]
 
 
 def _gather(params: Any, ids: Tensor, name: str | None = None) -> Tensor:

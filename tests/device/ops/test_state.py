@@ -272,6 +272,33 @@ def test_an_index_out_of_range_changes_nothing(op: str, bad: int) -> None:
     assert variable.read().tobytes() == TABLE.tobytes()
 
 
+@pytest.mark.parametrize("op", [*ROW_ORACLES, *ELEMENT_ORACLES])
+def test_constant_indices_are_checked_as_well(op: str) -> None:
+    variable, expected = Variable(), TABLE.copy()
+    nested = op in ELEMENT_ORACLES
+    with variable.graph.as_default():
+        good, bad = (getattr(raw, op)(variable.handle, [[at]] if nested else [at], TABLE[:1] + 2) for at in (2, 9))
+    variable.session.run(good)
+    (ELEMENT_ORACLES if nested else ROW_ORACLES)[op](expected, ([2],) if nested else [2], TABLE[:1] + 2)
+    np.testing.assert_allclose(variable.read(), expected, rtol=1e-6)
+    with pytest.raises(InvalidArgumentError, match=r"indices\[0\] = \[?9"):
+        variable.session.run(bad)
+    np.testing.assert_allclose(variable.read(), expected, rtol=1e-6)
+
+
+def test_constant_indices_of_gathers() -> None:
+    variable = Variable()
+    with variable.graph.as_default():
+        made = [raw.ResourceGather(variable.handle, i, dtype="float32") for i in ([2, 0], [2, 9])]
+        made += [raw.ResourceGatherNd(variable.handle, i, dtype="float32") for i in ([[2, 0]], [[2, 9]])]
+    rows, elements = variable.session.run([made[0], made[2]])
+    np.testing.assert_array_equal(rows, TABLE[[2, 0]])
+    np.testing.assert_array_equal(elements, TABLE[[2], [0]])
+    for bad, message in ((made[1], r"indices\[1\] = 9"), (made[3], r"indices\[0\] = \[2 9\]")):
+        with pytest.raises(InvalidArgumentError, match=message):
+            variable.session.run(bad)
+
+
 def test_a_check_elsewhere_in_the_step_stops_a_scatter_as_well() -> None:
     variable = Variable()
     with variable.graph.as_default():
