@@ -19,8 +19,15 @@ from anabranch.train import training_util
 from anabranch.train.session_run_hook import SessionRunArgs, SessionRunContext, SessionRunHook, SessionRunValues
 
 __all__ = [
-    *("FeedFnHook", "FinalOpsHook", "GlobalStepWaiterHook", "LoggingTensorHook", "NanLossDuringTrainingError"),
-    *("NanTensorHook", "NeverTriggerTimer", "SecondOrStepTimer", "StopAtStepHook"),
+    "FeedFnHook",
+    "FinalOpsHook",
+    "GlobalStepWaiterHook",
+    "LoggingTensorHook",
+    "NanLossDuringTrainingError",
+    "NanTensorHook",
+    "NeverTriggerTimer",
+    "SecondOrStepTimer",
+    "StopAtStepHook",
 ]
 
 _POLL_SECONDS = 0.5
@@ -126,9 +133,7 @@ class LoggingTensorHook(SessionRunHook):
     ) -> None:
         only_at_end = at_end and every_n_iter is None and every_n_secs is None
         if not only_at_end and (every_n_iter is None) == (every_n_secs is None):
-            raise ValueError(
-                "either at_end and/or exactly one of every_n_iter and every_n_secs must be provided."
-            )
+            raise ValueError("either at_end and/or exactly one of every_n_iter and every_n_secs must be provided.")
         if every_n_iter is not None and every_n_iter <= 0:
             raise ValueError(f"invalid every_n_iter={every_n_iter}.")
         if isinstance(tensors, Mapping):
@@ -320,7 +325,7 @@ class FinalOpsHook(SessionRunHook):
         except (errors.OutOfRangeError, StopIteration):
             logging.error(
                 "An OutOfRangeError or StopIteration exception is raised by the code in FinalOpsHook. This typically "
-                "means the ops run by FinalOpsHook have a dependency back to some input source, which should not happen."
+                "means the ops run by FinalOpsHook depend on some input source, which should not happen."
             )
             raise
 

@@ -79,7 +79,7 @@ class Coordinator:
         """Inside the block, an exception becomes a request to stop."""
         try:
             yield
-        except BaseException as error:  # noqa: BLE001 - reported, and raised by `join`
+        except BaseException as error:
             self.request_stop(ex=error)
 
     def register_thread(self, thread: threading.Thread) -> None:

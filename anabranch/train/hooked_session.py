@@ -1,8 +1,8 @@
 """The layers around a session of which a monitored session is made: hooks, threads, recovery.
 
-Each layer is itself a session: `run`, `run_step_fn`, `should_stop`, `close`. From the inside out: `HookedSession` calls the
-hooks around each run, `CoordinatedSession` ends the threads with the session, `RecoverableSession` makes a new one when a
-task of the cluster is lost.
+Each layer is itself a session: `run`, `run_step_fn`, `should_stop`, `close`. From the inside out: `HookedSession` calls
+the hooks around each run, `CoordinatedSession` ends the threads with the session, `RecoverableSession` makes a new one
+when a task of the cluster is lost.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from anabranch import errors
-from anabranch.frontend.fetches import feed_function_for
 from anabranch.frontend.platform import logging
 from anabranch.graph.graph import Graph
 from anabranch.proto import RunMetadata, RunOptions
@@ -216,12 +215,9 @@ class HookedSession(WrappedSession):
         asked = self._ask_hooks(context, feeds, merged)
         metadata = run_metadata if run_metadata is not None else RunMetadata()
         wanted = merged if options is not None or merged.ByteSize() else None
-        results = self._sess.run(
-            {"caller": fetches, **{hook: args.fetches for hook, args in asked.items() if args.fetches is not None}},
-            feed_dict=feeds or None,
-            options=wanted,
-            run_metadata=metadata,
-        )
+        everything: dict[Any, Any] = {"caller": fetches}
+        everything.update((hook, args.fetches) for hook, args in asked.items() if args.fetches is not None)
+        results = self._sess.run(everything, feed_dict=feeds or None, options=wanted, run_metadata=metadata)
         for hook in self._hooks:
             hook.after_run(context, SessionRunValues(results.get(hook), merged, metadata))
         self._should_stop = self._should_stop or context.stop_requested

@@ -2,14 +2,14 @@
 
 One run of the update operation evaluates loss and gradient once, at the *trial point* that the variables hold:
 
-* If the loss fell enough below that of the *base point* (Armijo's condition), the trial point becomes the base point, the
-  pair (step, change of the gradient) joins the history, and the two-loop recursion (Nocedal, 1980) over the history gives
-  the next direction.
+* If the loss fell enough below that of the *base point* (Armijo's condition), the trial point becomes the base point,
+  the pair (step, change of the gradient) joins the history, and the two-loop recursion (Nocedal, 1980) over the history
+  gives the next direction.
 * Otherwise the step along the same direction is made shorter, and the variables go to that point.
 
 So a line search takes as many steps as it has trials, and the whole method needs no control flow: both outcomes are
-computed and one is selected. The history stands in two matrices, one pair per row, the newest last; a pair that does not
-exist yet has the factor ``1 / (s · y)`` = 0 and drops out of both loops.
+computed and one is selected. The history stands in two matrices, one pair per row, the newest last; a pair that does
+not exist yet has the factor ``1 / (s · y)`` = 0 and drops out of both loops.
 """
 
 from __future__ import annotations
@@ -173,7 +173,9 @@ class _Step:
         self.dtype = self.variables[0].dtype.base_dtype
         loss = convert_to_tensor(optimizer._loss)
         # Everything that is read is read here, once, before anything is written.
-        self.trial = _Point(_flat([var.value() for var in self.variables]), self.cast(loss), _flat([g for g, _ in pairs]))
+        self.trial = _Point(
+            _flat([var.value() for var in self.variables]), self.cast(loss), _flat([g for g, _ in pairs])
+        )
         state = {name: optimizer._state(name).value() for name in _STATE}
         self.base = _Point(state["base_point"], state["base_loss"], state["base_gradient"])
         self.direction = state["direction"]
@@ -230,7 +232,9 @@ class _Step:
         adds = raw.LogicalAnd(adds, curved)
         # both branches are computed: keep the one that is not selected free of a division by zero
         rho = raw.Reciprocal(_select(adds, curvature, self.number(1.0)))
-        kept = _History(*(_select(adds, _pushed(rows, row), rows) for rows, row in zip(self.history, (s, y, rho), strict=True)))
+        kept = _History(
+            *(_select(adds, _pushed(rows, row), rows) for rows, row in zip(self.history, (s, y, rho), strict=True))
+        )
         return kept._replace(rho=_select(forgets, raw.ZerosLike(kept.rho), kept.rho))
 
     def _next_direction(self, base: _Point, history: _History) -> tuple[Any, Any, Any]:
@@ -297,7 +301,9 @@ def _pushed(rows: Any, row: Any) -> Any:
 
 
 def _flat(tensors: list[Any]) -> Any:
-    return raw.ConcatV2([raw.Reshape(t, [-1]) for t in tensors], 0) if len(tensors) > 1 else raw.Reshape(tensors[0], [-1])
+    return (
+        raw.ConcatV2([raw.Reshape(t, [-1]) for t in tensors], 0) if len(tensors) > 1 else raw.Reshape(tensors[0], [-1])
+    )
 
 
 def _dot(a: Any, b: Any) -> Any:

@@ -20,8 +20,15 @@ from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
 
 __all__ = [
-    *("cosine_decay", "cosine_decay_restarts", "exponential_decay", "inverse_time_decay", "linear_cosine_decay"),
-    *("natural_exp_decay", "noisy_linear_cosine_decay", "piecewise_constant", "piecewise_constant_decay"),
+    "cosine_decay",
+    "cosine_decay_restarts",
+    "exponential_decay",
+    "inverse_time_decay",
+    "linear_cosine_decay",
+    "natural_exp_decay",
+    "noisy_linear_cosine_decay",
+    "piecewise_constant",
+    "piecewise_constant_decay",
     "polynomial_decay",
 ]
 
@@ -109,7 +116,9 @@ def _periods(given: _Inputs, staircase: bool) -> Any:
 
 
 def piecewise_constant(x: Any, boundaries: Sequence[Any], values: Sequence[Any], name: str | None = None) -> Tensor:
-    """``values[0]`` while ``x <= boundaries[0]``, ``values[1]`` while ``x <= boundaries[1]``, ..., ``values[-1]`` after that.
+    """``values[0]`` while ``x <= boundaries[0]``, ``values[1]`` while ``x <= boundaries[1]``, and so on.
+
+    After the last boundary it is ``values[-1]``.
 
     Args:
         x: usually the global step.
@@ -128,7 +137,8 @@ def piecewise_constant(x: Any, boundaries: Sequence[Any], values: Sequence[Any],
         for value in choices[1:]:
             if value.dtype.base_dtype is not choices[0].dtype.base_dtype:
                 raise ValueError(
-                    f"Values must have elements all with the same dtype ({choices[0].dtype.name} vs {value.dtype.name})."
+                    "Values must have elements all with the same dtype "
+                    f"({choices[0].dtype.name} vs {value.dtype.name})."
                 )
         if len(choices) == 1:
             single: Tensor = raw.Identity(choices[0], name=scope)

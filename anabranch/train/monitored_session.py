@@ -25,8 +25,12 @@ from anabranch.train.session_manager import SessionManager
 from anabranch.train.session_run_hook import SessionRunHook
 
 __all__ = [
-    *("ChiefSessionCreator", "MonitoredSession", "MonitoredTrainingSession", "SessionCreator"),
-    *("SingularMonitoredSession", "WorkerSessionCreator"),
+    "ChiefSessionCreator",
+    "MonitoredSession",
+    "MonitoredTrainingSession",
+    "SessionCreator",
+    "SingularMonitoredSession",
+    "WorkerSessionCreator",
 ]
 
 #: stands for "not given" where None has a meaning
@@ -174,7 +178,8 @@ class _MonitoredSession:
         names = list(inspect.signature(step_fn).parameters)
         if names not in (["step_context"], ["self", "step_context"]):
             raise ValueError(
-                f"`step_fn` may either have one `step_context` argument, or an argument `self` before it; it has {names}"
+                "`step_fn` may either have one `step_context` argument, or an argument `self` before it; "
+                f"it has {names}"
             )
         return self._open().run_step_fn(step_fn, self._tf_sess)
 
@@ -251,9 +256,9 @@ class _CoordinatedSessionCreator(SessionCreator):
 class MonitoredSession(_MonitoredSession):
     """A session with hooks that is created anew when a task of the cluster is lost.
 
-    Use it as ``with MonitoredSession(...) as sess: while not sess.should_stop(): sess.run(train_op)``. Leaving the block
-    calls the hooks' `end`, unless an exception did it; `OutOfRangeError` and StopIteration are regular ends and go no
-    further. After `AbortedError` and `UnavailableError` the session is created again, from the latest checkpoint.
+    Use it as ``with MonitoredSession(...) as sess: while not sess.should_stop(): sess.run(train_op)``. Leaving the
+    block calls the hooks' `end`, unless an exception did it; `OutOfRangeError` and StopIteration are regular ends and
+    go no further. After `AbortedError` and `UnavailableError` the session is created again, from the latest checkpoint.
 
     Args:
         session_creator: default: a `ChiefSessionCreator`.
@@ -318,7 +323,7 @@ def MonitoredTrainingSession(
     save_checkpoint_steps: Any = USE_DEFAULT,
     summary_dir: str | None = None,
 ) -> MonitoredSession:
-    """A `MonitoredSession` for training: it also saves checkpoints and summaries and logs the speed, if it is the chief's.
+    """A `MonitoredSession` for training: the chief's also saves checkpoints and summaries, and logs the speed.
 
     Args:
         master: the target of the session.

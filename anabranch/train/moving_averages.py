@@ -122,9 +122,9 @@ def _local_average(name: str, value: Tensor, decay: Any, collections: Any) -> Te
 class ExponentialMovingAverage:
     """Keeps shadow copies of variables and tensors that follow them slowly.
 
-    ``shadow = decay * shadow + (1 - decay) * variable``, each time that the operation which `apply` returns runs. Models
-    are often better with the averages than with the trained values; `variables_to_restore` says how to load them from a
-    checkpoint in the place of the variables.
+    ``shadow = decay * shadow + (1 - decay) * variable``, each time that the operation which `apply` returns runs.
+    Models are often better with the averages than with the trained values; `variables_to_restore` says how to load them
+    from a checkpoint in the place of the variables.
 
     Args:
         decay: a number or scalar tensor near 1.

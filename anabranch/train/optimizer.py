@@ -52,8 +52,8 @@ class Optimizer:
         ValueError: the name is empty.
     """
 
-    #: Values for `gate_gradients`: gradients may be used as soon as they exist; when all gradients of the operation that
-    #: they belong to exist; when all gradients exist.
+    #: Values for `gate_gradients`: gradients may be used as soon as they exist; when all gradients of the operation
+    #: that they belong to exist; when all gradients exist.
     GATE_NONE = 0
     GATE_OP = 1
     GATE_GRAPH = 2
@@ -283,7 +283,10 @@ class Optimizer:
         raise NotImplementedError(f"{type(self).__name__} does not say how to apply a sparse gradient ({grad.name})")
 
     def _resource_apply_sparse_duplicate_indices(self, grad: Tensor, handle: Any, indices: Tensor) -> Any:
-        """Applies the rows `grad` at `indices`, which may repeat. Default: sums equal rows, then `_resource_apply_sparse`."""
+        """Applies the rows `grad` at `indices`, which may repeat.
+
+        Default: sums equal rows, then `_resource_apply_sparse`.
+        """
         values, unique_indices = _deduplicated(grad, indices)
         return self._resource_apply_sparse(values, handle, unique_indices)
 

@@ -19,7 +19,11 @@ from anabranch.train.basic_session_run_hooks import SecondOrStepTimer, global_st
 from anabranch.train.session_run_hook import SessionRunArgs, SessionRunContext, SessionRunHook, SessionRunValues
 
 __all__ = [
-    *("CheckpointSaverHook", "CheckpointSaverListener", "ProfilerHook", "StepCounterHook", "SummarySaverHook"),
+    "CheckpointSaverHook",
+    "CheckpointSaverListener",
+    "ProfilerHook",
+    "StepCounterHook",
+    "SummarySaverHook",
 ]
 
 
@@ -138,12 +142,13 @@ def _saver_of_graph() -> Any:
     savers = get_default_graph().get_collection(GraphKeys.SAVERS)
     if not savers:
         raise RuntimeError(
-            f"No items in collection {GraphKeys.SAVERS}. Please add a saver to the collection or provide a saver or scaffold."
+            f"No items in collection {GraphKeys.SAVERS}. Please add a saver to the collection or provide a saver or "
+            "scaffold."
         )
     if len(savers) > 1:
         raise RuntimeError(
-            f"More than one item in collection {GraphKeys.SAVERS}. Please indicate which one to use by passing it to the "
-            "constructor."
+            f"More than one item in collection {GraphKeys.SAVERS}. Please indicate which one to use by passing it to "
+            "the constructor."
         )
     return savers[0]
 
@@ -240,7 +245,7 @@ class SummarySaverHook(SessionRunHook):
 
     def before_run(self, run_context: SessionRunContext) -> SessionRunArgs:
         self._request_summary = self._next_step is None or self._timer.should_trigger_for_step(self._next_step)
-        requests = {"global_step": self._global_step_tensor}
+        requests: dict[str, Any] = {"global_step": self._global_step_tensor}
         if self._request_summary:
             summaries = self._summaries()
             if summaries:

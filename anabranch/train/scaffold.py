@@ -103,9 +103,7 @@ class Scaffold:
         if self._summary_op is None:
             self._summary_op = self.get_or_default("summary_op", GraphKeys.SUMMARY_OP, merge_all)
         if self._saver is None:
-            self._saver = self.get_or_default(
-                "saver", GraphKeys.SAVERS, lambda: Saver(sharded=True, allow_empty=True)
-            )
+            self._saver = self.get_or_default("saver", GraphKeys.SAVERS, lambda: Saver(sharded=True, allow_empty=True))
         self._saver.build()
         get_default_graph().finalize()
         logging.info("Graph was finalized.")

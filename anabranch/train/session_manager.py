@@ -208,9 +208,7 @@ class SessionManager:
         ready, message = _ready(self._ready_for_local_init_op, session, "Model not ready for local init")
         if ready:
             logging.info("Running local_init_op.")
-            session.run(
-                self._local_init_op, feed_dict=self._local_init_feed_dict, options=self._local_init_run_options
-            )
+            session.run(self._local_init_op, feed_dict=self._local_init_feed_dict, options=self._local_init_run_options)
             logging.info("Done running local_init_op.")
         return ready, message
 

@@ -79,4 +79,4 @@ class SessionRunHook:
         """Called after each run that raised nothing."""
 
     def end(self, session: Any) -> None:
-        """Called at the end with the session, unless a run raised something else than `OutOfRangeError` or StopIteration."""
+        """Called at the end, unless an exception other than `OutOfRangeError` and StopIteration caused it."""

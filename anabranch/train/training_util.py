@@ -17,7 +17,11 @@ from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
 
 __all__ = [
-    *("assert_global_step", "create_global_step", "get_global_step", "get_or_create_global_step", "global_step"),
+    "assert_global_step",
+    "create_global_step",
+    "get_global_step",
+    "get_or_create_global_step",
+    "global_step",
 ]
 
 #: the collection that holds the tensor which hooks read
@@ -104,7 +108,7 @@ def assert_global_step(global_step_tensor: Any) -> None:
 
 
 def get_or_create_global_step_read(graph: Graph | None = None) -> Tensor | None:
-    """The tensor that hooks fetch to learn the global step; made once per graph, None if the graph has no global step."""
+    """The tensor that hooks fetch to learn the global step, made once per graph; None if there is no global step."""
     graph = graph or get_default_graph()
     members = graph.get_collection(_READ_COLLECTION)
     if members:
@@ -113,8 +117,7 @@ def get_or_create_global_step_read(graph: Graph | None = None) -> Tensor | None:
     variable = get_global_step(graph)
     if variable is None:
         return None
-    with graph.as_default(), graph.name_scope(None), graph.control_dependencies(None):
-        with graph.name_scope(variable.op.name + "/"):
-            tensor = raw.Identity(convert_to_tensor(variable), name="hook_read")
+    with graph.as_default(), graph.name_scope(variable.op.name + "/"), graph.control_dependencies(None):
+        tensor = raw.Identity(convert_to_tensor(variable), name="hook_read")
     graph.add_to_collection(_READ_COLLECTION, tensor)
     return tensor

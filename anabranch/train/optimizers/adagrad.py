@@ -125,8 +125,8 @@ class ProximalAdagradOptimizer(AdagradOptimizer):
 class AdagradDAOptimizer(KernelOptimizer):
     """Adagrad with dual averaging, for sparse linear models (Duchi, Hazan and Singer, 2011).
 
-    A variable is computed anew from the sums of its gradients, so its initial value should be zero. The slots are called
-    "gradient_accumulator" and "gradient_squared_accumulator".
+    A variable is computed anew from the sums of its gradients, so its initial value should be zero. The slots are
+    called "gradient_accumulator" and "gradient_squared_accumulator".
 
     Args:
         learning_rate: a number, a scalar tensor or variable, or a function that returns one.

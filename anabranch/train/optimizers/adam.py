@@ -18,9 +18,9 @@ class AdamOptimizer(KernelOptimizer):
     """Running means of the gradient and of its square, corrected for their start at zero (Kingma and Ba, 2015).
 
     ``rate_t = learning_rate * sqrt(1 - beta2^t) / (1 - beta1^t); m = beta1 * m + (1 - beta1) * g;
-    v = beta2 * v + (1 - beta2) * g²; w -= rate_t * m / (sqrt(v) + epsilon)``; this epsilon is the paper's "epsilon hat".
-    A sparse gradient counts as zero in the other rows, whose means decay and which move: the same result as with the
-    dense gradient. The slots are called "m" and "v"; the powers of beta are variables of their own.
+    v = beta2 * v + (1 - beta2) * g²; w -= rate_t * m / (sqrt(v) + epsilon)``; this epsilon is the paper's
+    "epsilon hat". A sparse gradient counts as zero in the other rows, whose means decay and which move: the same result
+    as with the dense gradient. The slots are called "m" and "v"; the powers of beta are variables of their own.
 
     Args:
         learning_rate: a number, a scalar tensor or variable, or a function that returns one. The same for the others.

@@ -15,8 +15,8 @@ __all__ = ["MomentumOptimizer"]
 class MomentumOptimizer(KernelOptimizer):
     """``accumulation = momentum * accumulation + g; w -= learning_rate * accumulation``.
 
-    With `use_nesterov` (Sutskever et al., 2013): ``w -= learning_rate * (g + momentum * accumulation)``. The update of a
-    sparse gradient touches the rows concerned only. The slot is called "momentum".
+    With `use_nesterov` (Sutskever et al., 2013): ``w -= learning_rate * (g + momentum * accumulation)``. The update of
+    a sparse gradient touches the rows concerned only. The slot is called "momentum".
 
     Args:
         learning_rate: a number, a scalar tensor or variable, or a function that returns one.

@@ -92,9 +92,7 @@ CASES: dict[str, tuple[Callable[[Any, Any], Any], Callable[[float], float]]] = {
 }
 
 
-@pytest.mark.parametrize(
-    ("name", "dtype"), [(name, dtype) for name in CASES for dtype in ("float32", "float64")]
-)
+@pytest.mark.parametrize(("name", "dtype"), [(name, dtype) for name in CASES for dtype in ("float32", "float64")])
 def test_a_schedule_follows_its_formula(name: str, dtype: str) -> None:
     make, formula = CASES[name]
     step = raw.Placeholder(dtype="int64", shape=[])

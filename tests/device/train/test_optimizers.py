@@ -256,7 +256,9 @@ def test_sparse_updates_sum_repeated_rows(name: str, dtype: str) -> None:
     make, rule, numbers, slots, decays = CASES[name]
     random = np.random.default_rng(2)
     w0 = random.normal(size=(6, 2)).astype(dtype)
-    steps = [(np.array(rows, np.int32), random.normal(size=(4, 2)).astype(dtype)) for rows in ([1, 4, 1, 5], [0, 0, 0, 4])]
+    steps = [
+        (np.array(rows, np.int32), random.normal(size=(4, 2)).astype(dtype)) for rows in ([1, 4, 1, 5], [0, 0, 0, 4])
+    ]
     w = Variable(w0, name="w")
     values = raw.Placeholder(dtype=dtype, shape=[None, 2])
     indices = raw.Placeholder(dtype="int32", shape=[None])
