@@ -173,10 +173,9 @@ def _shape_of_target(tensor: Tensor) -> TensorShape:
 
 
 # ---------------------------------------------------------------------- errors
-def check_fits(graph: Graph, restore_op_name: str, prefix: str) -> None:
+def check_fits(graph: Graph, restore_op_name: str, reader: TensorReader) -> None:
     """Raises NotFoundError or InvalidArgumentError with the whole report if a checkpoint lacks what a restore reads."""
-    with checkpoint_store.open_checkpoint(prefix) as reader:
-        report = compare(reader, wanted_by_operation(graph, restore_op_name))
+    report = compare(reader, wanted_by_operation(graph, restore_op_name))
     if report.complete:
         return
     kind: type[errors.OpError] = errors.NotFoundError if report.missing else errors.InvalidArgumentError

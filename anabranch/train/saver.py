@@ -311,8 +311,10 @@ class Saver:
         if not checkpoint_store.checkpoint_exists(prefix):
             raise ValueError(f"The passed save_path is not a valid checkpoint: {prefix}")
         logging.info("Restoring parameters from %s", prefix)
+        reader = checkpoint_store.open_checkpoint(prefix)
         try:
-            restoring.check_fits(sess.graph, definition.restore_op_name, prefix)
+            with reader:
+                restoring.check_fits(sess.graph, definition.restore_op_name, reader)
             sess.run(definition.restore_op_name, {definition.filename_tensor_name: prefix})
         except errors.NotFoundError as error:
             raise restoring.explained(error, "a Variable name or other graph key that is missing") from error
