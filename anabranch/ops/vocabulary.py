@@ -35,6 +35,7 @@ from anabranch.ops import (
     sparse_math,
     special,
     state,
+    strings,
     summary,
     training,
 )
@@ -73,6 +74,7 @@ FAMILIES = (
     sparse_math,
     special,
     state,
+    strings,
     summary,
     training,
 )

@@ -1,0 +1,56 @@
+"""`tf.random`."""
+
+from __future__ import annotations
+
+from anabranch.frontend.array import split
+from anabranch.frontend.candidate_sampling import (
+    all_candidate_sampler,
+    fixed_unigram_candidate_sampler,
+    log_uniform_candidate_sampler,
+    uniform_candidate_sampler,
+)
+from anabranch.frontend.framework import get_seed, set_random_seed
+from anabranch.frontend.random import (
+    categorical,
+    multinomial,
+    stateless_categorical,
+    stateless_multinomial,
+    stateless_truncated_normal,
+    truncated_normal,
+)
+from anabranch.frontend.random import (
+    random_gamma as gamma,
+)
+from anabranch.frontend.random import (
+    random_normal as normal,
+)
+from anabranch.frontend.random import (
+    random_poisson as poisson,
+)
+from anabranch.frontend.random import (
+    random_shuffle as shuffle,
+)
+from anabranch.frontend.random import (
+    random_uniform as uniform,
+)
+
+__all__ = [
+    "all_candidate_sampler",
+    "categorical",
+    "fixed_unigram_candidate_sampler",
+    "gamma",
+    "get_seed",
+    "log_uniform_candidate_sampler",
+    "multinomial",
+    "normal",
+    "poisson",
+    "set_random_seed",
+    "shuffle",
+    "split",
+    "stateless_categorical",
+    "stateless_multinomial",
+    "stateless_truncated_normal",
+    "truncated_normal",
+    "uniform",
+    "uniform_candidate_sampler",
+]

@@ -1,0 +1,64 @@
+"""`tf.contrib.layers`: initializers, regularizers, flatten."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anabranch as tf
+from anabranch.frontend.regularizers import (
+    apply_regularization,
+    l1_l2_regularizer,
+    l1_regularizer,
+    l2_regularizer,
+    sum_regularizer,
+)
+
+__all__ = [
+    "apply_regularization",
+    "flatten",
+    "l1_l2_regularizer",
+    "l1_regularizer",
+    "l2_regularizer",
+    "sum_regularizer",
+    "variance_scaling_initializer",
+    "xavier_initializer",
+    "xavier_initializer_conv2d",
+]
+
+
+def flatten(inputs: Any, outputs_collections: Any = None, scope: str | None = None) -> Any:
+    """[batch, ...] -> [batch, product of the rest].
+
+    Raises:
+        ValueError: the rank of `inputs` is not known, or 0.
+    """
+    with tf.name_scope(scope, "Flatten", [inputs]):
+        outputs = tf.layers.flatten(tf.convert_to_tensor(inputs))
+    if outputs_collections is not None:
+        tf.add_to_collections(outputs_collections, outputs)
+    return outputs
+
+
+def xavier_initializer(uniform: bool = True, seed: int | None = None, dtype: Any = tf.float32) -> Any:
+    """Glorot and Bengio (2010): keeps the scale of gradients alike in all layers."""
+    return variance_scaling_initializer(1.0, "FAN_AVG", uniform, seed, dtype)
+
+
+xavier_initializer_conv2d = xavier_initializer
+
+
+def variance_scaling_initializer(
+    factor: float = 2.0, mode: str = "FAN_IN", uniform: bool = False, seed: int | None = None, dtype: Any = tf.float32
+) -> Any:
+    """Weights of variance `factor` / n, where n is the number of inputs, of outputs, or their mean.
+
+    Raises:
+        TypeError: `dtype` is not a floating-point type.
+        ValueError: `mode` is unknown.
+    """
+    if not tf.as_dtype(dtype).is_floating:
+        raise TypeError("Cannot create initializer for non-floating point type.")
+    if mode not in {"FAN_IN", "FAN_OUT", "FAN_AVG"}:
+        raise ValueError(f"Unknown mode {mode} [FAN_IN, FAN_OUT, FAN_AVG]")
+    distribution = "uniform" if uniform else "truncated_normal"
+    return tf.variance_scaling_initializer(factor, mode.lower(), distribution, seed, dtype)

@@ -1,0 +1,41 @@
+"""Python functions in graphs: tf.py_func."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from anabranch.ops import raw
+from anabranch.ops.script import register_function
+
+__all__ = ["numpy_function", "py_func"]
+
+
+def py_func(func: Callable[..., Any], inp: Any, Tout: Any, stateful: bool = True, name: str | None = None) -> Any:
+    """Calls a Python function with the values of tensors, in every step that needs its result.
+
+    Args:
+        func: takes one NumPy array per input (its own copy) and returns arrays of the dtypes `Tout`.
+        inp: list of tensors.
+        Tout: a dtype, or a list of dtypes.
+        stateful: whether two calls with equal arguments may give different results, or have effects.
+
+    Returns:
+        A tensor, or a list of tensors when `Tout` is a list; their shapes are unknown: use `set_shape`.
+
+    Raises (in the step):
+        InvalidArgumentError, OutOfRangeError, ...: what the function raised, with its traceback.
+    """
+    many = isinstance(Tout, list | tuple)
+    dtypes = list(Tout) if many else [Tout]
+    kind = raw.PyFunc if stateful else raw.PyFuncStateless
+    inputs = list(inp) if isinstance(inp, list | tuple) else [inp]
+    result = kind(inputs, token=register_function(func), Tout=dtypes, name=name)
+    if not dtypes:
+        return result
+    return result if many else result[0]
+
+
+def numpy_function(func: Callable[..., Any], inp: Any, Tout: Any, name: str | None = None) -> Any:
+    """The same as `py_func` with `stateful=True`."""
+    return py_func(func, inp, Tout, True, name)

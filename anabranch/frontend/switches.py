@@ -1,0 +1,76 @@
+"""Switches of other versions of the API: there is one behaviour here, that of graphs with resource variables."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = [
+    "control_flow_v2_enabled",
+    "disable_control_flow_v2",
+    "disable_eager_execution",
+    "disable_resource_variables",
+    "disable_tensor_equality",
+    "disable_v2_behavior",
+    "disable_v2_tensorshape",
+    "enable_control_flow_v2",
+    "enable_eager_execution",
+    "enable_resource_variables",
+    "executing_eagerly",
+    "executing_eagerly_outside_functions",
+    "resource_variables_enabled",
+]
+
+
+def executing_eagerly() -> bool:
+    """False: operations are always nodes of a graph."""
+    return False
+
+
+executing_eagerly_outside_functions = executing_eagerly
+
+
+def resource_variables_enabled() -> bool:
+    """True: all variables are resources."""
+    return True
+
+
+def control_flow_v2_enabled() -> bool:
+    """True: users build functional control flow, whatever runs it."""
+    return True
+
+
+def disable_v2_behavior() -> None:
+    """Nothing to do: this is the behaviour of version 1."""
+
+
+def disable_eager_execution() -> None:
+    """Nothing to do: execution is never eager."""
+
+
+def disable_v2_tensorshape() -> None:
+    """Nothing to do: dimensions are `Dimension` objects."""
+
+
+def disable_tensor_equality() -> None:
+    """Nothing to do: tensors compare by identity."""
+
+
+def enable_resource_variables() -> None:
+    """Nothing to do: all variables are resources."""
+
+
+def disable_resource_variables() -> None:
+    """Accepted: reference variables do not exist here, and programs that use the public methods see no difference."""
+
+
+def enable_control_flow_v2() -> None:
+    """Nothing to do: control flow is functional."""
+
+
+def disable_control_flow_v2() -> None:
+    """Accepted: programs see no difference."""
+
+
+def enable_eager_execution(*_: Any, **__: Any) -> None:
+    """Raises NotImplementedError: graphs are what this system is about."""
+    raise NotImplementedError("anabranch runs graphs only; build operations and run them with a tf.Session")

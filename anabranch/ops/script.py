@@ -1,0 +1,92 @@
+"""Python functions as operations: `PyFunc`."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from anabranch import errors
+from anabranch.core.shapes import TensorShape
+from anabranch.core.values import to_array
+from anabranch.graph.building import define_op
+
+_functions: dict[bytes, Callable[..., Any]] = {}
+_lock = threading.Lock()
+_numbers = itertools.count()
+
+
+def register_function(function: Callable[..., Any]) -> bytes:
+    """Keeps a Python function under a token that operations of this process can hold."""
+    token = f"pyfunc_{next(_numbers)}".encode()
+    with _lock:
+        _functions[token] = function
+    return token
+
+
+#: what a Python exception is to the client of a step
+_ERRORS: tuple[tuple[type[BaseException], type[errors.OpError]], ...] = (
+    (StopIteration, errors.OutOfRangeError),
+    (TypeError, errors.InvalidArgumentError),
+    (ValueError, errors.InvalidArgumentError),
+    (MemoryError, errors.ResourceExhaustedError),
+    (NotImplementedError, errors.UnimplementedError),
+)
+
+
+def _call(input: list[Any], *, token: bytes, Tout: list[Any], ctx: Any) -> list[Any]:
+    function = _functions.get(token)
+    if function is None:
+        raise errors.NotFoundError(
+            None, ctx.op, f"the Python function of {ctx.op.name!r} belongs to another process; build the graph again here"
+        )
+    try:
+        # the function owns its arguments: it may change them without anybody noticing
+        result = function(*(value[()] if value.ndim == 0 else np.array(value) for value in input))
+    except errors.OpError:
+        raise
+    except Exception as error:
+        kind = next((k for types, k in _ERRORS if isinstance(error, types)), errors.UnknownError)
+        raise kind(None, ctx.op, f"{type(error).__name__}: {error}\n{traceback.format_exc()}") from error
+    return _results(result, Tout, ctx)
+
+
+def _results(result: Any, dtypes: list[Any], ctx: Any) -> list[Any]:
+    values = list(result) if isinstance(result, list | tuple) and len(dtypes) != 1 else [result]
+    if result is None:
+        values = []
+    if len(dtypes) == 1 and isinstance(result, list | tuple) and len(result) == 1:
+        values = list(result)
+    if len(values) != len(dtypes):
+        raise errors.InvalidArgumentError(
+            None, ctx.op, f"{ctx.op.name!r} returns {len(values)} values, but expects to see {len(dtypes)} values."
+        )
+    found = []
+    for i, (value, dtype) in enumerate(zip(values, dtypes, strict=True)):
+        array = to_array(value)
+        wanted = dtype.as_numpy_dtype
+        if array.dtype != wanted:
+            if isinstance(value, np.ndarray | np.generic):
+                raise errors.InvalidArgumentError(
+                    None, ctx.op, f"{i}-th value returned by {ctx.op.name!r} is {array.dtype}, but expects {dtype.name}"
+                )
+            array = to_array(value, dtype)
+        found.append(array)
+    return found
+
+
+def _shapes(input: list[TensorShape], *, ctx: Any) -> list[TensorShape]:
+    return [TensorShape(None)] * ctx.output_count
+
+
+_ATTRS = "token: string, Tin: list(type) >= 0, Tout: list(type) >= 0"
+PyFunc = define_op("PyFunc", "input: Tin -> output: Tout", _ATTRS, stateful=True)
+PyFuncStateless = define_op("PyFuncStateless", "input: Tin -> output: Tout", _ATTRS)
+for _op in (PyFunc, PyFuncStateless):
+    _op.shape(_shapes)
+    _op.host_kernel(_call)
+    _op.not_differentiable()

@@ -1,0 +1,1 @@
+"""Benchmarks: anabranch beside hand-written JAX, TensorFlow's session and PyTorch, in one run on one machine."""

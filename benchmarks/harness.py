@@ -1,0 +1,108 @@
+"""Runs one measurement as processes of several systems in turn, and tabulates medians and ratios.
+
+A worker is a script that takes the name of a system and prints one JSON object: measurement -> seconds (or bytes).
+Systems take turns (A B C A B C ...), so that a machine whose speed drifts does not favour one of them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+ROOT = Path(__file__).resolve().parent.parent
+WORKERS = Path(__file__).resolve().parent / "workers"
+PEERS_PYTHON = ROOT / ".venv-peers" / "bin" / "python"
+
+#: which environment runs a system: ours, or that of the peers
+_PEERS = frozenset({"tensorflow", "torch"})
+
+
+@dataclass
+class Results:
+    """system -> measurement -> the figure of each round."""
+
+    figures: dict[str, dict[str, list[float]]] = field(default_factory=dict)
+
+    def add(self, system: str, row: dict[str, float]) -> None:
+        for name, value in row.items():
+            self.figures.setdefault(system, {}).setdefault(name, []).append(value)
+
+    def median(self, system: str, name: str) -> float | None:
+        values = self.figures.get(system, {}).get(name)
+        return statistics.median(values) if values else None
+
+
+def available(system: str) -> bool:
+    """Whether the environment of a system is installed."""
+    return system not in _PEERS or PEERS_PYTHON.exists()
+
+
+def run_worker(worker: str, system: str, *arguments: str, timeout: float = 600) -> dict[str, float]:
+    """Runs a worker in the environment of its system.
+
+    Raises:
+        RuntimeError: the worker failed; the message ends with what it printed.
+    """
+    python = str(PEERS_PYTHON) if system in _PEERS else sys.executable
+    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": ""}
+    command = [python, str(WORKERS / f"{worker}.py"), system, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=timeout, check=False)
+    if done.returncode != 0:
+        raise RuntimeError(f"{worker} {system} failed:\n{done.stderr[-2000:]}")
+    row: dict[str, float] = json.loads(done.stdout.strip().splitlines()[-1])
+    return row
+
+
+def measure(worker: str, systems: Sequence[str], rounds: int, console: Console, *arguments: str) -> Results:
+    """Runs every available system `rounds` times, in turn."""
+    results = Results()
+    with console.status(f"{worker} ...") as status:
+        for number in range(rounds):
+            for system in systems:
+                if not available(system):
+                    continue
+                status.update(f"{worker}: {system}, round {number + 1} of {rounds}")
+                results.add(system, run_worker(worker, system, *arguments))
+    return results
+
+
+def print_table(title: str, results: Results, systems: Sequence[str], unit: str, scale: float, console: Console) -> None:
+    """One row per measurement, one column per system: the median, and the ratio of ours to it."""
+    table = Table(title=f"{title} ({unit})", caption=machine())
+    table.add_column("measurement")
+    for system in systems:
+        table.add_column(system, justify="right")
+    names = list(dict.fromkeys(n for row in results.figures.values() for n in row))
+    for name in names:
+        ours = results.median("anabranch", name)
+        cells = []
+        for system in systems:
+            value = results.median(system, name)
+            if value is None:
+                cells.append("-")
+            elif system == "anabranch" or ours is None:
+                cells.append(f"{value * scale:,.1f}")
+            else:
+                cells.append(f"{value * scale:,.1f}  (ours: {ours / value:.2f} x)")
+        table.add_row(name, *cells)
+    console.print(table)
+
+
+def machine() -> str:
+    """One line about this machine."""
+    model = platform.processor() or platform.machine()
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        lines = [line for line in cpuinfo.read_text().splitlines() if line.startswith("model name")]
+        model = lines[0].split(":", 1)[1].strip() if lines else model
+    return f"{model}, {os.cpu_count()} cores, Python {platform.python_version()}"

@@ -1,0 +1,20 @@
+"""Timing a function inside a worker."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+
+
+def seconds_per_call(function: Callable[[], object], calls: int, repeats: int = 7, warm_up: int = 20) -> float:
+    """The median over `repeats` of the mean time of `calls` calls."""
+    for _ in range(warm_up):
+        function()
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        for _ in range(calls):
+            function()
+        times.append((time.perf_counter() - start) / calls)
+    return statistics.median(times)
