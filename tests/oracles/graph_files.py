@@ -171,11 +171,22 @@ def write_ref_variables(files: Path) -> None:
         y = tf.matmul(x, w, name="y")
         loss = tf.reduce_mean(tf.square(y - 1.0), name="loss")
         train = tf1.train.GradientDescentOptimizer(0.5).minimize(loss, name="train")
-        tf1.train.Saver()
+        saver = tf1.train.Saver()
         initialize = tf1.global_variables_initializer()
         _write_graph(files, "ref_variables", graph, also_text=False)
+        _write_trained(files, saver, [initialize, train, train], {x: _ramp([4, 3])})
         _write_run(files / "ref_variables.npz", {x: _ramp([4, 3])}, [y, loss], [initialize, train, train])
         tf1.enable_resource_variables()
+
+
+def _write_trained(files: Path, saver: Any, targets: list[tf.Operation], feeds: dict[tf.Tensor, Any]) -> None:
+    """The meta graph and the checkpoint after the same steps, `ref_variables.ckpt.*`."""
+    with tempfile.TemporaryDirectory() as folder, tf1.Session() as session:
+        for target in targets:
+            session.run(target, feeds)
+        saver.save(session, f"{folder}/ref_variables.ckpt")
+        for path in Path(folder).glob("ref_variables.*"):
+            shutil.copyfile(path, files / path.name)
 
 
 def write_saved_model(path: Path) -> None:
