@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 
 from anabranch.core.dtypes import DType, string
 from anabranch.core.shapes import TensorShape
+from anabranch.frontend.slicing import slice_helper
 from anabranch.frontend.variables import Variable
 from anabranch.graph.conversion import convert_to_tensor, register_tensor_conversion_function
 from anabranch.graph.graph import get_default_graph
@@ -75,7 +76,9 @@ class PartitionedVariable:
         ValueError: the parts are no variables, carry no slice information, or are cut along several dimensions.
     """
 
-    def __init__(self, name: str, shape: Any, dtype: DType, variable_list: list[Variable], partitions: list[int]) -> None:
+    def __init__(
+        self, name: str, shape: Any, dtype: DType, variable_list: list[Variable], partitions: list[int]
+    ) -> None:
         if not isinstance(variable_list, list | tuple):
             raise TypeError(f"variable_list must be a list or tuple, got {variable_list!r}")
         if not isinstance(partitions, list | tuple):
@@ -120,8 +123,7 @@ class PartitionedVariable:
         with get_default_graph().name_scope(self._name + "/ConcatPartitions/"):
             whole = raw.ConcatV2([part.value() for part in self._variable_list], axis=axes[0])
         with get_default_graph().name_scope(None):
-            tensor = raw.Identity(whole, name=self._name)
-            return tensor
+            return raw.Identity(whole, name=self._name)
 
     @property
     def name(self) -> str:
@@ -181,7 +183,7 @@ class PartitionedVariable:
         ]
 
     def __getitem__(self, item: Any) -> Any:
-        return Tensor.OPERATORS["getitem"](self.as_tensor(), item)
+        return slice_helper(self.as_tensor(), item)
 
     def __bool__(self) -> NoReturn:
         raise TypeError(f"the partitioned variable {self._name!r} has no truth value; use `is not None`")
@@ -231,7 +233,9 @@ def partition_slices(full_shape: list[Any], partitions: list[int]) -> list[tuple
     """
     axes = [i for i, p in enumerate(partitions) if p > 1]
     if len(axes) > 1:
-        raise ValueError(f"Can only slice a variable along one dimension: shape: {full_shape}, partitioning: {partitions}")
+        raise ValueError(
+            f"Can only slice a variable along one dimension: shape: {full_shape}, partitioning: {partitions}"
+        )
     axis = axes[0] if axes else 0
     count, length = partitions[axis], full_shape[axis]
     if count > length:
@@ -279,7 +283,9 @@ def variable_axis_size_partitioner(
 
     def partitioner(shape: Any, dtype: DType) -> list[int]:
         dims = _dims(shape, axis)
-        row_bytes = _element_bytes(dtype, bytes_per_string_element) * math.prod(n for d, n in enumerate(dims) if d != axis)
+        row_bytes = _element_bytes(dtype, bytes_per_string_element) * math.prod(
+            n for d, n in enumerate(dims) if d != axis
+        )
         rows_per_shard = max(1, max_shard_bytes // max(1, row_bytes))
         shards = max(1, -(-dims[axis] // rows_per_shard))
         if max_shards is not None:

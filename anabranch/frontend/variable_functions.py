@@ -17,13 +17,36 @@ from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
 
 __all__ = [
-    *("global_variables", "all_variables", "local_variables", "model_variables", "trainable_variables"),
-    *("moving_average_variables", "variables_initializer", "initialize_variables", "global_variables_initializer"),
-    *("initialize_all_variables", "local_variables_initializer", "initialize_local_variables"),
-    *("is_variable_initialized", "assert_variables_initialized", "report_uninitialized_variables"),
-    *("assign", "assign_add", "assign_sub", "count_up_to", "batch_scatter_update"),
-    *("scatter_update", "scatter_add", "scatter_sub", "scatter_mul", "scatter_div", "scatter_min", "scatter_max"),
-    *("scatter_nd_update", "scatter_nd_add", "scatter_nd_sub"),
+    "global_variables",
+    "all_variables",
+    "local_variables",
+    "model_variables",
+    "trainable_variables",
+    "moving_average_variables",
+    "variables_initializer",
+    "initialize_variables",
+    "global_variables_initializer",
+    "initialize_all_variables",
+    "local_variables_initializer",
+    "initialize_local_variables",
+    "is_variable_initialized",
+    "assert_variables_initialized",
+    "report_uninitialized_variables",
+    "assign",
+    "assign_add",
+    "assign_sub",
+    "count_up_to",
+    "batch_scatter_update",
+    "scatter_update",
+    "scatter_add",
+    "scatter_sub",
+    "scatter_mul",
+    "scatter_div",
+    "scatter_min",
+    "scatter_max",
+    "scatter_nd_update",
+    "scatter_nd_add",
+    "scatter_nd_sub",
 ]
 
 
@@ -145,8 +168,8 @@ def _variable(ref: Any) -> Any:
     if isinstance(ref, Variable) or hasattr(ref, "assign"):
         return ref
     raise TypeError(
-        f"a variable is needed to assign to, got {ref!r}; a tensor (v + 1, tf.identity(v), an assignment's result) has no "
-        "memory of its own"
+        f"a variable is needed to assign to, got {ref!r}; a tensor (v + 1, tf.identity(v), an assignment's result) has "
+        "no memory of its own"
     )
 
 
@@ -210,9 +233,9 @@ def _scatter_nd(method: str) -> Callable[..., Tensor]:
     return scatter
 
 
-#: ``scatter_*(ref, indices, updates, use_locking=False, name=None)``: rows of a variable; `indices` are int32 or int64 of
-#: any shape, `updates` has shape ``indices.shape + ref.shape[1:]``. Each returns the variable's value afterwards; an index
-#: out of range fails the step with `InvalidArgumentError`.
+#: ``scatter_*(ref, indices, updates, use_locking=False, name=None)``: rows of a variable; `indices` are int32 or
+#: int64 of any shape, `updates` has shape ``indices.shape + ref.shape[1:]``. Each returns the variable's value
+#: afterwards; an index out of range fails the step with `InvalidArgumentError`.
 scatter_update = _scatter("scatter_update")
 scatter_add = _scatter("scatter_add")
 scatter_sub = _scatter("scatter_sub")
@@ -227,5 +250,3 @@ batch_scatter_update = _scatter("batch_scatter_update")
 scatter_nd_update = _scatter_nd("scatter_nd_update")
 scatter_nd_add = _scatter_nd("scatter_nd_add")
 scatter_nd_sub = _scatter_nd("scatter_nd_sub")
-
-

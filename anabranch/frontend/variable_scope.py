@@ -19,8 +19,15 @@ from anabranch.graph.graph import Graph, get_default_graph
 from anabranch.graph.operation import Tensor
 
 __all__ = [
-    *("AUTO_REUSE", "VariableScope", "create_partitioned_variables", "get_local_variable", "get_variable"),
-    *("get_variable_scope", "no_regularizer", "variable_op_scope", "variable_scope"),
+    "AUTO_REUSE",
+    "VariableScope",
+    "create_partitioned_variables",
+    "get_local_variable",
+    "get_variable",
+    "get_variable_scope",
+    "no_regularizer",
+    "variable_op_scope",
+    "variable_scope",
 ]
 
 Regularizer = Callable[[Any], Tensor | None]
@@ -201,7 +208,8 @@ def _check_initializer_dtype(name: str, dtype: Any, initializer: Any) -> None:
     found = convert_to_tensor(initializer).dtype.base_dtype
     if found is not as_dtype(dtype).base_dtype:
         raise ValueError(
-            f"variable {name!r}: Initializer type '{found.name}' and explicit dtype '{as_dtype(dtype).name}' don't match."
+            f"variable {name!r}: Initializer type '{found.name}' and explicit dtype '{as_dtype(dtype).name}' "
+            "don't match."
         )
 
 
@@ -428,7 +436,7 @@ class variable_scope:
             self._entered.append(stack.pop_all())
         return scope
 
-    def __exit__(self, *exc_info: Any) -> None:
+    def __exit__(self, *exc_info: object) -> None:
         self._entered.pop().__exit__(*exc_info)
 
     def _enter_default(self, stack: contextlib.ExitStack, graph: Graph) -> VariableScope:

@@ -159,11 +159,13 @@ class VariableStore:
             return self._shared_partitions(name, wanted, dtype, reuse, partitioner)
         if reuse is True:
             raise ValueError(
-                f"PartitionedVariable {name} does not exist, or was not created with tf.get_variable(). Did you mean to "
-                "set reuse=False or reuse=tf.AUTO_REUSE in VarScope?"
+                f"PartitionedVariable {name} does not exist, or was not created with tf.get_variable(). Did you mean "
+                "to set reuse=False or reuse=tf.AUTO_REUSE in VarScope?"
             )
         if name in self._variables:
-            raise ValueError(f"a variable {name!r} without partitions exists already; give no partitioner, or another name")
+            raise ValueError(
+                f"a variable {name!r} without partitions exists already; give no partitioner, or another name"
+            )
         partitions = _partitions(name, wanted, dtype, partitioner)
         if initializer is None:
             initializer = default_initializer(name, dtype)
@@ -196,8 +198,8 @@ class VariableStore:
             partitions = _partitions(name, found.shape, dtype, partitioner)
             if list(partitions) != list(found._get_partitions()):
                 raise ValueError(
-                    f"Trying to reuse partitioned variable {name}, but the partitioner gives {list(partitions)} partitions "
-                    f"and it has {list(found._get_partitions())}"
+                    f"Trying to reuse partitioned variable {name}, but the partitioner gives {list(partitions)} "
+                    f"partitions and it has {list(found._get_partitions())}"
                 )
         return found
 
@@ -271,8 +273,8 @@ def _initial_value(
     if not _needs_arguments(initializer):
         return initializer, None
     raise ValueError(
-        f"variable {name!r}: the initializer {initializer!r} needs a fully defined shape, got {shape}; give the shape, or "
-        "an initial value, or a function without arguments that returns one"
+        f"variable {name!r}: the initializer {initializer!r} needs a fully defined shape, got {shape}; give the shape, "
+        "or an initial value, or a function without arguments that returns one"
     )
 
 
@@ -289,7 +291,9 @@ def _partitions(name: str, shape: TensorShape, dtype: DType, partitioner: Any) -
     if not callable(partitioner):
         raise ValueError(f"variable {name!r}: the partitioner must be callable, got {partitioner!r}")
     if not shape.is_fully_defined():
-        raise ValueError(f"Shape of a new partitioned variable ({name}) must be fully defined, but instead was {shape}.")
+        raise ValueError(
+            f"Shape of a new partitioned variable ({name}) must be fully defined, but instead was {shape}."
+        )
     if not shape.ndims:
         raise ValueError(f"A partitioned Variable must have rank at least 1, shape: {shape}")
     partitions = partitioner(shape=shape, dtype=dtype)

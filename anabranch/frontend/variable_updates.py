@@ -128,7 +128,7 @@ class VariableUpdates:
     def batch_scatter_update(
         self, sparse_delta: IndexedSlices, use_locking: bool = False, name: str | None = None
     ) -> Any:
-        """Replaces rows along the last dimension of `indices`; the dimensions before it run along those of the variable.
+        """Replaces rows along the last dimension of `indices`; those before it run along those of the variable.
 
         ``v[b.., indices[b.., i]] = values[b.., i]``.
         """

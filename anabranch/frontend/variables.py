@@ -112,7 +112,7 @@ class Variable(VariableUpdates, metaclass=_VariableType):
         validate_shape: False lets the initial value's shape be unknown, and later values have other shapes.
         caching_device: device (or device function) that keeps a copy for its readers.
         name: name of the handle's operation, made unique; default "Variable".
-        variable_def: a `VariableDef` message whose nodes are in the graph already; all else but `import_scope` is ignored.
+        variable_def: a `VariableDef` message whose nodes are in the graph already; then only `import_scope` counts.
         dtype: default: that of the initial value.
         expected_shape: the shape that the initial value must be compatible with.
         import_scope: prefix of the names in `variable_def`.
@@ -179,10 +179,10 @@ class Variable(VariableUpdates, metaclass=_VariableType):
     def _collections(self, given: Any) -> list[str]:
         names = [GraphKeys.GLOBAL_VARIABLES] if given is None else given
         if not isinstance(names, list | tuple | set):
-            raise ValueError(
-                f"variable {self.name}: collections must be a list, tuple or set of names, got {given!r}"
-            )
-        extra = [GraphKeys.TRAINABLE_VARIABLES] if self._trainable and GraphKeys.TRAINABLE_VARIABLES not in names else []
+            raise ValueError(f"variable {self.name}: collections must be a list, tuple or set of names, got {given!r}")
+        extra = (
+            [GraphKeys.TRAINABLE_VARIABLES] if self._trainable and GraphKeys.TRAINABLE_VARIABLES not in names else []
+        )
         return [*names, *extra]
 
     def _build(
@@ -240,7 +240,8 @@ class Variable(VariableUpdates, metaclass=_VariableType):
             handle = handle.op.inputs[0]
         if handle.dtype is not resource:
             raise ValueError(
-                f"{variable_def.variable_name!r} is not a resource variable but a {handle.op.type} of {handle.dtype.name}"
+                f"{variable_def.variable_name!r} is not a resource variable but a {handle.op.type} of "
+                f"{handle.dtype.name}"
             )
         self._handle = handle
         self._shape = handle.op.attrs.get("shape", TensorShape(None))
@@ -388,8 +389,7 @@ class Variable(VariableUpdates, metaclass=_VariableType):
             tensor: Tensor = raw.ReadVariableOp(self._handle, dtype=self._dtype)
             return tensor
         with graph.device(None), graph.device(device):
-            tensor = raw.ReadVariableOp(self._handle, dtype=self._dtype)
-            return tensor
+            return raw.ReadVariableOp(self._handle, dtype=self._dtype)
 
     def initialized_value(self) -> Tensor:
         """The value if the variable is initialized when the step runs, else its initial value."""

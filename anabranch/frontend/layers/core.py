@@ -1,0 +1,246 @@
+"""Layers of units, and those without variables: dense, dropout, flatten."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from anabranch.core.dtypes import as_dtype, float32
+from anabranch.core.shapes import TensorShape
+from anabranch.frontend import nn
+from anabranch.frontend.initializers import zeros_initializer
+from anabranch.frontend.layers.base import InputSpec, Layer
+from anabranch.frontend.layers.utils import get_activation, get_initializer, normalize_data_format, smart_cond
+from anabranch.graph.graph import get_default_graph
+from anabranch.graph.operation import Tensor
+from anabranch.ops import raw
+
+__all__ = ["Dense", "Dropout", "Flatten", "dense", "dropout", "flatten"]
+
+
+class Dense(Layer):
+    """``activation(inputs @ kernel + bias)`` over the last dimension.
+
+    Args:
+        units: size of the output's last dimension.
+        activation: function of a tensor, or its name; None: linear.
+        use_bias: whether there is a bias.
+        kernel_initializer: default: the variable scope's, else Glorot's uniform one.
+        bias_initializer: default zeros.
+        kernel_regularizer, bias_regularizer, activity_regularizer: functions to a loss.
+        kernel_constraint, bias_constraint: functions that optimizers apply to new values.
+        trainable, name: see `Layer`.
+    """
+
+    def __init__(
+        self,
+        units: int,
+        activation: Any = None,
+        use_bias: bool = True,
+        kernel_initializer: Any = None,
+        bias_initializer: Any = zeros_initializer(),  # noqa: B008 - initializers are immutable
+        kernel_regularizer: Callable[..., Any] | None = None,
+        bias_regularizer: Callable[..., Any] | None = None,
+        activity_regularizer: Callable[..., Any] | None = None,
+        kernel_constraint: Callable[..., Any] | None = None,
+        bias_constraint: Callable[..., Any] | None = None,
+        trainable: bool = True,
+        name: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(trainable, name, activity_regularizer=activity_regularizer, **kwargs)
+        self.units = int(units)
+        self.activation = get_activation(activation)
+        self.use_bias = use_bias
+        self.kernel_initializer = get_initializer(kernel_initializer)
+        self.bias_initializer = get_initializer(bias_initializer)
+        self.kernel_regularizer = kernel_regularizer
+        self.bias_regularizer = bias_regularizer
+        self.kernel_constraint = kernel_constraint
+        self.bias_constraint = bias_constraint
+        self.kernel: Any = None
+        self.bias: Any = None
+        self.input_spec = InputSpec(min_ndim=2)
+
+    def build(self, input_shape: Any) -> None:
+        dtype = as_dtype(self.dtype or float32)
+        if not (dtype.is_floating or dtype.is_complex):
+            raise TypeError(f"Unable to build `Dense` layer {self.name} with non-floating point dtype {dtype.name}")
+        features = TensorShape(input_shape).as_list()[-1]
+        if features is None:
+            raise ValueError(
+                "The last dimension of the inputs to `Dense` should be defined. Found `None` "
+                f"(layer {self.name}, input shape {input_shape}); use set_shape"
+            )
+        self.input_spec = InputSpec(min_ndim=2, axes={-1: features})
+        self.kernel = self.add_weight(
+            "kernel",
+            [features, self.units],
+            initializer=self.kernel_initializer,
+            regularizer=self.kernel_regularizer,
+            constraint=self.kernel_constraint,
+        )
+        if self.use_bias:
+            self.bias = self.add_weight(
+                "bias",
+                [self.units],
+                initializer=self.bias_initializer,
+                regularizer=self.bias_regularizer,
+                constraint=self.bias_constraint,
+            )
+        self.built = True
+
+    def call(self, inputs: Tensor) -> Any:
+        if inputs.dtype is not self.kernel.dtype:
+            inputs = raw.Cast(inputs, DstT=self.kernel.dtype)
+        outputs: Any = raw.MatMul(inputs, self.kernel) if inputs.shape.ndims == 2 else self._over_last(inputs)
+        if self.use_bias:
+            outputs = raw.BiasAdd(outputs, self.bias)
+        return outputs if self.activation is None else self.activation(outputs)
+
+    def _over_last(self, inputs: Tensor) -> Tensor:
+        """For more than two dimensions: all but the last are one batch."""
+        dims = inputs.shape.as_list()
+        known = dims[:-1]
+        with get_default_graph().name_scope("Tensordot") as scope:
+            rows = raw.Reshape(inputs, [-1, dims[-1]])
+            products = raw.MatMul(rows, self.kernel)
+            if sum(d is None for d in known) <= 1:
+                shape: Any = [-1 if d is None else d for d in known] + [self.units]
+            else:
+                outer = raw.StridedSlice(raw.Shape(inputs), [0], [-1], [1])
+                shape = raw.ConcatV2([outer, np.array([self.units], np.int32)], axis=0)
+            outputs: Tensor = raw.Reshape(products, shape, name=scope)
+        outputs.set_shape([*known, self.units])
+        return outputs
+
+    def compute_output_shape(self, input_shape: Any) -> TensorShape:
+        dims = TensorShape(input_shape).with_rank_at_least(2).as_list()
+        if dims[-1] is None:
+            raise ValueError(f"The innermost dimension of input_shape must be defined, but saw: {input_shape}")
+        return TensorShape([*dims[:-1], self.units])
+
+
+class Dropout(Layer):
+    """Sets a fraction `rate` of the inputs to 0 and scales the others by ``1 / (1 - rate)``, in training only.
+
+    Args:
+        rate: between 0 and 1.
+        noise_shape: shape of the random mask, broadcast to the inputs; None or -1 entries stand for the inputs' sizes.
+        seed: of the mask.
+    """
+
+    def __init__(
+        self, rate: Any = 0.5, noise_shape: Any = None, seed: int | None = None, name: Any = None, **kwargs: Any
+    ) -> None:
+        super().__init__(name=name, **kwargs)
+        self.rate = rate
+        self.noise_shape = noise_shape
+        self.seed = seed
+
+    def _get_noise_shape(self, inputs: Tensor) -> Any:
+        if self.noise_shape is None or isinstance(self.noise_shape, Tensor):
+            return self.noise_shape
+        sizes = raw.Unpack(raw.Shape(inputs), num=inputs.shape.ndims)
+        return [sizes[i] if value is None else value for i, value in enumerate(self.noise_shape)]
+
+    def call(self, inputs: Tensor, training: Any = False) -> Any:
+        def dropped() -> Any:
+            return nn.dropout(inputs, noise_shape=self._get_noise_shape(inputs), seed=self.seed, rate=self.rate)
+
+        return smart_cond(training, dropped, lambda: raw.Identity(inputs))
+
+    def compute_output_shape(self, input_shape: Any) -> TensorShape:
+        return TensorShape(input_shape)
+
+
+class Flatten(Layer):
+    """Makes a matrix: the first dimension stays, all others become one.
+
+    Args:
+        data_format: "channels_first" inputs are brought to "channels_last" first.
+    """
+
+    def __init__(self, data_format: str | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.data_format = normalize_data_format(data_format)
+        self.input_spec = InputSpec(min_ndim=1)
+
+    def call(self, inputs: Tensor) -> Any:
+        rank = inputs.shape.ndims or 0
+        if self.data_format == "channels_first" and rank > 2:
+            inputs = raw.Transpose(inputs, [0, *range(2, rank), 1])
+        dims = inputs.shape.as_list()
+        size = self.compute_output_shape(dims).as_list()[1]
+        if size:
+            shape: Any = [-1, size]
+        elif dims[0] is not None:
+            shape = [dims[0], -1 if size is None else size]
+        else:
+            batch = raw.StridedSlice(raw.Shape(inputs), [0], [1], [1], shrink_axis_mask=1)
+            shape = raw.Pack([batch, -1 if size is None else size])
+        outputs = raw.Reshape(inputs, shape)
+        outputs.set_shape(self.compute_output_shape(dims))
+        return outputs
+
+    def compute_output_shape(self, input_shape: Any) -> TensorShape:
+        dims = TensorShape(input_shape).as_list()
+        known = [d for d in dims[1:] if d is not None]
+        return TensorShape([dims[0], math.prod(known) if len(known) == len(dims) - 1 else None])
+
+
+# ---------------------------------------------------------------------- functions
+def dense(
+    inputs: Any,
+    units: int,
+    activation: Any = None,
+    use_bias: bool = True,
+    kernel_initializer: Any = None,
+    bias_initializer: Any = zeros_initializer(),  # noqa: B008
+    kernel_regularizer: Callable[..., Any] | None = None,
+    bias_regularizer: Callable[..., Any] | None = None,
+    activity_regularizer: Callable[..., Any] | None = None,
+    kernel_constraint: Callable[..., Any] | None = None,
+    bias_constraint: Callable[..., Any] | None = None,
+    trainable: bool = True,
+    name: str | None = None,
+    reuse: Any = None,
+) -> Any:
+    """Calls a new `Dense` layer; with `name` and `reuse` its variables can be shared with another one of that name."""
+    layer = Dense(
+        units,
+        activation,
+        use_bias,
+        kernel_initializer,
+        bias_initializer,
+        kernel_regularizer,
+        bias_regularizer,
+        activity_regularizer,
+        kernel_constraint,
+        bias_constraint,
+        trainable,
+        name,
+        _scope=name,
+        _reuse=reuse,
+    )
+    return layer(inputs)
+
+
+def dropout(
+    inputs: Any,
+    rate: Any = 0.5,
+    noise_shape: Any = None,
+    seed: int | None = None,
+    training: Any = False,
+    name: str | None = None,
+) -> Any:
+    """Calls a new `Dropout` layer; `training` is a bool or a boolean scalar tensor."""
+    return Dropout(rate, noise_shape, seed, name)(inputs, training=training)
+
+
+def flatten(inputs: Any, name: str | None = None, data_format: str | None = "channels_last") -> Any:
+    """Calls a new `Flatten` layer."""
+    return Flatten(data_format, name=name)(inputs)

@@ -1,0 +1,200 @@
+"""Pooling layers: the largest value, or the mean, of each window."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from anabranch.core.shapes import TensorShape
+from anabranch.frontend.layers.base import InputSpec, Layer
+from anabranch.frontend.layers.utils import (
+    conv_output_length,
+    convert_data_format,
+    normalize_data_format,
+    normalize_padding,
+    normalize_tuple,
+)
+from anabranch.graph.operation import Tensor
+from anabranch.ops import raw
+
+__all__ = [
+    "AveragePooling1D",
+    "AveragePooling2D",
+    "AveragePooling3D",
+    "MaxPooling1D",
+    "MaxPooling2D",
+    "MaxPooling3D",
+    "average_pooling1d",
+    "average_pooling2d",
+    "average_pooling3d",
+    "max_pooling1d",
+    "max_pooling2d",
+    "max_pooling3d",
+]
+
+
+class _Pooling(Layer):
+    """Base of the pooling layers.
+
+    Args:
+        pool_size: the window's size: one integer, or one per spatial dimension.
+        strides: steps between windows, likewise; None: the window's size.
+        padding: "valid" or "same".
+        data_format: "channels_last" (default) or "channels_first".
+        name: see `Layer`.
+    """
+
+    rank: int
+    _kind: str
+
+    def __init__(
+        self,
+        pool_size: Any,
+        strides: Any,
+        padding: str = "valid",
+        data_format: str | None = "channels_last",
+        name: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(name=name, **kwargs)
+        self.pool_size = normalize_tuple(pool_size, self.rank, "pool_size")
+        self.strides = normalize_tuple(pool_size if strides is None else strides, self.rank, "strides")
+        self.padding = normalize_padding(padding)
+        self.data_format = normalize_data_format(data_format)
+        self.input_spec = InputSpec(ndim=self.rank + 2)
+
+    def call(self, inputs: Tensor) -> Any:
+        if self.rank > 1:
+            return self._pool(inputs, self.pool_size, self.strides)
+        # a line is an image of width 1
+        axis = 2 if self.data_format == "channels_last" else 3
+        pooled = self._pool(raw.ExpandDims(inputs, axis), (*self.pool_size, 1), (*self.strides, 1))
+        return raw.Squeeze(pooled, squeeze_dims=[axis])
+
+    def _pool(self, inputs: Tensor, size: tuple[int, ...], strides: tuple[int, ...]) -> Any:
+        def full(sizes: tuple[int, ...]) -> list[int]:
+            return [1, *sizes, 1] if self.data_format == "channels_last" else [1, 1, *sizes]
+
+        op = getattr(raw, self._kind + ("3D" if self.rank == 3 else ""))
+        return op(
+            inputs,
+            ksize=full(size),
+            strides=full(strides),
+            padding=self.padding.upper(),
+            data_format=convert_data_format(self.data_format, len(size) + 2),
+        )
+
+    def compute_output_shape(self, input_shape: Any) -> TensorShape:
+        dims = TensorShape(input_shape).as_list()
+        first = 1 if self.data_format == "channels_last" else 2
+        for i, (size, stride) in enumerate(zip(self.pool_size, self.strides, strict=True)):
+            dims[first + i] = conv_output_length(dims[first + i], size, self.padding, stride)
+        return TensorShape(dims)
+
+
+class MaxPooling1D(_Pooling):
+    """The largest value of each window along one dimension; inputs [batch, length, channels]."""
+
+    rank, _kind = 1, "MaxPool"
+
+
+class AveragePooling1D(_Pooling):
+    """The mean of each window along one dimension; inputs [batch, length, channels]."""
+
+    rank, _kind = 1, "AvgPool"
+
+
+class MaxPooling2D(_Pooling):
+    """The largest value of each window of an image; inputs [batch, height, width, channels]."""
+
+    rank, _kind = 2, "MaxPool"
+
+
+class AveragePooling2D(_Pooling):
+    """The mean of each window of an image; inputs [batch, height, width, channels]."""
+
+    rank, _kind = 2, "AvgPool"
+
+
+class MaxPooling3D(_Pooling):
+    """The largest value of each window of a volume; inputs [batch, depth, height, width, channels]."""
+
+    rank, _kind = 3, "MaxPool"
+
+
+class AveragePooling3D(_Pooling):
+    """The mean of each window of a volume; inputs [batch, depth, height, width, channels]."""
+
+    rank, _kind = 3, "AvgPool"
+
+
+# ---------------------------------------------------------------------- functions
+def max_pooling1d(
+    inputs: Any,
+    pool_size: Any,
+    strides: Any,
+    padding: str = "valid",
+    data_format: str | None = "channels_last",
+    name: str | None = None,
+) -> Any:
+    """Calls a new `MaxPooling1D` layer."""
+    return MaxPooling1D(pool_size, strides, padding, data_format, name)(inputs)
+
+
+def average_pooling1d(
+    inputs: Any,
+    pool_size: Any,
+    strides: Any,
+    padding: str = "valid",
+    data_format: str | None = "channels_last",
+    name: str | None = None,
+) -> Any:
+    """Calls a new `AveragePooling1D` layer."""
+    return AveragePooling1D(pool_size, strides, padding, data_format, name)(inputs)
+
+
+def max_pooling2d(
+    inputs: Any,
+    pool_size: Any,
+    strides: Any,
+    padding: str = "valid",
+    data_format: str | None = "channels_last",
+    name: str | None = None,
+) -> Any:
+    """Calls a new `MaxPooling2D` layer."""
+    return MaxPooling2D(pool_size, strides, padding, data_format, name)(inputs)
+
+
+def average_pooling2d(
+    inputs: Any,
+    pool_size: Any,
+    strides: Any,
+    padding: str = "valid",
+    data_format: str | None = "channels_last",
+    name: str | None = None,
+) -> Any:
+    """Calls a new `AveragePooling2D` layer."""
+    return AveragePooling2D(pool_size, strides, padding, data_format, name)(inputs)
+
+
+def max_pooling3d(
+    inputs: Any,
+    pool_size: Any,
+    strides: Any,
+    padding: str = "valid",
+    data_format: str | None = "channels_last",
+    name: str | None = None,
+) -> Any:
+    """Calls a new `MaxPooling3D` layer."""
+    return MaxPooling3D(pool_size, strides, padding, data_format, name)(inputs)
+
+
+def average_pooling3d(
+    inputs: Any,
+    pool_size: Any,
+    strides: Any,
+    padding: str = "valid",
+    data_format: str | None = "channels_last",
+    name: str | None = None,
+) -> Any:
+    """Calls a new `AveragePooling3D` layer."""
+    return AveragePooling3D(pool_size, strides, padding, data_format, name)(inputs)
