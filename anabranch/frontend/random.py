@@ -28,9 +28,11 @@ __all__ = [
     "random_uniform",
     "stateless_categorical",
     "stateless_multinomial",
+    "stateless_normal",
     "stateless_random_normal",
     "stateless_random_uniform",
     "stateless_truncated_normal",
+    "stateless_uniform",
     "truncated_normal",
 ]
 
@@ -310,6 +312,10 @@ def _stateless_normal(
     with name_scope(name, kind, _tensors(shape, seed, mean, stddev)) as scope:
         numbers = op(_shape_tensor(shape), seed, dtype=found)
         return _scaled(numbers, stddev, mean, found, scope, "stddev", "mean")
+
+
+stateless_uniform = stateless_random_uniform
+stateless_normal = stateless_random_normal
 
 
 def stateless_multinomial(

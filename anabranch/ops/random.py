@@ -303,9 +303,19 @@ RandomShuffle.not_differentiable()
 def _(value: Any, *, rng: Any) -> Any:
     if not np.ndim(value):
         return value
-    # sorting by 64 random bits: two rows tie, and keep their order, with probability below n**2 / 2**65
-    order = jnp.argsort(random_bits.bits64(rng, (value.shape[0],)))
-    return jnp.take(value, order, axis=0, mode="clip")
+    return jnp.take(value, _permutation(value.shape[0], rng), axis=0, mode="clip")
+
+
+def _permutation(count: int, key: Any) -> Any:
+    """The numbers below `count` in random order: sorted by random bits, each packed with its bits into one word.
+
+    Sorting words is several times faster than an argsort. Equal bits, which keep the order of their numbers, are rare
+    enough: below 2**20 numbers an expected 1/32 pairs at most.
+    """
+    width = np.uint64(count.bit_length())
+    numbers = jax.lax.iota(jnp.uint64, count)
+    words = jnp.sort((random_bits.bits64(key, (count,)) << width) | numbers)
+    return (words & ((np.uint64(1) << width) - np.uint64(1))).astype(jnp.int64)
 
 
 @RandomShuffle.host_kernel

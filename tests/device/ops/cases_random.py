@@ -113,6 +113,8 @@ def _distributions() -> list[OpCase]:
     found.append(OpCase("RandomShuffle", (rows,), verify=permutes(rows)))
     words = np.array([b"a", b"b", b"c"], np.object_)
     found.append(OpCase("RandomShuffle", (words,), verify=permutes(words), label="strings"))
+    empty = np.zeros((0, 3), np.float32)
+    found.append(OpCase("RandomShuffle", (empty,), expected=empty, label="empty"))
     found.append(OpCase("RandomShuffle", (np.float32(3),), expected=np.float32(3), label="scalar"))
     return found
 
