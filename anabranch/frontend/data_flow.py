@@ -22,10 +22,14 @@ __all__ = [
     "searchsorted",
     "setdiff1d",
     "tensor_scatter_add",
+    "tensor_scatter_nd_add",
+    "tensor_scatter_nd_sub",
+    "tensor_scatter_nd_update",
     "tensor_scatter_sub",
     "tensor_scatter_update",
     "unique",
     "unique_with_counts",
+    "unravel_index",
 ]
 
 
@@ -65,6 +69,11 @@ def tensor_scatter_sub(tensor: Any, indices: Any, updates: Any, name: str | None
     """`tensor` with `updates` subtracted from the elements or slices that the index vectors name."""
     result: Tensor = raw.TensorScatterSub(tensor, indices, updates, name=name)
     return result
+
+
+tensor_scatter_nd_update = tensor_scatter_update
+tensor_scatter_nd_add = tensor_scatter_add
+tensor_scatter_nd_sub = tensor_scatter_sub
 
 
 # ---------------------------------------------------------------------- partitions
@@ -142,6 +151,12 @@ def searchsorted(
 def _as_matrix(tensor: Tensor) -> Tensor:
     last = raw.StridedSlice(raw.Shape(tensor), [-1], [0], [1], end_mask=1)
     result: Tensor = raw.Reshape(tensor, raw.ConcatV2([[-1], last], 0))
+    return result
+
+
+def unravel_index(indices: Any, dims: Any, name: str | None = None) -> Tensor:
+    """The positions, one column per index, that flat indices have in a tensor of shape `dims`."""
+    result: Tensor = raw.UnravelIndex(indices, dims, name=name)
     return result
 
 

@@ -174,22 +174,64 @@ def diag_part(input: Any, name: str | None = None) -> Tensor:
     return result
 
 
-def matrix_diag(diagonal: Any, name: str = "diag") -> Tensor:
-    """Square matrices with the given (batch of) diagonals."""
-    result: Tensor = raw.MatrixDiag(diagonal, name=name)
-    return result
+def matrix_diag(
+    diagonal: Any, name: str = "diag", k: Any = 0, num_rows: int = -1, num_cols: int = -1, padding_value: Any = 0
+) -> Tensor:
+    """Matrices with the given (batch of) diagonals.
+
+    Args:
+        diagonal: [..., length], or for several diagonals [..., count, longest], the highest first, padded at the end.
+        k: the diagonal, or the lowest and the highest of several: 0 is the main diagonal, 1 the one above it.
+        num_rows, num_cols: the size of the matrices; default: as small as possible.
+        padding_value: what stands elsewhere.
+    """
+    with name_scope(name, values=[diagonal] if isinstance(diagonal, Tensor) else None) as scope:
+        packed = convert_to_tensor(diagonal, name="diagonal")
+        result: Tensor
+        if _plain(k, num_rows, num_cols, padding_value):
+            result = raw.MatrixDiag(packed, name=scope)
+        else:
+            result = raw.MatrixDiagV2(packed, k, num_rows, num_cols, padding_value, name=scope)
+        return result
 
 
-def matrix_diag_part(input: Any, name: str = "diag_part") -> Tensor:
-    """The main diagonals of a batch of matrices."""
-    result: Tensor = raw.MatrixDiagPart(input, name=name)
-    return result
+def _plain(k: Any, num_rows: Any = -1, num_cols: Any = -1, padding_value: Any = 0) -> bool:
+    """Whether the arguments mean the main diagonal of square matrices of zeros."""
+    values = (k, num_rows, num_cols, padding_value)
+    return not any(isinstance(v, Tensor | list | tuple | np.ndarray) for v in values) and values == (0, -1, -1, 0)
 
 
-def matrix_set_diag(input: Any, diagonal: Any, name: str = "set_diag") -> Tensor:
-    """A batch of matrices with their main diagonals replaced."""
-    result: Tensor = raw.MatrixSetDiag(input, diagonal, name=name)
-    return result
+def matrix_diag_part(input: Any, name: str = "diag_part", k: Any = 0, padding_value: Any = 0) -> Tensor:
+    """The diagonals of a batch of matrices.
+
+    Args:
+        input: [..., rows, columns].
+        k: the diagonal, or the lowest and the highest of several.
+        padding_value: what follows shorter diagonals where there are several.
+
+    Returns:
+        [..., length], or for several diagonals [..., count, longest], the highest first.
+    """
+    with name_scope(name, values=[input] if isinstance(input, Tensor) else None) as scope:
+        matrices = convert_to_tensor(input, name="input")
+        result: Tensor
+        if _plain(k, padding_value=padding_value):
+            result = raw.MatrixDiagPart(matrices, name=scope)
+        else:
+            result = raw.MatrixDiagPartV2(matrices, k, padding_value, name=scope)
+        return result
+
+
+def matrix_set_diag(input: Any, diagonal: Any, name: str = "set_diag", k: Any = 0) -> Tensor:
+    """A batch of matrices with diagonals replaced; see `matrix_diag_part` for `k` and the form of `diagonal`."""
+    with name_scope(name, values=[t for t in (input, diagonal) if isinstance(t, Tensor)]) as scope:
+        matrices = convert_to_tensor(input, name="input")
+        result: Tensor
+        if _plain(k):
+            result = raw.MatrixSetDiag(matrices, diagonal, name=scope)
+        else:
+            result = raw.MatrixSetDiagV2(matrices, diagonal, k, name=scope)
+        return result
 
 
 def matrix_band_part(input: Any, num_lower: Any, num_upper: Any, name: str | None = None) -> Tensor:

@@ -19,9 +19,14 @@ __all__ = [
     "decode_base64",
     "decode_raw",
     "encode_base64",
+    "format",
+    "join",
+    "length",
+    "lower",
     "reduce_join",
     "regex_full_match",
     "regex_replace",
+    "split",
     "string_format",
     "string_join",
     "string_length",
@@ -33,9 +38,14 @@ __all__ = [
     "string_to_hash_bucket_strong",
     "string_to_number",
     "string_upper",
-    "strings_split",
+    "strip",
     "substr",
+    "to_hash_bucket",
+    "to_hash_bucket_fast",
+    "to_hash_bucket_strong",
+    "to_number",
     "unsorted_segment_join",
+    "upper",
 ]
 
 
@@ -223,17 +233,24 @@ def unsorted_segment_join(
 
 
 def string_split(
-    source: Any, sep: Any = None, skip_empty: bool = True, delimiter: Any = None, name: str | None = None
+    source: Any,
+    sep: Any = None,
+    skip_empty: bool = True,
+    delimiter: Any = None,
+    result_type: str = "SparseTensor",
+    name: str | None = None,
 ) -> SparseTensor:
     """The parts of each string of a vector, between any of the characters of `delimiter`.
 
     Args:
         sep, delimiter: two names of one argument; default: a space. "" splits between all bytes.
         skip_empty: whether to leave out empty parts.
+        result_type: "SparseTensor", the only one there is.
 
     Returns:
         row i holds the parts of string i.
     """
+    _check_result_type(result_type)
     cuts = " " if sep is None and delimiter is None else _renamed("sep", sep, "delimiter", delimiter)
     with name_scope(name, "StringSplit", [source] if isinstance(source, Tensor) else None):
         strings = convert_to_tensor(source, dtypes.string, name="source")
@@ -242,15 +259,27 @@ def string_split(
         return SparseTensor(parts.indices, parts.values, parts.shape)
 
 
-def strings_split(
-    input: Any = None, sep: Any = None, maxsplit: int = -1, source: Any = None, name: str | None = None
+def _check_result_type(result_type: str) -> None:
+    if result_type != "SparseTensor":
+        raise ValueError(f"result_type must be 'SparseTensor' (there are no ragged tensors here), got {result_type!r}")
+
+
+def split(
+    input: Any = None,
+    sep: Any = None,
+    maxsplit: int = -1,
+    result_type: str = "SparseTensor",
+    source: Any = None,
+    name: str | None = None,
 ) -> SparseTensor:
     """The parts of each string of a vector, between occurrences of `sep` (default: runs of white space).
 
     Args:
         maxsplit: at most so many cuts; -1: no limit.
+        result_type: "SparseTensor", the only one there is.
         source: the older name of `input`.
     """
+    _check_result_type(result_type)
     text = _renamed("input", input, "source", source)
     with name_scope(name, "StringSplit", [text] if isinstance(text, Tensor) else None):
         strings = convert_to_tensor(text, dtypes.string, name="input")
@@ -305,3 +334,16 @@ def string_to_hash_bucket_strong(input: Any, num_buckets: int, key: Any, name: s
     """A bucket in [0, num_buckets) for each string, int64, by SipHash with a secret key of two integers."""
     result: Tensor = raw.StringToHashBucketStrong(input, num_buckets=num_buckets, key=list(key), name=name)
     return result
+
+
+# ---------------------------------------------------------------------- the names in `tf.strings`
+format = string_format
+join = string_join
+length = string_length
+lower = string_lower
+strip = string_strip
+to_hash_bucket = string_to_hash_bucket
+to_hash_bucket_fast = string_to_hash_bucket_fast
+to_hash_bucket_strong = string_to_hash_bucket_strong
+to_number = string_to_number
+upper = string_upper

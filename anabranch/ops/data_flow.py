@@ -223,6 +223,24 @@ DynamicStitch = _stitching("DynamicStitch")
 ParallelDynamicStitch = _stitching("ParallelDynamicStitch")
 
 
+# ---------------------------------------------------------------------- flat and full indices
+UnravelIndex = define_op("UnravelIndex", "indices: Tidx, dims: Tidx -> output: Tidx", "Tidx: {int32, int64} = int32")
+UnravelIndex.not_differentiable()
+
+
+@UnravelIndex.shape
+def _(indices: TensorShape, dims: TensorShape) -> TensorShape:
+    return shape_rules.with_rank(dims, 1, "argument 'dims'").concatenate(indices)
+
+
+@UnravelIndex.kernel
+def _(indices: Any, dims: Any, *, ctx: Any, xp: Any) -> Any:
+    ctx.check((indices >= 0) & (indices < xp.prod(dims)), "index is out of bounds of the shape {0}", dims)
+    sizes = xp.reshape(dims, (-1,) + (1,) * len(np.shape(indices)))
+    below = xp.cumprod(sizes[::-1], axis=0)[::-1] // sizes
+    return ((indices // below) % sizes).astype(indices.dtype)
+
+
 # ---------------------------------------------------------------------- search in sorted rows
 def _searching(name: str, side: str) -> Any:
     op = define_op(name, "sorted_inputs: T, values: T -> output: out_type", "T: any, out_type: {int32, int64} = int32")

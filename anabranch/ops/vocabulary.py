@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from anabranch.ops import (
     array,
+    bands,
     candidate_sampling,
     checkpoint,
     checks,
@@ -43,6 +44,7 @@ from anabranch.ops import (
 #: the families of operations
 FAMILIES = (
     array,
+    bands,
     candidate_sampling,
     checkpoint,
     checks,

@@ -358,4 +358,89 @@ DIAGONALS = [
     ],
 ]
 
-CASES = [*IDENTITIES, *SHAPES, *FILLING, *LAYOUT, *PADDING, *DIAGONALS]
+
+def diagonals(x: Any, low: int, high: int, align: str, padding: float) -> Any:
+    """The packed diagonals of one matrix, the highest first, by NumPy's `diagonal`."""
+    found = [np.diagonal(x, d) for d in range(high, low - 1, -1)]
+    width = max(map(len, found))
+    rows = []
+    for d, diagonal in zip(range(high, low - 1, -1), found, strict=True):
+        left = align.split("_")[0 if d >= 0 else 1] == "LEFT" or (d == 0 and "LEFT" in align)
+        missing = width - len(diagonal)
+        rows.append(np.pad(diagonal, (0, missing) if left else (missing, 0), constant_values=padding))
+    return np.stack(rows) if low != high else rows[0]
+
+
+def with_diagonals(x: Any, packed: Any, low: int, high: int, align: str) -> Any:
+    """One matrix with its diagonals replaced by packed ones."""
+    out = np.array(x)
+    places = diagonals(np.arange(x.size).reshape(x.shape), low, high, align, -1).reshape(-1)
+    out.reshape(-1)[places[places >= 0]] = packed.reshape(-1)[places >= 0]
+    return out
+
+
+def band_rows(version: str, align: str, shape: tuple[int, int], low: int, high: int) -> list[OpCase]:
+    """Reading, making and replacing one band, of one diagonal or several."""
+    k = ints(low) if low == high else ints(low, high)
+    attrs = {} if version == "V2" else {"align": align}
+    x, label = real(2, *shape), f"{align} {shape} [{low}, {high}]"
+    packed = real(2, *diagonals(x[0], low, high, align, 0).shape)
+    return [
+        OpCase(
+            f"MatrixDiagPart{version}",
+            (x, k, np.float32(9)),
+            attrs,
+            order=2,
+            differentiate=[0],
+            label=label,
+            oracle=lambda x, k, p: np.stack([diagonals(m, low, high, align, float(p)) for m in x]),
+        ),
+        OpCase(
+            f"MatrixDiag{version}",
+            (packed, k, np.int32(shape[0]), np.int32(shape[1]), np.float32(5)),
+            attrs,
+            order=2,
+            differentiate=[0],
+            label=label,
+            oracle=lambda d, *_: np.stack([with_diagonals(np.full(shape, 5.0), m, low, high, align) for m in d]),
+        ),
+        OpCase(
+            f"MatrixSetDiag{version}",
+            (x, packed, k),
+            attrs,
+            order=2,
+            label=label,
+            oracle=lambda x, d, k: np.stack(
+                [with_diagonals(m, p, low, high, align) for m, p in zip(x, d, strict=True)]
+            ),
+        ),
+    ]
+
+
+BANDS = [
+    *band_rows("V2", "LEFT_LEFT", (3, 4), -1, 1),
+    *band_rows("V2", "LEFT_LEFT", (3, 3), 1, 1),
+    *band_rows("V3", "RIGHT_LEFT", (3, 4), -1, 2),
+    *band_rows("V3", "LEFT_RIGHT", (4, 2), -2, 0),
+    *band_rows("V3", "RIGHT_RIGHT", (3, 3), -1, 1),
+    OpCase(
+        "MatrixDiagV3",
+        (real(2), ints(1), np.int32(-1), np.int32(-1), np.float32(0)),
+        gradient=False,
+        label="square",
+        oracle=lambda d, *_: np.diag(d, 1),
+    ),
+    OpCase(
+        "MatrixDiagV3",
+        (real(2), ints(-1), np.int32(-1), np.int32(2), np.float32(0)),
+        gradient=False,
+        label="rows",
+        oracle=lambda d, *_: np.diag(d, -1)[:, :2],
+    ),
+    OpCase(
+        "MatrixDiagPartV3", (real(2, 2), ints(3), np.float32(0)), error=errors.InvalidArgumentError, label="outside"
+    ),
+    OpCase("MatrixSetDiagV3", (real(2, 2), real(3), ints(0)), error=errors.InvalidArgumentError, label="length"),
+]
+
+CASES = [*IDENTITIES, *SHAPES, *FILLING, *LAYOUT, *PADDING, *DIAGONALS, *BANDS]

@@ -258,6 +258,9 @@ DATA_FLOW = [
     OpCase("UniqueV2", (TABLE, np.array([0], np.int64)), expected=[TABLE[:2], ints(0, 1, 0)]),
     OpCase("UniqueV2", (REPEATED, np.zeros(0, np.int64)), oracle=lambda x, a: unique(x), label="vector"),
     OpCase("UniqueWithCountsV2", (TABLE, np.array([0], np.int64)), expected=[TABLE[:2], ints(0, 1, 0), ints(2, 1)]),
+    OpCase("UnravelIndex", (ints(5, 0), ints(2, 3)), expected=ints([1, 0], [2, 0])),
+    OpCase("UnravelIndex", (np.int32(4), ints(2, 3)), expected=ints(1, 1), label="scalar"),
+    OpCase("UnravelIndex", (ints(6), ints(2, 3)), error=INVALID, label="range"),
     OpCase("ListDiff", (REPEATED, ints(1, 9)), expected=[ints(3, 3, 7), ints(0, 2, 3)]),
     OpCase("ListDiff", (T, T[1:2]), expected=[T[[0, 2, 3]], ints(0, 2, 3)], label="string"),
     OpCase(

@@ -330,6 +330,10 @@ def test_diagonals() -> None:
     same(rearranging.matrix_diag([[1, 2]]), [[[1, 0], [0, 2]]])
     same(rearranging.matrix_diag_part([[1, 3], [4, 2]]), [1, 2])
     same(rearranging.matrix_set_diag([[1, 3], [4, 2]], [7, 8]), [[7, 3], [4, 8]])
+    same(rearranging.matrix_diag([1, 2], k=1), [[0, 1, 0], [0, 0, 2], [0, 0, 0]])
+    same(rearranging.matrix_diag([1, 2], num_cols=3, padding_value=9), [[1, 9, 9], [9, 2, 9]])
+    same(rearranging.matrix_diag_part([[1, 3], [4, 2]], k=(0, 1)), [[3, 0], [1, 2]])
+    same(rearranging.matrix_set_diag([[1, 3], [4, 2]], [7], k=-1), [[1, 3], [7, 2]])
     same(rearranging.matrix_band_part([[1, 2], [3, 4]], 0, -1), [[1, 2], [0, 4]])
 
 
@@ -371,6 +375,7 @@ def test_distinct_values_and_search() -> None:
     same(data_flow.tensor_scatter_update([1, 2], [[0]], [9]), [9, 2])
     same(data_flow.tensor_scatter_add([1, 2], [[0]], [9]), [10, 2])
     same(data_flow.tensor_scatter_sub([1, 2], [[0]], [9]), [-8, 2])
+    same(data_flow.unravel_index([4, 5], [2, 3]), [[1, 1], [1, 2]])
     with pytest.raises(ValueError, match="side"):
         data_flow.searchsorted([1], [1], side="middle")
 

@@ -182,7 +182,7 @@ def test_the_clock() -> None:
 def test_string_functions() -> None:
     split = strings.string_split(["a b", "c"])
     assert run(split).values.tolist() == [b"a", b"b", b"c"]
-    assert run(strings.strings_split("a<>b", sep="<>")).values.tolist() == [b"a", b"b"]
+    assert run(strings.split("a<>b", sep="<>")).values.tolist() == [b"a", b"b"]
     assert run(strings.string_join(["a", ["b", "c"]], separator="/")).tolist() == [b"a/b", b"a/c"]
     assert run(strings.reduce_join([["a", "b"], ["c", "d"]])) == b"abcd"
     assert run(strings.reduce_join([["a", "b"]], reduction_indices=1, keepdims=True)).tolist() == [[b"ab"]]
@@ -194,6 +194,8 @@ def test_string_functions() -> None:
     assert run(strings.decode_raw(b"\1\2", "uint8")).tolist() == [1, 2]
     assert run(strings.decode_base64(strings.encode_base64("?>"))) == b"?>"
     assert run(strings.string_to_hash_bucket_fast(["a"], 10)).shape == (1,)
+    with pytest.raises(ValueError, match="ragged"):
+        strings.split("a", result_type="RaggedTensor")
     with pytest.raises(ValueError, match="placeholder"):
         strings.string_format("{}", [1, 2])
     with pytest.raises(ValueError, match="exactly one"):
