@@ -197,6 +197,8 @@ class _Import:
             return builder.create(order, plans)
 
     def _check_all_used(self, plans: Mapping[str, NodePlan]) -> None:
+        if not self._tensors:
+            return
         used: set[Slot | str] = {slot for plan in plans.values() for slot in plan.inputs}
         used.update(f"^{name}" for plan in plans.values() for name in plan.controls)
         used.update(slot for plan in plans.values() for slot in _outputs(plan))
@@ -377,6 +379,8 @@ class _Library:
 
     def _order(self, nodes: Sequence[NodeDef]) -> list[str]:
         """The functions that nodes need, each after those that it calls."""
+        if not self._functions:
+            return []
         done: dict[str, None] = {}
         for root in _called_by(nodes):
             self._visit(root, done)

@@ -299,10 +299,14 @@ def import_scoped_meta_graph(
         )
         scope = prefix.rstrip("/")
         variables: dict[bytes, Any] = {}
-        for key, definition in sorted(message.collection_def.items()):
-            if key != unbound_inputs_col_name and restore_collections_predicate(key):
-                for item in _collection_values(graph, key, definition, scope, variables):
-                    graph.add_to_collection(key, item)
+        items = [
+            (key, item)
+            for key, definition in sorted(message.collection_def.items())
+            if key != unbound_inputs_col_name and restore_collections_predicate(key)
+            for item in _collection_values(graph, key, definition, scope, variables)
+        ]
+    for key, item in items:
+        graph.add_to_collection(key, item)
     start = f"{scope}/" if scope else ""
     return {v.name.removeprefix(start).rpartition(":")[0]: v for v in variables.values()}
 

@@ -190,6 +190,7 @@ def test_nothing_is_added_when_a_collection_cannot_be_restored() -> None:
         with pytest.raises(KeyError, match="nowhere"):
             import_meta_graph(message)
         assert graph.get_operations() == []
+        assert graph.get_all_collection_keys() == []
 
 
 # ---------------------------------------------------------------------- what TensorFlow wrote
