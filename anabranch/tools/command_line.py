@@ -1,0 +1,93 @@
+"""The command `anabranch`.
+
+Every module of this package that has a function `main` is a subcommand: it is named after the module, described by the
+first line of the module's docstring, and called with the arguments that follow the name. What `main` returns is the
+exit status (None: 0).
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import importlib
+import os
+import pkgutil
+import sys
+from collections.abc import Callable, Sequence
+from types import ModuleType
+from typing import Final
+
+from anabranch import tools
+from anabranch.errors import OpError
+
+_USAGE_ERROR: Final = 2
+_INTERRUPTED: Final = 130
+_BROKEN_PIPE: Final = 141
+
+
+def commands() -> dict[str, ModuleType]:
+    """The subcommands by name."""
+    own = __name__.rpartition(".")[2]
+    names = [module.name for module in pkgutil.iter_modules(tools.__path__) if module.name != own]
+    modules = {name: importlib.import_module(f"{tools.__name__}.{name}") for name in names}
+    return {name.replace("_", "-"): module for name, module in modules.items() if hasattr(module, "main")}
+
+
+def summary_of(module: ModuleType) -> str:
+    """The first line of a module's docstring, as one line of a list."""
+    lines = (module.__doc__ or "").strip().splitlines()
+    return lines[0].rstrip(".") if lines else ""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs a subcommand; returns the exit status."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    found = commands()
+    parser = _parser(found)
+    if not words:
+        parser.print_help()
+        return _USAGE_ERROR
+    name, rest = words[0], words[1:]
+    if name.startswith("-"):
+        parser.parse_args([name])
+    if name not in found:
+        close = difflib.get_close_matches(name, found, n=1)
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        parser.error(f"there is no command {name!r}{hint}")
+    return _guarded(found[name].main, rest)
+
+
+def _parser(found: dict[str, ModuleType]) -> argparse.ArgumentParser:
+    width = max(len(name) for name in found)
+    listed = "\n".join(f"  {name:{width}}  {summary_of(module)}" for name, module in sorted(found.items()))
+    parser = argparse.ArgumentParser(
+        prog="anabranch",
+        description="TensorFlow's graph system on XLA.",
+        epilog=f"commands:\n{listed}\n\n`anabranch COMMAND --help` tells more about one of them.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    version = "version" in found
+    parser.add_argument("--version", action="version", version=found["version"].line() if version else "")
+    parser.add_argument("command", metavar="COMMAND", nargs="?", help="what to do")
+    parser.add_argument("arguments", metavar="...", nargs=argparse.REMAINDER, help="its arguments")
+    return parser
+
+
+def _guarded(run: Callable[[list[str]], int | None], arguments: list[str]) -> int:
+    """Runs a command; what a user can put right is one line, not a traceback."""
+    try:
+        status = run(arguments) or 0
+        sys.stdout.flush()
+        return status
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    except BrokenPipeError:
+        # whoever read the output has gone; keep the interpreter from complaining about it at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _BROKEN_PIPE
+    except OpError as error:
+        print(f"anabranch: {error.message}", file=sys.stderr)
+        return 1
+    except OSError as error:
+        print(f"anabranch: {error}", file=sys.stderr)
+        return 1

@@ -1,0 +1,57 @@
+"""Run a TensorFlow 1 program: `import tensorflow` means anabranch in it.
+
+The program is any script or module; it sees the same `sys.argv`, `sys.path` and `__main__` as under `python`.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from anabranch.tools import tensorflow_alias
+from anabranch.tools.program import run_module, run_script
+
+
+def main(arguments: Sequence[str]) -> int:
+    """`anabranch run script.py args...`"""
+    parser = program_parser("anabranch run", "Runs a TensorFlow 1 program on anabranch.")
+    _, program = parse_program(parser, arguments)
+    return run_program(parser, program)
+
+
+def program_parser(prog: str, description: str) -> argparse.ArgumentParser:
+    """A parser for the options that stand before a program."""
+    return argparse.ArgumentParser(
+        prog=prog,
+        usage=f"{prog} [-h] [--] script.py [argument ...]\n       {prog} [-h] [--] -m module [argument ...]",
+        description=f"{description} In it, `import tensorflow` and its public submodules mean anabranch.",
+    )
+
+
+def parse_program(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
+    """Splits a command line: the options before the program, and the program with its arguments.
+
+    Ends the process with a message when no program is named.
+    """
+    words = list(arguments)
+    at = 0
+    while at < len(words) and words[at].startswith("-") and words[at] not in ("-m", "--"):
+        at += 1
+    options = parser.parse_args(words[:at])
+    program = words[at:]
+    if program[:1] == ["--"]:
+        del program[0]
+    if not program or program == ["-m"]:
+        parser.error("which program? Name a script, or a module after -m")
+    return options, program
+
+
+def run_program(parser: argparse.ArgumentParser, program: list[str]) -> int:
+    """Runs a script, or a module after ``-m``, with the module `tensorflow` aliased; returns the exit status."""
+    tensorflow_alias.install()
+    if program[0] == "-m":
+        return run_module(program[1], program[2:])
+    try:
+        return run_script(program[0], program[1:])
+    except OSError as error:
+        parser.error(f"can't open file {program[0]!r}: {error.strerror}")

@@ -1,0 +1,308 @@
+"""Makes `import tensorflow` mean anabranch in this process, so that a TensorFlow 1 program runs unmodified.
+
+`install` puts a finder in front of Python's import system. It serves the module `tensorflow`, its public submodules
+(`tensorflow.contrib` among them), and those private modules that public programs use often, each as a module whose
+attributes are looked up in modules of anabranch. A name that anabranch lacks is an error where it is used, and a
+private module without a counterpart is a ModuleNotFoundError.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import re
+import sys
+from collections.abc import Sequence
+from types import ModuleType
+from typing import Any, Final
+
+import anabranch as tf
+
+ROOT: Final = "tensorflow"
+#: the version of the interface, which programs compare with
+API_VERSION: Final = "1.15.5"
+#: spellings of the public interface as a whole, the longest first
+_WHOLE: Final = ("_api.v1.compat.v1", "compat.v1", "_api.v1")
+
+#: Private modules: where their attributes are looked up, in this order. `tf` is the public package; `=` renames.
+PRIVATE_MODULES: Final[dict[str, str]] = {
+    "python.client.device_lib": "anabranch.tools.device_lib",
+    "python.client.session": "tf",
+    "python.client.timeline": "anabranch.runtime.timeline",
+    "python.framework.common_shapes": "anabranch.core.shapes",
+    "python.framework.constant_op": "tf",
+    "python.framework.dtypes": "anabranch.core.dtypes tf",
+    "python.framework.errors": "tf.errors",
+    "python.framework.errors_impl": "tf.errors",
+    "python.framework.function": "tf",
+    "python.framework.graph_util": "tf.graph_util",
+    "python.framework.graph_util_impl": "tf.graph_util",
+    "python.framework.importer": "tf",
+    "python.framework.ops": "tf anabranch.frontend.framework",
+    "python.framework.random_seed": "anabranch.frontend.framework",
+    "python.framework.sparse_tensor": "tf",
+    "python.framework.tensor_shape": "anabranch.core.shapes tf",
+    "python.framework.tensor_util": "tf constant_value=get_static_value MakeNdarray=make_ndarray",
+    "python.framework.test_util": "tf.test TensorFlowTestCase=TestCase",
+    "python.layers.base": "anabranch.frontend.layers.base tf.layers",
+    "python.layers.convolutional": "anabranch.frontend.layers.convolutional tf.layers",
+    "python.layers.core": "anabranch.frontend.layers.core tf.layers",
+    "python.layers.layers": "tf.layers",
+    "python.layers.normalization": "anabranch.frontend.layers.normalization tf.layers",
+    "python.layers.pooling": "anabranch.frontend.layers.pooling tf.layers",
+    "python.layers.utils": "anabranch.frontend.layers.utils",
+    "python.lib.io.file_io": "tf.io.gfile anabranch.io.gfile",
+    "python.lib.io.tf_record": "tf.python_io",
+    "python.ops.array_ops": "tf anabranch.frontend.array",
+    "python.ops.candidate_sampling_ops": "tf.nn",
+    "python.ops.check_ops": "tf tf.debugging",
+    "python.ops.clip_ops": "tf",
+    "python.ops.confusion_matrix": "tf",
+    "python.ops.control_flow_ops": "tf anabranch.frontend.grouping anabranch.frontend.control_flow",
+    "python.ops.data_flow_ops": "tf",
+    "python.ops.embedding_ops": "tf.nn",
+    "python.ops.functional_ops": "tf",
+    "python.ops.gradients": "tf",
+    "python.ops.gradients_impl": "tf",
+    "python.ops.histogram_ops": "tf",
+    "python.ops.image_ops": "tf.image",
+    "python.ops.init_ops": "tf tf.initializers",
+    "python.ops.io_ops": "tf",
+    "python.ops.linalg_ops": "tf tf.linalg",
+    "python.ops.logging_ops": "tf tf.summary",
+    "python.ops.losses.losses": "tf.losses",
+    "python.ops.math_ops": "tf tf.math",
+    "python.ops.metrics": "tf.metrics",
+    "python.ops.metrics_impl": "tf.metrics",
+    "python.ops.nn": "tf.nn",
+    "python.ops.nn_impl": "tf.nn",
+    "python.ops.nn_ops": "tf.nn",
+    "python.ops.numerics": "tf",
+    "python.ops.parsing_ops": "tf tf.io",
+    "python.ops.partitioned_variables": "tf",
+    "python.ops.random_ops": "tf tf.random",
+    "python.ops.resource_variable_ops": "tf ResourceVariable=Variable",
+    "python.ops.rnn": "tf.nn",
+    "python.ops.rnn_cell": "tf.nn.rnn_cell",
+    "python.ops.rnn_cell_impl": "tf.nn.rnn_cell",
+    "python.ops.script_ops": "tf",
+    "python.ops.sparse_ops": "tf tf.sparse",
+    "python.ops.special_math_ops": "tf",
+    "python.ops.standard_ops": "tf",
+    "python.ops.state_ops": "tf",
+    "python.ops.string_ops": "tf tf.strings",
+    "python.ops.summary_ops": "tf.summary",
+    "python.ops.template": "tf",
+    "python.ops.tensor_array_ops": "tf",
+    "python.ops.variable_scope": "tf anabranch.frontend.variable_scope",
+    "python.ops.variables": "tf anabranch.frontend.variables",
+    "python.platform.app": "tf.app",
+    "python.platform.flags": "tf.flags",
+    "python.platform.gfile": "tf.gfile",
+    "python.platform.googletest": "tf.test",
+    "python.platform.resource_loader": "tf.resource_loader",
+    "python.platform.test": "tf.test",
+    "python.platform.tf_logging": "tf.logging",
+    "python.pywrap_tensorflow": "tf.train",
+    "python.saved_model.builder": "tf.saved_model",
+    "python.saved_model.loader": "tf.saved_model",
+    "python.saved_model.signature_constants": "tf.saved_model",
+    "python.saved_model.signature_def_utils": "tf.saved_model",
+    "python.saved_model.tag_constants": "tf.saved_model",
+    "python.saved_model.utils": "tf.saved_model",
+    "python.summary.summary": "tf.summary",
+    "python.summary.summary_iterator": "tf.train",
+    "python.summary.writer.writer": "tf.summary",
+    "python.summary.writer.writer_cache": "tf.summary",
+    "python.training.adagrad": "tf.train",
+    "python.training.adam": "tf.train",
+    "python.training.basic_session_run_hooks": "tf.train",
+    "python.training.checkpoint_management": "tf.train",
+    "python.training.checkpoint_utils": "tf.train",
+    "python.training.coordinator": "tf.train",
+    "python.training.ftrl": "tf.train",
+    "python.training.gradient_descent": "tf.train",
+    "python.training.learning_rate_decay": "tf.train",
+    "python.training.momentum": "tf.train",
+    "python.training.monitored_session": "tf.train",
+    "python.training.moving_averages": "anabranch.train.moving_averages tf.train",
+    "python.training.optimizer": "tf.train",
+    "python.training.queue_runner": "tf.train",
+    "python.training.rmsprop": "tf.train",
+    "python.training.saver": "tf.train",
+    "python.training.session_manager": "tf.train",
+    "python.training.session_run_hook": "tf.train",
+    "python.training.slot_creator": "anabranch.train.slot_creator",
+    "python.training.summary_io": "tf.summary tf.train",
+    "python.training.training": "tf.train",
+    "python.training.training_util": "anabranch.train.training_util tf.train",
+    "python.util.compat": "tf.compat",
+    "python.util.nest": "anabranch.core.nest",
+    "core.example.example_pb2": "anabranch.proto",
+    "core.example.feature_pb2": "anabranch.proto",
+    "core.framework.attr_value_pb2": "anabranch.proto",
+    "core.framework.function_pb2": "anabranch.proto",
+    "core.framework.graph_pb2": "anabranch.proto",
+    "core.framework.node_def_pb2": "anabranch.proto",
+    "core.framework.op_def_pb2": "anabranch.proto",
+    "core.framework.step_stats_pb2": "anabranch.proto",
+    "core.framework.summary_pb2": "anabranch.proto",
+    "core.framework.tensor_pb2": "anabranch.proto",
+    "core.framework.tensor_shape_pb2": "anabranch.proto",
+    "core.framework.types_pb2": "anabranch.proto.graph_pb2",
+    "core.framework.variable_pb2": "anabranch.proto",
+    "core.framework.versions_pb2": "anabranch.proto",
+    "core.protobuf.config_pb2": "anabranch.proto",
+    "core.protobuf.meta_graph_pb2": "anabranch.proto",
+    "core.protobuf.rewriter_config_pb2": "anabranch.proto",
+    "core.protobuf.saver_pb2": "anabranch.proto",
+    "core.protobuf.tensorflow_server_pb2": "anabranch.proto",
+    "core.util.event_pb2": "anabranch.proto",
+}
+#: modules of generated wrappers: functions named after operation types
+_GENERATED: Final = re.compile(r"python\.ops\.gen_\w+_ops")
+_PACKAGES: Final = frozenset(
+    path.rsplit(".", count)[0] for path in PRIVATE_MODULES for count in range(1, path.count(".") + 1)
+)
+
+
+class AliasModule(ModuleType):
+    """A module whose attributes are those of other modules, the first that has them."""
+
+    def __init__(self, name: str, sources: Sequence[Any], renamed: dict[str, str]) -> None:
+        super().__init__(name, f"Stands for `{name}` in a program that anabranch runs.")
+        self.__dict__["_sources"] = sources
+        self.__dict__["_renamed"] = renamed
+        self.__path__: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        wanted = self._renamed.get(name, name)
+        for source in self._sources:
+            value = getattr(source, wanted, _MISSING)
+            if value is not _MISSING:
+                self.__dict__[name] = value
+                return value
+        if not name.startswith("__") and _counterpart(f"{self.__name__}.{name}") is not None:
+            return importlib.import_module(f"{self.__name__}.{name}")
+        raise AttributeError(f"anabranch has no {self.__name__}.{name}", name=name, obj=self)
+
+    def __dir__(self) -> list[str]:
+        found = {*self.__dict__, *self._renamed}
+        return sorted(found.union(*(dir(source) for source in self._sources)))
+
+
+_MISSING: Final = object()
+
+
+class _GeneratedWrappers:
+    """Functions in the style of generated code: `mat_mul` applies the operation type `MatMul`."""
+
+    def __getattr__(self, name: str) -> Any:
+        camel = "".join(part[:1].upper() + part[1:] for part in name.split("_"))
+        for candidate in (camel, name):
+            found = getattr(tf.raw_ops, candidate, None)
+            if found is not None:
+                return found
+        raise AttributeError(name)
+
+
+def _counterpart(fullname: str) -> tuple[list[Any], dict[str, str]] | None:
+    """The modules that stand for a module of TensorFlow and what is renamed in it; None where there are none."""
+    path = fullname.removeprefix(ROOT).lstrip(".")
+    for whole in _WHOLE:
+        if path == whole or path.startswith(f"{whole}."):
+            path = path[len(whole) :].lstrip(".")
+            break
+    if not path:
+        return [tf], {}
+    if path in PRIVATE_MODULES:
+        sources, renamed = _read_entry(PRIVATE_MODULES[path])
+        return (sources, renamed) if sources else None
+    if _GENERATED.fullmatch(path):
+        return [_GeneratedWrappers()], {}
+    if path in _PACKAGES:
+        return [], {}
+    public = _public(path)
+    return None if public is None else ([public], {})
+
+
+def _read_entry(entry: str) -> tuple[list[Any], dict[str, str]]:
+    words = entry.split()
+    sources = [_source(word) for word in words if "=" not in word]
+    renamed = dict(word.split("=") for word in words if "=" in word)
+    return [source for source in sources if source is not None], renamed
+
+
+def _source(path: str) -> Any:
+    if path == "tf":
+        return tf
+    return _public(path[3:]) if path.startswith("tf.") else importlib.import_module(path)
+
+
+def _public(path: str) -> ModuleType | None:
+    """The public submodule of anabranch of that name: an attribute of the package, or a module inside it."""
+    found: Any = tf
+    for part in path.split("."):
+        found = getattr(found, part, None)
+        if found is None:
+            break
+    if isinstance(found, ModuleType):
+        return found
+    if path.split(".")[0] != "contrib":
+        return None
+    name = f"{tf.__name__}.{path}"
+    parent = name.rpartition(".")[0]
+    known = _public(parent.partition(".")[2]) is not None
+    return importlib.import_module(name) if known and importlib.util.find_spec(name) is not None else None
+
+
+class TensorFlowFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Finds `tensorflow` and everything below it."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        """The spec of an alias; None for modules that are not TensorFlow's.
+
+        Raises:
+            ModuleNotFoundError: the module is TensorFlow's, and has no counterpart.
+        """
+        if fullname != ROOT and not fullname.startswith(f"{ROOT}."):
+            return None
+        if _counterpart(fullname) is None:
+            raise ModuleNotFoundError(f"anabranch has no counterpart of the module {fullname!r}", name=fullname)
+        return importlib.machinery.ModuleSpec(fullname, self, is_package=True)
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
+        found = _counterpart(spec.name)
+        assert found is not None
+        module = AliasModule(spec.name, *found)
+        if module._sources == [tf]:
+            module.__dict__["__version__"] = API_VERSION
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Nothing to run: an alias is complete when it is created."""
+
+
+def install() -> None:
+    """Makes `import tensorflow` mean anabranch, in this process and from now on. Installing twice is allowed.
+
+    Raises:
+        RuntimeError: the process imported another `tensorflow` already.
+    """
+    if any(isinstance(finder, TensorFlowFinder) for finder in sys.meta_path):
+        return
+    if ROOT in sys.modules:
+        raise RuntimeError("another module `tensorflow` is imported already; alias it at the start of the process")
+    sys.meta_path.insert(0, TensorFlowFinder())
+
+
+def uninstall() -> None:
+    """Undoes `install`; what was imported meanwhile is forgotten."""
+    sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, TensorFlowFinder)]
+    for name, module in list(sys.modules.items()):
+        if isinstance(module, AliasModule):
+            del sys.modules[name]
