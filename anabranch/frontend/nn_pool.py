@@ -225,7 +225,7 @@ def pool(
         input: rank N + 2, with N spatial dimensions.
         window_shape, strides, dilation_rate: N numbers each; strides and dilations are not both greater than 1.
         pooling_type: "MAX" or "AVG".
-        padding: "SAME" or "VALID".
+        padding: "SAME" (only without dilation) or "VALID".
         dilations: another name of `dilation_rate`.
 
     Raises:
@@ -247,31 +247,20 @@ def pool(
         data.shape.assert_is_compatible_with([None] * (spatial + 2))
         if max(rates) == 1:
             return function(data, window, steps, padding, data_format, name=scope)
-        if padding == "SAME" and pooling_type == "AVG":
-            raise ValueError("average pooling with a dilated window needs padding='VALID': its padding would count")
-        return _dilated(function, data, window, rates, padding, data_format)
+        if padding == "SAME":
+            raise ValueError("pooling with SAME padding is not implemented for dilation_rate > 1")
+        return _dilated(function, data, window, rates, data_format)
 
 
-def _dilated(
-    function: Any, data: Tensor, window: list[int], rates: list[int], padding: str, data_format: str
-) -> Tensor:
+def _dilated(function: Any, data: Tensor, window: list[int], rates: list[int], data_format: str) -> Tensor:
     """Each residue class of positions becomes an image of its own, which is pooled without dilation."""
     spatial = len(window)
     if not channels_last(data_format, spatial):
-        last_again = [0, spatial + 1, *range(1, spatial + 1)]
         moved = raw.Transpose(data, np.array([0, *range(2, spatial + 2), 1], np.int32))
-        pooled = _dilated(function, moved, window, rates, padding, FORMATS[spatial][0])
-        result: Tensor = raw.Transpose(pooled, np.array(last_again, np.int32))
+        pooled = _dilated(function, moved, window, rates, FORMATS[spatial][0])
+        result: Tensor = raw.Transpose(pooled, np.array([0, spatial + 1, *range(1, spatial + 1)], np.int32))
         return result
-    totals = [(k - 1) * r if padding == "SAME" else 0 for k, r in zip(window, rates, strict=True)]
-    base = np.array([[t // 2, t - t // 2] for t in totals], np.int32)
     lengths = raw.Slice(raw.Shape(data), np.array([1], np.int32), np.array([spatial], np.int32))
-    if padding == "SAME" and data.dtype.is_floating:
-        # Padding must never win: the border is filled with the lowest number before the image is taken apart.
-        lowest = np.asarray(data.dtype.min, data.dtype.as_numpy_dtype)
-        data = raw.PadV2(data, np.array([[0, 0], *base.tolist(), [0, 0]], np.int32), lowest)
-        lengths = raw.Slice(raw.Shape(data), np.array([1], np.int32), np.array([spatial], np.int32))
-        base = np.zeros_like(base)
-    paddings, crops = required_space_to_batch_paddings(lengths, np.array(rates, np.int32), base)
+    paddings, crops = required_space_to_batch_paddings(lengths, np.array(rates, np.int32))
     pooled = function(space_to_batch_nd(data, rates, paddings), window, [1] * spatial, "VALID", data_format)
     return batch_to_space_nd(pooled, rates, crops)

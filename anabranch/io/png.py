@@ -258,8 +258,9 @@ def _with_channels(image: Array, channels: int) -> Array:
     alpha = image[..., -1:] if have in (2, 4) else np.full((*image.shape[:2], 1), full, image.dtype)
     colours = image[..., : 1 if have < 3 else 3]
     if channels < 3 and have >= 3:
-        # Rec. 601 luma.
-        grey: Array = (colours @ np.array([0.299, 0.587, 0.114])).round()
+        # Rec. 601 luma in 15-bit fixed point, as libpng computes it: 16-bit samples are rounded, 8-bit ones cut off.
+        weighted: Array = colours.astype(np.int64) @ np.array([9798, 19235, 3735])
+        grey: Array = (weighted + (16384 if image.dtype == np.uint16 else 0)) >> 15
         colours = grey[..., None].astype(image.dtype)
     elif channels >= 3 and have < 3:
         colours = np.repeat(colours, 3, axis=2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -224,13 +225,21 @@ def _box_op(name: str, inputs: str, outputs: str, attrs: str) -> OpFunction:
     op = define_op(name, f"boxes: {inputs} -> {outputs}", attrs)
     op.not_differentiable()
 
-    @op.shape
-    def _(boxes: TensorShape, scores: TensorShape, *scalars: TensorShape) -> Any:
+    def chosen(length: int | None, boxes: TensorShape, scores: TensorShape, *scalars: TensorShape) -> Any:
         shape_rules.with_rank(boxes, 2, "boxes")[:1].merge_with(shape_rules.with_rank(scores, 1, "scores"))
         for scalar in scalars:
             shape_rules.with_rank(scalar, 0, "the limits")
-        shapes = [TensorShape([None]), *([TensorShape([None])] * (len(op.outputs) - 2)), shape_rules.SCALAR]
-        return shapes[: len(op.outputs)] if len(op.outputs) > 1 else shapes[0]
+        vectors = [TensorShape([length])] * max(1, len(op.outputs) - 1)
+        return vectors if len(op.outputs) == 1 else [*vectors, shape_rules.SCALAR]
+
+    if "pad_to_max_output_size" not in op.attrs:
+        op.shape(functools.partial(chosen, None))
+        return op
+
+    @op.shape
+    def _(*shapes: TensorShape, pad_to_max_output_size: bool, ctx: Any) -> Any:
+        known = ctx.constant("max_output_size") if pad_to_max_output_size else None
+        return chosen(None if known is None else int(known), *shapes)
 
     return op
 

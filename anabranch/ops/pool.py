@@ -412,7 +412,7 @@ MaxPoolGradGradWithArgmax = _argmax_op("MaxPoolGradGradWithArgmax", lambda input
 
 @MaxPoolGradGradWithArgmax.kernel
 def _(input: Any, grad: Any, argmax: Any, *, include_batch_in_index: bool, ctx: Any) -> Any:
-    return grad.reshape(-1)[_flat_places(argmax, input.shape, include_batch_in_index, ctx)]
+    return jnp.take(grad, _flat_places(argmax, input.shape, include_batch_in_index, ctx))
 
 
 @MaxPoolGradGradWithArgmax.gradient

@@ -298,6 +298,7 @@ def _along(at: Any, length: int, method: bytes) -> tuple[Any, Any, Any, Any]:
 def _crop(image: Any, boxes: Any, box_ind: Any, size: tuple[int, int], method: bytes, outside: float) -> Any:
     """[boxes, *size, channels], float32; linear in the image, and differentiable in the boxes."""
     batch, height, width, _ = image.shape
+    image, boxes, box_ind = jnp.asarray(image), jnp.asarray(boxes), jnp.asarray(box_ind)
     y = _along(_crop_coordinates(boxes[:, 0], boxes[:, 2], height, size[0]), height, method)
     x = _along(_crop_coordinates(boxes[:, 1], boxes[:, 3], width, size[1]), width, method)
     which = jnp.clip(box_ind, 0, batch - 1)[:, None, None]

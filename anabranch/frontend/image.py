@@ -1,0 +1,279 @@
+"""Images: resizing and cropping; the rest of `tf.image` comes from `image_adjust`, `image_geometry`, `image_quality`.
+
+Images are [height, width, channels], batches of them [batch, height, width, channels].
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from anabranch.core import dtypes
+from anabranch.frontend import image_adjust, image_geometry, image_quality
+from anabranch.frontend.framework import convert_to_tensor, name_scope
+from anabranch.frontend.image_adjust import *  # noqa: F403
+from anabranch.frontend.image_geometry import *  # noqa: F403
+from anabranch.frontend.image_geometry import as_batch, from_batch, image_size, pad_to_bounding_box
+from anabranch.frontend.image_quality import *  # noqa: F403
+from anabranch.frontend.nn_activations import renamed
+from anabranch.graph.constants import constant_value
+from anabranch.graph.operation import Tensor
+from anabranch.ops import raw
+
+__all__ = [  # noqa: PLE0604
+    "ResizeMethod",
+    "crop_and_resize",
+    "decode_png",
+    "encode_png",
+    "non_max_suppression",
+    "non_max_suppression_padded",
+    "non_max_suppression_with_scores",
+    "resize",
+    "resize_area",
+    "resize_bicubic",
+    "resize_bilinear",
+    "resize_image_with_pad",
+    "resize_images",
+    "resize_nearest_neighbor",
+    *image_adjust.__all__,
+    *image_geometry.__all__,
+    *image_quality.__all__,
+]
+
+
+class ResizeMethod:
+    """The methods of `resize_images`."""
+
+    BILINEAR = 0
+    NEAREST_NEIGHBOR = 1
+    BICUBIC = 2
+    AREA = 3
+
+
+# ---------------------------------------------------------------------- resizing
+def resize_bilinear(
+    images: Any, size: Any, align_corners: bool = False, name: str | None = None, half_pixel_centers: bool = False
+) -> Tensor:
+    """Batches of images at another size, bilinearly interpolated; float32.
+
+    Args:
+        images: [batch, height, width, channels], any real dtype.
+        size: the new height and width, known when the step is compiled.
+        align_corners: the centres of the corner pixels stay where they are.
+        half_pixel_centers: pixels are areas whose centres lie at halves.
+    """
+    return _resize("ResizeBilinear", images, size, align_corners, half_pixel_centers, name)
+
+
+def resize_bicubic(
+    images: Any, size: Any, align_corners: bool = False, name: str | None = None, half_pixel_centers: bool = False
+) -> Tensor:
+    """Like `resize_bilinear`, with cubic interpolation of 4 x 4 pixels."""
+    return _resize("ResizeBicubic", images, size, align_corners, half_pixel_centers, name)
+
+
+def resize_nearest_neighbor(
+    images: Any, size: Any, align_corners: bool = False, name: str | None = None, half_pixel_centers: bool = False
+) -> Tensor:
+    """Like `resize_bilinear`, but each pixel is copied from the nearest one; keeps the dtype."""
+    return _resize("ResizeNearestNeighbor", images, size, align_corners, half_pixel_centers, name)
+
+
+def _resize(op_type: str, images: Any, size: Any, corners: bool, centers: bool, name: str | None) -> Tensor:
+    result: Tensor = getattr(raw, op_type)(images, size, align_corners=corners, half_pixel_centers=centers, name=name)
+    return result
+
+
+def resize_area(images: Any, size: Any, align_corners: bool = False, name: str | None = None) -> Tensor:
+    """Like `resize_bilinear`, but each pixel is the mean of the area that it covers in the old image."""
+    result: Tensor = raw.ResizeArea(images, size, align_corners=align_corners, name=name)
+    return result
+
+
+_FUNCTIONS = {
+    ResizeMethod.BILINEAR: resize_bilinear,
+    ResizeMethod.NEAREST_NEIGHBOR: resize_nearest_neighbor,
+    ResizeMethod.BICUBIC: resize_bicubic,
+    ResizeMethod.AREA: resize_area,
+}
+
+
+def resize_images(
+    images: Any,
+    size: Any,
+    method: int = ResizeMethod.BILINEAR,
+    align_corners: bool = False,
+    preserve_aspect_ratio: bool = False,
+    name: str | None = None,
+) -> Tensor:
+    """Images at another size, by any method; images that have it already are returned as they are.
+
+    Args:
+        images: one image or a batch.
+        size: the new height and width.
+        method: a `ResizeMethod`. All but NEAREST_NEIGHBOR give float32.
+        preserve_aspect_ratio: the size is an upper bound; both sides are scaled alike.
+
+    Raises:
+        ValueError: images or size of another rank, or an unknown method.
+    """
+    with name_scope(name, "resize", [images, size]):
+        batch, single = as_batch(images)
+        wanted = convert_to_tensor(size, dtypes.int32, name="size")
+        if not wanted.shape.is_compatible_with([2]):
+            raise ValueError("'size' must be a 1-D Tensor of 2 elements: new_height, new_width")
+        if method not in _FUNCTIONS:
+            raise ValueError("Resize method is not implemented.")
+        if preserve_aspect_ratio:
+            wanted = _fitting(batch, wanted)
+        known = constant_value(wanted)
+        dims = batch.shape.dims_tuple
+        if known is None or dims is None or dims[1:3] != tuple(int(n) for n in known):
+            batch = _FUNCTIONS[method](batch, wanted, align_corners=align_corners)
+        return from_batch(batch, single)
+
+
+resize = resize_images
+
+
+def _fitting(batch: Tensor, wanted: Tensor) -> Tensor:
+    """The largest size of the images' proportions within `wanted`."""
+    height, width = (raw.Cast(n, DstT=dtypes.float32) for n in image_size(batch))
+    old = raw.Pack([height, width])
+    factor = raw.Min(raw.RealDiv(raw.Cast(wanted, DstT=dtypes.float32), old), np.array([0], np.int32))
+    found: Tensor = raw.Cast(raw.Round(raw.Mul(old, factor)), DstT=dtypes.int32)
+    return found
+
+
+def resize_image_with_pad(
+    image: Any,
+    target_height: Any,
+    target_width: Any,
+    method: int = ResizeMethod.BILINEAR,
+    align_corners: bool = False,
+) -> Tensor:
+    """Resizes without distortion to fit within a size, and fills up with zeros on both sides."""
+    with name_scope(None, "resize_image_with_pad", [image]):
+        batch, single = as_batch(image)
+        old = raw.Pack([raw.Cast(n, DstT=dtypes.float32) for n in image_size(batch)])
+        wanted = raw.Cast(raw.Pack([target_height, target_width]), DstT=dtypes.float32)
+        exact = raw.RealDiv(old, raw.Max(raw.RealDiv(old, wanted), np.array([0], np.int32)))
+        size = raw.Cast(raw.Floor(exact), DstT=dtypes.int32)
+        resized = _FUNCTIONS[method](batch, size, align_corners=align_corners)
+        rest = raw.Floor(raw.RealDiv(raw.Sub(wanted, exact), np.float32(2)))
+        top, left = raw.Unpack(raw.Cast(raw.Maximum(rest, np.float32(0)), DstT=dtypes.int32), num=2)
+        padded = pad_to_bounding_box(resized, top, left, target_height, target_width)
+        return from_batch(padded, single)
+
+
+# ---------------------------------------------------------------------- boxes
+def crop_and_resize(
+    image: Any,
+    boxes: Any,
+    box_ind: Any = None,
+    crop_size: Any = None,
+    method: str = "bilinear",
+    extrapolation_value: float = 0,
+    name: str | None = None,
+    box_indices: Any = None,
+) -> Tensor:
+    """Cuts boxes out of images, all resized to one size; differentiable in the images and the boxes.
+
+    Args:
+        image: [batch, height, width, depth], any real dtype.
+        boxes: [boxes, 4], float32: y1, x1, y2, x2, where 1 is the last row or column.
+        box_ind: [boxes], int32: which image each box belongs to; `box_indices` is another name.
+        crop_size: the crops' height and width.
+        extrapolation_value: what lies outside the image.
+
+    Returns:
+        [boxes, crop height, crop width, depth], float32.
+    """
+    box_ind = renamed("box_indices", box_indices, "box_ind", box_ind)
+    result: Tensor = raw.CropAndResize(
+        image, boxes, box_ind, crop_size, method=method, extrapolation_value=extrapolation_value, name=name
+    )
+    return result
+
+
+def non_max_suppression(
+    boxes: Any,
+    scores: Any,
+    max_output_size: Any,
+    iou_threshold: Any = 0.5,
+    score_threshold: Any = float("-inf"),
+    name: str | None = None,
+) -> Tensor:
+    """Indices of the best boxes, the best first, that do not overlap a better one by more than a threshold.
+
+    Args:
+        boxes: [boxes, 4]: two opposite corners each, y1, x1, y2, x2.
+        scores: [boxes].
+        max_output_size: how many at most.
+        iou_threshold: of the intersection over the union.
+        score_threshold: boxes with a lower score do not count.
+    """
+    with name_scope(name, "non_max_suppression"):
+        result: Tensor = raw.NonMaxSuppressionV3(
+            boxes, scores, max_output_size, np.float32(iou_threshold), np.float32(score_threshold)
+        )
+        return result
+
+
+def non_max_suppression_with_scores(
+    boxes: Any,
+    scores: Any,
+    max_output_size: Any,
+    iou_threshold: Any = 0.5,
+    score_threshold: Any = float("-inf"),
+    soft_nms_sigma: Any = 0.0,
+    name: str | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Like `non_max_suppression`, with the chosen boxes' scores; with `soft_nms_sigma` > 0 overlaps lower scores."""
+    with name_scope(name, "non_max_suppression_with_scores"):
+        found = raw.NonMaxSuppressionV5(
+            boxes, scores, max_output_size, *(np.float32(v) for v in (iou_threshold, score_threshold, soft_nms_sigma))
+        )
+        return found[0], found[1]
+
+
+def non_max_suppression_padded(
+    boxes: Any,
+    scores: Any,
+    max_output_size: Any,
+    iou_threshold: Any = 0.5,
+    score_threshold: Any = float("-inf"),
+    pad_to_max_output_size: bool = False,
+    name: str | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Like `non_max_suppression`, filled up with zeros on demand; also returns how many indices are valid."""
+    with name_scope(name, "non_max_suppression_padded"):
+        found = raw.NonMaxSuppressionV4(
+            boxes,
+            scores,
+            max_output_size,
+            np.float32(iou_threshold),
+            np.float32(score_threshold),
+            pad_to_max_output_size=pad_to_max_output_size,
+        )
+        return found[0], found[1]
+
+
+# ---------------------------------------------------------------------- files
+def encode_png(image: Any, compression: int = -1, name: str | None = None) -> Tensor:
+    """The PNG file of an image: uint8 or uint16, [height, width, 1 to 4 channels]."""
+    result: Tensor = raw.EncodePng(image, compression=compression, name=name)
+    return result
+
+
+def decode_png(contents: Any, channels: int = 0, dtype: Any = dtypes.uint8, name: str | None = None) -> Tensor:
+    """The pixels of a PNG file, [height, width, channels].
+
+    Args:
+        contents: a scalar string.
+        channels: 1 (grey), 2 (grey, alpha), 3 (RGB), 4 (RGBA), or 0 for what the file has.
+        dtype: uint8 or uint16.
+    """
+    result: Tensor = raw.DecodePng(contents, channels=channels, dtype=dtype, name=name)
+    return result
