@@ -91,6 +91,7 @@ from anabranch.train.saver import Saver, import_meta_graph
 from anabranch.train.scaffold import Scaffold
 from anabranch.train.session_manager import SessionManager
 from anabranch.train.session_run_hook import SessionRunArgs, SessionRunContext, SessionRunHook, SessionRunValues
+from anabranch.train.supervisor import Supervisor
 from anabranch.train.training_util import (
     assert_global_step,
     create_global_step,
@@ -156,6 +157,7 @@ __all__ = [
     "StepCounterHook",
     "StopAtStepHook",
     "SummarySaverHook",
+    "Supervisor",
     "WorkerSessionCreator",
     "assert_global_step",
     "checkpoint_exists",
