@@ -1,6 +1,7 @@
 """Complex numbers: their parts, and how to put them together.
 
-Gradients follow the convention Re(sum(conj(grad) dz)): the gradient of a real function is the direction of steepest ascent.
+Gradients follow the convention Re(sum(conj(grad) dz)): that of a real function points in the direction of its steepest
+ascent.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def _(op: Any, grad: Tensor) -> Any:
 
 
 def complex_of(real: Tensor, imag: Tensor) -> Tensor:
-    """real + i imag, of the complex dtype that goes with theirs."""
+    """Real + i imag, of the complex dtype that goes with theirs."""
     result: Tensor = Complex(real, imag, Tout="complex128" if real.dtype.name == "float64" else "complex64")
     return result
 

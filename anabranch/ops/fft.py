@@ -10,7 +10,7 @@ from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import OpFunction, define_op
 from anabranch.graph.constants import constant_value
 from anabranch.graph.operation import Tensor
-from anabranch.ops import raw, shape_rules
+from anabranch.ops import raw
 from anabranch.ops.complex_numbers import complex_of
 
 _COMPLEX = "Tcomplex: {complex64, complex128} = complex64"
@@ -72,7 +72,10 @@ def _transformed_shape(input: TensorShape, fft_length: Any, rank: int, halved: b
 def _real_transform(rank: int) -> OpFunction:
     suffix = "" if rank == 1 else f"{rank}D"
     op = define_op(
-        f"RFFT{suffix}", "input: Treal, fft_length: int32 -> output: Tcomplex", f"{_REAL}, {_COMPLEX}", static=("fft_length",)
+        f"RFFT{suffix}",
+        "input: Treal, fft_length: int32 -> output: Tcomplex",
+        f"{_REAL}, {_COMPLEX}",
+        static=("fft_length",),
     )
 
     @op.shape
@@ -98,7 +101,10 @@ def _real_transform(rank: int) -> OpFunction:
 def _inverse_real_transform(rank: int) -> OpFunction:
     suffix = "" if rank == 1 else f"{rank}D"
     op = define_op(
-        f"IRFFT{suffix}", "input: Tcomplex, fft_length: int32 -> output: Treal", f"{_REAL}, {_COMPLEX}", static=("fft_length",)
+        f"IRFFT{suffix}",
+        "input: Tcomplex, fft_length: int32 -> output: Treal",
+        f"{_REAL}, {_COMPLEX}",
+        static=("fft_length",),
     )
 
     @op.shape
@@ -138,8 +144,8 @@ def _mirror_counts(lengths: Tensor, grad: Tensor) -> Tensor:
     length = raw.StridedSlice(lengths, [-1], [0], [1], end_mask=1, shrink_axis_mask=1)
     at = raw.Range(0, raw.AddV2(raw.FloorDiv(length, 2), 1), 1)
     alone = raw.LogicalOr(raw.Equal(at, 0), raw.Equal(raw.Mul(at, 2), length))
-    counts = raw.SelectV2(alone, raw.Cast(1.0, DstT=grad.dtype), raw.Cast(2.0, DstT=grad.dtype))
-    return counts  # type: ignore[no-any-return]
+    one, two = raw.Cast(1.0, DstT=grad.dtype), raw.Cast(2.0, DstT=grad.dtype)
+    return raw.SelectV2(alone, one, two)  # type: ignore[no-any-return]
 
 
 def _fitted(x: Tensor, lengths: Tensor, rank: int) -> Tensor:

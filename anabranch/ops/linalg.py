@@ -336,8 +336,8 @@ def _(op: Any, grad_q: Any, grad_r: Any) -> Any:
     rows, columns = (shape[-2].value, shape[-1].value) if shape.ndims is not None else (None, None)
     if rows is None or columns is None or rows < columns or (op.attrs["full_matrices"] and rows != columns):
         raise NotImplementedError(
-            f"the gradient of {op.name} needs at least as many rows as columns, and full_matrices=False unless they are "
-            f"as many; the input has shape {shape}"
+            f"the gradient of {op.name} needs at least as many rows as columns, and full_matrices=False unless they "
+            f"are as many; the input has shape {shape}"
         )
     grad_q = raw.ZerosLike(q) if grad_q is None else grad_q
     grad_r = raw.ZerosLike(r) if grad_r is None else grad_r
@@ -348,7 +348,7 @@ def _(op: Any, grad_q: Any, grad_r: Any) -> Any:
 
 
 def _over_upper(x: Tensor, r: Tensor) -> Tensor:
-    """x times the inverse of the adjoint of the upper triangular `r`."""
+    """The product of x with the inverse of the adjoint of the upper triangular `r`."""
     return adjoint(MatrixTriangularSolve(r, adjoint(x), lower=False, adjoint=False))
 
 
@@ -383,6 +383,8 @@ def _(op: Any, grad_e: Any, grad_v: Any) -> Any:
     if grad_v is not None:
         gaps = _safe_reciprocal(raw.Sub(_row(e), _last(e)))
         middle = _add_all(middle, raw.Mul(gaps, product(v, grad_v, adj_a=True)))
+    if middle is None:
+        return None
     full = product(v, product(middle, v, adj_b=True))
     return _lower_half_diagonal(raw.AddV2(full, adjoint(full)))
 
@@ -414,7 +416,7 @@ def _(input: TensorShape, *, compute_uv: bool, full_matrices: bool) -> list[Tens
 
 @Svd.kernel
 def _(input: Any, *, compute_uv: bool, full_matrices: bool) -> Any:
-    """input = u diag(s) v^H, s descending."""
+    """The decomposition input = u diag(s) v^H, s descending."""
     wide = _widened(input)
     if not compute_uv:
         empty = jnp.zeros((0,), input.dtype)
@@ -465,9 +467,7 @@ def _is_square(shape: TensorShape) -> bool:
 
 
 # ---------------------------------------------------------------------- LU
-Lu = define_op(
-    "Lu", "input: T -> lu: T, p: output_idx_type", f"T: {_TYPES}, output_idx_type: {{int32, int64}} = int32"
-)
+Lu = define_op("Lu", "input: T -> lu: T, p: output_idx_type", f"T: {_TYPES}, output_idx_type: {{int32, int64}} = int32")
 
 
 @Lu.shape
@@ -499,3 +499,25 @@ def _(op: Any, grad: Tensor, _: Any) -> Any:
     size = raw.StridedSlice(raw.Shape(factors), [-1], [0], [1], end_mask=1, shrink_axis_mask=1)
     order = raw.OneHot(permutation, size, raw.Cast(1, DstT=grad.dtype), raw.Cast(0, DstT=grad.dtype))
     return product(order, permuted, adj_a=True)
+
+
+# ---------------------------------------------------------------------- exponential
+MatrixExponential = define_op("MatrixExponential", "input: T -> output: T", f"T: {_TYPES}")
+MatrixExponential.shape(_square)
+
+
+@MatrixExponential.kernel
+def _(input: Any) -> Any:
+    return jax.scipy.linalg.expm(_widened(input)).astype(input.dtype)
+
+
+@MatrixExponential.gradient
+def _(op: Any, grad: Tensor) -> Any:
+    """The upper right block of the exponential of [[a, grad], [0, a]], with a the adjoint of the input."""
+    a = adjoint(op.inputs[0])
+    upper, lower = raw.ConcatV2([a, grad], -1), raw.ConcatV2([raw.ZerosLike(a), a], -1)
+    both = MatrixExponential(raw.ConcatV2([upper, lower], -2))
+    size = raw.StridedSlice(raw.Shape(a), [-1], [0], [1], end_mask=1)
+    top = raw.Concat(0, [raw.StridedSlice(raw.Shape(a), [0], [-1], [1], begin_mask=1), size])
+    begin = raw.Concat(0, [raw.ZerosLike(raw.StridedSlice(raw.Shape(a), [0], [-1], [1], begin_mask=1)), size])
+    return raw.Slice(both, begin, top)

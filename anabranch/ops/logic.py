@@ -22,10 +22,8 @@ GreaterEqual = comparison("GreaterEqual", lambda xp, x, y: xp.greater_equal(x, y
 
 
 def _equality(name: str, function: Callable[..., Any], otherwise: bool) -> OpFunction:
-    """Equality of any type; `otherwise` is the scalar answer for shapes that cannot be broadcast, where that is allowed."""
-    op = define_op(
-        name, "x: T, y: T -> z: bool", "T: any, incompatible_shape_error: bool = True", commutative=True
-    )
+    """Equality of any type; `otherwise` is the scalar answer for shapes that do not broadcast, where allowed."""
+    op = define_op(name, "x: T, y: T -> z: bool", "T: any, incompatible_shape_error: bool = True", commutative=True)
 
     @op.shape
     def _(x: TensorShape, y: TensorShape, *, incompatible_shape_error: bool) -> TensorShape:
@@ -166,7 +164,9 @@ def _(condition: TensorShape, t: TensorShape, e: TensorShape) -> TensorShape:
 def _(condition: Any, t: Any, e: Any, *, xp: Any, ctx: Any) -> Any:
     """A vector chooses rows; any other condition has the values' shape, or none."""
     fits = condition.shape in ((), t.shape, t.shape[:1]) and t.shape == e.shape
-    ctx.check(fits, f"a condition of shape {condition.shape} cannot choose from values of shapes {t.shape} and {e.shape}")
+    ctx.check(
+        fits, f"a condition of shape {condition.shape} cannot choose from values of shapes {t.shape} and {e.shape}"
+    )
     if condition.ndim == 1 and t.ndim > 1:
         condition = xp.reshape(condition, condition.shape + (1,) * (t.ndim - 1))
     return xp.where(condition, t, e)

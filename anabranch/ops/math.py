@@ -66,8 +66,7 @@ def sum_to_shape(grad: Tensor, x: Tensor, other: Tensor | None = None) -> Tensor
     if static is None:
         shape = raw.Shape(x)
         axes, _ = BroadcastGradientArgs(shape, raw.Shape(other))
-        grad = raw.Reshape(raw.Sum(grad, axes), shape)
-        return grad
+        return raw.Reshape(raw.Sum(grad, axes), shape)  # type: ignore[no-any-return]
     leading, inner = static
     if leading:
         grad = raw.Sum(grad, leading)
@@ -137,17 +136,24 @@ def _product_gradient(op: Any, grad: Tensor) -> Any:
     return sum_to_operands(op, Mul(grad, conj(y)), Mul(conj(x), grad))
 
 
+def _no_nan_gradient(op: Any, grad: Tensor) -> Any:
+    x, y = (conj(t) for t in op.inputs)
+    return sum_to_operands(op, raw.MulNoNan(grad, y), raw.MulNoNan(x, grad))
+
+
 Add = binary("Add", lambda xp, x, y: xp.add(x, y), "{numbers, string}", _add_gradient)
 AddV2 = binary("AddV2", lambda xp, x, y: xp.add(x, y), "numbers", _add_gradient, commutative=True)
-Sub = binary("Sub", lambda xp, x, y: xp.subtract(x, y), "numbers", lambda op, grad: sum_to_operands(op, grad, Neg(grad)))
+Sub = binary(
+    "Sub", lambda xp, x, y: xp.subtract(x, y), "numbers", lambda op, grad: sum_to_operands(op, grad, raw.Neg(grad))
+)
 Mul = binary("Mul", lambda xp, x, y: xp.multiply(x, y), "numbers", _product_gradient, commutative=True)
 MulNoNan = binary(
     "MulNoNan",
     lambda xp, x, y: xp.where(y == 0, xp.zeros_like(y), x * y),
     "inexact",
-    lambda op, grad: sum_to_operands(op, MulNoNan(grad, conj(op.inputs[1])), MulNoNan(conj(op.inputs[0]), grad)),
+    _no_nan_gradient,
 )
-Neg = unary("Neg", lambda xp, x: xp.negative(x), "numbers", lambda op, grad: Neg(grad))
+Neg = unary("Neg", lambda xp, x: xp.negative(x), "numbers", lambda op, grad: raw.Neg(grad))
 
 AddN = define_op("AddN", "inputs: N * T -> sum: T", "N: int >= 1, T: {numbers, variant}", commutative=True)
 AddN.gradient(lambda op, grad: [grad] * len(op.inputs))
@@ -254,27 +260,20 @@ def _where_zero(x: Tensor) -> Tensor:
     return result
 
 
-def _zero_safe(name: str, function: Callable[..., Any], by_x: Callable[..., Any], by_y: Callable[..., Any]) -> OpFunction:
-    """x * f(y), and 0 where x is 0 whatever f(y) is; `by_x`, `by_y` are the partial derivatives."""
+def _zero_safe(name: str, function: Callable[..., Any], by_y: Callable[..., Any]) -> OpFunction:
+    """The product x * f(y), and 0 where x is 0 whatever f(y) is; `by_y` is its derivative by y."""
 
     def gradient(op: Any, grad: Tensor) -> Any:
         x, y = (conj(t) for t in op.inputs)
-        return sum_to_operands(op, Mul(grad, by_x(_where_zero(x), y)), Mul(grad, by_y(x, y)))
+        by_x = op.op_def(_where_zero(x), y)
+        return sum_to_operands(op, Mul(grad, by_x), Mul(grad, by_y(x, y)))
 
-    return binary(
-        name, lambda xp, x, y: xp.where(x == 0, xp.zeros_like(x), function(xp, x, y)), "inexact", gradient
-    )
+    return binary(name, lambda xp, x, y: xp.where(x == 0, xp.zeros_like(x), function(xp, x, y)), "inexact", gradient)
 
 
-Xdivy = _zero_safe(
-    "Xdivy", lambda xp, x, y: x / y, lambda one, y: Xdivy(one, y), lambda x, y: Xdivy(Neg(x), Square(y))
-)
-Xlogy = _zero_safe(
-    "Xlogy", lambda xp, x, y: x * xp.log(y), lambda one, y: Xlogy(one, y), lambda x, y: Xdivy(x, y)
-)
-Xlog1py = _zero_safe(
-    "Xlog1py", lambda xp, x, y: x * xp.log1p(y), lambda one, y: Xlog1py(one, y), lambda x, y: Xdivy(x, AddV2(y, 1.0))
-)
+Xdivy = _zero_safe("Xdivy", lambda xp, x, y: x / y, lambda x, y: raw.Xdivy(Neg(x), raw.Square(y)))
+Xlogy = _zero_safe("Xlogy", lambda xp, x, y: x * xp.log(y), Xdivy)
+Xlog1py = _zero_safe("Xlog1py", lambda xp, x, y: x * xp.log1p(y), lambda x, y: Xdivy(x, AddV2(y, 1.0)))
 
 
 # ---------------------------------------------------------------------- powers
@@ -302,16 +301,19 @@ def _(x: Any, y: Any, *, xp: Any, ctx: Any) -> Any:
     return xp.power(x, y)
 
 
-SquaredDifference = binary(
-    "SquaredDifference", lambda xp, x, y: xp.square(xp.subtract(x, y)), "numbers", commutative=True,
-    gradient=lambda op, grad: _squared_difference_gradient(op, grad),
-)
-
-
 def _squared_difference_gradient(op: Any, grad: Tensor) -> Any:
     x, y = (conj(t) for t in op.inputs)
     grad_x = Mul(grad, Mul(Sub(x, y), 2.0))
     return sum_to_operands(op, grad_x, Neg(grad_x))
+
+
+SquaredDifference = binary(
+    "SquaredDifference",
+    lambda xp, x, y: xp.square(xp.subtract(x, y)),
+    "numbers",
+    commutative=True,
+    gradient=_squared_difference_gradient,
+)
 
 
 Square = unary("Square", lambda xp, x: xp.square(x), "numbers", chain(lambda x, y: Mul(x, 2.0)))
@@ -347,9 +349,7 @@ RsqrtGrad = _from_result(
 )
 ReciprocalGrad = _from_result("ReciprocalGrad", lambda y, dy: -dy * (y * y), lambda y, dy: Mul(Mul(dy, -2.0), y))
 InvGrad = _from_result("InvGrad", lambda y, dy: -dy * (y * y), lambda y, dy: Mul(Mul(dy, -2.0), y))
-TanhGrad = _from_result(
-    "TanhGrad", lambda y, dy: dy * (y.dtype.type(1) - y * y), lambda y, dy: Mul(Mul(dy, -2.0), y)
-)
+TanhGrad = _from_result("TanhGrad", lambda y, dy: dy * (y.dtype.type(1) - y * y), lambda y, dy: Mul(Mul(dy, -2.0), y))
 SigmoidGrad = _from_result(
     "SigmoidGrad", lambda y, dy: dy * y * (y.dtype.type(1) - y), lambda y, dy: Mul(dy, Sub(1.0, Mul(y, 2.0)))
 )
@@ -365,7 +365,10 @@ def _reciprocal(xp: Any, x: Any) -> Any:
 
 Sqrt = unary("Sqrt", lambda xp, x: xp.sqrt(x), "inexact", _by_result(SqrtGrad))
 Rsqrt = unary(
-    "Rsqrt", lambda xp, x: jax.lax.rsqrt(x) if xp is jnp else np.reciprocal(np.sqrt(x)), "inexact", _by_result(RsqrtGrad)
+    "Rsqrt",
+    lambda xp, x: jax.lax.rsqrt(x) if xp is jnp else np.reciprocal(np.sqrt(x)),
+    "inexact",
+    _by_result(RsqrtGrad),
 )
 Reciprocal = unary("Reciprocal", _reciprocal, "numbers", _by_result(ReciprocalGrad))
 Inv = unary("Inv", _reciprocal, "numbers", _by_result(InvGrad))
@@ -375,13 +378,13 @@ Exp = unary("Exp", lambda xp, x: xp.exp(x), "inexact", chain(lambda x, y: y))
 Expm1 = unary("Expm1", lambda xp, x: xp.expm1(x), "inexact", chain(lambda x, y: Exp(x)))
 Log = unary("Log", lambda xp, x: xp.log(x), "inexact", divided_by(lambda x, y: x))
 Log1p = unary("Log1p", lambda xp, x: xp.log1p(x), "inexact", divided_by(lambda x, y: AddV2(x, 1.0)))
-Sin = unary("Sin", lambda xp, x: xp.sin(x), "inexact", chain(lambda x, y: Cos(x)))
+Sin = unary("Sin", lambda xp, x: xp.sin(x), "inexact", chain(lambda x, y: raw.Cos(x)))
 Cos = unary("Cos", lambda xp, x: xp.cos(x), "inexact", chain(lambda x, y: Neg(Sin(x))))
 Tan = unary("Tan", lambda xp, x: xp.tan(x), "inexact", chain(lambda x, y: AddV2(Square(y), 1.0)))
 Asin = unary("Asin", lambda xp, x: xp.arcsin(x), "inexact", divided_by(lambda x, y: Sqrt(Sub(1.0, Square(x)))))
 Acos = unary("Acos", lambda xp, x: xp.arccos(x), "inexact", divided_by(lambda x, y: Neg(Sqrt(Sub(1.0, Square(x))))))
 Atan = unary("Atan", lambda xp, x: xp.arctan(x), "inexact", divided_by(lambda x, y: AddV2(Square(x), 1.0)))
-Sinh = unary("Sinh", lambda xp, x: xp.sinh(x), "inexact", chain(lambda x, y: Cosh(x)))
+Sinh = unary("Sinh", lambda xp, x: xp.sinh(x), "inexact", chain(lambda x, y: raw.Cosh(x)))
 Cosh = unary("Cosh", lambda xp, x: xp.cosh(x), "inexact", chain(lambda x, y: Sinh(x)))
 Tanh = unary("Tanh", lambda xp, x: xp.tanh(x), "inexact", _by_result(TanhGrad))
 Asinh = unary("Asinh", lambda xp, x: xp.arcsinh(x), "inexact", divided_by(lambda x, y: Cosh(y)))
@@ -415,7 +418,7 @@ def _sign_gradient(op: Any, grad: Tensor) -> Any:
     return DivNoNan(Sub(grad, Mul(sign, along)), size)
 
 
-Abs = unary("Abs", lambda xp, x: xp.abs(x), "real", lambda op, grad: Mul(grad, Sign(op.inputs[0])))
+Abs = unary("Abs", lambda xp, x: xp.abs(x), "real", lambda op, grad: Mul(grad, raw.Sign(op.inputs[0])))
 Sign = unary("Sign", lambda xp, x: xp.sign(x), "numbers", _sign_gradient)
 Floor = unary("Floor", lambda xp, x: xp.floor(x), "floating", no_gradient)
 Ceil = unary("Ceil", lambda xp, x: xp.ceil(x), "floating", no_gradient)

@@ -14,7 +14,9 @@ from anabranch.graph.operation import Tensor
 from anabranch.ops import raw, shape_rules
 from anabranch.ops.math import conj, sum_to_shape
 
-_MATRIX_TYPES = "{bfloat16, half, float, double, int16, int32, int64, uint8, uint16, uint32, uint64, complex64, complex128}"
+_MATRIX_TYPES = (
+    "{bfloat16, half, float, double, int16, int32, int64, uint8, uint16, uint32, uint64, complex64, complex128}"
+)
 
 MatMul = define_op(
     "MatMul", "a: T, b: T -> product: T", f"transpose_a: bool = False, transpose_b: bool = False, T: {_MATRIX_TYPES}"
@@ -62,7 +64,7 @@ SparseMatMul.shape(MatMul.shape_rule.function)  # type: ignore[union-attr]
 
 @SparseMatMul.kernel
 def _(a: Any, b: Any, *, transpose_a: bool, transpose_b: bool, xp: Any) -> Any:
-    """Zeros among the factors are not skipped: dense products are faster here at any sparsity that is stored densely."""
+    """Zeros among the factors are not skipped: a dense product is faster for matrices that are stored densely."""
     a, b = a.astype(np.float32), b.astype(np.float32)
     return xp.matmul(a.T if transpose_a else a, b.T if transpose_b else b)
 

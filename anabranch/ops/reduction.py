@@ -37,7 +37,7 @@ def _reduced_shape(shape: TensorShape, indices: Any, keep_dims: bool) -> TensorS
     if shape.dims_tuple is None:
         return shape_rules.UNKNOWN
     if indices is None:
-        return TensorShape([None] * shape.ndims) if keep_dims else shape_rules.UNKNOWN
+        return TensorShape([None] * len(shape.dims_tuple)) if keep_dims else shape_rules.UNKNOWN
     axes = _axes(len(shape.dims_tuple), indices)
     if keep_dims:
         return TensorShape([1 if i in axes else d for i, d in enumerate(shape.dims_tuple)])
@@ -88,8 +88,7 @@ def kept(op: Any, reduced: Tensor) -> Tensor:
         return result
     # only the shape of this reduction is asked for; its value is never computed
     shape = raw.Shape(op.op_def(x, indices, keep_dims=True))
-    result = raw.Reshape(reduced, shape)
-    return result
+    return raw.Reshape(reduced, shape)  # type: ignore[no-any-return]
 
 
 def _spread(op: Any, grad: Tensor) -> Tensor:
@@ -135,7 +134,7 @@ def _norm_gradient(op: Any, grad: Tensor) -> Any:
 
 
 def _prod_gradient(op: Any, grad: Tensor) -> Any:
-    """grad times the product of the *other* elements, so that elements may be zero.
+    """The gradient times the product of the *other* elements, so that elements may be zero.
 
     That product is the exclusive cumulative product from the left times the one from the right, with the reduced
     dimensions moved to the front and flattened.

@@ -1,7 +1,7 @@
 """Reductions over segments of rows.
 
-Where the ids are sorted, the number of segments follows from the last id, so that these operations run on the host; with a
-given number of segments they are compiled.
+Where the ids are sorted, the number of segments follows from the last id, so that these operations run on the host;
+with a given number of segments they are compiled.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from anabranch.graph.building import OpFunction, define_op
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw, shape_rules
 from anabranch.ops.factories import attach_gradient
+
 
 # ---------------------------------------------------------------------- sorted ids
 def _rows_shape(data: TensorShape, segment_ids: TensorShape) -> TensorShape:
@@ -107,7 +108,7 @@ def _segment_prod_gradient(op: Any, grad: Tensor) -> Any:
 
 
 def _product_of_others(grad: Tensor, product: Tensor, zeros: Tensor, zero: Tensor, safe: Tensor) -> Tensor:
-    """grad * the product of the other elements of the segment.
+    """The gradient times the product of the other elements of the segment.
 
     Args:
         product: of the elements of the segment that are not zero.
@@ -155,10 +156,14 @@ def _unsorted_segments(
         """Rows with a negative id are left out."""
         count, depth = int(num_segments), segment_ids.ndim
         fits = data.shape[:depth] == segment_ids.shape
-        ctx.check(fits, f"data of shape {tuple(data.shape)} does not start with the ids' shape {tuple(segment_ids.shape)}")
+        ctx.check(
+            fits, f"data of shape {tuple(data.shape)} does not start with the ids' shape {tuple(segment_ids.shape)}"
+        )
         ctx.check(count >= 0, f"num_segments must be >= 0, got {count}")
         ids = xp.reshape(segment_ids, (-1,))
-        ctx.check(xp.all(ids < count), f"a segment id is not below num_segments = {count}: " + "{0}", xp.max(ids, initial=-1))
+        ctx.check(
+            xp.all(ids < count), f"a segment id is not below num_segments = {count}: " + "{0}", xp.max(ids, initial=-1)
+        )
         rows = xp.reshape(data, (ids.shape[0], *data.shape[depth:]))
         kept = xp.where((ids < 0) | (ids >= count), count, ids.astype(np.int64))
         out = xp.full((count + 1, *rows.shape[1:]), empty(data.dtype), data.dtype)
@@ -219,10 +224,20 @@ UnsortedSegmentProd = _unsorted_segments(
     "UnsortedSegmentProd", "multiply", np.multiply, lambda dtype: 1, "numbers", _unsorted_prod_gradient
 )
 UnsortedSegmentMax = _unsorted_segments(
-    "UnsortedSegmentMax", "max", np.maximum, lambda dtype: as_dtype(np.dtype(dtype)).min, "real", _unsorted_extreme_gradient
+    "UnsortedSegmentMax",
+    "max",
+    np.maximum,
+    lambda dtype: as_dtype(np.dtype(dtype)).min,
+    "real",
+    _unsorted_extreme_gradient,
 )
 UnsortedSegmentMin = _unsorted_segments(
-    "UnsortedSegmentMin", "min", np.minimum, lambda dtype: as_dtype(np.dtype(dtype)).max, "real", _unsorted_extreme_gradient
+    "UnsortedSegmentMin",
+    "min",
+    np.minimum,
+    lambda dtype: as_dtype(np.dtype(dtype)).max,
+    "real",
+    _unsorted_extreme_gradient,
 )
 
 

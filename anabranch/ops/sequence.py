@@ -130,7 +130,9 @@ def scatter_add(xp: Any, size: int, indices: Any, values: Any) -> Any:
     return zeros
 
 
-Bucketize = define_op("Bucketize", "input: T -> output: int32", "T: {int32, int64, float, double}, boundaries: list(float)")
+Bucketize = define_op(
+    "Bucketize", "input: T -> output: int32", "T: {int32, int64, float, double}, boundaries: list(float)"
+)
 Bucketize.shape(shape_rules.same_as_first)
 Bucketize.not_differentiable()
 

@@ -19,7 +19,7 @@ from anabranch.ops.math import chain, sum_to_operands, sum_to_shape
 
 
 def _gaussian(factor: float, sign: float) -> Callable[[Tensor, Tensor], Tensor]:
-    """x -> factor * exp(sign * x * x)."""
+    """The function x -> factor * exp(sign * x * x)."""
     return lambda x, _: raw.Mul(raw.Exp(raw.Mul(raw.Square(x), sign)), factor)
 
 
@@ -28,17 +28,17 @@ def _inverse(rule: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor, Tens
     return lambda x, y: rule(y, x)
 
 
-Erf = unary_compiled("Erf", jsp.erf, gradient=chain(_gaussian(2 / math.sqrt(math.pi), -1.0)))
-Erfc = unary_compiled("Erfc", jsp.erfc, gradient=chain(_gaussian(-2 / math.sqrt(math.pi), -1.0)))
-Erfinv = unary_compiled("Erfinv", jsp.erfinv, gradient=chain(_inverse(_gaussian(math.sqrt(math.pi) / 2, 1.0))))
-Ndtri = unary_compiled("Ndtri", lambda x: _ndtri(x), gradient=chain(_inverse(_gaussian(math.sqrt(2 * math.pi), 0.5))))
-Lgamma = unary_compiled("Lgamma", jax.lax.lgamma, gradient=chain(lambda x, y: Digamma(x)))
-Digamma = unary_compiled("Digamma", jax.lax.digamma, gradient=chain(lambda x, y: _trigamma(x)))
-
-
 def _ndtri(x: Any) -> Any:
     wide = x if x.dtype.itemsize > 2 else x.astype(np.float32)
     return jsp.ndtri(wide).astype(x.dtype)
+
+
+Erf = unary_compiled("Erf", jsp.erf, gradient=chain(_gaussian(2 / math.sqrt(math.pi), -1.0)))
+Erfc = unary_compiled("Erfc", jsp.erfc, gradient=chain(_gaussian(-2 / math.sqrt(math.pi), -1.0)))
+Erfinv = unary_compiled("Erfinv", jsp.erfinv, gradient=chain(_inverse(_gaussian(math.sqrt(math.pi) / 2, 1.0))))
+Ndtri = unary_compiled("Ndtri", _ndtri, gradient=chain(_inverse(_gaussian(math.sqrt(2 * math.pi), 0.5))))
+Lgamma = unary_compiled("Lgamma", jax.lax.lgamma, gradient=chain(lambda x, y: raw.Digamma(x)))
+Digamma = unary_compiled("Digamma", jax.lax.digamma, gradient=chain(lambda x, y: _trigamma(x)))
 
 
 def _trigamma(x: Tensor) -> Tensor:
@@ -69,7 +69,11 @@ BesselI1e = unary_compiled("BesselI1e", jsp.i1e, gradient=chain(_i1e_derivative)
 
 
 def _binary(
-    name: str, signature: str, function: Callable[..., Any], gradient: Callable[..., Any] | None, types: str = "{float, double}"
+    name: str,
+    signature: str,
+    function: Callable[..., Any],
+    gradient: Callable[..., Any] | None,
+    types: str = "{float, double}",
 ) -> OpFunction:
     op = define_op(name, signature, f"T: {types}")
     op.shape(shape_rules.broadcast)
@@ -97,7 +101,9 @@ def _igamma_gradient(sign: float) -> Callable[..., Any]:
     return gradient
 
 
-Polygamma = _binary("Polygamma", "a: T, x: T -> z: T", lambda a, x: jax.lax.polygamma(*_together(a, x)), _polygamma_gradient)
+Polygamma = _binary(
+    "Polygamma", "a: T, x: T -> z: T", lambda a, x: jax.lax.polygamma(*_together(a, x)), _polygamma_gradient
+)
 Zeta = _binary("Zeta", "x: T, q: T -> z: T", lambda x, q: jax.lax.zeta(*_together(x, q)), _zeta_gradient)
 Igamma = _binary(
     "Igamma", "a: T, x: T -> z: T", lambda a, x: jax.lax.igamma(*_together(a, x)), _igamma_gradient(1.0), "floating"

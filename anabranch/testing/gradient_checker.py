@@ -33,14 +33,14 @@ def compute_gradient(
         x_shape: the shape of `x`, or a list of shapes.
         y: the result, a tensor.
         y_shape: its shape.
-        x_init_value: where to differentiate, an array of shape `x_shape` (a list for a list); default: uniform in [0, 1).
+        x_init_value: where to differentiate, an array of shape `x_shape` (a list for a list); default: in [0, 1).
         delta: half the width of the central differences.
         init_targets: operations to run first, one or a list.
         extra_feed_dict: feeds for placeholders other than `x`.
 
     Returns:
-        A pair of arrays of shape [elements of x, elements of y]; for a list of `x` a list of pairs. A complex tensor has
-        two elements per number, the real and the imaginary part.
+        A pair of arrays of shape [elements of x, elements of y]; for a list of `x` a list of pairs. A complex tensor
+        has two elements per number, the real and the imaginary part.
 
     Raises:
         ValueError: `x` is neither floating nor complex, or `x_init_value` has another shape than `x_shape`.
@@ -85,8 +85,10 @@ def _run_targets(y: Tensor, targets: Any) -> None:
 def _start(x: Tensor, shape: Any, value: Any) -> Array:
     dtype = x.dtype
     if not (dtype.is_floating or dtype.is_complex):
-        raise ValueError(f"the gradient for {x.name} cannot be checked: its dtype {dtype.name} is not floating or complex")
-    dims = tuple(TensorShape(shape).as_list())
+        raise ValueError(
+            f"the gradient for {x.name} cannot be checked: its dtype {dtype.name} is not floating or complex"
+        )
+    dims = tuple(int(d) for d in TensorShape(shape))
     if value is None:
         random = np.random.default_rng()
         value = random.random(dims) + (1j * random.random(dims) if dtype.is_complex else 0)

@@ -36,7 +36,14 @@ from anabranch.session import Session
 
 Array = np.ndarray[Any, Any]
 
-_TOLERANCE = {"float64": 1e-10, "complex128": 1e-10, "float32": 2e-5, "complex64": 2e-5, "float16": 4e-3, "bfloat16": 3e-2}
+_TOLERANCE = {
+    "float64": 1e-10,
+    "complex128": 1e-10,
+    "float32": 2e-5,
+    "complex64": 2e-5,
+    "float16": 4e-3,
+    "bfloat16": 3e-2,
+}
 _DOUBLE = {
     dtypes.float32: dtypes.float64,
     dtypes.float16: dtypes.float64,
@@ -342,8 +349,14 @@ class _GradientCheck:
         return np.asarray(noise, dtype.as_numpy_dtype)
 
     def _compare(
-        self, session: Any, feeds: dict[Tensor, Array], ys: list[Tensor], weights: list[Tensor], xs: list[Tensor],
-        grads: list[Any], what: str,
+        self,
+        session: Any,
+        feeds: dict[Tensor, Array],
+        ys: list[Tensor],
+        weights: list[Tensor],
+        xs: list[Tensor],
+        grads: list[Any],
+        what: str,
     ) -> None:
         present = [g for g in grads if g is not None]
         found = iter(session.run(present, feeds) if present else [])
@@ -359,7 +372,10 @@ class _GradientCheck:
             sides = [self._loss(session, {**feeds, x: feeds[x] + self._step(along, s)}, ys, weights) for s in (1, -1)]
             numeric = (sides[0] - sides[1]) / (2 * self.delta)
             np.testing.assert_allclose(
-                analytic, numeric, rtol=self.tolerance, atol=self.tolerance * max(1.0, abs(sides[0])),
+                analytic,
+                numeric,
+                rtol=self.tolerance,
+                atol=self.tolerance * max(1.0, abs(sides[0])),
                 err_msg=f"{self.case}: {what} for {x.name}, against central differences",
             )
 

@@ -24,7 +24,19 @@ SIGNATURES = TESTS / "fixtures" / "tensorflow" / "op_signatures.json.gz"
 
 #: Types that TensorFlow added after the API that we follow, or that no kernel of ours computes with.
 LEFT_OUT = frozenset(
-    ("qint8", "quint8", "qint16", "quint16", "qint32", "variant", "resource", "float8_e5m2", "float8_e4m3fn", "int4", "uint4")
+    (
+        "qint8",
+        "quint8",
+        "qint16",
+        "quint16",
+        "qint32",
+        "variant",
+        "resource",
+        "float8_e5m2",
+        "float8_e4m3fn",
+        "int4",
+        "uint4",
+    )
 )
 
 load_vocabulary()
@@ -83,7 +95,10 @@ def test_its_signature_is_tensorflows(name: str) -> None:
     theirs = signatures().get(name)
     assert theirs is not None, f"TensorFlow has no {name}; operations of our own begin with an underscore"
     ours = OPS[name]
-    problems = [*compare_args("input", ours.inputs, theirs["inputs"]), *compare_args("output", ours.outputs, theirs["outputs"])]
+    problems = [
+        *compare_args("input", ours.inputs, theirs["inputs"]),
+        *compare_args("output", ours.outputs, theirs["outputs"]),
+    ]
     problems += compare_attrs(ours, theirs["attrs"])
     assert not problems, f"{name} ({ours.defined_at}): " + "; ".join(problems)
 
@@ -128,7 +143,9 @@ def compare_attr(ours: AttrDef, theirs: dict[str, Any]) -> list[str]:
         return [f"{ours.name} is of kind {ours.kind}, TensorFlow's of {theirs['type']}"]
     problems = []
     if not same_default(default_as_json(ours), theirs.get("default", MISSING)):
-        problems.append(f"{ours.name} = {default_as_json(ours)}, TensorFlow's default is {theirs.get('default', MISSING)}")
+        problems.append(
+            f"{ours.name} = {default_as_json(ours)}, TensorFlow's default is {theirs.get('default', MISSING)}"
+        )
     if ours.allowed is not None:
         mine = {item.name if isinstance(item, DType) else item.decode() for item in ours.allowed}
         missing = set(theirs.get("allowed", mine)) - mine - LEFT_OUT

@@ -38,24 +38,35 @@ def float32(x: Any) -> Any:
 def matmul(transpose_a: bool, transpose_b: bool, a: Any, b: Any, label: str = "") -> OpCase:
     a, b = (a.T if transpose_a else a), (b.T if transpose_b else b)
     return OpCase(
-        "MatMul", (a, b), {"transpose_a": transpose_a, "transpose_b": transpose_b}, order=2,
+        "MatMul",
+        (a, b),
+        {"transpose_a": transpose_a, "transpose_b": transpose_b},
+        order=2,
         oracle=lambda a, b: (a.T if transpose_a else a) @ (b.T if transpose_b else b),
         label=f"{label}{' a^T' * transpose_a}{' b^T' * transpose_b}",
-    )  # fmt: skip
+    )
 
 
 def batch_matmul(op: str, adj_x: bool, adj_y: bool, x: Any, y: Any, label: str) -> OpCase:
     x, y = (adjoint(x) if adj_x else x), (adjoint(y) if adj_y else y)
     return OpCase(
-        op, (x, y), {"adj_x": adj_x, "adj_y": adj_y}, order=2,
+        op,
+        (x, y),
+        {"adj_x": adj_x, "adj_y": adj_y},
+        order=2,
         oracle=lambda x, y: (adjoint(x) if adj_x else x) @ (adjoint(y) if adj_y else y),
         label=f"{label}{' x^H' * adj_x}{' y^H' * adj_y}",
-    )  # fmt: skip
+    )
 
 
 def einsum(equation: str, *operands: Any) -> OpCase:
     return OpCase(
-        "Einsum", (list(operands),), {"equation": equation}, oracle=lambda x: np.einsum(equation, *x), label=equation, order=2
+        "Einsum",
+        (list(operands),),
+        {"equation": equation},
+        oracle=lambda x: np.einsum(equation, *x),
+        label=equation,
+        order=2,
     )
 
 
@@ -65,8 +76,14 @@ PRODUCTS = [
     *(matmul(ta, tb, A, B, "float64") for ta, tb in BOTH),
     *(matmul(ta, tb, complex_(2, 3), complex_(3, 4), "complex128") for ta, tb in BOTH),
     OpCase("MatMul", (float32(A), float32(B)), oracle=np.matmul, label="float32"),
-    OpCase("MatMul", (A.astype(ml_dtypes.bfloat16), B.astype(ml_dtypes.bfloat16)), oracle=np.matmul, gradient=False,
-           tolerance=0.1, label="bfloat16"),
+    OpCase(
+        "MatMul",
+        (A.astype(ml_dtypes.bfloat16), B.astype(ml_dtypes.bfloat16)),
+        oracle=np.matmul,
+        gradient=False,
+        tolerance=0.1,
+        label="bfloat16",
+    ),
     OpCase("MatMul", (np.int32([[1, 2]]), np.int32([[3], [4]])), oracle=np.matmul, label="int32"),
     OpCase("MatMul", (A[:, :0], B[:0]), oracle=np.matmul, label="empty"),
     OpCase("MatMul", (A, A), error=errors.InvalidArgumentError, label="inner dimensions differ"),
@@ -74,9 +91,16 @@ PRODUCTS = [
     *(batch_matmul("BatchMatMulV2", ax, ay, real(2, 1, 2, 3), real(4, 3, 2), "float64") for ax, ay in BOTH),
     *(batch_matmul("BatchMatMulV2", ax, ay, complex_(2, 2, 3), complex_(1, 3, 2), "complex128") for ax, ay in BOTH),
     OpCase("SparseMatMul", (float32(A), float32(B)), {"a_is_sparse": True}, oracle=np.matmul),
-    OpCase("SparseMatMul", (float32(A.T), float32(B.T)), {"transpose_a": True, "transpose_b": True},
-           oracle=lambda a, b: a.T @ b.T, label="transposed"),
-    OpCase("SparseMatMul", (A.astype(ml_dtypes.bfloat16), float32(B)), oracle=np.matmul, gradient=False, label="bfloat16"),
+    OpCase(
+        "SparseMatMul",
+        (float32(A.T), float32(B.T)),
+        {"transpose_a": True, "transpose_b": True},
+        oracle=lambda a, b: a.T @ b.T,
+        label="transposed",
+    ),
+    OpCase(
+        "SparseMatMul", (A.astype(ml_dtypes.bfloat16), float32(B)), oracle=np.matmul, gradient=False, label="bfloat16"
+    ),
     OpCase("Cross", (real(2, 3), real(2, 3)), oracle=np.cross, order=2),
     OpCase("Cross", (np.int32([1, 2, 3]), np.int32([4, 5, 7])), oracle=np.cross, label="int32"),
     OpCase("Cross", (real(2, 4), real(2, 4)), error=errors.InvalidArgumentError, label="not 3"),
@@ -95,7 +119,7 @@ PRODUCTS = [
     einsum("b...c,b...->...c", real(2, 4, 3), real(2, 4)),
     einsum("...ii->...i", real(2, 3, 3)),
     einsum("ab,bc,cd->ad", real(2, 3), real(3, 2), real(2, 4)),
-]  # fmt: skip
+]
 
 
 # ---------------------------------------------------------------------- square matrices
@@ -149,11 +173,23 @@ SYSTEMS = [
     OpCase("Cholesky", (positive(SQUARE),), oracle=np.linalg.cholesky, project=symmetric, order=2),
     OpCase("Cholesky", (positive(BATCH),), oracle=np.linalg.cholesky, project=symmetric, label="batch"),
     OpCase("Cholesky", (positive(COMPLEX),), oracle=np.linalg.cholesky, project=symmetric, label="complex128"),
-    OpCase("Cholesky", (np.triu(SQUARE, 1) + np.tril(positive(SQUARE)),), oracle=lambda x: np.linalg.cholesky(positive(SQUARE)),
-           gradient=False, label="reads the lower triangle"),
+    OpCase(
+        "Cholesky",
+        (np.triu(SQUARE, 1) + np.tril(positive(SQUARE)),),
+        oracle=lambda x: np.linalg.cholesky(positive(SQUARE)),
+        gradient=False,
+        label="reads the lower triangle",
+    ),
     OpCase("Cholesky", (-np.eye(2),), error=errors.InvalidArgumentError, label="not positive"),
     *square("MatrixInverse", np.linalg.inv),
-    OpCase("MatrixInverse", (COMPLEX,), {"adjoint": True}, oracle=lambda x: np.linalg.inv(adjoint(x)), label="adjoint", order=2),
+    OpCase(
+        "MatrixInverse",
+        (COMPLEX,),
+        {"adjoint": True},
+        oracle=lambda x: np.linalg.inv(adjoint(x)),
+        label="adjoint",
+        order=2,
+    ),
     OpCase("MatrixInverse", (SINGULAR,), error=errors.InvalidArgumentError, label="singular"),
     *square("MatrixDeterminant", np.linalg.det),
     *square("LogMatrixDeterminant", determinants, differentiate=()),
@@ -164,20 +200,47 @@ SYSTEMS = [
     *(solve("MatrixTriangularSolve", low, adj, BATCH, real(2, 3, 2), "float64") for low, adj in BOTH),
     *(solve("MatrixTriangularSolve", low, adj, COMPLEX, complex_(2, 3, 2), "complex128") for low, adj in BOTH),
     *(solve("BatchMatrixTriangularSolve", low, adj, BATCH, real(2, 3, 2), "float64") for low, adj in BOTH),
-    OpCase("MatrixTriangularSolve", (np.zeros((2, 2)), real(2, 1)), error=errors.InvalidArgumentError, label="singular"),
-    OpCase("MatrixSolveLs", (real(2, 4, 3), real(2, 4, 2), np.float64(0.3)), oracle=least_squares, differentiate=(0, 1), order=2),
-    OpCase("MatrixSolveLs", (real(3, 4), real(3, 2), np.float64(0.3)), oracle=least_norm, differentiate=(0, 1), label="wide"),
-    OpCase("MatrixSolveLs", (complex_(4, 3), complex_(4, 2), np.float64(0.1)), oracle=least_squares, differentiate=(0, 1),
-           label="complex128"),
-    OpCase("MatrixSolveLs", (real(4, 3), real(4, 2), np.float64(0)), {"fast": False}, oracle=least_squares,
-           differentiate=(0, 1), label="by singular values"),
-]  # fmt: skip
+    OpCase(
+        "MatrixTriangularSolve", (np.zeros((2, 2)), real(2, 1)), error=errors.InvalidArgumentError, label="singular"
+    ),
+    OpCase(
+        "MatrixSolveLs",
+        (real(2, 4, 3), real(2, 4, 2), np.float64(0.3)),
+        oracle=least_squares,
+        differentiate=(0, 1),
+        order=2,
+    ),
+    OpCase(
+        "MatrixSolveLs",
+        (real(3, 4), real(3, 2), np.float64(0.3)),
+        oracle=least_norm,
+        differentiate=(0, 1),
+        label="wide",
+    ),
+    OpCase(
+        "MatrixSolveLs",
+        (complex_(4, 3), complex_(4, 2), np.float64(0.1)),
+        oracle=least_squares,
+        differentiate=(0, 1),
+        label="complex128",
+    ),
+    OpCase(
+        "MatrixSolveLs",
+        (real(4, 3), real(4, 2), np.float64(0)),
+        {"fast": False},
+        oracle=least_squares,
+        differentiate=(0, 1),
+        label="by singular values",
+    ),
+]
 
 
 # ---------------------------------------------------------------------- decompositions
 def product_is(matrix: Any, recompose: Callable[..., Any]) -> Callable[[list[Any]], None]:
     """The outputs multiply to the matrix; which basis they use is open."""
-    return lambda outputs: assert_close(recompose(*outputs), matrix, 1e-4 if outputs[0].itemsize < 8 else 1e-9, "product")
+    return lambda outputs: assert_close(
+        recompose(*outputs), matrix, 1e-4 if outputs[0].itemsize < 8 else 1e-9, "product"
+    )
 
 
 def rebuilt_eig(e: Any, v: Any) -> Any:
@@ -219,19 +282,49 @@ DECOMPOSITIONS = [
     svd(WIDE, "wide"),
     svd(complex_(3, 2), "complex128", gradient=False),
     svd(float32(TALL), "float32", gradient=False),
-    OpCase("Svd", (real(4, 2),), {"full_matrices": True}, gradient=False, label="full",
-           verify=lambda outputs: [assert_close(m @ m.T, np.eye(len(m)), 1e-9, "basis") for m in outputs[1:]][0]),
-    OpCase("Svd", (TALL,), {"compute_uv": False}, expected=[np.linalg.svd(TALL, compute_uv=False), EMPTY, EMPTY],
-           label="values only"),
+    OpCase(
+        "Svd",
+        (real(4, 2),),
+        {"full_matrices": True},
+        gradient=False,
+        label="full",
+        verify=lambda outputs: [assert_close(m @ m.T, np.eye(len(m)), 1e-9, "basis") for m in outputs[1:]][0],
+    ),
+    OpCase(
+        "Svd",
+        (TALL,),
+        {"compute_uv": False},
+        expected=[np.linalg.svd(TALL, compute_uv=False), EMPTY, EMPTY],
+        label="values only",
+    ),
     eig(symmetric(SQUARE), "matrix", order=2),
     eig(symmetric(BATCH), "batch"),
     eig(HERMITIAN, "complex128", gradient=False),
-    OpCase("SelfAdjointEigV2", (symmetric(BATCH),), {"compute_v": False}, label="values only", order=2,
-           expected=[np.linalg.eigvalsh(symmetric(BATCH)), EMPTY]),
+    OpCase(
+        "SelfAdjointEigV2",
+        (symmetric(BATCH),),
+        {"compute_v": False},
+        label="values only",
+        order=2,
+        expected=[np.linalg.eigvalsh(symmetric(BATCH)), EMPTY],
+    ),
     OpCase("Lu", (BATCH,), verify=product_is(BATCH, rebuilt_lu), order=2),
     OpCase("Lu", (COMPLEX,), {"output_idx_type": "int64"}, verify=product_is(COMPLEX, rebuilt_lu), label="complex128"),
     OpCase("Lu", (SINGULAR,), error=errors.InvalidArgumentError, label="singular"),
-]  # fmt: skip
+]
+
+
+def by_eigenvalues(x: Any) -> Any:
+    e, v = np.linalg.eig(x)
+    exponential = (v * np.exp(e)[..., None, :]) @ np.linalg.inv(v)
+    return exponential if np.iscomplexobj(x) else exponential.real
+
+
+EXPONENTIALS = [
+    OpCase("MatrixExponential", (SQUARE,), oracle=by_eigenvalues, order=2),
+    OpCase("MatrixExponential", (BATCH / 4,), oracle=by_eigenvalues, label="batch"),
+    OpCase("MatrixExponential", (COMPLEX,), oracle=by_eigenvalues, label="complex128"),
+]
 
 
 # ---------------------------------------------------------------------- Fourier transforms
@@ -240,7 +333,9 @@ def transform(op: str, function: Callable[..., Any], rank: int) -> list[OpCase]:
     x = complex_(2, 3, 4, 5)[..., : 2 + rank]
     return [
         OpCase(op, (x,), oracle=lambda x: function(x, axes=axes), order=2),
-        OpCase(op, (x.astype(np.complex64),), oracle=lambda x: function(x, axes=axes), tolerance=1e-4, label="complex64"),
+        OpCase(
+            op, (x.astype(np.complex64),), oracle=lambda x: function(x, axes=axes), tolerance=1e-4, label="complex64"
+        ),
     ]
 
 
@@ -252,7 +347,14 @@ def real_transform(rank: int, length: list[int], label: str) -> list[OpCase]:
     x, z = real(2, 3, 4, 6), complex_(2, 3, 4, 4)
     return [
         OpCase(name, (x, np.int32(length)), attrs, oracle=lambda x, n: np.fft.rfftn(x, n, axes), order=2, label=label),
-        OpCase(f"I{name}", (z, np.int32(length)), attrs, oracle=lambda z, n: np.fft.irfftn(z, n, axes), order=2, label=label),
+        OpCase(
+            f"I{name}",
+            (z, np.int32(length)),
+            attrs,
+            oracle=lambda z, n: np.fft.irfftn(z, n, axes),
+            order=2,
+            label=label,
+        ),
     ]
 
 
@@ -265,9 +367,15 @@ FOURIER = [
     *real_transform(2, [4, 6], "even"),
     *real_transform(2, [5, 5], "padded and cut"),
     *real_transform(3, [3, 4, 6], "even"),
-    OpCase("RFFT", (float32(real(2, 6)), np.int32([6])), oracle=lambda x, n: np.fft.rfft(x), gradient=False, tolerance=1e-4,
-           label="float32"),
+    OpCase(
+        "RFFT",
+        (float32(real(2, 6)), np.int32([6])),
+        oracle=lambda x, n: np.fft.rfft(x),
+        gradient=False,
+        tolerance=1e-4,
+        label="float32",
+    ),
     OpCase("RFFT", (float32(real(2, 6)), np.int32([6, 1])), error=errors.InvalidArgumentError, label="fft_length"),
-]  # fmt: skip
+]
 
-CASES = [*PRODUCTS, *SYSTEMS, *DECOMPOSITIONS, *FOURIER]
+CASES = [*PRODUCTS, *SYSTEMS, *DECOMPOSITIONS, *EXPONENTIALS, *FOURIER]

@@ -57,11 +57,23 @@ COMPARISONS = [
     OpCase("Equal", (I, np.int32([1, 2])), error=errors.InvalidArgumentError, label="shapes do not fit"),
     OpCase("Equal", (I, np.int32([1, 2])), {"incompatible_shape_error": False}, expected=False, label="answers False"),
     OpCase("NotEqual", (I, np.int32([1, 2])), {"incompatible_shape_error": False}, expected=True, label="answers True"),
-    OpCase("ApproximateEqual", (np.float32([1, 2, 3]), np.float32([1.05, 2.5, 3])), {"tolerance": 0.1},
-           expected=[True, False, True]),
-    OpCase("ApproximateEqual", (np.uint8([1, 9]), np.uint8([3, 3])), {"tolerance": 3.0}, expected=[True, False], label="uint8"),
-    OpCase("ApproximateEqual", (np.complex64([1, 1j]), np.complex64([1, 1])), expected=[True, False], label="complex64"),
-]  # fmt: skip
+    OpCase(
+        "ApproximateEqual",
+        (np.float32([1, 2, 3]), np.float32([1.05, 2.5, 3])),
+        {"tolerance": 0.1},
+        expected=[True, False, True],
+    ),
+    OpCase(
+        "ApproximateEqual",
+        (np.uint8([1, 9]), np.uint8([3, 3])),
+        {"tolerance": 3.0},
+        expected=[True, False],
+        label="uint8",
+    ),
+    OpCase(
+        "ApproximateEqual", (np.complex64([1, 1j]), np.complex64([1, 1])), expected=[True, False], label="complex64"
+    ),
+]
 
 LOGIC = [
     OpCase("LogicalAnd", (T, T[:, ::-1]), oracle=np.logical_and),

@@ -52,7 +52,14 @@ def binary(op: str, oracle: Callable[..., Any], x: Any = X, y: Any = Y, complex_
         OpCase(op, (column, y), oracle=oracle, label="column"),
         OpCase(op, (column, row), oracle=oracle, label="outer"),
         OpCase(op, (x, np.float32(1.5)), oracle=oracle, label="scalar"),
-        OpCase(op, (x.astype(bfloat16), y.astype(bfloat16)), oracle=oracle, gradient=False, label="bfloat16", tolerance=5e-2),
+        OpCase(
+            op,
+            (x.astype(bfloat16), y.astype(bfloat16)),
+            oracle=oracle,
+            gradient=False,
+            label="bfloat16",
+            tolerance=5e-2,
+        ),
     ]
     if complex_xy is not None:
         rows.append(OpCase(op, complex_xy, oracle=oracle, order=2, label="complex64", tolerance=1e-4))
@@ -79,7 +86,14 @@ def grad_op(op: str, oracle: Callable[..., Any]) -> list[OpCase]:
     return [
         OpCase(op, (P, Y), oracle=oracle, order=2, label="float32"),
         OpCase(op, (W, Z), oracle=oracle, order=2, label="complex64", tolerance=1e-4),
-        OpCase(op, (P.astype(bfloat16), Y.astype(bfloat16)), oracle=oracle, gradient=False, label="bfloat16", tolerance=6e-2),
+        OpCase(
+            op,
+            (P.astype(bfloat16), Y.astype(bfloat16)),
+            oracle=oracle,
+            gradient=False,
+            label="bfloat16",
+            tolerance=6e-2,
+        ),
     ]
 
 
@@ -126,8 +140,16 @@ ARITHMETIC = [
     OpCase("Pow", (I, -1), error=errors.InvalidArgumentError, label="negative power"),
     OpCase("Add", (X, np.ones(4, np.float32)), error=errors.InvalidArgumentError, label="shapes do not fit"),
     OpCase("Pow", (np.float32([0, 0, 2]), np.float32([0, 2, 0])), oracle=np.power, differentiate=(0,), label="at zero"),
-    OpCase("MulNoNan", (np.float32([np.nan, np.inf, 2]), np.float32([0, 0, 3])), expected=[0, 0, 6], gradient=False, label="nan"),
-    OpCase("DivNoNan", (np.float32([1, 0, 3]), np.float32([0, 0, 2])), expected=[0, 0, 1.5], gradient=False, label="zero"),
+    OpCase(
+        "MulNoNan",
+        (np.float32([np.nan, np.inf, 2]), np.float32([0, 0, 3])),
+        expected=[0, 0, 6],
+        gradient=False,
+        label="nan",
+    ),
+    OpCase(
+        "DivNoNan", (np.float32([1, 0, 3]), np.float32([0, 0, 2])), expected=[0, 0, 1.5], gradient=False, label="zero"
+    ),
     OpCase("Xlogy", (np.float32([0, 2]), np.float32([0, 3])), oracle=sp.xlogy, gradient=False, label="zero"),
     OpCase("Xdivy", (np.float32([0, 2]), np.float32([0, 4])), expected=[0, 0.5], gradient=False, label="zero"),
     OpCase("AddN", ([X, Y, P],), oracle=sum, order=2),
@@ -137,10 +159,18 @@ ARITHMETIC = [
     OpCase("NextAfter", (X, Y), oracle=np.nextafter, gradient=False),
     OpCase("NextAfter", (X.astype(np.float64), np.float64(9)), oracle=np.nextafter, label="float64"),
     OpCase("ClipByValue", (X, np.float32(-0.5), np.float32(1.0)), oracle=np.clip),
-    OpCase("ClipByValue", (X, -Q, P), oracle=lambda t, low, high: np.maximum(np.minimum(t, high), low), label="tensors"),
+    OpCase(
+        "ClipByValue", (X, -Q, P), oracle=lambda t, low, high: np.maximum(np.minimum(t, high), low), label="tensors"
+    ),
     OpCase("ClipByValue", (I, -5, 4), oracle=np.clip, label="int32"),
     OpCase("BroadcastGradientArgs", (np.int32([2, 3]), np.int32([3])), expected=([], [0]), label="row"),
-    OpCase("BroadcastGradientArgs", (np.int32([2, 1]), np.int32([5, 2, 3])), expected=([0, 2], []), label="both", static_shape=False),
+    OpCase(
+        "BroadcastGradientArgs",
+        (np.int32([2, 1]), np.int32([5, 2, 3])),
+        expected=([0, 2], []),
+        label="both",
+        static_shape=False,
+    ),
 ]
 
 ELEMENTARY = [
@@ -219,22 +249,49 @@ SPECIAL_FUNCTIONS = [
     *special("BesselI0e", sp.i0e),
     *special("BesselI1e", sp.i1e),
     OpCase("BesselI1e", (np.float64([0.0, 0.5]),), oracle=sp.i1e, label="at zero", tolerance=1e-8),
-    OpCase("Polygamma", (ORDERS, A), oracle=lambda n, x: sp.polygamma(n.astype(int), x), differentiate=(1,), tolerance=1e-8, order=1),
-    OpCase("Polygamma", (np.float64(1), A), oracle=lambda n, x: sp.polygamma(1, x), differentiate=(1,), tolerance=1e-8, label="scalar"),
+    OpCase(
+        "Polygamma",
+        (ORDERS, A),
+        oracle=lambda n, x: sp.polygamma(n.astype(int), x),
+        differentiate=(1,),
+        tolerance=1e-8,
+        order=1,
+    ),
+    OpCase(
+        "Polygamma",
+        (np.float64(1), A),
+        oracle=lambda n, x: sp.polygamma(1, x),
+        differentiate=(1,),
+        tolerance=1e-8,
+        label="scalar",
+    ),
     OpCase("Zeta", (A + 1, B), oracle=sp.zeta, differentiate=(1,), tolerance=1e-8),
     OpCase("Igamma", (A, B), oracle=sp.gammainc, tolerance=1e-8),
     OpCase("Igamma", (np.float64(1.5), B), oracle=sp.gammainc, tolerance=1e-8, label="scalar"),
     OpCase("Igammac", (A, B), oracle=sp.gammaincc, tolerance=1e-8),
     OpCase("IgammaGradA", (A, B), oracle=igamma_by_a, tolerance=1e-6),
     OpCase("Betainc", (A, B, PROBABILITY), oracle=sp.betainc, differentiate=(2,), tolerance=1e-8, order=2),
-    OpCase("Betainc", (np.float64(2), B, np.float64(0.3)), oracle=sp.betainc, differentiate=(2,), tolerance=1e-8, label="scalars"),
+    OpCase(
+        "Betainc",
+        (np.float64(2), B, np.float64(0.3)),
+        oracle=sp.betainc,
+        differentiate=(2,),
+        tolerance=1e-8,
+        label="scalars",
+    ),
 ]
 
 Z128, W128 = Z.astype(np.complex128), W.astype(np.complex128)
 WIDE = {"Tout": "float64"}
 COMPLEX_NUMBERS = [
     OpCase("Complex", (X, Y), oracle=lambda re, im: re + 1j * im, gradient=False, label="complex64"),
-    OpCase("Complex", (A, 0.5 * ROW.astype(np.float64)), {"Tout": "complex128"}, oracle=lambda re, im: re + 1j * im, order=2),
+    OpCase(
+        "Complex",
+        (A, 0.5 * ROW.astype(np.float64)),
+        {"Tout": "complex128"},
+        oracle=lambda re, im: re + 1j * im,
+        order=2,
+    ),
     OpCase("Real", (Z,), oracle=np.real, label="complex64", gradient=False),
     OpCase("Real", (Z128,), WIDE, oracle=np.real, order=2),
     OpCase("Imag", (Z128,), WIDE, oracle=np.imag, order=2),

@@ -12,9 +12,12 @@ from anabranch import errors
 from anabranch.testing.op_cases import OpCase
 
 X = np.array(
-    [[[0.7, -1.9, 0.3, 1.4], [2.6, -0.4, 1.1, -0.8], [0.2, 0.9, -1.2, 2.1]],
-     [[1.3, 0.8, -2.2, 0.5], [0.6, -1.7, 0.4, 1.8], [-0.1, 2.3, 0.75, -1.6]]], np.float32,
-)  # fmt: skip
+    [
+        [[0.7, -1.9, 0.3, 1.4], [2.6, -0.4, 1.1, -0.8], [0.2, 0.9, -1.2, 2.1]],
+        [[1.3, 0.8, -2.2, 0.5], [0.6, -1.7, 0.4, 1.8], [-0.1, 2.3, 0.75, -1.6]],
+    ],
+    np.float32,
+)
 I = (X * 10).astype(np.int32)
 Z = X.astype(np.complex64) + 1j * X[::-1, :, ::-1]
 FLAGS = X > 0
@@ -26,16 +29,19 @@ AXES: list[tuple[Any, Any]] = [(1, 1), (-1, -1), ([0, 2], (0, 2)), ([2, -2], (2,
 
 def reduction(op: str, oracle: Callable[..., Any], x: Any = X, **more: Any) -> list[OpCase]:
     """All kinds of axes, with and without the reduced dimensions."""
-    rows = []
-    for given, axis in AXES:
-        for keep in (False, True):
-            rows.append(
-                OpCase(
-                    op, (x, np.int32(given)), {"keep_dims": keep}, label=f"{x.dtype} axis={given}{' keep' * keep}",
-                    oracle=lambda x, _, axis=axis, keep=keep: oracle(x, axis=axis, keepdims=keep),
-                    order=2 if given == [0, 2] else 1, **more,
-                )  # fmt: skip
-            )
+    rows = [
+        OpCase(
+            op,
+            (x, np.int32(given)),
+            {"keep_dims": keep},
+            label=f"{x.dtype} axis={given}{' keep' * keep}",
+            oracle=lambda x, _, axis=axis, keep=keep: oracle(x, axis=axis, keepdims=keep),
+            order=2 if given == [0, 2] else 1,
+            **more,
+        )
+        for given, axis in AXES
+        for keep in (False, True)
+    ]
     rows.append(OpCase(op, (x, np.int64(1)), oracle=lambda x, _: oracle(x, axis=1), label="int64 axis", gradient=False))
     rows.append(OpCase(op, (x, 3), error=errors.InvalidArgumentError, label="axis out of range"))
     rows.append(OpCase(op, (x, np.int32([1, -2])), error=errors.InvalidArgumentError, label="axis twice"))
@@ -101,9 +107,13 @@ def cumulative(op: str, function: Callable[..., Any], neutral: int, x: Any) -> l
 
     return [
         OpCase(
-            op, (x, axis), {"exclusive": exclusive, "reverse": reverse}, oracle=oracle(axis, exclusive, reverse),
-            label=f"axis={axis}{' exclusive' * exclusive}{' reverse' * reverse}", order=2 if axis else 1,
-        )  # fmt: skip
+            op,
+            (x, axis),
+            {"exclusive": exclusive, "reverse": reverse},
+            oracle=oracle(axis, exclusive, reverse),
+            label=f"axis={axis}{' exclusive' * exclusive}{' reverse' * reverse}",
+            order=2 if axis else 1,
+        )
         for axis in (0, -1, 1)
         for exclusive in (False, True)
         for reverse in (False, True)
@@ -156,11 +166,21 @@ SEQUENCES = [
     OpCase("Bincount", (-VALUES, 5, NONE), error=errors.InvalidArgumentError, label="negative"),
     OpCase("Bincount", (VALUES, 5, WEIGHTS[:1]), error=errors.InvalidArgumentError, label="too few weights"),
     OpCase("Bucketize", (np.float32([-5, 10, 150, 100, 1e9]),), {"boundaries": [0, 10, 100]}, expected=[0, 2, 3, 3, 3]),
-    OpCase("Bucketize", (np.int64([[3, 4], [0, 9]]),), {"boundaries": [1.5, 4]}, expected=[[1, 2], [0, 2]], label="int64"),
-    OpCase("Bucketize", (np.float32([0]),), {"boundaries": [2, 1]}, error=errors.InvalidArgumentError, label="unsorted"),
-    OpCase("HistogramFixedWidth", (np.float32([-1, 0, 1.5, 2, 5, 15]), np.float32([0, 5]), 5), expected=[2, 1, 1, 0, 2]),
     OpCase(
-        "HistogramFixedWidth", (np.int32([1, 9, 3]), np.int32([0, 10]), 2), {"dtype": "int64"}, expected=[2, 1], label="int64"
+        "Bucketize", (np.int64([[3, 4], [0, 9]]),), {"boundaries": [1.5, 4]}, expected=[[1, 2], [0, 2]], label="int64"
+    ),
+    OpCase(
+        "Bucketize", (np.float32([0]),), {"boundaries": [2, 1]}, error=errors.InvalidArgumentError, label="unsorted"
+    ),
+    OpCase(
+        "HistogramFixedWidth", (np.float32([-1, 0, 1.5, 2, 5, 15]), np.float32([0, 5]), 5), expected=[2, 1, 1, 0, 2]
+    ),
+    OpCase(
+        "HistogramFixedWidth",
+        (np.int32([1, 9, 3]), np.int32([0, 10]), 2),
+        {"dtype": "int64"},
+        expected=[2, 1],
+        label="int64",
     ),
     OpCase("HistogramFixedWidth", (WEIGHTS, np.float32([2, 1]), 3), error=errors.InvalidArgumentError, label="range"),
 ]

@@ -12,7 +12,8 @@ from anabranch import errors
 from anabranch.testing.op_cases import OpCase
 
 X = np.array(
-    [[0.7, -1.9, 0.3], [2.6, -0.4, 1.1], [0.2, 0.9, -1.2], [1.3, 0.8, -2.2], [0.6, -1.7, 0.4], [-0.1, 2.3, 0.75]], np.float32
+    [[0.7, -1.9, 0.3], [2.6, -0.4, 1.1], [0.2, 0.9, -1.2], [1.3, 0.8, -2.2], [0.6, -1.7, 0.4], [-0.1, 2.3, 0.75]],
+    np.float32,
 )
 IDS = np.int32([0, 0, 1, 3, 3, 3])
 SHUFFLED = np.int32([2, 0, -1, 2, 4, 0])
@@ -29,7 +30,9 @@ def by_segment(function: Callable[..., Any], empty: float, segments: int | None 
         depth = ids.ndim
         flat = data.reshape(-1, *data.shape[depth:])
         rows = [flat[ids.reshape(-1) == i] for i in range(count)]
-        return np.stack([function(r, axis=0) if len(r) else np.full(data.shape[depth:], empty, data.dtype) for r in rows])
+        return np.stack(
+            [function(r, axis=0) if len(r) else np.full(data.shape[depth:], empty, data.dtype) for r in rows]
+        )
 
     return oracle
 
@@ -63,10 +66,19 @@ def unsorted_segments(op: str, function: Callable[..., Any], empty: Callable[[An
         OpCase(op, (X, ALL_IDS, 5), oracle=oracle(np.float32), order=2),
         OpCase(op, (X, SHUFFLED, 5), oracle=oracle(np.float32), gradient=gradient, label="empty segments"),
         OpCase(
-            op, (X.reshape(2, 3, 3), SHUFFLED.reshape(2, 3), 5), oracle=oracle(np.float32), gradient=gradient,
+            op,
+            (X.reshape(2, 3, 3), SHUFFLED.reshape(2, 3), 5),
+            oracle=oracle(np.float32),
+            gradient=gradient,
             label="ids of rank 2",
         ),
-        OpCase(op, (X, np.abs(SHUFFLED[:, None] * np.int32([1, 1, 1])), 5), oracle=oracle(np.float32), gradient=gradient, label="full rank"),
+        OpCase(
+            op,
+            (X, np.abs(SHUFFLED[:, None] * np.int32([1, 1, 1])), 5),
+            oracle=oracle(np.float32),
+            gradient=gradient,
+            label="full rank",
+        ),
         OpCase(op, ((X * 10).astype(np.int32), SHUFFLED, np.int64(5)), oracle=oracle(np.int32), label="int32"),
         OpCase(op, (X, SHUFFLED, 4), error=errors.InvalidArgumentError, label="id too large"),
         OpCase(op, (X, SHUFFLED[:3], 5), error=errors.InvalidArgumentError, label="too few ids"),

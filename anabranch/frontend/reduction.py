@@ -1,0 +1,501 @@
+"""Reductions along axes and over segments, cumulative operations, positions of extremes, sequences, counting."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from anabranch.core import dtypes
+from anabranch.core.dtypes import as_dtype
+from anabranch.frontend.arguments import one_of
+from anabranch.frontend.framework import convert_to_tensor, name_scope
+from anabranch.graph.building import OpFunction
+from anabranch.graph.operation import Tensor
+from anabranch.ops import logic, raw, segment, sequence
+from anabranch.ops import math as arithmetic
+from anabranch.ops import reduction as ops
+
+__all__ = [
+    "argmax",
+    "argmin",
+    "bincount",
+    "confusion_matrix",
+    "count_nonzero",
+    "cumprod",
+    "cumsum",
+    "histogram_fixed_width",
+    "histogram_fixed_width_bins",
+    "lin_space",
+    "linspace",
+    "range",
+    "reduce_all",
+    "reduce_any",
+    "reduce_euclidean_norm",
+    "reduce_logsumexp",
+    "reduce_max",
+    "reduce_mean",
+    "reduce_min",
+    "reduce_prod",
+    "reduce_std",
+    "reduce_sum",
+    "reduce_variance",
+    "segment_max",
+    "segment_mean",
+    "segment_min",
+    "segment_prod",
+    "segment_sum",
+    "sparse_segment_mean",
+    "sparse_segment_sqrt_n",
+    "sparse_segment_sum",
+    "unsorted_segment_max",
+    "unsorted_segment_mean",
+    "unsorted_segment_min",
+    "unsorted_segment_prod",
+    "unsorted_segment_sqrt_n",
+    "unsorted_segment_sum",
+]
+
+
+# ---------------------------------------------------------------------- along axes
+def _axes(x: Tensor, axis: Any) -> Any:
+    """`axis`, or all axes of `x`."""
+    if axis is not None:
+        return axis
+    if x.shape.ndims is not None:
+        return np.arange(x.shape.ndims, dtype=np.int32)
+    return sequence.Range(0, raw.Rank(x), 1)
+
+
+def _reduce(op: OpFunction, x: Any, axis: Any, keepdims: Any, name: str | None) -> Tensor:
+    x = convert_to_tensor(x, name="input")
+    result: Tensor = op(x, _axes(x, axis), keep_dims=bool(keepdims), name=name)
+    if axis is None and not keepdims:
+        result.set_shape([])
+    return result
+
+
+def _reduction(name: str, op: OpFunction, what: str) -> Callable[..., Tensor]:
+    def function(
+        input_tensor: Any,
+        axis: Any = None,
+        keepdims: Any = None,
+        name: str | None = None,
+        reduction_indices: Any = None,
+        keep_dims: Any = None,
+    ) -> Tensor:
+        keepdims = one_of("keepdims", keepdims, "keep_dims", keep_dims)
+        axis = one_of("axis", axis, "reduction_indices", reduction_indices)
+        return _reduce(op, input_tensor, axis, keepdims, name)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"""{what}
+
+    Args:
+        input_tensor: what is reduced.
+        axis: an axis or a list of them, counted from the end where negative; default: all.
+        keepdims: whether the reduced dimensions stay, of size 1.
+        reduction_indices, keep_dims: deprecated names of `axis` and `keepdims`.
+
+    Raises:
+        ValueError: an axis is out of range, or an argument is given under both names.
+    """
+    return function
+
+
+reduce_sum = _reduction("reduce_sum", ops.Sum, "The sum of the elements along axes, of the dtype of the elements.")
+reduce_mean = _reduction(
+    "reduce_mean", ops.Mean, "The mean along axes, of the elements' dtype: truncated for integers."
+)
+reduce_prod = _reduction("reduce_prod", ops.Prod, "The product of the elements along axes.")
+reduce_max = _reduction("reduce_max", ops.Max, "The greatest element along axes.")
+reduce_min = _reduction("reduce_min", ops.Min, "The smallest element along axes.")
+reduce_all = _reduction("reduce_all", ops.All, "Whether all elements along axes are true.")
+reduce_any = _reduction("reduce_any", ops.Any_, "Whether any element along axes is true.")
+
+
+def reduce_euclidean_norm(
+    input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None
+) -> Tensor:
+    """The square root of the sum of the squares along axes; see `reduce_sum`."""
+    return _reduce(ops.EuclideanNorm, input_tensor, axis, keepdims, name)
+
+
+def reduce_logsumexp(
+    input_tensor: Any,
+    axis: Any = None,
+    keepdims: Any = None,
+    name: str | None = None,
+    reduction_indices: Any = None,
+    keep_dims: Any = None,
+) -> Tensor:
+    """log(sum(exp(elements))) along axes, computed without overflow; see `reduce_sum`."""
+    keepdims = bool(one_of("keepdims", keepdims, "keep_dims", keep_dims))
+    axis = one_of("axis", axis, "reduction_indices", reduction_indices)
+    with name_scope(name, "ReduceLogSumExp", [input_tensor]) as scope:
+        x = convert_to_tensor(input_tensor, name="input")
+        greatest = _reduce(ops.Max, x, axis, True, None)
+        finite = raw.Select(logic.IsFinite(greatest), greatest, raw.ZerosLike(greatest))
+        offset = raw.StopGradient(finite)
+        total = _reduce(ops.Sum, arithmetic.Exp(arithmetic.Sub(x, offset)), axis, keepdims, None)
+        log = arithmetic.Log(total)
+        if not keepdims:
+            offset = raw.Reshape(offset, raw.Shape(log))
+        result: Tensor = arithmetic.AddV2(log, offset, name=scope)
+        return result
+
+
+def reduce_variance(input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None) -> Tensor:
+    """The mean of the squared differences from the mean along axes; see `reduce_sum`.
+
+    Raises:
+        TypeError: the elements are not floating or complex.
+    """
+    with name_scope(name or "reduce_variance"):
+        x = convert_to_tensor(input_tensor, name="input")
+        if not (x.dtype.is_floating or x.dtype.is_complex):
+            raise TypeError(f"Input must be either real or complex floating point, got {x.dtype.name}")
+        difference = arithmetic.Sub(x, _reduce(ops.Mean, x, axis, True, None))
+        if x.dtype.is_complex:
+            parts = raw.Real(raw.Mul(difference, raw.Conj(difference)), Tout=x.dtype.real_dtype)
+            return _reduce(ops.Mean, parts, axis, keepdims, None)
+        return _reduce(ops.Mean, arithmetic.Square(difference), axis, keepdims, None)
+
+
+def reduce_std(input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None) -> Tensor:
+    """The square root of `reduce_variance`."""
+    with name_scope(name or "reduce_std"):
+        result: Tensor = arithmetic.Sqrt(reduce_variance(input_tensor, axis, keepdims))
+        return result
+
+
+def count_nonzero(
+    input_tensor: Any = None,
+    axis: Any = None,
+    keepdims: Any = None,
+    dtype: Any = dtypes.int64,
+    name: str | None = None,
+    reduction_indices: Any = None,
+    keep_dims: Any = None,
+    input: Any = None,
+) -> Tensor:
+    """How many elements along axes are not zero (strings: not empty), of `dtype`; see `reduce_sum`."""
+    keepdims = one_of("keepdims", keepdims, "keep_dims", keep_dims)
+    input_tensor = one_of("input", input, "input_tensor", input_tensor)
+    axis = one_of("axis", axis, "reduction_indices", reduction_indices)
+    with name_scope(name, "count_nonzero", [input_tensor]):
+        x = convert_to_tensor(input_tensor, name="input")
+        zero: Any = b"" if x.dtype is dtypes.string else np.zeros((), x.dtype.as_numpy_dtype)
+        present = logic.NotEqual(x, convert_to_tensor(zero, x.dtype))
+        counts = _reduce(ops.Sum, arithmetic.Cast(present, DstT=dtypes.int64), axis, keepdims, None)
+        target = as_dtype(dtype)
+        result: Tensor = counts if target is dtypes.int64 else arithmetic.Cast(counts, DstT=target)
+        return result
+
+
+def cumsum(x: Any, axis: Any = 0, exclusive: bool = False, reverse: bool = False, name: str | None = None) -> Tensor:
+    """The sums of the elements up to each along an axis.
+
+    Args:
+        x: numbers.
+        axis: a scalar.
+        exclusive: whether an element itself is left out of its sum.
+        reverse: whether to start from the end.
+    """
+    result: Tensor = ops.Cumsum(x, axis, exclusive=exclusive, reverse=reverse, name=name)
+    return result
+
+
+def cumprod(x: Any, axis: Any = 0, exclusive: bool = False, reverse: bool = False, name: str | None = None) -> Tensor:
+    """The products of the elements up to each along an axis; see `cumsum`."""
+    result: Tensor = ops.Cumprod(x, axis, exclusive=exclusive, reverse=reverse, name=name)
+    return result
+
+
+def argmax(
+    input: Any, axis: Any = None, name: str | None = None, dimension: Any = None, output_type: Any = dtypes.int64
+) -> Tensor:
+    """The index of the first greatest element along an axis (default 0); `dimension` is its deprecated name."""
+    axis = one_of("axis", axis, "dimension", dimension)
+    result: Tensor = ops.ArgMax(input, 0 if axis is None else axis, output_type=output_type, name=name)
+    return result
+
+
+def argmin(
+    input: Any, axis: Any = None, name: str | None = None, dimension: Any = None, output_type: Any = dtypes.int64
+) -> Tensor:
+    """The index of the first smallest element along an axis (default 0); `dimension` is its deprecated name."""
+    axis = one_of("axis", axis, "dimension", dimension)
+    result: Tensor = ops.ArgMin(input, 0 if axis is None else axis, output_type=output_type, name=name)
+    return result
+
+
+# ---------------------------------------------------------------------- over segments
+def _sorted(name: str, op: OpFunction, what: str) -> Callable[..., Tensor]:
+    def function(data: Any, segment_ids: Any, name: str | None = None) -> Tensor:
+        result: Tensor = op(data, segment_ids, name=name)
+        return result
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"""{what} of the rows of each segment.
+
+    Args:
+        data: shape [n, ...].
+        segment_ids: the segment of each row, sorted, shape [n], int32 or int64.
+
+    Returns:
+        Shape [last id + 1, ...].
+    """
+    return function
+
+
+segment_sum = _sorted("segment_sum", segment.SegmentSum, "The sum (0 for none)")
+segment_mean = _sorted("segment_mean", segment.SegmentMean, "The mean (0 for none)")
+segment_prod = _sorted("segment_prod", segment.SegmentProd, "The product (1 for none)")
+segment_max = _sorted("segment_max", segment.SegmentMax, "The maximum (0 for none)")
+segment_min = _sorted("segment_min", segment.SegmentMin, "The minimum (0 for none)")
+
+
+def _unsorted(name: str, op: OpFunction, what: str) -> Callable[..., Tensor]:
+    def function(data: Any, segment_ids: Any, num_segments: Any, name: str | None = None) -> Tensor:
+        result: Tensor = op(data, segment_ids, num_segments, name=name)
+        return result
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"""{what} of the rows of each segment.
+
+    Args:
+        data: shape [ids' shape, ...].
+        segment_ids: the segment of each row, in any order; rows with a negative one are left out.
+        num_segments: a scalar above all ids.
+
+    Returns:
+        Shape [num_segments, ...].
+    """
+    return function
+
+
+unsorted_segment_sum = _unsorted("unsorted_segment_sum", segment.UnsortedSegmentSum, "The sum (0 for none)")
+unsorted_segment_prod = _unsorted("unsorted_segment_prod", segment.UnsortedSegmentProd, "The product (1 for none)")
+unsorted_segment_max = _unsorted(
+    "unsorted_segment_max", segment.UnsortedSegmentMax, "The maximum (the least number of the dtype for none)"
+)
+unsorted_segment_min = _unsorted(
+    "unsorted_segment_min", segment.UnsortedSegmentMin, "The minimum (the greatest number of the dtype for none)"
+)
+
+
+def _unsorted_counts(data: Tensor, segment_ids: Tensor, num_segments: Tensor) -> Tensor:
+    """The number of rows of each segment, at least 1, in a shape that broadcasts against the sums of `data`."""
+    ones = raw.Fill(raw.Shape(segment_ids), raw.Cast(1, DstT=data.dtype.base_dtype))
+    counts = segment.UnsortedSegmentSum(ones, segment_ids, num_segments)
+    missing = arithmetic.Sub(raw.Rank(data), raw.Rank(segment_ids))
+    shape = raw.ConcatV2([raw.Shape(counts), raw.Fill(raw.ExpandDims(missing, 0), 1)], 0)
+    result: Tensor = raw.Reshape(arithmetic.Maximum(counts, 1), shape)
+    return result
+
+
+def unsorted_segment_mean(data: Any, segment_ids: Any, num_segments: Any, name: str | None = None) -> Tensor:
+    """The mean (0 for none) of the rows of each segment; see `unsorted_segment_sum`."""
+    with name_scope(name, "UnsortedSegmentMean"):
+        data, segment_ids = convert_to_tensor(data), convert_to_tensor(segment_ids)
+        total = segment.UnsortedSegmentSum(data, segment_ids, num_segments)
+        result: Tensor = arithmetic.RealDiv(total, _unsorted_counts(data, segment_ids, num_segments))
+        return result
+
+
+def unsorted_segment_sqrt_n(data: Any, segment_ids: Any, num_segments: Any, name: str | None = None) -> Tensor:
+    """The sum of the rows of each segment over the square root of their number; see `unsorted_segment_sum`."""
+    with name_scope(name, "UnsortedSegmentSqrtN"):
+        data, segment_ids = convert_to_tensor(data), convert_to_tensor(segment_ids)
+        total = segment.UnsortedSegmentSum(data, segment_ids, num_segments)
+        counts = _unsorted_counts(data, segment_ids, num_segments)
+        result: Tensor = arithmetic.RealDiv(total, arithmetic.Sqrt(counts))
+        return result
+
+
+def _chosen(name: str, op: OpFunction, counted: OpFunction, what: str) -> Callable[..., Tensor]:
+    def function(
+        data: Any, indices: Any, segment_ids: Any, name: str | None = None, num_segments: Any = None
+    ) -> Tensor:
+        if num_segments is None:
+            result: Tensor = op(data, indices, segment_ids, name=name)
+        else:
+            result = counted(data, indices, segment_ids, num_segments, name=name)
+        return result
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"""{what} over segments of chosen rows of `data`.
+
+    Args:
+        data: shape [rows, ...].
+        indices: the rows chosen, shape [n], int32 or int64.
+        segment_ids: the segment of each chosen row, sorted, shape [n].
+        num_segments: the number of segments; default: the last id + 1.
+    """
+    return function
+
+
+sparse_segment_sum = _chosen(
+    "sparse_segment_sum", segment.SparseSegmentSum, segment.SparseSegmentSumWithNumSegments, "The sum"
+)
+sparse_segment_mean = _chosen(
+    "sparse_segment_mean", segment.SparseSegmentMean, segment.SparseSegmentMeanWithNumSegments, "The mean"
+)
+sparse_segment_sqrt_n = _chosen(
+    "sparse_segment_sqrt_n",
+    segment.SparseSegmentSqrtN,
+    segment.SparseSegmentSqrtNWithNumSegments,
+    "The sum, over the square root of the number of rows,",
+)
+
+
+# ---------------------------------------------------------------------- sequences
+_RANGE_TYPES = (dtypes.int32, dtypes.int64, dtypes.float32, dtypes.float64)
+
+
+def range(start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, name: str = "range") -> Tensor:
+    """The numbers start, start + delta, ... before `limit`; `range(limit)` starts at 0.
+
+    Args:
+        start, limit, delta: scalars.
+        dtype: default: the widest among the arguments' of int32, int64, float32, float64.
+
+    Raises:
+        ValueError: `delta` is 0, or leads away from `limit`.
+    """
+    if limit is None:
+        start, limit = 0, start
+    with name_scope(name, "Range", [start, limit, delta]) as scope:
+        target = None if dtype is None else as_dtype(dtype)
+        ends = [convert_to_tensor(v, target, name=n) for v, n in ((start, "start"), (limit, "limit"), (delta, "delta"))]
+        if target is None:
+            target = max((t.dtype.base_dtype for t in ends), key=_RANGE_TYPES.index)
+        cast = [t if t.dtype.base_dtype is target else arithmetic.Cast(t, DstT=target) for t in ends]
+        result: Tensor = sequence.Range(*cast, name=scope)
+        return result
+
+
+def linspace(start: Any, stop: Any, num: Any, name: str | None = None) -> Tensor:
+    """`num` numbers at equal distances from `start` to `stop`, both included; floating."""
+    result: Tensor = sequence.LinSpace(start, stop, num, name=name)
+    return result
+
+
+lin_space = linspace
+
+
+# ---------------------------------------------------------------------- counting
+def bincount(
+    arr: Any, weights: Any = None, minlength: Any = None, maxlength: Any = None, dtype: Any = dtypes.int32
+) -> Tensor:
+    """How often each of 0, 1, ... stands in `arr`; or the sum of the weights there.
+
+    Args:
+        arr: int32, not negative, any shape.
+        weights: of the shape of `arr`; default: 1 each.
+        minlength, maxlength: bounds of the length of the result, which is else the greatest value + 1.
+        dtype: of the result where `weights` is not given.
+    """
+    with name_scope(None, "bincount"):
+        arr = convert_to_tensor(arr, dtypes.int32, name="arr")
+        greatest = _reduce(ops.Max, raw.ConcatV2([raw.Reshape(arr, [-1]), [-1]], 0), None, False, None)
+        size = arithmetic.AddV2(greatest, 1)
+        if minlength is not None:
+            size = arithmetic.Maximum(convert_to_tensor(minlength, dtypes.int32, name="minlength"), size)
+        if maxlength is not None:
+            size = arithmetic.Minimum(convert_to_tensor(maxlength, dtypes.int32, name="maxlength"), size)
+        each = np.zeros(0, as_dtype(dtype).as_numpy_dtype) if weights is None else weights
+        result: Tensor = sequence.Bincount(arr, size, each)
+        return result
+
+
+def histogram_fixed_width(
+    values: Any, value_range: Any, nbins: Any = 100, dtype: Any = dtypes.int32, name: str | None = None
+) -> Tensor:
+    """How many values fall into each of `nbins` bins of equal width.
+
+    Args:
+        values: numbers.
+        value_range: shape [2], of the same dtype; what lies outside is counted in the first and the last bin.
+        nbins: a scalar.
+        dtype: of the counts, int32 or int64.
+    """
+    with name_scope(name, "histogram_fixed_width", [values, value_range, nbins]) as scope:
+        values = convert_to_tensor(values, name="values")
+        edges = convert_to_tensor(value_range, values.dtype.base_dtype, name="value_range")
+        result: Tensor = sequence.HistogramFixedWidth(values, edges, nbins, dtype=dtype, name=scope)
+        return result
+
+
+def histogram_fixed_width_bins(
+    values: Any, value_range: Any, nbins: Any = 100, dtype: Any = dtypes.int32, name: str | None = None
+) -> Tensor:
+    """The bin that each value falls into, of the shape of `values`; see `histogram_fixed_width`."""
+    with name_scope(name, "histogram_fixed_width_bins", [values, value_range, nbins]):
+        values = convert_to_tensor(values, name="values")
+        edges = convert_to_tensor(value_range, values.dtype.base_dtype, name="value_range")
+        wide = dtypes.float32 if values.dtype.base_dtype is dtypes.float32 else dtypes.float64
+        values, edges = (arithmetic.Cast(t, DstT=wide) for t in (values, edges))
+        count = convert_to_tensor(nbins, dtypes.int32, name="nbins")
+        low, high = (raw.StridedSlice(edges, [i], [i + 1], [1], shrink_axis_mask=1) for i in (0, 1))
+        scaled = arithmetic.RealDiv(arithmetic.Sub(values, low), arithmetic.Sub(high, low))
+        bins = arithmetic.Floor(arithmetic.Mul(arithmetic.Cast(count, DstT=wide), scaled))
+        last = arithmetic.Cast(arithmetic.Sub(count, 1), DstT=wide)
+        clipped = arithmetic.ClipByValue(bins, np.zeros((), wide.as_numpy_dtype), last)
+        result: Tensor = arithmetic.Cast(clipped, DstT=as_dtype(dtype))
+        return result
+
+
+def confusion_matrix(
+    labels: Any,
+    predictions: Any,
+    num_classes: Any = None,
+    dtype: Any = dtypes.int32,
+    name: str | None = None,
+    weights: Any = None,
+) -> Tensor:
+    """How often each class (row) was taken for each class (column).
+
+    Args:
+        labels, predictions: classes, shape [n] (or with one more dimension of size 1 in one of them).
+        num_classes: default: the greatest class + 1.
+        dtype: of the counts.
+        weights: what each pair counts, shape [n]; default 1.
+
+    Returns:
+        Shape [num_classes, num_classes]. The step fails where a class is negative or not below `num_classes`.
+    """
+    with name_scope(name, "confusion_matrix", [predictions, labels]):
+        rows, columns = _same_rank(
+            convert_to_tensor(labels, name="labels"), convert_to_tensor(predictions, name="predictions")
+        )
+        rows, columns = (
+            t if t.dtype is dtypes.int64 else arithmetic.Cast(t, DstT=dtypes.int64) for t in (rows, columns)
+        )
+        target = as_dtype(dtype)
+        if num_classes is None:
+            greatest = [_reduce(ops.Max, t, None, False, None) for t in (rows, columns)]
+            count = arithmetic.AddV2(arithmetic.Maximum(*greatest), 1)
+        else:
+            count = arithmetic.Cast(num_classes, DstT=dtypes.int64)
+        if weights is None:
+            each = raw.OnesLike(arithmetic.Cast(rows, DstT=target))
+        else:
+            weights = convert_to_tensor(weights)
+            rows.shape.assert_is_compatible_with(weights.shape)
+            each = arithmetic.Cast(weights, DstT=target)
+        result: Tensor = raw.ScatterNd(raw.Pack([rows, columns], axis=1), each, raw.Pack([count, count]))
+        return result
+
+
+def _same_rank(labels: Tensor, predictions: Tensor) -> tuple[Tensor, Tensor]:
+    """Squeezes the last dimension of the one whose rank is one greater."""
+    if labels.shape.ndims is not None and predictions.shape.ndims is not None:
+        difference = predictions.shape.ndims - labels.shape.ndims
+        if difference == 1:
+            predictions = raw.Squeeze(predictions, squeeze_dims=[-1])
+        elif difference == -1:
+            labels = raw.Squeeze(labels, squeeze_dims=[-1])
+    return labels, predictions
