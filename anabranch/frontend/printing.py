@@ -1,4 +1,4 @@
-"""Printing the values of tensors while a step runs."""
+"""Printing the values of tensors while a step runs, and the time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from anabranch.graph.composite import SparseTensor
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
 
-__all__ = ["Print", "print", "print_v2"]
+__all__ = ["Print", "print", "print_v2", "timestamp"]
 
 _LOG_STREAMS = {"INFO": "log(info)", "WARN": "log(warning)", "WARNING": "log(warning)", "ERROR": "log(error)"}
 
@@ -121,3 +121,9 @@ def _stream_name(stream: Any) -> str:
         f"Unsupported output stream, logging level, or file: {stream!r}; use sys.stdout, sys.stderr, a level of "
         "tf.logging or 'file://<path>'"
     )
+
+
+def timestamp(name: str | None = None) -> Tensor:
+    """The time when it is evaluated: seconds since 1970, float64."""
+    result: Tensor = raw.Timestamp(name=name)
+    return result

@@ -175,7 +175,8 @@ def test_print_v2_formats_structures(capfd: pytest.CaptureFixture[str], tmp_path
 
 
 def test_the_clock() -> None:
-    assert abs(run(raw.Timestamp()) - time.time()) < 60
+    assert printing.timestamp().op.type == "Timestamp"
+    assert abs(run(printing.timestamp()) - time.time()) < 60
 
 
 # ---------------------------------------------------------------------- strings
