@@ -59,6 +59,11 @@ def _(resource: ResourceHandle, *, ctx: Any) -> Any:
     return ctx.read(resource)
 
 
+@ReadVariableOp.host_kernel
+def _(resource: ResourceHandle, *, ctx: Any) -> Any:
+    return ctx.read(resource)
+
+
 @ReadVariableOp.gradient
 def _(op: Any, grad: Tensor) -> Any:
     return grad
@@ -81,6 +86,11 @@ def _(resource: TensorShape, value: TensorShape, *, ctx: Any) -> tuple[()]:
 
 
 @AssignVariableOp.kernel
+def _(resource: ResourceHandle, value: Any, *, ctx: Any) -> None:
+    ctx.write(resource, value)
+
+
+@AssignVariableOp.host_kernel
 def _(resource: ResourceHandle, value: Any, *, ctx: Any) -> None:
     ctx.write(resource, value)
 

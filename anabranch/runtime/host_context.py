@@ -52,7 +52,8 @@ class HostContext(KernelContext):
     def write(self, handle: ResourceHandle, value: Any, guarded: bool = False) -> None:
         """Replaces a variable's value by a host array."""
         state = self.containers.variable(handle)
-        array = jax.device_put(np.array(value))
+        host = np.array(value)
+        array = host if host.dtype == np.object_ else jax.device_put(host)  # text stays on the host
         with state.lock:
             state.value = array
 

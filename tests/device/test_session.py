@@ -280,3 +280,11 @@ def test_random_sequences_follow_seeds() -> None:
     assert np.array_equal(first, two.run(drawn))
     assert np.array_equal(second, two.run(drawn))
     assert not np.array_equal(one.run(free), two.run(free))
+
+
+def test_variables_of_text_live_on_the_host(session: Session) -> None:
+    v = Variable([b"one", b"two"], name="words")
+    session.run(v.initializer)
+    assert session.run(v).tolist() == [b"one", b"two"]
+    session.run(v.assign([b"three", b"four"]).op)
+    assert session.run(v).tolist() == [b"three", b"four"]
