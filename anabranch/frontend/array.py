@@ -264,10 +264,10 @@ def concat(values: Any, axis: Any, name: str = "concat") -> Tensor:
     if not isinstance(values, list | tuple):
         values = [values]
     if len(values) == 1:
-        with name_scope(name) as scope:
+        with name_scope(name):
             at = convert_to_tensor(axis, dtypes.int32, name="concat_dim")
             at.shape.assert_is_compatible_with([])
-            return identity(values[0], name=scope)  # type: ignore[no-any-return]
+            return identity(values[0], name=name)  # type: ignore[no-any-return]
     result: Tensor = raw.ConcatV2(list(values), axis, name=name)
     return result
 

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from anabranch.core import dtypes
-from anabranch.core.shapes import TensorShape
 from anabranch.frontend.framework import convert_to_tensor, name_scope
 from anabranch.graph.composite import SparseTensor, SparseTensorValue
 from anabranch.graph.operation import Tensor
@@ -41,16 +38,8 @@ def scatter_nd(indices: Any, updates: Any, shape: Any, name: str | None = None) 
         indices: integers; the last dimension holds the index vectors.
         updates: shape indices.shape[:-1] + shape[indices.shape[-1]:].
     """
-    picked = convert_to_tensor(indices, name="indices")
-    wanted = shape if isinstance(shape, Tensor) else _as_vector(shape, picked)
-    result: Tensor = raw.ScatterNd(picked, updates, wanted, name=name)
+    result: Tensor = raw.ScatterNd(indices, updates, shape, name=name)
     return result
-
-
-def _as_vector(shape: Any, like: Tensor) -> Any:
-    if isinstance(shape, TensorShape):
-        return np.array([int(d) for d in shape], like.dtype.as_numpy_dtype)
-    return convert_to_tensor(shape, like.dtype, name="shape")
 
 
 def tensor_scatter_update(tensor: Any, indices: Any, updates: Any, name: str | None = None) -> Tensor:
