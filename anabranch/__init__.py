@@ -21,6 +21,7 @@ from anabranch.api import (
     image,
     initializers,
     io,
+    layers,
     linalg,
     logging,
     losses,
@@ -87,6 +88,7 @@ from anabranch.core.dtypes import (
 from anabranch.core.shapes import Dimension, TensorShape, dimension_at_index, dimension_value
 from anabranch.frontend import operators as _operators
 from anabranch.frontend import sparse as _sparse
+from anabranch.frontend import sparse_math as _sparse_math
 from anabranch.frontend.array import (
     batch_gather,
     boolean_mask,
@@ -185,14 +187,21 @@ from anabranch.frontend.data_flow import (
     scatter_nd,
     searchsorted,
     setdiff1d,
-    tensor_scatter_add,
-    tensor_scatter_sub,
-    tensor_scatter_update,
     unique,
     unique_with_counts,
+    unravel_index,
 )
 from anabranch.frontend.data_flow import (
     tensor_scatter_add as tensor_scatter_nd_add,
+)
+from anabranch.frontend.data_flow import (
+    tensor_scatter_nd_add as tensor_scatter_add,
+)
+from anabranch.frontend.data_flow import (
+    tensor_scatter_nd_sub as tensor_scatter_sub,
+)
+from anabranch.frontend.data_flow import (
+    tensor_scatter_nd_update as tensor_scatter_update,
 )
 from anabranch.frontend.data_flow import (
     tensor_scatter_sub as tensor_scatter_nd_sub,
@@ -222,6 +231,7 @@ from anabranch.frontend.framework import (
     set_random_seed,
 )
 from anabranch.frontend.grouping import group, no_op, tuple
+from anabranch.frontend.image import random_crop
 from anabranch.frontend.initializers import (
     constant_initializer,
     glorot_normal_initializer,
@@ -284,7 +294,6 @@ from anabranch.frontend.math import (
     floor,
     floor_div,
     floordiv,
-    floormod,
     greater,
     greater_equal,
     igamma,
@@ -306,7 +315,6 @@ from anabranch.frontend.math import (
     logical_xor,
     maximum,
     minimum,
-    mod,
     multiply,
     negative,
     not_equal,
@@ -334,12 +342,18 @@ from anabranch.frontend.math import (
     truncatemod,
     zeta,
 )
+from anabranch.frontend.math import (
+    floormod as mod,
+)
+from anabranch.frontend.math import (
+    mod as floormod,
+)
 from anabranch.frontend.partitioned_variables import (
     fixed_size_partitioner,
     min_max_variable_partitioner,
     variable_axis_size_partitioner,
 )
-from anabranch.frontend.printing import Print, print
+from anabranch.frontend.printing import Print, print, timestamp
 from anabranch.frontend.random import (
     multinomial,
     random_gamma,
@@ -385,8 +399,6 @@ from anabranch.frontend.reduction import (
     cumsum,
     histogram_fixed_width,
     histogram_fixed_width_bins,
-    lin_space,
-    linspace,
     range,
     reduce_all,
     reduce_any,
@@ -410,6 +422,12 @@ from anabranch.frontend.reduction import (
     unsorted_segment_prod,
     unsorted_segment_sqrt_n,
     unsorted_segment_sum,
+)
+from anabranch.frontend.reduction import (
+    lin_space as linspace,
+)
+from anabranch.frontend.reduction import (
+    linspace as lin_space,
 )
 from anabranch.frontend.script import numpy_function, py_func
 from anabranch.frontend.slicing import newaxis, slice, strided_slice
@@ -799,6 +817,7 @@ __all__ = [
     "is_strictly_increasing",
     "is_tensor",
     "is_variable_initialized",
+    "layers",
     "lbeta",
     "less",
     "less_equal",
@@ -876,6 +895,7 @@ __all__ = [
     "quint16",
     "quint8",
     "random",
+    "random_crop",
     "random_gamma",
     "random_normal",
     "random_normal_initializer",
@@ -1014,6 +1034,7 @@ __all__ = [
     "tensordot",
     "test",
     "tile",
+    "timestamp",
     "to_bfloat16",
     "to_complex128",
     "to_complex64",
@@ -1038,6 +1059,7 @@ __all__ = [
     "uniform_unit_scaling_initializer",
     "unique",
     "unique_with_counts",
+    "unravel_index",
     "unsorted_segment_max",
     "unsorted_segment_mean",
     "unsorted_segment_min",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from anabranch.frontend.strings import join
 from anabranch.io.gfile import (
     GFile,
     copy,
@@ -24,6 +25,7 @@ __all__ = [
     "exists",
     "glob",
     "isdir",
+    "join",
     "listdir",
     "makedirs",
     "mkdir",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from anabranch.frontend.array import matrix_transpose, transpose
+from anabranch.frontend.array import matrix_transpose
+from anabranch.frontend.array import matrix_transpose as transpose
 from anabranch.frontend.clipping import global_norm
 from anabranch.frontend.contraction import einsum, tensordot
 from anabranch.frontend.linalg import (
@@ -47,14 +48,19 @@ from anabranch.frontend.linalg import (
 )
 from anabranch.frontend.nn import l2_normalize
 from anabranch.frontend.rearranging import (
-    diag,
-    diag_part,
-)
-from anabranch.frontend.rearranging import (
     diag as tensor_diag,
 )
 from anabranch.frontend.rearranging import (
+    diag_part as tensor_diag_part,
+)
+from anabranch.frontend.rearranging import (
     matrix_band_part as band_part,
+)
+from anabranch.frontend.rearranging import (
+    matrix_diag as diag,
+)
+from anabranch.frontend.rearranging import (
+    matrix_diag_part as diag_part,
 )
 from anabranch.frontend.rearranging import (
     matrix_set_diag as set_diag,
@@ -92,6 +98,7 @@ __all__ = [
     "solve",
     "svd",
     "tensor_diag",
+    "tensor_diag_part",
     "tensordot",
     "trace",
     "transpose",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from anabranch.frontend.array import split
 from anabranch.frontend.candidate_sampling import (
     all_candidate_sampler,
     fixed_unigram_candidate_sampler,
@@ -15,7 +14,9 @@ from anabranch.frontend.random import (
     multinomial,
     stateless_categorical,
     stateless_multinomial,
+    stateless_normal,
     stateless_truncated_normal,
+    stateless_uniform,
     truncated_normal,
 )
 from anabranch.frontend.random import (
@@ -46,10 +47,11 @@ __all__ = [
     "poisson",
     "set_random_seed",
     "shuffle",
-    "split",
     "stateless_categorical",
     "stateless_multinomial",
+    "stateless_normal",
     "stateless_truncated_normal",
+    "stateless_uniform",
     "truncated_normal",
     "uniform",
     "uniform_candidate_sampler",
