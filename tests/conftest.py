@@ -8,8 +8,6 @@ import hypothesis
 import numpy as np
 import pytest
 
-from anabranch.graph.graph import reset_default_graph
-
 # A first example may wait for a compilation, so that examples have no deadline; and a run can be repeated.
 hypothesis.settings.register_profile("anabranch", deadline=None, derandomize=True, max_examples=50)
 hypothesis.settings.load_profile("anabranch")
@@ -23,5 +21,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(autouse=True)
 def _fresh_state() -> None:
+    from anabranch.graph.graph import reset_default_graph  # sets the compile cache up: `pytest_configure` goes first
+
     reset_default_graph()
     np.random.seed(0)  # noqa: NPY002 - programs of TensorFlow's time use the global generator

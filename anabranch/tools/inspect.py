@@ -35,9 +35,8 @@ from anabranch.tools.doctor import size_text
 _SAVED_MODEL_FILES: Final = ("saved_model.pb", "saved_model.pbtxt")
 _EVENT_FILES: Final = "*tfevents*"
 _INPUT_TYPES: Final = frozenset({"Placeholder", "PlaceholderV2", "PlaceholderWithDefault"})
-_PARTS: Final = re.compile(
-    r"\.(index|meta|manifest\.json|data-\d{5}-of-\d{5}|safetensors)$|-\d{5}-of-\d{5}(-\w+)?\.safetensors$"
-)
+#: how the files of a checkpoint continue its prefix
+_PARTS: Final = re.compile(r"\.(index|index\.json|data-\d{5}-of-\d{5}(-[0-9a-f]+\.safetensors)?)$")
 
 
 class NotInspectableError(Exception):
@@ -125,7 +124,7 @@ class Inspector:
         if "tfevents" in os.path.basename(path):
             return self._events([Path(path)])
         prefix = _PARTS.sub("", path)
-        if prefix != path and checkpoint_exists(prefix) and not path.endswith(".meta"):
+        if prefix != path and checkpoint_exists(prefix):
             return self._checkpoint(prefix)
         return self._graph_file(Path(path))
 
@@ -159,7 +158,7 @@ class Inspector:
             step = "" if reader.step is None else f", global step {reader.step}"
             self.report.title(f"Checkpoint {prefix}{step}")
             rows = [
-                [name, types[name].name, _shape_text(shapes[name]), size_text(sizes[name])] for name in reader.names
+                [name, types[name].name, _shape_text(shapes[name]), size_text(sizes[name])] for name in reader.names()
             ]
             self.report.table("Tensors", ["name", "dtype", "shape", "#size"], rows)
             self.report.line(f"{len(rows)} tensors, {size_text(sum(sizes.values()))}")

@@ -75,7 +75,8 @@ def _reported(run: Callable[[], None]) -> int:
     try:
         run()
     except (Exception, KeyboardInterrupt) as error:
-        sys.excepthook(type(error), error, _program_frames(error.__traceback__))
+        trace = _program_frames(error.__traceback__)
+        sys.excepthook(type(error), error.with_traceback(trace), trace)
         return _INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
     return 0
 

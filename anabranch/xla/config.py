@@ -14,6 +14,7 @@ import contextlib
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import jax
 
@@ -26,8 +27,13 @@ DEFAULT_CACHE_BYTES = 2 << 30
 _MIN_SECONDS = 0.05
 _SUFFIX = "-cache"
 
-jax.config.update("jax_enable_x64", True)
-jax.config.update("jax_cpu_enable_async_dispatch", False)
+
+def _configure(name: str, value: Any) -> None:
+    jax.config.update(name, value)  # type: ignore[no-untyped-call]
+
+
+_configure("jax_enable_x64", True)
+_configure("jax_cpu_enable_async_dispatch", False)
 
 
 def cache_directory() -> Path | None:
@@ -98,9 +104,9 @@ def enable_persistent_cache() -> None:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError:
         return
-    jax.config.update("jax_compilation_cache_dir", str(directory))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", _MIN_SECONDS)
-    jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
+    _configure("jax_compilation_cache_dir", str(directory))
+    _configure("jax_persistent_cache_min_compile_time_secs", _MIN_SECONDS)
+    _configure("jax_persistent_cache_min_entry_size_bytes", 0)
     atexit.register(_trim_if_grown, directory, directory.stat().st_mtime_ns)
 
 

@@ -1,0 +1,95 @@
+"""The module `tensorflow` as an alias."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterator
+from types import ModuleType
+
+import pytest
+
+import anabranch as tf
+from anabranch.tools import tensorflow_alias
+
+
+@pytest.fixture(autouse=True)
+def _installed() -> Iterator[None]:
+    before = {name: module for name, module in sys.modules.items() if name.split(".")[0] == "tensorflow"}
+    for name in before:
+        del sys.modules[name]
+    tensorflow_alias.install()
+    tensorflow_alias.install()
+    yield
+    tensorflow_alias.uninstall()
+    assert "tensorflow" not in sys.modules
+    sys.modules.update(before)
+
+
+def module(name: str) -> ModuleType:
+    return importlib.import_module(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "attribute", "expected"),
+    [
+        ("tensorflow", "placeholder", tf.placeholder),
+        ("tensorflow.compat.v1", "Session", tf.Session),
+        ("tensorflow.compat.v1.nn", "relu", tf.nn.relu),
+        ("tensorflow.train", "AdamOptimizer", tf.train.AdamOptimizer),
+        ("tensorflow.python", "framework", None),
+        ("tensorflow.python.framework.ops", "Graph", tf.Graph),
+        ("tensorflow.python.framework.dtypes", "float32", tf.float32),
+        ("tensorflow.python.framework.tensor_util", "constant_value", tf.get_static_value),
+        ("tensorflow.python.framework.tensor_shape", "TensorShape", tf.TensorShape),
+        ("tensorflow.python.ops.array_ops", "concat", tf.concat),
+        ("tensorflow.python.ops.nn_ops", "conv2d", tf.nn.conv2d),
+        ("tensorflow.python.ops.gen_math_ops", "mat_mul", tf.raw_ops.MatMul),
+        ("tensorflow.python.platform.gfile", "Exists", tf.gfile.Exists),
+        ("tensorflow.python.util.nest", "is_sequence", None),
+        ("tensorflow.python.training.moving_averages", "assign_moving_average", None),
+        ("tensorflow.core.framework.graph_pb2", "GraphDef", tf.GraphDef),
+        ("tensorflow.core.framework.types_pb2", "DT_FLOAT", 1),
+    ],
+)
+def test_names_are_anabranchs(name: str, attribute: str, expected: object) -> None:
+    found = getattr(module(name), attribute)
+    assert found is expected or (expected is None and found is not None) or found == expected
+
+
+def test_private_modules_are_reached_from_the_top() -> None:
+    assert module("tensorflow").python.framework.ops.Tensor is tf.Tensor
+
+
+def test_every_row_of_the_table_names_modules_that_exist() -> None:
+    for path, entry in tensorflow_alias.PRIVATE_MODULES.items():
+        for word in entry.split():
+            if word.startswith("anabranch."):
+                assert importlib.import_module(word), path
+            elif word.startswith("tf."):
+                assert word.count(".") <= 3, path
+
+
+def test_renamed_names_exist() -> None:
+    for path, entry in tensorflow_alias.PRIVATE_MODULES.items():
+        for word in entry.split():
+            if "=" in word:
+                assert hasattr(module(f"tensorflow.{path}"), word.split("=")[0]), path
+
+
+def test_what_is_missing_is_an_import_error() -> None:
+    with pytest.raises(ModuleNotFoundError, match=r"no counterpart of the module 'tensorflow.python.nosuch'") as caught:
+        module("tensorflow.python.nosuch")
+    assert caught.value.name == "tensorflow.python.nosuch"
+    with pytest.raises(AttributeError, match="anabranch has no tensorflow.nosuch"):
+        _ = module("tensorflow").nosuch
+
+
+def test_the_version_is_that_of_the_interface() -> None:
+    assert module("tensorflow").__version__ == "1.15.5"
+    assert module("tensorflow.compat.v1").__version__ == "1.15.5"
+
+
+def test_other_modules_are_left_alone() -> None:
+    with pytest.raises(ModuleNotFoundError, match="No module named 'tensorflow_nosuch'"):
+        module("tensorflow_nosuch")
