@@ -87,8 +87,8 @@ class _Run:
                 display.update(task, completed=step, loss=loss, accuracy=accuracy, rate=rate)
         for writer in self.writers.values():
             writer.close()
-        best = self.best
-        return Outcome(best.best_value, best.best_checkpoint, self.first_step, step, time.perf_counter() - start, rate)
+        checkpoint, accuracy = self.best.checkpoints[0]
+        return Outcome(accuracy, checkpoint, self.first_step, step, time.perf_counter() - start, rate)
 
     def _train_some(self, stream: Any, count: int) -> tuple[float, float]:
         """Runs `count` steps; returns the last loss and the images per second."""
