@@ -49,7 +49,7 @@ ifft3d = _complex_transform("ifft3d", ops.IFFT3D, "The inverse Fourier transform
 def _real_transform(name: str, op: OpFunction, rank: int, inverse: bool) -> Callable[..., Tensor]:
     def function(input_tensor: Any, fft_length: Any = None, name: str | None = None) -> Tensor:
         with name_scope(name, op.name.lower(), [input_tensor, fft_length]) as scope:
-            x = convert_to_tensor(input_tensor, preferred_dtype=dtypes.complex64 if inverse else dtypes.float32)
+            x = convert_to_tensor(input_tensor, name="input")
             x.shape.with_rank_at_least(rank)
             length = _default_length(x, rank, inverse) if fft_length is None else fft_length
             length = convert_to_tensor(length, dtypes.int32, name="fft_length")
