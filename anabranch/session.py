@@ -89,6 +89,8 @@ class BaseSession:
 
     def close(self) -> None:
         """Ends the session; steps can no longer be run, and its own variables are released."""
+        if not self._closed and isinstance(self._master, LocalMaster):
+            self._master.close()
         self._closed = True
         self._mappings.clear()
         self._partial_runs.clear()

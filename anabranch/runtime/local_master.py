@@ -48,6 +48,12 @@ class LocalMaster:
         self._bodies: OrderedDict[Hashable, PreparedStep] = OrderedDict()
         self._lock = threading.Lock()
 
+    def close(self) -> None:
+        """Releases the variables, unless they belong to a task that other sessions share."""
+        if self._owns_task:
+            self.task = LocalTask()
+            self._bodies.clear()
+
     @staticmethod
     def devices() -> list[DeviceAttributes]:
         """The devices of this process."""

@@ -8,6 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakValueDictionary
 
 import jax
 import jax.numpy as jnp
@@ -68,6 +69,27 @@ class Variant:
     compiled: bool = False
 
 
+class ResidentConstant:
+    """A large constant on the device; all executables that use it share one copy, for as long as one of them lives."""
+
+    __slots__ = ("__weakref__", "on_device", "on_host")
+
+    def __init__(self, on_host: np.ndarray[Any, Any]) -> None:
+        self.on_host = on_host
+        self.on_device = jax.device_put(on_host)
+
+
+_resident: WeakValueDictionary[int, ResidentConstant] = WeakValueDictionary()
+
+
+def resident(array: np.ndarray[Any, Any]) -> ResidentConstant:
+    """The device's copy of a constant, which never changes."""
+    found = _resident.get(id(array))
+    if found is None or found.on_host is not array:
+        found = _resident[id(array)] = ResidentConstant(array)
+    return found
+
+
 class Executable:
     """The compiled form of one island.
 
@@ -82,7 +104,8 @@ class Executable:
         self.run_seed = run_seed
         self.dynamic = [t for t in island.inputs if t not in island.static]
         self.static = [t for t in island.inputs if t in island.static]
-        self.constants = [jax.device_put(island.known[t]) for t in island.constants]
+        self._resident = [resident(island.known[t]) for t in island.constants]
+        self.constants = [constant.on_device for constant in self._resident]
         written = set(island.writes)
         self.read_only = [h for h in island.reads if h not in written]
         self.donated = [h for h in island.writes if h in set(island.reads)]
