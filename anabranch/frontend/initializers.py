@@ -85,7 +85,7 @@ def _dims(shape: Any) -> list[int]:
 class Zeros(Initializer):
     """All zeros (False, empty strings)."""
 
-    _config = ("dtype",)
+    _config: ClassVar[tuple[str, ...]] = ("dtype",)
 
     def __init__(self, dtype: Any = float32) -> None:
         self.dtype = as_dtype(dtype)
@@ -98,7 +98,7 @@ class Zeros(Initializer):
 class Ones(Initializer):
     """All ones."""
 
-    _config = ("dtype",)
+    _config: ClassVar[tuple[str, ...]] = ("dtype",)
 
     def __init__(self, dtype: Any = float32) -> None:
         self.dtype = as_dtype(dtype)
@@ -122,7 +122,7 @@ class Constant(Initializer):
         ValueError: (when called) `value` has too many elements.
     """
 
-    _config = ("value", "dtype")
+    _config: ClassVar[tuple[str, ...]] = ("value", "dtype")
 
     def __init__(self, value: Any = 0, dtype: Any = float32, verify_shape: bool = False) -> None:
         if not (np.isscalar(value) or isinstance(value, list | tuple | np.ndarray)):
@@ -146,7 +146,7 @@ class Constant(Initializer):
 class RandomUniform(Initializer):
     """Uniform in [minval, maxval); `maxval` defaults to 1 for floating dtypes and must be given for integers."""
 
-    _config = ("minval", "maxval", "seed", "dtype")
+    _config: ClassVar[tuple[str, ...]] = ("minval", "maxval", "seed", "dtype")
 
     def __init__(self, minval: Any = 0, maxval: Any = None, seed: int | None = None, dtype: Any = float32) -> None:
         self.minval = minval
@@ -163,7 +163,7 @@ class RandomUniform(Initializer):
 class RandomNormal(Initializer):
     """Normal with the given mean and standard deviation."""
 
-    _config = ("mean", "stddev", "seed", "dtype")
+    _config: ClassVar[tuple[str, ...]] = ("mean", "stddev", "seed", "dtype")
 
     def __init__(self, mean: Any = 0.0, stddev: Any = 1.0, seed: int | None = None, dtype: Any = float32) -> None:
         self.mean = mean
@@ -189,7 +189,7 @@ class TruncatedNormal(RandomNormal):
 class UniformUnitScaling(Initializer):
     """Uniform so that a linear layer keeps the variance of its input: within ``factor * sqrt(3 / inputs)``."""
 
-    _config = ("factor", "seed", "dtype")
+    _config: ClassVar[tuple[str, ...]] = ("factor", "seed", "dtype")
 
     def __init__(self, factor: float = 1.0, seed: int | None = None, dtype: Any = float32) -> None:
         self.factor = factor
@@ -217,7 +217,7 @@ class VarianceScaling(Initializer):
         ValueError: an argument is none of these.
     """
 
-    _config = ("scale", "mode", "distribution", "seed", "dtype")
+    _config: ClassVar[tuple[str, ...]] = ("scale", "mode", "distribution", "seed", "dtype")
 
     def __init__(
         self,
@@ -264,7 +264,7 @@ class VarianceScaling(Initializer):
 class GlorotUniform(VarianceScaling):
     """Uniform with variance ``2 / (inputs + outputs)`` of a unit."""
 
-    _config = ("seed", "dtype")
+    _config: ClassVar[tuple[str, ...]] = ("seed", "dtype")
 
     def __init__(self, seed: int | None = None, dtype: Any = float32) -> None:
         super().__init__(1.0, "fan_avg", "uniform", seed, dtype)
@@ -273,7 +273,7 @@ class GlorotUniform(VarianceScaling):
 class GlorotNormal(VarianceScaling):
     """Truncated normal with variance ``2 / (inputs + outputs)`` of a unit."""
 
-    _config = ("seed", "dtype")
+    _config: ClassVar[tuple[str, ...]] = ("seed", "dtype")
 
     def __init__(self, seed: int | None = None, dtype: Any = float32) -> None:
         super().__init__(1.0, "fan_avg", "truncated_normal", seed, dtype)
@@ -285,7 +285,7 @@ class Orthogonal(Initializer):
     Shapes of more than two dimensions are taken as matrices whose columns are the last dimension.
     """
 
-    _config = ("gain", "seed", "dtype")
+    _config: ClassVar[tuple[str, ...]] = ("gain", "seed", "dtype")
 
     def __init__(self, gain: float = 1.0, seed: int | None = None, dtype: Any = float32) -> None:
         self.gain = gain
@@ -316,7 +316,7 @@ class Identity(Initializer):
         ValueError: (when called) another number of dimensions.
     """
 
-    _config = ("gain", "dtype")
+    _config: ClassVar[tuple[str, ...]] = ("gain", "dtype")
 
     def __init__(self, gain: float = 1.0, dtype: Any = float32) -> None:
         self.gain = gain

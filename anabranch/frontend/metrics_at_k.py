@@ -15,14 +15,13 @@ from anabranch.frontend.metric_parts import Metric, cast, finish, metric_variabl
 from anabranch.frontend.weights_broadcast import broadcast_weights
 from anabranch.graph.composite import SparseTensor, SparseTensorValue
 from anabranch.graph.conversion import convert_to_tensor
-from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
 
 _NO_LABEL = -1
 
 
 # ---------------------------------------------------------------------- labels and predictions as sets
-def _dense_labels(labels: Any, rank: int | None) -> Tensor:
+def _dense_labels(labels: Any, rank: int | None) -> Any:
     """Class numbers [d1, ..., dn, labels]; -1 where there is none, and where a class stands again."""
     if isinstance(labels, SparseTensor | SparseTensorValue):
         sparse = SparseTensor.from_value(labels)

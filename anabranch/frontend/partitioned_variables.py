@@ -113,17 +113,15 @@ class PartitionedVariable:
 
     def as_tensor(self) -> Tensor:
         """All parts concatenated."""
-        if len(self._variable_list) == 1:
-            with get_default_graph().name_scope(None):
-                tensor: Tensor = raw.Identity(self._variable_list[0], name=self._name)
-                return tensor
         axes = self._partition_axes()
         if len(axes) > 1:
             raise NotImplementedError(f"cannot concatenate along several dimensions: {axes}")
         with get_default_graph().name_scope(self._name + "/ConcatPartitions/"):
-            whole = raw.ConcatV2([part.value() for part in self._variable_list], axis=axes[0])
+            parts = [part.value() for part in self._variable_list]
+            whole = raw.ConcatV2(parts, axis=axes[0]) if len(parts) > 1 else parts[0]
         with get_default_graph().name_scope(None):
-            return raw.Identity(whole, name=self._name)
+            tensor: Tensor = raw.Identity(whole, name=self._name)
+            return tensor
 
     @property
     def name(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numbers
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from anabranch.graph.collections import GraphKeys
@@ -84,7 +84,7 @@ def l1_l2_regularizer(scale_l1: Any = 1.0, scale_l2: Any = 1.0, scope: str | Non
     return sum_regularizer(parts, scope) if parts else _no_loss
 
 
-def sum_regularizer(regularizer_list: list[Regularizer | None], scope: str | None = None) -> Regularizer:
+def sum_regularizer(regularizer_list: Sequence[Regularizer | None], scope: str | None = None) -> Regularizer:
     """The sum of several regularizers; None among them is passed over."""
     regularizers = [r for r in regularizer_list if r is not None]
     if not regularizers:

@@ -7,6 +7,7 @@ import functools
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
+from types import TracebackType
 from typing import Any
 
 from anabranch.core import nest
@@ -436,8 +437,10 @@ class variable_scope:
             self._entered.append(stack.pop_all())
         return scope
 
-    def __exit__(self, *exc_info: object) -> None:
-        self._entered.pop().__exit__(*exc_info)
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._entered.pop().__exit__(kind, error, trace)
 
     def _enter_default(self, stack: contextlib.ExitStack, graph: Graph) -> VariableScope:
         assert self._default_name is not None

@@ -173,12 +173,11 @@ class VariableStore:
         for i, (offset, part_shape) in enumerate(partition_slices(wanted.as_list(), partitions)):
             part_name = f"{name}/part_{i}"
             info = PartitionInfo(wanted.as_list(), offset)
-            if value is None:
-                part_options = (part_shape, dtype, initializer)
-            else:
+            given_shape, part_initializer = part_shape if value is None else None, initializer
+            if value is not None:
                 with get_default_graph().name_scope(part_name + "/PartitionedInitializer/"):
-                    part_options = (None, dtype, raw.Slice(value, offset, part_shape))
-            part = self._get_single(part_name, *part_options, regularizer, reuse, info, options)
+                    part_initializer = raw.Slice(value, offset, part_shape)
+            part = self._get_single(part_name, given_shape, dtype, part_initializer, regularizer, reuse, info, options)
             part._set_save_slice_info(SaveSliceInfo(name, wanted.as_list(), offset, part_shape))
             parts.append(part)
         self._partitioned[name] = PartitionedVariable(name, wanted, dtype, parts, partitions)

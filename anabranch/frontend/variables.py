@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar, TypeAlias
 
 from anabranch import proto
 from anabranch.core.compat import as_text
@@ -79,6 +80,9 @@ class SaveSliceInfo:
         )
 
 
+_SliceInfo: TypeAlias = SaveSliceInfo
+
+
 class _VariableType(type):
     """Creating a `Variable` goes through the open `variable_creator_scope` blocks."""
 
@@ -127,7 +131,8 @@ class Variable(VariableUpdates, metaclass=_VariableType):
         TypeError: the initial value cannot be a tensor of `dtype`.
     """
 
-    SaveSliceInfo = SaveSliceInfo
+    #: the class of `_save_slice_info`, where programs of TensorFlow's time look for it
+    SaveSliceInfo: ClassVar[type[Any]] = SaveSliceInfo
 
     _initial_value: Tensor | None
     _initializer_op: Operation | None
@@ -151,7 +156,7 @@ class Variable(VariableUpdates, metaclass=_VariableType):
         aggregation: VariableAggregation = VariableAggregation.NONE,
         shape: Any = None,
     ) -> None:
-        self._save_slice_info: SaveSliceInfo | None = None
+        self._save_slice_info: _SliceInfo | None = None
         self._cached_value: Tensor | None = None
         if variable_def is not None:
             if initial_value is not None:
@@ -383,13 +388,14 @@ class Variable(VariableUpdates, metaclass=_VariableType):
         return default if default.building_function else self.graph
 
     def _read(self) -> Tensor:
-        graph = self._reading_graph()
         device = self._handle.device
-        if not device:
+        with contextlib.ExitStack() as stack:
+            if device:
+                graph = self._reading_graph()
+                stack.enter_context(graph.device(None))
+                stack.enter_context(graph.device(device))
             tensor: Tensor = raw.ReadVariableOp(self._handle, dtype=self._dtype)
-            return tensor
-        with graph.device(None), graph.device(device):
-            return raw.ReadVariableOp(self._handle, dtype=self._dtype)
+        return tensor
 
     def initialized_value(self) -> Tensor:
         """The value if the variable is initialized when the step runs, else its initial value."""
@@ -420,10 +426,10 @@ class Variable(VariableUpdates, metaclass=_VariableType):
         self.initializer.run({self.initializer.inputs[1]: value}, session)
 
     # ------------------------------------------------------------------ files
-    def _set_save_slice_info(self, save_slice_info: SaveSliceInfo) -> None:
+    def _set_save_slice_info(self, save_slice_info: _SliceInfo) -> None:
         self._save_slice_info = save_slice_info
 
-    def _get_save_slice_info(self) -> SaveSliceInfo | None:
+    def _get_save_slice_info(self) -> _SliceInfo | None:
         return self._save_slice_info
 
     def to_proto(self, export_scope: str | None = None) -> Any:

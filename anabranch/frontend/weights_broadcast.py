@@ -76,12 +76,12 @@ def broadcast_weights(weights: Any, values: Any) -> Tensor:
     """`weights` in the shape of `values`; checks as in `assert_broadcastable`."""
     with name_scope(None, "broadcast_weights", [weights, values]) as scope:
         values = convert_to_tensor(values, name="values")
-        weights = convert_to_tensor(weights, values.dtype.base_dtype, name="weights")
-        if weights.shape.is_fully_defined() and values.shape.is_fully_defined() and weights.shape == values.shape:
-            return weights
-        with get_default_graph().control_dependencies([assert_broadcastable(weights, values)]):
-            tensor: Tensor = raw.Mul(weights, raw.OnesLike(values), name=scope)
+        tensor = convert_to_tensor(weights, values.dtype.base_dtype, name="weights")
+        if tensor.shape.is_fully_defined() and values.shape.is_fully_defined() and tensor.shape == values.shape:
             return tensor
+        with get_default_graph().control_dependencies([assert_broadcastable(tensor, values)]):
+            repeated: Tensor = raw.Mul(tensor, raw.OnesLike(values), name=scope)
+            return repeated
 
 
 def remove_squeezable_dimensions(

@@ -11,6 +11,7 @@ import pytest
 from anabranch import errors
 from anabranch.core import dtypes
 from anabranch.core.shapes import TensorShape
+from anabranch.frontend import operators as _  # noqa: F401 - gives tensors their operators
 from anabranch.frontend import variable_functions as tf
 from anabranch.frontend.control_flow import cond
 from anabranch.frontend.variable_policy import (
@@ -224,6 +225,32 @@ def test_initial_value_made_in_a_branch_is_refused() -> None:
     choose = raw.Placeholder(dtype="bool", shape=TensorShape([]))
     with pytest.raises(ValueError, match="function that returns the initial value"):
         cond(choose, lambda: Variable(convert_to_tensor(3.0)).value(), lambda: convert_to_tensor(0.0))
+
+
+def test_operators() -> None:
+    v = Variable([4.0, 9.0])
+    n = Variable([1, 2])
+    results = [
+        v + 1.0,
+        1.0 + v,
+        v - v,
+        v * 2.0,
+        v / 2.0,
+        v**2.0,
+        -v,
+        abs(-v),
+        v > 5.0,
+        n // 2,
+        n % 2,
+        v[1:],
+        np.float32(2) * v,
+    ]
+    with initialized() as session:
+        found = [x.tolist() for x in session.run(results)]
+    assert found == [
+        *([5, 10], [5, 10], [0, 0], [8, 18], [2, 4.5], [16, 81], [-4, -9], [4, 9], [False, True]),
+        *([0, 1], [1, 0], [9], [8, 18]),
+    ]
 
 
 # ---------------------------------------------------------------------- updating
