@@ -42,6 +42,7 @@ class LocalMaster:
 
     def __init__(self, task: LocalTask | None = None) -> None:
         explain.enable_if_asked()
+        self._owns_task = task is None
         self.task = task or LocalTask()
         self.run_seed = int.from_bytes(os.urandom(4), "little")
         self.counters = RandomCounters()
