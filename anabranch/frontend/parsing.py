@@ -1,0 +1,200 @@
+"""Reading records in the graph: parse_example, decode_csv, and how features are described (WP4.5)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from anabranch.core import dtypes
+from anabranch.core.dtypes import DType, as_dtype
+from anabranch.core.shapes import TensorShape
+from anabranch.graph.composite import SparseTensor
+from anabranch.graph.conversion import convert_to_tensor
+from anabranch.graph.graph import get_default_graph
+from anabranch.ops import raw
+
+__all__ = [
+    "FixedLenFeature",
+    "FixedLenSequenceFeature",
+    "VarLenFeature",
+    "decode_csv",
+    "matching_files",
+    "parse_example",
+    "parse_single_example",
+    "read_file",
+    "write_file",
+]
+
+_PARSED_TYPES = (dtypes.float32, dtypes.int64, dtypes.string)
+
+
+class VarLenFeature(NamedTuple):
+    """A feature with any number of values: parsed as a SparseTensor."""
+
+    dtype: Any
+
+
+class FixedLenFeature(NamedTuple):
+    """A feature of a fixed shape: parsed as a tensor; `default_value` stands in for records that lack it."""
+
+    shape: Any
+    dtype: Any
+    default_value: Any = None
+
+
+class FixedLenSequenceFeature(NamedTuple):
+    """A sequence of values of a fixed shape: parsed as a tensor, padded to the longest record."""
+
+    shape: Any
+    dtype: Any
+    allow_missing: bool = False
+    default_value: Any = None
+
+
+class _Features:
+    """Descriptions sorted by name and by kind, in the form of the parsing operations' attributes.
+
+    Raises:
+        ValueError: no features, or a description that cannot be parsed.
+    """
+
+    def __init__(self, features: Mapping[str, Any]) -> None:
+        if not features:
+            raise ValueError(f"Missing: features was {features}.")
+        self.sparse: list[str] = []
+        self.sparse_types: list[DType] = []
+        self.dense: list[str] = []
+        self.dense_types: list[DType] = []
+        self.dense_shapes: list[TensorShape] = []
+        self.defaults: list[Any] = []
+        for key in sorted(features):
+            self._add(key, features[key])
+
+    def _add(self, key: str, feature: Any) -> None:
+        if not isinstance(feature, VarLenFeature | FixedLenFeature | FixedLenSequenceFeature):
+            raise ValueError(f"Invalid feature {key}:{feature}.")
+        if feature.dtype is None:
+            raise ValueError(f"Missing type for feature {key}.")
+        dtype = as_dtype(feature.dtype)
+        if dtype not in _PARSED_TYPES:
+            raise ValueError(f"feature {key!r} cannot be parsed as {dtype.name}; use float32, int64 or string")
+        if isinstance(feature, VarLenFeature):
+            self.sparse.append(key)
+            self.sparse_types.append(dtype)
+            return
+        shape = TensorShape(feature.shape)
+        if isinstance(feature, FixedLenSequenceFeature):
+            if not feature.allow_missing:
+                raise ValueError(f"feature {key!r}: FixedLenSequenceFeature needs allow_missing=True here")
+            shape = TensorShape([None]).concatenate(shape)
+        elif not shape.is_fully_defined():
+            raise ValueError(f"feature {key!r}: the shape {shape} of a FixedLenFeature must be fully known")
+        self.dense.append(key)
+        self.dense_types.append(dtype)
+        self.dense_shapes.append(shape)
+        self.defaults.append(_default(feature.default_value, dtype, shape, key))
+
+    def arrange(self, indices: Any, values: Any, shapes: Any, dense: Any) -> dict[str, Any]:
+        """The parsed tensors by name."""
+        found: dict[str, Any] = dict(zip(self.dense, dense, strict=True))
+        found.update((k, SparseTensor(*parts)) for k, *parts in zip(self.sparse, indices, values, shapes, strict=True))
+        return found
+
+
+def _default(value: Any, dtype: DType, shape: TensorShape, key: str) -> Any:
+    if value is None:
+        return convert_to_tensor([], dtype, name="default")
+    tensor = convert_to_tensor(value, dtype, name=f"key_{key}".replace("/", "_"))
+    return raw.Reshape(tensor, list(shape.dims_tuple or ())) if shape.is_fully_defined() else tensor
+
+
+def parse_example(serialized: Any, features: Mapping[str, Any], name: str | None = None, example_names: Any = None) -> Any:
+    """Parses a batch of serialized `tf.train.Example` messages.
+
+    Args:
+        serialized: string, shape [batch].
+        features: name -> `FixedLenFeature`, `VarLenFeature` or `FixedLenSequenceFeature`.
+        example_names: names of the records for error messages; string, shape [batch].
+
+    Returns:
+        name -> tensor of shape [batch, ...], or SparseTensor of shape [batch, longest].
+
+    Raises:
+        ValueError: a feature's description is not valid.
+        InvalidArgumentError (in the step): a record does not parse, lacks a feature, or has it in another type or size.
+    """
+    wanted = _Features(features)
+    with get_default_graph().name_scope(name or "ParseExample"):
+        names = convert_to_tensor([], dtypes.string) if example_names is None else example_names
+        parsed = raw.ParseExample(
+            serialized, names, list(wanted.sparse), list(wanted.dense), wanted.defaults,
+            sparse_types=wanted.sparse_types, Tdense=wanted.dense_types, dense_shapes=wanted.dense_shapes,
+            name="ParseExample",
+        )  # fmt: skip
+    return wanted.arrange(*parsed)
+
+
+def parse_single_example(
+    serialized: Any, features: Mapping[str, Any], name: str | None = None, example_names: Any = None
+) -> Any:
+    """Like `parse_example` for one record: `serialized` is a scalar, and the results have no batch dimension."""
+    wanted = _Features(features)
+    with get_default_graph().name_scope(name or "ParseSingleExample"):
+        parsed = raw.ParseSingleExample(
+            serialized, wanted.defaults, num_sparse=len(wanted.sparse), sparse_keys=wanted.sparse, dense_keys=wanted.dense,
+            sparse_types=wanted.sparse_types, Tdense=wanted.dense_types, dense_shapes=wanted.dense_shapes,
+            name="ParseSingleExample",
+        )  # fmt: skip
+    return wanted.arrange(*parsed)
+
+
+def decode_csv(
+    records: Any,
+    record_defaults: Any,
+    field_delim: str = ",",
+    use_quote_delim: bool = True,
+    name: str | None = None,
+    na_value: str = "",
+    select_cols: Any = None,
+) -> list[Any]:
+    """Takes lines of comma-separated values (RFC 4180) apart, one tensor per column.
+
+    Args:
+        records: string, any shape.
+        record_defaults: per column a tensor (or value) of the column's type: empty where the column is required.
+        na_value: text that stands for a missing value.
+        select_cols: the columns to take, ascending; default: all.
+
+    Raises:
+        ValueError: `select_cols` and `record_defaults` do not go together.
+        InvalidArgumentError (in the step): a record has another number of fields, or a field does not parse.
+    """
+    columns = list(select_cols or [])
+    if any(b <= a for a, b in zip(columns, columns[1:], strict=False)):
+        raise ValueError("select_cols is not strictly increasing.")
+    if columns and columns[0] < 0:
+        raise ValueError("select_cols contains negative values.")
+    if columns and len(columns) != len(record_defaults):
+        raise ValueError("Length of select_cols and record_defaults do not match.")
+    defaults = [d if hasattr(d, "dtype") else convert_to_tensor(d) for d in record_defaults]
+    return list(
+        raw.DecodeCSV(
+            records, defaults, field_delim=field_delim, use_quote_delim=use_quote_delim, na_value=na_value,
+            select_cols=columns, name=name,
+        )  # fmt: skip
+    )
+
+
+def read_file(filename: Any, name: str | None = None) -> Any:
+    """The contents of a file, a string scalar."""
+    return raw.ReadFile(filename, name=name)
+
+
+def write_file(filename: Any, contents: Any, name: str | None = None) -> Any:
+    """An operation that writes a string scalar to a file; directories are made."""
+    return raw.WriteFile(filename, contents, name=name)
+
+
+def matching_files(pattern: Any, name: str | None = None) -> Any:
+    """The files that match any of the patterns, sorted; string, shape [n]."""
+    return raw.MatchingFiles(pattern, name=name)

@@ -1,0 +1,276 @@
+"""From serialized records to tensors: tf.train.Example messages and comma-separated values (WP4.5)."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from google.protobuf.message import DecodeError
+
+from anabranch.core.dtypes import DType, float32, float64, int64, string
+from anabranch.core.shapes import TensorShape
+from anabranch.errors import InvalidArgumentError
+from anabranch.graph.building import define_op
+from anabranch.ops import shape_rules
+from anabranch.proto import Example, Feature
+
+_FEATURE_TYPES = "{float, int64, string}"
+_KINDS = {"float_list": float32, "int64_list": int64, "bytes_list": string}
+
+ParseExample = define_op(
+    "ParseExample",
+    "serialized: string, names: string, sparse_keys: Nsparse * string, dense_keys: Ndense * string, "
+    "dense_defaults: Tdense -> sparse_indices: Nsparse * int64, sparse_values: sparse_types, "
+    "sparse_shapes: Nsparse * int64, dense_values: Tdense",
+    f"Nsparse: int >= 0, Ndense: int >= 0, sparse_types: list({_FEATURE_TYPES}) >= 0, "
+    f"Tdense: list({_FEATURE_TYPES}) >= 0, dense_shapes: list(shape) >= 0",
+)
+ParseExample.not_differentiable()
+
+ParseSingleExample = define_op(
+    "ParseSingleExample",
+    "serialized: string, dense_defaults: Tdense -> sparse_indices: num_sparse * int64, sparse_values: sparse_types, "
+    "sparse_shapes: num_sparse * int64, dense_values: Tdense",
+    f"num_sparse: int >= 0, sparse_keys: list(string) >= 0, dense_keys: list(string) >= 0, "
+    f"sparse_types: list({_FEATURE_TYPES}) >= 0, Tdense: list({_FEATURE_TYPES}) >= 0, dense_shapes: list(shape) >= 0",
+)
+ParseSingleExample.not_differentiable()
+
+
+def _sparse_shapes(count: int, rank: int) -> list[Any]:
+    indices, values, shape = TensorShape([None, rank]), TensorShape([None]), TensorShape([rank])
+    return [[indices] * count, [values] * count, [shape] * count]
+
+
+@ParseExample.shape
+def _(serialized: TensorShape, *_: Any, Nsparse: int, dense_shapes: list[TensorShape]) -> list[Any]:
+    batch = shape_rules.with_rank(serialized, 1, "argument 'serialized'")
+    return [*_sparse_shapes(Nsparse, 2), [batch.concatenate(s) for s in dense_shapes]]
+
+
+@ParseSingleExample.shape
+def _(serialized: TensorShape, *_: Any, num_sparse: int, dense_shapes: list[TensorShape]) -> list[Any]:
+    shape_rules.with_rank(serialized, 0, "argument 'serialized'")
+    return [*_sparse_shapes(num_sparse, 1), list(dense_shapes)]
+
+
+
+
+@ParseExample.host_kernel
+def _(
+    serialized: Any,
+    names: Any,
+    sparse_keys: list[Any],
+    dense_keys: list[Any],
+    dense_defaults: list[Any],
+    *,
+    sparse_types: list[DType],
+    Tdense: list[DType],
+    dense_shapes: list[TensorShape],
+    ctx: Any,
+) -> Any:
+    labels = names.tolist() if names.size else [f"record {i}" for i in range(len(serialized))]
+    features = [_features(data, label, ctx) for data, label in zip(serialized.tolist(), labels, strict=True)]
+    keys = [key.item().decode() for key in sparse_keys]
+    sparse = [_sparse_column(features, key, dtype, labels, ctx) for key, dtype in zip(keys, sparse_types, strict=True)]
+    dense = []
+    for key, default, dtype, shape in zip(dense_keys, dense_defaults, Tdense, dense_shapes, strict=True):
+        dense.append(_dense_column(features, key.item().decode(), default, dtype, shape, labels, ctx))
+    return [s[0] for s in sparse], [s[1] for s in sparse], [s[2] for s in sparse], dense
+
+
+@ParseSingleExample.host_kernel
+def _(
+    serialized: Any,
+    dense_defaults: list[Any],
+    *,
+    sparse_keys: list[bytes],
+    dense_keys: list[bytes],
+    sparse_types: list[DType],
+    Tdense: list[DType],
+    dense_shapes: list[TensorShape],
+    ctx: Any,
+) -> Any:
+    labels = ["the record"]
+    features = [_features(serialized.item(), labels[0], ctx)]
+    sparse = [
+        _sparse_column(features, key.decode(), dtype, labels, ctx)
+        for key, dtype in zip(sparse_keys, sparse_types, strict=True)
+    ]
+    dense = [
+        _dense_column(features, key.decode(), default, dtype, shape, labels, ctx)[0]
+        for key, default, dtype, shape in zip(dense_keys, dense_defaults, Tdense, dense_shapes, strict=True)
+    ]
+    return [s[0][:, 1:] for s in sparse], [s[1] for s in sparse], [s[2][1:] for s in sparse], dense
+
+
+def _features(data: bytes, label: Any, ctx: Any) -> Any:
+    try:
+        return Example.FromString(data).features.feature
+    except DecodeError as error:
+        raise InvalidArgumentError(None, ctx.op, f"could not parse {label} as a tf.train.Example: {error}") from None
+
+
+def _values(features: Any, key: str, dtype: DType, label: Any, ctx: Any) -> Sequence[Any] | None:
+    """The values of one feature of one record; None where the record lacks it.
+
+    Raises:
+        InvalidArgumentError: they are of another type.
+    """
+    if key not in features:
+        return None
+    feature: Feature = features[key]
+    kind = feature.WhichOneof("kind")
+    if kind is None:
+        return None
+    if _KINDS[kind] is not dtype:
+        raise InvalidArgumentError(
+            None, ctx.op, f"feature {key!r} of {label} holds {_KINDS[kind].name} values, but {dtype.name} is expected"
+        )
+    values: Sequence[Any] = getattr(feature, kind).value
+    return values
+
+
+def _array(values: Sequence[Any], dtype: DType) -> np.ndarray[Any, Any]:
+    if dtype is not string:
+        return np.array(values, dtype.as_numpy_dtype)
+    out = np.empty(len(values), np.object_)
+    out[:] = list(values)
+    return out
+
+
+def _sparse_column(features: list[Any], key: str, dtype: DType, labels: list[Any], ctx: Any) -> tuple[Any, Any, Any]:
+    """One feature of all records as (indices, values, dense shape) of a [records, longest] sparse tensor."""
+    rows = [_values(f, key, dtype, label, ctx) or () for f, label in zip(features, labels, strict=True)]
+    lengths = [len(row) for row in rows]
+    indices = np.array([(i, j) for i, n in enumerate(lengths) for j in range(n)], np.int64).reshape(-1, 2)
+    values = _array([v for row in rows for v in row], dtype)
+    return indices, values, np.array([len(rows), max(lengths, default=0)], np.int64)
+
+
+def _dense_column(
+    features: list[Any], key: str, default: Any, dtype: DType, shape: TensorShape, labels: list[Any], ctx: Any
+) -> Any:
+    """One feature of all records, stacked.
+
+    Raises:
+        InvalidArgumentError: a record lacks it and there is no default, or has another number of values.
+    """
+    rows = []
+    for record, label in zip(features, labels, strict=True):
+        values = _values(record, key, dtype, label, ctx)
+        rows.append(None if values is None else _array(values, dtype))
+    if not shape.is_fully_defined():
+        return _padded(rows, default, dtype, shape, key, labels, ctx)
+    dims = shape.dims_tuple or ()
+    found = [_fixed_row(row, default, dims, key, label, ctx) for row, label in zip(rows, labels, strict=True)]
+    return np.stack(found) if found else np.empty((0, *dims), dtype.as_numpy_dtype)
+
+
+def _fixed_row(row: Any, default: Any, dims: tuple[Any, ...], key: str, label: Any, ctx: Any) -> Any:
+    size = int(np.prod(dims, dtype=np.int64))
+    if row is None:
+        if default.size == 0 and size != 0:
+            raise InvalidArgumentError(
+                None, ctx.op, f"feature {key!r} (data type and shape {dims}) is required but could not be found in {label}; "
+                "give it a default_value",
+            )
+        return np.broadcast_to(default, dims) if default.size == 1 else default.reshape(dims)
+    if row.size != size:
+        raise InvalidArgumentError(
+            None, ctx.op, f"feature {key!r} of {label} has {row.size} values, but its shape {dims} takes {size}"
+        )
+    return row.reshape(dims)
+
+
+def _padded(
+    rows: list[Any], default: Any, dtype: DType, shape: TensorShape, key: str, labels: list[Any], ctx: Any
+) -> Any:
+    """A feature of variable length: rows are padded with the default to the longest."""
+    inner = tuple((shape.dims_tuple or ())[1:])
+    stride = int(np.prod(inner, dtype=np.int64))
+    lengths = []
+    for row, label in zip(rows, labels, strict=True):
+        size = 0 if row is None else row.size
+        if size % stride:
+            raise InvalidArgumentError(
+                None, ctx.op, f"feature {key!r} of {label} has {size} values, no multiple of {stride} (shape {shape})"
+            )
+        lengths.append(size // stride)
+    longest = max(lengths, default=0)
+    fill = default.reshape(-1)[0] if default.size else (b"" if dtype is string else 0)
+    out = np.full((len(rows), longest, *inner), fill, dtype.as_numpy_dtype)
+    for i, (row, length) in enumerate(zip(rows, lengths, strict=True)):
+        if length:
+            out[i, :length] = row.reshape(length, *inner)
+    return out
+
+
+# ---------------------------------------------------------------------- comma-separated values
+DecodeCSV = define_op(
+    "DecodeCSV",
+    "records: string, record_defaults: OUT_TYPE -> output: OUT_TYPE",
+    "OUT_TYPE: list({float, double, int32, int64, string}) >= 1, field_delim: string = ',', "
+    "use_quote_delim: bool = True, na_value: string = '', select_cols: list(int) = []",
+)
+DecodeCSV.not_differentiable()
+
+
+@DecodeCSV.shape
+def _(records: TensorShape, record_defaults: list[TensorShape]) -> list[TensorShape]:
+    return [records] * len(record_defaults)
+
+
+@DecodeCSV.host_kernel
+def _(
+    records: Any,
+    record_defaults: list[Any],
+    *,
+    OUT_TYPE: list[DType],
+    field_delim: bytes,
+    use_quote_delim: bool,
+    na_value: bytes,
+    select_cols: list[int],
+    ctx: Any,
+) -> list[Any]:
+    rows = [_fields(r.decode("utf-8", "surrogateescape"), field_delim, use_quote_delim, ctx) for r in records.reshape(-1)]
+    columns: list[list[Any]] = [[] for _ in OUT_TYPE]
+    missing = na_value.decode()
+    for number, fields in enumerate(rows):
+        chosen = [fields[i] for i in select_cols if i < len(fields)] if select_cols else fields
+        if len(chosen) != len(OUT_TYPE):
+            raise InvalidArgumentError(
+                None, ctx.op, f"Expect {len(OUT_TYPE)} fields but have {len(chosen)} in record {number}: {','.join(fields)!r}"
+            )
+        for i, field in enumerate(chosen):
+            columns[i].append(_field(field, OUT_TYPE[i], record_defaults[i], missing, f"Field {i} in record {number}", ctx))
+    return [_array(c, t).reshape(records.shape) for c, t in zip(columns, OUT_TYPE, strict=True)]
+
+
+def _fields(text: str, delimiter: bytes, quoted: bool, ctx: Any) -> list[str]:
+    quoting = csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE
+    try:
+        return next(csv.reader([text], delimiter=delimiter.decode(), quoting=quoting, strict=True), [""])
+    except csv.Error as error:
+        raise InvalidArgumentError(None, ctx.op, f"cannot take the record {text!r} apart: {error}") from None
+
+
+_PARSERS: dict[DType, Callable[[str], Any]] = {float32: float, float64: float}
+
+
+def _field(text: str, dtype: DType, default: Any, missing: str, where: str, ctx: Any) -> Any:
+    if text == "" or text == missing:
+        if default.size == 0:
+            raise InvalidArgumentError(None, ctx.op, f"{where} is required but missing!")
+        return default.reshape(-1)[0]
+    if dtype is string:
+        return text.encode("utf-8", "surrogateescape")
+    try:
+        value = _PARSERS.get(dtype, int)(text)
+    except ValueError:
+        raise InvalidArgumentError(None, ctx.op, f"{where} is not a valid {dtype.name}: {text}") from None
+    if dtype.is_integer and not dtype.min <= value <= dtype.max:
+        raise InvalidArgumentError(None, ctx.op, f"{where} is not a valid {dtype.name}: {text}")
+    return value

@@ -1,0 +1,116 @@
+"""Records in the graph: examples, comma-separated values, files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import anabranch as tf
+
+
+def example(**features: Any) -> bytes:
+    found = {}
+    for name, values in features.items():
+        if isinstance(values[0], bytes):
+            found[name] = tf.train.Feature(bytes_list=tf.train.BytesList(value=values))
+        elif isinstance(values[0], int):
+            found[name] = tf.train.Feature(int64_list=tf.train.Int64List(value=values))
+        else:
+            found[name] = tf.train.Feature(float_list=tf.train.FloatList(value=values))
+    message: bytes = tf.train.Example(features=tf.train.Features(feature=found)).SerializeToString()
+    return message
+
+
+RECORDS = [example(x=[1.0, 2.0], label=[3], words=[b"a", b"b"]), example(x=[4.0, 5.0], words=[b"c"])]
+FEATURES = {
+    "x": tf.FixedLenFeature([2], tf.float32),
+    "label": tf.FixedLenFeature([], tf.int64, default_value=-1),
+    "words": tf.VarLenFeature(tf.string),
+}
+
+
+def run(fetches: Any, feeds: Any = None) -> Any:
+    with tf.Session() as session:
+        return session.run(fetches, feeds)
+
+
+def test_a_batch_of_examples() -> None:
+    parsed = tf.parse_example(tf.constant(RECORDS), FEATURES)
+    assert parsed["x"].shape.as_list() == [2, 2]
+    got = run(parsed)
+    assert got["x"].tolist() == [[1, 2], [4, 5]]
+    assert got["label"].tolist() == [3, -1]
+    assert got["words"].indices.tolist() == [[0, 0], [0, 1], [1, 0]]
+    assert got["words"].values.tolist() == [b"a", b"b", b"c"]
+    assert got["words"].dense_shape.tolist() == [2, 2]
+
+
+def test_a_single_example_feeds_an_island() -> None:
+    record = tf.placeholder(tf.string, [])
+    parsed = tf.parse_single_example(record, FEATURES)
+    got = run([tf.reduce_sum(parsed["x"]), parsed["words"]], {record: RECORDS[1]})
+    assert got[0] == 9
+    assert got[1].indices.tolist() == [[0]]
+    assert got[1].dense_shape.tolist() == [1]
+
+
+def test_sequences_are_padded() -> None:
+    records = [example(t=[1, 2, 3]), example(t=[4]), example(x=[1.0])]
+    feature = tf.FixedLenSequenceFeature([], tf.int64, allow_missing=True, default_value=0)
+    assert run(tf.parse_example(tf.constant(records), {"t": feature}))["t"].tolist() == [[1, 2, 3], [4, 0, 0], [0, 0, 0]]
+
+
+@pytest.mark.parametrize(
+    ("record", "features", "message"),
+    [
+        (b"\xff\xff", FEATURES, "could not parse record 0"),
+        (example(words=[b"a"]), FEATURES, "'x' .* is required but could not be found in record 0"),
+        (example(x=[1.0]), FEATURES, "has 1 values, but its shape .2,. takes 2"),
+        (example(x=[1, 2]), FEATURES, "holds int64 values, but float32 is expected"),
+    ],
+)
+def test_records_that_do_not_fit(record: bytes, features: Any, message: str) -> None:
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+        run(tf.parse_example(tf.constant([record]), features))
+
+
+def test_bad_descriptions() -> None:
+    with pytest.raises(ValueError, match="Missing: features"):
+        tf.parse_example(tf.constant(RECORDS), {})
+    with pytest.raises(ValueError, match="cannot be parsed as int32"):
+        tf.parse_example(tf.constant(RECORDS), {"x": tf.FixedLenFeature([], tf.int32)})
+    with pytest.raises(ValueError, match="must be fully known"):
+        tf.parse_example(tf.constant(RECORDS), {"x": tf.FixedLenFeature([None], tf.float32)})
+
+
+def test_csv() -> None:
+    lines = tf.constant(["1,2.5,word", '3,,"a ""b"", c"', "4,NA,x"])
+    number, real, text = tf.decode_csv(lines, [tf.constant([], tf.int32), [0.5], [""]], na_value="NA")
+    got = run([number, real, text])
+    assert got[0].tolist() == [1, 3, 4]
+    assert got[0].dtype == np.int32
+    assert got[1].tolist() == [2.5, 0.5, 0.5]
+    assert got[2].tolist() == [b"word", b'a "b", c', b"x"]
+    assert run(tf.decode_csv(lines, [[""]], select_cols=[2])[0])[0] == b"word"
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [("1,2,3", "Expect 2 fields but have 3 in record 0"), (",1", "is required but missing"), ("x,1", "not a valid int32: x"),
+     ("99999999999,1", "not a valid int32")],
+)  # fmt: skip
+def test_csv_that_does_not_fit(line: str, message: str) -> None:
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+        run(tf.decode_csv(tf.constant([line]), [tf.constant([], tf.int32), [0]]))
+
+
+def test_files(tmp_path: Path) -> None:
+    path = str(tmp_path / "deep" / "file.txt")
+    run(tf.write_file(path, "contents"))
+    assert run(tf.read_file(path)) == b"contents"
+    assert run(tf.matching_files(str(tmp_path / "*" / "*.txt"))).tolist() == [path.encode()]
+    with pytest.raises(tf.errors.NotFoundError):
+        run(tf.read_file(str(tmp_path / "nobody")))
