@@ -151,7 +151,7 @@ def _recorded(call: StepCall, values: list[Any], record: Recorder) -> None:
     call(values)
     if isinstance(call, IslandCall):
         outputs = call.outputs_in(values)
-        jax.block_until_ready(outputs)
+        jax.block_until_ready(outputs)  # type: ignore[no-untyped-call]
         island = call.island
         names, kind, inputs = tuple(op.name for op in island.operations), "Island", island.inputs
     else:

@@ -18,7 +18,7 @@ _MAX_LABELLED = 50
 
 def wants_trace(options: Any) -> bool:
     """Whether a `RunOptions` asks for timings or for the partition graphs."""
-    return options.trace_level != RunOptions.NO_TRACE or options.output_partition_graphs
+    return bool(options.trace_level != RunOptions.NO_TRACE or options.output_partition_graphs)
 
 
 class StepRecord:

@@ -11,8 +11,8 @@ from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
 from anabranch.proto import RunMetadata, RunOptions
 from anabranch.proto.tensors import make_ndarray
-from anabranch.session import Session
 from anabranch.runtime.timeline import Timeline
+from anabranch.session import Session
 
 
 def build() -> tuple[Tensor, list[Tensor]]:
