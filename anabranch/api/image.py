@@ -55,6 +55,7 @@ from anabranch.frontend.image import (
     yiq_to_rgb,
     yuv_to_rgb,
 )
+from anabranch.frontend.image_codecs import decode_jpeg, encode_jpeg
 from anabranch.frontend.rearranging import extract_image_patches
 
 __all__ = [
@@ -68,7 +69,9 @@ __all__ = [
     "convert_image_dtype",
     "crop_and_resize",
     "crop_to_bounding_box",
+    "decode_jpeg",
     "decode_png",
+    "encode_jpeg",
     "encode_png",
     "extract_image_patches",
     "flip_left_right",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from anabranch.api import io_gfile as gfile
 from anabranch.frontend.graph_io import write_graph
 from anabranch.frontend.image import decode_png, encode_png
+from anabranch.frontend.image_codecs import decode_jpeg, encode_jpeg
 from anabranch.frontend.parsing import (
     FixedLenFeature,
     FixedLenSequenceFeature,
@@ -28,9 +29,11 @@ __all__ = [
     "VarLenFeature",
     "decode_base64",
     "decode_csv",
+    "decode_jpeg",
     "decode_png",
     "decode_raw",
     "encode_base64",
+    "encode_jpeg",
     "encode_png",
     "gfile",
     "matching_files",
