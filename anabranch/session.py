@@ -206,7 +206,9 @@ class BaseSession:
 
         def run_step(*values: Any, options: Any = None, run_metadata: Any = None) -> Any:
             if len(values) != len(tensors):
-                raise TypeError(f"this callable takes {len(tensors)} values ({[t.name for t in tensors]}), got {len(values)}")
+                raise TypeError(
+                    f"this callable takes {len(tensors)} values ({[t.name for t in tensors]}), got {len(values)}"
+                )
             if accept_options and options is not None:
                 return self.run(fetches, dict(zip(tensors, values, strict=True)), options, run_metadata)
             if self._closed:
@@ -323,7 +325,9 @@ class _PartialRun:
         self._values.update(zip(tensors, values, strict=True))
         piece, missing = self._needed(mapping.tensors, mapping.targets)
         if missing:
-            raise InvalidArgumentError(None, None, f"this piece of the partial run needs {missing[0].name!r}, which is not fed yet")
+            raise InvalidArgumentError(
+                None, None, f"this piece of the partial run needs {missing[0].name!r}, which is not fed yet"
+            )
         kept = self._needed_later(piece)
         fetches = [t for t in dict.fromkeys([*mapping.tensors, *kept]) if t not in self._values]
         targets = [op for op in mapping.targets if op not in self._done]
@@ -341,12 +345,16 @@ class _PartialRun:
         for tensor in feeds:
             if tensor not in self._open_feeds:
                 raise InvalidArgumentError(
-                    None, tensor.op, f"the feed {tensor.name!r} was not declared in partial_run_setup, or was fed already"
+                    None,
+                    tensor.op,
+                    f"the feed {tensor.name!r} was not declared in partial_run_setup, or was fed already",
                 )
         for tensor in mapping.tensors:
             if tensor not in self._open_fetches:
                 raise InvalidArgumentError(
-                    None, tensor.op, f"the fetch {tensor.name!r} was not declared in partial_run_setup, or was fetched already"
+                    None,
+                    tensor.op,
+                    f"the fetch {tensor.name!r} was not declared in partial_run_setup, or was fetched already",
                 )
 
     def _needed(self, fetches: Sequence[Tensor], targets: Sequence[Operation]) -> tuple[set[Operation], list[Tensor]]:

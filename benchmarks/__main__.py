@@ -13,7 +13,9 @@ from benchmarks.harness import available, measure, print_table
 def session(console: Console, rounds: int) -> None:
     """What a step costs beyond its computation."""
     systems = ("anabranch", "jax", "tensorflow")
-    print_table("one-island step with a scalar feed", measure("session", systems, rounds, console), systems, "µs", 1e6, console)
+    print_table(
+        "one-island step with a scalar feed", measure("session", systems, rounds, console), systems, "µs", 1e6, console
+    )
 
 
 def training(console: Console, rounds: int) -> None:

@@ -76,7 +76,9 @@ def measure(worker: str, systems: Sequence[str], rounds: int, console: Console, 
     return results
 
 
-def print_table(title: str, results: Results, systems: Sequence[str], unit: str, scale: float, console: Console) -> None:
+def print_table(
+    title: str, results: Results, systems: Sequence[str], unit: str, scale: float, console: Console
+) -> None:
     """One row per measurement, one column per system: the median, and the ratio of ours to it."""
     table = Table(title=f"{title} ({unit})", caption=machine())
     table.add_column("measurement")

@@ -59,5 +59,8 @@ def test_errors_name_the_line() -> None:
     table = tf.constant([1.0, 2.0])
     index = tf.placeholder(tf.int32, [])
     row = tf.gather(table, index, name="pick")
-    with tf.Session() as session, pytest.raises(tf.errors.InvalidArgumentError, match="pick.*test_tiny.py|test_tiny.py"):
+    with (
+        tf.Session() as session,
+        pytest.raises(tf.errors.InvalidArgumentError, match="pick.*test_tiny.py|test_tiny.py"),
+    ):
         session.run(row, {index: 7})

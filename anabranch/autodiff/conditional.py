@@ -43,7 +43,9 @@ class _GradientBody(FunctionGraph):
 def _if_gradient(op: Operation, *grads: Any) -> list[Any]:
     graph = op.graph
     branches = [graph.get_function(op.attrs[name].name) for name in ("then_branch", "else_branch")]
-    out_grads = [g if t.dtype.is_floating or t.dtype.is_complex else None for g, t in zip(grads, op.outputs, strict=True)]
+    out_grads = [
+        g if t.dtype.is_floating or t.dtype.is_complex else None for g, t in zip(grads, op.outputs, strict=True)
+    ]
     dense = [None if g is None else convert_to_tensor(g) for g in out_grads]
     bodies = [_GradientBody(branch, get_default_graph()) for branch in branches]  # type: ignore[arg-type]
     found = [body.differentiate(dense) for body in bodies]
@@ -132,8 +134,10 @@ def _give_same_parameters(bodies: list[_GradientBody]) -> None:
 def _build_if(op: Operation, bodies: list[_GradientBody], inputs: list[Tensor]) -> list[Tensor]:
     names = [op.graph.add_function(body.name, body) for body in bodies]
     outputs = bodies[0].outputs
-    shapes = [a.shape.merge_with(b.shape) if a.shape.is_compatible_with(b.shape) else a.shape
-              for a, b in zip(outputs, bodies[1].outputs, strict=True)]
+    shapes = [
+        a.shape.merge_with(b.shape) if a.shape.is_compatible_with(b.shape) else a.shape
+        for a, b in zip(outputs, bodies[1].outputs, strict=True)
+    ]
     bound = {
         "cond": op.inputs[0],
         "input": inputs,

@@ -248,7 +248,11 @@ class OpDef:
 
 
 def parse_op_def(
-    name: str, signature: str, attrs: str = "", factory: type[T] = OpDef, **flags: Any  # type: ignore[assignment]
+    name: str,
+    signature: str,
+    attrs: str = "",
+    factory: type[T] = OpDef,
+    **flags: Any,  # type: ignore[assignment]
 ) -> T:
     """Reads a signature (see the module docstring).
 

@@ -116,7 +116,9 @@ def _untyped(value: Any) -> np.ndarray[Any, Any]:
     try:
         array = np.array(value)
     except ValueError as error:
-        raise ValueError(f"cannot convert the nested list {_short(value)} to a tensor: its rows differ in length") from error
+        raise ValueError(
+            f"cannot convert the nested list {_short(value)} to a tensor: its rows differ in length"
+        ) from error
     kind = array.dtype.kind
     if kind in "SUO":
         if kind == "O" and _has_none(value):

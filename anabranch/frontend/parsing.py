@@ -108,7 +108,9 @@ def _default(value: Any, dtype: DType, shape: TensorShape, key: str) -> Any:
     return raw.Reshape(tensor, list(shape.dims_tuple or ())) if shape.is_fully_defined() else tensor
 
 
-def parse_example(serialized: Any, features: Mapping[str, Any], name: str | None = None, example_names: Any = None) -> Any:
+def parse_example(
+    serialized: Any, features: Mapping[str, Any], name: str | None = None, example_names: Any = None
+) -> Any:
     """Parses a batch of serialized `tf.train.Example` messages.
 
     Args:
@@ -179,8 +181,13 @@ def decode_csv(
     defaults = [d if hasattr(d, "dtype") else convert_to_tensor(d) for d in record_defaults]
     return list(
         raw.DecodeCSV(
-            records, defaults, field_delim=field_delim, use_quote_delim=use_quote_delim, na_value=na_value,
-            select_cols=columns, name=name,
+            records,
+            defaults,
+            field_delim=field_delim,
+            use_quote_delim=use_quote_delim,
+            na_value=na_value,
+            select_cols=columns,
+            name=name,
         )  # fmt: skip
     )
 

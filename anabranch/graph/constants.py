@@ -148,9 +148,7 @@ def _partial_strided_slice(tensor: Tensor, depth: int) -> list[int | None] | Non
     begin, end, stride = (int(b.reshape(-1)[0]) for b in bounds if b is not None)
     if op.attrs["shrink_axis_mask"]:
         return [source[begin]] if -len(source) <= begin < len(source) else None
-    piece = slice(
-        None if op.attrs["begin_mask"] else begin, None if op.attrs["end_mask"] else end, stride
-    )
+    piece = slice(None if op.attrs["begin_mask"] else begin, None if op.attrs["end_mask"] else end, stride)
     return source[piece]
 
 

@@ -92,7 +92,9 @@ def _convert(value: Any, dtype: DType | None, name: str | None) -> Tensor:
         array = to_array(value, dtype)
     except TypeError as error:
         if dtype is None and not isinstance(value, list | tuple):
-            raise TypeError(f"Failed to convert object of type {type(value)} to Tensor. Contents: {value!r}. Consider casting elements to a supported type.") from error
+            raise TypeError(
+                f"Failed to convert object of type {type(value)} to Tensor. Contents: {value!r}. Consider casting elements to a supported type."
+            ) from error
         raise
     return constant_of(array, name=name)
 
@@ -105,9 +107,7 @@ def _holds_tensor(value: Any) -> bool:
 
 def is_tensor_like(value: Any) -> bool:
     """Whether a registered conversion (for a variable, a sparse value, ...) applies to `value`."""
-    return isinstance(value, Tensor) or any(
-        isinstance(value, base_type) for _, _, base_type, _ in _conversions
-    )
+    return isinstance(value, Tensor) or any(isinstance(value, base_type) for _, _, base_type, _ in _conversions)
 
 
 def _pack(values: Any, dtype: DType | None, name: str | None) -> Tensor:
@@ -118,7 +118,9 @@ def _pack(values: Any, dtype: DType | None, name: str | None) -> Tensor:
     with graph.name_scope(name or "packed") as scope:
         parts = [
             graph.capture(
-                _pack(v, dtype, str(i)) if isinstance(v, list | tuple) and _holds_tensor(v) else convert_to_tensor(v, dtype, str(i))
+                _pack(v, dtype, str(i))
+                if isinstance(v, list | tuple) and _holds_tensor(v)
+                else convert_to_tensor(v, dtype, str(i))
             )
             for i, v in enumerate(values)
         ]

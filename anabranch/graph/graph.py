@@ -213,7 +213,9 @@ class Graph(GraphScopes):
             return self._element_by_name(obj, allow_tensor, allow_operation)
         if (isinstance(obj, Tensor) and allow_tensor) or (isinstance(obj, Operation) and allow_operation):
             if obj.graph is not self:
-                raise ValueError(f"{type(obj).__name__} {obj.name} is not an element of this graph; it belongs to another")
+                raise ValueError(
+                    f"{type(obj).__name__} {obj.name} is not an element of this graph; it belongs to another"
+                )
             return obj
         raise TypeError(f"Can not convert a {type(obj).__name__} into a {kinds}.")
 
@@ -226,11 +228,11 @@ class Graph(GraphScopes):
             if name in self._by_name:
                 raise ValueError(
                     f"The name {name!r} refers to an Operation, not a Tensor. "
-                    "Tensor names must be of the form \"<op_name>:<output_index>\"."
+                    'Tensor names must be of the form "<op_name>:<output_index>".'
                 )
             raise ValueError(
                 f"The name {name!r} looks like an (invalid) Operation name, not a Tensor. "
-                "Tensor names must be of the form \"<op_name>:<output_index>\"."
+                'Tensor names must be of the form "<op_name>:<output_index>".'
             )
         if name not in self._by_name:
             raise KeyError(f"The name {name!r} refers to an Operation not in the graph.{self._hint(name)}")
@@ -241,7 +243,7 @@ class Graph(GraphScopes):
         if not op_name or not index_text.isdigit():
             raise ValueError(
                 f"The name {name!r} looks a like a Tensor name, but is not a valid one. "
-                "Tensor names must be of the form \"<op_name>:<output_index>\"."
+                'Tensor names must be of the form "<op_name>:<output_index>".'
             )
         op = self._by_name.get(op_name)
         if op is None:

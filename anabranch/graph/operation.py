@@ -119,11 +119,15 @@ class Tensor:
             raise TypeError(f"tensor {self.name} of shape {self._shape} cannot be iterated over; its rank must be >= 1")
         length = self._shape.dims_tuple[0]
         if length is None:
-            raise TypeError(f"tensor {self.name} cannot be iterated over: its first dimension is not known; use tf.map_fn")
+            raise TypeError(
+                f"tensor {self.name} cannot be iterated over: its first dimension is not known; use tf.map_fn"
+            )
         return (self[i] for i in range(length))
 
     def __len__(self) -> NoReturn:
-        raise TypeError(f"len() is not defined for the symbolic tensor {self.name}; call tf.shape(x) or x.shape instead")
+        raise TypeError(
+            f"len() is not defined for the symbolic tensor {self.name}; call tf.shape(x) or x.shape instead"
+        )
 
     def __bool__(self) -> NoReturn:
         raise TypeError(
@@ -320,7 +324,9 @@ class Operation:
         try:
             return self.attrs[name]
         except KeyError:
-            raise ValueError(f"operation {self._name!r} ({self.type}) has no attribute {name!r}; it has {sorted(self.attrs)}") from None
+            raise ValueError(
+                f"operation {self._name!r} ({self.type}) has no attribute {name!r}; it has {sorted(self.attrs)}"
+            ) from None
 
     def colocation_groups(self) -> list[bytes]:
         """The names of the groups whose members must share a device (`loc:@<name>`)."""

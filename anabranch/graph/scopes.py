@@ -184,7 +184,9 @@ class GraphScopes:
         op = getattr(value, "op", None)
         if isinstance(op, Operation):
             return op
-        raise TypeError(f"a control input must be an operation or a tensor, got {value!r} of type {type(value).__name__}")
+        raise TypeError(
+            f"a control input must be an operation or a tensor, got {value!r} of type {type(value).__name__}"
+        )
 
     def _current_control_inputs(self, inputs: list[Tensor]) -> list[Operation]:
         """The control inputs of a new operation; those implied by an input made in the same scope are left out."""
@@ -276,4 +278,3 @@ class GraphScopes:
         if scopes.colocation:
             groups = [g for op in scopes.colocation for g in op.colocation_groups()]
             attrs["_class"] = list(dict.fromkeys([*attrs.get("_class", []), *groups]))
-

@@ -122,7 +122,10 @@ class _Branches:
     def function(self, which: int) -> Any:
         def branch(*operands: Any) -> Any:
             results, mine = self._run(which, operands)
-            filled = [r if r.shape == s.shape else jnp.zeros(s.shape, s.dtype) for r, s in zip(results, self.shapes, strict=True)]
+            filled = [
+                r if r.shape == s.shape else jnp.zeros(s.shape, s.dtype)
+                for r, s in zip(results, self.shapes, strict=True)
+            ]
             others = [jnp.asarray(True)] * len(self.checks[1 - which])
             return filled, mine + others if which == 0 else others + mine
 

@@ -22,7 +22,11 @@ def attach_gradient(op: OpFunction, gradient: GradientFunction | None) -> OpFunc
 
 
 def unary(
-    name: str, function: ArrayFunction, types: str = "numbers", gradient: GradientFunction | None = None, inputs: str = "x"
+    name: str,
+    function: ArrayFunction,
+    types: str = "numbers",
+    gradient: GradientFunction | None = None,
+    inputs: str = "x",
 ) -> OpFunction:
     """An elementwise operation of one argument: `function(xp, x)` with xp NumPy or jax.numpy."""
     op = define_op(name, f"{inputs}: T -> y: T", f"T: {types}")
@@ -32,7 +36,11 @@ def unary(
 
 
 def unary_compiled(
-    name: str, function: ArrayFunction, types: str = "floating", gradient: GradientFunction | None = None, inputs: str = "x"
+    name: str,
+    function: ArrayFunction,
+    types: str = "floating",
+    gradient: GradientFunction | None = None,
+    inputs: str = "x",
 ) -> OpFunction:
     """Like `unary`, for a `function(x)` that exists for jax arrays only."""
     op = define_op(name, f"{inputs}: T -> y: T", f"T: {types}")

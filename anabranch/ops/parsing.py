@@ -56,8 +56,6 @@ def _(serialized: TensorShape, *_: Any, num_sparse: int, dense_shapes: list[Tens
     return [*_sparse_shapes(num_sparse, 1), list(dense_shapes)]
 
 
-
-
 @ParseExample.host_kernel
 def _(
     serialized: Any,
@@ -174,7 +172,9 @@ def _fixed_row(row: Any, default: Any, dims: tuple[Any, ...], key: str, label: A
     if row is None:
         if default.size == 0 and size != 0:
             raise InvalidArgumentError(
-                None, ctx.op, f"feature {key!r} (data type and shape {dims}) is required but could not be found in {label}; "
+                None,
+                ctx.op,
+                f"feature {key!r} (data type and shape {dims}) is required but could not be found in {label}; "
                 "give it a default_value",
             )
         return np.broadcast_to(default, dims) if default.size == 1 else default.reshape(dims)
@@ -235,17 +235,23 @@ def _(
     select_cols: list[int],
     ctx: Any,
 ) -> list[Any]:
-    rows = [_fields(r.decode("utf-8", "surrogateescape"), field_delim, use_quote_delim, ctx) for r in records.reshape(-1)]
+    rows = [
+        _fields(r.decode("utf-8", "surrogateescape"), field_delim, use_quote_delim, ctx) for r in records.reshape(-1)
+    ]
     columns: list[list[Any]] = [[] for _ in OUT_TYPE]
     missing = na_value.decode()
     for number, fields in enumerate(rows):
         chosen = [fields[i] for i in select_cols if i < len(fields)] if select_cols else fields
         if len(chosen) != len(OUT_TYPE):
             raise InvalidArgumentError(
-                None, ctx.op, f"Expect {len(OUT_TYPE)} fields but have {len(chosen)} in record {number}: {','.join(fields)!r}"
+                None,
+                ctx.op,
+                f"Expect {len(OUT_TYPE)} fields but have {len(chosen)} in record {number}: {','.join(fields)!r}",
             )
         for i, field in enumerate(chosen):
-            columns[i].append(_field(field, OUT_TYPE[i], record_defaults[i], missing, f"Field {i} in record {number}", ctx))
+            columns[i].append(
+                _field(field, OUT_TYPE[i], record_defaults[i], missing, f"Field {i} in record {number}", ctx)
+            )
     return [_array(c, t).reshape(records.shape) for c, t in zip(columns, OUT_TYPE, strict=True)]
 
 

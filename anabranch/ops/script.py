@@ -42,7 +42,9 @@ def _call(input: list[Any], *, token: bytes, Tout: list[Any], ctx: Any) -> list[
     function = _functions.get(token)
     if function is None:
         raise errors.NotFoundError(
-            None, ctx.op, f"the Python function of {ctx.op.name!r} belongs to another process; build the graph again here"
+            None,
+            ctx.op,
+            f"the Python function of {ctx.op.name!r} belongs to another process; build the graph again here",
         )
     try:
         # the function owns its arguments: it may change them without anybody noticing

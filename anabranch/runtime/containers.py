@@ -69,7 +69,9 @@ class Containers:
     def remove_object(self, handle: ResourceHandle) -> bool:
         """Drops the object behind a handle; False where there is none."""
         with self._lock:
-            return self._objects.pop((handle.container or DEFAULT_CONTAINER, handle.kind, handle.name), None) is not None
+            return (
+                self._objects.pop((handle.container or DEFAULT_CONTAINER, handle.kind, handle.name), None) is not None
+            )
 
     def reset(self, containers: Iterable[str] = ()) -> None:
         """Empties the named containers (default: the default container).

@@ -41,7 +41,9 @@ class HostKernelCall:
         rule = op_def.host_rule or (op_def.compiled_rule if op_def.portable else None)
         if rule is None:
             raise UnimplementedError(
-                None, op, f"operation {op.name!r} ({op.type}) has no host kernel for inputs of type "
+                None,
+                op,
+                f"operation {op.name!r} ({op.type}) has no host kernel for inputs of type "
                 f"{[t.dtype.name for t in op.inputs]}; use numeric tensors",
             )
         self._rule = rule

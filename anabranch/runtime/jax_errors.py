@@ -7,7 +7,11 @@ from typing import Any
 from anabranch import errors
 
 _BY_PREFIX = (
-    ("RESOURCE_EXHAUSTED", errors.ResourceExhaustedError, "the device is out of memory; use smaller batches or fewer live tensors"),
+    (
+        "RESOURCE_EXHAUSTED",
+        errors.ResourceExhaustedError,
+        "the device is out of memory; use smaller batches or fewer live tensors",
+    ),
     ("INVALID_ARGUMENT", errors.InvalidArgumentError, "the compiled program cannot take these inputs"),
     ("UNIMPLEMENTED", errors.UnimplementedError, "the device's compiler cannot do this"),
 )

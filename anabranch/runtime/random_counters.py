@@ -28,7 +28,9 @@ class RandomCounters:
                 self._counts = grown
         return CounterGroup(self, np.array(positions, np.intp))
 
-    def advance(self, positions: np.ndarray[tuple[int], np.dtype[np.intp]]) -> np.ndarray[tuple[int], np.dtype[np.uint32]]:
+    def advance(
+        self, positions: np.ndarray[tuple[int], np.dtype[np.intp]]
+    ) -> np.ndarray[tuple[int], np.dtype[np.uint32]]:
         with self._lock:
             current = self._counts[positions]
             self._counts[positions] += np.uint32(1)

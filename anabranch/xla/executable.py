@@ -134,7 +134,11 @@ class Executable:
     def _reason(self, key: Hashable) -> str:
         if self._last_key is None:
             return "first run of this step"
-        evicted = f" (more than {MAX_VARIANTS} variants: the oldest was dropped)" if len(self._variants) >= MAX_VARIANTS else ""
+        evicted = (
+            f" (more than {MAX_VARIANTS} variants: the oldest was dropped)"
+            if len(self._variants) >= MAX_VARIANTS
+            else ""
+        )
         names = [t.name for i in self.open_inputs for t in (self.dynamic[i],)] + [t.name for t in self.static]
         return f"new shapes or static values of {', '.join(names[:6]) or 'variables'}: {_short(key)}{evicted}"
 
@@ -176,7 +180,9 @@ class Executable:
         checks[:] = final.checks
         return self._results(args, values, final)
 
-    def _bind(self, args: Sequence[Any], fixed: dict[Tensor, Any]) -> tuple[dict[Tensor, Any], dict[ResourceHandle, Any], Any]:
+    def _bind(
+        self, args: Sequence[Any], fixed: dict[Tensor, Any]
+    ) -> tuple[dict[Tensor, Any], dict[ResourceHandle, Any], Any]:
         tensors = [*self.dynamic, *self.island.constants]
         handles = [*self.read_only, *self.donated]
         env: dict[Tensor, Any] = {**self.island.known, **fixed}

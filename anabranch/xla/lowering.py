@@ -78,9 +78,7 @@ class TraceContext(KernelContext):
         super().__init__(op)
         self.state = state
 
-    def check(
-        self, ok: Any, message: str, *values: Any, error: type[OpError] = InvalidArgumentError
-    ) -> None:
+    def check(self, ok: Any, message: str, *values: Any, error: type[OpError] = InvalidArgumentError) -> None:
         if isinstance(ok, bool | np.bool_ | np.ndarray):
             super().check(ok, message, *values, error=error)
         else:
@@ -231,5 +229,3 @@ def hash_name(name: str) -> int:
     for byte in name.encode():
         value = ((value ^ byte) * 0x01000193) & 0xFFFFFFFF
     return value >> 1
-
-

@@ -57,7 +57,9 @@ class Inception:
 
     def logits(self, x: Any) -> Any:
         for filters, kernel, strides, padding in (
-            (32, 3, 2, "VALID"), (32, 3, 1, "VALID"), (64, 3, 1, "SAME"),
+            (32, 3, 2, "VALID"),
+            (32, 3, 1, "VALID"),
+            (64, 3, 1, "SAME"),
         ):
             x = self.conv(x, filters, kernel, strides, padding)
         x = self.conv(self.conv(self.pool(x, "max", 3, 2, "VALID"), 80, 1), 192, 3, 1, "VALID")
@@ -84,7 +86,12 @@ def main(tf: Any) -> dict[str, float]:
     tf.train.RMSPropOptimizer(0.045, 0.9, 0.9, 1.0).minimize(loss)
     total = time.perf_counter() - start
     operations = len(tf.get_default_graph().get_operations())
-    return {"forward": forward, "with gradients and optimizer": total, "nodes": operations, "µs per node": 1e6 * total / operations}
+    return {
+        "forward": forward,
+        "with gradients and optimizer": total,
+        "nodes": operations,
+        "µs per node": 1e6 * total / operations,
+    }
 
 
 if __name__ == "__main__":

@@ -24,7 +24,9 @@ CONV_BATCH, CONV_RATE, DROPOUT = 64, 1e-3, 0.4
 BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
 #: filters as [height, width, in, out]
 CONV_SHAPES = ((3, 3, 1, 32), (32,), (3, 3, 32, 64), (64,), (1024, 128), (128,), (128, 10), (10,))
-MLP_SHAPES = tuple(shape for rows, columns in zip(MLP_LAYERS, MLP_LAYERS[1:], strict=False) for shape in ((rows, columns), (columns,)))
+MLP_SHAPES = tuple(
+    shape for rows, columns in zip(MLP_LAYERS, MLP_LAYERS[1:], strict=False) for shape in ((rows, columns), (columns,))
+)
 
 
 def initial(shapes: tuple[tuple[int, ...], ...]) -> list[np.ndarray]:
@@ -48,7 +50,8 @@ def graph_steps(tf: Any) -> dict[str, Step]:
 
 def _variables(tf: Any, shapes: tuple[tuple[int, ...], ...]) -> list[Any]:
     return [
-        tf.get_variable(f"v{i}", initializer=tf.constant(value), use_resource=True) for i, value in enumerate(initial(shapes))
+        tf.get_variable(f"v{i}", initializer=tf.constant(value), use_resource=True)
+        for i, value in enumerate(initial(shapes))
     ]
 
 

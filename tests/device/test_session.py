@@ -265,7 +265,9 @@ def test_run_metadata_has_timings(session: Session) -> None:
     metadata = RunMetadata()
     y = raw.Neg(raw.Exp(convert_to_tensor(1.0)))
     x = placeholder([3])
-    session.run([y, raw.Tanh(x)], {x: [1, 2, 3]}, options=RunOptions(trace_level=RunOptions.FULL_TRACE), run_metadata=metadata)
+    session.run(
+        [y, raw.Tanh(x)], {x: [1, 2, 3]}, options=RunOptions(trace_level=RunOptions.FULL_TRACE), run_metadata=metadata
+    )
     nodes = metadata.step_stats.dev_stats[0].node_stats
     assert nodes
     assert all(n.all_start_micros > 0 for n in nodes)

@@ -52,8 +52,18 @@ def build_network(learning_rate: float = 2e-3, decay_steps: int = 300) -> Networ
     train_summaries = tf.summary.merge([*curves, *weights, tf.summary.scalar("learning_rate", rate)])
     test_summaries = tf.summary.merge([*curves, tf.summary.image("digits", images, max_outputs=4)])
     return Network(
-        images, labels, training, loss, accuracy, correct, predictions, probabilities, train, global_step,
-        train_summaries, test_summaries,
+        images,
+        labels,
+        training,
+        loss,
+        accuracy,
+        correct,
+        predictions,
+        probabilities,
+        train,
+        global_step,
+        train_summaries,
+        test_summaries,
     )
 
 

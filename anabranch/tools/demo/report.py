@@ -40,7 +40,11 @@ def draw(digits: Digits, predictions: Any, probabilities: Any, path: Path) -> in
     for axis, i in zip(axes.flat, shown, strict=False):
         good = predictions[i] == digits.test_labels[i]
         axis.imshow(digits.test_images[i, ..., 0], cmap="gray_r")
-        label = f"{predictions[i]}  {probabilities[i].max():.0%}" if good else f"{predictions[i]}, is {digits.test_labels[i]}"
+        label = (
+            f"{predictions[i]}  {probabilities[i].max():.0%}"
+            if good
+            else f"{predictions[i]}, is {digits.test_labels[i]}"
+        )
         axis.set_title(label, fontsize=8, color="black" if good else "red")
         axis.axis("off")
     accuracy = float(np.mean(predictions == digits.test_labels))

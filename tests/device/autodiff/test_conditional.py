@@ -68,7 +68,9 @@ def test_nested(pred: Any) -> None:
     y = cond(pred, lambda: cond(second, lambda: raw.Exp(x), lambda: raw.Square(x)), lambda: raw.Neg(x))
     dx = gradients(y, x)[0]
     with Session() as session:
-        values = [session.run([y, dx], {x: 2.0, pred: p, second: s}) for p, s in ((True, True), (True, False), (False, True))]
+        values = [
+            session.run([y, dx], {x: 2.0, pred: p, second: s}) for p, s in ((True, True), (True, False), (False, True))
+        ]
     np.testing.assert_allclose(values, [[np.exp(2), np.exp(2)], [4, 4], [-2, -1]])
 
 
@@ -117,7 +119,9 @@ def test_a_check_in_the_branch_not_taken_is_silent(pred: Any) -> None:
 
 def test_random_operations_in_a_branch_draw_anew(pred: Any) -> None:
     shape = convert_to_tensor([3])
-    y = cond(pred, lambda: raw.RandomUniform(shape, dtype="float32", seed=1, seed2=2), lambda: raw.Fill(shape, np.float32(0)))
+    y = cond(
+        pred, lambda: raw.RandomUniform(shape, dtype="float32", seed=1, seed2=2), lambda: raw.Fill(shape, np.float32(0))
+    )
     with Session() as session:
         first, second = (session.run(y, {pred: True}) for _ in range(2))
     assert not np.array_equal(first, second)

@@ -60,7 +60,11 @@ def test_a_single_example_feeds_an_island() -> None:
 def test_sequences_are_padded() -> None:
     records = [example(t=[1, 2, 3]), example(t=[4]), example(x=[1.0])]
     feature = tf.FixedLenSequenceFeature([], tf.int64, allow_missing=True, default_value=0)
-    assert run(tf.parse_example(tf.constant(records), {"t": feature}))["t"].tolist() == [[1, 2, 3], [4, 0, 0], [0, 0, 0]]
+    assert run(tf.parse_example(tf.constant(records), {"t": feature}))["t"].tolist() == [
+        [1, 2, 3],
+        [4, 0, 0],
+        [0, 0, 0],
+    ]
 
 
 @pytest.mark.parametrize(
