@@ -124,10 +124,19 @@ def _initial_gradients(ys: list[Tensor], grad_ys: list[Any]) -> list[Any]:
             grad = convert_to_tensor(grad, name=f"grad_ys_{i}")
             if not grad.dtype.is_compatible_with(y.dtype):
                 raise TypeError(f"grad_ys[{i}] has dtype {grad.dtype.name}, but y {y.name} has {y.dtype.name}")
-            if not grad.shape.is_compatible_with(y.shape):
-                raise ValueError(f"grad_ys[{i}] has shape {grad.shape}, but y {y.name} has {y.shape}")
+            grad = _shaped_as(y, grad, i)
         seeds.append(grad)
     return seeds
+
+
+def _shaped_as(y: Tensor, grad: Tensor, index: int) -> Tensor:
+    """`grad` with the shape of `y`, where it has as many elements, such as shape [1] for a scalar."""
+    if grad.shape.is_compatible_with(y.shape):
+        return grad
+    if grad.shape.num_elements() != y.shape.num_elements():
+        raise ValueError(f"grad_ys[{index}] has shape {grad.shape}, but y {y.name} has {y.shape}")
+    reshaped: Tensor = raw.Reshape(grad, y.shape.as_list())
+    return reshaped
 
 
 class _Backward:

@@ -18,6 +18,8 @@ from anabranch.ops import math as arithmetic
 from anabranch.ops import reduction as ops
 
 __all__ = [
+    "arg_max",
+    "arg_min",
     "argmax",
     "argmin",
     "bincount",
@@ -69,7 +71,8 @@ def _axes(x: Tensor, axis: Any) -> Any:
 
 
 def _reduce(op: OpFunction, x: Any, axis: Any, keepdims: Any, name: str | None) -> Tensor:
-    x = convert_to_tensor(x, name="input")
+    logical = op in (ops.All, ops.Any_)
+    x = convert_to_tensor(x, name="input", dtype_hint=dtypes.bool if logical else None)
     result: Tensor = op(x, _axes(x, axis), keep_dims=bool(keepdims), name=name)
     if axis is None and not keepdims:
         result.set_shape([])
@@ -229,6 +232,16 @@ def argmin(
     axis = one_of("axis", axis, "dimension", dimension)
     result: Tensor = ops.ArgMin(input, 0 if axis is None else axis, output_type=output_type, name=name)
     return result
+
+
+def arg_max(input: Any, dimension: Any, output_type: Any = dtypes.int64, name: str | None = None) -> Tensor:
+    """The index of the first greatest element along `dimension`: deprecated, `argmax` with its arguments in another order."""
+    return argmax(input, dimension, name, output_type=output_type)
+
+
+def arg_min(input: Any, dimension: Any, output_type: Any = dtypes.int64, name: str | None = None) -> Tensor:
+    """The index of the first smallest element along `dimension`: deprecated, `argmin` with its arguments in another order."""
+    return argmin(input, dimension, name, output_type=output_type)
 
 
 # ---------------------------------------------------------------------- over segments

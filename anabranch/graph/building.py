@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import operator
 import sys
 from collections import namedtuple
@@ -63,6 +64,17 @@ class OpFunction(OpDef):
             free.sort(key=lambda a: a.has_default)
             self._parameters = (*(arg.name for arg in self.inputs), *(a.name for a in free))
             return self._parameters
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        """What `inspect.signature` and `help` show."""
+        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        needed = {arg.name for arg in self.inputs} | {a.name for a in self.attrs.values() if not a.has_default}
+        shown = [
+            inspect.Parameter(n, kind) if n in needed else inspect.Parameter(n, kind, default=self.attrs[n].default)
+            for n in self.parameters()
+        ]
+        return inspect.Signature([*shown, inspect.Parameter("name", kind, default=None)])
 
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         names = self.parameters()

@@ -18,13 +18,13 @@ from anabranch.ops.sparse import check_sparse, flat_positions, looked_up, row_ma
 Array = np.ndarray[Any, Any]
 
 
-def _check_inside(ctx: Any, indices: Any, shape: Any, what: str) -> None:
-    """Makes the step fail unless all index vectors lie inside `shape` (compiled)."""
+def _check_inside(ctx: Any, indices: Any, shape: Any, what: str, xp: Any = jnp) -> None:
+    """Makes the step fail unless all index vectors lie inside `shape`."""
     if not np.shape(indices)[0]:
         return
-    indices, shape = jnp.asarray(indices), jnp.asarray(shape)
-    inside = jnp.all((indices >= 0) & (indices < shape), axis=1)
-    at = jnp.argmin(inside)
+    indices, shape = xp.asarray(indices), xp.asarray(shape)
+    inside = xp.all((indices >= 0) & (indices < shape), axis=1)
+    at = xp.argmin(inside)
     ctx.check(inside, f"{what}[{{0}}] = {{1}} is out of bounds: need 0 <= index < {{2}}", at, indices[at], shape)
 
 
@@ -67,6 +67,23 @@ def _(a_indices: Any, a_values: Any, a_shape: Any, b: Any, *, adjoint_a: bool, a
     wide = jnp.float32 if right.dtype.name in {"float16", "bfloat16"} else right.dtype
     terms = jnp.asarray(values, wide)[:, None] * jnp.take(right, a_indices[:, inner], axis=0, mode="clip").astype(wide)
     return jax.ops.segment_sum(terms, a_indices[:, out], num_segments=int(a_shape[out])).astype(right.dtype)
+
+
+@SparseTensorDenseMatMul.host_kernel
+def _(a_indices: Any, a_values: Any, a_shape: Any, b: Any, *, adjoint_a: bool, adjoint_b: bool, ctx: Any) -> Any:
+    _check_inside(ctx, a_indices, a_shape, "a_indices", np)
+    values, right = (np.conj(a_values) if adjoint_a else a_values), (np.conj(b).T if adjoint_b else b)
+    out, inner = (1, 0) if adjoint_a else (0, 1)
+    if a_shape[inner] != right.shape[0]:
+        raise ValueError(f"the inner dimensions {a_shape[inner]} and {right.shape[0]} must be equal")
+    wide = np.float32 if right.dtype.name in {"float16", "bfloat16"} else right.dtype
+    order = np.argsort(a_indices[:, out], kind="stable")  # sums of runs are far faster than additions at indices
+    rows, first = np.unique(a_indices[order, out], return_index=True)
+    terms = values[order].astype(wide)[:, None] * right[a_indices[order, inner]].astype(wide)
+    product = np.zeros((int(a_shape[out]), right.shape[1]), wide)
+    if len(rows):
+        product[rows] = np.add.reduceat(terms, first, axis=0)
+    return product.astype(right.dtype)
 
 
 @SparseTensorDenseMatMul.gradient

@@ -14,6 +14,9 @@ A *cut* is an edge between two compiled operations over which the value itself m
 compiled (`OpDef.static`), while the earlier one can only be computed on the device. The value then leaves the first
 island and enters the second as part of its compilation key.
 
+An operation on tensors whose *size the data decides* (what `where`, `unique` or `boolean_mask` let through) would be
+compiled anew in nearly every step. It runs on the host if it has a kernel that can.
+
 Example: in ``x = tf.matmul(a, b); s = tf.strings.as_string(x); y = tf.exp(x)`` matmul and exp share level 0, the
 string conversion is host work of level 1.
 """
@@ -129,6 +132,7 @@ class _Analysis:
         self.step = step
         self.fed = set(step.feeds)
         self.host = {op for op in step.operations if op in on_host or runs_on_host(op)}
+        self._keep_changing_sizes_on_host()
         self.static: set[Tensor] = set()
         self.cuts: set[Tensor] = set()
         self.level: dict[Operation, int] = {}
@@ -144,6 +148,16 @@ class _Analysis:
 
     def _is_given(self, tensor: Tensor) -> bool:
         return tensor in self.step.known or tensor in self.fed
+
+    # ---- which sizes change from step to step
+    def _keep_changing_sizes_on_host(self) -> None:
+        changing: set[Tensor] = set()
+        for op in self.step.operations:
+            concerned = any(tensor in changing for tensor in self.step.inputs_of(op))
+            if concerned and (op.op_def.host_rule is not None or op.op_def.portable) and not op.op_def.shape_valued:
+                self.host.add(op)
+            if concerned or (op in self.host and _decides_sizes(op)):
+                changing.update(t for t in op._outputs if not t.shape.is_fully_defined() and t not in self.fed)
 
     # ---- which values must be known when an island is compiled
     def _find_static(self) -> None:
@@ -294,6 +308,12 @@ class _Analysis:
                 if tensor.op in members and not self._is_given(tensor):
                     needed[tensor] = None
         return list(needed)
+
+
+def _decides_sizes(op: Operation) -> bool:
+    """Whether the values of the inputs decide the shape of an output."""
+    op_def = op.op_def
+    return op_def.compiled_rule is None and not op_def.stateful and op.type != "PyFuncStateless"
 
 
 def _is_small_integer(tensor: Tensor) -> bool:

@@ -46,7 +46,20 @@ def test_host_work_separates_islands_and_unrelated_work_stays_together() -> None
     positions = raw.Where(raw.Greater(negated, 0.0))
     beside = raw.Exp(x)
     after = raw.Cast(positions, DstT="float32")
-    assert kinds([after, beside], [x]) == [["Neg", "Greater", "Exp"], ["host Where"], ["Cast"]]
+    assert kinds([after, beside], [x]) == [["Neg", "Greater", "Exp"], ["host Where"], ["host Cast"]]
+
+
+def test_tensors_whose_size_the_data_decides_stay_on_the_host() -> None:
+    """A compiled operation on them would be compiled anew in each step."""
+    x = placeholder()
+    kept = raw.GatherV2(x, raw.Reshape(raw.Where(raw.Greater(x, 0.0)), [-1]), 0)
+    mean = raw.Exp(raw.Mean(raw.Mul(kept, 2.0), [0]))
+    on_host = ["Where", "Reshape", "GatherV2", "Mul", "Mean"]
+    assert kinds([mean], [x]) == [["Greater"], *([f"host {kind}"] for kind in on_host), ["Exp"]]
+    with Session() as session:
+        for values in ([1.0, 5.0], [-1.0, 0.5]):
+            positive = np.array([v for v in values if v > 0], np.float32)
+            assert np.allclose(session.run(mean, {x: values}), np.exp(2 * positive.mean()))
 
 
 def test_a_value_needed_at_compile_time_is_cut_out() -> None:
