@@ -32,7 +32,6 @@ from anabranch.api import (
     python_io,
     random,
     resource_loader,
-    sets,
     signal,
     sparse,
     spectral,
@@ -46,11 +45,7 @@ from anabranch.autodiff.custom import (
     RegisterGradient,
     custom_gradient,
     no_gradient,
-)
-from anabranch.autodiff.custom import (
     no_gradient as NoGradient,
-)
-from anabranch.autodiff.custom import (
     no_gradient as NotDifferentiable,
 )
 from anabranch.autodiff.gradients import UnconnectedGradients, gradients, hessians
@@ -86,9 +81,7 @@ from anabranch.core.dtypes import (
     variant,
 )
 from anabranch.core.shapes import Dimension, TensorShape, dimension_at_index, dimension_value
-from anabranch.frontend import operators as _operators
-from anabranch.frontend import sparse as _sparse
-from anabranch.frontend import sparse_math as _sparse_math
+from anabranch.frontend import operators as _operators, sparse as _sparse, sparse_math as _sparse_math
 from anabranch.frontend.array import (
     batch_gather,
     boolean_mask,
@@ -187,27 +180,15 @@ from anabranch.frontend.data_flow import (
     scatter_nd,
     searchsorted,
     setdiff1d,
+    tensor_scatter_add as tensor_scatter_nd_add,
+    tensor_scatter_nd_add as tensor_scatter_add,
+    tensor_scatter_nd_sub as tensor_scatter_sub,
+    tensor_scatter_nd_update as tensor_scatter_update,
+    tensor_scatter_sub as tensor_scatter_nd_sub,
+    tensor_scatter_update as tensor_scatter_nd_update,
     unique,
     unique_with_counts,
     unravel_index,
-)
-from anabranch.frontend.data_flow import (
-    tensor_scatter_add as tensor_scatter_nd_add,
-)
-from anabranch.frontend.data_flow import (
-    tensor_scatter_nd_add as tensor_scatter_add,
-)
-from anabranch.frontend.data_flow import (
-    tensor_scatter_nd_sub as tensor_scatter_sub,
-)
-from anabranch.frontend.data_flow import (
-    tensor_scatter_nd_update as tensor_scatter_update,
-)
-from anabranch.frontend.data_flow import (
-    tensor_scatter_sub as tensor_scatter_nd_sub,
-)
-from anabranch.frontend.data_flow import (
-    tensor_scatter_update as tensor_scatter_nd_update,
 )
 from anabranch.frontend.framework import (
     add_to_collection,
@@ -294,6 +275,7 @@ from anabranch.frontend.math import (
     floor,
     floor_div,
     floordiv,
+    floormod as mod,
     greater,
     greater_equal,
     igamma,
@@ -315,6 +297,7 @@ from anabranch.frontend.math import (
     logical_xor,
     maximum,
     minimum,
+    mod as floormod,
     multiply,
     negative,
     not_equal,
@@ -341,12 +324,6 @@ from anabranch.frontend.math import (
     truncatediv,
     truncatemod,
     zeta,
-)
-from anabranch.frontend.math import (
-    floormod as mod,
-)
-from anabranch.frontend.math import (
-    mod as floormod,
 )
 from anabranch.frontend.parsing import (
     FixedLenFeature,
@@ -391,14 +368,12 @@ from anabranch.frontend.rearranging import (
     repeat,
     required_space_to_batch_paddings,
     reverse,
+    reverse as reverse_v2,
     reverse_sequence,
     roll,
     space_to_batch,
     space_to_batch_nd,
     space_to_depth,
-)
-from anabranch.frontend.rearranging import (
-    reverse as reverse_v2,
 )
 from anabranch.frontend.reduction import (
     arg_max,
@@ -412,6 +387,8 @@ from anabranch.frontend.reduction import (
     cumsum,
     histogram_fixed_width,
     histogram_fixed_width_bins,
+    lin_space as linspace,
+    linspace as lin_space,
     range,
     reduce_all,
     reduce_any,
@@ -435,12 +412,6 @@ from anabranch.frontend.reduction import (
     unsorted_segment_prod,
     unsorted_segment_sqrt_n,
     unsorted_segment_sum,
-)
-from anabranch.frontend.reduction import (
-    lin_space as linspace,
-)
-from anabranch.frontend.reduction import (
-    linspace as lin_space,
 )
 from anabranch.frontend.script import numpy_function, py_func
 from anabranch.frontend.slicing import newaxis, slice, strided_slice
@@ -982,7 +953,6 @@ __all__ = [
     "sequence_mask",
     "set_random_seed",
     "setdiff1d",
-    "sets",
     "shape",
     "shape_n",
     "sigmoid",

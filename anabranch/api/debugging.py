@@ -26,8 +26,6 @@ from anabranch.frontend.checks import (
     is_non_decreasing,
     is_numeric_tensor,
     is_strictly_increasing,
-)
-from anabranch.frontend.checks import (
     verify_tensor_all_finite as assert_all_finite,
 )
 from anabranch.frontend.math import is_finite, is_inf, is_nan

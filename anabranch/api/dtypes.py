@@ -10,7 +10,9 @@ from anabranch.core.dtypes import (
     complex64,
     complex128,
     double,
+    double as float64,
     float16,
+    float16 as half,
     float32,
     int8,
     int16,
@@ -28,12 +30,6 @@ from anabranch.core.dtypes import (
     uint32,
     uint64,
     variant,
-)
-from anabranch.core.dtypes import (
-    double as float64,
-)
-from anabranch.core.dtypes import (
-    float16 as half,
 )
 from anabranch.frontend.casting import cast, saturate_cast
 from anabranch.frontend.math import complex

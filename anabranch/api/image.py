@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from anabranch.frontend.array import transpose
 from anabranch.frontend.image import (
     ResizeMethod,
     adjust_brightness,
@@ -52,6 +51,7 @@ from anabranch.frontend.image import (
     ssim,
     total_variation,
     transpose_image,
+    transpose_image as transpose,
     yiq_to_rgb,
     yuv_to_rgb,
 )

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from anabranch.frontend.array import matrix_transpose
-from anabranch.frontend.array import matrix_transpose as transpose
+from anabranch.frontend.array import matrix_transpose, matrix_transpose as transpose
 from anabranch.frontend.clipping import global_norm
 from anabranch.frontend.contraction import einsum, tensordot
 from anabranch.frontend.linalg import (
@@ -15,54 +14,30 @@ from anabranch.frontend.linalg import (
     logdet,
     lu,
     matmul,
+    matrix_determinant as det,
+    matrix_inverse as inv,
     matrix_rank,
+    matrix_solve as solve,
+    matrix_solve_ls as lstsq,
+    matrix_triangular_solve as triangular_solve,
     matvec,
     norm,
     normalize,
     pinv,
     qr,
+    self_adjoint_eig as eigh,
+    self_adjoint_eigvals as eigvalsh,
     slogdet,
     svd,
     trace,
 )
-from anabranch.frontend.linalg import (
-    matrix_determinant as det,
-)
-from anabranch.frontend.linalg import (
-    matrix_inverse as inv,
-)
-from anabranch.frontend.linalg import (
-    matrix_solve as solve,
-)
-from anabranch.frontend.linalg import (
-    matrix_solve_ls as lstsq,
-)
-from anabranch.frontend.linalg import (
-    matrix_triangular_solve as triangular_solve,
-)
-from anabranch.frontend.linalg import (
-    self_adjoint_eig as eigh,
-)
-from anabranch.frontend.linalg import (
-    self_adjoint_eigvals as eigvalsh,
-)
 from anabranch.frontend.nn import l2_normalize
 from anabranch.frontend.rearranging import (
     diag as tensor_diag,
-)
-from anabranch.frontend.rearranging import (
     diag_part as tensor_diag_part,
-)
-from anabranch.frontend.rearranging import (
     matrix_band_part as band_part,
-)
-from anabranch.frontend.rearranging import (
     matrix_diag as diag,
-)
-from anabranch.frontend.rearranging import (
     matrix_diag_part as diag_part,
-)
-from anabranch.frontend.rearranging import (
     matrix_set_diag as set_diag,
 )
 

@@ -12,27 +12,17 @@ from anabranch.frontend.framework import get_seed, set_random_seed
 from anabranch.frontend.random import (
     categorical,
     multinomial,
+    random_gamma as gamma,
+    random_normal as normal,
+    random_poisson as poisson,
+    random_shuffle as shuffle,
+    random_uniform as uniform,
     stateless_categorical,
     stateless_multinomial,
     stateless_normal,
     stateless_truncated_normal,
     stateless_uniform,
     truncated_normal,
-)
-from anabranch.frontend.random import (
-    random_gamma as gamma,
-)
-from anabranch.frontend.random import (
-    random_normal as normal,
-)
-from anabranch.frontend.random import (
-    random_poisson as poisson,
-)
-from anabranch.frontend.random import (
-    random_shuffle as shuffle,
-)
-from anabranch.frontend.random import (
-    random_uniform as uniform,
 )
 
 __all__ = [

@@ -8,8 +8,7 @@ import numpy as np
 
 from anabranch.core import dtypes
 from anabranch.core.dtypes import as_dtype
-from anabranch.core.shapes import Dimension, TensorShape
-from anabranch.core.shapes import broadcast_shape as _broadcast_shape
+from anabranch.core.shapes import Dimension, TensorShape, broadcast_shape as _broadcast_shape
 from anabranch.frontend.constants import constant
 from anabranch.frontend.framework import convert_to_tensor, name_scope
 from anabranch.graph.composite import SparseTensor, SparseTensorValue

@@ -11,8 +11,7 @@ from anabranch.frontend.framework import convert_to_tensor, name_scope
 from anabranch.frontend.reduction import reduce_sum
 from anabranch.graph.composite import IndexedSlices
 from anabranch.graph.operation import Tensor
-from anabranch.ops import logic, raw
-from anabranch.ops import math as arithmetic
+from anabranch.ops import logic, math as arithmetic, raw
 
 __all__ = ["clip_by_average_norm", "clip_by_global_norm", "clip_by_norm", "clip_by_value", "global_norm"]
 

@@ -16,10 +16,7 @@ from anabranch.frontend.math import abs, conj, real
 from anabranch.frontend.reduction import reduce_max, reduce_sum
 from anabranch.graph.conversion import is_tensor_like
 from anabranch.graph.operation import Tensor
-from anabranch.ops import linalg as ops
-from anabranch.ops import math as arithmetic
-from anabranch.ops import matmul as products
-from anabranch.ops import raw
+from anabranch.ops import linalg as ops, math as arithmetic, matmul as products, raw
 
 __all__ = [
     "adjoint",

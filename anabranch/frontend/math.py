@@ -15,8 +15,7 @@ from anabranch.graph.building import OpFunction
 from anabranch.graph.composite import IndexedSlices, SparseTensor
 from anabranch.graph.conversion import is_tensor_like
 from anabranch.graph.operation import Tensor
-from anabranch.ops import complex_numbers, logic, raw, special
-from anabranch.ops import math as arithmetic
+from anabranch.ops import complex_numbers, logic, math as arithmetic, raw, special
 
 __all__ = [
     "abs",

@@ -9,8 +9,7 @@ import numpy as np
 
 from anabranch.core import dtypes
 from anabranch.errors import InvalidArgumentError
-from anabranch.frontend.array import concat, size, stop_gradient
-from anabranch.frontend.array import shape as shape_of
+from anabranch.frontend.array import concat, shape as shape_of, size, stop_gradient
 from anabranch.frontend.framework import convert_to_tensor, name_scope
 from anabranch.frontend.random import random_uniform
 from anabranch.graph.constants import constant_value

@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from anabranch.core.dtypes import as_dtype
-from anabranch.core.dtypes import int64 as int64_dtype
+from anabranch.core.dtypes import as_dtype, int64 as int64_dtype
 from anabranch.frontend.framework import convert_to_tensor, name_scope
 from anabranch.frontend.nn_activations import renamed
 from anabranch.frontend.nn_conv import FORMATS, channels_last, per_axis

@@ -21,8 +21,7 @@ from anabranch.graph.composite import SparseTensor, SparseTensorValue
 from anabranch.graph.conversion import convert_to_tensor, is_tensor_like
 from anabranch.graph.graph import get_default_graph
 from anabranch.graph.operation import Tensor
-from anabranch.ops import logic, raw
-from anabranch.ops import math as arithmetic
+from anabranch.ops import logic, math as arithmetic, raw
 
 __all__: list[str] = []
 

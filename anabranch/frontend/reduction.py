@@ -13,9 +13,7 @@ from anabranch.frontend.arguments import one_of
 from anabranch.frontend.framework import convert_to_tensor, name_scope
 from anabranch.graph.building import OpFunction
 from anabranch.graph.operation import Tensor
-from anabranch.ops import logic, raw, segment, sequence
-from anabranch.ops import math as arithmetic
-from anabranch.ops import reduction as ops
+from anabranch.ops import logic, math as arithmetic, raw, reduction as ops, segment, sequence
 
 __all__ = [
     "arg_max",

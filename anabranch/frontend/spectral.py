@@ -9,8 +9,7 @@ from anabranch.core import dtypes
 from anabranch.frontend.framework import convert_to_tensor, name_scope
 from anabranch.graph.building import OpFunction
 from anabranch.graph.operation import Tensor
-from anabranch.ops import fft as ops
-from anabranch.ops import raw
+from anabranch.ops import fft as ops, raw
 
 __all__ = [
     "fft",

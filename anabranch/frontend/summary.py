@@ -22,8 +22,10 @@ from anabranch.graph.collections import GraphKeys
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.graph import Graph, get_default_graph
 from anabranch.graph.operation import Tensor
-from anabranch.ops import raw
-from anabranch.ops import summary as _summary_ops  # the vocabulary behind `raw`  # noqa: F401
+from anabranch.ops import (
+    raw,
+    summary as _summary_ops,  # the vocabulary behind `raw`  # noqa: F401
+)
 from anabranch.proto import Event, SessionLog, Summary, SummaryDescription, SummaryMetadata, TaggedRunMetadata
 
 __all__ = [

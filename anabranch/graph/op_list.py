@@ -8,8 +8,7 @@ from typing import Any
 from anabranch.core.dtypes import DType
 from anabranch.core.op_def import ArgDef, AttrDef, OpDef
 from anabranch.core.registry import find_op_def
-from anabranch.proto import AttrValue, GraphDef, NodeDef, OpList
-from anabranch.proto import OpDef as OpDefProto
+from anabranch.proto import AttrValue, GraphDef, NodeDef, OpDef as OpDefProto, OpList
 from anabranch.proto.attr_values import attr_to_proto
 
 

@@ -12,8 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
-from jax import lax
-from jax import numpy as jnp
+from jax import lax, numpy as jnp
 
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import OpFunction, define_op

@@ -10,8 +10,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax import lax
-from jax import numpy as jnp
+from jax import lax, numpy as jnp
 
 from anabranch.core.dtypes import DType
 from anabranch.core.shapes import TensorShape

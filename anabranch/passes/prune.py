@@ -8,7 +8,6 @@ from typing import Any
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.passes.step_graph import StepGraph, in_execution_order
 
-
 _PLACEHOLDERS = frozenset({"Placeholder", "PlaceholderV2"})
 
 

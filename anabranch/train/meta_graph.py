@@ -16,8 +16,7 @@ from anabranch.frontend.variables import Variable
 from anabranch.graph.collections import GraphKeys
 from anabranch.graph.graph import Graph, get_default_graph
 from anabranch.graph.graphdef_import import import_graph_def
-from anabranch.graph.op_list import op_list_of
-from anabranch.graph.op_list import strip_default_attrs as strip_defaults
+from anabranch.graph.op_list import op_list_of, strip_default_attrs as strip_defaults
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.io import gfile
 from anabranch.proto import CollectionDef, GraphDef, MetaGraphDef, NodeDef, SaverDef, VariableDef

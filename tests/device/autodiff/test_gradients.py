@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from anabranch.autodiff.custom import RegisterGradient, custom_gradient
 from anabranch.autodiff.gradients import UnconnectedGradients, gradients, hessians

@@ -12,8 +12,7 @@ import scipy.special as sp
 
 from anabranch import errors
 from anabranch.core import dtypes
-from anabranch.frontend import casting, clipping, contraction, linalg, operators, reduction, spectral
-from anabranch.frontend import math as tfm
+from anabranch.frontend import casting, clipping, contraction, linalg, math as tfm, operators, reduction, spectral
 from anabranch.frontend.constants import constant, placeholder
 from anabranch.graph.composite import IndexedSlices, SparseTensor
 from anabranch.graph.graph import get_default_graph

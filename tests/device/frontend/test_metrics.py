@@ -10,8 +10,7 @@ import pytest
 
 from anabranch import errors
 from anabranch.core.shapes import TensorShape
-from anabranch.frontend import metrics
-from anabranch.frontend import variable_functions as functions
+from anabranch.frontend import metrics, variable_functions as functions
 from anabranch.graph.collections import GraphKeys
 from anabranch.graph.composite import SparseTensor
 from anabranch.graph.graph import get_default_graph

@@ -9,8 +9,7 @@ import pytest
 
 from anabranch.core import dtypes
 from anabranch.core.shapes import TensorShape
-from anabranch.frontend import initializers, regularizers
-from anabranch.frontend import variable_functions as functions
+from anabranch.frontend import initializers, regularizers, variable_functions as functions
 from anabranch.frontend.partitioned_variables import (
     PartitionedVariable,
     PartitionInfo,

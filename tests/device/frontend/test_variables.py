@@ -11,8 +11,10 @@ import pytest
 from anabranch import errors
 from anabranch.core import dtypes
 from anabranch.core.shapes import TensorShape
-from anabranch.frontend import operators as _  # noqa: F401 - gives tensors their operators
-from anabranch.frontend import variable_functions as tf
+from anabranch.frontend import (
+    operators as _,  # noqa: F401 - gives tensors their operators
+    variable_functions as tf,
+)
 from anabranch.frontend.control_flow import cond
 from anabranch.frontend.variable_policy import (
     VariableAggregation,

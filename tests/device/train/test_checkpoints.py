@@ -17,8 +17,7 @@ from anabranch.frontend.variables import Variable
 from anabranch.graph.graph import Graph
 from anabranch.io.checkpoint_store import write_checkpoint
 from anabranch.session import Session
-from anabranch.train import checkpoint_management as management
-from anabranch.train import checkpoint_utils as utils
+from anabranch.train import checkpoint_management as management, checkpoint_utils as utils
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures" / "tensorflow"
 

@@ -3,8 +3,7 @@ from __future__ import annotations
 import types
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from anabranch.core import device
 from anabranch.core.device import DeviceSpec

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from anabranch.core import shapes
 from anabranch.core.shapes import Dimension, Dims, TensorShape

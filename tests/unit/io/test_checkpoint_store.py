@@ -17,8 +17,7 @@ import numpy.typing as npt
 import pytest
 import safetensors
 import safetensors.numpy
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from hypothesis.extra import numpy as hnp
 
 from anabranch import errors

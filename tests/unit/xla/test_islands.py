@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.graph import Graph, get_default_graph
-from anabranch.ops import raw
-from anabranch.ops import vocabulary as _vocabulary  # noqa: F401
+from anabranch.ops import (
+    raw,
+    vocabulary as _vocabulary,  # noqa: F401
+)
 from anabranch.passes.fold import fold
 from anabranch.passes.prune import prune
 from anabranch.pipeline import build_plan
