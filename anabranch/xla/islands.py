@@ -269,10 +269,11 @@ class _Analysis:
                 islands[level] = Island([op], level)
                 items.append((level, 0, position, islands[level]))
         for island in islands.values():
-            self._complete(island, items)
+            self._complete(island)
+        self._find_outputs(islands)
         return [item for _, _, _, item in sorted(items, key=lambda entry: entry[:3])]
 
-    def _complete(self, island: Island, items: list[tuple[int, int, int, PlanItem]]) -> None:
+    def _complete(self, island: Island) -> None:
         members = set(island.operations)
         inputs: dict[Tensor, None] = {}
         reads: dict[ResourceHandle, None] = {}
@@ -293,21 +294,21 @@ class _Analysis:
         island.static = frozenset(t for t in inputs if t in self.static)
         island.constants = [t for t, v in island.known.items() if isinstance(v, np.ndarray) and v.nbytes > MAX_LITERAL_BYTES]
         island.alias = self.step.alias
-        island.outputs = self._outputs(island, members)
 
-    def _outputs(self, island: Island, members: set[Operation]) -> list[Tensor]:
-        needed: dict[Tensor, None] = {}
-        for tensor in self.step.fetches:
-            tensor = self.step.resolve(tensor)
-            if tensor.op in members and not self._is_given(tensor):
-                needed[tensor] = None
-        for op in self.step.operations:
-            if op in members:
+    def _find_outputs(self, islands: dict[int, Island]) -> None:
+        """An island's outputs: what is fetched of it, and what operations outside it take."""
+        needed: dict[int, dict[Tensor, None]] = {level: {} for level in islands}
+        fetched = [self.step.resolve(t) for t in self.step.fetches]
+        uses: list[tuple[Tensor, Operation | None]] = [(t, None) for t in fetched]
+        uses.extend((t, op) for op in self.step.operations for t in self.step.inputs_of(op))
+        for tensor, user in uses:
+            if self._is_given(tensor) or tensor.op in self.host:
                 continue
-            for tensor in self.step.inputs_of(op):
-                if tensor.op in members and not self._is_given(tensor):
-                    needed[tensor] = None
-        return list(needed)
+            level = self.level[tensor.op]
+            if user is None or user in self.host or self.level[user] != level:
+                needed[level][tensor] = None
+        for level, island in islands.items():
+            island.outputs = list(needed[level])
 
 
 def _decides_sizes(op: Operation) -> bool:
