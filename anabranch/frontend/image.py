@@ -11,7 +11,7 @@ import numpy as np
 
 from anabranch.core import dtypes
 from anabranch.frontend import image_adjust, image_geometry, image_quality
-from anabranch.frontend.framework import convert_to_tensor, name_scope
+from anabranch.frontend.framework import convert_to_tensor, get_seed, name_scope
 from anabranch.frontend.image_adjust import *  # noqa: F403
 from anabranch.frontend.image_geometry import *  # noqa: F403
 from anabranch.frontend.image_geometry import as_batch, from_batch, image_size, pad_to_bounding_box
@@ -25,6 +25,7 @@ __all__ = [  # noqa: PLE0604
     "ResizeMethod",
     "crop_and_resize",
     "decode_png",
+    "draw_bounding_boxes",
     "encode_png",
     "non_max_suppression",
     "non_max_suppression_padded",
@@ -36,6 +37,7 @@ __all__ = [  # noqa: PLE0604
     "resize_image_with_pad",
     "resize_images",
     "resize_nearest_neighbor",
+    "sample_distorted_bounding_box",
     *image_adjust.__all__,
     *image_geometry.__all__,
     *image_quality.__all__,
@@ -258,6 +260,62 @@ def non_max_suppression_padded(
             pad_to_max_output_size=pad_to_max_output_size,
         )
         return found[0], found[1]
+
+
+def draw_bounding_boxes(images: Any, boxes: Any, name: str | None = None, colors: Any = None) -> Tensor:
+    """The images with the borders of boxes drawn on them.
+
+    Args:
+        images: [batch, height, width, 1 to 4 channels], float32 or half.
+        boxes: [batch, boxes, 4], float32: y1, x1, y2, x2, where 1 is the last row or column.
+        colors: [colours, channels], used in turn; default: ten different ones.
+    """
+    if colors is None:
+        result: Tensor = raw.DrawBoundingBoxes(images, boxes, name=name)
+    else:
+        result = raw.DrawBoundingBoxesV2(images, boxes, colors, name=name)
+    return result
+
+
+def sample_distorted_bounding_box(
+    image_size: Any,
+    bounding_boxes: Any,
+    seed: int | None = None,
+    seed2: int | None = None,
+    min_object_covered: Any = 0.1,
+    aspect_ratio_range: Any = None,
+    area_range: Any = None,
+    max_attempts: int | None = None,
+    use_image_if_no_bounding_boxes: bool | None = None,
+    name: str | None = None,
+) -> Any:
+    """A random box of an image that covers enough of some given object.
+
+    Args:
+        image_size: height, width, channels: an integer vector.
+        bounding_boxes: [batch, boxes, 4], float32: the objects, y1, x1, y2, x2 in [0, 1].
+        min_object_covered: the share of an object that the box must contain.
+        aspect_ratio_range: of the width to the height; default [0.75, 1.33].
+        area_range: the box's share of the image; default [0.05, 1].
+        max_attempts: after that many (default 100) the whole image is taken.
+        use_image_if_no_bounding_boxes: without objects, take any box; otherwise that is an error.
+
+    Returns:
+        A named tuple: `begin` and `size` for `tf.slice`, and `bboxes`, [1, 1, 4], for `draw_bounding_boxes`.
+    """
+    seeds = get_seed(seed) if seed2 is None else (seed, seed2)
+    with name_scope(name, "sample_distorted_bounding_box"):
+        return raw.SampleDistortedBoundingBoxV2(
+            image_size,
+            bounding_boxes,
+            min_object_covered,
+            seed=seeds[0] or 0,
+            seed2=seeds[1] or 0,
+            aspect_ratio_range=aspect_ratio_range,
+            area_range=area_range,
+            max_attempts=max_attempts,
+            use_image_if_no_bounding_boxes=use_image_if_no_bounding_boxes,
+        )
 
 
 # ---------------------------------------------------------------------- files
