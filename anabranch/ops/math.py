@@ -282,10 +282,11 @@ def _pow_gradient(op: Any, grad: Tensor) -> Any:
     one, zero_x = raw.OnesLike(y), raw.ZerosLike(x)
     # x ** (y - 1) may be infinite at x = 0, where y = 0 makes its factor vanish
     less = raw.SelectV2(raw.Equal(y, raw.ZerosLike(y)), one, Sub(y, one))
-    grad_x = Mul(grad, Mul(y, Pow(x, less)))
+    # products from the left: a factor 0 of the gradient keeps what follows from overflowing
+    grad_x = Mul(Mul(grad, y), Pow(x, less))
     has_log = raw.NotEqual(x, zero_x) if x.dtype.is_complex else raw.Greater(x, zero_x)
     log = raw.Select(has_log, Log(raw.Select(has_log, x, raw.OnesLike(x))), zero_x)
-    return sum_to_operands(op, grad_x, Mul(grad, Mul(z, log)))
+    return sum_to_operands(op, grad_x, Mul(Mul(grad, z), log))
 
 
 Pow = define_op("Pow", "x: T, y: T -> z: T", "T: numbers")
@@ -296,9 +297,14 @@ Pow.gradient(_pow_gradient)
 @Pow.kernel
 def _(x: Any, y: Any, *, xp: Any, ctx: Any) -> Any:
     if np.dtype(y.dtype).kind == "i":
-        ctx.check(xp.all(y >= 0), "an integer cannot be raised to a negative integer power; cast to a floating type")
+        ctx.check(xp.all(y >= 0), "Integers to negative integer powers are not allowed; cast to a floating type")
         y = xp.maximum(y, xp.zeros_like(y))
-    return xp.power(x, y)
+    power = xp.power(x, y)
+    if np.dtype(x.dtype).kind != "c":
+        return power
+    # 0 ** y by logarithms would not be a number
+    at_zero = xp.where(y == 0, xp.ones_like(power), xp.zeros_like(power))
+    return xp.where((x == 0) & (xp.real(y) >= 0), at_zero, power)
 
 
 def _squared_difference_gradient(op: Any, grad: Tensor) -> Any:

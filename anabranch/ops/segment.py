@@ -27,11 +27,32 @@ def _rows_shape(data: TensorShape, segment_ids: TensorShape) -> TensorShape:
 
 
 def _check_sorted(ctx: Any, ids: Any, rows: int) -> None:
-    ctx.check(ids.ndim == 1, f"segment_ids must be a vector, got shape {ids.shape}")
-    ctx.check(ids.size == rows, f"there are {ids.size} segment ids for {rows} rows")
-    if ids.size:
-        ctx.check(ids[0] >= 0, "segment ids must be >= 0, got {0}", ids[0])
-        ctx.check(np.all(np.diff(ids) >= 0), "segment ids are not increasing")
+    """Fails as the first segment does that breaks a rule, in the order in which the segments come."""
+    ctx.check(ids.ndim == 1, f"segment_ids should be a vector, got shape {ids.shape}")
+    ctx.check(
+        ids.size == rows, f"segment_ids should be the same size as dimension 0 of input: {ids.size} ids, {rows} rows"
+    )
+    if not ids.size:
+        return
+    ctx.check(ids[-1] >= 0, f"segment ids must be >= 0, got {ids[-1]}")
+    runs = ids[np.r_[True, ids[1:] != ids[:-1]]]
+    segments = _segment_count(ids)
+    falling, outside = np.r_[runs[1:] < runs[:-1], False], (runs < 0) | (runs >= segments)
+    at = int(np.argmax(falling | outside))
+    ctx.check(not falling[at], "segment ids are not increasing")
+    ctx.check(
+        not outside[at],
+        f"Segment id {runs[at]} out of range [0, {segments}), possibly because 'segment_ids' input is not sorted.",
+    )
+
+
+def _check_range(xp: Any, ctx: Any, values: Any, limit: int, message: str) -> None:
+    """Each of a vector of values is in [0, limit); `message` shows the first that is not: {0} its index, {1} itself."""
+    outside = (values < 0) | (values >= limit)
+    if not values.shape[0]:
+        return
+    at = xp.argmax(outside)
+    ctx.check(xp.logical_not(outside[at]), f"{message} out of range [0, {limit})", at, values[at])
 
 
 def _reduce_rows(ufunc: Any, data: Any, ids: Any, segments: int, empty: int) -> Any:
@@ -133,6 +154,12 @@ SegmentMin = _sorted_segments("SegmentMin", np.minimum, 0, "real", _segment_extr
 
 
 # ---------------------------------------------------------------------- unsorted ids
+def _segments_shape(count: Any) -> TensorShape:
+    if count is not None and count < 0:
+        raise ValueError(f"Cannot specify a negative value for num_segments, got {count}")
+    return TensorShape([None if count is None else int(count)])
+
+
 def _unsorted_segments(
     name: str, method: str, ufunc: Any, empty: Callable[[Any], Any], types: str, gradient: Callable[..., Any]
 ) -> OpFunction:
@@ -148,8 +175,7 @@ def _unsorted_segments(
         if data.ndims is None or segment_ids.ndims is None:
             return shape_rules.UNKNOWN
         data[: segment_ids.ndims].assert_is_compatible_with(segment_ids)
-        count = ctx.constant("num_segments")
-        return TensorShape([None if count is None else int(count)]).concatenate(data[segment_ids.ndims :])
+        return _segments_shape(ctx.constant("num_segments")).concatenate(data[segment_ids.ndims :])
 
     @op.kernel
     def _(data: Any, segment_ids: Any, num_segments: Any, *, xp: Any, ctx: Any) -> Any:
@@ -161,15 +187,27 @@ def _unsorted_segments(
         )
         ctx.check(count >= 0, f"num_segments must be >= 0, got {count}")
         ids = xp.reshape(segment_ids, (-1,))
-        ctx.check(
-            xp.all(ids < count), f"a segment id is not below num_segments = {count}: " + "{0}", xp.max(ids, initial=-1)
-        )
+        _check_below(xp, ctx, segment_ids, ids, count)
         rows = xp.reshape(data, (ids.shape[0], *data.shape[depth:]))
         kept = xp.where((ids < 0) | (ids >= count), count, ids.astype(np.int64))
         out = xp.full((count + 1, *rows.shape[1:]), empty(data.dtype), data.dtype)
         return scatter(xp, out, kept, rows, method, ufunc)[:count]
 
     return attach_gradient(op, gradient)
+
+
+def _check_below(xp: Any, ctx: Any, segment_ids: Any, flat: Any, count: int) -> None:
+    """No id is `count` or more; the message shows the first that is, with its position."""
+    if not flat.shape[0]:
+        return
+    at = xp.argmax(flat >= count)
+    position = ",".join(f"{{{i}}}" for i in range(1, segment_ids.ndim + 1))
+    ctx.check(
+        flat[at] < count,
+        f"segment_ids[{position}] = {{0}} is out of range [0, {count})",
+        flat[at],
+        *xp.unravel_index(at, segment_ids.shape),
+    )
 
 
 def scatter(xp: Any, out: Any, indices: Any, rows: Any, method: str, ufunc: Any) -> Any:
@@ -291,8 +329,7 @@ def _sparse_segments(kind: str) -> OpFunction:
 
 def _reduce_chosen(ctx: Any, kind: str, data: Any, indices: Any, ids: Any, segments: int) -> Any:
     _check_sorted(ctx, ids, indices.size)
-    ctx.check((indices >= 0) & (indices < len(data)), f"an index is not in [0, {len(data)})")
-    ctx.check(ids < segments, f"a segment id is not below num_segments = {segments}")
+    _check_range(np, ctx, indices, len(data), "indices[{0}] == {1}")
     total = _reduce_rows(np.add, data[indices], ids, segments, 0)
     if kind == "Sum":
         return total
@@ -314,15 +351,16 @@ def _sparse_segments_with_count(kind: str) -> OpFunction:
         data: TensorShape, indices: TensorShape, segment_ids: TensorShape, num_segments: TensorShape, *, ctx: Any
     ) -> TensorShape:
         shape_rules.with_rank(indices.merge_with(segment_ids), 1, "argument 'segment_ids'")
-        count = ctx.constant("num_segments")
-        return TensorShape([None if count is None else int(count)]).concatenate(data.with_rank_at_least(1)[1:])
+        return _segments_shape(ctx.constant("num_segments")).concatenate(data.with_rank_at_least(1)[1:])
 
     @op.kernel
     def _(data: Any, indices: Any, segment_ids: Any, num_segments: Any, *, xp: Any, ctx: Any) -> Any:
         count = int(num_segments)
-        _check_indices(xp, ctx, indices, data.shape[0])
+        ctx.check(indices.shape == segment_ids.shape, "segment_ids and indices should have same size.")
+        ctx.check(xp.all(segment_ids >= 0), "segment ids must be >= 0")
+        ctx.check(xp.all(segment_ids < count), f"segment ids must be < num_segments = {count}")
         ctx.check(xp.all(segment_ids[1:] >= segment_ids[:-1]), "segment ids are not increasing")
-        _check_ids(xp, ctx, segment_ids, count)
+        _check_range(xp, ctx, indices, data.shape[0], "indices[{0}] == {1}")
         rows = xp.take(data, xp.clip(indices, 0, max(data.shape[0] - 1, 0)), axis=0)
         out = xp.zeros((count, *data.shape[1:]), data.dtype)
         total = scatter(xp, out, xp.clip(segment_ids, 0, max(count - 1, 0)), rows, "add", np.add)
@@ -330,14 +368,6 @@ def _sparse_segments_with_count(kind: str) -> OpFunction:
 
     op.gradient(_sparse_gradient(kind))
     return op
-
-
-def _check_indices(xp: Any, ctx: Any, indices: Any, rows: int) -> None:
-    ctx.check(xp.all((indices >= 0) & (indices < rows)), f"an index is not in [0, {rows})")
-
-
-def _check_ids(xp: Any, ctx: Any, ids: Any, segments: int) -> None:
-    ctx.check(xp.all((ids >= 0) & (ids < segments)), f"a segment id is not in [0, {segments})")
 
 
 def _scaled(xp: Any, kind: str, rows: Any, ids: Any, segments: int) -> Any:
@@ -371,8 +401,9 @@ def _sparse_segments_grad(kind: str) -> OpFunction:
     @op.kernel
     def _(grad: Any, indices: Any, segment_ids: Any, output_dim0: Any, *, xp: Any, ctx: Any) -> Any:
         rows, segments = int(output_dim0), grad.shape[0]
-        _check_indices(xp, ctx, indices, rows)
-        _check_ids(xp, ctx, segment_ids, segments)
+        ctx.check(segments > 0 or not indices.shape[0], "Invalid number of segments: 0")
+        _check_range(xp, ctx, indices, rows, "Index {1}")
+        _check_range(xp, ctx, segment_ids, segments, "Segment id {1}")
         ids = xp.clip(segment_ids, 0, max(segments - 1, 0))
         each = xp.take(_scaled(xp, kind, grad, ids, segments), ids, axis=0)
         out = xp.zeros((rows, *grad.shape[1:]), grad.dtype)

@@ -101,9 +101,10 @@ Bincount.not_differentiable()
 
 @Bincount.shape
 def _(arr: TensorShape, size: TensorShape, weights: TensorShape, *, ctx: Any) -> TensorShape:
+    shape_rules.with_rank(size, 0, "argument 'size'")
     count = ctx.constant("size")
     if count is not None and count < 0:
-        raise ValueError(f"size must not be negative, got {count}")
+        raise ValueError(f"size {count} must be non-negative")
     return TensorShape([None if count is None else int(count)])
 
 
@@ -111,8 +112,8 @@ def _(arr: TensorShape, size: TensorShape, weights: TensorShape, *, ctx: Any) ->
 def _(arr: Any, size: Any, weights: Any, *, xp: Any, ctx: Any) -> Any:
     """Values from `size` on are not counted; without weights each value counts 1."""
     count = int(size)
-    ctx.check(count >= 0, f"size must not be negative, got {count}")
-    ctx.check(xp.all(arr >= 0), "the values must not be negative, but the smallest is {0}", xp.min(arr, initial=0))
+    ctx.check(count >= 0, f"size {count} must be non-negative")
+    ctx.check(xp.all(arr >= 0), "Input arr must be non-negative, but the smallest value is {0}", xp.min(arr, initial=0))
     fits = weights.size == 0 or weights.shape == arr.shape
     ctx.check(fits, f"weights of shape {tuple(weights.shape)} do not match values of shape {tuple(arr.shape)}")
     flat = xp.reshape(arr, (-1,))

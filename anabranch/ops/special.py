@@ -125,11 +125,20 @@ Betainc = define_op("Betainc", "a: T, b: T, x: T -> z: T", "T: {float, double}")
 
 @Betainc.shape
 def _(a: TensorShape, b: TensorShape, x: TensorShape) -> TensorShape:
-    return shape_rules.broadcast(a, b, x)
+    """Scalars go with any shape; the others have one shape."""
+    if any(shape.ndims is None for shape in (a, b, x)):
+        return shape_rules.UNKNOWN
+    shapes = [shape for shape in (a, b, x) if shape.ndims]
+    for shape in shapes[1:]:
+        if not shape.is_compatible_with(shapes[0]):
+            raise ValueError(f"the shapes of a, b and x must be equal, or (), but are {a}, {b} and {x}")
+    return shape_rules.merged(*shapes) if shapes else shape_rules.SCALAR
 
 
 @Betainc.kernel
-def _(a: Any, b: Any, x: Any) -> Any:
+def _(a: Any, b: Any, x: Any, *, ctx: Any) -> Any:
+    shapes = {v.shape for v in (a, b, x)} - {()}
+    ctx.check(len(shapes) < 2, f"Shapes of a, b and x are inconsistent: {a.shape}, {b.shape} and {x.shape}")
     return jax.lax.betainc(*_together(a, b, x))
 
 
