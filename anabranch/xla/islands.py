@@ -125,6 +125,28 @@ def is_compilable(body: Any) -> bool:
 
 
 # ---------------------------------------------------------------------- levels
+class _VariableHistory:
+    """The operations on each variable so far, in step order: the last write, and the reads since then."""
+
+    def __init__(self) -> None:
+        self._last_write: dict[ResourceHandle, Operation] = {}
+        self._reads: dict[ResourceHandle, list[Operation]] = {}
+
+    def before(self, reads: list[ResourceHandle], writes: list[ResourceHandle]) -> list[Operation]:
+        """What an operation with these reads and writes must come after."""
+        found = [self._last_write[h] for h in (*reads, *writes) if h in self._last_write]
+        found.extend(earlier for h in writes for earlier in self._reads.get(h, ()))
+        return found
+
+    def add(self, op: Operation, reads: list[ResourceHandle], writes: list[ResourceHandle]) -> None:
+        """Adds the next operation."""
+        for handle in writes:
+            self._last_write[handle] = op
+            self._reads[handle] = []
+        for handle in reads:
+            self._reads.setdefault(handle, []).append(op)
+
+
 class _Analysis:
     """The levels, cuts and boundaries of one step."""
 
@@ -210,7 +232,8 @@ class _Analysis:
 
     def _follows_from_small_values(self, op: Operation) -> bool:
         """Whether an operation can be computed while tracing without making its inputs' values part of the key
-        that differ from step to step: only shapes and a few integers may decide what is compiled."""
+        that differ from step to step: only shapes and a few integers may decide what is compiled.
+        """
         if op.op_def.shape_valued:
             return True
         if not op.op_def.portable or op.op_def.stateful:
@@ -219,32 +242,25 @@ class _Analysis:
 
     # ---- levels
     def _assign_levels(self) -> None:
-        last_write: dict[ResourceHandle, Operation] = {}
-        readers: dict[ResourceHandle, list[Operation]] = {}
+        history = _VariableHistory()
         for op in self.step.operations:
-            level = 0
-            for tensor in self.step.inputs_of(op):
-                if not self._is_given(tensor):
-                    cut = tensor in self.cuts and self._uses_value(op, tensor)
-                    level = max(level, self._after(tensor.op, op) + cut)
-            for control in op._control_inputs:
-                if control in self.level:
-                    level = max(level, self._after(control, op))
             reads, writes = self.state[op]
-            for handle in reads:
-                if handle in last_write:
-                    level = max(level, self._after(last_write[handle], op))
-            for handle in writes:
-                for earlier in readers.get(handle, []):
-                    level = max(level, self._after(earlier, op))
-                if handle in last_write:
-                    level = max(level, self._after(last_write[handle], op))
+            level = self._level_by_edges(op)
+            for earlier in history.before(reads, writes):
+                level = max(level, self._after(earlier, op))
             self.level[op] = level
-            for handle in writes:
-                last_write[handle] = op
-                readers[handle] = []
-            for handle in reads:
-                readers.setdefault(handle, []).append(op)
+            history.add(op, reads, writes)
+
+    def _level_by_edges(self, op: Operation) -> int:
+        level = 0
+        for tensor in self.step.inputs_of(op):
+            if not self._is_given(tensor):
+                cut = tensor in self.cuts and self._uses_value(op, tensor)
+                level = max(level, self._after(tensor.op, op) + cut)
+        for control in op._control_inputs:
+            if control in self.level:
+                level = max(level, self._after(control, op))
+        return level
 
     def _after(self, earlier: Operation, later: Operation) -> int:
         """The lowest level of `later` that an edge from `earlier` allows."""
@@ -292,7 +308,9 @@ class _Analysis:
                 island.random.append(op)
         island.inputs, island.reads, island.writes = list(inputs), list(reads), list(writes)
         island.static = frozenset(t for t in inputs if t in self.static)
-        island.constants = [t for t, v in island.known.items() if isinstance(v, np.ndarray) and v.nbytes > MAX_LITERAL_BYTES]
+        island.constants = [
+            t for t, v in island.known.items() if isinstance(v, np.ndarray) and v.nbytes > MAX_LITERAL_BYTES
+        ]
         island.alias = self.step.alias
 
     def _find_outputs(self, islands: dict[int, Island]) -> None:
