@@ -241,3 +241,15 @@ def test_png_files_go_there_and_back() -> None:
     assert run(image.decode_png(image.encode_png(BYTES), channels=1)).shape == (5, 6, 1)
     with pytest.raises(InvalidArgumentError, match="PNG"):
         run(image.decode_png("nothing"))
+
+
+def test_random_boxes_and_their_borders() -> None:
+    boxes = np.array([[[0.2, 0.2, 0.7, 0.7]]], np.float32)
+    begin, size, box = image.sample_distorted_bounding_box([5, 6, 3], boxes, min_object_covered=0.5)
+    cut = raw.Slice(ONE, begin, size)
+    part, corners = run([cut, box])
+    top, left, bottom, right = (corners[0, 0] * [5, 6, 5, 6]).round().astype(int)
+    assert np.array_equal(part, ONE[top:bottom, left:right])
+    drawn = run(image.draw_bounding_boxes(BATCH, np.array([[[0, 0, 1, 1]]] * 2, np.float32)))
+    assert np.all(drawn[:, 0] == [1, 1, 0])
+    assert np.array_equal(drawn[:, 1:-1, 1:-1], BATCH[:, 1:-1, 1:-1])

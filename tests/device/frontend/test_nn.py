@@ -12,6 +12,7 @@ from anabranch.core import dtypes
 from anabranch.errors import InvalidArgumentError
 from anabranch.frontend import nn
 from anabranch.frontend.framework import convert_to_tensor, set_random_seed
+from anabranch.graph.composite import SparseTensor
 from anabranch.graph.graph import Graph
 from anabranch.ops import raw
 from anabranch.session import Session
@@ -323,3 +324,26 @@ def test_bias_add_formats() -> None:
         nn.bias_add(X, bias, data_format="HWC")
     with pytest.raises(ValueError, match="channels"):
         nn.bias_add(X, bias)
+
+
+def test_sequences_without_alignment() -> None:
+    logits = normal(6, 2, 4)
+    labels = SparseTensor([[0, 0], [0, 1], [1, 0]], np.array([1, 2, 0], np.int32), [2, 2])
+    lengths = np.array([6, 4], np.int32)
+    loss = nn.ctc_loss(labels, logits, lengths)
+    swapped = nn.ctc_loss(labels, logits.swapaxes(0, 1), lengths, time_major=False)
+    close(*run([loss, swapped]))
+    assert np.all(run(loss) > 0)
+    # The decoder's own labels are the most probable ones.
+    (decoded,), scores = nn.ctc_beam_search_decoder(logits, lengths, merge_repeated=False)
+    indices, values, best = run([decoded.indices, decoded.values, scores])
+    again = SparseTensor(indices, values.astype(np.int32), [2, 6])
+    close(run(nn.ctc_loss(again, logits, lengths)), -best[:, 0])
+    with pytest.raises(TypeError, match="SparseTensor"):
+        nn.ctc_loss(np.zeros((2, 2), np.int32), logits, lengths)
+
+
+def test_erosion_is_dilation_of_the_negative() -> None:
+    window = np.zeros((2, 2, 3), np.float32)
+    eroded = run(nn.erosion2d(X, window, [1, 1, 1, 1], [1, 1, 1, 1], "VALID"))
+    close(eroded, windows.pool(X, [1, 2, 2, 1], [1, 1, 1, 1], "VALID", np.min))
