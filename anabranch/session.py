@@ -304,7 +304,8 @@ def _check_integer(tensor: Tensor, value: int) -> None:
     if not tensor.dtype.min <= value <= tensor.dtype.max:
         raise TypeError(
             f"Type of feed value {value} with type {type(value)} is not compatible with Tensor type "
-            f"{tensor.dtype.as_numpy_dtype}. Try explicitly setting the type of the feed tensor to a larger type (e.g. int64)."
+            f"{tensor.dtype.as_numpy_dtype}. Try explicitly setting the type of the feed tensor to a larger type "
+            "(e.g. int64)."
         )
 
 
@@ -358,7 +359,7 @@ class _PartialRun:
                 )
 
     def _needed(self, fetches: Sequence[Tensor], targets: Sequence[Operation]) -> tuple[set[Operation], list[Tensor]]:
-        """The operations that must still run for these, and the declared feeds among their inputs that have no value."""
+        """The operations that must still run for these, and those declared feeds they need that have no value."""
         needed: set[Operation] = set()
         missing: list[Tensor] = []
         stack: list[Any] = [*fetches, *targets]
@@ -403,7 +404,7 @@ class Session(BaseSession):
         self._contexts.append((graph_context, session_context))
         return self
 
-    def __exit__(self, exc_type: Any, exc: Any, traceback: Any) -> None:
+    def __exit__(self, exc_type: object, exc: object, traceback: object) -> None:
         graph_context, session_context = self._contexts.pop()
         session_context.__exit__(None, None, None)
         graph_context.__exit__(None, None, None)
@@ -484,13 +485,13 @@ def _session_for(graph: Graph, session: BaseSession | None, what: str) -> BaseSe
     found = session or get_default_session()
     if found is None:
         raise ValueError(
-            f"Cannot evaluate {what}: No default session is registered. Use `with sess.as_default()` or pass an explicit "
-            "session to eval(session=sess)"
+            f"Cannot evaluate {what}: No default session is registered. Use `with sess.as_default()` or pass an "
+            "explicit session to eval(session=sess)"
         )
     if found.graph is not graph:
         raise ValueError(
-            f"Cannot use the {'given' if session else 'default'} session to evaluate {what}: it belongs to a graph different "
-            "from the session's graph."
+            f"Cannot use the {'given' if session else 'default'} session to evaluate {what}: it belongs to a graph "
+            "different from the session's graph."
         )
     return found
 

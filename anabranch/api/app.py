@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from anabranch.frontend.platform import flags
 from anabranch.frontend.platform.app import flags, run
 
 __all__ = [

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import enum
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from anabranch.autodiff.aggregation import AggregationMethod, aggregate
@@ -83,8 +83,7 @@ def _as_list(value: Any) -> list[Any]:
 
 
 def _y_tensor(y: Any) -> Tensor:
-    tensor = convert_to_tensor(y, name="y")
-    return tensor
+    return convert_to_tensor(y, name="y")
 
 
 def _x_tensor(x: Any) -> Tensor:
@@ -325,9 +324,11 @@ def hessians(
         shape = convert_to_tensor(x).shape
         size = shape.num_elements()
         if size is None:
-            raise ValueError(f"hessians: the size of x {x!r} must be known while the graph is built, its shape is {shape}")
+            raise ValueError(
+                f"hessians: the size of x {x!r} must be known while the graph is built, but its shape is {shape}"
+            )
         flat = raw.Reshape(first, [size])
-        rows = [gradients(flat_element, x, name=f"{name}_{i}", **kwargs)[0] for flat_element in raw.Unpack(flat, num=size)]
+        rows = [gradients(element, x, name=f"{name}_{i}", **kwargs)[0] for element in raw.Unpack(flat, num=size)]
         filled = [raw.ZerosLike(convert_to_tensor(x)) if row is None else row for row in rows]
         results.append(raw.Reshape(raw.Pack(filled), [*(shape.dims_tuple or ()), *(shape.dims_tuple or ())]))
     return results

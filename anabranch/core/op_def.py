@@ -251,8 +251,8 @@ def parse_op_def(
     name: str,
     signature: str,
     attrs: str = "",
-    factory: type[T] = OpDef,
-    **flags: Any,  # type: ignore[assignment]
+    factory: type[T] = OpDef,  # type: ignore[assignment]
+    **flags: Any,
 ) -> T:
     """Reads a signature (see the module docstring).
 

@@ -19,7 +19,8 @@ def register_op(op_def: OpDef) -> None:
     """
     if op_def.name in _op_defs:
         raise ValueError(
-            f"operation {op_def.name} is defined twice: at {_op_defs[op_def.name].defined_at} and at {op_def.defined_at}"
+            f"operation {op_def.name} is defined twice: at {_op_defs[op_def.name].defined_at} "
+            f"and at {op_def.defined_at}"
         )
     _op_defs[op_def.name] = op_def
 

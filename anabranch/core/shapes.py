@@ -393,6 +393,11 @@ class TensorShape:
         if not self.is_fully_defined():
             raise ValueError(f"Shape {self} is not fully defined")
 
+    def sizes(self) -> tuple[int, ...]:
+        """The dimensions of a fully defined shape; raises ValueError for another."""
+        self.assert_is_fully_defined()
+        return self.dims_tuple  # type: ignore[return-value]
+
     def as_list(self) -> list[int | None]:
         """The lengths, None where unknown.
 
@@ -497,9 +502,17 @@ def broadcast_dims(a: Dims, b: Dims) -> Dims:
         return tuple([x if x == y else _broadcast_length(x, y) for x, y in padded])
     except ValueError:
         raise ValueError(
-            f"Incompatible shapes for broadcasting: {TensorShape.from_tuple(a)} and {TensorShape.from_tuple(b)}; "
-            "aligned at the right, lengths must be equal or one of them 1"
+            f"Dimensions must be equal, but are {_unequal(a, b)}: the shapes {TensorShape.from_tuple(a)} and "
+            f"{TensorShape.from_tuple(b)}, aligned at the right, do not broadcast"
         ) from None
+
+
+def _unequal(a: tuple[int | None, ...], b: tuple[int | None, ...]) -> str:
+    """The two lengths that do not broadcast, from the right."""
+    for x, y in zip(reversed(a), reversed(b), strict=False):
+        if x != y and None not in (x, y) and 1 not in (x, y):
+            return f"{x} and {y}"
+    return f"{a} and {b}"
 
 
 def _broadcast_length(x: int | None, y: int | None) -> int | None:

@@ -41,7 +41,7 @@ def to_array(value: Any, dtype: DType | None = None) -> np.ndarray[Any, Any]:
 def _shape_values(shape: TensorShape) -> list[int]:
     if not shape.is_fully_defined():
         raise ValueError(f"cannot convert the partially known shape {shape} to a tensor; use tf.shape(x) instead")
-    return [int(d) for d in shape.dims_tuple or ()]
+    return list(shape.sizes())
 
 
 def _from_numpy(array: np.ndarray[Any, Any], dtype: DType | None) -> np.ndarray[Any, Any]:

@@ -92,7 +92,7 @@ class _Body:
     def _own(self, tensor: Tensor) -> Tensor:
         captured = self.graph.capture(tensor)
         # an output that is a parameter would be the caller's own tensor; the branch passes it on as a value
-        return raw.Identity(captured) if captured in self.graph.inputs else captured  # type: ignore[no-any-return]
+        return raw.Identity(captured) if captured in self.graph.inputs else captured
 
     def pack(self, op: Operation) -> Any:
         if self.structure is None:
@@ -121,8 +121,8 @@ def _check_branches(true: _Body, false: _Body) -> None:
     for i, (a, b) in enumerate(zip(true.graph.outputs, false.graph.outputs, strict=False)):
         if a.dtype.base_dtype is not b.dtype.base_dtype:
             raise TypeError(
-                f"Outputs of true_fn and false_fn must have the same type: output {i} is {a.dtype.name} ({a.name}, created "
-                f"at {a.op.site}) and {b.dtype.name} ({b.name}, created at {b.op.site}); use tf.cast"
+                f"Outputs of true_fn and false_fn must have the same type: output {i} is {a.dtype.name} ({a.name}, "
+                f"created at {a.op.site}) and {b.dtype.name} ({b.name}, created at {b.op.site}); use tf.cast"
             )
     if len(true.graph.outputs) != len(false.graph.outputs):
         raise ValueError("true_fn and false_fn must return the same number of tensors")
@@ -256,7 +256,7 @@ def smart_case(
     pred_fn_pairs: Any, default: Callable[[], Any] | None = None, exclusive: bool = False, name: str = "smart_case"
 ) -> Any:
     """Like `case`, but predicates that are known while the graph is built are resolved at once."""
-    left = []
+    left: list[tuple[Any, Callable[[], Any]]] = []
     for pred, function in _pairs(pred_fn_pairs, exclusive):
         known = smart_constant_value(pred)
         if known and not left:

@@ -38,9 +38,9 @@ def _fetch_sparse(value: SparseTensor) -> tuple[list[Any], Callable[[list[Any]],
 
 
 def _fetch_slices(value: IndexedSlices) -> tuple[list[Any], Callable[[list[Any]], Any]]:
-    parts = [value.values, value.indices]
+    parts: list[Any] = [value.values, value.indices]
     if value.dense_shape is None:
-        return parts, lambda got: IndexedSlicesValue(*got, None)
+        return parts, lambda got: IndexedSlicesValue(got[0], got[1], None)
     return [*parts, value.dense_shape], lambda got: IndexedSlicesValue(*got)
 
 

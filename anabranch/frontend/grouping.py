@@ -65,6 +65,11 @@ def _operation(item: Any) -> Operation:
     return op
 
 
+def tables_initializer(name: str = "init_all_tables") -> Operation:
+    """An operation that initializes all lookup tables of the default graph."""
+    return group(*get_default_graph().get_collection(GraphKeys.TABLE_INITIALIZERS), name=name)
+
+
 def with_dependencies(dependencies: Iterable[Any], output_tensor: Any, name: str | None = None) -> Any:
     """A tensor with the value of `output_tensor` that exists only after all of `dependencies` have run.
 

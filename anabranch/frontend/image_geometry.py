@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -61,7 +62,7 @@ def image_size(batch: Tensor) -> tuple[Any, Any]:
     shape = raw.Shape(batch) if None in dims[1:3] else None
     zero = np.int32(0)
     height, width = (
-        raw.GatherV2(shape, np.int32(axis), zero) if dims[axis] is None else np.int32(dims[axis]) for axis in (1, 2)
+        raw.GatherV2(shape, np.int32(axis), zero) if (size := dims[axis]) is None else np.int32(size) for axis in (1, 2)
     )
     return height, width
 
@@ -167,11 +168,11 @@ def resize_image_with_crop_or_pad(image: Any, target_height: Any, target_width: 
         batch = with_dependencies(checks, batch)
         height, width = image_size(batch)
         extra = [_difference(target_height, height), _difference(target_width, width)]
-        cuts = [_half_positive(_negative(e)) for e in extra]
-        pads = [_half_positive(e) for e in extra]
-        kept = [_smaller(target_height, height), _smaller(target_width, width)]
-        cropped = crop_to_bounding_box(batch, *cuts, *kept)
-        padded = pad_to_bounding_box(cropped, *pads, target_height, target_width)
+        top, left = (_half_positive(_negative(e)) for e in extra)
+        kept = _smaller(target_height, height), _smaller(target_width, width)
+        cropped = crop_to_bounding_box(batch, top, left, *kept)
+        above, before = (_half_positive(e) for e in extra)
+        padded = pad_to_bounding_box(cropped, above, before, target_height, target_width)
         padded.set_shape([batch.shape[0], _number(target_height), _number(target_width), batch.shape[3]])
         return from_batch(padded, single)
 
@@ -319,8 +320,13 @@ def rot90(image: Any, k: Any = 1, name: str | None = None) -> Tensor:
         assert_non_negative(quarter)
         result: Tensor = image
         for times in (1, 2, 3):
-            result = cond(raw.Equal(quarter, np.int32(times)), lambda t=times: _turned(image, t), lambda r=result: r)
+            turned, kept = functools.partial(_turned, image, times), functools.partial(_same, result)
+            result = cond(raw.Equal(quarter, np.int32(times)), turned, kept)
         return result
+
+
+def _same(image: Tensor) -> Tensor:
+    return image
 
 
 def _turned(image: Tensor, quarters: int) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -143,8 +144,14 @@ def parse_single_example(
     wanted = _Features(features)
     with get_default_graph().name_scope(name or "ParseSingleExample"):
         parsed = raw.ParseSingleExample(
-            serialized, wanted.defaults, num_sparse=len(wanted.sparse), sparse_keys=wanted.sparse, dense_keys=wanted.dense,
-            sparse_types=wanted.sparse_types, Tdense=wanted.dense_types, dense_shapes=wanted.dense_shapes,
+            serialized,
+            wanted.defaults,
+            num_sparse=len(wanted.sparse),
+            sparse_keys=wanted.sparse,
+            dense_keys=wanted.dense,
+            sparse_types=wanted.sparse_types,
+            Tdense=wanted.dense_types,
+            dense_shapes=wanted.dense_shapes,
             name="ParseSingleExample",
         )  # fmt: skip
     return wanted.arrange(*parsed)
@@ -172,7 +179,7 @@ def decode_csv(
         InvalidArgumentError (in the step): a record has another number of fields, or a field does not parse.
     """
     columns = list(select_cols or [])
-    if any(b <= a for a, b in zip(columns, columns[1:], strict=False)):
+    if any(b <= a for a, b in itertools.pairwise(columns)):
         raise ValueError("select_cols is not strictly increasing.")
     if columns and columns[0] < 0:
         raise ValueError("select_cols contains negative values.")
@@ -188,7 +195,7 @@ def decode_csv(
             na_value=na_value,
             select_cols=columns,
             name=name,
-        )  # fmt: skip
+        )
     )
 
 

@@ -233,12 +233,12 @@ def argmin(
 
 
 def arg_max(input: Any, dimension: Any, output_type: Any = dtypes.int64, name: str | None = None) -> Tensor:
-    """The index of the first greatest element along `dimension`: deprecated, `argmax` with its arguments in another order."""
+    """The index of the first greatest element along `dimension` (deprecated: `argmax` in another order)."""
     return argmax(input, dimension, name, output_type=output_type)
 
 
 def arg_min(input: Any, dimension: Any, output_type: Any = dtypes.int64, name: str | None = None) -> Tensor:
-    """The index of the first smallest element along `dimension`: deprecated, `argmin` with its arguments in another order."""
+    """The index of the first smallest element along `dimension` (deprecated: `argmin` in another order)."""
     return argmin(input, dimension, name, output_type=output_type)
 
 

@@ -34,6 +34,8 @@ class OpFunction(OpDef):
     """
 
     __slots__ = ("_parameters", "_result_type")
+    _parameters: tuple[str, ...]
+    _result_type: Any
 
     def __call__(self, *args: Any, name: str | None = None, **kwargs: Any) -> Any:
         op = apply_op(self, self._bind(args, kwargs), name)
@@ -52,11 +54,11 @@ class OpFunction(OpDef):
         try:
             return self._result_type
         except AttributeError:
-            self._result_type = namedtuple(self.name, [arg.name for arg in self.outputs])  # type: ignore[misc]
+            self._result_type = namedtuple(self.name, [arg.name for arg in self.outputs])  # type: ignore[misc]  # noqa: PYI024 - names are data
             return self._result_type
 
     def parameters(self) -> tuple[str, ...]:
-        """The names that a call takes, in order: inputs, then attributes that are not inferred (required ones first)."""
+        """The names that a call takes, in order: inputs, then attributes that are not inferred (required first)."""
         try:
             return self._parameters
         except AttributeError:
@@ -226,7 +228,10 @@ def _convert_one(
 
 def _mismatch(op_def: OpDef, arg: ArgDef, got: DType, expected: DType) -> str:
     if arg.type_attr is None:
-        return f"Input {arg.name!r} of {op_def.name!r} Op has type {got.name} that does not match expected type of {expected.name}."
+        return (
+            f"Input {arg.name!r} of {op_def.name!r} Op has type {got.name} that does not match expected type of "
+            f"{expected.name}; use tf.cast"
+        )
     other = next((a.name for a in op_def.inputs if a.type_attr == arg.type_attr and a is not arg), arg.type_attr)
     return (
         f"Input {arg.name!r} of {op_def.name!r} Op has type {got.name} that does not match type {expected.name} "
@@ -250,7 +255,8 @@ def _set_number(op_def: OpDef, arg: ArgDef, count: int, attrs: dict[str, Any]) -
     minimum = op_def.attrs[number].minimum
     if count < (0 if minimum is None else minimum):
         raise ValueError(
-            f"List argument {arg.name!r} to {op_def.name!r} Op with length {count} shorter than minimum length {minimum}."
+            f"List argument {arg.name!r} to {op_def.name!r} Op with length {count} shorter than "
+            f"minimum length {minimum}."
         )
     if attrs.setdefault(number, count) != count:
         raise ValueError(

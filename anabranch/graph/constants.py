@@ -35,11 +35,11 @@ def _evaluate(tensor: Tensor, depth: int) -> np.ndarray[Any, Any] | None:
     cached: np.ndarray[Any, Any] | None = tensor.get_attribute("constant")
     if cached is not None:
         return cached
-    value = _run_portable(tensor, depth)
-    if value is not None:
+    computed = _run_portable(tensor, depth)
+    if computed is not None:
         # an unknown value is asked for again: shapes may become known later (set_shape)
-        tensor.set_attribute("constant", value)
-    return value
+        tensor.set_attribute("constant", computed)
+    return computed
 
 
 def _run_portable(tensor: Tensor, depth: int) -> np.ndarray[Any, Any] | None:
@@ -49,7 +49,7 @@ def _run_portable(tensor: Tensor, depth: int) -> np.ndarray[Any, Any] | None:
         if op.op_def.shape_valued:
             if not source.shape.is_fully_defined():
                 return None
-            inputs.append(np.broadcast_to(np.zeros((), np.bool_), source.shape.dims_tuple or ()))
+            inputs.append(np.broadcast_to(np.zeros((), np.bool_), source.shape.sizes()))
             continue
         value = _evaluate(source, depth + 1)
         if value is None or value.size > _MAX_ELEMENTS:
@@ -67,10 +67,8 @@ def run_on_known_values(op: Operation, inputs: list[Any]) -> list[np.ndarray[Any
     """
     rule = op.op_def.compiled_rule
     assert rule is not None
-    known = {k: op.attrs[k] for k in rule.attr_names()}
-    for keyword, special in (("xp", np), ("ctx", KernelContext(op))):
-        if rule.asks_for(keyword):
-            known[keyword] = special
+    special = {"xp": np, "ctx": KernelContext(op)}
+    known = {k: op.attrs[k] for k in rule.attr_names()} | {k: v for k, v in special.items() if rule.asks_for(k)}
     try:
         with np.errstate(all="ignore"):
             result = rule.function(*group_by_argument(op.op_def.inputs, op.attrs, inputs), **known)
@@ -102,7 +100,7 @@ def partial_vector(tensor: Tensor, depth: int = 0) -> list[int | None] | None:
     if depth > _MAX_DEPTH:
         return None
     rule = _PARTIAL_RULES.get(tensor.op.type)
-    found = rule(tensor, depth + 1) if rule is not None else None
+    found: list[int | None] | None = rule(tensor, depth + 1) if rule is not None else None
     if found is not None:
         return found
     dims = tensor.shape.dims_tuple

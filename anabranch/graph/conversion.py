@@ -93,7 +93,8 @@ def _convert(value: Any, dtype: DType | None, name: str | None) -> Tensor:
     except TypeError as error:
         if dtype is None and not isinstance(value, list | tuple):
             raise TypeError(
-                f"Failed to convert object of type {type(value)} to Tensor. Contents: {value!r}. Consider casting elements to a supported type."
+                f"Failed to convert object of type {type(value)} to Tensor. Contents: {value!r}. "
+                "Consider casting elements to a supported type."
             ) from error
         raise
     return constant_of(array, name=name)

@@ -188,7 +188,7 @@ class Graph(GraphScopes):
         return element
 
     def get_tensor_by_name(self, name: str) -> Tensor:
-        """Raises TypeError for a name that is no string, ValueError for a malformed one, KeyError for an unknown one."""
+        """Raises TypeError for what is no string, ValueError for a malformed name, KeyError for an unknown one."""
         if not isinstance(name, str):
             raise TypeError(f"tensor names are strings, got {name!r}")
         element = self.as_graph_element(name, allow_operation=False)
@@ -385,7 +385,7 @@ def output_dtypes(op_def: OpDef, attrs: dict[str, Any]) -> list[DType]:
         if arg.type_list_attr is not None:
             found.extend(attrs[arg.type_list_attr])
             continue
-        dtype = arg.dtype if arg.type_attr is None else attrs[arg.type_attr]
+        dtype: DType = attrs[arg.type_attr] if arg.type_attr is not None else arg.dtype  # type: ignore[assignment]
         found.extend([dtype] * (1 if arg.number_attr is None else attrs[arg.number_attr]))
     return found
 

@@ -147,6 +147,7 @@ def _if_kernel(cond: Any, input: list[Any], *, ctx: Any, then_branch: Any, else_
         return [np.zeros((), v.dtype) if isinstance(v, NoValue) else v for v in outputs]
     branches = _Branches(ctx, bodies, input)
     branches.trace()
+    results: list[Any]
     results, flags = lax.cond(taken, branches.function(0), branches.function(1), *branches.operands)
     count = len(bodies[0].outputs)
     for handle, value in zip(branches.written, results[count:], strict=True):

@@ -45,7 +45,7 @@ def unary_compiled(
     """Like `unary`, for a `function(x)` that exists for jax arrays only."""
     op = define_op(name, f"{inputs}: T -> y: T", f"T: {types}")
     op.shape(shape_rules.same_as_first)
-    op.kernel(lambda x: function(x))  # hides keywords of the function's own
+    op.kernel(lambda x: function(x))  # noqa: PLW0108 - hides keywords of the function's own
     return attach_gradient(op, gradient)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from google.protobuf.message import DecodeError
@@ -189,7 +189,7 @@ def _padded(
     rows: list[Any], default: Any, dtype: DType, shape: TensorShape, key: str, labels: list[Any], ctx: Any
 ) -> Any:
     """A feature of variable length: rows are padded with the default to the longest."""
-    inner = tuple((shape.dims_tuple or ())[1:])
+    inner = shape[1:].sizes()
     stride = int(np.prod(inner, dtype=np.int64))
     lengths = []
     for row, label in zip(rows, labels, strict=True):
@@ -256,7 +256,7 @@ def _(
 
 
 def _fields(text: str, delimiter: bytes, quoted: bool, ctx: Any) -> list[str]:
-    quoting = csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE
+    quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE
     try:
         return next(csv.reader([text], delimiter=delimiter.decode(), quoting=quoting, strict=True), [""])
     except csv.Error as error:

@@ -26,7 +26,9 @@ def _axes(rank: int, indices: Any) -> tuple[int, ...]:
     found = [int(a) for a in np.asarray(indices).reshape(-1)]
     for axis in found:
         if not -rank <= axis < rank:
-            raise ValueError(f"Invalid reduction dimension {axis} for input with {rank} dimensions; it must be in [{-rank}, {rank})")
+            raise ValueError(
+                f"Invalid reduction dimension {axis} for input with {rank} dimensions; it must be in [{-rank}, {rank})"
+            )
     axes = sorted(axis % rank for axis in found)
     if len(set(axes)) < len(axes):
         raise ValueError(f"the reduction axes {found} name a dimension twice")
@@ -62,7 +64,7 @@ def _reduction(
     @op.shape
     def _(input: TensorShape, reduction_indices: TensorShape, *, keep_dims: bool, ctx: Any) -> TensorShape:
         if reduction_indices.ndims is not None and reduction_indices.ndims > 1:
-            raise ValueError(f"Shape must be at most rank 1 but is rank {reduction_indices.ndims} for the reduction axes")
+            raise ValueError(f"the reduction axes must be at most rank 1, but are rank {reduction_indices.ndims}")
         return _reduced_shape(input, ctx.constant("reduction_indices"), keep_dims)
 
     @op.kernel

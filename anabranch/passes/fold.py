@@ -64,7 +64,7 @@ def _known_inputs(op: Operation, known: dict[Tensor, Any], fed: set[Tensor]) -> 
         # a tensor may be fed with any value of its static shape, so a fully known shape holds for feeds as well
         if not all(t.shape.is_fully_defined() for t in op.inputs):
             return None
-        return [np.broadcast_to(np.zeros((), np.bool_), t.shape.dims_tuple or ()) for t in op.inputs]
+        return [np.broadcast_to(np.zeros((), np.bool_), t.shape.sizes()) for t in op.inputs]
     if not all(isinstance(known.get(t), np.ndarray) for t in op.inputs):
         return None
     return [known[t] for t in op.inputs]

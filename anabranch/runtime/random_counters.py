@@ -6,6 +6,7 @@ import threading
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from anabranch.graph.operation import Operation
 
@@ -28,9 +29,7 @@ class RandomCounters:
                 self._counts = grown
         return CounterGroup(self, np.array(positions, np.intp))
 
-    def advance(
-        self, positions: np.ndarray[tuple[int], np.dtype[np.intp]]
-    ) -> np.ndarray[tuple[int], np.dtype[np.uint32]]:
+    def advance(self, positions: NDArray[np.intp]) -> NDArray[np.uint32]:
         with self._lock:
             current = self._counts[positions]
             self._counts[positions] += np.uint32(1)
@@ -42,10 +41,10 @@ class CounterGroup:
 
     __slots__ = ("_owner", "_positions")
 
-    def __init__(self, owner: RandomCounters, positions: np.ndarray[tuple[int], np.dtype[np.intp]]) -> None:
+    def __init__(self, owner: RandomCounters, positions: NDArray[np.intp]) -> None:
         self._owner = owner
         self._positions = positions
 
-    def advance(self) -> np.ndarray[tuple[int], np.dtype[np.uint32]]:
+    def advance(self) -> NDArray[np.uint32]:
         """The counts before this run; each is one higher afterwards. Shape [operations]."""
         return self._owner.advance(self._positions)

@@ -14,13 +14,12 @@ from anabranch.passes.prune import operations_of_body
 
 def bodies_of(op: Operation) -> list[Any]:
     """The function graphs that an operation calls."""
-    found = []
+    found: list[Any] = []
     for name, attr in op.op_def.attrs.items():
         if attr.kind in {"func", "list(func)"}:
             value = op.attrs[name]
-            for function in value if isinstance(value, list) else (value,):
-                if isinstance(function, FuncAttr) and function.name:
-                    found.append(op.graph.get_function(function.name))
+            functions = value if isinstance(value, list) else [value]
+            found.extend(op.graph.get_function(f.name) for f in functions if isinstance(f, FuncAttr) and f.name)
     return found
 
 

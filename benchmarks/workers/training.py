@@ -7,6 +7,7 @@ arrays and fetches the loss, as a program would do it.
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
 from collections.abc import Callable
@@ -24,9 +25,7 @@ CONV_BATCH, CONV_RATE, DROPOUT = 64, 1e-3, 0.4
 BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
 #: filters as [height, width, in, out]
 CONV_SHAPES = ((3, 3, 1, 32), (32,), (3, 3, 32, 64), (64,), (1024, 128), (128,), (128, 10), (10,))
-MLP_SHAPES = tuple(
-    shape for rows, columns in zip(MLP_LAYERS, MLP_LAYERS[1:], strict=False) for shape in ((rows, columns), (columns,))
-)
+MLP_SHAPES = tuple(shape for rows, columns in itertools.pairwise(MLP_LAYERS) for shape in ((rows, columns), (columns,)))
 
 
 def initial(shapes: tuple[tuple[int, ...], ...]) -> list[np.ndarray]:
@@ -218,9 +217,9 @@ def _torch_convolutional() -> Step:
 
 def steps_of(system: str) -> dict[str, Step]:
     if system == "anabranch":
-        import anabranch
+        import anabranch as tf
 
-        return graph_steps(anabranch)
+        return graph_steps(tf)
     if system == "tensorflow":
         import tensorflow.compat.v1 as tf
 

@@ -32,7 +32,7 @@ def session() -> Any:
 
 def test_fetches_keep_their_structure(session: Session) -> None:
     a, b = convert_to_tensor(1.0), convert_to_tensor([2, 3])
-    pair = namedtuple("pair", ["first", "second"])
+    pair = namedtuple("pair", ["first", "second"])  # noqa: PYI024 - as programs write it
     got = session.run({"x": a, "y": [b, (a, pair(a, b))], "z": OrderedDict(k=a)})
     assert got["x"] == np.float32(1)
     assert isinstance(got["x"], np.float32)

@@ -31,7 +31,7 @@ def load_digits() -> Digits:
     Raises:
         ImportError: scikit-learn is not installed (it belongs to the extra `demo`).
     """
-    from sklearn import datasets  # noqa: PLC0415 - an optional dependency
+    from sklearn import datasets
 
     bunch = datasets.load_digits()
     images = (bunch.images / 16.0).astype(np.float32)[..., np.newaxis]

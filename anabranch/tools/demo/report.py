@@ -28,10 +28,10 @@ def predict(checkpoint: str, digits: Digits) -> tuple[Any, Any]:
 
 def draw(digits: Digits, predictions: Any, probabilities: Any, path: Path) -> int:
     """Draws the mistakes (all of them) and then other test digits, each with its prediction; returns the mistakes."""
-    import matplotlib as mpl  # noqa: PLC0415 - an optional dependency
+    import matplotlib as mpl
 
     mpl.use("Agg")
-    from matplotlib import pyplot as plt  # noqa: PLC0415
+    from matplotlib import pyplot as plt
 
     wrong = np.flatnonzero(predictions != digits.test_labels)
     right = np.flatnonzero(predictions == digits.test_labels)

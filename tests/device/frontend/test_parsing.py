@@ -103,9 +103,13 @@ def test_csv() -> None:
 
 @pytest.mark.parametrize(
     ("line", "message"),
-    [("1,2,3", "Expect 2 fields but have 3 in record 0"), (",1", "is required but missing"), ("x,1", "not a valid int32: x"),
-     ("99999999999,1", "not a valid int32")],
-)  # fmt: skip
+    [
+        ("1,2,3", "Expect 2 fields but have 3 in record 0"),
+        (",1", "is required but missing"),
+        ("x,1", "not a valid int32: x"),
+        ("99999999999,1", "not a valid int32"),
+    ],
+)
 def test_csv_that_does_not_fit(line: str, message: str) -> None:
     with pytest.raises(tf.errors.InvalidArgumentError, match=message):
         run(tf.decode_csv(tf.constant([line]), [tf.constant([], tf.int32), [0]]))
