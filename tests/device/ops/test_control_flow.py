@@ -1,0 +1,88 @@
+"""If, StatelessIf and FakeParam as operations; tests/device/autodiff/test_conditional.py tests `tf.cond`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import anabranch as tf
+from anabranch.core.attrs import FuncAttr
+from anabranch.graph.function_graph import FunctionGraph
+from anabranch.ops import raw
+
+AT = np.array([0.0, 1.0])
+
+
+def branch(name: str, build: Any, dtype: Any = tf.float32) -> FuncAttr:
+    """A function graph of one parameter, entered into the default graph."""
+    outer = tf.get_default_graph()
+    body = FunctionGraph(name, outer)
+    with body.as_default():
+        parameter = body.add_parameter(tf.as_dtype(dtype), tf.TensorShape(None), "x")
+        body.outputs = [build(parameter)]
+    return FuncAttr(outer.add_function(name, body))
+
+
+def conditional(kind: str, pred: Any, x: Any) -> Any:
+    then_branch, else_branch = branch("negated", raw.Neg), branch("squared", raw.Square)
+    return getattr(raw, kind)(pred, [x], Tout=[tf.float32], then_branch=then_branch, else_branch=else_branch)[0]
+
+
+@pytest.mark.parametrize("kind", ["If", "StatelessIf"])
+@pytest.mark.parametrize(
+    ("value", "taken"),
+    [
+        (np.bool_(True), True),
+        (np.bool_(False), False),
+        (np.int32(2), True),
+        (np.int32(0), False),
+        (np.float32(0.5), True),
+        (np.zeros([0], np.float32), False),
+        (np.zeros([1], np.float32), True),
+    ],
+    ids=repr,
+)
+def test_numbers_are_true_unless_zero_and_other_tensors_unless_empty(kind: str, value: Any, taken: bool) -> None:
+    pred, x = tf.placeholder(value.dtype, value.shape), tf.placeholder(tf.float32, [2])
+    result = conditional(kind, pred, x)
+    assert result.op.type == kind
+    with tf.Session() as session:
+        assert session.run(result, {pred: value, x: [2, 3]}).tolist() == ([-2, -3] if taken else [4, 9])
+
+
+@pytest.mark.parametrize("kind", ["If", "StatelessIf"])
+def test_a_constant_predicate_decides_while_the_step_is_compiled(kind: str) -> None:
+    with tf.Session() as session:
+        assert session.run(conditional(kind, tf.constant(False), tf.constant([3.0]))) == [9]
+
+
+@pytest.mark.parametrize("kind", ["If", "StatelessIf"])
+def test_the_gradient_is_a_conditional_of_the_same_kind(kind: str) -> None:
+    pred, x = tf.placeholder(tf.bool, []), tf.placeholder(tf.float32, [2])
+    (grad,) = tf.gradients(conditional(kind, pred, x), x)
+    assert any(op.type == kind and op.name.startswith("gradients") for op in tf.get_default_graph().get_operations())
+    with tf.Session() as session:
+        assert session.run(grad, {pred: True, x: [2, 3]}).tolist() == [-1, -1]
+        assert session.run(grad, {pred: False, x: [2, 3]}).tolist() == [4, 6]
+
+
+def test_fake_params_stand_for_what_the_other_branch_keeps_for_the_gradient() -> None:
+    pred, x = tf.placeholder(tf.bool, []), tf.placeholder(tf.float32, [2])
+    y = tf.cond(pred, lambda: tf.exp(tf.exp(x)), lambda: tf.negative(x))
+    (grad,) = tf.gradients(y, x)
+    op = y.op
+    other = tf.get_default_graph().get_function(op.attrs["else_branch"].name)
+    fakes = [t.op for t in other.outputs if t.op.type == "FakeParam"]
+    assert fakes
+    assert all(f.outputs[0].dtype is tf.float32 and f.outputs[0].shape.as_list() == [2] for f in fakes)
+    with tf.Session() as session:
+        np.testing.assert_allclose(session.run(grad, {pred: True, x: AT}), np.exp(AT) * np.exp(np.exp(AT)), 1e-6)
+        assert session.run(grad, {pred: False, x: [0, 1]}).tolist() == [-1, -1]
+
+
+def test_a_fake_param_alone_is_a_value_that_nobody_computes() -> None:
+    fake = raw.FakeParam(dtype=tf.float64, shape=tf.TensorShape([3, None]))
+    assert fake.dtype is tf.float64
+    assert fake.shape.as_list() == [3, None]

@@ -1,0 +1,91 @@
+"""Python functions in graphs: PyFunc, PyFuncStateless, and tf.py_func that makes them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import anabranch as tf
+from anabranch.ops import raw
+
+
+def run(fetches: Any, feeds: Any = None) -> Any:
+    with tf.Session() as session:
+        return session.run(fetches, feeds)
+
+
+@pytest.mark.parametrize(("stateful", "kind"), [(True, "PyFunc"), (False, "PyFuncStateless")])
+def test_a_function_of_arrays(stateful: bool, kind: str) -> None:
+    x = tf.placeholder(tf.float32, [None])
+    y = tf.py_func(lambda a, b: (a + b, a.dtype.name.encode()), [x, np.float32(1)], [tf.float32, tf.string], stateful)
+    assert y[0].op.type == kind
+    assert y[0].shape.ndims is None
+    total, name = run([2 * y[0], y[1]], {x: [1, 2]})
+    assert total.tolist() == [4, 6]
+    assert name == b"float32"
+
+
+def test_calls_that_have_effects_are_neither_merged_nor_folded() -> None:
+    calls: list[int] = []
+    two = [tf.py_func(lambda: np.int64(calls.append(1) or len(calls)), [], tf.int64) for _ in range(2)]
+    same = tf.py_func(lambda x: np.int64(calls.append(1) or len(calls)), [tf.constant(0)], tf.int64)
+    with tf.Session() as session:
+        assert sorted(session.run(two)) == [1, 2]
+        assert [session.run(same) for _ in range(2)] == [3, 4]
+
+
+def test_the_arguments_belong_to_the_function() -> None:
+    def spoil(array: Any) -> Any:
+        array[:] = 0
+        return array
+
+    x = tf.constant([1.0, 2.0])
+    assert [v.tolist() for v in run([tf.py_func(spoil, [x], tf.float32), x])] == [[0, 0], [1, 2]]
+
+
+def test_no_gradient_flows() -> None:
+    x = tf.constant(1.0)
+    assert tf.gradients(tf.py_func(lambda a: a, [x], tf.float32), x) == [None]
+
+
+def _raise(error: BaseException) -> Any:
+    raise error
+
+
+@pytest.mark.parametrize(
+    ("raised", "error"),
+    [
+        (ValueError("bad value"), tf.errors.InvalidArgumentError),
+        (TypeError("bad type"), tf.errors.InvalidArgumentError),
+        (StopIteration("the end"), tf.errors.OutOfRangeError),
+        (MemoryError("full"), tf.errors.ResourceExhaustedError),
+        (NotImplementedError("later"), tf.errors.UnimplementedError),
+        (KeyError("other"), tf.errors.UnknownError),
+    ],
+    ids=repr,
+)
+def test_exceptions_reach_the_caller_with_their_traceback(raised: Exception, error: Any) -> None:
+    result = tf.py_func(lambda: _raise(raised), [], tf.float32, name="mine")
+    with pytest.raises(error, match=r"(?s)Traceback.*_raise.*test_script\.py") as caught:
+        run(result)
+    assert caught.value.op.name == "mine"
+
+
+@pytest.mark.parametrize(
+    ("function", "types", "message"),
+    [
+        (lambda: (1.0, 2.0), [tf.float32] * 3, "'mine' returns 2 values, but expects to see 3"),
+        (lambda: np.float64(1), tf.float32, "0-th value returned by 'mine' is float64, but expects float32"),
+    ],
+)
+def test_results_that_do_not_fit(function: Any, types: Any, message: str) -> None:
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+        run(tf.py_func(function, [], types, name="mine"))
+
+
+def test_a_function_of_another_process_is_not_found() -> None:
+    orphan = raw.PyFunc([], token=b"pyfunc_of_nobody", Tout=[tf.float32], name="mine")
+    with pytest.raises(tf.errors.NotFoundError, match="'mine' belongs to another process; build the graph again"):
+        run(orphan)
