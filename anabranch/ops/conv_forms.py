@@ -12,7 +12,7 @@ Measured on 2 cores (AMD EPYC, AVX-512, float32, milliseconds; `lax` is XLA's ow
      32  32x32    3 ->  64   3x3   1      lax 0.5  here 0.4   lax  1.1  here 0.5   lax  0.9  here 0.6
      16 112x112   3 ->  32   3x3   2      lax 2.6  here 0.9   lax  1.1  here 0.9   lax  0.9  here 0.6
     128   8x8    32 ->  64   3x3   1      lax 1.2  here 1.0   lax  1.2  here 0.8   lax  2.1  here 1.4
-     32  28x28  128 -> 256   1x1   1      lax 23   here 3.9   lax  9.0  here 4.0   lax 33    here 5.7
+     32  28x28  128 -> 256   1x1   1      lax 8.5  here 3.9   lax  9.0  here 4.0   lax 33    here 5.7
      32  28x28   64 x 1      3x3   1      lax 29   here 0.5   lax 30    here 0.3   lax 13    here 13    (per channel)
 
 Column matrices that do not fit the last-level cache lose (14x14, 32 -> 64, 5x5, batch 128: 11 against 45), hence
