@@ -34,7 +34,7 @@ def einsum(equation: str, *inputs: Any, **kwargs: Any) -> Tensor:
     """
     name = kwargs.pop("name", None)
     if kwargs:
-        raise TypeError(f"invalid keyword arguments for einsum: {sorted(kwargs)}")
+        raise TypeError(f"invalid keyword arguments for this function: {', '.join(sorted(kwargs))}")
     full = _completed(equation, len(inputs))
     with name_scope(name, "einsum", list(inputs)) as scope:
         tensors = [convert_to_tensor(t) for t in inputs]

@@ -47,6 +47,7 @@ __all__ = [
     "div",
     "div_no_nan",
     "divide",
+    "divide_no_nan",
     "equal",
     "erf",
     "erfc",
@@ -188,6 +189,7 @@ multiply_no_nan = _binary(
     "multiply_no_nan", arithmetic.MulNoNan, "x * y, and 0 where y is 0 even if x is infinite or NaN."
 )
 div_no_nan = _binary("div_no_nan", arithmetic.DivNoNan, "x / y, and 0 where y is 0; floating or complex.")
+divide_no_nan = div_no_nan
 realdiv = _binary("realdiv", arithmetic.RealDiv, "x / y for floating and complex numbers.")
 truncatediv = _binary("truncatediv", arithmetic.TruncateDiv, "x / y rounded towards zero.")
 truncatemod = _binary("truncatemod", arithmetic.TruncateMod, "The remainder of x / y with the sign of x.")

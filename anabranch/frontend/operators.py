@@ -38,9 +38,14 @@ def _operator(name: str, apply: Callable[[Any, Any, str], Any]) -> Callable[[Any
         try:
             return apply(x, y, name)
         except TypeError:
-            if _is_plain(other) or not hasattr(type(other), f"__r{name}__" if other is y else f"__{name}__"):
+            if not _is_plain(other):
+                if hasattr(type(other), f"__r{name}__" if other is y else f"__{name}__"):
+                    return NotImplemented  # the other operand's own operator may know what to do
                 raise
-            return NotImplemented  # the other operand's own operator may know what to do
+            if other is x:
+                raise
+            # a value that does not fit the tensor's dtype is reported as a mismatch of two dtypes
+            return apply(x, convert_to_tensor(y, name="y"), name)
 
     return operator
 

@@ -10,7 +10,8 @@ import numpy as np
 from anabranch.core import dtypes
 from anabranch.core.dtypes import as_dtype
 from anabranch.frontend.arguments import one_of
-from anabranch.frontend.framework import convert_to_tensor, name_scope
+from anabranch.frontend.checks import assert_less, assert_non_negative
+from anabranch.frontend.framework import control_dependencies, convert_to_tensor, name_scope
 from anabranch.graph.building import OpFunction
 from anabranch.graph.operation import Tensor
 from anabranch.ops import logic, math as arithmetic, raw, reduction as ops, segment, sequence
@@ -443,7 +444,10 @@ def histogram_fixed_width(
 def histogram_fixed_width_bins(
     values: Any, value_range: Any, nbins: Any = 100, dtype: Any = dtypes.int32, name: str | None = None
 ) -> Tensor:
-    """The bin that each value falls into, of the shape of `values`; see `histogram_fixed_width`."""
+    """The bin that each value falls into, of the shape of `values`; int32 whatever `dtype` asks for.
+
+    See `histogram_fixed_width`.
+    """
     with name_scope(name, "histogram_fixed_width_bins", [values, value_range, nbins]):
         values = convert_to_tensor(values, name="values")
         edges = convert_to_tensor(value_range, values.dtype.base_dtype, name="value_range")
@@ -455,7 +459,7 @@ def histogram_fixed_width_bins(
         bins = arithmetic.Floor(arithmetic.Mul(arithmetic.Cast(count, DstT=wide), scaled))
         last = arithmetic.Cast(arithmetic.Sub(count, 1), DstT=wide)
         clipped = arithmetic.ClipByValue(bins, np.zeros((), wide.as_numpy_dtype), last)
-        result: Tensor = arithmetic.Cast(clipped, DstT=as_dtype(dtype))
+        result: Tensor = arithmetic.Cast(clipped, DstT=dtypes.int32)
         return result
 
 
@@ -486,11 +490,15 @@ def confusion_matrix(
             t if t.dtype is dtypes.int64 else arithmetic.Cast(t, DstT=dtypes.int64) for t in (rows, columns)
         )
         target = as_dtype(dtype)
+        rows = _checked(assert_non_negative, rows, message="`labels` contains negative values")
+        columns = _checked(assert_non_negative, columns, message="`predictions` contains negative values")
         if num_classes is None:
             greatest = [_reduce(ops.Max, t, None, False, None) for t in (rows, columns)]
             count = arithmetic.AddV2(arithmetic.Maximum(*greatest), 1)
         else:
             count = arithmetic.Cast(num_classes, DstT=dtypes.int64)
+            rows = _checked(assert_less, rows, count, message="`labels` out of bound")
+            columns = _checked(assert_less, columns, count, message="`predictions` out of bound")
         if weights is None:
             each = raw.OnesLike(arithmetic.Cast(rows, DstT=target))
         else:
@@ -498,6 +506,13 @@ def confusion_matrix(
             rows.shape.assert_is_compatible_with(weights.shape)
             each = arithmetic.Cast(weights, DstT=target)
         result: Tensor = raw.ScatterNd(raw.Pack([rows, columns], axis=1), each, raw.Pack([count, count]))
+        return result
+
+
+def _checked(check: Callable[..., Any], x: Tensor, *others: Tensor, message: str) -> Tensor:
+    """`x`, behind a check of it."""
+    with control_dependencies([check(x, *others, message=message)]):
+        result: Tensor = raw.Identity(x)
         return result
 
 

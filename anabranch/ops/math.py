@@ -194,7 +194,7 @@ def _division(name: str, function: Callable[..., Any], types: str, gradient: Cal
     @op.kernel
     def _(x: Any, y: Any, *, xp: Any, ctx: Any) -> Any:
         if _is_integer(y):
-            ctx.check(xp.all(y != 0), "division of integers by zero")
+            ctx.check(xp.all(y != 0), "Integer division by zero")
             y = xp.where(y == 0, xp.ones_like(y), y)
         return function(xp, x, y)
 
@@ -307,15 +307,23 @@ def _(x: Any, y: Any, *, xp: Any, ctx: Any) -> Any:
     return xp.where((x == 0) & (xp.real(y) >= 0), at_zero, power)
 
 
+def _squared_difference(xp: Any, x: Any, y: Any) -> Any:
+    difference = xp.subtract(x, y)
+    return xp.conj(difference) * difference if np.dtype(x.dtype).kind == "c" else xp.square(difference)
+
+
 def _squared_difference_gradient(op: Any, grad: Tensor) -> Any:
-    x, y = (conj(t) for t in op.inputs)
+    """Of complex numbers the result is real: the imaginary part of its gradient has no effect."""
+    x, y = op.inputs
+    if grad.dtype.is_complex:
+        grad = Cast(raw.Real(grad, Tout=grad.dtype.real_dtype), DstT=grad.dtype)
     grad_x = Mul(grad, Mul(Sub(x, y), 2.0))
     return sum_to_operands(op, grad_x, Neg(grad_x))
 
 
 SquaredDifference = binary(
     "SquaredDifference",
-    lambda xp, x, y: xp.square(xp.subtract(x, y)),
+    _squared_difference,
     "numbers",
     commutative=True,
     gradient=_squared_difference_gradient,

@@ -29,7 +29,7 @@ def _(a: TensorShape, b: TensorShape, *, transpose_a: bool, transpose_b: bool) -
     rows, inner_a = (a[1], a[0]) if transpose_a else (a[0], a[1])
     inner_b, columns = (b[1], b[0]) if transpose_b else (b[0], b[1])
     if not inner_a.is_compatible_with(inner_b):
-        raise ValueError(f"the inner dimensions {inner_a} and {inner_b} must be equal")
+        raise ValueError(f"the inner dimensions {inner_a} and {inner_b} must be equal; transpose_a and transpose_b turn a matrix")
     return TensorShape([rows, columns])
 
 
@@ -91,7 +91,7 @@ def _batch_matmul(name: str, merge_batches: Callable[[TensorShape, TensorShape],
         rows, inner_x = (x[-1], x[-2]) if adj_x else (x[-2], x[-1])
         inner_y, columns = (y[-1], y[-2]) if adj_y else (y[-2], y[-1])
         if not inner_x.is_compatible_with(inner_y):
-            raise ValueError(f"the inner dimensions {inner_x} and {inner_y} must be equal")
+            raise ValueError(f"the inner dimensions {inner_x} and {inner_y} must be equal; transpose_a and transpose_b turn matrices")
         return merge_batches(x[:-2], y[:-2]).concatenate([rows, columns])
 
     @op.kernel
@@ -205,7 +205,26 @@ def _read_term(term: str, shape: TensorShape, sizes: dict[str, Any]) -> TensorSh
 
 @Einsum.kernel
 def _(inputs: list[Any], *, equation: bytes, xp: Any) -> Any:
-    return xp.einsum(equation.decode().replace(" ", ""), *inputs)
+    terms, result = _terms(equation)
+    operands, wanted = list(inputs), ""
+    free = [c for c in string.ascii_letters if c not in "".join([*terms, result])]
+    for label in result:
+        if label in wanted and label != ".":  # a diagonal: NumPy and JAX take each label of the result once
+            other = free.pop()
+            size = next(s for t, x in zip(terms, inputs, strict=True) for s in _sizes(t, label, x.shape))
+            operands.append(xp.eye(size, dtype=inputs[0].dtype))
+            terms.append(label + other)
+            label = other
+        wanted += label
+    return xp.einsum(f"{','.join(terms)}->{wanted}", *operands)
+
+
+def _sizes(term: str, label: str, shape: tuple[int, ...]) -> list[int]:
+    """The sizes of the dimensions that a label stands for in a term."""
+    before, _, after = term.partition("...")
+    return [shape[i] for i, c in enumerate(before) if c == label] + [
+        shape[i - len(after)] for i, c in enumerate(after) if c == label
+    ]
 
 
 @Einsum.gradient

@@ -18,10 +18,10 @@ from anabranch.ops.math import conj
 
 
 def _axes(rank: int, indices: Any) -> tuple[int, ...]:
-    """Non-negative axes in order.
+    """Non-negative axes in order, each once.
 
     Raises:
-        ValueError: one is out of range, or stands twice.
+        ValueError: one is out of range.
     """
     found = [int(a) for a in np.asarray(indices).reshape(-1)]
     for axis in found:
@@ -29,10 +29,7 @@ def _axes(rank: int, indices: Any) -> tuple[int, ...]:
             raise ValueError(
                 f"Invalid reduction dimension {axis} for input with {rank} dimensions; it must be in [{-rank}, {rank})"
             )
-    axes = sorted(axis % rank for axis in found)
-    if len(set(axes)) < len(axes):
-        raise ValueError(f"the reduction axes {found} name a dimension twice")
-    return tuple(axes)
+    return tuple(sorted({axis % rank for axis in found}))
 
 
 def _reduced_shape(shape: TensorShape, indices: Any, keep_dims: bool) -> TensorShape:
@@ -277,7 +274,7 @@ def _position(name: str, function: str, outputs: str) -> OpFunction:
     def _(input: Any, dimension: Any, *, output_type: Any, xp: Any, ctx: Any) -> Any:
         axis = int(dimension)
         ctx.check(-input.ndim <= axis < input.ndim, f"the dimension {axis} is not in [{-input.ndim}, {input.ndim})")
-        ctx.check(input.shape[axis] > 0, f"the reduction axis {axis} is empty in shape {tuple(input.shape)}")
+        ctx.check(input.shape[axis] > 0, f"Reduction axis {axis} is empty in shape {list(input.shape)}")
         return getattr(xp, function)(input, axis=axis).astype(output_type.as_numpy_dtype)
 
     op.not_differentiable()

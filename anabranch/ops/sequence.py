@@ -31,9 +31,11 @@ def _range_problem(start: Any, limit: Any, delta: Any) -> str | None:
     if any(np.ndim(v) for v in (start, limit, delta)):
         return "start, limit and delta must be scalars"
     if delta == 0:
-        return f"the step from {start} to {limit} is 0"
-    if (delta > 0) != (limit > start) and limit != start:
-        return f"{limit} cannot be reached from {start} by steps of {delta}"
+        return f"Requires delta != 0, for the numbers from {start} to {limit}"
+    if delta > 0 and start > limit:
+        return f"Requires start <= limit when delta > 0: {start}/{limit}"
+    if delta < 0 and start < limit:
+        return f"Requires start >= limit when delta < 0: {start}/{limit}"
     return None
 
 
@@ -74,14 +76,14 @@ def _(start: TensorShape, stop: TensorShape, num: TensorShape, *, ctx: Any) -> T
         shape_rules.with_rank(shape, 0, f"argument {name!r}")
     count = ctx.constant("num")
     if count is not None and count <= 0:
-        raise ValueError(f"num must be positive, got {count}")
+        raise ValueError(f"Requires num > 0: {count}")
     return TensorShape([None if count is None else int(count)])
 
 
 @LinSpace.kernel
 def _(start: Any, stop: Any, num: Any, *, xp: Any, ctx: Any) -> Any:
     count = int(num)
-    ctx.check(count > 0, f"num must be positive, got {count}")
+    ctx.check(count > 0, f"Requires num > 0: {count}")
     if count == 1:
         return xp.reshape(start, (1,))
     at = xp.arange(count, dtype=start.dtype)
@@ -158,9 +160,13 @@ HistogramFixedWidth.not_differentiable()
 
 @HistogramFixedWidth.shape
 def _(values: TensorShape, value_range: TensorShape, nbins: TensorShape, *, ctx: Any) -> TensorShape:
+    edges = shape_rules.with_rank(value_range, 1, "argument 'value_range'")
+    if not edges[0].is_compatible_with(2):
+        raise ValueError(f"Dimension must be 2 but is {edges[0]} in the argument 'value_range'")
+    shape_rules.with_rank(nbins, 0, "argument 'nbins'")
     count = ctx.constant("nbins")
     if count is not None and count <= 0:
-        raise ValueError(f"nbins must be positive, got {count}")
+        raise ValueError(f"Requires nbins > 0, got {count}")
     return TensorShape([None if count is None else int(count)])
 
 
@@ -168,7 +174,7 @@ def _(values: TensorShape, value_range: TensorShape, nbins: TensorShape, *, ctx:
 def _(values: Any, value_range: Any, nbins: Any, *, dtype: Any, xp: Any, ctx: Any) -> Any:
     """Values outside the range are counted in the first and the last bin."""
     count = int(nbins)
-    ctx.check(count > 0, f"nbins must be positive, got {count}")
+    ctx.check(count > 0, f"Requires nbins > 0, got {count}")
     low, high = value_range[0], value_range[1]
     ctx.check(low < high, "the range must be increasing, got {0}", value_range)
     wide = np.float64 if np.dtype(values.dtype) != np.float32 else np.float32

@@ -19,8 +19,20 @@ def merged(*shapes: TensorShape) -> TensorShape:
     """One output; all inputs have its shape."""
     result = shapes[0]
     for shape in shapes[1:]:
-        result = result.merge_with(shape)
+        try:
+            result = result.merge_with(shape)
+        except ValueError:
+            raise ValueError(_unequal(result, shape)) from None
     return result
+
+
+def _unequal(a: TensorShape, b: TensorShape) -> str:
+    """Where two shapes contradict each other."""
+    if a.ndims != b.ndims:
+        return f"Shapes must be equal rank, but are {a.ndims} and {b.ndims}: {a} and {b}"
+    pairs = zip(a.dims_tuple or (), b.dims_tuple or (), strict=True)
+    at, x, y = next((i, x, y) for i, (x, y) in enumerate(pairs) if None not in (x, y) and x != y)
+    return f"Dimension {at} in both shapes must be equal, but are {x} and {y}. Shapes are {a} and {b}."
 
 
 def broadcast(first: TensorShape, *others: TensorShape) -> TensorShape:
@@ -55,4 +67,4 @@ def with_rank(shape: TensorShape, rank: int, what: str) -> TensorShape:
     try:
         return shape.with_rank(rank)
     except ValueError:
-        raise ValueError(f"{what} must have rank {rank}, got shape {shape}") from None
+        raise ValueError(f"Shape must be rank {rank} but is rank {shape.ndims}: {what} has shape {shape}") from None

@@ -110,10 +110,13 @@ def _theoretical(x: Tensor, y: Tensor, y_shape: tuple[int, ...], feeds: dict[Any
     The gradient for a complex `x` holds the derivatives for the real and the imaginary part in its two parts.
     """
     with x.graph.as_default():
-        weight = raw.Placeholder(dtype=y.dtype, shape=TensorShape(y_shape))
+        dims = y.shape.as_list() if y.shape.is_fully_defined() else y_shape
+        weight = raw.Placeholder(dtype=y.dtype, shape=TensorShape(dims))
         (grad,) = gradients([y], [x], grad_ys=[weight])
-    selector = np.zeros(y_shape, y.dtype.as_numpy_dtype)
+    selector = np.zeros(dims, y.dtype.as_numpy_dtype)
     rows = _parts(selector)
+    if rows.size == 0 and grad is not None:
+        _check_empty(Tensor.EVALUATE["eval"](grad, {**feeds, weight: selector}, None), feeds[x])
     jacobian = np.zeros((rows.size, _parts(feeds[x]).size), rows.dtype)
     for i in range(rows.size):
         if grad is None:
@@ -123,6 +126,15 @@ def _theoretical(x: Tensor, y: Tensor, y_shape: tuple[int, ...], feeds: dict[Any
         value = Tensor.EVALUATE["eval"](grad, {**feeds, weight: selector}, None)
         jacobian[i] = _parts(np.ascontiguousarray(_dense(value, feeds[x])))
     return jacobian.T
+
+
+def _check_empty(value: Any, like: Array) -> None:
+    """Without elements of y the gradient is zero, but must still have the shape of x."""
+    found = _dense(value, like)
+    if found.shape != like.shape:
+        raise ValueError(f"Empty gradient has wrong shape: expected {like.shape}, got {found.shape}")
+    if np.any(found):
+        raise ValueError("Empty tensors with nonzero gradients")
 
 
 def _dense(value: Any, like: Array) -> Array:

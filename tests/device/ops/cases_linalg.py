@@ -118,6 +118,14 @@ PRODUCTS = [
     einsum("...i,i->...", real(2, 4, 3), real(3)),
     einsum("b...c,b...->...c", real(2, 4, 3), real(2, 4)),
     einsum("...ii->...i", real(2, 3, 3)),
+    OpCase("Einsum", ([real(3)],), {"equation": "i->ii"}, oracle=lambda x: np.diag(x[0]), order=2, label="i->ii"),
+    OpCase(
+        "Einsum",
+        ([real(2, 3), real(3)],),
+        {"equation": "bi,i->iib"},
+        oracle=lambda x: np.einsum("bi,i,ij->ijb", *x, np.eye(3)),
+        label="bi,i->iib",
+    ),
     einsum("ab,bc,cd->ad", real(2, 3), real(3, 2), real(2, 4)),
 ]
 

@@ -112,7 +112,7 @@ ARITHMETIC = [
     *binary("Mod", np.fmod, complex_xy=None),
     *binary("TruncateDiv", truncated, complex_xy=None),
     *binary("Pow", np.power, P, Y, (W, Z)),
-    *binary("SquaredDifference", lambda x, y: (x - y) ** 2),
+    *binary("SquaredDifference", lambda x, y: np.conj(x - y) * (x - y)),
     *binary("Maximum", np.maximum, complex_xy=None),
     *binary("Minimum", np.minimum, complex_xy=None),
     *binary("Atan2", np.arctan2, complex_xy=None),

@@ -44,7 +44,7 @@ def reduction(op: str, oracle: Callable[..., Any], x: Any = X, **more: Any) -> l
     ]
     rows.append(OpCase(op, (x, np.int64(1)), oracle=lambda x, _: oracle(x, axis=1), label="int64 axis", gradient=False))
     rows.append(OpCase(op, (x, 3), error=errors.InvalidArgumentError, label="axis out of range"))
-    rows.append(OpCase(op, (x, np.int32([1, -2])), error=errors.InvalidArgumentError, label="axis twice"))
+    rows.append(OpCase(op, (x, np.int32([1, -2])), oracle=lambda x, _: oracle(x, axis=1), label="axis twice"))
     return rows
 
 
@@ -53,6 +53,8 @@ def of_type(op: str, oracle: Callable[..., Any], x: Any, label: str, **more: Any
 
 
 def norm(x: Any, axis: Any, keepdims: bool = False) -> Any:
+    if axis == ():
+        return x  # as in TensorFlow, nothing is done along no axes
     return np.sqrt(np.sum(np.abs(x) ** 2, axis=axis, keepdims=keepdims))
 
 
