@@ -130,11 +130,6 @@ class Geometry:
             return False
         return 0 not in (*self.shape, *self.filter_shape, *self.out_shape)
 
-    def fits_cache(self, itemsize: int) -> bool:
-        """Whether its column matrix is the data itself (filter 1x1), or stays in the cache."""
-        size = conv_forms.column_bytes(self.window, itemsize)
-        return self.window.taps == 1 or size <= conv_forms.MAX_COLUMN_BYTES
-
     def convolve(self, data: Any, filter: Any) -> Any:
         """XLA's own convolution."""
         layout, window = self.layout, self.window
@@ -195,7 +190,7 @@ def _forward(data: Any, filter: Any, attrs: Attrs, depthwise: bool) -> Any:
     if geometry.has_forms():
         if depthwise:
             form = conv_forms.depthwise_forward
-        elif conv_forms.sums_taps(geometry.channels, window) or geometry.fits_cache(data.dtype.itemsize):
+        elif conv_forms.is_product(window):
             form = conv_forms.forward
     return _run(data, filter, geometry.convolve, form, window)
 
@@ -210,7 +205,7 @@ def _to_input(sizes: Any, filter: Any, grad: Any, ctx: Any, depthwise: bool) -> 
     if geometry.has_forms():
         if depthwise:
             form = conv_forms.depthwise_to_input
-        elif geometry.channels <= 4 or geometry.fits_cache(grad.dtype.itemsize):
+        elif conv_forms.is_product(geometry.window) or conv_forms.spreads(geometry.channels, geometry.window):
             form = conv_forms.to_input
     return _run(filter, grad, geometry.convolve_to_input, form, geometry.window)
 
@@ -222,7 +217,7 @@ def _to_filter(data: Any, sizes: Any, grad: Any, ctx: Any, depthwise: bool) -> A
     if geometry.has_forms():
         if depthwise:
             form = conv_forms.depthwise_to_filter
-        elif geometry.fits_cache(grad.dtype.itemsize):
+        elif conv_forms.is_product(geometry.window):
             form = conv_forms.to_filter
     return _run(data, grad, geometry.convolve_to_filter, form, geometry.window)
 

@@ -1,22 +1,13 @@
-"""Convolutions as XLA's CPU backend runs them best: sums of shifted copies, or one matrix product.
+"""Convolutions that XLA's CPU backend runs better in another form: one matrix product, or sums of shifted copies.
 
 All functions work on data with channels last, [batch, *spatial, channels], and filters [*spatial, in, out], without
-groups; the window covers all axes of the data, with size 1 for batch and channels. A *column matrix* holds, for each
-output position, the inputs that all taps of the filter see there, [batch, *output, taps * channels].
+groups; the window covers all axes of the data, with size 1 for batch and channels. What is not covered here is left to
+XLA's own convolution, which reaches most of the machine's speed; `docs/performance.md` has the measurements.
 
-Measured on 2 cores (AMD EPYC, AVX-512, float32, milliseconds; `lax` is XLA's own convolution):
-
-    batch, size, channels, filter, stride      forward          to the input      to the filter
-    128  28x28    1 ->  32   5x5   1      lax 0.9  here 0.9   lax  5.1  here 1.0   lax  2.3  here 2.2
-    128  28x28    1 ->  32   3x3   1      lax 0.5  here 0.3   lax  2.1  here 0.4   lax  1.7  here 0.5
-     32  32x32    3 ->  64   3x3   1      lax 0.5  here 0.4   lax  1.1  here 0.5   lax  0.9  here 0.6
-     16 112x112   3 ->  32   3x3   2      lax 2.6  here 0.9   lax  1.1  here 0.9   lax  0.9  here 0.6
-    128   8x8    32 ->  64   3x3   1      lax 1.2  here 1.0   lax  1.2  here 0.8   lax  2.1  here 1.4
-     32  28x28  128 -> 256   1x1   1      lax 8.5  here 3.9   lax  9.0  here 4.0   lax 33    here 5.7
-     32  28x28   64 x 1      3x3   1      lax 29   here 0.5   lax 30    here 0.3   lax 13    here 13    (per channel)
-
-Column matrices that do not fit the last-level cache lose (14x14, 32 -> 64, 5x5, batch 128: 11 against 45), hence
-`MAX_COLUMN_BYTES`.
+* A filter of size 1, or one that covers the whole data, is a matrix product of reshaped operands.
+* The gradient with respect to the data is one matrix product and a sum of shifted copies (`spreads`) where XLA would
+  exchange filter and gradient because the gradient is smaller than the filter, and where the data has one channel.
+* A convolution per channel (depthwise) is a sum of shifted copies, which fuse.
 """
 
 from __future__ import annotations
@@ -24,48 +15,56 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from jax import numpy as jnp
+from jax import lax, numpy as jnp
 
 from anabranch.ops.sliding import MAX_UNROLLED_TAPS, Window, shifted, unshifted, wide
 
-#: about half of a server's last-level cache
-MAX_COLUMN_BYTES = 16 << 20
+
+# ---------------------------------------------------------------------- as one product
+def is_product(window: Window) -> bool:
+    """Whether every input is seen by at most one position of the window, and by one tap or by all of them."""
+    return window.taps == 1 or _covers(window)
 
 
-def columns(data: Any, window: Window) -> Any:
-    """The column matrix."""
-    return jnp.concatenate(shifted(data, window), axis=-1)
+def _covers(window: Window) -> bool:
+    """Whether the window covers the whole data and has one position."""
+    spatial = slice(1, -1)
+    return window.size[spatial] == window.lengths[spatial] and not any(map(any, window.pads[spatial]))
 
 
-def column_bytes(window: Window, itemsize: int) -> int:
-    return math.prod(window.outputs) * window.taps * itemsize
+def spreads(channels: int, window: Window) -> bool:
+    """Whether the gradient with respect to the data is best spread tap by tap."""
+    if window.taps > MAX_UNROLLED_TAPS:
+        return False
+    return math.prod(window.outputs[1:-1]) < window.taps or (channels == 1 and max(window.strides) == 1)
 
 
-# ---------------------------------------------------------------------- the three convolutions
-def sums_taps(channels: int, window: Window) -> bool:
-    """Whether `forward` needs no column matrix: with one channel each tap is an outer product, and all of them fuse."""
-    return channels == 1 and 1 < window.taps <= MAX_UNROLLED_TAPS
+def _seen(data: Any, window: Window) -> Any:
+    """What the positions of the window of an `is_product` convolution see, [positions, taps * channels]."""
+    if _covers(window):
+        return data.reshape(data.shape[0], -1)
+    return shifted(data, window)[0].reshape(-1, data.shape[-1])
 
 
 def forward(data: Any, filter: Any, window: Window) -> Any:
-    if sums_taps(data.shape[-1], window):
-        taps = wide(filter).reshape(window.taps, filter.shape[-1])
-        parts = [wide(part) * tap for part, tap in zip(shifted(data, window), taps, strict=True)]
-        return _narrowed(sum(parts), data)
-    return columns(data, window) @ filter.reshape(-1, filter.shape[-1])
+    depth = filter.shape[-1]
+    return (_seen(data, window) @ filter.reshape(-1, depth)).reshape(*window.outputs[:-1], depth)
 
 
 def to_input(filter: Any, grad: Any, window: Window) -> Any:
-    channels = filter.shape[-2]
-    rows = grad @ filter.reshape(-1, filter.shape[-1]).T
-    parts = [wide(rows[..., t * channels : (t + 1) * channels]) for t in range(window.taps)]
+    channels, depth = filter.shape[-2:]
+    rows = lax.dot_general(grad.reshape(-1, depth), filter.reshape(-1, depth), (((1,), (1,)), ((), ())))
+    if _covers(window):
+        return rows.reshape(window.lengths)
+    rows = rows.reshape(*grad.shape[:-1], window.taps, channels)
+    parts = [wide(rows[..., tap, :]) for tap in range(window.taps)]
     return _narrowed(unshifted(parts, window), grad)
 
 
 def to_filter(data: Any, grad: Any, window: Window) -> Any:
     depth = grad.shape[-1]
-    seen = columns(data, window).reshape(-1, window.taps * data.shape[-1])
-    return (seen.T @ grad.reshape(-1, depth)).reshape(*window.size[1:-1], data.shape[-1], depth)
+    product = lax.dot_general(_seen(data, window), grad.reshape(-1, depth), (((0,), (0,)), ((), ())))
+    return product.reshape(*window.size[1:-1], data.shape[-1], depth)
 
 
 # ---------------------------------------------------------------------- per channel

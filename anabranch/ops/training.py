@@ -13,6 +13,7 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import OpFunction, define_op
@@ -155,7 +156,7 @@ _optimizer("ProximalGradientDescent", "var", "alpha l1 l2 delta", _proximal_grad
 
 # ---------------------------------------------------------------------- momentum
 def _momentum(var: Any, accum: Any, lr: Any, grad: Any, momentum: Any, use_nesterov: bool) -> dict[str, Any]:
-    accum = accum * momentum + grad
+    accum = lax.optimization_barrier(accum * momentum + grad)
     step = grad * lr + accum * momentum * lr if use_nesterov else accum * lr
     return {"var": var - step, "accum": accum}
 
