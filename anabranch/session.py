@@ -273,7 +273,7 @@ def feed_array(tensor: Tensor, value: Any) -> Any:
         if len(shape) != len(dims) or any(d is not None and d != s for d, s in zip(dims, shape, strict=True)):
             raise ValueError(
                 f"Cannot feed value of shape {shape} for Tensor {tensor.name!r}, which has shape '{tensor._shape}' "
-                f"(created at {tensor.op.site})"
+                f"(created at {tensor.op.site}); reshape the value, or leave dimensions that vary open (None)"
             )
     return value
 
@@ -287,16 +287,24 @@ def _converted(tensor: Tensor, value: Any, wanted: Any) -> Any:
         )
     if isinstance(value, ResourceHandle):
         return value
-    if wanted is np.object_:
-        return to_array(value, dtypes.string)
+    if value is None:
+        raise TypeError(
+            f"Cannot feed None for Tensor {tensor.name!r} of dtype {tensor.dtype.name} (created at {tensor.op.site}); "
+            "leave it out of feed_dict, or give it a value"
+        )
     if isinstance(value, int) and not isinstance(value, bool) and tensor._dtype.is_integer:
         _check_integer(tensor, value)
+    if getattr(getattr(value, "dtype", None), "kind", "") == "c" and not tensor.dtype.is_complex:
+        raise TypeError(
+            f"Cannot feed complex values for Tensor {tensor.name!r} of dtype {tensor.dtype.name} (created at "
+            f"{tensor.op.site}): feed the real part, or the absolute value"
+        )
     try:
-        return np.asarray(value, dtype=wanted)
-    except (TypeError, ValueError) as error:
-        raise type(error)(
-            f"Cannot feed {value!r} for Tensor {tensor.name!r} of dtype {tensor.dtype.name} "
-            f"(created at {tensor.op.site}): {error}"
+        return to_array(value, dtypes.string) if wanted is np.object_ else np.asarray(value, dtype=wanted)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise (TypeError if isinstance(error, TypeError) else ValueError)(
+            f"Cannot feed {value!r} for Tensor {tensor.name!r} of dtype {tensor.dtype.name} (created at "
+            f"{tensor.op.site}): {str(error).rstrip('.')}. Convert the value first, or declare the tensor with another dtype"
         ) from None
 
 
@@ -304,8 +312,8 @@ def _check_integer(tensor: Tensor, value: int) -> None:
     if not tensor.dtype.min <= value <= tensor.dtype.max:
         raise TypeError(
             f"Type of feed value {value} with type {type(value)} is not compatible with Tensor type "
-            f"{tensor.dtype.as_numpy_dtype}. Try explicitly setting the type of the feed tensor to a larger type "
-            "(e.g. int64)."
+            f"{tensor.dtype.as_numpy_dtype} of {tensor.name!r} (created at {tensor.op.site}). Try explicitly setting the "
+            "type of the feed tensor to a larger type (e.g. int64)."
         )
 
 

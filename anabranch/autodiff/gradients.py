@@ -78,6 +78,12 @@ def gradients(
         return [_connected(g, x, unconnected) for g, x in zip(found, x_list, strict=True)]
 
 
+def operations_between(ys: list[Any], xs: list[Any]) -> list[Operation]:
+    """The operations on the paths from xs to ys, those nearest to the ys first."""
+    tensors = [_y_tensor(y) for y in ys]
+    return _Backward(tensors[0].graph, tensors, [_x_tensor(x) for x in xs], []).between
+
+
 def _as_list(value: Any) -> list[Any]:
     return list(value) if isinstance(value, list | tuple) else [value]
 

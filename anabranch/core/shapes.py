@@ -503,7 +503,8 @@ def broadcast_dims(a: Dims, b: Dims) -> Dims:
     except ValueError:
         raise ValueError(
             f"Dimensions must be equal, but are {_unequal(a, b)}: the shapes {TensorShape.from_tuple(a)} and "
-            f"{TensorShape.from_tuple(b)}, aligned at the right, do not broadcast"
+            f"{TensorShape.from_tuple(b)}, aligned at the right, do not broadcast; tf.reshape or tf.expand_dims "
+            "line dimensions up"
         ) from None
 
 

@@ -65,7 +65,11 @@ def graph_of_values(values: Iterable[Any]) -> Graph:
         if not isinstance(graph, Graph):
             continue
         if found is not None and graph is not found:
-            raise ValueError(f"{value!r} must be from the same graph as the other inputs")
+            op = getattr(value, "op", value)
+            raise ValueError(
+                f"{value!r} (created at {op.site}) must be from the same graph as the other inputs; build all of "
+                "them in one `with graph.as_default()` block"
+            )
         found = graph
     return found or default
 

@@ -151,10 +151,8 @@ class VariableStore:
     ) -> PartitionedVariable:
         value: Tensor | None = None
         if initializer is not None and not callable(initializer):
-            if shape is not None:
-                raise ValueError(f"variable {name!r}: the initializer is a value; do not give a shape")
             value = convert_to_tensor(initializer, dtype)
-        wanted = TensorShape(shape) if value is None else value.shape
+        wanted = TensorShape(shape) if value is None else TensorShape(shape).merge_with(value.shape)
         if name in self._partitioned:
             return self._shared_partitions(name, wanted, dtype, reuse, partitioner)
         if reuse is True:
@@ -249,11 +247,18 @@ def _shared(variable: Variable, name: str, shape: TensorShape, dtype: DType, reu
 
 def _check_same(found: Any, name: str, shape: TensorShape, dtype: DType) -> None:
     if not shape.is_compatible_with(found.shape):
-        raise ValueError(f"Trying to share variable {name}, but specified shape {shape} and found shape {found.shape}.")
+        raise ValueError(
+            f"Trying to share variable {name}, but specified shape {shape} and found shape {found.shape}. {_way_out(found)}"
+        )
     if not dtype.is_compatible_with(found.dtype):
         raise ValueError(
-            f"Trying to share variable {name}, but specified dtype {dtype.name} and found dtype {found.dtype.name}."
+            f"Trying to share variable {name}, but specified dtype {dtype.name} and found dtype {found.dtype.name}. "
+            f"{_way_out(found)}"
         )
+
+
+def _way_out(found: Any) -> str:
+    return f"It was created at {found.op.site}: ask for the same here, or for another name or scope."
 
 
 def _initial_value(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
 import re
 import threading
 from collections.abc import Callable, Iterator
@@ -213,8 +214,10 @@ class Graph(GraphScopes):
             return self._element_by_name(obj, allow_tensor, allow_operation)
         if (isinstance(obj, Tensor) and allow_tensor) or (isinstance(obj, Operation) and allow_operation):
             if obj.graph is not self:
+                site = (obj.op if isinstance(obj, Tensor) else obj).site
                 raise ValueError(
-                    f"{type(obj).__name__} {obj.name} is not an element of this graph; it belongs to another"
+                    f"{type(obj).__name__} {obj.name} (created at {site}) is not an element of this graph; it belongs "
+                    "to another. Build it inside `with graph.as_default()`, or open a session with its graph"
                 )
             return obj
         raise TypeError(f"Can not convert a {type(obj).__name__} into a {kinds}.")
@@ -228,7 +231,7 @@ class Graph(GraphScopes):
             if name in self._by_name:
                 raise ValueError(
                     f"The name {name!r} refers to an Operation, not a Tensor. "
-                    'Tensor names must be of the form "<op_name>:<output_index>".'
+                    f'Tensor names must be of the form "<op_name>:<output_index>", such as {name + ":0"!r}.'
                 )
             raise ValueError(
                 f"The name {name!r} looks like an (invalid) Operation name, not a Tensor. "
@@ -259,10 +262,13 @@ class Graph(GraphScopes):
         return op.outputs[int(index_text)]
 
     def _hint(self, name: str) -> str:
-        """Names in this graph that end like the one asked for: the usual cause is a missing scope."""
+        """Names in this graph that end like the one asked for (the usual cause is a missing scope), or look like it."""
         leaf = name.rsplit("/", 1)[-1].lower()
         close = [n for n in self._by_name if n.rsplit("/", 1)[-1].lower() == leaf][:3]
-        return f" Did you mean {' or '.join(map(repr, close))}?" if close else ""
+        close = close or difflib.get_close_matches(name, self._by_name, 3)
+        if close:
+            return f" Did you mean {' or '.join(map(repr, close))}?"
+        return " Its names are those of graph.get_operations()."
 
     def _operation_exists(self, name: str) -> bool:
         return name in self._by_name

@@ -48,6 +48,7 @@ class GraphScopes:
 
     _scopes: ScopeState
     _names: dict[str, int]
+    building_function: bool
 
     # ------------------------------------------------------------------ names
     @contextlib.contextmanager
@@ -159,6 +160,7 @@ class GraphScopes:
 
         Raises:
             TypeError: something given is neither an operation nor a tensor.
+            ValueError: something given belongs to another graph.
         """
         old = self._scopes.controls
         if control_inputs is None:
@@ -171,7 +173,14 @@ class GraphScopes:
             self._scopes.controls = old
 
     def _control_operations(self, control_inputs: Iterable[Any]) -> list[Operation]:
-        return list(dict.fromkeys(self._control_operation(c) for c in control_inputs))
+        found = list(dict.fromkeys(self._control_operation(c) for c in control_inputs))
+        for op in found:
+            if op.graph is not self and not self.building_function:
+                raise ValueError(
+                    f"operation {op.name!r} (created at {op.site}) is not an element of this graph and cannot be waited "
+                    "for here; build both in one `with graph.as_default()` block"
+                )
+        return found
 
     def _control_operation(self, value: Any) -> Operation:
         if isinstance(value, Tensor):

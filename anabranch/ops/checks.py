@@ -27,9 +27,10 @@ CheckNumerics.shape(shape_rules.same_as_first)
 @CheckNumerics.kernel
 def _(tensor: Any, *, message: bytes, ctx: Any, xp: Any) -> Any:
     text = _escaped(message.decode("utf-8", "replace"))
-    name = ctx.op.inputs[0].name
-    ctx.check(~xp.any(xp.isnan(tensor)), f"{text} : Tensor {name} had NaN values")
-    ctx.check(~xp.any(xp.isinf(tensor)), f"{text} : Tensor {name} had Inf values")
+    checked = ctx.op.inputs[0]
+    origin = f"(created at {_escaped(str(checked.op.site))}); tf.add_check_numerics_ops() finds where they come from"
+    ctx.check(~xp.any(xp.isnan(tensor)), f"{text} : Tensor {checked.name} had NaN values {origin}")
+    ctx.check(~xp.any(xp.isinf(tensor)), f"{text} : Tensor {checked.name} had Inf values {origin}")
     return tensor
 
 

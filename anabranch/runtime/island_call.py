@@ -151,7 +151,8 @@ class IslandCall:
 
     def _reader_of(self, handle: ResourceHandle) -> Any:
         for op in self.island.operations:
-            if any(self.island.known.get(self.island.alias.get(t, t)) == handle for t in op.inputs):
+            known = (self.island.known.get(self.island.alias.get(t, t)) for t in op.inputs)
+            if any(isinstance(value, ResourceHandle) and value == handle for value in known):
                 return op
         return self.island.operations[-1]
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from anabranch.autodiff.dead_ends import explain_missing_gradients
 from anabranch.autodiff.gradients import gradients
 from anabranch.core import dtypes, nest
 from anabranch.core.dtypes import DType
@@ -112,7 +113,8 @@ class Optimizer:
             names = [str(var) for _, var in grads_and_vars]
             raise ValueError(
                 "No gradients provided for any variable, check your graph for ops that do not support gradients, "
-                f"between variables {names} and loss {loss}."
+                f"between variables {names} and loss {loss}. "
+                + explain_missing_gradients([loss], [var for _, var in grads_and_vars])
             )
         return self.apply_gradients(grads_and_vars, global_step=global_step, name=name)
 
@@ -343,7 +345,7 @@ class Optimizer:
             dtype = tensor.dtype.base_dtype
             if dtype not in valid:
                 names = sorted(d.name for d in valid)
-                raise ValueError(f"Invalid type {dtype.name!r} for {tensor.name}, expected: {names}.")
+                raise ValueError(f"Invalid type {dtype.name!r} for {tensor.name}, expected: {names}. Use tf.cast.")
 
 
 # ---------------------------------------------------------------------- helpers

@@ -151,7 +151,9 @@ def trace_operations(
 
 def _as_op_error(op: Operation, inputs: list[Any], error: Exception) -> InvalidArgumentError:
     shapes = ", ".join(f"{t.name} {_describe(v)}" for t, v in zip(op.inputs, inputs, strict=True))
-    return InvalidArgumentError(None, op, f"{op.type} cannot take these inputs: {shapes}: {error}")
+    return InvalidArgumentError(
+        None, op, f"{op.type} cannot take these inputs: {shapes}: {str(error).rstrip('.')}; look at what was fed"
+    )
 
 
 def _describe(value: Any) -> str:
