@@ -304,7 +304,8 @@ def _converted(tensor: Tensor, value: Any, wanted: Any) -> Any:
     except (TypeError, ValueError, OverflowError) as error:
         raise (TypeError if isinstance(error, TypeError) else ValueError)(
             f"Cannot feed {value!r} for Tensor {tensor.name!r} of dtype {tensor.dtype.name} (created at "
-            f"{tensor.op.site}): {str(error).rstrip('.')}. Convert the value first, or declare the tensor with another dtype"
+            f"{tensor.op.site}): {str(error).rstrip('.')}. Convert the value first, or declare the "
+            "tensor with another dtype"
         ) from None
 
 
@@ -312,8 +313,8 @@ def _check_integer(tensor: Tensor, value: int) -> None:
     if not tensor.dtype.min <= value <= tensor.dtype.max:
         raise TypeError(
             f"Type of feed value {value} with type {type(value)} is not compatible with Tensor type "
-            f"{tensor.dtype.as_numpy_dtype} of {tensor.name!r} (created at {tensor.op.site}). Try explicitly setting the "
-            "type of the feed tensor to a larger type (e.g. int64)."
+            f"{tensor.dtype.as_numpy_dtype} of {tensor.name!r} (created at {tensor.op.site}). Try explicitly setting "
+            "the type of the feed tensor to a larger type (e.g. int64)."
         )
 
 

@@ -248,7 +248,8 @@ def _shared(variable: Variable, name: str, shape: TensorShape, dtype: DType, reu
 def _check_same(found: Any, name: str, shape: TensorShape, dtype: DType) -> None:
     if not shape.is_compatible_with(found.shape):
         raise ValueError(
-            f"Trying to share variable {name}, but specified shape {shape} and found shape {found.shape}. {_way_out(found)}"
+            f"Trying to share variable {name}, but specified shape {shape} and found shape {found.shape}. "
+            f"{_way_out(found)}"
         )
     if not dtype.is_compatible_with(found.dtype):
         raise ValueError(

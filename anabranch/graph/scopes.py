@@ -177,8 +177,8 @@ class GraphScopes:
         for op in found:
             if op.graph is not self and not self.building_function:
                 raise ValueError(
-                    f"operation {op.name!r} (created at {op.site}) is not an element of this graph and cannot be waited "
-                    "for here; build both in one `with graph.as_default()` block"
+                    f"operation {op.name!r} (created at {op.site}) is not an element of this graph and cannot be "
+                    "waited for here; build both in one `with graph.as_default()` block"
                 )
         return found
 
