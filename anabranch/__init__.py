@@ -49,6 +49,7 @@ from anabranch.autodiff.custom import (
     no_gradient as NotDifferentiable,
 )
 from anabranch.autodiff.gradients import UnconnectedGradients, gradients, hessians
+from anabranch.autodiff.tape import GradientTape
 from anabranch.core import nest
 from anabranch.core.device import DeviceSpec
 from anabranch.core.dtypes import (
@@ -81,6 +82,7 @@ from anabranch.core.dtypes import (
     variant,
 )
 from anabranch.core.shapes import Dimension, TensorShape, dimension_at_index, dimension_value
+from anabranch.errors import OpError
 from anabranch.frontend import operators as _operators, sparse as _sparse, sparse_math as _sparse_math
 from anabranch.frontend.array import (
     batch_gather,
@@ -146,6 +148,7 @@ from anabranch.frontend.checks import (
     assert_rank,
     assert_rank_at_least,
     assert_rank_in,
+    assert_same_float_dtype,
     assert_scalar,
     assert_type,
     check_numerics,
@@ -211,7 +214,7 @@ from anabranch.frontend.framework import (
     op_scope,
     set_random_seed,
 )
-from anabranch.frontend.grouping import group, no_op, tuple
+from anabranch.frontend.grouping import group, no_op, tables_initializer, tuple
 from anabranch.frontend.image import random_crop
 from anabranch.frontend.initializers import (
     constant_initializer,
@@ -230,6 +233,7 @@ from anabranch.frontend.linalg import (
     cholesky,
     cholesky_solve,
     cross,
+    eye,
     matmul,
     matrix_determinant,
     matrix_inverse,
@@ -415,6 +419,7 @@ from anabranch.frontend.reduction import (
 )
 from anabranch.frontend.script import numpy_function, py_func
 from anabranch.frontend.slicing import newaxis, slice, strided_slice
+from anabranch.frontend.sorting import argsort, sort
 from anabranch.frontend.sparse import (
     sparse_concat,
     sparse_fill_empty_rows,
@@ -568,6 +573,7 @@ __all__ = [
     "FixedLenFeature",
     "FixedLenSequenceFeature",
     "GPUOptions",
+    "GradientTape",
     "Graph",
     "GraphDef",
     "GraphKeys",
@@ -581,6 +587,7 @@ __all__ = [
     "NoGradient",
     "NodeDef",
     "NotDifferentiable",
+    "OpError",
     "Operation",
     "OptimizerOptions",
     "Print",
@@ -618,6 +625,7 @@ __all__ = [
     "arg_min",
     "argmax",
     "argmin",
+    "argsort",
     "as_dtype",
     "as_string",
     "asin",
@@ -638,6 +646,7 @@ __all__ = [
     "assert_rank",
     "assert_rank_at_least",
     "assert_rank_in",
+    "assert_same_float_dtype",
     "assert_scalar",
     "assert_type",
     "assert_variables_initialized",
@@ -738,6 +747,7 @@ __all__ = [
     "expand_dims",
     "expm1",
     "extract_image_patches",
+    "eye",
     "fft",
     "fft2d",
     "fft3d",
@@ -962,6 +972,7 @@ __all__ = [
     "sinh",
     "size",
     "slice",
+    "sort",
     "space_to_batch",
     "space_to_batch_nd",
     "space_to_depth",
@@ -1016,6 +1027,7 @@ __all__ = [
     "subtract",
     "summary",
     "svd",
+    "tables_initializer",
     "tan",
     "tanh",
     "tensor_scatter_add",

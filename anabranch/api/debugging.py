@@ -20,6 +20,7 @@ from anabranch.frontend.checks import (
     assert_rank,
     assert_rank_at_least,
     assert_rank_in,
+    assert_same_float_dtype,
     assert_scalar,
     assert_type,
     check_numerics,
@@ -29,6 +30,7 @@ from anabranch.frontend.checks import (
     verify_tensor_all_finite as assert_all_finite,
 )
 from anabranch.frontend.math import is_finite, is_inf, is_nan
+from anabranch.frontend.shape_checks import assert_shapes
 
 __all__ = [
     "Assert",
@@ -49,7 +51,9 @@ __all__ = [
     "assert_rank",
     "assert_rank_at_least",
     "assert_rank_in",
+    "assert_same_float_dtype",
     "assert_scalar",
+    "assert_shapes",
     "assert_type",
     "check_numerics",
     "is_finite",

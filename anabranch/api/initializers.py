@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from anabranch.frontend.array import identity
+from anabranch.frontend.grouping import tables_initializer
 from anabranch.frontend.initializers import (
+    Identity as identity,
     constant_initializer as constant,
     glorot_normal_initializer as glorot_normal,
     glorot_uniform_initializer as glorot_uniform,
@@ -41,6 +42,7 @@ __all__ = [
     "orthogonal",
     "random_normal",
     "random_uniform",
+    "tables_initializer",
     "truncated_normal",
     "uniform_unit_scaling",
     "variables",

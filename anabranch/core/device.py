@@ -114,7 +114,7 @@ class DeviceSpec:
         for part in spec.split("/"):
             for field, value in _parse_part(part, spec):
                 if field in fields:
-                    raise ValueError(f"Device {spec!r} states its {field.replace('_', ' ')} twice")
+                    raise ValueError(f"Cannot specify multiple {field.replace('_', ' ')}s in the device {spec!r}")
                 fields[field] = value
         for field in _FIELDS:
             setattr(self, field, fields.get(field))
@@ -126,6 +126,16 @@ class DeviceSpec:
             value = getattr(dev, field)
             if value is not None:
                 setattr(self, field, value)
+
+    def make_merged_spec(self, dev: DeviceSpec) -> DeviceSpec:
+        """A new spec with every part that `dev` states; the others are this one's."""
+        merged = DeviceSpec(**{field: getattr(self, field) for field in _FIELDS})
+        merged.merge_from(dev)
+        return merged
+
+    def replace(self, **kwargs: Any) -> DeviceSpec:
+        """A new spec with the parts given by keyword; the others are this one's."""
+        return DeviceSpec(**{**{field: getattr(self, field) for field in _FIELDS}, **kwargs})
 
     def covers(self, dev: DeviceSpec) -> bool:
         """Whether `dev` lies within this spec: every part that this one states, `dev` states alike."""

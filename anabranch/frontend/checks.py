@@ -36,6 +36,7 @@ __all__ = [
     "assert_rank",
     "assert_rank_at_least",
     "assert_rank_in",
+    "assert_same_float_dtype",
     "assert_scalar",
     "assert_type",
     "check_numerics",
@@ -94,6 +95,8 @@ def _described(data: Any, message: str | None, default: list[Any]) -> list[Any]:
 def _binary_assert(
     name: str, symbol: str, compare: _Comparison, x: Any, y: Any, data: Any, summarize: int | None, message: str | None
 ) -> Operation:
+    if x is y and name == "assert_equal":
+        return no_op(name="static_checks_determined_all_ok")
     left = convert_to_tensor(x, None if isinstance(x, Tensor) else getattr(y, "dtype", None), "x")
     right = convert_to_tensor(y, left.dtype if not isinstance(y, Tensor) else None, "y")
     default = [
@@ -256,10 +259,8 @@ def _rank_check(
 ) -> Operation:
     with name_scope(op_name, name, [x] if isinstance(x, Tensor) else None):
         tensor = convert_to_tensor(x, name="x")
-        known = [constant_value(convert_to_tensor(r, dtypes.int32, "rank")) for r in ranks]
-        for rank in known:
-            if rank is not None and rank.ndim != 0:
-                raise ValueError(f"Rank must be a scalar, got {rank}")
+        wanted_ranks = [_rank_tensor(r) for r in ranks]
+        known = [constant_value(r) for r in wanted_ranks]
         found = tensor.shape.ndims
         if found is not None and all(r is not None for r in known):
             wanted = [int(r) for r in known if r is not None]
@@ -272,12 +273,24 @@ def _rank_check(
                 f"Received rank {found}, shape {tensor.shape}"
             )
         actual = raw.Rank(tensor)
-        flags = [getattr(raw, compare)(actual, convert_to_tensor(r, dtypes.int32)) for r in ranks]
+        scalar = [
+            Assert(raw.Equal(raw.Rank(r), 0), ["Rank must be a scalar"]) for r in wanted_ranks if r.shape.ndims is None
+        ]
+        with control_dependencies(scalar):
+            flags = [getattr(raw, compare)(actual, r) for r in wanted_ranks]
         condition = flags[0]
         for flag in flags[1:]:
             condition = raw.LogicalOr(condition, flag)
         default = [f"Tensor {tensor.name} must have rank {words}", *ranks, "Received shape: ", raw.Shape(tensor)]
         return _checked(condition, _described(data, message, default), summarize)
+
+
+def _rank_tensor(rank: Any) -> Tensor:
+    tensor = convert_to_tensor(rank, name="rank")
+    assert_type(tensor, dtypes.int32)
+    if tensor.shape.ndims not in (None, 0):
+        raise ValueError(f"Rank must be a scalar, got {tensor.name} of shape {tensor.shape}")
+    return tensor
 
 
 def assert_rank(
@@ -358,6 +371,29 @@ def assert_integer(x: Any, message: str | None = None, name: str | None = None) 
             text = "" if message is None else f"{message} "
             raise TypeError(f'{text}Expected "x" to be integer type.  Found: {value.dtype!r} ({value.name})')
         return no_op(name="statically_determined_was_integer")
+
+
+def assert_same_float_dtype(tensors: Any = None, dtype: Any = None) -> dtypes.DType:
+    """The floating-point dtype that all `tensors` have (float32 where there are none).
+
+    Args:
+        tensors: tensors, sparse or not; None among them are left out.
+        dtype: what it must be; default: that of the first tensor.
+
+    Raises:
+        ValueError: they differ, or the dtype is not a floating one.
+    """
+    wanted = None if dtype is None else as_dtype(dtype).base_dtype
+    for tensor in [t for t in tensors or () if t is not None]:
+        found = tensor.dtype.base_dtype
+        if wanted is None:
+            wanted = found
+        elif found is not wanted:
+            raise ValueError(f"Tensor {tensor} has dtype {found.name}, expected {wanted.name}; use tf.cast")
+    wanted = wanted or dtypes.float32
+    if not wanted.is_floating:
+        raise ValueError(f"Expected floating point type, got {wanted.name}.")
+    return wanted
 
 
 def assert_proper_iterable(values: Any) -> None:

@@ -6,12 +6,13 @@ from collections.abc import Iterable
 from typing import Any
 
 from anabranch.core import nest
-from anabranch.frontend.framework import control_dependencies, device, name_scope
+from anabranch.frontend.framework import control_dependencies, device, get_default_graph, name_scope
+from anabranch.graph.collections import GraphKeys
 from anabranch.graph.composite import IndexedSlices, SparseTensor
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
 
-__all__ = ["group", "no_op", "tuple", "with_dependencies"]
+__all__ = ["group", "no_op", "tables_initializer", "tuple", "with_dependencies"]
 
 
 def no_op(name: str | None = None) -> Operation:

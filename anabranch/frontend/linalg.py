@@ -24,6 +24,7 @@ __all__ = [
     "cholesky_solve",
     "cross",
     "expm",
+    "eye",
     "logdet",
     "lu",
     "matmul",
@@ -45,6 +46,35 @@ __all__ = [
     "svd",
     "trace",
 ]
+
+
+# ---------------------------------------------------------------------- the identity
+def eye(
+    num_rows: Any,
+    num_columns: Any = None,
+    batch_shape: Any = None,
+    dtype: Any = dtypes.float32,
+    name: str | None = None,
+) -> Tensor:
+    """Matrices with ones on the diagonal and zeros elsewhere, shape [*batch_shape, num_rows, num_columns].
+
+    Args:
+        num_rows, num_columns: scalars; `num_columns` defaults to `num_rows`.
+        batch_shape: a vector.
+    """
+    with name_scope(name, "eye"):
+        wanted = as_dtype(dtype)
+        rows = convert_to_tensor(num_rows, dtypes.int32 if not isinstance(num_rows, Tensor) else None, "num_rows")
+        columns = rows if num_columns is None else convert_to_tensor(num_columns, rows.dtype, "num_columns")
+        batch = [] if batch_shape is None else batch_shape
+        leading = convert_to_tensor(batch, rows.dtype if not isinstance(batch, Tensor) else None, "batch_shape")
+        if leading.dtype is not rows.dtype:
+            leading = arithmetic.Cast(leading, DstT=rows.dtype)
+        shape = raw.ConcatV2([leading, raw.Pack([rows, columns])], 0)
+        position = raw.Range(0, rows, 1), raw.Range(0, columns, 1)
+        ones = arithmetic.Cast(raw.Equal(raw.ExpandDims(position[0], 1), position[1]), DstT=wanted)
+        result: Tensor = raw.BroadcastTo(ones, shape)
+        return result
 
 
 # ---------------------------------------------------------------------- products

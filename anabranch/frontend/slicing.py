@@ -91,13 +91,15 @@ class VariableSlice(Tensor):
     __slots__ = ()
 
     def assign(self, value: Any, name: str | None = None) -> Any:
-        """An operation that replaces this part of the variable by `value` (which may broadcast to it)."""
+        """Replaces this part of the variable by `value` (which may broadcast to it); the variable's value after that."""
         _, begin, end, strides = self.op.inputs
         masks = {key: self.op.attrs[key] for key in _MASKS}
         variable = self.get_attribute("variable")
         with name_scope(name, "strided_slice_assign", [self]) as scope:
             tensor = convert_to_tensor(value, self.dtype, name="value")
-            return raw.ResourceStridedSliceAssign(variable.handle, begin, end, strides, tensor, name=scope, **masks)
+            update = raw.ResourceStridedSliceAssign(variable.handle, begin, end, strides, tensor, name=scope, **masks)
+            with update.graph.control_dependencies([update]):
+                return variable.read_value()
 
 
 def _ones_like(begin: Any) -> Any:

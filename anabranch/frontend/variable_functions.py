@@ -120,8 +120,11 @@ def initialize_local_variables() -> Operation:
     return local_variables_initializer()
 
 
-def is_variable_initialized(variable: Variable) -> Tensor:
-    """Whether the variable has a value: bool, shape []."""
+def is_variable_initialized(variable: Variable | Tensor) -> Tensor:
+    """Whether the variable (or the variable that a handle names) has a value: bool, shape []."""
+    if isinstance(variable, Tensor):
+        result: Tensor = raw.VarIsInitializedOp(variable)
+        return result
     return variable.is_initialized()
 
 

@@ -28,7 +28,10 @@ def check_indices(ctx: Any, indices: Any, size: int, xp: Any, what: str = "indic
     flat = xp.reshape(indices, (-1,))
     valid = (flat >= 0) & (flat < size)
     at = xp.argmin(valid)
-    ctx.check(valid, f"{what}[{{0}}] = {{1}} is not in [0, {size})", at, xp.take(flat, at))
+    dims = np.shape(indices)
+    place = ",".join(f"{{{i + 1}}}" for i in range(len(dims)))
+    where = f"{what}[{place}]" if dims else what
+    ctx.check(valid, f"{where} = {{0}} is not in [0, {size})", xp.take(flat, at), *xp.unravel_index(at, dims))
 
 
 # ---------------------------------------------------------------------- rows along an axis

@@ -17,6 +17,7 @@ import numpy as np
 from google.protobuf import text_format
 
 from anabranch.core import compat
+from anabranch.core.device import canonical_name
 from anabranch.errors import OpError
 from anabranch.graph.graph import Graph, get_default_graph, reset_default_graph
 from anabranch.session import Session, default_sessions
@@ -106,9 +107,15 @@ class TestCase(unittest.TestCase):
         """The values of tensors, by the default session."""
         session = default_sessions.stack[-1] if default_sessions.stack else None
         if session is None:
-            with self.session(graph=get_default_graph()) as own:
-                return own.run(tensors)
+            with self._session_of(get_default_graph()) as session:
+                return session.run(tensors)
         return session.run(tensors)
+
+    def _session_of(self, graph: Graph) -> Any:
+        """The cached session, so that variables keep their values; one of its own for another graph."""
+        if self._cached is not None and self._cached.graph is not graph:
+            return self.session(graph)
+        return self.cached_session()
 
     # ------------------------------------------------------------------ comparisons
     def _evaluated(self, value: Any) -> Any:
@@ -194,6 +201,10 @@ class TestCase(unittest.TestCase):
         """Two numbers differ by at most `err`."""
         self.assertTrue(f1 == f2 or abs(f1 - f2) <= err, f"{f1} != {f2} +/- {err} {msg or ''}")
 
+    def assertDeviceEqual(self, device1: Any, device2: Any, msg: Any = None) -> None:
+        """Two device names or functions mean the same device."""
+        self.assertEqual(canonical_name(device1), canonical_name(device2), msg)
+
     def assertShapeEqual(self, np_array: Any, tf_tensor: Any, msg: Any = None) -> None:
         """The static shape of a tensor is that of an array."""
         self.assertAllEqual(np_array.shape, tf_tensor.get_shape().as_list(), msg=msg)
@@ -239,6 +250,26 @@ class TestCase(unittest.TestCase):
         if isinstance(expected, str):
             expected = text_format.Parse(expected, type(message)())
         self.assertEqual(str(expected), str(message), msg)
+
+    def assertItemsEqual(self, expected_seq: Any, actual_seq: Any, msg: Any = None) -> None:
+        """Two sequences have the same elements, in any order."""
+        self.assertCountEqual(expected_seq, actual_seq, msg)
+
+    def assertEmpty(self, container: Any, msg: Any = None) -> None:
+        """A container has no elements."""
+        self.assertEqual(len(container), 0, msg or f"{container!r} is not empty")
+
+    def assertNotEmpty(self, container: Any, msg: Any = None) -> None:
+        """A container has elements."""
+        self.assertNotEqual(len(container), 0, msg or f"{container!r} is empty")
+
+    def assertLen(self, container: Any, expected_len: int, msg: Any = None) -> None:
+        """A container has as many elements as expected."""
+        self.assertEqual(len(container), expected_len, msg or f"{container!r} has not {expected_len} elements")
+
+    def assertBetween(self, value: Any, minv: Any, maxv: Any, msg: Any = None) -> None:
+        """minv <= value <= maxv."""
+        self.assertTrue(minv <= value <= maxv, msg or f"{value!r} is not in [{minv!r}, {maxv!r}]")
 
     def assertStartsWith(self, actual: Any, expected_start: Any, msg: Any = None) -> None:
         """A text begins with another."""

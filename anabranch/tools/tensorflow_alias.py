@@ -154,8 +154,10 @@ PRIVATE_MODULES: Final[dict[str, str]] = {
     "core.framework.types_pb2": "anabranch.proto.graph_pb2",
     "core.framework.variable_pb2": "anabranch.proto",
     "core.framework.versions_pb2": "anabranch.proto",
+    "core.lib.core.error_codes_pb2": "anabranch.proto.error_code_pb2",
     "core.protobuf.config_pb2": "anabranch.proto",
     "core.protobuf.meta_graph_pb2": "anabranch.proto",
+    "core.protobuf.queue_runner_pb2": "anabranch.proto",
     "core.protobuf.rewriter_config_pb2": "anabranch.proto",
     "core.protobuf.saver_pb2": "anabranch.proto",
     "core.protobuf.tensorflow_server_pb2": "anabranch.proto",
@@ -246,8 +248,8 @@ def _public(path: str) -> ModuleType | None:
     found: Any = tf
     for part in path.split("."):
         found = getattr(found, part, None)
-        if found is None:
-            break
+        if found is None or isinstance(found, AliasModule):  # the import system sets aliases on their parents
+            return None
     if isinstance(found, ModuleType):
         return found
     if path.split(".")[0] != "contrib":

@@ -17,6 +17,7 @@ from anabranch.frontend.layers.utils import get_initializer
 from anabranch.frontend.variable_policy import VariableAggregation, VariableSynchronization, outermost_graph
 from anabranch.frontend.variable_scope import VariableScope, get_variable, variable_scope
 from anabranch.graph.collections import GraphKeys
+from anabranch.graph.composite import SparseTensor
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.graph import Graph, get_default_graph
 from anabranch.graph.operation import Operation, Tensor
@@ -413,7 +414,9 @@ class Layer:
         return self._current_scope.original_name_scope
 
     def _compute(self, inputs: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        inputs = nest.map_structure(lambda v: v if v is None or is_tensor(v) else convert_to_tensor(v), inputs)
+        inputs = nest.map_structure(
+            lambda v: v if v is None or isinstance(v, Tensor | SparseTensor) else convert_to_tensor(v), inputs
+        )
         tensors = [t for t in nest.flatten(inputs) if isinstance(t, Tensor)]
         self._check_inputs(tensors)
         if not self.built:

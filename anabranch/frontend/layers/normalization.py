@@ -342,7 +342,7 @@ def _choose(training: Any, when_training: Any, otherwise: Any) -> Any:
     known = constant_value(training)
     if known is not None:
         return when_training if known else otherwise
-    return raw.SelectV2(training, when_training, otherwise)
+    return raw.SelectV2(raw.Reshape(training, []), when_training, otherwise)
 
 
 def _cast_to(value: Any, dtype: Any) -> Any:
