@@ -220,8 +220,9 @@ def _cumulative(name: str, neutral: int, gradient: Callable[..., Any]) -> OpFunc
 
     @op.kernel
     def _(x: Any, axis: Any, *, exclusive: bool, reverse: bool, xp: Any, ctx: Any) -> Any:
+        ctx.check(np.ndim(axis) == 0, f"{name}: axis must be a scalar, not {np.shape(axis)}")
         at = int(axis)
-        ctx.check(-x.ndim <= at < x.ndim, f"the axis {at} is not in [{-x.ndim}, {x.ndim})")
+        ctx.check(-x.ndim <= at < x.ndim, f"Expected scan axis in the range [{-x.ndim}, {x.ndim}), but got {at}")
         x = xp.flip(x, at) if reverse else x
         if exclusive:
             first = xp.full([1 if i == at % x.ndim else n for i, n in enumerate(x.shape)], neutral, x.dtype)

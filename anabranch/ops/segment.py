@@ -52,7 +52,8 @@ def _check_range(xp: Any, ctx: Any, values: Any, limit: int, message: str) -> No
     if not values.shape[0]:
         return
     at = xp.argmax(outside)
-    ctx.check(xp.logical_not(outside[at]), f"{message} out of range [0, {limit})", at, values[at])
+    # take: an index that is computed in the step cannot index an array that is known before
+    ctx.check(xp.logical_not(xp.take(outside, at)), f"{message} out of range [0, {limit})", at, xp.take(values, at))
 
 
 def _reduce_rows(ufunc: Any, data: Any, ids: Any, segments: int, empty: int) -> Any:
@@ -202,10 +203,11 @@ def _check_below(xp: Any, ctx: Any, segment_ids: Any, flat: Any, count: int) -> 
         return
     at = xp.argmax(flat >= count)
     position = ",".join(f"{{{i}}}" for i in range(1, segment_ids.ndim + 1))
+    first = xp.take(flat, at)
     ctx.check(
-        flat[at] < count,
+        first < count,
         f"segment_ids[{position}] = {{0}} is out of range [0, {count})",
-        flat[at],
+        first,
         *xp.unravel_index(at, segment_ids.shape),
     )
 
@@ -401,7 +403,7 @@ def _sparse_segments_grad(kind: str) -> OpFunction:
     @op.kernel
     def _(grad: Any, indices: Any, segment_ids: Any, output_dim0: Any, *, xp: Any, ctx: Any) -> Any:
         rows, segments = int(output_dim0), grad.shape[0]
-        ctx.check(segments > 0 or not indices.shape[0], "Invalid number of segments: 0")
+        ctx.check(segments > 0 or not indices.shape[0], "Invalid number of segments 0")
         _check_range(xp, ctx, indices, rows, "Index {1}")
         _check_range(xp, ctx, segment_ids, segments, "Segment id {1}")
         ids = xp.clip(segment_ids, 0, max(segments - 1, 0))

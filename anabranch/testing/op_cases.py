@@ -1,8 +1,8 @@
 """The op table: one row per use of an operation, checked against an independent NumPy oracle.
 
-`check_case` builds the operation twice - with everything known of the inputs' shapes, and with nothing - and compares
-static dtypes and shapes, what a session computes, what the portable kernel computes on plain NumPy arrays, and the
-gradient's product with a random direction against central differences.
+`check_case` builds the operation thrice - with everything known of the inputs' shapes, with nothing, and with constants
+for all inputs but the first - and compares static dtypes and shapes, what a session computes, what the portable kernel
+computes on plain NumPy arrays, and the gradient's product with a random direction against central differences.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -129,6 +129,10 @@ def check_case(case: OpCase) -> None:
         _compare(case, _flat(inputs), outputs, "the session")
         if known and op.portable and not op.stateful and not op.random:
             _compare(case, _flat(inputs), _run_portable(built.operation, inputs), "the portable kernel")
+    if len(op.inputs) > 1 and op.compiled_rule is not None:
+        # the kernel meets NumPy arrays beside traced ones
+        built = _Built(op, inputs, replace(case, constants=[arg.name for arg in op.inputs[1:]]), known=True)
+        _compare(case, _flat(inputs), built.run(), "the session, all inputs but the first being constants,")
     if _wants_gradient(case, op, built.operation, inputs):
         _GradientCheck(case, op, inputs).check()
 
