@@ -23,6 +23,7 @@ from anabranch.api import (
     io,
     layers,
     linalg,
+    loaded as _loaded,
     logging,
     losses,
     manip,
@@ -1088,6 +1089,9 @@ __all__ = [
     "zeros_like",
     "zeta",
 ]
+
+
+_loaded()
 
 
 def __getattr__(name: str) -> ModuleType:

@@ -31,6 +31,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from types import FunctionType
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -114,6 +115,10 @@ class Rule:
 
     @classmethod
     def of(cls, function: Callable[..., Any]) -> Rule:
+        if isinstance(function, FunctionType) and not hasattr(function, "__wrapped__"):
+            code = function.__code__  # a thousand rules are made at import, and `signature` would take most of the time
+            first = code.co_argcount
+            return cls(function, code.co_varnames[first : first + code.co_kwonlyargcount])
         parameters = inspect.signature(function).parameters.values()
         return cls(function, tuple(p.name for p in parameters if p.kind is p.KEYWORD_ONLY))
 
