@@ -84,6 +84,11 @@ class OpError(Exception):
         """The number of the error's class, such as `tf.errors.NOT_FOUND`."""
         return self._error_code
 
+    def attribute_to(self, op: Any) -> None:
+        """Names the operation that failed, if none is named yet: files and formats do not know who asks for them."""
+        if self._op is None:
+            self._op = op
+
     def __str__(self) -> str:
         site = getattr(self._op, "creation_site", None)
         if not site:

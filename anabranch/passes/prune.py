@@ -8,7 +8,8 @@ from typing import Any
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.passes.step_graph import StepGraph, in_execution_order
 
-_PLACEHOLDERS = frozenset({"Placeholder", "PlaceholderV2"})
+#: types whose tensors have no value but the one that is fed
+PLACEHOLDERS = frozenset({"Placeholder", "PlaceholderV2"})
 
 
 def prune(fetches: Sequence[Tensor], targets: Sequence[Operation], feeds: Sequence[Tensor]) -> StepGraph:
@@ -19,7 +20,7 @@ def prune(fetches: Sequence[Tensor], targets: Sequence[Operation], feeds: Sequen
     """
     fed = set(feeds)
     # waiting for a placeholder that is fed means waiting for the feed, which is there from the start
-    there = {t.op for t in fed if t.op.type in _PLACEHOLDERS}
+    there = {t.op for t in fed if t.op.type in PLACEHOLDERS}
     needed: set[Operation] = set()
     stack = [t.op for t in fetches if t not in fed] + list(targets)
     while stack:

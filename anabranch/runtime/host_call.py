@@ -72,7 +72,8 @@ class HostKernelCall:
         try:
             with np.errstate(all="ignore"):
                 result = self._rule.function(*group_by_argument(op.op_def.inputs, op.attrs, inputs), **keywords)
-        except OpError:
+        except OpError as error:
+            error.attribute_to(op)
             raise
         except (TypeError, ValueError, IndexError, KeyError, OverflowError) as error:
             raise InvalidArgumentError(None, op, f"{op.type} cannot take these inputs: {error}") from error

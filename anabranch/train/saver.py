@@ -14,6 +14,7 @@ from anabranch.frontend.platform import logging
 from anabranch.graph.collections import GraphKeys
 from anabranch.graph.operation import Tensor
 from anabranch.io import checkpoint_state, checkpoint_store
+from anabranch.io.tensor_reader import TensorReader
 from anabranch.proto import MetaGraphDef, SaverDef
 from anabranch.train import checkpoint_management, meta_graph, restoring
 from anabranch.train.saveables import all_saveable_objects
@@ -306,12 +307,18 @@ class Saver:
             return
         definition = self._definition("restore")
         if save_path is None:
-            raise ValueError("Can't load save_path when it is None.")
+            raise ValueError(
+                "Can't load save_path when it is None. latest_checkpoint returns None where it finds no checkpoint: "
+                "check the directory"
+            )
         prefix = as_text(os.fspath(save_path))
         if not checkpoint_store.checkpoint_exists(prefix):
-            raise ValueError(f"The passed save_path is not a valid checkpoint: {prefix}")
+            raise ValueError(
+                f"The passed save_path is not a valid checkpoint: {prefix}. tf.train.latest_checkpoint finds those of a "
+                "directory"
+            )
         logging.info("Restoring parameters from %s", prefix)
-        reader = checkpoint_store.open_checkpoint(prefix)
+        reader = self._opened(sess, prefix)
         try:
             with reader:
                 restoring.check_fits(sess.graph, definition.restore_op_name, reader)
@@ -320,6 +327,13 @@ class Saver:
             raise restoring.explained(error, "a Variable name or other graph key that is missing") from error
         except errors.InvalidArgumentError as error:
             raise restoring.explained(error, "a mismatch between the current graph and the graph") from error
+
+    def _opened(self, sess: Any, prefix: str) -> TensorReader:
+        try:
+            return checkpoint_store.open_checkpoint(prefix)
+        except errors.OpError as error:
+            error.attribute_to(sess.graph.get_operation_by_name(self._definition("restore").restore_op_name))
+            raise
 
     # ------------------------------------------------------------------ description
     def as_saver_def(self) -> SaverDef | None:

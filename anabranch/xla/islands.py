@@ -31,7 +31,7 @@ import numpy as np
 from anabranch.core import dtypes
 from anabranch.core.resources import ResourceHandle
 from anabranch.graph.operation import Operation, Tensor
-from anabranch.passes.prune import operations_of_body
+from anabranch.passes.prune import PLACEHOLDERS, operations_of_body
 from anabranch.passes.step_graph import StepGraph
 from anabranch.xla.state import bodies_of, state_of
 
@@ -278,7 +278,9 @@ class _Analysis:
             if op in self.host:
                 inputs = self.step.inputs_of(op)
                 known = {t: self.step.known[t] for t in inputs if t in self.step.known}
-                items.append((level, 1, position, HostCall(op, level, inputs, known)))
+                # a placeholder that runs was not fed, which is to be found out before anything has happened
+                place = -1 if op.type in PLACEHOLDERS else level
+                items.append((place, 1, position, HostCall(op, level, inputs, known)))
             elif level in islands:
                 islands[level].operations.append(op)
             else:

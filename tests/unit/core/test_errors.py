@@ -69,6 +69,15 @@ def test_str_says_where_the_operation_was_created() -> None:
     assert "train.py:12" in text
 
 
+def test_the_operation_can_be_named_later_but_only_once() -> None:
+    ops = [types.SimpleNamespace(name=name, creation_site="train.py:12") for name in ("reader", "caller")]
+    error = errors.DataLossError(None, None, "damaged")
+    for op in ops:
+        error.attribute_to(op)
+    assert error.op is ops[0]
+    assert "'reader' was created at train.py:12" in str(error)
+
+
 def test_make_error_picks_the_class_and_keeps_foreign_codes() -> None:
     for code, cls in CODES.values():
         error = errors.make_error(code, None, None, "m")
