@@ -284,8 +284,17 @@ def parse_op_def(
     return factory(name, inputs, outputs, attr_defs, inferred=frozenset(inferred), **flags)
 
 
+_ARGUMENT = re.compile(r"(\w+)\s*:\s*(?:(\w+)\s*\*\s*)?(\w+)")
+_ATTRIBUTE = re.compile(r"(\w+)\s*:\s*(.*?)(?:\s*>=\s*(-?\d+))?(?:\s*=\s*(.+))?", re.DOTALL)
+_NESTING = re.compile(r"['\"({\[]")
+
+
 def _split(text: str) -> Iterator[str]:
     """Splits at commas outside brackets and quotes."""
+    if not _NESTING.search(text):
+        parts = [part.strip() for part in text.split(",")]
+        yield from parts if parts[-1] else parts[:-1]
+        return
     depth, start, quote = 0, 0, ""
     for at, char in enumerate(text):
         if quote:
@@ -304,7 +313,7 @@ def _split(text: str) -> Iterator[str]:
 
 
 def _parse_arg(op: str, text: str, attrs: dict[str, AttrDef]) -> ArgDef:
-    match = re.fullmatch(r"(\w+)\s*:\s*(?:(\w+)\s*\*\s*)?(\w+)", text)
+    match = _ARGUMENT.fullmatch(text)
     if match is None:
         raise ValueError(f"operation {op}: cannot read the argument {text!r}; write 'name: type' or 'name: N * type'")
     name, number, type_name = match.groups()
@@ -328,7 +337,7 @@ def _dtype(op: str, name: str) -> DType:
 
 
 def _parse_attr(op: str, text: str) -> AttrDef:
-    match = re.fullmatch(r"(\w+)\s*:\s*(.*?)(?:\s*>=\s*(-?\d+))?(?:\s*=\s*(.+))?", text, re.DOTALL)
+    match = _ATTRIBUTE.fullmatch(text)
     if match is None:
         raise ValueError(f"operation {op}: cannot read the attribute {text!r}; write 'name: kind = default'")
     name, spec, minimum, default = match.groups()
