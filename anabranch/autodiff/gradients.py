@@ -169,9 +169,9 @@ class _Backward:
         marked: set[Tensor] = set(self.xs)
         between: list[Operation] = []
         for op in _in_order(behind):
-            if any(t in marked and t not in self.stop for t in op._inputs):
+            if any(t in marked for t in op._inputs):
                 between.append(op)
-                marked.update(op._outputs)
+                marked.update(t for t in op._outputs if t not in self.stop)
         between.reverse()
         return between
 
@@ -202,7 +202,7 @@ class _Backward:
         return terms[0]
 
     def _differentiate(self, op: Operation) -> None:
-        out_grads = [self._total(t) for t in op._outputs]
+        out_grads = [None if t in self.stop else self._total(t) for t in op._outputs]
         if all(g is None for g in out_grads):
             return
         function = _gradient_function(op)

@@ -1,7 +1,7 @@
 """Metrics of the k best predictions: precision, recall and average precision.
 
 Labels are class numbers, several per example: int64 of shape [d1, ..., dn, labels] or [d1, ..., dn], or a
-`SparseTensor` of the former shape. Predictions are scores of shape [d1, ..., dn, classes], or (`*_at_top_k`) class
+`SparseTensor` of either shape. Predictions are scores of shape [d1, ..., dn, classes], or (`*_at_top_k`) class
 numbers [d1, ..., dn, k], best first. A class that stands twice among the labels of an example counts once.
 """
 
@@ -31,8 +31,8 @@ def _dense_labels(labels: Any, rank: int | None) -> Any:
         dense.set_shape(sparse.shape)
     else:
         dense = cast(labels, dtypes.int64)
-        if rank is not None and dense.shape.ndims == rank - 1:
-            dense = raw.ExpandDims(dense, -1)
+    if rank is not None and dense.shape.ndims == rank - 1:
+        dense = raw.ExpandDims(dense, -1)
     return _without_repetitions(dense)
 
 

@@ -16,6 +16,8 @@ from anabranch.runtime.jax_errors import as_op_error
 from anabranch.runtime.random_counters import RandomCounters
 from anabranch.xla.executable import Executable, failed_check
 from anabranch.xla.islands import Island
+from anabranch.xla.lowering import NeedsHostError
+from anabranch.xla.state import bodies_of, state_of
 
 Values = list[Any]
 
@@ -103,7 +105,7 @@ class IslandCall:
         for position, state in enumerate(variables):
             value = state.value
             if value is None:
-                raise uninitialized(self._reader_of(state.handle), state.handle)
+                raise self._without_value(state.handle)
             if state.pins and position >= self._donated_from:
                 value = value.copy()
             args.append(value)
@@ -149,12 +151,15 @@ class IslandCall:
                 state.value = value
         raise failed_check(checks, results[at], results[at + 1 :])
 
-    def _reader_of(self, handle: ResourceHandle) -> Any:
+    def _without_value(self, handle: ResourceHandle) -> Exception:
+        """What a variable without a value means: an error, unless a conditional may not need it, as the host finds."""
+        alias, known = self.island.alias, self.island.known
         for op in self.island.operations:
-            known = (self.island.known.get(self.island.alias.get(t, t)) for t in op.inputs)
-            if any(isinstance(value, ResourceHandle) and value == handle for value in known):
-                return op
-        return self.island.operations[-1]
+            if handle in state_of(op, lambda t: known.get(alias.get(t, t)))[0]:
+                if bodies_of(op):
+                    return NeedsHostError(op, f"the {handle} has no value yet, which the branch taken may not need")
+                return uninitialized(op, handle)
+        return uninitialized(self.island.operations[-1], handle)
 
 
 def _fixed_shape(island: Island, handle: ResourceHandle) -> bool:

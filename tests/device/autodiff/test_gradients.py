@@ -54,6 +54,9 @@ def test_stop_gradients_counts_as_constant() -> None:
     assert run(gradients(b, x)[0], {x: 3.0}) == 12
     assert run(gradients(b, x, stop_gradients=[a])[0], {x: 3.0}) == 6
     assert gradients(raw.StopGradient(x), x) == [None]
+    c = raw.Mul(x, 2.0)
+    partial = gradients(raw.AddV2(x, c), [x, c], stop_gradients=[x, c])
+    assert [run(g, {x: 3.0}) for g in partial] == [1, 1]
 
 
 def test_unconnected() -> None:
