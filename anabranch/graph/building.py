@@ -217,25 +217,27 @@ def _convert_one(
             tensor = convert_to_tensor(value, dtype, name=name)
     except ValueError as error:
         if is_tensor_like(value) and dtype is not None:
-            raise TypeError(_mismatch(op_def, arg, as_dtype(value.dtype).base_dtype, dtype)) from error
+            raise TypeError(_mismatch(op_def, arg, value, dtype)) from error
         raise ValueError(f"Tried to convert {arg.name!r} to a tensor and failed. Error: {error}") from error
     if dtype is not None and tensor.dtype.base_dtype is not dtype:
-        raise TypeError(_mismatch(op_def, arg, tensor.dtype, dtype))
+        raise TypeError(_mismatch(op_def, arg, tensor, dtype))
     if arg.type_attr is not None:
         attrs.setdefault(arg.type_attr, tensor.dtype.base_dtype)
     return tensor
 
 
-def _mismatch(op_def: OpDef, arg: ArgDef, got: DType, expected: DType) -> str:
+def _mismatch(op_def: OpDef, arg: ArgDef, value: Any, expected: DType) -> str:
+    got = as_dtype(value.dtype).base_dtype
+    origin = f" ({value.name}, created at {value.op.site})" if isinstance(value, Tensor) else ""
     if arg.type_attr is None:
         return (
             f"Input {arg.name!r} of {op_def.name!r} Op has type {got.name} that does not match expected type of "
-            f"{expected.name}; use tf.cast"
+            f"{expected.name}{origin}; use tf.cast"
         )
     other = next((a.name for a in op_def.inputs if a.type_attr == arg.type_attr and a is not arg), arg.type_attr)
     return (
         f"Input {arg.name!r} of {op_def.name!r} Op has type {got.name} that does not match type {expected.name} "
-        f"of argument {other!r}; use tf.cast"
+        f"of argument {other!r}{origin}; use tf.cast"
     )
 
 

@@ -314,8 +314,8 @@ class Saver:
         prefix = as_text(os.fspath(save_path))
         if not checkpoint_store.checkpoint_exists(prefix):
             raise ValueError(
-                f"The passed save_path is not a valid checkpoint: {prefix}. tf.train.latest_checkpoint finds those of a "
-                "directory"
+                f"The passed save_path is not a valid checkpoint: {prefix}. tf.train.latest_checkpoint finds "
+                "those of a directory"
             )
         logging.info("Restoring parameters from %s", prefix)
         reader = self._opened(sess, prefix)
