@@ -29,7 +29,9 @@ def _(a: TensorShape, b: TensorShape, *, transpose_a: bool, transpose_b: bool) -
     rows, inner_a = (a[1], a[0]) if transpose_a else (a[0], a[1])
     inner_b, columns = (b[1], b[0]) if transpose_b else (b[0], b[1])
     if not inner_a.is_compatible_with(inner_b):
-        raise ValueError(f"the inner dimensions {inner_a} and {inner_b} must be equal; transpose_a and transpose_b turn a matrix")
+        raise ValueError(
+            f"the inner dimensions {inner_a} and {inner_b} must be equal; transpose_a and transpose_b turn a matrix"
+        )
     return TensorShape([rows, columns])
 
 
@@ -91,7 +93,9 @@ def _batch_matmul(name: str, merge_batches: Callable[[TensorShape, TensorShape],
         rows, inner_x = (x[-1], x[-2]) if adj_x else (x[-2], x[-1])
         inner_y, columns = (y[-1], y[-2]) if adj_y else (y[-2], y[-1])
         if not inner_x.is_compatible_with(inner_y):
-            raise ValueError(f"the inner dimensions {inner_x} and {inner_y} must be equal; transpose_a and transpose_b turn matrices")
+            raise ValueError(
+                f"the inner dimensions {inner_x} and {inner_y} must be equal; transpose_a and transpose_b turn matrices"
+            )
         return merge_batches(x[:-2], y[:-2]).concatenate([rows, columns])
 
     @op.kernel

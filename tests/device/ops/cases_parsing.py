@@ -88,7 +88,5 @@ CASES = [
     OpCase("ReadFile", (scalar(str(FOLDER / "one.txt").encode()),), expected=scalar(b"contents")),
     OpCase("ReadFile", (scalar(str(FOLDER / "nobody").encode()),), error=errors.NotFoundError, label="missing"),
     OpCase("WriteFile", (scalar(str(FOLDER / "new" / "file").encode()), scalar(b"\x00\x01")), verify=_was_written),
-    OpCase(
-        "MatchingFiles", (scalar(str(FOLDER / "*.txt").encode()),), expected=text(str(FOLDER / "one.txt").encode())
-    ),
+    OpCase("MatchingFiles", (scalar(str(FOLDER / "*.txt").encode()),), expected=text(str(FOLDER / "one.txt").encode())),
 ]
