@@ -128,6 +128,6 @@ def _after(place: int) -> list[int]:
     return [place + 1]
 
 
-def _one(place: int) -> dict[str, int]:
+def _one(place: int) -> dict[str, Any]:
     """The masks of a slice of one element, which for the last one has no end."""
     return {"shrink_axis_mask": 1, "end_mask": int(place == -1)}

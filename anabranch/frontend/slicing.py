@@ -9,6 +9,7 @@ import numpy as np
 
 from anabranch.core import dtypes
 from anabranch.core.shapes import Dimension
+from anabranch.frontend.array import boolean_mask
 from anabranch.frontend.framework import convert_to_tensor, name_scope
 from anabranch.graph.conversion import constant_of
 from anabranch.graph.operation import Operation, Tensor
@@ -91,7 +92,7 @@ class VariableSlice(Tensor):
     __slots__ = ()
 
     def assign(self, value: Any, name: str | None = None) -> Any:
-        """Replaces this part of the variable by `value` (which may broadcast to it); the variable's value after that."""
+        """Replaces this part of the variable by `value` (which may broadcast to it). The variable's value after it."""
         _, begin, end, strides = self.op.inputs
         masks = {key: self.op.attrs[key] for key in _MASKS}
         variable = self.get_attribute("variable")
@@ -209,8 +210,16 @@ def _vector(entries: list[Any], dtype: Any) -> Tensor:
     return packed
 
 
+def _is_mask(item: Any) -> bool:
+    if isinstance(item, np.ndarray):
+        return item.dtype.kind == "b" and item.ndim > 0
+    return isinstance(item, Tensor) and item.dtype is dtypes.bool and item.shape.ndims != 0
+
+
 def slice_helper(tensor: Any, slice_spec: Any, var: Any = None) -> Tensor:
     """What `tensor[slice_spec]` is: ints, slices, `None`, `...`, and scalar integer tensors in any combination.
+
+    A boolean tensor or array takes the elements where it is true, as `boolean_mask` does.
 
     Args:
         tensor: the tensor that is indexed.
@@ -221,6 +230,8 @@ def slice_helper(tensor: Any, slice_spec: Any, var: Any = None) -> Tensor:
         TypeError: an index is of another kind.
         ValueError: two ellipses, or an index out of range.
     """
+    if _is_mask(slice_spec):
+        return boolean_mask(tensor, slice_spec)
     if isinstance(slice_spec, list) and not slice_spec:
         raise _not_an_index(slice_spec)
     spec = SliceSpec(slice_spec)

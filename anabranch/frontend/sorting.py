@@ -71,4 +71,5 @@ def _along_last(x: Tensor, direction: str, which: int) -> Tensor:
         result: Tensor = position[1] if which else raw.Invert(position[0])
         return result
     position = raw.TopKV2(raw.Neg(x), size)
-    return position[1] if which else raw.Neg(position[0])
+    reversed_back: Tensor = position[1] if which else raw.Neg(position[0])
+    return reversed_back

@@ -31,7 +31,8 @@ def check_indices(ctx: Any, indices: Any, size: int, xp: Any, what: str = "indic
     dims = np.shape(indices)
     place = ",".join(f"{{{i + 1}}}" for i in range(len(dims)))
     where = f"{what}[{place}]" if dims else what
-    ctx.check(valid, f"{where} = {{0}} is not in [0, {size})", xp.take(flat, at), *xp.unravel_index(at, dims))
+    message = f"{where} = {{0}} is not in [0, {size}); keep indices in range, as tf.clip_by_value does"
+    ctx.check(valid, message, xp.take(flat, at), *xp.unravel_index(at, dims))
 
 
 # ---------------------------------------------------------------------- rows along an axis

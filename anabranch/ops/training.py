@@ -156,7 +156,7 @@ _optimizer("ProximalGradientDescent", "var", "alpha l1 l2 delta", _proximal_grad
 
 # ---------------------------------------------------------------------- momentum
 def _momentum(var: Any, accum: Any, lr: Any, grad: Any, momentum: Any, use_nesterov: bool) -> dict[str, Any]:
-    accum = lax.optimization_barrier(accum * momentum + grad)
+    accum = lax.optimization_barrier(accum * momentum + grad)  # type: ignore[no-untyped-call]
     step = grad * lr + accum * momentum * lr if use_nesterov else accum * lr
     return {"var": var - step, "accum": accum}
 

@@ -110,7 +110,7 @@ def _theoretical(x: Tensor, y: Tensor, y_shape: tuple[int, ...], feeds: dict[Any
     The gradient for a complex `x` holds the derivatives for the real and the imaginary part in its two parts.
     """
     with x.graph.as_default():
-        dims = y.shape.as_list() if y.shape.is_fully_defined() else y_shape
+        dims = y.shape.sizes() if y.shape.is_fully_defined() else y_shape
         weight = raw.Placeholder(dtype=y.dtype, shape=TensorShape(dims))
         (grad,) = gradients([y], [x], grad_ys=[weight])
     selector = np.zeros(dims, y.dtype.as_numpy_dtype)

@@ -165,7 +165,7 @@ def test_gather_index_out_of_range(bad: int) -> None:
     with tf.Session() as session:
         session.run(tf.global_variables_initializer())
         before = session.run(tf.global_variables())
-        parts = ("'rows'", f"indices[1] = {bad}", "[0, 4)")
+        parts = ("'rows'", f"indices[1] = {bad}", "[0, 4)", "keep indices in range")
         with refused(tf.errors.InvalidArgumentError, *parts, line="looks rows up"):
             session.run([train, seen.assign_add(1)], {ids: [0, bad]})
         for old, new in zip(before, session.run(tf.global_variables()), strict=True):
@@ -178,7 +178,7 @@ def test_gather_of_a_constant() -> None:
     ids = tf.placeholder(tf.int64, [2], name="ids")
     picked = tf.gather([1.0, 2.0, 3.0], ids, name="picked")  # picks elements
     with tf.Session() as session:
-        parts = ("'picked'", "indices[1] = 7", "[0, 3)")
+        parts = ("'picked'", "indices[1] = 7", "[0, 3)", "keep indices in range")
         with refused(tf.errors.InvalidArgumentError, *parts, line="picks elements"):
             session.run(picked, {ids: [0, 7]})
         assert session.run(picked, {ids: [0, 2]}).tolist() == [1, 3]
