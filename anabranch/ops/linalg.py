@@ -32,7 +32,7 @@ def _transposed(x: Any) -> Any:
 def _factored(ctx: Any, matrix: Any) -> tuple[Any, Any]:
     """The LU factors and the permutation of invertible matrices; the step fails where one is singular."""
     factors, _, permutation = jax.lax.linalg.lu(matrix)
-    ctx.check(jnp.all(jnp.diagonal(factors, axis1=-2, axis2=-1) != 0), "Input is not invertible: a matrix is singular.")
+    ctx.check(jnp.all(jnp.diagonal(factors, axis1=-2, axis2=-1) != 0), "Input is not invertible.")
     return factors, permutation
 
 
@@ -231,7 +231,7 @@ def _triangular_solve(name: str, types: str) -> OpFunction:
         _check_system(ctx, matrix, rhs)
         wide = matrix.astype(np.float32) if matrix.dtype.itemsize == 2 else matrix
         ctx.check(
-            jnp.all(jnp.diagonal(wide, axis1=-2, axis2=-1) != 0), "Input is not invertible: a matrix is singular."
+            jnp.all(jnp.diagonal(wide, axis1=-2, axis2=-1) != 0), "Input is not invertible."
         )
         complex_adjoint = adjoint and np.dtype(wide.dtype).kind == "c"
         solution = jax.lax.linalg.triangular_solve(
