@@ -166,7 +166,9 @@ def _check_nd(ctx: Any, indices: Any, dims: tuple[int, ...], policy: bytes, xp: 
     valid = xp.all((flat >= 0) & (flat < np.array(dims[:depth], np.int64)), axis=-1)
     if policy != _IGNORE and np.shape(flat)[0]:
         at = xp.argmin(valid)
-        ctx.check(valid, f"indices[{{0}}] = {{1}} does not index into shape {list(dims)}", at, flat[at])
+        ctx.check(
+            valid, f"indices[{{0}}] = {{1}} does not index into shape {list(dims)}", at, xp.take(flat, at, axis=0)
+        )
     return xp.reshape(valid, np.shape(indices)[:-1])
 
 
