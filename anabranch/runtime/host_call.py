@@ -50,7 +50,7 @@ class HostKernelCall:
         self._context = HostContext(op, containers, run_body)
         self._sources = [(None, item.known[t]) if t in item.known else (slots[t], None) for t in item.inputs]
         self._outputs = outputs
-        self._counters = counters.group([op]) if rule.asks_for("rng") else None
+        self._counters = counters.group([op], run_seed) if rule.asks_for("rng") else None
         self._seed = _seed(op, run_seed)
         self._keywords = {k: op.attrs[k] for k in rule.attr_names()}
         if rule.asks_for("ctx"):

@@ -31,7 +31,7 @@ class IslandCall:
     def __init__(
         self, island: Island, slots: dict[Any, int], containers: Containers, run_seed: int, counters: RandomCounters
     ) -> None:
-        self.executable = executable = Executable(island, run_seed)
+        self.executable = executable = Executable(island)
         self.island = island
         self._inputs = [slots[t] for t in executable.dynamic]
         self._open = [self._inputs[i] for i in executable.open_inputs]
@@ -39,7 +39,7 @@ class IslandCall:
         self._outputs = [slots[t] for t in island.outputs]
         self._constants = executable.constants
         self._written = [containers.variable(h) for h in island.writes]
-        self._counters = counters.group(island.random) if executable.uses_random else None
+        self._counters = counters.group(island.random, run_seed) if executable.uses_random else None
         argument_order = [*executable.read_only, *executable.donated]
         self._bind_variables(argument_order, set(executable.read_only), containers)
         by_handle = dict(zip(argument_order, self._arguments, strict=True))

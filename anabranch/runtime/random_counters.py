@@ -19,15 +19,15 @@ class RandomCounters:
         self._index: dict[Operation, int] = {}
         self._counts = np.zeros(64, np.uint32)
 
-    def group(self, operations: Sequence[Operation]) -> CounterGroup:
-        """The counters of the random operations of one island."""
+    def group(self, operations: Sequence[Operation], run_seed: int) -> CounterGroup:
+        """The counters of the random operations of one island, and the session's seed."""
         with self._lock:
             positions = [self._index.setdefault(op, len(self._index)) for op in operations]
             if len(self._index) > len(self._counts):
                 grown = np.zeros(2 * len(self._index), np.uint32)
                 grown[: len(self._counts)] = self._counts
                 self._counts = grown
-        return CounterGroup(self, np.array(positions, np.intp))
+        return CounterGroup(self, np.array(positions, np.intp), run_seed)
 
     def advance(self, positions: NDArray[np.intp]) -> NDArray[np.uint32]:
         with self._lock:
@@ -39,12 +39,19 @@ class RandomCounters:
 class CounterGroup:
     """The counters that one island uses."""
 
-    __slots__ = ("_owner", "_positions")
+    __slots__ = ("_owner", "_positions", "_run_seed")
 
-    def __init__(self, owner: RandomCounters, positions: NDArray[np.intp]) -> None:
+    def __init__(self, owner: RandomCounters, positions: NDArray[np.intp], run_seed: int) -> None:
         self._owner = owner
         self._positions = positions
+        self._run_seed = run_seed
 
     def advance(self) -> NDArray[np.uint32]:
-        """The counts before this run; each is one higher afterwards. Shape [operations]."""
-        return self._owner.advance(self._positions)
+        """The counts before this run, each one higher afterwards, and the session's seed. Shape [operations + 1].
+
+        The seed is an argument of an island, not part of its code: so another process finds the compiled island.
+        """
+        found = np.empty(len(self._positions) + 1, np.uint32)
+        found[:-1] = self._owner.advance(self._positions)
+        found[-1] = self._run_seed
+        return found

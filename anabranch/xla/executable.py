@@ -94,14 +94,14 @@ class Executable:
     """The compiled form of one island.
 
     Arguments of a call, flat: varying inputs (`dynamic`), large constants, variables that are only read, variables that
-    are also written (donated: their buffers are reused), and, with random operations, their counters.
+    are also written (donated: their buffers are reused), and, with random operations, their counters followed by the
+    session's seed.
     Results, flat: outputs, new values of the written variables, and, with checks, a vector of flags (true: failed)
     followed by the values that the checks' messages show.
     """
 
-    def __init__(self, island: Island, run_seed: int) -> None:
+    def __init__(self, island: Island) -> None:
         self.island = island
-        self.run_seed = run_seed
         self.dynamic = [t for t in island.inputs if t not in island.static]
         self.static = [t for t in island.inputs if t in island.static]
         self._resident = [resident(island.known[t]) for t in island.constants]
@@ -198,7 +198,8 @@ class Executable:
         def counter_of(op: Operation) -> Any:
             return counters[position[op]] if op in position else np.uint32(0)
 
-        state = TraceState(dict(variables), counter_of, self.run_seed, guard)
+        run_seed = 0 if counters is None else counters[-1]
+        state = TraceState(dict(variables), counter_of, run_seed, guard)
         values = dict(env)
         trace_operations(self.island.operations, values, state, self.island.alias)
         return values, state

@@ -22,6 +22,9 @@ from anabranch.xla.state import state_of_body
 
 #: known values up to this size are computed in NumPy while tracing; larger ones on the device
 _MAX_KNOWN_ELEMENTS = 4096
+#: 2**64 divided by the golden ratio: spreads the bits of small seeds
+_GOLDEN = 0x9E3779B97F4A7C15
+_LOW_63_BITS = 0x7FFFFFFFFFFFFFFF
 
 
 class NeedsHostError(Exception):
@@ -57,13 +60,13 @@ class TraceState:
         written: the variables that were written so far.
         checks: the conditions met so far.
         counter_of: operation -> how often it ran before (a traced uint32): its place in its random sequence.
-        run_seed: the session's seed, for operations that have none of their own.
+        run_seed: the session's seed (a traced uint32), for operations that have none of their own.
         guard: boolean scalar: whether all checks of the island hold; None where it has none.
     """
 
     variables: dict[ResourceHandle, Any]
     counter_of: Callable[[Operation], Any]
-    run_seed: int
+    run_seed: Any
     guard: Any = None
     written: set[ResourceHandle] = field(default_factory=set)
     checks: list[Check] = field(default_factory=list)
@@ -208,11 +211,11 @@ def _typed(value: Any, out: Tensor) -> Any:
     return value if value.dtype == wanted else value.astype(wanted)
 
 
-def random_key(op: Operation, run_seed: int, counter: Any) -> Any:
+def random_key(op: Operation, run_seed: Any, counter: Any) -> Any:
     """The random key of an operation in a step.
 
     Args:
-        run_seed: the session's seed for operations that have none of their own.
+        run_seed: the session's seed (a traced uint32 scalar) for operations that have none of their own.
         counter: how often the operation ran before in this session (a traced uint32 scalar).
     """
     seed, seed2 = op.attrs.get("seed", 0), op.attrs.get("seed2", 0)
@@ -221,7 +224,12 @@ def random_key(op: Operation, run_seed: int, counter: Any) -> Any:
         seed, seed2 = run_seed, hash_name(op.name)
     # Threefry keys: they are independent whatever the seeds. Only the bulk of the numbers comes from a faster generator
     # (`ops.random_bits`). One million float32 numbers on 2 cores: Threefry 1.3 ms, rbg and unsafe_rbg 4.4 ms, ours 0.2.
-    base = jax.random.key((seed * 0x9E3779B97F4A7C15 + seed2) & 0x7FFFFFFFFFFFFFFF)
+    if isinstance(seed, int):
+        word: Any = (seed * _GOLDEN + seed2) & _LOW_63_BITS
+    else:
+        mixed = jnp.asarray(seed, np.uint64) * np.uint64(_GOLDEN) + np.uint64(seed2)
+        word = (mixed & np.uint64(_LOW_63_BITS)).astype(np.int64)
+    base = jax.random.key(word)
     return jax.random.fold_in(base, counter)
 
 
