@@ -17,7 +17,7 @@ class VariableState:
     """The current value of one variable.
 
     #: `value` is a device array, or None while the variable is not initialised.
-    #: `lock` is held while a step that writes the variable is dispatched; a step that only reads takes it for the
+    #: `lock` is held while an island that writes the variable runs; an island that only reads takes it for the
     #: moment in which it pins the value.
     #: `pins` counts dispatches that use `value` without holding the lock: while it is not zero, a writer gives the
     #: executable a copy instead of the buffer itself, so nobody ever waits for a reader.

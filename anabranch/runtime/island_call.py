@@ -25,7 +25,8 @@ Values = list[Any]
 class IslandCall:
     """An island bound to the variables of a task and to the slots in which a step keeps its values.
 
-    Variables are locked in one global order (by name), writers for the whole dispatch; see `VariableState`.
+    All its variables are locked, in one global order (by name), while their values are taken, so that an island sees
+    those of one moment; those that it writes stay locked until it has run. See `VariableState`.
     """
 
     def __init__(
@@ -42,8 +43,9 @@ class IslandCall:
         self._counters = counters.group(island.random, run_seed) if executable.uses_random else None
         argument_order = [*executable.read_only, *executable.donated]
         self._bind_variables(argument_order, set(executable.read_only), containers)
-        by_handle = dict(zip(argument_order, self._arguments, strict=True))
-        self._open_variables = [by_handle[h] for h in argument_order if not _fixed_shape(island, h)]
+        first = len(self._inputs) + len(self._constants)
+        #: the arguments that are values of variables whose shapes may change
+        self._open_variables = [first + i for i, h in enumerate(argument_order) if not _fixed_shape(island, h)]
         self._simple_key = not self._static and not self._open_variables
 
     def _bind_variables(
@@ -51,9 +53,10 @@ class IslandCall:
     ) -> None:
         self._arguments = [containers.variable(h) for h in argument_order]
         every = {(s.handle.container, s.handle.name): s for s in (*self._arguments, *self._written)}
-        pinned = {id(containers.variable(h)) for h in read_only}
-        #: every variable touched, in locking order, with whether it is only read
-        self._locking = [(every[key], id(every[key]) in pinned) for key in sorted(every)]
+        #: every variable touched, in locking order
+        self._locking = [every[key] for key in sorted(every)]
+        self._changing = [s for s in self._locking if s in self._written]
+        self._pinned = [s for s in self._locking if s not in self._written]
         self._donated_from = len(read_only)
 
     def __call__(self, values: Values) -> None:
@@ -66,7 +69,7 @@ class IslandCall:
         args = [values[i] for i in self._inputs]
         args += self._constants
         if not self._locking:
-            results = self._dispatch(values, args, [])
+            results = self._dispatch(values, args)
         else:
             results = self._with_variables(values, args)
         for slot, result in zip(self._outputs, results, strict=False):
@@ -77,38 +80,42 @@ class IslandCall:
         return [values[slot] for slot in self._outputs]
 
     def _with_variables(self, values: Values, args: list[Any]) -> Any:
-        held: list[VariableState] = []
-        pinned: list[VariableState] = []
+        self._take_values(args)
         try:
-            for state, only_read in self._locking:
-                state.lock.acquire()
-                if only_read:
-                    state.pins += 1
-                    pinned.append(state)
-                    state.lock.release()
-                else:
-                    held.append(state)
-            results = self._dispatch(values, args, self._arguments)
+            results = self._dispatch(values, args)
             at = len(self._outputs)
             for state in self._written:
                 state.value = results[at]
                 at += 1
             return results
         finally:
-            for state in held:
+            for state in self._changing:
                 state.lock.release()
-            for state in pinned:
+            for state in self._pinned:
                 with state.lock:
                     state.pins -= 1
 
-    def _dispatch(self, values: Values, args: list[Any], variables: list[VariableState]) -> Any:
-        for position, state in enumerate(variables):
-            value = state.value
-            if value is None:
-                raise self._without_value(state.handle)
-            if state.pins and position >= self._donated_from:
-                value = value.copy()
-            args.append(value)
+    def _take_values(self, args: list[Any]) -> None:
+        """Adds the variables' values to the arguments; leaves those that are written locked, and the others pinned."""
+        locked: list[VariableState] = []
+        try:
+            for state in self._locking:
+                state.lock.acquire()
+                locked.append(state)
+            for position, state in enumerate(self._arguments):
+                value = state.value
+                if value is None:
+                    raise self._without_value(state.handle)
+                args.append(value.copy() if state.pins and position >= self._donated_from else value)
+        except BaseException:
+            for state in locked:
+                state.lock.release()
+            raise
+        for state in self._pinned:
+            state.pins += 1
+            state.lock.release()
+
+    def _dispatch(self, values: Values, args: list[Any]) -> Any:
         if self._counters is not None:
             args.append(self._counters.advance())
         executable = self.executable
@@ -116,7 +123,7 @@ class IslandCall:
             key: Hashable = tuple([values[i].shape for i in self._open])
             variant = executable.variant(key, ())
         else:
-            variant = self._variant(values)
+            variant = self._variant(values, args)
         try:
             results = executable.call(variant, args)
             if len(results):
@@ -128,24 +135,24 @@ class IslandCall:
         except jax.errors.JaxRuntimeError as error:
             raise as_op_error(error, self.island.operations[-1], self.island.name) from error
         if variant.checks:
-            self._raise_failed(variant.checks, results, variables)
+            self._raise_failed(variant.checks, results)
         return results
 
-    def _variant(self, values: Values) -> Any:
+    def _variant(self, values: Values, args: list[Any]) -> Any:
         static = [np.asarray(values[i]) for i in self._static]
         key = (
             tuple([np.shape(values[i]) for i in self._open]),
             tuple([(v.shape, v.tobytes()) for v in static]),
-            tuple([None if s.value is None else s.value.shape for s in self._open_variables]),
+            tuple([args[i].shape for i in self._open_variables]),
         )
         return self.executable.variant(key, static)
 
-    def _raise_failed(self, checks: Any, results: Any, variables: list[VariableState]) -> None:
+    def _raise_failed(self, checks: Any, results: Any) -> None:
         at = len(self._outputs) + len(self._written)
         if not np.asarray(results[at]).any():
             return
         # the arguments were donated, so the (guarded, hence unchanged) results take their place
-        donated = {id(s) for s in variables[self._donated_from :]}
+        donated = {id(s) for s in self._arguments[self._donated_from :]}
         for state, value in zip(self._written, results[len(self._outputs) :], strict=False):
             if id(state) in donated:
                 state.value = value
