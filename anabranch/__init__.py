@@ -40,6 +40,7 @@ from anabranch.api import (
     summary,
     test,
     train,
+    version,
 )
 from anabranch.autodiff.aggregation import AggregationMethod
 from anabranch.autodiff.custom import (
@@ -346,6 +347,14 @@ from anabranch.frontend.partitioned_variables import (
     min_max_variable_partitioner,
     variable_axis_size_partitioner,
 )
+from anabranch.frontend.platform.version import (
+    COMPILER_VERSION,
+    GIT_VERSION,
+    GRAPH_DEF_VERSION,
+    GRAPH_DEF_VERSION_MIN_CONSUMER,
+    GRAPH_DEF_VERSION_MIN_PRODUCER,
+    VERSION,
+)
 from anabranch.frontend.printing import Print, print, timestamp
 from anabranch.frontend.random import (
     multinomial,
@@ -449,6 +458,7 @@ from anabranch.frontend.sparse_math import (
     sparse_softmax,
     sparse_tensor_dense_matmul,
 )
+from anabranch.frontend.specs import TensorSpec
 from anabranch.frontend.spectral import fft, fft2d, fft3d, ifft, ifft2d, ifft3d
 from anabranch.frontend.strings import (
     as_string,
@@ -556,16 +566,14 @@ from anabranch.proto import (
 )
 from anabranch.session import InteractiveSession, Session, get_default_session
 
-__version__ = "0.1.0"
-VERSION = __version__
-GIT_VERSION = "unknown"
-COMPILER_VERSION = "XLA"
+__version__ = VERSION
 
 __all__ = [
     "AUTO_REUSE",
     "AggregationMethod",
     "Assert",
     "AttrValue",
+    "COMPILER_VERSION",
     "ConfigProto",
     "DType",
     "DeviceSpec",
@@ -573,7 +581,11 @@ __all__ = [
     "Event",
     "FixedLenFeature",
     "FixedLenSequenceFeature",
+    "GIT_VERSION",
     "GPUOptions",
+    "GRAPH_DEF_VERSION",
+    "GRAPH_DEF_VERSION_MIN_CONSUMER",
+    "GRAPH_DEF_VERSION_MIN_PRODUCER",
     "GradientTape",
     "Graph",
     "GraphDef",
@@ -604,7 +616,9 @@ __all__ = [
     "Tensor",
     "TensorInfo",
     "TensorShape",
+    "TensorSpec",
     "UnconnectedGradients",
+    "VERSION",
     "VarLenFeature",
     "Variable",
     "VariableAggregation",
@@ -1081,6 +1095,7 @@ __all__ = [
     "variance_scaling_initializer",
     "variant",
     "verify_tensor_all_finite",
+    "version",
     "where",
     "where_v2",
     "write_file",

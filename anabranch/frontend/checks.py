@@ -359,7 +359,7 @@ def assert_type(tensor: Any, tf_type: Any, message: str | None = None, name: str
         value = tensor if isinstance(tensor, SparseTensor) else convert_to_tensor(tensor, name="tensor")
         if value.dtype.base_dtype is not as_dtype(tf_type).base_dtype:
             text = "" if message is None else f"{message} "
-            raise TypeError(f"{text}{value.op.name} must be of type {as_dtype(tf_type)!r}, got {value.dtype!r}")
+            raise TypeError(f"{text}{value.op.name} must be of type {as_dtype(tf_type)}, got {value.dtype}")
         return no_op(name="statically_determined_correct_type")
 
 

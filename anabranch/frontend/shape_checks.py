@@ -24,7 +24,7 @@ def assert_shapes(
     """Asserts that dimensions which are given the same symbol have the same size.
 
     ``assert_shapes([(x, ("N", 2)), (y, ("N",)), (z, ("...", "N"))])``: a number is a size, a name is a size that is
-    the same wherever the name stands, None is any size, and ``*`` or an ellipsis at the front is any number of
+    the same wherever the name stands, None or `.` is any size, and ``*`` or an ellipsis at the front is any number of
     dimensions. A scalar counts as a vector of one element where one symbol is given.
 
     Args:
@@ -81,7 +81,7 @@ class _Checks:
                 f"{self.text}.  Tensor {tensor.name}.  Specified shape must be an iterable.  An iterable has the "
                 f"attribute `__iter__` or `__getitem__`.  Received specified shape: {symbols}"
             )
-        wanted = [s.item() if isinstance(s, np.generic) else s for s in symbols]
+        wanted = [_symbol(s.item() if isinstance(s, np.generic) else s) for s in symbols]
         for i, symbol in enumerate(wanted):
             if i and _is_open(symbol):
                 raise ValueError(
@@ -118,6 +118,13 @@ class _Checks:
         words = [origin, f"Tensor {tensor.name} dimension", place, "must have size", size, "Received shape: ", shape]
         shown = [self.text, *words] if self.data is None else self.data
         self.assertions.append(Assert(raw.Equal(found, size), shown, self.summarize))
+
+
+def _symbol(written: Any) -> Any:
+    """A symbol as it is compared: sizes may be written as text, and `.` stands for any size."""
+    if isinstance(written, str):
+        return None if written == "." else int(written) if written.isdigit() else written
+    return written
 
 
 def _is_open(symbol: Any) -> bool:

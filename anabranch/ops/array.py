@@ -29,6 +29,17 @@ def _(*, value: Any, xp: Any) -> Any:
     return value
 
 
+def _proto_name(op: Any) -> str:
+    """A dtype as TensorFlow's messages name it: after the C type."""
+    name: str = op.attrs["dtype"].name
+    return {"float32": "float", "float64": "double", "float16": "half"}.get(name, name)
+
+
+def _listed(shape: TensorShape) -> str:
+    dims = shape.dims_tuple
+    return "<unknown>" if dims is None else "[" + ",".join("?" if d is None else str(d) for d in dims) + "]"
+
+
 def _placeholder(name: str, attrs: str) -> Any:
     op = define_op(name, "-> output: dtype", attrs, stateful=True)
 
@@ -40,8 +51,8 @@ def _placeholder(name: str, attrs: str) -> Any:
     def _(*, ctx: Any) -> Any:
         ctx.check(
             False,
-            f"you must feed a value for placeholder {ctx.op.name!r} with dtype {ctx.op.attrs['dtype'].name} and shape "
-            f"{ctx.op.attrs['shape']}; pass it in feed_dict",
+            f"You must feed a value for placeholder tensor {ctx.op.name!r} with dtype {_proto_name(ctx.op)} and shape "
+            f"{_listed(ctx.op.attrs['shape'])}; pass it in feed_dict",
         )
 
     return op.not_differentiable()
@@ -148,7 +159,8 @@ def _(input: Any, *, shape: TensorShape, ctx: Any, xp: Any) -> Any:
     found = tuple(np.shape(input))
     ctx.check(
         shape.is_compatible_with(found),
-        f"shape of tensor {ctx.op.inputs[0].name} {list(found)} is not compatible with the expected shape {shape}",
+        f"Shape of tensor {ctx.op.inputs[0].op.name} {_listed(TensorShape(found))} is not compatible with expected shape "
+        f"{_listed(shape)}.",
     )
     return input
 

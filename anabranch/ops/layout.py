@@ -116,6 +116,8 @@ def _(values: list[Any], *, xp: Any) -> Any:
 def _concat_shape(values: list[TensorShape], axis: Any) -> TensorShape:
     rank = next((v.ndims for v in values if v.ndims is not None), None)
     values = [v.with_rank(rank) for v in values]
+    if rank == 0:
+        raise ValueError("Can't concatenate scalars (use tf.stack instead)")
     if rank is None or axis is None:
         return TensorShape(None if rank is None else [None] * rank)
     at = normal_axis(scalar_int(axis), rank, "concat_dim")
@@ -205,9 +207,18 @@ def _(concat_dim: TensorShape, shape: list[TensorShape]) -> list[TensorShape]:
 
 
 @ConcatOffset.kernel
-def _(concat_dim: Any, shape: list[Any], *, xp: Any) -> Any:
-    rank = np.shape(shape[0])[0]
-    unit = (np.arange(rank) == normal_axis(scalar_int(concat_dim), rank)).astype(shape[0].dtype)
+def _(concat_dim: Any, shape: list[Any], *, xp: Any, ctx: Any) -> Any:
+    for i, part in enumerate(shape):
+        ctx.check(np.ndim(part) == 1, f"input {i} should be a vector, got shape {list(np.shape(part))}")
+    rank, at = np.shape(shape[0])[0], scalar_int(concat_dim)
+    ctx.check(-rank <= at < rank, f"Concat dim is out of range: {at} vs. {rank}")
+    ctx.check(all(np.shape(part)[0] == rank for part in shape), f"all inputs should contain {rank} elements")
+    unit = (np.arange(rank) == at % rank).astype(shape[0].dtype)
+    for i, part in enumerate(shape[1:], 1):
+        same = (part == shape[0]) | (unit == 1)
+        ctx.check(
+            same, f"input {i} has sizes {{0}}, the first one {{1}}: all but dimension {at} should match", part, shape[0]
+        )
     offsets = [shape[0] * 0]
     for before in shape[:-1]:
         offsets.append(offsets[-1] + before * unit)
@@ -482,12 +493,30 @@ Roll = define_op(
     "T: any, Tshift: {int32, int64}, Taxis: {int32, int64}",
     static=("axis",),
 )
-Roll.shape(shape_rules.same_as_first)
+
+
+@Roll.shape
+def _(input: TensorShape, shift: TensorShape, axis: TensorShape) -> TensorShape:
+    for place, name in ((shift, "shift"), (axis, "axis")):
+        if (place.ndims or 0) > 1:
+            raise ValueError(f"Shape must be at most rank 1 but is rank {place.ndims} for the {name} of Roll")
+    if not shift.is_compatible_with(axis):
+        raise ValueError(f"shift has shape {shift} and axis {axis}: both shapes must be equal")
+    if input.ndims == 0:
+        raise ValueError("Shape must be at least rank 1 but is rank 0 for the input of Roll")
+    return input
 
 
 @Roll.kernel
-def _(input: Any, shift: Any, axis: Any, *, xp: Any) -> Any:
-    axes = [normal_axis(a, len(np.shape(input))) for a in int_list(axis)]
+def _(input: Any, shift: Any, axis: Any, *, xp: Any, ctx: Any) -> Any:
+    rank = np.ndim(input)
+    ctx.check(rank >= 1, "input must be 1-D or higher")
+    ctx.check(np.ndim(shift) <= 1, "shift must be a scalar or a 1-D vector")
+    ctx.check(np.ndim(axis) <= 1, "axis must be a scalar or a 1-D vector")
+    ctx.check(np.size(shift) == np.size(axis), "shift and axis must have the same size")
+    outside = [a for a in int_list(axis) if not -rank <= a < rank]
+    ctx.check(not outside, f"axis {outside} is out of range [{-rank}, {rank})")
+    axes = [a % rank for a in int_list(axis)]
     for i, at in enumerate(axes):
         input = xp.roll(input, xp.reshape(shift, (-1,))[i], axis=at)
     return input

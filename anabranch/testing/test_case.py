@@ -268,7 +268,7 @@ class TestCase(unittest.TestCase):
         self.assertEqual(len(container), expected_len, msg or f"{container!r} has not {expected_len} elements")
 
     def assertBetween(self, value: Any, minv: Any, maxv: Any, msg: Any = None) -> None:
-        """minv <= value <= maxv."""
+        """The value lies in [minv, maxv]."""
         self.assertTrue(minv <= value <= maxv, msg or f"{value!r} is not in [{minv!r}, {maxv!r}]")
 
     def assertStartsWith(self, actual: Any, expected_start: Any, msg: Any = None) -> None:

@@ -207,8 +207,7 @@ class ExponentialMovingAverage:
             name: str = self._averages[var].op.name
             return name
         graph = get_default_graph()
-        with graph.name_scope(None):
-            return graph.unique_name(f"{var.op.name}/{self._name}", mark_as_used=False)
+        return graph.unique_name(f"{var.op.name}/{self._name}", mark_as_used=False)
 
     def variables_to_restore(self, moving_avg_variables: Iterable[Any] | None = None) -> dict[str, Any]:
         """Names in a checkpoint to variables: a variable that has an average is restored from that.

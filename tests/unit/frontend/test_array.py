@@ -57,7 +57,7 @@ def test_a_placeholder_must_be_fed() -> None:
     x = constants.placeholder("float32", [None, 2], name="x")
     assert x.shape.as_list() == [None, 2]
     assert x.name == "x:0"
-    with pytest.raises(errors.InvalidArgumentError, match="feed a value for placeholder 'x'"):
+    with pytest.raises(errors.InvalidArgumentError, match="feed a value for placeholder tensor 'x'"):
         run(array.identity(x))
     assert constants.placeholder("float32").shape.ndims is None
     with pytest.raises(errors.InvalidArgumentError, match="feed a value"):

@@ -1,0 +1,90 @@
+"""Indexing by a mask, TensorSpec, tf.version, and messages of placeholders, ensure_shape, concat and roll."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+
+import anabranch as tf
+from anabranch.ops import raw
+
+X = np.arange(6).reshape(2, 3)
+
+
+def test_a_mask_as_index_takes_the_elements_where_it_is_true() -> None:
+    x = tf.constant(X)
+    with tf.Session() as session:
+        assert session.run(x[x > 2]).tolist() == X[X > 2].tolist()
+        assert session.run(x[np.array([False, True])]).tolist() == [[3, 4, 5]]
+
+
+def test_a_spec_says_what_a_tensor_must_be() -> None:
+    spec = tf.TensorSpec([None, 3], tf.int64, "x")
+    assert spec.is_compatible_with(tf.constant(X))
+    assert not spec.is_compatible_with(tf.TensorSpec([2, 3]))
+    assert tf.TensorSpec.from_spec(spec) == spec
+    assert pickle.loads(pickle.dumps(spec)) == spec  # noqa: S301
+    assert tf.TensorSpec.from_tensor(tf.constant(1, name="one")).name == "one"
+    assert repr(spec) == "TensorSpec(shape=(?, 3), dtype=tf.int64, name='x')"
+    assert len({spec, tf.TensorSpec.from_spec(spec)}) == 1
+
+
+def test_version() -> None:
+    assert tf.version.VERSION == tf.__version__ == tf.VERSION
+    assert tf.version.GRAPH_DEF_VERSION >= tf.version.GRAPH_DEF_VERSION_MIN_CONSUMER
+
+
+def test_a_placeholder_that_is_not_fed_is_named_with_its_type() -> None:
+    p = tf.placeholder(tf.float32, [2, None], name="p")
+    message = r"must feed a value for placeholder tensor 'p' with dtype float and shape \[2,\?\]"
+    with tf.Session() as session, pytest.raises(tf.errors.InvalidArgumentError, match=message):
+        session.run(p + 1.0)
+
+
+def test_ensure_shape_names_the_operation() -> None:
+    p = tf.placeholder(tf.float32, name="p")
+    message = r"Shape of tensor p \[2\] is not compatible with expected shape \[3\]"
+    with tf.Session() as session, pytest.raises(tf.errors.InvalidArgumentError, match=message):
+        session.run(tf.ensure_shape(p, [3]), {p: [1, 2]})
+
+
+def test_scalars_cannot_be_concatenated() -> None:
+    with pytest.raises(ValueError, match="Can't concatenate scalars"):
+        tf.concat([tf.constant(1), tf.constant(2)], tf.placeholder(tf.int32))
+
+
+@pytest.mark.parametrize(
+    ("dim", "shapes", "message"),
+    [
+        (4, [[2, 3, 5], [2, 7, 5]], "Concat dim is out of range: 4 vs. 3"),
+        (1, [[2, 3, 5], [2, 7]], "should contain 3 elements"),
+        (1, [[2, 3, 5], [2, 7, 6]], "all but dimension 1 should match"),
+    ],
+)
+def test_offsets_of_shapes_that_do_not_fit(dim: int, shapes: Any, message: str) -> None:
+    offsets = raw.ConcatOffset(tf.constant(dim), [tf.constant(s) for s in shapes])
+    with tf.Session() as session, pytest.raises(tf.errors.InvalidArgumentError, match=message):
+        session.run(offsets)
+
+
+@pytest.mark.parametrize(
+    ("x", "shift", "axis", "message"),
+    [
+        (1, 1, 0, "1-D or higher"),
+        ([1, 2], [[1]], 0, "shift must be"),
+        ([1, 2], 1, [[0]], "axis must be"),
+        ([1, 2], [1, 2], 0, "same size"),
+        ([1, 2], 1, 1, "out of range"),
+    ],
+)
+def test_roll_says_what_is_wrong(x: Any, shift: Any, axis: Any, message: str) -> None:
+    unknown = [tf.placeholder(tf.int32) for _ in range(3)]
+    rolled = tf.roll(*unknown)
+    with tf.Session() as session, pytest.raises(tf.errors.InvalidArgumentError, match=message):
+        session.run(rolled, dict(zip(unknown, (x, shift, axis), strict=True)))
+    if message == "same size":
+        with pytest.raises(ValueError, match="shapes must be equal"):
+            tf.roll(x, shift, axis)
