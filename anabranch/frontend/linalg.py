@@ -232,12 +232,13 @@ def norm(
 
 def _check_ord(ord: Any, of_matrices: bool, axis: Any) -> None:
     if of_matrices:
-        if axis[0] == axis[1]:
+        if axis[0] == axis[1] or not all(isinstance(a, int | np.integer) for a in axis):
             raise ValueError(f"'axis' must be None, an integer, or a tuple of 2 unique integers, got {axis}")
         if ord not in ("euclidean", "fro", 1, 2, np.inf):
             raise ValueError(f"'ord' must be a supported matrix norm in ['euclidean', 'fro', 1, 2, inf], got {ord}")
         return
-    if isinstance(axis, list | tuple) and len(axis) != 1:
+    single = axis[0] if isinstance(axis, list | tuple) and len(axis) == 1 else axis
+    if single is not None and not isinstance(single, int | np.integer):
         raise ValueError(f"'axis' must be None, an integer, or a tuple of 2 unique integers, got {axis}")
     if ord != "euclidean" and (isinstance(ord, str) or ord <= 0):
         raise ValueError(f"'ord' must be a supported vector norm: 'euclidean', a positive number or inf, got {ord}")
@@ -248,15 +249,24 @@ def _matrix_norm(tensor: Tensor, ord: Any, axes: list[int]) -> Tensor:
         return reduce_max(reduce_sum(abs(tensor), axes[0], keepdims=True), axes[1], keepdims=True)
     if ord == np.inf:
         return reduce_max(reduce_sum(abs(tensor), axes[1], keepdims=True), axes[0], keepdims=True)
-    rank = tensor.shape.ndims
-    if rank is None:
-        raise ValueError("the rank of a tensor must be known for the norm of order 2 of matrices")
-    inner = [a % rank for a in axes]
-    order = [*(i for i in range(rank) if i not in inner), *inner]
+    order, back = _to_the_end(tensor, axes)
     values = ops.Svd(raw.Transpose(tensor, order), compute_uv=False).s
     greatest = reduce_max(real(values), -1, keepdims=True)
-    back: Tensor = raw.Transpose(raw.ExpandDims(greatest, -1), [int(i) for i in np.argsort(order)])
-    return back
+    return raw.Transpose(raw.ExpandDims(greatest, -1), back)  # type: ignore[no-any-return]
+
+
+def _to_the_end(tensor: Tensor, axes: list[int]) -> tuple[Any, Any]:
+    """The permutation that moves `axes` behind the others, and its inverse."""
+    rank = tensor.shape.ndims
+    if rank is not None:
+        inner = [a % rank for a in axes]
+        order = [*(i for i in range(rank) if i not in inner), *inner]
+        return order, [int(i) for i in np.argsort(order)]
+    count = raw.Rank(tensor)
+    moved = arithmetic.FloorMod(axes, count)
+    others = raw.ListDiff(raw.Range(0, count, 1), moved).out
+    order = raw.ConcatV2([others, moved], 0)
+    return order, raw.InvertPermutation(order)
 
 
 def _without(kept: Tensor, axis: Any) -> Tensor:
@@ -415,13 +425,14 @@ def matrix_rank(a: Any, tol: Any = None, validate_args: bool = False, name: str 
 
 
 def _rounding(a: Tensor) -> Any:
-    """The greater of rows and columns, times the distance of 1 to the next number."""
-    rows, columns = a.shape[-2].value, a.shape[-1].value
-    if rows is None or columns is None:
-        raise ValueError(
-            f"the number of rows and columns of {a.name} must be known, its shape is {a.shape}; give a tolerance"
-        )
-    return float(max(rows, columns) * np.finfo(as_dtype(a.dtype).real_dtype.as_numpy_dtype).eps)
+    """The greater of rows and columns, times the distance of 1 to the next number; a number or a tensor."""
+    real_dtype = as_dtype(a.dtype).real_dtype
+    eps = float(np.finfo(real_dtype.as_numpy_dtype).eps)
+    sizes = a.shape[-2:].dims_tuple if a.shape.ndims is not None else None
+    if sizes is not None and None not in sizes:
+        return max(size for size in sizes if size is not None) * eps
+    last = raw.StridedSlice(raw.Shape(a), [-2], [0], [1], end_mask=1)
+    return arithmetic.Mul(arithmetic.Cast(reduce_max(last), DstT=real_dtype), eps)
 
 
 def pinv(a: Any, rcond: Any = None, validate_args: bool = False, name: str | None = None) -> Tensor:
@@ -433,9 +444,9 @@ def pinv(a: Any, rcond: Any = None, validate_args: bool = False, name: str | Non
     """
     with name_scope(name or "pinv"):
         a = convert_to_tensor(a, name="a")
-        limit = 10.0 * _rounding(a) if rcond is None else rcond
+        limit = _rounding(a) * 10.0 if rcond is None else rcond
         s, u, v = svd(a)
-        cutoff = arithmetic.Mul(reduce_max(s, -1, keepdims=True), limit)
+        cutoff = raw.ExpandDims(arithmetic.Mul(reduce_max(s, -1), limit), -1)
         kept = raw.SelectV2(raw.Greater(s, cutoff), s, arithmetic.AddV2(raw.ZerosLike(s), math.inf))
         return matmul(arithmetic.RealDiv(v, raw.ExpandDims(kept, -2)), u, adjoint_b=True)
 
