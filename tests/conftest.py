@@ -15,7 +15,7 @@ hypothesis.settings.load_profile("anabranch")
 
 def pytest_configure(config: pytest.Config) -> None:
     """Keeps compiled programs among pytest's own caches; processes that tests start inherit the setting."""
-    if config.cache is not None:
+    if getattr(config, "cache", None) is not None:
         os.environ.setdefault("ANABRANCH_CACHE_DIR", str(config.cache.mkdir("compiled")))
 
 

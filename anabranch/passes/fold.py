@@ -14,6 +14,8 @@ from anabranch.passes.step_graph import StepGraph
 
 #: larger results are left to the device: computing them here would only move the work and hold the memory
 MAX_FOLDED_ELEMENTS = 1 << 20
+#: results of at most this size are folded even if they are larger than the inputs
+MAX_GROWN_ELEMENTS = 1 << 12
 
 
 def fold(step: StepGraph) -> StepGraph:
@@ -43,8 +45,18 @@ def _known_outputs(op: Operation, known: dict[Tensor, Any], fed: set[Tensor]) ->
     if inputs is None or sum(i.size for i in inputs if not op.op_def.shape_valued) > MAX_FOLDED_ELEMENTS:
         return None
     values = run_on_known_values(op, inputs)
-    fits = all(v is not None and v.size <= MAX_FOLDED_ELEMENTS for v in values)
-    return values if fits else None
+    if any(v is None for v in values):
+        return None
+    return None if _only_grows(inputs, values) else values
+
+
+def _only_grows(inputs: list[Any], values: list[Any]) -> bool:
+    """Whether the device had better make the result: it is large, and larger than what it is made from (zeros, tiles).
+
+    Folded, it would be held for as long as the step is kept, beside the variable that it initialises.
+    """
+    made, needed = sum(v.size for v in values), sum(i.size for i in inputs)
+    return made > MAX_FOLDED_ELEMENTS or (made > MAX_GROWN_ELEMENTS and made > needed)
 
 
 def _handles(op: Operation, known: dict[Tensor, Any]) -> list[Any] | None:

@@ -38,12 +38,12 @@ class IslandCall:
         self._open = [self._inputs[i] for i in executable.open_inputs]
         self._static = [slots[t] for t in executable.static]
         self._outputs = [slots[t] for t in island.outputs]
-        self._constants = executable.constants
+        self._has_constants = bool(executable.constants)
         self._written = [containers.variable(h) for h in island.writes]
         self._counters = counters.group(island.random, run_seed) if executable.uses_random else None
         argument_order = [*executable.read_only, *executable.donated]
         self._bind_variables(argument_order, set(executable.read_only), containers)
-        first = len(self._inputs) + len(self._constants)
+        first = len(self._inputs) + len(executable.constants)
         #: the arguments that are values of variables whose shapes may change
         self._open_variables = [first + i for i, h in enumerate(argument_order) if not _fixed_shape(island, h)]
         self._simple_key = not self._static and not self._open_variables
@@ -67,7 +67,8 @@ class IslandCall:
             OpError: a check failed (no variable is changed then), or the device failed.
         """
         args = [values[i] for i in self._inputs]
-        args += self._constants
+        if self._has_constants:
+            args += self.executable.constant_arguments()
         if not self._locking:
             results = self._dispatch(values, args)
         else:

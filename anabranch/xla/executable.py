@@ -104,8 +104,9 @@ class Executable:
         self.island = island
         self.dynamic = [t for t in island.inputs if t not in island.static]
         self.static = [t for t in island.inputs if t in island.static]
-        self._resident = [resident(island.known[t]) for t in island.constants]
-        self.constants = [constant.on_device for constant in self._resident]
+        self.constants: list[Any] = [island.known[t] for t in island.constants]
+        self._resident: list[ResidentConstant] = []
+        self._calls = 0
         written = set(island.writes)
         self.read_only = [h for h in island.reads if h not in written]
         self.donated = [h for h in island.writes if h in set(island.reads)]
@@ -115,6 +116,14 @@ class Executable:
         self._variants: OrderedDict[Hashable, Variant] = OrderedDict()
         self._lock = threading.Lock()
         self._last_key: Hashable = None
+
+    def constant_arguments(self) -> list[Any]:
+        """The large constants, as arguments. What runs once, as initializers do, leaves no copy on the device."""
+        self._calls += 1
+        if self._calls == 2:
+            self._resident = [resident(self.island.known[t]) for t in self.island.constants]
+            self.constants = [constant.on_device for constant in self._resident]
+        return self.constants
 
     def variant(self, key: Hashable, static_values: Sequence[np.ndarray[Any, Any]]) -> Variant:
         """The executable for `key`; a new one is prepared (and compiled by its first call) where there is none."""

@@ -1,0 +1,40 @@
+"""One live copy of each variable, and no growth from step to step."""
+
+from __future__ import annotations
+
+import gc
+
+import jax
+import numpy as np
+
+import anabranch as tf
+
+
+def live_bytes() -> int:
+    gc.collect()
+    return sum(array.nbytes for array in jax.live_arrays())
+
+
+def test_initial_values_leave_no_copy_behind() -> None:
+    before = live_bytes()
+    tf.Variable(np.ones((300, 300), np.float32))
+    tf.get_variable("zeros", [400, 300], initializer=tf.zeros_initializer())
+    tf.get_variable("random", [300, 300])
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        assert live_bytes() - before == sum(v.shape.num_elements() * 4 for v in tf.global_variables())
+    assert live_bytes() == before
+
+
+def test_steps_keep_nothing() -> None:
+    x = tf.placeholder(tf.float32, [None, 8])
+    loss = tf.reduce_mean(tf.square(tf.layers.dense(x, 16)))
+    train = tf.train.AdamOptimizer().minimize(loss)
+    batch = np.ones((4, 8), np.float32)
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        session.run([train, loss], {x: batch})
+        after_one = live_bytes()
+        for _ in range(50):
+            session.run([train, loss], {x: batch})
+        assert live_bytes() == after_one
