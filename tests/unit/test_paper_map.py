@@ -1,0 +1,73 @@
+"""`docs/paper_map.md` maps the papers to code and tests; whatever it and the other documents name must exist."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+MAP = ROOT / "docs" / "paper_map.md"
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+
+_QUOTED = re.compile(r"`([^`]+)`")
+_LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)\s]*))?\)")
+
+
+def tables() -> Iterator[tuple[list[str], list[str]]]:
+    """The rows of the map's tables: the columns' titles, and the cells."""
+    titles: list[str] = []
+    for line in MAP.read_text("utf-8").splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")] if line.startswith("|") else []
+        if not cells:
+            titles = []
+        elif not titles:
+            titles = cells
+        elif set(cells[0]) != {"-"}:
+            yield titles, cells
+
+
+ROWS = list(tables())
+
+
+def folder_of(title: str) -> Path:
+    """Where the paths in a column begin."""
+    return {"code": ROOT / "anabranch", "tests": ROOT / "tests"}.get(title, ROOT)
+
+
+@pytest.mark.parametrize(("titles", "cells"), ROWS, ids=[cells[0].split(":")[0] for _, cells in ROWS])
+def test_a_row_names_what_exists(titles: list[str], cells: list[str]) -> None:
+    assert len(cells) == len(titles)
+    for title, cell in zip(titles, cells, strict=True):
+        if title not in {"code", "tests", "measured by"}:
+            continue
+        named = [word for word in _QUOTED.findall(cell) if ".py" in word]
+        assert named or cell == "not yet", f"{title}: names no file, and is not 'not yet'"
+        for word in named:
+            path, _, function = word.partition("::")
+            file = folder_of(title) / path
+            assert file.is_file(), f"{file} does not exist"
+            assert not function or f"def {function}(" in file.read_text("utf-8"), f"{file} has no {function}"
+
+
+def test_every_table_is_read() -> None:
+    assert {titles[0] for titles, _ in ROWS} == {"row"}
+    assert len(ROWS) == 44
+
+
+def anchors(document: Path) -> set[str]:
+    """The anchors of a document's headings, as they are made from their words."""
+    headings = re.findall(r"^#+ (.+)$", document.read_text("utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=[str(path.relative_to(ROOT)) for path in DOCUMENTS])
+def test_links_lead_somewhere(document: Path) -> None:
+    for target, anchor in _LINK.findall(document.read_text("utf-8")):
+        if "://" in target:
+            continue
+        file = (document.parent / target).resolve() if target else document
+        assert file.exists(), f"{target} does not exist"
+        assert not anchor or anchor in anchors(file), f"{target} has no heading #{anchor}"
