@@ -38,7 +38,6 @@ from anabranch.api import (
     spectral,
     strings,
     summary,
-    test,
     train,
     version,
 )
@@ -1107,9 +1106,14 @@ __all__ = [
 
 _loaded()
 
+#: loaded when a program first asks for them: `contrib` is written with this package and cannot come before it, and
+#: `test` brings Python's own test framework, which programs that are no tests do without
+_LATER = {"contrib": "contrib", "test": "api.test"}
+
 
 def __getattr__(name: str) -> ModuleType:
-    """Loads `tf.contrib` when a program first asks for it: it is written with this package and cannot come before."""
-    if name == "contrib":
-        return importlib.import_module(f"{__name__}.contrib")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = importlib.import_module(f"{__name__}.{_LATER[name]}")
+    globals()[name] = module
+    return module

@@ -14,5 +14,6 @@ gc.disable()
 
 def loaded() -> None:
     """To be called when the package has loaded: the garbage collector goes on where it was on before."""
+    gc.freeze()
     if _collecting:
         gc.enable()
