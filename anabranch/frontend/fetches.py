@@ -132,5 +132,14 @@ class FetchMapping:
         if isinstance(element, Operation):
             self._targets[element] = None
             return lambda values: None
+        if isinstance(fetch, str | bytes):
+            element = self._value_of(element)
         position = self._index.setdefault(element, len(self._index))
         return lambda values: values[position]
+
+    def _value_of(self, tensor: Tensor) -> Tensor:
+        """A variable's name means its value, as programs expect of `run("w:0")`."""
+        if tensor.op.type != "VarHandleOp":
+            return tensor
+        reads = (op for op in tensor.consumers() if op.name == f"{tensor.op.name}/Read/ReadVariableOp")
+        return next((op.outputs[0] for op in reads), tensor)

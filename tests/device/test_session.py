@@ -54,6 +54,13 @@ def test_composite_fetches_and_feeds(session: Session) -> None:
     assert isinstance(session.run(slices), IndexedSlicesValue)
 
 
+def test_a_variable_is_fetched_by_name(session: Session) -> None:
+    v = Variable([1.0, 2.0], name="v")
+    session.run(v.initializer)
+    assert session.run(["v:0", b"v:0"])[1].tolist() == [1, 2]
+    assert session.run(v.handle).name == "v"
+
+
 def test_any_tensor_can_be_fed(session: Session) -> None:
     x = placeholder()
     square = raw.Mul(x, x)
