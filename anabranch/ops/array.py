@@ -159,8 +159,8 @@ def _(input: Any, *, shape: TensorShape, ctx: Any, xp: Any) -> Any:
     found = tuple(np.shape(input))
     ctx.check(
         shape.is_compatible_with(found),
-        f"Shape of tensor {ctx.op.inputs[0].op.name} {_listed(TensorShape(found))} is not compatible with expected shape "
-        f"{_listed(shape)}.",
+        f"Shape of tensor {ctx.op.inputs[0].op.name} {_listed(TensorShape(found))} is not compatible with expected "
+        f"shape {_listed(shape)}.",
     )
     return input
 

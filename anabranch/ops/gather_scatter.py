@@ -167,7 +167,7 @@ def _check_nd(ctx: Any, indices: Any, dims: tuple[int, ...], policy: bytes, xp: 
     if policy != _IGNORE and np.shape(flat)[0]:
         at = xp.argmin(valid)
         ctx.check(
-            valid, f"indices[{{0}}] = {{1}} does not index into shape {list(dims)}", at, xp.take(flat, at, axis=0)
+            valid, f"indices[{{0}}] = {{1}} does not index into param shape {list(dims)}", at, xp.take(flat, at, axis=0)
         )
     return xp.reshape(valid, np.shape(indices)[:-1])
 

@@ -42,7 +42,7 @@ def _padded_shape(input: TensorShape, paddings: TensorShape, amounts: Any, sign:
 def _pad(input: Any, paddings: Any, value: Any, ctx: Any, xp: Any) -> Any:
     pairs = _pairs(paddings)
     ctx.check(all(min(pair) >= 0 for pair in pairs), f"paddings must be non-negative, got {pairs}")
-    return xp.pad(input, pairs, constant_values=value)
+    return xp.pad(input, pairs, constant_values=value) if pairs else input
 
 
 def _unpadded(op: Operation, grad: Any) -> Any:

@@ -288,7 +288,7 @@ def _check_index_vectors(ctx: Any, indices: Any, dims: tuple[int, ...]) -> None:
         return
     valid = jnp.all((flat >= 0) & (flat < np.array(dims[:depth], np.int64)), axis=-1)
     at = jnp.argmin(valid)
-    ctx.check(valid, f"indices[{{0}}] = {{1}} does not index into shape {list(dims)}", at, flat[at])
+    ctx.check(valid, f"indices[{{0}}] = {{1}} does not index into param shape {list(dims)}", at, flat[at])
 
 
 # ---------------------------------------------------------------------- changing rows

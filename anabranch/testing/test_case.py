@@ -300,6 +300,21 @@ class TestCase(unittest.TestCase):
         """The block raises an `OpError` whose message matches."""
         return self.assertRaisesWithPredicateMatch(OpError, expected_err_re_or_predicate)
 
+    @contextlib.contextmanager
+    def captureWritesToStream(self, stream: Any) -> Iterator[Any]:
+        """Inside, what is written to the file of `stream` is kept aside: `contents()` of what is yielded gives it."""
+        stream.flush()
+        number = stream.fileno()
+        kept = os.dup(number)
+        with tempfile.NamedTemporaryFile(dir=self.get_temp_dir(), delete=False) as aside:
+            os.dup2(aside.fileno(), number)
+            try:
+                yield _Captured(stream, aside.name)
+            finally:
+                stream.flush()
+                os.dup2(kept, number)
+                os.close(kept)
+
     def checkedThread(self, target: Callable[..., Any], args: Any = None, kwargs: Any = None) -> Any:
         """A thread whose `join` raises what its function raised."""
         return _CheckedThread(target, args or (), kwargs or {})
@@ -333,6 +348,17 @@ def _is_regular(a: Any, b: Any) -> bool:
         return all(np.asarray(v).dtype.kind in "biufc" for v in (a, b))
     except (ValueError, TypeError, NotImplementedError):
         return False
+
+
+class _Captured:
+    def __init__(self, stream: Any, path: str) -> None:
+        self._stream, self._path = stream, path
+
+    def contents(self) -> str:
+        """All that was written so far."""
+        self._stream.flush()
+        with open(self._path, encoding="utf-8") as file:
+            return file.read()
 
 
 class _CheckedThread:

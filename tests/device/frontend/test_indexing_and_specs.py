@@ -88,3 +88,8 @@ def test_roll_says_what_is_wrong(x: Any, shift: Any, axis: Any, message: str) ->
     if message == "same size":
         with pytest.raises(ValueError, match="shapes must be equal"):
             tf.roll(x, shift, axis)
+
+
+def test_padding_a_scalar_changes_nothing() -> None:
+    with tf.Session() as session:
+        assert session.run(tf.pad(tf.constant(7), np.zeros([0, 2], np.int32))) == 7

@@ -125,7 +125,7 @@ def test_gather_out_of_range(indices: Any, message: str) -> None:
 
 
 def test_gather_nd_out_of_range() -> None:
-    with pytest.raises(InvalidArgumentError, match=r"indices\[1\] = \[2 3\] does not index into shape \[4, 3\]"):
+    with pytest.raises(InvalidArgumentError, match=r"indices\[1\] = \[2 3\] does not index into param shape \[4, 3\]"):
         Variable().run("ResourceGatherNd", [[0, 0], [2, 3]], dtype="float32")
 
 

@@ -1,0 +1,30 @@
+"""What a test of `tf.print` sees: the lines that were written to a stream meanwhile."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+PROGRAM = """
+import sys
+import anabranch as tf
+
+class Printing(tf.test.TestCase):
+    def test_lines(self):
+        with self.session() as session, self.captureWritesToStream(sys.stderr) as captured:
+            session.run(tf.print("x =", tf.constant([1, 2])))
+        self.assertIn("x = [1 2]", captured.contents())
+        self.assertItemsEqual([1, 2], [2, 1])
+        self.assertLen([1], 1)
+        self.assertEmpty([])
+        self.assertNotEmpty([1])
+        self.assertBetween(1, 0, 2)
+        self.assertDeviceEqual("/cpu:0", "/device:CPU:0")
+
+tf.test.main()
+"""
+
+
+def test_captured_writes() -> None:
+    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
