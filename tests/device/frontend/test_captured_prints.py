@@ -16,6 +16,9 @@ class Printing(tf.test.TestCase):
         self.assertIn("x = [1 2]", captured.contents())
         self.assertItemsEqual([1, 2], [2, 1])
         self.assertLen([1], 1)
+        self.assertAllClose([[1.0, 2.0]], [[1.0, 2.1]], atol=[[0.0, 0.2]])
+        with self.assertRaises(AssertionError):
+            self.assertAllClose([[1.0, 2.0]], [[1.1, 2.0]], atol=[[0.0, 0.2]])
         self.assertEmpty([])
         self.assertNotEmpty([1])
         self.assertBetween(1, 0, 2)
