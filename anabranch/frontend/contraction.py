@@ -11,7 +11,7 @@ import numpy as np
 from anabranch.frontend.framework import convert_to_tensor, name_scope
 from anabranch.graph.constants import constant_value
 from anabranch.graph.operation import Tensor
-from anabranch.ops import matmul as products
+from anabranch.ops import matmul as products, raw
 
 __all__ = ["einsum", "tensordot"]
 
@@ -73,23 +73,23 @@ def tensordot(a: Any, b: Any, axes: Any, name: str | None = None) -> Tensor:
     """The sum of products over some dimensions of `a` and as many of `b`.
 
     Args:
-        a, b: tensors of one dtype and known ranks.
+        a, b: tensors of one dtype.
         axes: how many of the last dimensions of `a` and the first of `b`; or a pair of lists of dimensions.
 
     Returns:
         The other dimensions of `a`, then those of `b`.
 
     Raises:
-        ValueError: `axes` does not fit, or a rank is not known.
+        ValueError: `axes` does not fit.
+        IndexError: an axis is out of range.
     """
     with name_scope(name, "Tensordot", [a, b, axes]) as scope:
         a = convert_to_tensor(a, name="a")
         b = convert_to_tensor(b, a.dtype.base_dtype, name="b")
-        if a.shape.ndims is None or b.shape.ndims is None:
-            raise ValueError(
-                f"the ranks of {a.name} and {b.name} must be known, their shapes are {a.shape} and {b.shape}"
-            )
-        of_a, of_b = _axis_lists(a.shape.ndims, b.shape.ndims, axes)
+        known = constant_value(axes) if isinstance(axes, Tensor) else axes
+        if known is None or a.shape.ndims is None or b.shape.ndims is None:
+            return _by_matrices(a, b, axes if known is None else known, scope)
+        of_a, of_b = _axis_lists(a.shape.ndims, b.shape.ndims, known)
         letters = iter(string.ascii_letters)
         term_a = [next(letters) for _ in range(a.shape.ndims)]
         term_b = [next(letters) for _ in range(b.shape.ndims)]
@@ -102,20 +102,54 @@ def tensordot(a: Any, b: Any, axes: Any, name: str | None = None) -> Tensor:
 
 
 def _axis_lists(rank_a: int, rank_b: int, axes: Any) -> tuple[list[int], list[int]]:
-    known = constant_value(axes) if isinstance(axes, Tensor) else axes
-    if known is None:
-        raise ValueError(f"the value of axes {axes!r} must be known while the graph is built")
-    if np.ndim(known) == 0 and not isinstance(known, list | tuple):
-        count = int(known)
+    if _is_count(axes):
+        count = int(axes)
         if not 0 <= count <= min(rank_a, rank_b):
             raise ValueError(f"axes = {count} must be between 0 and the ranks {rank_a} and {rank_b}")
         return list(range(rank_a - count, rank_a)), list(range(count))
-    if len(known) != 2:
-        raise ValueError(f"'axes' must be an integer or have length 2, got {known!r}")
-    of_a, of_b = ([int(i) for i in np.reshape(part, -1)] for part in known)
-    if len(of_a) != len(of_b):
-        raise ValueError(f"different number of contraction axes: {of_a} and {of_b}")
+    of_a, of_b = _axis_pair(axes)
     for found, rank in ((of_a, rank_a), (of_b, rank_b)):
         if any(not -rank <= i < rank for i in found):
-            raise ValueError(f"the axes {found} are not in [{-rank}, {rank})")
+            raise IndexError(f"the axes {found} are not in [{-rank}, {rank})")
     return [i % rank_a for i in of_a], [j % rank_b for j in of_b]
+
+
+def _is_count(axes: Any) -> bool:
+    return not isinstance(axes, list | tuple) and np.ndim(axes) == 0
+
+
+def _axis_pair(axes: Any) -> tuple[list[int], list[int]]:
+    if len(axes) != 2:
+        raise ValueError(f"'axes' must be an integer or have length 2, got {axes!r}")
+    of_a, of_b = ([int(i) for i in np.reshape(part, -1)] for part in axes)
+    if len(of_a) != len(of_b):
+        raise ValueError(f"different number of contraction axes: {of_a} and {of_b}")
+    return of_a, of_b
+
+
+# ---------------------------------------------------------------------- of tensors of unknown rank
+def _by_matrices(a: Tensor, b: Tensor, axes: Any, name: str) -> Tensor:
+    """The product of two matrices, whose dimensions are the free ones and the summed ones, each flattened."""
+    of_a: Any
+    of_b: Any
+    if isinstance(axes, Tensor):
+        of_a, of_b = raw.Unpack(axes, num=2)
+    elif _is_count(axes):
+        rank = raw.Rank(a)
+        of_a, of_b = raw.Range(raw.Sub(rank, int(axes)), rank, 1), np.arange(int(axes), dtype=np.int32)
+    else:
+        of_a, of_b = (np.array(part, np.int32) for part in _axis_pair(axes))
+    rows, free_a = _as_matrix(a, of_a, True)
+    columns, free_b = _as_matrix(b, of_b, False)
+    return raw.Reshape(products.MatMul(rows, columns), raw.ConcatV2([free_a, free_b], 0), name=name)  # type: ignore[no-any-return]
+
+
+def _as_matrix(x: Tensor, axes: Any, free_first: bool) -> tuple[Tensor, Tensor]:
+    """`x` as a matrix [free, summed] or [summed, free], and its free dimensions."""
+    shape, rank = raw.Shape(x), raw.Rank(x)
+    summed = raw.SelectV2(raw.Less(axes, 0), raw.AddV2(axes, rank), axes)
+    free = raw.ListDiff(raw.Range(0, rank, 1), summed).out
+    parts = [free, summed] if free_first else [summed, free]
+    sizes = [raw.Prod(raw.GatherV2(shape, part, 0), [0]) for part in parts]
+    matrix = raw.Reshape(raw.Transpose(x, raw.ConcatV2(parts, 0)), raw.Pack(sizes))
+    return matrix, raw.GatherV2(shape, free, 0)

@@ -96,7 +96,7 @@ def matmul(
         b: shape [..., k, m], of the same dtype.
         transpose_a, transpose_b: whether to take the transpose of the operand.
         adjoint_a, adjoint_b: whether to take its conjugate transpose.
-        a_is_sparse, b_is_sparse: hints that many elements are 0; they allow bfloat16 beside float32 matrices.
+        a_is_sparse, b_is_sparse: hints that many elements are 0. A bfloat16 and a float32 matrix go together.
 
     Returns:
         Shape [..., n, m].
@@ -109,7 +109,7 @@ def matmul(
             raise ValueError(f"Only one of transpose_{letter} and adjoint_{letter} can be True.")
     with name_scope(name, "MatMul", [a, b]) as scope:
         a, b = _matrices(a, b)
-        sparse = a_is_sparse or b_is_sparse
+        sparse = a_is_sparse or b_is_sparse or {a.dtype, b.dtype} == {dtypes.float32, dtypes.bfloat16}
         if not sparse and any(t.shape.ndims is None or t.shape.ndims > 2 for t in (a, b)):
             a, adjoint_a = (conj(a), True) if transpose_a else (a, adjoint_a)
             b, adjoint_b = (conj(b), True) if transpose_b else (b, adjoint_b)
