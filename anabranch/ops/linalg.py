@@ -230,9 +230,7 @@ def _triangular_solve(name: str, types: str) -> OpFunction:
     def _(matrix: Any, rhs: Any, *, lower: bool, adjoint: bool, ctx: Any) -> Any:
         _check_system(ctx, matrix, rhs)
         wide = matrix.astype(np.float32) if matrix.dtype.itemsize == 2 else matrix
-        ctx.check(
-            jnp.all(jnp.diagonal(wide, axis1=-2, axis2=-1) != 0), "Input is not invertible."
-        )
+        ctx.check(jnp.all(jnp.diagonal(wide, axis1=-2, axis2=-1) != 0), "Input is not invertible.")
         complex_adjoint = adjoint and np.dtype(wide.dtype).kind == "c"
         solution = jax.lax.linalg.triangular_solve(
             wide, rhs.astype(wide.dtype), left_side=True, lower=lower, transpose_a=adjoint, conjugate_a=complex_adjoint
