@@ -80,6 +80,9 @@ def test_assignment_at_a_fed_index() -> None:
         def __init__(self) -> None:
             self.handle = handle
 
+        def read_value(self) -> Any:
+            return raw.ReadVariableOp(self.handle, dtype="float32")
+
     part = slicing.slice_helper(raw.ReadVariableOp(handle, dtype="float32"), (i, slice(None)), var=Owner())
     assert isinstance(part, slicing.VariableSlice)
     assign = part.assign(7.0)
@@ -87,7 +90,7 @@ def test_assignment_at_a_fed_index() -> None:
     with Session() as session:
         session.run(initialize)
         for k in (2, -3):
-            session.run(assign, {i: k})
+            assert session.run(assign, {i: k})[k, 0] == 7
         assert session.run(read)[:, 0].tolist() == [7.0, 4.0, 7.0]
         with pytest.raises(errors.InvalidArgumentError, match="out of bounds"):
             session.run(assign, {i: 3})
