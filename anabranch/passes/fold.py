@@ -55,7 +55,7 @@ def _only_grows(inputs: list[Any], values: list[Any]) -> bool:
 
     Folded, it would be held for as long as the step is kept, beside the variable that it initialises.
     """
-    made, needed = sum(v.size for v in values), sum(i.size for i in inputs)
+    made, needed = sum(int(v.size) for v in values), sum(int(i.size) for i in inputs)
     return made > MAX_FOLDED_ELEMENTS or (made > MAX_GROWN_ELEMENTS and made > needed)
 
 
