@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from anabranch.core import dtypes
 from anabranch.core.resources import ResourceHandle
 from anabranch.errors import OpError
 from anabranch.runtime.containers import Containers, VariableState
@@ -16,6 +17,7 @@ from anabranch.runtime.jax_errors import as_op_error
 from anabranch.runtime.random_counters import RandomCounters
 from anabranch.xla.executable import Executable, failed_check
 from anabranch.xla.islands import Island
+from anabranch.xla.lowering import NeedsHostError
 
 Values = list[Any]
 
@@ -33,6 +35,7 @@ class IslandCall:
         self.island = island
         self._inputs = [slots[t] for t in executable.dynamic]
         self._open = [self._inputs[i] for i in executable.open_inputs]
+        self._lists = [i for i, t in enumerate(executable.dynamic) if t.dtype is dtypes.variant]
         self._static = [slots[t] for t in executable.static]
         self._outputs = [slots[t] for t in island.outputs]
         self._constants = executable.constants
@@ -62,6 +65,9 @@ class IslandCall:
             OpError: a check failed (no variable is changed then), or the device failed.
         """
         args = [values[i] for i in self._inputs]
+        for position in self._lists:
+            if args[position].on_host:
+                raise NeedsHostError(self._taker_of(position), "a list whose elements have different shapes")
         args += self._constants
         if not self._locking:
             results = self._dispatch(values, args, [])
@@ -148,6 +154,11 @@ class IslandCall:
             if id(state) in donated:
                 state.value = value
         raise failed_check(checks, results[at], results[at + 1 :])
+
+    def _taker_of(self, position: int) -> Any:
+        """The first operation that takes an input."""
+        tensor, alias = self.executable.dynamic[position], self.island.alias
+        return next(op for op in self.island.operations if any(alias.get(t, t) is tensor for t in op.inputs))
 
     def _reader_of(self, handle: ResourceHandle) -> Any:
         for op in self.island.operations:
