@@ -1,5 +1,7 @@
 """The value of a tensor list: what a variant tensor of the `TensorList` operations holds while a step runs.
 
+The elements are tensors, or lists again: what an outer loop records of an inner one's records.
+
 A list is *dense* where all its elements have one shape: one array with the elements along its first axis, so that it
 can be part of a compiled program and be carried through its loops. Otherwise it is a Python list that only host kernels
 see. A list into which nothing was written yet is dense without a shape: its elements stand for zeros.
@@ -50,9 +52,14 @@ class TensorList:
         return isinstance(self.elements, list)
 
     @property
-    def element_shape(self) -> tuple[int, ...] | None:
+    def element_shape(self) -> tuple[Any, ...] | None:
         """The shape of all elements; None while nothing was written, or where they may differ."""
-        return None if self.elements is None or self.on_host else tuple(self.elements.shape[1:])
+        if self.elements is None or self.on_host:
+            return None
+        if isinstance(self.elements, TensorList):  # whose arrays have this list's axis before their own
+            inner: Any = jax.tree.map(lambda t: jax.ShapeDtypeStruct(t.shape[1:], t.dtype), self.elements)
+            return tuple(inner.shape[1:])
+        return tuple(self.elements.shape[1:])
 
     @property
     def shape(self) -> Any:
@@ -71,6 +78,9 @@ class TensorList:
             return self
         if self.elements is None:
             return TensorList([None] * self.length, self.length, self.dtype)
+        if isinstance(self.elements, TensorList):
+            items = [jax.tree.map(lambda e, i=i: e[i], self.elements) for i in range(self.length)]
+            return TensorList(items, self.length, self.dtype)
         return TensorList(list(np.asarray(self.elements)), self.length, self.dtype)
 
     def to_dense(self, capacity: int | None = None) -> TensorList:
@@ -99,6 +109,23 @@ class TensorList:
             return self
         return TensorList(jnp.zeros((self.length, *shape), self.dtype), self.length, self.dtype)
 
+    def of_item(self, item: Any) -> TensorList:
+        """The same with room for elements like `item`, which may be a list."""
+        if self.elements is not None:
+            return self
+        room = jax.tree.map(lambda t: jnp.zeros((self.length, *np.shape(t)), t.dtype), item)
+        return TensorList(room, self.length, self.dtype)
+
+    def __add__(self, other: TensorList) -> TensorList:
+        """The sums of the elements; what was never written counts as zeros."""
+        if self.elements is None or other.elements is None:
+            return other if self.elements is None else self
+        if not self.on_host and not other.on_host:
+            return TensorList(self.elements + other.elements, self.length, self.dtype)
+        pairs = zip(self.to_host().elements, other.to_host().elements, strict=True)
+        sums = [b if a is None else a if b is None else a + b for a, b in pairs]
+        return TensorList(sums, self.length, self.dtype)
+
     def zeros(self) -> TensorList:
         """A list like this one in which nothing was written."""
         return TensorList([None] * self.length if self.on_host else None, self.length, self.dtype)
@@ -112,6 +139,8 @@ class TensorList:
         found = self.elements[index]
         if found is not None:
             return found
+        if self.dtype == np.object_:
+            return TensorList(None, 0, np.float32)
         known = element_shape(shape)
         if known is None:
             known = next((np.shape(e) for e in self.elements if e is not None), None)

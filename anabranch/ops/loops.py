@@ -210,7 +210,9 @@ class CompiledLoop:
         name = self.body.inputs[position].op.name
         if isinstance(value, TensorList) and isinstance(result, TensorList):
             if value.length == result.length and value.element_shape in (None, result.element_shape):
-                return value if result.element_shape is None else value.of_shape(result.element_shape)
+                if value.elements is not None or result.elements is None:
+                    return value
+                return jax.tree.map(lambda t: jnp.zeros(t.shape, t.dtype), result)
             raise self.ctx.needs_host(f"list {name} enters the loop as {value.shape} and becomes {result.shape}")
         if value.shape != result.shape:
             raise self.ctx.needs_host(f"loop variable {name} enters with shape {value.shape} and becomes {result.shape}")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
@@ -211,7 +212,9 @@ def _check_index(ctx: Any, index: Any, length: int) -> None:
 def _(handle: Any, index: Any, shape: Any, *, element_dtype: Any, ctx: Any) -> Any:
     _check_index(ctx, index, handle.length)
     if handle.elements is not None and handle.length:
-        return lax.dynamic_index_in_dim(jnp.asarray(handle.elements), index, keepdims=False)
+        return jax.tree.map(lambda e: lax.dynamic_index_in_dim(jnp.asarray(e), index, keepdims=False), handle.elements)
+    if element_dtype is dtypes.variant:
+        return TensorList(None, 0, np.float32)
     known = _known_shape(shape) if isinstance(shape, np.ndarray) else None
     known = _known_shape(ctx.output_shape()) if known is None else known
     ctx.check(known is not None, "nothing was written into the list, and the shape of its elements is not known")
@@ -226,6 +229,9 @@ def _(handle: Any, index: Any, shape: Any, *, ctx: Any) -> Any:
 
 @TensorListGetItem.gradient
 def _(op: Operation, grad: Any) -> Any:
+    if op.attrs["element_dtype"] is dtypes.variant:
+        item = as_list_gradient(grad, op.outputs[0])
+        return TensorListSetItem(TensorListZeros(op.inputs[0]), op.inputs[1], item), None, None
     rows = IndexedSlices(raw.ExpandDims(convert_to_tensor(grad), 0), raw.ExpandDims(op.inputs[1], 0))
     return rows, None, None
 
@@ -246,13 +252,21 @@ def _(handle: Any, index: Any, item: Any, *, resize_if_index_out_of_bounds: bool
         if int(index) >= handle.length:
             handle = _resized(handle, int(index) + 1)
     _check_index(ctx, index, handle.length)
-    handle = handle.of_shape(np.shape(item))
-    if handle.element_shape != np.shape(item):
-        raise ctx.needs_host(f"elements of shapes {handle.element_shape} and {np.shape(item)} in one list")
+    handle = handle.of_item(item)
+    if handle.element_shape != _form(item):
+        raise ctx.needs_host(f"elements of shapes {handle.element_shape} and {_form(item)} in one list")
     if handle.length == 0:
         return handle  # type: ignore[no-any-return]
-    elements = lax.dynamic_update_index_in_dim(jnp.asarray(handle.elements), jnp.asarray(item), index, 0)
-    return TensorList(elements, handle.length, handle.dtype)
+
+    def update(room: Any, value: Any) -> Any:
+        return lax.dynamic_update_index_in_dim(jnp.asarray(room), jnp.asarray(value), index, 0)
+
+    return TensorList(jax.tree.map(update, handle.elements, item), handle.length, handle.dtype)
+
+
+def _form(item: Any) -> Any:
+    """What `TensorList.element_shape` is of a list of such elements."""
+    return item.shape[1:] if isinstance(item, TensorList) else np.shape(item)
 
 
 @TensorListSetItem.host_kernel
@@ -270,6 +284,9 @@ def _(handle: Any, index: Any, item: Any, *, resize_if_index_out_of_bounds: bool
 def _(op: Operation, grad: Any) -> Any:
     handle, index, item = op.inputs
     found = as_list_gradient(grad, op.outputs[0])
+    if item.dtype is dtypes.variant:
+        kept = TensorListSetItem(found, index, TensorListZeros(item))
+        return kept, None, TensorListGetItem(found, index, -1, element_dtype=item.dtype)
     kept = TensorListSetItem(found, index, raw.ZerosLike(item))
     if op.attrs["resize_if_index_out_of_bounds"]:
         kept = TensorListResize(kept, TensorListLength(handle))
@@ -577,17 +594,14 @@ TensorListAdd.shape(_list_shape)
 
 @TensorListAdd.kernel
 def _(a: Any, b: Any, *, ctx: Any) -> TensorList:
-    if a.elements is None or b.elements is None:
-        return b if a.elements is None else a  # type: ignore[no-any-return]
-    if a.element_shape != b.element_shape or a.length != b.length:
+    if None not in (a.element_shape, b.element_shape) and a.shape != b.shape:
         raise ctx.needs_host("lists of elements of different shapes are added")
-    return TensorList(a.elements + b.elements, a.length, a.dtype)
+    return a + b  # type: ignore[no-any-return]
 
 
 @TensorListAdd.host_kernel
 def _(a: Any, b: Any) -> TensorList:
-    pairs = zip(a.to_host().elements, b.to_host().elements, strict=True)
-    return TensorList([y if x is None else x if y is None else x + y for x, y in pairs], a.length, a.dtype)
+    return a + b  # type: ignore[no-any-return]
 
 
 @TensorListAdd.gradient
@@ -650,7 +664,7 @@ TensorListZerosLike.shape(_list_shape)
 
 @TensorListZerosLike.kernel
 def _(like: Any) -> TensorList:
-    return like if like.elements is None else like.zeros().of_shape(like.element_shape)  # type: ignore[no-any-return]
+    return jax.tree.map(jnp.zeros_like, like)  # type: ignore[no-any-return]
 
 
 @TensorListZerosLike.host_kernel
