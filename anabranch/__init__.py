@@ -211,6 +211,7 @@ from anabranch.frontend.framework import (
     op_scope,
     set_random_seed,
 )
+from anabranch.frontend.functional import foldl, foldr, map_fn, scan
 from anabranch.frontend.grouping import group, no_op, tuple
 from anabranch.frontend.image import random_crop
 from anabranch.frontend.initializers import (
@@ -476,6 +477,7 @@ from anabranch.frontend.switches import (
     resource_variables_enabled,
 )
 from anabranch.frontend.template import make_template
+from anabranch.frontend.tensor_array import TensorArray
 from anabranch.frontend.variable_functions import (
     all_variables,
     assert_variables_initialized,
@@ -521,6 +523,7 @@ from anabranch.frontend.variable_scope import (
     variable_scope,
 )
 from anabranch.frontend.variables import Variable
+from anabranch.frontend.while_loop import while_loop
 from anabranch.graph.collections import GraphKeys
 from anabranch.graph.composite import IndexedSlices, SparseTensor, SparseTensorValue
 from anabranch.graph.conversion import convert_to_tensor, register_tensor_conversion_function
@@ -1075,6 +1078,12 @@ __all__ = [
     "zeros_initializer",
     "zeros_like",
     "zeta",
+    "foldl",
+    "foldr",
+    "map_fn",
+    "scan",
+    "TensorArray",
+    "while_loop",
 ]
 
 

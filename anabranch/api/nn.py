@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from anabranch.api import rnn_cell
 from anabranch.frontend.candidate_sampling import (
     all_candidate_sampler,
     compute_accidental_hits,
@@ -85,6 +86,14 @@ from anabranch.frontend.nn import (
     zero_fraction,
 )
 from anabranch.frontend.rearranging import depth_to_space, space_to_batch, space_to_depth
+from anabranch.frontend.rnn import (
+    bidirectional_dynamic_rnn,
+    dynamic_rnn,
+    raw_rnn,
+    static_bidirectional_rnn,
+    static_rnn,
+    static_state_saving_rnn,
+)
 
 __all__ = [
     "all_candidate_sampler",
@@ -171,4 +180,11 @@ __all__ = [
     "weighted_moments",
     "xw_plus_b",
     "zero_fraction",
+    "bidirectional_dynamic_rnn",
+    "dynamic_rnn",
+    "raw_rnn",
+    "rnn_cell",
+    "static_bidirectional_rnn",
+    "static_rnn",
+    "static_state_saving_rnn",
 ]

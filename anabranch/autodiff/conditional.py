@@ -45,7 +45,11 @@ def _if_gradient(op: Operation, *grads: Any) -> list[Any]:
     graph = op.graph
     branches = [graph.get_function(op.attrs[name].name) for name in ("then_branch", "else_branch")]
     out_grads = [
-        as_list_gradient(g, t) if t.dtype is dtypes.variant and g is not None else g if t.dtype.is_floating or t.dtype.is_complex else None
+        as_list_gradient(g, t)
+        if t.dtype is dtypes.variant and g is not None
+        else g
+        if t.dtype.is_floating or t.dtype.is_complex
+        else None
         for g, t in zip(grads, op.outputs, strict=False)
     ]
     dense = [None if g is None else convert_to_tensor(g) for g in out_grads]

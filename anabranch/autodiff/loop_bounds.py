@@ -26,7 +26,7 @@ _READS = frozenset({"ReadVariableOp", "VariableShape", "ResourceGather"})
 
 
 def loop_bound(op: Operation) -> Tensor:
-    """A scalar int32 tensor in the graph of a `While`: no fewer than its iterations; negative where nothing is known."""
+    """How often a `While` runs at most: a scalar int32 tensor of its graph; negative where nothing is known."""
     graph = op.graph
     condition: Any = graph.get_function(op.attrs["cond"].name)
     body: Any = graph.get_function(op.attrs["body"].name)
@@ -54,7 +54,9 @@ _INT32 = LoopBound.outputs[0].dtype
 def _before(op: Operation, op_def: Any, inputs: list[Tensor], attrs: dict[str, Any]) -> Tensor:
     """A new operation that takes its place right before the loop among operations that nothing else orders."""
     graph = op.graph
-    made = graph.create_op(op_def, list(inputs), attrs, name=f"{op.name}_bound/", control_inputs=list(op._control_inputs))
+    made = graph.create_op(
+        op_def, list(inputs), attrs, name=f"{op.name}_bound/", control_inputs=list(op._control_inputs)
+    )
     made._id = op._id - 0.5  # type: ignore[assignment]
     return made.outputs[0]
 
@@ -68,7 +70,9 @@ def _reads(operations: Iterable[Operation]) -> bool:
 
 
 def _changes_state(body: Any) -> bool:
-    return any(op.op_def.writes or (op.op_def.stateful and op.type not in _READS) for op in operations_behind(body.outputs))
+    return any(
+        op.op_def.writes or (op.op_def.stateful and op.type not in _READS) for op in operations_behind(body.outputs)
+    )
 
 
 def _cut_out(name: str, body: Any, parameters: list[int], outputs: list[Tensor]) -> FunctionGraph:
@@ -85,7 +89,9 @@ def _cut_out(name: str, body: Any, parameters: list[int], outputs: list[Tensor])
     for op in sorted(operations, key=lambda op: op._id):
         attrs = {k: v for k, v in op.attrs.items() if k != "_class"}
         controls = [made[c] for c in op._control_inputs if c in made]
-        copy = part.create_op(op.op_def, [copies[t] for t in op.inputs], attrs, name=op.name + "/", control_inputs=controls)
+        copy = part.create_op(
+            op.op_def, [copies[t] for t in op.inputs], attrs, name=op.name + "/", control_inputs=controls
+        )
         made[op] = copy
         copies.update(zip(op.outputs, copy.outputs, strict=True))
     part.outputs = [copies[t] for t in outputs]

@@ -1,8 +1,8 @@
 """The gradient of a loop  (§4.1, WP4.1; docs/decisions/0011-loops.md).
 
-The gradient of a `While` is a loop that runs as often, backwards. What its body, the gradient of the forward body, needs
-of an iteration is taken from lists that the forward loop writes: it becomes a `_RecordingWhile`. What follows from
-constants and from parameters that never change is computed again instead.
+The gradient of a `While` is a loop that runs as often, backwards. What its body, the gradient of the forward body,
+needs of an iteration is taken from lists that the forward loop writes: it becomes a `_RecordingWhile`. What follows
+from constants and from parameters that never change is computed again instead.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from anabranch.autodiff.gradients import gradients
 from anabranch.autodiff.loop_bounds import loop_bound
 from anabranch.core import dtypes
 from anabranch.core.attrs import FuncAttr
+from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import apply_op
 from anabranch.graph.composite import IndexedSlices
 from anabranch.graph.conversion import convert_to_tensor
@@ -25,6 +26,7 @@ from anabranch.ops import raw
 from anabranch.ops.loops import RecordingWhile, StatelessWhile, While
 from anabranch.ops.tensor_list import TensorListAdd, TensorListAddItems, TensorListZeros, as_list_gradient
 
+_SCALAR = TensorShape([])
 
 #: besides the operations that are `shape_valued`
 _SHAPE_USERS = frozenset({"ZerosLike", "OnesLike"})
@@ -68,7 +70,7 @@ class _Loop:
         attrs["N"] += 1
         attrs["recorded"] = [*attrs["recorded"], len(self.body.outputs) - 1]
         attrs["only_shapes"] = [*attrs["only_shapes"], only_shape]
-        return self.op.graph._append_output(self.op, dtypes.variant, tensor.shape[:0])
+        return self.op.graph._append_output(self.op, dtypes.variant, _SCALAR)
 
 
 def make_recording(op: Operation) -> None:
@@ -86,7 +88,7 @@ class _BackwardBody(FunctionGraph):
     def __init__(self, loop: _Loop, outer_graph: Graph) -> None:
         super().__init__(f"{loop.body.name}_grad", outer_graph)
         self.loop, self.forward = loop, loop.body
-        self.number = self._placeholder(dtypes.int32, loop.count.shape, "number")
+        self.number = self._placeholder(dtypes.int32, _SCALAR, "number")
         #: tensor of the forward body -> (the parameter for its record, its value in this iteration)
         self.taken: dict[Tensor, tuple[Tensor, Tensor]] = {}
         self._again: dict[Tensor, Tensor] = {}
@@ -128,16 +130,16 @@ class _BackwardBody(FunctionGraph):
 
     def _is_fixed(self, tensor: Tensor) -> bool:
         if tensor in self.forward.inputs:
-            return self.loop.fixed[self.forward.inputs.index(tensor)]
+            return bool(self.loop.fixed[self.forward.inputs.index(tensor)])
         return self._can_be_computed_again(tensor.op) and tensor.op.type != "TensorListGetItem"
 
     def _recorded(self, tensor: Tensor) -> Tensor:
-        parameter = self._placeholder(dtypes.variant, tensor.shape[:0], "record")
+        parameter = self._placeholder(dtypes.variant, _SCALAR, "record")
         dims = tensor.shape.as_list() if tensor.shape.ndims is not None else None
         shape = -1 if dims is None or tensor.dtype is dtypes.variant else [-1 if d is None else d for d in dims]
         with self.as_default():
             described = convert_to_tensor(shape, dtypes.int32)
-            item = raw.TensorListGetItem(parameter, self.number, described, element_dtype=tensor.dtype)
+            item: Tensor = raw.TensorListGetItem(parameter, self.number, described, element_dtype=tensor.dtype)
         if tensor.dtype in (dtypes.variant, dtypes.resource):
             item.set_attribute("handle_of", tensor.get_attribute("handle_of"))
         self.taken[tensor] = (parameter, item)
@@ -151,7 +153,9 @@ class _BackwardBody(FunctionGraph):
         for tensor, (parameter, item) in self.taken.items():
             users = [op for op in needed if item in op._inputs]
             if users or item in outputs:
-                only_shape = item not in outputs and all(op.op_def.shape_valued or op.type in _SHAPE_USERS for op in users)
+                only_shape = item not in outputs and all(
+                    op.op_def.shape_valued or op.type in _SHAPE_USERS for op in users
+                )
                 pairs.append((parameter, self.loop.record(tensor, only_shape)))
         return pairs
 
@@ -187,7 +191,7 @@ class _Gradient:
         """The gradients of the loop's inputs."""
         loop, body = self.loop, self.body
         carried = [body._placeholder(t.dtype, t.shape, "grad") for t in (loop.body.outputs[i] for i in self.active)]
-        lists = [(t, body._placeholder(dtypes.variant, loop.count.shape, "record_grad")) for t, _ in self.record_grads]
+        lists = [(t, body._placeholder(dtypes.variant, _SCALAR, "record_grad")) for t, _ in self.record_grads]
         with body.as_default():
             found = self._differentiate(carried, lists)
             new = [self._next(i, found[i], g) for i, g in zip(self.active, carried, strict=True)]

@@ -82,7 +82,11 @@ def map_fn(
         results = [TensorArray(k, size=count, infer_shape=infer_shape) for k in kinds]
 
         def body(i: Tensor, arrays: list[TensorArray]) -> Any:
-            given = nest.pack_sequence_as(elems, [s.read(i) for s in sources]) if nest.is_nested(elems) else sources[0].read(i)
+            given = (
+                nest.pack_sequence_as(elems, [s.read(i) for s in sources])
+                if nest.is_nested(elems)
+                else sources[0].read(i)
+            )
             got = fn(given)
             nest.assert_same_structure(like, got, check_types=False)
             flat = [convert_to_tensor(v) for v in nest.flatten(got)]
@@ -221,7 +225,11 @@ class _Folding:
         """Which row comes i-th."""
         if not self.reverse:
             return i
-        return self.count - 1 - i if isinstance(i, int) and isinstance(self.count, int) else raw.Sub(raw.Sub(self.count, 1), i)
+        return (
+            self.count - 1 - i
+            if isinstance(i, int) and isinstance(self.count, int)
+            else raw.Sub(raw.Sub(self.count, 1), i)
+        )
 
     def step(self, position: Any, state: list[Tensor]) -> list[Tensor]:
         """The accumulator after one more row."""

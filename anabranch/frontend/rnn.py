@@ -29,9 +29,13 @@ __all__ = [
 
 # ---------------------------------------------------------------------- helpers
 def _check_cell(name: str, cell: Any) -> None:
-    missing = [a for a in ("output_size", "state_size", "zero_state") if not hasattr(type(cell), a) and not hasattr(cell, a)]
+    missing = [
+        a for a in ("output_size", "state_size", "zero_state") if not hasattr(type(cell), a) and not hasattr(cell, a)
+    ]
     if missing or not callable(cell):
-        raise TypeError(f"The argument {name!r} ({cell!r}) is not an RNNCell: it has no {', '.join(missing) or '__call__'}.")
+        raise TypeError(
+            f"The argument {name!r} ({cell!r}) is not an RNNCell: it has no {', '.join(missing) or '__call__'}."
+        )
 
 
 def _dim(tensor: Tensor, axis: int) -> Any:
@@ -48,7 +52,9 @@ def _swapped(tensor: Tensor) -> Tensor:
     if rank is None:
         raise ValueError(f"the rank of the input {tensor.name} must be known")
     if rank < 2:
-        raise ValueError(f"inputs must have at least 2 dimensions (batch and time), {tensor.name} has shape {tensor.shape}")
+        raise ValueError(
+            f"inputs must have at least 2 dimensions (batch and time), {tensor.name} has shape {tensor.shape}"
+        )
     swapped: Tensor = raw.Transpose(tensor, np.array([1, 0, *range(2, rank)], np.int32))
     return swapped
 
@@ -146,7 +152,9 @@ class _DynamicLoop:
         sizes = cell.output_size
         self.output_structure = sizes
         self.sizes = [sizes] if isinstance(sizes, TensorShape) or not nest.is_nested(sizes) else nest.flatten(sizes)
-        kind = next((t.dtype for t in nest.flatten(state) if isinstance(t, Tensor) and t.dtype.is_floating), flat[0].dtype)
+        kind = next(
+            (t.dtype for t in nest.flatten(state) if isinstance(t, Tensor) and t.dtype.is_floating), flat[0].dtype
+        )
         self.kind = kind
 
     def run(self, parallel_iterations: int, swap_memory: bool) -> tuple[Any, Any]:
@@ -164,8 +172,12 @@ class _DynamicLoop:
         for output, size in zip(outputs, self.sizes, strict=True):
             known = self.steps if isinstance(self.steps, int) else None
             output.set_shape(TensorShape([known]).concatenate(self._element(size)))
-        packed = outputs[0] if len(self.sizes) == 1 and not nest.is_nested(self.output_structure) else (
-            outputs[0] if isinstance(self.output_structure, TensorShape) else _like(self.output_structure, outputs)
+        packed = (
+            outputs[0]
+            if len(self.sizes) == 1 and not nest.is_nested(self.output_structure)
+            else (
+                outputs[0] if isinstance(self.output_structure, TensorShape) else _like(self.output_structure, outputs)
+            )
         )
         return packed, final
 
@@ -186,7 +198,9 @@ class _DynamicLoop:
 
 
 def _size_shape(size: Any) -> TensorShape:
-    return size if isinstance(size, TensorShape) else TensorShape([size] if isinstance(size, int | np.integer) else size)
+    return (
+        size if isinstance(size, TensorShape) else TensorShape([size] if isinstance(size, int | np.integer) else size)
+    )
 
 
 def bidirectional_dynamic_rnn(
@@ -231,7 +245,9 @@ def bidirectional_dynamic_rnn(
 
         with variable_scope("bw") as backward:
             reverse = nest.map_structure(backwards, inputs)
-            out_bw, state_bw = dynamic_rnn(cell_bw, reverse, sequence_length, initial_state_bw, scope=backward, **shared)
+            out_bw, state_bw = dynamic_rnn(
+                cell_bw, reverse, sequence_length, initial_state_bw, scope=backward, **shared
+            )
         return (out_fw, nest.map_structure(backwards, out_bw)), (state_fw, state_bw)
 
 
@@ -263,7 +279,9 @@ def raw_rnn(
         zero = convert_to_tensor(0, dtypes.int32)
         finished, first_input, first_state, emit, loop_state = loop_fn(zero, None, None, None)
         first_input = nest.map_structure(convert_to_tensor, first_input)
-        first_state = nest.map_structure(lambda s: s if isinstance(s, TensorArray) else convert_to_tensor(s), first_state)
+        first_state = nest.map_structure(
+            lambda s: s if isinstance(s, TensorArray) else convert_to_tensor(s), first_state
+        )
         source = nest.flatten(first_input)[0]
         batch, known = _dim(source, 0), source.shape.dims_tuple[0] if source.shape.dims_tuple else None
         emits, kinds, structure = _emitted(cell, emit, first_state)
@@ -401,7 +419,9 @@ def static_bidirectional_rnn(
             reverse = _reversed(list(inputs), sequence_length)
             out_bw, state_bw = static_rnn(cell_bw, reverse, initial_state_bw, dtype, sequence_length, scope=backward)
         out_bw = _reversed(out_bw, sequence_length)
-        joined = [nest.map_structure(lambda a, b: raw.ConcatV2([a, b], 1), f, b) for f, b in zip(out_fw, out_bw, strict=True)]
+        joined = [
+            nest.map_structure(lambda a, b: raw.ConcatV2([a, b], 1), f, b) for f, b in zip(out_fw, out_bw, strict=True)
+        ]
         return joined, state_fw, state_bw
 
 

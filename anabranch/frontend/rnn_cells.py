@@ -32,7 +32,7 @@ __all__ = [
     "zero_state",
 ]
 
-_ACTIVATIONS: dict[str, Callable[..., Any]] = {"tanh": tanh, "sigmoid": sigmoid, "relu": relu, "linear": raw.Identity}
+_ACTIVATIONS: dict[str, Callable[..., Any]] = {"tanh": tanh, "sigmoid": sigmoid, "relu": relu}
 
 
 class LSTMStateTuple(namedtuple("LSTMStateTuple", ("c", "h"))):  # noqa: PYI024
@@ -145,7 +145,7 @@ class RNNCell(Layer):
 
 def _activation(given: Any) -> Callable[..., Any]:
     if given is None:
-        return tanh  # type: ignore[no-any-return]
+        return tanh
     if callable(given):
         return given  # type: ignore[no-any-return]
     if given not in _ACTIVATIONS:
@@ -168,8 +168,13 @@ class BasicRNNCell(RNNCell):
     """
 
     def __init__(
-        self, num_units: int, activation: Any = None, reuse: bool | None = None, name: str | None = None,
-        dtype: Any = None, **kwargs: Any,
+        self,
+        num_units: int,
+        activation: Any = None,
+        reuse: bool | None = None,
+        name: str | None = None,
+        dtype: Any = None,
+        **kwargs: Any,
     ) -> None:
         super().__init__(_reuse=reuse, name=name, dtype=dtype, **kwargs)
         self._num_units, self._activation = num_units, _activation(activation)
@@ -189,7 +194,7 @@ class BasicRNNCell(RNNCell):
         self._bias = self.add_weight("bias", [self._num_units], initializer=zeros_initializer(dtype=self.dtype))
         self.built = True
 
-    def call(self, inputs: Any, state: Any) -> Any:  # type: ignore[override]
+    def call(self, inputs: Any, state: Any) -> Any:
         output = self._activation(_linear([inputs, state], self._kernel, self._bias))
         return output, output
 
@@ -204,8 +209,15 @@ class GRUCell(RNNCell):
     """
 
     def __init__(
-        self, num_units: int, activation: Any = None, reuse: bool | None = None, kernel_initializer: Any = None,
-        bias_initializer: Any = None, name: str | None = None, dtype: Any = None, **kwargs: Any,
+        self,
+        num_units: int,
+        activation: Any = None,
+        reuse: bool | None = None,
+        kernel_initializer: Any = None,
+        bias_initializer: Any = None,
+        name: str | None = None,
+        dtype: Any = None,
+        **kwargs: Any,
     ) -> None:
         super().__init__(_reuse=reuse, name=name, dtype=dtype, **kwargs)
         self._num_units, self._activation = num_units, _activation(activation)
@@ -231,7 +243,7 @@ class GRUCell(RNNCell):
         self._candidate_bias = self.add_weight("candidate/bias", [units], initializer=zeros)
         self.built = True
 
-    def call(self, inputs: Any, state: Any) -> Any:  # type: ignore[override]
+    def call(self, inputs: Any, state: Any) -> Any:
         gates = raw.Sigmoid(_linear([inputs, state], self._gate_kernel, self._gate_bias))
         reset, update = raw.Split(1, gates, num_split=2)
         parts = [inputs, raw.Mul(reset, state)]
@@ -260,8 +272,15 @@ class BasicLSTMCell(RNNCell):
     """
 
     def __init__(
-        self, num_units: int, forget_bias: float = 1.0, state_is_tuple: bool = True, activation: Any = None,
-        reuse: bool | None = None, name: str | None = None, dtype: Any = None, **kwargs: Any,
+        self,
+        num_units: int,
+        forget_bias: float = 1.0,
+        state_is_tuple: bool = True,
+        activation: Any = None,
+        reuse: bool | None = None,
+        name: str | None = None,
+        dtype: Any = None,
+        **kwargs: Any,
     ) -> None:
         super().__init__(_reuse=reuse, name=name, dtype=dtype, **kwargs)
         self._num_units, self._forget_bias = num_units, forget_bias
@@ -283,7 +302,7 @@ class BasicLSTMCell(RNNCell):
         self._bias = self.add_weight("bias", [4 * units], initializer=zeros_initializer(dtype=self.dtype))
         self.built = True
 
-    def call(self, inputs: Any, state: Any) -> Any:  # type: ignore[override]
+    def call(self, inputs: Any, state: Any) -> Any:
         c, h = _split_state(state, (self._num_units, self._num_units), self._state_is_tuple)
         i, j, f, o = raw.Split(1, _linear([inputs, h], self._kernel, self._bias), num_split=4)
         forget = raw.Sigmoid(raw.AddV2(f, convert_to_tensor(self._forget_bias, f.dtype)))
@@ -307,14 +326,28 @@ class LSTMCell(RNNCell):
     """
 
     def __init__(
-        self, num_units: int, use_peepholes: bool = False, cell_clip: float | None = None, initializer: Any = None,
-        num_proj: int | None = None, proj_clip: float | None = None, num_unit_shards: int | None = None,
-        num_proj_shards: int | None = None, forget_bias: float = 1.0, state_is_tuple: bool = True,
-        activation: Any = None, reuse: bool | None = None, name: str | None = None, dtype: Any = None, **kwargs: Any,
+        self,
+        num_units: int,
+        use_peepholes: bool = False,
+        cell_clip: float | None = None,
+        initializer: Any = None,
+        num_proj: int | None = None,
+        proj_clip: float | None = None,
+        num_unit_shards: int | None = None,
+        num_proj_shards: int | None = None,
+        forget_bias: float = 1.0,
+        state_is_tuple: bool = True,
+        activation: Any = None,
+        reuse: bool | None = None,
+        name: str | None = None,
+        dtype: Any = None,
+        **kwargs: Any,
     ) -> None:
         super().__init__(_reuse=reuse, name=name, dtype=dtype, **kwargs)
         if (num_unit_shards or 1) > 1 or (num_proj_shards or 1) > 1:
-            raise ValueError("num_unit_shards and num_proj_shards are not supported; use a partitioner in a variable scope")
+            raise ValueError(
+                "num_unit_shards and num_proj_shards are not supported; use a partitioner in a variable scope"
+            )
         self._num_units, self._use_peepholes, self._cell_clip = num_units, use_peepholes, cell_clip
         self._initializer, self._num_proj, self._proj_clip = initializer, num_proj, proj_clip
         self._forget_bias, self._state_is_tuple = forget_bias, state_is_tuple
@@ -322,7 +355,11 @@ class LSTMCell(RNNCell):
 
     @property
     def state_size(self) -> Any:
-        return LSTMStateTuple(self._num_units, self.output_size) if self._state_is_tuple else self._num_units + self.output_size
+        return (
+            LSTMStateTuple(self._num_units, self.output_size)
+            if self._state_is_tuple
+            else self._num_units + self.output_size
+        )
 
     @property
     def output_size(self) -> int:
@@ -342,7 +379,7 @@ class LSTMCell(RNNCell):
             self._projection = self.add_weight("projection/kernel", shape, initializer=self._initializer)
         self.built = True
 
-    def call(self, inputs: Any, state: Any) -> Any:  # type: ignore[override]
+    def call(self, inputs: Any, state: Any) -> Any:
         c, h = _split_state(state, (self._num_units, self.output_size), self._state_is_tuple)
         i, j, f, o = raw.Split(1, _linear([inputs, h], self._kernel, self._bias), num_split=4)
         f = raw.AddV2(f, convert_to_tensor(self._forget_bias, f.dtype))
@@ -384,8 +421,6 @@ class MultiRNNCell(RNNCell):
             raise ValueError("Must specify at least one cell for MultiRNNCell.")
         if not isinstance(cells, list | tuple):
             raise TypeError(f"cells must be a list or tuple, but saw: {cells}.")
-        if len({id(cell) for cell in cells}) < len(cells):
-            pass  # one cell in several layers shares its variables, as in TensorFlow
         self._cells, self._state_is_tuple = list(cells), state_is_tuple
         if not state_is_tuple and any(nest.is_nested(c.state_size) for c in cells):
             raise ValueError("Some cells return tuples of states, but the flag state_is_tuple is not set.")
@@ -414,7 +449,7 @@ class MultiRNNCell(RNNCell):
             return super().zero_state(batch_size, dtype)
         return tuple(cell.zero_state(batch_size, dtype) for cell in self._cells)
 
-    def call(self, inputs: Any, state: Any) -> Any:  # type: ignore[override]
+    def call(self, inputs: Any, state: Any) -> Any:
         states = state if self._state_is_tuple else _unpacked(state, [c.state_size for c in self._cells])
         new = []
         for i, (cell, one) in enumerate(zip(self._cells, states, strict=True)):

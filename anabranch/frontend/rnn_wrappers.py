@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numbers
 from collections.abc import Callable
 from typing import Any
 
@@ -92,7 +91,7 @@ class DropoutWrapper(_Wrapper):
         super().__init__(cell)
         self._keep = {"input": input_keep_prob, "state": state_keep_prob, "output": output_keep_prob}
         for what, probability in self._keep.items():
-            if isinstance(probability, numbers.Real) and not 0 < probability <= 1:
+            if isinstance(probability, int | float) and not 0 < probability <= 1:
                 raise ValueError(f"Parameter {what}_keep_prob must be between 0 and 1: {probability}")
         self._seed, self._filter = seed, dropout_state_filter_visitor
         self._noise: dict[str, list[Tensor]] = {}
@@ -107,7 +106,9 @@ class DropoutWrapper(_Wrapper):
             if what == "input" and self._keeps_all(what):
                 continue
             if size is None:
-                raise ValueError("When variational_recurrent=True and input_keep_prob < 1.0, input_size must be provided")
+                raise ValueError(
+                    "When variational_recurrent=True and input_keep_prob < 1.0, input_size must be provided"
+                )
             shapes = [[1, *_dims(s)] for s in (nest.flatten(size) if nest.is_nested(size) else [size])]
             self._noise[what] = [
                 random_uniform(shape, dtype=dtype, seed=self._seed_of(f"{what}{i}")) for i, shape in enumerate(shapes)
@@ -115,12 +116,13 @@ class DropoutWrapper(_Wrapper):
 
     def _keeps_all(self, what: str) -> bool:
         probability = self._keep[what]
-        return isinstance(probability, numbers.Real) and probability >= 1
+        return isinstance(probability, int | float) and probability >= 1
 
     def _seed_of(self, what: str) -> int | None:
         if self._seed is None:
             return None
-        return (self._seed * 1000003 + sum(ord(c) * 31**i for i, c in enumerate(what))) & 0x7FFFFFFF
+        mixed: int = self._seed * 1000003 + sum(ord(c) * 31**i for i, c in enumerate(what))
+        return mixed & 0x7FFFFFFF
 
     def _dropped(self, what: str, values: Any, chosen: Any = True) -> Any:
         if self._keeps_all(what):
@@ -136,7 +138,7 @@ class DropoutWrapper(_Wrapper):
     def _drop(self, what: str, index: int, value: Tensor) -> Tensor:
         probability = self._keep[what]
         if what not in self._noise:
-            return dropout(value, keep_prob=probability, seed=self._seed_of(f"{what}{index}"))  # type: ignore[no-any-return]
+            return dropout(value, keep_prob=probability, seed=self._seed_of(f"{what}{index}"))
         keep = convert_to_tensor(probability, value.dtype)
         kept = raw.Floor(raw.AddV2(keep, self._noise[what][index]))
         dropped: Tensor = raw.Mul(raw.RealDiv(value, keep), kept)

@@ -1,6 +1,6 @@
 """TensorArray: a list of tensors that loops read and write  (§3.4, WP4.5).
 
-A tensor array is a value, like a tensor: a method that changes it returns a new one, and the old one is still as it was.
+A tensor array is a value, like a tensor: a method that changes it returns a new one, and the old one stays as it was.
 """
 
 from __future__ import annotations
@@ -105,7 +105,10 @@ class TensorArray:
     def with_flow(self, flow: Tensor) -> TensorArray:
         """An array like this one with other elements."""
         made = TensorArray(
-            self._dtype, flow=flow, dynamic_size=self._dynamic_size, infer_shape=self._infer_shape,
+            self._dtype,
+            flow=flow,
+            dynamic_size=self._dynamic_size,
+            infer_shape=self._infer_shape,
             element_shape=self._element_shape,
         )
         made._size = self._size
@@ -127,7 +130,10 @@ class TensorArray:
     def read(self, index: Any, name: str | None = None) -> Tensor:
         """The element at `index`."""
         (item,) = self._op(
-            "TensorListGetItem", self._flow, convert_to_tensor(index, dtypes.int32), _shape_vector(self._element_shape),
+            "TensorListGetItem",
+            self._flow,
+            convert_to_tensor(index, dtypes.int32),
+            _shape_vector(self._element_shape),
             name=name or "TensorArrayReadV3",
         )
         return item
@@ -137,8 +143,12 @@ class TensorArray:
         item = convert_to_tensor(value, name="value")
         self._check_dtype(item)
         (flow,) = self._op(
-            "TensorListSetItem", self._flow, convert_to_tensor(index, dtypes.int32), item,
-            name=name or "TensorArrayWriteV3", resize_if_index_out_of_bounds=self._dynamic_size,
+            "TensorListSetItem",
+            self._flow,
+            convert_to_tensor(index, dtypes.int32),
+            item,
+            name=name or "TensorArrayWriteV3",
+            resize_if_index_out_of_bounds=self._dynamic_size,
         )
         return self._changed(flow, item.shape)
 
@@ -146,7 +156,10 @@ class TensorArray:
     def stack(self, name: str | None = None) -> Tensor:
         """All elements as one tensor, along a new first axis."""
         (tensor,) = self._op(
-            "TensorListStack", self._flow, _shape_vector(self._element_shape), name=name or "TensorArrayStack",
+            "TensorListStack",
+            self._flow,
+            _shape_vector(self._element_shape),
+            name=name or "TensorArrayStack",
             num_elements=-1 if self._size is None else self._size,
         )
         return tensor
@@ -154,7 +167,10 @@ class TensorArray:
     def gather(self, indices: Any, name: str | None = None) -> Tensor:
         """The elements at `indices` as one tensor, along a new first axis."""
         (tensor,) = self._op(
-            "TensorListGather", self._flow, convert_to_tensor(indices, dtypes.int32), _shape_vector(self._element_shape),
+            "TensorListGather",
+            self._flow,
+            convert_to_tensor(indices, dtypes.int32),
+            _shape_vector(self._element_shape),
             name=name or "TensorArrayGatherV3",
         )
         return tensor
@@ -162,7 +178,10 @@ class TensorArray:
     def concat(self, name: str | None = None) -> Tensor:
         """All elements joined along their first axis, in which they may differ."""
         joined, _ = self._op(
-            "TensorListConcatV2", self._flow, _shape_vector(self._element_shape), np.zeros(0, np.int64),
+            "TensorListConcatV2",
+            self._flow,
+            _shape_vector(self._element_shape),
+            np.zeros(0, np.int64),
             name=name or "TensorArrayConcatV3",
         )
         if self._element_shape.ndims is not None:
@@ -202,10 +221,10 @@ class TensorArray:
         rows = rows if rows.dtype is dtypes.int64 else raw.Cast(rows, DstT=dtypes.int64)
         known = constant_value(rows)
         same = known is not None and known.size > 0 and bool((known == known.flat[0]).all())
-        element = TensorShape([int(known.flat[0]) if same and known is not None else None]).concatenate(tensor.shape[1:])
-        (flow,) = self._op(
-            "TensorListSplit", tensor, _shape_vector(element), rows, name=name or "TensorArraySplitV3"
+        element = TensorShape([int(known.flat[0]) if same and known is not None else None]).concatenate(
+            tensor.shape[1:]
         )
+        (flow,) = self._op("TensorListSplit", tensor, _shape_vector(element), rows, name=name or "TensorArraySplitV3")
         made = self._changed(flow, element if same or known is None else TensorShape(None))
         made._size = None if known is None else known.size
         return made
@@ -241,7 +260,8 @@ class TensorArray:
     def _check_dtype(self, value: Tensor) -> None:
         if value.dtype.base_dtype is not self._dtype:
             raise TypeError(
-                f"TensorArray dtype is {self._dtype.name} but value {value.name} has dtype {value.dtype.name}; use tf.cast"
+                f"TensorArray dtype is {self._dtype.name} but value {value.name} has dtype {value.dtype.name}; "
+                "use tf.cast"
             )
 
 

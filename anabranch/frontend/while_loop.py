@@ -170,7 +170,9 @@ class _Builder:
     def _graph(self, label: str) -> FunctionGraph:
         graph = FunctionGraph(f"{self.scope}_{label}", self.outer)
         for tensor, shape in zip(self.inputs, self.shapes, strict=True):
-            parameter = graph.add_parameter(tensor.dtype.base_dtype, shape, tensor.op.name.rsplit("/", 1)[-1].lstrip("_") or "x")
+            parameter = graph.add_parameter(
+                tensor.dtype.base_dtype, shape, tensor.op.name.rsplit("/", 1)[-1].lstrip("_") or "x"
+            )
             if tensor.dtype in (dtypes.variant, dtypes.resource):
                 parameter.set_attribute("handle_of", tensor.get_attribute("handle_of", tensor))
         return graph
@@ -196,18 +198,28 @@ class _Builder:
         if isinstance(results, Operation) or results is None:
             raise ValueError(f"body must return the next values of the loop variables, got {results!r}")
         top = self.structure
-        if len(top) == 1 and not nest.is_nested(results):
-            results = [results]
-        elif len(top) == 1 and nest.is_nested(next(iter(top))) and not _same(top, results) and _same(next(iter(top)), results):
+        if (len(top) == 1 and not nest.is_nested(results)) or (
+            len(top) == 1
+            and nest.is_nested(next(iter(top)))
+            and not _same(top, results)
+            and _same(next(iter(top)), results)
+        ):
             results = [results]
         if isinstance(results, list | tuple) and isinstance(top, list | tuple) and not hasattr(top, "_fields"):
-            results = type(top)(results) if type(results) is not type(top) and not hasattr(results, "_fields") else results
+            results = (
+                type(top)(results) if type(results) is not type(top) and not hasattr(results, "_fields") else results
+            )
         try:
-            nest.assert_same_structure(list(top) if isinstance(top, tuple | list) else top,
-                                       list(results) if isinstance(results, tuple | list) else results, check_types=False)
+            nest.assert_same_structure(
+                list(top) if isinstance(top, tuple | list) else top,
+                list(results) if isinstance(results, tuple | list) else results,
+                check_types=False,
+            )
         except (TypeError, ValueError) as error:
-            raise ValueError(f"The two structures don't have the same nested structure: the body must return values "
-                             f"in the structure of loop_vars: {error}") from None
+            raise ValueError(
+                f"The two structures don't have the same nested structure: the body must return values "
+                f"in the structure of loop_vars: {error}"
+            ) from None
         return [_converted(v, like) for v, like in zip(nest.flatten(results), self.leaves, strict=True)]
 
     def _own(self, tensor: Tensor) -> Tensor:

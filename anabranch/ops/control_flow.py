@@ -167,7 +167,7 @@ def _if_kernel(cond: Any, input: list[Any], *, ctx: Any, then_branch: Any, else_
     for handle, value in zip(branches.written, results[count:], strict=True):
         ctx.write(handle, value)
     branches.report(flags)
-    return results[:count]
+    return list(results[:count])
 
 
 def _if_on_host(cond: Any, input: list[Any], *, ctx: Any, then_branch: Any, else_branch: Any) -> list[Any]:

@@ -57,7 +57,8 @@ class TensorList:
         if self.elements is None or self.on_host:
             return None
         if isinstance(self.elements, TensorList):  # whose arrays have this list's axis before their own
-            inner: Any = jax.tree.map(lambda t: jax.ShapeDtypeStruct(t.shape[1:], t.dtype), self.elements)
+            struct: Any = jax.ShapeDtypeStruct
+            inner: Any = jax.tree.map(lambda t: struct(t.shape[1:], t.dtype), self.elements)
             return tuple(inner.shape[1:])
         return tuple(self.elements.shape[1:])
 
@@ -152,7 +153,7 @@ class TensorList:
 def element_shape(shape: Any) -> tuple[int, ...] | None:
     """The shape that an `element_shape` input states, None where it leaves something open."""
     if isinstance(shape, TensorShape):
-        return None if not shape.is_fully_defined() else tuple(shape.as_list())
+        return None if not shape.is_fully_defined() else tuple(d or 0 for d in shape.as_list())
     dims = np.asarray(shape)
     if dims.ndim == 0 or (dims < 0).any():
         return None

@@ -4,8 +4,8 @@
 `lax.while_loop`; where a loop variable changes its shape, or a body holds host work, the host runs the loop and each
 iteration is a step of its own.
 
-`_RecordingWhile` is what a `While` becomes when something differentiates it: it also gives the number of iterations, and
-lists with the values that chosen tensors of the body (*records*) had in each of them.
+`_RecordingWhile` is what a `While` becomes when something differentiates it: it also gives the number of iterations,
+and lists with the values that chosen tensors of the body (*records*) had in each of them.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ RecordingWhile = define_op(
 
 #: How often a loop runs: the loop is cut down to what its condition depends on. Inputs are known while a step is traced.
 LoopBound = define_op("_LoopBound", "input: T -> bound: int32", "T: list(type) >= 0, cond: func, body: func")
-#: The same for a loop whose inputs only the device knows; rounded up to a power of two, so that few programs differ.
+#: The same where only the device knows the inputs; rounded up to a power of two, so that few programs differ.
 DeviceLoopBound = define_op(
     "_DeviceLoopBound",
     "input: T -> bound: int32",
@@ -68,8 +68,8 @@ class _Step:
 class CompiledLoop:
     """A loop as one `lax.while_loop`.
 
-    Carried from iteration to iteration: the loop variables that change and that something needs, the variables (resources)
-    that the body writes, the outcome of its checks, and the records. All else is taken from outside.
+    Carried from iteration to iteration: the loop variables that change and that something needs, the variables
+    (resources) that the body writes, the outcome of its checks, and the records. All else is taken from outside.
     """
 
     def __init__(self, ctx: Any, cond: Any, body: Any, inputs: list[Any], used: list[bool]) -> None:
@@ -168,7 +168,7 @@ class CompiledLoop:
         def iterate(carry: Any) -> Any:
             number = carry["number"]
             done = self.step(_iteration(carry), carry["values"], carry["variables"], recorded)
-            new = {
+            new: dict[str, Any] = {
                 "number": None if number is None else number + 1,
                 "values": done.values,
                 "variables": done.variables,
@@ -197,7 +197,9 @@ class CompiledLoop:
         variables = [jnp.asarray(self.variables[h]) for h in self.written]
         for _ in range(len(values) + 1):
             types = jax.eval_shape(
-                lambda values, variables: _leaves(self.step(np.uint32(1), values, variables, recorded)), values, variables
+                lambda values, variables: _leaves(self.step(np.uint32(1), values, variables, recorded)),
+                values,
+                variables,
             )
             step = _Step(*types)
             merged = [self._merged(i, a, b) for i, a, b in zip(self.carried, values, step.values, strict=True)]
@@ -215,7 +217,9 @@ class CompiledLoop:
                 return jax.tree.map(lambda t: jnp.zeros(t.shape, t.dtype), result)
             raise self.ctx.needs_host(f"list {name} enters the loop as {value.shape} and becomes {result.shape}")
         if value.shape != result.shape:
-            raise self.ctx.needs_host(f"loop variable {name} enters with shape {value.shape} and becomes {result.shape}")
+            raise self.ctx.needs_host(
+                f"loop variable {name} enters with shape {value.shape} and becomes {result.shape}"
+            )
         return value
 
     def _report(self, last: Any) -> None:

@@ -152,7 +152,9 @@ def _(handle: TensorShape) -> TensorShape:
 
 @TensorListElementShape.kernel
 def _(handle: Any, *, shape_type: Any, xp: Any) -> Any:
-    shape = next((np.shape(e) for e in handle.elements if e is not None), None) if handle.on_host else handle.element_shape
+    shape = (
+        next((np.shape(e) for e in handle.elements if e is not None), None) if handle.on_host else handle.element_shape
+    )
     return np.array(-1 if shape is None else shape, shape_type.as_numpy_dtype)
 
 
@@ -203,9 +205,7 @@ def _(handle: TensorShape, index: TensorShape, shape: TensorShape, *, ctx: Any) 
 
 
 def _check_index(ctx: Any, index: Any, length: int) -> None:
-    ctx.check(
-        (index >= 0) & (index < length), f"Tried to access element {{0}} of a list of {length} elements", index
-    )
+    ctx.check((index >= 0) & (index < length), f"Tried to access element {{0}} of a list of {length} elements", index)
 
 
 @TensorListGetItem.kernel

@@ -78,7 +78,9 @@ class HostKernelCall:
         except (TypeError, ValueError, IndexError, KeyError, OverflowError) as error:
             raise InvalidArgumentError(None, op, f"{op.type} cannot take these inputs: {error}") from error
         for slot, out, value in zip(self._outputs, op.outputs, flatten_outputs(result), strict=True):
-            values[slot] = value if isinstance(value, ResourceHandle | TensorList) else _typed(value, out.dtype.as_numpy_dtype)
+            values[slot] = (
+                value if isinstance(value, ResourceHandle | TensorList) else _typed(value, out.dtype.as_numpy_dtype)
+            )
 
     def outputs_in(self, values: Values) -> list[Any]:
         """What the operation put into the slots of a step."""

@@ -113,10 +113,14 @@ class Executable:
         self.read_only = [h for h in island.reads if h not in written]
         self.donated = [h for h in island.writes if h in set(island.reads)]
         #: dynamic inputs whose shape may differ between steps
-        self.open_inputs = [i for i, t in enumerate(self.dynamic) if not t.shape.is_fully_defined() or t.dtype is dtypes.variant]
+        self.open_inputs = [
+            i for i, t in enumerate(self.dynamic) if not t.shape.is_fully_defined() or t.dtype is dtypes.variant
+        ]
         self.uses_random = bool(island.random)
         self._parts = _before_and_after_writes(island)
-        self._used = frozenset(island.alias.get(t, t) for op in island.operations for t in op.inputs).union(island.outputs)
+        self._used = frozenset(island.alias.get(t, t) for op in island.operations for t in op.inputs).union(
+            island.outputs
+        )
         self._variants: OrderedDict[Hashable, Variant] = OrderedDict()
         self._lock = threading.Lock()
         self._last_key: Hashable = None

@@ -354,5 +354,6 @@ def static_parameters(body: Any) -> frozenset[Tensor]:
     analysis.step, analysis.fed, analysis.host = step, set(body.inputs), set()
     analysis.static, analysis.cuts = set(), set()
     analysis._find_static()
-    body.static_parameters = (key, frozenset(t for t in body.inputs if t in analysis.static))
-    return body.static_parameters[1]
+    found = frozenset(t for t in body.inputs if t in analysis.static)
+    body.static_parameters = (key, found)
+    return found

@@ -54,7 +54,9 @@ def check_same(loop: Any, plain: Any, xs: list[Any], feeds: Any, order: int = 2)
             assert (a is None) == (b is None)
         found += [g for g in grads[0] if g is not None]
         wanted += [g for g in grads[1] if g is not None]
-        ys = tuple(raw.AddN([raw.Sum(raw.Sin(convert_to_tensor(g)), _axes(g)) for g in gs if g is not None]) for gs in grads)
+        ys = tuple(
+            raw.AddN([raw.Sum(raw.Sin(convert_to_tensor(g)), _axes(g)) for g in gs if g is not None]) for gs in grads
+        )
     got, expected = run([[convert_to_tensor(t) for t in found], [convert_to_tensor(t) for t in wanted]], feeds)
     for a, b in zip(got, expected, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
@@ -99,7 +101,9 @@ def test_shapes_that_are_not_known_while_the_graph_is_built() -> None:
     def step(i: Any, y: Any) -> Any:
         return raw.Tanh(raw.AddV2(raw.MatMul(y, raw.MatMul(y, y, transpose_a=True)), bias))
 
-    check_same(repeat(step, x, 3), unrolled(step, x, 3), [x, bias], {x: np.arange(6).reshape(2, 3) / 7, bias: [0.1, 0, 1]})
+    check_same(
+        repeat(step, x, 3), unrolled(step, x, 3), [x, bias], {x: np.arange(6).reshape(2, 3) / 7, bias: [0.1, 0, 1]}
+    )
 
 
 def test_conditional_in_the_body() -> None:
@@ -116,7 +120,9 @@ def test_nested(inner: str) -> None:
     x, w = placeholder([2]), placeholder([2], name="w")
 
     def step(i: Any, y: Any) -> Any:
-        return repeat(lambda j, z: raw.Mul(raw.Sin(z), raw.AddV2(w, y)), y, 2 if inner == "constant" else raw.AddV2(i, 1))
+        return repeat(
+            lambda j, z: raw.Mul(raw.Sin(z), raw.AddV2(w, y)), y, 2 if inner == "constant" else raw.AddV2(i, 1)
+        )
 
     def plain(i: Any, y: Any) -> Any:
         z = y
@@ -213,9 +219,7 @@ def test_embedding_in_the_body() -> None:
 
 def test_swapped_loop_variables() -> None:
     x, y = placeholder(), placeholder(name="y")
-    a, b, _ = while_loop(
-        lambda a, b, i: raw.Less(i, 3), lambda a, b, i: (raw.Mul(b, x), a, raw.AddV2(i, 1)), (x, y, 0)
-    )
+    a, b, _ = while_loop(lambda a, b, i: raw.Less(i, 3), lambda a, b, i: (raw.Mul(b, x), a, raw.AddV2(i, 1)), (x, y, 0))
     loop = raw.Mul(a, raw.Sin(b))
     plain = raw.Mul(raw.Mul(raw.Mul(y, x), x), raw.Sin(raw.Mul(x, x)))
     check_same(loop, plain, [x, y], {x: 1.3, y: 0.4})

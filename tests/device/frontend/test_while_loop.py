@@ -52,7 +52,9 @@ def test_nested_structures() -> None:
 
 def test_a_single_variable_is_unpacked() -> None:
     assert run(while_loop(lambda i: raw.Less(i, 5), lambda i: raw.AddV2(i, 2), [0])) == 6
-    assert run(while_loop(lambda i: raw.Less(i, 5), lambda i: [raw.AddV2(i, 2)], [0], return_same_structure=True)) == [6]
+    assert run(while_loop(lambda i: raw.Less(i, 5), lambda i: [raw.AddV2(i, 2)], [0], return_same_structure=True)) == [
+        6
+    ]
 
 
 def test_maximum_iterations() -> None:
@@ -162,7 +164,7 @@ def test_text_as_a_loop_variable() -> None:
 
 def test_sparse_loop_variable() -> None:
     start = SparseTensor([[0], [2]], [1.0, 2.0], [4])
-    i, sparse = while_loop(
+    _, sparse = while_loop(
         lambda i, _: raw.Less(i, 3),
         lambda i, s: (raw.AddV2(i, 1), SparseTensor(s.indices, raw.Mul(s.values, 2.0), s.dense_shape)),
         (0, start),
@@ -204,7 +206,7 @@ def test_mistakes() -> None:
     with pytest.raises(ValueError, match=r"x:0 is not an invariant for the loop. It enters the loop with shape \(3,\)"):
         while_loop(lambda x: True, lambda x: raw.ConcatV2([x, x], 0), [x])
     with pytest.raises(ValueError, match="same nested structure"):
-        while_loop(lambda i, j: raw.Less(i, j), lambda i, j: i, [0, 1])
+        while_loop(raw.Less, lambda i, j: i, [0, 1])
     with pytest.raises(TypeError, match="boolean scalar"):
         while_loop(lambda i: i, lambda i: i, [0])
     with pytest.raises(ValueError, match="shape invariant specified for x:0 is not compatible"):
