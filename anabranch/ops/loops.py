@@ -21,7 +21,13 @@ from jax import lax
 from anabranch.core.resources import ResourceHandle
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import define_op
-from anabranch.graph.loop_bodies import closure_of_parameters, fixed_parameters, parameters_behind
+from anabranch.graph.loop_bodies import (
+    behind_identities,
+    closure_of_parameters,
+    fixed_parameters,
+    operations_behind,
+    parameters_behind,
+)
 from anabranch.ops.control_flow import _truth
 from anabranch.ops.list_values import TensorList
 
@@ -350,11 +356,70 @@ def _(input: list[Any], *, ctx: Any, cond: Any, body: Any, xp: Any) -> Any:
     if xp is not np:
         raise ctx.needs_host("how often a loop inside the loop runs differs between iterations")
     functions = _bodies(ctx, cond, body)
+    steps = _counter_steps(*functions)
+    if steps is not None:
+        return np.int32(_crossing(ctx, functions[0], input, steps))
     values, number = list(input), 0
     while bool(_truth(np.asarray(ctx.call(functions[0], values)[0]))):
         values = ctx.call(functions[1], values)
         number += 1
     return np.int32(number)
+
+
+def _counter_steps(cond: Any, body: Any) -> list[Any] | None:
+    """What each parameter grows by, where the loop ends as soon as one of its counters reaches its limit; else None."""
+    steps = [_step_of(p, behind_identities(out)) for p, out in zip(body.inputs, body.outputs, strict=True)]
+    if any(step is None for step in steps):
+        return None
+    counters = {p for p, step in zip(cond.inputs, steps, strict=True) if step}
+    pending = [behind_identities(cond.outputs[0])]
+    while pending:
+        op = pending.pop().op
+        if op.type == "LogicalAnd":
+            pending.extend(behind_identities(t) for t in op.inputs)
+        elif op.type not in {"Less", "LessEqual"} or behind_identities(op.inputs[0]) not in counters:
+            return None
+        elif counters & {t for o in operations_behind([op.inputs[1]]) for t in o.outputs}:
+            return None
+    return steps
+
+
+def _step_of(parameter: Any, result: Any) -> Any:
+    if result is parameter:
+        return 0
+    if result.op.type not in {"Add", "AddV2"} or not parameter.dtype.is_integer:
+        return None
+    one, other = (behind_identities(t) for t in result.op.inputs)
+    one, other = (other, one) if other is parameter else (one, other)
+    if one is not parameter or other.op.type != "Const" or other.op.attrs["value"].ndim:
+        return None
+    return int(other.op.attrs["value"]) if other.op.attrs["value"] > 0 else None
+
+
+def _crossing(ctx: Any, cond: Any, start: list[Any], steps: list[Any]) -> int:
+    """The first iteration before which a condition on counters is false: by bisection, as it stays false then."""
+
+    def goes_on(number: int) -> bool:
+        values = []
+        for value, step, parameter in zip(start, steps, cond.inputs, strict=True):
+            if step:
+                dtype = parameter.dtype.as_numpy_dtype
+                reached = int(value) + step * number
+                if reached > np.iinfo(dtype).max:
+                    return False
+                value = np.asarray(reached, dtype)
+            values.append(value)
+        return bool(np.asarray(ctx.call(cond, values)[0]))
+
+    low, high = 0, 1
+    if not goes_on(0):
+        return 0
+    while goes_on(high):
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if goes_on(middle) else (low, middle)
+    return high
 
 
 @DeviceLoopBound.kernel
