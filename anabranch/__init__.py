@@ -215,6 +215,7 @@ from anabranch.frontend.framework import (
     op_scope,
     set_random_seed,
 )
+from anabranch.frontend.functional import foldl, foldr, map_fn, scan
 from anabranch.frontend.grouping import group, no_op, tables_initializer, tuple
 from anabranch.frontend.image import random_crop
 from anabranch.frontend.initializers import (
@@ -491,6 +492,7 @@ from anabranch.frontend.switches import (
     resource_variables_enabled,
 )
 from anabranch.frontend.template import make_template
+from anabranch.frontend.tensor_array import TensorArray
 from anabranch.frontend.variable_functions import (
     all_variables,
     assert_variables_initialized,
@@ -536,6 +538,7 @@ from anabranch.frontend.variable_scope import (
     variable_scope,
 )
 from anabranch.frontend.variables import Variable
+from anabranch.frontend.while_loop import while_loop
 from anabranch.graph.collections import GraphKeys
 from anabranch.graph.composite import IndexedSlices, SparseTensor, SparseTensorValue
 from anabranch.graph.conversion import convert_to_tensor, register_tensor_conversion_function
@@ -613,6 +616,7 @@ __all__ = [
     "Summary",
     "SummaryMetadata",
     "Tensor",
+    "TensorArray",
     "TensorInfo",
     "TensorShape",
     "TensorSpec",
@@ -775,6 +779,8 @@ __all__ = [
     "floor_div",
     "floordiv",
     "floormod",
+    "foldl",
+    "foldr",
     "gather",
     "gather_nd",
     "get_collection",
@@ -854,6 +860,7 @@ __all__ = [
     "make_template",
     "make_tensor_proto",
     "manip",
+    "map_fn",
     "matching_files",
     "math",
     "matmul",
@@ -955,6 +962,7 @@ __all__ = [
     "rsqrt",
     "saturate_cast",
     "scalar_mul",
+    "scan",
     "scatter_add",
     "scatter_div",
     "scatter_max",
@@ -1097,6 +1105,7 @@ __all__ = [
     "version",
     "where",
     "where_v2",
+    "while_loop",
     "write_file",
     "zeros",
     "zeros_initializer",

@@ -75,7 +75,9 @@ def build_plan(
         stages.append(StageReport(name, len(step.operations), time.perf_counter() - start))
         return step
 
-    step = stage("prune", lambda: prune(fetches, targets, feeds))
+    # what is known of the feeds needs no operation either
+    step = stage("prune", lambda: prune(fetches, targets, [*feeds, *(known or {})]))
+    step.feeds = list(feeds)
     step.known.update(known or {})
     step = stage("fold", lambda: fold(step))
     step = stage("cse", lambda: merge_common_subexpressions(step))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from anabranch.api import nn_rnn_cell as rnn_cell
 from anabranch.frontend.candidate_sampling import (
     all_candidate_sampler,
     compute_accidental_hits,
@@ -91,6 +92,14 @@ from anabranch.frontend.nn import (
     zero_fraction,
 )
 from anabranch.frontend.rearranging import depth_to_space, space_to_batch, space_to_depth
+from anabranch.frontend.rnn import (
+    bidirectional_dynamic_rnn,
+    dynamic_rnn,
+    raw_rnn,
+    static_bidirectional_rnn,
+    static_rnn,
+    static_state_saving_rnn,
+)
 
 __all__ = [
     "all_candidate_sampler",
@@ -104,6 +113,7 @@ __all__ = [
     "batch_norm_with_global_normalization",
     "batch_normalization",
     "bias_add",
+    "bidirectional_dynamic_rnn",
     "compute_accidental_hits",
     "conv1d",
     "conv1d_transpose",
@@ -131,6 +141,7 @@ __all__ = [
     "depthwise_conv2d_native_backprop_input",
     "dilation2d",
     "dropout",
+    "dynamic_rnn",
     "elu",
     "embedding_lookup",
     "embedding_lookup_sparse",
@@ -156,9 +167,11 @@ __all__ = [
     "nce_loss",
     "normalize_moments",
     "pool",
+    "raw_rnn",
     "relu",
     "relu6",
     "relu_layer",
+    "rnn_cell",
     "safe_embedding_lookup_sparse",
     "sampled_softmax_loss",
     "selu",
@@ -174,6 +187,9 @@ __all__ = [
     "space_to_batch",
     "space_to_depth",
     "sparse_softmax_cross_entropy_with_logits",
+    "static_bidirectional_rnn",
+    "static_rnn",
+    "static_state_saving_rnn",
     "sufficient_statistics",
     "swish",
     "tanh",

@@ -8,6 +8,7 @@ from anabranch.core import dtypes
 from anabranch.graph.composite import IndexedSlices
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.ops import raw
+from anabranch.ops.tensor_list import TensorListAdd, TensorListAddItems
 
 
 class AggregationMethod:
@@ -29,7 +30,21 @@ def aggregate(terms: list[Any], method: int = AggregationMethod.DEFAULT) -> Any:
         raise ValueError(f"Invalid aggregation_method specified {method}.")
     if all(isinstance(t, IndexedSlices) for t in terms):
         return _concatenated(terms)
+    if any(not isinstance(t, IndexedSlices) and t.dtype is dtypes.variant for t in terms):
+        return _sum_of_lists(terms)
     return raw.AddN([convert_to_tensor(t) for t in terms])
+
+
+def _sum_of_lists(terms: list[Any]) -> Any:
+    """The sum of lists of tensors (gradients of tensor arrays) and of single elements of such lists."""
+    lists = [t for t in terms if not isinstance(t, IndexedSlices)]
+    total = lists[0]
+    for other in lists[1:]:
+        total = TensorListAdd(total, other)
+    for rows in terms:
+        if isinstance(rows, IndexedSlices):
+            total = TensorListAddItems(total, rows.indices, rows.values)
+    return total
 
 
 def _concatenated(slices: list[IndexedSlices]) -> IndexedSlices:

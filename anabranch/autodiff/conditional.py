@@ -15,6 +15,7 @@ from anabranch.graph.graph import Graph, get_default_graph, op_def_of
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
 from anabranch.ops.control_flow import If, StatelessIf
+from anabranch.ops.tensor_list import TensorListZeros, as_list_gradient
 
 
 class _GradientBody(FunctionGraph):
@@ -44,7 +45,12 @@ def _if_gradient(op: Operation, *grads: Any) -> list[Any]:
     graph = op.graph
     branches = [graph.get_function(op.attrs[name].name) for name in ("then_branch", "else_branch")]
     out_grads = [
-        g if t.dtype.is_floating or t.dtype.is_complex else None for g, t in zip(grads, op.outputs, strict=True)
+        as_list_gradient(g, t)
+        if t.dtype is dtypes.variant and g is not None
+        else g
+        if t.dtype.is_floating or t.dtype.is_complex
+        else None
+        for g, t in zip(grads, op.outputs, strict=False)
     ]
     dense = [None if g is None else convert_to_tensor(g) for g in out_grads]
     bodies = [_GradientBody(branch, get_default_graph()) for branch in branches]  # type: ignore[arg-type]
@@ -71,6 +77,8 @@ def _outputs(body: _GradientBody, grads: list[Any], parameters: list[Tensor]) ->
 
 
 def _as_tensor(grad: Any, parameter: Tensor) -> Tensor:
+    if parameter.dtype is dtypes.variant:
+        return TensorListZeros(parameter) if grad is None else as_list_gradient(grad, parameter)
     if grad is not None:
         if isinstance(grad, IndexedSlices) and grad.dense_shape is None and parameter.dtype is dtypes.resource:
             grad = IndexedSlices(grad.values, grad.indices, raw.VariableShape(parameter))

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from anabranch.contrib import layers
+from anabranch.contrib import layers, rnn
 
-__all__ = ["layers"]
+__all__ = ["layers", "rnn"]

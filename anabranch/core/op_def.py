@@ -139,6 +139,7 @@ class OpDef:
             differs between operations of one type, `static_when` decides. Ask `static_positions`.
         reads, writes: names of resource inputs whose variable is read / written by the operation.
         shape_valued: the outputs depend on the inputs' shapes only, never on their values.
+        few_values: the outputs take so few different values that a program may be compiled for each of them.
     """
 
     name: str
@@ -151,6 +152,7 @@ class OpDef:
     reads: frozenset[str] = frozenset()
     writes: frozenset[str] = frozenset()
     shape_valued: bool = False
+    few_values: bool = False
     doc: str = ""
     shape_rule: Rule | None = None
     compiled_rule: Rule | None = None

@@ -121,7 +121,7 @@ def apply_op(op_def: OpDef, bound: dict[str, Any], name: str | None = None) -> O
     """
     attrs = _given_attrs(op_def, bound)
     values = [_argument(op_def, arg, bound) for arg in op_def.inputs]
-    name = name or op_def.name
+    name = name or op_def.name.lstrip("_")
     graph = _graph_for(values)
     with _entered(graph):
         if all(_is_ready(value) for value in values):

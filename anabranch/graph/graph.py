@@ -108,6 +108,17 @@ class Graph(GraphScopes):
         self._changed()
         return tensor
 
+    def _become(self, op: Operation, op_def: OpDef, first: Tensor, attrs: dict[str, Any], added: list[DType]) -> None:
+        """Makes a loop one that records: another type, one more input before the others, more outputs."""
+        self._check_not_finalized()
+        op.op_def = op_def
+        op._inputs.insert(0, first)
+        first._consumers.append(op)
+        op.attrs.update(attrs)
+        for dtype in added:
+            self._append_output(op, dtype, TensorShape([]))
+        self._changed()
+
     def capture(self, tensor: Tensor) -> Tensor:
         """The tensor of this graph that stands for `tensor`; a function graph takes outer tensors in as inputs."""
         return tensor

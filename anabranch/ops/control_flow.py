@@ -21,6 +21,7 @@ from jax import lax
 from anabranch.core.resources import ResourceHandle
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import define_op
+from anabranch.ops.list_values import TensorList
 
 FakeParam = define_op("FakeParam", "-> output: dtype", "dtype: any, shape: shape")
 FakeParam.not_differentiable()
@@ -63,6 +64,21 @@ def _truth(cond: Any) -> Any:
     return cond if cond.dtype == np.bool_ else cond != 0
 
 
+def _as_result(value: Any) -> Any:
+    if isinstance(value, NoValue):
+        return jnp.zeros((), np.float32 if value.dtype is np.object_ else value.dtype)
+    return value if isinstance(value, TensorList) else jnp.asarray(value)
+
+
+def _of_type(result: Any, wanted: Any) -> Any:
+    """A branch's result as both branches give it: what this one does not compute becomes zeros."""
+    if isinstance(wanted, TensorList):
+        if isinstance(result, TensorList) and (wanted.elements is None or result.elements is not None):
+            return result
+        return jax.tree.map(lambda t: jnp.zeros(t.shape, t.dtype), wanted)
+    return result if result.shape == wanted.shape else jnp.zeros(wanted.shape, wanted.dtype)
+
+
 class _Branches:
     """The two branches of an `If` as functions for `lax.cond`.
 
@@ -95,6 +111,8 @@ class _Branches:
             return one
         if missing == {0}:
             return other
+        if isinstance(one, TensorList) and isinstance(other, TensorList):
+            one, other = one if one.elements is not None else other, other if other.elements is not None else one
         if one.shape != other.shape:
             raise self.ctx.needs_host(f"the branches give results of shapes {one.shape} and {other.shape}")
         return one
@@ -116,16 +134,13 @@ class _Branches:
         state = replace(outer, variables={**outer.variables, **variables}, written=set(), checks=[])
         outputs = self.ctx.call(self.bodies[which], inputs, state)
         self.checks[which] = state.checks
-        results = [jnp.zeros((), v.dtype) if isinstance(v, NoValue) else jnp.asarray(v) for v in outputs]
+        results = [_as_result(v) for v in outputs]
         return [*results, *(jnp.asarray(state.variables[h]) for h in self.written)], [c.ok for c in state.checks]
 
     def function(self, which: int) -> Any:
         def branch(*operands: Any) -> Any:
             results, mine = self._run(which, operands)
-            filled = [
-                r if r.shape == s.shape else jnp.zeros(s.shape, s.dtype)
-                for r, s in zip(results, self.shapes, strict=True)
-            ]
+            filled = [_of_type(r, s) for r, s in zip(results, self.shapes, strict=True)]
             others = [jnp.asarray(True)] * len(self.checks[1 - which])
             return filled, mine + others if which == 0 else others + mine
 
@@ -153,7 +168,7 @@ def _if_kernel(cond: Any, input: list[Any], *, ctx: Any, then_branch: Any, else_
     for handle, value in zip(branches.written, results[count:], strict=True):
         ctx.write(handle, value)
     branches.report(flags)
-    return results[:count]
+    return list(results[:count])
 
 
 def _if_on_host(cond: Any, input: list[Any], *, ctx: Any, then_branch: Any, else_branch: Any) -> list[Any]:

@@ -201,6 +201,7 @@ def _check_below(xp: Any, ctx: Any, segment_ids: Any, flat: Any, count: int) -> 
     """No id is `count` or more; the message shows the first that is, with its position."""
     if not flat.shape[0]:
         return
+    flat = xp.asarray(flat)
     at = xp.argmax(flat >= count)
     position = ",".join(f"{{{i}}}" for i in range(1, segment_ids.ndim + 1))
     first = xp.take(flat, at)

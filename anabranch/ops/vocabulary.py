@@ -24,6 +24,7 @@ from anabranch.ops import (
     layout,
     linalg,
     logic,
+    loops,
     math,
     matmul,
     nn,
@@ -45,6 +46,7 @@ from anabranch.ops import (
     state,
     strings,
     summary,
+    tensor_list,
     training,
 )
 
@@ -71,6 +73,7 @@ FAMILIES = (
     layout,
     linalg,
     logic,
+    loops,
     math,
     matmul,
     nn,
@@ -92,5 +95,6 @@ FAMILIES = (
     state,
     strings,
     summary,
+    tensor_list,
     training,
 )

@@ -10,6 +10,7 @@ from anabranch.core.resources import ResourceHandle
 from anabranch.errors import InvalidArgumentError, OpError, UnimplementedError
 from anabranch.graph.constants import flatten_outputs
 from anabranch.graph.operation import group_by_argument
+from anabranch.ops.list_values import TensorList
 from anabranch.runtime.containers import Containers
 from anabranch.runtime.host_context import BodyRunner, HostContext
 from anabranch.runtime.random_counters import RandomCounters
@@ -78,7 +79,9 @@ class HostKernelCall:
         except (TypeError, ValueError, IndexError, KeyError, OverflowError) as error:
             raise InvalidArgumentError(None, op, f"{op.type} cannot take these inputs: {error}") from error
         for slot, out, value in zip(self._outputs, op.outputs, flatten_outputs(result), strict=True):
-            values[slot] = value if isinstance(value, ResourceHandle) else _typed(value, out.dtype.as_numpy_dtype)
+            values[slot] = (
+                value if isinstance(value, ResourceHandle | TensorList) else _typed(value, out.dtype.as_numpy_dtype)
+            )
 
     def outputs_in(self, values: Values) -> list[Any]:
         """What the operation put into the slots of a step."""
@@ -96,7 +99,7 @@ def _typed(value: Any, dtype: Any) -> Any:
 
 
 def _on_host(value: Any) -> Any:
-    return value if isinstance(value, np.ndarray | ResourceHandle) else np.asarray(value)
+    return value if isinstance(value, np.ndarray | ResourceHandle | TensorList) else np.asarray(value)
 
 
 def _seed(op: Any, run_seed: int) -> tuple[int, int]:

@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from anabranch.core import dtypes
 from anabranch.core.resources import ResourceHandle
 from anabranch.errors import OpError
 from anabranch.runtime.containers import Containers, VariableState
@@ -36,6 +37,7 @@ class IslandCall:
         self.island = island
         self._inputs = [slots[t] for t in executable.dynamic]
         self._open = [self._inputs[i] for i in executable.open_inputs]
+        self._lists = [i for i, t in enumerate(executable.dynamic) if t.dtype is dtypes.variant]
         self._static = [slots[t] for t in executable.static]
         self._outputs = [slots[t] for t in island.outputs]
         self._has_constants = bool(executable.constants)
@@ -67,6 +69,9 @@ class IslandCall:
             OpError: a check failed (no variable is changed then), or the device failed.
         """
         args = [values[i] for i in self._inputs]
+        for position in self._lists:
+            if args[position].on_host:
+                raise NeedsHostError(self._taker_of(position), "a list whose elements have different shapes")
         if self._has_constants:
             args += self.executable.constant_arguments()
         if not self._locking:
@@ -158,6 +163,11 @@ class IslandCall:
             if id(state) in donated:
                 state.value = value
         raise failed_check(checks, results[at], results[at + 1 :])
+
+    def _taker_of(self, position: int) -> Any:
+        """The first operation that takes an input."""
+        tensor, alias = self.executable.dynamic[position], self.island.alias
+        return next(op for op in self.island.operations if any(alias.get(t, t) is tensor for t in op.inputs))
 
     def _without_value(self, handle: ResourceHandle) -> Exception:
         """What a variable without a value means: an error, unless a conditional may not need it, as the host finds."""

@@ -6,7 +6,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -14,12 +14,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from anabranch.core import dtypes
 from anabranch.core.resources import ResourceHandle
 from anabranch.errors import OpError
 from anabranch.graph.operation import Operation, Tensor
+from anabranch.ops.list_values import TensorList
 from anabranch.xla import config as _config  # sets JAX up  # noqa: F401
 from anabranch.xla.islands import Island
 from anabranch.xla.lowering import Check, TraceState, trace_operations
+from anabranch.xla.state import state_of
 
 #: compiled variants kept per island
 MAX_VARIANTS = 64
@@ -111,8 +114,14 @@ class Executable:
         self.read_only = [h for h in island.reads if h not in written]
         self.donated = [h for h in island.writes if h in set(island.reads)]
         #: dynamic inputs whose shape may differ between steps
-        self.open_inputs = [i for i, t in enumerate(self.dynamic) if not t.shape.is_fully_defined()]
+        self.open_inputs = [
+            i for i, t in enumerate(self.dynamic) if not t.shape.is_fully_defined() or t.dtype is dtypes.variant
+        ]
         self.uses_random = bool(island.random)
+        self._parts = _before_and_after_writes(island)
+        self._used = frozenset(island.alias.get(t, t) for op in island.operations for t in op.inputs).union(
+            island.outputs
+        )
         self._variants: OrderedDict[Hashable, Variant] = OrderedDict()
         self._lock = threading.Lock()
         self._last_key: Hashable = None
@@ -175,17 +184,19 @@ class Executable:
 
     # ------------------------------------------------------------------ tracing
     def _trace(self, args: Sequence[Any], fixed: dict[Tensor, Any], checks: list[Check]) -> tuple[Any, ...]:
-        """Traces the island; twice where it has checks, so that writes can depend on all of them.
+        """Traces the island; what changes variables twice where there are checks, so that it can depend on all of them.
 
         The operations of the first trace that matter (those the checks are computed from) are the same as in the
         second, and XLA merges them.
         """
-        env, variables, counters = self._bind(args, fixed)
-        state = self._run(env, variables, counters, None)
-        if state[1].checks and self.island.writes:
-            guard = jnp.all(jnp.stack([c.ok for c in state[1].checks]))
-            state = self._run(env, variables, counters, guard)
-        values, final = state
+        values, state = self._begin(args, fixed)
+        before, after = self._parts
+        trace_operations(before, values, state, self.island.alias)
+        first = self._continue(after, values, state, None)
+        if first[1].checks and self.island.writes:
+            guard = jnp.all(jnp.stack([c.ok for c in first[1].checks]))
+            first = self._continue(after, values, state, guard)
+        values, final = first
         checks[:] = final.checks
         return self._results(args, values, final)
 
@@ -199,19 +210,26 @@ class Executable:
         variables = dict(zip(handles, args[len(tensors) : len(tensors) + len(handles)], strict=True))
         return env, variables, args[-1] if self.uses_random else None
 
-    def _run(
-        self, env: dict[Tensor, Any], variables: dict[ResourceHandle, Any], counters: Any, guard: Any
-    ) -> tuple[dict[Tensor, Any], TraceState]:
+    def _begin(self, args: Sequence[Any], fixed: dict[Tensor, Any]) -> tuple[dict[Tensor, Any], TraceState]:
+        env, variables, counters = self._bind(args, fixed)
         position = {op: i for i, op in enumerate(self.island.random)}
 
         def counter_of(op: Operation) -> Any:
             return counters[position[op]] if op in position else np.uint32(0)
 
         run_seed = 0 if counters is None else counters[-1]
-        state = TraceState(dict(variables), counter_of, run_seed, guard)
+        return env, TraceState(variables, counter_of, run_seed, used=self._used)
+
+    def _continue(
+        self, operations: list[Operation], env: dict[Tensor, Any], state: TraceState, guard: Any
+    ) -> tuple[dict[Tensor, Any], TraceState]:
+        """Traces the rest of the island from a state that stays as it is."""
         values = dict(env)
-        trace_operations(self.island.operations, values, state, self.island.alias)
-        return values, state
+        later = replace(
+            state, variables=dict(state.variables), written=set(state.written), checks=list(state.checks), guard=guard
+        )
+        trace_operations(operations, values, later, self.island.alias)
+        return values, later
 
     def _results(self, args: Sequence[Any], values: dict[Tensor, Any], state: TraceState) -> tuple[Any, ...]:
         new_values = [jnp.asarray(state.variables[h]) for h in self.island.writes]
@@ -224,8 +242,22 @@ class Executable:
         return (*outputs, *new_values, failed, *shown)
 
 
+def _before_and_after_writes(island: Island) -> tuple[list[Operation], list[Operation]]:
+    """The operations that no write of the island leads to, and the others: writes, and what depends on them."""
+    after: set[Operation] = set()
+    written: set[ResourceHandle] = set()
+    for op in island.operations:
+        reads, writes = state_of(op, lambda t: island.known[island.alias.get(t, t)])
+        if writes or not written.isdisjoint(reads) or any(island.alias.get(t, t).op in after for t in op.inputs):
+            after.add(op)
+            written.update(writes)
+    return [op for op in island.operations if op not in after], [op for op in island.operations if op in after]
+
+
 def _own_buffer(value: Any, taken: set[int]) -> Any:
     """A result that no argument, variable or other result shares a buffer with."""
+    if isinstance(value, TensorList):
+        return value if value.elements is None else jax.tree.map(lambda v: _own_buffer(v, taken), value)
     if id(value) in taken:
         return jnp.copy(value)
     if not isinstance(value, np.ndarray):

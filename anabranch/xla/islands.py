@@ -33,7 +33,7 @@ from anabranch.core.resources import ResourceHandle
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.passes.prune import PLACEHOLDERS, operations_of_body
 from anabranch.passes.step_graph import StepGraph
-from anabranch.xla.state import bodies_of, state_of
+from anabranch.xla.state import bodies_of, draws_random, state_of
 
 #: constants larger than this are arguments of the executable instead of literals in its code
 MAX_LITERAL_BYTES = 1 << 16
@@ -116,7 +116,7 @@ def runs_on_host(op: Operation) -> bool:
 
 
 def _host_dtype(tensor: Tensor) -> bool:
-    return tensor._dtype is dtypes.string or tensor._dtype is dtypes.variant
+    return tensor._dtype is dtypes.string
 
 
 def is_compilable(body: Any) -> bool:
@@ -201,6 +201,8 @@ class _Analysis:
         if self._is_given(tensor):
             return tensor not in self.fed
         op = tensor.op
+        if op.op_def.few_values:
+            return True
         if op in self.host or not op.op_def.portable or op.op_def.stateful:
             return False
         if tensor not in found:
@@ -306,7 +308,7 @@ class _Analysis:
             # what the island itself wrote before need not come from outside
             reads.update((handle, None) for handle in op_reads if handle not in writes)
             writes.update(dict.fromkeys(op_writes))
-            if op.op_def.random or any(_draws_random(body) for body in bodies_of(op)):
+            if op.op_def.random or any(draws_random(body) for body in bodies_of(op)):
                 island.random.append(op)
         island.inputs, island.reads, island.writes = list(inputs), list(reads), list(writes)
         island.static = frozenset(t for t in inputs if t in self.static)
@@ -342,15 +344,18 @@ def _is_small_integer(tensor: Tensor) -> bool:
     return (tensor.dtype.is_integer or tensor.dtype.is_bool) and size is not None and size <= MAX_KEY_ELEMENTS
 
 
-def _draws_random(body: Any) -> bool:
-    return any(op.op_def.random or any(_draws_random(b) for b in bodies_of(op)) for op in operations_of_body(body))
-
-
 def static_parameters(body: Any) -> frozenset[Tensor]:
     """The parameters of a function graph whose values must be known when it is compiled."""
-    step = StepGraph(operations_of_body(body), list(body.outputs), [], list(body.inputs))
+    operations = operations_of_body(body)
+    key = (body.version, body.structure_version, len(body.outputs))
+    cached: tuple[Any, frozenset[Tensor]] | None = body.static_parameters
+    if cached is not None and cached[0] == key:
+        return cached[1]
+    step = StepGraph(operations, list(body.outputs), [], list(body.inputs))
     analysis = _Analysis.__new__(_Analysis)
     analysis.step, analysis.fed, analysis.host = step, set(body.inputs), set()
     analysis.static, analysis.cuts = set(), set()
     analysis._find_static()
-    return frozenset(t for t in body.inputs if t in analysis.static)
+    found = frozenset(t for t in body.inputs if t in analysis.static)
+    body.static_parameters = (key, found)
+    return found

@@ -18,7 +18,7 @@ from anabranch.errors import InvalidArgumentError, OpError
 from anabranch.graph.constants import flatten_outputs
 from anabranch.graph.operation import Operation, Tensor, group_by_argument
 from anabranch.passes.prune import operations_of_body
-from anabranch.xla.state import state_of_body
+from anabranch.xla.state import draws_random, state_of_body
 
 #: known values up to this size are computed in NumPy while tracing; larger ones on the device
 _MAX_KNOWN_ELEMENTS = 4096
@@ -62,6 +62,7 @@ class TraceState:
         counter_of: operation -> how often it ran before (a traced uint32): its place in its random sequence.
         run_seed: the session's seed (a traced uint32), for operations that have none of their own.
         guard: boolean scalar: whether all checks of the island hold; None where it has none.
+        used: the tensors that something needs; None: all.
     """
 
     variables: dict[ResourceHandle, Any]
@@ -70,6 +71,7 @@ class TraceState:
     guard: Any = None
     written: set[ResourceHandle] = field(default_factory=set)
     checks: list[Check] = field(default_factory=list)
+    used: frozenset[Tensor] | None = None
 
 
 class TraceContext(KernelContext):
@@ -110,6 +112,15 @@ class TraceContext(KernelContext):
         """To be raised by a kernel that cannot be compiled for the values at hand."""
         return NeedsHostError(self.op, why)
 
+    def is_used(self, index: int) -> bool:
+        """Whether anything needs output `index`."""
+        return self.state.used is None or self.op.outputs[index] in self.state.used
+
+    @staticmethod
+    def draws_random(*bodies: Any) -> bool:
+        """Whether calling one of the function graphs draws random numbers."""
+        return any(draws_random(body) for body in bodies)
+
     def body_state(self, body: Any, inputs: list[Any]) -> tuple[list[ResourceHandle], list[ResourceHandle]]:
         """The variables that calling a function graph with these inputs reads and writes."""
         handles = {p: v for p, v in zip(body.inputs, inputs, strict=True) if isinstance(v, ResourceHandle)}
@@ -126,9 +137,14 @@ class TraceContext(KernelContext):
         outer = state or self.state
         counter = jnp.asarray(outer.counter_of(self.op), np.uint32) * np.uint32(0x9E3779B1)
         counter = counter + jnp.asarray(iteration, np.uint32)
-        inner = replace(outer, counter_of=lambda _: counter)
+        operations = operations_of_body(body)
+        used = frozenset(t for op in operations for t in op._inputs).union(body.outputs)
+        inner = replace(outer, counter_of=lambda _: counter, used=used)
         env: dict[Tensor, Any] = dict(zip(body.inputs, inputs, strict=True))
-        trace_operations(operations_of_body(body), env, inner, {})
+        try:
+            trace_operations(operations, env, inner, {})
+        except NeedsHostError as refusal:
+            raise self.needs_host(f"{refusal.op.name}: {refusal}") from refusal
         return [env[t] for t in body.outputs]
 
 
@@ -168,6 +184,7 @@ def run_kernel(op: Operation, inputs: list[Any], state: TraceState) -> list[Any]
     op_def: OpDef = op.op_def
     rule = op_def.compiled_rule
     assert rule is not None
+    _check_static(op, inputs)
     known = _stays_known(op_def, inputs)
     keywords: dict[str, Any] = {}
     for keyword in rule.keywords:
@@ -182,6 +199,13 @@ def run_kernel(op: Operation, inputs: list[Any], state: TraceState) -> list[Any]
     with np.errstate(all="ignore"):
         result = rule.function(*group_by_argument(op_def.inputs, op.attrs, inputs), **keywords)
     return [_typed(value, out) for value, out in zip(flatten_outputs(result), op._outputs, strict=True)]
+
+
+def _check_static(op: Operation, inputs: list[Any]) -> None:
+    """Inside a function body, what must be known may be a value that only the device has."""
+    for position in op.op_def.static_positions(op):
+        if isinstance(inputs[position], jax.core.Tracer):
+            raise NeedsHostError(op, f"input {op.inputs[position].name} is not known when the program is compiled")
 
 
 def _stays_known(op_def: OpDef, inputs: list[Any]) -> bool:
@@ -201,7 +225,7 @@ def _stays_known(op_def: OpDef, inputs: list[Any]) -> bool:
 
 def _typed(value: Any, out: Tensor) -> Any:
     """The signature decides the dtype: 64-bit defaults of the array library must not leak."""
-    if isinstance(value, ResourceHandle) or out.dtype is dtypes.resource:
+    if isinstance(value, ResourceHandle) or out.dtype is dtypes.resource or out.dtype is dtypes.variant:
         return value
     wanted = out.dtype.as_numpy_dtype
     if not hasattr(value, "dtype"):

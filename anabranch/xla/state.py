@@ -23,6 +23,11 @@ def bodies_of(op: Operation) -> list[Any]:
     return found
 
 
+def draws_random(body: Any) -> bool:
+    """Whether calling a function graph draws random numbers."""
+    return any(op.op_def.random or any(draws_random(b) for b in bodies_of(op)) for op in operations_of_body(body))
+
+
 def state_of(op: Operation, handle_of: Callable[[Tensor], Any]) -> tuple[list[ResourceHandle], list[ResourceHandle]]:
     """The variables that an operation reads and writes, including those that its function bodies touch."""
     op_def = op.op_def

@@ -1,0 +1,57 @@
+"""What the body of a loop does with its parameters  (§3.4).
+
+Parameter i of a body receives what its result i was in the iteration before. A parameter that a body returns
+unchanged is *fixed*: it has one value in the whole loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from anabranch.graph.operation import Operation, Tensor
+
+_PASSING = frozenset({"Identity"})
+
+
+def behind_identities(tensor: Tensor) -> Tensor:
+    """The tensor that `tensor` is a copy of."""
+    while tensor.op.type in _PASSING and not tensor.op._control_inputs:
+        tensor = tensor.op.inputs[0]
+    return tensor
+
+
+def fixed_parameters(body: Any) -> list[bool]:
+    """For each parameter of a loop's body, whether the body returns it unchanged."""
+    return [behind_identities(out) is parameter for parameter, out in zip(body.inputs, body.outputs, strict=False)]
+
+
+def operations_behind(tensors: Iterable[Tensor]) -> set[Operation]:
+    """The operations that tensors are computed from, control edges included."""
+    found: set[Operation] = set()
+    stack = [t.op for t in tensors]
+    while stack:
+        op = stack.pop()
+        if op not in found:
+            found.add(op)
+            stack.extend(t.op for t in op._inputs)
+            stack.extend(op._control_inputs)
+    return found
+
+
+def parameters_behind(body: Any, tensors: Iterable[Tensor]) -> set[int]:
+    """The positions of the parameters that tensors of a body are computed from."""
+    behind = operations_behind(tensors)
+    return {i for i, parameter in enumerate(body.inputs) if parameter.op in behind}
+
+
+def closure_of_parameters(body: Any, start: Iterable[int]) -> set[int]:
+    """The parameters that decide, over any number of iterations, the parameters `start`."""
+    found: set[int] = set()
+    stack = list(start)
+    while stack:
+        position = stack.pop()
+        if position not in found:
+            found.add(position)
+            stack.extend(parameters_behind(body, [body.outputs[position]]) - found)
+    return found
