@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import enum
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from anabranch.autodiff.aggregation import AggregationMethod, aggregate
@@ -325,13 +325,9 @@ def hessians(
         shape = convert_to_tensor(x).shape
         size = shape.num_elements()
         if size is None:
-            raise ValueError(
-                f"hessians: the size of x {x!r} must be known while the graph is built, its shape is {shape}"
-            )
+            raise ValueError(f"hessians: the size of x {x!r} must be known while the graph is built, its shape is {shape}")
         flat = raw.Reshape(first, [size])
-        rows = [
-            gradients(flat_element, x, name=f"{name}_{i}", **kwargs)[0] for flat_element in raw.Unpack(flat, num=size)
-        ]
+        rows = [gradients(flat_element, x, name=f"{name}_{i}", **kwargs)[0] for flat_element in raw.Unpack(flat, num=size)]
         filled = [raw.ZerosLike(convert_to_tensor(x)) if row is None else row for row in rows]
         results.append(raw.Reshape(raw.Pack(filled), [*(shape.dims_tuple or ()), *(shape.dims_tuple or ())]))
     return results

@@ -47,7 +47,7 @@ RecordingWhile = define_op(
     static=("bound",),
 )
 
-#: How often a loop runs: the loop is cut down to what its condition depends on. Inputs are known while a step is traced.
+#: The same where only the device knows the inputs; rounded up to a power of two so that few programs differ.
 LoopBound = define_op("_LoopBound", "input: T -> bound: int32", "T: list(type) >= 0, cond: func, body: func")
 #: The same where only the device knows the inputs; rounded up to a power of two, so that few programs differ.
 DeviceLoopBound = define_op(
@@ -377,9 +377,11 @@ def _counter_steps(cond: Any, body: Any) -> list[Any] | None:
         op = pending.pop().op
         if op.type == "LogicalAnd":
             pending.extend(behind_identities(t) for t in op.inputs)
-        elif op.type not in {"Less", "LessEqual"} or behind_identities(op.inputs[0]) not in counters:
-            return None
-        elif counters & {t for o in operations_behind([op.inputs[1]]) for t in o.outputs}:
+        elif (
+            op.type not in {"Less", "LessEqual"}
+            or behind_identities(op.inputs[0]) not in counters
+            or counters & {t for o in operations_behind([op.inputs[1]]) for t in o.outputs}
+        ):
             return None
     return steps
 
