@@ -47,7 +47,7 @@ RecordingWhile = define_op(
     static=("bound",),
 )
 
-#: The same where only the device knows the inputs; rounded up to a power of two so that few programs differ.
+#: How often a loop runs, cut down to what its condition depends on; its inputs are known while a step is traced.
 LoopBound = define_op("_LoopBound", "input: T -> bound: int32", "T: list(type) >= 0, cond: func, body: func")
 #: The same where only the device knows the inputs; rounded up to a power of two, so that few programs differ.
 DeviceLoopBound = define_op(
@@ -377,11 +377,11 @@ def _counter_steps(cond: Any, body: Any) -> list[Any] | None:
         op = pending.pop().op
         if op.type == "LogicalAnd":
             pending.extend(behind_identities(t) for t in op.inputs)
-        elif (
-            op.type not in {"Less", "LessEqual"}
-            or behind_identities(op.inputs[0]) not in counters
-            or counters & {t for o in operations_behind([op.inputs[1]]) for t in o.outputs}
-        ):
+            continue
+        if op.type not in {"Less", "LessEqual"} or behind_identities(op.inputs[0]) not in counters:
+            return None
+        limit = {t for behind in operations_behind([op.inputs[1]]) for t in behind.outputs}
+        if counters & limit:
             return None
     return steps
 
