@@ -1,4 +1,4 @@
-"""The gradient of a loop  (§4.1, WP4.1; docs/decisions/0011-loops.md).
+"""The gradient of a loop  (§4.1, WP4.1; docs/decisions/0014-loops.md).
 
 The gradient of a `While` is a loop that runs as often, backwards. What its body, the gradient of the forward body,
 needs of an iteration is taken from lists that the forward loop writes: it becomes a `_RecordingWhile`. What follows

@@ -1,4 +1,4 @@
-"""Functional loops (§3.4; design D4; docs/decisions/0011-loops.md).
+"""Functional loops (§3.4; design D4; docs/decisions/0014-loops.md).
 
 `While` takes two function graphs with the same parameters, the loop variables. In an island it becomes one
 `lax.while_loop`; where a loop variable changes its shape, or a body holds host work, the host runs the loop and each
@@ -47,7 +47,7 @@ RecordingWhile = define_op(
     static=("bound",),
 )
 
-#: How often a loop runs: the loop is cut down to what its condition depends on. Inputs are known while a step is traced.
+#: How often a loop runs, cut down to what its condition depends on; its inputs are known while a step is traced.
 LoopBound = define_op("_LoopBound", "input: T -> bound: int32", "T: list(type) >= 0, cond: func, body: func")
 #: The same where only the device knows the inputs; rounded up to a power of two, so that few programs differ.
 DeviceLoopBound = define_op(
@@ -377,9 +377,11 @@ def _counter_steps(cond: Any, body: Any) -> list[Any] | None:
         op = pending.pop().op
         if op.type == "LogicalAnd":
             pending.extend(behind_identities(t) for t in op.inputs)
-        elif op.type not in {"Less", "LessEqual"} or behind_identities(op.inputs[0]) not in counters:
+            continue
+        if op.type not in {"Less", "LessEqual"} or behind_identities(op.inputs[0]) not in counters:
             return None
-        elif counters & {t for o in operations_behind([op.inputs[1]]) for t in o.outputs}:
+        limit = {t for behind in operations_behind([op.inputs[1]]) for t in behind.outputs}
+        if counters & limit:
             return None
     return steps
 
