@@ -32,7 +32,7 @@ T = np.array([b"a", b"bc", b""], np.object_)
 HALF = real(2, 3).astype(bfloat16)
 
 TESTED_ELSEWHERE = {
-    "Placeholder": "tests/unit/frontend/test_array.py",
+    "Placeholder": "tests/device/test_session.py",
     "PlaceholderV2": "tests/unit/frontend/test_array.py",
     "PlaceholderWithDefault": "tests/unit/frontend/test_array.py",
     "PreventGradient": "tests/unit/frontend/test_array.py",
