@@ -24,7 +24,7 @@ _MAX_BODIES = 256
 class LocalTask:
     """What the sessions of one task share: its containers (design D5)."""
 
-    _tasks: dict[str, LocalTask] = {}  # noqa: RUF012 - the registry of this process
+    _tasks: dict[str, LocalTask] = {}
     _registry_lock = threading.Lock()
 
     def __init__(self) -> None:
