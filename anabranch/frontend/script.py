@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from anabranch.graph.building import apply_op
 from anabranch.ops import raw
 from anabranch.ops.script import register_function
 
@@ -21,7 +22,7 @@ def py_func(func: Callable[..., Any], inp: Any, Tout: Any, stateful: bool = True
         stateful: whether two calls with equal arguments may give different results, or have effects.
 
     Returns:
-        A tensor, or a list of tensors when `Tout` is a list; their shapes are unknown: use `set_shape`.
+        A tensor, or a list of tensors when `Tout` is a list (the operation where it is empty); their shapes are unknown: use `set_shape`.
 
     Raises (in the step):
         InvalidArgumentError, OutOfRangeError, ...: what the function raised, with its traceback.
@@ -30,9 +31,10 @@ def py_func(func: Callable[..., Any], inp: Any, Tout: Any, stateful: bool = True
     dtypes = list(Tout) if many else [Tout]
     kind = raw.PyFunc if stateful else raw.PyFuncStateless
     inputs = list(inp) if isinstance(inp, list | tuple) else [inp]
-    result = kind(inputs, token=register_function(func), Tout=dtypes, name=name)
+    op = apply_op(kind, {"input": inputs, "token": register_function(func), "Tout": dtypes}, name)
     if not dtypes:
-        return result
+        return op if stateful else []  # without effects and results there is nothing to run
+    result = kind.result_of(op)
     return result if many else result[0]
 
 

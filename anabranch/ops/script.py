@@ -69,7 +69,7 @@ def _results(result: Any, dtypes: list[Any], ctx: Any) -> list[Any]:
         )
     found = []
     for i, (value, dtype) in enumerate(zip(values, dtypes, strict=True)):
-        array = to_array(value)
+        array = _array(value, i, ctx)
         wanted = dtype.as_numpy_dtype
         if array.dtype != wanted:
             if isinstance(value, np.ndarray | np.generic):
@@ -79,6 +79,18 @@ def _results(result: Any, dtypes: list[Any], ctx: Any) -> list[Any]:
             array = to_array(value, dtype)
         found.append(array)
     return found
+
+
+def _array(value: Any, index: int, ctx: Any) -> np.ndarray[Any, Any]:
+    """A returned value as an array."""
+    try:
+        if isinstance(value, np.ndarray) and value.dtype.fields:
+            raise TypeError(f"an array of records ({value.dtype})")
+        return to_array(value)
+    except TypeError as error:
+        what = "numpy data type" if isinstance(value, np.ndarray) else "object type"
+        message = f"Unsupported {what}: {index}-th value returned by {ctx.op.name!r} cannot be a tensor: {error}"
+        raise errors.InternalError(None, ctx.op, message) from error
 
 
 def _shapes(input: list[TensorShape], *, ctx: Any) -> list[TensorShape]:

@@ -6,8 +6,11 @@ the standard error stream, so that what a program prints stays as it is.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import sys
 import threading
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from anabranch.pipeline import Plan, plan_listeners
@@ -38,9 +41,16 @@ class Explainer:
         self.compilations: list[CompileEvent] = []
         self._lock = threading.Lock()
 
+    @contextlib.contextmanager
+    def _in_turn(self) -> Iterator[None]:
+        """One thread at a time, and after what the program itself has printed so far."""
+        with self._lock:
+            sys.stdout.flush()
+            yield
+
     def on_plan(self, plan: Plan) -> None:
         """Prints a new plan."""
-        with self._lock:
+        with self._in_turn():
             self.plans += 1
             title = f"Step {self.plans}" if plan.stages else f"Step {self.plans}: an island, taken apart"
             self.console.rule(title)
@@ -53,7 +63,7 @@ class Explainer:
 
     def on_compile(self, event: CompileEvent) -> None:
         """Prints a compilation."""
-        with self._lock:
+        with self._in_turn():
             self.compilations.append(event)
             self.console.print(
                 f"[bold]compiled[/bold] {_plain(event.island)} in {event.seconds:.3f} s: {_plain(event.reason)}",
@@ -62,7 +72,7 @@ class Explainer:
 
     def print_summary(self) -> None:
         """Prints what it all came to."""
-        with self._lock:
+        with self._in_turn():
             self.console.rule("Summary")
             seconds = sum(event.seconds for event in self.compilations)
             self.console.print(f"{self.plans} kinds of steps, {len(self.compilations)} compilations in {seconds:.2f} s")

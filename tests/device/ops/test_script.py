@@ -89,3 +89,18 @@ def test_a_function_of_another_process_is_not_found() -> None:
     orphan = raw.PyFunc([], token=b"pyfunc_of_nobody", Tout=[tf.float32], name="mine")
     with pytest.raises(tf.errors.NotFoundError, match="'mine' belongs to another process; build the graph again"):
         run(orphan)
+
+
+def test_a_function_without_results_is_an_operation_to_run() -> None:
+    seen: list[Any] = []
+    call = tf.py_func(lambda x: seen.append(x), [tf.constant(3)], [])
+    assert isinstance(call, tf.Operation)
+    with tf.Session() as session:
+        assert session.run(call) is None
+    assert seen == [3]
+
+
+@pytest.mark.parametrize("value", [{"a": 1}, np.zeros(2, [("a", np.float32)])])
+def test_results_that_no_tensor_holds(value: Any) -> None:
+    with tf.Session() as session, pytest.raises(tf.errors.InternalError, match="Unsupported"):
+        session.run(tf.py_func(lambda: value, [], tf.float32))
