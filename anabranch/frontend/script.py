@@ -22,7 +22,8 @@ def py_func(func: Callable[..., Any], inp: Any, Tout: Any, stateful: bool = True
         stateful: whether two calls with equal arguments may give different results, or have effects.
 
     Returns:
-        A tensor, or a list of tensors when `Tout` is a list (the operation where it is empty); their shapes are unknown: use `set_shape`.
+        A tensor, or a list of tensors when `Tout` is a list (the operation where it is empty); their shapes are not
+        known: use `set_shape`.
 
     Raises (in the step):
         InvalidArgumentError, OutOfRangeError, ...: what the function raised, with its traceback.
