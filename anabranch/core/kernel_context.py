@@ -44,7 +44,7 @@ class KernelContext:
             message: what was expected; ``{0}``, ``{1}``, ... stand for `values` in it.
             values: arrays shown in the message (keep them small: offending index, bound).
         """
-        if not np.all(np.asarray(ok)):
+        if not (ok if isinstance(ok, bool | np.bool_) else np.all(np.asarray(ok))):
             raise error(None, self.op, message.format(*(_shown(v) for v in values)))
 
     def read(self, handle: Any) -> Any:

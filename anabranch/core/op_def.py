@@ -140,6 +140,11 @@ class OpDef:
         reads, writes: names of resource inputs whose variable is read / written by the operation.
         shape_valued: the outputs depend on the inputs' shapes only, never on their values.
         few_values: the outputs take so few different values that a program may be compiled for each of them.
+        asynchronous: the host kernel returns a `core.pending.Pending` and waits without a thread.
+        blocking: the host kernel may hold its thread for long (user functions, files), so other work must not wait
+            behind it.
+        defers_bodies: its functions are kept and called later, for the elements of a dataset: what they touch is not
+            touched by the operation.
     """
 
     name: str
@@ -153,6 +158,9 @@ class OpDef:
     writes: frozenset[str] = frozenset()
     shape_valued: bool = False
     few_values: bool = False
+    asynchronous: bool = False
+    blocking: bool = False
+    defers_bodies: bool = False
     doc: str = ""
     shape_rule: Rule | None = None
     compiled_rule: Rule | None = None

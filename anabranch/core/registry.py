@@ -9,6 +9,7 @@ from anabranch.core.op_def import OpDef
 
 _op_defs: dict[str, OpDef] = {}
 _named_gradients: dict[str, Callable[..., Any] | None] = {}
+_loaders: list[Callable[[], object]] = []
 
 
 def register_op(op_def: OpDef) -> None:
@@ -25,13 +26,29 @@ def register_op(op_def: OpDef) -> None:
     _op_defs[op_def.name] = op_def
 
 
+def load_rest_with(loader: Callable[[], object]) -> None:
+    """Says how to register what has not been needed so far; called once, at the first name that is not known."""
+    _loaders.append(loader)
+
+
+def _load_rest() -> None:
+    while _loaders:
+        _loaders[-1]()  # forgotten only afterwards, so that other threads wait for it too
+        _loaders.clear()
+
+
 def find_op_def(name: str) -> OpDef | None:
     """The operation type of that name, or None."""
-    return _op_defs.get(name)
+    found = _op_defs.get(name)
+    if found is None:
+        _load_rest()
+        found = _op_defs.get(name)
+    return found
 
 
 def all_op_defs() -> dict[str, OpDef]:
     """A copy of the vocabulary, by name."""
+    _load_rest()
     return dict(_op_defs)
 
 
@@ -41,7 +58,7 @@ def register_gradient(name: str, function: Callable[..., Any] | None) -> None:
     Raises:
         KeyError: a gradient of that name exists, given by a user or by the operation of that name.
     """
-    op_def = _op_defs.get(name)
+    op_def = find_op_def(name)
     if name in _named_gradients or (op_def is not None and op_def.differentiable is not None):
         raise KeyError(f"a gradient named {name!r} is already registered; choose another name")
     _named_gradients[name] = function
@@ -55,7 +72,7 @@ def find_gradient(name: str) -> Callable[..., Any] | None:
     """
     if name in _named_gradients:
         return _named_gradients[name]
-    op_def = _op_defs.get(name)
+    op_def = find_op_def(name)
     if op_def is None or op_def.differentiable is None:
         raise LookupError(f"no gradient is defined for operations of type {name!r}")
     return op_def.gradient_rule

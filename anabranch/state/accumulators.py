@@ -1,0 +1,269 @@
+"""Conditional accumulators: sums of gradients that are handed out when there are enough  (§4.4: replica coordination).
+
+An accumulator has a time: the number of the step that its gradients belong to. A gradient computed for an earlier step
+is stale and is dropped. Taking the average ends the step: the sum is empty again, and the time advances by one.
+
+**Invariants** (whenever the lock is free): `count` gradients, all of step `>= time` when they came, make up the sum; a
+take waits => fewer than it requires have come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from anabranch.core.dtypes import DType
+from anabranch.core.pending import Pending
+from anabranch.core.shapes import TensorShape
+from anabranch.errors import InvalidArgumentError
+from anabranch.state.components import shown
+from anabranch.state.requests import Line, Request, SharedObject
+
+Array = np.ndarray[Any, Any]
+
+
+class TakeGradient(Request):
+    """Wants the average of at least `required` gradients."""
+
+    __slots__ = ("average", "required")
+
+    def __init__(self, by: str, on_cancel: Any, required: int) -> None:
+        super().__init__(by, on_cancel)
+        self.required = required
+        self.average: Sequence[Any] = ()
+
+    def results(self) -> Sequence[Any]:
+        return self.average
+
+
+class ConditionalAccumulator(SharedObject):
+    """A sum of dense gradients. See the module docstring. Thread-safe; never blocks.
+
+    Args:
+        name: of the resource.
+        dtype, shape: of a gradient; the shape may be partial.
+        reduction: "MEAN" or "SUM": what is handed out.
+    """
+
+    title = "accumulator"
+
+    def __init__(self, name: str, dtype: DType, shape: TensorShape, reduction: str) -> None:
+        super().__init__(name)
+        self.dtype = dtype
+        self.shape = shape
+        self.reduction = reduction
+        self._takes: Line[TakeGradient] = Line()
+        self._time = 0
+        self._count = 0
+
+    # ------------------------------------------------------------------ requests
+    def set_global_step(self, step: int) -> None:
+        """Sets the time."""
+        with self._lock:
+            self._time = step
+
+    def take_gradient(self, required: int, by: str = "take_grad") -> Pending:
+        """Takes the average; waits until `required` gradients have come.
+
+        Raises:
+            InvalidArgumentError: `required` is not positive.
+        """
+        if required <= 0:
+            raise InvalidArgumentError(None, None, f"Argument num_required must be positive, but was {required}")
+        return self._submit(TakeGradient(by, self._withdraw, required), self._takes)
+
+    @property
+    def count(self) -> int:
+        """How many gradients make up the sum."""
+        with self._lock:
+            return self._count
+
+    # ------------------------------------------------------------------ the machine
+    def _lines(self) -> Sequence[Line[Any]]:
+        return (self._takes,)
+
+    def _serve(self) -> None:
+        while self._takes and self._count >= self._takes.first.required:
+            self._takes.first.average = self._take_locked()
+            self._count = 0
+            self._time += 1
+            self._grant(self._takes)
+
+    def _take_locked(self) -> Sequence[Any]:
+        raise NotImplementedError
+
+    def _admit(self, step: int) -> bool:
+        """Whether a gradient of that step counts. Under the lock."""
+        if step < self._time:
+            return False
+        self._count += 1
+        return True
+
+    def _answered(self) -> None:
+        with self._lock:
+            self._serve()
+            decided = self._take_decided()
+        for request in decided:
+            request.answer()
+
+    def _check_type(self, values: Any) -> None:
+        if values.dtype != self.dtype.as_numpy_dtype:
+            raise InvalidArgumentError(
+                None, None, f"accumulator {self.name!r} holds {self.dtype.name}, but the gradient is {values.dtype}"
+            )
+
+    def _shape_error(self, got: Any, wanted: TensorShape, what: str) -> InvalidArgumentError:
+        return InvalidArgumentError(
+            None,
+            None,
+            f"Shape mismatch: {what} of accumulator {self.name!r}: expected {shown(wanted)}, got "
+            f"{shown(TensorShape(got))}",
+        )
+
+
+class DenseAccumulator(ConditionalAccumulator):
+    """Sums arrays of one shape."""
+
+    def __init__(self, name: str, dtype: DType, shape: TensorShape, reduction: str) -> None:
+        super().__init__(name, dtype, shape, reduction)
+        self._sum: Array | None = None
+
+    def apply_gradient(self, step: int, gradient: Any) -> None:
+        """Adds a gradient of that step, unless it is stale.
+
+        Raises:
+            InvalidArgumentError: it has another type or shape than those before it.
+        """
+        self._check_type(gradient)
+        if not self.shape.is_compatible_with(gradient.shape):
+            raise self._shape_error(gradient.shape, self.shape, "the gradient")
+        with self._lock:
+            if self._sum is not None and self._sum.shape != gradient.shape:
+                raise self._shape_error(gradient.shape, TensorShape(self._sum.shape), "a later gradient")
+            if self._admit(step):
+                self._sum = gradient.copy() if self._sum is None else np.add(self._sum, gradient, out=self._sum)
+        self._answered()
+
+    def _take_locked(self) -> Sequence[Any]:
+        total, self._sum = self._sum, None
+        assert total is not None
+        return [_divided(total, self._count) if self.reduction == "MEAN" else total]
+
+
+class SparseAccumulator(ConditionalAccumulator):
+    """Sums gradients that touch some rows only; the average of a row is over the gradients that touch it."""
+
+    def __init__(self, name: str, dtype: DType, shape: TensorShape, reduction: str) -> None:
+        super().__init__(name, dtype, shape, reduction)
+        self._rows: dict[int, list[Any]] = {}  # row -> [sum, number of gradients that touch it]
+        self._row_shape: tuple[int, ...] | None = None
+
+    def apply_gradient(self, step: int, indices: Any, values: Any, dense_shape: Any, has_known_shape: bool) -> None:
+        """Adds a gradient of that step, unless it is stale.
+
+        Args:
+            indices: [n] int64, the rows.
+            values: [n, ...].
+            dense_shape: of the gradient as a dense array, if `has_known_shape`.
+
+        Raises:
+            InvalidArgumentError: the parts do not fit one another, or those before.
+        """
+        self._check_type(values)
+        self._check_parts(indices, values)
+        if has_known_shape:
+            self._check_dense_shape(dense_shape)
+        self._check_rows(indices)
+        with self._lock:
+            if self._count and self._row_shape is not None:
+                self._check_values(values, TensorShape([None, *self._row_shape]), exactly=True)
+            else:
+                self._check_values(values, self.shape, exactly=False)
+            if self._admit(step):
+                self._row_shape = values.shape[1:]
+                self._add(indices, values)
+        self._answered()
+
+    def _check_parts(self, indices: Any, values: Any) -> None:
+        if indices.ndim != 1:
+            raise InvalidArgumentError(
+                None, None, f"Input indices should be vector but received shape: {list(indices.shape)}"
+            )
+        if values.ndim == 0:
+            raise InvalidArgumentError(None, None, "Values cannot be 0-dimensional.")
+        if len(indices) == 0:
+            raise InvalidArgumentError(None, None, "Empty indices: a sparse gradient must touch at least one row")
+        if len(indices) != values.shape[0]:
+            raise InvalidArgumentError(
+                None, None, f"Expected {len(indices)} non-empty input values, got {values.shape[0]}"
+            )
+
+    def _check_dense_shape(self, dense_shape: Any) -> None:
+        wanted = self.shape.dims_tuple or ()
+        if len(wanted) > len(dense_shape):
+            raise self._mismatch(f"expected shape rank at least {len(wanted)}, got {len(dense_shape)}")
+        for i, (mine, given) in enumerate(zip(wanted, dense_shape.tolist(), strict=False)):
+            if mine is not None and mine != given:
+                raise self._mismatch(f"expected shape dim {i} to be {mine}, got {given}")
+
+    def _check_rows(self, indices: Any) -> None:
+        wanted = self.shape.dims_tuple
+        rows = wanted[0] if wanted else None
+        for place, index in enumerate(indices.tolist()):
+            if index < 0 or (rows is not None and index >= rows):
+                raise self._mismatch(
+                    f"index of slice {place} exceeded limits of shape; index is {index} exceeded {rows or 0}"
+                )
+
+    def _check_values(self, values: Any, wanted: TensorShape, exactly: bool) -> None:
+        dims = wanted.dims_tuple or ()
+        if len(dims) > values.ndim or (exactly and len(dims) != values.ndim):
+            least = "" if exactly else "at least "
+            raise self._mismatch(f"expected values rank {least}{len(dims)}, got {values.ndim}")
+        for i in range(1, len(dims)):
+            if dims[i] is not None and dims[i] != values.shape[i]:
+                raise self._mismatch(f"expected values dim {i} to be {dims[i]}, got {values.shape[i]}")
+
+    def _mismatch(self, problem: str) -> InvalidArgumentError:
+        return InvalidArgumentError(None, None, f"Shape mismatch: {problem} (accumulator {self.name!r})")
+
+    def _add(self, indices: Any, values: Any) -> None:
+        for row, value in _merged(indices, values):
+            known = self._rows.get(row)
+            if known is None:
+                self._rows[row] = [np.array(value), 1]
+            else:
+                known[0] = known[0] + value
+                known[1] += 1
+
+    def _take_locked(self) -> Sequence[Any]:
+        rows = sorted(self._rows)
+        values = np.empty((len(rows), *(self._row_shape or ())), self.dtype.as_numpy_dtype)
+        for place, row in enumerate(rows):
+            total, count = self._rows[row]
+            values[place] = _divided(total, count) if self.reduction == "MEAN" else total
+        self._rows = {}
+        return [np.array(rows, np.int64), values, self._final_shape(values)]
+
+    def _final_shape(self, values: Any) -> Array:
+        """The shape of the dense gradient; -1 rows where the accumulator's shape does not say."""
+        wanted = self.shape.dims_tuple
+        rows = wanted[0] if wanted and wanted[0] is not None else -1
+        return np.array([rows, *values.shape[1:]], np.int64)
+
+
+def _merged(indices: Any, values: Any) -> list[tuple[int, Any]]:
+    """The rows of one gradient; what it says twice of a row is added up."""
+    found: dict[int, Any] = {}
+    for row, value in zip(indices.tolist(), values, strict=True):
+        found[row] = value if row not in found else found[row] + value
+    return list(found.items())
+
+
+def _divided(total: Any, count: int) -> Any:
+    if total.dtype.kind in "iu":
+        # integers are divided as C++ does it: towards zero
+        return (np.sign(total) * (np.abs(total) // count)).astype(total.dtype)
+    return (total / np.asarray(count).astype(total.dtype)).astype(total.dtype)

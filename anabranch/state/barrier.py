@@ -1,0 +1,232 @@
+"""Barriers: elements whose components come from different steps, put together by key  (WP4.6).
+
+    key        event                                        next
+    unknown    a component is inserted                      incomplete (unless the barrier is closed: refused)
+    incomplete its last component is inserted               ready: it enters the line of ready elements
+    ready      `take_many` has enough                       taken
+
+A closed barrier still completes what is incomplete; closed with cancellation it forgets it. Ready elements are taken in
+the order of the insertion that first mentioned their key.
+
+**Invariants** (whenever the lock is free): a key is incomplete or ready, never both (a key that was taken may come
+again); a take waits => fewer ready elements than it wants, and more may come.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from anabranch.core.pending import Pending
+from anabranch.errors import CancelledError, InvalidArgumentError, OutOfRangeError
+from anabranch.state.components import Components, owned
+from anabranch.state.requests import Line, Request, SharedObject
+
+
+class Take(Request):
+    """Wants `count` ready elements. `late`: the barrier was closed when it came, so it takes what is ready then."""
+
+    __slots__ = ("components", "count", "late", "taken", "up_to")
+
+    def __init__(self, by: str, on_cancel: Any, components: Components, count: int, up_to: bool, late: bool) -> None:
+        super().__init__(by, on_cancel)
+        self.late = late
+        self.components = components
+        self.count = count
+        self.up_to = up_to
+        self.taken: list[_Ready] = []
+
+    def results(self) -> Sequence[Any]:
+        indices = np.array([index for index, _, _, _ in self.taken], np.int64)
+        keys = np.empty(len(self.taken), np.object_)
+        keys[:] = [key for _, _, key, _ in self.taken]
+        return [indices, keys, *self.components.batch([tuple(values) for _, _, _, values in self.taken])]
+
+
+#: (insertion, number, key, components): a heap of these gives them in the order of insertions
+_Ready = tuple[int, int, bytes, list[Any]]
+
+
+class Barrier(SharedObject):
+    """See the module docstring. Thread-safe; never blocks.
+
+    Args:
+        name: of the resource.
+        components: what the values are made of.
+    """
+
+    title = "Barrier"
+
+    def __init__(self, name: str, components: Components) -> None:
+        super().__init__(name)
+        self.components = components
+        self._incomplete: dict[bytes, tuple[int, list[Any]]] = {}
+        self._ready: list[_Ready] = []
+        self._takes: Line[Take] = Line()
+        self._insertion = np.iinfo(np.int64).min
+        self._numbers = itertools.count()
+        self._closed_by: str | None = None
+        self._cancelled = False
+
+    # ------------------------------------------------------------------ requests
+    def insert_many(self, index: int, keys: Sequence[bytes], values: Any, by: str = "insert_many") -> None:
+        """Gives component `index` of the elements named by `keys`: one row of `values` for each.
+
+        Raises:
+            InvalidArgumentError: a key has this component already, or the shapes do not fit.
+            CancelledError: the barrier is closed, and a key is new (or it was closed with cancellation).
+        """
+        self._check(index, keys, values, by)
+        mine = owned(values)
+        with self._lock:
+            self._check_open(keys, by)
+            for key in keys:
+                present = self._incomplete.get(key)
+                if present is not None and present[1][index] is not None:
+                    raise InvalidArgumentError(
+                        None,
+                        None,
+                        f"Key {key.decode(errors='replace')} already has a value for component {index} in barrier "
+                        f"{self.name}; each component of a key is inserted once",
+                    )
+            self._insert(index, keys, mine)
+            self._serve()
+            decided = self._take_decided()
+        for request in decided:
+            request.answer()
+
+    def _check(self, index: int, keys: Sequence[bytes], values: Any, by: str) -> None:
+        if not 0 <= index < len(self.components.dtypes):
+            raise InvalidArgumentError(
+                None,
+                None,
+                f"The component ID is out of range {index} > num_components (= {len(self.components.dtypes)}) of "
+                f"barrier {self.name!r}",
+            )
+        if values.ndim == 0 or values.shape[0] != len(keys):
+            raise InvalidArgumentError(
+                None,
+                None,
+                f"{by!r}: {len(keys)} keys need {len(keys)} rows of values, but their shape is {list(values.shape)}",
+            )
+        if len(keys) and values.size == 0:
+            raise InvalidArgumentError(
+                None,
+                None,
+                f"Tensors with no elements are not supported by barrier {self.name!r}: received shape "
+                f"{list(values.shape)}",
+            )
+        one = Components(
+            self.components.dtypes[index : index + 1], self.components.shapes[index : index + 1], self.components.title
+        )
+        one.elements([values])
+
+    def _check_open(self, keys: Sequence[bytes], by: str) -> None:
+        if self._closed_by is None:
+            return
+        story = (
+            f"Pending enqueues cancelled: {int(self._cancelled)}. Number of new insertions: {len(keys)}. Number of "
+            f"incomplete keys: {len(self._incomplete)}"
+        )
+        if self._cancelled or (keys and not self._incomplete):
+            raise CancelledError(
+                None, None, f"Barrier {self.name} is closed, by {self._closed_by!r}, when {by!r} inserts. {story}"
+            )
+        for key in keys:
+            if key not in self._incomplete:
+                raise CancelledError(
+                    None,
+                    None,
+                    f"Barrier {self.name} is closed, but attempted to insert a brand new key: "
+                    f"{key.decode(errors='replace')}. {story}",
+                )
+
+    def _insert(self, index: int, keys: Sequence[bytes], values: Any) -> None:
+        new = False
+        for row, key in enumerate(keys):
+            if key not in self._incomplete:
+                self._incomplete[key] = (self._insertion, [None] * len(self.components.dtypes))
+                new = True
+            insertion, parts = self._incomplete[key]
+            parts[index] = values[row, ...]
+            if all(part is not None for part in parts):
+                del self._incomplete[key]
+                heapq.heappush(self._ready, (insertion, next(self._numbers), key, parts))
+        if new:
+            self._insertion += 1
+
+    def take_many(self, count: int, up_to: bool = False, by: str = "take_many") -> Pending:
+        """Takes `count` ready elements; waits for them. Results: insertion indices, keys, one batch per component.
+
+        Args:
+            up_to: whether a closed barrier may give fewer, but at least one: what is ready when it is asked.
+
+        Raises:
+            InvalidArgumentError: `count` is negative.
+        """
+        if count < 0:
+            raise InvalidArgumentError(
+                None, None, f"{by!r} asks barrier {self.name!r} for {count} elements, fewer than 0"
+            )
+        return self._submit(
+            Take(by, self._withdraw, self.components, count, up_to, self._closed_by is not None), self._takes
+        )
+
+    def request_close(self, cancel_pending_enqueues: bool = False, by: str = "close") -> None:
+        """No new keys from now on; with cancellation, no components for incomplete ones either.
+
+        Raises:
+            CancelledError: it is closed already (closing once more with cancellation is allowed).
+        """
+        with self._lock:
+            if self._closed_by is not None and (self._cancelled or not cancel_pending_enqueues):
+                message = f"Barrier {self.name!r} is already closed: {self._closed_by!r} did it"
+                raise CancelledError(None, None, message)
+            self._closed_by, self._cancelled = by, cancel_pending_enqueues
+            if cancel_pending_enqueues:
+                self._incomplete.clear()
+            self._serve()
+            decided = self._take_decided()
+        for request in decided:
+            request.answer()
+
+    # ------------------------------------------------------------------ questions
+    def ready_size(self) -> int:
+        """How many elements are complete."""
+        with self._lock:
+            return len(self._ready)
+
+    def incomplete_size(self) -> int:
+        """How many keys lack a component."""
+        with self._lock:
+            return len(self._incomplete)
+
+    # ------------------------------------------------------------------ the machine
+    def _lines(self) -> Sequence[Line[Any]]:
+        return (self._takes,)
+
+    def _serve(self) -> None:
+        line = self._takes
+        while line:
+            request = line.first
+            ready, closed = len(self._ready), self._closed_by is not None
+            final = closed and request.up_to and (request.late or not self._incomplete)
+            if ready >= request.count or (final and ready):
+                request.taken = [heapq.heappop(self._ready) for _ in range(min(ready, request.count))]
+                self._grant(line)
+            elif final or (closed and not request.up_to and ready + len(self._incomplete) < request.count):
+                self._refuse(line, self._insufficient(request, ready + (0 if final else len(self._incomplete))))
+            else:
+                return
+
+    def _insufficient(self, request: Take, total: int) -> OutOfRangeError:
+        return OutOfRangeError(
+            None,
+            None,
+            f"Barrier {self.name!r} is closed and has insufficient elements (requested {request.count}, total size "
+            f"{total}). {self._closed_by!r} closed it",
+        )

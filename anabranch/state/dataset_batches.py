@@ -1,0 +1,316 @@
+"""Datasets that put several elements together, and take them apart: batch, padded_batch, unbatch, window (WP4.5)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from anabranch.core.values import to_array
+from anabranch.errors import DataLossError, InvalidArgumentError
+from anabranch.state.datasets import (
+    INFINITE,
+    UNKNOWN,
+    Dataset,
+    DatasetIterator,
+    Element,
+    ListDataset,
+    Outcome,
+    Path,
+    UnaryDataset,
+    UnaryIterator,
+    outcome_of,
+)
+
+
+def batches(count: int, size: int, drop_remainder: bool) -> int:
+    """How many batches `count` elements give."""
+    if count < 0:
+        return count
+    return count // size if drop_remainder else -(-count // size)
+
+
+def boxed(value: Any) -> np.ndarray[Any, Any]:
+    """A scalar array that holds any object."""
+    box = np.empty((), np.object_)
+    box[()] = value
+    return box
+
+
+def stacked(rows: Sequence[Any], component: int) -> np.ndarray[Any, Any]:
+    """One component of several elements as one array.
+
+    Raises:
+        InvalidArgumentError: their shapes differ.
+    """
+    first = rows[0]
+    shape = first.shape
+    out = np.empty((len(rows), *shape), first.dtype)
+    for i, row in enumerate(rows):
+        if row.shape != shape:
+            raise InvalidArgumentError(
+                None,
+                None,
+                f"Cannot batch tensors with different shapes in component {component}. First element had shape "
+                f"{list(shape)} and element {i} had shape {list(row.shape)}. Use padded_batch, or make them alike",
+            )
+        out[i] = row if shape else row[()]
+    return out
+
+
+class BatchDataset(UnaryDataset):
+    """`size` consecutive elements stacked; the last batch may be smaller, or is dropped.
+
+    Args:
+        fixed: whether a batch of which an element fails takes its other elements with it, so that the batches after it
+            are what they would have been.
+    """
+
+    def __init__(self, source: Dataset, size: int, drop_remainder: bool, fixed: bool = False) -> None:
+        super().__init__(source)
+        self.fixed = fixed
+        if size <= 0:
+            raise InvalidArgumentError(None, None, f"Batch size must be greater than zero, got {size}.")
+        self.size, self.drop_remainder = size, drop_remainder
+
+    def iterator(self, path: Path = ()) -> DatasetIterator:
+        return _BatchIterator(self, self.source.iterator(path))
+
+    def cardinality(self) -> int:
+        return batches(self.source.cardinality(), self.size, self.drop_remainder)
+
+    def join(self, elements: list[Element]) -> Element:
+        """One element made of several."""
+        return tuple([stacked(rows, i) for i, rows in enumerate(zip(*elements, strict=True))])
+
+
+class _BatchIterator(UnaryIterator):
+    def __init__(self, dataset: BatchDataset, source: DatasetIterator) -> None:
+        super().__init__(source)
+        self._dataset = dataset
+
+    def next(self) -> Element | None:
+        dataset = self._dataset
+        elements = self._fixed() if dataset.fixed else self._following()
+        size = dataset.size
+        if not elements or (dataset.drop_remainder and len(elements) < size):
+            return None
+        try:
+            return dataset.join(elements)
+        except (InvalidArgumentError, DataLossError) as error:
+            raise dataset.attribute(error) from None
+
+    def _following(self) -> list[Element]:
+        """The elements of the next batch, which an error ends."""
+        pull, size = self.source.next, self._dataset.size
+        elements: list[Element] = []
+        while len(elements) < size:
+            element = pull()
+            if element is None:
+                break
+            elements.append(element)
+        return elements
+
+    def _fixed(self) -> list[Element]:
+        """The elements of the next batch; if one of them fails, they are all taken before the error is raised."""
+        outcomes = []
+        for _ in range(self._dataset.size):
+            outcomes.append(outcome_of(self.source.next))
+            if outcomes[-1].is_end:
+                outcomes.pop()
+                break
+        return [outcome.value() for outcome in outcomes]
+
+
+class PaddedBatchDataset(BatchDataset):
+    """Like `BatchDataset`, for elements of different shapes: each is padded at its end.
+
+    Args:
+        shapes: for each component the padded shape; -1 in it stands for the largest size in the batch.
+        padding: for each component a scalar.
+    """
+
+    def __init__(
+        self, source: Dataset, size: int, shapes: Sequence[Any], padding: Sequence[Any], drop_remainder: bool
+    ) -> None:
+        super().__init__(source, size, drop_remainder)
+        self.shapes = [tuple(int(d) for d in shape) for shape in shapes]
+        self.padding = list(padding)
+
+    def join(self, elements: list[Element]) -> Element:
+        columns = zip(*elements, strict=True)
+        return tuple([self._padded(i, rows) for i, rows in enumerate(columns)])
+
+    def _padded(self, component: int, rows: Sequence[Any]) -> np.ndarray[Any, Any]:
+        wanted = self.shapes[component]
+        for row in rows:
+            if row.ndim != len(wanted):
+                raise InvalidArgumentError(
+                    None,
+                    None,
+                    "All elements in a batch must have the same rank as the padded shape for component "
+                    f"{component}: expected rank {len(wanted)} but got element with rank {row.ndim}",
+                )
+        largest = np.max([row.shape for row in rows], axis=0) if wanted else ()
+        shape = [int(large) if size < 0 else size for size, large in zip(wanted, largest, strict=True)]
+        for axis, (size, large) in enumerate(zip(shape, largest, strict=True)):
+            if large > size:
+                raise DataLossError(
+                    None,
+                    None,
+                    f"Attempted to pad to a smaller size than the input element: component {component} has size "
+                    f"{large} along axis {axis}, but the padded shape is {list(wanted)}",
+                )
+        out = np.empty((len(rows), *shape), rows[0].dtype)
+        out[...] = self.padding[component]
+        for i, row in enumerate(rows):
+            place: tuple[Any, ...] = (i, *[slice(size) for size in row.shape])
+            out[place] = row if row.ndim else row[()]
+        return out
+
+
+class UnbatchDataset(UnaryDataset):
+    """The rows of each element as elements."""
+
+    def iterator(self, path: Path = ()) -> DatasetIterator:
+        return _UnbatchIterator(self, self.source.iterator(path))
+
+    def cardinality(self) -> int:
+        return INFINITE if self.source.cardinality() == INFINITE else UNKNOWN
+
+
+class _UnbatchIterator(UnaryIterator):
+    def __init__(self, dataset: UnbatchDataset, source: DatasetIterator) -> None:
+        super().__init__(source)
+        self._dataset = dataset
+        self._batch: Element | None = None
+        self._at = 0
+
+    def next(self) -> Element | None:
+        while self._batch is None or self._at >= len(self._batch[0]):
+            self._batch, self._at = self.source.next(), 0
+            if self._batch is None:
+                return None
+            sizes = {c.shape[0] if c.ndim else None for c in self._batch}
+            if len(sizes) != 1 or None in sizes:
+                shapes, self._batch = [c.shape for c in self._batch], None
+                raise self._dataset.attribute(
+                    InvalidArgumentError(
+                        None, None, f"Input element must have the same batch size in each component; got {shapes}"
+                    )
+                )
+        at = self._at
+        self._at = at + 1
+        return tuple([c[at, ...] for c in self._batch])
+
+    def position(self) -> Any:
+        rest = None if self._batch is None else [c[self._at :] for c in self._batch]
+        return [rest, super().position()]
+
+    def restore(self, position: Any) -> None:
+        rest, source = position
+        self._batch, self._at = None if rest is None else tuple(rest), 0
+        super().restore(source)
+
+
+class WindowDataset(UnaryDataset):
+    """Datasets of `size` elements, `stride` apart, which begin `shift` apart: one dataset per component.
+
+    An element that fails makes the windows fail that hold it, and no others.
+    """
+
+    def __init__(self, source: Dataset, size: int, shift: int, stride: int, drop_remainder: bool) -> None:
+        super().__init__(source)
+        for name, value in (("size", size), ("shift", shift), ("stride", stride)):
+            if value <= 0:
+                raise InvalidArgumentError(None, None, f"Window {name} must be greater than zero, got {value}.")
+        self.size, self.shift, self.stride, self.drop_remainder = size, shift, stride, drop_remainder
+
+    def iterator(self, path: Path = ()) -> DatasetIterator:
+        return _WindowIterator(self, self.source.iterator(path))
+
+    def cardinality(self) -> int:
+        count = self.source.cardinality()
+        if count < 0:
+            return count
+        if not self.drop_remainder:
+            return -(-count // self.shift)
+        span = (self.size - 1) * self.stride + 1
+        return max(0, (count - span) // self.shift + 1)
+
+
+class _WindowIterator(UnaryIterator):
+    def __init__(self, dataset: WindowDataset, source: DatasetIterator) -> None:
+        super().__init__(source)
+        self._dataset = dataset
+        self._buffer: list[Outcome] = []
+        self._ended = False
+        self._to_skip = 0
+
+    def next(self) -> Element | None:
+        dataset = self._dataset
+        span = (dataset.size - 1) * dataset.stride + 1
+        self._fill(span)
+        if not self._buffer or (dataset.drop_remainder and len(self._buffer) < span):
+            return None
+        window = self._buffer[: span : dataset.stride]
+        self._to_skip = max(0, dataset.shift - len(self._buffer))
+        del self._buffer[: dataset.shift]
+        elements = [outcome.value() for outcome in window]
+        return tuple([boxed(ListDataset([(row,) for row in rows])) for rows in zip(*elements, strict=True)])
+
+    def _fill(self, span: int) -> None:
+        while not self._ended and (self._to_skip or len(self._buffer) < span):
+            outcome = outcome_of(self.source.next)
+            if outcome.is_end:
+                self._ended = True
+            elif self._to_skip:
+                self._to_skip -= 1
+            else:
+                self._buffer.append(outcome)
+
+    def position(self) -> Any:
+        return [[outcome.encoded() for outcome in self._buffer], self._ended, self._to_skip, super().position()]
+
+    def restore(self, position: Any) -> None:
+        buffer, self._ended, self._to_skip, source = position
+        self._buffer = [Outcome.decoded(item) for item in buffer]
+        super().restore(source)
+
+
+class DenseToSparseBatchDataset(BatchDataset):
+    """Batches of elements of different shapes as one sparse tensor (indices, values, dense shape in one component)."""
+
+    def __init__(self, source: Dataset, size: int, row_shape: Sequence[int]) -> None:
+        super().__init__(source, size, False)
+        self.row_shape = tuple(int(d) for d in row_shape)
+
+    def join(self, elements: list[Element]) -> Element:
+        rows = [element[0] for element in elements]
+        for row in rows:
+            if row.ndim != len(self.row_shape):
+                raise InvalidArgumentError(
+                    None,
+                    None,
+                    f"Input element had shape ({row.shape}) that is incompatible with the row shape {self.row_shape}",
+                )
+            if any(0 <= size < got for size, got in zip(self.row_shape, row.shape, strict=True)):
+                raise DataLossError(
+                    None,
+                    None,
+                    f"Input element had shape {row.shape} that is larger than the row shape {self.row_shape}",
+                )
+        largest = np.max([r.shape for r in rows], axis=0) if self.row_shape else ()
+        dense = [int(g) if s < 0 else s for s, g in zip(self.row_shape, largest, strict=True)]
+        indices = [[i, *at] for i, row in enumerate(rows) for at in np.ndindex(row.shape)]
+        values = np.concatenate([row.reshape(-1) for row in rows])
+        parts = (
+            np.array(indices, np.int64).reshape(-1, 1 + len(dense)),
+            values,
+            np.array([len(rows), *dense], np.int64),
+        )
+        out = np.empty(3, np.object_)
+        for i, part in enumerate(parts):
+            out[i] = part if isinstance(part, np.ndarray) else to_array(part)
+        return (out,)

@@ -1,0 +1,79 @@
+"""A lock that steps hold from one operation to another: what a critical section is made of.
+
+A `Hold` is the lock in somebody's hands. It is let go by `release`, and at the latest when nobody refers to it any
+more, so that a step that fails between the two operations does not keep the others out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from typing import Any
+
+from anabranch.core.pending import Pending
+from anabranch.state.requests import Line, Request, SharedObject
+
+
+class Hold:
+    """A held lock."""
+
+    __slots__ = ("_mutex",)
+
+    def __init__(self, mutex: Mutex) -> None:
+        self._mutex: Mutex | None = mutex
+
+    def release(self) -> None:
+        """Lets the lock go; again: nothing happens."""
+        mutex, self._mutex = self._mutex, None
+        if mutex is not None:
+            mutex.let_go()
+
+    def __del__(self) -> None:
+        with contextlib.suppress(Exception):  # at the end of the interpreter the lock may be gone
+            self.release()
+
+
+class Acquire(Request):
+    """Wants the lock."""
+
+    __slots__ = ("hold",)
+
+    def __init__(self, by: str, on_cancel: Any) -> None:
+        super().__init__(by, on_cancel)
+        self.hold: Hold | None = None
+
+    def results(self) -> Sequence[Any]:
+        return [self.hold]
+
+
+class Mutex(SharedObject):
+    """A lock for one holder at a time, given in the order of the requests. Thread-safe; never blocks."""
+
+    title = "mutex"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self._line: Line[Acquire] = Line()
+        self._held = False
+
+    def acquire(self, by: str = "lock") -> Pending:
+        """Waits for the lock; the result is a `Hold`."""
+        return self._submit(Acquire(by, self._withdraw), self._line)
+
+    def let_go(self) -> None:
+        """For `Hold`: gives the lock to the next in line."""
+        with self._lock:
+            self._held = False
+            self._serve()
+            decided = self._take_decided()
+        for request in decided:
+            request.answer()
+
+    def _lines(self) -> Sequence[Line[Any]]:
+        return (self._line,)
+
+    def _serve(self) -> None:
+        if self._line and not self._held:
+            self._held = True
+            self._line.first.hold = Hold(self)
+            self._grant(self._line)

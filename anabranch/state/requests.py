@@ -1,0 +1,225 @@
+"""Requests that wait in line at a shared object, and how they are answered without losing anything.
+
+An object decides about requests under its lock and answers them after it has released it, because an answer runs
+callbacks of the step that waits. Between the two a step may be given up. Who is right then is settled here:
+
+    state       event                          next        what happens
+    WAITING     the object can serve it        DECIDED     it leaves the line; what it gets is noted in it
+    WAITING     its step is cancelled          WITHDRAWN   it leaves the line; what it had got already goes back
+    DECIDED     the lock is released           answered    `Pending.complete` or `fail`
+    DECIDED     its step is cancelled          answered    the cancellation comes too late: `cancel` answers the request
+                                                           itself, with what was decided, and so has no effect
+
+So a value is either in the object or in the hands of exactly one step, and values are given in the order decided.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Generic, TypeVar
+
+from anabranch.core.pending import Pending
+from anabranch.errors import CancelledError, OpError
+
+
+class Request(Pending):
+    """A request to a shared object: the result that is not there yet, and where it stands.
+
+    Args:
+        by: the name of the operation that asks.
+        on_cancel: as for `Pending`.
+    """
+
+    __slots__ = ("by", "decided", "error_given", "withdrawn")
+
+    def __init__(self, by: str, on_cancel: Callable[[Pending], object] | None = None) -> None:
+        super().__init__(on_cancel)
+        self.by = by
+        self.decided = False
+        self.withdrawn = False
+        self.error_given: BaseException | None = None
+
+    @property
+    def waiting(self) -> bool:
+        return not (self.decided or self.withdrawn)
+
+    def grant(self) -> None:
+        """Decides for the request; `results` must be able to say what it gets. Under the object's lock."""
+        self.decided = True
+
+    def refuse(self, error: BaseException) -> None:
+        """Decides against the request. Under the object's lock."""
+        self.decided, self.error_given = True, error
+
+    def results(self) -> Sequence[Any]:
+        """What a granted request gets. Called without the lock, and perhaps twice."""
+        return ()
+
+    def answer(self) -> None:
+        """Settles a decided request; not under the object's lock."""
+        if self.error_given is not None:
+            self.fail(self.error_given)
+            return
+        try:
+            results = self.results()
+        except (OpError, MemoryError, ValueError, TypeError) as error:
+            self.fail(error)
+        else:
+            self.complete(results)
+
+
+R = TypeVar("R", bound=Request)
+
+
+class Line(Generic[R]):
+    """Requests in the order in which they came."""
+
+    __slots__ = ("_requests",)
+
+    def __init__(self) -> None:
+        self._requests: deque[R] = deque()
+
+    def __len__(self) -> int:
+        return len(self._requests)
+
+    def __iter__(self) -> Iterator[R]:
+        return iter(self._requests)
+
+    @property
+    def first(self) -> R:
+        return self._requests[0]
+
+    def join(self, request: R) -> None:
+        self._requests.append(request)
+
+    def leave(self, request: R) -> None:
+        """Takes a request out, wherever it stands."""
+        if self._requests and self._requests[0] is request:
+            self._requests.popleft()
+        else:
+            self._requests = deque(r for r in self._requests if r is not request)
+
+    def __contains__(self, request: object) -> bool:
+        return any(r is request for r in self._requests)
+
+
+class SharedObject:
+    """What several steps use at once: one lock, requests that wait, and answers given outside the lock.
+
+    A subclass defines `_serve`, which decides about as many waiting requests as it can, and `_give_back`.
+
+    #: `_lock` is held in `_serve`, `_give_back` and every method that ends in `_locked`; never while a request is
+    #: answered, so that an answer may ask the same object again.
+    #: `_decided` is empty whenever the lock is free.
+
+    Args:
+        name: of the resource; a part of messages.
+    """
+
+    #: what the object is called in messages
+    title = "resource"
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._lock = threading.Lock()
+        self._decided: list[Request] = []
+        self._abandoned = False
+
+    # ------------------------------------------------------------------ for subclasses
+    def _serve(self) -> None:
+        """Decides about the requests that can be decided now."""
+        raise NotImplementedError
+
+    def _lines(self) -> Sequence[Line[Any]]:
+        """All lines at which requests wait."""
+        raise NotImplementedError
+
+    def _wanted(self, request: Any) -> str:
+        """What a request waits for, for messages. Under the lock."""
+        return f"{self.title} {self.name!r}"
+
+    def _give_back(self, request: Any) -> None:
+        """Takes back what a withdrawn request had got."""
+
+    def _submit(self, request: Request, line: Line[Any]) -> Pending:
+        """Lets a request join a line and answers what can be answered now."""
+        with self._lock:
+            if self._abandoned:
+                request.refuse(self._abandonment(request))
+                self._decided.append(request)
+            else:
+                line.join(request)
+                self._serve()
+                if request.waiting:
+                    request.waiting_for = self._wanted(request)
+            decided = self._take_decided()
+        answer_all(decided)
+        return request
+
+    def _grant(self, line: Line[Any]) -> None:
+        """Decides for the first request of a line. Under the lock."""
+        request = line.first
+        line.leave(request)
+        request.grant()
+        self._decided.append(request)
+
+    def _refuse(self, line: Line[Any], error: BaseException) -> None:
+        """Decides against the first request of a line. Under the lock."""
+        request = line.first
+        line.leave(request)
+        request.refuse(error)
+        self._decided.append(request)
+
+    def _take_decided(self) -> list[Request]:
+        decided, self._decided = self._decided, []
+        return decided
+
+    def _withdraw(self, pending: Pending) -> None:
+        """Called when a step gives a request up: see the table in the module's docstring."""
+        assert isinstance(pending, Request)
+        decided: list[Request] = []
+        with self._lock:
+            if pending.waiting:
+                for line in self._lines():
+                    line.leave(pending)
+                pending.withdrawn = True
+                self._give_back(pending)
+                self._serve()
+                decided = self._take_decided()
+            elif pending.decided:
+                decided = [pending]
+        answer_all(decided)
+
+    def _abandonment(self, request: Request) -> BaseException:
+        return CancelledError(
+            None, None, f"{request.by!r} was cancelled: {self.title} {self.name!r} was released with its session"
+        )
+
+    # ------------------------------------------------------------------ for everybody
+    def close(self) -> None:
+        """Called when the container of the object goes away: whatever waits is cancelled, now and later."""
+        with self._lock:
+            self._abandoned = True
+            for line in self._lines():
+                for request in list(line):
+                    self._give_back(request)
+                    self._refuse(line, self._abandonment(request))
+            decided = self._take_decided()
+        answer_all(decided)
+
+    def waiting(self) -> dict[str, list[str]]:
+        """Who waits at this object: names of operations by kind of request."""
+        with self._lock:
+            found: dict[str, list[str]] = {}
+            for line in self._lines():
+                for request in line:
+                    found.setdefault(type(request).__name__, []).append(request.by)
+            return found
+
+
+def answer_all(requests: Sequence[Request]) -> None:
+    """Answers decided requests in the order in which they were decided."""
+    for request in requests:
+        request.answer()
