@@ -89,6 +89,10 @@ class OpError(Exception):
         if self._op is None:
             self._op = op
 
+    def add_context(self, text: str) -> None:
+        """Adds to the message what the failed operation was part of."""
+        self._message += text
+
     def __str__(self) -> str:
         site = getattr(self._op, "creation_site", None)
         if not site:

@@ -6,18 +6,25 @@ values of a step. An island's executables are made when its input shapes are fir
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
+from anabranch.core.devices import Device
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.passes.cse import merge_common_subexpressions
 from anabranch.passes.fold import fold
+from anabranch.passes.lower_control_flow import FUNCTIONAL, lower_control_flow
 from anabranch.passes.prune import prune
 from anabranch.passes.step_graph import StepGraph
 from anabranch.passes.verify import verify
-from anabranch.xla.islands import Island, PlanItem, plan_items
+from anabranch.placement.partition import partition
+from anabranch.placement.placer import Placement, Placer, apply
+from anabranch.xla.islands import Grouping, Island, PlanItem, functional_host_work, group, order_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +38,22 @@ class StageReport:
 
 @dataclass(slots=True)
 class Plan:
-    """How one kind of step runs: its items in order, and where its fetches come from."""
+    """How one kind of step runs: its items in order, and where its fetches come from.
 
-    items: list[PlanItem]
+    Attributes:
+        placement: the report of the placer; None where the plan was made without one.
+        devices: the devices that items name, by their full names.
+    """
+
+    grouping: Grouping
     step: StepGraph
     stages: list[StageReport] = field(default_factory=list)
+    placement: Placement | None = None
+    devices: Mapping[str, Device] = field(default_factory=dict)
+
+    @property
+    def items(self) -> list[PlanItem]:
+        return self.grouping.items
 
     @property
     def islands(self) -> list[Island]:
@@ -57,14 +75,16 @@ def build_plan(
     targets: Sequence[Operation],
     feeds: Sequence[Tensor],
     known: Mapping[Tensor, Any] | None = None,
+    placer: Placer | None = None,
 ) -> Plan:
     """Compiles a kind of step down to islands and host calls.
 
     Args:
         known: values of feeds that are the same in every step (resource handles passed to a function body).
+        placer: chooses the devices; None: everything runs on the default device.
 
     Raises:
-        InvalidArgumentError: what is needed contains a cycle.
+        InvalidArgumentError: what is needed contains a cycle, or cannot be placed.
     """
     stages: list[StageReport] = []
 
@@ -81,13 +101,58 @@ def build_plan(
     step.known.update(known or {})
     step = stage("fold", lambda: fold(step))
     step = stage("cse", lambda: merge_common_subexpressions(step))
+    while chosen := _to_lower(step, placer=placer):
+        step = stage("lower", functools.partial(lower_control_flow, step, chosen, order_of(step)))
+        step = stage("fold", functools.partial(fold, step))
+    placement, devices = None, {}
+    if placer is not None:
+        start = time.perf_counter()
+        placement = placer.place(step)
+        stages.append(StageReport("place", len(step.operations), time.perf_counter() - start))
+        devices = {device.name: device for device in placer.devices}
+    if placement is not None and placement.device:
+        placed = apply(step, placement)
+        step = stage("partition", lambda: partition(placed))
     start = time.perf_counter()
-    items = plan_items(step)
-    stages.append(StageReport("islands", len(items), time.perf_counter() - start))
-    return _announced(Plan(items, step, stages))
+    grouping = group(step)
+    stages.append(StageReport("islands", len(grouping.items), time.perf_counter() - start))
+    return _announced(Plan(grouping, step, stages, placement, devices))
 
 
-def plan_of_island(island: Island, on_host: frozenset[Operation]) -> Plan:
+def _to_lower(
+    step: StepGraph, on_host: frozenset[Operation] = frozenset(), placer: Placer | None = None
+) -> set[Operation]:
+    """The conditionals and loops that XLA cannot take whole, or that belong on several devices.
+
+    Inside `lowering_everything` all of them.
+    """
+    functional = [op for op in step.operations if op.type in FUNCTIONAL]
+    if _lower_everything.get():
+        return set(functional)
+    spanning = {op for op in functional if placer is not None and placer.spans_devices(op)}
+    return functional_host_work(step, on_host) | spanning
+
+
+_lower_everything: ContextVar[bool] = ContextVar("lower_everything", default=False)
+
+
+@contextlib.contextmanager
+def lowering_everything() -> Iterator[None]:
+    """Inside the block, plans made on this thread contain no functional conditional or loop.
+
+    For tests and comparisons: the executor runs then what would be compiled otherwise.
+    """
+    token = _lower_everything.set(True)
+    try:
+        yield
+    finally:
+        _lower_everything.reset(token)
+
+
+def plan_of_island(island: Island, on_host: frozenset[Operation], devices: Mapping[str, Device]) -> Plan:
     """The plan of an island's operations with some of them taken out of the compiled part."""
     step = StepGraph(island.operations, island.outputs, [], island.inputs, island.known, island.alias)
-    return _announced(Plan(plan_items(step, on_host), step))
+    step.device = dict.fromkeys(island.operations, island.device) if island.device else {}
+    while chosen := _to_lower(step, on_host):
+        step = fold(lower_control_flow(step, chosen, order_of(step)))
+    return _announced(Plan(group(step, on_host), step, devices=devices))

@@ -6,7 +6,9 @@ found by its fetches and fed tensors and goes straight to its plan.
 
 from __future__ import annotations
 
+import contextlib
 import threading
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, Self
 
@@ -19,7 +21,7 @@ from anabranch.errors import InvalidArgumentError
 from anabranch.frontend.fetches import FetchMapping, feed_function_for
 from anabranch.graph.graph import Graph, get_default_graph
 from anabranch.graph.operation import Operation, Tensor
-from anabranch.ops import vocabulary as _vocabulary  # every operation type must be known to run a graph  # noqa: F401
+from anabranch.placement.cost_model import CostModel
 from anabranch.runtime.local_master import LocalMaster, LocalTask
 from anabranch.runtime.step_stats import StepRecord, wants_trace
 
@@ -30,12 +32,20 @@ _LOCAL_SCHEME = "local://"
 class Step(Protocol):
     """A prepared step. May be run by several threads at once."""
 
-    def run(self, feeds: Sequence[Any], record: Callable[[Any], None] | None = None) -> list[Any]:
-        """One value per fetch, for one array per feed."""
+    def run(
+        self, feeds: Sequence[Any], record: Callable[[Any], None] | None = None, timeout: float | None = None
+    ) -> list[Any]:
+        """One value per fetch, for one array per feed; fails when it waits for longer than `timeout` seconds."""
 
 
 class Master(Protocol):
     """Prepares steps. The local one runs them in this process; a cluster's sends them to its tasks."""
+
+    def devices(self) -> list[Any]:
+        """The devices that steps can use."""
+
+    def measure(self, model: CostModel, step: Any, feeds: Sequence[Any], runs: int) -> None:
+        """Adds to a model what a step and transfers between the devices cost."""
 
     def prepare(self, fetches: Sequence[Tensor], targets: Sequence[Operation], feeds: Sequence[Tensor]) -> Step:
         """Compiles a kind of step."""
@@ -48,14 +58,22 @@ class BaseSession:
         target: "" for resources of the session's own; ``local://<name>`` to share variables with the other sessions of
             that name in this process.
         graph: the graph to run; default: the default graph.
-        config: a `ConfigProto`.
+        config: a `ConfigProto`. Of devices it says how many of each type there are (`device_count`), whether requests
+            that cannot be met are given up (`allow_soft_placement`), and whether to print where operations go
+            (`log_device_placement`).
+        placement: a `PlacementPolicy`, or the path of its file: where things run, whatever the model says (D12).
+            Default: the file that the environment variable ANABRANCH_PLACEMENT names, if any.
 
     Raises:
         TypeError: an argument is of the wrong type.
-        InvalidArgumentError: the target is of an unknown kind.
+        InvalidArgumentError: the target is of an unknown kind, the configuration names devices that do not exist, or
+            the policy is malformed.
+        NotFoundError: there is no such policy file.
     """
 
-    def __init__(self, target: Any = "", graph: Graph | None = None, config: Any = None) -> None:
+    def __init__(
+        self, target: Any = "", graph: Graph | None = None, config: Any = None, *, placement: Any = None
+    ) -> None:
         if graph is not None and not isinstance(graph, Graph):
             raise TypeError(f"graph must be a tf.Graph, but got {type(graph)}")
         self._graph = graph if graph is not None else get_default_graph()
@@ -63,9 +81,15 @@ class BaseSession:
         if not isinstance(self._target, str):
             raise TypeError(f"target must be a string, but got {type(target)}")
         self._config = config
-        self._master: Master = _master_for(self._target)
+        #: seconds that a step may wait, unless its options say otherwise; None: any time
+        self._timeout = _seconds(getattr(config, "operation_timeout_in_ms", 0))
+        self._master: Master = _master_for(self._target, config, placement)
+        if isinstance(self._master, LocalMaster):
+            # threads that compute ahead would keep the containers of a forgotten session alive, and themselves
+            weakref.finalize(self, self._master.forget).atexit = False
         self._closed = False
         self._mappings: dict[Any, FetchMapping] = {}
+        self._preparing = threading.RLock()
         self._structure_version = self._graph.structure_version
         self._partial_runs: dict[str, _PartialRun] = {}
 
@@ -84,16 +108,24 @@ class BaseSession:
 
     def list_devices(self) -> list[Any]:
         """The devices that steps can use."""
-        from_runtime: list[Any] = LocalMaster.devices()
-        return from_runtime
+        return self._master.devices()
 
     def close(self) -> None:
-        """Ends the session; steps can no longer be run, and its own variables are released."""
-        if not self._closed and isinstance(self._master, LocalMaster):
+        """Ends the session; steps can no longer be run, and its own variables are released.
+
+        Steps of other threads that are waiting are cancelled: they raise CancelledError.
+        """
+        first, self._closed = not self._closed, True
+        if first and isinstance(self._master, LocalMaster):
             self._master.close()
-        self._closed = True
         self._mappings.clear()
         self._partial_runs.clear()
+
+    def __del__(self) -> None:
+        """Closes a session that nobody holds any more: threads that prefetch for it would keep its resources alive."""
+        if getattr(self, "_closed", True) is False:
+            with contextlib.suppress(Exception):  # the interpreter may be going down
+                BaseSession.close(self)
 
     def as_default(self) -> Any:
         """Makes this the default session of the current thread inside a `with` block; does not close it."""
@@ -106,7 +138,8 @@ class BaseSession:
         Args:
             fetches: a tensor, operation, variable, name, or a nested structure of these.
             feed_dict: values for tensors; any tensor of the graph can be fed.
-            options: a `RunOptions`; its trace level asks for timings.
+            options: a `RunOptions`; its trace level asks for timings, `timeout_in_ms` limits how long operations may
+                wait in the step.
             run_metadata: a `RunMetadata` that is filled in when timings are asked for.
 
         Returns:
@@ -115,20 +148,26 @@ class BaseSession:
         Raises:
             RuntimeError: the session is closed, or its graph empty.
             TypeError, ValueError: fetches or feeds that do not fit the graph.
+            DeadlineExceededError: the step waited for too long; the message says who waited for what.
+            CancelledError: the session was closed meanwhile.
             OpError: the step failed; variables are as they were before the failing operation.
+            KeyboardInterrupt: the program was interrupted; the step is over, and the session can be used again.
         """
         mapping = self._mapping(fetches)
         tensors, values = self._feeds(feed_dict) if feed_dict else ((), [])
         step = mapping.steps.get(tensors)
         if step is None:
-            step = mapping.steps[tensors] = self._prepare(mapping, tensors)
-        if options is not None and wants_trace(options):
+            step = self._prepared_once(mapping, tensors)
+        if options is None:
+            return mapping.arrange(step.run(values, None, self._timeout))
+        timeout = _seconds(options.timeout_in_ms) or self._timeout
+        if wants_trace(options):
             record = StepRecord()
-            results = step.run(values, record)
+            results = step.run(values, record, timeout)
             if run_metadata is not None:
                 record.fill(run_metadata, self._graph, step, options)
             return mapping.arrange(results)
-        return mapping.arrange(step.run(values))
+        return mapping.arrange(step.run(values, None, timeout))
 
     def _mapping(self, fetches: Any) -> FetchMapping:
         if self._closed:
@@ -149,8 +188,16 @@ class BaseSession:
                 raise RuntimeError("The Session graph is empty. Add operations to the graph before calling run().")
             if len(self._mappings) >= _MAX_MAPPINGS:
                 self._mappings.clear()
-            found = self._mappings[key] = FetchMapping(self._graph, fetches)
+            found = self._mappings.setdefault(key, FetchMapping(self._graph, fetches))
         return found
+
+    def _prepared_once(self, mapping: FetchMapping, feeds: tuple[Tensor, ...]) -> Step:
+        """The step for these feeds. Of several threads that ask at once, as a queue runner's do, one prepares it."""
+        with self._preparing:
+            step: Step | None = mapping.steps.get(feeds)
+            if step is None:
+                step = mapping.steps[feeds] = self._prepare(mapping, feeds)
+        return step
 
     def _prepare(self, mapping: FetchMapping, feeds: Sequence[Tensor]) -> Step:
         for tensor in feeds:
@@ -186,6 +233,30 @@ class BaseSession:
         assert isinstance(tensor, Tensor)
         return [(tensor, value)]
 
+    def measure_costs(
+        self, fetches: Any, feed_dict: Any = None, steps: int = 5, model: CostModel | None = None
+    ) -> CostModel:
+        """Measures what a kind of step costs, for the placer "greedy" of a placement policy (WP3.2.1).
+
+        The step is run `steps` times and once more to compile it, with all its effects on variables.
+
+        Args:
+            fetches, feed_dict: as of `run`.
+            model: what to add the measurements to; default: a new model.
+
+        Returns:
+            The model: what operations took on the devices that they ran on, and what transfers between the session's
+            devices take. Save it with `CostModel.save`.
+
+        Raises:
+            TypeError, ValueError, OpError: as `run`.
+        """
+        model = model or CostModel()
+        tensors, values = self._feeds(feed_dict or {})
+        step = self._prepare(self._mapping(fetches), tensors)
+        self._master.measure(model, step, values, steps)
+        return model
+
     # ------------------------------------------------------------------ callables
     def make_callable(self, fetches: Any, feed_list: Sequence[Any] | None = None, accept_options: bool = False) -> Any:
         """A function that runs one kind of step with as little overhead as possible.
@@ -202,7 +273,7 @@ class BaseSession:
         mapping = self._mapping(fetches)
         parts = [part for key in feed_list or () for part in self._feed_parts(key, None)]
         tensors = tuple(tensor for tensor, _ in parts)
-        step = self._prepare(mapping, tensors)
+        step = self._prepared_once(mapping, tensors)
 
         def run_step(*values: Any, options: Any = None, run_metadata: Any = None) -> Any:
             if len(values) != len(tensors):
@@ -214,7 +285,7 @@ class BaseSession:
             if self._closed:
                 raise RuntimeError("Attempted to use a closed Session.")
             arrays = [feed_array(t, v) for t, v in zip(tensors, values, strict=True)]
-            return mapping.arrange(step.run(arrays))
+            return mapping.arrange(step.run(arrays, None, self._timeout))
 
         return run_step
 
@@ -247,11 +318,16 @@ class BaseSession:
         return run.advance(FetchMapping(self._graph, fetches), tensors, values)
 
 
-def _master_for(target: str) -> Master:
+def _seconds(milliseconds: int) -> float | None:
+    """A time limit of a message: zero means none."""
+    return milliseconds / 1000 if milliseconds else None
+
+
+def _master_for(target: str, config: Any, placement: Any) -> Master:
     if not target:
-        return LocalMaster()
+        return LocalMaster(None, config, placement)
     if target.startswith(_LOCAL_SCHEME):
-        return LocalMaster(LocalTask.named(target[len(_LOCAL_SCHEME) :]))
+        return LocalMaster(LocalTask.named(target[len(_LOCAL_SCHEME) :]), config, placement)
     raise InvalidArgumentError(
         None, None, f"no session can be opened at target {target!r}; use '' or '{_LOCAL_SCHEME}<name>'"
     )
@@ -343,7 +419,7 @@ class _PartialRun:
         targets = [op for op in mapping.targets if op not in self._done]
         feeds = list(self._values)
         step = self._session._master.prepare(fetches, targets, feeds)
-        results = step.run([self._values[t] for t in feeds])
+        results = step.run([self._values[t] for t in feeds], None, self._session._timeout)
         self._values.update(zip(fetches, results, strict=True))
         self._done |= piece
         self._open_feeds -= set(tensors)
@@ -401,8 +477,10 @@ class Session(BaseSession):
     See `BaseSession` for the arguments. Leaving the context closes it.
     """
 
-    def __init__(self, target: Any = "", graph: Graph | None = None, config: Any = None) -> None:
-        super().__init__(target, graph, config)
+    def __init__(
+        self, target: Any = "", graph: Graph | None = None, config: Any = None, *, placement: Any = None
+    ) -> None:
+        super().__init__(target, graph, config, placement=placement)
         self._contexts: list[Any] = []
 
     def __enter__(self) -> Self:
@@ -435,8 +513,10 @@ class Session(BaseSession):
 class InteractiveSession(BaseSession):
     """A session that is the default one from its construction until it is closed (for shells and notebooks)."""
 
-    def __init__(self, target: Any = "", graph: Graph | None = None, config: Any = None) -> None:
-        super().__init__(target, graph, config)
+    def __init__(
+        self, target: Any = "", graph: Graph | None = None, config: Any = None, *, placement: Any = None
+    ) -> None:
+        super().__init__(target, graph, config, placement=placement)
         self._explicit_graph = graph
         self._session_context = self.as_default()
         self._session_context.__enter__()

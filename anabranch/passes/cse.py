@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from anabranch.core.resources import ResourceHandle
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.operation import Operation, Tensor
+from anabranch.passes.dependencies import Dependencies
 from anabranch.passes.step_graph import StepGraph
 
 _MAX_COMPARED_BYTES = 4096
@@ -17,24 +19,30 @@ _MAX_COMPARED_BYTES = 4096
 def merge_common_subexpressions(step: StepGraph) -> StepGraph:
     """Redirects the consumers of a repeated operation to its first occurrence.
 
-    Operations with state, with control edges, with function bodies, or fed outputs are left alone.
+    Operations with state, with control edges, with function bodies, or fed outputs are left alone; except that reads of
+    a variable are merged between which nothing of the step writes it. (Inside an island such reads cost nothing, but
+    each would be sent to another device.)
     """
     alias: dict[Tensor, Tensor] = dict(step.alias)
     seen: dict[Hashable, Operation] = {}
     fed = set(step.feeds)
     pinned = set(step.targets)
     constants: dict[Hashable, Tensor] = {}
+    versions = _Versions(step)
+    dependencies = Dependencies(step)
     kept = []
     for op in step.operations:
         for tensor in op.inputs:
             _merge_constant(tensor, step.known, constants, alias)
-        key = _key(op, alias) if op not in pinned and not any(t in fed for t in op.outputs) else None
+        version = versions.seen_by(op)
+        mergeable = op not in pinned and not any(t in fed for t in op.outputs)
+        key = _key(op, alias, version, dependencies) if mergeable else None
         first = None if key is None else seen.setdefault(key, op)
         if first is None or first is op:
             kept.append(op)
             continue
         alias.update(zip(op.outputs, first.outputs, strict=True))
-    return StepGraph(kept, step.fetches, step.targets, step.feeds, step.known, alias)
+    return step.with_operations(kept, alias=alias)
 
 
 def _merge_constant(
@@ -49,9 +57,26 @@ def _merge_constant(
             alias[tensor] = first
 
 
-def _key(op: Operation, alias: dict[Tensor, Tensor]) -> Hashable:
+class _Versions:
+    """Counts, in step order, the operations that may have written each resource."""
+
+    def __init__(self, step: StepGraph) -> None:
+        self._known = step.known
+        self._count: dict[ResourceHandle, int] = {}
+
+    def seen_by(self, op: Operation) -> Hashable:
+        """What an operation that only reads variables sees of them, or None for any other; counts those that write."""
+        handles = [v for t in op._inputs if isinstance(v := self._known.get(t), ResourceHandle)]
+        if op.type == "ReadVariableOp" and handles:
+            return handles[0], self._count.get(handles[0], 0)
+        for handle in handles:
+            self._count[handle] = self._count.get(handle, 0) + 1
+        return None
+
+
+def _key(op: Operation, alias: dict[Tensor, Tensor], read: Hashable, dependencies: Dependencies) -> Hashable:
     op_def = op.op_def
-    if op_def.stateful or op._control_inputs or op._control_outputs or not op.outputs:
+    if (op_def.stateful and read is None) or op._control_inputs or op._control_outputs or not op.outputs:
         return None
     inputs: list[Any] = [alias.get(t, t) for t in op.inputs]
     if op_def.commutative:
@@ -59,7 +84,9 @@ def _key(op: Operation, alias: dict[Tensor, Tensor]) -> Hashable:
     attrs = tuple((k, _hashable(op.attrs[k])) for k in op_def.attrs)
     if any(a is _UNHASHABLE for _, a in attrs):
         return None
-    return (op_def.name, op.device, tuple(inputs), attrs)
+    # what is alive and repeats together with other operations is not the same, though it has the same inputs
+    waits: Hashable = tuple(tuple(found) for found in dependencies.of(op)) if dependencies.dynamic else ()
+    return (op_def.name, op.device, read or tuple(inputs), attrs, waits)
 
 
 _UNHASHABLE = object()

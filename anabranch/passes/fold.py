@@ -9,6 +9,7 @@ import numpy as np
 from anabranch.core import dtypes
 from anabranch.core.kernel_context import KernelContext
 from anabranch.graph.constants import run_on_known_values
+from anabranch.graph.loop_structure import ENTERS, MERGES, SWITCHES
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.passes.step_graph import StepGraph
 
@@ -22,14 +23,24 @@ def fold(step: StepGraph) -> StepGraph:
     """Takes constants, resource handles, known shapes, and portable arithmetic on these out of the step."""
     known: dict[Tensor, Any] = dict(step.known)
     fed = set(step.feeds)
+    # a Merge has to learn which of its inputs is dead, so these are not taken out
+    merged = {t.op for op in step.operations if op.type in MERGES for t in step.inputs_of(op)}
     kept = []
     for op in step.operations:
-        values = _known_outputs(op, known, fed)
+        values = None if op in merged else _known_outputs(op, known, fed)
         if values is None:
             kept.append(op)
+            known.update(_passed_handles(op, known))
             continue
         known.update((out, value) for out, value in zip(op.outputs, values, strict=True) if out not in fed)
-    return StepGraph(kept, step.fetches, step.targets, step.feeds, known, step.alias)
+    return step.with_operations(kept, known=known)
+
+
+def _passed_handles(op: Operation, known: dict[Tensor, Any]) -> dict[Tensor, Any]:
+    """The handle of a resource that goes into a branch or a loop: it is known, though the operation still runs."""
+    if op.type not in SWITCHES | ENTERS or op.inputs[0].dtype is not dtypes.resource or op.inputs[0] not in known:
+        return {}
+    return dict.fromkeys(op.outputs, known[op.inputs[0]])
 
 
 def _known_outputs(op: Operation, known: dict[Tensor, Any], fed: set[Tensor]) -> list[Any] | None:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from anabranch.errors import InvalidArgumentError
+from anabranch.graph.loop_structure import is_back_edge
 from anabranch.graph.operation import Operation, Tensor
 
 
@@ -20,12 +21,20 @@ class StepGraph:
     """See the module docstring.
 
     Attributes:
-        operations: what to run, in an order that respects data and control edges; ties keep the order of creation.
+        operations: what to run, in an order that respects data and control edges, except for the back edges of loops;
+            ties keep the order of creation.
         fetches: tensors whose values the step returns.
         targets: operations that must run although nothing of them is fetched.
         feeds: tensors whose values the step is given.
         known: tensors whose value is the same in every such step: NumPy arrays, and resource handles.
         alias: tensor -> the tensor that stands for it.
+        device: operation -> the full name of the device that it was placed on; what is not listed runs on the default
+            device.
+        local_alias: device -> what `alias` is there: a tensor of another device is stood for by its received copy.
+        controls: operation -> its control inputs in this step, where they are not those of the graph.
+        after: operation -> operations that it waits for, dead or alive, although no tensor or control edge says so.
+        replaced: operation that was replaced by others -> the first and the last of these to run. Both are as dead or
+            alive as it would be.
     """
 
     operations: list[Operation]
@@ -34,6 +43,19 @@ class StepGraph:
     feeds: list[Tensor]
     known: dict[Tensor, Any] = field(default_factory=dict)
     alias: dict[Tensor, Tensor] = field(default_factory=dict)
+    device: dict[Operation, str] = field(default_factory=dict)
+    local_alias: dict[str, dict[Tensor, Tensor]] = field(default_factory=dict)
+    controls: dict[Operation, list[Operation]] = field(default_factory=dict)
+    after: dict[Operation, list[Operation]] = field(default_factory=dict)
+    replaced: dict[Operation, tuple[Operation, Operation]] = field(default_factory=dict)
+
+    def with_operations(self, operations: list[Operation], **changes: Any) -> StepGraph:
+        """A copy with other operations, and whatever else is to differ."""
+        return replace(self, operations=operations, **changes)
+
+    def resolve_control(self, op: Operation) -> Operation:
+        """The operation whose end is the end of `op` after it was replaced."""
+        return self.replaced[op][1] if op in self.replaced else op
 
     def resolve(self, tensor: Tensor) -> Tensor:
         """The tensor that stands for `tensor` after merging."""
@@ -41,8 +63,16 @@ class StepGraph:
 
     def inputs_of(self, op: Operation) -> list[Tensor]:
         """The tensors that `op` takes in this step."""
-        alias = self.alias
+        alias = self.alias_on(self.device.get(op, "")) if self.local_alias else self.alias
         return [alias.get(t, t) for t in op.inputs] if alias else op.inputs
+
+    def alias_on(self, device: str) -> dict[Tensor, Tensor]:
+        """Tensor -> the tensor that stands for it on a device."""
+        return self.local_alias.get(device, self.alias)
+
+    def controls_of(self, op: Operation) -> list[Operation]:
+        """The operations that must finish before `op` starts in this step, besides those that produce its inputs."""
+        return self.controls.get(op, op._control_inputs) if self.controls else op._control_inputs
 
 
 def in_execution_order(operations: Iterable[Operation], fed: set[Tensor]) -> list[Operation]:
@@ -58,7 +88,9 @@ def in_execution_order(operations: Iterable[Operation], fed: set[Tensor]) -> lis
 
 
 def _comes_after_inputs(op: Operation, fed: set[Tensor]) -> bool:
-    return all(t._op._id < op._id or t in fed for t in op._inputs) and all(c._id < op._id for c in op._control_inputs)
+    return all(t._op._id < op._id or t in fed or is_back_edge(op, t) for t in op._inputs) and all(
+        c._id < op._id for c in op._control_inputs
+    )
 
 
 def _kahn(operations: list[Operation], fed: set[Tensor]) -> list[Operation]:
@@ -66,7 +98,7 @@ def _kahn(operations: list[Operation], fed: set[Tensor]) -> list[Operation]:
     waiting: dict[Operation, int] = {}
     followers: dict[Operation, list[Operation]] = {op: [] for op in operations}
     for op in operations:
-        before = {t.op for t in op.inputs if t not in fed and t.op in members}
+        before = {t.op for t in op.inputs if t not in fed and t.op in members and not is_back_edge(op, t)}
         before.update(c for c in op._control_inputs if c in members)
         waiting[op] = len(before)
         for earlier in before:
@@ -87,6 +119,6 @@ def _kahn(operations: list[Operation], fed: set[Tensor]) -> list[Operation]:
             None,
             stuck[0],
             f"the graph has a cycle through {', '.join(repr(op.name) for op in stuck[:5])}; "
-            "a step can only run a graph without cycles",
+            "only the edge from a NextIteration to a Merge may close one",
         )
     return ordered

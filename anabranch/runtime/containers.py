@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from anabranch.core.resources import ResourceHandle
+from anabranch.runtime.rendezvous import Rendezvous
 
 T = TypeVar("T")
 
@@ -36,10 +37,12 @@ class VariableState:
 
 
 class Containers:
-    """All resources of one task, by container and name. Thread-safe."""
+    """All resources of one task, by container and name, and its rendezvous. Thread-safe."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self.rendezvous = Rendezvous()
+        # reentrant: the garbage collector may close these containers on a thread that holds the lock
+        self._lock = threading.RLock()
         self._variables: dict[tuple[str, str], VariableState] = {}
         self._objects: dict[tuple[str, str, str], Any] = {}
 
@@ -81,13 +84,21 @@ class Containers:
         names = set(containers) or {DEFAULT_CONTAINER}
         with self._lock:
             states = [s for (container, _), s in self._variables.items() if container in names]
-            for key in [k for k in self._objects if k[0] in names]:
-                closing = getattr(self._objects.pop(key), "close", None)
-                if callable(closing):
-                    closing()
+        self.close_objects(names)
         for state in states:
             with state.lock:
                 state.value = None
+
+    def close_objects(self, containers: Iterable[str] | None = None) -> None:
+        """Drops the queues, tables and readers of some containers (default: all) and cancels what waits."""
+        names = None if containers is None else set(containers)
+        with self._lock:
+            keys = [key for key in self._objects if names is None or key[0] in names]
+            closed = [self._objects.pop(key) for key in keys]
+        for item in closed:  # outside the lock: the steps that wait there go on, and may look for other objects
+            closing = getattr(item, "close", None)
+            if callable(closing):
+                closing()
 
     def live_variables(self) -> list[VariableState]:
         """The initialised variables."""

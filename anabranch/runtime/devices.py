@@ -1,30 +1,172 @@
-"""The devices of this process (§3.3)."""
+"""The devices of this process (§3.3): virtual CPU devices, the accelerators that JAX finds, those of other packages.
+
+A virtual CPU device is a name with a place in the graph, not a share of the machine: all of them run their islands on
+JAX's one CPU device, each island in the thread that calls it, at the same time as those of the others (decision 0016).
+So there can be any number of them, whenever a session asks, and nothing is copied between them.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import jax
+import numpy as np
+
+from anabranch.core.devices import (
+    ACCELERATOR_PRIORITY,
+    CPU_PRIORITY,
+    LOCAL_TASK,
+    Device,
+    DeviceFactory,
+    device_types,
+    register_device,
+)
+from anabranch.errors import InvalidArgumentError
+from anabranch.runtime.device_settings import settings
 
 
+class XlaDevice(Device):
+    """A device whose islands XLA compiles; the base class for what other packages register.
+
+    Args:
+        xla_device: the `jax.Device` that runs its islands; default: the host's processor.
+    """
+
+    def __init__(
+        self,
+        device_type: str,
+        index: int,
+        xla_device: Any = None,
+        memory_limit_bytes: int = 0,
+        task: str = LOCAL_TASK,
+    ) -> None:
+        super().__init__(device_type, index, memory_limit_bytes, task)
+        self.xla_device = host_processor() if xla_device is None else xla_device
+
+    def put(self, value: Any) -> Any:
+        """A host array, or another device's, as an array of this device."""
+        return jax.device_put(value, self.xla_device)
+
+    def get(self, value: Any) -> np.ndarray[Any, Any]:
+        """An array of this device as a host array."""
+        return np.asarray(value)
+
+
+def host_processor() -> Any:
+    """JAX's device for the host; where JAX was told to do without one, its first device."""
+    try:
+        return jax.local_devices(backend="cpu")[0]
+    except RuntimeError:
+        return jax.local_devices()[0]
+
+
+def _virtual_cpus(count: int | None) -> list[Device]:
+    processor = host_processor()
+    return [XlaDevice("CPU", index, processor) for index in range(1 if count is None else max(count, 1))]
+
+
+def _accelerators(kind: str) -> DeviceFactory:
+    def factory(count: int | None) -> list[Device]:
+        return [
+            XlaDevice(kind, index, device, (device.memory_stats() or {}).get("bytes_limit", 0))
+            for index, device in enumerate([d for d in jax.local_devices() if d.platform.upper() == kind][:count])
+        ]
+
+    return factory
+
+
+register_device("CPU", _virtual_cpus, CPU_PRIORITY)
+register_device("GPU", _accelerators("GPU"), ACCELERATOR_PRIORITY)
+register_device("TPU", _accelerators("TPU"), ACCELERATOR_PRIORITY)
+
+
+def session_devices(config: Any = None) -> list[Device]:
+    """The devices of a session, those that operations without constraints go to first.
+
+    Args:
+        config: a `ConfigProto`: `device_count` says how many devices of a type there are to be (at least one CPU),
+            `gpu_options.visible_device_list` which GPUs, in which order. What it does not say, `tf.config` does.
+
+    Raises:
+        InvalidArgumentError: the configuration names a device type or a GPU that does not exist.
+    """
+    asked: Mapping[str, int] = {} if config is None else dict(config.device_count)
+    counts = {**settings.counts(), **asked}
+    types = device_types()
+    unknown = sorted(set(asked) - {kind.name for kind in types})
+    if unknown:
+        raise InvalidArgumentError(
+            None,
+            None,
+            f"device_count asks for devices of type {unknown[0]!r}, which nobody registered; the types are "
+            f"{', '.join(sorted(kind.name for kind in types))}",
+        )
+    visible = (config is not None and config.gpu_options.visible_device_list) or settings.visible_gpus()
+    found: list[Device] = []
+    for kind in types:
+        limited = kind.name == "GPU" and visible
+        made = kind.factory(None if limited else counts.get(kind.name))
+        found.extend(_visible(made, visible)[: counts.get(kind.name)] if limited else made)
+    return found
+
+
+def _visible(gpus: Sequence[Device], listed: str) -> list[Device]:
+    """The listed GPUs, renumbered from 0."""
+    chosen: list[Device] = []
+    for text in listed.split(","):
+        if not text.strip().isdigit() or int(text) >= len(gpus):
+            raise InvalidArgumentError(
+                None,
+                None,
+                f"visible_device_list {listed!r} names the GPU {text.strip()!r}; this process has {len(gpus)} GPUs, "
+                "numbered from 0",
+            )
+        source = gpus[int(text)]
+        chosen.append(XlaDevice("GPU", len(chosen), source.xla_device, source.memory_limit_bytes))
+    return chosen
+
+
+def explicit_xla_device(device: Device | None) -> Any:
+    """The `jax.Device` that an island has to be compiled for, or None where JAX's default is the only one."""
+    if device is None or (jax.default_backend() == "cpu" and jax.local_devices() == [device.xla_device]):
+        return None
+    return device.xla_device
+
+
+# ---------------------------------------------------------------------- what clients see
 @dataclass(frozen=True, slots=True)
 class DeviceAttributes:
-    """What a client sees of a device: its full name, its type, and its memory in bytes (0: not known)."""
+    """What a client sees of a device: its full name, its type, its memory in bytes (0: not known).
+
+    The incarnation is a number that tells devices apart that had the same name one after the other.
+    """
 
     name: str
     device_type: str
     memory_limit_bytes: int
+    incarnation: int = 1
+
+    @property
+    def memory_limit(self) -> int:
+        """The memory in bytes (0: not known)."""
+        return self.memory_limit_bytes
 
 
-def local_devices() -> list[DeviceAttributes]:
-    """The host as CPU:0, and the accelerators that JAX finds."""
-    found = [DeviceAttributes("/job:localhost/replica:0/task:0/device:CPU:0", "CPU", 0)]
-    accelerators = [d for d in jax.local_devices() if d.platform != "cpu"]
-    for device in accelerators:
-        kind = device.platform.upper()
-        limit = (device.memory_stats() or {}).get("bytes_limit", 0)
-        found.append(DeviceAttributes(f"/job:localhost/replica:0/task:0/device:{kind}:{device.id}", kind, limit))
-    return found
+def attributes_of(devices: Sequence[Device]) -> list[DeviceAttributes]:
+    """Devices as clients see them, the CPUs first."""
+    ordered = sorted(devices, key=lambda device: device.device_type != "CPU")
+    return [DeviceAttributes(d.name, d.device_type, d.memory_limit_bytes) for d in ordered]
+
+
+def local_devices(config: Any = None) -> list[DeviceAttributes]:
+    """The devices that a session of this process has: the host's as CPU:0, and what else there is.
+
+    Args:
+        config: the session's `ConfigProto`.
+    """
+    return attributes_of(session_devices(config))
 
 
 def default_backend() -> str:

@@ -13,7 +13,9 @@ import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
+from anabranch.core.devices import LOCAL_TASK
 from anabranch.pipeline import Plan, plan_listeners
+from anabranch.placement.placer import Placement
 from anabranch.xla.executable import CompileEvent, compile_log
 from anabranch.xla.islands import Island, PlanItem
 
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 EXPLAIN_VARIABLE: Final = "ANABRANCH_EXPLAIN"
 _MAX_ROWS: Final = 40
 _MAX_NAMES: Final = 6
+#: how the names of all devices of this process begin
+_DEVICE: Final = f"{LOCAL_TASK}/device:"
 
 
 class Explainer:
@@ -31,14 +35,17 @@ class Explainer:
 
     Args:
         console: where to print; default: the standard error stream.
+        placement: whether to tell of each operation which device was asked for, which it got, and why.
     """
 
-    def __init__(self, console: Console | None = None) -> None:
+    def __init__(self, console: Console | None = None, placement: bool = False) -> None:
         from rich.console import Console  # time that only those who ask should pay
 
         self.console = console or Console(stderr=True)
+        self.placement = placement
         self.plans = 0
         self.compilations: list[CompileEvent] = []
+        self._placed: set[tuple[str, ...]] = set()
         self._lock = threading.Lock()
 
     @contextlib.contextmanager
@@ -59,7 +66,19 @@ class Explainer:
                     self.console.print(f"[bold]{what}[/bold] {_listed(names)}", highlight=False)
             if plan.stages:
                 self.console.print(_stages_table(plan))
+            if self.placement and plan.placement is not None:
+                self._print_placement(plan, plan.placement)
             self.console.print(_items_table(plan.items))
+
+    def _print_placement(self, plan: Plan, placement: Placement) -> None:
+        """Tells of the operations that were not placed like this before."""
+        rows = [row for row in placement_rows(plan, placement) if row not in self._placed]
+        self._placed.update(rows)
+        if rows:
+            table = _table("Placement", "operation", "type", "asked", "got", "why")
+            for row in rows:
+                table.add_row(*map(_plain, row))
+            self.console.print(table)
 
     def on_compile(self, event: CompileEvent) -> None:
         """Prints a compilation."""
@@ -83,10 +102,10 @@ class Explainer:
 _enabled: list[Explainer] = []
 
 
-def enable(console: Console | None = None) -> Explainer:
+def enable(console: Console | None = None, placement: bool = False) -> Explainer:
     """Starts explaining what this process compiles; returns the explainer (there is one per process)."""
     if not _enabled:
-        explainer = Explainer(console)
+        explainer = Explainer(console, placement)
         plan_listeners.append(explainer.on_plan)
         compile_log.listeners.append(explainer.on_compile)
         _enabled.append(explainer)
@@ -102,12 +121,23 @@ def disable() -> None:
 
 
 def enable_if_asked() -> None:
-    """`enable`, if the environment asks for it."""
-    if os.environ.get(EXPLAIN_VARIABLE, "0") not in ("", "0"):
-        enable()
+    """`enable`, if the environment asks for it; the value "placement" asks for the placement as well."""
+    value = os.environ.get(EXPLAIN_VARIABLE, "0")
+    if value not in ("", "0"):
+        enable(placement=value == "placement")
 
 
 # ---------------------------------------------------------------------- tables
+def placement_rows(plan: Plan, placement: Placement) -> list[tuple[str, ...]]:
+    """Of each operation of a step: its name, its type, what was asked for it, what it got, and why."""
+    rows: list[tuple[str, ...]] = []
+    for op in plan.step.operations:
+        if op in placement.assigned or not placement.assigned:
+            found = placement.of(op)
+            rows.append((op.name, op.type, found.asked or "-", found.got.removeprefix(_DEVICE), found.why))
+    return rows
+
+
 def _ends(plan: Plan) -> dict[str, list[str]]:
     step = plan.step
     return {
@@ -159,9 +189,13 @@ def _item_cells(item: PlanItem) -> list[str]:
         what = f"island of {len(item.operations)} operations, up to {item.operations[-1].name}"
         reads, writes = ([handle.name for handle in handles] for handles in (item.reads, item.writes))
         inputs = f"{len(item.inputs)}" + (f" ({len(item.static)} static)" if item.static else "")
-        return ["XLA", _plain(what), inputs, str(len(item.outputs)), _listed(reads), _listed(writes)]
+        return [_where("XLA", item), _plain(what), inputs, str(len(item.outputs)), _listed(reads), _listed(writes)]
     op = item.operation
-    return ["host", _plain(f"{op.name} ({op.type})"), str(len(item.inputs)), str(len(op.outputs)), "", ""]
+    return [_where("host", item), _plain(f"{op.name} ({op.type})"), str(len(item.inputs)), str(len(op.outputs)), "", ""]
+
+
+def _where(how: str, item: PlanItem) -> str:
+    return f"{how} on {item.device.removeprefix(_DEVICE)}" if item.device else how
 
 
 def _compilations_table(events: list[CompileEvent]) -> Any:

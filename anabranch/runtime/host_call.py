@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Final
 
 import numpy as np
 
+from anabranch.core.pending import Pending
 from anabranch.core.resources import ResourceHandle
 from anabranch.errors import InvalidArgumentError, OpError, UnimplementedError
 from anabranch.graph.constants import flatten_outputs
@@ -18,6 +20,9 @@ from anabranch.xla.islands import HostCall
 from anabranch.xla.lowering import hash_name
 
 Values = list[Any]
+
+#: types of results that are one tensor for sure
+_ARRAYS: Final = frozenset({np.ndarray, np.bool_, np.int32, np.int64, np.float32, np.float64})
 
 
 class HostKernelCall:
@@ -38,6 +43,7 @@ class HostKernelCall:
         run_body: BodyRunner,
     ) -> None:
         op = self.op = item.operation
+        self.device = item.device
         op_def = op.op_def
         rule = op_def.host_rule or (op_def.compiled_rule if op_def.portable else None)
         if rule is None:
@@ -51,6 +57,10 @@ class HostKernelCall:
         self._context = HostContext(op, containers, run_body)
         self._sources = [(None, item.known[t]) if t in item.known else (slots[t], None) for t in item.inputs]
         self._outputs = outputs
+        self._dtypes = [out.dtype.as_numpy_dtype for out in op.outputs]
+        #: inputs and outputs need not be regrouped where no argument stands for several tensors
+        self._flat = not any(arg.is_list for arg in op_def.inputs)
+        self._single = len(op_def.outputs) == 1 and not op_def.outputs[0].is_list
         self._counters = counters.group([op], run_seed) if rule.asks_for("rng") else None
         self._seed = _seed(op, run_seed)
         self._keywords = {k: op.attrs[k] for k in rule.attr_names()}
@@ -60,28 +70,63 @@ class HostKernelCall:
             self._keywords["xp"] = np
 
     def __call__(self, values: Values) -> None:
-        """Runs the kernel on host arrays and stores its outputs.
+        """Runs the kernel on host arrays and stores its outputs, waiting for them if need be.
 
         Raises:
             OpError: the kernel's own, or InvalidArgumentError for values that it cannot take.
         """
-        op = self.op
+        pending = self.start(values)
+        if pending is not None:
+            self.finish(values, pending)
+
+    def start(self, values: Values) -> Pending | None:
+        """Runs the kernel; returns what to wait for before `finish`, or None when the outputs are stored already.
+
+        Raises:
+            OpError: as `__call__`.
+        """
         inputs = [_on_host(known if slot is None else values[slot]) for slot, known in self._sources]
-        keywords = self._keywords
+        result = self._run(inputs)
+        if isinstance(result, Pending):
+            return result
+        self._store(values, [result] if self._single and type(result) in _ARRAYS else flatten_outputs(result))
+        return None
+
+    def finish(self, values: Values, pending: Pending) -> None:
+        """Stores the outputs of an asynchronous kernel; waits when they are not there yet.
+
+        Raises:
+            BaseException: what the result failed with.
+        """
+        try:
+            results = pending.wait()
+        except OpError as error:
+            error.attribute_to(self.op)
+            raise
+        self._store(values, results)
+
+    def _run(self, inputs: list[Any]) -> Any:
+        op, keywords = self.op, self._keywords
         if self._counters is not None:
             keywords = {**keywords, "rng": np.random.default_rng((*self._seed, int(self._counters.advance()[0])))}
         try:
             with np.errstate(all="ignore"):
-                result = self._rule.function(*group_by_argument(op.op_def.inputs, op.attrs, inputs), **keywords)
+                arguments = inputs if self._flat else group_by_argument(op.op_def.inputs, op.attrs, inputs)
+                return self._rule.function(*arguments, **keywords)
         except OpError as error:
             error.attribute_to(op)
             raise
         except (TypeError, ValueError, IndexError, KeyError, OverflowError) as error:
             raise InvalidArgumentError(None, op, f"{op.type} cannot take these inputs: {error}") from error
-        for slot, out, value in zip(self._outputs, op.outputs, flatten_outputs(result), strict=True):
-            values[slot] = (
-                value if isinstance(value, ResourceHandle | TensorList) else _typed(value, out.dtype.as_numpy_dtype)
-            )
+
+    def _store(self, values: Values, results: Sequence[Any]) -> None:
+        for slot, dtype, value in zip(self._outputs, self._dtypes, results, strict=True):
+            values[slot] = value if isinstance(value, ResourceHandle | TensorList) else _typed(value, dtype)
+
+    @property
+    def sources(self) -> list[str]:
+        """The names of the operations whose results it takes."""
+        return [t.op.name for t in self.op.inputs]
 
     def outputs_in(self, values: Values) -> list[Any]:
         """What the operation put into the slots of a step."""
@@ -99,6 +144,8 @@ def _typed(value: Any, dtype: Any) -> Any:
 
 
 def _on_host(value: Any) -> Any:
+    if type(value) is np.ndarray:
+        return value
     return value if isinstance(value, np.ndarray | ResourceHandle | TensorList) else np.asarray(value)
 
 

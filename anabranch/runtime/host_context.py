@@ -28,6 +28,10 @@ class HostContext(KernelContext):
         self.containers = containers
         self._run_body = run_body
 
+    def for_operation(self, op: Operation) -> HostContext:
+        """The context of another operation of the same session."""
+        return HostContext(op, self.containers, self._run_body)
+
     def is_initialized(self, handle: ResourceHandle) -> bool:
         """Whether the variable has a value."""
         return self.containers.variable(handle).value is not None

@@ -9,16 +9,19 @@ import jax
 import numpy as np
 
 from anabranch.core import dtypes
+from anabranch.core.devices import Device
 from anabranch.core.resources import ResourceHandle
 from anabranch.errors import OpError
+from anabranch.graph.loop_bodies import bodies_of
 from anabranch.runtime.containers import Containers, VariableState
+from anabranch.runtime.devices import explicit_xla_device
 from anabranch.runtime.host_context import uninitialized
 from anabranch.runtime.jax_errors import as_op_error
 from anabranch.runtime.random_counters import RandomCounters
 from anabranch.xla.executable import Executable, failed_check
 from anabranch.xla.islands import Island
 from anabranch.xla.lowering import NeedsHostError
-from anabranch.xla.state import bodies_of, state_of
+from anabranch.xla.state import state_of
 
 Values = list[Any]
 
@@ -31,9 +34,15 @@ class IslandCall:
     """
 
     def __init__(
-        self, island: Island, slots: dict[Any, int], containers: Containers, run_seed: int, counters: RandomCounters
+        self,
+        island: Island,
+        slots: dict[Any, int],
+        containers: Containers,
+        run_seed: int,
+        counters: RandomCounters,
+        device: Device | None = None,
     ) -> None:
-        self.executable = executable = Executable(island)
+        self.executable = executable = Executable(island, explicit_xla_device(device))
         self.island = island
         self._inputs = [slots[t] for t in executable.dynamic]
         self._open = [self._inputs[i] for i in executable.open_inputs]
@@ -70,8 +79,10 @@ class IslandCall:
         """
         args = [values[i] for i in self._inputs]
         for position in self._lists:
-            if args[position].on_host:
-                raise NeedsHostError(self._taker_of(position), "a list whose elements have different shapes")
+            if getattr(args[position], "on_host", True):
+                raise NeedsHostError(
+                    self._taker_of(position), "a list whose elements have different shapes, or a dataset"
+                )
         if self._has_constants:
             args += self.executable.constant_arguments()
         if not self._locking:
@@ -104,6 +115,7 @@ class IslandCall:
     def _take_values(self, args: list[Any]) -> None:
         """Adds the variables' values to the arguments; leaves those that are written locked, and the others pinned."""
         locked: list[VariableState] = []
+        there = self.executable.device
         try:
             for state in self._locking:
                 state.lock.acquire()
@@ -112,6 +124,8 @@ class IslandCall:
                 value = state.value
                 if value is None:
                     raise self._without_value(state.handle)
+                if there is not None and value.device is not there and not state.pins:
+                    state.value = value = jax.device_put(value, there)  # a variable lives where it is used
                 args.append(value.copy() if state.pins and position >= self._donated_from else value)
         except BaseException:
             for state in locked:

@@ -9,16 +9,29 @@ from collections.abc import Hashable, Sequence
 from typing import Any
 
 from anabranch.core import dtypes
+from anabranch.graph.loop_structure import PRIMITIVES
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.pipeline import build_plan
+from anabranch.placement.cost_model import CostModel
+from anabranch.placement.placer import Placer
+from anabranch.placement.policy import PlacementPolicy, policy_of
 from anabranch.runtime import explain
 from anabranch.runtime.containers import Containers
-from anabranch.runtime.devices import DeviceAttributes, local_devices
+from anabranch.runtime.device_settings import settings
+from anabranch.runtime.devices import DeviceAttributes, attributes_of, session_devices
+from anabranch.runtime.measurement import measure_step, measure_transfers
 from anabranch.runtime.random_counters import RandomCounters
 from anabranch.runtime.step import PreparedStep
+from anabranch.runtime.waiting import ActiveSteps
+from anabranch.xla.islands import runs_on_host
 
 #: prepared function bodies kept per master
 _MAX_BODIES = 256
+
+
+def _is_host_work(op: Operation) -> bool:
+    """Whether only a CPU can run an operation. The executor itself runs the primitives of control flow."""
+    return op.type not in PRIMITIVES and runs_on_host(op)
 
 
 class LocalTask:
@@ -38,36 +51,66 @@ class LocalTask:
 
 
 class LocalMaster:
-    """Prepares the steps of one session and runs function bodies that cannot be part of an island."""
+    """Prepares the steps of one session and runs function bodies that cannot be part of an island.
 
-    def __init__(self, task: LocalTask | None = None) -> None:
+    Args:
+        task: whose variables the session works on; default: a task of its own.
+        config: the session's `ConfigProto`.
+        placement: the session's placement policy, or the path of its file.
+
+    Raises:
+        InvalidArgumentError: the configuration names devices that do not exist, or the policy is malformed.
+        NotFoundError: there is no such policy file.
+    """
+
+    def __init__(
+        self,
+        task: LocalTask | None = None,
+        config: Any = None,
+        placement: PlacementPolicy | str | os.PathLike[str] | None = None,
+    ) -> None:
         explain.enable_if_asked()
+        soft, log = (False, False) if config is None else (config.allow_soft_placement, config.log_device_placement)
+        soft = soft or settings.get_soft_device_placement()
+        self.placer = Placer(session_devices(config), _is_host_work, policy_of(placement), soft, log)
         self._owns_task = task is None
         self.task = task or LocalTask()
         self.run_seed = int.from_bytes(os.urandom(4), "little")
         self.counters = RandomCounters()
         self._bodies: OrderedDict[Hashable, PreparedStep] = OrderedDict()
         self._lock = threading.Lock()
+        self._active = ActiveSteps()
 
     def close(self) -> None:
-        """Releases the variables, unless they belong to a task that other sessions share."""
+        """Cancels the steps that wait, and releases the variables unless they belong to a task that others share."""
+        self._active.cancel_all("the step was cancelled: its session was closed while it was waiting")
         if self._owns_task:
-            self.task = LocalTask()
+            closed, self.task = self.task, LocalTask()
+            closed.containers.close_objects()
             self._bodies.clear()
 
-    @staticmethod
-    def devices() -> list[DeviceAttributes]:
-        """The devices of this process."""
-        return local_devices()
+    def forget(self) -> None:
+        """Ends the threads of a session that nobody holds any more, and hence no step is running in."""
+        if self._owns_task:
+            self.task.containers.close_objects()
+
+    def devices(self) -> list[DeviceAttributes]:
+        """The devices that steps can use."""
+        return attributes_of(self.placer.devices)
+
+    def measure(self, model: CostModel, step: PreparedStep, feeds: Sequence[Any], runs: int) -> None:
+        """Adds to a model what a step and transfers between the devices cost."""
+        measure_step(model, step, feeds, runs)
+        measure_transfers(model, self.placer.devices)
 
     def prepare(self, fetches: Sequence[Tensor], targets: Sequence[Operation], feeds: Sequence[Tensor]) -> PreparedStep:
         """Compiles a kind of step down to calls.
 
         Raises:
-            OpError: the graph cannot be run (a cycle, an operation without a kernel).
+            OpError: the graph cannot be run (a cycle, an operation without a kernel), or not placed.
         """
-        plan = build_plan(fetches, targets, feeds)
-        return PreparedStep(plan, self.task.containers, self.run_seed, self.counters, self.run_body)
+        plan = build_plan(fetches, targets, feeds, placer=self.placer)
+        return PreparedStep(plan, self.task.containers, self.run_seed, self.counters, self.run_body, self._active)
 
     def run_body(self, body: Any, inputs: list[Any]) -> list[Any]:
         """Runs a function graph as a step of its own."""
@@ -87,5 +130,5 @@ class LocalMaster:
     def _prepare_body(self, body: Any, inputs: list[Any]) -> PreparedStep:
         known = {p: v for v, p in zip(inputs, body.inputs, strict=True) if p.dtype is dtypes.resource}
         feeds = [p for p in body.inputs if p not in known]
-        plan = build_plan(body.outputs, [], feeds, known)
-        return PreparedStep(plan, self.task.containers, self.run_seed, self.counters, self.run_body)
+        plan = build_plan(body.outputs, [], feeds, known, self.placer)
+        return PreparedStep(plan, self.task.containers, self.run_seed, self.counters, self.run_body, self._active)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from anabranch.core.devices import LOCAL_TASK
 from anabranch.graph import function_def as _function_def  # writes the library's functions  # noqa: F401
 from anabranch.graph.graph import Graph
 from anabranch.graph.graphdef import graph_to_proto, node_to_proto
@@ -16,18 +17,31 @@ from anabranch.proto.attr_values import attr_to_proto
 from anabranch.proto.tensors import make_tensor_proto, shape_to_proto
 from anabranch.xla.islands import Island
 
+#: where a step runs that was planned without a placer
+_HOST_DEVICE = f"{LOCAL_TASK}/device:CPU:0"
 
-def step_graph_def(plan: Plan, graph: Graph, device: str) -> GraphDef:
-    """The operations that a step runs on a device, in the order in which they run.
+
+def default_device(plan: Plan) -> str:
+    """The full name of the device on which operations run for which the plan names none."""
+    return _HOST_DEVICE if plan.placement is None else plan.placement.default
+
+
+def step_graph_defs(plan: Plan, graph: Graph) -> list[GraphDef]:
+    """What a step runs: one graph for each device, with the operations in the order in which they run.
 
     A value known when the step was planned stands there as a constant, a fed tensor as a placeholder. The attribute
     `_island` of a compiled operation names its island by its last operation.
-
-    Args:
-        device: the full name that operations get which ask for no device.
     """
+    default = default_device(plan)
+    devices = sorted({item.device or default for item in plan.items} or {default})
+    return [_step_graph_def(plan, graph, device, default) for device in devices]
+
+
+def _step_graph_def(plan: Plan, graph: Graph, device: str, default: str) -> GraphDef:
     writer = _Writer(plan, graph, device)
     for item in plan.items:
+        if (item.device or default) != device:
+            continue
         if isinstance(item, Island):
             for op in item.operations:
                 writer.add(op, item.operations[-1].name)
@@ -41,7 +55,8 @@ class _Writer:
 
     def __init__(self, plan: Plan, graph: Graph, device: str) -> None:
         self.step = plan.step
-        self.members = set(plan.step.operations)
+        # a Recv waits for its Send on another device, which is none of this graph's
+        self.members = {op for op in plan.step.operations if plan.step.device.get(op, device) == device}
         self.feeds = set(plan.step.feeds)
         self.device = device
         #: no operations yet, but the graph's library of functions
@@ -53,8 +68,8 @@ class _Writer:
         node = node_to_proto(op)
         del node.input[:]
         node.input.extend(inputs)
-        node.input.extend(f"^{control.name}" for control in op.control_inputs if control in self.members)
-        node.device = node.device or self.device
+        node.input.extend(f"^{control.name}" for control in self.step.controls_of(op) if control in self.members)
+        node.device = self.device
         if island is not None:
             node.attr["_island"].CopyFrom(AttrValue(s=island.encode()))
         self.message.node.append(node)

@@ -22,7 +22,7 @@ class RandomCounters:
     def group(self, operations: Sequence[Operation], run_seed: int) -> CounterGroup:
         """The counters of the random operations of one island, and the session's seed."""
         with self._lock:
-            positions = [self._index.setdefault(op, len(self._index)) for op in operations]
+            positions = [self._index.setdefault(op.origin, len(self._index)) for op in operations]
             if len(self._index) > len(self._counts):
                 grown = np.zeros(2 * len(self._index), np.uint32)
                 grown[: len(self._counts)] = self._counts

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -11,15 +13,23 @@ from typing import Any
 import jax
 import numpy as np
 
+from anabranch.core.pending import Pending
 from anabranch.core.resources import ResourceHandle
-from anabranch.graph.operation import Tensor
+from anabranch.graph.loop_structure import PRIMITIVES
+from anabranch.graph.operation import Operation
+from anabranch.passes.prune import PLACEHOLDERS
 from anabranch.pipeline import Plan, plan_of_island
 from anabranch.runtime.containers import Containers
+from anabranch.runtime.dispatcher import Mode, StepRun
+from anabranch.runtime.executor_graph import Kind
 from anabranch.runtime.host_call import HostKernelCall
 from anabranch.runtime.host_context import BodyRunner
 from anabranch.runtime.island_call import IslandCall
+from anabranch.runtime.plan_graph import PlanGraph, kind_of
 from anabranch.runtime.random_counters import RandomCounters
-from anabranch.xla.islands import Island, PlanItem
+from anabranch.runtime.transfer_call import EXCHANGE, TRANSFERS, TransferCall
+from anabranch.runtime.waiting import ActiveSteps, wait_for
+from anabranch.xla.islands import HostCall, Island, PlanItem
 from anabranch.xla.lowering import NeedsHostError
 
 
@@ -31,6 +41,7 @@ class ItemEvent:
         kind: "Island", or the type of a host operation.
         operations: the names of what ran.
         inputs: the names of the operations whose results it took.
+        device: the full name of the device; empty: the default device.
     """
 
     name: str
@@ -41,6 +52,7 @@ class ItemEvent:
     end: float
     thread: int
     output_bytes: int
+    device: str = ""
 
 
 Recorder = Callable[[ItemEvent], None]
@@ -48,65 +60,218 @@ StepCall = Callable[[list[Any]], None]
 
 
 class PreparedStep:
-    """See the module docstring. `run` may be called by several threads at once."""
+    """See the module docstring. `run` may be called by several threads at once.
+
+    A plan in which nothing dies, repeats, or waits beside something else runs straight through on the calling thread.
+    Any other is run by the executor (docs/decisions/0015-executor.md).
+    """
 
     def __init__(
-        self, plan: Plan, containers: Containers, run_seed: int, counters: RandomCounters, run_body: BodyRunner
+        self,
+        plan: Plan,
+        containers: Containers,
+        run_seed: int,
+        counters: RandomCounters,
+        run_body: BodyRunner,
+        active: ActiveSteps | None = None,
     ) -> None:
         self.plan = plan
-        self._environment = (containers, run_seed, counters, run_body)
-        self._slots = slots = _assign_slots(plan)
+        self._active = active = active or ActiveSteps()
+        self._environment = (containers, run_seed, counters, run_body, active)
+        self._graph = PlanGraph(plan) if needs_executor(plan) else None
+        self._slots = slots = _assign_slots(plan) if self._graph is None else self._graph.slots
         self._size = len(slots)
+        self._has_transfers = any(isinstance(i, HostCall) and i.operation.type in TRANSFERS for i in plan.items)
         self._feed_slots = [slots[t] for t in plan.step.feeds]
-        self._calls: list[StepCall] = [self._bind(item) for item in plan.items]
+        self._calls: list[StepCall] = []
+        if self._graph is None:
+            self._calls = [self._bind(item, position) for position, item in enumerate(plan.items)]
+        else:
+            self._bind_nodes(self._graph)
+        #: positions of the calls that may have to wait for their results
+        self._waiters = frozenset(
+            position for position, item in enumerate(plan.items) if isinstance(item, HostCall) and _may_wait(item)
+        )
         resolved = [plan.step.resolve(t) for t in plan.step.fetches]
         self._known = {i: plan.step.known[t] for i, t in enumerate(resolved) if t in plan.step.known}
         self._fetch_slots = [-1 if i in self._known else slots[t] for i, t in enumerate(resolved)]
 
-    def _bind(self, item: PlanItem) -> StepCall:
-        containers, run_seed, counters, run_body = self._environment
+    def _bind(self, item: PlanItem, position: int) -> StepCall:
+        containers, run_seed, counters, run_body, _ = self._environment
+        devices = self.plan.devices
         if isinstance(item, Island):
-            return IslandCall(item, self._slots, containers, run_seed, counters)
-        unfed = {**self._slots, **dict.fromkeys(self.plan.step.feeds, self._size)}  # a fed output is computed in vain
-        outputs = [unfed[t] for t in item.operation.outputs]
+            return IslandCall(item, self._slots, containers, run_seed, counters, devices.get(item.device))
+        if self._graph is None:
+            unfed = {**self._slots, **dict.fromkeys(self.plan.step.feeds, self._size)}  # a fed output comes in vain
+            outputs = [unfed[t] for t in item.operation.outputs]
+        else:
+            outputs = self._graph.output_slots(position)
+        if item.operation.type in TRANSFERS:
+            return TransferCall(item, self._slots, outputs, containers, run_seed, counters, devices)
         return HostKernelCall(item, self._slots, outputs, containers, run_seed, counters, run_body)
 
-    def run(self, feeds: Sequence[Any], record: Recorder | None = None) -> list[Any]:
+    def _bind_nodes(self, graph: PlanGraph) -> None:
+        several = _uses_several_devices(self.plan)
+        for position, item in enumerate(self.plan.items):
+            if kind_of(item) is Kind.WORK:
+                mode = _mode(item, several)
+                work = _ItemWork(self._bind(item, position), mode, self._split)
+                graph.graph.nodes[graph.node_number(position)].payload = work
+
+    def run(self, feeds: Sequence[Any], record: Recorder | None = None, timeout: float | None = None) -> list[Any]:
         """Runs one step.
 
         Args:
             feeds: one array per feed, of the right dtype and shape.
             record: told about every island and host operation when given (and then each is waited for).
+            timeout: seconds that operations may wait in all; None: any time.
 
         Returns:
             The fetched values: NumPy arrays and scalars that nobody else holds; resource handles as they are.
         """
-        return [_fetched(value) for value in self.run_on_device(feeds, record)]
+        return [_fetched(value) for value in self.run_on_device(feeds, record, timeout)]
 
-    def run_on_device(self, feeds: Sequence[Any], record: Recorder | None = None) -> list[Any]:
+    def run_on_device(
+        self, feeds: Sequence[Any], record: Recorder | None = None, timeout: float | None = None
+    ) -> list[Any]:
         """Like `run`, but the results stay what they are (device arrays)."""
-        values: list[Any] = [None] * (self._size + 1)
+        if self._graph is not None:
+            return self._run_graph(self._graph, feeds, record, timeout)
+        values: list[Any] = [None] * (self._size + 2)
         for slot, value in zip(self._feed_slots, feeds, strict=True):
             values[slot] = value
+        if self._has_transfers:
+            with self._environment[0].rendezvous.step() as values[EXCHANGE]:
+                self._run_calls(values, record, timeout)
+        else:
+            self._run_calls(values, record, timeout)
+        return [self._known[i] if slot < 0 else values[slot] for i, slot in enumerate(self._fetch_slots)]
+
+    def _run_calls(self, values: list[Any], record: Recorder | None, timeout: float | None) -> None:
+        deadline = None if timeout is None else time.monotonic() + timeout
         for position, call in enumerate(self._calls):
             try:
-                if record is None:
+                if position in self._waiters:
+                    left = None if deadline is None else max(deadline - time.monotonic(), 0.0)
+                    self._run_waiter(call, values, record, left)
+                elif record is None:
                     call(values)
                 else:
                     _recorded(call, values, record)
             except NeedsHostError as refusal:
                 self._calls[position] = parts = self._split(call, refusal)
                 parts(values, record)
-        return [self._known[i] if slot < 0 else values[slot] for i, slot in enumerate(self._fetch_slots)]
+
+    def _run_waiter(self, call: StepCall, values: list[Any], record: Recorder | None, timeout: float | None) -> None:
+        """Runs an asynchronous operation, and waits for its result if that is not there at once."""
+        assert isinstance(call, HostKernelCall)
+        started = time.time()
+        pending = call.start(values)
+        if pending is not None:
+            if not pending.is_settled:
+                wait_for(call.op, pending, timeout, self._active)
+            call.finish(values, pending)
+        if record is not None:
+            record(_event(call, values, started))
+
+    def _run_graph(
+        self, graph: PlanGraph, feeds: Sequence[Any], record: Recorder | None, timeout: float | None
+    ) -> list[Any]:
+        with self._environment[0].rendezvous.step() if self._has_transfers else contextlib.nullcontext() as exchange:
+            results = iter(StepRun(graph.graph, feeds, record, timeout, self._active, exchange).run())
+        return [self._known[i] if slot < 0 else next(results) for i, slot in enumerate(self._fetch_slots)]
 
     def _split(self, call: StepCall, refusal: NeedsHostError) -> _Parts:
         """What runs in place of an island of which one operation turned out to be host work."""
         assert isinstance(call, IslandCall)
-        plan = plan_of_island(call.island, frozenset({refusal.op}))
+        plan = plan_of_island(call.island, frozenset({refusal.op}), self.plan.devices)
         step = PreparedStep(plan, *self._environment)
         inputs = [self._slots[t] for t in plan.step.feeds]
         outputs = [self._slots[t] for t in plan.step.fetches]
         return _Parts(step, inputs, outputs)
+
+
+def needs_executor(plan: Plan) -> bool:
+    """Whether something in a plan may die, repeat, run beside something else, or wait while something else should run.
+
+    An operation that waits may do so in its place in the straight order, if whatever else may wait comes before or
+    after it anyhow: nothing in the step is then needed for its wait to end.
+    """
+    calls = [item for item in plan.items if isinstance(item, HostCall)]
+    if any(call.operation.type in PLACEHOLDERS for call in calls):
+        return False  # one that is not fed: the step fails before anything has happened
+    if _uses_several_devices(plan):
+        return True
+    if any(call.operation.op_def.blocking or call.operation.type in PRIMITIVES for call in calls):
+        return True
+    waiters = [call.operation for call in calls if _may_wait(call)]
+    return any(not _leads_to(plan, one, other) for one, other in itertools.pairwise(waiters))
+
+
+def _may_wait(call: HostCall) -> bool:
+    return call.operation.op_def.asynchronous
+
+
+def _leads_to(plan: Plan, earlier: Operation, later: Operation) -> bool:
+    """Whether an operation of a plan cannot begin before another has ended."""
+    grouping, seen, stack = plan.grouping, set[Operation](), [later]
+    while stack:
+        op = stack.pop()
+        if op is earlier:
+            return True
+        if op in seen or op not in grouping.waits:
+            continue
+        seen.add(op)
+        tensors, controls = grouping.waits[op]
+        stack += [*(t.op for t in tensors), *controls, *grouping.order.get(op, ())]
+    return False
+
+
+def _uses_several_devices(plan: Plan) -> bool:
+    return len({item.device for item in plan.items if isinstance(item, Island)}) > 1
+
+
+def _mode(item: PlanItem, several: bool) -> Mode:
+    """How an item of a plan is run.
+
+    Where islands run on several devices the thread of the step is kept free for what passes between them.
+    """
+    if isinstance(item, Island):
+        return Mode.APART_BRIEFLY if several else Mode.HERE
+    if item.operation.op_def.asynchronous:
+        return Mode.ASYNCHRONOUS
+    return Mode.APART if item.operation.op_def.blocking else Mode.HERE
+
+
+class _ItemWork:
+    """An item of a plan as the dispatcher runs it; see `runtime.dispatcher.Work`."""
+
+    __slots__ = ("_call", "_split", "mode", "op")
+
+    def __init__(self, call: StepCall, mode: Mode, split: Callable[[StepCall, NeedsHostError], _Parts]) -> None:
+        self._call, self.mode, self._split = call, mode, split
+        self.op = call.island.operations[-1] if isinstance(call, IslandCall) else call.op  # type: ignore[attr-defined]
+
+    def run(self, values: list[Any], record: Recorder | None) -> None:
+        call = self._call
+        try:
+            if record is None:
+                call(values)
+            else:
+                _recorded(call, values, record)
+        except NeedsHostError as refusal:
+            self._call = parts = self._split(call, refusal)
+            parts(values, record)
+
+    def start(self, values: list[Any]) -> Pending | None:
+        return self._call.start(values)  # type: ignore[attr-defined, no-any-return]
+
+    def finish(self, values: list[Any], pending: Pending, started: float, record: Recorder | None) -> None:
+        call = self._call
+        assert isinstance(call, HostKernelCall)
+        call.finish(values, pending)
+        if record is not None:
+            record(_event(call, values, started))
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +289,7 @@ class _Parts:
 
 
 def _assign_slots(plan: Plan) -> dict[Any, int]:
-    slots: dict[Tensor, int] = {}
+    slots: dict[Any, int] = {}
     for tensor in plan.step.feeds:
         slots.setdefault(tensor, len(slots))
     for item in plan.items:
@@ -150,14 +315,20 @@ def _recorded(call: StepCall, values: list[Any], record: Recorder) -> None:
     start = time.time()
     call(values)
     if isinstance(call, IslandCall):
-        outputs = call.outputs_in(values)
-        jax.block_until_ready(outputs)  # type: ignore[no-untyped-call]
+        jax.block_until_ready(call.outputs_in(values))  # type: ignore[no-untyped-call]
+    record(_event(call, values, start))
+
+
+def _event(call: StepCall, values: list[Any], start: float) -> ItemEvent:
+    if isinstance(call, IslandCall):
         island = call.island
-        names, kind, inputs = tuple(op.name for op in island.operations), "Island", island.inputs
+        names, kind = tuple(op.name for op in island.operations), "Island"
+        inputs = [t.op.name for t in island.inputs]
+        device = island.device
     else:
         assert isinstance(call, HostKernelCall)
-        outputs = call.outputs_in(values)
-        names, kind, inputs = (call.op.name,), call.op.type, call.op.inputs
-    sources = tuple(dict.fromkeys(t.op.name for t in inputs))
-    size = sum(getattr(v, "nbytes", 0) for v in outputs)
-    record(ItemEvent(names[-1], kind, names, sources, start, time.time(), threading.get_ident(), size))
+        names, kind, inputs = (call.op.name,), call.op.type, call.sources
+        device = call.device
+    sources = tuple(dict.fromkeys(inputs))
+    size = sum(getattr(v, "nbytes", 0) for v in call.outputs_in(values))
+    return ItemEvent(names[-1], kind, names, sources, start, time.time(), threading.get_ident(), size, device)

@@ -7,10 +7,9 @@ from typing import Any
 
 from anabranch.graph.graph import Graph
 from anabranch.proto import RunOptions
-from anabranch.runtime.partition_graphs import step_graph_def
+from anabranch.runtime.partition_graphs import default_device, step_graph_defs
 from anabranch.runtime.step import ItemEvent
 
-HOST_DEVICE = "/job:localhost/replica:0/task:0/device:CPU:0"
 _ALLOCATOR = "cpu"
 _UINT32 = 0xFFFFFFFF
 _MAX_LABELLED = 50
@@ -31,20 +30,26 @@ class StepRecord:
         self.events.append(event)
 
     def fill(self, run_metadata: Any, graph: Graph, step: Any, options: Any) -> None:
-        """Replaces the contents of a `RunMetadata` by the timings: one entry per island or host operation (see `_add`).
+        """Replaces the contents of a `RunMetadata` by the timings: one entry per island or host operation (see `_add`),
+        by device.
 
         The partition graphs are what the step ran after all passes, one per device.
         """
         run_metadata.Clear()
         if options.trace_level != RunOptions.NO_TRACE:
-            device = run_metadata.step_stats.dev_stats.add(device=HOST_DEVICE)
             threads = {thread.ident: thread.name for thread in threading.enumerate()}
             item_of = {name: event.name for event in self.events for name in event.operations}
+            default = default_device(step.plan)
+            devices = {
+                name: run_metadata.step_stats.dev_stats.add(device=name)
+                for name in sorted({event.device or default for event in self.events} or {default})
+            }
             for event in self.events:
+                device = devices[event.device or default]
                 self._add(device, event, item_of)
                 device.thread_names[event.thread & _UINT32] = threads.get(event.thread, str(event.thread))
         if options.output_partition_graphs:
-            run_metadata.partition_graphs.append(step_graph_def(step.plan, graph, HOST_DEVICE))
+            run_metadata.partition_graphs.extend(step_graph_defs(step.plan, graph))
 
     def _add(self, device: Any, event: ItemEvent, item_of: dict[str, str]) -> None:
         """One entry, labelled ``name = type(inputs)``; an island is named by its last operation.

@@ -6,7 +6,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -20,12 +20,17 @@ from anabranch.errors import OpError
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops.list_values import TensorList
 from anabranch.xla import config as _config  # sets JAX up  # noqa: F401
+from anabranch.xla.interpreter import Interpretation, TooLargeError
 from anabranch.xla.islands import Island
 from anabranch.xla.lowering import Check, TraceState, trace_operations
 from anabranch.xla.state import state_of
 
 #: compiled variants kept per island
 MAX_VARIANTS = 64
+#: variants of an island that are compiled at their first call; later ones only when they have been called often
+EAGER_VARIANTS = 2
+#: calls for which such a later variant is interpreted, if it is small
+INTERPRETED_CALLS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,34 +67,44 @@ class Variant:
 
     Attributes:
         function: the jitted function; see `Executable.call` for its arguments and results.
+        program: what the function compiles.
         checks: what the flags that it returns stand for; filled in when it is traced.
         reason: why it had to be compiled.
+        interpretation: takes the function's place for so many calls, if there is one.
+        notes: what the compiler tells about its choices; filled in when it is traced.
     """
 
     function: Callable[..., Any]
+    program: Callable[..., Any]
     checks: list[Check]
     reason: str
+    notes: dict[str, None]
     compiled: bool = False
+    #: held by the one of several callers that compiles
+    compiling: threading.Lock = field(default_factory=threading.Lock)
+    interpreted_calls: int = 0
+    interpretation: Interpretation | None = None
 
 
 class ResidentConstant:
-    """A large constant on the device; all executables that use it share one copy, for as long as one of them lives."""
+    """A large constant on a device; all executables that use it share one copy, for as long as one of them lives."""
 
     __slots__ = ("__weakref__", "on_device", "on_host")
 
-    def __init__(self, on_host: np.ndarray[Any, Any]) -> None:
+    def __init__(self, on_host: np.ndarray[Any, Any], device: Any = None) -> None:
         self.on_host = on_host
-        self.on_device = jax.device_put(on_host)
+        self.on_device = jax.device_put(on_host, device)
 
 
-_resident: WeakValueDictionary[int, ResidentConstant] = WeakValueDictionary()
+_resident: WeakValueDictionary[tuple[int, Any], ResidentConstant] = WeakValueDictionary()
 
 
-def resident(array: np.ndarray[Any, Any]) -> ResidentConstant:
-    """The device's copy of a constant, which never changes."""
-    found = _resident.get(id(array))
+def resident(array: np.ndarray[Any, Any], device: Any = None) -> ResidentConstant:
+    """A device's copy of a constant, which never changes (default: of JAX's default device)."""
+    key = id(array), device
+    found = _resident.get(key)
     if found is None or found.on_host is not array:
-        found = _resident[id(array)] = ResidentConstant(array)
+        found = _resident[key] = ResidentConstant(array, device)
     return found
 
 
@@ -101,10 +116,15 @@ class Executable:
     session's seed.
     Results, flat: outputs, new values of the written variables, and, with checks, a vector of flags (true: failed)
     followed by the values that the checks' messages show.
+
+    Args:
+        device: the `jax.Device` to run on, which need not be named where there is only one: None. Arguments of other
+            devices are brought there.
     """
 
-    def __init__(self, island: Island) -> None:
+    def __init__(self, island: Island, device: Any = None) -> None:
         self.island = island
+        self.device = device
         self.dynamic = [t for t in island.inputs if t not in island.static]
         self.static = [t for t in island.inputs if t in island.static]
         self.constants: list[Any] = [island.known[t] for t in island.constants]
@@ -130,7 +150,7 @@ class Executable:
         """The large constants, as arguments. What runs once, as initializers do, leaves no copy on the device."""
         self._calls += 1
         if self._calls == 2:
-            self._resident = [resident(self.island.known[t]) for t in self.island.constants]
+            self._resident = [resident(self.island.known[t], self.device) for t in self.island.constants]
             self.constants = [constant.on_device for constant in self._resident]
         return self.constants
 
@@ -161,35 +181,84 @@ class Executable:
         return f"new shapes or static values of {', '.join(names[:6]) or 'variables'}: {_short(key)}{evicted}"
 
     def call(self, variant: Variant, args: Sequence[Any]) -> Any:
-        """Runs a variant. The first call compiles it and logs that."""
+        """Runs a variant. The first call compiles it and logs that.
+
+        An island with many variants is one whose shapes change from step to step. There a variant is interpreted first,
+        and compiled when it has been called so often that it will be again.
+        """
+        if self.device is not None:
+            args = [self._brought(value) for value in args]
         if variant.compiled:
             return variant.function(*args)
+        if variant.interpreted_calls > 0:
+            variant.interpreted_calls -= 1
+            interpretation = variant.interpretation or self._interpretation(variant, args)
+            if interpretation is not None:
+                return interpretation(*args)
+        with variant.compiling:
+            return variant.function(*args) if variant.compiled else self._first_call(variant, args)
+
+    def _first_call(self, variant: Variant, args: Sequence[Any]) -> Any:
         start = time.perf_counter()
         results = variant.function(*args)
         variant.compiled = True
         seconds = time.perf_counter() - start
-        compile_log.add(CompileEvent(self.island.name, len(self.island.operations), variant.reason, seconds))
+        reason = "; ".join([variant.reason, *variant.notes])
+        compile_log.add(CompileEvent(self.island.name, len(self.island.operations), reason, seconds))
         return results
+
+    def _brought(self, value: Any) -> Any:
+        """An argument on this executable's device."""
+        if getattr(value, "device", None) is self.device:
+            return value
+        return jax.device_put(value, self.device)
+
+    def _interpretation(self, variant: Variant, args: Sequence[Any]) -> Interpretation | None:
+        try:
+            variant.interpretation = Interpretation(variant.program, args, self.device)
+        except TooLargeError:
+            variant.interpreted_calls = 0
+        return variant.interpretation
 
     def _prepare(self, reason: str, static_values: Sequence[np.ndarray[Any, Any]]) -> Variant:
         checks: list[Check] = []
+        notes: dict[str, None] = {}
         fixed = dict(zip(self.static, static_values, strict=True))
 
         def island_program(*args: Any) -> tuple[Any, ...]:
-            return self._trace(args, fixed, checks)
+            return self._trace(args, fixed, checks, notes)
 
         first = len(self.dynamic) + len(self.constants) + len(self.read_only)
         donate = tuple(range(first, first + len(self.donated)))
-        return Variant(jax.jit(island_program, donate_argnums=donate, keep_unused=True), checks, reason)
+        # without arguments on the device, this is what makes the program run there
+        there: dict[str, Any] = {}
+        if self.device is not None:
+            there["out_shardings"] = jax.sharding.SingleDeviceSharding(self.device)
+        function = jax.jit(island_program, donate_argnums=donate, keep_unused=True, **there)
+        calls = INTERPRETED_CALLS if self._may_interpret() else 0
+        return Variant(function, island_program, checks, reason, notes, interpreted_calls=calls)
+
+    def _may_interpret(self) -> bool:
+        """Whether later variants are interpreted first: on a processor, where arguments need not be moved for that.
+
+        Lists, which are more than one array, are left to the compiler.
+        """
+        if any(t.dtype is dtypes.variant for t in (*self.dynamic, *self.island.outputs)):
+            return False
+        platform = jax.default_backend() if self.device is None else self.device.platform
+        return len(self._variants) >= EAGER_VARIANTS and platform == "cpu"
 
     # ------------------------------------------------------------------ tracing
-    def _trace(self, args: Sequence[Any], fixed: dict[Tensor, Any], checks: list[Check]) -> tuple[Any, ...]:
+    def _trace(
+        self, args: Sequence[Any], fixed: dict[Tensor, Any], checks: list[Check], notes: dict[str, None]
+    ) -> tuple[Any, ...]:
         """Traces the island; what changes variables twice where there are checks, so that it can depend on all of them.
 
         The operations of the first trace that matter (those the checks are computed from) are the same as in the
         second, and XLA merges them.
         """
         values, state = self._begin(args, fixed)
+        state.notes = notes
         before, after = self._parts
         trace_operations(before, values, state, self.island.alias)
         first = self._continue(after, values, state, None)

@@ -1,14 +1,24 @@
 """Islands: which operations of a step become one XLA executable, and which run on the host between them (design D7).
 
 Every operation gets a *level*: the number of times the longest path that leads to it changes between compiled and
-host operations, or is cut. The compiled operations of one level form an island. This is right because
+host operations or between devices, or is cut. The compiled operations that agree in six things form an island: level,
+device, frame (loop), condition under which they are alive (`xla.deadness`), the set of operations before them that may
+wait, and whether another device waits for a result of theirs. So nothing waits, dies or repeats because it is grouped
+with something else, and no other device waits for what it does not need. This is right because
 
-* levels never fall along an edge, and rise along every edge between a compiled and a host operation; so a path that
-  leaves an island (through a host operation, or a cut) arrives at a higher level and cannot return to it;
-* running the levels in ascending order, and a level's operations in step order, respects every edge.
+* levels never fall along an edge, and rise along every edge between a compiled and a host operation or between devices;
+  so a path that leaves an island through a host operation, another device or a cut arrives at a higher level;
+* frames change at primitives of control flow only, which are host work;
+* along an edge between two compiled operations of one level, the condition and the set of those that may wait can only
+  gain members, and from what no other device waits for nothing leads to what one waits for. (Where an ordering of
+  variables leads to an operation that is alive when the earlier one is not, the level rises.) So a path that leaves an
+  island of the same level comes to an island that differs in one of the three for good, and cannot return;
+* running the levels in ascending order, the islands of a level with those first that other devices wait for, then in
+  the order of the sizes of both sets, and a level's host operations in step order, respects every edge but the back
+  edges of loops.
 
-Besides data and control edges, operations on one variable are ordered: a write comes after the reads and writes that
-precede it in step order, and before those that follow (design D11). These orderings raise levels like edges do.
+Besides data and control edges, operations on one variable are ordered (`xla.variable_order`). These orderings raise
+levels like edges do.
 
 A *cut* is an edge between two compiled operations over which the value itself must be known when the later one is
 compiled (`OpDef.static`), while the earlier one can only be computed on the device. The value then leaves the first
@@ -23,20 +33,34 @@ string conversion is host work of level 1.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from anabranch.core import dtypes
 from anabranch.core.resources import ResourceHandle
+from anabranch.graph.loop_bodies import bodies_of
+from anabranch.graph.loop_structure import PRIMITIVES, is_back_edge
 from anabranch.graph.operation import Operation, Tensor
+from anabranch.passes.dependencies import Dependencies
+from anabranch.passes.frames import Frames, find_frames
+from anabranch.passes.lower_control_flow import FUNCTIONAL
 from anabranch.passes.prune import PLACEHOLDERS, operations_of_body
 from anabranch.passes.step_graph import StepGraph
-from anabranch.xla.state import bodies_of, draws_random, state_of
+from anabranch.xla.deadness import find_conditions
+from anabranch.xla.state import draws_random, state_of
+from anabranch.xla.variable_order import variable_order
+
+#: types that hand their inputs on as they are
+PASSING: Final = frozenset({"Identity", "NoOp", "StopGradient"})
 
 #: constants larger than this are arguments of the executable instead of literals in its code
 MAX_LITERAL_BYTES = 1 << 16
+
+#: an island of so many operations on a few integers runs on the host where it is called again and again
+MAX_QUICK_OPERATIONS = 2
 
 #: a value computed on the way to a shape may be traced through only if it has at most this many elements
 MAX_KEY_ELEMENTS = 16
@@ -48,6 +72,7 @@ class Island:
 
     Attributes:
         operations: in execution order.
+        device: the full name of the device; empty: the default device.
         inputs: tensors from outside whose values may differ in every step.
         static: those of `inputs` whose values are part of the compilation key.
         outputs: tensors that somebody outside needs.
@@ -60,6 +85,7 @@ class Island:
 
     operations: list[Operation]
     level: int
+    device: str = ""
     inputs: list[Tensor] = field(default_factory=list)
     static: frozenset[Tensor] = frozenset()
     outputs: list[Tensor] = field(default_factory=list)
@@ -84,18 +110,72 @@ class HostCall:
     level: int
     inputs: list[Tensor]
     known: dict[Tensor, Any]
+    device: str = ""
 
 
 PlanItem = Island | HostCall
 
 
-def plan_items(step: StepGraph, on_host: frozenset[Operation] = frozenset()) -> list[PlanItem]:
-    """Groups the operations of a step into islands and host calls, in the order in which they run.
+@dataclass(slots=True)
+class Grouping:
+    """What runs in a step, and in which order.
+
+    Attributes:
+        items: in an order that respects all edges but the back edges of loops.
+        waits: the tensors and the operations that each operation waits for, and that make it dead.
+        order: operations that it waits for besides, whether they are alive or not.
+        frames: the loops in which the operations stand.
+    """
+
+    items: list[PlanItem]
+    waits: dict[Operation, tuple[list[Tensor], list[Operation]]]
+    order: dict[Operation, list[Operation]]
+    frames: Frames
+
+
+def group(step: StepGraph, on_host: frozenset[Operation] = frozenset()) -> Grouping:
+    """Groups the operations of a step into islands and host calls.
 
     Args:
         on_host: operations that must not be compiled although they could be.
     """
-    return _Analysis(step, on_host).items()
+    analysis = _Analysis(step, on_host)
+    items = analysis.items()
+    if analysis.dependencies.dynamic:
+        quick = {op for item in items if isinstance(item, Island) and _is_quick_on_host(item) for op in item.operations}
+        if quick and not functional_host_work(step, on_host | quick):  # a loop must not lose what it is compiled for
+            analysis = _Analysis(step, on_host | quick)
+            items = analysis.items()
+    return Grouping(items, analysis.waits, analysis.order, analysis.frames)
+
+
+def plan_items(step: StepGraph, on_host: frozenset[Operation] = frozenset()) -> list[PlanItem]:
+    """The islands and host calls of a step, in an order in which they can run; arguments as for `group`."""
+    return group(step, on_host).items
+
+
+def _is_quick_on_host(island: Island) -> bool:
+    """Whether NumPy does in less time what an island does than the call of an executable takes: a loop's counter."""
+    return len(island.operations) <= MAX_QUICK_OPERATIONS and all(
+        op.op_def.portable and not op.op_def.stateful and op._outputs and all(map(_is_small_integer, op._outputs))
+        for op in island.operations
+    )
+
+
+def order_of(step: StepGraph) -> dict[Operation, list[Operation]]:
+    """For each operation of a step, those that come before it to a variable of theirs."""
+    analysis = _Analysis(step, frozenset())
+    states = {op: state_of(op, analysis._handle) for op in step.operations}
+    return variable_order(step, states, find_frames(analysis.dependencies))
+
+
+def functional_host_work(step: StepGraph, on_host: frozenset[Operation] = frozenset()) -> set[Operation]:
+    """The conditionals and loops of a step that are not compiled: they are to be lowered before it is grouped."""
+    if not any(op.type in FUNCTIONAL for op in step.operations):
+        return set()
+    analysis = _Analysis(step, on_host)
+    analysis._find_static()
+    return {op for op in analysis.host if op.type in FUNCTIONAL}
 
 
 def runs_on_host(op: Operation) -> bool:
@@ -115,6 +195,14 @@ def runs_on_host(op: Operation) -> bool:
     return any(not is_compilable(body) for body in bodies_of(op))
 
 
+def _passes_handle(op: Operation) -> bool:
+    """Whether an operation passes on a handle that is not known while planning: that of a queue, say.
+
+    Loops and conditionals give back the handles that they take; these are known, or else their bodies are host work.
+    """
+    return any(t._dtype is dtypes.resource for t in op._outputs) and op.type not in FUNCTIONAL
+
+
 def _host_dtype(tensor: Tensor) -> bool:
     return tensor._dtype is dtypes.string
 
@@ -125,48 +213,36 @@ def is_compilable(body: Any) -> bool:
 
 
 # ---------------------------------------------------------------------- levels
-class _VariableHistory:
-    """The operations on each variable so far, in step order: the last write, and the reads since then."""
-
-    def __init__(self) -> None:
-        self._last_write: dict[ResourceHandle, Operation] = {}
-        self._reads: dict[ResourceHandle, list[Operation]] = {}
-
-    def before(self, reads: list[ResourceHandle], writes: list[ResourceHandle]) -> list[Operation]:
-        """What an operation with these reads and writes must come after."""
-        found = [self._last_write[h] for h in (*reads, *writes) if h in self._last_write]
-        found.extend(earlier for h in writes for earlier in self._reads.get(h, ()))
-        return found
-
-    def add(self, op: Operation, reads: list[ResourceHandle], writes: list[ResourceHandle]) -> None:
-        """Adds the next operation."""
-        for handle in writes:
-            self._last_write[handle] = op
-            self._reads[handle] = []
-        for handle in reads:
-            self._reads.setdefault(handle, []).append(op)
-
-
 class _Analysis:
     """The levels, cuts and boundaries of one step."""
 
     def __init__(self, step: StepGraph, on_host: frozenset[Operation]) -> None:
         self.step = step
         self.fed = set(step.feeds)
-        self.host = {op for op in step.operations if op in on_host or runs_on_host(op)}
+        self.host = {op for op in step.operations if op in on_host or runs_on_host(op) or _passes_handle(op)}
+        self.dependencies = Dependencies(step)
         self._keep_changing_sizes_on_host()
         self.static: set[Tensor] = set()
         self.cuts: set[Tensor] = set()
         self.level: dict[Operation, int] = {}
-        self.state = {op: state_of(op, self._handle) for op in step.operations}
 
     def items(self) -> list[PlanItem]:
         self._find_static()
+        self.state = {op: state_of(op, self._handle) for op in self.step.operations}
+        self.waits = {op: self.dependencies.of(op) for op in self.step.operations}
+        self.frames = find_frames(self.dependencies)
+        self.order = variable_order(self.step, self.state, self.frames)
+        self.condition = find_conditions(self.dependencies, self.frames)
+        if self.dependencies.dynamic:
+            self._pass_on_host()
+        self._find_waiting()
+        self._find_awaited()
         self._assign_levels()
         return self._build()
 
     def _handle(self, tensor: Tensor) -> Any:
-        return self.step.known[self.step.resolve(tensor)]
+        """Which resource a handle names; None where only the step finds out."""
+        return self.step.known.get(self.step.resolve(tensor))
 
     def _is_given(self, tensor: Tensor) -> bool:
         return tensor in self.step.known or tensor in self.fed
@@ -176,7 +252,7 @@ class _Analysis:
         changing: set[Tensor] = set()
         for op in self.step.operations:
             concerned = any(tensor in changing for tensor in self.step.inputs_of(op))
-            if concerned and (op.op_def.host_rule is not None or op.op_def.portable) and not op.op_def.shape_valued:
+            if concerned and (_has_host_form(op) or op.op_def.portable) and not op.op_def.shape_valued:
                 self.host.add(op)
             if concerned or (op in self.host and _decides_sizes(op)):
                 changing.update(t for t in op._outputs if not t.shape.is_fully_defined() and t not in self.fed)
@@ -184,7 +260,7 @@ class _Analysis:
     # ---- which values must be known when an island is compiled
     def _find_static(self) -> None:
         for op in reversed(self.step.operations):
-            if op not in self.host and op.op_def.host_rule is not None and self._would_compile_each_step(op):
+            if op not in self.host and _has_host_form(op) and self._would_compile_each_step(op):
                 self.host.add(op)
             if op in self.host:
                 continue
@@ -242,56 +318,108 @@ class _Analysis:
             return False
         return all(t in self.step.known or _is_small_integer(t) for t in self.step.inputs_of(op))
 
+    # ---- what need not be compiled
+    def _pass_on_host(self) -> None:
+        """What only passes host values on stays there: most of what stands between primitives does nothing else."""
+        for op in self.step.operations:
+            if op.type in ("Const", "FakeParam"):
+                self.host.add(op)
+            elif op.type in PASSING and op not in self.host:
+                tensors, controls = self.waits[op]
+                if all(source in self.host for source in (*(t.op for t in tensors), *controls)):
+                    self.host.add(op)
+
+    # ---- who may wait
+    def _find_waiting(self) -> None:
+        """For each operation, the set of those before it that may wait, as the bits of a number."""
+        self.waiting = dict.fromkeys(self.step.operations, 0)
+        waiters = [op for op in self.step.operations if op.op_def.asynchronous or op.op_def.blocking]
+        if not waiters:
+            return
+        own = {op: 1 << i for i, op in enumerate(waiters)}
+        changed = True
+        while changed:  # once more for each loop in a loop
+            changed = False
+            for op in self.step.operations:
+                found = self.waiting[op]
+                for source in self._sources(op):
+                    found |= self.waiting[source] | own.get(source, 0)
+                changed = changed or found != self.waiting[op]
+                self.waiting[op] = found
+
+    def _sources(self, op: Operation) -> list[Operation]:
+        """The operations that `op` comes after, in this iteration or the one before."""
+        tensors, controls = self.waits[op]
+        back = [t.op for t in self.step.inputs_of(op) if is_back_edge(op, t)]
+        return [*(t.op for t in tensors), *controls, *self.order.get(op, ()), *back]
+
+    def _find_awaited(self) -> None:
+        """The operations whose results another device waits for, in however many steps."""
+        self.awaited: set[Operation] = {op for op in self.step.operations if op.type == "_Send"}
+        if not self.awaited:
+            return
+        for op in reversed(self.step.operations):
+            if op in self.awaited:
+                tensors, controls = self.waits[op]
+                self.awaited.update((*(t.op for t in tensors), *controls, *self.order.get(op, ())))
+
     # ---- levels
     def _assign_levels(self) -> None:
-        history = _VariableHistory()
         for op in self.step.operations:
-            reads, writes = self.state[op]
-            level = self._level_by_edges(op)
-            for earlier in history.before(reads, writes):
-                level = max(level, self._after(earlier, op))
-            self.level[op] = level
-            history.add(op, reads, writes)
-
-    def _level_by_edges(self, op: Operation) -> int:
-        level = 0
-        for tensor in self.step.inputs_of(op):
-            if not self._is_given(tensor):
+            level = 0
+            tensors, controls = self.waits[op]
+            for tensor in tensors:
                 cut = tensor in self.cuts and self._uses_value(op, tensor)
                 level = max(level, self._after(tensor.op, op) + cut)
-        for control in op._control_inputs:
-            if control in self.level:
-                level = max(level, self._after(control, op))
-        return level
+            for earlier in controls:
+                level = max(level, self._after(earlier, op))
+            for earlier in self.order.get(op, ()):
+                survives = not self.condition[earlier] <= self.condition[op]
+                level = max(level, self._after(earlier, op) + survives)
+            self.level[op] = level
 
     def _after(self, earlier: Operation, later: Operation) -> int:
         """The lowest level of `later` that an edge from `earlier` allows."""
-        return self.level[earlier] + ((earlier in self.host) != (later in self.host))
+        device = self.step.device
+        changes = (earlier in self.host) != (later in self.host) or device.get(earlier, "") != device.get(later, "")
+        return self.level[earlier] + changes
 
     def _uses_value(self, op: Operation, tensor: Tensor) -> bool:
         return op not in self.host and tensor in self._static_inputs(op)
 
     # ---- building the items
+    def _key(self, op: Operation) -> Hashable:
+        """What the operations of an island have in common; see the module docstring."""
+        frame = self.frames.of[op].position
+        device = self.step.device.get(op, "")
+        return self.level[op], device, frame, op in self.awaited, self.condition[op], self.waiting[op]
+
+    def _place(self, op: Operation) -> tuple[int, ...]:
+        """Where an operation comes among the items."""
+        # a placeholder that runs was not fed, which is to be found out before anything has happened
+        level = -1 if op.type in PLACEHOLDERS else self.level[op]
+        if op in self.host:
+            return level, 1, 0, 0, 0
+        return level, 0, op not in self.awaited, self.waiting[op].bit_count(), len(self.condition[op])
+
     def _build(self) -> list[PlanItem]:
-        islands: dict[int, Island] = {}
-        items: list[tuple[int, int, int, PlanItem]] = []
+        islands: dict[Hashable, Island] = {}
+        items: list[tuple[tuple[int, ...], int, PlanItem]] = []
         for position, op in enumerate(self.step.operations):
-            level = self.level[op]
+            key, device = self._key(op), self.step.device.get(op, "")
             if op in self.host:
                 inputs = self.step.inputs_of(op)
                 known = {t: self.step.known[t] for t in inputs if t in self.step.known}
-                # a placeholder that runs was not fed, which is to be found out before anything has happened
-                place = -1 if op.type in PLACEHOLDERS else level
-                items.append((place, 1, position, HostCall(op, level, inputs, known)))
-            elif level in islands:
-                islands[level].operations.append(op)
+                items.append((self._place(op), position, HostCall(op, self.level[op], inputs, known, device)))
+            elif key in islands:
+                islands[key].operations.append(op)
             else:
-                islands[level] = Island([op], level)
-                items.append((level, 0, position, islands[level]))
+                islands[key] = Island([op], self.level[op], device)
+                items.append((self._place(op), position, islands[key]))
         for island in islands.values():
             self._complete(island)
         self._find_outputs(islands)
-        return [item for _, _, _, item in sorted(items, key=lambda entry: entry[:3])]
+        return [item for _, _, item in sorted(items, key=lambda entry: entry[:2])]
 
     def _complete(self, island: Island) -> None:
         members = set(island.operations)
@@ -315,27 +443,35 @@ class _Analysis:
         island.constants = [
             t for t, v in island.known.items() if isinstance(v, np.ndarray) and v.nbytes > MAX_LITERAL_BYTES
         ]
-        island.alias = self.step.alias
+        island.alias = self.step.alias_on(island.device)
 
-    def _find_outputs(self, islands: dict[int, Island]) -> None:
+    def _find_outputs(self, islands: dict[Hashable, Island]) -> None:
         """An island's outputs: what is fetched of it, and what operations outside it take."""
-        needed: dict[int, dict[Tensor, None]] = {level: {} for level in islands}
+        home = {op: key for key, island in islands.items() for op in island.operations}
+        needed: dict[Hashable, dict[Tensor, None]] = {key: {} for key in islands}
         fetched = [self.step.resolve(t) for t in self.step.fetches]
         uses: list[tuple[Tensor, Operation | None]] = [(t, None) for t in fetched]
         uses.extend((t, op) for op in self.step.operations for t in self.step.inputs_of(op))
         for tensor, user in uses:
             if self._is_given(tensor) or tensor.op in self.host:
                 continue
-            level = self.level[tensor.op]
-            if user is None or user in self.host or self.level[user] != level:
-                needed[level][tensor] = None
-        for level, island in islands.items():
-            island.outputs = list(needed[level])
+            key = home[tensor.op]
+            if user is None or user in self.host or home[user] != key:
+                needed[key][tensor] = None
+        for key, island in islands.items():
+            island.outputs = list(needed[key])
+
+
+def _has_host_form(op: Operation) -> bool:
+    """Whether there is a way to run an operation that is not compiled: a host kernel, or to lower it."""
+    return op.op_def.host_rule is not None or op.type in FUNCTIONAL
 
 
 def _decides_sizes(op: Operation) -> bool:
     """Whether the values of the inputs decide the shape of an output."""
     op_def = op.op_def
+    if op.type in PRIMITIVES:
+        return False
     return op_def.compiled_rule is None and not op_def.stateful and op.type != "PyFuncStateless"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -63,6 +63,8 @@ class TraceState:
         run_seed: the session's seed (a traced uint32), for operations that have none of their own.
         guard: boolean scalar: whether all checks of the island hold; None where it has none.
         used: the tensors that something needs; None: all.
+        kernels: operations of the body being traced that are computed in another way, from the values of its tensors.
+        notes: what the compiler tells about its choices.
     """
 
     variables: dict[ResourceHandle, Any]
@@ -72,6 +74,8 @@ class TraceState:
     written: set[ResourceHandle] = field(default_factory=set)
     checks: list[Check] = field(default_factory=list)
     used: frozenset[Tensor] | None = None
+    kernels: Mapping[Operation, Callable[[Callable[[Tensor], Any]], Any]] = field(default_factory=dict)
+    notes: dict[str, None] = field(default_factory=dict)
 
 
 class TraceContext(KernelContext):
@@ -126,26 +130,40 @@ class TraceContext(KernelContext):
         handles = {p: v for p, v in zip(body.inputs, inputs, strict=True) if isinstance(v, ResourceHandle)}
         return state_of_body(body, handles)
 
-    def call(self, body: Any, inputs: list[Any], state: TraceState | None = None, iteration: Any = 0) -> list[Any]:
+    def note(self, text: str) -> None:
+        """Tells something about how this operation is compiled to those who ask (`anabranch explain`)."""
+        self.state.notes[text] = None
+
+    def call(
+        self,
+        body: Any,
+        inputs: list[Any],
+        state: TraceState | None = None,
+        iteration: Any = 0,
+        kernels: Mapping[Operation, Callable[[Callable[[Tensor], Any]], Any]] | None = None,
+        also: Sequence[Tensor] = (),
+    ) -> list[Any]:
         """Traces a function graph.
 
         Args:
             inputs: one value per parameter of `body`.
             state: where its reads, writes and checks go; default: this island's state.
             iteration: which call of a loop this is (may be traced); random operations draw anew in each.
+            kernels: operations of `body` to be computed in another way.
+            also: tensors of `body` whose values are to follow its results.
         """
         outer = state or self.state
         counter = jnp.asarray(outer.counter_of(self.op), np.uint32) * np.uint32(0x9E3779B1)
         counter = counter + jnp.asarray(iteration, np.uint32)
         operations = operations_of_body(body)
         used = frozenset(t for op in operations for t in op._inputs).union(body.outputs)
-        inner = replace(outer, counter_of=lambda _: counter, used=used)
+        inner = replace(outer, counter_of=lambda _: counter, used=used, kernels=kernels or {})
         env: dict[Tensor, Any] = dict(zip(body.inputs, inputs, strict=True))
         try:
             trace_operations(operations, env, inner, {})
         except NeedsHostError as refusal:
             raise self.needs_host(f"{refusal.op.name}: {refusal}") from refusal
-        return [env[t] for t in body.outputs]
+        return [env[t] for t in (*body.outputs, *also)]
 
 
 def trace_operations(
@@ -157,6 +175,9 @@ def trace_operations(
         OpError: a kernel cannot take the values or shapes it meets; the error names its operation.
     """
     for op in operations:
+        if op in state.kernels:
+            env[op._outputs[0]] = state.kernels[op](env.__getitem__)
+            continue
         inputs = [env[alias.get(t, t)] for t in op._inputs]
         try:
             results = run_kernel(op, inputs, state)

@@ -6,21 +6,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from anabranch.core import dtypes
-from anabranch.core.attrs import FuncAttr
 from anabranch.core.resources import ResourceHandle
+from anabranch.errors import InvalidArgumentError
+from anabranch.graph.loop_bodies import bodies_of
 from anabranch.graph.operation import Operation, Tensor, group_by_argument
 from anabranch.passes.prune import operations_of_body
-
-
-def bodies_of(op: Operation) -> list[Any]:
-    """The function graphs that an operation calls."""
-    found: list[Any] = []
-    for name, attr in op.op_def.attrs.items():
-        if attr.kind in {"func", "list(func)"}:
-            value = op.attrs[name]
-            functions = value if isinstance(value, list) else [value]
-            found.extend(op.graph.get_function(f.name) for f in functions if isinstance(f, FuncAttr) and f.name)
-    return found
 
 
 def draws_random(body: Any) -> bool:
@@ -37,7 +27,8 @@ def state_of(op: Operation, handle_of: Callable[[Tensor], Any]) -> tuple[list[Re
         for arg, value in zip(op_def.inputs, group_by_argument(op_def.inputs, op.attrs, op.inputs), strict=True):
             if arg.name not in op_def.reads and arg.name not in op_def.writes:
                 continue
-            handles = [handle_of(t) for t in (value if isinstance(value, list) else [value])]
+            tensors = value if isinstance(value, list) else [value]
+            handles = [_known(handle_of(t), t, op) for t in tensors]
             if arg.name in op_def.reads:
                 reads.extend(handles)
             if arg.name in op_def.writes:
@@ -50,6 +41,17 @@ def state_of(op: Operation, handle_of: Callable[[Tensor], Any]) -> tuple[list[Re
         writes.extend(body_writes)
         reads.extend(body_writes)  # a branch that is not taken leaves the old value
     return list(dict.fromkeys(reads)), list(dict.fromkeys(writes))
+
+
+def _known(handle: ResourceHandle | None, tensor: Tensor, op: Operation) -> ResourceHandle:
+    if handle is None:
+        raise InvalidArgumentError(
+            None,
+            op,
+            f"which variable {op.name!r} touches must be known before the step runs, but the handle {tensor.name!r} is "
+            "computed in it; take the handle from outside of the conditional or loop",
+        )
+    return handle
 
 
 def state_of_body(

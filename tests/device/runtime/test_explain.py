@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from anabranch.graph.graph import get_default_graph
 from anabranch.ops import raw
+from anabranch.proto import ConfigProto
 from anabranch.runtime import explain
 from anabranch.session import Session
 
@@ -69,3 +71,23 @@ def test_it_is_silent_unless_asked(monkeypatch: pytest.MonkeyPatch, capsys: pyte
     run_twice()
     captured = capsys.readouterr()
     assert captured.out == captured.err == ""
+
+
+def test_the_placement_is_told_for_each_operation() -> None:
+    output = io.StringIO()
+    explain.enable(Console(file=output, width=200), placement=True)
+    try:
+        x = raw.Placeholder(dtype="float32", shape=[2], name="x")
+        with get_default_graph().device("/cpu:1"):
+            far = raw.Neg(x, name="far")
+        near = raw.Exp(far, name="near")
+        with Session(config=ConfigProto(device_count={"CPU": 2})) as session:
+            for fetches in (near, [near, far]):
+                session.run(fetches, {x: np.ones(2, np.float32)})
+    finally:
+        explain.disable()
+    told = [line.replace(" ", "") for line in output.getvalue().splitlines()]
+    assert told.count("│far│Neg│/device:CPU:1│CPU:1│askedforbytf.device│") == 1  # for both kinds of steps
+    assert "│near│Exp│-│CPU:0│default│" in told
+    assert any("XLAonCPU:1" in line for line in told)
+    assert any("hostonCPU:0│far/recv_CPU_1_to_CPU_0(_Recv)" in line for line in told)

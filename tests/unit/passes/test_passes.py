@@ -19,6 +19,7 @@ from anabranch.passes.fold import fold
 from anabranch.passes.prune import prune
 from anabranch.passes.step_graph import StepGraph
 from anabranch.passes.verify import verify
+from anabranch.session import Session
 
 
 def placeholder(shape: Any = (2, 3), name: str = "x") -> Any:
@@ -125,3 +126,17 @@ def test_constants_are_compared_by_dtype_shape_and_bits() -> None:
     tensors = [convert_to_tensor(v) for v in values]
     step = merge_common_subexpressions(fold(prune([raw.Shape(x), *tensors], [], [x])))
     assert not any(step.resolve(t) is not t for t in tensors)
+
+
+def test_reads_of_a_variable_are_merged_between_writes() -> None:
+    handle = raw.VarHandleOp(dtype="float32", shape=[], shared_name="v", name="v")
+    first, second = (raw.ReadVariableOp(handle, dtype="float32", name=name) for name in ("first", "second"))
+    write = raw.AssignAddVariableOp(handle, 1.0, name="write")
+    third, fourth = (raw.ReadVariableOp(handle, dtype="float32", name=name) for name in ("third", "fourth"))
+    step = merge_common_subexpressions(fold(prune([first, second, third, fourth], [write], [])))
+    assert [op.name for op in step.operations] == ["first", "write", "third"]
+    assert step.resolve(second) is first
+    assert step.resolve(fourth) is third
+    with Session() as session:
+        session.run(raw.AssignVariableOp(handle, 5.0))
+        assert session.run([first, second, write, third, fourth]) == [5, 5, None, 6, 6]

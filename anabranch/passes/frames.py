@@ -1,0 +1,174 @@
+"""Frames: which loop every operation of a step stands in, and whether its loops are well formed (§3.4, WP4.4).
+
+An Enter leads into the frame that it names, an Exit out of it; every other operation stands where its inputs come from.
+An operation without inputs stands outside of all loops. What is wrong is told before anything runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NoReturn
+
+from anabranch.errors import InvalidArgumentError
+from anabranch.graph.loop_structure import ENTERS, EXITS, MERGES, NEXT_ITERATIONS, is_back_edge
+from anabranch.graph.operation import Operation, Tensor
+from anabranch.passes.dependencies import Dependencies
+
+
+@dataclass(slots=True, eq=False)
+class Frame:
+    """A loop, or what is outside of all loops (`parent` is None)."""
+
+    name: str
+    parent: Frame | None
+    parallel_iterations: int
+    position: int
+    first: Operation | None = None
+
+    def __str__(self) -> str:
+        return "outside of all loops" if self.parent is None else f"in the loop {self.name!r}"
+
+
+@dataclass(slots=True)
+class Frames:
+    """The frames of a step, each after the one around it, and where its operations run."""
+
+    all: list[Frame] = field(default_factory=lambda: [Frame("", None, 1, 0)])
+    of: dict[Operation, Frame] = field(default_factory=dict)
+    _children: dict[tuple[int, str], Frame] = field(default_factory=dict)
+
+    @property
+    def root(self) -> Frame:
+        return self.all[0]
+
+    def home(self, op: Operation) -> Frame:
+        """The frame in which the outputs of an operation live."""
+        frame = self.of[op]
+        if op.type in ENTERS:
+            return self.entered(op)
+        return frame.parent or frame if op.type in EXITS else frame
+
+    def entered(self, op: Operation) -> Frame:
+        """The frame that an Enter leads into."""
+        parent, name = self.of[op], op.attrs["frame_name"].decode(errors="replace")
+        found = self._children.get((parent.position, name))
+        if found is None:
+            found = Frame(name, parent, op.attrs["parallel_iterations"], len(self.all), op)
+            self.all.append(found)
+            self._children[parent.position, name] = found
+        return found
+
+
+def find_frames(dependencies: Dependencies) -> Frames:
+    """Finds the frames of a step.
+
+    Raises:
+        InvalidArgumentError: a loop is malformed; the error names an operation of it.
+    """
+    frames = Frames()
+    step = dependencies.step
+    if not dependencies.dynamic:
+        frames.of = dict.fromkeys(step.operations, frames.root)
+        return frames
+    for op in step.operations:
+        tensors, controls = dependencies.of(op)
+        frames.of[op] = _common_frame(op, [*(t.op for t in tensors), *controls], frames)
+        _check_place(op, frames)
+    _check_back_edges(dependencies, frames)
+    _check_ends(dependencies, frames)
+    return frames
+
+
+def _common_frame(op: Operation, sources: Iterable[Operation], frames: Frames) -> Frame:
+    found: Frame | None = None
+    first: Operation | None = None
+    for source in sources:
+        if source.type == "Const" and not source._control_inputs and op.type not in MERGES:
+            continue  # it will be folded; what is the same everywhere stands in no frame
+        frame = frames.home(source)
+        if found is None:
+            found, first = frame, source
+        elif frame is not found:
+            assert first is not None
+            _refuse(
+                op,
+                f"takes results of {first.name!r}, {found}, and of {source.name!r}, {frame}",
+                "a value enters a loop through an Enter and leaves it through an Exit",
+            )
+    return found or frames.root
+
+
+def _check_place(op: Operation, frames: Frames) -> None:
+    frame = frames.of[op]
+    if op.type in ENTERS:
+        entered = frames.entered(op)
+        if entered.parallel_iterations != op.attrs["parallel_iterations"]:
+            assert entered.first is not None
+            _refuse(
+                op,
+                f"says that the loop {entered.name!r} has {op.attrs['parallel_iterations']} parallel iterations, and "
+                f"{entered.first.name!r} says {entered.parallel_iterations}",
+                "give all Enters of a loop the same number",
+            )
+    elif frame.parent is None and op.type in EXITS | NEXT_ITERATIONS:
+        _refuse(op, "is outside of all loops: no Enter leads to it", "connect it to the Enters of its loop")
+
+
+def _check_back_edges(dependencies: Dependencies, frames: Frames) -> None:
+    step = dependencies.step
+    for op in step.operations:
+        inputs = step.inputs_of(op)
+        back = [t for t in inputs if t.op.type in NEXT_ITERATIONS]
+        if any(not is_back_edge(op, t) for t in back):
+            _refuse(op, f"takes the value of {back[0].name!r}", "only a Merge takes the value of a NextIteration")
+        if any(c.type in NEXT_ITERATIONS for c in op._control_inputs):
+            _refuse(op, "waits for a NextIteration", "let it wait for what the NextIteration takes")
+        if back:
+            _check_loop_merge(op, inputs, frames)
+
+
+def _check_loop_merge(op: Operation, inputs: list[Tensor], frames: Frames) -> None:
+    way_out = "such a Merge takes two values: one of an Enter and one of a NextIteration"
+    kinds = [t.op.type for t in inputs]
+    entering = [t for t in inputs if t.op.type in ENTERS]
+    if len(inputs) != 2 or len(entering) != 1:
+        _refuse(op, f"begins an iteration, but merges {len(inputs)} values, of {', '.join(kinds)}", way_out)
+    for tensor in inputs:
+        if frames.home(tensor.op) is not frames.of[op]:
+            _refuse(
+                op,
+                f"stands {frames.of[op]}, but takes the value of {tensor.op.name!r}, which is {frames.home(tensor.op)}",
+                way_out,
+            )
+
+
+def _check_ends(dependencies: Dependencies, frames: Frames) -> None:
+    step = dependencies.step
+    for tensor in step.fetches:
+        resolved = step.resolve(tensor)
+        if resolved.op in frames.of and resolved not in dependencies.fed and resolved not in step.known:
+            _check_outside(resolved.op, frames.home(resolved.op), "fetched")
+    for op in step.targets:
+        if op in frames.of:
+            _check_outside(op, frames.of[op], "run as a target")
+    for op in step.operations:
+        if frames.of[op].parent is not None:
+            for tensor in step.inputs_of(op):
+                if tensor in dependencies.fed:
+                    _refuse(
+                        op,
+                        f"stands {frames.of[op]} and takes {tensor.name!r}, which is fed",
+                        "feed what enters the loop, the input of an Enter",
+                    )
+
+
+def _check_outside(op: Operation, frame: Frame, what: str) -> None:
+    if frame.parent is not None:
+        _refuse(
+            op, f"stands {frame} and cannot be {what}: it has a value in each iteration", "fetch what leaves the loop"
+        )
+
+
+def _refuse(op: Operation, what: str, way_out: str) -> NoReturn:
+    raise InvalidArgumentError(None, op, f"operation {op.name!r} ({op.type}) {what}; {way_out}")

@@ -1,0 +1,411 @@
+"""Lower: conditionals and loops that XLA cannot take whole become Switch, Merge, Enter, NextIteration and Exit (§3.4).
+
+An `If` becomes one Switch per input, copies of both branches on its two sides, and one Merge per output. A `While`
+becomes a frame: Enter and Merge per loop variable, a copy of the condition, a Switch per variable on its result, a copy
+of the body behind the sides on which it is true, NextIterations, and Exits on the other sides.
+
+* **Gates.** Everything of the node waits for a `_Gate`, which takes all of its inputs and control inputs: it starts
+  when they are there and is dead if one of them is, although some of its inputs may be constants.
+* **Pivots.** A copy that takes nothing from its branch or iteration (a constant, a random number) waits for the branch
+  or the iteration itself, so that it runs exactly when the others do.
+* **Order.** What came before or after the node because of a variable comes before its gate, or after its *done* node.
+  A loop whose body has effects runs its iterations one after the other, as it does compiled.
+* What a loop never changes enters it as a constant; handles do not enter at all, since they are known.
+* **Records.** The lists that a `_RecordingWhile` makes are further loop variables, which grow by an item per iteration.
+
+Bodies may hold conditionals and loops again: the pipeline lowers until none is left that has to be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from anabranch.core import dtypes
+from anabranch.core.op_def import MISSING
+from anabranch.core.shapes import TensorShape
+from anabranch.graph.graph import op_def_of
+from anabranch.graph.loop_bodies import bodies_of, fixed_parameters
+from anabranch.graph.loop_structure import is_back_edge
+from anabranch.graph.operation import Operation, Tensor
+from anabranch.passes.dependencies import Dependencies
+from anabranch.passes.prune import operations_of_body
+from anabranch.passes.step_graph import StepGraph
+
+_CONDITIONALS: Final = frozenset({"If", "StatelessIf"})
+_LOOPS: Final = frozenset({"While", "StatelessWhile", "_RecordingWhile"})
+#: types that can be lowered
+FUNCTIONAL: Final = _CONDITIONALS | _LOOPS
+
+#: stateful types whose runs nobody notices
+_UNNOTICED: Final = frozenset({"VarHandleOp", "_DeviceLoopBound", "Placeholder"})
+_SCALAR: Final = TensorShape([])
+
+
+def lower_control_flow(
+    step: StepGraph, chosen: set[Operation], order: Mapping[Operation, list[Operation]]
+) -> StepGraph:
+    """Replaces conditionals and loops by primitives.
+
+    Args:
+        chosen: which.
+        order: for each operation of the step, those that come before it to a variable.
+    """
+    return _Lowering(step, chosen, order).run()
+
+
+def has_effects(op: Operation) -> bool:
+    """Whether somebody notices that an operation runs, besides by its outputs."""
+    bodies = bodies_of(op)
+    if bodies:
+        return any(has_effects(inner) for body in bodies for inner in operations_of_body(body))
+    op_def = op.op_def
+    quiet = op_def.random or op_def.reads or op.type in _UNNOTICED
+    return bool(op_def.writes) or (op_def.stateful and not quiet)
+
+
+def _keeps_order(body: Any) -> bool:
+    """Whether somebody notices in which order the calls of a body run; where operations wait, the graph says so."""
+    return any(
+        any(map(_keeps_order, bodies_of(op))) if bodies_of(op) else has_effects(op) and not op.op_def.asynchronous
+        for op in operations_of_body(body)
+    )
+
+
+class _Lowering:
+    """One round of lowering."""
+
+    def __init__(self, step: StepGraph, chosen: set[Operation], order: Mapping[Operation, list[Operation]]) -> None:
+        self.step, self.chosen, self.order = step, chosen, order
+        self.operations: list[Operation] = []
+        self.replaced: dict[Tensor, Tensor] = {}
+        self.ends: dict[Operation, tuple[Operation, Operation]] = dict(step.replaced)
+        self.after: dict[Operation, list[Operation]] = {op: list(found) for op, found in step.after.items()}
+        self.used = {t for op in step.operations for t in step.inputs_of(op)}
+        self.used.update(map(step.resolve, step.fetches))
+
+    def run(self) -> StepGraph:
+        for op in self.step.operations:
+            if op in self.chosen:
+                parts = _Loop(self, op) if op.type in _LOOPS else _Conditional(self, op)
+                parts.lower()
+                self._put_in_order(op, parts.gate)
+            else:
+                self.operations.append(op)
+                self._put_in_order(op, op)
+        alias = {t: self.replaced.get(a, a) for t, a in self.step.alias.items()} | self.replaced
+        targets = [self.ends[op][1] if op in self.ends else op for op in self.step.targets]
+        lowered = self.step.with_operations(
+            self.operations, alias=alias, targets=targets, replaced=self.ends, after=self.after
+        )
+        return _without_unneeded(lowered)
+
+    def _put_in_order(self, op: Operation, first: Operation) -> None:
+        """An operation, or the gate of a lowered one, comes after what it came after."""
+        earlier = [self.ends[e][1] for e in self.order.get(op, ()) if e in self.chosen]
+        if op in self.chosen:
+            earlier += [e for e in self.order.get(op, ()) if e not in self.chosen]
+        if earlier:
+            self.after.setdefault(first, []).extend(earlier)
+
+    def outer(self, tensor: Tensor) -> Tensor:
+        """What stands for an input of a lowered operation."""
+        resolved = self.step.resolve(tensor)
+        return self.replaced.get(resolved, resolved)
+
+    def is_known(self, tensor: Tensor) -> bool:
+        return tensor in self.step.known
+
+
+class _Parts:
+    """What one conditional or loop becomes."""
+
+    def __init__(self, lowering: _Lowering, op: Operation) -> None:
+        self.lowering, self.op = lowering, op
+        self.inputs = [lowering.outer(t) for t in op.inputs]
+        computed = [t for t in self.inputs if not lowering.is_known(t)]
+        types = [t.dtype for t in computed]
+        self.gate = self.add("_Gate", computed, "gate", [*op._control_inputs], T=types)
+        #: tensors that exist only in the branch, or the iteration, in which they are computed
+        self.gated: set[Tensor] = set()
+
+    # ---- making operations
+    def add(
+        self, kind: str, inputs: list[Tensor], name: str, controls: list[Operation] | None = None, **attrs: Any
+    ) -> Operation:
+        """Adds an operation that belongs to no graph's list."""
+        op_def = op_def_of(kind)
+        filled = {k: a.default for k, a in op_def.attrs.items() if a.default is not MISSING} | attrs
+        op = Operation(self.op.graph, self.op._id, op_def, f"{self.op.name}/{name}", [], [], filled, self.op.device,
+                       self.op.site)  # fmt: skip
+        op._inputs, op._control_inputs = inputs, controls or []
+        self.lowering.operations.append(op)
+        return op
+
+    def primitive(
+        self, kind: str, inputs: list[Tensor], name: str, controls: list[Operation] | None = None, **attrs: Any
+    ) -> Operation:
+        """Adds a primitive: its outputs are like its first input, but for the index of a Merge."""
+        first = inputs[0]
+        op = self.add(kind, inputs, name, controls, T=first.dtype, **attrs)
+        count = 2 if kind == "Switch" else 1
+        op._outputs = [Tensor(op, i, first.dtype, first.shape) for i in range(count)]
+        if kind == "Merge":
+            op._outputs.append(Tensor(op, 1, dtypes.int32, _SCALAR))
+        return op
+
+    def copy_body(self, body: Any, values: dict[Tensor, Tensor], label: str, pivot: Operation) -> list[Tensor]:
+        """Copies the operations of a function graph; returns its results."""
+        copies: dict[Operation, Operation] = {}
+        for inner in operations_of_body(body):
+            inputs = [values[t] for t in inner._inputs]
+            controls = [copies[c] for c in inner._control_inputs if c in copies]
+            if not controls and not any(t in self.gated for t in inputs):
+                controls = [pivot]
+            copies[inner] = self._copy(inner, inputs, controls, f"{self.op.name}/{label}/{inner.name}")
+            values.update(zip(inner._outputs, copies[inner]._outputs, strict=True))
+            self.gated.update(copies[inner]._outputs)
+        return [values[t] for t in body.outputs]
+
+    def _copy(self, inner: Operation, inputs: list[Tensor], controls: list[Operation], name: str) -> Operation:
+        device = inner.device or self.op.device
+        op = Operation(inner.graph, inner._id, inner.op_def, name, [], [], inner.attrs, device, inner.site)
+        op._inputs, op._control_inputs, op._origin = inputs, controls, inner.origin
+        op._outputs = [Tensor(op, t.value_index, t.dtype, t.shape) for t in inner._outputs]
+        self.lowering.operations.append(op)
+        return op
+
+    def finish(self, results: list[Tensor | None], last: list[Operation]) -> None:
+        """Lets results stand for the outputs, and a node after `last` for the end."""
+        for out, result in zip(self.op.outputs, results, strict=True):
+            if result is not None:
+                self.lowering.replaced[out] = result
+        self.lowering.ends[self.op] = self.gate, self.add("NoOp", [], "done", last or [self.gate])
+
+
+# ---------------------------------------------------------------------- conditionals
+class _Conditional(_Parts):
+    """What an `If` becomes."""
+
+    def lower(self) -> None:
+        attrs = self.op.attrs
+        functions = [self.op.graph.get_function(attrs[key].name) for key in ("else_branch", "then_branch")]
+        self.predicate = self.primitive("Identity", [self.inputs[0]], "predicate", [self.gate]).outputs[0]
+        pivot = self.primitive("Switch", [self.predicate, self.predicate], "pivot")
+        switches: dict[Tensor, Operation] = {}
+        sides = []
+        for side, body in enumerate(functions):
+            label = ("else", "then")[side]
+            at_pivot = self.primitive("Identity", [pivot.outputs[side]], f"{label}/pivot")
+            values = self._parameters(body, side, switches)
+            sides.append(self.copy_body(body, values, label, at_pivot))
+        merges = [self._merge(i, *pair) for i, pair in enumerate(zip(*sides, strict=True))]
+        self.finish([merge.outputs[0] for merge in merges[: len(self.op.outputs)]], merges)
+
+    def _parameters(self, body: Any, side: int, switches: dict[Tensor, Operation]) -> dict[Tensor, Tensor]:
+        values: dict[Tensor, Tensor] = {}
+        for parameter, tensor in zip(body.inputs, self.inputs[1:], strict=True):
+            if self.lowering.is_known(tensor):
+                values[parameter] = tensor
+                continue
+            if tensor not in switches:
+                switches[tensor] = self.primitive("Switch", [tensor, self.predicate], f"switch_{len(switches)}")
+            values[parameter] = switches[tensor].outputs[side]
+            self.gated.add(values[parameter])
+        return values
+
+    def _merge(self, number: int, one: Tensor, other: Tensor) -> Operation:
+        inputs = [self._on_side(t, side, number) for side, t in enumerate((one, other))]
+        merge = self.primitive("Merge", inputs, f"merge_{number}", N=2)
+        if number < len(self.op.outputs):
+            merge.outputs[0]._shape = self.op.outputs[number].shape
+        return merge
+
+    def _on_side(self, tensor: Tensor, side: int, number: int) -> Tensor:
+        if tensor in self.gated:
+            return tensor
+        return self.primitive("Switch", [tensor, self.predicate], f"result_{number}_{side}").outputs[side]
+
+
+# ---------------------------------------------------------------------- loops
+class _Variable:
+    """A loop variable that changes: its Merge, its Switch, and its Exit."""
+
+    def __init__(self, loop: _Loop, tensor: Tensor, name: str, shape: TensorShape) -> None:
+        self._loop, self._name = loop, name
+        enter = loop.enter(tensor, f"enter_{name}", False)
+        enter.outputs[0]._shape = shape
+        self.merge = loop.primitive("Merge", [enter.outputs[0]], f"merge_{name}", N=2)
+
+    def switch(self, condition: Tensor) -> None:
+        self.sides = self._loop.primitive("Switch", [self.merge.outputs[0], condition], f"switch_{self._name}").outputs
+
+    def next(self, tensor: Tensor, pivot: Operation) -> None:
+        """Closes the loop."""
+        controls = [] if tensor in self._loop.gated else [pivot]
+        following = self._loop.primitive("NextIteration", [tensor], f"next_{self._name}", controls)
+        self.merge._inputs = [self.merge._inputs[0], following.outputs[0]]
+
+    def leave(self) -> Operation:
+        return self._loop.primitive("Exit", [self.sides[0]], f"exit_{self._name}")
+
+
+class _Loop(_Parts):
+    """What a `While` or a `_RecordingWhile` becomes."""
+
+    def lower(self) -> None:
+        op, attrs = self.op, self.op.attrs
+        self.condition: Any = op.graph.get_function(attrs["cond"].name)
+        self.body: Any = op.graph.get_function(attrs["body"].name)
+        self.records = attrs.get("recorded", ())
+        if op.type == "_RecordingWhile":
+            self.inputs = self.inputs[1:]
+        ordered = _keeps_order(self.condition) or _keeps_order(self.body)
+        self.parallel_iterations = 1 if ordered else max(attrs["parallel_iterations"], 1)
+        self._enter_all()
+        self._trace_condition()
+        results = self._trace_body()
+        for position, variable in self.variables.items():
+            variable.next(results[position], self.pivot)
+        self._leave_all()
+
+    def enter(self, tensor: Tensor, name: str, constant: bool) -> Operation:
+        """An Enter into the loop's frame."""
+        return self.primitive(
+            "Enter",
+            [tensor],
+            name,
+            [self.gate],
+            frame_name=self.op.name.encode(),
+            is_constant=constant,
+            parallel_iterations=self.parallel_iterations,
+        )
+
+    def _enter_all(self) -> None:
+        fixed = fixed_parameters(self.body)
+        shapes = [p.shape for p in self.body.inputs]
+        changing = [i for i in range(len(self.inputs)) if not fixed[i]] or [0]
+        self.outside = dict(enumerate(self.inputs))
+        for i, tensor in enumerate(self.inputs):
+            if i not in changing and self.lowering.is_known(tensor):
+                self.outside[i] = self._known_inside(tensor, i)
+            elif i not in changing:
+                self.outside[i] = self.enter(tensor, f"constant_{i}", True).outputs[0]
+        self.variables = {i: _Variable(self, self.inputs[i], str(i), shapes[i]) for i in changing}
+        self._enter_records()
+
+    def _known_inside(self, tensor: Tensor, position: int) -> Tensor:
+        """A known value for use in the loop. There it waits for nothing: what it was folded from is outside."""
+        value = self.lowering.step.known[tensor]
+        if not isinstance(value, np.ndarray):
+            return tensor
+        op = Operation(
+            self.op.graph, self.op._id, op_def_of("Const"), f"{self.op.name}/known_{position}", [], [],
+            {"value": value, "dtype": tensor.dtype}, self.op.device, self.op.site,
+        )  # fmt: skip
+        inside = Tensor(op, 0, tensor.dtype, tensor.shape)
+        op._outputs = [inside]
+        self.lowering.step.known[inside] = value
+        return inside
+
+    def _enter_records(self) -> None:
+        """The number of iterations and the records, as far as somebody takes them, at positions after all others."""
+        self.count: _Variable | None = None
+        self.lists: dict[int, _Variable] = {}
+        if self.op.type != "_RecordingWhile":
+            return
+        self.count = _Variable(self, self._constant(0, self.gate), "count", _SCALAR)
+        size = len(self.inputs)
+        for k in range(len(self.records)):
+            if self.op.outputs[size + 1 + k] in self.lowering.used:
+                start = self.add("_RecordStart", [], f"record_{k}", [self.gate])
+                start._outputs = [Tensor(start, 0, dtypes.variant, _SCALAR)]
+                self.lists[k] = _Variable(self, start.outputs[0], f"record_{k}", _SCALAR)
+
+    def _constant(self, value: int, after: Operation) -> Tensor:
+        op = self.add("Const", [], f"number_{value}", [after], value=np.array(value, np.int32), dtype=dtypes.int32)
+        op._outputs = [Tensor(op, 0, dtypes.int32, _SCALAR)]
+        return op.outputs[0]
+
+    @property
+    def _all_variables(self) -> list[_Variable]:
+        return [*self.variables.values(), *([self.count] if self.count else []), *self.lists.values()]
+
+    def _trace_condition(self) -> None:
+        first = next(iter(self.variables.values())).merge
+        inside = dict(self.outside)
+        inside.update((i, v.merge.outputs[0]) for i, v in self.variables.items())
+        self.gated.update(v.merge.outputs[0] for v in self._all_variables)
+        values = {p: inside[i] for i, p in enumerate(self.condition.inputs)}
+        truth = self.copy_body(self.condition, values, "cond", first)[0]
+        controls = [] if truth in self.gated else [first]
+        self.going_on = self.primitive("LoopCond", [truth], "loop_cond", controls)
+        for variable in self._all_variables:
+            variable.switch(self.going_on.outputs[0])
+
+    def _trace_body(self) -> list[Tensor]:
+        first = next(iter(self.variables.values()))
+        self.pivot = self.primitive("Identity", [first.sides[1]], "body/pivot")
+        inside = dict(self.outside)
+        inside.update((i, v.sides[1]) for i, v in self.variables.items())
+        self.gated = {v.sides[1] for v in self._all_variables}
+        results = self.copy_body(self.body, {p: inside[i] for i, p in enumerate(self.body.inputs)}, "body", self.pivot)
+        if self.count is not None:
+            one = self._constant(1, self.pivot)
+            more = self._computed("AddV2", [self.count.sides[1], one], "count", dtypes.int32, T=dtypes.int32)
+            self.count.next(more, self.pivot)
+        for k, variable in self.lists.items():
+            item = results[self.records[k]]
+            longer = self._computed("_RecordAdd", [variable.sides[1], item], f"add_{k}", dtypes.variant, T=item.dtype)
+            variable.next(longer, self.pivot)
+        return results
+
+    def _computed(self, kind: str, inputs: list[Tensor], name: str, dtype: Any, **attrs: Any) -> Tensor:
+        op = self.add(kind, inputs, name, **attrs)
+        op._outputs = [Tensor(op, 0, dtype, _SCALAR)]
+        self.gated.add(op.outputs[0])
+        return op.outputs[0]
+
+    def _leave_all(self) -> None:
+        exits = {i: v.leave() for i, v in self.variables.items()}
+        results: list[Tensor | None] = [exits[i].outputs[0] if i in exits else t for i, t in enumerate(self.inputs)]
+        for i, leaving in exits.items():
+            leaving.outputs[0]._shape = self.op.outputs[i].shape
+        last = list(exits.values())
+        if self.count is not None:
+            last.append(self.count.leave())
+            results.append(last[-1].outputs[0])
+            results += [self._record(k) for k in range(len(self.records))]
+        self.finish(results, last)
+
+    def _record(self, number: int) -> Tensor | None:
+        if number not in self.lists:
+            return None
+        found = self.lists[number].leave().outputs[0]
+        dtype = self.body.outputs[self.records[number]].dtype
+        return self._computed("_RecordEnd", [found], f"end_{number}", dtypes.variant, element_dtype=dtype)
+
+
+# ---------------------------------------------------------------------- what is left over
+def _without_unneeded(step: StepGraph) -> StepGraph:
+    """Drops what nothing needs any more, such as switches for inputs that neither branch takes."""
+    needed: set[Operation] = set()
+    dependencies = Dependencies(step)
+    members = dependencies.members
+    stack = [step.resolve(t).op for t in step.fetches]
+    stack += step.targets
+    stack += [op for op in step.operations if has_effects(op)]
+    while stack:
+        op = stack.pop()
+        if op in needed or op not in members:
+            continue
+        needed.add(op)
+        tensors, controls = dependencies.of(op)
+        stack.extend(t.op for t in tensors)
+        stack.extend(controls)
+        stack.extend(step.after.get(op, ()))
+        stack.extend(t.op for t in step.inputs_of(op) if is_back_edge(op, t))
+    after = {op: [e for e in found if e in needed] for op, found in step.after.items() if op in needed}
+    return step.with_operations([op for op in step.operations if op in needed], after=after)

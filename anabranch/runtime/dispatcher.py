@@ -1,0 +1,193 @@
+"""The dispatcher: threads and waiting for the executor, which has neither (§3.2, WP5.3; design D8).
+
+A `StepRun` is one run of a step. The thread that called for the step owns it: only that thread talks to the executor,
+runs islands and quick host operations, and, when there is nothing to run, waits for events. Asynchronous operations are
+started by it and tell it by an event that they are settled. Operations that may hold a thread for long get one of
+their own, unless nothing else could run meanwhile.
+
+Every wait ends: by an event, by the deadline of the step, by an interrupt, or by `StepRun.cancel` from another thread.
+A step that fails cancels what it started and waits for islands that run on other threads, since those end. It does
+not wait for user functions, which may not.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Sequence
+from enum import Enum
+from typing import Any, Protocol
+
+from anabranch.core.pending import Pending
+from anabranch.graph.operation import Operation
+from anabranch.runtime.executor import Executor, Instance
+from anabranch.runtime.executor_graph import ExecutorGraph
+from anabranch.runtime.waiting import ActiveSteps, StepWaiting
+from anabranch.runtime.worker_threads import worker_threads
+
+
+class Mode(Enum):
+    """How a piece of work is run."""
+
+    #: by the thread of the step
+    HERE = "here"
+    #: by a thread of its own, which it may hold for long
+    APART = "apart"
+    #: like `APART`, but known to end
+    APART_BRIEFLY = "apart, briefly"
+    #: started by the thread of the step, and settled by somebody else
+    ASYNCHRONOUS = "asynchronous"
+
+
+class Work(Protocol):
+    """What a work node of the graph has as its payload."""
+
+    @property
+    def mode(self) -> Mode:
+        """How it is to be run."""
+
+    @property
+    def op(self) -> Operation:
+        """The operation that stands for it in messages."""
+
+    def run(self, values: list[Any], record: Any) -> None:
+        """Computes outputs from inputs, in the slots of an iteration. `record`: who is told of it, or None."""
+
+    def start(self, values: list[Any]) -> Pending | None:
+        """For asynchronous work: like `run`, but returns what to wait for if it is not done."""
+
+    def finish(self, values: list[Any], pending: Pending, started: float, record: Any) -> None:
+        """For asynchronous work: stores the outputs of what `start` returned; raises what it failed with."""
+
+
+class StepRun(StepWaiting):
+    """One run of a step; see the module docstring.
+
+    Args:
+        graph: its work nodes have `Work` payloads.
+        feeds: one value per feed.
+        record: told about everything that runs, when given.
+        timeout: seconds after which the step fails; None: never.
+        scope: as of `Executor`.
+    """
+
+    def __init__(
+        self,
+        graph: ExecutorGraph,
+        feeds: Sequence[Any],
+        record: Any,
+        timeout: float | None,
+        active: ActiveSteps,
+        scope: Any = None,
+    ) -> None:
+        super().__init__(timeout, active)
+        self._executor = Executor(graph, feeds, scope)
+        self._record = record
+        self._here: deque[Instance] = deque()
+
+    # ------------------------------------------------------------------ the thread of the step
+    def run(self) -> list[Any]:
+        """Runs the step; returns the fetched values.
+
+        Raises:
+            OpError: what an operation failed with; DeadlineExceededError; CancelledError.
+            BaseException: an interrupt of this thread. The step is over then as well.
+        """
+        executor = self._executor
+        self._active.add(self)
+        try:
+            self._hand_out(executor.start())
+            while not executor.done:
+                if executor.error is not None:
+                    raise executor.error
+                self._advance()
+            return executor.fetches()
+        except BaseException as error:
+            self._give_up(error)
+            raise
+        finally:
+            self._active.remove(self)
+
+    def _advance(self) -> None:
+        if not self._here:
+            self._handle(*self._wait())
+            return
+        instance = self._here.popleft()
+        node, iteration = instance
+        node.payload.run(iteration.values, self._record)
+        self._hand_out(self._executor.finished(instance))
+        while not self._events.empty():
+            self._handle(*self._events.get())
+
+    def _handle(self, instance: Instance | None, outcome: Any) -> None:
+        if instance is None:
+            raise self._cancelled(outcome)
+        node, iteration = instance
+        if isinstance(outcome, Pending):
+            _, _, started = self._pending.pop(instance)
+            node.payload.finish(iteration.values, outcome, started, self._record)
+        else:
+            del self._apart[instance]
+            if outcome is not None:
+                raise outcome
+        self._hand_out(self._executor.finished(instance))
+
+    # ---- starting
+    def _hand_out(self, ready: list[Instance]) -> None:
+        apart: list[Instance] = []
+        while ready:
+            more: list[Instance] = []
+            for instance in ready:
+                mode = instance[0].payload.mode
+                if mode is Mode.HERE:
+                    self._here.append(instance)
+                elif mode is Mode.ASYNCHRONOUS:
+                    more += self._start(instance)
+                else:
+                    apart.append(instance)
+            ready = more
+        if len(apart) == 1 and self._executor.running == 1 and self._deadline is None:
+            self._here.append(apart.pop())  # a thread of its own would only take time
+        for instance in apart:
+            self._run_apart(instance)
+
+    def _start(self, instance: Instance) -> list[Instance]:
+        node, iteration = instance
+        started = time.time()
+        pending = node.payload.start(iteration.values)
+        if pending is None:
+            return self._executor.finished(instance)
+        if pending.is_settled:
+            node.payload.finish(iteration.values, pending, started, self._record)
+            return self._executor.finished(instance)
+        self._pending[instance] = node.payload.op, pending, started
+        pending.when_settled(lambda settled: self._events.put((instance, settled)))
+        return []
+
+    def _run_apart(self, instance: Instance) -> None:
+        node, iteration = instance
+        events, record = self._events, self._record
+        self._apart[instance] = node.payload.op, time.time()
+
+        def work() -> None:
+            try:
+                node.payload.run(iteration.values, record)
+            except BaseException as error:  # whatever it is, the thread of the step has to know
+                events.put((instance, error))
+            else:
+                events.put((instance, None))
+
+        worker_threads.submit(work)
+
+    # ---- ending
+    def _give_up(self, error: BaseException) -> None:
+        if not isinstance(error, Exception):
+            error.add_note(f"the step was interrupted: {self.who_waits()}")
+        self._executor.abort(error)
+        for _, pending, _ in list(self._pending.values()):
+            pending.cancel(error)
+        brief = {i for i in self._apart if i[0].payload.mode is Mode.APART_BRIEFLY}
+        while brief:
+            instance, _ = self._events.get()
+            if instance is not None:
+                brief.discard(instance)

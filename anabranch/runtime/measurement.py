@@ -1,0 +1,65 @@
+"""Measuring what operations and transfers cost, for the greedy placer (WP3.2.1)."""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+import time
+from collections.abc import Sequence
+from typing import Any, Final
+
+import jax
+import numpy as np
+
+from anabranch.core.devices import Device
+from anabranch.placement.cost_model import CostModel
+from anabranch.runtime.rendezvous import Rendezvous
+from anabranch.runtime.step import ItemEvent, PreparedStep
+from anabranch.runtime.transfer_call import TRANSFERS, Route, TransferContext
+
+_REPEATS: Final = 20
+#: bytes of the tensor by which a transfer rate is measured
+_LARGE: Final = 1 << 24
+
+
+def measure_step(model: CostModel, step: PreparedStep, feeds: Sequence[Any], runs: int) -> None:
+    """Runs a step, once to compile it and then `runs` times, and adds what its islands and host operations took."""
+    events: list[ItemEvent] = []
+    step.run(feeds)
+    for _ in range(runs):
+        step.run(feeds, events.append)
+    by_name = {op.name: op for op in step.plan.step.operations}
+    devices = step.plan.devices
+    default = "CPU" if step.plan.placement is None else devices[step.plan.placement.default].device_type
+    for event in events:
+        if event.kind not in TRANSFERS and all(name in by_name for name in event.operations):
+            kind = devices[event.device].device_type if event.device else default
+            model.add([by_name[name] for name in event.operations], kind, event.end - event.start)
+
+
+def measure_transfers(model: CostModel, devices: Sequence[Device]) -> None:
+    """Sends a scalar and a large tensor between two devices of each pair of types, and states what that took."""
+    by_type: dict[str, list[Device]] = {}
+    for device in devices:
+        by_type.setdefault(device.device_type, []).append(device)
+    for source_type, target_type in itertools.product(by_type, repeat=2):
+        source, target = by_type[source_type][0], by_type[target_type][-1]
+        latency = _seconds(source, target, 4)
+        large = _seconds(source, target, _LARGE) - latency
+        copied = source.xla_device is not target.xla_device or source_type != target_type
+        model.set_transfer(source_type, target_type, latency, _LARGE / max(large, 1e-9) if copied else 0.0)
+
+
+def _seconds(source: Device, target: Device, size: int) -> float:
+    """The median time that sending a tensor of `size` bytes takes, until it is there."""
+    value = source.put(np.zeros(size // 4, np.float32))
+    taken = []
+    with Rendezvous().step() as exchange:
+        for number in range(_REPEATS):
+            start = time.perf_counter()
+            context = TransferContext(None, exchange, Route.between(source, target, str(number)))
+            context.send(value)
+            received = context.receive()
+            jax.block_until_ready(received)  # type: ignore[no-untyped-call]
+            taken.append(time.perf_counter() - start)
+    return statistics.median(taken)

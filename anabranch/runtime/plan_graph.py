@@ -1,0 +1,133 @@
+"""A plan as a graph that the executor can run: one node per island, host operation or primitive, one per feed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from anabranch.graph.loop_structure import ENTERS, EXITS, MERGES, NEXT_ITERATIONS, SWITCHES
+from anabranch.graph.operation import Operation, Tensor
+from anabranch.pipeline import Plan
+from anabranch.runtime.executor_graph import ExecutorGraph, FrameSpec, Kind, Known, NodeSpec, Output
+from anabranch.xla.islands import PASSING, HostCall, Island, PlanItem
+
+_KINDS: dict[str, Kind] = {
+    **dict.fromkeys(SWITCHES, Kind.SWITCH),
+    **dict.fromkeys(MERGES, Kind.MERGE),
+    **dict.fromkeys(ENTERS, Kind.ENTER),
+    **dict.fromkeys(EXITS, Kind.EXIT),
+    **dict.fromkeys(NEXT_ITERATIONS, Kind.NEXT_ITERATION),
+    "LoopCond": Kind.PASS,
+    "Const": Kind.PASS,
+    "_Gate": Kind.PASS,
+    "ControlTrigger": Kind.TRIGGER,
+    **dict.fromkeys(PASSING, Kind.PASS),
+}
+
+
+def kind_of(item: PlanItem) -> Kind:
+    """What the executor does with an item."""
+    return Kind.WORK if isinstance(item, Island) else _KINDS.get(item.operation.type, Kind.WORK)
+
+
+class PlanGraph:
+    """The executor's graph of a plan.
+
+    Attributes:
+        graph: its nodes: the feeds, then the plan's items, whose `payload` is left to the caller.
+        slots: tensor -> its place among the values of an iteration of its frame.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan, self._step = plan, plan.step
+        self._feed_of = {tensor: i for i, tensor in enumerate(plan.step.feeds)}
+        self._first = len(plan.step.feeds)
+        self._item_of = {op: i for i, item in enumerate(plan.items) for op in _members(item)}
+        self._port_of = {t: port for item in plan.items for port, t in enumerate(_outputs(item))}
+        feeds = [NodeSpec(tensor.name, Kind.FEED) for tensor in plan.step.feeds]
+        frames = [
+            FrameSpec(f.name, -1 if f.parent is None else f.parent.position, f.parallel_iterations)
+            for f in plan.grouping.frames.all
+        ]
+        specs = [*feeds, *(self._node(item) for item in plan.items)]
+        fetches = [self._output(t) for t in map(self._step.resolve, plan.step.fetches) if t not in self._step.known]
+        self.graph = ExecutorGraph(specs, [f for f in fetches if f is not None], frames)
+        self.slots = self._slots()
+
+    def node_number(self, position: int) -> int:
+        """The number of the node of an item of the plan."""
+        return self._first + position
+
+    def _slots(self) -> dict[Tensor, int]:
+        slots = {tensor: self.graph.slot((i, 0)) for tensor, i in self._feed_of.items()}
+        for position, item in enumerate(self._plan.items):
+            for port, tensor in enumerate(_outputs(item)):
+                slots.setdefault(tensor, self.graph.slot((self._first + position, port)))
+        return slots
+
+    def output_slots(self, position: int) -> list[int]:
+        """The slots of an item's own outputs, also where they are fed and nobody takes them."""
+        count = len(_outputs(self._plan.items[position]))
+        return [self.graph.slot((self._first + position, port)) for port in range(count)]
+
+    # ---- nodes
+    def _node(self, item: PlanItem) -> NodeSpec:
+        members = _members(item)
+        frames = self._plan.grouping.frames
+        spec = NodeSpec(members[-1].name, kind_of(item), frames.of[members[0]].position, outputs=len(_outputs(item)))
+        inputs, controls = self._waits(members)
+        if spec.kind not in (Kind.WORK, Kind.TRIGGER):
+            assert isinstance(item, HostCall)
+            own = [self._input(t, item) for t in item.inputs]
+            if item.operation.type == "Const":
+                own = [Known(item.operation.attrs["value"])]
+            # what known inputs wait for comes after the inputs themselves
+            inputs = [*own, *(i for i in inputs if i not in own)] if spec.kind is not Kind.MERGE else own
+            spec.constant = bool(item.operation.attrs.get("is_constant", False))
+            if spec.kind is Kind.ENTER:
+                spec.child = frames.entered(item.operation).position
+        spec.inputs, spec.controls = inputs, controls
+        after = {self._number(op) for member in members for op in self._plan.grouping.order.get(member, ())}
+        spec.after = sorted(after - {self._number(members[0])})
+        return spec
+
+    def _waits(self, members: list[Operation]) -> tuple[list[Any], list[int]]:
+        own = self._item_of[members[0]]
+        inputs: dict[Output, None] = {}
+        controls: dict[int, None] = {}
+        for op in members:
+            tensors, operations = self._plan.grouping.waits[op]
+            for tensor in tensors:
+                if self._item_of[tensor.op] == own:
+                    continue
+                output = self._output(tensor)
+                if output is not None:
+                    inputs[output] = None
+                else:
+                    controls[self._number(tensor.op)] = None
+            controls.update((self._number(c), None) for c in operations if self._item_of[c] != own)
+        return list(inputs), list(controls)
+
+    def _number(self, op: Operation) -> int:
+        return self._first + self._item_of[op]
+
+    def _input(self, tensor: Tensor, item: HostCall) -> Output | Known:
+        if tensor in item.known:
+            return Known(item.known[tensor])
+        output = self._output(tensor)
+        assert output is not None
+        return output
+
+    def _output(self, tensor: Tensor) -> Output | None:
+        """Where a tensor comes from; None where an island keeps it for itself."""
+        if tensor in self._feed_of:
+            return self._feed_of[tensor], 0
+        port = self._port_of.get(tensor)
+        return None if port is None else (self._number(tensor.op), port)
+
+
+def _members(item: PlanItem) -> list[Operation]:
+    return item.operations if isinstance(item, Island) else [item.operation]
+
+
+def _outputs(item: PlanItem) -> list[Tensor]:
+    return item.outputs if isinstance(item, Island) else item.operation.outputs

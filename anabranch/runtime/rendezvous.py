@@ -1,0 +1,304 @@
+"""Where a sent tensor meets whoever receives it (§3.3, WP3.2.2).
+
+`Meetings` is a pure state machine: events go in (a value is sent, somebody asks for one, a step ends or is given up),
+deliveries come out. `Rendezvous` puts a lock around it and settles the receivers' `Pending` results; `Exchange` is the
+view that one step, or one iteration of one of its loops, has of it.
+
+A key names one value of one run: (step, source device, destination device, tensor, frame, iteration). Its states:
+
+    =========  ==================  =====================  ==========  =====================
+    state      send                receive                abort       finish
+    =========  ==================  =====================  ==========  =====================
+    nothing    -> sent             -> awaited             -> aborted  forgotten
+    sent       error: sent twice   deliver, -> met        -> aborted  forgotten
+    awaited    deliver, -> met     error: asked twice     fail it     fail it, forgotten
+    met        error: sent twice   error: asked twice     -> aborted  forgotten
+    aborted    dropped             fail it                -           forgotten
+    =========  ==================  =====================  ==========  =====================
+
+#: A value is delivered exactly once, or its step has ended.
+#: After `abort` or `finish` of a step nobody waits for it any more: every waiter is told, so none can be forgotten.
+#: What is sent for a step that has ended is dropped; the numbers of steps are never used again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Final, NamedTuple
+
+from anabranch.core.pending import Pending
+from anabranch.errors import CancelledError, InternalError
+
+
+class Dead(Enum):
+    """The value of a tensor whose producer did not run, because a conditional took the other branch."""
+
+    DEAD = "dead"
+
+
+#: sent in place of a dead value; whoever receives it is dead in turn
+DEAD: Final = Dead.DEAD
+
+
+class Nothing(Enum):
+    """In place of a value that was not sent yet."""
+
+    NOTHING = "nothing"
+
+
+NOTHING: Final = Nothing.NOTHING
+
+
+class Key(NamedTuple):
+    """Names one value of one run."""
+
+    step: int
+    source: str
+    destination: str
+    tensor: str
+    frame: str = ""
+    iteration: int = 0
+
+    def __str__(self) -> str:
+        where = f" in iteration {self.iteration} of {self.frame}" if self.frame else ""
+        return f"{self.tensor} from {self.source} to {self.destination} in step {self.step}{where}"
+
+
+class Delivery(NamedTuple):
+    """An instruction: give a waiter its value, or its error."""
+
+    waiter: Any
+    value: Any
+    error: BaseException | None = None
+
+
+@dataclass(slots=True)
+class _StepState:
+    """What is known of one step: values sent, waiters, and keys that have met."""
+
+    sent: dict[Key, Any] = field(default_factory=dict)
+    awaited: dict[Key, Any] = field(default_factory=dict)
+    met: set[Key] = field(default_factory=set)
+    error: BaseException | None = None
+
+
+class Meetings:
+    """The state machine; see the module docstring. Not thread-safe, and it calls nobody."""
+
+    def __init__(self) -> None:
+        self._steps: dict[int, _StepState] = {}
+
+    def begin(self, step: int) -> None:
+        """A step starts; before that, and after its end, its keys mean nothing."""
+        if step in self._steps:
+            raise InternalError(None, None, f"step {step} has begun already")
+        self._steps[step] = _StepState()
+
+    def send(self, key: Key, value: Any) -> list[Delivery]:
+        """A value is there.
+
+        Raises:
+            InternalError: it was sent before.
+        """
+        state = self._steps.get(key.step)
+        if state is None or state.error is not None:
+            return []
+        if key in state.sent or key in state.met:
+            raise InternalError(None, None, f"{key} was sent twice; a value is sent once in each iteration")
+        if key not in state.awaited:
+            state.sent[key] = value
+            return []
+        state.met.add(key)
+        return [Delivery(state.awaited.pop(key), value)]
+
+    def receive(self, key: Key, waiter: Any) -> list[Delivery]:
+        """Somebody asks for a value.
+
+        Raises:
+            InternalError: somebody asked before.
+        """
+        state = self._steps.get(key.step)
+        if state is None:
+            return [Delivery(waiter, None, CancelledError(None, None, f"{key} was asked for after its step had ended"))]
+        if state.error is not None:
+            return [Delivery(waiter, None, state.error)]
+        if key in state.awaited or key in state.met:
+            raise InternalError(None, None, f"{key} was asked for twice; each device receives a tensor once")
+        if key not in state.sent:
+            state.awaited[key] = waiter
+            return []
+        state.met.add(key)
+        return [Delivery(waiter, state.sent.pop(key))]
+
+    def take(self, key: Key) -> Any:
+        """The value of a key if it was sent already; else `NOTHING`, and nobody has asked."""
+        state = self._steps.get(key.step)
+        if state is None or key not in state.sent:
+            return NOTHING
+        state.met.add(key)
+        return state.sent.pop(key)
+
+    def forget(self, key: Key, waiter: Any) -> None:
+        """A waiter gives up."""
+        state = self._steps.get(key.step)
+        if state is not None and state.awaited.get(key) is waiter:
+            del state.awaited[key]
+
+    def abort(self, step: int, error: BaseException) -> list[Delivery]:
+        """A step is given up: all its waiters, present and future, fail with `error`."""
+        state = self._steps.get(step)
+        if state is None or state.error is not None:
+            return []
+        state.error = error
+        waiters = [Delivery(waiter, None, error) for waiter in state.awaited.values()]
+        state.sent.clear()
+        state.awaited.clear()
+        return waiters
+
+    def finish(self, step: int) -> list[Delivery]:
+        """A step has ended; what nobody asked for is dropped."""
+        state = self._steps.pop(step, None)
+        if state is None:
+            return []
+        return [
+            Delivery(waiter, None, CancelledError(None, None, f"nobody sent {key} before its step ended"))
+            for key, waiter in state.awaited.items()
+        ]
+
+    def waiting(self, step: int) -> list[Key]:
+        """What is asked for and not sent yet, for the message about a step that is stuck."""
+        state = self._steps.get(step)
+        return [] if state is None else list(state.awaited)
+
+    @property
+    def steps(self) -> int:
+        """How many steps are under way."""
+        return len(self._steps)
+
+
+class Rendezvous:
+    """The rendezvous of one task. Thread-safe; never blocks.
+
+    #: The lock is never held while a result is settled: settling may run whatever waits for it.
+    """
+
+    def __init__(self) -> None:
+        self._meetings = Meetings()
+        self._lock = threading.Lock()
+        self._numbers = itertools.count(1)
+
+    def begin(self) -> Exchange:
+        """Starts a step; the caller ends it with `Exchange.finish`, after `Exchange.abort` if it failed."""
+        step = next(self._numbers)
+        with self._lock:
+            self._meetings.begin(step)
+        return Exchange(self, step)
+
+    @contextlib.contextmanager
+    def step(self) -> Iterator[Exchange]:
+        """The exchange of a step that runs inside; if it fails, whoever still waits in it is told."""
+        exchange = self.begin()
+        try:
+            yield exchange
+        except BaseException as error:
+            exchange.abort(error)
+            raise
+        finally:
+            exchange.finish()
+
+    @property
+    def steps(self) -> int:
+        """How many steps are under way."""
+        return self._meetings.steps
+
+    def send(self, key: Key, value: Any) -> None:
+        """Gives a value to whoever asked for it, or keeps it for whoever will."""
+        with self._lock:
+            deliveries = self._meetings.send(key, value)
+        if deliveries:
+            _settle(deliveries)
+
+    def receive(self, key: Key) -> Pending:
+        """The value of a key, when it is there: a `Pending` of one output."""
+        pending = Pending(on_cancel=lambda waiter: self._forget(key, waiter))
+        with self._lock:
+            deliveries = self._meetings.receive(key, pending)
+        _settle(deliveries)
+        return pending
+
+    def take(self, key: Key) -> Any:
+        """The value of a key if it was sent already, else `NOTHING`."""
+        with self._lock:
+            return self._meetings.take(key)
+
+    def abort(self, step: int, error: BaseException) -> None:
+        """Wakes all who wait in a step with an error."""
+        with self._lock:
+            deliveries = self._meetings.abort(step, error)
+        _settle(deliveries)
+
+    def finish(self, step: int) -> None:
+        """Ends a step."""
+        with self._lock:
+            deliveries = self._meetings.finish(step)
+        _settle(deliveries)
+
+    def waiting(self, step: int) -> list[Key]:
+        """What is asked for in a step and not sent yet."""
+        with self._lock:
+            return self._meetings.waiting(step)
+
+    def _forget(self, key: Key, waiter: Pending) -> None:
+        with self._lock:
+            self._meetings.forget(key, waiter)
+
+
+def _settle(deliveries: list[Delivery]) -> None:
+    for waiter, value, error in deliveries:
+        if error is None:
+            waiter.complete([value])
+        else:
+            waiter.fail(error)
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """The rendezvous as one step sees it, in one iteration of one frame of it (the root frame has the name "")."""
+
+    rendezvous: Rendezvous
+    step: int
+    frame: str = ""
+    iteration: int = 0
+
+    def within(self, frame: str, iteration: int) -> Exchange:
+        """The same step's exchange in an iteration of a frame that is entered in this iteration."""
+        outer = f"{self.frame};{self.iteration}/" if self.frame else ""
+        return Exchange(self.rendezvous, self.step, outer + frame, iteration)
+
+    def send(self, source: str, destination: str, tensor: str, value: Any) -> None:
+        """Sends a value, or `DEAD`."""
+        self.rendezvous.send(self._key(source, destination, tensor), value)
+
+    def receive(self, source: str, destination: str, tensor: str) -> Pending:
+        """Asks for a value."""
+        return self.rendezvous.receive(self._key(source, destination, tensor))
+
+    def take(self, source: str, destination: str, tensor: str) -> Any:
+        """The value if it was sent already, else `NOTHING`."""
+        return self.rendezvous.take(self._key(source, destination, tensor))
+
+    def abort(self, error: BaseException) -> None:
+        """Gives the step up."""
+        self.rendezvous.abort(self.step, error)
+
+    def finish(self) -> None:
+        """Ends the step."""
+        self.rendezvous.finish(self.step)
+
+    def _key(self, source: str, destination: str, tensor: str) -> Key:
+        return Key(self.step, source, destination, tensor, self.frame, self.iteration)

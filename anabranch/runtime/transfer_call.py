@@ -1,0 +1,122 @@
+"""Running a `_Send` or `_Recv` in a step: the value goes through the step's rendezvous, on its device's terms."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+import jax
+import numpy as np
+
+from anabranch.core.devices import Device
+from anabranch.core.kernel_context import KernelContext
+from anabranch.core.pending import Pending
+from anabranch.core.resources import ResourceHandle
+from anabranch.ops.list_values import TensorList
+from anabranch.runtime.containers import Containers
+from anabranch.runtime.host_call import HostKernelCall
+from anabranch.runtime.random_counters import RandomCounters
+from anabranch.runtime.rendezvous import NOTHING, Exchange
+from anabranch.xla.islands import HostCall
+
+Values = list[Any]
+
+#: the operations that this file runs
+TRANSFERS: Final = frozenset({"_Send", "_Recv"})
+#: where a step, and each iteration of its loops, keeps its `Exchange` among its values: at their end
+EXCHANGE: Final = -1
+
+
+class TransferContext(KernelContext):
+    """The kernel context of `_Send` and `_Recv`."""
+
+    __slots__ = ("_exchange", "_route")
+
+    def __init__(self, op: Any, exchange: Exchange, route: Route) -> None:
+        super().__init__(op)
+        self._exchange = exchange
+        self._route = route
+
+    def send(self, value: Any) -> None:
+        """Puts a value on the destination device and gives it to whoever receives it there."""
+        route = self._route
+        if route.copied_to is not None:
+            value = moved_to(route.copied_to, value)
+        self._exchange.send(route.source, route.destination, route.tensor, value)
+
+    def receive(self) -> Any:
+        """The value that was sent, or a `Pending` for the one that will be."""
+        source, destination, tensor, _ = self._route
+        value = self._exchange.take(source, destination, tensor)
+        return self._exchange.receive(source, destination, tensor) if value is NOTHING else value
+
+
+class Route(NamedTuple):
+    """Where a tensor goes from and to, under which name, and onto which device it is copied (None: onto none)."""
+
+    source: str
+    destination: str
+    tensor: str
+    copied_to: Device | None
+
+    @classmethod
+    def between(cls, source: Device, destination: Device, tensor: str) -> Route:
+        """The route from one device to another."""
+        # devices of one type that share memory can share the value as well, for values are never changed
+        shared = source.xla_device is destination.xla_device and source.device_type == destination.device_type
+        return cls(source.name, destination.name, tensor, None if shared else destination)
+
+
+def moved_to(device: Device, value: Any) -> Any:
+    """A value as one of a device; what lives on the host whatever the device (texts, handles) stays as it is."""
+    if isinstance(value, ResourceHandle) or (isinstance(value, np.ndarray) and value.dtype == np.object_):
+        return value
+    if isinstance(value, TensorList):
+        return jax.tree.map(device.put, value) if not value.on_host else value
+    return device.put(value)
+
+
+class TransferCall(HostKernelCall):
+    """A `_Send` or `_Recv` bound to the slots of a step. Values stay on their devices."""
+
+    def __init__(
+        self,
+        item: HostCall,
+        slots: dict[Any, int],
+        outputs: list[int],
+        containers: Containers,
+        run_seed: int,
+        counters: RandomCounters,
+        devices: Mapping[str, Device],
+    ) -> None:
+        super().__init__(item, slots, outputs, containers, run_seed, counters, _no_bodies)
+        source, destination, tensor = (
+            self.op.attrs[name].decode() for name in ("send_device", "recv_device", "tensor_name")
+        )
+        self._route = Route.between(devices[source], devices[destination], tensor)
+
+    @property
+    def sources(self) -> list[str]:
+        """The names of the operations whose results it takes: a Recv takes what its Send sent."""
+        return super().sources or [op.name for op in self.op.control_inputs]
+
+    def start(self, values: Values) -> Pending | None:
+        """Sends, or asks for the value; returns what to wait for, or None when all is done.
+
+        Raises:
+            OpError: the destination device cannot take the value.
+        """
+        context = TransferContext(self.op, values[EXCHANGE], self._route)
+        if self._outputs:
+            result = self._rule.function(ctx=context)
+            if isinstance(result, Pending):
+                return result
+            self._store(values, (result,))
+        else:
+            ((slot, known),) = self._sources
+            self._rule.function(known if slot is None else values[slot], ctx=context)
+        return None
+
+
+def _no_bodies(body: Any, inputs: list[Any]) -> list[Any]:
+    raise AssertionError("a transfer calls no function")

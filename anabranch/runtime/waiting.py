@@ -1,0 +1,194 @@
+"""How a step waits: for events, with a deadline, and with an answer to who waits for what (§3.2, WP5.3; design D8).
+
+Every wait ends: by an event, by the deadline of the step, by an interrupt, or by `StepWaiting.cancel` from another
+thread.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from typing import Any, Final
+
+from anabranch.core.pending import Pending
+from anabranch.errors import CancelledError, DeadlineExceededError, FailedPreconditionError, OpError
+from anabranch.graph.operation import Operation
+from anabranch.runtime.worker_threads import worker_threads
+
+_log = logging.getLogger(__name__)
+
+#: after this time (s) a step that only waits makes sure that there is somebody to wait for
+LONELY_SECONDS: Final = 1.0
+#: after this time (s) more in which all steps of a task only wait, a warning tells for what
+STALL_SECONDS: Final = 60.0
+_MAX_TOLD: Final = 8
+
+
+class ActiveSteps:
+    """The runs of a task's steps that are under way. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._runs: dict[StepWaiting, bool] = {}
+
+    def add(self, run: StepWaiting) -> None:
+        """Notes the beginning of a run."""
+        with self._lock:
+            self._runs[run] = False
+
+    def remove(self, run: StepWaiting) -> None:
+        """Notes its end."""
+        with self._lock:
+            self._runs.pop(run, None)
+
+    def cancel_all(self, why: str) -> None:
+        """Ends all runs with CancelledError."""
+        with self._lock:
+            runs = list(self._runs)
+        for run in runs:
+            run.cancel(CancelledError(None, None, why))
+
+    def all_wait(self) -> bool:
+        """Whether every run that is under way only waits."""
+        with self._lock:
+            return all(run.only_waits for run in self._runs)
+
+
+class StepWaiting:
+    """The waiting of one run of a step. All methods but `cancel` are for the thread that owns the step.
+
+    Args:
+        timeout: seconds after which the step fails; None: never.
+        active: where the step is known while it runs.
+    """
+
+    def __init__(self, timeout: float | None, active: ActiveSteps) -> None:
+        self._timeout = timeout
+        self._deadline = None if timeout is None else time.monotonic() + timeout
+        self._active = active
+        #: (what it is about, Pending or error or None); (None, error) ends the step
+        self._events: queue.SimpleQueue[tuple[Any, Any]] = queue.SimpleQueue()
+        #: what was started and is settled by somebody else: by whom, what to wait for, since when
+        self._pending: dict[Any, tuple[Operation, Pending, float]] = {}
+        #: what threads of their own run, and since when
+        self._apart: dict[Any, tuple[Operation, float]] = {}
+        #: read by other threads
+        self.only_waits = False
+
+    def cancel(self, error: OpError) -> None:
+        """Ends the run with an error as soon as its thread is free; from any thread."""
+        self._events.put((None, error))
+
+    # ---- waiting
+    def _wait(self) -> tuple[Any, Any]:
+        """The next event.
+
+        Raises:
+            DeadlineExceededError: it does not come in time.
+            FailedPreconditionError: it can never come.
+        """
+        self.only_waits = not self._apart
+        try:
+            for seconds, look in ((LONELY_SECONDS, self._check_not_alone), (STALL_SECONDS, self._warn_of_stall)):
+                event = self._event_within(seconds)
+                if event is not None:
+                    return event
+                look()
+            event = self._event_within(None)
+            assert event is not None
+            return event
+        finally:
+            self.only_waits = False
+
+    def _event_within(self, seconds: float | None) -> tuple[Any, Any] | None:
+        """The next event, or None after some time."""
+        if self._deadline is not None:
+            left = self._deadline - time.monotonic()
+            late = seconds is None or left <= seconds
+            seconds = max(left, 0.0) if late else seconds
+        else:
+            late = False
+        try:
+            return self._events.get(timeout=seconds)
+        except queue.Empty:
+            if late:
+                raise self._too_late() from None
+            return None
+
+    def _check_not_alone(self) -> None:
+        """Fails a step that waits in a program with no other thread: nobody can give it what it waits for."""
+        if self._deadline is None and not self._apart and worker_threads.are_all_but(threading.current_thread()):
+            raise FailedPreconditionError(
+                None,
+                self._first_op(),
+                f"deadlock: the step waits, and no other thread of the program could run a step: {self.who_waits()};"
+                " run the step that gives it what it waits for before, or on a thread of its own",
+            )
+
+    def _warn_of_stall(self) -> None:
+        if self._active.all_wait():
+            _log.warning(
+                "all steps of this task have been waiting for %d s, and none runs: %s. Another step may still give "
+                "them what they wait for; if none will, interrupt the program or set RunOptions.timeout_in_ms",
+                STALL_SECONDS,
+                self.who_waits(),
+            )
+
+    def _first_op(self) -> Operation | None:
+        waiting = [*(op for op, _, _ in self._pending.values()), *(op for op, _ in self._apart.values())]
+        return waiting[0] if waiting else None
+
+    def _too_late(self) -> DeadlineExceededError:
+        message = (
+            f"the step did not end within {self._timeout} s: {self.who_waits()}; give it more time (timeout_in_ms)"
+        )
+        return DeadlineExceededError(None, self._first_op(), message)
+
+    def _cancelled(self, error: OpError) -> OpError:
+        return type(error)(None, self._first_op(), f"{error.message}: {self.who_waits()}")
+
+    def who_waits(self) -> str:
+        """Names the operations that wait or run on threads, where they were created, and what they wait for."""
+        now = time.time()
+        told = []
+        for op, pending, started in list(self._pending.values()):
+            what = pending.waiting_for or "a result from outside of the step"
+            told.append(_told(op, f"waits for {what}", now - started))
+        for op, started in list(self._apart.values()):
+            told.append(_told(op, "runs", now - started))
+        more = [f"and {len(told) - _MAX_TOLD} more"] if len(told) > _MAX_TOLD else []
+        return "; ".join(told[:_MAX_TOLD] + more) or "no operation waits"
+
+
+def _told(op: Operation, what: str, seconds: float) -> str:
+    return f"{op.name!r} ({op.type}, created at {op.creation_site}) {what} ({seconds:.1f} s so far)"
+
+
+def wait_for(op: Operation, pending: Pending, timeout: float | None, active: ActiveSteps) -> None:
+    """Waits for the result of one operation, in a step that has nothing else to do.
+
+    Raises:
+        DeadlineExceededError, CancelledError, FailedPreconditionError: it did not come; it is cancelled then.
+        BaseException: an interrupt of this thread; likewise.
+    """
+    waiting = StepWaiting(timeout, active)
+    waiting._pending[pending] = op, pending, time.time()
+    pending.when_settled(lambda settled: waiting._events.put((settled, settled)))
+    active.add(waiting)
+    try:
+        settled, outcome = waiting._wait()
+        if settled is None:
+            raise waiting._cancelled(outcome)
+    except OpError as error:
+        if pending.cancel(error):
+            raise
+        # it came at the last moment, and must not be lost
+    except BaseException as error:
+        if not isinstance(error, Exception):
+            error.add_note(f"the step was interrupted: {waiting.who_waits()}")
+        pending.cancel(error)
+        raise
+    finally:
+        active.remove(waiting)

@@ -1,0 +1,69 @@
+"""Threads that run what may take long: user functions, files, islands of other devices.
+
+There is no bound on their number: two functions that wait for each other must both run. A thread that has nothing to do
+is kept for a while. All are daemons, so that a function which never returns does not keep the process alive.
+"""
+
+from __future__ import annotations
+
+import itertools
+import queue
+import threading
+from collections.abc import Callable
+from typing import Final
+
+#: how long an idle thread is kept (s)
+_KEPT_FOR: Final = 10.0
+
+
+class WorkerThreads:
+    """Threads made on demand. `submit` may be called from any thread."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._numbers = itertools.count(1)
+        self._lock = threading.Lock()
+        #: the idle threads' mailboxes, the one that became idle last at the end
+        self._idle: list[queue.SimpleQueue[Callable[[], None]]] = []
+        self._threads: set[threading.Thread] = set()
+
+    def submit(self, work: Callable[[], None]) -> None:
+        """Runs `work`, which must not raise, on a thread of its own."""
+        with self._lock:
+            mailbox = self._idle.pop() if self._idle else None
+        if mailbox is not None:
+            mailbox.put(work)
+            return
+        mailbox = queue.SimpleQueue()
+        mailbox.put(work)
+        name = f"{self._name}_{next(self._numbers)}"
+        thread = threading.Thread(target=self._run, args=(mailbox,), name=name, daemon=True)
+        with self._lock:
+            self._threads.add(thread)
+        thread.start()
+
+    def are_all_but(self, thread: threading.Thread) -> bool:
+        """Whether there are no other threads in this process than `thread` and idle ones of these."""
+        with self._lock:
+            others = set(threading.enumerate()) - {thread}
+            return others <= self._threads and len(self._idle) == len(self._threads)
+
+    def _run(self, mailbox: queue.SimpleQueue[Callable[[], None]]) -> None:
+        while True:
+            try:
+                work = mailbox.get(timeout=_KEPT_FOR)
+            except queue.Empty:
+                with self._lock:
+                    if mailbox in self._idle:
+                        self._idle.remove(mailbox)
+                        self._threads.discard(threading.current_thread())
+                        return
+                continue  # somebody has just taken the mailbox to put something in
+            work()
+            del work
+            with self._lock:
+                self._idle.append(mailbox)
+
+
+#: the threads of this process
+worker_threads = WorkerThreads("anabranch_worker")

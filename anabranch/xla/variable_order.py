@@ -1,0 +1,58 @@
+"""In which order the operations of a step come to each variable (design D11).
+
+A write comes after the reads and writes that precede it in step order, and before those that follow. Only operations
+of one frame can be ordered: what stands in a loop happens many times between two others. (The lowering of a loop
+orders the loop as a whole.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from anabranch.core.resources import ResourceHandle
+from anabranch.graph.operation import Operation
+from anabranch.passes.frames import Frames
+from anabranch.passes.step_graph import StepGraph
+
+#: operation -> the variables that it reads and those that it writes
+States = Mapping[Operation, tuple[list[ResourceHandle], list[ResourceHandle]]]
+
+
+class _VariableHistory:
+    """The operations on each variable so far, in step order: the last write, and the reads since then."""
+
+    def __init__(self) -> None:
+        self._last_write: dict[Any, Operation] = {}
+        self._reads: dict[Any, list[Operation]] = {}
+
+    def before(self, reads: list[Any], writes: list[Any]) -> list[Operation]:
+        """What an operation with these reads and writes must come after."""
+        found = [self._last_write[h] for h in (*reads, *writes) if h in self._last_write]
+        found.extend(earlier for h in writes for earlier in self._reads.get(h, ()))
+        return found
+
+    def add(self, op: Operation, reads: list[Any], writes: list[Any]) -> None:
+        """Adds the next operation."""
+        for handle in writes:
+            self._last_write[handle] = op
+            self._reads[handle] = []
+        for handle in reads:
+            self._reads.setdefault(handle, []).append(op)
+
+
+def variable_order(step: StepGraph, states: States, frames: Frames | None = None) -> dict[Operation, list[Operation]]:
+    """For each operation, those that come before it to a variable of theirs; and what `step.after` says."""
+    histories: dict[int, _VariableHistory] = {}
+    found: dict[Operation, list[Operation]] = {}
+    for op in step.operations:
+        reads, writes = states[op]
+        earlier = list(step.after.get(op, ()))
+        if reads or writes:
+            place = 0 if frames is None else frames.of[op].position
+            history = histories.setdefault(place, _VariableHistory())
+            earlier += history.before(reads, writes)
+            history.add(op, reads, writes)
+        if earlier:
+            found[op] = [other for other in dict.fromkeys(earlier) if other is not op]
+    return found

@@ -1,0 +1,38 @@
+"""Loops that XLA can take are compiled whole, with whatever is around them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import anabranch as tf
+from anabranch.graph.loop_structure import PRIMITIVES
+from anabranch.pipeline import build_plan
+from anabranch.xla.islands import Island
+
+
+def _recurrent(x: Any) -> Any:
+    outputs, _ = tf.nn.dynamic_rnn(tf.nn.rnn_cell.LSTMCell(8), x, dtype=tf.float32)
+    return outputs
+
+
+def _loop_with_a_variable(x: Any) -> Any:
+    weights = tf.get_variable("weights", [4, 4])
+    return tf.while_loop(lambda i, y: i < 5, lambda i, y: (i + 1, tf.tanh(tf.matmul(y, weights))), [0, x[:, 0]])[1]
+
+
+def _conditional_with_a_variable(x: Any) -> Any:
+    weights = tf.get_variable("weights", [4, 4])
+    return tf.cond(tf.reduce_sum(x) > 0, lambda: tf.matmul(x[:, 0], weights), lambda: x[:, 0])
+
+
+@pytest.mark.parametrize("network", [_recurrent, _loop_with_a_variable, _conditional_with_a_variable])
+def test_a_training_step_is_one_island(network: Any) -> None:
+    x = tf.placeholder(tf.float32, [3, 7, 4])
+    loss = tf.reduce_sum(tf.square(network(x)))
+    train = tf.train.GradientDescentOptimizer(0.1).minimize(loss)
+    plan = build_plan([loss], [train], [x])
+    assert not [item for item in plan.items if not isinstance(item, Island)]
+    assert not [op.name for op in plan.step.operations if op.type in PRIMITIVES]
+    assert len(plan.items) == 1

@@ -1,0 +1,202 @@
+"""The rendezvous: in whatever order things happen, a value arrives once, or whoever waits for it is told why not."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from anabranch.errors import AbortedError, CancelledError, InternalError
+from anabranch.runtime.rendezvous import DEAD, NOTHING, Key, Meetings, Rendezvous
+
+A, B = "/device:CPU:0", "/device:CPU:1"
+
+
+class MeetingsMachine(RuleBasedStateMachine):
+    """Random events beside a plain account of what was sent and asked for."""
+
+    keys = st.builds(
+        Key, st.integers(1, 3), st.just(A), st.just(B), st.sampled_from("xy"), st.just(""), st.integers(0, 1)
+    )
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.meetings = Meetings()
+        self.begun: set[int] = set()
+        self.ended: set[int] = set()
+        self.aborted: set[int] = set()
+        self.sent: dict[Key, int] = {}
+        self.asked: dict[Key, str] = {}
+        self.settled: dict[str, Any] = {}
+        self.count = 0
+
+    def deliver(self, deliveries: list[Any]) -> None:
+        for waiter, value, error in deliveries:
+            assert waiter not in self.settled, "a waiter is told once"
+            self.settled[waiter] = error or value
+
+    def runs(self, step: int) -> bool:
+        return step in self.begun and step not in self.ended
+
+    @rule(step=st.integers(1, 3))
+    def begin(self, step: int) -> None:
+        if step not in self.begun:
+            self.begun.add(step)
+            self.meetings.begin(step)
+
+    @rule(key=keys)
+    def send(self, key: Key) -> None:
+        self.count += 1
+        alive = self.runs(key.step) and key.step not in self.aborted
+        if alive and key in self.sent:
+            with pytest.raises(InternalError, match="sent twice"):
+                self.meetings.send(key, self.count)
+            return
+        self.deliver(self.meetings.send(key, self.count))
+        if alive:
+            self.sent[key] = self.count
+
+    @rule(key=keys)
+    def receive(self, key: Key) -> None:
+        self.count += 1
+        waiter = f"waiter {self.count}"
+        alive = self.runs(key.step) and key.step not in self.aborted
+        if alive and key in self.asked:
+            with pytest.raises(InternalError, match="asked for twice"):
+                self.meetings.receive(key, waiter)
+            return
+        self.deliver(self.meetings.receive(key, waiter))
+        if alive:
+            self.asked[key] = waiter
+        else:
+            assert isinstance(self.settled[waiter], AbortedError | CancelledError)
+
+    @rule(key=keys)
+    def take(self, key: Key) -> None:
+        got = self.meetings.take(key)
+        if self.runs(key.step) and key.step not in self.aborted and key in self.sent and key not in self.asked:
+            assert got == self.sent[key]
+            self.asked[key] = f"taker of {key}"
+            self.settled[self.asked[key]] = got
+        else:
+            assert got is NOTHING
+
+    @rule(step=st.integers(1, 3))
+    def abort(self, step: int) -> None:
+        self.deliver(self.meetings.abort(step, AbortedError(None, None, "enough")))
+        if self.runs(step):
+            self.aborted.add(step)
+
+    @rule(step=st.integers(1, 3))
+    def finish(self, step: int) -> None:
+        self.deliver(self.meetings.finish(step))
+        if step in self.begun:
+            self.ended.add(step)
+
+    @invariant()
+    def values_meet_their_waiters(self) -> None:
+        for key, waiter in self.asked.items():
+            if key in self.sent:
+                assert self.settled[waiter] == self.sent[key]
+            elif key.step in self.ended or key.step in self.aborted:
+                assert isinstance(self.settled[waiter], AbortedError | CancelledError)
+            else:
+                assert waiter not in self.settled
+                assert key in self.meetings.waiting(key.step)
+
+    @invariant()
+    def nothing_is_kept_of_steps_that_ended(self) -> None:
+        assert self.meetings.steps == len(self.begun - self.ended)
+
+
+TestMeetings = MeetingsMachine.TestCase
+
+
+def test_either_may_come_first() -> None:
+    rendezvous = Rendezvous()
+    with rendezvous.step() as exchange:
+        pending = exchange.receive(A, B, "x")
+        assert not pending.is_settled
+        exchange.send(A, B, "x", 3)
+        assert pending.wait() == [3]
+        exchange.send(A, B, "y", 4)
+        assert exchange.receive(A, B, "y").wait() == [4]
+    assert rendezvous.steps == 0
+
+
+def test_steps_frames_and_iterations_are_kept_apart() -> None:
+    rendezvous = Rendezvous()
+    with rendezvous.step() as first, rendezvous.step() as second:
+        views = [
+            first,
+            second,
+            first.within("loop", 0),
+            first.within("loop", 1),
+            first.within("loop", 1).within("inner", 1),
+        ]
+        for number, view in enumerate(views):
+            view.send(A, B, "x", number)
+        assert [view.receive(A, B, "x").wait()[0] for view in views] == [0, 1, 2, 3, 4]
+
+
+def test_dead_values_arrive_as_such() -> None:
+    with Rendezvous().step() as exchange:
+        exchange.send(A, B, "x", DEAD)
+        assert exchange.receive(A, B, "x").wait() == [DEAD]
+
+
+def test_an_abort_wakes_every_waiter() -> None:
+    rendezvous = Rendezvous()
+    woken: list[str] = []
+
+    def wait(exchange: Any, name: str) -> None:
+        try:
+            exchange.receive(A, B, name).wait()
+        except AbortedError as error:
+            woken.append(f"{name}: {error.message}")
+
+    exchange = rendezvous.begin()
+    threads = [threading.Thread(target=wait, args=(exchange, name)) for name in "abc"]
+    for thread in threads:
+        thread.start()
+    exchange.send(A, B, "unclaimed", 1)
+    exchange.abort(AbortedError(None, None, "a peer failed"))
+    for thread in threads:
+        thread.join(30)
+    assert sorted(woken) == [f"{name}: a peer failed" for name in "abc"]
+    with pytest.raises(AbortedError, match="a peer failed"):
+        exchange.receive(A, B, "late").wait()
+    exchange.finish()
+    assert rendezvous.steps == 0
+    with pytest.raises(CancelledError, match="after its step had ended"):
+        exchange.receive(A, B, "later").wait()
+
+
+def test_who_cancels_is_forgotten() -> None:
+    rendezvous = Rendezvous()
+    with rendezvous.step() as exchange:
+        pending = exchange.receive(A, B, "x")
+        assert [key.tensor for key in rendezvous.waiting(exchange.step)] == ["x"]
+        pending.cancel(CancelledError(None, None, "no longer wanted"))
+        assert rendezvous.waiting(exchange.step) == []
+        exchange.send(A, B, "x", 5)
+        assert exchange.receive(A, B, "x").wait() == [5]
+
+
+def test_a_failing_step_tells_its_waiters_why() -> None:
+    rendezvous = Rendezvous()
+    pending: Any = None
+
+    def fail() -> Any:
+        nonlocal pending
+        with rendezvous.step() as exchange:
+            pending = exchange.receive(A, B, "x")
+            raise ValueError("broken")
+
+    with pytest.raises(ValueError, match="broken"):
+        fail()
+    assert isinstance(pending.error, ValueError)
+    assert str(Key(7, A, B, "edge_1_x:0", "loop", 3)) == f"edge_1_x:0 from {A} to {B} in step 7 in iteration 3 of loop"
