@@ -1,0 +1,42 @@
+"""Conditionals and loops that belong on several devices (§3.4, WP4.4).
+
+A functional `If` or `While` is one operation, so that it runs on one device, its bodies with it. That is wanted where
+the bodies ask for no other device. Where they do, or touch variables of several devices, the planner has to lower the
+operation to primitives before the step is placed; then each operation of a body is placed like any other, and Send and
+Recv operations stand inside of the branches and loops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from anabranch.core.device import DeviceSpec
+from anabranch.graph.loop_bodies import bodies_of
+from anabranch.graph.operation import Operation
+from anabranch.passes.prune import operations_of_body
+from anabranch.placement.constraints import Request
+
+
+def spans_devices(op: Operation, request: Callable[[Operation], Request]) -> bool:
+    """Whether an operation's bodies ask for several devices, or touch variables that do.
+
+    Args:
+        request: what is asked for an operation, by the program or the session's policy.
+    """
+    merged = DeviceSpec()
+    for name in _asked(op, request):
+        spec = DeviceSpec.from_string(name)
+        if merged.make_merged_spec(spec) != spec.make_merged_spec(merged):
+            return True
+        merged.merge_from(spec)
+    return False
+
+
+def _asked(op: Operation, request: Callable[[Operation], Request]) -> Iterator[str]:
+    yield request(op).device
+    for tensor in op.inputs:
+        if tensor.dtype.name == "resource":
+            yield request(tensor.op).device
+    for body in bodies_of(op):
+        for inner in operations_of_body(body):
+            yield from _asked(inner, request)

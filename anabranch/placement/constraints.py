@@ -1,0 +1,310 @@
+"""What a step's placement must respect: requests, colocation groups, and which devices have the kernels (§3.3, WP4.3).
+
+Union-find joins the operations that must share a device into *groups*:
+
+* an operation whose attribute `_class` lists ``loc:@x`` joins the group of that name, and so does the operation x;
+* a Merge joins the NextIteration whose value it takes;
+* an operation that takes a resource handle joins the operation that made it, and all others that touch the resource;
+  except one that calls functions on resources of several devices, which has to reach over to some of them.
+
+The requests of a group's members are merged part by part (``/job:a`` and ``/device:CPU:1`` make
+``/job:a/device:CPU:1``); two that contradict each other are an error that names both. The devices left are those that
+the merged request covers and that have a kernel for every member.
+
+With soft placement a request that no device can satisfy loses its device number, then its device type; and of two
+contradictory requests the one of the operation created first counts.
+
+Operations that are not part of the step (a variable's handle, which is known when a step is planned; a colocated
+operation that does not run) take part with their requests, so that all steps of a session agree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from anabranch.core.device import DeviceSpec
+from anabranch.core.devices import Device
+from anabranch.core.resources import ResourceHandle
+from anabranch.errors import InvalidArgumentError
+from anabranch.graph.loop_structure import is_back_edge
+from anabranch.graph.operation import Operation
+from anabranch.passes.step_graph import StepGraph
+
+#: the source of what a program's device scopes ask for
+PROGRAM: Final = "tf.device"
+_FIELDS = ("job", "replica", "task", "device_type", "device_index")
+_COLOCATE = b"loc:@"
+_MAX_LISTED = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What was asked for an operation, and by whom: "tf.device", or a rule of the placement policy."""
+
+    device: str
+    source: str = PROGRAM
+
+
+@dataclass(slots=True)
+class Group:
+    """Operations that must share a device.
+
+    Attributes:
+        members: those of the step, in step order.
+        outside: those that only lend their requests.
+        resources: the resources that the members touch.
+        spec: the merged request.
+        asked_by: part of the spec -> the operation whose request states it.
+        feasible: the devices that may be chosen, in the order in which the session prefers them.
+        relaxed: what soft placement had to give up, in words; empty: nothing.
+        reason: why the members belong together.
+    """
+
+    members: list[Operation] = field(default_factory=list)
+    outside: list[Operation] = field(default_factory=list)
+    resources: list[ResourceHandle] = field(default_factory=list)
+    spec: DeviceSpec = field(default_factory=DeviceSpec)
+    asked_by: dict[str, Operation] = field(default_factory=dict)
+    feasible: list[Device] = field(default_factory=list)
+    relaxed: str = ""
+    reason: str = ""
+
+
+class UnionFind:
+    """Disjoint sets of hashable things, with path halving and union by size."""
+
+    def __init__(self) -> None:
+        self._parent: dict[Hashable, Hashable] = {}
+        self._size: dict[Hashable, int] = {}
+
+    def find(self, item: Hashable) -> Hashable:
+        """The representative of an item's set; a new item is a set of its own."""
+        parent = self._parent
+        if item not in parent:
+            parent[item], self._size[item] = item, 1
+            return item
+        while parent[item] != item:
+            parent[item] = parent[parent[item]]
+            item = parent[item]
+        return item
+
+    def union(self, a: Hashable, b: Hashable) -> None:
+        """Joins the sets of two items."""
+        a, b = self.find(a), self.find(b)
+        if a == b:
+            return
+        if self._size[a] < self._size[b]:
+            a, b = b, a
+        self._parent[b] = a
+        self._size[a] += self._size[b]
+
+
+def request_of_graph(op: Operation) -> Request:
+    """What the program's device scopes ask for an operation."""
+    return Request(op.device)
+
+
+@dataclass(slots=True)
+class Constraints:
+    """Finds the groups of steps.
+
+    Args:
+        devices: those of the session, in the order of preference.
+        host_work: whether an operation is work for the host, which only a CPU does.
+        request: what is asked for an operation.
+        soft: whether requests that cannot be satisfied are given up.
+    """
+
+    devices: Sequence[Device]
+    host_work: Callable[[Operation], bool]
+    request: Callable[[Operation], Request] = request_of_graph
+    soft: bool = False
+
+    def groups(self, step: StepGraph) -> list[Group]:
+        """The groups of a step, in the order of their first members, each with the devices that may run it.
+
+        Raises:
+            InvalidArgumentError: requests contradict each other, or no device can satisfy one. The message names the
+                operations, where they were created, and the devices that there are.
+        """
+        groups = _Joining(step, self.request).groups()
+        for group in groups:
+            self._merge_requests(group)
+            self._find_feasible(group)
+        return groups
+
+    # ------------------------------------------------------------------ requests
+    def _merge_requests(self, group: Group) -> None:
+        # the operation that made a resource says where it lives; then the order of creation decides
+        everybody = sorted([*group.outside, *group.members], key=lambda op: op._id)
+        stated = [(op, request) for op in everybody if (request := self.request(op)).device]
+        # what the policy says of one member overrides what the program says of any
+        ruled = [(op, request) for op, request in stated if request.source != PROGRAM]
+        for op, request in ruled or stated:
+            self._merge(group, op, DeviceSpec.from_string(request.device))
+
+    def _merge(self, group: Group, op: Operation, asked: DeviceSpec) -> None:
+        for part in _FIELDS:
+            value, known = getattr(asked, part), getattr(group.spec, part)
+            if value is None or value == known:
+                continue
+            if known is None:
+                setattr(group.spec, part, value)
+                group.asked_by[part] = op
+            elif self.soft and part in ("device_type", "device_index"):
+                first = group.asked_by[part]
+                group.relaxed = f"{op.name} asks for {self._asked(op)}, and {first.name}, beside it, for another device"
+                return
+            else:
+                raise self._contradiction(group, group.asked_by[part], op)
+
+    def _contradiction(self, group: Group, first: Operation, second: Operation) -> InvalidArgumentError:
+        return InvalidArgumentError(
+            None,
+            second,
+            f"operation {second.name!r} ({second.type}) asks for device {self._asked(second)}, but must share the "
+            f"device of {first.name!r} ({first.type}, created at {first.site}), which asks for {self._asked(first)}: "
+            f"{group.reason or 'they are colocated'}. Give both the same device, remove one request, or allow soft "
+            "placement (ConfigProto(allow_soft_placement=True))",
+        )
+
+    def _asked(self, op: Operation) -> str:
+        request = self.request(op)
+        return f"{request.device!r}" + ("" if request.source == PROGRAM else f" (by {request.source})")
+
+    # ------------------------------------------------------------------ devices
+    def _find_feasible(self, group: Group) -> None:
+        group.feasible = self._able(group, group.spec)
+        if group.feasible:
+            return
+        if not self.soft:
+            raise self._infeasible(group)
+        for given_up in (("device_index",), ("device_index", "device_type")):
+            spec = group.spec.replace(**dict.fromkeys(given_up))
+            group.feasible = self._able(group, spec)
+            if group.feasible:
+                group.relaxed = group.relaxed or self._why_not(group)
+                return
+        raise self._infeasible(group)
+
+    def _able(self, group: Group, spec: DeviceSpec) -> list[Device]:
+        return [d for d in self.devices if spec.covers(d.spec) and all(self.can_run(d, op) for op in group.members)]
+
+    def can_run(self, device: Device, op: Operation) -> bool:
+        """Whether a device has a kernel for an operation."""
+        return (device.device_type == "CPU" or not self.host_work(op)) and device.supports(op)
+
+    def _why_not(self, group: Group) -> str:
+        covered = [d for d in self.devices if group.spec.covers(d.spec)]
+        if not covered:
+            return f"there is no device {group.spec.to_string()}"
+        unable = next(op for op in group.members if not all(self.can_run(d, op) for d in covered))
+        return f"no kernel for {unable.type} on {group.spec.to_string() or 'any one device'}"
+
+    def _infeasible(self, group: Group) -> InvalidArgumentError:
+        covered = [d for d in self.devices if group.spec.covers(d.spec)]
+        asking = next(iter(group.asked_by.values()), group.members[0])
+        unable = [op for op in group.members if covered and not any(self.can_run(d, op) for d in covered)]
+        op = unable[0] if unable else asking if asking in group.members else group.members[0]
+        there = ", ".join(d.name for d in self.devices[:_MAX_LISTED])
+        return InvalidArgumentError(
+            None,
+            op,
+            f"Cannot assign a device for operation {op.name}: {self._problem(group, op, asking, bool(covered))}. "
+            f"Available: {there}. Ask for one of these, for more devices (ConfigProto(device_count=...)), or allow "
+            "soft placement (ConfigProto(allow_soft_placement=True))",
+        )
+
+    def _problem(self, group: Group, op: Operation, asking: Operation, exists: bool) -> str:
+        by = "" if asking is op else f" (asked for by {asking.name!r}, created at {asking.site}: {group.reason})"
+        if not group.asked_by:
+            kinds = sorted({member.type for member in group.members})
+            return f"no one device has kernels for all of {', '.join(kinds[:_MAX_LISTED])}, which must share one"
+        if not exists:
+            return f"there is no device {group.spec.to_string()!r}{by}"
+        return f"no kernel for {op.type} on {group.spec.to_string()!r}{by}"
+
+
+def _reaches_over(op: Operation, request: Callable[[Operation], Request]) -> bool:
+    """Whether an operation calls functions on resources for which several devices are asked."""
+    if not any(attr.kind in ("func", "list(func)") for attr in op.op_def.attrs.values()):
+        return False
+    return len({request(t.op).device for t in op._inputs if t.dtype.name == "resource"} - {""}) > 1
+
+
+class _Joining:
+    """The groups of one step, before anything is asked for them."""
+
+    def __init__(self, step: StepGraph, request: Callable[[Operation], Request]) -> None:
+        self._step = step
+        self._request = request
+        self._sets = UnionFind()
+        self._members = set(step.operations)
+        self._outside: dict[Operation, None] = {}
+        self._reasons: dict[Operation, str] = {}
+
+    def groups(self) -> list[Group]:
+        for op in self._step.operations:
+            self._sets.find(op)
+            self._join_class(op)
+            self._join_resources(op)
+        seen = 0
+        while seen < len(self._outside):  # what lends its request may be colocated in its turn
+            later = list(self._outside)[seen:]
+            seen = len(self._outside)
+            for op in later:
+                self._join_class(op)
+        return self._collect()
+
+    def _join_class(self, op: Operation) -> None:
+        for group in op.attrs.get("_class", ()):
+            if not group.startswith(_COLOCATE):
+                continue
+            self._sets.union(op, (op.graph, group))
+            self._reasons[op] = f"it is colocated with {group[len(_COLOCATE) :].decode()!r}"
+            other = op.graph._by_name.get(group[len(_COLOCATE) :].decode())
+            if other is not None and other is not op:
+                self._lend(other)
+                self._sets.union(op, other)
+
+    def _join_resources(self, op: Operation) -> None:
+        if _reaches_over(op, self._request):
+            return
+        for tensor in self._step.inputs_of(op):
+            value = self._step.known.get(tensor)
+            if isinstance(value, ResourceHandle):
+                self._sets.union(op, value)
+                self._reasons[op] = f"both use the {value}"
+                self._lend(tensor.op)
+                self._sets.union(op, tensor.op)
+            elif is_back_edge(op, tensor):
+                self._sets.union(op, tensor.op)
+                self._reasons[op] = f"{tensor.op.name!r} is its next iteration"
+            elif tensor.dtype.name == "resource" and tensor.op in self._members:
+                self._sets.union(op, tensor.op)
+                self._reasons[op] = f"it takes the resource of {tensor.op.name!r}"
+
+    def _lend(self, op: Operation) -> None:
+        if op not in self._members:
+            self._outside[op] = None
+
+    def _collect(self) -> list[Group]:
+        found: dict[Hashable, Group] = {}
+        for op in self._step.operations:
+            found.setdefault(self._sets.find(op), Group()).members.append(op)
+        for op in self._outside:
+            group = found.get(self._sets.find(op))
+            if group is not None:
+                group.outside.append(op)
+        for handle in self._handles():
+            group = found.get(self._sets.find(handle))
+            if group is not None and handle not in group.resources:
+                group.resources.append(handle)
+        for group in found.values():
+            group.reason = next((self._reasons[op] for op in group.members if op in self._reasons), "")
+        return list(found.values())
+
+    def _handles(self) -> Iterable[ResourceHandle]:
+        return dict.fromkeys(v for v in self._step.known.values() if isinstance(v, ResourceHandle))

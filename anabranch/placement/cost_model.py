@@ -1,0 +1,185 @@
+"""What operations and transfers cost: measured where there are measurements, estimated from bytes and FLOPs elsewhere.
+
+An estimate is ``overhead + max(bytes moved / memory bandwidth, FLOPs / arithmetic rate)``. Measurements come from step
+traces: the operations of an island have no time of their own, so an island's time is divided among them in proportion
+to their estimates. They are kept as running means by device type, operation type and size class (the power of two above
+the bytes that an operation takes and makes), so that a model learned from one program serves another. A cost model is
+saved as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from anabranch.errors import DataLossError
+from anabranch.graph.operation import Operation, Tensor
+
+#: what an unknown dimension is taken for
+ASSUMED_DIMENSION = 32
+_FORMAT = "anabranch cost model 1"
+
+
+@dataclass(slots=True)
+class Rates:
+    """What a type of device can do: bytes/s of memory, FLOP/s, and seconds that any operation takes at least."""
+
+    bytes_per_second: float = 1e10
+    flops_per_second: float = 1e11
+    overhead: float = 1e-6
+
+
+@dataclass(slots=True)
+class TransferRate:
+    """What sending costs: seconds for any tensor, and bytes/s; a rate of 0: nothing is copied."""
+
+    latency: float
+    bytes_per_second: float = 0.0
+
+    def seconds(self, size: int) -> float:
+        """The time that `size` bytes take."""
+        return self.latency + (size / self.bytes_per_second if self.bytes_per_second else 0.0)
+
+
+@dataclass(slots=True)
+class Mean:
+    """A running mean."""
+
+    seconds: float = 0.0
+    count: int = 0
+
+    def add(self, seconds: float) -> None:
+        self.count += 1
+        self.seconds += (seconds - self.seconds) / self.count
+
+
+def _default_rates() -> dict[str, Rates]:
+    return {"CPU": Rates(), "GPU": Rates(1e12, 1e13, 3e-6), "TPU": Rates(1e12, 1e14, 3e-6)}
+
+
+def _default_transfers() -> dict[str, TransferRate]:
+    return {"CPU:CPU": TransferRate(5e-6), "": TransferRate(2e-5, 1e10)}
+
+
+@dataclass(slots=True)
+class CostModel:
+    """See the module docstring.
+
+    Attributes:
+        rates: device type -> what it can do, for estimates.
+        transfers: "<source type>:<destination type>" -> what sending costs between two such devices; "": any others.
+        measured: "<device type> <operation type> <size class>" -> measured seconds.
+    """
+
+    rates: dict[str, Rates] = field(default_factory=_default_rates)
+    transfers: dict[str, TransferRate] = field(default_factory=_default_transfers)
+    measured: dict[str, Mean] = field(default_factory=dict)
+
+    # ------------------------------------------------------------------ questions
+    def seconds(self, op: Operation, device_type: str) -> float:
+        """What an operation takes on a type of device (s)."""
+        mean = self.measured.get(_key(op, device_type))
+        return mean.seconds if mean is not None else self.estimate(op, device_type)
+
+    def estimate(self, op: Operation, device_type: str) -> float:
+        """What an operation would take by its bytes and FLOPs (s)."""
+        rates = self.rates.get(device_type) or self.rates.setdefault(device_type, Rates())
+        return rates.overhead + max(touched_bytes(op) / rates.bytes_per_second, flops(op) / rates.flops_per_second)
+
+    def transfer_seconds(self, source_type: str, destination_type: str, size: int) -> float:
+        """What sending `size` bytes between two devices of these types takes (s)."""
+        return self.transfers.get(f"{source_type}:{destination_type}", self.transfers[""]).seconds(size)
+
+    # ------------------------------------------------------------------ measurements
+    def add(self, operations: Sequence[Operation], device_type: str, seconds: float) -> None:
+        """Learns from one run of an island or host operation."""
+        estimates = [self.estimate(op, device_type) for op in operations]
+        total = sum(estimates)
+        for op, estimate in zip(operations, estimates, strict=True):
+            self.measured.setdefault(_key(op, device_type), Mean()).add(seconds * estimate / total)
+
+    def set_transfer(self, source_type: str, destination_type: str, latency: float, bytes_per_second: float) -> None:
+        """States what sending costs between devices of two types (s, bytes/s; 0 bytes/s: nothing is copied)."""
+        self.transfers[f"{source_type}:{destination_type}"] = TransferRate(latency, bytes_per_second)
+
+    # ------------------------------------------------------------------ files
+    def save(self, path: str | Path) -> None:
+        """Writes the model as JSON."""
+        content = {
+            "format": _FORMAT,
+            "rates": {name: asdict(rates) for name, rates in self.rates.items()},
+            "transfers": {name: asdict(rate) for name, rate in self.transfers.items()},
+            "measured": {name: asdict(mean) for name, mean in sorted(self.measured.items())},
+        }
+        Path(path).write_text(json.dumps(content, indent=1), "utf-8")
+
+    @classmethod
+    def load(cls, path: str | Path) -> CostModel:
+        """Reads what `save` wrote.
+
+        Raises:
+            DataLossError: the file is not a cost model.
+            OSError: it cannot be read.
+        """
+        try:
+            content = json.loads(Path(path).read_text("utf-8"))
+            if content["format"] != _FORMAT:
+                raise ValueError(f"its format is {content['format']!r}, expected {_FORMAT!r}")
+            return cls(
+                {name: Rates(**fields) for name, fields in content["rates"].items()},
+                {**_default_transfers(), **{n: TransferRate(**f) for n, f in content["transfers"].items()}},
+                {name: Mean(**fields) for name, fields in content["measured"].items()},
+            )
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise DataLossError(
+                None, None, f"{path} is not a cost model: {error}; write it with CostModel.save, or leave it out"
+            ) from error
+
+
+def _key(op: Operation, device_type: str) -> str:
+    return f"{device_type} {op.type} {max(touched_bytes(op), 1).bit_length()}"
+
+
+# ---------------------------------------------------------------------- estimates
+def elements(tensor: Tensor) -> int:
+    """How many elements a tensor has; unknown dimensions are guessed."""
+    dims = tensor.shape.dims_tuple
+    return 1 if dims is None else math.prod(ASSUMED_DIMENSION if d is None else d for d in dims)
+
+
+def size_of(tensor: Tensor) -> int:
+    """How many bytes a tensor has; unknown dimensions are guessed."""
+    return elements(tensor) * max(1, tensor.dtype.size)
+
+
+def touched_bytes(op: Operation) -> int:
+    """How many bytes an operation takes and makes."""
+    return sum(map(size_of, op._inputs)) + sum(map(size_of, op._outputs))
+
+
+def flops(op: Operation) -> int:
+    """How many floating-point operations an operation needs: products exactly, others one per element."""
+    made = sum(map(elements, op._outputs))
+    if op.type in ("MatMul", "BatchMatMul", "BatchMatMulV2"):
+        return 2 * made * _inner(op._inputs[0], op.attrs.get("transpose_a", op.attrs.get("adj_x", False)))
+    if op.type.startswith(("Conv", "DepthwiseConv")):
+        return 2 * max(made, *map(elements, op._inputs)) * _filter_work(op._inputs)
+    return made
+
+
+def _inner(tensor: Tensor, transposed: Any) -> int:
+    dims = tensor.shape.dims_tuple
+    found = dims[-2 if transposed else -1] if dims is not None and len(dims) >= 2 else None
+    return ASSUMED_DIMENSION if found is None else found
+
+
+def _filter_work(inputs: Iterable[Tensor]) -> int:
+    """Products for each element of a convolution: the size of the smallest input of rank 4, per output channel."""
+    filters = [t for t in inputs if t.shape.rank is not None and t.shape.rank >= 3]
+    smallest = min(filters, key=elements, default=None)
+    dims = None if smallest is None else smallest.shape.dims_tuple
+    return 1 if dims is None else math.prod(ASSUMED_DIMENSION if d is None else d for d in dims[:-1])

@@ -1,0 +1,124 @@
+"""Partition: one `_Send` and `_Recv` for each tensor and pair of devices that it goes between (§3.3, WP3.2.2).
+
+After this pass no operation takes a tensor of another device: it takes the output of a `_Recv` of its own device.
+However many operations of a device take the tensor, it is sent there once. A control edge between devices becomes a
+`_Send` that waits for the earlier operation and carries an empty tensor, and a `_Recv` that the later one waits for.
+
+Values that are the same in every step, and fed values, are everywhere and not sent.
+
+Devices of one process are run by one executor. There, a `_Recv` also waits for its `_Send` by a control edge, so
+that it is in the same loop frame and dead when the sent value is dead, and never waits for anything else.
+
+The added operations belong to no graph: they take tensors, but the tensors do not know of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from anabranch.core.dtypes import float32
+from anabranch.core.registry import find_op_def
+from anabranch.core.shapes import TensorShape
+from anabranch.graph.operation import Operation, Tensor
+from anabranch.passes.step_graph import StepGraph
+
+
+def partition(step: StepGraph) -> StepGraph:
+    """Adds the Send and Recv operations that a placed step needs."""
+    if len(set(step.device.values())) <= 1:
+        return step
+    return _Partition(step).result()
+
+
+class _Partition:
+    def __init__(self, step: StepGraph) -> None:
+        self.step = replace(step, known=dict(step.known), device=dict(step.device))
+        self._given = {*step.known, *step.feeds}
+        self._members = set(step.operations)
+        #: the pairs to insert after each operation, in order
+        self._after: dict[Operation, list[Operation]] = {}
+        self._received: dict[str, dict[Tensor, Tensor]] = {}
+        self._signalled: dict[tuple[Operation, str], Operation] = {}
+        self._controls: dict[Operation, list[Operation]] = dict(step.controls)
+        self._count = 0
+
+    def result(self) -> StepGraph:
+        step = self.step
+        for op in step.operations:
+            device = step.device[op]
+            for tensor in step.inputs_of(op):
+                if tensor not in self._given and step.device[tensor.op] != device:
+                    self._receive(tensor, device)
+            self._receive_controls(op, device)
+        operations = [added for op in step.operations for added in (op, *self._after.get(op, ()))]
+        return replace(step, operations=operations, local_alias=self._local_aliases(), controls=self._controls)
+
+    def _receive(self, tensor: Tensor, device: str) -> None:
+        received = self._received.setdefault(device, {})
+        if tensor not in received:
+            received[tensor] = self._pair(tensor, tensor.op, device, [])._outputs[0]
+
+    def _receive_controls(self, op: Operation, device: str) -> None:
+        step = self.step
+        before = step.controls_of(op)
+        far = [c for c in before if c in self._members and step.device[c] != device]
+        if far:
+            near = [c for c in before if c not in far]
+            self._controls[op] = near + [self._signal(c, device) for c in far]
+
+    def _signal(self, source: Operation, device: str) -> Operation:
+        """The Recv on a device that completes after an operation elsewhere."""
+        key = (source, device)
+        if key not in self._signalled:
+            empty = _detached("Const", {"value": np.zeros(0, np.float32), "dtype": float32}, [], [], source, "signal")
+            empty._outputs = [Tensor(empty, 0, float32, TensorShape([0]))]
+            self.step.known[empty._outputs[0]] = empty.attrs["value"]
+            self._signalled[key] = self._pair(empty._outputs[0], source, device, [source])
+        return self._signalled[key]
+
+    def _pair(self, tensor: Tensor, source: Operation, device: str, controls: list[Operation]) -> Operation:
+        """Sends `tensor`, which is made by `source`'s device once `source` has run; returns the Recv."""
+        step, self._count = self.step, self._count + 1
+        here = step.device[source]
+        attrs: dict[str, Any] = {
+            "tensor_name": f"edge_{self._count}_{tensor.name if not controls else '^' + source.name}".encode(),
+            "send_device": here.encode(),
+            "send_device_incarnation": 1,
+            "recv_device": device.encode(),
+            "client_terminated": False,
+        }
+        label = f"{tensor.value_index}_" if tensor.value_index else "control_" if controls else ""
+        where = f"{label}{_short(here)}_to_{_short(device)}"
+        send = _detached("_Send", {**attrs, "T": tensor.dtype}, [tensor], controls, source, f"send_{where}")
+        recv = _detached("_Recv", {**attrs, "tensor_type": tensor.dtype}, [], [send], source, f"recv_{where}")
+        recv._outputs = [Tensor(recv, 0, tensor.dtype, tensor.shape)]
+        step.device[send], step.device[recv] = here, device
+        self._after.setdefault(source, []).extend((send, recv))
+        return recv
+
+    def _local_aliases(self) -> dict[str, dict[Tensor, Tensor]]:
+        """On each device: the step's aliases, then the received copy."""
+        alias = self.step.alias
+        return {
+            device: {**{t: received.get(stands, stands) for t, stands in alias.items()}, **received}
+            for device, received in self._received.items()
+        }
+
+
+def _short(device: str) -> str:
+    """``CPU_1`` for ``/job:localhost/replica:0/task:0/device:CPU:1``."""
+    return device.rpartition(":")[0].rpartition(":")[2] + "_" + device.rpartition(":")[2]
+
+
+def _detached(
+    kind: str, attrs: dict[str, Any], inputs: list[Tensor], controls: list[Operation], beside: Operation, label: str
+) -> Operation:
+    """An operation that its graph does not list, and that its inputs do not know as a consumer."""
+    op_def = find_op_def(kind)
+    assert op_def is not None
+    op = Operation(beside.graph, beside._id, op_def, f"{beside.name}/{label}", [], [], attrs, "", beside.site)
+    op._inputs, op._control_inputs = list(inputs), list(controls)
+    return op

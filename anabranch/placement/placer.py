@@ -1,0 +1,281 @@
+"""The placer: a device for every operation of a step, and for each the reason (§3.3, WP3.2.1, WP4.3).
+
+What is asked (device scopes, or the policy of the session) and what must be together gives groups with feasible devices
+(`placement.constraints`). Among these chooses
+
+* the *default* placer, as TensorFlow does: the first device of the session, which is the first accelerator that has the
+  kernels, else CPU:0; but an operation that nothing binds goes where its neighbour is if it only describes an
+  input (`Shape`), or takes nothing of the step and serves one other operation;
+* the *greedy* placer: where the operation would end first (`placement.greedy`).
+
+A variable stays where the first step that touched it found it, unless something asks for another device.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from anabranch.core.device import DeviceSpec
+from anabranch.core.devices import Device
+from anabranch.core.resources import ResourceHandle
+from anabranch.graph.operation import Operation
+from anabranch.passes.step_graph import StepGraph
+from anabranch.placement.bodies import spans_devices
+from anabranch.placement.constraints import Constraints, Group, Request
+from anabranch.placement.cost_model import CostModel, size_of
+from anabranch.placement.greedy import place_greedily
+from anabranch.placement.policy import PlacementPolicy
+from anabranch.placement.simulation import Input, Job, Simulation
+
+#: operations that only describe their input: they go where it is
+_DESCRIPTIONS: Final = frozenset({"Shape", "ShapeN", "Size", "Rank"})
+
+
+@dataclass(frozen=True, slots=True)
+class Assigned:
+    """What was asked for an operation, what it got, and why."""
+
+    asked: str
+    got: str
+    why: str
+
+
+@dataclass(slots=True)
+class Placement:
+    """The placement of a step.
+
+    Attributes:
+        device: operation -> full device name; empty where everything runs on the session's only device.
+        assigned: operation -> the report; those that are not listed run on `default`, which nothing contradicts.
+        default: where operations without constraints run.
+    """
+
+    device: dict[Operation, str] = field(default_factory=dict)
+    assigned: dict[Operation, Assigned] = field(default_factory=dict)
+    default: str = ""
+
+    def of(self, op: Operation) -> Assigned:
+        """The report for an operation."""
+        return self.assigned.get(op) or Assigned("", self.default, "the only device")
+
+
+class Placer:
+    """Places the steps of one session. Safe to use from several threads.
+
+    Args:
+        devices: those of the session, in the order of preference.
+        host_work: whether an operation is work for the host.
+        policy: what the session was given.
+        soft: what the session's configuration says of soft placement.
+        log: whether to print where each operation goes, to the standard error stream (`log_device_placement`).
+    """
+
+    def __init__(
+        self,
+        devices: Sequence[Device],
+        host_work: Callable[[Operation], bool],
+        policy: PlacementPolicy | None = None,
+        soft: bool = False,
+        log: bool = False,
+    ) -> None:
+        self.devices = list(devices)
+        self.policy = policy or PlacementPolicy()
+        soft = soft if self.policy.soft is None else self.policy.soft
+        self._constraints = Constraints(self.devices, host_work, self.policy.request, soft)
+        self._cost_model = self.policy.cost_model or CostModel()
+        self._log = log
+        self._logged: set[str] = set()
+        self._homes: dict[ResourceHandle, str] = {}
+        self._lock = threading.Lock()
+
+    def place(self, step: StepGraph) -> Placement:
+        """Chooses a device for every operation of a step; does not change the step.
+
+        Raises:
+            InvalidArgumentError: constraints contradict each other, or no device can satisfy them.
+        """
+        placement = Placement(default=self.devices[0].name)
+        if not self._has_nothing_to_choose(step):
+            placement = self._placed(step)
+        if self._log:
+            self._print(step, placement)
+        return placement
+
+    def spans_devices(self, op: Operation) -> bool:
+        """Whether a conditional or loop belongs on several devices, so that it must be lowered before it is placed."""
+        return len(self.devices) > 1 and spans_devices(op, self.policy.request)
+
+    def _has_nothing_to_choose(self, step: StepGraph) -> bool:
+        if len(self.devices) > 1 or self.devices[0].device_type != "CPU" or not self.policy.is_trivial:
+            return False
+        return not any(op.device for op in step.operations) and not any(t.op.device for t in step.known)
+
+    def _placed(self, step: StepGraph) -> Placement:
+        groups = self._constraints.groups(step)
+        chosen = [""] * len(groups)
+        with self._lock:
+            self._choose_homes(groups, chosen)
+            why = (
+                self._greedy(step, groups, chosen)
+                if self.policy.placer == "greedy"
+                else self._default(step, groups, chosen)
+            )
+            for group, device in zip(groups, chosen, strict=True):
+                for handle in group.resources:
+                    self._homes.setdefault(handle, device)
+        return self._report(groups, chosen, why)
+
+    def _choose_homes(self, groups: Sequence[Group], chosen: list[str]) -> None:
+        """Groups on variables that earlier steps placed stay with them; a step that asks for more moves them."""
+        for at, group in enumerate(groups):
+            homes = [self._homes[handle] for handle in group.resources if handle in self._homes]
+            able = [home for home in homes if any(device.name == home for device in group.feasible)]
+            if able:
+                chosen[at] = able[0]
+            elif homes:
+                for handle in group.resources:
+                    self._homes.pop(handle, None)
+
+    # ------------------------------------------------------------------ default
+    def _default(self, step: StepGraph, groups: Sequence[Group], chosen: list[str]) -> list[str]:
+        group_of = {op: at for at, group in enumerate(groups) for op in group.members}
+        neighbours = _Neighbours(step)
+        why = ["" if not device else "its variable is there" for device in chosen]
+        free = [at for at, group in enumerate(groups) if not chosen[at]]
+        beside = {at: op for at in free if (op := neighbours.of(groups[at])) is not None}
+        for at in free:
+            if at not in beside:
+                chosen[at] = groups[at].feasible[0].name
+        for at in free:
+            if at in beside:
+                self._place_beside(at, beside, groups, group_of, chosen, why)
+        return why
+
+    @staticmethod
+    def _place_beside(
+        at: int,
+        beside: Mapping[int, Operation],
+        groups: Sequence[Group],
+        group_of: Mapping[Operation, int],
+        chosen: list[str],
+        why: list[str],
+    ) -> None:
+        """Follows neighbours until one has a device; then all on the way get it if they can."""
+        way = [at]
+        while not chosen[way[-1]]:
+            following = group_of[beside[way[-1]]]
+            if following in way:
+                break
+            way.append(following)
+        device = chosen[way[-1]]
+        for follower in reversed(way[:-1] if device else way):
+            able = [d.name for d in groups[follower].feasible]
+            chosen[follower] = device if device in able else able[0]
+            if device in able and device != able[0]:
+                why[follower] = f"beside {beside[follower].name}"
+            device = chosen[follower]
+
+    # ------------------------------------------------------------------ greedy
+    def _greedy(self, step: StepGraph, groups: Sequence[Group], chosen: list[str]) -> list[str]:
+        index = {device.name: at for at, device in enumerate(self.devices)}
+        feasible = [
+            [index[chosen[at]]] if chosen[at] else [index[device.name] for device in group.feasible]
+            for at, group in enumerate(groups)
+        ]
+        why = ["its variable is there" if device else "" for device in chosen]
+        found = place_greedily(Simulation(self._jobs(step, groups), len(self.devices), self._transfer), feasible)
+        for at, device in enumerate(found.device_of_group):
+            chosen[at] = self.devices[device].name
+        said = f"greedy: {found.seconds * 1e6:.0f} µs, one device {found.single_device_seconds * 1e6:.0f} µs"
+        return [reason or (said if len(choices) > 1 else "") for reason, choices in zip(why, feasible, strict=True)]
+
+    def _jobs(self, step: StepGraph, groups: Sequence[Group]) -> list[Job]:
+        group_of = {op: at for at, group in enumerate(groups) for op in group.members}
+        position = {op: at for at, op in enumerate(step.operations)}
+        types = [device.device_type for device in self.devices]
+        jobs = []
+        for op in step.operations:
+            cost = {kind: self._cost_model.seconds(op, kind) for kind in set(types)}
+            inputs = [
+                Input(position[t.op], t.value_index, size_of(t))
+                for t in step.inputs_of(op)
+                if t.op in position and t not in step.known and t not in step.feeds
+            ]
+            inputs += [Input(position[c], -1, 0) for c in step.controls_of(op) if c in position]
+            jobs.append(Job([cost[kind] for kind in types], inputs, group_of[op]))
+        return jobs
+
+    def _transfer(self, source: int, destination: int, size: int) -> float:
+        kinds = self.devices[source].device_type, self.devices[destination].device_type
+        return self._cost_model.transfer_seconds(*kinds, size)
+
+    # ------------------------------------------------------------------ report
+    def _report(self, groups: Sequence[Group], chosen: Sequence[str], why: Sequence[str]) -> Placement:
+        placement = Placement(default=self.devices[0].name)
+        requests = {op: self._constraints.request(op) for group in groups for op in group.members}
+        for group, device, reason in zip(groups, chosen, why, strict=True):
+            for op in group.members:
+                placement.device[op] = device
+                asked = requests[op].device
+                placement.assigned[op] = Assigned(asked, device, _why(group, op, requests[op], device, reason))
+        if len({d.xla_device for d in self.devices}) == 1 and set(chosen) <= {placement.default}:
+            placement.device = {}
+        return placement
+
+    def _print(self, step: StepGraph, placement: Placement) -> None:
+        """As TensorFlow does: one line for each operation, once."""
+        with self._lock:
+            for op in step.operations:
+                line = f"{op.name}: ({op.type}): {placement.of(op).got}\n"
+                if line not in self._logged:
+                    self._logged.add(line)
+                    sys.stderr.write(line)
+
+
+def _why(group: Group, op: Operation, request: Request, got: str, reason: str) -> str:
+    asked, source = request.device, request.source
+    if group.relaxed:
+        return f"soft placement: {group.relaxed}"
+    if asked and DeviceSpec.from_string(asked).covers(DeviceSpec.from_string(got)):
+        return f"asked for by {source}"
+    if group.asked_by:
+        other = next(iter(group.asked_by.values()))
+        return f"{group.reason or 'colocated'}, and {other.name} is to be there"
+    if reason:
+        return reason
+    if len(group.members) > 1 and group.reason:
+        return group.reason
+    return "the only device with a kernel" if len(group.feasible) == 1 else "default"
+
+
+class _Neighbours:
+    """Beside which operation one that nothing binds should run."""
+
+    def __init__(self, step: StepGraph) -> None:
+        self._step = step
+        self._given = {*step.known, *step.feeds}
+        self._takers: dict[Operation, list[Operation]] = {}
+        for op in step.operations:
+            for tensor in step.inputs_of(op):
+                if tensor not in self._given:
+                    self._takers.setdefault(tensor.op, []).append(op)
+
+    def of(self, group: Group) -> Operation | None:
+        """The neighbour of a group of one operation, or None."""
+        if len(group.members) > 1 or group.asked_by or group.outside:
+            return None
+        op = group.members[0]
+        computed = [t for t in self._step.inputs_of(op) if t not in self._given]
+        if op.type in _DESCRIPTIONS and computed:
+            return computed[0].op
+        takers = list(dict.fromkeys(self._takers.get(op, ())))
+        return takers[0] if not computed and len(takers) == 1 and len(op.outputs) == 1 else None
+
+
+def apply(step: StepGraph, placement: Placement) -> StepGraph:
+    """A step with the devices of a placement."""
+    return replace(step, device=dict(placement.device))
