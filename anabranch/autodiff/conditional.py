@@ -1,4 +1,4 @@
-"""The gradient of `If`: see `ops.control_flow` for the idea  (§4.1, WP4.1)."""
+"""The gradient of `If` and `Case`: see `ops.control_flow` for the idea  (§4.1, WP4.1)."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 from anabranch.autodiff.gradients import gradients
 from anabranch.core import dtypes
 from anabranch.core.attrs import FuncAttr
+from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import apply_op
 from anabranch.graph.composite import IndexedSlices
 from anabranch.graph.conversion import convert_to_tensor
@@ -14,7 +15,7 @@ from anabranch.graph.function_graph import FunctionGraph
 from anabranch.graph.graph import Graph, get_default_graph, op_def_of
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
-from anabranch.ops.control_flow import If, StatelessIf
+from anabranch.ops.control_flow import Case, If, StatelessCase, StatelessIf
 from anabranch.ops.tensor_list import TensorListZeros, as_list_gradient
 
 
@@ -41,9 +42,17 @@ class _GradientBody(FunctionGraph):
             return gradients(ys, self.forward.inputs, seeds) if ys else [None] * len(self.forward.inputs)
 
 
-def _if_gradient(op: Operation, *grads: Any) -> list[Any]:
-    graph = op.graph
-    branches = [graph.get_function(op.attrs[name].name) for name in ("then_branch", "else_branch")]
+_IF_BRANCHES = ("then_branch", "else_branch")
+
+
+def _branches(op: Operation) -> list[Any]:
+    """The function graphs of an `If` or a `Case`."""
+    named = op.attrs["branches"] if "branches" in op.attrs else [op.attrs[name] for name in _IF_BRANCHES]
+    return [op.graph.get_function(f.name) for f in named]
+
+
+def _gradient(op: Operation, *grads: Any) -> list[Any]:
+    branches = _branches(op)
     out_grads = [
         as_list_gradient(g, t)
         if t.dtype is dtypes.variant and g is not None
@@ -53,7 +62,7 @@ def _if_gradient(op: Operation, *grads: Any) -> list[Any]:
         for g, t in zip(grads, op.outputs, strict=False)
     ]
     dense = [None if g is None else convert_to_tensor(g) for g in out_grads]
-    bodies = [_GradientBody(branch, get_default_graph()) for branch in branches]  # type: ignore[arg-type]
+    bodies = [_GradientBody(branch, get_default_graph()) for branch in branches]
     found = [body.differentiate(dense) for body in bodies]
     wanted = [i for i in range(len(op.inputs) - 1) if any(f[i] is not None for f in found)]
     if not wanted:
@@ -63,7 +72,7 @@ def _if_gradient(op: Operation, *grads: Any) -> list[Any]:
     captured = [_outer_values(op, body, which) for which, body in enumerate(bodies)]
     _give_same_parameters(bodies)
     seeds = [g for g in dense if g is not None]
-    result = _build_if(op, bodies, [*seeds, *captured[0], *captured[1]])
+    result = _build(op, bodies, [*seeds, *(t for values in captured for t in values)])
     full: list[Any] = [None] * len(op.inputs)
     for i, grad in zip(wanted, result, strict=True):
         full[i + 1] = grad
@@ -111,51 +120,60 @@ def _outer_values(op: Operation, body: _GradientBody, which: int) -> list[Tensor
 
 def _intermediate(op: Operation, tensor: Tensor, which: int) -> Tensor:
     """The output of `op` that carries a tensor of one branch; made if it is not there yet."""
-    names = ("then_branch", "else_branch")
-    mine, other = (op.graph.get_function(op.attrs[names[i]].name) for i in (which, 1 - which))
-    if tensor in mine.outputs:  # type: ignore[attr-defined]
-        return op.outputs[mine.outputs.index(tensor)]  # type: ignore[attr-defined]
-    mine.outputs.append(tensor)  # type: ignore[attr-defined]
-    with other.as_default():
-        fake = raw.FakeParam(dtype=tensor.dtype, shape=tensor.shape)
-    other.outputs.append(fake)  # type: ignore[attr-defined]
+    branches = _branches(op)
+    if tensor in branches[which].outputs:
+        return op.outputs[branches[which].outputs.index(tensor)]  # type: ignore[no-any-return]
+    for i, branch in enumerate(branches):
+        if i == which:
+            branch.outputs.append(tensor)
+            continue
+        with branch.as_default():
+            branch.outputs.append(raw.FakeParam(dtype=tensor.dtype, shape=tensor.shape))
     op.attrs["Tout"] = [*op.attrs["Tout"], tensor.dtype]
     op.attrs["output_shapes"] = [*op.attrs["output_shapes"], tensor.shape]
     return op.graph._append_output(op, tensor.dtype, tensor.shape)
 
 
 def _give_same_parameters(bodies: list[_GradientBody]) -> None:
-    """Both bodies get the captures of both, in the same order: those of the first branch, then of the second."""
-    first, second = bodies
-    mine, others = first.captured_parameters, second.captured_parameters
-    seeds = len(second.inputs) - len(others)
-    for parameter in others:
-        first.add_parameter(parameter.dtype, parameter.shape, "unused").set_attribute(
-            "handle_of", parameter.get_attribute("handle_of")
-        )
-    stand_ins = [second.add_parameter(p.dtype, p.shape, "unused") for p in mine]
-    for stand_in, parameter in zip(stand_ins, mine, strict=True):
-        stand_in.set_attribute("handle_of", parameter.get_attribute("handle_of"))
-    second.inputs = [*second.inputs[:seeds], *stand_ins, *others]
+    """All bodies get the captures of all, in the same order: those of the first branch, then of the second, ..."""
+    captures = [list(body.captured_parameters) for body in bodies]
+    seeds = len(bodies[0].inputs) - len(captures[0])
+    for which, body in enumerate(bodies):
+        parameters = body.inputs[:seeds]
+        for i, theirs in enumerate(captures):
+            parameters += theirs if i == which else [_stand_in(body, parameter) for parameter in theirs]
+        body.inputs = parameters
 
 
-def _build_if(op: Operation, bodies: list[_GradientBody], inputs: list[Tensor]) -> list[Tensor]:
-    names = [op.graph.add_function(body.name, body) for body in bodies]
-    outputs = bodies[0].outputs
-    shapes = [
-        a.shape.merge_with(b.shape) if a.shape.is_compatible_with(b.shape) else a.shape
-        for a, b in zip(outputs, bodies[1].outputs, strict=True)
-    ]
-    bound = {
-        "cond": op.inputs[0],
+def _stand_in(body: _GradientBody, parameter: Tensor) -> Tensor:
+    """A parameter of a body for what another branch captured."""
+    made = body.add_parameter(parameter.dtype, parameter.shape, "unused")
+    made.set_attribute("handle_of", parameter.get_attribute("handle_of"))
+    return made
+
+
+def _build(op: Operation, bodies: list[_GradientBody], inputs: list[Tensor]) -> list[Tensor]:
+    functions = [FuncAttr(op.graph.add_function(body.name, body)) for body in bodies]
+    selector = op.op_def.inputs[0].name
+    bound: dict[str, Any] = {
+        selector: op.inputs[0],
         "input": inputs,
-        "Tout": [t.dtype for t in outputs],
-        "then_branch": FuncAttr(names[0]),
-        "else_branch": FuncAttr(names[1]),
-        "output_shapes": shapes,
+        "Tout": [t.dtype for t in bodies[0].outputs],
+        "output_shapes": [
+            _merged(shapes) for shapes in zip(*([t.shape for t in b.outputs] for b in bodies), strict=True)
+        ],
     }
+    bound |= {"branches": functions} if "branches" in op.attrs else dict(zip(_IF_BRANCHES, functions, strict=True))
     return apply_op(op_def_of(op.type), bound, "gradient").outputs
 
 
-If.gradient(_if_gradient)
-StatelessIf.gradient(_if_gradient)
+def _merged(shapes: tuple[TensorShape, ...]) -> TensorShape:
+    """What is known of the shape of a gradient, whichever branch computes it."""
+    merged = shapes[0]
+    for shape in shapes[1:]:
+        merged = merged.merge_with(shape) if merged.is_compatible_with(shape) else merged
+    return merged
+
+
+for _op in (If, StatelessIf, Case, StatelessCase):
+    _op.gradient(_gradient)

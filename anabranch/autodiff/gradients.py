@@ -17,6 +17,7 @@ from anabranch.core.registry import find_gradient
 from anabranch.graph.composite import IndexedSlices
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.graph import Graph, get_default_graph
+from anabranch.graph.loop_structure import NEXT_ITERATIONS, is_back_edge
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
 
@@ -165,15 +166,18 @@ class _Backward:
 
     def _operations_between(self) -> list[Operation]:
         """The operations on a path from an x to a y, latest first."""
-        behind = self._reachable_backwards()
+        ordered = _in_order(self._reachable_backwards())
         marked: set[Tensor] = set(self.xs)
-        between: list[Operation] = []
-        for op in _in_order(behind):
-            if any(t in marked for t in op._inputs):
-                between.append(op)
-                marked.update(t for t in op._outputs if t not in self.stop)
-        between.reverse()
-        return between
+        while True:
+            before = len(marked)
+            between: list[Operation] = []
+            for op in ordered:
+                if any(t in marked for t in op._inputs):
+                    between.append(op)
+                    marked.update(t for t in op._outputs if t not in self.stop)
+            # what a loop of primitives hands to its next iteration may lead to operations that were passed over
+            if len(marked) == before or not any(op.type in NEXT_ITERATIONS for op in between):
+                return between[::-1]
 
     def _reachable_backwards(self) -> set[Operation]:
         found: set[Operation] = set()
@@ -234,7 +238,7 @@ class _Backward:
 def _in_order(operations: Iterable[Operation]) -> list[Operation]:
     """Operations in an order that respects data edges."""
     ordered = sorted(operations, key=lambda op: op._id)
-    if all(t._op._id < op._id for op in ordered for t in op._inputs):
+    if all(t._op._id < op._id or is_back_edge(op, t) for op in ordered for t in op._inputs):
         return ordered
     return _topological(ordered)
 
@@ -252,7 +256,8 @@ def _topological(operations: list[Operation]) -> list[Operation]:
         elif op not in entered:
             entered.add(op)
             stack.append((op, True))
-            stack.extend((t.op, False) for t in op._inputs if t.op in members and t.op not in entered)
+            inputs = (t for t in op._inputs if not is_back_edge(op, t))
+            stack.extend((t.op, False) for t in inputs if t.op in members and t.op not in entered)
     return list(done)
 
 

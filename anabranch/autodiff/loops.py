@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import anabranch.ops.tensor_list  # lists carry the records  # noqa: F401
+import anabranch.ops.list_items  # lists carry the records  # noqa: F401
 from anabranch.autodiff.gradients import gradients
 from anabranch.autodiff.loop_bounds import loop_bound
 from anabranch.core import dtypes
@@ -200,7 +200,7 @@ class _Gradient:
             for i, grad in enumerate(found)
             if loop.fixed[i] and grad is not None and (_differentiable(loop.inputs[i]) or _is_resource(loop.inputs[i]))
         ]
-        starts = [self._zeros(i) for i in fixed]
+        starts = [self._start(i) for i in fixed]
         sums = [body._placeholder(t.dtype, t.shape, "sum") for t in starts]
         with body.as_default():
             new += [_added(s, found[i]) for i, s in zip(fixed, sums, strict=True)]
@@ -233,9 +233,20 @@ class _Gradient:
             return raw.ZerosLike(self.body.capture(parameter))  # type: ignore[no-any-return]
         return convert_to_tensor(found)
 
-    def _zeros(self, position: int) -> Tensor:
-        """The start of the sum of a fixed parameter's gradients."""
+    def passed_on(self) -> list[Any]:
+        """The gradients of what leaves the loop as it entered."""
+        loop = self.loop
+        return [
+            self.grads[i] if loop.fixed[i] and not _is_zero(self.grads[i], loop.op.outputs[i]) else None
+            for i in range(loop.size)
+        ]
+
+    def _start(self, position: int) -> Tensor:
+        """The start of the sum of a fixed parameter's gradients: the gradient of the result that it is."""
         outer = self.loop.inputs[position]
+        given = self.passed_on()[position]
+        if given is not None:
+            return as_list_gradient(given, outer) if outer.dtype is dtypes.variant else convert_to_tensor(given)
         graph = get_default_graph()
         tensor = graph.capture(outer)
         if outer.dtype is dtypes.variant:
@@ -280,7 +291,7 @@ class _Gradient:
         return apply_op(RecordingWhile, bound, "gradient").outputs[: len(varying)]
 
     def _by_input(self, fixed: list[int], results: list[Tensor]) -> list[Any]:
-        full: list[Any] = [None] * self.loop.size
+        full = self.passed_on()
         for position, grad in zip([*self.active, *fixed], results, strict=True):
             full[position] = grad
         return [None, *full]
@@ -363,9 +374,7 @@ def _passed_for(body: FunctionGraph, parameter: Tensor) -> Tensor | None:
 
 def _while_gradient(op: Operation, *grads: Any) -> list[Any]:
     gradient = _Gradient(op, list(grads))
-    if not gradient.active:
-        return [None] * len(op.inputs)
-    return gradient.build()
+    return gradient.build() if gradient.active else [None, *gradient.passed_on()]
 
 
 While.gradient(_while_gradient)

@@ -130,6 +130,8 @@ def apply_op(op_def: OpDef, bound: dict[str, Any], name: str | None = None) -> O
             with graph.name_scope(name) as name:
                 inputs = _convert_inputs(op_def, values, attrs)
         _complete_attrs(op_def, attrs)
+        if attrs.get("container") == b"" and graph.current_container:
+            attrs["container"] = graph.current_container.encode()
         captured = [t if t._op._graph is graph else graph.capture(t) for t in inputs]
         return graph.create_op(op_def, captured, attrs, name=name)
 

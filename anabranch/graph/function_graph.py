@@ -75,7 +75,7 @@ class FunctionGraph(Graph):
         if tensor in self._constants:
             return self._constants[tensor]
         outer = self._as_outer(tensor)
-        if tensor.op.type == "Const" and tensor.op.attrs["value"].nbytes <= _COPIED_CONSTANT_BYTES:
+        if _is_copied(tensor):
             copied = self._copy_constant(tensor)
             self._constants[tensor] = copied
             return copied
@@ -119,3 +119,13 @@ class FunctionGraph(Graph):
         attrs.pop("_class", None)
         op = self.create_op(tensor.op.op_def, [], attrs, name=tensor.op.name.rsplit("/", 1)[-1], control_inputs=[])
         return op.outputs[0]
+
+
+def _is_copied(tensor: Tensor) -> bool:
+    """Whether a body holds a copy of a constant instead of taking it as a parameter, so that shapes follow from it.
+
+    Not where a gradient could be asked for: that of a copy would not be the gradient of the constant.
+    """
+    if tensor.op.type != "Const" or tensor.dtype.is_floating or tensor.dtype.is_complex:
+        return False
+    return bool(tensor.op.attrs["value"].nbytes <= _COPIED_CONSTANT_BYTES)

@@ -96,7 +96,7 @@ class Graph(GraphScopes):
                 self._apply_device_functions(op)
             self._operations.append(op)
             self._by_name[full_name] = op
-        if self._scopes.controls:
+        if self._scopes.controls and control_inputs is None:  # else it does not wait, and who takes its results must
             self._record_in_control_scopes(op)
         return op
 

@@ -16,7 +16,7 @@ from anabranch.core.dtypes import resource
 from anabranch.core.registry import find_op_def
 from anabranch.core.shapes import TensorShape
 from anabranch.errors import OpError, UnimplementedError
-from anabranch.graph import graphdef, ref_variables
+from anabranch.graph import graphdef, ref_handles, ref_variables
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.creation_site import user_frame
 from anabranch.graph.function_def import FunctionPlan, function_to_proto
@@ -178,7 +178,7 @@ class _Import:
         self._controls = {key[1:]: tensor.op for key, tensor in tensors.items() if key.startswith("^")}
         nodes = self._library.with_calls(message.node)
         resources = {slot: tensor.dtype is resource for slot, tensor in self._given.items()}
-        self._nodes = ref_variables.translate(nodes, scope, resources)
+        self._nodes = ref_variables.translate(ref_handles.translate(nodes), scope, resources)
 
     def run(self) -> dict[str, Operation]:
         """The new operations, by the names that their nodes have in the message."""

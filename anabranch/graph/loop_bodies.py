@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from anabranch.core.attrs import FuncAttr
 from anabranch.graph.operation import Operation, Tensor
 
 _PASSING = frozenset({"Identity"})
@@ -54,4 +55,17 @@ def closure_of_parameters(body: Any, start: Iterable[int]) -> set[int]:
         if position not in found:
             found.add(position)
             stack.extend(parameters_behind(body, [body.outputs[position]]) - found)
+    return found
+
+
+def bodies_of(op: Operation) -> list[Any]:
+    """The function graphs that an operation calls."""
+    found: list[Any] = []
+    if op.op_def.defers_bodies:
+        return found
+    for name, attr in op.op_def.attrs.items():
+        if attr.kind in {"func", "list(func)"}:
+            value = op.attrs[name]
+            functions = value if isinstance(value, list) else [value]
+            found.extend(op.graph.get_function(f.name) for f in functions if isinstance(f, FuncAttr) and f.name)
     return found

@@ -232,7 +232,8 @@ class Operation:
     """
 
     __slots__ = (
-        *("__weakref__", "_control_inputs", "_control_outputs", "_graph", "_id", "_inputs", "_name", "_outputs"),
+        *("__weakref__", "_control_inputs", "_control_outputs", "_graph", "_id", "_inputs", "_name", "_origin"),
+        *("_outputs",),
         *("attrs", "device", "op_def", "site"),
     )
 
@@ -259,6 +260,7 @@ class Operation:
         self._control_inputs = control_inputs
         self._control_outputs: list[Operation] = []
         self._outputs: list[Tensor] = []
+        self._origin: Operation | None = None
         self.attrs = attrs
         self.device = device
         self.site = site
@@ -278,6 +280,11 @@ class Operation:
     @property
     def type(self) -> str:
         return self.op_def.name
+
+    @property
+    def origin(self) -> Operation:
+        """The operation of a user's graph of which the planner made this copy; else the operation itself."""
+        return self._origin or self
 
     @property
     def inputs(self) -> list[Tensor]:

@@ -1,16 +1,17 @@
 """Functional conditionals and calls (§3.4; design D4).
 
-`If` takes two function graphs with the same parameters. In an island it becomes one `lax.cond`; where its branches hold
-host work, or give results of different shapes, the host picks the branch and runs it as a step of its own.
+`If` takes two function graphs with the same parameters, `Case` any number. In an island it becomes one `lax.cond` or
+`lax.switch`; where its branches hold host work, or give results of different shapes, an `If` is lowered to Switch and
+Merge (`passes.lower_control_flow`), and the host picks the branch of a `Case` and runs it as a step of its own.
 
-**Gradient.** The gradient of an `If` is an `If` whose branches are the gradients of the branches. What these need of
-the forward computation (*intermediates*) becomes additional outputs of the forward `If`; the other branch has a
-`FakeParam` in that place, whose value nobody reads.
+**Gradient.** The gradient of an `If` is an `If` whose branches are the gradients of the branches; so with `Case`. What
+these need of the forward computation (*intermediates*) becomes additional outputs of the forward operation; the other
+branches have a `FakeParam` in that place, whose value nobody reads.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -18,20 +19,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from anabranch.core import dtypes
 from anabranch.core.resources import ResourceHandle
 from anabranch.core.shapes import TensorShape
+from anabranch.errors import InvalidArgumentError
 from anabranch.graph.building import define_op
 from anabranch.ops.list_values import TensorList
 
 FakeParam = define_op("FakeParam", "-> output: dtype", "dtype: any, shape: shape")
 FakeParam.not_differentiable()
-
-
-@dataclass(frozen=True, slots=True)
-class NoValue:
-    """The value of an output that the branch taken does not compute."""
-
-    dtype: Any
 
 
 @FakeParam.shape
@@ -40,13 +36,22 @@ def _(*, shape: TensorShape) -> TensorShape:
 
 
 @FakeParam.kernel
-def _(*, dtype: Any) -> NoValue:
-    return NoValue(dtype.as_numpy_dtype)
+def _(*, dtype: Any, shape: TensorShape) -> Any:
+    if dtype is dtypes.variant:
+        return TensorList(None, 0, np.float32)
+    return jnp.zeros(_stand_in_shape(shape), dtype.as_numpy_dtype)
 
 
 @FakeParam.host_kernel
-def _(*, dtype: Any) -> Any:
-    return np.zeros((), dtype.as_numpy_dtype)
+def _(*, dtype: Any, shape: TensorShape) -> Any:
+    if dtype is dtypes.variant:
+        return TensorList([], 0, np.float32)
+    return np.zeros(_stand_in_shape(shape), dtype.as_numpy_dtype)
+
+
+def _stand_in_shape(shape: TensorShape) -> list[int]:
+    """A shape that a value which nobody reads can have: the right one, where it is known."""
+    return [d or 0 for d in shape.as_list()] if shape.is_fully_defined() else []
 
 
 _IF_ATTRS = (
@@ -57,6 +62,11 @@ If = define_op("If", "cond: Tcond, input: Tin -> output: Tout", _IF_ATTRS, state
 StatelessIf = define_op("StatelessIf", "cond: Tcond, input: Tin -> output: Tout", _IF_ATTRS)
 
 
+_CASE_ATTRS = "Tin: list(type) >= 0, Tout: list(type) >= 0, branches: list(func) >= 1, output_shapes: list(shape) = []"
+Case = define_op("Case", "branch_index: int32, input: Tin -> output: Tout", _CASE_ATTRS, stateful=True)
+StatelessCase = define_op("StatelessCase", "branch_index: int32, input: Tin -> output: Tout", _CASE_ATTRS)
+
+
 def _truth(cond: Any) -> Any:
     """Numbers are true when they are not zero, other tensors when they are not empty."""
     if np.ndim(cond) != 0:
@@ -65,8 +75,6 @@ def _truth(cond: Any) -> Any:
 
 
 def _as_result(value: Any) -> Any:
-    if isinstance(value, NoValue):
-        return jnp.zeros((), np.float32 if value.dtype is np.object_ else value.dtype)
     return value if isinstance(value, TensorList) else jnp.asarray(value)
 
 
@@ -80,13 +88,13 @@ def _of_type(result: Any, wanted: Any) -> Any:
 
 
 class _Branches:
-    """The two branches of an `If` as functions for `lax.cond`.
+    """The branches of an `If` or a `Case` as functions for `lax.switch`.
 
-    Arguments: the varying inputs, then the values of the variables that either branch touches. Results: outputs, new
-    values of the variables that either branch writes, and one flag per check of either branch.
+    Arguments: the varying inputs, then the values of the variables that any branch touches. Results: outputs, new
+    values of the variables that any branch writes, and one flag per check of any branch.
     """
 
-    def __init__(self, ctx: Any, bodies: tuple[Any, Any], inputs: list[Any]) -> None:
+    def __init__(self, ctx: Any, bodies: list[Any], inputs: list[Any]) -> None:
         self.ctx, self.bodies, self.inputs = ctx, bodies, inputs
         self.varying = [i for i, v in enumerate(inputs) if not isinstance(v, np.ndarray | ResourceHandle)]
         touched: dict[ResourceHandle, None] = {}
@@ -97,32 +105,31 @@ class _Branches:
             written.update(dict.fromkeys(writes))
         self.touched, self.written = list(touched), list(written)
         self.operands = [*(inputs[i] for i in self.varying), *(ctx.read(h) for h in self.touched)]
-        self.checks: list[list[Any]] = [[], []]
+        self.checks: list[list[Any]] = [[] for _ in bodies]
         self.shapes: list[Any] = []
 
     def trace(self) -> None:
-        """Finds the result types of both branches, and makes the two lists of results one."""
-        found = [jax.eval_shape(lambda *ops, which=which: self._run(which, ops)[0], *self.operands) for which in (0, 1)]
-        self.shapes = [self._common(i, a, b) for i, (a, b) in enumerate(zip(*found, strict=True))]
+        """Finds the result types of all branches, and makes the lists of results one."""
+        found = [self._types(which) for which in range(len(self.bodies))]
+        self.shapes = [self._common(i, results) for i, results in enumerate(zip(*found, strict=True))]
 
-    def _common(self, index: int, one: Any, other: Any) -> Any:
-        missing = self._missing(index)
-        if missing == {0, 1} or missing == {1}:
-            return one
-        if missing == {0}:
-            return other
-        if isinstance(one, TensorList) and isinstance(other, TensorList):
-            one, other = one if one.elements is not None else other, other if other.elements is not None else one
-        if one.shape != other.shape:
-            raise self.ctx.needs_host(f"the branches give results of shapes {one.shape} and {other.shape}")
-        return one
+    def _types(self, which: int) -> Any:
+        try:
+            return jax.eval_shape(lambda *ops: self._run(which, ops)[0], *self.operands)
+        except InvalidArgumentError as error:
+            # shapes that only another branch can take, as those that stand for what the forward branch did not compute
+            raise self.ctx.needs_host(f"branch {which} does not take these values: {error.message}") from error
 
-    def _missing(self, index: int) -> set[int]:
-        return {
-            which
-            for which, body in enumerate(self.bodies)
-            if index < len(body.outputs) and body.outputs[index].op.type == "FakeParam"
-        }
+    def _common(self, index: int, results: tuple[Any, ...]) -> Any:
+        """The type of an output, from the branches that compute it."""
+        given = [r for r, b in zip(results, self.bodies, strict=True) if not _is_missing(b, index)] or [results[0]]
+        common = next((r for r in given if not isinstance(r, TensorList) or r.elements is not None), given[0])
+        for result in given:
+            if isinstance(result, TensorList) and isinstance(common, TensorList) and result.elements is None:
+                result = TensorList(common.elements, result.length, result.dtype)
+            if result.shape != common.shape:
+                raise self.ctx.needs_host(f"the branches give results of shapes {common.shape} and {result.shape}")
+        return common
 
     def _run(self, which: int, operands: Any) -> tuple[list[Any], list[Any]]:
         """Traces one branch; returns its results and the truth of its checks."""
@@ -141,47 +148,82 @@ class _Branches:
         def branch(*operands: Any) -> Any:
             results, mine = self._run(which, operands)
             filled = [_of_type(r, s) for r, s in zip(results, self.shapes, strict=True)]
-            others = [jnp.asarray(True)] * len(self.checks[1 - which])
-            return filled, mine + others if which == 0 else others + mine
+            flags = [
+                ok
+                for i, checks in enumerate(self.checks)
+                for ok in (mine if i == which else [jnp.asarray(True)] * len(checks))
+            ]
+            return filled, flags
 
         return branch
 
     def report(self, flags: list[Any]) -> None:
         """Hands the branches' checks on; values that live inside a branch cannot be shown outside it."""
-        for check, ok in zip([*self.checks[0], *self.checks[1]], flags, strict=True):
+        for check, ok in zip([c for checks in self.checks for c in checks], flags, strict=True):
             message = check.message.split("{0}")[0].rstrip(" :,=") if "{0}" in check.message else check.message
             self.ctx.check(ok, message.replace("{", "{{").replace("}", "}}"), error=check.error)
 
 
-def _if_kernel(cond: Any, input: list[Any], *, ctx: Any, then_branch: Any, else_branch: Any) -> list[Any]:
-    graph = ctx.op.graph
-    bodies = (graph.get_function(then_branch.name), graph.get_function(else_branch.name))
-    taken = _truth(cond)
-    if isinstance(taken, bool | np.bool_ | np.ndarray):
-        outputs = ctx.call(bodies[0] if taken else bodies[1], input)
-        return [np.zeros((), v.dtype) if isinstance(v, NoValue) else v for v in outputs]
+def _is_missing(body: Any, index: int) -> bool:
+    """Whether a branch does not compute an output."""
+    return index < len(body.outputs) and body.outputs[index].op.type == "FakeParam"
+
+
+def _switch(ctx: Any, taken: Any, bodies: list[Any], input: list[Any]) -> list[Any]:
+    """The results of the branch that `taken` numbers: one of them where the number is known, else all compiled.
+
+    The branches may have more results than the operation: a copy of a conditional, as counting a loop's iterations
+    makes one, shares them with the original, whose gradient adds results.
+    """
+    own = len(ctx.op.outputs)
+    if isinstance(taken, int):
+        return ctx.call(bodies[taken], input)[:own]  # type: ignore[no-any-return]
     branches = _Branches(ctx, bodies, input)
     branches.trace()
+    functions = [branches.function(i) for i in range(len(bodies))]
     results: list[Any]
-    results, flags = lax.cond(taken, branches.function(0), branches.function(1), *branches.operands)
+    results, flags = lax.switch(taken, functions, *branches.operands)
     count = len(bodies[0].outputs)
     for handle, value in zip(branches.written, results[count:], strict=True):
         ctx.write(handle, value)
     branches.report(flags)
-    return list(results[:count])
+    return list(results[:own])
 
 
-def _if_on_host(cond: Any, input: list[Any], *, ctx: Any, then_branch: Any, else_branch: Any) -> list[Any]:
-    graph = ctx.op.graph
-    function = then_branch if _truth(np.asarray(cond)) else else_branch
-    return ctx.call(graph.get_function(function.name), input)  # type: ignore[no-any-return]
+def _if_kernel(cond: Any, input: list[Any], *, ctx: Any, then_branch: Any, else_branch: Any) -> list[Any]:
+    bodies = [ctx.op.graph.get_function(f.name) for f in (else_branch, then_branch)]
+    truth = _truth(cond)
+    known = isinstance(truth, bool | np.bool_ | np.ndarray)
+    return _switch(ctx, int(bool(truth)) if known else truth.astype(np.int32), bodies, input)
 
 
-def _if_shape(cond: TensorShape, input: list[TensorShape], *, ctx: Any, output_shapes: Any) -> list[TensorShape]:
+def _case_kernel(branch_index: Any, input: list[Any], *, ctx: Any, branches: list[Any]) -> list[Any]:
+    bodies = [ctx.op.graph.get_function(f.name) for f in branches]
+    if isinstance(branch_index, np.ndarray | np.generic):
+        return _switch(ctx, _in_range(int(branch_index), len(bodies)), bodies, input)
+    inside = (branch_index >= 0) & (branch_index < len(bodies))
+    return _switch(ctx, jnp.where(inside, branch_index, len(bodies) - 1), bodies, input)
+
+
+def _case_on_host(branch_index: Any, input: list[Any], *, ctx: Any, branches: list[Any]) -> list[Any]:
+    function = branches[_in_range(int(branch_index), len(branches))]
+    outputs: list[Any] = ctx.call(ctx.op.graph.get_function(function.name), input)
+    return outputs[: len(ctx.op.outputs)]
+
+
+def _in_range(index: int, count: int) -> int:
+    """Which branch a number takes: the last one if there is none of that number."""
+    return index if 0 <= index < count else count - 1
+
+
+def _given_shapes(*_: Any, ctx: Any, output_shapes: Any) -> list[TensorShape]:
     return list(output_shapes) or [TensorShape(None)] * ctx.output_count
 
 
 for _op in (If, StatelessIf):
     _op.kernel(_if_kernel)
-    _op.host_kernel(_if_on_host)
-    _op.shape(_if_shape)
+    _op.shape(_given_shapes)
+for _op in (Case, StatelessCase):
+    _op.kernel(_case_kernel)
+    _op.host_kernel(_case_on_host)
+    _op.shape(_given_shapes)

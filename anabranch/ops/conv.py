@@ -17,7 +17,7 @@ from jax import lax, numpy as jnp
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import OpFunction, define_op
 from anabranch.graph.operation import Operation, Tensor
-from anabranch.ops import conv_forms, raw, shape_rules, windows
+from anabranch.ops import conv_forms, raw, shape_rules, windows, winograd
 from anabranch.ops.sliding import Window
 from anabranch.ops.windows import Layout
 
@@ -130,6 +130,13 @@ class Geometry:
             return False
         return 0 not in (*self.shape, *self.filter_shape, *self.out_shape)
 
+    def suits_winograd(self, dtype: Any) -> bool:
+        """Whether fewer multiplications pay; asked only if `has_forms`."""
+        if len(self.filter_shape) != 4:
+            return False
+        channels, depth = self.filter_shape[-2:]
+        return not self.depthwise and winograd.suits(self.window, channels, depth, dtype)
+
     def convolve(self, data: Any, filter: Any) -> Any:
         """XLA's own convolution."""
         layout, window = self.layout, self.window
@@ -192,6 +199,8 @@ def _forward(data: Any, filter: Any, attrs: Attrs, depthwise: bool) -> Any:
             form = conv_forms.depthwise_forward
         elif conv_forms.is_product(window):
             form = conv_forms.forward
+        elif geometry.suits_winograd(data.dtype):
+            form = winograd.forward
     return _run(data, filter, geometry.convolve, form, window)
 
 
@@ -207,6 +216,8 @@ def _to_input(sizes: Any, filter: Any, grad: Any, ctx: Any, depthwise: bool) -> 
             form = conv_forms.depthwise_to_input
         elif conv_forms.is_product(geometry.window) or conv_forms.spreads(geometry.channels, geometry.window):
             form = conv_forms.to_input
+        elif geometry.suits_winograd(grad.dtype):
+            form = winograd.to_input
     return _run(filter, grad, geometry.convolve_to_input, form, geometry.window)
 
 
@@ -219,6 +230,8 @@ def _to_filter(data: Any, sizes: Any, grad: Any, ctx: Any, depthwise: bool) -> A
             form = conv_forms.depthwise_to_filter
         elif conv_forms.is_product(geometry.window):
             form = conv_forms.to_filter
+        elif geometry.suits_winograd(grad.dtype):
+            form = winograd.to_filter
     return _run(data, grad, geometry.convolve_to_filter, form, geometry.window)
 
 

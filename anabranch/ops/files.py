@@ -11,7 +11,7 @@ from anabranch.graph.building import define_op
 from anabranch.io import gfile
 from anabranch.ops import shape_rules
 
-ReadFile = define_op("ReadFile", "filename: string -> contents: string", stateful=True)
+ReadFile = define_op("ReadFile", "filename: string -> contents: string", stateful=True, blocking=True)
 ReadFile.shape(shape_rules.scalar)
 ReadFile.not_differentiable()
 

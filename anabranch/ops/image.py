@@ -7,12 +7,15 @@ from typing import Any
 
 import numpy as np
 
+from anabranch.core import dtypes
 from anabranch.core.dtypes import DType
 from anabranch.core.shapes import TensorShape
+from anabranch.errors import InvalidArgumentError
 from anabranch.graph.building import OpFunction, define_op
 from anabranch.graph.operation import Tensor
 from anabranch.io.png import decode_png, encode_png
 from anabranch.ops import raw, shape_rules
+from anabranch.ops.image_codecs import origin, plain_png_pixels
 from anabranch.ops.sliding import wide
 
 Array = np.ndarray[Any, Any]
@@ -170,8 +173,24 @@ def _(contents: TensorShape, *, channels: int) -> TensorShape:
 
 
 @DecodePng.host_kernel
-def _(contents: Any, *, channels: int, dtype: DType) -> Any:
-    return decode_png(np.asarray(contents).item(), channels, dtype.as_numpy_dtype)
+def _(contents: Any, *, channels: int, dtype: DType, ctx: Any) -> Any:
+    return png_pixels(np.asarray(contents).item(), channels, dtype, ctx)
+
+
+def png_pixels(data: bytes, channels: int, dtype: DType, ctx: Any) -> Any:
+    """The pixels of a PNG image, uint8 or uint16 [height, width, channels].
+
+    Raises:
+        InvalidArgumentError: the data do not decode.
+    """
+    pixels = plain_png_pixels(data, channels) if dtype is dtypes.uint8 else None
+    if pixels is not None:
+        return pixels
+    try:
+        return decode_png(data, channels, dtype.as_numpy_dtype)
+    except ValueError as error:
+        message = f"{len(data)} bytes{origin(ctx)} do not decode as an image: {error}"
+        raise InvalidArgumentError(None, ctx.op, message) from error
 
 
 # ---------------------------------------------------------------------- boxes

@@ -1,8 +1,8 @@
 """Functional loops (§3.4; design D4; docs/decisions/0014-loops.md).
 
 `While` takes two function graphs with the same parameters, the loop variables. In an island it becomes one
-`lax.while_loop`; where a loop variable changes its shape, or a body holds host work, the host runs the loop and each
-iteration is a step of its own.
+`lax.while_loop`; where a loop variable changes its shape, or a body holds host work, it is lowered to a loop of
+primitives, which the executor runs (`passes.lower_control_flow`).
 
 `_RecordingWhile` is what a `While` becomes when something differentiates it: it also gives the number of iterations,
 and lists with the values that chosen tensors of the body (*records*) had in each of them.
@@ -28,6 +28,7 @@ from anabranch.graph.loop_bodies import (
     operations_behind,
     parameters_behind,
 )
+from anabranch.ops import loop_rewrites
 from anabranch.ops.control_flow import _truth
 from anabranch.ops.list_values import TensorList
 
@@ -62,13 +63,14 @@ DeviceLoopBound = define_op(
 # ---------------------------------------------------------------------- compiled
 @dataclass(slots=True)
 class _Step:
-    """What one iteration gives."""
+    """What one iteration gives; `factors`: what is kept for sums after the loop."""
 
     values: list[Any]
     variables: list[Any]
     records: list[Any]
     ok: list[Any]
     shown: list[tuple[Any, ...]]
+    factors: list[Any]
 
 
 class CompiledLoop:
@@ -76,6 +78,7 @@ class CompiledLoop:
 
     Carried from iteration to iteration: the loop variables that change and that something needs, the variables
     (resources) that the body writes, the outcome of its checks, and the records. All else is taken from outside.
+    `ops.loop_rewrites` tells which products are computed before or after the loop instead.
     """
 
     def __init__(self, ctx: Any, cond: Any, body: Any, inputs: list[Any], used: list[bool]) -> None:
@@ -93,6 +96,16 @@ class CompiledLoop:
         self.written = list(writes)
         self.checks: list[Any] = []
         self.condition_checks: list[Any] = []
+        self.later: list[loop_rewrites.LaterSum] = []
+        self.products: dict[Any, Any] = {}
+        if loop_rewrites.enabled():
+            self.later = loop_rewrites.later_sums(cond, body, self.carried)
+            self.products = loop_rewrites.products(body, inputs, fixed_parameters(body))
+
+    @property
+    def factors(self) -> list[Any]:
+        """The tensors of the body that are kept for sums after the loop."""
+        return list(dict.fromkeys(t for later in self.later for t in later.factors))
 
     def _needed(self, used: list[bool]) -> list[int]:
         fixed = fixed_parameters(self.body)
@@ -129,7 +142,9 @@ class CompiledLoop:
     def step(self, number: Any, values: list[Any], variables: list[Any], recorded: list[int]) -> _Step:
         """Traces one iteration."""
         state = self._state(variables)
-        results = self.ctx.call(self.body, self._arguments(values), state, iteration=number)
+        results = self.ctx.call(
+            self.body, self._arguments(values), state, iteration=number, kernels=self.products, also=self.factors
+        )
         self.checks = state.checks
         new_variables = [jnp.asarray(state.variables[h]) for h in self.written]
         shown = [tuple(jnp.asarray(v) for v in c.values) for c in state.checks]
@@ -139,6 +154,7 @@ class CompiledLoop:
             [_as_carried(results[i]) for i in recorded],
             [c.ok for c in state.checks],
             shown,
+            [_as_carried(v) for v in results[len(self.body.outputs) :]],
         )
 
     # ---- the loop
@@ -149,16 +165,17 @@ class CompiledLoop:
             The loop variables, the number of iterations (None unless `count`), one array [bound, ...] per record.
         """
         values, variables, types = self._stable_types(recorded)
+        values, kept = self._choose_sums(values, types, bound)
         first, checks = self.condition(np.uint32(0), values, variables)
         guarded = bool(checks)  # then the condition is evaluated with the iteration, which can hand its checks on
-        numbered = count or bool(recorded) or self.ctx.draws_random(self.body, self.cond)
+        numbered = count or bool(recorded) or bool(kept) or self.ctx.draws_random(self.body, self.cond)
         carry: dict[str, Any] = {
             "number": jnp.zeros((), np.int32) if numbered else None,
             "values": values,
             "variables": variables,
             "ok": [jnp.asarray(True)] * len(types.ok),
             "shown": jax.tree.map(lambda t: jnp.zeros(t.shape, t.dtype), types.shown),
-            "records": [_room(t, max(bound, 1)) for t in types.records],
+            "records": [_room(t, max(bound, 1)) for t in (*types.records, *kept)],
             "going": first if guarded else None,
             "condition_ok": [c.ok for c in checks],
         }
@@ -182,7 +199,7 @@ class CompiledLoop:
                 "shown": done.shown,
                 "records": [
                     jax.tree.map(lambda r, v: lax.dynamic_update_index_in_dim(r, v, number, 0), room, value)
-                    for room, value in zip(carry["records"], done.records, strict=True)
+                    for room, value in zip(carry["records"], (*done.records, *done.factors), strict=True)
                 ],
                 "going": None,
                 "condition_ok": [],
@@ -195,7 +212,33 @@ class CompiledLoop:
         last = lax.while_loop(going, iterate, carry)
         self._report(last)
         full = self._arguments(last["values"])
-        return full, last["number"], last["records"]
+        all_of = dict(zip(self.factors, last["records"][len(recorded) :], strict=True))
+        for later in self.later:
+            full[later.position] = later.total(self.inputs[later.position], all_of)
+        self._tell()
+        return full, last["number"], last["records"][: len(recorded)]
+
+    def _choose_sums(self, values: list[Any], types: _Step, bound: int) -> tuple[list[Any], list[Any]]:
+        """Settles which sums are made after the loop: their variables are not carried.
+
+        Returns:
+            The first values of what is still carried, and the types of what is kept for the sums.
+        """
+        if not self.later:
+            return values, []
+        type_of = dict(zip(self.factors, types.factors, strict=True))
+        self.later = loop_rewrites.worth_keeping(self.later, type_of, bound) if bound > 1 else []
+        without = {later.position for later in self.later}
+        kept = [v for i, v in zip(self.carried, values, strict=True) if i not in without]
+        self.carried = [i for i in self.carried if i not in without]
+        return kept, [type_of[t] for t in self.factors]
+
+    def _tell(self) -> None:
+        if self.later or self.products:
+            name = self.ctx.op.name
+            self.ctx.note(
+                f"loop {name}: {len(self.later)} sums after it, {len(self.products)} products with work before"
+            )
 
     def _stable_types(self, recorded: list[int]) -> tuple[list[Any], list[Any], Any]:
         """The loop variables' first values, in the form that they keep; and the types of what an iteration gives."""
@@ -239,7 +282,7 @@ class CompiledLoop:
 
 
 def _leaves(step: _Step) -> tuple[Any, ...]:
-    return step.values, step.variables, step.records, step.ok, step.shown
+    return step.values, step.variables, step.records, step.ok, step.shown, step.factors
 
 
 def _iteration(carry: Any) -> Any:
@@ -293,35 +336,32 @@ def _record_list(room: Any, length: int) -> TensorList:
     return TensorList(room, length, room.dtype)
 
 
-# ---------------------------------------------------------------------- on the host
-def _run_on_host(ctx: Any, cond: Any, body: Any, input: list[Any], recorded: list[int]) -> tuple[list[Any], int, Any]:
-    count = len(input)
-    values = [v.to_host() if isinstance(v, TensorList) else v for v in input]
-    records: list[list[Any]] = [[] for _ in recorded]
-    number = 0
-    while bool(np.asarray(_truth(np.asarray(ctx.call(cond, values)[0])))):
-        results = ctx.call(body, values)
-        for items, position in zip(records, recorded, strict=True):
-            items.append(results[position])
-        values = results[:count]
-        number += 1
-    return values, number, records
+# ---------------------------------------------------------------------- records of a lowered loop
+RecordStart = define_op("_RecordStart", "-> record: variant", stateful=True)
+RecordAdd = define_op("_RecordAdd", "record: variant, item: T -> longer: variant", "T: any", stateful=True)
+RecordEnd = define_op("_RecordEnd", "record: variant -> list: variant", "element_dtype: any")
+for _op in (RecordStart, RecordAdd, RecordEnd):
+    _op.shape(lambda *_: TensorShape([]))
+    _op.not_differentiable()
 
 
-def _while_on_host(input: list[Any], *, ctx: Any, cond: Any, body: Any) -> list[Any]:
-    return _run_on_host(ctx, *_bodies(ctx, cond, body), input, [])[0]
+@RecordStart.host_kernel
+def _() -> TensorList:
+    return TensorList([], 0, np.object_)
 
 
-@RecordingWhile.host_kernel
-def _(bound: Any, input: list[Any], *, ctx: Any, cond: Any, body: Any, recorded: list[int]) -> list[Any]:
-    functions = _bodies(ctx, cond, body)
-    values, number, records = _run_on_host(ctx, *functions, input, recorded)
-    lists = []
-    for items, position in zip(records, recorded, strict=True):
-        dtype = functions[1].outputs[position].dtype.as_numpy_dtype
-        made = TensorList(items, number, dtype)
-        lists.append(made.to_dense(capacity=_rounded(max(number, 1))))
-    return [*values, np.int32(number), *lists]
+@RecordAdd.host_kernel
+def _(record: TensorList, item: Any) -> TensorList:
+    # the loop hands the record from iteration to iteration and nobody else holds it, so that it can grow in place
+    record.elements.append(item)
+    return record
+
+
+@RecordEnd.host_kernel
+def _(record: TensorList, *, element_dtype: Any) -> TensorList:
+    count = len(record.elements)
+    made = TensorList(record.elements, count, element_dtype.as_numpy_dtype)
+    return made.to_dense(capacity=_rounded(max(count, 1)))
 
 
 def _rounded(count: int) -> int:
@@ -334,7 +374,6 @@ def _while_shape(input: list[TensorShape], *, ctx: Any, output_shapes: Any) -> l
 
 for _op in (While, StatelessWhile):
     _op.kernel(_while_kernel)
-    _op.host_kernel(_while_on_host)
     _op.shape(_while_shape)
 
 
@@ -434,5 +473,9 @@ def _(input: list[Any], *, ctx: Any, cond: Any, body: Any) -> Any:
 
 @DeviceLoopBound.host_kernel
 def _(input: list[Any], *, ctx: Any, cond: Any, body: Any) -> Any:
-    _, number, _ = _run_on_host(ctx, *_bodies(ctx, cond, body), input, [])
+    functions = _bodies(ctx, cond, body)
+    values, number = list(input), 0
+    while bool(_truth(np.asarray(ctx.call(functions[0], values)[0]))):
+        values = ctx.call(functions[1], values)
+        number += 1
     return np.int32(_rounded(max(number, 1)))

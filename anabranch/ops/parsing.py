@@ -69,13 +69,17 @@ def _(
     dense_shapes: list[TensorShape],
     ctx: Any,
 ) -> Any:
-    labels = names.tolist() if names.size else [f"record {i}" for i in range(len(serialized))]
+    labels = (
+        [n.decode("utf-8", "replace") for n in names.tolist()]
+        if names.size
+        else [f"record {i}" for i in range(len(serialized))]
+    )
     features = [_features(data, label, ctx) for data, label in zip(serialized.tolist(), labels, strict=True)]
     keys = [key.item().decode() for key in sparse_keys]
-    sparse = [_sparse_column(features, key, dtype, labels, ctx) for key, dtype in zip(keys, sparse_types, strict=True)]
+    sparse = [sparse_column(features, key, dtype, labels, ctx) for key, dtype in zip(keys, sparse_types, strict=True)]
     dense = []
     for key, default, dtype, shape in zip(dense_keys, dense_defaults, Tdense, dense_shapes, strict=True):
-        dense.append(_dense_column(features, key.item().decode(), default, dtype, shape, labels, ctx))
+        dense.append(dense_column(features, key.item().decode(), default, dtype, shape, labels, ctx))
     return [s[0] for s in sparse], [s[1] for s in sparse], [s[2] for s in sparse], dense
 
 
@@ -94,11 +98,11 @@ def _(
     labels = ["the record"]
     features = [_features(serialized.item(), labels[0], ctx)]
     sparse = [
-        _sparse_column(features, key.decode(), dtype, labels, ctx)
+        sparse_column(features, key.decode(), dtype, labels, ctx)
         for key, dtype in zip(sparse_keys, sparse_types, strict=True)
     ]
     dense = [
-        _dense_column(features, key.decode(), default, dtype, shape, labels, ctx)[0]
+        dense_column(features, key.decode(), default, dtype, shape, labels, ctx)[0]
         for key, default, dtype, shape in zip(dense_keys, dense_defaults, Tdense, dense_shapes, strict=True)
     ]
     return [s[0][:, 1:] for s in sparse], [s[1] for s in sparse], [s[2][1:] for s in sparse], dense
@@ -111,7 +115,7 @@ def _features(data: bytes, label: Any, ctx: Any) -> Any:
         raise InvalidArgumentError(None, ctx.op, f"could not parse {label} as a tf.train.Example: {error}") from None
 
 
-def _values(features: Any, key: str, dtype: DType, label: Any, ctx: Any) -> Sequence[Any] | None:
+def values_of(features: Any, key: str, dtype: DType, label: Any, ctx: Any) -> Sequence[Any] | None:
     """The values of one feature of one record; None where the record lacks it.
 
     Raises:
@@ -131,7 +135,7 @@ def _values(features: Any, key: str, dtype: DType, label: Any, ctx: Any) -> Sequ
     return values
 
 
-def _array(values: Sequence[Any], dtype: DType) -> np.ndarray[Any, Any]:
+def array_of(values: Sequence[Any], dtype: DType) -> np.ndarray[Any, Any]:
     if dtype is not string:
         return np.array(values, dtype.as_numpy_dtype)
     out = np.empty(len(values), np.object_)
@@ -139,16 +143,16 @@ def _array(values: Sequence[Any], dtype: DType) -> np.ndarray[Any, Any]:
     return out
 
 
-def _sparse_column(features: list[Any], key: str, dtype: DType, labels: list[Any], ctx: Any) -> tuple[Any, Any, Any]:
+def sparse_column(features: list[Any], key: str, dtype: DType, labels: list[Any], ctx: Any) -> tuple[Any, Any, Any]:
     """One feature of all records as (indices, values, dense shape) of a [records, longest] sparse tensor."""
-    rows = [_values(f, key, dtype, label, ctx) or () for f, label in zip(features, labels, strict=True)]
+    rows = [values_of(f, key, dtype, label, ctx) or () for f, label in zip(features, labels, strict=True)]
     lengths = [len(row) for row in rows]
     indices = np.array([(i, j) for i, n in enumerate(lengths) for j in range(n)], np.int64).reshape(-1, 2)
-    values = _array([v for row in rows for v in row], dtype)
+    values = array_of([v for row in rows for v in row], dtype)
     return indices, values, np.array([len(rows), max(lengths, default=0)], np.int64)
 
 
-def _dense_column(
+def dense_column(
     features: list[Any], key: str, default: Any, dtype: DType, shape: TensorShape, labels: list[Any], ctx: Any
 ) -> Any:
     """One feature of all records, stacked.
@@ -158,8 +162,8 @@ def _dense_column(
     """
     rows = []
     for record, label in zip(features, labels, strict=True):
-        values = _values(record, key, dtype, label, ctx)
-        rows.append(None if values is None else _array(values, dtype))
+        values = values_of(record, key, dtype, label, ctx)
+        rows.append(None if values is None else array_of(values, dtype))
     if not shape.is_fully_defined():
         return _padded(rows, default, dtype, shape, key, labels, ctx)
     dims = shape.dims_tuple or ()
@@ -252,7 +256,7 @@ def _(
             columns[i].append(
                 _field(field, OUT_TYPE[i], record_defaults[i], missing, f"Field {i} in record {number}", ctx)
             )
-    return [_array(c, t).reshape(records.shape) for c, t in zip(columns, OUT_TYPE, strict=True)]
+    return [array_of(c, t).reshape(records.shape) for c, t in zip(columns, OUT_TYPE, strict=True)]
 
 
 def _fields(text: str, delimiter: bytes, quoted: bool, ctx: Any) -> list[str]:

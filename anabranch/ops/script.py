@@ -98,8 +98,8 @@ def _shapes(input: list[TensorShape], *, ctx: Any) -> list[TensorShape]:
 
 
 _ATTRS = "token: string, Tin: list(type) >= 0, Tout: list(type) >= 0"
-PyFunc = define_op("PyFunc", "input: Tin -> output: Tout", _ATTRS, stateful=True)
-PyFuncStateless = define_op("PyFuncStateless", "input: Tin -> output: Tout", _ATTRS)
+PyFunc = define_op("PyFunc", "input: Tin -> output: Tout", _ATTRS, stateful=True, blocking=True)
+PyFuncStateless = define_op("PyFuncStateless", "input: Tin -> output: Tout", _ATTRS, blocking=True)
 for _op in (PyFunc, PyFuncStateless):
     _op.shape(_shapes)
     _op.host_kernel(_call)

@@ -1,7 +1,8 @@
 """Slices: `Slice`, `StridedSlice` with its five masks, their gradients, and assignment to a slice of a variable.
 
 Where a slice begins may be computed on the device, as long as its size does not depend on it: `x[i]` with a computed
-`i` is one executable for all `i`. Which inputs have to be known is decided per operation (`OpDef.static_when`).
+`i` is one executable for all `i`. So is `x[i:i + 20]` after `set_shape` has promised that it has 20 elements, which the
+step checks. Which inputs have to be known is decided per operation (`OpDef.static_when`).
 """
 
 from __future__ import annotations
@@ -206,13 +207,19 @@ def _check_index(piece: _Piece, index: int | None, stride: int | None, dim: int 
 
 
 def _static_bounds(op: Operation) -> frozenset[int]:
-    """Begin and end must be known where the length of a range depends on them; strides always."""
+    """Begin and end must be known where the length of a range depends on them; strides always.
+
+    The length does not where the static shape of the slice says it, for steps of one element.
+    """
     begin, end, strides = (partial_vector(t) for t in op.inputs[1:4])
     everything = frozenset((1, 2, 3))
     if begin is None or end is None or strides is None:
         return everything
     masks = {name: op.attrs[name] for name in _MASK_NAMES}
+    promised = _promised_lengths(op, len(begin), masks)
     for i in range(len(begin)):
+        if strides[i] == 1 and promised.get(i) is not None:
+            continue
         if (masks["ellipsis_mask"] | masks["new_axis_mask"] | masks["shrink_axis_mask"]) >> i & 1:
             continue
         begins = masks["begin_mask"] >> i & 1 or begin[i] is not None
@@ -222,24 +229,49 @@ def _static_bounds(op: Operation) -> frozenset[int]:
     return frozenset((3,))
 
 
+def _promised_lengths(op: Operation, entries: int, masks: dict[str, int]) -> dict[int, int | None]:
+    """The lengths of the ranges, by element of begin and end, as far as the static shape of the slice says them."""
+    source, part = _whole_and_part(op)
+    if source is None or part is None:
+        return {}
+    lengths: dict[int, int | None] = {}
+    position = 0
+    for piece in _pieces(source, entries, masks):
+        if piece.kind == "range":
+            lengths[piece.entry] = part[position]
+        position += piece.kind != "index"
+    return lengths
+
+
+def _whole_and_part(op: Operation) -> tuple[int | None, Dims]:
+    """The rank of the tensor and the dimensions of the slice, as far as they are known."""
+    if op.type == "StridedSlice":
+        return op.inputs[0].shape.ndims, op.outputs[0].shape.dims_tuple
+    if op.type == "StridedSliceGrad":
+        return op.outputs[0].shape.ndims, op.inputs[4].shape.dims_tuple
+    return None, None
+
+
 @dataclass(slots=True)
 class _Region:
     """The part of a tensor that a strided slice takes.
 
     Attributes:
-        ranges: per dimension the positions taken; for a traced index the whole dimension.
-        traced: axis -> the traced index taken there (in [0, dim) when the checks hold).
+        ranges: per dimension the positions taken; for a traced index or begin the whole dimension.
+        traced: axis -> the traced index or begin there (in [0, dim] when the checks hold).
+        lengths: axis -> how many elements are taken from the traced begin; 1 for an index.
         shape: of the slice: without the indexed dimensions, with the new ones.
     """
 
     ranges: list[range]
     traced: dict[int, Any] = field(default_factory=dict)
+    lengths: dict[int, int] = field(default_factory=dict)
     shape: list[int] = field(default_factory=list)
 
     @property
     def sizes(self) -> list[int]:
         """The slice's size along each dimension of the tensor; 1 where it has an index."""
-        return [1 if axis in self.traced else len(r) for axis, r in enumerate(self.ranges)]
+        return [self.lengths[axis] if axis in self.traced else len(r) for axis, r in enumerate(self.ranges)]
 
 
 def _region(ctx: Any, dims: tuple[int, ...], begin: Any, end: Any, strides: Any) -> _Region:
@@ -255,9 +287,25 @@ def _region(ctx: Any, dims: tuple[int, ...], begin: Any, end: Any, strides: Any)
         else:
             if piece.kind == "range":
                 entry = starts[piece.entry], stops[piece.entry], steps[piece.entry]
-                region.ranges[piece.axis] = _range_of(piece, *entry, dims[piece.axis], masks)
-            region.shape.append(len(region.ranges[piece.axis]))
+                _take_range(region, piece, *entry, dims[piece.axis], masks, ctx)
+            region.shape.append(region.sizes[piece.axis])
     return region
+
+
+def _take_range(
+    region: _Region, piece: _Piece, begin: Any, end: Any, stride: int, dim: int, masks: dict[str, int], ctx: Any
+) -> None:
+    entries = ctx.op.inputs[1].shape.num_elements()
+    begin = 0 if masks["begin_mask"] >> piece.entry & 1 and stride > 0 else begin
+    end = dim if masks["end_mask"] >> piece.entry & 1 and stride > 0 else end
+    if isinstance(begin, int) and isinstance(end, int):
+        region.ranges[piece.axis] = _range_of(piece, begin, end, stride, dim, masks)
+        return
+    length = _promised_lengths(ctx.op, entries, masks)[piece.entry]
+    first, last = (jnp.clip(jnp.where(v < 0, v + dim, v), 0, dim) for v in (jnp.asarray(begin), jnp.asarray(end)))
+    message = f"slice [{{0}}, {{1}}) of dimension {piece.axis} does not have the {length} elements that its shape says"
+    ctx.check(last - first == length, message, first, last)
+    region.traced[piece.axis], region.lengths[piece.axis] = first, length or 0
 
 
 def _take_index(region: _Region, piece: _Piece, index: Any, stride: int, dim: int, ctx: Any) -> None:
@@ -270,7 +318,7 @@ def _take_index(region: _Region, piece: _Piece, index: Any, stride: int, dim: in
     if isinstance(index, int):
         region.ranges[piece.axis] = range(index % max(dim, 1), index % max(dim, 1) + 1)
     else:
-        region.traced[piece.axis] = jnp.where(index < 0, index + dim, index)
+        region.traced[piece.axis], region.lengths[piece.axis] = jnp.where(index < 0, index + dim, index), 1
 
 
 def _as_slice(positions: range) -> slice:
@@ -313,7 +361,7 @@ def _(input: Any, begin: Any, end: Any, strides: Any, *, ctx: Any, xp: Any) -> A
     region = _region(ctx, np.shape(input), begin, end, strides)
     part = xp.asarray(input)[tuple(_as_slice(r) for r in region.ranges)]
     for axis, index in region.traced.items():
-        part = lax.dynamic_index_in_dim(part, index, axis, keepdims=True)
+        part = lax.dynamic_slice_in_dim(part, index, region.lengths[axis], axis)
     return xp.reshape(part, region.shape)
 
 

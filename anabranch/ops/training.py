@@ -13,7 +13,6 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import OpFunction, define_op
@@ -23,6 +22,11 @@ from anabranch.ops.state import handle_shape
 
 #: (slots and variable, hyperparameters and gradient, attributes, each by name) -> new values by name
 UpdateRule = Callable[..., dict[str, Any]]
+
+#: (name of a slot, its new value) -> what the slot holds from now on. A rule that computes the variable from a new slot
+#: passes it through this first: XLA then computes the slot once and reads it back, where it would otherwise compute it
+#: for each of the two results, from copies of what they overwrite.
+Kept = Callable[[str, Any], Any]
 
 _LOCKING = "use_locking: bool = False"
 
@@ -78,7 +82,12 @@ def _apply_dense(name: str, handles: list[str], rest: list[str], rule: UpdateRul
         resources = {h: values[h] for h in handles}
         values.update({h: jnp.asarray(ctx.read(resource)) for h, resource in resources.items()})
         _check_like_variable(values, handles, np.shape(inputs[gradient]))
-        for handle, new in _call(rule, values, ctx).items():
+
+        def kept(handle: str, new: Any) -> Any:
+            ctx.write(resources[handle], new.astype(values["var"].dtype))
+            return ctx.read(resources[handle])
+
+        for handle, new in _call(rule, values, ctx, kept).items():
             ctx.write(resources[handle], new)
 
 
@@ -109,7 +118,7 @@ def _apply_sparse(name: str, handles: list[str], rest: list[str], rule: UpdateRu
         check_indices(ctx, indices, size, jnp)
         rows, values["grad"] = combined_rows(guarded(ctx, indices, size), jnp.asarray(grad), size)
         values.update({h: jnp.take(table, rows, axis=0, mode="clip") for h, table in tables.items()})
-        for handle, new in _call(rule, values, ctx).items():
+        for handle, new in _call(rule, values, ctx, lambda _, new: new).items():
             changed = tables[handle].at[rows].set(new, mode="drop", unique_indices=True)
             ctx.write(resources[handle], changed, guarded=True)
 
@@ -123,10 +132,10 @@ def _check_like_variable(values: dict[str, Any], handles: list[str], shape: tupl
             )
 
 
-def _call(rule: UpdateRule, values: dict[str, Any], ctx: Any) -> dict[str, Any]:
+def _call(rule: UpdateRule, values: dict[str, Any], ctx: Any, kept: Kept) -> dict[str, Any]:
     dtype = values["var"].dtype
     attrs = {k: ctx.op.attrs[k] for k in _RULE_ATTRS if k in ctx.op.attrs}
-    new = rule(**values, **attrs)
+    new = rule(kept, **values, **attrs)
     return {name: value.astype(dtype) for name, value in new.items()}
 
 
@@ -134,7 +143,7 @@ _RULE_ATTRS = ("use_nesterov", "update_slots", "multiply_linear_by_lr")
 
 
 # ---------------------------------------------------------------------- gradient descent and its proximal forms
-def _gradient_descent(var: Any, alpha: Any, delta: Any) -> dict[str, Any]:
+def _gradient_descent(kept: Kept, var: Any, alpha: Any, delta: Any) -> dict[str, Any]:
     return {"var": var - alpha * delta}
 
 
@@ -144,7 +153,7 @@ def _shrunk(values: Any, l1: Any) -> Any:
 
 
 def _proximal_gradient_descent(
-    var: Any, alpha: Any, l1: Any, l2: Any, delta: Any = None, grad: Any = None
+    kept: Kept, var: Any, alpha: Any, l1: Any, l2: Any, delta: Any = None, grad: Any = None
 ) -> dict[str, Any]:
     step = var - alpha * (grad if delta is None else delta)
     return {"var": _shrunk(step, alpha * l1) / (1 + alpha * l2)}
@@ -155,14 +164,18 @@ _optimizer("ProximalGradientDescent", "var", "alpha l1 l2 delta", _proximal_grad
 
 
 # ---------------------------------------------------------------------- momentum
-def _momentum(var: Any, accum: Any, lr: Any, grad: Any, momentum: Any, use_nesterov: bool) -> dict[str, Any]:
-    accum = lax.optimization_barrier(accum * momentum + grad)  # type: ignore[no-untyped-call]
+def _momentum(
+    kept: Kept, var: Any, accum: Any, lr: Any, grad: Any, momentum: Any, use_nesterov: bool
+) -> dict[str, Any]:
+    accum = kept("accum", accum * momentum + grad)
     step = grad * lr + accum * momentum * lr if use_nesterov else accum * lr
     return {"var": var - step, "accum": accum}
 
 
-def _keras_momentum(var: Any, accum: Any, lr: Any, grad: Any, momentum: Any, use_nesterov: bool) -> dict[str, Any]:
-    accum = accum * momentum - grad * lr
+def _keras_momentum(
+    kept: Kept, var: Any, accum: Any, lr: Any, grad: Any, momentum: Any, use_nesterov: bool
+) -> dict[str, Any]:
+    accum = kept("accum", accum * momentum - grad * lr)
     step = accum * momentum - grad * lr if use_nesterov else accum
     return {"var": var + step, "accum": accum}
 
@@ -173,25 +186,28 @@ _optimizer("KerasMomentum", "var accum", "lr grad momentum", _keras_momentum, _N
 
 
 # ---------------------------------------------------------------------- Adagrad
-def _adagrad(var: Any, accum: Any, lr: Any, grad: Any, update_slots: bool) -> dict[str, Any]:
+def _adagrad(kept: Kept, var: Any, accum: Any, lr: Any, grad: Any, update_slots: bool) -> dict[str, Any]:
     if update_slots:
-        accum = accum + grad * grad
+        accum = kept("accum", accum + grad * grad)
     return {"var": var - lr * grad / jnp.sqrt(accum), "accum": accum}
 
 
-def _adagrad_v2(var: Any, accum: Any, lr: Any, epsilon: Any, grad: Any, update_slots: bool) -> dict[str, Any]:
+def _adagrad_v2(
+    kept: Kept, var: Any, accum: Any, lr: Any, epsilon: Any, grad: Any, update_slots: bool
+) -> dict[str, Any]:
     if update_slots:
-        accum = accum + grad * grad
+        accum = kept("accum", accum + grad * grad)
     return {"var": var - lr * grad / (jnp.sqrt(accum) + epsilon), "accum": accum}
 
 
-def _proximal_adagrad(var: Any, accum: Any, lr: Any, l1: Any, l2: Any, grad: Any) -> dict[str, Any]:
-    accum = accum + grad * grad
+def _proximal_adagrad(kept: Kept, var: Any, accum: Any, lr: Any, l1: Any, l2: Any, grad: Any) -> dict[str, Any]:
+    accum = kept("accum", accum + grad * grad)
     rate = lr / jnp.sqrt(accum)
     return {"var": _shrunk(var - rate * grad, rate * l1) / (1 + rate * l2), "accum": accum}
 
 
 def _adagrad_da(
+    kept: Kept,
     var: Any,
     gradient_accumulator: Any,
     gradient_squared_accumulator: Any,
@@ -217,25 +233,29 @@ _optimizer("AdagradDA", _DUAL_AVERAGING, "grad lr l1 l2 global_step", _adagrad_d
 
 
 # ---------------------------------------------------------------------- Adadelta, RMSProp
-def _adadelta(var: Any, accum: Any, accum_update: Any, lr: Any, rho: Any, epsilon: Any, grad: Any) -> dict[str, Any]:
-    accum = accum * rho + grad * grad * (1 - rho)
+def _adadelta(
+    kept: Kept, var: Any, accum: Any, accum_update: Any, lr: Any, rho: Any, epsilon: Any, grad: Any
+) -> dict[str, Any]:
+    accum = kept("accum", accum * rho + grad * grad * (1 - rho))
     update = jnp.sqrt(accum_update + epsilon) / jnp.sqrt(accum + epsilon) * grad
     accum_update = accum_update * rho + update * update * (1 - rho)
     return {"var": var - update * lr, "accum": accum, "accum_update": accum_update}
 
 
-def _rms_prop(var: Any, ms: Any, mom: Any, lr: Any, rho: Any, momentum: Any, epsilon: Any, grad: Any) -> dict[str, Any]:
-    ms = ms + (grad * grad - ms) * (1 - rho)
-    mom = mom * momentum + grad * lr / jnp.sqrt(ms + epsilon)
+def _rms_prop(
+    kept: Kept, var: Any, ms: Any, mom: Any, lr: Any, rho: Any, momentum: Any, epsilon: Any, grad: Any
+) -> dict[str, Any]:
+    ms = kept("ms", ms + (grad * grad - ms) * (1 - rho))
+    mom = kept("mom", mom * momentum + grad * lr / jnp.sqrt(ms + epsilon))
     return {"var": var - mom, "ms": ms, "mom": mom}
 
 
 def _centered_rms_prop(
-    var: Any, mg: Any, ms: Any, mom: Any, lr: Any, rho: Any, momentum: Any, epsilon: Any, grad: Any
+    kept: Kept, var: Any, mg: Any, ms: Any, mom: Any, lr: Any, rho: Any, momentum: Any, epsilon: Any, grad: Any
 ) -> dict[str, Any]:
-    ms = ms + (grad * grad - ms) * (1 - rho)
-    mg = mg + (grad - mg) * (1 - rho)
-    mom = mom * momentum + grad * lr / jnp.sqrt(ms - mg * mg + epsilon)
+    ms = kept("ms", ms + (grad * grad - ms) * (1 - rho))
+    mg = kept("mg", mg + (grad - mg) * (1 - rho))
+    mom = kept("mom", mom * momentum + grad * lr / jnp.sqrt(ms - mg * mg + epsilon))
     return {"var": var - mom, "mg": mg, "ms": ms, "mom": mom}
 
 
@@ -246,6 +266,7 @@ _optimizer("CenteredRMSProp", "var mg ms mom", "lr rho momentum epsilon grad", _
 
 # ---------------------------------------------------------------------- Adam and its kin
 def _adam(
+    kept: Kept,
     var: Any,
     m: Any,
     v: Any,
@@ -259,13 +280,14 @@ def _adam(
     use_nesterov: bool,
 ) -> dict[str, Any]:
     rate = lr * jnp.sqrt(1 - beta2_power) / (1 - beta1_power)
-    m = m + (grad - m) * (1 - beta1)
-    v = v + (grad * grad - v) * (1 - beta2)
+    m = kept("m", m + (grad - m) * (1 - beta1))
+    v = kept("v", v + (grad * grad - v) * (1 - beta2))
     direction = grad * (1 - beta1) + m * beta1 if use_nesterov else m
     return {"var": var - direction * rate / (jnp.sqrt(v) + epsilon), "m": m, "v": v}
 
 
 def _amsgrad(
+    kept: Kept,
     var: Any,
     m: Any,
     v: Any,
@@ -279,17 +301,17 @@ def _amsgrad(
     grad: Any,
 ) -> dict[str, Any]:
     rate = lr * jnp.sqrt(1 - beta2_power) / (1 - beta1_power)
-    m = m + (grad - m) * (1 - beta1)
-    v = v + (grad * grad - v) * (1 - beta2)
-    vhat = jnp.maximum(vhat, v)
+    m = kept("m", m + (grad - m) * (1 - beta1))
+    v = kept("v", v + (grad * grad - v) * (1 - beta2))
+    vhat = kept("vhat", jnp.maximum(vhat, v))
     return {"var": var - m * rate / (jnp.sqrt(vhat) + epsilon), "m": m, "v": v, "vhat": vhat}
 
 
 def _ada_max(
-    var: Any, m: Any, v: Any, beta1_power: Any, lr: Any, beta1: Any, beta2: Any, epsilon: Any, grad: Any
+    kept: Kept, var: Any, m: Any, v: Any, beta1_power: Any, lr: Any, beta1: Any, beta2: Any, epsilon: Any, grad: Any
 ) -> dict[str, Any]:
-    m = m + (grad - m) * (1 - beta1)
-    v = jnp.maximum(v * beta2, jnp.abs(grad))
+    m = kept("m", m + (grad - m) * (1 - beta1))
+    v = kept("v", jnp.maximum(v * beta2, jnp.abs(grad)))
     return {"var": var - lr / (1 - beta1_power) * (m / (v + epsilon)), "m": m, "v": v}
 
 
@@ -309,6 +331,7 @@ def _power(values: Any, exponent: Any) -> Any:
 
 
 def _ftrl(
+    kept: Kept,
     var: Any,
     accum: Any,
     linear: Any,
@@ -345,12 +368,16 @@ def _agreement(m: Any, beta: Any, grad: Any) -> tuple[Any, Any]:
     return m, jnp.sign(grad) * jnp.sign(m)
 
 
-def _add_sign(var: Any, m: Any, lr: Any, alpha: Any, sign_decay: Any, beta: Any, grad: Any) -> dict[str, Any]:
+def _add_sign(
+    kept: Kept, var: Any, m: Any, lr: Any, alpha: Any, sign_decay: Any, beta: Any, grad: Any
+) -> dict[str, Any]:
     m, sign = _agreement(m, beta, grad)
     return {"var": var - lr * (alpha + sign_decay * sign) * grad, "m": m}
 
 
-def _power_sign(var: Any, m: Any, lr: Any, logbase: Any, sign_decay: Any, beta: Any, grad: Any) -> dict[str, Any]:
+def _power_sign(
+    kept: Kept, var: Any, m: Any, lr: Any, logbase: Any, sign_decay: Any, beta: Any, grad: Any
+) -> dict[str, Any]:
     m, sign = _agreement(m, beta, grad)
     return {"var": var - lr * jnp.exp(logbase * sign_decay * sign) * grad, "m": m}
 

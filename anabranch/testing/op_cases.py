@@ -32,6 +32,7 @@ from anabranch.graph.conversion import constant_of
 from anabranch.graph.graph import Graph
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
+from anabranch.ops.list_values import TensorList
 from anabranch.session import Session
 
 Array = np.ndarray[Any, Any]
@@ -59,7 +60,8 @@ class OpCase:
     Attributes:
         op: the operation type.
         inputs: one value per input argument, a list for a variadic one: arrays, or Python values, which take the
-            argument's dtype where the signature fixes one (else float32, int32, ...).
+            argument's dtype where the signature fixes one (else float32, int32, ...). A list of tensors (variant) is
+            given, and expected, as the array of its elements.
         attrs: attributes by name.
         oracle: a function of the inputs (not of the attributes) that gives the outputs: one array, or a sequence of
             them, flat. Half-precision inputs reach it as float32.
@@ -76,6 +78,7 @@ class OpCase:
         error: the exception that building or running the operation must raise.
         constants: names of inputs, besides the `static` ones, that are constants where all is known.
         project: maps the random direction of an input onto directions that keep the input valid (symmetric, ...).
+        element_shape: of a list of tensors in the outputs, where nothing was written into it.
         label: tells rows of one operation apart.
     """
 
@@ -93,6 +96,7 @@ class OpCase:
     error: type[BaseException] | None = None
     constants: Sequence[str] = ()
     project: Callable[[Array], Array] | None = None
+    element_shape: Any = -1
     label: str = ""
 
     def __str__(self) -> str:
@@ -148,7 +152,8 @@ def _arrays(op: OpDef, values: tuple[Any, ...]) -> list[Any]:
 
 
 def _array(arg: ArgDef, value: Any) -> Array:
-    return to_array(value, None if isinstance(value, np.ndarray | np.generic) else arg.dtype)
+    own = isinstance(value, np.ndarray | np.generic) or arg.dtype is dtypes.variant
+    return to_array(value, None if own else arg.dtype)
 
 
 def _flat(values: list[Any]) -> list[Array]:
@@ -166,13 +171,22 @@ class _Built:
         with self.graph.as_default():
             args = [self._argument(arg, value, known) for arg, value in zip(op.inputs, inputs, strict=True)]
             op(*args, **case.attrs)
-        self.operation: Operation = next(o for o in reversed(self.graph.get_operations()) if o.op_def is op)
+            self.operation: Operation = next(o for o in reversed(self.graph.get_operations()) if o.op_def is op)
+            #: the results, lists of tensors being stacked
+            self.outputs = [self._stacked(t, case.element_shape) for t in self.operation.outputs]
 
     def _argument(self, arg: ArgDef, value: Any, known: bool) -> Any:
         constant = known and arg.name in self.constants
         if isinstance(value, list):
             return [self._tensor(f"{arg.name}_{i}", v, known, constant) for i, v in enumerate(value)]
-        return self._tensor(arg.name, value, known, constant)
+        tensor = self._tensor(arg.name, value, known, constant)
+        return raw.TensorListFromTensor(tensor, -1) if arg.dtype is dtypes.variant else tensor
+
+    def _stacked(self, tensor: Tensor, shape: Any) -> Tensor:
+        if tensor.dtype is not dtypes.variant:
+            return tensor
+        elements = self.operation.attrs.get("element_dtype", self.inputs[0].dtype)
+        return raw.TensorListStack(tensor, shape, element_dtype=elements)  # type: ignore[no-any-return]
 
     def _tensor(self, name: str, value: Array, known: bool, constant: bool) -> Tensor:
         if constant:
@@ -189,7 +203,7 @@ class _Built:
             if not self.operation.outputs:
                 session.run(self.operation, self.feeds)
                 return []
-            values: list[Array] = session.run(list(self.operation.outputs), self.feeds)
+            values: list[Array] = session.run(self.outputs, self.feeds)
             return values
 
 
@@ -201,7 +215,12 @@ def _run_portable(operation: Operation, inputs: list[Any]) -> list[Array]:
     if rule.asks_for("ctx"):
         known["ctx"] = KernelContext(operation)
     with np.errstate(all="ignore"):
-        return [np.asarray(v) for v in flatten_outputs(rule.function(*inputs, **known))]
+        lists = [_as_list(arg, value) for arg, value in zip(operation.op_def.inputs, inputs, strict=True)]
+        return [np.asarray(v) for v in flatten_outputs(rule.function(*lists, **known))]
+
+
+def _as_list(arg: ArgDef, value: Any) -> Any:
+    return TensorList(value, len(value), value.dtype) if arg.dtype is dtypes.variant else value
 
 
 # ---------------------------------------------------------------------- comparing
@@ -209,14 +228,14 @@ def _check_static(case: OpCase, built: _Built, outputs: list[Array], known: bool
     exact = case.static_shape
     if exact is None:
         exact = built.operation.op_def.compiled_rule is not None
-    assert len(outputs) == len(built.operation.outputs)
-    for tensor, value in zip(built.operation.outputs, outputs, strict=True):
+    assert len(outputs) == len(built.outputs)
+    for tensor, value in zip(built.outputs, outputs, strict=True):
         got = np.asarray(value)
         dtype = dtypes.string if got.dtype.kind in "OSU" else as_dtype(got.dtype)
         assert dtype is tensor.dtype, f"{case}: {tensor.name} is {tensor.dtype.name}, but its value is {dtype.name}"
         shape = tensor.shape
         assert shape.is_compatible_with(got.shape), f"{case}: static shape {shape}, but the value has {got.shape}"
-        if known and exact:
+        if known and exact and tensor in built.operation.outputs:
             assert shape.is_fully_defined(), f"{case}: all input shapes are known, but {tensor.name} has shape {shape}"
 
 
@@ -300,7 +319,7 @@ def _wants_gradient(case: OpCase, op: OpDef, operation: Operation, inputs: list[
     return (
         op.differentiable is True
         and any(_inexact(v.dtype) for v in _flat(inputs))
-        and any(_inexact(t.dtype) for t in operation.outputs)
+        and any(t.dtype is dtypes.variant or _inexact(t.dtype) for t in operation.outputs)
     )
 
 
@@ -320,7 +339,7 @@ class _GradientCheck:
         chosen = range(len(self.built.inputs)) if case.differentiate is None else case.differentiate
         tensors = [self.built.inputs[i] for i in chosen]
         self.xs = [t for t in tensors if t in self.built.feeds and _inexact(t.dtype)]
-        self.ys = [t for t in self.built.operation.outputs if _inexact(t.dtype)]
+        self.ys = [t for t in self.built.outputs if _inexact(t.dtype)]
         double = not any(t.dtype in _DOUBLE for t in [*self.built.inputs, *self.ys])
         self.delta, self.tolerance = (1e-5, 2e-6) if double else (1e-2, 3e-2)
 

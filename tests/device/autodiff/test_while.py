@@ -287,3 +287,42 @@ def test_random_bodies_agree_with_the_unrolled_graph(seed: int) -> None:
         plain_y, plain_z = step(plain_y, plain_z)
     feeds = {x: random.normal(size=(2, 2)), w: random.normal(size=(2, 2)), n: count}
     check_same(raw.AddV2(y, raw.Sin(z)), raw.AddV2(plain_y, raw.Sin(plain_z)), [x, w], feeds)
+
+
+def test_gradients_to_constants_from_outside() -> None:
+    x, taken = convert_to_tensor(1.5), placeholder(dtype="bool")
+    looped = repeat(lambda _, y: raw.Mul(y, x), convert_to_tensor(1.0), 3)
+    chosen = cond(taken, lambda: raw.Mul(x, x), lambda: raw.Neg(x))
+    found = [gradients(looped, x)[0], gradients(chosen, x)[0]]
+    np.testing.assert_allclose(run(found, {taken: True}), [3 * 1.5**2, 3.0])
+
+
+def test_a_conditional_in_a_loop_whose_end_depends_on_its_values() -> None:
+    """Counting the iterations runs a copy of the conditional, to whose branches the gradient adds results."""
+    x = placeholder()
+
+    def step(y: Any) -> Any:
+        return cond(raw.Less(y, 1.0), lambda: raw.Mul(raw.Sin(y), 2.0), lambda: raw.Mul(raw.Cos(y), x))
+
+    def going_on(i: Any, y: Any) -> Any:
+        return raw.LogicalAnd(raw.Less(i, 3), raw.Less(y, 5.0))
+
+    loop = while_loop(going_on, lambda i, y: (raw.AddV2(i, 1), step(y)), (0, x))[1]
+    check_same(loop, step(step(step(x))), [x], {x: 0.3})
+
+
+def test_what_leaves_the_loop_as_it_entered() -> None:
+    x, y = placeholder([2]), placeholder([2], name="y")
+    array = TensorArray("float64", size=2).unstack(y)
+
+    def body(i: Any, kept: Any, array: Any, product: Any) -> Any:
+        return raw.AddV2(i, 1), kept, array, raw.Mul(raw.Mul(product, kept), array.read(0))
+
+    _, kept, after, product = while_loop(lambda i, *_: raw.Less(i, 2), body, (0, x, array, x))
+    read = after.read(1)
+    loop = raw.AddV2(raw.Mul(kept, product), read)
+    first = raw.GatherV2(y, 0, 0)
+    plain = raw.AddV2(raw.Mul(x, raw.Mul(raw.Mul(raw.Mul(raw.Mul(x, x), first), x), first)), raw.GatherV2(y, 1, 0))
+    check_same(loop, plain, [x, y], {x: [0.4, 1.5], y: [1.2, -0.7]})
+    alone = while_loop(lambda i, _: raw.Less(i, 2), lambda i, x: (raw.AddV2(i, 1), x), (0, x))[1]
+    assert run(gradients(alone, x), {x: [1.0, 2.0]})[0].tolist() == [1.0, 1.0]

@@ -1,0 +1,228 @@
+"""Calling a function graph once per element of a dataset, cheaply (WP4.5).
+
+Elements are small and many, and their shapes differ. Where every operation of a function has a kernel that works on
+NumPy arrays, the kernels are called directly, one after the other: a few microseconds each, and no compilation for
+each new shape. What large tensors of known shapes go through, and what has compiled kernels only (matrix products,
+random numbers, loops), runs as a step of its own, which XLA compiles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from anabranch.core import dtypes
+from anabranch.core.op_def import OpDef, Rule
+from anabranch.core.pending import Pending
+from anabranch.core.resources import ResourceHandle
+from anabranch.errors import InvalidArgumentError, OpError
+from anabranch.graph.constants import flatten_outputs, run_on_known_values
+from anabranch.graph.operation import Operation, Tensor, group_by_argument
+from anabranch.state.datasets import Element
+
+#: a tensor of more elements is worth a compiled program
+_LARGE: Final = 1 << 16
+#: loops and matrix products run faster compiled; lists belong to loops
+_COMPILED_ONLY: Final = ("While", "StatelessWhile", "RecordingWhile", "TensorList", "MatMul", "BatchMatMul", "Einsum")
+#: known values of at most this many elements are computed once, when a function is prepared
+_MAX_KNOWN: Final = 1 << 12
+
+
+@dataclass(frozen=True, slots=True)
+class _Instruction:
+    """One kernel call: where its arguments lie (a list for a variadic one) and where its results go.
+
+    Attributes:
+        result, dtype: the only result's place and type, where there are no lists; else `result` is -1.
+    """
+
+    op: Operation
+    function: Callable[..., Any]
+    keywords: dict[str, Any]
+    arguments: tuple[Any, ...]
+    results: tuple[int, ...]
+    dtypes: tuple[Any, ...]
+    result: int
+    dtype: Any
+
+
+class FunctionOfElements:
+    """A function graph with the values that it captured.
+
+    Args:
+        ctx: the context of the operation that has the function as an attribute.
+        body: the function graph.
+        captured: the values of its last parameters.
+
+    Raises (when called):
+        OpError: as the function's operations; the message says whose function it is.
+    """
+
+    def __init__(self, ctx: Any, body: Any, captured: Sequence[Any]) -> None:
+        self._ctx = ctx
+        self._body = body
+        self._captured = list(captured)
+        operations = operations_behind(body.outputs, body.inputs)
+        self._program = _Program(ctx, body, operations, self._captured) if _runs_directly(operations) else None
+        self._wanted = [(t.dtype.name, np.dtype(t.dtype.as_numpy_dtype)) for t in body.outputs]
+
+    def __call__(self, *element: Any) -> Element:
+        try:
+            if self._program is not None:
+                return self._program.run(element)
+            results = self._ctx.call(self._body, [*element, *self._captured])
+        except OpError as error:
+            op = self._ctx.op
+            where = f"\n  in the function of {op.type} {op.name!r}, created at {op.creation_site}"
+            if where not in error.message:
+                error.add_context(where)
+            raise
+        return tuple([v if isinstance(v, np.ndarray | ResourceHandle) else np.asarray(v) for v in results])
+
+
+def operations_behind(outputs: Iterable[Tensor], parameters: Iterable[Tensor]) -> list[Operation]:
+    """What a call of a function graph runs: what its outputs need, in an order that respects all edges."""
+    done = {t.op for t in parameters}
+    ordered: list[Operation] = []
+    stack: list[tuple[Operation, bool]] = [(t.op, False) for t in outputs]
+    while stack:
+        op, visited = stack.pop()
+        if visited:
+            ordered.append(op)
+        elif op not in done:
+            done.add(op)
+            before = [*(t.op for t in op.inputs), *op.control_inputs]
+            stack.append((op, True))
+            stack.extend((b, False) for b in sorted(before, key=lambda o: o._id, reverse=True) if b not in done)
+    return sorted(ordered, key=lambda o: o._id) if _ids_respect_edges(ordered) else ordered
+
+
+def _ids_respect_edges(operations: list[Operation]) -> bool:
+    """Whether the order of creation is an order of execution: then effects happen in the order of the program."""
+    return all(
+        b._id < op._id for op in operations for b in [*(t.op for t in op.inputs), *op.control_inputs] if b is not op
+    )
+
+
+def host_rule(op_def: OpDef) -> Rule | None:
+    """The kernel of an operation that works on NumPy arrays."""
+    return op_def.host_rule or (op_def.compiled_rule if op_def.portable else None)
+
+
+def _runs_directly(operations: list[Operation]) -> bool:
+    for op in operations:
+        rule = host_rule(op.op_def)
+        if op.type.startswith(_COMPILED_ONLY):
+            return False
+        if op.type != "Const" and (rule is None or rule.asks_for("rng")):
+            return False
+    return not _is_large_arithmetic(operations)
+
+
+def _is_large_arithmetic(operations: list[Operation]) -> bool:
+    """Whether everything compiles, shapes are known, and some tensor is large."""
+    sizes = [t.shape.num_elements() for op in operations for t in op.outputs]
+    if None in sizes or any(op.op_def.compiled_rule is None for op in operations):
+        return False
+    if any(t.dtype is dtypes.string for op in operations for t in op.outputs):
+        return False
+    return any(size > _LARGE for size in sizes if size is not None)
+
+
+class _Program:
+    """The kernel calls of a function graph, in order. Thread-safe. The caller silences NumPy's warnings."""
+
+    def __init__(self, ctx: Any, body: Any, operations: list[Operation], captured: list[Any]) -> None:
+        self._slots: dict[Tensor, int] = {}
+        self._template: list[Any] = []
+        for parameter in body.inputs:
+            self._new_slot(parameter)
+        self._declared = len(body.inputs) - len(captured)
+        for i, value in enumerate(captured):
+            self._template[self._declared + i] = value
+        self._known: set[Tensor] = set()
+        self._instructions: list[_Instruction] = []
+        for op in operations:
+            if not self._is_known(op):
+                self._instructions.append(self._instruction(ctx, op))
+        self._outputs = [self._slots[t] for t in body.outputs]
+
+    def run(self, element: Element) -> Element:
+        """The outputs for an element."""
+        values = self._template.copy()
+        values[: self._declared] = element
+        instruction = None
+        try:
+            for instruction in self._instructions:
+                if instruction.result < 0:
+                    _execute(instruction, values)
+                    continue
+                value = instruction.function(*[values[i] for i in instruction.arguments], **instruction.keywords)
+                if value.__class__ is not np.ndarray or value.dtype is not instruction.dtype:
+                    value = _typed(value.wait()[0] if isinstance(value, Pending) else value, instruction.dtype)
+                values[instruction.result] = value
+        except OpError as error:
+            error.attribute_to(None if instruction is None else instruction.op)
+            raise
+        except (TypeError, ValueError, IndexError, KeyError, OverflowError) as error:
+            assert instruction is not None
+            op = instruction.op
+            raise InvalidArgumentError(None, op, f"{op.type} cannot take these inputs: {error}") from error
+        return tuple([values[slot] for slot in self._outputs])
+
+    def _new_slot(self, tensor: Tensor, value: Any = None) -> int:
+        slot = self._slots[tensor] = len(self._template)
+        self._template.append(value)
+        return slot
+
+    def _is_known(self, op: Operation) -> bool:
+        """Whether the operation gives the same in every call; then its outputs are known from now on."""
+        if op.type == "Const":
+            values: list[Any] = [op.attrs["value"]]
+        elif op.op_def.portable and not op.op_def.stateful and op.inputs and self._known.issuperset(op.inputs):
+            values = run_on_known_values(op, [self._template[self._slots[t]] for t in op.inputs])
+            if any(v is None or v.size > _MAX_KNOWN for v in values):
+                return False
+        else:
+            return False
+        for tensor, value in zip(op.outputs, values, strict=True):
+            self._new_slot(tensor, value)
+            self._known.add(tensor)
+        return True
+
+    def _instruction(self, ctx: Any, op: Operation) -> _Instruction:
+        rule = host_rule(op.op_def)
+        assert rule is not None
+        specials = {"ctx": ctx.for_operation(op), "xp": np}
+        keywords = {k: specials[k] if k in specials else op.attrs[k] for k in rule.keywords}
+        arguments = group_by_argument(op.op_def.inputs, op.attrs, [self._slots[t] for t in op.inputs])
+        results = tuple([self._new_slot(t) for t in op.outputs])
+        kinds = tuple([np.dtype(t.dtype.as_numpy_dtype) for t in op.outputs])
+        simple = not any(arg.is_list for arg in (*op.op_def.inputs, *op.op_def.outputs)) and len(results) == 1
+        only = (results[0], kinds[0]) if simple else (-1, None)
+        return _Instruction(op, rule.function, keywords, tuple(arguments), results, kinds, *only)
+
+
+def _execute(instruction: _Instruction, values: list[Any]) -> None:
+    """Runs any instruction."""
+    arguments = [[values[i] for i in a] if isinstance(a, list) else values[a] for a in instruction.arguments]
+    result = instruction.function(*arguments, **instruction.keywords)
+    if isinstance(result, Pending):
+        result = result.wait()
+    for slot, value, dtype in zip(instruction.results, flatten_outputs(result), instruction.dtypes, strict=True):
+        values[slot] = _typed(value, dtype)
+
+
+def _typed(value: Any, dtype: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return value if value.dtype == dtype else value.astype(dtype)
+    if isinstance(value, ResourceHandle):
+        return value
+    if dtype == np.object_:
+        box = np.empty((), np.object_)
+        box[()] = value
+        return box
+    return np.asarray(value, dtype)

@@ -1,0 +1,193 @@
+"""Images of whatever format: PNG, JPEG, GIF or BMP; animations; parts of JPEG images (WP4.5)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from anabranch.core import dtypes
+from anabranch.core.dtypes import DType
+from anabranch.core.shapes import TensorShape
+from anabranch.errors import InvalidArgumentError
+from anabranch.graph.building import define_op
+from anabranch.io import bmp, png
+from anabranch.ops import shape_rules
+from anabranch.ops.image import png_pixels
+from anabranch.ops.image_codecs import decoded, opened, origin
+
+_JPEG, _GIFS = b"\xff\xd8\xff", (b"GIF87a", b"GIF89a")
+
+
+def _format(data: bytes, ctx: Any) -> str:
+    """
+    Raises:
+        InvalidArgumentError: the data are of no format that is read.
+    """
+    for start, name in ((png.SIGNATURE, "PNG"), (_JPEG, "JPEG"), (bmp.SIGNATURE, "BMP"), *((g, "GIF") for g in _GIFS)):
+        if data.startswith(start):
+            return name
+    what = f"begin with {data[:4]!r}" if data else "are empty"
+    message = f"{len(data)} bytes{origin(ctx)} are no image: they {what}; PNG, JPEG, GIF and BMP are read"
+    raise InvalidArgumentError(None, ctx.op, message)
+
+
+def _bmp(data: bytes, channels: int, ctx: Any) -> Any:
+    try:
+        return bmp.decode_bmp(data, channels)
+    except ValueError as error:
+        message = f"{len(data)} bytes{origin(ctx)} do not decode as an image: {error}"
+        raise InvalidArgumentError(None, ctx.op, message) from error
+
+
+def _frames(data: bytes, ctx: Any, most: int | None = None) -> Any:
+    """The pictures of an animation, uint8 [frames, height, width, 3]."""
+    with opened(data, ctx) as image:
+        count = getattr(image, "n_frames", 1)
+        found = []
+        for i in range(count if most is None else min(count, most)):
+            image.seek(i)
+            found.append(np.asarray(image.convert("RGB")))
+        return np.stack(found)
+
+
+# ---------------------------------------------------------------------- any format
+DecodeImage = define_op(
+    "DecodeImage",
+    "contents: string -> image: dtype",
+    "channels: int = 0, dtype: {uint8, uint16, float} = uint8, expand_animations: bool = True",
+)
+DecodeImage.not_differentiable()
+
+
+@DecodeImage.shape
+def _(contents: TensorShape, *, channels: int, expand_animations: bool) -> TensorShape:
+    shape_rules.with_rank(contents, 0, "argument 'contents'")
+    return TensorShape(None) if expand_animations else TensorShape([None, None, channels or None])
+
+
+@DecodeImage.host_kernel
+def _(contents: Any, *, channels: int, dtype: DType, expand_animations: bool, ctx: Any) -> Any:
+    data: bytes = contents.item()
+    if channels not in (0, 1, 3, 4):
+        raise InvalidArgumentError(None, ctx.op, f"channels must be 0, 1, 3 or 4, got {channels}")
+    kind = _format(data, ctx)
+    if kind == "PNG":
+        return _png(data, channels, dtype, ctx)
+    if kind == "BMP":
+        return _converted(_bmp(data, channels, ctx), dtype)
+    if channels == 4 or (kind == "GIF" and channels == 1):
+        raise InvalidArgumentError(None, ctx.op, f"a {kind} image{origin(ctx)} cannot be read with {channels} channels")
+    if kind == "JPEG":
+        return _converted(decoded(data, channels, 1, ctx), dtype)
+    return _converted(_frames(data, ctx) if expand_animations else _frames(data, ctx, 1)[0], dtype)
+
+
+def _png(data: bytes, channels: int, dtype: DType, ctx: Any) -> Any:
+    if dtype is not dtypes.float32:
+        return png_pixels(data, channels, dtype, ctx)
+    return png_pixels(data, channels, dtypes.uint16, ctx).astype(np.float32) / np.float32(65535)
+
+
+def _converted(pixels: Any, dtype: DType) -> Any:
+    """Eight bits as `tf.image.convert_image_dtype` converts them."""
+    if dtype is dtypes.uint8:
+        return pixels
+    if dtype is dtypes.uint16:
+        return pixels.astype(np.uint16) * np.uint16(256)
+    return pixels.astype(np.float32) * np.float32(1 / 255)
+
+
+# ---------------------------------------------------------------------- one format
+DecodeGif = define_op("DecodeGif", "contents: string -> image: uint8")
+DecodeGif.not_differentiable()
+
+
+@DecodeGif.shape
+def _(contents: TensorShape) -> TensorShape:
+    shape_rules.with_rank(contents, 0, "argument 'contents'")
+    return TensorShape([None, None, None, 3])
+
+
+@DecodeGif.host_kernel
+def _(contents: Any, *, ctx: Any) -> Any:
+    data: bytes = contents.item()
+    kind = _format(data, ctx)
+    if kind == "BMP":
+        raise InvalidArgumentError(None, ctx.op, f"the image{origin(ctx)} is a BMP; use decode_bmp or decode_image")
+    return _frames(data, ctx)
+
+
+DecodeBmp = define_op("DecodeBmp", "contents: string -> image: uint8", "channels: int = 0")
+DecodeBmp.not_differentiable()
+
+
+@DecodeBmp.shape
+def _(contents: TensorShape, *, channels: int) -> TensorShape:
+    shape_rules.with_rank(contents, 0, "argument 'contents'")
+    return TensorShape([None, None, channels or None])
+
+
+@DecodeBmp.host_kernel
+def _(contents: Any, *, channels: int, ctx: Any) -> Any:
+    return _bmp(contents.item(), channels, ctx)
+
+
+# ---------------------------------------------------------------------- parts of JPEG images
+DecodeAndCropJpeg = define_op(
+    "DecodeAndCropJpeg",
+    "contents: string, crop_window: int32 -> image: uint8",
+    "channels: int = 0, ratio: int = 1, fancy_upscaling: bool = True, try_recover_truncated: bool = False, "
+    "acceptable_fraction: float = 1.0, dct_method: string = ''",
+)
+DecodeAndCropJpeg.not_differentiable()
+
+
+@DecodeAndCropJpeg.shape
+def _(contents: TensorShape, crop_window: TensorShape, *, channels: int) -> TensorShape:
+    shape_rules.with_rank(contents, 0, "argument 'contents'")
+    shape_rules.with_rank(crop_window, 1, "argument 'crop_window'")
+    return TensorShape([None, None, channels or None])
+
+
+@DecodeAndCropJpeg.host_kernel
+def _(contents: Any, crop_window: Any, *, channels: int, ratio: int, ctx: Any) -> Any:
+    data: bytes = contents.item()
+    if crop_window.shape != (4,):
+        message = f"crop_window must be [y, x, height, width], got shape {crop_window.shape}"
+        raise InvalidArgumentError(None, ctx.op, message)
+    _check_jpeg(data, ctx)
+    pixels = decoded(data, channels, ratio, ctx)
+    y, x, height, width = (int(v) for v in crop_window)
+    if min(y, x) < 0 or min(height, width) < 1 or y + height > pixels.shape[0] or x + width > pixels.shape[1]:
+        message = (
+            f"the crop window {[y, x, height, width]} lies not in the image{origin(ctx)} of {pixels.shape[:2]} pixels"
+        )
+        raise InvalidArgumentError(None, ctx.op, message)
+    return np.ascontiguousarray(pixels[y : y + height, x : x + width])
+
+
+def _check_jpeg(data: bytes, ctx: Any) -> None:
+    if not data.startswith(_JPEG):
+        message = f"{len(data)} bytes{origin(ctx)} are not a JPEG image: they begin with {data[:4]!r}"
+        raise InvalidArgumentError(None, ctx.op, message)
+
+
+ExtractJpegShape = define_op(
+    "ExtractJpegShape", "contents: string -> image_shape: output_type", "output_type: {int32, int64} = int32"
+)
+ExtractJpegShape.not_differentiable()
+
+
+@ExtractJpegShape.shape
+def _(contents: TensorShape) -> TensorShape:
+    shape_rules.with_rank(contents, 0, "argument 'contents'")
+    return TensorShape([3])
+
+
+@ExtractJpegShape.host_kernel
+def _(contents: Any, *, output_type: DType, ctx: Any) -> Any:
+    data: bytes = contents.item()
+    _check_jpeg(data, ctx)
+    with opened(data, ctx) as image:  # which reads the header, and no pixels
+        return np.array([image.height, image.width, len(image.getbands())], output_type.as_numpy_dtype)

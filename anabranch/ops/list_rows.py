@@ -1,0 +1,261 @@
+"""Many elements of a list of tensors at a time, as rows of one tensor or as pieces of it  (§3.4, WP4.5).
+
+See `ops.tensor_list`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from anabranch.core.shapes import TensorShape
+from anabranch.graph.building import define_op
+from anabranch.graph.composite import IndexedSlices
+from anabranch.graph.conversion import convert_to_tensor
+from anabranch.graph.operation import Operation
+from anabranch.ops import raw
+from anabranch.ops.list_values import TensorList, element_shape as _known_shape
+from anabranch.ops.tensor_list import (
+    SHAPE_ATTR,
+    TensorListAdd,
+    TensorListFromTensor,
+    TensorListZerosLike,
+    as_list_gradient,
+    check_index,
+    described_shape,
+    list_shape,
+    tail_shape,
+)
+
+# ---------------------------------------------------------------------- all elements
+TensorListStack = define_op(
+    "TensorListStack",
+    "input_handle: variant, element_shape: int32 -> tensor: element_dtype",
+    "element_dtype: any, num_elements: int = -1",
+    static=("element_shape",),
+)
+
+
+@TensorListStack.shape
+def _(handle: TensorShape, shape: TensorShape, *, num_elements: int, ctx: Any) -> TensorShape:
+    count = TensorShape([None if num_elements < 0 else num_elements])
+    return count.concatenate(described_shape(ctx))
+
+
+@TensorListStack.kernel
+def _(handle: Any, shape: Any, *, element_dtype: Any, num_elements: int, ctx: Any) -> Any:
+    ctx.check(num_elements in (-1, handle.length), f"{num_elements} elements expected, the list has {handle.length}")
+    if handle.elements is not None:
+        return jnp.asarray(handle.elements)
+    known = _known_shape(shape)
+    known = _known_shape(ctx.output_shape()[1:]) if known is None else known
+    ctx.check(known is not None or handle.length == 0, "nothing was written into the list that is stacked")
+    return jnp.zeros((handle.length, *(known or ())), element_dtype.as_numpy_dtype)
+
+
+@TensorListStack.host_kernel
+def _(handle: Any, shape: Any, *, element_dtype: Any, num_elements: int, ctx: Any) -> Any:
+    ctx.check(num_elements in (-1, handle.length), f"{num_elements} elements expected, the list has {handle.length}")
+    if handle.length == 0:
+        known = _known_shape(ctx.output_shape()[1:]) or _known_shape(shape) or ()
+        return np.zeros((0, *known), element_dtype.as_numpy_dtype)
+    return _stacked(handle.to_host(), range(handle.length), shape, ctx)
+
+
+def _stacked(handle: TensorList, indices: Any, shape: Any, ctx: Any) -> Any:
+    items = [np.asarray(handle.item(int(i), shape)) for i in indices]
+    shapes = sorted({item.shape for item in items})
+    ctx.check(len(shapes) <= 1, f"elements of different shapes cannot be stacked: {shapes[:4]}; use concat()")
+    return np.stack(items) if items else np.zeros((0, *(_known_shape(shape) or ())), handle.dtype)
+
+
+@TensorListStack.gradient
+def _(op: Operation, grad: Any) -> Any:
+    return TensorListFromTensor(convert_to_tensor(grad), tail_shape(op.outputs[0])), None
+
+
+TensorListGather = define_op(
+    "TensorListGather",
+    "input_handle: variant, indices: int32, element_shape: int32 -> values: element_dtype",
+    "element_dtype: any",
+)
+
+
+@TensorListGather.shape
+def _(handle: TensorShape, indices: TensorShape, shape: TensorShape, *, ctx: Any) -> TensorShape:
+    return indices.with_rank(1).concatenate(described_shape(ctx))
+
+
+@TensorListGather.kernel
+def _(handle: Any, indices: Any, shape: Any, *, element_dtype: Any, ctx: Any) -> Any:
+    check_index(ctx, indices, handle.length)
+    if handle.elements is not None and handle.length:
+        return jnp.take(jnp.asarray(handle.elements), indices, axis=0, mode="clip")
+    known = _known_shape(shape) if isinstance(shape, np.ndarray) else None
+    known = _known_shape(ctx.output_shape()[1:]) if known is None else known
+    ctx.check(known is not None, "nothing was written into the list that is gathered from")
+    return jnp.zeros((indices.shape[0], *(known or ())), element_dtype.as_numpy_dtype)
+
+
+@TensorListGather.host_kernel
+def _(handle: Any, indices: Any, shape: Any, *, ctx: Any) -> Any:
+    check_index(ctx, indices, handle.length)
+    return _stacked(handle.to_host(), indices, shape, ctx)
+
+
+@TensorListGather.gradient
+def _(op: Operation, grad: Any) -> Any:
+    return IndexedSlices(convert_to_tensor(grad), op.inputs[1]), None, None
+
+
+TensorListScatterIntoExistingList = define_op(
+    "TensorListScatterIntoExistingList",
+    "input_handle: variant, tensor: element_dtype, indices: int32 -> output_handle: variant",
+    "element_dtype: any",
+)
+TensorListScatterIntoExistingList.shape(list_shape)
+
+
+@TensorListScatterIntoExistingList.kernel
+def _(handle: Any, tensor: Any, indices: Any, *, ctx: Any) -> TensorList:
+    check_index(ctx, indices, handle.length)
+    handle = handle.of_shape(np.shape(tensor)[1:])
+    if handle.element_shape != np.shape(tensor)[1:]:
+        raise ctx.needs_host(f"elements of shapes {handle.element_shape} and {np.shape(tensor)[1:]} in one list")
+    return TensorList(jnp.asarray(handle.elements).at[indices].set(tensor), handle.length, handle.dtype)
+
+
+@TensorListScatterIntoExistingList.host_kernel
+def _(handle: Any, tensor: Any, indices: Any, *, ctx: Any) -> TensorList:
+    check_index(ctx, indices, handle.length)
+    elements = list(handle.to_host().elements)
+    for index, row in zip(indices, tensor, strict=True):
+        elements[int(index)] = row
+    return TensorList(elements, handle.length, handle.dtype)
+
+
+@TensorListScatterIntoExistingList.gradient
+def _(op: Operation, grad: Any) -> Any:
+    _, tensor, indices = op.inputs
+    found = as_list_gradient(grad, op.outputs[0])
+    kept = TensorListScatterIntoExistingList(found, raw.ZerosLike(tensor), indices)
+    return kept, TensorListGather(found, indices, tail_shape(tensor), element_dtype=tensor.dtype), None
+
+
+TensorListScatterV2 = define_op(
+    "TensorListScatterV2",
+    "tensor: element_dtype, indices: int32, element_shape: shape_type, num_elements: int32 -> output_handle: variant",
+    f"element_dtype: any, {SHAPE_ATTR}",
+    static=("num_elements",),
+)
+TensorListScatterV2.shape(list_shape)
+
+
+@TensorListScatterV2.kernel
+def _(tensor: Any, indices: Any, shape: Any, num_elements: Any, *, ctx: Any) -> TensorList:
+    length = int(np.asarray(num_elements))
+    if length < 0:
+        if not isinstance(indices, np.ndarray):
+            raise ctx.needs_host("the indices decide the length of the list")
+        length = int(indices.max(initial=-1)) + 1
+    check_index(ctx, indices, length)
+    elements = jnp.zeros((length, *tensor.shape[1:]), tensor.dtype).at[indices].set(tensor)
+    return TensorList(elements, length, tensor.dtype)
+
+
+@TensorListScatterV2.host_kernel
+def _(tensor: Any, indices: Any, shape: Any, num_elements: Any, *, ctx: Any) -> TensorList:
+    length = int(num_elements)
+    length = int(indices.max(initial=-1)) + 1 if length < 0 else length
+    check_index(ctx, indices, length)
+    elements: list[Any] = [None] * length
+    for index, row in zip(indices, tensor, strict=True):
+        elements[int(index)] = row
+    return TensorList(elements, length, tensor.dtype)
+
+
+@TensorListScatterV2.gradient
+def _(op: Operation, grad: Any) -> Any:
+    tensor, indices = op.inputs[:2]
+    found = as_list_gradient(grad, op.outputs[0])
+    return TensorListGather(found, indices, tail_shape(tensor), element_dtype=tensor.dtype), None, None, None
+
+
+# ---------------------------------------------------------------------- pieces of different lengths
+TensorListSplit = define_op(
+    "TensorListSplit",
+    "tensor: element_dtype, element_shape: shape_type, lengths: int64 -> output_handle: variant",
+    f"element_dtype: any, {SHAPE_ATTR}",
+    static=("lengths",),
+)
+TensorListSplit.shape(list_shape)
+
+
+@TensorListSplit.kernel
+def _(tensor: Any, shape: Any, lengths: Any, *, ctx: Any) -> TensorList:
+    total = int(lengths.sum())
+    ctx.check(total == tensor.shape[0], f"the lengths sum to {total}, the tensor has {tensor.shape[0]} rows")
+    if len(set(lengths.tolist())) > 1:
+        raise ctx.needs_host("a list of elements of different lengths")
+    rows = int(lengths[0]) if len(lengths) else 0
+    return TensorList(jnp.reshape(tensor, (len(lengths), rows, *tensor.shape[1:])), len(lengths), tensor.dtype)
+
+
+@TensorListSplit.host_kernel
+def _(tensor: Any, shape: Any, lengths: Any, *, ctx: Any) -> TensorList:
+    total = int(lengths.sum())
+    ctx.check(total == tensor.shape[0], f"the lengths sum to {total}, the tensor has {tensor.shape[0]} rows")
+    return TensorList(np.split(tensor, np.cumsum(lengths)[:-1]) if len(lengths) else [], len(lengths), tensor.dtype)
+
+
+@TensorListSplit.gradient
+def _(op: Operation, grad: Any) -> Any:
+    tensor, _, lengths = op.inputs
+    found = as_list_gradient(grad, op.outputs[0])
+    # what nobody read of the list has no gradient yet: zeros make its shape known
+    filled = TensorListAdd(found, TensorListZerosLike(op.outputs[0]))
+    joined = TensorListConcatV2(filled, -1, lengths, element_dtype=tensor.dtype).tensor
+    joined.set_shape(tensor.shape)
+    return joined, None, None
+
+
+TensorListConcatV2 = define_op(
+    "TensorListConcatV2",
+    "input_handle: variant, element_shape: shape_type, leading_dims: int64 -> tensor: element_dtype, lengths: int64",
+    f"element_dtype: any, {SHAPE_ATTR}",
+)
+
+
+@TensorListConcatV2.shape
+def _(handle: TensorShape, shape: TensorShape, dims: TensorShape, *, ctx: Any) -> tuple[TensorShape, TensorShape]:
+    element = described_shape(ctx)
+    rows = TensorShape(None) if element.ndims is None else TensorShape([None]).concatenate(element[1:])
+    return rows, TensorShape([None])
+
+
+@TensorListConcatV2.kernel
+def _(handle: Any, shape: Any, dims: Any, *, ctx: Any) -> Any:
+    if handle.elements is None:
+        known = _known_shape(shape) if isinstance(shape, np.ndarray) else None
+        ctx.check(known is not None, "nothing was written into the list that is concatenated")
+        handle = handle.of_shape(known)
+    elements = jnp.asarray(handle.elements)
+    ctx.check(elements.ndim > 1, "scalars cannot be concatenated; use stack()")
+    lengths = np.full(handle.length, elements.shape[1], np.int64)
+    return elements.reshape(-1, *elements.shape[2:]), lengths
+
+
+@TensorListConcatV2.host_kernel
+def _(handle: Any, shape: Any, dims: Any, *, element_dtype: Any, ctx: Any) -> Any:
+    handle = handle.to_host()
+    items = [np.asarray(handle.item(i, shape)) for i in range(handle.length)]
+    ctx.check(all(item.ndim for item in items), "scalars cannot be concatenated; use stack()")
+    joined = np.concatenate(items) if items else np.zeros((0,), element_dtype.as_numpy_dtype)
+    return joined, np.array([len(item) for item in items], np.int64)
+
+
+@TensorListConcatV2.gradient
+def _(op: Operation, grad: Any, _: Any) -> Any:
+    return TensorListSplit(convert_to_tensor(grad), -1, op.outputs[1]), None, None

@@ -1,0 +1,123 @@
+"""What the operations on queues, tables, readers and the like have in common: handles, and the objects behind them.
+
+An operation that makes such an object gives a handle out and makes the object the first time it runs; all others find
+it in the containers of their task. A name that the user gives (`shared_name`) is found by every graph of the task; an
+object without one belongs to its operation.
+"""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from anabranch.core.pending import Pending
+from anabranch.core.resources import ResourceHandle
+from anabranch.errors import InvalidArgumentError, NotFoundError
+
+_graph_numbers: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+_numbers = itertools.count()
+
+
+#: what makes an object: (facts that all who share it must agree on, None: any; function that makes it)
+Plan = tuple[dict[str, Any], Callable[[], Any]]
+
+
+def open_object(
+    ctx: Any, kind: str, plan: Callable[[ResourceHandle], Plan], by_node_name: bool = False
+) -> ResourceHandle:
+    """The handle of the object that the operation of `ctx` makes, which is made if it is not there yet.
+
+    Args:
+        kind: "queue", "table", ...
+        plan: called with the handle when this operation has not opened the object before.
+        by_node_name: whether operations of one name in several graphs share an object that has no shared name.
+
+    Raises:
+        InvalidArgumentError: the object is there, but not as this operation wants it.
+    """
+    op = ctx.op
+    name = op.attrs["shared_name"].decode() or (op.name if by_node_name else _private_name(op))
+    handle = ResourceHandle(op.attrs["container"].decode(), name, kind)
+    entry = ctx.containers.find_object(handle)
+    if entry is not None and op in entry.opened_by:
+        return handle
+    facts, make = plan(handle)
+    entry = ctx.containers.object(handle, lambda: _Entry(make(), facts))
+    for what, wanted in facts.items():
+        if wanted is not None and entry.facts.get(what) != wanted:
+            raise InvalidArgumentError(
+                None,
+                op,
+                f"Shared {kind} {name!r} has {what} {_shown(entry.facts.get(what))} but requested {what} was "
+                f"{_shown(wanted)}; give it another shared_name",
+            )
+    entry.opened_by.add(op)
+    return handle
+
+
+def _private_name(op: Any) -> str:
+    number = _graph_numbers.get(op.graph)
+    if number is None:
+        number = _graph_numbers.setdefault(op.graph, next(_numbers))
+    return f"_{number}_{op.name}"
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, tuple):
+        return "[" + ", ".join(_shown(v) for v in value) + "]"
+    return str(getattr(value, "name", None) or value)
+
+
+class _Entry:
+    """An object in a container, what those who share it agree on, and the operations that have opened it."""
+
+    __slots__ = ("facts", "object", "opened_by")
+
+    def __init__(self, made: Any, facts: dict[str, Any]) -> None:
+        self.object = made
+        self.facts = facts
+        self.opened_by: weakref.WeakSet[Any] = weakref.WeakSet()
+
+    def close(self) -> None:
+        """For the container that goes away."""
+        closing = getattr(self.object, "close", None)
+        if closing is not None:
+            closing()
+
+
+def object_behind(ctx: Any, handle: Any, kind: str) -> Any:
+    """The object behind a handle.
+
+    Raises:
+        InvalidArgumentError: the handle is of another kind.
+        NotFoundError: there is none (any more).
+    """
+    if not isinstance(handle, ResourceHandle) or handle.kind != kind:
+        got = handle if isinstance(handle, ResourceHandle) else type(handle).__name__
+        raise InvalidArgumentError(
+            None, ctx.op, f"{ctx.op.type} {ctx.op.name!r} needs the handle of a {kind}, got {got}"
+        )
+    entry = ctx.containers.find_object(handle)
+    if entry is None:
+        raise NotFoundError(
+            None,
+            ctx.op,
+            f"Resource {handle.container or 'localhost'}/{handle.name}/{kind} does not exist: the container was reset, "
+            "or the handle comes from another session; get a handle from the operation that makes it, in this step",
+        )
+    return entry.object
+
+
+def outcome(pending: Pending) -> Pending | Sequence[Any]:
+    """What an asynchronous kernel returns: the values if they are there, else the pending result.
+
+    Raises:
+        BaseException: what the result failed with.
+    """
+    if not pending.is_settled:
+        return pending
+    if pending.error is not None:
+        raise pending.error
+    return pending.values

@@ -1,0 +1,114 @@
+"""3x3 convolutions in fewer multiplications, against the sums that define them."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+
+import anabranch as tf
+from anabranch.ops import winograd
+from anabranch.ops.sliding import Window
+
+CHANNELS, DEPTH = 40, 72
+
+
+def _padded(data: np.ndarray[Any, Any], pads: Any) -> np.ndarray[Any, Any]:
+    return np.pad(data.astype(np.float64), ((0, 0), *pads, (0, 0)))
+
+
+def _convolution(data: Any, filter: Any, pads: Any) -> Any:
+    wide = _padded(data, pads)
+    height, width = wide.shape[1] - 2, wide.shape[2] - 2
+    return sum(
+        wide[:, i : i + height, j : j + width] @ filter[i, j].astype(np.float64)
+        for i, j in itertools.product(range(3), repeat=2)
+    )
+
+
+def _gradients(data: Any, filter: Any, grad: Any, pads: Any) -> tuple[Any, Any]:
+    wide = _padded(data, pads)
+    to_data, to_filter = np.zeros_like(wide), np.zeros(filter.shape)
+    height, width = grad.shape[1:3]
+    for i, j in itertools.product(range(3), repeat=2):
+        to_data[:, i : i + height, j : j + width] += grad @ filter[i, j].T
+        to_filter[i, j] = np.einsum("nhwc,nhwd->cd", wide[:, i : i + height, j : j + width], grad)
+    (top, _), (left, _) = pads
+    return to_data[:, top : top + data.shape[1], left : left + data.shape[2]], to_filter
+
+
+def _window(lengths: tuple[int, int], pads: Any, batch: int = 3) -> Window:
+    outputs = tuple(n + sum(p) - 2 for n, p in zip(lengths, pads, strict=True))
+    ones = (1, 1, 1, 1)
+    return Window(
+        (1, 3, 3, 1), ones, ones, ((0, 0), *pads, (0, 0)), (batch, *lengths, CHANNELS), (batch, *outputs, CHANNELS)
+    )
+
+
+@pytest.mark.parametrize("lengths", [(8, 8), (9, 6), (5, 15), (3, 4)])
+@pytest.mark.parametrize("pads", [((1, 1), (1, 1)), ((0, 0), (0, 0)), ((2, 0), (1, 3))])
+def test_all_three_directions(lengths: tuple[int, int], pads: Any) -> None:
+    rng = np.random.default_rng(0)
+    window = _window(lengths, pads)
+    data = rng.normal(size=window.lengths).astype(np.float32)
+    filter = rng.normal(size=(3, 3, CHANNELS, DEPTH)).astype(np.float32)
+    grad = rng.normal(size=(*window.outputs[:3], DEPTH)).astype(np.float32)
+    to_data, to_filter = _gradients(data, filter, grad, pads)
+    for found, expected in (
+        (winograd.forward(data, filter, window), _convolution(data, filter, pads)),
+        (winograd.to_input(filter, grad, window), to_data),
+        (winograd.to_filter(data, grad, window), to_filter),
+    ):
+        assert found.shape == expected.shape
+        assert np.abs(np.asarray(found) - expected).max() <= 2e-5 * np.abs(expected).max()
+
+
+@pytest.mark.parametrize("padding", ["SAME", "VALID", [[0, 0], [2, 1], [0, 3], [0, 0]]])
+def test_the_operation_takes_it(padding: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    used: list[str] = []
+    for name in ("forward", "to_input", "to_filter"):
+        monkeypatch.setattr(winograd, name, _noting(getattr(winograd, name), name, used))
+    rng = np.random.default_rng(1)
+    data = rng.normal(size=(2, 10, 12, CHANNELS)).astype(np.float32)
+    filter = rng.normal(size=(3, 3, CHANNELS, DEPTH)).astype(np.float32)
+    pads = {"SAME": ((1, 1), (1, 1)), "VALID": ((0, 0), (0, 0))}.get(str(padding)) or padding[1:3]
+    with tf.Graph().as_default(), tf.Session() as session:
+        x, w = tf.placeholder(tf.float32, data.shape), tf.placeholder(tf.float32, filter.shape)
+        y = tf.nn.conv2d(x, w, strides=[1, 1, 1, 1], padding=padding)
+        found = session.run([y, *tf.gradients(tf.reduce_sum(y * y), [x, w])], {x: data, w: filter})
+    expected = _convolution(data, filter, pads)
+    for array, wanted in zip(found, (expected, *_gradients(data, filter, 2 * expected, pads)), strict=True):
+        assert np.abs(array - wanted).max() <= 5e-5 * np.abs(wanted).max()
+    assert set(used) == {"forward", "to_input", "to_filter"}
+
+
+def _noting(function: Any, name: str, used: list[str]) -> Any:
+    def noting(*args: Any, **keywords: Any) -> Any:
+        used.append(name)
+        return function(*args, **keywords)
+
+    return noting
+
+
+@pytest.mark.parametrize(
+    ("change", "suits"),
+    [
+        ({}, True),
+        ({"size": (1, 5, 5, 1)}, False),
+        ({"strides": (1, 2, 2, 1)}, False),
+        ({"dilations": (1, 2, 2, 1)}, False),
+        ({"outputs": (3, 1, 1, CHANNELS)}, False),
+    ],
+)
+def test_where_it_is_used(change: dict[str, Any], suits: bool) -> None:
+    fields = {name: getattr(_window((8, 8), ((1, 1), (1, 1))), name) for name in Window.__dataclass_fields__}
+    window = Window(**{**fields, **change})
+    assert winograd.suits(window, CHANNELS, DEPTH, np.dtype(np.float32)) is suits
+
+
+def test_other_types_and_few_channels_are_summed_directly() -> None:
+    window = _window((8, 8), ((1, 1), (1, 1)))
+    assert not winograd.suits(window, CHANNELS, DEPTH, np.dtype(np.float64))
+    assert not winograd.suits(window, 3, DEPTH, np.dtype(np.float32))
