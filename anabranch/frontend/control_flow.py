@@ -1,7 +1,8 @@
-"""Conditionals for users: cond, case, and static choices (§3.4, WP4.4)."""
+"""Conditionals for users: cond, case, switch_case, and static choices (§3.4, WP4.4)."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -18,7 +19,7 @@ from anabranch.graph.graph import Graph, get_default_graph, op_def_of
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
 
-__all__ = ["case", "cond", "smart_case", "smart_cond", "smart_constant_value"]
+__all__ = ["case", "cond", "smart_case", "smart_cond", "smart_constant_value", "switch_case"]
 
 
 def cond(
@@ -50,8 +51,8 @@ def cond(
     with get_default_graph().name_scope(name or "cond") as scope:
         pred_tensor = convert_to_tensor(pred, dtypes.bool, name="pred")
         graph = get_default_graph()
-        bodies = [_Body("true", true_fn, graph, strict), _Body("false", false_fn, graph, strict)]
-        _check_branches(*bodies)
+        bodies = [_Body("cond_true", true_fn, graph, strict), _Body("cond_false", false_fn, graph, strict)]
+        _check_branches("true_fn", bodies[0], "false_fn", bodies[1])
         op = _build_if(pred_tensor, bodies, scope)
         return bodies[0].pack(op)
 
@@ -69,7 +70,7 @@ class _Body:
     """A branch being built: its function graph, and how its results are put together again."""
 
     def __init__(self, label: str, function: Callable[[], Any], outer: Graph, strict: bool) -> None:
-        self.graph = FunctionGraph(f"cond_{label}", outer)
+        self.graph = FunctionGraph(label, outer)
         with self.graph.as_default():
             result = function()
             if not strict and isinstance(result, list | tuple) and len(result) == 1 and not hasattr(result, "_fields"):
@@ -110,41 +111,51 @@ class _Body:
         return next(values)
 
 
-def _check_branches(true: _Body, false: _Body) -> None:
-    if (true.structure is None) != (false.structure is None):
-        raise ValueError("true_fn and false_fn must both return values, or both return None")
-    if true.structure is not None:
+def _check_branches(one: str, first: _Body, other: str, second: _Body) -> None:
+    if (first.structure is None) != (second.structure is None):
+        raise ValueError(f"{one} and {other} must both return values, or both return None")
+    if first.structure is not None:
         try:
-            nest.assert_same_structure(true.structure, false.structure, check_types=False)
+            nest.assert_same_structure(first.structure, second.structure, check_types=False)
         except (TypeError, ValueError) as error:
-            raise ValueError(f"Incompatible return values of true_fn and false_fn: {error}") from None
-    for i, (a, b) in enumerate(zip(true.graph.outputs, false.graph.outputs, strict=False)):
+            raise ValueError(f"Incompatible return values of {one} and {other}: {error}") from None
+    for i, (a, b) in enumerate(zip(first.graph.outputs, second.graph.outputs, strict=False)):
         if a.dtype.base_dtype is not b.dtype.base_dtype:
             raise TypeError(
-                f"Outputs of true_fn and false_fn must have the same type: output {i} is {a.dtype.name} ({a.name}, "
+                f"Outputs of {one} and {other} must have the same type: output {i} is {a.dtype.name} ({a.name}, "
                 f"created at {a.op.site}) and {b.dtype.name} ({b.name}, created at {b.op.site}); use tf.cast"
             )
-    if len(true.graph.outputs) != len(false.graph.outputs):
-        raise ValueError("true_fn and false_fn must return the same number of tensors")
+    if len(first.graph.outputs) != len(second.graph.outputs):
+        raise ValueError(f"{one} and {other} must return the same number of tensors")
 
 
 def _build_if(pred: Tensor, bodies: list[_Body], scope: str) -> Operation:
+    bound, functions = _common_attributes(bodies, scope)
+    bound |= {"cond": pred, "then_branch": functions[0], "else_branch": functions[1]}
+    return _build("If", bound, bodies)
+
+
+def _common_attributes(bodies: list[_Body], scope: str) -> tuple[dict[str, Any], list[FuncAttr]]:
+    """The arguments that all conditionals have, and their branches as functions of the graph."""
     graphs = [body.graph for body in bodies]
     inputs = _share_captures(graphs)
-    outer = get_default_graph()
-    names = [outer.add_function(f"{scope.rstrip('/').replace('/', '_')}_{g.name}", g) for g in graphs]
-    stateful = any(op.op_def.stateful and op.type != "Placeholder" for g in graphs for op in g.get_operations())
+    prefix, outer = scope.rstrip("/").replace("/", "_"), get_default_graph()
+    functions = [FuncAttr(outer.add_function(f"{prefix}_{g.name}", g)) for g in graphs]
+    outputs = [g.outputs for g in graphs]
     bound = {
-        "cond": pred,
         "input": inputs,
-        "Tout": [t.dtype.base_dtype for t in graphs[0].outputs],
-        "then_branch": FuncAttr(names[0]),
-        "else_branch": FuncAttr(names[1]),
-        "output_shapes": [_joined(a.shape, b.shape) for a, b in zip(graphs[0].outputs, graphs[1].outputs, strict=True)],
+        "Tout": [t.dtype.base_dtype for t in outputs[0]],
+        "output_shapes": [functools.reduce(_joined, (t.shape for t in same)) for same in zip(*outputs, strict=True)],
     }
+    return bound, functions
+
+
+def _build(kind: str, bound: dict[str, Any], bodies: list[_Body]) -> Operation:
+    graphs = [body.graph for body in bodies]
+    stateful = any(op.op_def.stateful and op.type != "Placeholder" for g in graphs for op in g.get_operations())
     waits = [op for g in graphs for op in g.outer_control_inputs]
-    with outer.control_dependencies(waits):
-        return apply_op(op_def_of("If" if stateful else "StatelessIf"), bound, "If")
+    with get_default_graph().control_dependencies(waits):
+        return apply_op(op_def_of(kind if stateful else f"Stateless{kind}"), bound, kind)
 
 
 def _share_captures(graphs: list[FunctionGraph]) -> list[Tensor]:
@@ -163,6 +174,60 @@ def _joined(a: TensorShape, b: TensorShape) -> TensorShape:
     if a.dims_tuple is None or b.dims_tuple is None or len(a.dims_tuple) != len(b.dims_tuple):
         return TensorShape(None)
     return TensorShape([x if x == y else None for x, y in zip(a.dims_tuple, b.dims_tuple, strict=True)])
+
+
+# ---------------------------------------------------------------------- choice by number
+def switch_case(
+    branch_index: Any, branch_fns: Any, default: Callable[[], Any] | None = None, name: str = "switch_case"
+) -> Any:
+    """The result of the function of number `branch_index`; only the operations of that branch run.
+
+    Args:
+        branch_index: int32 scalar tensor.
+        branch_fns: list of callables, list of (int, callable), or a dict of these, numbered from 0 without gaps. They
+            return the same structure of tensors with the same dtypes.
+        default: called for other numbers; None: the function of the highest number is.
+
+    Raises:
+        TypeError: `branch_fns` is none of these, a number is not an int or a function not callable, or dtypes differ.
+        ValueError: no functions, numbers with gaps or twice, or results of different structures.
+    """
+    functions = _numbered(branch_fns)
+    if default is not None:
+        if not callable(default):
+            raise TypeError(f"default must be callable, got {default!r}")
+        functions = [*functions, default]
+    with get_default_graph().name_scope(name) as scope:
+        index = convert_to_tensor(branch_index, dtypes.int32, name="branch_index")
+        if index.shape.ndims not in (None, 0):
+            raise ValueError(f"branch_index must be a scalar, got shape {index.shape} ({index.name})")
+        return functions[0]() if len(functions) == 1 else _chosen(index, functions, scope)
+
+
+def _chosen(index: Tensor, functions: Sequence[Callable[[], Any]], scope: str, strict: bool = False) -> Any:
+    """The result of the function of number `index`; of the last one where there is none of that number."""
+    graph = get_default_graph()
+    bodies = [_Body(f"branch{i}", function, graph, strict) for i, function in enumerate(functions)]
+    for i, body in enumerate(bodies[1:], 1):
+        _check_branches("branch 0", bodies[0], f"branch {i}", body)
+    bound, branches = _common_attributes(bodies, scope)
+    return bodies[0].pack(_build("Case", bound | {"branch_index": index, "branches": branches}, bodies))
+
+
+def _numbered(branch_fns: Any) -> list[Callable[[], Any]]:
+    """The functions of `switch_case` in the order of their numbers."""
+    if not isinstance(branch_fns, dict | list | tuple):
+        raise TypeError(f"branch_fns must be a dict, list, or tuple, got {branch_fns!r}")
+    items = list(branch_fns.items()) if isinstance(branch_fns, dict) else list(branch_fns)
+    if items and all(callable(item) for item in items):
+        items = list(enumerate(items))
+    for item in items:
+        if not isinstance(item, tuple) or len(item) != 2 or not isinstance(item[0], int) or not callable(item[1]):
+            raise TypeError(f"Each entry in branch_fns must be a callable, or an (int, callable) pair, got {item!r}")
+    numbers = sorted(number for number, _ in items)
+    if not numbers or numbers != list(range(len(numbers))):
+        raise ValueError(f"branch indices must form a contiguous range from 0 on, found {numbers}")
+    return [function for _, function in sorted(items, key=lambda item: item[0])]
 
 
 # ---------------------------------------------------------------------- case
@@ -184,22 +249,26 @@ def case(
         TypeError: the pairs are not pairs of a tensor and a callable.
     """
     pairs = _pairs(pred_fn_pairs, exclusive)
-    with get_default_graph().name_scope(name):
+    with get_default_graph().name_scope(name) as scope:
         preds = [convert_to_tensor(p, dtypes.bool) for p, _ in pairs]
         controls = _exclusive_check(preds) if exclusive else []
         if default is None:
             controls.append(_any_check(preds))
             pairs, default = pairs[:-1], pairs[-1][1]
-            preds = preds[: len(pairs)]
+        functions = [*(f for _, f in pairs), default]
         with get_default_graph().control_dependencies(controls):
-            return _nested(list(zip(preds, (f for _, f in pairs), strict=True)), default, strict)
+            if len(functions) == 1:
+                return default()
+            if len(functions) == 2:
+                return cond(preds[0], functions[0], default, strict=strict)
+            return _chosen(_first_true(preds[: len(pairs)]), functions, scope, strict)
 
 
-def _nested(pairs: list[tuple[Tensor, Callable[[], Any]]], default: Callable[[], Any], strict: bool) -> Any:
-    if not pairs:
-        return default()
-    (pred, function), rest = pairs[0], pairs[1:]
-    return cond(pred, function, (lambda: _nested(rest, default, strict)) if rest else default, strict=strict)
+def _first_true(preds: Sequence[Tensor]) -> Tensor:
+    """The position of the first true predicate; their number where there is none."""
+    truths = raw.Cast(raw.Pack([*preds, convert_to_tensor(True)]), DstT=dtypes.int32)
+    first: Tensor = raw.ArgMax(truths, 0, output_type=dtypes.int32)
+    return first
 
 
 def _pairs(pred_fn_pairs: Any, exclusive: bool) -> list[tuple[Any, Callable[[], Any]]]:

@@ -21,7 +21,9 @@ def _count(tensors: list[Tensor]) -> Any:
     """The number of elements: an int where it is known."""
     for tensor in tensors:
         if tensor.shape.ndims == 0:
-            raise ValueError(f"elements must be at least 1 dimensional, {tensor.name} is a scalar")
+            what = "must be a tensor" if len(tensors) == 1 else "must be tensors"
+            which = "not a scalar" if len(tensors) == 1 else "not scalars"
+            raise ValueError(f"elems {what} of one or more dimensions, {which}: {tensor.name} has none")
         if tensor.shape.dims_tuple and tensor.shape.dims_tuple[0] is not None:
             return tensor.shape.dims_tuple[0]
     return raw.StridedSlice(raw.Shape(tensors[0]), [0], [1], [1], shrink_axis_mask=1)
@@ -88,7 +90,7 @@ def map_fn(
                 else sources[0].read(i)
             )
             got = fn(given)
-            nest.assert_same_structure(like, got, check_types=False)
+            nest.assert_same_structure(like, got)
             flat = [convert_to_tensor(v) for v in nest.flatten(got)]
             return raw.AddV2(i, 1), [a.write(i, v) for a, v in zip(arrays, flat, strict=True)]
 

@@ -12,7 +12,7 @@ from anabranch.graph.composite import IndexedSlices, SparseTensor
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
 
-__all__ = ["group", "no_op", "tables_initializer", "tuple", "with_dependencies"]
+__all__ = ["group", "initialize_all_tables", "no_op", "tables_initializer", "tuple", "with_dependencies"]
 
 
 def no_op(name: str | None = None) -> Operation:
@@ -69,6 +69,11 @@ def _operation(item: Any) -> Operation:
 def tables_initializer(name: str = "init_all_tables") -> Operation:
     """An operation that initializes all lookup tables of the default graph."""
     return group(*get_default_graph().get_collection(GraphKeys.TABLE_INITIALIZERS), name=name)
+
+
+def initialize_all_tables(name: str = "init_all_tables") -> Operation:
+    """The older name of `tables_initializer`."""
+    return tables_initializer(name)
 
 
 def with_dependencies(dependencies: Iterable[Any], output_tensor: Any, name: str | None = None) -> Any:

@@ -1,12 +1,119 @@
-"""JPEG images for users: tf.image.decode_jpeg, tf.image.encode_jpeg."""
+"""Image files for users: tf.image.decode_image, decode_jpeg, decode_gif, decode_bmp, encode_jpeg."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from anabranch.core import dtypes
 from anabranch.ops import raw
 
-__all__ = ["decode_jpeg", "encode_jpeg"]
+__all__ = [
+    "decode_and_crop_jpeg",
+    "decode_bmp",
+    "decode_gif",
+    "decode_image",
+    "decode_jpeg",
+    "encode_jpeg",
+    "extract_jpeg_shape",
+    "is_jpeg",
+]
+
+_CHANNELS = (None, 0, 1, 3, 4)
+_IMAGE_TYPES = (dtypes.uint8, dtypes.uint16, dtypes.float32)
+
+
+def decode_image(
+    contents: Any,
+    channels: int | None = None,
+    dtype: Any = dtypes.uint8,
+    name: str | None = None,
+    expand_animations: bool = True,
+) -> Any:
+    """An image file in the format PNG, JPEG, GIF or BMP.
+
+    Args:
+        contents: string scalar.
+        channels: 1, 3, 4, or 0 or None for what the image has. GIF images have 3; BMP images cannot be read with 1,
+            JPEG images not with 4.
+        dtype: uint8, uint16, or float32 for values in [0, 1].
+        expand_animations: whether GIF images are [frames, height, width, 3]; otherwise their first picture is taken.
+
+    Returns:
+        [height, width, channels], of an unknown static shape where there may be frames.
+
+    Raises:
+        ValueError: `channels` or `dtype` is none of these.
+        InvalidArgumentError (in the step): the data do not decode; the message names the file where a `tf.read_file`
+            of a constant name gave them.
+        UnimplementedError (in the step): Pillow is not installed, for JPEG and GIF.
+    """
+    if channels not in _CHANNELS:
+        raise ValueError("channels must be in (None, 0, 1, 3, 4)")
+    if dtypes.as_dtype(dtype) not in _IMAGE_TYPES:
+        raise ValueError(f"dtype must be uint8, uint16 or float32, got {dtypes.as_dtype(dtype).name}")
+    return raw.DecodeImage(
+        contents, channels=channels or 0, dtype=dtype, expand_animations=expand_animations, name=name or "decode_image"
+    )
+
+
+def decode_gif(contents: Any, name: str | None = None) -> Any:
+    """The pictures of a GIF file as uint8 [frames, height, width, 3]; a PNG or JPEG file is one frame.
+
+    Raises:
+        InvalidArgumentError (in the step): the data do not decode.
+    """
+    return raw.DecodeGif(contents, name=name)
+
+
+def decode_bmp(contents: Any, channels: int = 0, name: str | None = None) -> Any:
+    """An uncompressed BMP file as uint8 [height, width, channels].
+
+    Args:
+        channels: 3, 4, or 0 for what the image has: 1 at 8 bits per pixel, 3 at 24, 4 at 32.
+
+    Raises:
+        InvalidArgumentError (in the step): the data do not decode.
+    """
+    return raw.DecodeBmp(contents, channels=channels, name=name)
+
+
+def decode_and_crop_jpeg(
+    contents: Any,
+    crop_window: Any,
+    channels: int = 0,
+    ratio: int = 1,
+    fancy_upscaling: bool = True,
+    try_recover_truncated: bool = False,
+    acceptable_fraction: float = 1,
+    dct_method: str = "",
+    name: str | None = None,
+) -> Any:
+    """A part of a JPEG image: `crop_window` is [y, x, height, width] in pixels, int32; else as `decode_jpeg`.
+
+    Raises:
+        InvalidArgumentError (in the step): the data do not decode, or the window lies not in the image.
+    """
+    return raw.DecodeAndCropJpeg(
+        contents,
+        crop_window,
+        channels=channels,
+        ratio=ratio,
+        fancy_upscaling=fancy_upscaling,
+        try_recover_truncated=try_recover_truncated,
+        acceptable_fraction=acceptable_fraction,
+        dct_method=dct_method,
+        name=name,
+    )
+
+
+def extract_jpeg_shape(contents: Any, output_type: Any = dtypes.int32, name: str | None = None) -> Any:
+    """[height, width, channels] of a JPEG file, from its header."""
+    return raw.ExtractJpegShape(contents, output_type=output_type, name=name)
+
+
+def is_jpeg(contents: Any, name: str | None = None) -> Any:
+    """Whether a file's contents begin as a JPEG file does; bool, of the shape of `contents`."""
+    return raw.Equal(raw.Substr(contents, 0, 3), b"\xff\xd8\xff", name=name or "is_jpeg")
 
 
 def decode_jpeg(

@@ -52,15 +52,15 @@ class FixedLenSequenceFeature(NamedTuple):
     default_value: Any = None
 
 
-class _Features:
-    """Descriptions sorted by name and by kind, in the form of the parsing operations' attributes.
+class FeatureSet:
+    """Descriptions of features sorted by name and by kind, in the form of the parsing operations' attributes.
 
     Raises:
         ValueError: no features, or a description that cannot be parsed.
     """
 
-    def __init__(self, features: Mapping[str, Any]) -> None:
-        if not features:
+    def __init__(self, features: Mapping[str, Any], may_be_empty: bool = False) -> None:
+        if not features and not may_be_empty:
             raise ValueError(f"Missing: features was {features}.")
         self.sparse: list[str] = []
         self.sparse_types: list[DType] = []
@@ -82,7 +82,10 @@ class _Features:
         if isinstance(feature, VarLenFeature):
             self.sparse.append(key)
             self.sparse_types.append(dtype)
-            return
+        else:
+            self._add_dense(key, feature, dtype)
+
+    def _add_dense(self, key: str, feature: Any, dtype: DType) -> None:
         shape = TensorShape(feature.shape)
         if isinstance(feature, FixedLenSequenceFeature):
             if not feature.allow_missing:
@@ -126,7 +129,7 @@ def parse_example(
         ValueError: a feature's description is not valid.
         InvalidArgumentError (in the step): a record does not parse, lacks a feature, or has it in another type or size.
     """
-    wanted = _Features(features)
+    wanted = FeatureSet(features)
     with get_default_graph().name_scope(name or "ParseExample"):
         names = convert_to_tensor([], dtypes.string) if example_names is None else example_names
         parsed = raw.ParseExample(
@@ -141,7 +144,7 @@ def parse_single_example(
     serialized: Any, features: Mapping[str, Any], name: str | None = None, example_names: Any = None
 ) -> Any:
     """Like `parse_example` for one record: `serialized` is a scalar, and the results have no batch dimension."""
-    wanted = _Features(features)
+    wanted = FeatureSet(features)
     with get_default_graph().name_scope(name or "ParseSingleExample"):
         parsed = raw.ParseSingleExample(
             serialized,

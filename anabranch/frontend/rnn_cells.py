@@ -16,6 +16,7 @@ from anabranch.frontend.layers.base import Layer
 from anabranch.frontend.math import sigmoid, tanh
 from anabranch.frontend.nn_activations import relu
 from anabranch.frontend.variable_scope import get_variable_scope, variable_scope
+from anabranch.graph.constants import constant_value
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.graph import get_default_graph
 from anabranch.graph.operation import Tensor
@@ -125,11 +126,28 @@ class RNNCell(Layer):
         """`zero_state` for the batch of `inputs`."""
         if inputs is not None:
             tensor = convert_to_tensor(inputs)
+            self._check_given(tensor, batch_size, dtype)
             batch_size = raw.StridedSlice(raw.Shape(tensor), [0], [1], [1], shrink_axis_mask=1)
             dtype = tensor.dtype
         if batch_size is None or dtype is None:
             raise ValueError("batch_size and dtype cannot be None while constructing initial state")
         return self.zero_state(batch_size, dtype)
+
+    @staticmethod
+    def _check_given(inputs: Tensor, batch_size: Any, dtype: Any) -> None:
+        """That size and dtype, where they are given too, are those of the inputs."""
+        static = inputs.shape[:1].as_list()[0]
+        given = constant_value(batch_size) if isinstance(batch_size, Tensor) else batch_size
+        if batch_size is not None and given != static:
+            raise ValueError(
+                f"batch size from input tensor is different from the input param. Input tensor batch: {static}, "
+                f"batch_size: {batch_size}"
+            )
+        if dtype is not None and as_dtype(dtype) is not inputs.dtype:
+            raise ValueError(
+                f"dtype from input tensor is different from the input param. Input tensor dtype: "
+                f"{inputs.dtype.name}, dtype: {as_dtype(dtype).name}"
+            )
 
     def zero_state(self, batch_size: Any, dtype: Any) -> Any:
         """A state of zeros."""
@@ -137,6 +155,10 @@ class RNNCell(Layer):
             return zero_state(self.state_size, batch_size, dtype)
 
     def _depth(self, input_shape: Any) -> int:
+        if self.dtype is not None and not (as_dtype(self.dtype).is_floating or as_dtype(self.dtype).is_complex):
+            raise ValueError(
+                f"RNN cell only supports floating point inputs, but saw dtype: {as_dtype(self.dtype).name}"
+            )
         depth = TensorShape(input_shape)[-1:].as_list()[0]
         if depth is None:
             raise ValueError(f"Expected inputs.shape[-1] to be known, saw shape: {input_shape}")

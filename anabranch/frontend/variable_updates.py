@@ -73,7 +73,7 @@ class VariableUpdates:
         Returns:
             The value before; the step fails with `OutOfRangeError` when the limit was reached already.
         """
-        counted: Tensor = raw.ResourceCountUpTo(self.handle, limit=limit, T=self.dtype)
+        counted: Tensor = raw.ResourceCountUpTo(self.handle, limit=limit, T=self.dtype, name="CountUpTo")
         return counted
 
     def _fitting(self, value: Any) -> Tensor:

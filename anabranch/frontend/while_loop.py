@@ -9,6 +9,7 @@ import anabranch.autodiff.loops  # the gradient of While  # noqa: F401
 from anabranch.core import dtypes, nest
 from anabranch.core.attrs import FuncAttr
 from anabranch.core.shapes import TensorShape
+from anabranch.frontend.loop_invariants import read_before
 from anabranch.frontend.tensor_array import TensorArray
 from anabranch.graph.building import apply_op
 from anabranch.graph.composite import IndexedSlices, SparseTensor
@@ -118,7 +119,8 @@ def _component_shapes(value: Any, invariant: Any) -> list[TensorShape]:
     if not _less_specific(shape, tensors[0].shape):
         raise ValueError(
             f"The shape invariant specified for {tensors[0].name} is not compatible with the initial shape of the loop "
-            f"variable. It enters the loop with shape {tensors[0].shape}, but the specified shape invariant is {shape}."
+            f"variable. It enters the loop with shape {tensors[0].shape}, but the specified shape invariant is {shape}"
+            "; leave open what may differ, as in tf.TensorShape([None])."
         )
     return [shape]
 
@@ -142,7 +144,7 @@ class _Builder:
         leaves = [_converted(v) for v in nest.flatten(loop_vars)]
         self.leaves = leaves
         invariants = _flat_invariants(shape_invariants, loop_vars, len(leaves))
-        self.inputs = [self.outer.capture(t) for v in leaves for t in components(v)]
+        self.inputs = [self._entering(t) for v in leaves for t in components(v)]
         self.shapes = [s for v, i in zip(leaves, invariants, strict=True) for s in _component_shapes(v, i)]
         self.limit = None
         if maximum_iterations is not None:
@@ -151,6 +153,15 @@ class _Builder:
                 raise ValueError(f"maximum_iterations must be a scalar, saw shape: {self.limit.shape}")
             self.inputs.append(convert_to_tensor(0, dtypes.int32, name="iteration_counter"))
             self.shapes.append(TensorShape([]))
+
+    def _entering(self, tensor: Tensor) -> Tensor:
+        found = self.outer.capture(tensor)
+        if found.graph is not self.outer:
+            raise ValueError(
+                f"loop variable {tensor.name} (created at {tensor.op.site}) belongs to another graph than the loop; "
+                "build both in one `with graph.as_default()` block"
+            )
+        return found
 
     # ---- tracing
     def trace(self, cond: Callable[..., Any], body: Callable[..., Any]) -> None:
@@ -245,6 +256,7 @@ class _Builder:
     def build(self, parallel_iterations: int) -> Any:
         """Adds the loop and returns its results."""
         condition, body, outer = self.condition, self.body, self.outer
+        replaced = read_before((condition, body))
         captured = list(dict.fromkeys([*condition.captures, *body.captures]))
         count = len(self.inputs)
         for graph in (condition, body):
@@ -254,7 +266,9 @@ class _Builder:
             graph.inputs = [*graph.inputs[:count], *(by_outer[t] for t in captured)]
         body.outputs = [*body.outputs, *body.inputs[count:]]
         stateful = any(
-            op.op_def.stateful and op.type != "Placeholder" for g in (condition, body) for op in g.get_operations()
+            op.op_def.stateful and op.type != "Placeholder" and op not in replaced
+            for g in (condition, body)
+            for op in g.get_operations()
         )
         bound = {
             "input": [*self.inputs, *captured],

@@ -92,5 +92,5 @@ def test_folds() -> None:
 def test_mistakes() -> None:
     with pytest.raises(TypeError, match="fn must be callable"):
         map_fn(None, X)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="at least 1 dimensional"):
+    with pytest.raises(ValueError, match="not a scalar"):
         map_fn(raw.Exp, np.float64(1.0))

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from anabranch.contrib import regularizers
 from anabranch.core import dtypes
-from anabranch.frontend import initializers as init, regularizers
+from anabranch.frontend import initializers as init
 from anabranch.frontend.partitioned_variables import PartitionInfo
 from anabranch.graph.collections import GraphKeys
 from anabranch.graph.conversion import convert_to_tensor

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from anabranch.autodiff.gradients import gradients
+from anabranch.contrib.regularizers import l2_regularizer
 from anabranch.core import dtypes
 from anabranch.core.shapes import TensorShape
 from anabranch.frontend import variable_functions as functions
@@ -16,7 +17,6 @@ from anabranch.frontend.control_flow import cond
 from anabranch.frontend.initializers import Constant, Ones
 from anabranch.frontend.layers import convolutional, core, normalization, pooling, transposed, utils
 from anabranch.frontend.layers.base import InputSpec, Layer
-from anabranch.frontend.regularizers import l2_regularizer
 from anabranch.frontend.variable_scope import AUTO_REUSE, variable_scope
 from anabranch.graph.collections import GraphKeys
 from anabranch.graph.graph import Graph, get_default_graph

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from anabranch.contrib import regularizers
 from anabranch.core import dtypes
 from anabranch.core.shapes import TensorShape
-from anabranch.frontend import initializers, regularizers, variable_functions as functions
+from anabranch.frontend import initializers, variable_functions as functions
 from anabranch.frontend.partitioned_variables import (
     PartitionedVariable,
     PartitionInfo,

@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 
 from anabranch import errors
+from anabranch.frontend.control_flow import cond
 from anabranch.frontend.script import py_func
 from anabranch.frontend.tensor_array import TensorArray
 from anabranch.frontend.variables import Variable
 from anabranch.frontend.while_loop import while_loop
 from anabranch.graph.composite import SparseTensor
 from anabranch.graph.conversion import convert_to_tensor
-from anabranch.graph.graph import get_default_graph
+from anabranch.graph.graph import Graph, get_default_graph
 from anabranch.ops import raw
 from anabranch.session import Session
 from anabranch.xla.executable import compile_log
@@ -211,3 +212,32 @@ def test_mistakes() -> None:
         while_loop(lambda i: i, lambda i: i, [0])
     with pytest.raises(ValueError, match="shape invariant specified for x:0 is not compatible"):
         while_loop(lambda x: True, lambda x: x, [x], shape_invariants=[[4]])
+
+
+def test_invariants_say_what_may_change() -> None:
+    x = placeholder([3], "float32", "x")
+    with pytest.raises(
+        ValueError, match=r"x:0 is not an invariant.*has shape \(6,\) after one.*Provide shape invariants"
+    ):
+        while_loop(lambda x: True, lambda x: raw.ConcatV2([x, x], 0), [x], shape_invariants=[[3]])
+    with pytest.raises(ValueError, match=r"shape \(3,\), but the specified shape invariant is \(4,\); leave open"):
+        while_loop(lambda x: True, lambda x: x, [x], shape_invariants=[[4]])
+    with pytest.raises(ValueError, match=r"x:0 is not an invariant.*shape \(\?, 2\) after one|with shape \(\?,\)"):
+        while_loop(lambda x: True, lambda x: raw.ExpandDims(x, 1), [x], shape_invariants=[[None]])
+    grown = while_loop(
+        lambda x: raw.Less(raw.Size(x), 10), lambda x: raw.ConcatV2([x, x], 0), [x], shape_invariants=[[None]]
+    )
+    assert grown.shape.as_list() == [None]
+    assert run(grown, {x: [1, 2, 3]}).tolist() == [1, 2, 3] * 4
+
+
+def test_graphs_must_not_be_mixed() -> None:
+    x = placeholder([], "float32", "x")
+    with Graph().as_default():
+        y = placeholder([], "float32", "y")
+        with pytest.raises(ValueError, match=r"x:0 .* belongs neither to its body nor to an enclosing graph"):
+            while_loop(lambda y: raw.Less(y, 1.0), lambda y: raw.AddV2(y, x), [y])
+        with pytest.raises(ValueError, match=r"loop variable x:0 .* belongs to another graph"):
+            while_loop(lambda x: raw.Less(x, 1.0), lambda x: x, [x])
+        with pytest.raises(ValueError, match=r"x:0 .* belongs neither to its body nor to an enclosing graph"):
+            cond(raw.Less(y, 1.0), lambda: x, lambda: y)

@@ -1,0 +1,1 @@
+"""`tf.data`: input pipelines (WP4.5)."""
