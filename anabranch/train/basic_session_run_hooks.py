@@ -154,7 +154,7 @@ class LoggingTensorHook(SessionRunHook):
         self._timer.reset()
         self._iter_count = 0
         graph = get_default_graph()
-        self._current_tensors = {tag: _fetchable(graph, tensor) for tag, tensor in self._tensors.items()}
+        self._current_tensors = {tag: fetchable(graph, tensor) for tag, tensor in self._tensors.items()}
 
     def before_run(self, run_context: SessionRunContext) -> SessionRunArgs | None:
         self._should_trigger = self._timer.should_trigger_for_step(self._iter_count)
@@ -182,7 +182,7 @@ class LoggingTensorHook(SessionRunHook):
             logging.info("%s (%.3f sec)", text, elapsed_secs)
 
 
-def _fetchable(graph: Any, value: Any) -> Any:
+def fetchable(graph: Any, value: Any) -> Any:
     """The tensor that a tensor, a variable or a name (also without ":0") stands for."""
     if isinstance(value, str) and ":" not in value:
         return graph.as_graph_element(value + ":0")

@@ -300,7 +300,7 @@ def import_scoped_meta_graph(
         variables: dict[bytes, Any] = {}
         items = [
             (key, item)
-            for key, definition in sorted(message.collection_def.items())
+            for key, definition in sorted(message.collection_def.items(), key=_variables_first)
             if key != unbound_inputs_col_name and restore_collections_predicate(key)
             for item in _collection_values(graph, key, definition, scope, variables)
         ]
@@ -331,12 +331,21 @@ def _check_unbound(message: MetaGraphDef, name: str, input_map: Mapping[str, Any
         raise ValueError(f"Graph contains unbound inputs: {missing}. Must provide these inputs through input_map.")
 
 
+def _variables_first(item: tuple[str, CollectionDef]) -> tuple[bool, str]:
+    key, definition = item
+    return definition.WhichOneof("kind") == "node_list", key
+
+
 def _collection_values(
     graph: Graph, key: str, definition: CollectionDef, scope: str, variables: dict[bytes, Any]
 ) -> Iterable[Any]:
     kind = definition.WhichOneof("kind")
     if kind == "node_list":
-        return [graph.as_graph_element(f"{scope}/{name}" if scope else name) for name in definition.node_list.value]
+        names = [f"{scope}/{name}" if scope else name for name in definition.node_list.value]
+        of_handles = {v.handle: v for v in variables.values()}
+        elements = [graph.as_graph_element(name) for name in names]
+        # a variable that was added to a collection of the program's own is listed by the name of its handle
+        return [of_handles.get(element, element) for element in elements]
     if kind == "bytes_list":
         return [_from_bytes(key, value, scope, variables) for value in definition.bytes_list.value]
     if kind == "int64_list":

@@ -7,6 +7,9 @@ from typing import Any
 
 from anabranch.core.dtypes import DType, as_dtype
 from anabranch.core.shapes import TensorShape
+from anabranch.frontend.mutable_tables import (
+    MutableTable,
+)
 from anabranch.frontend.partitioned_variables import PartitionedVariable
 from anabranch.frontend.variables import Variable
 from anabranch.graph.graph import get_default_graph
@@ -101,6 +104,21 @@ class VariableSaveable(SaveableObject):
         return assigned
 
 
+class TableSaveable(SaveableObject):
+    """A lookup table that steps change: its keys and its values."""
+
+    def __init__(self, table: Any, name: str) -> None:
+        self.table = table
+        keys, values = table.export()
+        specs = [SaveSpec(keys, "", f"{name}-keys"), SaveSpec(values, "", f"{name}-values")]
+        super().__init__(table, specs, name)
+
+    def restore(self, restored_tensors: list[Tensor], restored_shapes: list[Any] | None) -> Operation:
+        keys, values = restored_tensors
+        restored: Operation = self.table.restore_from(keys, values)
+        return restored
+
+
 # ---------------------------------------------------------------------- from var_list
 def all_saveable_objects(scope: str | None = None) -> list[Any]:
     """The variables and other things of the default graph that a saver saves by default."""
@@ -156,6 +174,8 @@ def _checked(name: str, item: Any) -> Any:
                 f"Slices must all be slices of one variable: {missing} say nothing of what they are part of"
             )
         return list(item)
+    if isinstance(item, MutableTable):
+        return TableSaveable(item, name)
     if isinstance(item, Variable | SaveableObject):
         return item
     raise TypeError(

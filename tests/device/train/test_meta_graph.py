@@ -223,3 +223,16 @@ def test_tensorflows_collections_are_read() -> None:
     assert set(message.collection_def) >= {"variables", "trainable_variables", "global_step", "while_context"}
     definitions = [VariableDef.FromString(v) for v in message.collection_def["variables"].bytes_list.value]
     assert {d.variable_name for d in definitions} >= {"conv/kernel:0", "global_step:0"}
+
+
+def test_a_variable_in_a_collection_of_the_programs_own_comes_back_as_one() -> None:
+    rate = Variable(0.5, name="rate", trainable=False)
+    get_default_graph().add_to_collection("a_rate", rate)
+    message = export_meta_graph()
+    with Graph().as_default() as graph:
+        import_scoped_meta_graph(message, import_scope="again")
+        (found,) = graph.get_collection("a_rate")
+        assert found is graph.get_collection(GraphKeys.GLOBAL_VARIABLES)[0]
+        with Session() as session:
+            session.run(global_variables_initializer())
+            assert session.run(found) == 0.5

@@ -1,0 +1,117 @@
+"""`tf.train.replica_device_setter`: variables go to parameter-server tasks, the rest to the worker (§3.3, §4.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from anabranch.core.device import DeviceSpec, canonical_name
+from anabranch.graph.operation import Operation
+
+#: operations that hold state, which parameter servers keep
+STANDARD_PS_OPS: Final = (
+    *("Variable", "VariableV2", "AutoReloadVariable", "VarHandleOp"),
+    *("MutableHashTable", "MutableHashTableV2", "MutableHashTableOfTensors", "MutableHashTableOfTensorsV2"),
+    *("MutableDenseHashTable", "MutableDenseHashTableV2"),
+)
+
+Strategy = Callable[[Operation], int]
+
+
+class RoundRobinStrategy:
+    """Gives each operation the next task, and after the last the first again."""
+
+    def __init__(self, num_tasks: int) -> None:
+        self._num_tasks = num_tasks
+        self._next = 0
+
+    def __call__(self, op: Operation) -> int:
+        task = self._next
+        self._next = (task + 1) % self._num_tasks
+        return task
+
+
+class ReplicaDeviceChooser:
+    """The device function that `replica_device_setter` returns; see there."""
+
+    def __init__(
+        self,
+        ps_tasks: int,
+        ps_device: str,
+        worker_device: str,
+        merge_devices: bool,
+        ps_ops: Sequence[str],
+        ps_strategy: Strategy,
+    ) -> None:
+        self._ps_tasks = ps_tasks
+        self._ps_device = DeviceSpec.from_string(ps_device or "")
+        self._worker_device = DeviceSpec.from_string(worker_device or "")
+        self._merge_devices = merge_devices
+        self._ps_ops = frozenset(ps_ops)
+        self._ps_strategy = ps_strategy
+
+    def device_function(self, op: Any) -> str:
+        """The device of a new operation, as what it already asks for and its type decide."""
+        if not self._merge_devices and op.device:
+            return canonical_name(op.device)
+        asked = DeviceSpec.from_string(op.device or "")
+        return self._base(op, asked).make_merged_spec(asked).to_string()
+
+    def _base(self, op: Any, asked: DeviceSpec) -> DeviceSpec:
+        kind = op.type if isinstance(op, Operation) else op.op
+        job = self._ps_device.job
+        if self._ps_tasks and kind in self._ps_ops and job and asked.job in (None, job):
+            return self._ps_device.replace(task=self._ps_strategy(op))
+        return self._worker_device
+
+
+def replica_device_setter(
+    ps_tasks: int = 0,
+    ps_device: str = "/job:ps",
+    worker_device: str = "/job:worker",
+    merge_devices: bool = True,
+    cluster: Any = None,
+    ps_ops: Sequence[str] | None = None,
+    ps_strategy: Strategy | None = None,
+) -> Callable[[Any], str] | None:
+    """A device function for `tf.device` that spreads variables over parameter-server tasks.
+
+    Args:
+        ps_tasks: number of parameter-server tasks; 0 with no `cluster`: there are none, and the result is None.
+        ps_device: device of the parameter servers; its job is looked up in `cluster`.
+        worker_device: device of everything else.
+        merge_devices: whether parts that scopes further in leave open are filled in; otherwise an operation that asks
+            for any device keeps it as it is.
+        cluster: a `ClusterDef`, a cluster spec, or a dictionary from jobs to lists of tasks; says `ps_tasks`.
+        ps_ops: types of the operations that hold state; default: variables and tables.
+        ps_strategy: operation -> number of its parameter-server task; default: round robin.
+
+    Raises:
+        TypeError: `ps_strategy` is not callable, or `cluster` is none of these.
+        ValueError: a device is malformed, or `ps_device` names no job while there is a `cluster`.
+    """
+    if cluster is not None:
+        job = DeviceSpec.from_string(ps_device).job
+        if not job:
+            raise ValueError(f"ps_device {ps_device!r} names no job to look up in the cluster; write it like '/job:ps'")
+        ps_tasks = len(_jobs(cluster).get(job, ()))
+    if ps_tasks == 0:
+        return None
+    strategy = RoundRobinStrategy(ps_tasks) if ps_strategy is None else ps_strategy
+    if not callable(strategy):
+        raise TypeError(f"ps_strategy must be callable, got {strategy!r}")
+    kinds = STANDARD_PS_OPS if ps_ops is None else ps_ops
+    chooser = ReplicaDeviceChooser(ps_tasks, ps_device, worker_device, merge_devices, kinds, strategy)
+    return chooser.device_function
+
+
+def _jobs(cluster: Any) -> Mapping[str, Any]:
+    """Job -> its tasks."""
+    if isinstance(cluster, Mapping):
+        return cluster
+    if hasattr(cluster, "as_dict"):
+        found: Mapping[str, Any] = cluster.as_dict()
+        return found
+    if hasattr(cluster, "job"):
+        return {job.name: job.tasks for job in cluster.job}
+    raise TypeError(f"cluster must be a ClusterDef, a cluster spec or a dictionary, got {type(cluster).__name__}")

@@ -1,0 +1,208 @@
+"""How far a training is: a live line in a terminal or a notebook, and plain lines now and then in a log file."""
+
+from __future__ import annotations
+
+import importlib
+import time
+from collections.abc import Mapping
+from datetime import timedelta
+from types import TracebackType
+from typing import Any, Self
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from anabranch.train.basic_session_run_hooks import fetchable, global_step_for
+from anabranch.train.session_run_hook import SessionRunArgs, SessionRunContext, SessionRunHook, SessionRunValues
+
+
+class ProgressDisplay:
+    """Shows steps, values and the time that is left.
+
+    In a terminal it is a bar that is redrawn in place, in a notebook a line that is, and otherwise (a file, a pipe)
+    a new line every `log_every_secs` seconds and at the end, without control characters.
+
+    Args:
+        title: what is going on.
+        total: the last step; None: not known.
+        first: the step at which this run begins.
+        console: where to; default: standard output.
+        log_every_secs: the time between lines of a log (s).
+    """
+
+    def __init__(
+        self,
+        title: str,
+        total: int | None = None,
+        first: int = 0,
+        console: Console | None = None,
+        log_every_secs: float = 30.0,
+    ) -> None:
+        self._title, self._total, self._first = title, total, first
+        self._console = console or Console()
+        self._began = time.monotonic()
+        self._shown = ""
+        if self._console.is_jupyter:
+            self._show: _Line = _NotebookLine()
+        elif self._console.is_terminal:
+            self._show = _TerminalBar(self._console, title, total, first)
+        else:
+            self._show = _LogLines(self._console, log_every_secs)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def update(self, step: int, values: Mapping[str, Any]) -> None:
+        """Shows that `step` is done, and values: numbers with four digits, texts as they are."""
+        text = ", ".join(_shown(name, value) for name, value in values.items())
+        self._shown = f"{self._title}: {self._position(step)}{', ' if text else ''}{text}"
+        self._show.update(step, text, f"{self._shown}{self._time_left(step)}")
+
+    def close(self) -> None:
+        """Shows the last state for good."""
+        self._show.close(self._shown)
+
+    def _position(self, step: int) -> str:
+        return f"step {step}" if self._total is None else f"step {step}/{self._total} ({step / self._total:.0%})"
+
+    def _time_left(self, step: int) -> str:
+        done = step - self._first
+        if self._total is None or done <= 0 or step >= self._total:
+            return ""
+        seconds = (time.monotonic() - self._began) / done * (self._total - step)
+        return f", {timedelta(seconds=round(seconds))} left"
+
+
+def _shown(name: str, value: Any) -> str:
+    return f"{name} {value}".lstrip() if isinstance(value, str) else f"{name} {float(value):.4g}"
+
+
+# ---------------------------------------------------------------------- three places to show it
+class _Line:
+    """Where a display shows its state. `text`: the values; `line`: all of it."""
+
+    def update(self, step: int, text: str, line: str) -> None:
+        raise NotImplementedError
+
+    def close(self, line: str) -> None:
+        raise NotImplementedError
+
+
+class _TerminalBar(_Line):
+    def __init__(self, console: Console, title: str, total: int | None, first: int) -> None:
+        position = "step {task.completed}" if total is None else "step {task.completed}/{task.total}"
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn(position),
+            TextColumn("{task.fields[text]}"),
+        )
+        self._progress = Progress(*columns, TimeRemainingColumn(), console=console)
+        self._task = self._progress.add_task(title, total=total, completed=first, text="")
+        self._progress.start()
+
+    def update(self, step: int, text: str, line: str) -> None:
+        self._progress.update(self._task, completed=step, text=text)
+
+    def close(self, line: str) -> None:
+        self._progress.stop()
+
+
+class _NotebookLine(_Line):
+    """One output of the cell, replaced by each update; needs nothing but the notebook's own display function."""
+
+    def __init__(self) -> None:
+        display = importlib.import_module("IPython.display")
+        self._text = display.Pretty
+        self._handle = display.display(self._text(""), display_id=True)
+
+    def update(self, step: int, text: str, line: str) -> None:
+        self._handle.update(self._text(line))
+
+    def close(self, line: str) -> None:
+        self._handle.update(self._text(line))
+
+
+class _LogLines(_Line):
+    def __init__(self, console: Console, every_secs: float) -> None:
+        self._console, self._every = console, every_secs
+        self._next = time.monotonic() + every_secs
+        self._last = ""
+
+    def update(self, step: int, text: str, line: str) -> None:
+        if time.monotonic() >= self._next:
+            self._next = time.monotonic() + self._every
+            self._write(line)
+
+    def close(self, line: str) -> None:
+        if line and line != self._last:
+            self._write(line)
+
+    def _write(self, line: str) -> None:
+        self._last = line
+        self._console.print(line, soft_wrap=True, highlight=False, markup=False)
+
+
+# ---------------------------------------------------------------------- in a monitored session
+class ProgressHook(SessionRunHook):
+    """Shows the progress of a training in a monitored session: see `ProgressDisplay`.
+
+    Args:
+        last_step: the global step at which the training ends; None: not known.
+        tensors: what to show: a dictionary from names to scalar tensors or names of tensors.
+        batch_size: examples per step; when given, examples per second are shown instead of steps per second.
+        every_n_secs: the time between updates (s).
+        title, console: as of `ProgressDisplay`.
+
+    Raises:
+        RuntimeError: when the session begins: the graph has no global step.
+    """
+
+    def __init__(
+        self,
+        last_step: int | None = None,
+        tensors: Mapping[str, Any] | None = None,
+        batch_size: int | None = None,
+        every_n_secs: float = 0.5,
+        title: str = "training",
+        console: Console | None = None,
+    ) -> None:
+        self._last_step, self._tensors, self._batch_size = last_step, dict(tensors or {}), batch_size
+        self._every, self._title, self._console = every_n_secs, title, console
+        self._display: ProgressDisplay | None = None
+        self._due = False
+
+    def begin(self) -> None:
+        self._global_step = global_step_for(self)
+        self._fetched = {name: fetchable(self._global_step.graph, t) for name, t in self._tensors.items()}
+
+    def after_create_session(self, session: Any, coord: Any) -> None:
+        step = int(session.run(self._global_step))
+        self._at = (time.monotonic(), step)
+        if self._display is None:  # a session that was lost and made again goes on in the same display
+            self._display = ProgressDisplay(self._title, self._last_step, step, self._console)
+
+    def before_run(self, run_context: SessionRunContext) -> SessionRunArgs | None:
+        self._due = time.monotonic() >= self._at[0] + self._every
+        return SessionRunArgs(self._fetched) if self._due else None
+
+    def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
+        if self._due:
+            self._show(run_context.session, run_values.results)
+
+    def end(self, session: Any) -> None:
+        if self._display is not None:
+            self._show(session, {})
+            self._display.close()
+
+    def _show(self, session: Any, values: Mapping[str, Any]) -> None:
+        assert self._display is not None
+        step, now = int(session.run(self._global_step)), time.monotonic()
+        before, first = self._at
+        self._at = (now, step)
+        rate = (step - first) / max(now - before, 1e-9)
+        speed = f"{rate:,.1f} steps/s" if self._batch_size is None else f"{rate * self._batch_size:,.0f} examples/s"
+        self._display.update(step, {**values, "": speed})

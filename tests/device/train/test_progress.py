@@ -1,0 +1,127 @@
+"""Progress in a terminal, a notebook and a log file, with a clock that the tests move."""
+
+from __future__ import annotations
+
+import io
+import sys
+import time
+from types import ModuleType
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+import anabranch as tf
+from anabranch.train import progress
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(time, "monotonic", clock)
+    return clock
+
+
+def _console(**options: Any) -> tuple[Console, io.StringIO]:
+    file = io.StringIO()
+    return Console(file=file, width=200, **options), file
+
+
+def test_a_log_gets_a_line_now_and_then(clock: Clock) -> None:
+    console, file = _console(force_terminal=False)
+    with progress.ProgressDisplay("training", 200, console=console, log_every_secs=30) as display:
+        for step in range(1, 101):
+            clock.now += 1
+            display.update(step, {"loss": 1 / step, "": "7 images/s"})
+    assert file.getvalue().splitlines() == [
+        "training: step 30/200 (15%), loss 0.03333, 7 images/s, 0:02:50 left",
+        "training: step 60/200 (30%), loss 0.01667, 7 images/s, 0:02:20 left",
+        "training: step 90/200 (45%), loss 0.01111, 7 images/s, 0:01:50 left",
+        "training: step 100/200 (50%), loss 0.01, 7 images/s",
+    ]
+
+
+def test_a_log_ends_with_the_last_state_even_after_an_error(clock: Clock) -> None:
+    console, file = _console(force_terminal=False)
+
+    def fail() -> None:
+        with progress.ProgressDisplay("work", console=console) as display:
+            display.update(3, {"loss": 2.0})
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert file.getvalue() == "work: step 3, loss 2\n"
+
+
+def test_a_terminal_shows_a_bar() -> None:
+    console, file = _console(force_terminal=True, force_interactive=True)
+    with progress.ProgressDisplay("training", 10, 4, console) as display:
+        display.update(10, {"loss": 0.25})
+    shown = file.getvalue()
+    assert "step 10/10" in shown
+    assert "loss 0.25" in shown
+    assert "\x1b[" in shown, "it is redrawn in place"
+
+
+def test_a_notebook_replaces_one_output(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> None:
+    outputs: list[list[str]] = []
+
+    class Handle:
+        def __init__(self, text: str) -> None:
+            outputs.append([text])
+
+        def update(self, text: str) -> None:
+            outputs[-1].append(text)
+
+    module = ModuleType("IPython.display")
+    module.Pretty = str  # type: ignore[attr-defined]
+    module.display = lambda text, display_id: Handle(text)  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "IPython.display", module)
+    console, _ = _console(force_jupyter=True)
+    with progress.ProgressDisplay("training", 4, console=console) as display:
+        for step in (1, 2):
+            clock.now += 1
+            display.update(step, {})
+    assert outputs == [
+        [
+            "",
+            "training: step 1/4 (25%), 0:00:03 left",
+            "training: step 2/4 (50%), 0:00:02 left",
+            "training: step 2/4 (50%)",
+        ]
+    ]
+
+
+def test_in_a_monitored_session(clock: Clock) -> None:
+    console, file = _console(force_terminal=False)
+    with tf.Graph().as_default():
+        step = tf.train.get_or_create_global_step()
+        train = tf.assign_add(step, 1)
+        loss = tf.cast(step, tf.float32) * 0.5
+        hook = tf.train.ProgressHook(
+            20, {"loss": loss}, batch_size=64, every_n_secs=2, title="learning", console=console
+        )
+        hooks = [hook, tf.train.StopAtStepHook(last_step=20)]
+        with tf.train.MonitoredTrainingSession(hooks=hooks) as session:
+            while not session.should_stop():
+                clock.now += 4
+                session.run(train)
+    lines = file.getvalue().splitlines()
+    assert lines[0].startswith("learning: step 8/20 (40%), loss ")
+    assert lines[0].endswith("16 examples/s, 0:00:48 left")
+    assert lines[-1].startswith("learning: step 20/20 (100%)")
+    assert "\x1b" not in file.getvalue()
+
+
+def test_it_needs_a_global_step() -> None:
+    with tf.Graph().as_default(), pytest.raises(RuntimeError, match="Global step"):
+        tf.train.ProgressHook().begin()
