@@ -6,41 +6,11 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
-from anabranch.api import (
-    app,
-    bitwise,
-    compat,
-    debugging,
-    dtypes,
-    errors,
-    flags,
-    gfile,
-    graph_util,
-    image,
-    initializers,
-    io,
-    layers,
-    linalg,
-    loaded as _loaded,
-    logging,
-    losses,
-    manip,
-    math,
-    metrics,
-    nn,
-    python_io,
-    random,
-    resource_loader,
-    signal,
-    sparse,
-    spectral,
-    strings,
-    summary,
-    train,
-    version,
-)
+from anabranch.api import loaded as _loaded
 from anabranch.autodiff.aggregation import AggregationMethod
 from anabranch.autodiff.custom import (
     RegisterGradient,
@@ -53,6 +23,7 @@ from anabranch.autodiff.gradients import UnconnectedGradients, gradients, hessia
 from anabranch.autodiff.tape import GradientTape
 from anabranch.core import nest
 from anabranch.core.device import DeviceSpec
+from anabranch.core.devices import register_device
 from anabranch.core.dtypes import (
     DType,
     as_dtype,
@@ -82,6 +53,7 @@ from anabranch.core.dtypes import (
     uint64,
     variant,
 )
+from anabranch.core.registry import load_rest_with as _load_rest_with
 from anabranch.core.shapes import Dimension, TensorShape, dimension_at_index, dimension_value
 from anabranch.errors import OpError
 from anabranch.frontend import operators as _operators, sparse as _sparse, sparse_math as _sparse_math
@@ -176,7 +148,7 @@ from anabranch.frontend.constants import (
     zeros_like,
 )
 from anabranch.frontend.contraction import einsum, tensordot
-from anabranch.frontend.control_flow import case, cond
+from anabranch.frontend.control_flow import case, cond, switch_case
 from anabranch.frontend.data_flow import (
     dynamic_partition,
     dynamic_stitch,
@@ -216,7 +188,7 @@ from anabranch.frontend.framework import (
     set_random_seed,
 )
 from anabranch.frontend.functional import foldl, foldr, map_fn, scan
-from anabranch.frontend.grouping import group, no_op, tables_initializer, tuple
+from anabranch.frontend.grouping import group, initialize_all_tables, no_op, tables_initializer, tuple
 from anabranch.frontend.image import random_crop
 from anabranch.frontend.initializers import (
     constant_initializer,
@@ -428,6 +400,7 @@ from anabranch.frontend.reduction import (
     unsorted_segment_sum,
 )
 from anabranch.frontend.script import numpy_function, py_func
+from anabranch.frontend.sequence_examples import parse_single_sequence_example
 from anabranch.frontend.slicing import newaxis, slice, strided_slice
 from anabranch.frontend.sorting import argsort, sort
 from anabranch.frontend.sparse import (
@@ -566,34 +539,110 @@ from anabranch.proto import (
     SummaryMetadata,
     TensorInfo,
 )
-from anabranch.session import InteractiveSession, Session, get_default_session
+
+if TYPE_CHECKING:
+    from anabranch.api import (
+        app as app,
+        bitwise as bitwise,
+        compat as compat,
+        config as config,
+        data as data,
+        debugging as debugging,
+        distributions as distributions,
+        dtypes as dtypes,
+        errors as errors,
+        flags as flags,
+        gfile as gfile,
+        graph_util as graph_util,
+        image as image,
+        initializers as initializers,
+        io as io,
+        layers as layers,
+        linalg as linalg,
+        logging as logging,
+        lookup as lookup,
+        losses as losses,
+        manip as manip,
+        math as math,
+        metrics as metrics,
+        nn as nn,
+        python_io as python_io,
+        queue as queue,
+        random as random,
+        resource_loader as resource_loader,
+        signal as signal,
+        sparse as sparse,
+        spectral as spectral,
+        strings as strings,
+        summary as summary,
+        test as test,
+        train as train,
+        version as version,
+    )
+    from anabranch.frontend.accumulators import (
+        ConditionalAccumulator as ConditionalAccumulator,
+        ConditionalAccumulatorBase as ConditionalAccumulatorBase,
+        SparseConditionalAccumulator as SparseConditionalAccumulator,
+    )
+    from anabranch.frontend.queues import (
+        FIFOQueue as FIFOQueue,
+        PaddingFIFOQueue as PaddingFIFOQueue,
+        PriorityQueue as PriorityQueue,
+        QueueBase as QueueBase,
+        RandomShuffleQueue as RandomShuffleQueue,
+    )
+    from anabranch.frontend.readers import (
+        FixedLengthRecordReader as FixedLengthRecordReader,
+        IdentityReader as IdentityReader,
+        ReaderBase as ReaderBase,
+        TextLineReader as TextLineReader,
+        TFRecordReader as TFRecordReader,
+        WholeFileReader as WholeFileReader,
+    )
+    from anabranch.frontend.staging import CriticalSection as CriticalSection
+    from anabranch.placement.cost_model import CostModel as CostModel
+    from anabranch.placement.policy import PlacementPolicy as PlacementPolicy, PlacementRule as PlacementRule
+    from anabranch.runtime.devices import XlaDevice as XlaDevice
+    from anabranch.session import (
+        InteractiveSession as InteractiveSession,
+        Session as Session,
+        get_default_session as get_default_session,
+    )
 
 __version__ = VERSION
 
 __all__ = [
     "AUTO_REUSE",
+    "COMPILER_VERSION",
+    "GIT_VERSION",
+    "GRAPH_DEF_VERSION",
+    "GRAPH_DEF_VERSION_MIN_CONSUMER",
+    "GRAPH_DEF_VERSION_MIN_PRODUCER",
+    "VERSION",
     "AggregationMethod",
     "Assert",
     "AttrValue",
-    "COMPILER_VERSION",
+    "ConditionalAccumulator",
+    "ConditionalAccumulatorBase",
     "ConfigProto",
+    "CostModel",
+    "CriticalSection",
     "DType",
     "DeviceSpec",
     "Dimension",
     "Event",
+    "FIFOQueue",
     "FixedLenFeature",
     "FixedLenSequenceFeature",
-    "GIT_VERSION",
+    "FixedLengthRecordReader",
     "GPUOptions",
-    "GRAPH_DEF_VERSION",
-    "GRAPH_DEF_VERSION_MIN_CONSUMER",
-    "GRAPH_DEF_VERSION_MIN_PRODUCER",
     "GradientTape",
     "Graph",
     "GraphDef",
     "GraphKeys",
     "GraphOptions",
     "HistogramProto",
+    "IdentityReader",
     "IndexedSlices",
     "InteractiveSession",
     "LogMessage",
@@ -605,28 +654,39 @@ __all__ = [
     "OpError",
     "Operation",
     "OptimizerOptions",
+    "PaddingFIFOQueue",
+    "PlacementPolicy",
+    "PlacementRule",
     "Print",
+    "PriorityQueue",
+    "QueueBase",
+    "RandomShuffleQueue",
+    "ReaderBase",
     "RegisterGradient",
     "RunMetadata",
     "RunOptions",
     "Session",
     "SessionLog",
+    "SparseConditionalAccumulator",
     "SparseTensor",
     "SparseTensorValue",
     "Summary",
     "SummaryMetadata",
+    "TFRecordReader",
     "Tensor",
     "TensorArray",
     "TensorInfo",
     "TensorShape",
     "TensorSpec",
+    "TextLineReader",
     "UnconnectedGradients",
-    "VERSION",
     "VarLenFeature",
     "Variable",
     "VariableAggregation",
     "VariableScope",
     "VariableSynchronization",
+    "WholeFileReader",
+    "XlaDevice",
     "abs",
     "accumulate_n",
     "acos",
@@ -705,6 +765,7 @@ __all__ = [
     "complex64",
     "concat",
     "cond",
+    "config",
     "confusion_matrix",
     "conj",
     "constant",
@@ -724,6 +785,7 @@ __all__ = [
     "cumprod",
     "cumsum",
     "custom_gradient",
+    "data",
     "debugging",
     "decode_base64",
     "decode_csv",
@@ -745,6 +807,7 @@ __all__ = [
     "div_no_nan",
     "divide",
     "double",
+    "distributions",
     "dtypes",
     "dynamic_partition",
     "dynamic_stitch",
@@ -819,6 +882,7 @@ __all__ = [
     "image",
     "import_graph_def",
     "init_scope",
+    "initialize_all_tables",
     "initialize_all_variables",
     "initialize_local_variables",
     "initialize_variables",
@@ -855,6 +919,7 @@ __all__ = [
     "logical_not",
     "logical_or",
     "logical_xor",
+    "lookup",
     "losses",
     "make_ndarray",
     "make_template",
@@ -905,6 +970,7 @@ __all__ = [
     "parallel_stack",
     "parse_example",
     "parse_single_example",
+    "parse_single_sequence_example",
     "placeholder",
     "placeholder_with_default",
     "polygamma",
@@ -916,6 +982,7 @@ __all__ = [
     "qint32",
     "qint8",
     "qr",
+    "queue",
     "quint16",
     "quint8",
     "random",
@@ -944,6 +1011,7 @@ __all__ = [
     "reduce_prod",
     "reduce_sum",
     "regex_replace",
+    "register_device",
     "register_tensor_conversion_function",
     "repeat",
     "report_uninitialized_variables",
@@ -1049,6 +1117,7 @@ __all__ = [
     "subtract",
     "summary",
     "svd",
+    "switch_case",
     "tables_initializer",
     "tan",
     "tanh",
@@ -1115,14 +1184,97 @@ __all__ = [
 
 _loaded()
 
-#: loaded when a program first asks for them: `contrib` is written with this package and cannot come before it, and
-#: `test` brings Python's own test framework, which programs that are no tests do without
-_LATER = {"contrib": "contrib", "test": "api.test"}
+#: what is loaded when a program first asks for it: submodules, and single names by module
+_LATER_MODULES = {
+    "contrib": "contrib",
+    "app": "api.app",
+    "bitwise": "api.bitwise",
+    "compat": "api.compat",
+    "config": "api.config",
+    "data": "api.data",
+    "debugging": "api.debugging",
+    "distributions": "api.distributions",
+    "dtypes": "api.dtypes",
+    "errors": "api.errors",
+    "flags": "api.flags",
+    "gfile": "api.gfile",
+    "graph_util": "api.graph_util",
+    "image": "api.image",
+    "initializers": "api.initializers",
+    "io": "api.io",
+    "layers": "api.layers",
+    "linalg": "api.linalg",
+    "logging": "api.logging",
+    "lookup": "api.lookup",
+    "losses": "api.losses",
+    "manip": "api.manip",
+    "math": "api.math",
+    "metrics": "api.metrics",
+    "nn": "api.nn",
+    "python_io": "api.python_io",
+    "queue": "api.queue",
+    "random": "api.random",
+    "resource_loader": "api.resource_loader",
+    "signal": "api.signal",
+    "sparse": "api.sparse",
+    "spectral": "api.spectral",
+    "strings": "api.strings",
+    "summary": "api.summary",
+    "test": "api.test",
+    "train": "api.train",
+    "version": "api.version",
+}
+_LATER_NAMES = {
+    "ConditionalAccumulator": "frontend.accumulators",
+    "ConditionalAccumulatorBase": "frontend.accumulators",
+    "CriticalSection": "frontend.staging",
+    "FIFOQueue": "frontend.queues",
+    "FixedLengthRecordReader": "frontend.readers",
+    "IdentityReader": "frontend.readers",
+    "PaddingFIFOQueue": "frontend.queues",
+    "PriorityQueue": "frontend.queues",
+    "QueueBase": "frontend.queues",
+    "RandomShuffleQueue": "frontend.queues",
+    "ReaderBase": "frontend.readers",
+    "SparseConditionalAccumulator": "frontend.accumulators",
+    "TFRecordReader": "frontend.readers",
+    "TextLineReader": "frontend.readers",
+    "WholeFileReader": "frontend.readers",
+    "CostModel": "placement.cost_model",
+    "PlacementPolicy": "placement.policy",
+    "PlacementRule": "placement.policy",
+    "XlaDevice": "runtime.devices",
+    "InteractiveSession": "session",
+    "Session": "session",
+    "get_default_session": "session",
+}
 
 
-def __getattr__(name: str) -> ModuleType:
-    if name not in _LATER:
+def __getattr__(name: str) -> Any:
+    if name in _LATER_MODULES:
+        found: Any = importlib.import_module(f"{__name__}.{_LATER_MODULES[name]}")
+    elif name in _LATER_NAMES:
+        found = getattr(importlib.import_module(f"{__name__}.{_LATER_NAMES[name]}"), name)
+    else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = importlib.import_module(f"{__name__}.{_LATER[name]}")
-    globals()[name] = module
-    return module
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, "contrib"})
+
+
+class _Package(ModuleType):
+    """This module. `tf.train` is the public submodule even when the package's folder of that name has been imported."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name not in _LATER_MODULES or value is not sys.modules.get(f"{__name__}.{name}"):
+            super().__setattr__(name, value)
+
+
+# an operation family is loaded with the functions that use it, the others at the first name that is not known
+_load_rest_with(lambda: importlib.import_module(f"{__name__}.ops.vocabulary"))
+for _name in _LATER_MODULES:
+    globals().pop(_name, None)
+sys.modules[__name__].__class__ = _Package

@@ -25,6 +25,7 @@ ROOMS = (
     "core",
     "proto",
     "io",
+    "state",
     "graph",
     "ops",
     "kernels",
@@ -201,6 +202,17 @@ def homeless_imports(source: Source) -> Iterator[str]:
             yield f"{source.path}:{imported.line}: {package} may be imported in {', '.join(homes)} only"
 
 
+def contributed_imports(source: Source) -> Iterator[str]:
+    """What was contributed is written as a user would write it: with the public package and its submodules."""
+    if source.room != "contrib":
+        return
+    for imported in source.imports:
+        target = target_of(imported)
+        public = target == PACKAGE or f"{target}.".startswith((f"{PACKAGE}.api.", f"{PACKAGE}.contrib."))
+        if is_ours(imported.module) and not public:
+            yield f"{source.path}:{imported.line}: imports {target}, which is not public"
+
+
 def peer_imports(source: Source) -> Iterator[str]:
     for imported in source.imports:
         if imported.module.split(".")[0] in PEERS:
@@ -233,6 +245,7 @@ RULES: tuple[Callable[[Source], Iterator[str]], ...] = (
     downward_imports,
     late_imports,
     homeless_imports,
+    contributed_imports,
     peer_imports,
     execution_of_data,
     eager_annotations,
@@ -293,6 +306,8 @@ def test_tests_need_neither_tensorflow_nor_torch() -> None:
         (homeless_imports, "anabranch.xlax", "from jax import lax"),
         (homeless_imports, "anabranch.distributed.worker", "def f():\n    import zmq"),
         (homeless_imports, "anabranch.distributed.transport", "import ray"),
+        (contributed_imports, "anabranch.contrib.x", "from anabranch.frontend.rnn import static_rnn"),
+        (contributed_imports, "anabranch.contrib.x", "from anabranch.train import saver"),
         (peer_imports, "anabranch.tools.x", "from tensorflow.python import ops"),
         (peer_imports, "anabranch.tools.x", "importlib.import_module('torch')"),
         (execution_of_data, "anabranch.io.x", "import pickle"),
@@ -311,6 +326,7 @@ def test_a_rule_finds(rule: Callable[[Source], Iterator[str]], module: str, text
     [
         ("anabranch.session", "from anabranch import errors\nfrom anabranch.graph import graph\nimport numpy as np"),
         ("anabranch.kernels.pallas.x", "import jax\nfrom anabranch.kernels import choice"),
+        ("anabranch.contrib.x", "import anabranch as tf\nfrom anabranch.api.nn import static_rnn"),
         ("anabranch.distributed.transport", "import zmq"),
         ("anabranch.io.x", "tensor.eval(session)\nast.literal_eval(text)\nnp.load(path, allow_pickle=False)"),
         ("anabranch", ""),

@@ -57,7 +57,16 @@ from anabranch.frontend.image import (
     yiq_to_rgb,
     yuv_to_rgb,
 )
-from anabranch.frontend.image_codecs import decode_jpeg, encode_jpeg
+from anabranch.frontend.image_codecs import (
+    decode_and_crop_jpeg,
+    decode_bmp,
+    decode_gif,
+    decode_image,
+    decode_jpeg,
+    encode_jpeg,
+    extract_jpeg_shape,
+    is_jpeg,
+)
 from anabranch.frontend.rearranging import extract_image_patches
 
 __all__ = [
@@ -71,17 +80,23 @@ __all__ = [
     "convert_image_dtype",
     "crop_and_resize",
     "crop_to_bounding_box",
+    "decode_and_crop_jpeg",
+    "decode_bmp",
+    "decode_gif",
+    "decode_image",
     "decode_jpeg",
     "decode_png",
     "draw_bounding_boxes",
     "encode_jpeg",
     "encode_png",
     "extract_image_patches",
+    "extract_jpeg_shape",
     "flip_left_right",
     "flip_up_down",
     "grayscale_to_rgb",
     "hsv_to_rgb",
     "image_gradients",
+    "is_jpeg",
     "non_max_suppression",
     "non_max_suppression_padded",
     "non_max_suppression_with_scores",

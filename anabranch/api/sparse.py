@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from anabranch.frontend.accumulators import SparseConditionalAccumulator
 from anabranch.frontend.reduction import (
     sparse_segment_mean as segment_mean,
     sparse_segment_sqrt_n as segment_sqrt_n,
@@ -41,6 +42,7 @@ from anabranch.frontend.sparse_math import (
 )
 
 __all__ = [
+    "SparseConditionalAccumulator",
     "SparseTensor",
     "add",
     "concat",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from anabranch.api import train_queue_runner as queue_runner
 from anabranch.frontend.graph_io import write_graph
 from anabranch.io.event_files import summary_iterator
 from anabranch.proto import (
@@ -15,6 +16,7 @@ from anabranch.proto import (
     FloatList,
     Int64List,
     JobDef,
+    QueueRunnerDef,
     SaverDef,
     SequenceExample,
     ServerDef,
@@ -28,6 +30,16 @@ from anabranch.train.basic_session_run_hooks import (
     NanTensorHook,
     SecondOrStepTimer,
     StopAtStepHook,
+)
+from anabranch.train.batching import (
+    batch,
+    batch_join,
+    maybe_batch,
+    maybe_batch_join,
+    maybe_shuffle_batch,
+    maybe_shuffle_batch_join,
+    shuffle_batch,
+    shuffle_batch_join,
 )
 from anabranch.train.best_checkpoints import BestCheckpoints
 from anabranch.train.checkpoint_management import (
@@ -48,6 +60,15 @@ from anabranch.train.checkpoint_utils import (
     load_variable,
 )
 from anabranch.train.coordinator import Coordinator, LooperThread
+from anabranch.train.device_setter import replica_device_setter
+from anabranch.train.input_producers import (
+    input_producer,
+    limit_epochs,
+    match_filenames_once,
+    range_input_producer,
+    slice_input_producer,
+    string_input_producer,
+)
 from anabranch.train.lbfgs import LBFGSOptimizer
 from anabranch.train.learning_rate import (
     cosine_decay,
@@ -79,6 +100,8 @@ from anabranch.train.optimizers.ftrl import FtrlOptimizer
 from anabranch.train.optimizers.gradient_descent import GradientDescentOptimizer, ProximalGradientDescentOptimizer
 from anabranch.train.optimizers.momentum import MomentumOptimizer
 from anabranch.train.optimizers.rmsprop import RMSPropOptimizer
+from anabranch.train.progress import ProgressDisplay, ProgressHook
+from anabranch.train.queue_runner import QueueRunner, add_queue_runner, start_queue_runners
 from anabranch.train.recording_hooks import (
     CheckpointSaverHook,
     CheckpointSaverListener,
@@ -137,8 +160,12 @@ __all__ = [
     "NewCheckpointReader",
     "Optimizer",
     "ProfilerHook",
+    "ProgressDisplay",
+    "ProgressHook",
     "ProximalAdagradOptimizer",
     "ProximalGradientDescentOptimizer",
+    "QueueRunner",
+    "QueueRunnerDef",
     "RMSPropOptimizer",
     "RestoreReport",
     "Saver",
@@ -159,7 +186,10 @@ __all__ = [
     "SummarySaverHook",
     "Supervisor",
     "WorkerSessionCreator",
+    "add_queue_runner",
     "assert_global_step",
+    "batch",
+    "batch_join",
     "checkpoint_exists",
     "checkpoints_iterator",
     "cosine_decay",
@@ -175,20 +205,35 @@ __all__ = [
     "global_step",
     "import_meta_graph",
     "init_from_checkpoint",
+    "input_producer",
     "inverse_time_decay",
     "latest_checkpoint",
+    "limit_epochs",
     "linear_cosine_decay",
     "list_variables",
     "load_checkpoint",
     "load_variable",
+    "match_filenames_once",
+    "maybe_batch",
+    "maybe_batch_join",
+    "maybe_shuffle_batch",
+    "maybe_shuffle_batch_join",
     "natural_exp_decay",
     "noisy_linear_cosine_decay",
     "piecewise_constant",
     "piecewise_constant_decay",
     "polynomial_decay",
+    "queue_runner",
+    "range_input_producer",
     "remove_checkpoint",
+    "replica_device_setter",
     "restore_partial",
     "restore_report",
+    "shuffle_batch",
+    "shuffle_batch_join",
+    "slice_input_producer",
+    "start_queue_runners",
+    "string_input_producer",
     "summary_iterator",
     "update_checkpoint_state",
     "write_graph",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import anabranch as tf
-from anabranch.frontend.regularizers import (
+from anabranch.contrib.regularizers import (
     apply_regularization,
     l1_l2_regularizer,
     l1_regularizer,

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from anabranch.frontend.rnn import static_bidirectional_rnn, static_rnn, static_state_saving_rnn
-from anabranch.frontend.rnn_cells import (
+from anabranch.api.nn import static_bidirectional_rnn, static_rnn, static_state_saving_rnn
+from anabranch.api.nn_rnn_cell import (
     BasicLSTMCell,
     BasicRNNCell,
+    DeviceWrapper,
+    DropoutWrapper,
     GRUCell,
     LSTMCell,
     LSTMStateTuple,
     MultiRNNCell,
+    ResidualWrapper,
     RNNCell,
 )
-from anabranch.frontend.rnn_wrappers import DeviceWrapper, DropoutWrapper, ResidualWrapper
+from anabranch.contrib.rnn_extras import (
+    LayerNormBasicLSTMCell,
+    stack_bidirectional_dynamic_rnn,
+    stack_bidirectional_rnn,
+    transpose_batch_time,
+)
 
 __all__ = [
     "BasicLSTMCell",
@@ -22,10 +30,14 @@ __all__ = [
     "GRUCell",
     "LSTMCell",
     "LSTMStateTuple",
+    "LayerNormBasicLSTMCell",
     "MultiRNNCell",
     "RNNCell",
     "ResidualWrapper",
+    "stack_bidirectional_dynamic_rnn",
+    "stack_bidirectional_rnn",
     "static_bidirectional_rnn",
     "static_rnn",
     "static_state_saving_rnn",
+    "transpose_batch_time",
 ]

@@ -1,0 +1,110 @@
+"""`tf.contrib.lookup`: the tables under their contributed names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anabranch as tf
+from anabranch.api.contrib_lookup import (
+    DenseHashTable,
+    FastHashSpec,
+    HasherSpec,
+    HashTable,
+    IdTableWithHashBuckets,
+    InitializableLookupTableBase,
+    KeyValueTensorInitializer,
+    LookupInterface,
+    MutableHashTable,
+    StrongHashSpec,
+    TableInitializerBase,
+    TextFileIdTableInitializer,
+    TextFileIndex,
+    TextFileInitializer,
+    TextFileStringTableInitializer,
+    index_table_from_file,
+    index_table_from_tensor as _index_table_from_tensor,
+    index_to_string_table_from_file,
+    index_to_string_table_from_tensor as _index_to_string_table_from_tensor,
+)
+
+__all__ = [
+    "DenseHashTable",
+    "FastHashSpec",
+    "HashTable",
+    "HasherSpec",
+    "IdTableWithHashBuckets",
+    "InitializableLookupTableBase",
+    "KeyValueTensorInitializer",
+    "LookupInterface",
+    "MutableDenseHashTable",
+    "MutableHashTable",
+    "StrongHashSpec",
+    "TableInitializerBase",
+    "TextFileIdTableInitializer",
+    "TextFileIndex",
+    "TextFileInitializer",
+    "TextFileStringTableInitializer",
+    "index_table_from_file",
+    "index_table_from_tensor",
+    "index_to_string",
+    "index_to_string_table_from_file",
+    "index_to_string_table_from_tensor",
+    "string_to_index",
+    "string_to_index_table_from_file",
+    "string_to_index_table_from_tensor",
+]
+
+MutableDenseHashTable = DenseHashTable
+string_to_index_table_from_file = index_table_from_file
+
+
+def index_table_from_tensor(
+    mapping: Any,
+    num_oov_buckets: int = 0,
+    default_value: int = -1,
+    hasher_spec: Any = FastHashSpec,
+    dtype: Any = "string",
+    name: str | None = None,
+) -> Any:
+    """`tf.lookup`'s table from the elements of a vector to their positions.
+
+    Raises:
+        ValueError: there is no vector.
+    """
+    if mapping is None:
+        raise ValueError("mapping must be specified.")
+    return _index_table_from_tensor(mapping, num_oov_buckets, default_value, hasher_spec, dtype, name)
+
+
+def string_to_index_table_from_tensor(
+    mapping: Any,
+    num_oov_buckets: int = 0,
+    default_value: int = -1,
+    hasher_spec: Any = FastHashSpec,
+    name: str | None = None,
+) -> Any:
+    """`index_table_from_tensor` of strings."""
+    return index_table_from_tensor(mapping, num_oov_buckets, default_value, hasher_spec, "string", name)
+
+
+def index_to_string_table_from_tensor(mapping: Any, default_value: str = "UNK", name: str | None = None) -> Any:
+    """A table from positions to the elements of a vector of strings.
+
+    Raises:
+        ValueError: there is no vector.
+    """
+    if mapping is None:
+        raise ValueError("mapping must be specified.")
+    return _index_to_string_table_from_tensor(mapping, default_value, name)
+
+
+def string_to_index(tensor: Any, mapping: Any, default_value: int = -1, name: str | None = None) -> tf.Tensor:
+    """The positions in a vector of strings; the table joins the graph's table initializers."""
+    found: tf.Tensor = index_table_from_tensor(mapping, default_value=default_value, name=name).lookup(tensor)
+    return found
+
+
+def index_to_string(tensor: Any, mapping: Any, default_value: str = "UNK", name: str | None = None) -> tf.Tensor:
+    """The elements of a vector of strings at positions; the table joins the graph's table initializers."""
+    found: tf.Tensor = index_to_string_table_from_tensor(mapping, default_value, name).lookup(tensor)
+    return found

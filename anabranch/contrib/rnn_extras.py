@@ -1,0 +1,198 @@
+"""`tf.contrib.rnn`: layer-normalized cells and stacked bidirectional networks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import anabranch as tf
+
+__all__ = [
+    "LayerNormBasicLSTMCell",
+    "stack_bidirectional_dynamic_rnn",
+    "stack_bidirectional_rnn",
+    "transpose_batch_time",
+]
+
+
+class LayerNormBasicLSTMCell(tf.nn.rnn_cell.RNNCell):
+    """An LSTM whose gates and state are normalized (Ba et al. 2016), with dropout of what enters the state.
+
+    Args:
+        num_units: int.
+        forget_bias: added to the forget gate.
+        input_size: ignored.
+        activation: of the state.
+        layer_norm: whether to normalize; there is a bias if not.
+        norm_gain: initial value of the normalization's gain.
+        norm_shift: initial value of its shift.
+        dropout_keep_prob: float or scalar; 1 for no dropout (Semeniuta et al. 2016).
+        dropout_prob_seed: of the random numbers.
+        reuse: whether to use existing variables.
+    """
+
+    def __init__(
+        self,
+        num_units: int,
+        forget_bias: float = 1.0,
+        input_size: Any = None,
+        activation: Callable[[Any], Any] = tf.tanh,
+        layer_norm: bool = True,
+        norm_gain: float = 1.0,
+        norm_shift: float = 0.0,
+        dropout_keep_prob: Any = 1.0,
+        dropout_prob_seed: int | None = None,
+        reuse: bool | None = None,
+    ) -> None:
+        super().__init__(_reuse=reuse)
+        self._num_units, self._forget_bias, self._activation = num_units, forget_bias, activation
+        self._layer_norm, self._gain, self._shift = layer_norm, norm_gain, norm_shift
+        self._keep_prob, self._seed = dropout_keep_prob, dropout_prob_seed
+
+    @property
+    def state_size(self) -> Any:
+        return tf.nn.rnn_cell.LSTMStateTuple(self._num_units, self._num_units)
+
+    @property
+    def output_size(self) -> int:
+        return self._num_units
+
+    def _gates(self, args: Any) -> Any:
+        """The four gates side by side, [batch, 4 * units]."""
+        kernel = tf.get_variable("kernel", [args.shape.as_list()[-1], 4 * self._num_units], args.dtype)
+        gates = tf.matmul(args, kernel)
+        if self._layer_norm:
+            return gates
+        bias = tf.get_variable("bias", [4 * self._num_units], args.dtype, tf.zeros_initializer())
+        return tf.nn.bias_add(gates, bias)
+
+    def _normalized(self, value: Any, scope: str) -> Any:
+        if not self._layer_norm:
+            return value
+        with tf.variable_scope(scope):
+            size = [self._num_units]
+            gamma = tf.get_variable("gamma", size, value.dtype, tf.constant_initializer(self._gain))
+            beta = tf.get_variable("beta", size, value.dtype, tf.constant_initializer(self._shift))
+        mean, variance = tf.nn.moments(value, [-1], keep_dims=True)
+        epsilon = 1e-3 if value.dtype == tf.float16 else 1e-12
+        return tf.nn.batch_normalization(value, mean, variance, beta, gamma, epsilon)
+
+    def _kept(self, value: Any) -> Any:
+        if isinstance(self._keep_prob, float | int) and self._keep_prob >= 1:
+            return value
+        return tf.nn.dropout(value, self._keep_prob, seed=self._seed)
+
+    def call(self, inputs: Any, state: Any) -> Any:
+        c, h = state
+        gates = tf.split(self._gates(tf.concat([inputs, h], 1)), 4, axis=1)
+        names = ("input", "transform", "forget", "output")
+        i, j, f, o = (self._normalized(gate, name) for gate, name in zip(gates, names, strict=True))
+        entering = self._kept(self._activation(j))
+        c = c * tf.sigmoid(f + self._forget_bias) + tf.sigmoid(i) * entering
+        c = self._normalized(c, "state")
+        h = self._activation(c) * tf.sigmoid(o)
+        return h, tf.nn.rnn_cell.LSTMStateTuple(c, h)
+
+
+# ---------------------------------------------------------------------- stacks
+def _checked_stacks(cells_fw: Any, cells_bw: Any, states_fw: Any, states_bw: Any) -> tuple[list[Any], list[Any]]:
+    """The initial states of the layers.
+
+    Raises:
+        ValueError: cells or states are not lists of one length.
+    """
+    for name, cells in (("cells_fw", cells_fw), ("cells_bw", cells_bw)):
+        if not isinstance(cells, list) or not cells:
+            raise ValueError(f"{name} must be a list of cells, one or more, got {cells!r}")
+    if len(cells_fw) != len(cells_bw):
+        raise ValueError(f"there are {len(cells_fw)} forward cells, but {len(cells_bw)} backward cells")
+    for name, states in (("initial_states_fw", states_fw), ("initial_states_bw", states_bw)):
+        if states is not None and (not isinstance(states, list) or len(states) != len(cells_fw)):
+            raise ValueError(f"{name} must be a list of {len(cells_fw)} states, one for each cell")
+    nothing = [None] * len(cells_fw)
+    return states_fw or nothing, states_bw or nothing
+
+
+def stack_bidirectional_dynamic_rnn(
+    cells_fw: Any,
+    cells_bw: Any,
+    inputs: Any,
+    initial_states_fw: Any = None,
+    initial_states_bw: Any = None,
+    dtype: Any = None,
+    sequence_length: Any = None,
+    parallel_iterations: int | None = None,
+    time_major: bool = False,
+    scope: Any = None,
+    swap_memory: bool = False,
+) -> tuple[Any, tuple[Any, ...], tuple[Any, ...]]:
+    """Several bidirectional networks: each is given the outputs of the one below, both directions side by side.
+
+    Args:
+        cells_fw: list of cells, one for each layer.
+        cells_bw: the same against time.
+        inputs: [batch, time, ...], or [time, batch, ...] if `time_major`.
+
+    Returns:
+        (outputs [batch, time, both directions], last states forward, last states backward).
+
+    Raises:
+        ValueError: cells or states are not lists of one length.
+    """
+    states_fw, states_bw = _checked_stacks(cells_fw, cells_bw, initial_states_fw, initial_states_bw)
+    last_fw, last_bw = [], []
+    with tf.variable_scope(scope or "stack_bidirectional_rnn"):
+        for i, (fw, bw) in enumerate(zip(cells_fw, cells_bw, strict=True)):
+            with tf.variable_scope(f"cell_{i}"):
+                outputs, (state_fw, state_bw) = tf.nn.bidirectional_dynamic_rnn(
+                    fw, bw, inputs, sequence_length, states_fw[i], states_bw[i], dtype,
+                    parallel_iterations, swap_memory, time_major,
+                )  # fmt: skip
+                inputs = tf.concat(outputs, 2)
+            last_fw.append(state_fw)
+            last_bw.append(state_bw)
+    return inputs, tuple(last_fw), tuple(last_bw)
+
+
+def stack_bidirectional_rnn(
+    cells_fw: Any,
+    cells_bw: Any,
+    inputs: Sequence[Any],
+    initial_states_fw: Any = None,
+    initial_states_bw: Any = None,
+    dtype: Any = None,
+    sequence_length: Any = None,
+    scope: Any = None,
+) -> tuple[list[Any], tuple[Any, ...], tuple[Any, ...]]:
+    """As `stack_bidirectional_dynamic_rnn`, over a list of inputs [batch, ...], one for each step.
+
+    Returns:
+        (list of outputs, last states forward, last states backward).
+
+    Raises:
+        ValueError: cells or states are not lists of one length.
+    """
+    states_fw, states_bw = _checked_stacks(cells_fw, cells_bw, initial_states_fw, initial_states_bw)
+    last_fw, last_bw, steps = [], [], list(inputs)
+    with tf.variable_scope(scope or "stack_bidirectional_rnn"):
+        for i, (fw, bw) in enumerate(zip(cells_fw, cells_bw, strict=True)):
+            with tf.variable_scope(f"cell_{i}"):
+                steps, state_fw, state_bw = tf.nn.static_bidirectional_rnn(
+                    fw, bw, steps, states_fw[i], states_bw[i], dtype, sequence_length
+                )
+            last_fw.append(state_fw)
+            last_bw.append(state_bw)
+    return steps, tuple(last_fw), tuple(last_bw)
+
+
+def transpose_batch_time(x: Any) -> Any:
+    """[a, b, ...] -> [b, a, ...]; what has fewer than two dimensions stays.
+
+    Raises:
+        ValueError: the rank is not known.
+    """
+    x = tf.convert_to_tensor(x)
+    rank = x.shape.ndims
+    if rank is None:
+        raise ValueError(f"the rank of {x.name} must be known")
+    return x if rank < 2 else tf.transpose(x, [1, 0, *range(2, rank)])

@@ -1,0 +1,105 @@
+"""`tf.contrib.seq2seq`: the loss of sequences, and batches in which each row stands several times."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import anabranch as tf
+
+__all__ = ["sequence_loss", "tile_batch"]
+
+
+def sequence_loss(
+    logits: Any,
+    targets: Any,
+    weights: Any,
+    average_across_timesteps: bool = True,
+    average_across_batch: bool = True,
+    sum_over_timesteps: bool = False,
+    sum_over_batch: bool = False,
+    softmax_loss_function: Callable[..., Any] | None = None,
+    name: str | None = None,
+) -> Any:
+    """The weighted cross entropy of sequences of symbols.
+
+    Args:
+        logits: float [batch, time, symbols].
+        targets: int [batch, time].
+        weights: float [batch, time]: zeros leave steps out.
+        average_across_timesteps: sum over time, divided by the sum of the weights.
+        average_across_batch: the same over the batch.
+        sum_over_timesteps: sum over time, divided by the number of weights that are not zero.
+        sum_over_batch: the same over the batch.
+        softmax_loss_function: called as f(labels=[n], logits=[n, symbols]) for [n]; default: sparse softmax.
+
+    Returns:
+        A scalar where both dimensions are averaged or both summed, [batch] or [time] where one is, else [batch, time].
+        Where one dimension is averaged and the other to be summed, only the average is taken.
+
+    Raises:
+        ValueError: wrong ranks, or a dimension is to be both averaged and summed.
+    """
+    logits, targets, weights = (tf.convert_to_tensor(v) for v in (logits, targets, weights))
+    _check_rank("Logits", logits, 3, "[batch_size x sequence_length x logits]")
+    _check_rank("Targets", targets, 2, "[batch_size x sequence_length]")
+    _check_rank("Weights", weights, 2, "[batch_size x sequence_length]")
+    if average_across_timesteps and sum_over_timesteps:
+        raise ValueError("average_across_timesteps and sum_over_timesteps cannot be set to True at same time.")
+    if average_across_batch and sum_over_batch:
+        raise ValueError("average_across_batch and sum_over_batch cannot be set to True at same time.")
+    with tf.name_scope(name, "sequence_loss", [logits, targets, weights]):
+        losses = _losses(logits, targets, softmax_loss_function) * weights
+        averaged = [axis for axis, on in enumerate((average_across_batch, average_across_timesteps)) if on]
+        summed = [axis for axis, on in enumerate((sum_over_batch, sum_over_timesteps)) if on]
+        if averaged:
+            return tf.div_no_nan(tf.reduce_sum(losses, averaged), tf.reduce_sum(weights, averaged))
+        if summed:
+            count = tf.reduce_sum(tf.cast(tf.not_equal(weights, 0), losses.dtype), summed)
+            return tf.div_no_nan(tf.reduce_sum(losses, summed), count)
+        return losses
+
+
+def _check_rank(what: str, tensor: Any, rank: int, layout: str) -> None:
+    if tensor.shape.ndims != rank:
+        raise ValueError(f"{what} must be a {layout} tensor, got shape {tensor.shape}")
+
+
+def _losses(logits: Any, targets: Any, function: Callable[..., Any] | None) -> Any:
+    """[batch, time]."""
+    function = function or tf.nn.sparse_softmax_cross_entropy_with_logits
+    flat = tf.reshape(logits, [-1, tf.shape(logits)[2]])
+    losses = function(labels=tf.reshape(targets, [-1]), logits=flat)
+    shaped = tf.reshape(losses, tf.shape(logits)[:2])
+    shaped.set_shape(logits.shape[:2])
+    return shaped
+
+
+def tile_batch(t: Any, multiplier: Any, name: str | None = None) -> Any:
+    """Repeats each row of a batch `multiplier` times, one after the other.
+
+    Args:
+        t: structure of tensors [batch, ...].
+        multiplier: int.
+
+    Returns:
+        The same structure of tensors [batch * multiplier, ...].
+
+    Raises:
+        ValueError: a tensor's rank is not known, or 0.
+    """
+    with tf.name_scope(name, "tile_batch", [*tf.nest.flatten(t), multiplier]):
+        return tf.nest.map_structure(lambda value: _tiled(tf.convert_to_tensor(value, name="t"), multiplier), t)
+
+
+def _tiled(value: Any, multiplier: Any) -> Any:
+    rank = value.shape.ndims
+    if not rank:
+        raise ValueError(f"t must have a batch dimension, {value.name} has shape {value.shape}")
+    repeated = tf.tile(tf.expand_dims(value, 1), [1, multiplier] + [1] * (rank - 1))
+    shape = tf.shape(value)
+    tiled = tf.reshape(repeated, tf.concat([shape[:1] * multiplier, shape[1:]], 0))
+    known = value.shape.as_list()[0]
+    times = tf.get_static_value(multiplier) if isinstance(multiplier, tf.Tensor) else multiplier
+    tiled.set_shape([None if known is None or times is None else known * int(times), *value.shape.as_list()[1:]])
+    return tiled
