@@ -12,7 +12,7 @@ PYTEST_ARGS ?=
 PROTOS = $(wildcard anabranch/proto/*.proto)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test tiny lint format types bench bench-env protos lock clean distclean
+.PHONY: help venv demo demo-text test tiny lint format types bench bench-env protos lock clean distclean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -29,6 +29,9 @@ $(STAMP): requirements/lock.txt pyproject.toml
 
 demo: venv ## train a convolutional network on handwritten digits, live
 	$(BIN)/anabranch demo
+
+demo-text: venv ## train a character-level LSTM on Python's own library, and let it write
+	$(BIN)/anabranch demo text
 
 test: venv ## run the whole test suite
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import tempfile
 from collections.abc import Callable
 
 from rich.console import Console
@@ -24,6 +25,25 @@ def training(console: Console, rounds: int) -> None:
     print_table("training step", measure("training", systems, rounds, console), systems, "ms", 1e3, console)
 
 
+def lstm(console: Console, rounds: int) -> None:
+    """A training step of an LSTM language model: 2 x 512, batch 32, 35 steps, 10,000 words."""
+    systems = ("anabranch", "jax", "tensorflow", "torch")
+    print_table("LSTM language model", measure("lstm", systems, rounds, console), systems, "ms", 1e3, console)
+
+
+def loops(console: Console, rounds: int) -> None:
+    """What an iteration of a compiled loop costs, and a step that holds a loop."""
+    systems = ("anabranch", "jax", "tensorflow")
+    print_table("while_loop", measure("loops", systems, rounds, console), systems, "µs", 1e6, console)
+
+
+def compile_time(console: Console, rounds: int) -> None:
+    """Compiling an RNN unrolled over 200 steps, a network of 100 layers, and the same RNN as a loop."""
+    systems = ("anabranch", "jax", "tensorflow")
+    results = measure("compile", systems, rounds, console)
+    print_table("first step of a new training program", results, systems, "s", 1, console)
+
+
 def embedding(console: Console, rounds: int) -> None:
     """Gather and sparse update of 32 rows, in tables of 16 MB and 1 GB."""
     systems = ("anabranch", "tensorflow")
@@ -35,6 +55,33 @@ def building(console: Console, rounds: int) -> None:
     """Building and differentiating Inception-v3."""
     systems = ("anabranch", "tensorflow")
     print_table("Inception-v3's graph", measure("building", systems, rounds, console), systems, "s", 1, console)
+
+
+def devices(console: Console, rounds: int) -> None:
+    """Transfers between two devices of one process, and independent work on them."""
+    systems = ("anabranch", "tensorflow")
+    results = measure("devices", systems, rounds, console)
+    print_table("two virtual devices", results, systems, "µs, if nothing else is named", 1e6, console)
+
+
+def executor(console: Console, rounds: int) -> None:
+    """The executor: nodes that do nothing, and loops of primitives."""
+    systems = ("anabranch", "python", "tensorflow")
+    print_table("executor", measure("executor", systems, rounds, console), systems, "µs", 1e6, console)
+
+
+def input_pipelines(console: Console, rounds: int) -> None:
+    """Elements of input pipelines: numbers, records, rows, decoded images."""
+    systems = ("anabranch", "tensorflow")
+    with tempfile.TemporaryDirectory() as folder:
+        results = measure("input", systems, rounds, console, folder)
+    print_table("input pipelines, per element", results, systems, "µs", 1e6, console)
+
+
+def queues(console: Console, rounds: int) -> None:
+    """Elements through a queue."""
+    systems = ("anabranch", "tensorflow")
+    print_table("elements through a queue", measure("queues", systems, rounds, console), systems, "µs", 1e6, console)
 
 
 def imports(console: Console, rounds: int) -> None:
@@ -52,10 +99,17 @@ def memory(console: Console, rounds: int) -> None:
 BENCHMARKS: dict[str, Callable[[Console, int], None]] = {
     "session": session,
     "training": training,
+    "lstm": lstm,
+    "loops": loops,
+    "compile": compile_time,
     "embedding": embedding,
     "building": building,
+    "executor": executor,
+    "queues": queues,
     "imports": imports,
     "memory": memory,
+    "devices": devices,
+    "input": input_pipelines,
 }
 
 

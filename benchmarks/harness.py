@@ -93,9 +93,9 @@ def print_table(
             if value is None:
                 cells.append("-")
             elif system == "anabranch" or ours is None:
-                cells.append(f"{value * scale:,.1f}")
+                cells.append(_figure(value * scale))
             else:
-                cells.append(f"{value * scale:,.1f}  (ours: {ours / value:.2f} x)")
+                cells.append(f"{_figure(value * scale)}  (ours: {ours / value:.2f} x)")
         table.add_row(name, *cells)
     console.print(table)
 
@@ -108,3 +108,8 @@ def machine() -> str:
         lines = [line for line in cpuinfo.read_text().splitlines() if line.startswith("model name")]
         model = lines[0].split(":", 1)[1].strip() if lines else model
     return f"{model}, {os.cpu_count()} cores, Python {platform.python_version()}"
+
+
+def _figure(value: float) -> str:
+    """Three significant digits, and at least the whole number."""
+    return f"{value:,.{max(0, 2 - len(str(int(abs(value)))) + 1)}f}"

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+from anabranch.core.devices import LOCAL_TASK
 from anabranch.runtime.devices import DeviceAttributes, local_devices
 
 
 def list_local_devices(session_config: Any = None) -> list[DeviceAttributes]:
-    """The devices that sessions of this process can use.
+    """The devices that a session of this process has, by names without a task: "/device:CPU:0".
 
     Args:
-        session_config: accepted for compatibility.
+        session_config: the session's `ConfigProto`.
+
+    Raises:
+        InvalidArgumentError: it asks for devices that do not exist.
     """
-    return local_devices()
+    found = local_devices(session_config)
+    return [replace(device, name=device.name.removeprefix(LOCAL_TASK)) for device in found]

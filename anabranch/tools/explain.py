@@ -1,7 +1,8 @@
 """Run a program and tell how its steps are compiled: stages, islands, reasons.
 
 Prints, to the standard error stream, for each new kind of step the size of its graph after each stage and the islands
-and host operations that it became, and every compilation with its reason and the seconds it took.
+and host operations that it became, and every compilation with its reason and the seconds it took; with `--placement`
+also, of each operation, the device that was asked for, the one that it got, and why.
 """
 
 from __future__ import annotations
@@ -17,10 +18,13 @@ def main(arguments: Sequence[str]) -> int:
     parser = program_parser(
         "anabranch explain",
         "Runs a program and prints, to the standard error stream, how its steps are compiled. From inside a program, "
-        f"the environment variable {explain.EXPLAIN_VARIABLE}=1 does the same.",
+        f"the environment variable {explain.EXPLAIN_VARIABLE}=1 does the same, and =placement as --placement does.",
     )
-    _, program = parse_program(parser, arguments)
-    explainer = explain.enable()
+    parser.add_argument(
+        "--placement", action="store_true", help="tell which device each operation asked for, which it got, and why"
+    )
+    options, program = parse_program(parser, arguments)
+    explainer = explain.enable(placement=options.placement)
     try:
         return run_program(parser, program)
     finally:

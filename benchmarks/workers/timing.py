@@ -18,3 +18,15 @@ def seconds_per_call(function: Callable[[], object], calls: int, repeats: int = 
             function()
         times.append((time.perf_counter() - start) / calls)
     return statistics.median(times)
+
+
+def least_seconds(function: Callable[[], object], calls: int, warm_up: int = 3) -> float:
+    """The least time of a call."""
+    for _ in range(warm_up):
+        function()
+    times = []
+    for _ in range(calls):
+        start = time.perf_counter()
+        function()
+        times.append(time.perf_counter() - start)
+    return min(times)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
@@ -13,10 +17,15 @@ EXAMPLES = ROOT / "examples"
 
 def run(name: str, directory: Path, *arguments: str) -> str:
     """The output of an example, run in `directory`."""
+    return run_and_listen(name, directory, *arguments)[0]
+
+
+def run_and_listen(name: str, directory: Path, *arguments: str) -> tuple[str, str]:
+    """The output of an example, and what it writes to the standard error stream."""
     command = [sys.executable, str(EXAMPLES / f"{name}.py"), *arguments]
     done = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False, timeout=240)
     assert done.returncode == 0, done.stderr
-    return done.stdout
+    return done.stdout, done.stderr
 
 
 def percentages(output: str) -> list[float]:
@@ -42,6 +51,35 @@ def test_custom_gradient(tmp_path: Path) -> None:
     assert through > 95
 
 
+def check_trace(directory: Path, name: str) -> None:
+    """The trace has a row for each of two devices, and the picture a band with bars."""
+    events = json.loads((directory / f"{name}.json").read_text("utf-8"))["traceEvents"]
+    rows = {e["args"]["name"].split("/device:")[1] for e in events if e["name"] == "process_name"}
+    assert rows == {"CPU:0 Compute", "CPU:1 Compute"}
+    picture = ET.fromstring((directory / f"{name}.svg").read_text("utf-8"))
+    texts = {element.text for element in picture.iter() if element.tag.endswith("text")}
+    assert {"CPU:0", "CPU:1"} <= texts
+    bars = [element for element in picture.iter() if element.tag.endswith("title")]
+    assert len(bars) == sum(event["ph"] == "X" for event in events)
+
+
+def test_model_parallel(tmp_path: Path) -> None:
+    output = run("model_parallel", tmp_path, "--steps", "60")
+    assert percentages(output)[0] > 90
+    (difference,) = re.findall(r"largest difference to one device: (\S+)", output)
+    assert float(difference) < 1e-6
+    assert re.search(r"CPU:0: \d+ islands, \d+ sent, \d+ received", output)
+    check_trace(tmp_path, "model_parallel")
+
+
+def test_towers(tmp_path: Path) -> None:
+    output = run("towers", tmp_path, "--steps", "60")
+    first, last, alone = (float(found) for found in re.findall(r"\d+\.\d{4}", output))
+    assert last < 0.2 * first
+    assert abs(last - alone) < 1e-3
+    check_trace(tmp_path, "towers")
+
+
 def test_fine_tuning(tmp_path: Path) -> None:
     output = run("fine_tuning", tmp_path, "--directory", "runs")
     assert "4 of 6 tensors fit" in output
@@ -50,3 +88,12 @@ def test_fine_tuning(tmp_path: Path) -> None:
     assert first > 95
     assert second > 95
     assert list((tmp_path / "runs").glob("clusters.index.json"))
+
+
+def test_tree_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANABRANCH_EXPLAIN", "1")
+    output, told = run_and_listen("tree_model", tmp_path)
+    assert min(percentages(output)) > 97
+    (trees,) = map(int, re.findall(r"trained on (\d+) different trees", output))
+    compilations = len(re.findall(r"^compiled island", told, re.MULTILINE))
+    assert trees > 20 * compilations, "programs are for numbers of nodes rounded up to powers of two, not for trees"

@@ -30,7 +30,7 @@ from typing import NoReturn
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-DOCUMENTS = ("README.md", "docs/tutorial.md")
+DOCUMENTS = ("README.md", "docs/tutorial.md", "docs/devices.md")
 
 _FENCE = re.compile(r"^```(?P<kind>\w*) *(?P<file>\S*)$")
 _MATCHING = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE

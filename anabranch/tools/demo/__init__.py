@@ -12,6 +12,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from anabranch.tools.demo import text
 from anabranch.tools.demo.digits import load_digits
 from anabranch.tools.demo.training import Outcome, train
 
@@ -20,10 +21,13 @@ _NEEDED = ("sklearn", "matplotlib")
 
 
 def main(arguments: Sequence[str]) -> int:
-    """`anabranch demo`"""
+    """`anabranch demo`, and `anabranch demo text`"""
+    if arguments and arguments[0] == "text":
+        return text.main(arguments[1:])
     parser = argparse.ArgumentParser(
         prog="anabranch demo",
         description=f"{__doc__} Interrupt it when you like: started again, it goes on from its last checkpoint.",
+        epilog="Another demonstration learns to write: `anabranch demo text --help`.",
     )
     parser.add_argument("--directory", type=Path, default=Path("runs/demo"), help="where everything goes (runs/demo)")
     parser.add_argument("--steps", type=int, default=STEPS, help=f"global step to train to ({STEPS})")

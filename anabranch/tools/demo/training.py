@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 import anabranch as tf
 from anabranch.tools.demo.digits import Digits, batches
@@ -77,14 +76,14 @@ class _Run:
         stream = batches(self.digits, BATCH, np.random.default_rng(_SEED + self.first_step))
         start = time.perf_counter()
         step, rate = self.first_step, 0.0
-        with _display(console) as display:
-            task = display.add_task("training", total=steps, completed=step, loss=0.0, accuracy=0.0, rate=0.0)
+        with tf.train.ProgressDisplay("training", steps, step, console) as display:
             while step < steps:
                 count = min(EVALUATE_EVERY - step % EVALUATE_EVERY, steps - step)
                 loss, rate = self._train_some(stream, count)
                 step += count
                 accuracy = self._evaluate(step)
-                display.update(task, completed=step, loss=loss, accuracy=accuracy, rate=rate)
+                shown = {"loss": loss, "held-out accuracy": f"{accuracy:.2%}", "": f"{rate:,.0f} images/s"}
+                display.update(step, shown)
         for writer in self.writers.values():
             writer.close()
         checkpoint, accuracy = self.best.checkpoints[0]
@@ -115,16 +114,3 @@ class _Run:
         self.saver.save(self.session, self.prefix, global_step=step)
         self.best.save(self.session, {"accuracy": float(accuracy)}, global_step=step)
         return float(accuracy)
-
-
-def _display(console: Console) -> Progress:
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("step {task.completed}/{task.total}"),
-        TextColumn("loss {task.fields[loss]:.4f}"),
-        TextColumn("held-out accuracy {task.fields[accuracy]:.2%}"),
-        TextColumn("{task.fields[rate]:,.0f} images/s"),
-        TimeRemainingColumn(),
-        console=console,
-    )

@@ -86,6 +86,13 @@ def test_explain_tells_on_the_error_stream(folder: Path) -> None:
     assert "kinds of steps" in done.stderr
 
 
+def test_explain_tells_the_placement_when_asked(folder: Path) -> None:
+    done = anabranch("explain", "--placement", folder / "train.py", COLUMNS="200")
+    assert done.returncode == 0, done.stderr
+    rows = [[cell.strip() for cell in line.split("│")] for line in done.stderr.splitlines() if "│" in line]
+    assert ["", "loss", "Square", "-", "CPU:0", "the only device", ""] in rows
+
+
 @pytest.mark.parametrize(
     ("text", "status", "told"),
     [
