@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from anabranch import errors
+from anabranch.autodiff.gradients import gradients
 from anabranch.frontend import graph_util
 from anabranch.frontend.control_flow import cond
 from anabranch.frontend.variables import Variable
@@ -57,6 +58,58 @@ def test_it_does_so_after_another_round_trip_and_under_a_prefix(name: str) -> No
             session.run(f"again/{target}", feeds)
         for key, expected in fetches.items():
             np.testing.assert_allclose(session.run(f"again/{key}", feeds), expected, rtol=2e-5, atol=1e-6)
+
+
+#: graphs of Switch, Merge and loop frames; with stacks, tensor arrays and gradients, as TensorFlow 1 made them
+PRIMITIVE_GRAPHS = (
+    "v1_nested_while",
+    "v1_cond_in_while",
+    "v1_tensor_array",
+    "v1_dynamic_rnn",
+    "v1_cond",
+    "v1_assign_in_while",
+    "conv_while",
+)
+
+
+@pytest.mark.parametrize("name", PRIMITIVE_GRAPHS)
+def test_control_flow_of_primitives_computes_what_tensorflow_does(name: str) -> None:
+    graph, feeds, targets, fetches = load(name)
+    with Session(graph=graph) as session:
+        for target in targets:
+            session.run(target, feeds)
+        values = session.run(list(fetches), feeds)
+    # two elements of a pooling window are equal but for rounding: which one the gradient goes to is anybody's guess
+    tolerance = {"rtol": 0.1, "atol": 3e-4} if name == "conv_while" else {"rtol": 2e-5, "atol": 1e-6}
+    for key, value in zip(fetches, values, strict=True):
+        if fetches[key].dtype.kind == "f":
+            np.testing.assert_allclose(value, fetches[key], err_msg=key, **tolerance)
+        elif fetches[key].dtype.kind in "SUO":
+            assert value == fetches[key].item(), key
+        else:
+            np.testing.assert_array_equal(value, fetches[key], err_msg=key)
+
+
+@pytest.mark.parametrize("p", [True, False])
+def test_gradients_flow_through_imported_conditionals(p: bool) -> None:
+    """Those that TensorFlow put into the graph, and those built here, agree."""
+    graph, feeds, targets, fetches = load("v1_cond")
+    feeds["p:0"] = np.array(p)
+    with graph.as_default(), Session(graph=graph) as session:
+        x, nested, constant, changed, *_ = (graph.get_tensor_by_name(n) for n in ["x:0", *fetches])
+        mine = gradients(raw.AddV2(raw.Mul(nested, constant), changed), [x])[0]
+        theirs = graph.get_tensor_by_name(list(fetches)[4])
+        session.run(targets[0])
+        np.testing.assert_allclose(*session.run([mine, theirs], feeds), rtol=1e-6)
+
+
+def test_no_gradient_is_built_through_an_imported_loop() -> None:
+    graph, _, _, fetches = load("v1_assign_in_while")
+    with (
+        graph.as_default(),
+        pytest.raises(errors.UnimplementedError, match="no gradient can be built through 'while/E"),
+    ):
+        gradients(graph.get_tensor_by_name(list(fetches)[1]), graph.get_tensor_by_name("while/Enter_1:0"))
 
 
 def test_a_reference_variable_is_read_under_its_own_name() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import anabranch as tf
 from anabranch import errors
 from anabranch.autodiff.gradients import gradients
 from anabranch.frontend import array, constants, slicing
@@ -95,3 +96,27 @@ def test_assignment_at_a_fed_index() -> None:
         with pytest.raises(errors.InvalidArgumentError, match="out of bounds"):
             session.run(assign, {i: 3})
         assert session.run(read)[:, 0].tolist() == [7.0, 4.0, 7.0]
+
+
+def test_a_window_that_moves_is_one_executable() -> None:
+    """Its static shape says how long it is, so that where it begins need not be known."""
+    data = tf.constant(np.arange(40, dtype=np.float32).reshape(2, 20))
+    at = tf.placeholder(tf.int32, [])
+    window = tf.strided_slice(data, [0, at * 3], [2, (at + 1) * 3])
+    window.set_shape([2, 3])
+    gradient = tf.gradients(tf.square(window), data)[0]
+    compiled: list[Any] = []
+    compile_log.listeners.append(compiled.append)
+    try:
+        with tf.Session() as session:
+            for i in (0, 1, 4, 5):
+                got, back = session.run([window, gradient], {at: i})
+                expected = np.arange(40).reshape(2, 20)[:, 3 * i : 3 * i + 3]
+                np.testing.assert_array_equal(got, expected)
+                np.testing.assert_array_equal(back[:, 3 * i : 3 * i + 3], 2 * expected)
+                assert np.count_nonzero(back) == np.count_nonzero(expected)
+            with pytest.raises(tf.errors.InvalidArgumentError, match="3 elements that its shape says"):
+                session.run(window, {at: 6})
+    finally:
+        compile_log.listeners.remove(compiled.append)
+    assert len(compiled) <= 2
