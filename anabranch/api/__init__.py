@@ -1,19 +1,80 @@
 """The submodules that users see (`tf.nn`, `tf.train`, ...): explicit lists of public names, no logic.
 
-The cyclic garbage collector rests while they load, and goes on when the package has loaded: what is made meanwhile
+Here stands what the package itself needs to show its names: `publish`.
+
+The cyclic garbage collector rests while the package loads, and goes on when it has loaded: what is made meanwhile
 stays for good, and looking through it again and again took a quarter of the time of `import anabranch`.
 """
 
 from __future__ import annotations
 
 import gc
+import importlib
+import sys
+from collections.abc import Iterable, Mapping
+from types import ModuleType
+from typing import Any, Final
 
 _collecting = gc.isenabled()
 gc.disable()
 
+#: what every module with annotations binds beside its own names
+_NOT_NAMES: Final = frozenset({"annotations", "TYPE_CHECKING"})
 
-def loaded() -> None:
-    """To be called when the package has loaded: the garbage collector goes on where it was on before."""
+
+class _PublicPackage(ModuleType):
+    """A package that imports some of its public names when they are first asked for.
+
+    A public submodule may have the name of a folder of the package: `tf.train` is `anabranch.api.train`, also after
+    `import anabranch.train`, which would bind the folder.
+    """
+
+    _modules: dict[str, str]
+    _homes: dict[str, str]
+    __all__: list[str]
+
+    def __getattr__(self, name: str) -> Any:
+        if name in self._modules:
+            found: Any = importlib.import_module(self._modules[name])
+        elif name in self._homes:
+            found = getattr(importlib.import_module(self._homes[name]), name)
+        else:
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}", name=name, obj=self)
+        self.__dict__[name] = found
+        return found
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (name in self._modules and _is_folder(self.__name__, name, value)):
+            super().__setattr__(name, value)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *self.__all__})
+
+
+def publish(package: str, *, modules: Iterable[str], names: Mapping[str, Iterable[str]]) -> None:
+    """To be called when `package` has loaded: makes it import the rest of its public names when they are asked for.
+
+    Its `__all__` becomes `modules`, `names`, and what it has imported by name.
+
+    Args:
+        package: the name of the package.
+        modules: the public submodules, each by its path below the package, whose last part is the public name.
+        names: other public names, by the path of the module that holds them.
+    """
+    module = sys.modules[package]
+    held = vars(module)
+    later = {path.rpartition(".")[2]: f"{package}.{path}" for path in modules}
+    homes = {name: f"{package}.{path}" for path, its_names in names.items() for name in its_names}
+    for name in later:
+        held.pop(name, None)
+    imported = {name for name, value in held.items() if name[0] != "_" and not _is_folder(package, name, value)}
+    held.update(_modules=later, _homes=homes, __all__=sorted({*(imported - _NOT_NAMES), *later, *homes}))
+    module.__class__ = _PublicPackage
     gc.freeze()
     if _collecting:
         gc.enable()
+
+
+def _is_folder(package: str, name: str, value: object) -> bool:
+    """Whether `value` is what importing a submodule binds in its package, public or not."""
+    return isinstance(value, ModuleType) and value.__name__ == f"{package}.{name}"

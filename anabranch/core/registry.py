@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from typing import Any
 
@@ -9,7 +10,8 @@ from anabranch.core.op_def import OpDef
 
 _op_defs: dict[str, OpDef] = {}
 _named_gradients: dict[str, Callable[..., Any] | None] = {}
-_loaders: list[Callable[[], object]] = []
+#: the module that registers what has not been needed so far; empty once it has
+_rest: list[str] = []
 
 
 def register_op(op_def: OpDef) -> None:
@@ -26,15 +28,15 @@ def register_op(op_def: OpDef) -> None:
     _op_defs[op_def.name] = op_def
 
 
-def load_rest_with(loader: Callable[[], object]) -> None:
-    """Says how to register what has not been needed so far; called once, at the first name that is not known."""
-    _loaders.append(loader)
+def load_rest_from(module: str) -> None:
+    """Names the module that registers what has not been needed so far, to be imported at the first unknown name."""
+    _rest.append(module)
 
 
 def _load_rest() -> None:
-    while _loaders:
-        _loaders[-1]()  # forgotten only afterwards, so that other threads wait for it too
-        _loaders.clear()
+    for module in tuple(_rest):
+        importlib.import_module(module)
+    _rest.clear()  # only now, so that other threads wait for the import too
 
 
 def find_op_def(name: str) -> OpDef | None:

@@ -1,0 +1,83 @@
+"""Every public name can be reached, and type checkers and programs are told the same of it."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import pkgutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import anabranch as tf
+import anabranch.api
+
+API_MODULES = sorted(module.name for module in pkgutil.iter_modules(anabranch.api.__path__))
+SOURCE = ast.parse(Path(tf.__file__).read_text())
+
+
+def imported_for_types() -> set[str]:
+    """The names that `anabranch/__init__.py` imports or declares under `TYPE_CHECKING`."""
+    (block,) = (statement for statement in SOURCE.body if isinstance(statement, ast.If))
+    names = set()
+    for statement in block.body:
+        if isinstance(statement, ast.ImportFrom):
+            names |= {alias.asname or alias.name for alias in statement.names}
+        elif isinstance(statement, ast.AnnAssign):
+            names.add(ast.unparse(statement.target))
+    return {name for name in names if not name.startswith("_")}
+
+
+def imported_at_once() -> set[str]:
+    return {
+        alias.name
+        for statement in SOURCE.body
+        if isinstance(statement, ast.ImportFrom) and str(statement.module).startswith("anabranch")
+        for alias in statement.names
+        if alias.asname == alias.name
+    }
+
+
+def test_every_name_of_the_package_resolves() -> None:
+    missing = [name for name in tf.__all__ if not hasattr(tf, name)]
+    assert missing == []
+    assert len(tf.__all__) == len(set(tf.__all__))
+
+
+@pytest.mark.parametrize("name", API_MODULES)
+def test_every_name_of_a_submodule_resolves(name: str) -> None:
+    module = importlib.import_module(f"anabranch.api.{name}")
+    assert [public for public in module.__all__ if not hasattr(module, public)] == []
+
+
+def test_what_is_loaded_later_is_what_type_checkers_see() -> None:
+    assert imported_for_types() == {*vars(tf)["_modules"], *vars(tf)["_homes"]}
+
+
+def test_the_public_names_are_those_that_the_file_shows() -> None:
+    defined = {"NoGradient", "NotDifferentiable", "raw_ops", "reverse_v2"}
+    assert set(tf.__all__) == imported_at_once() | imported_for_types() | defined
+    assert set(tf.__all__) <= set(dir(tf))
+
+
+def test_an_unknown_name_is_an_error_that_says_it() -> None:
+    with pytest.raises(AttributeError, match="'anabranch' has no attribute 'matmull'"):
+        tf.matmull  # type: ignore[attr-defined]
+
+
+PROBE = """
+import anabranch.train, anabranch.io, anabranch.errors, anabranch.session
+import anabranch as tf
+assert tf.train.Saver and tf.io.parse_example and tf.errors.OpError and tf.Session
+from anabranch import *
+names = dict(globals())
+assert set(tf.__all__) <= set(names), set(tf.__all__) - set(names)
+assert names["train"] is tf.train is anabranch.api.train
+"""
+
+
+def test_public_submodules_stand_before_folders_of_their_name() -> None:
+    done = subprocess.run([sys.executable, "-c", PROBE], capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
