@@ -400,7 +400,6 @@ class _PartialRun:
     def __init__(self, session: BaseSession, mapping: FetchMapping, feeds: list[Tensor]) -> None:
         self._session = session
         self._open_fetches = set(mapping.tensors)
-        self._open_targets = set(mapping.targets)
         self._open_feeds = set(feeds)
         self._all = (mapping.tensors, mapping.targets)
         self._values: dict[Tensor, Any] = {}
@@ -424,7 +423,6 @@ class _PartialRun:
         self._done |= piece
         self._open_feeds -= set(tensors)
         self._open_fetches -= set(mapping.tensors)
-        self._open_targets -= set(mapping.targets)
         return mapping.arrange([self._values[t] for t in mapping.tensors])
 
     def _check(self, mapping: FetchMapping, feeds: Sequence[Tensor]) -> None:
@@ -517,7 +515,6 @@ class InteractiveSession(BaseSession):
         self, target: Any = "", graph: Graph | None = None, config: Any = None, *, placement: Any = None
     ) -> None:
         super().__init__(target, graph, config, placement=placement)
-        self._explicit_graph = graph
         self._session_context = self.as_default()
         self._session_context.__enter__()
         self._graph_context = None if graph is None else graph.as_default()

@@ -55,7 +55,7 @@ _ABSTRACT: Final = frozenset(
     (np.generic, np.number, np.integer, np.signedinteger, np.unsignedinteger, np.inexact, np.floating)
     + (np.complexfloating, np.flexible, np.character)
 )
-_finfo: Final[Any] = ml_dtypes.finfo  # knows NumPy's types as well, and carries no annotations
+finfo: Final[Any] = ml_dtypes.finfo  # knows NumPy's types as well, and carries no annotations
 
 
 class DType:
@@ -150,7 +150,7 @@ class DType:
 
     def _numeric_limits(self, which: str) -> Any:
         if self.is_floating:
-            return _finfo(self.as_numpy_dtype)
+            return finfo(self.as_numpy_dtype)
         if self.is_integer:
             return np.iinfo(self.as_numpy_dtype)
         raise TypeError(f"Cannot find {which} value of {self}: only integer and floating types have one.")

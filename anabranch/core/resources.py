@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from anabranch.core.dtypes import DType
-from anabranch.core.shapes import TensorShape
-
 
 @dataclass(frozen=True, slots=True)
 class ResourceHandle:
@@ -21,12 +18,3 @@ class ResourceHandle:
 
     def __str__(self) -> str:
         return f"{self.kind} {self.name!r}" + (f" in container {self.container!r}" if self.container else "")
-
-
-@dataclass(frozen=True, slots=True)
-class VariableSpec:
-    """What a variable may hold: `shape` may be partial, then values of several shapes can be assigned."""
-
-    handle: ResourceHandle
-    dtype: DType
-    shape: TensorShape

@@ -183,7 +183,7 @@ def assert_near(
     with name_scope(name, "assert_near", [t for t in (x, y) if isinstance(t, Tensor)]):
         left = convert_to_tensor(x, None if isinstance(x, Tensor) else getattr(y, "dtype", None), "x")
         right = convert_to_tensor(y, left.dtype if not isinstance(y, Tensor) else None, "y")
-        epsilon = 10 * dtypes._finfo(left.dtype.as_numpy_dtype).eps
+        epsilon = 10 * dtypes.finfo(left.dtype.as_numpy_dtype).eps
         relative = convert_to_tensor(epsilon if rtol is None else rtol, left.dtype, "rtol")
         absolute = convert_to_tensor(epsilon if atol is None else atol, left.dtype, "atol")
         allowed = raw.AddV2(absolute, raw.Mul(relative, raw.Abs(right)))

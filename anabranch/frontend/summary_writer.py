@@ -8,6 +8,7 @@ dropped without `close` is collected, and its events are still written: then, or
 from __future__ import annotations
 
 import queue
+import sys
 import threading
 import time
 import warnings
@@ -48,7 +49,9 @@ class EventStream:
 
     def __init__(self, logdir: str, max_queue: int, flush_secs: float, suffix: str) -> None:
         self._file = EventsWriter(logdir, suffix)
-        self._queue: queue.Queue[Event | _Flush | None] = queue.Queue(max(0, max_queue))
+        # one whose `put` may interrupt its own `get`: a dropped writer may be collected, and closed, anywhere
+        self._queue: queue.SimpleQueue[Event | _Flush | None] = queue.SimpleQueue()
+        self._room = threading.Semaphore(max_queue if max_queue > 0 else sys.maxsize)
         self._flush_secs = flush_secs
         self._error: Exception | None = None
         self._closed = False
@@ -56,27 +59,38 @@ class EventStream:
         self._thread = threading.Thread(target=self._write_events, name="anabranch-events", daemon=True)
         self._thread.start()
 
-    def put(self, event: Event) -> None:
-        """Queues an event; waits while the queue is full."""
+    def put(self, event: Event) -> bool:
+        """Queues an event; waits while the queue is full. False: the stream is closed, and the event dropped."""
         self._raise_error()
-        self._queue.put(event)
+        return self._send(event)
 
     def flush(self) -> None:
         """Returns when everything that was queued before is in the file, where readers see it."""
         request = _Flush()
-        self._queue.put(request)
-        request.done.wait()
+        if self._send(request):
+            request.done.wait()
+        else:
+            self._thread.join()
         self._raise_error()
 
     def close(self) -> None:
         """Writes what is queued and closes the file. Closing twice is allowed."""
+        if self._send(None) and threading.current_thread() is not self._thread:  # which may collect a dropped writer
+            self._thread.join()
+            self._raise_error()
+
+    def _send(self, item: Event | _Flush | None) -> bool:
+        """Queues `item`, unless None was sent before: the thread reads nothing after that."""
+        if isinstance(item, Event):
+            self._room.acquire()
         with self._lock:
-            closed, self._closed = self._closed, True
-        if not closed:
-            self._queue.put(None)
-            if threading.current_thread() is not self._thread:  # which may be the one that collects a dropped writer
-                self._thread.join()
-                self._raise_error()
+            accepted = not self._closed
+            if accepted:
+                self._closed = item is None
+                self._queue.put(item)
+        if isinstance(item, Event) and not accepted:
+            self._room.release()  # for the next one who waits, to be told the same
+        return accepted
 
     def _raise_error(self) -> None:
         error, self._error = self._error, None
@@ -97,6 +111,7 @@ class EventStream:
                 self._guarded(self._file.close)
                 return
             if isinstance(item, Event):
+                self._room.release()
                 self._guarded(self._file.write_event, item)
                 if not unflushed:
                     flush_at = time.monotonic() + self._flush_secs
@@ -263,9 +278,8 @@ class FileWriter:
         Raises:
             OpError: writing an earlier event failed.
         """
-        if self._is_closed():
-            return
-        self._streams[0].put(event)
+        for stream in self._open_streams():
+            stream.put(event)
 
     def _add(self, event: Event, global_step: Any) -> None:
         event.wall_time = time.time()
@@ -280,8 +294,8 @@ class FileWriter:
         Raises:
             OpError: writing an event failed.
         """
-        if not self._is_closed():
-            self._streams[0].flush()
+        for stream in self._open_streams():
+            stream.flush()
 
     def close(self) -> None:
         """Writes what is left and closes the file. Closing twice is allowed.
@@ -289,22 +303,26 @@ class FileWriter:
         Raises:
             OpError: writing an event failed.
         """
-        while self._streams:
-            self._streams.pop().close()
+        streams = list(self._streams)
+        self._streams.clear()
+        for stream in streams:
+            stream.close()
 
     def reopen(self) -> None:
         """Lets a closed writer write again, to a new file. Does nothing when it is open."""
         if not self._streams:
             self._streams.append(EventStream(self._logdir, *self._options))
 
-    def _is_closed(self) -> bool:
-        if not self._streams:
+    def _open_streams(self) -> list[EventStream]:
+        """The stream, or nothing and a warning: a copy, as another thread may close the writer meanwhile."""
+        streams = list(self._streams)
+        if not streams:
             warnings.warn(
                 "Attempting to use a closed FileWriter. The operation will be a noop unless the FileWriter is "
                 "explicitly reopened.",
                 stacklevel=3,
             )
-        return not self._streams
+        return streams
 
 
 def _meta_graph_of(graph_def: Any) -> MetaGraphDef:

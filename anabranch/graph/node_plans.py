@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from anabranch.core.attrs import AttrPlaceholder, FuncAttr
+from anabranch.core.attrs import AttrPlaceholder
 from anabranch.core.dtypes import DType
 from anabranch.core.op_def import MISSING, AttrDef, OpDef
 from anabranch.core.registry import find_op_def
@@ -225,14 +225,6 @@ def _shape_hints(node: NodeDef) -> list[TensorShape]:
     if message is None:
         return []
     return list(_read_message(node, "_output_shapes", message, "list(shape)"))
-
-
-def functions_of(plan: NodePlan) -> list[FuncAttr]:
-    """The functions that a node's attributes mention."""
-    found: list[FuncAttr] = []
-    for value in plan.attrs.values():
-        found.extend(v for v in (value if isinstance(value, list) else (value,)) if isinstance(v, FuncAttr))
-    return found
 
 
 # ---------------------------------------------------------------------- checking

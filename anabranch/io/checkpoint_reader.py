@@ -109,7 +109,7 @@ class CheckpointReader(tensor_reader.TensorReader):
         if header is None:
             try:
                 header = safetensors_file.parse_header(self._maps[piece.shard])
-            except safetensors_file.FormatError as error:
+            except safetensors_file.SafetensorsError as error:
                 raise self._damaged(name, piece, str(error)) from error
             self._headers[piece.shard] = header
         return header

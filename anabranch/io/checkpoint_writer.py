@@ -208,7 +208,7 @@ class _Save:
         table = [(item.key, item.storage.dtype, item.storage.shape) for item in ordered]
         try:
             header, size = safetensors_file.make_header(table, metadata)
-        except safetensors_file.FormatError as error:
+        except safetensors_file.SafetensorsError as error:
             raise _invalid(self._prefix, f"{error}: shorten the variables' names") from error
         durable.write_all(descriptor, header)
         for item in ordered:

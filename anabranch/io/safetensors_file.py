@@ -46,7 +46,7 @@ _CODES: Final[dict[str, np.dtype[Any]]] = {
 _CODE_OF_DTYPE: Final = {dtype: code for code, dtype in _CODES.items()}
 
 
-class FormatError(ValueError):
+class SafetensorsError(ValueError):
     """The bytes are no safetensors file, or not the one expected. The message says why, without the file's name."""
 
 
@@ -95,7 +95,7 @@ def make_header(
     text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
     text += b" " * (-(len(text) + _LENGTH.size) % _ALIGNMENT)
     if len(text) > _MAX_HEADER:
-        raise FormatError(f"a header of {len(text)} bytes exceeds the {_MAX_HEADER} that safetensors allows")
+        raise SafetensorsError(f"a header of {len(text)} bytes exceeds the {_MAX_HEADER} that safetensors allows")
     prelude = _LENGTH.pack(len(text)) + text
     return prelude, len(prelude) + end
 
@@ -104,20 +104,20 @@ def parse_header(data: memoryview) -> dict[str, StoredTensor]:
     """The tensors of a file, whose bytes are `data`. Every offset, size and dtype has been checked against the rest.
 
     Raises:
-      FormatError: the header is damaged, or claims what the file does not hold.
+      SafetensorsError: the header is damaged, or claims what the file does not hold.
     """
     if len(data) < _LENGTH.size:
-        raise FormatError(f"only {len(data)} bytes long")
+        raise SafetensorsError(f"only {len(data)} bytes long")
     length = _LENGTH.unpack_from(data)[0]
     start = _LENGTH.size + length
     if length > _MAX_HEADER or start > len(data):
-        raise FormatError(f"the header claims {length} bytes, but {len(data) - _LENGTH.size} bytes follow")
+        raise SafetensorsError(f"the header claims {length} bytes, but {len(data) - _LENGTH.size} bytes follow")
     try:
         header = json.loads(bytes(data[_LENGTH.size : start]))
     except (ValueError, RecursionError) as error:
-        raise FormatError(f"the header is no JSON: {error}") from error
+        raise SafetensorsError(f"the header is no JSON: {error}") from error
     if not isinstance(header, dict):
-        raise FormatError("the header is no JSON object")
+        raise SafetensorsError("the header is no JSON object")
     header.pop(_RESERVED, None)
     tensors = {name: _parse_entry(name, entry, start) for name, entry in header.items()}
     _check_no_gaps(tensors, start, len(data))
@@ -130,9 +130,9 @@ def _parse_entry(name: str, entry: Any, start: int) -> StoredTensor:
         shape = entry["shape"]
         begin, end = entry["data_offsets"]
     except (KeyError, TypeError, ValueError) as error:
-        raise FormatError(f"the header's entry for tensor {name!r} is damaged: {error!r}") from error
+        raise SafetensorsError(f"the header's entry for tensor {name!r} is damaged: {error!r}") from error
     if not is_shape(shape) or not is_shape([begin, end]) or end - begin != math.prod(shape) * dtype.itemsize:
-        raise FormatError(f"tensor {name!r} claims {dtype.name} of shape {shape} in bytes {begin} to {end}")
+        raise SafetensorsError(f"tensor {name!r} claims {dtype.name} of shape {shape} in bytes {begin} to {end}")
     return StoredTensor(dtype, tuple(shape), start + begin, start + end)
 
 
@@ -140,10 +140,10 @@ def _check_no_gaps(tensors: Mapping[str, StoredTensor], start: int, size: int) -
     position = start
     for name, tensor in sorted(tensors.items(), key=lambda item: (item[1].begin, item[1].end)):
         if tensor.begin != position:
-            raise FormatError(f"tensor {name!r} begins at byte {tensor.begin}, where {position} was expected")
+            raise SafetensorsError(f"tensor {name!r} begins at byte {tensor.begin}, where {position} was expected")
         position = tensor.end
     if position != size:
-        raise FormatError(f"its tensors end at byte {position}, but the file has {size} bytes")
+        raise SafetensorsError(f"its tensors end at byte {position}, but the file has {size} bytes")
 
 
 def is_shape(value: Any) -> bool:

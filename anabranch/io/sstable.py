@@ -21,7 +21,7 @@ _TRAILER: Final = struct.Struct("<BI")
 _NOT_COMPRESSED: Final = 0
 
 
-class FormatError(ValueError):
+class SSTableError(ValueError):
     """The bytes are no such table. The message says why, without the file's name."""
 
 
@@ -29,7 +29,7 @@ def read_varint(data: bytes, position: int) -> tuple[int, int]:
     """A base-128 number of at most 64 bits, and the position after it.
 
     Raises:
-      FormatError: the data ends first, or the number is longer.
+      SSTableError: the data ends first, or the number is longer.
     """
     value = shift = 0
     while position < len(data) and shift < 64:
@@ -39,17 +39,17 @@ def read_varint(data: bytes, position: int) -> tuple[int, int]:
         if byte < 128:
             return value, position
         shift += 7
-    raise FormatError(f"a number at byte {position} has no end")
+    raise SSTableError(f"a number at byte {position} has no end")
 
 
 def read_table(data: bytes) -> dict[bytes, bytes]:
     """All entries of a table, in its order; every block's checksum is checked.
 
     Raises:
-      FormatError: the table is damaged, or compressed.
+      SSTableError: the table is damaged, or compressed.
     """
     if len(data) < _FOOTER_SIZE or not data.endswith(_MAGIC):
-        raise FormatError(f"its {len(data)} bytes do not end as those of a table do")
+        raise SSTableError(f"its {len(data)} bytes do not end as those of a table do")
     footer = data[-_FOOTER_SIZE:]
     metaindex, position = _read_handle(footer, 0)
     _block(data, metaindex)  # Which has nothing for us, but tells of damage.
@@ -71,18 +71,18 @@ def _block(data: bytes, handle: tuple[int, int]) -> bytes:
     offset, size = handle
     end = offset + size
     if end + _TRAILER.size > len(data) - _FOOTER_SIZE:
-        raise FormatError(f"a block claims bytes {offset} to {end} of {len(data)}")
+        raise SSTableError(f"a block claims bytes {offset} to {end} of {len(data)}")
     kind, crc = _TRAILER.unpack_from(data, end)
     if crc32c.masked_crc32c(data[offset : end + 1]) != crc:
-        raise FormatError(f"the checksum of the block at byte {offset} does not match")
+        raise SSTableError(f"the checksum of the block at byte {offset} does not match")
     if kind != _NOT_COMPRESSED:
-        raise FormatError(f"the block at byte {offset} is compressed (type {kind}), which TensorFlow never does")
+        raise SSTableError(f"the block at byte {offset} is compressed (type {kind}), which TensorFlow never does")
     return data[offset:end]
 
 
 def _entries(block: bytes) -> Iterator[tuple[bytes, bytes]]:
     if len(block) < 4:
-        raise FormatError(f"a block has only {len(block)} bytes")
+        raise SSTableError(f"a block has only {len(block)} bytes")
     restarts = struct.unpack_from("<I", block, len(block) - 4)[0]
     end = len(block) - 4 * (restarts + 1)
     position, key = 0, b""
@@ -92,9 +92,9 @@ def _entries(block: bytes) -> Iterator[tuple[bytes, bytes]]:
         value_length, position = read_varint(block, position)
         value_at = position + key_length
         if shared > len(key) or value_at + value_length > end:
-            raise FormatError(f"an entry after key {key!r} leaves its block")
+            raise SSTableError(f"an entry after key {key!r} leaves its block")
         key = key[:shared] + block[position:value_at]
         position = value_at + value_length
         yield key, block[value_at:position]
     if position != end:
-        raise FormatError("the entries of a block do not fill it")
+        raise SSTableError("the entries of a block do not fill it")

@@ -83,7 +83,7 @@ class TensorBundleReader(tensor_reader.TensorReader):
                 for key, value in table.items()
                 if key and not key.startswith(b"\0")
             }
-        except (sstable.FormatError, UnicodeDecodeError) as error:
+        except (sstable.SSTableError, UnicodeDecodeError) as error:
             raise self._index_damaged(str(error)) from error
 
     @property
@@ -116,13 +116,13 @@ class TensorBundleReader(tensor_reader.TensorReader):
             ) from error
         except OSError as error:
             raise os_errors.from_os_error(error, "read", self._index_path) from error
-        except sstable.FormatError as error:
+        except sstable.SSTableError as error:
             raise self._index_damaged(str(error)) from error
 
     def _read_header(self, table: Mapping[bytes, bytes]) -> int:
         """The number of data files."""
         if b"" not in table:
-            raise sstable.FormatError("it has no header")
+            raise sstable.SSTableError("it has no header")
         header = dict(_fields(table[b""]))
         if _number(header.get(2, 0)) != 0:
             raise errors.UnimplementedError(
@@ -130,7 +130,7 @@ class TensorBundleReader(tensor_reader.TensorReader):
             )
         shard_count = _number(header.get(1, 0))
         if not 0 < shard_count <= _MAX_SHARDS:
-            raise sstable.FormatError(f"it claims {shard_count} data files")
+            raise sstable.SSTableError(f"it claims {shard_count} data files")
         return shard_count
 
     def _read_entry(self, name: str, value: bytes, table: Mapping[bytes, bytes]) -> Entry:
@@ -142,11 +142,13 @@ class TensorBundleReader(tensor_reader.TensorReader):
         for box in stored.boxes:
             key = _slice_key(name, box)
             if key not in table:
-                raise sstable.FormatError(f"a slice of tensor {name!r} is missing")
+                raise sstable.SSTableError(f"a slice of tensor {name!r} is missing")
             offsets, shape = _resolve(name, box, stored.shape)
             part = self._parse_stored(name, table[key])
             if part.shape != shape or part.dtype != stored.dtype:
-                raise sstable.FormatError(f"a slice of tensor {name!r} has another dtype or shape than the tensor says")
+                raise sstable.SSTableError(
+                    f"a slice of tensor {name!r} has another dtype or shape than the tensor says"
+                )
             label = slices.SliceInfo(name, stored.shape, offsets, shape).spec
             self._stored[f"{name} {label}"] = part
             pieces.append(_piece(f"{name} {label}", part, offsets))
@@ -164,13 +166,13 @@ class TensorBundleReader(tensor_reader.TensorReader):
         try:
             dtype = dtypes.as_dtype(numbers.get(1, 0)).base_dtype
         except TypeError as error:
-            raise sstable.FormatError(f"tensor {name!r} has dtype number {numbers.get(1, 0)}") from error
+            raise sstable.SSTableError(f"tensor {name!r} has dtype number {numbers.get(1, 0)}") from error
         shard = numbers.get(3, 0)
         if not 0 <= shard < self._shard_count:
-            raise sstable.FormatError(f"tensor {name!r} lies in data file {shard} of {self._shard_count}")
+            raise sstable.SSTableError(f"tensor {name!r} lies in data file {shard} of {self._shard_count}")
         size = numbers.get(5, 0)
         if not boxes and dtype.is_numpy_compatible and dtype != dtypes.string and size != math.prod(shape) * dtype.size:
-            raise sstable.FormatError(f"tensor {name!r} claims {dtype.name} of shape {list(shape)} in {size} bytes")
+            raise sstable.SSTableError(f"tensor {name!r} claims {dtype.name} of shape {list(shape)} in {size} bytes")
         return _Stored(dtype, shape, shard, numbers.get(4, 0), size, crc32c.unmask(numbers.get(6, 0)), tuple(boxes))
 
     # ------------------------------------------------------------------------------------------------- the data
@@ -209,12 +211,12 @@ class TensorBundleReader(tensor_reader.TensorReader):
         count, content = math.prod(stored.shape), bytes(data)
         try:
             if count > len(content):  # Each length takes a byte.
-                raise sstable.FormatError(f"{len(content)} bytes cannot hold {count} strings")
+                raise sstable.SSTableError(f"{len(content)} bytes cannot hold {count} strings")
             lengths, position = list[int](), 0
             for _ in range(count):
                 length, position = sstable.read_varint(content, position)
                 lengths.append(length)
-        except sstable.FormatError as error:
+        except sstable.SSTableError as error:
             raise self._damaged(name, stored.shard, str(error)) from error
         text_at = position + 4
         if text_at + sum(lengths) != len(content):
@@ -278,14 +280,14 @@ def _resolve(
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Offsets and shape of a slice, in which a whole dimension has no length."""
     if len(box) != len(full_shape):
-        raise sstable.FormatError(f"a slice of tensor {name!r} has {len(box)} dimensions, not {len(full_shape)}")
+        raise sstable.SSTableError(f"a slice of tensor {name!r} has {len(box)} dimensions, not {len(full_shape)}")
     pairs = zip(box, full_shape, strict=True)
     lengths = tuple(size if length == _FULL_EXTENT else length for (_, length), size in pairs)
     offsets = tuple(start for start, _ in box)
     try:
         slices.SliceInfo(name, full_shape, offsets, lengths)
     except errors.InvalidArgumentError as error:
-        raise sstable.FormatError(error.message) from error
+        raise sstable.SSTableError(error.message) from error
     return offsets, lengths
 
 
@@ -333,22 +335,22 @@ def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
         elif wire_type in (_FIXED32, _FIXED64):
             size = 4 if wire_type == _FIXED32 else 8
         else:
-            raise sstable.FormatError(f"a message has a field of wire type {wire_type}")
+            raise sstable.SSTableError(f"a message has a field of wire type {wire_type}")
         content, position = data[position : position + size], position + size
         if position > len(data):
-            raise sstable.FormatError("a message ends within a field")
+            raise sstable.SSTableError("a message ends within a field")
         yield number, content if wire_type == _BYTES else int.from_bytes(content, "little")
 
 
 def _number(content: int | bytes) -> int:
     if isinstance(content, bytes):
-        raise sstable.FormatError("a message has bytes where a number was expected")
+        raise sstable.SSTableError("a message has bytes where a number was expected")
     return content
 
 
 def _content(content: int | bytes) -> bytes:
     if isinstance(content, int):
-        raise sstable.FormatError("a message has a number where bytes were expected")
+        raise sstable.SSTableError("a message has a number where bytes were expected")
     return content
 
 
@@ -356,7 +358,7 @@ def _parse_shape(data: bytes) -> tuple[int, ...]:
     """A TensorShapeProto."""
     shape = [_number(dict(_fields(_content(content))).get(1, 0)) for number, content in _fields(data) if number == 2]
     if len(shape) > 64 or any(size >= 1 << 63 for size in shape):
-        raise sstable.FormatError(f"a shape is {shape}")
+        raise sstable.SSTableError(f"a shape is {shape}")
     return tuple(shape)
 
 

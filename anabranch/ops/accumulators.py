@@ -11,7 +11,7 @@ from anabranch.graph.building import define_op
 from anabranch.ops import shape_rules
 from anabranch.ops.shared_objects import Plan, object_behind, open_object, outcome
 from anabranch.state.accumulators import (
-    ConditionalAccumulator as AccumulatorObject,
+    Accumulator,
     DenseAccumulator,
     SparseAccumulator,
 )
@@ -22,7 +22,7 @@ _ATTRS = (
 )
 
 
-def _open(kind: type[AccumulatorObject], dtype: DType, shape: TensorShape, reduction_type: bytes, ctx: Any) -> Any:
+def _open(kind: type[Accumulator], dtype: DType, shape: TensorShape, reduction_type: bytes, ctx: Any) -> Any:
     reduction = reduction_type.decode()
 
     def plan(handle: ResourceHandle) -> Plan:
@@ -32,7 +32,7 @@ def _open(kind: type[AccumulatorObject], dtype: DType, shape: TensorShape, reduc
     return open_object(ctx, "accumulator", plan)
 
 
-def _making(name: str, handle_type: str, kind: type[AccumulatorObject]) -> Any:
+def _making(name: str, handle_type: str, kind: type[Accumulator]) -> Any:
     op = define_op(name, f"-> handle: {handle_type}", _ATTRS, stateful=True)
     op.shape(shape_rules.scalar)
 

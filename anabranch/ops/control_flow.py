@@ -67,7 +67,7 @@ Case = define_op("Case", "branch_index: int32, input: Tin -> output: Tout", _CAS
 StatelessCase = define_op("StatelessCase", "branch_index: int32, input: Tin -> output: Tout", _CASE_ATTRS)
 
 
-def _truth(cond: Any) -> Any:
+def truth_of(cond: Any) -> Any:
     """Numbers are true when they are not zero, other tensors when they are not empty."""
     if np.ndim(cond) != 0:
         return np.size(cond) > 0
@@ -192,7 +192,7 @@ def _switch(ctx: Any, taken: Any, bodies: list[Any], input: list[Any]) -> list[A
 
 def _if_kernel(cond: Any, input: list[Any], *, ctx: Any, then_branch: Any, else_branch: Any) -> list[Any]:
     bodies = [ctx.op.graph.get_function(f.name) for f in (else_branch, then_branch)]
-    truth = _truth(cond)
+    truth = truth_of(cond)
     known = isinstance(truth, bool | np.bool_ | np.ndarray)
     return _switch(ctx, int(bool(truth)) if known else truth.astype(np.int32), bodies, input)
 

@@ -29,7 +29,7 @@ from anabranch.graph.loop_bodies import (
     parameters_behind,
 )
 from anabranch.ops import loop_rewrites
-from anabranch.ops.control_flow import _truth
+from anabranch.ops.control_flow import truth_of
 from anabranch.ops.list_values import TensorList
 
 _WHILE_ATTRS = (
@@ -137,7 +137,7 @@ class CompiledLoop:
         state = self._state(variables)
         (truth,) = self.ctx.call(self.cond, self._arguments(values), state, iteration=number)[:1]
         self.condition_checks = state.checks
-        return jnp.asarray(_truth(truth)), state.checks
+        return jnp.asarray(truth_of(truth)), state.checks
 
     def step(self, number: Any, values: list[Any], variables: list[Any], recorded: list[int]) -> _Step:
         """Traces one iteration."""
@@ -399,7 +399,7 @@ def _(input: list[Any], *, ctx: Any, cond: Any, body: Any, xp: Any) -> Any:
     if steps is not None:
         return np.int32(_crossing(ctx, functions[0], input, steps))
     values, number = list(input), 0
-    while bool(_truth(np.asarray(ctx.call(functions[0], values)[0]))):
+    while bool(truth_of(np.asarray(ctx.call(functions[0], values)[0]))):
         values = ctx.call(functions[1], values)
         number += 1
     return np.int32(number)
@@ -475,7 +475,7 @@ def _(input: list[Any], *, ctx: Any, cond: Any, body: Any) -> Any:
 def _(input: list[Any], *, ctx: Any, cond: Any, body: Any) -> Any:
     functions = _bodies(ctx, cond, body)
     values, number = list(input), 0
-    while bool(_truth(np.asarray(ctx.call(functions[0], values)[0]))):
+    while bool(truth_of(np.asarray(ctx.call(functions[0], values)[0]))):
         values = ctx.call(functions[1], values)
         number += 1
     return np.int32(_rounded(max(number, 1)))

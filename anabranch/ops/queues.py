@@ -12,7 +12,7 @@ from anabranch.errors import InvalidArgumentError
 from anabranch.graph.building import define_op
 from anabranch.ops import shape_rules
 from anabranch.ops.shared_objects import Plan, object_behind, open_object, outcome
-from anabranch.state.barrier import Barrier as BarrierObject
+from anabranch.state.barrier import SharedBarrier
 from anabranch.state.components import Components
 from anabranch.state.element_stores import ElementStore, FifoStore, PriorityStore, ShuffleStore
 from anabranch.state.queue import Queue
@@ -275,13 +275,13 @@ def _(*, component_types: list[DType], shapes: list[TensorShape], ctx: Any) -> R
         wanted = shapes or [TensorShape(None)] * len(component_types)
         components = _components(ctx, f"Barrier {handle.name!r}", component_types, wanted)
         facts = {"component types": components.dtypes, "component shapes": tuple(str(s) for s in shapes)}
-        return facts, lambda: BarrierObject(handle.name, components)
+        return facts, lambda: SharedBarrier(handle.name, components)
 
     return open_object(ctx, "barrier", plan)
 
 
-def _barrier(ctx: Any, handle: Any) -> BarrierObject:
-    found: BarrierObject = object_behind(ctx, handle, "barrier")
+def _barrier(ctx: Any, handle: Any) -> SharedBarrier:
+    found: SharedBarrier = object_behind(ctx, handle, "barrier")
     return found
 
 

@@ -39,19 +39,19 @@ def _plain(value: Any) -> Any:
     return value.decode() if isinstance(value, bytes) else value
 
 
-WholeFileReaderV2 = _making("WholeFileReaderV2", _NAMES, readers.WholeFileReader)
-IdentityReaderV2 = _making("IdentityReaderV2", _NAMES, readers.IdentityReader)
-TextLineReaderV2 = _making("TextLineReaderV2", f"skip_header_lines: int = 0, {_NAMES}", readers.TextLineReader)
+WholeFileReaderV2 = _making("WholeFileReaderV2", _NAMES, readers.ContentReader)
+IdentityReaderV2 = _making("IdentityReaderV2", _NAMES, readers.NameReader)
+TextLineReaderV2 = _making("TextLineReaderV2", f"skip_header_lines: int = 0, {_NAMES}", readers.LineReader)
 TFRecordReaderV2 = _making(
     "TFRecordReaderV2",
     f"{_NAMES}, compression_type: string = ''",
-    readers.TFRecordReader,
+    readers.RecordReader,
 )
 FixedLengthRecordReaderV2 = _making(
     "FixedLengthRecordReaderV2",
     "header_bytes: int = 0, record_bytes: int, footer_bytes: int = 0, hop_bytes: int = 0, "
     f"{_NAMES}, encoding: string = ''",
-    readers.FixedLengthRecordReader,
+    readers.FixedRecordReader,
 )
 
 

@@ -16,7 +16,7 @@ from anabranch.ops import shape_rules
 from anabranch.ops.shared_objects import Plan, object_behind, open_object, outcome
 from anabranch.state.mutex import Hold, Mutex
 from anabranch.state.stack import Stack
-from anabranch.state.staging import MapStagingArea, StagingArea
+from anabranch.state.staging import StagedLine, StagedMap
 
 _SIZES = "capacity: int >= 0 = 0, memory_limit: int >= 0 = 0"
 _NAMES = "container: string = '', shared_name: string = ''"
@@ -29,14 +29,14 @@ def _unknown_shapes(*_: TensorShape, ctx: Any) -> list[TensorShape]:
 
 
 # ---------------------------------------------------------------------- lines
-def _area(ctx: Any) -> StagingArea:
+def _area(ctx: Any) -> StagedLine:
     """The area that the operation names by its shared name (else its own name): there is no operation that makes it."""
     attrs = ctx.op.attrs
 
     def plan(handle: ResourceHandle) -> Plan:
-        return {}, lambda: StagingArea(handle.name, attrs["capacity"], attrs["memory_limit"])
+        return {}, lambda: StagedLine(handle.name, attrs["capacity"], attrs["memory_limit"])
 
-    found: StagingArea = object_behind(ctx, open_object(ctx, "staging area", plan, by_node_name=True), "staging area")
+    found: StagedLine = object_behind(ctx, open_object(ctx, "staging area", plan, by_node_name=True), "staging area")
     return found
 
 
@@ -91,14 +91,14 @@ def _(*, ctx: Any) -> None:
 
 
 # ---------------------------------------------------------------------- maps
-def _map_area(ctx: Any, ordered: bool) -> MapStagingArea:
+def _map_area(ctx: Any, ordered: bool) -> StagedMap:
     attrs = ctx.op.attrs
 
     def plan(handle: ResourceHandle) -> Plan:
-        return {}, lambda: MapStagingArea(handle.name, ordered, attrs["capacity"], attrs["memory_limit"])
+        return {}, lambda: StagedMap(handle.name, ordered, attrs["capacity"], attrs["memory_limit"])
 
     kind = "ordered map staging area" if ordered else "map staging area"
-    found: MapStagingArea = object_behind(ctx, open_object(ctx, kind, plan, by_node_name=True), kind)
+    found: StagedMap = object_behind(ctx, open_object(ctx, kind, plan, by_node_name=True), kind)
     return found
 
 

@@ -35,7 +35,7 @@ HashTableV2 = define_op("HashTableV2", "-> table_handle: resource", f"{_NAMES}, 
 
 @HashTableV2.host_kernel
 def _(*, ctx: Any) -> ResourceHandle:
-    return _open(ctx, "HashTable", tables.HashTable)
+    return _open(ctx, "HashTable", tables.StaticTable)
 
 
 MutableHashTableV2 = define_op("MutableHashTableV2", "-> table_handle: resource", f"{_NAMES}, {_TYPES}", stateful=True)
@@ -43,7 +43,7 @@ MutableHashTableV2 = define_op("MutableHashTableV2", "-> table_handle: resource"
 
 @MutableHashTableV2.host_kernel
 def _(*, ctx: Any) -> ResourceHandle:
-    return _open(ctx, "MutableHashTable", tables.MutableHashTable)
+    return _open(ctx, "MutableHashTable", tables.MutableTable)
 
 
 MutableHashTableOfTensorsV2 = define_op(
@@ -56,8 +56,8 @@ MutableHashTableOfTensorsV2 = define_op(
 
 @MutableHashTableOfTensorsV2.host_kernel
 def _(*, value_shape: TensorShape, ctx: Any) -> ResourceHandle:
-    def make(name: str, key_dtype: DType, value_dtype: DType) -> tables.MutableHashTable:
-        return tables.MutableHashTable(name, key_dtype, value_dtype, value_shape)
+    def make(name: str, key_dtype: DType, value_dtype: DType) -> tables.MutableTable:
+        return tables.MutableTable(name, key_dtype, value_dtype, value_shape)
 
     return _open(ctx, "MutableHashTableOfTensors", make, value_shape=str(value_shape))
 
@@ -80,8 +80,8 @@ def _(
     max_load_factor: float,
     ctx: Any,
 ) -> ResourceHandle:
-    def make(name: str, key_dtype: DType, value_dtype: DType) -> tables.MutableDenseHashTable:
-        return tables.MutableDenseHashTable(
+    def make(name: str, key_dtype: DType, value_dtype: DType) -> tables.MutableDenseTable:
+        return tables.MutableDenseTable(
             name, key_dtype, value_dtype, value_shape, empty_key, deleted_key, initial_num_buckets, max_load_factor
         )
 
@@ -98,9 +98,9 @@ def _table(ctx: Any, handle: Any) -> Any:
     return object_behind(ctx, handle, "table")
 
 
-def _mutable(ctx: Any, handle: Any) -> tables.MutableHashTable:
+def _mutable(ctx: Any, handle: Any) -> tables.MutableTable:
     table = _table(ctx, handle)
-    if not isinstance(table, tables.MutableHashTable):
+    if not isinstance(table, tables.MutableTable):
         raise InvalidArgumentError(
             None,
             ctx.op,
@@ -109,9 +109,9 @@ def _mutable(ctx: Any, handle: Any) -> tables.MutableHashTable:
     return table
 
 
-def _initializable(ctx: Any, handle: Any) -> tables.HashTable:
+def _initializable(ctx: Any, handle: Any) -> tables.StaticTable:
     table = _table(ctx, handle)
-    if not isinstance(table, tables.HashTable):
+    if not isinstance(table, tables.StaticTable):
         raise InvalidArgumentError(
             None, ctx.op, f"{ctx.op.name!r}: table {table.name!r} is not initializable; insert into it instead"
         )

@@ -170,7 +170,6 @@ class Executor:
         self.running = 0
         self.done = False
         self.error: BaseException | None = None
-        self._states: list[FrameState] = []
         self.root = FrameState(graph.frames[0], None).new_iteration()
         self.root.values[-1] = scope
         for slot, value in zip(graph.feeds, feeds, strict=True):
@@ -241,7 +240,7 @@ class Executor:
             InvalidArgumentError: a fetched value is dead.
         """
         values = self.root.values
-        for slot, name in zip(self.graph.fetches, self.graph._fetched_names, strict=True):
+        for slot, name in zip(self.graph.fetches, self.graph.fetched_names, strict=True):
             if values[slot] is None:
                 raise InvalidArgumentError(
                     None,

@@ -150,22 +150,17 @@ class ExecutorGraph:
     ) -> None:
         self.frames = [StaticFrame(spec, position) for position, spec in enumerate(frames)]
         self.nodes = [self._place(spec) for spec in nodes]
-        self._specs = nodes
         for node, spec in zip(self.nodes, nodes, strict=True):
             self._give_slots(node, spec)
         self.feeds = [node.slots[0] for node in self.nodes if node.kind == FEED]
         self._connect(nodes)
         self.fetches = [self.slot(output) for output in fetches]
-        self._fetched_names = [f"{nodes[node].name}:{port}" for node, port in fetches]
+        self.fetched_names = [f"{nodes[node].name}:{port}" for node, port in fetches]
         self.roots = [n for n in self.frames[0].nodes if not self.frames[0].missing[n.index] and n.kind != FEED]
 
     def slot(self, output: Output) -> int:
         """Where an output is among the values of an iteration of the frame in which it lives."""
         return self.nodes[output[0]].slots[output[1]]
-
-    def spare_slot(self, frame: int) -> int:
-        """A slot whose value nobody takes."""
-        return self.frames[frame].size
 
     # ---- construction
     def _place(self, spec: NodeSpec) -> Node:

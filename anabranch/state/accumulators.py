@@ -38,7 +38,7 @@ class TakeGradient(Request):
         return self.average
 
 
-class ConditionalAccumulator(SharedObject):
+class Accumulator(SharedObject):
     """A sum of dense gradients. See the module docstring. Thread-safe; never blocks.
 
     Args:
@@ -123,7 +123,7 @@ class ConditionalAccumulator(SharedObject):
         )
 
 
-class DenseAccumulator(ConditionalAccumulator):
+class DenseAccumulator(Accumulator):
     """Sums arrays of one shape."""
 
     def __init__(self, name: str, dtype: DType, shape: TensorShape, reduction: str) -> None:
@@ -152,7 +152,7 @@ class DenseAccumulator(ConditionalAccumulator):
         return [_divided(total, self._count) if self.reduction == "MEAN" else total]
 
 
-class SparseAccumulator(ConditionalAccumulator):
+class SparseAccumulator(Accumulator):
     """Sums gradients that touch some rows only; the average of a row is over the gradients that touch it."""
 
     def __init__(self, name: str, dtype: DType, shape: TensorShape, reduction: str) -> None:

@@ -51,7 +51,7 @@ class Take(Request):
 _Ready = tuple[int, int, bytes, list[Any]]
 
 
-class Barrier(SharedObject):
+class SharedBarrier(SharedObject):
     """See the module docstring. Thread-safe; never blocks.
 
     Args:

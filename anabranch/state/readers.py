@@ -152,7 +152,7 @@ class Reader:
         with self._lock:
             work = None if self._work is None else base64.b64encode(self._work).decode()
             state = {
-                "reader": type(self).__name__,
+                "reader": self.title,
                 "work": work,
                 "position": self._position,
                 "started": self._started,
@@ -188,7 +188,7 @@ class Reader:
         try:
             parsed = json.loads(state)
             numbers = [parsed[k] for k in ("position", "started", "finished", "produced")]
-            right = parsed["reader"] == type(self).__name__ and isinstance(parsed["work"], str | None)
+            right = parsed["reader"] == self.title and isinstance(parsed["work"], str | None)
             if not right or not all(type(n) is int and n >= 0 for n in numbers) or len(parsed) != 6:
                 raise ValueError("it has other fields")
             if isinstance(parsed["work"], str):
@@ -332,7 +332,7 @@ class _OneRecordReader(Reader):
         self._end_work()
 
 
-class IdentityReader(_OneRecordReader):
+class NameReader(_OneRecordReader):
     """The names themselves, as keys and as values."""
 
     title = "IdentityReader"
@@ -341,7 +341,7 @@ class IdentityReader(_OneRecordReader):
         return iter([(work, work)])
 
 
-class WholeFileReader(_OneRecordReader):
+class ContentReader(_OneRecordReader):
     """A file is one record; the key is its name."""
 
     title = "WholeFileReader"
@@ -350,7 +350,7 @@ class WholeFileReader(_OneRecordReader):
         return iter([(work, _contents(work))])
 
 
-class TextLineReader(Reader):
+class LineReader(Reader):
     """A line is a record, without the line break; the key is ``name:number``, from 1.
 
     Args:
@@ -374,7 +374,7 @@ class TextLineReader(Reader):
                     yield work + b":%d" % number, line.removesuffix(b"\n").replace(b"\r", b"")
 
 
-class TFRecordReader(Reader):
+class RecordReader(Reader):
     """The records of a record file; the key is ``name:offset``, the offset that of the record's frame.
 
     Args:
@@ -404,7 +404,7 @@ def _framed(work: bytes, found: Iterator[bytes]) -> Iterator[Record]:
 _FRAME = 16  # bytes of length and checksums around a record
 
 
-class FixedLengthRecordReader(Reader):
+class FixedRecordReader(Reader):
     """Pieces of one length; the key is ``name:number``, from 0.
 
     Args:

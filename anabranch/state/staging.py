@@ -1,6 +1,6 @@
 """Staging areas: small buffers between steps, so that one step's input is there before it begins  (WP4.6).
 
-A `StagingArea` is a line; a `MapStagingArea` finds elements by number, and may take them component by component. Both
+A `StagedLine` is a line; a `StagedMap` finds elements by number, and may take them component by component. Both
 are bounded by a number of elements and of bytes, if asked to be.
 
 **Invariant** (whenever the lock is free): a put waits => its element does not fit; a get waits => what it wants is not
@@ -103,7 +103,7 @@ class _Area(SharedObject):
         self._serve()
 
 
-class StagingArea(_Area):
+class StagedLine(_Area):
     """A line of elements. See the module docstring. Thread-safe; never blocks.
 
     Args:
@@ -177,7 +177,7 @@ class StagingArea(_Area):
         return True
 
 
-class MapStagingArea(_Area):
+class StagedMap(_Area):
     """Elements by number, put and taken whole or component by component. Thread-safe; never blocks.
 
     Args:

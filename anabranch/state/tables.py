@@ -166,7 +166,7 @@ class LookupTable:
         return result
 
 
-class HashTable(LookupTable):
+class StaticTable(LookupTable):
     """A table that is filled once."""
 
     def __init__(self, name: str, key_dtype: DType, value_dtype: DType) -> None:
@@ -216,7 +216,7 @@ class HashTable(LookupTable):
             )
 
 
-class MutableHashTable(LookupTable):
+class MutableTable(LookupTable):
     """A table that steps change."""
 
     def insert(self, keys: Any, values: Any) -> None:
@@ -249,7 +249,7 @@ class MutableHashTable(LookupTable):
         return self._keys(keys)
 
 
-class MutableDenseHashTable(MutableHashTable):
+class MutableDenseTable(MutableTable):
     """A table whose keys live in buckets, of which one key marks the empty and another the deleted ones.
 
     The two special keys cannot be used. What is exported are the buckets, empty ones included.

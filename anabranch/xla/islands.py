@@ -149,11 +149,6 @@ def group(step: StepGraph, on_host: frozenset[Operation] = frozenset()) -> Group
     return Grouping(items, analysis.waits, analysis.order, analysis.frames)
 
 
-def plan_items(step: StepGraph, on_host: frozenset[Operation] = frozenset()) -> list[PlanItem]:
-    """The islands and host calls of a step, in an order in which they can run; arguments as for `group`."""
-    return group(step, on_host).items
-
-
 def _is_quick_on_host(island: Island) -> bool:
     """Whether NumPy does in less time what an island does than the call of an executable takes: a loop's counter."""
     return len(island.operations) <= MAX_QUICK_OPERATIONS and all(

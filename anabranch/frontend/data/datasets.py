@@ -294,7 +294,7 @@ class Dataset:
         Args:
             reshuffle_each_iteration: whether every repetition has another order (the default).
         """
-        seeds = _seeds(seed)
+        seeds = seed_tensors(seed)
         reshuffle = True if reshuffle_each_iteration is None else reshuffle_each_iteration
         return self._made(
             "ShuffleDataset",
@@ -535,7 +535,7 @@ def _int64(value: Any, name: str | None = None) -> Tensor:
     return convert_to_tensor(value, dtypes.int64, name=name)
 
 
-def _seeds(seed: Any) -> tuple[Tensor, Tensor]:
+def seed_tensors(seed: Any) -> tuple[Tensor, Tensor]:
     """The two seeds of an operation as int64 scalars; both zero: drawn anew."""
     if isinstance(seed, Tensor):
         graph_seed, _ = get_seed(0)

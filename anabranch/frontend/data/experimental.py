@@ -10,7 +10,7 @@ import numpy as np
 from anabranch.core import dtypes
 from anabranch.core.shapes import TensorShape
 from anabranch.frontend.data import nest
-from anabranch.frontend.data.datasets import Dataset, DatasetComponent, _seeds, check_predicate
+from anabranch.frontend.data.datasets import Dataset, DatasetComponent, check_predicate, seed_tensors
 from anabranch.frontend.data.functions import ElementBody, state_body
 from anabranch.frontend.data.padding import known_batch
 from anabranch.frontend.data.structure import (
@@ -91,7 +91,7 @@ class RandomDataset(Dataset):
 
     def __init__(self, seed: int | None = None) -> None:
         structure = TensorComponent(dtypes.int64, TensorShape([]))
-        super().__init__(raw.RandomDataset(*_seeds(seed), **flat_attrs(structure)), structure)
+        super().__init__(raw.RandomDataset(*seed_tensors(seed), **flat_attrs(structure)), structure)
 
 
 # ---------------------------------------------------------------------- batches
@@ -164,7 +164,7 @@ def shuffle_and_repeat(buffer_size: Any, count: Any = None, seed: int | None = N
     """`shuffle` and `repeat` in one."""
 
     def transform(dataset: Dataset) -> Dataset:
-        seeds = _seeds(seed)
+        seeds = seed_tensors(seed)
         return dataset._made(
             "ShuffleAndRepeatDataset",
             buffer_size=_int64(buffer_size),

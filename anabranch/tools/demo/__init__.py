@@ -14,7 +14,7 @@ from rich.console import Console
 
 from anabranch.tools.demo import text
 from anabranch.tools.demo.digits import load_digits
-from anabranch.tools.demo.training import Outcome, train
+from anabranch.tools.demo.training import TrainingResult, train
 
 STEPS = 1500
 _NEEDED = ("sklearn", "matplotlib")
@@ -53,7 +53,7 @@ def _remove_earlier_run(directory: Path) -> None:
     (directory / "predictions.png").unlink(missing_ok=True)
 
 
-def _report(outcome: Outcome, directory: Path, console: Console) -> int:
+def _report(outcome: TrainingResult, directory: Path, console: Console) -> int:
     """Lets a new process restore the best checkpoint and draw; says where everything lies."""
     steps = outcome.last_step - outcome.first_step
     console.print(f"{steps} steps in {outcome.seconds:.1f} s; best held-out accuracy {outcome.accuracy:.2%}")

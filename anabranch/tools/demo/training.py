@@ -20,7 +20,7 @@ _SEED = 8
 
 
 @dataclass(frozen=True)
-class Outcome:
+class TrainingResult:
     """How a training ended: the held-out accuracy of the best checkpoint and where that lies."""
 
     accuracy: float
@@ -31,7 +31,7 @@ class Outcome:
     images_per_second: float
 
 
-def train(digits: Digits, directory: Path, steps: int, console: Console) -> Outcome:
+def train(digits: Digits, directory: Path, steps: int, console: Console) -> TrainingResult:
     """Trains up to global step `steps`, from the last checkpoint in `directory` if there is one.
 
     Writes `checkpoints/` (the last three, and the position in the training), `best/` (the checkpoint with the highest
@@ -72,7 +72,7 @@ class _Run:
             self.first_step = int(self.session.run(self.network.global_step))
             console.print(f"goes on from step {self.first_step}: {latest}")
 
-    def train(self, steps: int, console: Console) -> Outcome:
+    def train(self, steps: int, console: Console) -> TrainingResult:
         stream = batches(self.digits, BATCH, np.random.default_rng(_SEED + self.first_step))
         start = time.perf_counter()
         step, rate = self.first_step, 0.0
@@ -87,7 +87,7 @@ class _Run:
         for writer in self.writers.values():
             writer.close()
         checkpoint, accuracy = self.best.checkpoints[0]
-        return Outcome(accuracy, checkpoint, self.first_step, step, time.perf_counter() - start, rate)
+        return TrainingResult(accuracy, checkpoint, self.first_step, step, time.perf_counter() - start, rate)
 
     def _train_some(self, stream: Any, count: int) -> tuple[float, float]:
         """Runs `count` steps; returns the last loss and the images per second."""

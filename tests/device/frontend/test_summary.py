@@ -303,6 +303,21 @@ def test_the_caller_waits_only_for_a_full_queue(tmp_path: Path) -> None:
     assert scalars(tmp_path) == [0, 1, 2, 3, 4]
 
 
+def test_a_call_that_comes_after_close_returns(tmp_path: Path) -> None:
+    """As happens where one thread closes a writer while others add events and flush."""
+    stream = EventStream(str(tmp_path), 1, 120, "")
+    stream.put(one_event(1))
+    stream.close()
+    calls = [threading.Thread(target=stream.flush, daemon=True)]
+    calls += [threading.Thread(target=stream.put, args=(one_event(2),), daemon=True) for _ in range(3)]
+    for call in calls:
+        call.start()
+    for call in calls:
+        call.join(timeout=30)
+        assert not call.is_alive()
+    assert scalars(tmp_path) == [1]
+
+
 def test_an_error_of_the_thread_reaches_the_caller(tmp_path: Path) -> None:
     stream = EventStream(str(tmp_path), 3, 3600, "")
 

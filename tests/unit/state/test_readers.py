@@ -25,12 +25,12 @@ from anabranch.state.components import Components
 from anabranch.state.element_stores import FifoStore
 from anabranch.state.queue import Queue
 from anabranch.state.readers import (
-    FixedLengthRecordReader,
-    IdentityReader,
+    ContentReader,
+    FixedRecordReader,
+    LineReader,
+    NameReader,
     Reader,
-    TextLineReader,
-    TFRecordReader,
-    WholeFileReader,
+    RecordReader,
 )
 
 GIVEN_UP = CancelledError(None, None, "given up")
@@ -77,8 +77,8 @@ def write_records(path: Path, *records: bytes, options: Any = None) -> Path:
 def test_identity_and_whole_files(tmp_path: Path) -> None:
     a, b = write(tmp_path / "a", b"one\0"), write(tmp_path / "b", b"")
     keys = [str(a).encode(), str(b).encode()]
-    assert all_records(IdentityReader("r"), names(a, b)) == [(k, k) for k in keys]
-    reader = WholeFileReader("r")
+    assert all_records(NameReader("r"), names(a, b)) == [(k, k) for k in keys]
+    reader = ContentReader("r")
     assert all_records(reader, names(a, b)) == [(keys[0], b"one\0"), (keys[1], b"")]
     assert (reader.records_produced(), reader.work_units_completed()) == (2, 2)
 
@@ -86,7 +86,7 @@ def test_identity_and_whole_files(tmp_path: Path) -> None:
 def test_lines(tmp_path: Path) -> None:
     a = write(tmp_path / "a", b"head\none\r\ntwo")
     b = write(tmp_path / "b", b"head\n")
-    reader = TextLineReader("r", 1)
+    reader = LineReader("r", 1)
     found = all_records(reader, names(a, b))
     assert found == [(f"{a}:2".encode(), b"one"), (f"{a}:3".encode(), b"two")]
     assert reader.work_units_completed() == 2
@@ -95,7 +95,7 @@ def test_lines(tmp_path: Path) -> None:
 @pytest.mark.parametrize("compression", ["", "GZIP", "ZLIB"])
 def test_records(tmp_path: Path, compression: str) -> None:
     path = write_records(tmp_path / "r", b"first", b"", b"third", options=compression)
-    found = all_records(TFRecordReader("r", compression), names(path))
+    found = all_records(RecordReader("r", compression), names(path))
     assert found == [
         (f"{path}:0".encode(), b"first"),
         (f"{path}:21".encode(), b""),
@@ -108,15 +108,15 @@ def test_pieces_of_one_length(tmp_path: Path, encoding: str) -> None:
     data = b"HEAD" + b"aabbccd" + b"FT"
     packed = {"": data, "GZIP": gzip.compress(data), "ZLIB": zlib.compress(data)}[encoding]
     path = write(tmp_path / "f", packed)
-    values = [v for _, v in all_records(FixedLengthRecordReader("r", 4, 2, 2, 0, encoding), names(path))]
+    values = [v for _, v in all_records(FixedRecordReader("r", 4, 2, 2, 0, encoding), names(path))]
     assert values == [b"aa", b"bb", b"cc"]
-    found = all_records(FixedLengthRecordReader("r", 4, 3, 2, 2, encoding), names(path))
+    found = all_records(FixedRecordReader("r", 4, 3, 2, 2, encoding), names(path))
     assert found == [(f"{path}:{i}".encode(), v) for i, v in enumerate([b"aab", b"bbc", b"ccd"])]
 
 
 def test_several_records_of_one_file(tmp_path: Path) -> None:
     a, b = write(tmp_path / "a", b"1\n2\n3\n"), write(tmp_path / "b", b"4\n")
-    reader, queue = TextLineReader("r", 0), names(a, b)
+    reader, queue = LineReader("r", 0), names(a, b)
     batches = [reader.read_up_to(queue.dequeue, 2).wait()[1].tolist() for _ in range(3)]
     assert batches == [[b"1", b"2"], [b"3"], [b"4"]]
     with pytest.raises(OutOfRangeError):
@@ -128,7 +128,7 @@ def test_several_records_of_one_file(tmp_path: Path) -> None:
 # ---------------------------------------------------------------------- waiting
 def test_reads_wait_for_names_in_order(tmp_path: Path) -> None:
     a = write(tmp_path / "a", b"1\n2\n3\n")
-    reader, queue = TextLineReader("r", 0), names(closed=False)
+    reader, queue = LineReader("r", 0), names(closed=False)
     reads = [reader.read(queue.dequeue) for _ in range(3)]
     assert not any(r.is_settled for r in reads)
     put(queue, a)
@@ -138,7 +138,7 @@ def test_reads_wait_for_names_in_order(tmp_path: Path) -> None:
 
 def test_a_read_that_is_given_up_loses_nothing(tmp_path: Path) -> None:
     a, b = write(tmp_path / "a", b"1\n2\n"), write(tmp_path / "b", b"3\n")
-    reader, queue = TextLineReader("r", 0), names(closed=False)
+    reader, queue = LineReader("r", 0), names(closed=False)
     first, second, third = (reader.read(queue.dequeue) for _ in range(3))
     assert first.cancel(GIVEN_UP)
     assert third.cancel(GIVEN_UP)
@@ -152,7 +152,7 @@ def test_a_read_that_is_given_up_loses_nothing(tmp_path: Path) -> None:
 
 
 def test_a_reader_whose_container_goes_away() -> None:
-    reader, queue = IdentityReader("r"), names(closed=False)
+    reader, queue = NameReader("r"), names(closed=False)
     waiting = reader.read(queue.dequeue)
     reader.close()
     assert isinstance(waiting.error, CancelledError)
@@ -162,7 +162,7 @@ def test_a_reader_whose_container_goes_away() -> None:
 # ---------------------------------------------------------------------- corrupt and missing files
 def test_a_missing_file_is_named_and_skipped(tmp_path: Path) -> None:
     good = write(tmp_path / "good", b"x\n")
-    reader, queue = TextLineReader("r", 0), names(tmp_path / "missing", good)
+    reader, queue = LineReader("r", 0), names(tmp_path / "missing", good)
     with pytest.raises(NotFoundError, match="missing"):
         reader.read(queue.dequeue).wait()
     assert reader.read(queue.dequeue).wait()[1] == b"x"
@@ -174,7 +174,7 @@ def test_a_corrupt_record_names_file_and_offset(tmp_path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[21 + 12] ^= 1
     path.write_bytes(bytes(data))
-    reader, queue = TFRecordReader("r", ""), names(path)
+    reader, queue = RecordReader("r", ""), names(path)
     assert reader.read(queue.dequeue).wait()[1] == b"first"
     with pytest.raises(DataLossError, match="records' at byte offset 21"):
         reader.read(queue.dequeue).wait()
@@ -185,7 +185,7 @@ def test_a_corrupt_record_names_file_and_offset(tmp_path: Path) -> None:
 def test_intact_records_before_a_corrupt_one_are_given_first(tmp_path: Path) -> None:
     path = write_records(tmp_path / "records", b"first", b"second")
     path.write_bytes(path.read_bytes()[:-1])
-    reader, queue = TFRecordReader("r", ""), names(path)
+    reader, queue = RecordReader("r", ""), names(path)
     assert reader.read_up_to(queue.dequeue, 10).wait()[1].tolist() == [b"first"]
     with pytest.raises(DataLossError, match="truncated"):
         reader.read_up_to(queue.dequeue, 10).wait()
@@ -193,18 +193,18 @@ def test_intact_records_before_a_corrupt_one_are_given_first(tmp_path: Path) -> 
 
 def test_wrong_lengths_and_encodings(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgumentError, match="header_bytes must be >= 0"):
-        FixedLengthRecordReader("r", -1, 1, 0, 0, "")
+        FixedRecordReader("r", -1, 1, 0, 0, "")
     path = write(tmp_path / "f", b"not compressed")
     with pytest.raises(InvalidArgumentError, match="cannot decompress .*f' as GZIP"):
-        FixedLengthRecordReader("r", 0, 1, 0, 0, "GZIP").read(names(path).dequeue).wait()
+        FixedRecordReader("r", 0, 1, 0, 0, "GZIP").read(names(path).dequeue).wait()
 
 
 # ---------------------------------------------------------------------- positions
 def kinds(tmp_path: Path) -> list[tuple[Any, Path]]:
     return [
-        (lambda: TextLineReader("r", 0), write(tmp_path / "lines", b"1\n2\n3\n4\n")),
-        (lambda: TFRecordReader("r", ""), write_records(tmp_path / "records", b"1", b"2", b"3", b"4")),
-        (lambda: FixedLengthRecordReader("r", 0, 1, 0, 0, ""), write(tmp_path / "fixed", b"1234")),
+        (lambda: LineReader("r", 0), write(tmp_path / "lines", b"1\n2\n3\n4\n")),
+        (lambda: RecordReader("r", ""), write_records(tmp_path / "records", b"1", b"2", b"3", b"4")),
+        (lambda: FixedRecordReader("r", 0, 1, 0, 0, ""), write(tmp_path / "fixed", b"1234")),
     ]
 
 
@@ -223,10 +223,10 @@ def test_a_position_is_saved_and_restored(tmp_path: Path) -> None:
 
 
 def test_what_is_no_position_is_refused(tmp_path: Path) -> None:
-    reader = IdentityReader("r")
+    reader = NameReader("r")
     reader.read(names(b"a").dequeue).wait()
     state = reader.serialize()
-    for wrong in (state[1:], state[:-1], state + b"x", b"x" + state, b"", b"[]", WholeFileReader("w").serialize()):
+    for wrong in (state[1:], state[:-1], state + b"x", b"x" + state, b"", b"[]", ContentReader("w").serialize()):
         with pytest.raises(InvalidArgumentError, match="Could not parse state for IdentityReader 'r': "):
             reader.restore(wrong)
     reader.restore(state)
@@ -236,6 +236,6 @@ def test_what_is_no_position_is_refused(tmp_path: Path) -> None:
 
 
 def test_settled_results_have_values(tmp_path: Path) -> None:
-    found: Pending = IdentityReader("r").read(names(b"a").dequeue)
+    found: Pending = NameReader("r").read(names(b"a").dequeue)
     assert found.is_settled
     assert found.values == (b"a", b"a")

@@ -13,11 +13,11 @@ from anabranch.core.pending import Pending
 from anabranch.core.shapes import TensorShape
 from anabranch.errors import CancelledError, InvalidArgumentError, OutOfRangeError, ResourceExhaustedError
 from anabranch.state.accumulators import DenseAccumulator, SparseAccumulator
-from anabranch.state.barrier import Barrier
+from anabranch.state.barrier import SharedBarrier
 from anabranch.state.components import Components
 from anabranch.state.mutex import Mutex
 from anabranch.state.stack import Stack
-from anabranch.state.staging import MapStagingArea, StagingArea
+from anabranch.state.staging import StagedLine, StagedMap
 
 GIVEN_UP = CancelledError(None, None, "given up")
 
@@ -33,8 +33,8 @@ def lists(pending: Pending) -> list[Any]:
 
 
 # ---------------------------------------------------------------------- barriers
-def barrier() -> Barrier:
-    return Barrier(
+def barrier() -> SharedBarrier:
+    return SharedBarrier(
         "b", Components((dtypes.float32, dtypes.float32), (TensorShape([]), TensorShape([2])), "Barrier 'b'")
     )
 
@@ -169,7 +169,7 @@ def test_wrong_sparse_gradients() -> None:
 
 # ---------------------------------------------------------------------- staging areas
 def test_a_staging_area_is_a_bounded_line() -> None:
-    area = StagingArea("s", capacity=2, memory_limit=0)
+    area = StagedLine("s", capacity=2, memory_limit=0)
     second = area.peek(1)
     first = area.get()
     area.put([array(1)])
@@ -185,7 +185,7 @@ def test_a_staging_area_is_a_bounded_line() -> None:
 
 
 def test_a_staging_area_counts_bytes() -> None:
-    area = StagingArea("s", capacity=0, memory_limit=12)
+    area = StagedLine("s", capacity=0, memory_limit=12)
     area.put([array(1, 2)])
     waiting = area.put([array(3, 4)])
     assert not waiting.is_settled
@@ -196,7 +196,7 @@ def test_a_staging_area_counts_bytes() -> None:
 
 
 def test_a_cancelled_put_puts_nothing() -> None:
-    area = StagingArea("s", capacity=1, memory_limit=0)
+    area = StagedLine("s", capacity=1, memory_limit=0)
     area.put([array(1)])
     one, other = area.put([array(2)]), area.put([array(3)])
     one.cancel(GIVEN_UP)
@@ -206,7 +206,7 @@ def test_a_cancelled_put_puts_nothing() -> None:
 
 
 def test_a_map_gathers_components() -> None:
-    area = MapStagingArea("m", ordered=True, capacity=0, memory_limit=0)
+    area = StagedMap("m", ordered=True, capacity=0, memory_limit=0)
     waiting = area.get(5)
     area.put(5, [1], [array(2)], 2)
     area.put(7, [0, 1], [array(3), array(4)], 2)
@@ -225,7 +225,7 @@ def test_a_map_gathers_components() -> None:
 
 
 def test_a_component_is_put_once() -> None:
-    area = MapStagingArea("m", ordered=False, capacity=1, memory_limit=0)
+    area = StagedMap("m", ordered=False, capacity=1, memory_limit=0)
     area.put(1, [0], [array(1)], 2)
     with pytest.raises(InvalidArgumentError, match="already been inserted"):
         area.put(1, [0], [array(1)], 2)
@@ -278,7 +278,7 @@ def test_a_stack() -> None:
 def test_random_interleavings_of_a_staging_area() -> None:
     for seed in range(60):
         chance = random.Random(seed)
-        area = StagingArea("s", capacity=chance.choice([0, 1, 3]), memory_limit=0)
+        area = StagedLine("s", capacity=chance.choice([0, 1, 3]), memory_limit=0)
         puts: list[tuple[Pending, int]] = []
         gets: list[Pending] = []
         for i in range(50):

@@ -13,9 +13,9 @@ from anabranch.errors import FailedPreconditionError, InvalidArgumentError
 from anabranch.state.tables import (
     LINE_NUMBER,
     WHOLE_LINE,
-    HashTable,
-    MutableDenseHashTable,
-    MutableHashTable,
+    MutableDenseTable,
+    MutableTable,
+    StaticTable,
     entries_of_lines,
 )
 
@@ -29,7 +29,7 @@ def int64(*values: int) -> Any:
 
 
 def test_a_table_is_filled_once() -> None:
-    table = HashTable("t", dtypes.string, dtypes.int64)
+    table = StaticTable("t", dtypes.string, dtypes.int64)
     with pytest.raises(FailedPreconditionError, match="Table not initialized: 't'"):
         table.find(text(b"a"), np.array(-1))
     table.initialize(text(b"a", b"b", b"a"), int64(1, 2, 1))
@@ -44,7 +44,7 @@ def test_a_table_is_filled_once() -> None:
 
 
 def test_wrong_entries() -> None:
-    table = HashTable("t", dtypes.string, dtypes.int64)
+    table = StaticTable("t", dtypes.string, dtypes.int64)
     with pytest.raises(FailedPreconditionError, match=r"different value for same key. Key b'a' has 1 .* value 2"):
         table.initialize(text(b"a", b"a"), int64(1, 2))
     with pytest.raises(InvalidArgumentError, match="two vectors of one length"):
@@ -57,13 +57,13 @@ def test_wrong_entries() -> None:
 @pytest.mark.parametrize("dense", [False, True])
 def test_a_table_that_changes_is_a_dictionary(dense: bool) -> None:
     chance = np.random.default_rng(3)
-    table: MutableHashTable
+    table: MutableTable
     if dense:
-        table = MutableDenseHashTable(
+        table = MutableDenseTable(
             "t", dtypes.int64, dtypes.float32, TensorShape([2]), np.array(-1), np.array(-2), 4, 0.8
         )
     else:
-        table = MutableHashTable("t", dtypes.int64, dtypes.float32, TensorShape([2]))
+        table = MutableTable("t", dtypes.int64, dtypes.float32, TensorShape([2]))
     model: dict[int, Any] = {}
     default = np.array([9, 9], np.float32)
     for _ in range(60):
@@ -88,7 +88,7 @@ def test_a_table_that_changes_is_a_dictionary(dense: bool) -> None:
 
 
 def test_keys_that_are_vectors() -> None:
-    table = MutableDenseHashTable("t", dtypes.int64, dtypes.int64, TensorShape([]), int64(0, 0), int64(-1, -1), 4, 0.8)
+    table = MutableDenseTable("t", dtypes.int64, dtypes.int64, TensorShape([]), int64(0, 0), int64(-1, -1), 4, 0.8)
     table.insert(int64(1, 2, 3, 4).reshape(2, 2), int64(5, 6))
     assert table.find(int64(3, 4, 4, 3).reshape(2, 2), np.array(-1)).tolist() == [6, -1]
     keys, _ = table.export()
@@ -104,9 +104,7 @@ def test_keys_that_are_vectors() -> None:
 def test_wrong_dense_tables() -> None:
     def make(empty: int, deleted: int, buckets: int, load: float) -> None:
         scalar = TensorShape([])
-        MutableDenseHashTable(
-            "t", dtypes.int64, dtypes.int64, scalar, np.array(empty), np.array(deleted), buckets, load
-        )
+        MutableDenseTable("t", dtypes.int64, dtypes.int64, scalar, np.array(empty), np.array(deleted), buckets, load)
 
     for arguments, message in (
         ((0, 0, 4, 0.5), "cannot be equal"),
@@ -118,7 +116,7 @@ def test_wrong_dense_tables() -> None:
 
 
 def test_shapes_are_checked() -> None:
-    table = MutableHashTable("t", dtypes.int64, dtypes.float32, TensorShape([2]))
+    table = MutableTable("t", dtypes.int64, dtypes.float32, TensorShape([2]))
     with pytest.raises(InvalidArgumentError, match=r"Expected shape \[1,2\] for the values"):
         table.insert(int64(1), np.zeros((1, 3), np.float32))
     with pytest.raises(InvalidArgumentError, match=r"Expected shape \[2\] .* for default value"):

@@ -17,7 +17,7 @@ from anabranch.passes.fold import fold
 from anabranch.passes.prune import prune
 from anabranch.pipeline import build_plan
 from anabranch.session import Session
-from anabranch.xla.islands import Island, plan_items
+from anabranch.xla.islands import Island, group
 
 
 def placeholder(shape: Any = (2,), dtype: str = "float32", name: str = "x") -> Any:
@@ -137,7 +137,7 @@ def test_random_graphs_keep_every_edge_and_give_the_same_values(data: Any) -> No
                 values.append(values[i])
         step = fold(prune(tensors, [], [x]))
         level: dict[Any, int] = {}
-        for position, item in enumerate(plan_items(step)):
+        for position, item in enumerate(group(step).items):
             for op in item.operations if isinstance(item, Island) else [item.operation]:
                 level[op] = position
         for op in step.operations:
