@@ -7,16 +7,12 @@ computes on plain NumPy arrays, and the gradient's product with a random directi
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-import anabranch.frontend.framework  # registers the conversion of IndexedSlices, which gradients may be
-import anabranch.ops
 from anabranch.autodiff.gradients import gradients
 from anabranch.core import dtypes
 from anabranch.core.dtypes import DType, as_dtype
@@ -103,15 +99,8 @@ class OpCase:
         return f"{self.op}[{self.label}]" if self.label else self.op
 
 
-def load_vocabulary() -> None:
-    """Imports every family, so that the registry is complete."""
-    for module in pkgutil.iter_modules(anabranch.ops.__path__):
-        importlib.import_module(f"{anabranch.ops.__name__}.{module.name}")
-
-
 def op_function(name: str) -> OpFunction:
     """The operation type of that name; raises LookupError when no family has it."""
-    load_vocabulary()
     found = find_op_def(name)
     if not isinstance(found, OpFunction):
         raise LookupError(f"no family of anabranch.ops defines {name!r}")

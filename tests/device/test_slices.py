@@ -14,10 +14,7 @@ from anabranch.frontend import array, constants, slicing
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
 from anabranch.session import Session
-from anabranch.testing.op_cases import load_vocabulary
 from anabranch.xla.executable import compile_log
-
-load_vocabulary()
 
 X = np.arange(12, dtype=np.float32).reshape(3, 4)
 

@@ -81,10 +81,10 @@ def _names() -> SimpleNamespace:
     from anabranch.autodiff import gradients
     from anabranch.frontend import control_flow, variable_functions, variables
     from anabranch.graph import conversion
-    from anabranch.ops import raw, vocabulary
+    from anabranch.ops import raw
     from anabranch.train.optimizers import adam, momentum
 
-    found = SimpleNamespace(raw=raw, families=vocabulary.FAMILIES)
+    found = SimpleNamespace(raw=raw)
     for module in (gradients, control_flow, variable_functions, variables, conversion, adam, momentum):
         vars(found).update({name: value for name, value in vars(module).items() if not name.startswith("_")})
     return found

@@ -17,7 +17,6 @@ from anabranch.core.dtypes import DType
 from anabranch.core.op_def import MISSING, ArgDef, AttrDef, OpDef
 from anabranch.core.registry import all_op_defs, find_op_def
 from anabranch.core.shapes import TensorShape
-from anabranch.testing.op_cases import load_vocabulary
 
 TESTS = Path(__file__).resolve().parent.parent
 TABLE = TESTS / "device" / "ops"
@@ -40,7 +39,6 @@ LEFT_OUT = frozenset(
     )
 )
 
-load_vocabulary()
 OPS = all_op_defs()
 
 

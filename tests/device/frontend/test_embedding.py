@@ -16,9 +16,6 @@ from anabranch.frontend.variables import Variable
 from anabranch.graph.composite import IndexedSlices, SparseTensor
 from anabranch.ops import raw
 from anabranch.session import Session
-from anabranch.testing.op_cases import load_vocabulary
-
-load_vocabulary()
 
 Array = np.ndarray[Any, Any]
 TABLE = np.random.default_rng(0).normal(size=(11, 3)).astype(np.float32)

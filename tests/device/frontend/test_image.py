@@ -14,9 +14,6 @@ from anabranch.frontend.framework import convert_to_tensor, set_random_seed
 from anabranch.graph.graph import Graph
 from anabranch.ops import raw
 from anabranch.session import Session
-from anabranch.testing.op_cases import load_vocabulary
-
-load_vocabulary()
 
 Array = np.ndarray[Any, Any]
 RNG = np.random.default_rng(11)

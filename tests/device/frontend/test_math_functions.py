@@ -17,9 +17,8 @@ from anabranch.frontend.constants import constant, placeholder
 from anabranch.graph.composite import IndexedSlices, SparseTensor
 from anabranch.graph.graph import get_default_graph
 from anabranch.session import Session
-from anabranch.testing.op_cases import assert_close, load_vocabulary
+from anabranch.testing.op_cases import assert_close
 
-load_vocabulary()
 RANDOM = np.random.default_rng(5)
 X = RANDOM.normal(size=(3, 4)).astype(np.float32)
 Y = RANDOM.normal(size=(3, 4)).astype(np.float32)

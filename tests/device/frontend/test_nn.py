@@ -16,10 +16,7 @@ from anabranch.graph.composite import SparseTensor
 from anabranch.graph.graph import Graph
 from anabranch.ops import raw
 from anabranch.session import Session
-from anabranch.testing.op_cases import load_vocabulary
 from tests.oracles import windows
-
-load_vocabulary()
 
 Array = np.ndarray[Any, Any]
 RNG = np.random.default_rng(7)

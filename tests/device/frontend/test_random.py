@@ -16,9 +16,6 @@ from anabranch.frontend.framework import set_random_seed
 from anabranch.graph.graph import Graph
 from anabranch.ops import raw
 from anabranch.session import Session
-from anabranch.testing.op_cases import load_vocabulary
-
-load_vocabulary()
 
 
 def run(fetches: Any, feeds: Any = None) -> Any:

@@ -13,9 +13,6 @@ from anabranch.frontend import sparse, sparse_math
 from anabranch.graph.composite import IndexedSlices, SparseTensor, SparseTensorValue
 from anabranch.ops import raw
 from anabranch.session import Session
-from anabranch.testing.op_cases import load_vocabulary
-
-load_vocabulary()
 
 Array = np.ndarray[Any, Any]
 DENSE = np.array([[0, 1.5, 0, -2], [0, 0, 0, 0], [3, 0, 0.5, 0]], np.float32)

@@ -12,9 +12,6 @@ from anabranch.autodiff.gradients import gradients
 from anabranch.graph.graph import Graph
 from anabranch.ops import raw
 from anabranch.session import Session
-from anabranch.testing.op_cases import load_vocabulary
-
-load_vocabulary()
 
 COUNT = 20000
 #: a test that draws from the right distribution fails with this probability

@@ -13,9 +13,6 @@ from anabranch.graph.composite import IndexedSlices
 from anabranch.graph.graph import Graph
 from anabranch.ops import raw
 from anabranch.session import Session
-from anabranch.testing.op_cases import load_vocabulary
-
-load_vocabulary()
 
 Array = np.ndarray[Any, Any]
 TABLE = np.arange(1, 13, dtype=np.float32).reshape(4, 3)

@@ -14,9 +14,6 @@ from anabranch.errors import InvalidArgumentError
 from anabranch.graph.graph import Graph
 from anabranch.ops import raw
 from anabranch.session import Session
-from anabranch.testing.op_cases import load_vocabulary
-
-load_vocabulary()
 
 Array = np.ndarray[Any, Any]
 FIXTURE = Path(__file__).resolve().parents[2] / "fixtures" / "tensorflow" / "training_ops.npz"

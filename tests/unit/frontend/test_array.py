@@ -17,9 +17,6 @@ from anabranch.graph.graph import get_default_graph
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
 from anabranch.session import Session
-from anabranch.testing.op_cases import load_vocabulary
-
-load_vocabulary()
 
 
 def run(*fetches: Any, feeds: Any = None) -> Any:

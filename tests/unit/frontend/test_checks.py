@@ -17,10 +17,7 @@ from anabranch.graph.composite import SparseTensor
 from anabranch.graph.graph import get_default_graph
 from anabranch.ops import raw
 from anabranch.session import Session
-from anabranch.testing.op_cases import load_vocabulary
 from anabranch.xla.islands import runs_on_host
-
-load_vocabulary()
 
 
 def run(fetches: Any, feeds: Any = None) -> Any:

@@ -12,9 +12,6 @@ from anabranch.graph.function_graph import FunctionGraph
 from anabranch.graph.graph import Graph, get_default_graph
 from anabranch.ops import raw
 from anabranch.session import Session
-from anabranch.testing.op_cases import load_vocabulary
-
-load_vocabulary()
 
 
 def test_name_scopes() -> None:

@@ -24,12 +24,11 @@ from anabranch.graph.graph import Graph, get_default_graph
 from anabranch.graph.graphdef_import import import_graph_def
 from anabranch.graph.node_plans import HINT_ATTRS
 from anabranch.graph.op_list import op_list_of, strip_default_attrs
-from anabranch.ops import raw, vocabulary
+from anabranch.ops import raw
 from anabranch.proto import GraphDef, NodeDef, OpList
 from anabranch.proto.tensors import make_ndarray, make_tensor_proto
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures" / "tensorflow"
-assert vocabulary.FAMILIES
 
 
 def fixture(name: str) -> GraphDef:
