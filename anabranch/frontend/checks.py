@@ -447,8 +447,7 @@ def verify_tensor_all_finite(
         raise ValueError("verify_tensor_all_finite needs a tensor `x` and a `message`")
     with name_scope(name, "VerifyFinite", [tensor] if isinstance(tensor, Tensor) else None):
         value = convert_to_tensor(tensor, name="t")
-        result: Tensor = with_dependencies([check_numerics(value, text)], value)
-        return result
+        return with_dependencies([check_numerics(value, text)], value)
 
 
 def add_check_numerics_ops() -> Operation:

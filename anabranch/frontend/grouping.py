@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypeVar
 
 from anabranch.core import nest
 from anabranch.frontend.framework import control_dependencies, device, get_default_graph, name_scope
@@ -13,6 +13,8 @@ from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
 
 __all__ = ["group", "initialize_all_tables", "no_op", "tables_initializer", "tuple", "with_dependencies"]
+
+Value = TypeVar("Value", Tensor, IndexedSlices, SparseTensor)
 
 
 def no_op(name: str | None = None) -> Operation:
@@ -76,7 +78,7 @@ def initialize_all_tables(name: str = "init_all_tables") -> Operation:
     return tables_initializer(name)
 
 
-def with_dependencies(dependencies: Iterable[Any], output_tensor: Any, name: str | None = None) -> Any:
+def with_dependencies(dependencies: Iterable[Any], output_tensor: Value, name: str | None = None) -> Value:
     """A tensor with the value of `output_tensor` that exists only after all of `dependencies` have run.
 
     Args:
@@ -85,15 +87,17 @@ def with_dependencies(dependencies: Iterable[Any], output_tensor: Any, name: str
     """
     dependencies = list(dependencies)
     with name_scope(name, "control_dependency", [output_tensor]) as scope, control_dependencies(dependencies):
+        copy: Any
         if isinstance(output_tensor, IndexedSlices):
-            return IndexedSlices(
-                raw.Identity(output_tensor.values, name=scope), output_tensor.indices, output_tensor.dense_shape
-            )
-        if isinstance(output_tensor, SparseTensor):
-            return SparseTensor(
-                output_tensor.indices, raw.Identity(output_tensor.values, name=scope), output_tensor.dense_shape
-            )
-        return raw.Identity(output_tensor, name=scope)
+            values = raw.Identity(output_tensor.values, name=scope)
+            copy = IndexedSlices(values, output_tensor.indices, output_tensor.dense_shape)
+        elif isinstance(output_tensor, SparseTensor):
+            values = raw.Identity(output_tensor.values, name=scope)
+            copy = SparseTensor(output_tensor.indices, values, output_tensor.dense_shape)
+        else:
+            copy = raw.Identity(output_tensor, name=scope)
+        held_back: Value = copy
+    return held_back
 
 
 def tuple(tensors: Iterable[Any], name: str | None = None, control_inputs: Iterable[Any] | None = None) -> list[Any]:

@@ -29,27 +29,12 @@ from anabranch.graph.operation import Tensor
 __all__ = ["Laplace", "Normal", "StudentT", "Uniform"]
 
 
-class Normal(ScalarDistribution):
-    """The normal distribution.
-
-    Args:
-        loc: the mean.
-        scale: the standard deviation, above 0.
-
-    Raises:
-        ValueError: the two differ in dtype.
-    """
+class _LocationScale(ScalarDistribution):
+    """A distribution of one shape, moved by `loc` and stretched by `scale`."""
 
     _scalar_parameters = ("loc", "scale")
 
-    def __init__(
-        self,
-        loc: Any,
-        scale: Any,
-        validate_args: bool = False,
-        allow_nan_stats: bool = True,
-        name: str = "Normal",
-    ) -> None:
+    def __init__(self, loc: Any, scale: Any, validate_args: bool, allow_nan_stats: bool, name: str) -> None:
         parameters = {"loc": loc, "scale": scale, **options(validate_args, allow_nan_stats, name)}
         with name_scope(name, values=[loc, scale]) as scope:
             self._loc, self._scale = floating_parameters(loc=loc, scale=scale)
@@ -65,6 +50,34 @@ class Normal(ScalarDistribution):
     @property
     def scale(self) -> Tensor:
         return self._scale
+
+    def _mean(self) -> Any:
+        return self.loc + zeros_like(self.scale)
+
+    def _mode(self) -> Any:
+        return self._mean()
+
+    def _z(self, value: Tensor) -> Any:
+        """The value in units of the scale, from the location."""
+        with name_scope("standardize", values=[value]):
+            return (value - self.loc) / self.scale
+
+
+class Normal(_LocationScale):
+    """The normal distribution.
+
+    Args:
+        loc: the mean.
+        scale: the standard deviation, above 0.
+
+    Raises:
+        ValueError: the two differ in dtype.
+    """
+
+    def __init__(
+        self, loc: Any, scale: Any, validate_args: bool = False, allow_nan_stats: bool = True, name: str = "Normal"
+    ) -> None:
+        super().__init__(loc, scale, validate_args, allow_nan_stats, name)
 
     def _sample_n(self, n: Tensor, seed: int | None) -> Any:
         shape = concat([[n], self.batch_shape_tensor()], 0)
@@ -91,18 +104,8 @@ class Normal(ScalarDistribution):
     def _entropy(self) -> Any:
         return 0.5 * math.log(2.0 * math.pi) + 0.5 + log(self.scale * ones_like(self.loc))
 
-    def _mean(self) -> Any:
-        return self.loc * ones_like(self.scale)
-
     def _stddev(self) -> Any:
         return self.scale * ones_like(self.loc)
-
-    def _mode(self) -> Any:
-        return self._mean()
-
-    def _z(self, value: Tensor) -> Any:
-        with name_scope("standardize", values=[value]):
-            return (value - self.loc) / self.scale
 
 
 @RegisterKL(Normal, Normal)
@@ -112,38 +115,17 @@ def _kl_normal_normal(a: Normal, b: Normal, name: str | None = None) -> Any:
         return square(a.loc - b.loc) / (2.0 * square(b.scale)) + 0.5 * (ratio - 1.0 - log(ratio))
 
 
-class Laplace(ScalarDistribution):
+class Laplace(_LocationScale):
     """The Laplace distribution: density exp(-|x - loc| / scale) / (2 scale).
 
     Raises:
         ValueError: `loc` and `scale` differ in dtype.
     """
 
-    _scalar_parameters = ("loc", "scale")
-
     def __init__(
-        self,
-        loc: Any,
-        scale: Any,
-        validate_args: bool = False,
-        allow_nan_stats: bool = True,
-        name: str = "Laplace",
+        self, loc: Any, scale: Any, validate_args: bool = False, allow_nan_stats: bool = True, name: str = "Laplace"
     ) -> None:
-        parameters = {"loc": loc, "scale": scale, **options(validate_args, allow_nan_stats, name)}
-        with name_scope(name, values=[loc, scale]) as scope:
-            self._loc, self._scale = floating_parameters(loc=loc, scale=scale)
-            self._scale = positive(self._scale, validate_args)
-            dtype = assert_same_float_dtype([self._loc, self._scale])
-        parents = [self._loc, self._scale]
-        super().__init__(dtype, FULLY_REPARAMETERIZED, validate_args, allow_nan_stats, parameters, parents, scope)
-
-    @property
-    def loc(self) -> Tensor:
-        return self._loc
-
-    @property
-    def scale(self) -> Tensor:
-        return self._scale
+        super().__init__(loc, scale, validate_args, allow_nan_stats, name)
 
     def _sample_n(self, n: Tensor, seed: int | None) -> Any:
         shape = concat([[n], self.batch_shape_tensor()], 0)
@@ -167,17 +149,8 @@ class Laplace(ScalarDistribution):
     def _entropy(self) -> Any:
         return math.log(2.0) + 1.0 + log(self.scale + zeros_like(self.loc))
 
-    def _mean(self) -> Any:
-        return self.loc + zeros_like(self.scale)
-
     def _stddev(self) -> Any:
         return math.sqrt(2.0) * self.scale + zeros_like(self.loc)
-
-    def _mode(self) -> Any:
-        return self._mean()
-
-    def _z(self, value: Tensor) -> Any:
-        return (value - self.loc) / self.scale
 
 
 class StudentT(ScalarDistribution):
@@ -272,8 +245,7 @@ class StudentT(ScalarDistribution):
             nan = fill(self.batch_shape_tensor(), self.dtype.as_numpy_dtype(np.nan))
             return where_v2(self.df > least, values, nan)
         check = assert_less(ones([], dtype=self.dtype), self.df, message=message)
-        checked: Tensor = with_dependencies([check], values)
-        return checked
+        return with_dependencies([check], values)
 
     def _mode(self) -> Any:
         return self.loc * ones(self.batch_shape_tensor(), dtype=self.dtype)

@@ -134,8 +134,7 @@ def _zero_or_one(value: Tensor) -> Tensor:
     ]
     if value.dtype.is_floating:
         checks.append(integer_like(value, "Elements cannot contain fractional components."))
-    checked: Tensor = with_dependencies(checks, value)
-    return checked
+    return with_dependencies(checks, value)
 
 
 class Categorical(Distribution):
@@ -415,8 +414,7 @@ def _valid_total(count: Tensor, validate_args: bool) -> Tensor:
         assert_non_negative(count, message="total_count must be non-negative."),
         integer_like(count, "total_count cannot contain fractional components."),
     ]
-    checked: Tensor = with_dependencies(checks, count)
-    return checked
+    return with_dependencies(checks, count)
 
 
 def _drawn_counts(logits: Tensor, totals: Tensor, n: Any, dtype: DType, seed: int | None) -> Tensor:

@@ -185,8 +185,7 @@ class Beta(ScalarDistribution):
         if not self.validate_args:
             return tensor
         below_one = assert_less(tensor, ones([], self.dtype), message="sample must be less than `1`.")
-        checked: Tensor = with_dependencies([below_one], _valid_sample(tensor, True))
-        return checked
+        return with_dependencies([below_one], _valid_sample(tensor, True))
 
     def _sample_n(self, n: Tensor, seed: int | None) -> Any:
         one = ones_like(self._total, dtype=self.dtype)
@@ -295,8 +294,7 @@ class Dirichlet(Distribution):
             assert_positive(tensor, message="samples must be positive"),
             assert_near(ones([], self.dtype), total, message="sample last-dimension must sum to `1`"),
         ]
-        checked: Tensor = with_dependencies(checks, tensor)
-        return checked
+        return with_dependencies(checks, tensor)
 
     def _sample_n(self, n: Tensor, seed: int | None) -> Any:
         gamma = random_gamma([n], self._concentration, dtype=self.dtype, seed=seed)
@@ -343,8 +341,7 @@ def _concentration(parameter: Tensor, validate_args: bool) -> Tensor:
     if not validate_args:
         return parameter
     check = assert_positive(parameter, message="Concentration parameter must be positive.")
-    checked: Tensor = with_dependencies([check], parameter)
-    return checked
+    return with_dependencies([check], parameter)
 
 
 def vector_concentration(parameter: Tensor, validate_args: bool) -> Tensor:
@@ -356,23 +353,20 @@ def vector_concentration(parameter: Tensor, validate_args: bool) -> Tensor:
         assert_rank_at_least(parameter, 1, message="Concentration parameter must have >=1 dimensions."),
         assert_less(1, shape_of(parameter)[-1], message="Concentration parameter must have event_size >= 2."),
     ]
-    checked: Tensor = with_dependencies(checks, parameter)
-    return checked
+    return with_dependencies(checks, parameter)
 
 
 def _valid_sample(value: Tensor, validate_args: bool) -> Tensor:
     if not validate_args:
         return value
-    checked: Tensor = with_dependencies([assert_positive(value, message="sample must be positive")], value)
-    return checked
+    return with_dependencies([assert_positive(value, message="sample must be positive")], value)
 
 
 def _defined_mode(distribution: Distribution, parameters: list[Tensor], mode: Tensor, message: str) -> Tensor:
     """The mode where all of its parameters are above 1; elsewhere NaN, or an error in the step."""
     if not distribution.allow_nan_stats:
         checks = [assert_less(ones([], p.dtype), p, message=message) for p in parameters]
-        checked: Tensor = with_dependencies(checks, mode)
-        return checked
+        return with_dependencies(checks, mode)
     for parameter in parameters:
         mode = where_v2(parameter > 1.0, mode, np.asarray(np.nan, mode.dtype.as_numpy_dtype))
     return mode

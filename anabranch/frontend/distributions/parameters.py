@@ -88,8 +88,7 @@ def options(validate_args: bool, allow_nan_stats: bool, name: str) -> dict[str, 
 
 def positive(parameter: Tensor, validate_args: bool) -> Tensor:
     """The parameter, which must be above 0."""
-    checked: Tensor = with_dependencies([assert_positive(parameter)], parameter) if validate_args else parameter
-    return checked
+    return with_dependencies([assert_positive(parameter)], parameter) if validate_args else parameter
 
 
 def integer_like(value: Tensor, message: str) -> Any:
@@ -106,8 +105,7 @@ def check_counts(counts: Tensor, total_count: Tensor, validate_args: bool, what:
         integer_like(counts, "counts cannot contain fractional components."),
         assert_equal(total_count, reduce_sum(counts, -1), message=f"{what} must sum to `self.total_count`"),
     ]
-    checked: Tensor = with_dependencies(checks, counts)
-    return checked
+    return with_dependencies(checks, counts)
 
 
 def log_combinations(n: Tensor, counts: Tensor, name: str = "log_combinations") -> Any:
@@ -148,8 +146,7 @@ def _checked_probs(probs: Tensor, multidimensional: bool) -> Tensor:
         checks.append(assert_near(total, ones_like(total), message="probs does not sum to 1."))
     else:
         checks.append(assert_less_equal(probs, one, message="probs has components greater than 1."))
-    checked: Tensor = with_dependencies(checks, probs)
-    return checked
+    return with_dependencies(checks, probs)
 
 
 def vector_covariance(left: Tensor, right: Tensor, variance: Tensor) -> Tensor:
