@@ -122,6 +122,7 @@ from anabranch.train.training_util import (
     get_or_create_global_step,
     global_step,
 )
+from anabranch.train.warm_start import VocabInfo, warm_start
 
 __all__ = [
     "AdadeltaOptimizer",
@@ -185,6 +186,7 @@ __all__ = [
     "StopAtStepHook",
     "SummarySaverHook",
     "Supervisor",
+    "VocabInfo",
     "WorkerSessionCreator",
     "add_queue_runner",
     "assert_global_step",
@@ -236,5 +238,6 @@ __all__ = [
     "string_input_producer",
     "summary_iterator",
     "update_checkpoint_state",
+    "warm_start",
     "write_graph",
 ]

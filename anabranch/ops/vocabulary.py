@@ -66,6 +66,7 @@ from anabranch.ops import (
     tensor_arrays,
     tensor_list,
     training,
+    vocabulary_remapping,
 )
 
 #: the families of operations
@@ -133,4 +134,5 @@ FAMILIES = (
     tensor_arrays,
     tensor_list,
     training,
+    vocabulary_remapping,
 )
