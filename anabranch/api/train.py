@@ -21,6 +21,7 @@ from anabranch.proto import (
     SequenceExample,
     ServerDef,
 )
+from anabranch.train.basic_loops import basic_train_loop
 from anabranch.train.basic_session_run_hooks import (
     FeedFnHook,
     FinalOpsHook,
@@ -190,6 +191,7 @@ __all__ = [
     "WorkerSessionCreator",
     "add_queue_runner",
     "assert_global_step",
+    "basic_train_loop",
     "batch",
     "batch_join",
     "checkpoint_exists",

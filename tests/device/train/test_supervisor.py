@@ -17,6 +17,7 @@ from anabranch.graph.graph import Graph, get_default_graph
 from anabranch.io.event_files import summary_iterator
 from anabranch.ops import raw
 from anabranch.proto import SessionLog
+from anabranch.train.basic_loops import basic_train_loop
 from anabranch.train.checkpoint_management import latest_checkpoint
 from anabranch.train.optimizers.gradient_descent import GradientDescentOptimizer
 from anabranch.train.supervisor import Supervisor
@@ -58,6 +59,37 @@ def test_a_managed_session_trains_saves_and_resumes(tmp_path: Path) -> None:
         with Supervisor(logdir=str(tmp_path), save_model_secs=0).managed_session() as session:
             assert session.run(w) == 1.0
             assert session.run(get_or_create_global_step()) == 3
+
+
+def test_a_basic_loop_begins_again_where_a_lost_session_was_saved(tmp_path: Path) -> None:
+    seen: list[tuple[float, str]] = []
+
+    def step(session: Any, what: Any, note: str) -> None:
+        seen.append((float(session.run(w)), note))
+        session.run(what)
+        if len(seen) == 2:
+            supervisor.saver.save(session, supervisor.save_path, global_step=supervisor.global_step)
+        if len(seen) == 3:
+            raise errors.AbortedError(None, None, "the task was restarted")
+        if len(seen) == 4:
+            supervisor.request_stop()
+
+    with Graph().as_default():
+        w, train = training()
+        supervisor = Supervisor(logdir=str(tmp_path), save_summaries_secs=0, save_model_secs=0)
+        basic_train_loop(supervisor, step, args=(train,), kwargs={"note": "x"})
+    assert seen == [(8.0, "x"), (4.0, "x"), (2.0, "x"), (2.0, "x")]
+
+
+def test_a_basic_loop_passes_other_errors_on(tmp_path: Path) -> None:
+    def step(session: Any) -> None:
+        raise ValueError("not mine")
+
+    with Graph().as_default():
+        training()
+        supervisor = Supervisor(logdir=None, save_summaries_secs=0, save_model_secs=0)
+        with pytest.raises(ValueError, match="not mine"):
+            basic_train_loop(supervisor, step)
 
 
 def test_services_write_from_threads(tmp_path: Path) -> None:
