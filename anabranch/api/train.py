@@ -21,6 +21,7 @@ from anabranch.proto import (
     SequenceExample,
     ServerDef,
 )
+from anabranch.train.basic_loops import basic_train_loop
 from anabranch.train.basic_session_run_hooks import (
     FeedFnHook,
     FinalOpsHook,
@@ -122,6 +123,7 @@ from anabranch.train.training_util import (
     get_or_create_global_step,
     global_step,
 )
+from anabranch.train.warm_start import VocabInfo, warm_start
 
 __all__ = [
     "AdadeltaOptimizer",
@@ -185,9 +187,11 @@ __all__ = [
     "StopAtStepHook",
     "SummarySaverHook",
     "Supervisor",
+    "VocabInfo",
     "WorkerSessionCreator",
     "add_queue_runner",
     "assert_global_step",
+    "basic_train_loop",
     "batch",
     "batch_join",
     "checkpoint_exists",
@@ -236,5 +240,6 @@ __all__ = [
     "string_input_producer",
     "summary_iterator",
     "update_checkpoint_state",
+    "warm_start",
     "write_graph",
 ]

@@ -31,6 +31,8 @@ def to_array(value: Any, dtype: DType | None = None) -> np.ndarray[Any, Any]:
         dtype = dtype or dtypes.int32
     elif isinstance(value, Dimension):
         value = int(value)
+    elif isinstance(value, range):
+        value = list(value)
     elif hasattr(value, "__array__") and not isinstance(value, list | tuple):
         return _from_numpy(np.asarray(value), dtype)
     if dtype is not None:

@@ -81,11 +81,6 @@ def write_checkpoint_state(
       OpError: the class of the system's refusal, such as `PermissionDeniedError`.
     """
     target = _state_path(save_dir, latest_filename)
-    if target == model_checkpoint_path:
-        raise RuntimeError(
-            f"Save path {model_checkpoint_path!r} conflicts with path used for checkpoint state. "
-            "Please use a different save path."
-        )
     state = generate_checkpoint_state_proto(
         save_dir,
         model_checkpoint_path,
@@ -93,6 +88,11 @@ def write_checkpoint_state(
         all_model_checkpoint_timestamps,
         last_preserved_timestamp,
     )
+    if target == state.model_checkpoint_path:
+        raise RuntimeError(
+            f"Save path {model_checkpoint_path!r} conflicts with path used for checkpoint state. "
+            "Please use a different save path."
+        )
     if save_relative_paths:
         paths = [os.path.relpath(p, save_dir) if os.path.isabs(p) else p for p in state.all_model_checkpoint_paths]
         state.model_checkpoint_path = paths[-1]

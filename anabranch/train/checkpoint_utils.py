@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import difflib
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -15,6 +17,7 @@ from anabranch.frontend.partitioned_variables import PartitionedVariable
 from anabranch.frontend.platform import logging
 from anabranch.frontend.variables import Variable
 from anabranch.graph.graph import get_default_graph
+from anabranch.graph.operation import Tensor
 from anabranch.io import checkpoint_store
 from anabranch.io.checkpoint_store import TensorReader
 from anabranch.ops import raw
@@ -48,7 +51,7 @@ def load_checkpoint(ckpt_dir_or_file: str) -> TensorReader:
         ValueError: the directory has no checkpoint.
         NotFoundError: there is no checkpoint of that prefix.
     """
-    return NewCheckpointReader(_prefix_of(ckpt_dir_or_file))
+    return NewCheckpointReader(prefix_of(ckpt_dir_or_file))
 
 
 def load_variable(ckpt_dir_or_file: str, name: str) -> np.ndarray[Any, Any]:
@@ -72,7 +75,8 @@ def list_variables(ckpt_dir_or_file: str) -> list[tuple[str, list[int]]]:
         return sorted(reader.get_variable_to_shape_map().items())
 
 
-def _prefix_of(ckpt_dir_or_file: str) -> str:
+def prefix_of(ckpt_dir_or_file: str) -> str:
+    """The prefix of a checkpoint: the given one, or that of the latest in a directory."""
     path = as_text(os.fspath(ckpt_dir_or_file))
     if not os.path.isdir(path):
         return path
@@ -154,11 +158,12 @@ def init_from_checkpoint(ckpt_dir_or_file: str, assignment_map: Any) -> None:
             taken from the checkpoint's scope; "/" stands for the root.
 
     Raises:
-        NotFoundError: there is no such checkpoint, or it lacks a tensor.
-        ValueError: a variable is not in the graph, or has another shape than the checkpoint's tensor.
+        NotFoundError: there is no such checkpoint.
+        ValueError: the checkpoint lacks a tensor, a variable is not in the graph or has another shape than the
+            checkpoint's tensor, or a directory has no checkpoint.
     """
     pairs = assignment_map.items() if isinstance(assignment_map, Mapping) else assignment_map
-    prefix = _prefix_of(ckpt_dir_or_file)
+    prefix = prefix_of(ckpt_dir_or_file)
     with checkpoint_store.open_checkpoint(prefix) as reader:
         shapes = reader.get_variable_to_shape_map()
     planned: list[tuple[str, list[Variable]]] = []
@@ -197,9 +202,9 @@ def _planned(
 
 def _stored(name: str, shapes: Mapping[str, list[int]], prefix: str) -> str:
     if name not in shapes:
-        raise errors.NotFoundError(
-            None, None, f"Tensor {name} is not found in {prefix} checkpoint {dict(sorted(shapes.items()))}"
-        )
+        close = difflib.get_close_matches(name, shapes, n=3, cutoff=0.6)
+        hint = f"; the closest: {', '.join(close)}" if close else ""
+        raise ValueError(f"Tensor {name} is not found in {prefix} checkpoint {dict(sorted(shapes.items()))}{hint}")
     return name
 
 
@@ -241,12 +246,30 @@ def _check_shape(name: str, parts: list[Variable], shapes: Mapping[str, list[int
 def _take_initializer_from(variable: Variable, prefix: str, name: str) -> None:
     """Replaces a variable's initializer by a restore from a checkpoint."""
     info = variable._get_save_slice_info()
+    with at_place_of(variable):
+        value = raw.RestoreV2(
+            prefix, [name], ["" if info is None else info.spec], dtypes=[variable.dtype], name="RestoreV2"
+        )[0]
+    value.set_shape(variable.shape)
+    replace_initializer(variable, value)
+
+
+@contextlib.contextmanager
+def at_place_of(variable: Variable) -> Iterator[None]:
+    """New operations belong to a variable's graph, on its device, in the scope of what checkpoints initialize."""
+    graph = variable.graph
+    with (
+        graph.as_default(),
+        graph.name_scope(None),
+        graph.device(variable.device or None),
+        graph.name_scope("checkpoint_initializer"),
+    ):
+        yield
+
+
+def replace_initializer(variable: Variable, value: Tensor) -> None:
+    """Lets a variable begin with another value than the one that it was made with."""
     graph = variable.graph
     with graph.as_default(), graph.name_scope(None), graph.device(variable.device or None):
-        with graph.name_scope("checkpoint_initializer"):
-            value = raw.RestoreV2(
-                prefix, [name], ["" if info is None else info.spec], dtypes=[variable.dtype], name="RestoreV2"
-            )[0]
-        value.set_shape(variable.shape)
         variable._initializer_op = raw.AssignVariableOp(variable.handle, value, name=f"{variable._shared_name}/Assign")
         variable._initial_value = value

@@ -101,6 +101,7 @@ class Optimizer:
         Raises:
             ValueError: no variable has a gradient.
         """
+        loss = loss() if callable(loss) else loss
         grads_and_vars = self.compute_gradients(
             loss,
             var_list=var_list,

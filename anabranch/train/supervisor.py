@@ -27,6 +27,7 @@ from anabranch.proto import SessionLog, Summary
 from anabranch.session import Session
 from anabranch.train import training_util
 from anabranch.train.coordinator import Coordinator, LooperThread
+from anabranch.train.meta_graph import export_meta_graph
 from anabranch.train.saver import Saver
 from anabranch.train.scaffold import Scaffold
 from anabranch.train.session_manager import SessionManager
@@ -109,7 +110,7 @@ class Supervisor:
             self._local_init_op = _given(local_init_op, GraphKeys.LOCAL_INIT_OP, Scaffold.default_local_init_op)
             self._saver = _given(saver, GraphKeys.SAVERS, _default_saver)
             self._summary_op = _given(summary_op, GraphKeys.SUMMARY_OP, merge_all)
-            self._global_step = training_util.get_global_step() if _is_default(global_step) else global_step
+            self._global_step = _given(global_step, GraphKeys.GLOBAL_STEP, _called_global_step)
         self._session_manager = session_manager or SessionManager(
             local_init_op=self._local_init_op,
             ready_op=self._ready_op,
@@ -386,6 +387,8 @@ class Supervisor:
             write_graph(self._graph.as_graph_def(add_shapes=True), self._logdir, "graph.pbtxt")
         if self._summary_writer is not None and not self._graph_added_to_summary:
             self._summary_writer.add_graph(self._graph)
+            saver_def = None if self._saver is None else self._saver.saver_def
+            self._summary_writer.add_meta_graph(export_meta_graph(graph=self._graph, saver_def=saver_def))
             self._graph_added_to_summary = True
 
     # ------------------------------------------------------------------ the names of old
@@ -417,6 +420,12 @@ def _given(value: Any, collection: str, make: Callable[[], Any]) -> Any:
     if made is not None:
         graph.add_to_collection(collection, made)
     return made
+
+
+def _called_global_step() -> Any:
+    """The variable or tensor called "global_step"; here it may also be a vector of one number."""
+    found = training_util.named_global_step(get_default_graph())
+    return found if found is not None and found.dtype.base_dtype.is_integer else None
 
 
 def _default_saver() -> Saver | None:

@@ -29,8 +29,8 @@ _READ_COLLECTION = "global_step_read_op_cache"
 
 
 def global_step(sess: Any, global_step_tensor: Any) -> int:
-    """The value of a global step, read in a step of its own."""
-    return int(sess.run(global_step_tensor))
+    """The value of a global step (one number, of whatever rank), read in a step of its own."""
+    return int(np.asarray(sess.run(global_step_tensor)).item())
 
 
 def get_global_step(graph: Graph | None = None) -> Any:
@@ -49,13 +49,14 @@ def get_global_step(graph: Graph | None = None) -> Any:
     if len(members) > 1:
         logging.error("Multiple tensors in global_step collection.")
         return None
-    found = members[0] if members else _by_name(graph)
+    found = members[0] if members else named_global_step(graph)
     if found is not None:
         assert_global_step(found)
     return found
 
 
-def _by_name(graph: Graph) -> Any:
+def named_global_step(graph: Graph) -> Any:
+    """The variable or tensor called "global_step", of whatever dtype and shape; None if there is none."""
     for variable in graph.get_collection_ref(GraphKeys.GLOBAL_VARIABLES):
         if variable.name == "global_step:0":
             return variable

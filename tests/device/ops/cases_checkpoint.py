@@ -25,5 +25,7 @@ CASES = [
 TESTED_ELSEWHERE = {
     "SaveV2": "tests/device/ops/test_checkpoint.py",
     "RestoreV2": "tests/device/ops/test_checkpoint.py",
+    "GenerateVocabRemapping": "tests/device/train/test_warm_start.py",
+    "LoadAndRemapMatrix": "tests/device/train/test_warm_start.py",
     "MergeV2Checkpoints": "tests/device/ops/test_checkpoint.py",
 }

@@ -444,6 +444,8 @@ def test_what_cannot_be_minimized_is_named() -> None:
     optimizer = GradientDescentOptimizer(0.1)
     with pytest.raises(ValueError, match=r"No gradients provided for any variable.*'w:0'"):
         optimizer.minimize(loss)
+    with pytest.raises(ValueError, match=r"No gradients provided for any variable.*'w:0'"):
+        optimizer.minimize(lambda: loss)
     with pytest.raises(ValueError, match="No gradients provided for any variable"):
         optimizer.apply_gradients([(None, w)])
     with pytest.raises(ValueError, match="No variables provided"):

@@ -16,7 +16,8 @@ from anabranch.graph.collections import GraphKeys
 from anabranch.graph.graph import Graph, get_default_graph
 from anabranch.io.event_files import summary_iterator
 from anabranch.ops import raw
-from anabranch.proto import SessionLog
+from anabranch.proto import MetaGraphDef, SessionLog
+from anabranch.train.basic_loops import basic_train_loop
 from anabranch.train.checkpoint_management import latest_checkpoint
 from anabranch.train.optimizers.gradient_descent import GradientDescentOptimizer
 from anabranch.train.supervisor import Supervisor
@@ -49,6 +50,10 @@ def test_a_managed_session_trains_saves_and_resumes(tmp_path: Path) -> None:
     assert latest_checkpoint(str(tmp_path)) == str(tmp_path / "model.ckpt-3")
     assert (tmp_path / "graph.pbtxt").exists()
     events = events_in(tmp_path)
+    assert [event.WhichOneof("what") for event in events[:3]] == ["file_version", "graph_def", "meta_graph_def"]
+    meta_graph = MetaGraphDef.FromString(events[2].meta_graph_def)
+    assert meta_graph.graph_def == graph.as_graph_def(add_shapes=True)
+    assert meta_graph.saver_def == supervisor.saver.saver_def
     statuses = [event.session_log.status for event in events if event.HasField("session_log")]
     assert SessionLog.START in statuses
     assert statuses[-1] == SessionLog.STOP
@@ -58,6 +63,37 @@ def test_a_managed_session_trains_saves_and_resumes(tmp_path: Path) -> None:
         with Supervisor(logdir=str(tmp_path), save_model_secs=0).managed_session() as session:
             assert session.run(w) == 1.0
             assert session.run(get_or_create_global_step()) == 3
+
+
+def test_a_basic_loop_begins_again_where_a_lost_session_was_saved(tmp_path: Path) -> None:
+    seen: list[tuple[float, str]] = []
+
+    def step(session: Any, what: Any, note: str) -> None:
+        seen.append((float(session.run(w)), note))
+        session.run(what)
+        if len(seen) == 2:
+            supervisor.saver.save(session, supervisor.save_path, global_step=supervisor.global_step)
+        if len(seen) == 3:
+            raise errors.AbortedError(None, None, "the task was restarted")
+        if len(seen) == 4:
+            supervisor.request_stop()
+
+    with Graph().as_default():
+        w, train = training()
+        supervisor = Supervisor(logdir=str(tmp_path), save_summaries_secs=0, save_model_secs=0)
+        basic_train_loop(supervisor, step, args=(train,), kwargs={"note": "x"})
+    assert seen == [(8.0, "x"), (4.0, "x"), (2.0, "x"), (2.0, "x")]
+
+
+def test_a_basic_loop_passes_other_errors_on(tmp_path: Path) -> None:
+    def step(session: Any) -> None:
+        raise ValueError("not mine")
+
+    with Graph().as_default():
+        training()
+        supervisor = Supervisor(logdir=None, save_summaries_secs=0, save_model_secs=0)
+        with pytest.raises(ValueError, match="not mine"):
+            basic_train_loop(supervisor, step)
 
 
 def test_services_write_from_threads(tmp_path: Path) -> None:
@@ -81,6 +117,16 @@ def test_services_write_from_threads(tmp_path: Path) -> None:
     assert latest_checkpoint(str(tmp_path)) is not None
     tags = {value.tag for event in events_in(tmp_path) for value in event.summary.value}
     assert tags == {"loss", "global_step/sec"}
+
+
+@pytest.mark.parametrize(("value", "saved"), [([123], "model.ckpt-123"), ([1.5], "model.ckpt")])
+def test_an_old_variable_called_global_step_counts(tmp_path: Path, value: list[Any], saved: str) -> None:
+    with Graph().as_default():
+        Variable(value, name="global_step")
+        supervisor = Supervisor(logdir=str(tmp_path), save_summaries_secs=0)
+        with supervisor.managed_session():
+            pass
+    assert latest_checkpoint(str(tmp_path)) == str(tmp_path / saved)
 
 
 def test_without_a_directory_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
