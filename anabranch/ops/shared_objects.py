@@ -38,10 +38,11 @@ def open_object(
         InvalidArgumentError: the object is there, but not as this operation wants it.
     """
     if ctx.opened is not None:
-        handle, known = ctx.opened
-        entry = ctx.containers.find_object(handle)
+        opened: ResourceHandle
+        opened, known = ctx.opened
+        entry = ctx.containers.find_object(opened)
         if entry is not None and entry is known():
-            return handle
+            return opened
     op = ctx.op
     name = op.attrs["shared_name"].decode() or (op.name if by_node_name else _private_name(op))
     handle = ResourceHandle(op.attrs["container"].decode(), name, kind)

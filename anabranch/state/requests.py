@@ -13,8 +13,8 @@ callbacks of the step that waits. Between the two a step may be given up. Who is
 
 So a value is either in the object or in the hands of exactly one step, and values are given in the order decided.
 
-**No thread waits for the lock in order to submit a request.** It leaves the request among the arrived ones and tries the
-lock; a holder looks for arrived requests after it has released the lock, so that whoever does not get it may leave:
+**No thread waits for the lock in order to submit a request.** It leaves the request among the arrived ones and tries
+the lock; a holder looks for arrived requests after it has released the lock, so that whoever does not get it may leave:
 if the request arrived before the holder looked, the holder serves it; if after, the lock was free when it was tried.
 (A thread that did wait would be given the lock while another one runs Python code, and would hold it until its own turn
 to run came: from the first such meeting on, all threads would take turns at every request.)
