@@ -27,12 +27,13 @@ class Pending:
 
     Args:
         on_cancel: called with this object before a cancelled result is settled, so that its owner forgets it.
-        waiting_for: what the kernel waits for, for messages: "an element of queue 'q' (0 of 10)".
+        waiting_for: what the kernel waits for, for messages: "an element of queue 'q' (0 of 10)", or something whose
+            `str` says so.
     """
 
     __slots__ = ("_callbacks", "_lock", "_on_cancel", "_settled", "error", "values", "waiting_for")
 
-    def __init__(self, on_cancel: Callable[[Pending], object] | None = None, waiting_for: str = "") -> None:
+    def __init__(self, on_cancel: Callable[[Pending], object] | None = None, waiting_for: object = "") -> None:
         self.waiting_for = waiting_for
         self._lock = threading.Lock()
         self._on_cancel = on_cancel

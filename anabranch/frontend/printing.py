@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import pprint
+import re
 import sys
 from typing import Any
 
@@ -73,17 +75,18 @@ print = print_v2
 
 def _formatted(inputs: Any, separator: str, summarize: int, name: str | None) -> Tensor:
     tensors: list[Tensor] = []
+    printed: list[Tensor] = []
     texts = []
     for item in inputs:
         if isinstance(item, str):
             texts.append(item)
             continue
-        marks = nest.map_structure(lambda leaf: _mark(leaf, tensors), item)
-        texts.append(str(marks).replace("'%tensor%'", _PLACEHOLDER).replace("%tensor%", _PLACEHOLDER))
-    template = separator.join(texts)
+        text = pprint.pformat(nest.map_structure(lambda leaf: _mark(leaf, tensors), item))
+        printed += [tensors[int(number)] for number in _MARKS.findall(text)]  # a mapping is printed in another order
+        texts.append(_MARKS.sub(_PLACEHOLDER, text))
     result: Tensor = raw.StringFormat(
-        tensors,
-        template=template,
+        printed,
+        template=separator.join(texts),
         placeholder=_PLACEHOLDER,
         summarize=summarize,
         name=f"{name}_format" if name else None,
@@ -93,17 +96,20 @@ def _formatted(inputs: Any, separator: str, summarize: int, name: str | None) ->
 
 #: unlikely to be a part of what is printed
 _PLACEHOLDER = "\u241f{}\u241f"
+#: the same for the tensor of a number, which a structure shows with the quotes of a text
+_MARK = "\u241f{}\u241e"
+_MARKS = re.compile("'?\u241f([0-9]+)\u241e'?")
 
 
 def _mark(leaf: Any, tensors: list[Tensor]) -> Any:
     """A mark in place of a tensor (which is noted); other objects as they are."""
     if isinstance(leaf, SparseTensor):
-        tensors.extend((leaf.indices, leaf.values, leaf.dense_shape))
-        return "SparseTensor(indices=%tensor%, values=%tensor%, shape=%tensor%)"
+        parts = [_mark(part, tensors) for part in (leaf.indices, leaf.values, leaf.dense_shape)]
+        return "SparseTensor(indices={}, values={}, shape={})".format(*parts)
     if isinstance(leaf, Tensor) or hasattr(leaf, "_as_graph_element"):
         with name_scope(None):
             tensors.append(convert_to_tensor(leaf))
-        return "%tensor%"
+        return _MARK.format(len(tensors) - 1)
     return leaf
 
 

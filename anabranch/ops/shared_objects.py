@@ -14,7 +14,7 @@ from typing import Any
 
 from anabranch.core.pending import Pending
 from anabranch.core.resources import ResourceHandle
-from anabranch.errors import InvalidArgumentError, NotFoundError
+from anabranch.errors import CancelledError, InvalidArgumentError, NotFoundError
 
 _graph_numbers: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
 _numbers = itertools.count()
@@ -31,18 +31,21 @@ def open_object(
 
     Args:
         kind: "queue", "table", ...
-        plan: called with the handle when this operation has not opened the object before.
+        plan: called with the handle when the operation has not opened this object in this step before.
         by_node_name: whether operations of one name in several graphs share an object that has no shared name.
 
     Raises:
         InvalidArgumentError: the object is there, but not as this operation wants it.
     """
+    if ctx.opened is not None:
+        opened: ResourceHandle
+        opened, known = ctx.opened
+        entry = ctx.containers.find_object(opened)
+        if entry is not None and entry is known():
+            return opened
     op = ctx.op
     name = op.attrs["shared_name"].decode() or (op.name if by_node_name else _private_name(op))
     handle = ResourceHandle(op.attrs["container"].decode(), name, kind)
-    entry = ctx.containers.find_object(handle)
-    if entry is not None and op in entry.opened_by:
-        return handle
     facts, make = plan(handle)
     entry = ctx.containers.object(handle, lambda: _Entry(make(), facts))
     for what, wanted in facts.items():
@@ -53,7 +56,7 @@ def open_object(
                 f"Shared {kind} {name!r} has {what} {_shown(entry.facts.get(what))} but requested {what} was "
                 f"{_shown(wanted)}; give it another shared_name",
             )
-    entry.opened_by.add(op)
+    ctx.opened = handle, weakref.ref(entry)
     return handle
 
 
@@ -71,14 +74,13 @@ def _shown(value: Any) -> str:
 
 
 class _Entry:
-    """An object in a container, what those who share it agree on, and the operations that have opened it."""
+    """An object in a container, and what those who share it agree on."""
 
-    __slots__ = ("facts", "object", "opened_by")
+    __slots__ = ("__weakref__", "facts", "object")
 
     def __init__(self, made: Any, facts: dict[str, Any]) -> None:
         self.object = made
         self.facts = facts
-        self.opened_by: weakref.WeakSet[Any] = weakref.WeakSet()
 
     def close(self) -> None:
         """For the container that goes away."""
@@ -93,6 +95,7 @@ def object_behind(ctx: Any, handle: Any, kind: str) -> Any:
     Raises:
         InvalidArgumentError: the handle is of another kind.
         NotFoundError: there is none (any more).
+        CancelledError: the session was closed meanwhile.
     """
     if not isinstance(handle, ResourceHandle) or handle.kind != kind:
         got = handle if isinstance(handle, ResourceHandle) else type(handle).__name__
@@ -100,6 +103,8 @@ def object_behind(ctx: Any, handle: Any, kind: str) -> Any:
             None, ctx.op, f"{ctx.op.type} {ctx.op.name!r} needs the handle of a {kind}, got {got}"
         )
     entry = ctx.containers.find_object(handle)
+    if entry is None and ctx.containers.is_closed:
+        raise CancelledError(None, ctx.op, f"{ctx.op.name!r} found the {handle} gone: the session was closed meanwhile")
     if entry is None:
         raise NotFoundError(
             None,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from anabranch.core.resources import ResourceHandle
+from anabranch.errors import CancelledError
 from anabranch.runtime.rendezvous import Rendezvous
 
 T = TypeVar("T")
@@ -45,6 +46,8 @@ class Containers:
         self._lock = threading.RLock()
         self._variables: dict[tuple[str, str], VariableState] = {}
         self._objects: dict[tuple[str, str, str], Any] = {}
+        #: whether the session that they belong to is closed: nothing is made in them any more
+        self.is_closed = False
 
     def variable(self, handle: ResourceHandle) -> VariableState:
         """The state behind a variable handle; the same object for as long as the task lives."""
@@ -56,18 +59,23 @@ class Containers:
             return state
 
     def object(self, handle: ResourceHandle, make: Callable[[], T]) -> T:
-        """The object behind a handle (a queue, a table, a reader), made on first use."""
+        """The object behind a handle (a queue, a table, a reader), made on first use.
+
+        Raises:
+            CancelledError: the session was closed meanwhile.
+        """
         key = (handle.container or DEFAULT_CONTAINER, handle.kind, handle.name)
         with self._lock:
             found: T | None = self._objects.get(key)
             if found is None:
+                if self.is_closed:
+                    raise CancelledError(None, None, f"the session was closed before the {handle} could be made")
                 found = self._objects[key] = make()
             return found
 
     def find_object(self, handle: ResourceHandle) -> Any:
-        """The object behind a handle, or None."""
-        with self._lock:
-            return self._objects.get((handle.container or DEFAULT_CONTAINER, handle.kind, handle.name))
+        """The object behind a handle, or None. Takes no lock: every operation on a queue comes here."""
+        return self._objects.get((handle.container or DEFAULT_CONTAINER, handle.kind, handle.name))
 
     def remove_object(self, handle: ResourceHandle) -> bool:
         """Drops the object behind a handle; False where there is none."""
@@ -88,6 +96,12 @@ class Containers:
         for state in states:
             with state.lock:
                 state.value = None
+
+    def close(self) -> None:
+        """Drops all objects, cancels what waits for them, and what a step that is still running asks for later."""
+        with self._lock:
+            self.is_closed = True
+        self.close_objects()
 
     def close_objects(self, containers: Iterable[str] | None = None) -> None:
         """Drops the queues, tables and readers of some containers (default: all) and cancels what waits."""

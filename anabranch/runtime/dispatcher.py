@@ -22,7 +22,7 @@ from anabranch.core.pending import Pending
 from anabranch.graph.operation import Operation
 from anabranch.runtime.executor import Executor, Instance
 from anabranch.runtime.executor_graph import ExecutorGraph
-from anabranch.runtime.waiting import ActiveSteps, StepWaiting
+from anabranch.runtime.waiting import ActiveSteps, StepWaiting, deadline_after, error_of
 from anabranch.runtime.worker_threads import worker_threads
 
 
@@ -80,7 +80,7 @@ class StepRun(StepWaiting):
         active: ActiveSteps,
         scope: Any = None,
     ) -> None:
-        super().__init__(timeout, active)
+        super().__init__(timeout, deadline_after(timeout), active)
         self._executor = Executor(graph, feeds, scope)
         self._record = record
         self._here: deque[Instance] = deque()
@@ -94,19 +94,17 @@ class StepRun(StepWaiting):
             BaseException: an interrupt of this thread. The step is over then as well.
         """
         executor = self._executor
-        self._active.add(self)
-        try:
-            self._hand_out(executor.start())
-            while not executor.done:
-                if executor.error is not None:
-                    raise executor.error
-                self._advance()
-            return executor.fetches()
-        except BaseException as error:
-            self._give_up(error)
-            raise
-        finally:
-            self._active.remove(self)
+        with self._under_way():
+            try:
+                self._hand_out(executor.start())
+                while not executor.done:
+                    if executor.error is not None:
+                        raise executor.error
+                    self._advance()
+                return executor.fetches()
+            except BaseException as error:
+                self._give_up(error)
+                raise
 
     def _advance(self) -> None:
         if not self._here:
@@ -169,20 +167,11 @@ class StepRun(StepWaiting):
         events, record = self._events, self._record
         self._apart[instance] = node.payload.op, time.time()
 
-        def work() -> None:
-            try:
-                node.payload.run(iteration.values, record)
-            except BaseException as error:  # whatever it is, the thread of the step has to know
-                events.put((instance, error))
-            else:
-                events.put((instance, None))
-
-        worker_threads.submit(work)
+        run = node.payload.run
+        worker_threads.submit(lambda: events.put((instance, error_of(lambda: run(iteration.values, record)))))
 
     # ---- ending
     def _give_up(self, error: BaseException) -> None:
-        if not isinstance(error, Exception):
-            error.add_note(f"the step was interrupted: {self.who_waits()}")
         self._executor.abort(error)
         for _, pending, _ in list(self._pending.values()):
             pending.cancel(error)

@@ -7,11 +7,12 @@ from typing import Any, Final
 
 import numpy as np
 
+from anabranch.core import dtypes
 from anabranch.core.pending import Pending
 from anabranch.core.resources import ResourceHandle
 from anabranch.errors import InvalidArgumentError, OpError, UnimplementedError
 from anabranch.graph.constants import flatten_outputs
-from anabranch.graph.operation import group_by_argument
+from anabranch.graph.operation import Operation, group_by_argument
 from anabranch.ops.list_values import TensorList
 from anabranch.runtime.containers import Containers
 from anabranch.runtime.host_context import BodyRunner, HostContext
@@ -61,6 +62,8 @@ class HostKernelCall:
         #: inputs and outputs need not be regrouped where no argument stands for several tensors
         self._flat = not any(arg.is_list for arg in op_def.inputs)
         self._single = len(op_def.outputs) == 1 and not op_def.outputs[0].is_list
+        #: whether NumPy might warn of numbers, as XLA does not; functions of the user keep their own settings
+        self._calculates = not (op_def.asynchronous or op_def.blocking or _gives_handles(op))
         self._counters = counters.group([op], run_seed) if rule.asks_for("rng") else None
         self._seed = _seed(op, run_seed)
         self._keywords = {k: op.attrs[k] for k in rule.attr_names()}
@@ -85,7 +88,10 @@ class HostKernelCall:
         Raises:
             OpError: as `__call__`.
         """
-        inputs = [_on_host(known if slot is None else values[slot]) for slot, known in self._sources]
+        inputs = []
+        for slot, known in self._sources:
+            value = known if slot is None else values[slot]
+            inputs.append(value if type(value) is np.ndarray else _on_host(value))
         result = self._run(inputs)
         if isinstance(result, Pending):
             return result
@@ -110,8 +116,10 @@ class HostKernelCall:
         if self._counters is not None:
             keywords = {**keywords, "rng": np.random.default_rng((*self._seed, int(self._counters.advance()[0])))}
         try:
+            arguments = inputs if self._flat else group_by_argument(op.op_def.inputs, op.attrs, inputs)
+            if not self._calculates:
+                return self._rule.function(*arguments, **keywords)
             with np.errstate(all="ignore"):
-                arguments = inputs if self._flat else group_by_argument(op.op_def.inputs, op.attrs, inputs)
                 return self._rule.function(*arguments, **keywords)
         except OpError as error:
             error.attribute_to(op)
@@ -143,9 +151,11 @@ def _typed(value: Any, dtype: Any) -> Any:
     return value if getattr(value, "dtype", None) == dtype and hasattr(value, "shape") else np.asarray(value, dtype)
 
 
+def _gives_handles(op: Operation) -> bool:
+    return bool(op.outputs) and all(out.dtype is dtypes.resource for out in op.outputs)
+
+
 def _on_host(value: Any) -> Any:
-    if type(value) is np.ndarray:
-        return value
     return value if isinstance(value, np.ndarray | ResourceHandle | TensorList) else np.asarray(value)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -19,14 +20,19 @@ BodyRunner = Callable[[Any, list[Any]], list[Any]]
 
 
 class HostContext(KernelContext):
-    """The kernel context of an operation that runs on the host."""
+    """The kernel context of an operation that runs on the host.
 
-    __slots__ = ("_run_body", "containers")
+    Attributes:
+        opened: for operations that make shared objects: the handle, and a weak reference to what it meant last time.
+    """
+
+    __slots__ = ("_run_body", "containers", "opened")
 
     def __init__(self, op: Operation, containers: Containers, run_body: BodyRunner) -> None:
         super().__init__(op)
         self.containers = containers
         self._run_body = run_body
+        self.opened: tuple[ResourceHandle, weakref.ref[Any]] | None = None
 
     def for_operation(self, op: Operation) -> HostContext:
         """The context of another operation of the same session."""

@@ -86,13 +86,13 @@ class LocalMaster:
         self._active.cancel_all("the step was cancelled: its session was closed while it was waiting")
         if self._owns_task:
             closed, self.task = self.task, LocalTask()
-            closed.containers.close_objects()
+            closed.containers.close()
             self._bodies.clear()
 
     def forget(self) -> None:
         """Ends the threads of a session that nobody holds any more, and hence no step is running in."""
         if self._owns_task:
-            self.task.containers.close_objects()
+            self.task.containers.close()
 
     def devices(self) -> list[DeviceAttributes]:
         """The devices that steps can use."""

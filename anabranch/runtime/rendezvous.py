@@ -225,7 +225,7 @@ class Rendezvous:
 
     def receive(self, key: Key) -> Pending:
         """The value of a key, when it is there: a `Pending` of one output."""
-        pending = Pending(on_cancel=lambda waiter: self._forget(key, waiter))
+        pending = Pending(on_cancel=lambda waiter: self._forget(key, waiter), waiting_for=key)
         with self._lock:
             deliveries = self._meetings.receive(key, pending)
         _settle(deliveries)

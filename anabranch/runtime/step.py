@@ -28,7 +28,7 @@ from anabranch.runtime.island_call import IslandCall
 from anabranch.runtime.plan_graph import PlanGraph, kind_of
 from anabranch.runtime.random_counters import RandomCounters
 from anabranch.runtime.transfer_call import EXCHANGE, TRANSFERS, TransferCall
-from anabranch.runtime.waiting import ActiveSteps, wait_for
+from anabranch.runtime.waiting import ActiveSteps, deadline_after, run_alone, wait_for
 from anabranch.xla.islands import HostCall, Island, PlanItem
 from anabranch.xla.lowering import NeedsHostError
 
@@ -62,8 +62,8 @@ StepCall = Callable[[list[Any]], None]
 class PreparedStep:
     """See the module docstring. `run` may be called by several threads at once.
 
-    A plan in which nothing dies, repeats, or waits beside something else runs straight through on the calling thread.
-    Any other is run by the executor (docs/decisions/0015-executor.md).
+    A plan in which nothing dies, repeats, or waits or takes long beside something else runs straight through on the
+    calling thread. Any other is run by the executor (docs/decisions/0015-executor.md).
     """
 
     def __init__(
@@ -88,9 +88,9 @@ class PreparedStep:
             self._calls = [self._bind(item, position) for position, item in enumerate(plan.items)]
         else:
             self._bind_nodes(self._graph)
-        #: positions of the calls that may have to wait for their results
-        self._waiters = frozenset(
-            position for position, item in enumerate(plan.items) if isinstance(item, HostCall) and _may_wait(item)
+        #: positions of the calls that may wait, or hold their thread for long
+        self._slow = frozenset(
+            position for position, item in enumerate(plan.items) if isinstance(item, HostCall) and _is_slow(item)
         )
         resolved = [plan.step.resolve(t) for t in plan.step.fetches]
         self._known = {i: plan.step.known[t] for i, t in enumerate(resolved) if t in plan.step.known}
@@ -148,12 +148,11 @@ class PreparedStep:
         return [self._known[i] if slot < 0 else values[slot] for i, slot in enumerate(self._fetch_slots)]
 
     def _run_calls(self, values: list[Any], record: Recorder | None, timeout: float | None) -> None:
-        deadline = None if timeout is None else time.monotonic() + timeout
+        deadline = deadline_after(timeout)
         for position, call in enumerate(self._calls):
             try:
-                if position in self._waiters:
-                    left = None if deadline is None else max(deadline - time.monotonic(), 0.0)
-                    self._run_waiter(call, values, record, left)
+                if position in self._slow:
+                    self._run_slowly(call, values, record, timeout, deadline)
                 elif record is None:
                     call(values)
                 else:
@@ -162,14 +161,20 @@ class PreparedStep:
                 self._calls[position] = parts = self._split(call, refusal)
                 parts(values, record)
 
-    def _run_waiter(self, call: StepCall, values: list[Any], record: Recorder | None, timeout: float | None) -> None:
-        """Runs an asynchronous operation, and waits for its result if that is not there at once."""
+    def _run_slowly(
+        self, call: StepCall, values: list[Any], record: Recorder | None, timeout: float | None, deadline: float | None
+    ) -> None:
+        """Runs what may wait or hold its thread, while nothing else of the step could run."""
         assert isinstance(call, HostKernelCall)
-        started = time.time()
+        if call.op.op_def.blocking:
+            work = (lambda: call(values)) if record is None else (lambda: _recorded(call, values, record))
+            run_alone(call.op, work, timeout, deadline, self._active)
+            return
+        started = 0.0 if record is None else time.time()
         pending = call.start(values)
         if pending is not None:
             if not pending.is_settled:
-                wait_for(call.op, pending, timeout, self._active)
+                wait_for(call.op, pending, timeout, deadline, self._active)
             call.finish(values, pending)
         if record is not None:
             record(_event(call, values, started))
@@ -195,36 +200,44 @@ def needs_executor(plan: Plan) -> bool:
     """Whether something in a plan may die, repeat, run beside something else, or wait while something else should run.
 
     An operation that waits may do so in its place in the straight order, if whatever else may wait comes before or
-    after it anyhow: nothing in the step is then needed for its wait to end.
+    after it anyhow: nothing in the step is then needed for its wait to end. One that holds its thread for long may do
+    so if besides all islands come before or after it: nothing in the step could then use the time.
     """
     calls = [item for item in plan.items if isinstance(item, HostCall)]
     if any(call.operation.type in PLACEHOLDERS for call in calls):
         return False  # one that is not fed: the step fails before anything has happened
     if _uses_several_devices(plan):
         return True
-    if any(call.operation.op_def.blocking or call.operation.type in PRIMITIVES for call in calls):
+    if any(call.operation.type in PRIMITIVES for call in calls):
         return True
-    waiters = [call.operation for call in calls if _may_wait(call)]
-    return any(not _leads_to(plan, one, other) for one, other in itertools.pairwise(waiters))
+    slow = [call.operation for call in calls if _is_slow(call)]
+    if any(one not in _before(plan, [other]) for one, other in itertools.pairwise(slow)):
+        return True
+    islands = [item for item in plan.items if isinstance(item, Island)]
+    blocking = [op for op in slow if op.op_def.blocking]
+    return any(not _are_ordered(plan, island, op) for island in islands for op in blocking)
 
 
-def _may_wait(call: HostCall) -> bool:
-    return call.operation.op_def.asynchronous
+def _is_slow(call: HostCall) -> bool:
+    return call.operation.op_def.asynchronous or call.operation.op_def.blocking
 
 
-def _leads_to(plan: Plan, earlier: Operation, later: Operation) -> bool:
-    """Whether an operation of a plan cannot begin before another has ended."""
-    grouping, seen, stack = plan.grouping, set[Operation](), [later]
+def _are_ordered(plan: Plan, island: Island, op: Operation) -> bool:
+    return op in _before(plan, island.operations) or not _before(plan, [op]).isdisjoint(island.operations)
+
+
+def _before(plan: Plan, later: Sequence[Operation]) -> set[Operation]:
+    """The operations of a plan that must have ended before all of some others can begin; among them these."""
+    grouping, seen, stack = plan.grouping, set[Operation](), list(later)
     while stack:
         op = stack.pop()
-        if op is earlier:
-            return True
-        if op in seen or op not in grouping.waits:
+        if op in seen:
             continue
         seen.add(op)
-        tensors, controls = grouping.waits[op]
-        stack += [*(t.op for t in tensors), *controls, *grouping.order.get(op, ())]
-    return False
+        if op in grouping.waits:
+            tensors, controls = grouping.waits[op]
+            stack += [*(t.op for t in tensors), *controls, *grouping.order.get(op, ())]
+    return seen
 
 
 def _uses_several_devices(plan: Plan) -> bool:

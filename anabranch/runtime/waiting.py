@@ -6,10 +6,12 @@ thread.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import queue
 import threading
 import time
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from anabranch.core.pending import Pending
@@ -31,21 +33,26 @@ class ActiveSteps:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._runs: dict[StepWaiting, bool] = {}
+        self._runs: set[StepWaiting] = set()
+        self._over: str | None = None
 
     def add(self, run: StepWaiting) -> None:
-        """Notes the beginning of a run."""
+        """Notes the beginning of a run, and cancels it where runs are over."""
         with self._lock:
-            self._runs[run] = False
+            self._runs.add(run)
+            over = self._over
+        if over is not None:
+            run.cancel(CancelledError(None, None, over))
 
     def remove(self, run: StepWaiting) -> None:
         """Notes its end."""
         with self._lock:
-            self._runs.pop(run, None)
+            self._runs.discard(run)
 
     def cancel_all(self, why: str) -> None:
-        """Ends all runs with CancelledError."""
+        """Ends all runs with CancelledError: those under way, and those that begin later."""
         with self._lock:
+            self._over = why
             runs = list(self._runs)
         for run in runs:
             run.cancel(CancelledError(None, None, why))
@@ -60,13 +67,14 @@ class StepWaiting:
     """The waiting of one run of a step. All methods but `cancel` are for the thread that owns the step.
 
     Args:
-        timeout: seconds after which the step fails; None: never.
+        timeout: seconds that the step was given; None: any time.
+        deadline: when they are over, on the monotonic clock.
         active: where the step is known while it runs.
     """
 
-    def __init__(self, timeout: float | None, active: ActiveSteps) -> None:
+    def __init__(self, timeout: float | None, deadline: float | None, active: ActiveSteps) -> None:
         self._timeout = timeout
-        self._deadline = None if timeout is None else time.monotonic() + timeout
+        self._deadline = deadline
         self._active = active
         #: (what it is about, Pending or error or None); (None, error) ends the step
         self._events: queue.SimpleQueue[tuple[Any, Any]] = queue.SimpleQueue()
@@ -81,7 +89,37 @@ class StepWaiting:
         """Ends the run with an error as soon as its thread is free; from any thread."""
         self._events.put((None, error))
 
+    @contextlib.contextmanager
+    def _under_way(self) -> Iterator[None]:
+        """Inside, other threads know of the run; an interrupt is told what it interrupted."""
+        self._active.add(self)
+        try:
+            yield
+        except BaseException as error:
+            if not isinstance(error, Exception):
+                error.add_note(f"the step was interrupted: {self.who_waits()}")
+            raise
+        finally:
+            self._active.remove(self)
+
     # ---- waiting
+    def _only_event(self) -> Any:
+        """What the one event says that this run waits for.
+
+        Raises:
+            OpError: as `_wait`; CancelledError.
+        """
+        with self._under_way():
+            about, outcome = self._wait()
+            if about is None:
+                raise self._cancelled(outcome)
+            return outcome
+
+    def _check_not_cancelled(self) -> None:
+        """For a run that did not wait for events, and has not started anything that makes any."""
+        if not self._events.empty():
+            raise self._cancelled(self._events.get()[1])
+
     def _wait(self) -> tuple[Any, Any]:
         """The next event.
 
@@ -166,29 +204,62 @@ def _told(op: Operation, what: str, seconds: float) -> str:
     return f"{op.name!r} ({op.type}, created at {op.creation_site}) {what} ({seconds:.1f} s so far)"
 
 
-def wait_for(op: Operation, pending: Pending, timeout: float | None, active: ActiveSteps) -> None:
+def deadline_after(timeout: float | None) -> float | None:
+    """When so many seconds are over, on the monotonic clock."""
+    return None if timeout is None else time.monotonic() + timeout
+
+
+def wait_for(
+    op: Operation, pending: Pending, timeout: float | None, deadline: float | None, active: ActiveSteps
+) -> None:
     """Waits for the result of one operation, in a step that has nothing else to do.
 
     Raises:
         DeadlineExceededError, CancelledError, FailedPreconditionError: it did not come; it is cancelled then.
         BaseException: an interrupt of this thread; likewise.
     """
-    waiting = StepWaiting(timeout, active)
+    waiting = StepWaiting(timeout, deadline, active)
     waiting._pending[pending] = op, pending, time.time()
     pending.when_settled(lambda settled: waiting._events.put((settled, settled)))
-    active.add(waiting)
     try:
-        settled, outcome = waiting._wait()
-        if settled is None:
-            raise waiting._cancelled(outcome)
+        waiting._only_event()
     except OpError as error:
         if pending.cancel(error):
             raise
         # it came at the last moment, and must not be lost
     except BaseException as error:
-        if not isinstance(error, Exception):
-            error.add_note(f"the step was interrupted: {waiting.who_waits()}")
         pending.cancel(error)
         raise
-    finally:
-        active.remove(waiting)
+
+
+def run_alone(
+    op: Operation, work: Callable[[], None], timeout: float | None, deadline: float | None, active: ActiveSteps
+) -> None:
+    """Runs what may hold its thread for long, in a step that has nothing else to do.
+
+    It runs here, unless a deadline may have to end the step before it returns.
+
+    Raises:
+        DeadlineExceededError, CancelledError: it did not return in time, or its step was cancelled; it is left alone.
+        BaseException: what it raises, or an interrupt of this thread.
+    """
+    waiting = StepWaiting(timeout, deadline, active)
+    waiting._apart[op] = op, time.time()
+    if deadline is None:
+        with waiting._under_way():
+            work()
+            waiting._check_not_cancelled()
+        return
+    worker_threads.submit(lambda: waiting._events.put((op, error_of(work))))
+    error = waiting._only_event()
+    if error is not None:
+        raise error
+
+
+def error_of(work: Callable[[], None]) -> BaseException | None:
+    """What `work` raises, or None; for a thread of its own."""
+    try:
+        work()
+    except BaseException as error:  # whatever it is, the thread of the step has to know
+        return error
+    return None

@@ -61,7 +61,7 @@ class Accumulator(SharedObject):
     # ------------------------------------------------------------------ requests
     def set_global_step(self, step: int) -> None:
         """Sets the time."""
-        with self._lock:
+        with self._alone():
             self._time = step
 
     def take_gradient(self, required: int, by: str = "take_grad") -> Pending:
@@ -77,7 +77,7 @@ class Accumulator(SharedObject):
     @property
     def count(self) -> int:
         """How many gradients make up the sum."""
-        with self._lock:
+        with self._alone():
             return self._count
 
     # ------------------------------------------------------------------ the machine
@@ -100,13 +100,6 @@ class Accumulator(SharedObject):
             return False
         self._count += 1
         return True
-
-    def _answered(self) -> None:
-        with self._lock:
-            self._serve()
-            decided = self._take_decided()
-        for request in decided:
-            request.answer()
 
     def _check_type(self, values: Any) -> None:
         if values.dtype != self.dtype.as_numpy_dtype:
@@ -139,12 +132,11 @@ class DenseAccumulator(Accumulator):
         self._check_type(gradient)
         if not self.shape.is_compatible_with(gradient.shape):
             raise self._shape_error(gradient.shape, self.shape, "the gradient")
-        with self._lock:
+        with self._alone():
             if self._sum is not None and self._sum.shape != gradient.shape:
                 raise self._shape_error(gradient.shape, TensorShape(self._sum.shape), "a later gradient")
             if self._admit(step):
                 self._sum = gradient.copy() if self._sum is None else np.add(self._sum, gradient, out=self._sum)
-        self._answered()
 
     def _take_locked(self) -> Sequence[Any]:
         total, self._sum = self._sum, None
@@ -176,7 +168,7 @@ class SparseAccumulator(Accumulator):
         if has_known_shape:
             self._check_dense_shape(dense_shape)
         self._check_rows(indices)
-        with self._lock:
+        with self._alone():
             if self._count and self._row_shape is not None:
                 self._check_values(values, TensorShape([None, *self._row_shape]), exactly=True)
             else:
@@ -184,7 +176,6 @@ class SparseAccumulator(Accumulator):
             if self._admit(step):
                 self._row_shape = values.shape[1:]
                 self._add(indices, values)
-        self._answered()
 
     def _check_parts(self, indices: Any, values: Any) -> None:
         if indices.ndim != 1:

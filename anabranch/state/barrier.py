@@ -82,7 +82,7 @@ class SharedBarrier(SharedObject):
         """
         self._check(index, keys, values, by)
         mine = owned(values)
-        with self._lock:
+        with self._alone():
             self._check_open(keys, by)
             for key in keys:
                 present = self._incomplete.get(key)
@@ -94,10 +94,6 @@ class SharedBarrier(SharedObject):
                         f"{self.name}; each component of a key is inserted once",
                     )
             self._insert(index, keys, mine)
-            self._serve()
-            decided = self._take_decided()
-        for request in decided:
-            request.answer()
 
     def _check(self, index: int, keys: Sequence[bytes], values: Any, by: str) -> None:
         if not 0 <= index < len(self.components.dtypes):
@@ -182,27 +178,23 @@ class SharedBarrier(SharedObject):
         Raises:
             CancelledError: it is closed already (closing once more with cancellation is allowed).
         """
-        with self._lock:
+        with self._alone():
             if self._closed_by is not None and (self._cancelled or not cancel_pending_enqueues):
                 message = f"Barrier {self.name!r} is already closed: {self._closed_by!r} did it"
                 raise CancelledError(None, None, message)
             self._closed_by, self._cancelled = by, cancel_pending_enqueues
             if cancel_pending_enqueues:
                 self._incomplete.clear()
-            self._serve()
-            decided = self._take_decided()
-        for request in decided:
-            request.answer()
 
     # ------------------------------------------------------------------ questions
     def ready_size(self) -> int:
         """How many elements are complete."""
-        with self._lock:
+        with self._alone():
             return len(self._ready)
 
     def incomplete_size(self) -> int:
         """How many keys lack a component."""
-        with self._lock:
+        with self._alone():
             return len(self._incomplete)
 
     # ------------------------------------------------------------------ the machine

@@ -46,6 +46,12 @@ class Acquire(Request):
         return [self.hold]
 
 
+class Release(Request):
+    """Gives the lock back. It never waits, so that the garbage collector may submit it in the midst of anything."""
+
+    __slots__ = ()
+
+
 class Mutex(SharedObject):
     """A lock for one holder at a time, given in the order of the requests. Thread-safe; never blocks."""
 
@@ -54,6 +60,7 @@ class Mutex(SharedObject):
     def __init__(self, name: str) -> None:
         super().__init__(name)
         self._line: Line[Acquire] = Line()
+        self._releases: Line[Release] = Line()
         self._held = False
 
     def acquire(self, by: str = "lock") -> Pending:
@@ -62,17 +69,15 @@ class Mutex(SharedObject):
 
     def let_go(self) -> None:
         """For `Hold`: gives the lock to the next in line."""
-        with self._lock:
-            self._held = False
-            self._serve()
-            decided = self._take_decided()
-        for request in decided:
-            request.answer()
+        self._submit(Release("release"), self._releases)
 
     def _lines(self) -> Sequence[Line[Any]]:
-        return (self._line,)
+        return (self._line, self._releases)
 
     def _serve(self) -> None:
+        while self._releases:
+            self._held = False
+            self._grant(self._releases)
         if self._line and not self._held:
             self._held = True
             self._line.first.hold = Hold(self)

@@ -143,7 +143,7 @@ class Queue(SharedObject):
         """
         if not cancel_pending_enqueues:
             return self._submit(Close(by, self._withdraw), self._enqueues)
-        with self._lock:
+        with self._alone():
             self._closed_by = self._closed_by or by
             while self._enqueues:
                 waiting = self._enqueues.first
@@ -152,10 +152,6 @@ class Queue(SharedObject):
                     f"waited for room ({len(self._store)} elements of {self.capacity})"
                 )
                 self._refuse(self._enqueues, CancelledError(None, None, message))
-            self._serve()
-            decided = self._take_decided()
-        for request in decided:
-            request.answer()
         return Pending.completed(())
 
     # ------------------------------------------------------------------ questions
@@ -166,12 +162,12 @@ class Queue(SharedObject):
 
     def size(self) -> int:
         """How many elements are in it."""
-        with self._lock:
+        with self._alone():
             return len(self._store)
 
     @property
     def is_closed(self) -> bool:
-        with self._lock:
+        with self._alone():
             return self._closed_by is not None
 
     # ------------------------------------------------------------------ the machine
@@ -179,10 +175,9 @@ class Queue(SharedObject):
         return (self._enqueues, self._dequeues)
 
     def _serve(self) -> None:
-        while True:
-            progress = self._serve_enqueues()
-            if not self._serve_dequeues() and not progress:
-                return
+        self._serve_enqueues()
+        while self._serve_dequeues() and self._serve_enqueues():
+            pass
 
     def _serve_enqueues(self) -> bool:
         """Returns whether anything changed that a dequeue may wait for."""
@@ -208,9 +203,10 @@ class Queue(SharedObject):
 
     def _put_in(self, request: Enqueue) -> int:
         room = min(self.capacity - len(self._store), len(request.elements) - request.next)
-        for element in request.elements[request.next : request.next + room] if room > 0 else ():
+        if room <= 0:
+            return 0
+        for element in request.elements[request.next : request.next + room]:
             self._store.add(element)
-        room = max(room, 0)
         request.next += room
         self._ever_enqueued += room
         return room

@@ -4,6 +4,7 @@ An object decides about requests under its lock and answers them after it has re
 callbacks of the step that waits. Between the two a step may be given up. Who is right then is settled here:
 
     state       event                          next        what happens
+    ARRIVED     somebody holds the lock        WAITING     it joins its line
     WAITING     the object can serve it        DECIDED     it leaves the line; what it gets is noted in it
     WAITING     its step is cancelled          WITHDRAWN   it leaves the line; what it had got already goes back
     DECIDED     the lock is released           answered    `Pending.complete` or `fail`
@@ -11,10 +12,17 @@ callbacks of the step that waits. Between the two a step may be given up. Who is
                                                            itself, with what was decided, and so has no effect
 
 So a value is either in the object or in the hands of exactly one step, and values are given in the order decided.
+
+**No thread waits for the lock in order to submit a request.** It leaves the request among the arrived ones and tries
+the lock; a holder looks for arrived requests after it has released the lock, so that whoever does not get it may leave:
+if the request arrived before the holder looked, the holder serves it; if after, the lock was free when it was tried.
+(A thread that did wait would be given the lock while another one runs Python code, and would hold it until its own turn
+to run came: from the first such meeting on, all threads would take turns at every request.)
 """
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -112,7 +120,7 @@ class SharedObject:
 
     #: `_lock` is held in `_serve`, `_give_back` and every method that ends in `_locked`; never while a request is
     #: answered, so that an answer may ask the same object again.
-    #: `_decided` is empty whenever the lock is free.
+    #: Whoever releases the lock calls `_work_off` then, so nothing that has arrived or is decided stays so.
 
     Args:
         name: of the resource; a part of messages.
@@ -124,6 +132,8 @@ class SharedObject:
     def __init__(self, name: str) -> None:
         self.name = name
         self._lock = threading.Lock()
+        #: requests, and their lines, that no holder of the lock has seen yet
+        self._arrived: deque[tuple[Request, Line[Any]]] = deque()
         self._decided: list[Request] = []
         self._abandoned = False
 
@@ -145,18 +155,45 @@ class SharedObject:
 
     def _submit(self, request: Request, line: Line[Any]) -> Pending:
         """Lets a request join a line and answers what can be answered now."""
-        with self._lock:
+        self._arrived.append((request, line))
+        self._work_off()
+        return request
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Inside, nobody else uses the object; after it, what the block made possible is decided and answered."""
+        try:
+            with self._lock:
+                self._let_in()
+                yield
+                self._serve()
+        finally:
+            self._work_off()
+
+    def _work_off(self) -> None:
+        """Decides and answers what there is, unless another thread is at it, which then does this as well."""
+        while self._arrived or self._decided:
+            if not self._lock.acquire(blocking=False):
+                return
+            try:
+                self._let_in()
+                decided, self._decided = self._decided, []
+            finally:
+                self._lock.release()
+            answer_all(decided)
+
+    def _let_in(self) -> None:
+        """Lets arrived requests join their lines. Under the lock."""
+        while self._arrived:
+            request, line = self._arrived.popleft()
             if self._abandoned:
                 request.refuse(self._abandonment(request))
                 self._decided.append(request)
-            else:
-                line.join(request)
-                self._serve()
-                if request.waiting:
-                    request.waiting_for = self._wanted(request)
-            decided = self._take_decided()
-        answer_all(decided)
-        return request
+                continue
+            line.join(request)
+            self._serve()
+            if request.waiting:
+                request.waiting_for = self._wanted(request)
 
     def _grant(self, line: Line[Any]) -> None:
         """Decides for the first request of a line. Under the lock."""
@@ -172,25 +209,17 @@ class SharedObject:
         request.refuse(error)
         self._decided.append(request)
 
-    def _take_decided(self) -> list[Request]:
-        decided, self._decided = self._decided, []
-        return decided
-
     def _withdraw(self, pending: Pending) -> None:
         """Called when a step gives a request up: see the table in the module's docstring."""
         assert isinstance(pending, Request)
-        decided: list[Request] = []
-        with self._lock:
+        with self._alone():
             if pending.waiting:
                 for line in self._lines():
                     line.leave(pending)
                 pending.withdrawn = True
                 self._give_back(pending)
-                self._serve()
-                decided = self._take_decided()
-            elif pending.decided:
-                decided = [pending]
-        answer_all(decided)
+        if pending.decided:
+            pending.answer()
 
     def _abandonment(self, request: Request) -> BaseException:
         return CancelledError(
@@ -200,18 +229,16 @@ class SharedObject:
     # ------------------------------------------------------------------ for everybody
     def close(self) -> None:
         """Called when the container of the object goes away: whatever waits is cancelled, now and later."""
-        with self._lock:
+        with self._alone():
             self._abandoned = True
             for line in self._lines():
                 for request in list(line):
                     self._give_back(request)
                     self._refuse(line, self._abandonment(request))
-            decided = self._take_decided()
-        answer_all(decided)
 
     def waiting(self) -> dict[str, list[str]]:
         """Who waits at this object: names of operations by kind of request."""
-        with self._lock:
+        with self._alone():
             found: dict[str, list[str]] = {}
             for line in self._lines():
                 for request in line:

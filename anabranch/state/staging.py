@@ -142,18 +142,14 @@ class StagedLine(_Area):
 
     def size(self) -> int:
         """How many elements are in it."""
-        with self._lock:
+        with self._alone():
             return len(self._elements)
 
     def clear(self) -> None:
         """Forgets all elements."""
-        with self._lock:
+        with self._alone():
             self._elements.clear()
             self._bytes = 0
-            self._serve()
-            decided = self._take_decided()
-        for request in decided:
-            request.answer()
 
     def _serve_puts(self) -> bool:
         progress = False
@@ -211,7 +207,7 @@ class StagedMap(_Area):
         request = Put(by, self._withdraw, key, tuple(places), tuple(owned(v) for v in values))
         request.count = count
         self._check_size(request)
-        with self._lock:
+        with self._alone():
             parts = self._incomplete.get(key)
             duplicate = key in self._complete or any(parts is not None and parts[p] is not None for p in places)
         if duplicate:
@@ -237,24 +233,20 @@ class StagedMap(_Area):
 
     def size(self) -> int:
         """How many elements are complete."""
-        with self._lock:
+        with self._alone():
             return len(self._complete)
 
     def incomplete_size(self) -> int:
         """How many elements lack a component."""
-        with self._lock:
+        with self._alone():
             return len(self._incomplete)
 
     def clear(self) -> None:
         """Forgets all elements."""
-        with self._lock:
+        with self._alone():
             self._incomplete.clear()
             self._complete.clear()
             self._bytes = 0
-            self._serve()
-            decided = self._take_decided()
-        for request in decided:
-            request.answer()
 
     def _serve_puts(self) -> bool:
         progress = False

@@ -21,9 +21,9 @@ from anabranch.frontend.layers.utils import smart_cond
 from anabranch.frontend.queues import FIFOQueue, PaddingFIFOQueue, QueueBase
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
-from anabranch.train.batching import Examples
 from anabranch.train.input_producers import fraction_full
 from anabranch.train.queue_runner import QueueRunner, add_queue_runner
+from anabranch.train.queued_examples import Examples
 
 __all__ = ["bucket", "bucket_by_sequence_length"]
 

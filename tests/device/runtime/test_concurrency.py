@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from anabranch.graph.building import define_op
 from anabranch.graph.graph import get_default_graph
 from anabranch.ops import raw
 from anabranch.runtime import waiting
+from anabranch.runtime.step import needs_executor
 from anabranch.runtime.step_stats import StepRecord
 
 DEADLINE = 60.0
@@ -111,6 +113,28 @@ def test_a_compiled_operation_does_not_wait_for_a_function_that_it_does_not_need
         assert session.run([waits + 1.0, last], {x: 0.0}) == [2.0, 1.0]
 
 
+def test_a_function_runs_in_place_where_nothing_can_run_beside_it() -> None:
+    x = tf.placeholder(tf.float32, [])
+    function = tf.py_func(lambda v: v, [tf.exp(x)], tf.float32)
+    queue = tf.FIFOQueue(2, [tf.float32], shapes=[[]])
+    with tf.Session() as session:
+        first, again = tf.py_func(lambda v: v, [x], tf.float32), tf.py_func(lambda v: v, [function], tf.float32)
+        straight = [[function + 1.0], [function, tf.sin(x)], [queue.enqueue(function)], [again]]
+        beside = [[first, tf.exp(x)], [function, queue.dequeue()], [function, first]]
+        for fetches in straight + beside:
+            tensors = [f for f in fetches if isinstance(f, tf.Tensor)]
+            targets = [f for f in fetches if isinstance(f, tf.Operation)]
+            assert needs_executor(session._master.prepare(tensors, targets, [x]).plan) == (fetches in beside)
+
+
+def test_functions_see_numpy_as_their_program_set_it() -> None:
+    ratio = tf.py_func(lambda x: np.float32(1) / x, [0.0], tf.float32)
+    with tf.Session() as session, np.errstate(divide="raise"):
+        with pytest.raises(errors.UnknownError, match="FloatingPointError"):
+            session.run(ratio)
+        assert session.run(tf.constant(1.0) / 0.0) == np.inf
+
+
 def test_eight_threads_run_steps_of_one_session() -> None:
     x = tf.placeholder(tf.float32, [])
     total = tf.Variable(0.0, use_resource=True)
@@ -182,11 +206,14 @@ def test_an_island_does_not_wait_for_another_ones_input(box: Mailbox) -> None:
         assert session.run([waited, other], {x: 3.0}) == [1.0, 6.0]
 
 
+TOO_LATE = r"did not end within 0.05 s: 'TestReceive' .*created at .*waits for the postman"
+
+
 def test_a_deadline_names_who_waits(box: Mailbox) -> None:
     value = receive()
     options = tf.RunOptions(timeout_in_ms=50)
     with tf.Session() as session:
-        with pytest.raises(errors.DeadlineExceededError, match=r"'TestReceive' .*created at .*waits for the postman"):
+        with pytest.raises(errors.DeadlineExceededError, match=TOO_LATE):
             session.run(value, options=options)
         assert [p.is_settled for p in box.waiting] == [True]
         assert box.cancelled == box.waiting
@@ -215,6 +242,29 @@ def test_closing_a_session_cancels_its_steps(box: Mailbox) -> None:
     assert box.cancelled == box.waiting
     with pytest.raises(RuntimeError, match="closed"):
         session.run(value)
+
+
+def test_what_begins_to_wait_after_its_session_was_closed_is_cancelled() -> None:
+    """A thread may have been about to run its step when another one closed the session."""
+    queue = tf.FIFOQueue(1, [tf.float32], shapes=[[]])
+    taken, put = queue.dequeue(), queue.enqueue(1.0)
+    session = tf.Session()
+    session.run([put, taken])
+    waits = session._master.prepare([taken], [], [])
+    both = session._master.prepare([receive()], [put], [])
+    session.close()
+    with pytest.raises(errors.CancelledError, match="session was closed"):
+        waits.run([])
+    with pytest.raises(errors.CancelledError, match="session was closed"):
+        both.run([])
+
+
+def test_a_function_that_closes_its_session() -> None:
+    queue = tf.FIFOQueue(1, [tf.float32], shapes=[[]])
+    session = tf.Session()
+    last = tf.py_func(lambda: (session.close(), np.float32(1))[1], [], tf.float32)
+    with pytest.raises(errors.CancelledError, match="session was closed"):
+        session.run(queue.enqueue(last))
 
 
 def test_a_failure_cancels_what_waits(box: Mailbox) -> None:
@@ -342,6 +392,58 @@ def test_an_interrupt_ends_a_blocked_step_and_leaves_the_session_usable(fetches:
     lines = done.stdout.splitlines()
     assert lines[0].startswith("interrupted the step was interrupted: ")
     assert lines[1] == "then 8.0"
+
+
+BLOCKED = """
+    import os, signal, threading
+    import anabranch as tf
+
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    queue = tf.FIFOQueue(3, tf.int32, shapes=[[]])
+    x = tf.placeholder(tf.int32, [None])
+    put, three, up_to, size = queue.enqueue_many(x), queue.dequeue_many(3), queue.dequeue_up_to(3), queue.size()
+    session = tf.Session()
+    session.run(put, {{x: {before}}})
+    (entry,) = session._master.task.containers._objects.values()
+
+    def tell():
+        while not entry.object.waiting():
+            os.sched_yield()
+        print("waiting", flush=True)
+
+    threading.Thread(target=tell).start()
+    try:
+        session.run({fetches}, {feeds})
+    except KeyboardInterrupt as error:
+        print(*error.__notes__, flush=True)
+    print(session.run(size), flush=True)
+    session.run(queue.close())
+    print(*session.run(up_to), flush=True)
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")
+@pytest.mark.parametrize(
+    ("before", "fetches", "feeds", "what", "left"),
+    [
+        ([1, 2], "three", "{}", "'fifo_queue_DequeueMany' .* waits for 3 elements", [1, 2]),
+        ([1, 2], "[three, x + 1]", "{x: [5]}", "'fifo_queue_DequeueMany' .* waits for 3 elements", [1, 2]),
+        ([1, 2, 3], "put", "{x: [4]}", "'fifo_queue_EnqueueMany' .* waits for room", [1, 2, 3]),
+    ],
+)
+def test_ctrl_c_ends_a_blocked_queue_operation_and_leaves_its_elements(
+    before: list[int], fetches: str, feeds: str, what: str, left: list[int]
+) -> None:
+    program = textwrap.dedent(BLOCKED).format(before=before, fetches=fetches, feeds=feeds)
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            assert process.stdout.readline() == "waiting\n"
+            process.send_signal(signal.SIGINT)
+            assert re.match(f"the step was interrupted: {what}", process.stdout.readline())
+            assert process.stdout.read().split() == [str(len(left)), *map(str, left)]
+        finally:
+            process.kill()
 
 
 ALONE = """

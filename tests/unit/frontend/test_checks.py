@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import collections
+import pprint
 import sys
 import time
 from pathlib import Path
@@ -169,6 +171,20 @@ def test_print_v2_formats_structures(capfd: pytest.CaptureFixture[str], tmp_path
         printing.print_v2("x", output_stream="nowhere")
     with pytest.raises(ValueError, match="Unrecognized keyword"):
         printing.print_v2("x", stream=sys.stdout)
+
+
+@pytest.mark.parametrize("make", [dict, collections.OrderedDict])
+def test_print_v2_prints_each_value_beside_its_key(make: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    values = make([("small", constants.constant(1)), ("Big", [constants.constant(2), 3])])
+    run(printing.print_v2(values, "'", constants.constant(4), output_stream=sys.stdout, sep="'"))
+    shown = {k: [2, 3] if k == "Big" else 1 for k in values}
+    assert capfd.readouterr().out == f"{pprint.pformat(make(shown))}'''4\n"
+
+
+def test_print_v2_marks_sparse_tensors_as_tensorflow_does(capfd: pytest.CaptureFixture[str]) -> None:
+    sparse = SparseTensor([[0, 1]], [5], [2, 3])
+    run(printing.print_v2(sparse, output_stream=sys.stdout))
+    assert capfd.readouterr().out == "'SparseTensor(indices=[[0 1]], values=[5], shape=[2 3])'\n"
 
 
 def test_the_clock() -> None:

@@ -154,6 +154,33 @@ def test_an_answer_may_use_the_queue_again() -> None:
     assert found == [8]
 
 
+def test_nobody_waits_for_the_lock_to_make_a_request() -> None:
+    queue = queue_of(2, FifoStore())
+    with queue._alone():
+        asked = queue.dequeue()
+        given = queue.enqueue_many([np.array([1, 2])])
+        assert not asked.is_settled
+        assert not given.is_settled
+    assert values_of(asked) == [1]
+    assert given.is_settled
+    assert queue.size() == 1
+
+
+def test_what_arrived_is_served_although_whoever_held_the_lock_failed() -> None:
+    queue = queue_of(2, FifoStore())
+    given: list[Pending] = []
+
+    def fail_alone() -> None:
+        with queue._alone():
+            given.append(queue.enqueue(number(1)))
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail_alone()
+    assert given[0].is_settled
+    assert values_of(queue.dequeue()) == [1]
+
+
 def test_a_cancellation_that_comes_too_late_has_no_effect() -> None:
     queue = queue_of(1, FifoStore())
     waiting, other = queue.dequeue(), queue.dequeue()

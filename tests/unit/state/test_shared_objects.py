@@ -274,6 +274,16 @@ def test_a_stack() -> None:
         stack.push(array(1))
 
 
+def test_a_hold_can_be_dropped_while_its_thread_has_the_lock_of_the_mutex() -> None:
+    """As the garbage collector may do at any time."""
+    mutex = Mutex("m")
+    holds = [mutex.acquire().values[0]]
+    waiting = mutex.acquire()
+    with mutex._alone():
+        holds.clear()
+    assert waiting.is_settled
+
+
 # ---------------------------------------------------------------------- interleavings
 def test_random_interleavings_of_a_staging_area() -> None:
     for seed in range(60):
