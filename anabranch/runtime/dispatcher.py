@@ -81,7 +81,7 @@ class StepRun(StepWaiting):
         scope: Any = None,
     ) -> None:
         super().__init__(timeout, active)
-        self._executor = Executor(graph, feeds, scope)
+        self._executor = Executor(graph, feeds, scope, self.watch)
         self._record = record
         self._here: deque[Instance] = deque()
 
@@ -109,13 +109,17 @@ class StepRun(StepWaiting):
             self._active.remove(self)
 
     def _advance(self) -> None:
-        if not self._here:
+        if self._here:
+            instance = self._here.popleft()
+            node, iteration = instance
+            node.payload.run(iteration.values, self._record)
+            self._hand_out(self._executor.finished(instance))
+        elif self._executor.paused:
+            self._hand_out(self._executor.resume())
+        else:
             self._handle(*self._wait())
             return
-        instance = self._here.popleft()
-        node, iteration = instance
-        node.payload.run(iteration.values, self._record)
-        self._hand_out(self._executor.finished(instance))
+        self._check_time()
         while not self._events.empty():
             self._handle(*self._events.get())
 

@@ -24,11 +24,11 @@ from anabranch.runtime.dispatcher import Mode, StepRun
 from anabranch.runtime.executor_graph import Kind
 from anabranch.runtime.host_call import HostKernelCall
 from anabranch.runtime.host_context import BodyRunner
-from anabranch.runtime.island_call import IslandCall
+from anabranch.runtime.island_call import WATCH, IslandCall
 from anabranch.runtime.plan_graph import PlanGraph, kind_of
 from anabranch.runtime.random_counters import RandomCounters
 from anabranch.runtime.transfer_call import EXCHANGE, TRANSFERS, TransferCall
-from anabranch.runtime.waiting import ActiveSteps, wait_for
+from anabranch.runtime.waiting import ActiveSteps, StepWaiting, wait_for
 from anabranch.xla.islands import HostCall, Island, PlanItem
 from anabranch.xla.lowering import NeedsHostError
 
@@ -124,7 +124,7 @@ class PreparedStep:
         Args:
             feeds: one array per feed, of the right dtype and shape.
             record: told about every island and host operation when given (and then each is waited for).
-            timeout: seconds that operations may wait in all; None: any time.
+            timeout: seconds that operations may wait, and loops may run, in all; None: any time.
 
         Returns:
             The fetched values: NumPy arrays and scalars that nobody else holds; resource handles as they are.
@@ -137,7 +137,7 @@ class PreparedStep:
         """Like `run`, but the results stay what they are (device arrays)."""
         if self._graph is not None:
             return self._run_graph(self._graph, feeds, record, timeout)
-        values: list[Any] = [None] * (self._size + 2)
+        values: list[Any] = [None] * (self._size + 3)
         for slot, value in zip(self._feed_slots, feeds, strict=True):
             values[slot] = value
         if self._has_transfers:
@@ -148,12 +148,21 @@ class PreparedStep:
         return [self._known[i] if slot < 0 else values[slot] for i, slot in enumerate(self._fetch_slots)]
 
     def _run_calls(self, values: list[Any], record: Recorder | None, timeout: float | None) -> None:
-        deadline = None if timeout is None else time.monotonic() + timeout
+        if timeout is None:
+            self._run_all(values, record, None)
+            return
+        watch = values[WATCH] = StepWaiting(timeout, self._active)
+        self._active.add(watch)
+        try:
+            self._run_all(values, record, watch)
+        finally:
+            self._active.remove(watch)
+
+    def _run_all(self, values: list[Any], record: Recorder | None, watch: StepWaiting | None) -> None:
         for position, call in enumerate(self._calls):
             try:
                 if position in self._waiters:
-                    left = None if deadline is None else max(deadline - time.monotonic(), 0.0)
-                    self._run_waiter(call, values, record, left)
+                    self._run_waiter(call, values, record, None if watch is None else watch.seconds_left)
                 elif record is None:
                     call(values)
                 else:
@@ -283,7 +292,9 @@ class _Parts:
     outputs: list[int]
 
     def __call__(self, values: list[Any], record: Recorder | None = None) -> None:
-        results = self.step.run_on_device([values[i] for i in self.inputs], record)
+        watch = values[WATCH]
+        timeout = None if watch is None else watch.seconds_left
+        results = self.step.run_on_device([values[i] for i in self.inputs], record, timeout)
         for slot, value in zip(self.outputs, results, strict=True):
             values[slot] = value
 
