@@ -1,7 +1,8 @@
 """The executor: which nodes of a step may run now, as a pure state machine (§3.2, §3.4, WP5, WP4.4; design D8).
 
 It owns no threads and no devices and never waits. `start`, `finished`, `resume`, `abort` are the events; the answer is
-the list of instances to run next. A dispatcher (`runtime.dispatcher`) runs them and reports back, in whatever order they end::
+the list of instances to run next. A dispatcher (`runtime.dispatcher`) runs them and reports back, in whatever order
+they end::
 
     executor = Executor(graph, feeds)
     ready = executor.start()

@@ -34,6 +34,7 @@ _GROWTH: Final = 16
 #: iterations of a loop inside another before its first question: most end before
 _FIRST_INSIDE: Final = 64
 _LONGEST: Final = 1 << 30
+_COUNT: Final = jax.ShapeDtypeStruct((), np.int32)  # type: ignore[no-untyped-call]
 
 
 class Watch(Protocol):
@@ -65,7 +66,7 @@ class WatchedLoops:
         """Like `lax.while_loop(going, iterate, carry)`; also returns whether the loop came to its own end."""
 
         def ask(done: Any) -> Any:
-            return io_callback(partial(_next_stretch, op), jax.ShapeDtypeStruct((), np.int32), self.number, done)
+            return io_callback(partial(_next_stretch, op), _COUNT, self.number, done)
 
         def stretch_goes(state: Any) -> Any:
             carry, left = state
