@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import enum
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from anabranch.autodiff.aggregation import AggregationMethod, aggregate
@@ -16,6 +16,7 @@ from anabranch.core import dtypes
 from anabranch.core.registry import find_gradient
 from anabranch.graph.composite import IndexedSlices
 from anabranch.graph.conversion import convert_to_tensor
+from anabranch.graph.function_graph import FunctionGraph
 from anabranch.graph.graph import Graph, get_default_graph
 from anabranch.graph.loop_structure import NEXT_ITERATIONS, is_back_edge
 from anabranch.graph.operation import Operation, Tensor
@@ -150,6 +151,9 @@ class _Backward:
 
     The gradients may be built in another graph than the one that is walked: a function body built for the gradient of
     a conditional takes the values of the forward body as captures.
+
+    Where the ys are in a function body and an x is in a graph around it, the walk goes on from what the body captures
+    to the operations that computed it. Their gradients are built in the body as well.
     """
 
     graph: Graph
@@ -158,26 +162,32 @@ class _Backward:
     aggregation: int
 
     def __init__(self, source: Graph, ys: list[Tensor], xs: list[Tensor], stop: list[Tensor]) -> None:
-        self.ys = [source.capture(y) for y in ys]
-        self.xs = [source.capture(x) for x in xs]
-        self.stop = {source.capture(t) for t in stop}
+        enclosing = set(_enclosing(source))
+        self.leaves_body = any(x.graph in enclosing for x in xs)
+        here = _uncaptured if self.leaves_body else source.capture
+        self.ys = [here(y) for y in ys]
+        self.xs = [here(x) for x in xs]
+        self.stop = {here(t) for t in stop}
         self.between = self._operations_between()
         self.arrived: dict[Tensor, list[Any]] = {}
 
     def _operations_between(self) -> list[Operation]:
         """The operations on a path from an x to a y, latest first."""
-        ordered = _in_order(self._reachable_backwards())
+        ordered = _in_order(self._reachable_backwards(), self._inputs_of)
         marked: set[Tensor] = set(self.xs)
         while True:
             before = len(marked)
             between: list[Operation] = []
             for op in ordered:
-                if any(t in marked for t in op._inputs):
+                if any(t in marked for t in self._inputs_of(op)):
                     between.append(op)
                     marked.update(t for t in op._outputs if t not in self.stop)
             # what a loop of primitives hands to its next iteration may lead to operations that were passed over
             if len(marked) == before or not any(op.type in NEXT_ITERATIONS for op in between):
                 return between[::-1]
+
+    def _inputs_of(self, op: Operation) -> list[Tensor]:
+        return [_uncaptured(t) for t in op._inputs] if self.leaves_body else op._inputs
 
     def _reachable_backwards(self) -> set[Operation]:
         found: set[Operation] = set()
@@ -186,7 +196,7 @@ class _Backward:
             op = stack.pop()
             if op not in found:
                 found.add(op)
-                stack.extend(t.op for t in op._inputs if t not in self.stop)
+                stack.extend(t.op for t in self._inputs_of(op) if t not in self.stop)
         return found
 
     def run(self, seeds: list[Any]) -> list[Any]:
@@ -224,7 +234,7 @@ class _Backward:
                 )
             if self.gate and sum(g is not None for g in in_grads) > 1:
                 in_grads = _gated(in_grads)
-        for tensor, grad in zip(op._inputs, in_grads, strict=True):
+        for tensor, grad in zip(self._inputs_of(op), in_grads, strict=True):
             if grad is not None:
                 self.arrived.setdefault(tensor, []).append(_checked(op, tensor, grad))
 
@@ -235,15 +245,39 @@ class _Backward:
             yield
 
 
-def _in_order(operations: Iterable[Operation]) -> list[Operation]:
-    """Operations in an order that respects data edges."""
-    ordered = sorted(operations, key=lambda op: op._id)
-    if all(t._op._id < op._id or is_back_edge(op, t) for op in ordered for t in op._inputs):
+def _enclosing(graph: Graph) -> Iterator[Graph]:
+    """The graphs around a function body, the nearest first."""
+    outer = getattr(graph, "outer_graph", None)
+    while outer is not None:
+        yield outer
+        outer = getattr(outer, "outer_graph", None)
+
+
+def _uncaptured(tensor: Tensor) -> Tensor:
+    """The tensor of an enclosing graph that a parameter stands for, or `tensor` itself."""
+    while isinstance(tensor.graph, FunctionGraph):
+        outer = tensor.graph.captured_from(tensor)
+        if outer is None:
+            break
+        tensor = outer
+    return tensor
+
+
+_InputsOf = Callable[[Operation], list[Tensor]]
+
+
+def _in_order(operations: Iterable[Operation], inputs_of: _InputsOf) -> list[Operation]:
+    """Operations in an order that respects data edges; those of enclosing graphs come first."""
+    depth = {graph: sum(1 for _ in _enclosing(graph)) for graph in {op.graph for op in operations}}
+    place = {op: (depth[op.graph], op._id) for op in operations}
+    ordered = sorted(place, key=place.__getitem__)
+    before = (-1, -1)  # what was not reached
+    if all(place.get(t._op, before) < place[op] or is_back_edge(op, t) for op in ordered for t in inputs_of(op)):
         return ordered
-    return _topological(ordered)
+    return _topological(ordered, inputs_of)
 
 
-def _topological(operations: list[Operation]) -> list[Operation]:
+def _topological(operations: list[Operation], inputs_of: _InputsOf) -> list[Operation]:
     """For graphs whose creation order is not an execution order (imported ones): depth first, without recursion."""
     members = set(operations)
     done: dict[Operation, None] = {}
@@ -256,7 +290,7 @@ def _topological(operations: list[Operation]) -> list[Operation]:
         elif op not in entered:
             entered.add(op)
             stack.append((op, True))
-            inputs = (t for t in op._inputs if not is_back_edge(op, t))
+            inputs = (t for t in inputs_of(op) if not is_back_edge(op, t))
             stack.extend((t.op, False) for t in inputs if t.op in members and t.op not in entered)
     return list(done)
 

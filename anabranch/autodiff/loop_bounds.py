@@ -52,12 +52,13 @@ _INT32 = LoopBound.outputs[0].dtype
 
 
 def _before(op: Operation, op_def: Any, inputs: list[Tensor], attrs: dict[str, Any]) -> Tensor:
-    """A new operation that takes its place right before the loop among operations that nothing else orders."""
+    """A new operation right before the loop, and on its device: what it gives decides which program runs there."""
     graph = op.graph
-    made = graph.create_op(
-        op_def, list(inputs), attrs, name=f"{op.name}_bound/", control_inputs=list(op._control_inputs)
-    )
-    made._id = op._id - 0.5  # type: ignore[assignment]
+    with graph.colocate_with(op, ignore_existing=True):
+        made = graph.create_op(
+            op_def, list(inputs), attrs, name=f"{op.name}_bound/", control_inputs=list(op._control_inputs)
+        )
+    graph._move_before(made, op)
     return made.outputs[0]
 
 
@@ -104,7 +105,7 @@ def _follows_from_shapes(tensor: Tensor, depth: int = 0) -> bool:
     if op.type == "Const" or op.op_def.shape_valued:
         return True
     if op.type == "Placeholder" and isinstance(op.graph, FunctionGraph):
-        outer = next((o for o, mine in op.graph._captured.items() if mine is tensor), None)
+        outer = op.graph.captured_from(tensor)
         return outer is not None and _follows_from_shapes(outer, depth + 1)
     if depth > 100 or not op.op_def.portable or op.op_def.stateful or not op.inputs:
         return False

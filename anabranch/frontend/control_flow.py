@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,8 +11,8 @@ import anabranch.autodiff.conditional  # the gradient of If  # noqa: F401
 from anabranch.core import dtypes, nest
 from anabranch.core.attrs import FuncAttr
 from anabranch.core.shapes import TensorShape
+from anabranch.frontend.composites import components, rebuilt
 from anabranch.graph.building import apply_op
-from anabranch.graph.composite import IndexedSlices, SparseTensor
 from anabranch.graph.constants import constant_value
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.function_graph import FunctionGraph
@@ -42,7 +43,8 @@ def cond(
         fn1, fn2: deprecated names of the two branches.
 
     Raises:
-        TypeError: a branch is not callable, `pred` is a Python bool, or the branches' dtypes differ.
+        TypeError: a branch is not callable, `pred` is a Python bool, or the branches return other dtypes, or other
+            kinds of lists and tuples.
         ValueError: the branches return different structures.
     """
     true_fn, false_fn = _branch("true_fn", true_fn, fn1), _branch("false_fn", false_fn, fn2)
@@ -51,7 +53,7 @@ def cond(
     with get_default_graph().name_scope(name or "cond") as scope:
         pred_tensor = convert_to_tensor(pred, dtypes.bool, name="pred")
         graph = get_default_graph()
-        bodies = [_Body("cond_true", true_fn, graph, strict), _Body("cond_false", false_fn, graph, strict)]
+        bodies = [_Body("cond_true", true_fn, graph, strict), _Body("cond_false", false_fn, graph, strict, False)]
         _check_branches("true_fn", bodies[0], "false_fn", bodies[1])
         op = _build_if(pred_tensor, bodies, scope)
         return bodies[0].pack(op)
@@ -67,28 +69,29 @@ def _branch(what: str, given: Any, deprecated: Any) -> Callable[[], Any]:
 
 
 class _Body:
-    """A branch being built: its function graph, and how its results are put together again."""
+    """A branch being built: its function graph, and how its results are put together again.
 
-    def __init__(self, label: str, function: Callable[[], Any], outer: Graph, strict: bool) -> None:
-        self.graph = FunctionGraph(label, outer)
+    Args:
+        truth: what stands for a result that is an operation.
+    """
+
+    def __init__(self, label: str, function: Callable[[], Any], outer: Graph, strict: bool, truth: bool = True) -> None:
+        self.graph, self.truth = FunctionGraph(label, outer), truth
         with self.graph.as_default():
             result = function()
-            if not strict and isinstance(result, list | tuple) and len(result) == 1 and not hasattr(result, "_fields"):
+            if not strict and isinstance(result, list | tuple) and len(result) == 1:
                 result = result[0]
             self.structure = result
             self.flat = [] if result is None else nest.flatten(result)
-            self.graph.outputs = [t for item in self.flat for t in self._tensors(item)]
+            parts = [self._tensors(item) for item in self.flat]
+        self.counts = [len(tensors) for tensors in parts]
+        self.graph.outputs = [tensor for tensors in parts for tensor in tensors]
 
     def _tensors(self, item: Any) -> list[Tensor]:
         if isinstance(item, Operation):
             with self.graph.control_dependencies([item]):
-                return [raw.Identity(convert_to_tensor(True))]
-        if isinstance(item, SparseTensor):
-            return [self._own(t) for t in (item.indices, item.values, item.dense_shape)]
-        if isinstance(item, IndexedSlices):
-            parts = [item.values, item.indices, *([] if item.dense_shape is None else [item.dense_shape])]
-            return [self._own(t) for t in parts]
-        return [self._own(convert_to_tensor(item))]
+                return [raw.Identity(convert_to_tensor(self.truth))]
+        return [self._own(t) for t in components(item)]
 
     def _own(self, tensor: Tensor) -> Tensor:
         captured = self.graph.capture(tensor)
@@ -99,16 +102,11 @@ class _Body:
         if self.structure is None:
             return None
         values = iter(op.outputs)
-        packed = [self._rebuild(item, values) for item in self.flat]
+        packed = [
+            rebuilt(item, list(itertools.islice(values, count)))
+            for item, count in zip(self.flat, self.counts, strict=True)
+        ]
         return nest.pack_sequence_as(self.structure, packed)
-
-    @staticmethod
-    def _rebuild(item: Any, values: Any) -> Any:
-        if isinstance(item, SparseTensor):
-            return SparseTensor(next(values), next(values), next(values))
-        if isinstance(item, IndexedSlices):
-            return IndexedSlices(next(values), next(values), None if item.dense_shape is None else next(values))
-        return next(values)
 
 
 def _check_branches(one: str, first: _Body, other: str, second: _Body) -> None:
@@ -116,8 +114,10 @@ def _check_branches(one: str, first: _Body, other: str, second: _Body) -> None:
         raise ValueError(f"{one} and {other} must both return values, or both return None")
     if first.structure is not None:
         try:
-            nest.assert_same_structure(first.structure, second.structure, check_types=False)
-        except (TypeError, ValueError) as error:
+            nest.assert_same_structure(first.structure, second.structure)
+        except TypeError as error:
+            raise TypeError(f"Incompatible return types of {one} and {other}: {error}") from None
+        except ValueError as error:
             raise ValueError(f"Incompatible return values of {one} and {other}: {error}") from None
     for i, (a, b) in enumerate(zip(first.graph.outputs, second.graph.outputs, strict=False)):
         if a.dtype.base_dtype is not b.dtype.base_dtype:
@@ -222,11 +222,13 @@ def _numbered(branch_fns: Any) -> list[Callable[[], Any]]:
     if items and all(callable(item) for item in items):
         items = list(enumerate(items))
     for item in items:
-        if not isinstance(item, tuple) or len(item) != 2 or not isinstance(item[0], int) or not callable(item[1]):
+        if not isinstance(item, tuple) or len(item) != 2 or not callable(item[1]):
             raise TypeError(f"Each entry in branch_fns must be a callable, or an (int, callable) pair, got {item!r}")
+        if not isinstance(item[0], int):
+            raise TypeError(f"the number of a branch must be a Python `int`, got {item[0]!r}")
     numbers = sorted(number for number, _ in items)
     if not numbers or numbers != list(range(len(numbers))):
-        raise ValueError(f"branch indices must form a contiguous range from 0 on, found {numbers}")
+        raise ValueError(f"branch indices must form contiguous numbers from 0 on, found {numbers}")
     return [function for _, function in sorted(items, key=lambda item: item[0])]
 
 

@@ -9,6 +9,7 @@ import anabranch.autodiff.loops  # the gradient of While  # noqa: F401
 from anabranch.core import dtypes, nest
 from anabranch.core.attrs import FuncAttr
 from anabranch.core.shapes import TensorShape
+from anabranch.frontend.composites import components, rebuilt
 from anabranch.frontend.loop_invariants import read_before
 from anabranch.frontend.tensor_array import TensorArray
 from anabranch.graph.building import apply_op
@@ -79,28 +80,6 @@ def _without_gradient(value: Any) -> Any:
 
 
 # ---------------------------------------------------------------------- loop variables
-def components(value: Any) -> list[Tensor]:
-    """The tensors that a loop variable consists of."""
-    if isinstance(value, TensorArray):
-        return [value.flow]
-    if isinstance(value, SparseTensor):
-        return [value.indices, value.values, value.dense_shape]
-    if isinstance(value, IndexedSlices):
-        return [value.values, value.indices, *([] if value.dense_shape is None else [value.dense_shape])]
-    return [convert_to_tensor(value)]
-
-
-def rebuilt(like: Any, tensors: list[Tensor]) -> Any:
-    """A loop variable like `like` made of other tensors."""
-    if isinstance(like, TensorArray):
-        return like.with_flow(tensors[0])
-    if isinstance(like, SparseTensor):
-        return SparseTensor(*tensors)
-    if isinstance(like, IndexedSlices):
-        return IndexedSlices(*tensors)
-    return tensors[0]
-
-
 def _component_shapes(value: Any, invariant: Any) -> list[TensorShape]:
     tensors = components(value)
     if isinstance(value, TensorArray):

@@ -35,6 +35,7 @@ class FunctionGraph(Graph):
         self.inputs: list[Tensor] = []
         self.outputs: list[Tensor] = []
         self._captured: dict[Tensor, Tensor] = {}
+        self._outer_of: dict[Tensor, Tensor] = {}
         self._constants: dict[Tensor, Tensor] = {}
         self.seed = self.outer_graph.seed
         self._collections = self.outer_graph._collections
@@ -55,6 +56,10 @@ class FunctionGraph(Graph):
     def captured_parameters(self) -> list[Tensor]:
         """The parameters that stand for `captures`."""
         return list(self._captured.values())
+
+    def captured_from(self, parameter: Tensor) -> Tensor | None:
+        """The tensor of the enclosing graph that a parameter stands for; None of declared ones."""
+        return self._outer_of.get(parameter)
 
     def add_parameter(self, dtype: DType, shape: Any, name: str) -> Tensor:
         """Declares one more parameter."""
@@ -90,6 +95,7 @@ class FunctionGraph(Graph):
             parameter.set_attribute("handle_of", outer.get_attribute("handle_of", outer))
         self.inputs.append(parameter)
         self._captured[outer] = parameter
+        self._outer_of[parameter] = outer
         return parameter
 
     def _control_operations(self, control_inputs: Iterable[Any]) -> list[Operation]:

@@ -119,6 +119,15 @@ class Graph(GraphScopes):
             self._append_output(op, dtype, TensorShape([]))
         self._changed()
 
+    def _move_before(self, op: Operation, later: Operation) -> None:
+        """Gives an operation the place right before an older one in the order of creation."""
+        with self._lock:
+            self._operations.remove(op)
+            self._operations.insert(later._id, op)
+            for number in range(later._id, len(self._operations)):
+                self._operations[number]._id = number
+            self._changed()
+
     def capture(self, tensor: Tensor) -> Tensor:
         """The tensor of this graph that stands for `tensor`; a function graph takes outer tensors in as inputs."""
         return tensor

@@ -12,6 +12,8 @@ from typing import Any
 from anabranch.core.attrs import FuncAttr
 from anabranch.graph.operation import Operation, Tensor
 
+#: operation types that run their bodies any number of times in an island
+LOOPS = frozenset({"While", "StatelessWhile", "_RecordingWhile", "_DeviceLoopBound"})
 _PASSING = frozenset({"Identity"})
 
 
@@ -69,3 +71,8 @@ def bodies_of(op: Operation) -> list[Any]:
             functions = value if isinstance(value, list) else [value]
             found.extend(op.graph.get_function(f.name) for f in functions if isinstance(f, FuncAttr) and f.name)
     return found
+
+
+def contains_loop(op: Operation) -> bool:
+    """Whether an operation is a loop, or calls a function graph with one in it."""
+    return op.type in LOOPS or any(contains_loop(inner) for body in bodies_of(op) for inner in body.get_operations())

@@ -130,7 +130,8 @@ class CompiledLoop:
     def _state(self, variables: list[Any]) -> Any:
         outer = self.ctx.state
         current = {**outer.variables, **self.variables, **dict(zip(self.written, variables, strict=True))}
-        return replace(outer, variables=current, written=set(), checks=[])
+        watched = None if outer.watched is None else outer.watched.inside()
+        return replace(outer, variables=current, written=set(), checks=[], watched=watched)
 
     def condition(self, number: Any, values: list[Any], variables: list[Any]) -> tuple[Any, list[Any]]:
         """Traces the condition; returns its truth and its checks."""
@@ -209,7 +210,7 @@ class CompiledLoop:
                 new["condition_ok"] = [c.ok for c in checks]
             return new
 
-        last = lax.while_loop(going, iterate, carry)
+        last = self.ctx.while_loop(going, iterate, carry)
         self._report(last)
         full = self._arguments(last["values"])
         all_of = dict(zip(self.factors, last["records"][len(recorded) :], strict=True))

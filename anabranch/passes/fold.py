@@ -23,17 +23,29 @@ def fold(step: StepGraph) -> StepGraph:
     """Takes constants, resource handles, known shapes, and portable arithmetic on these out of the step."""
     known: dict[Tensor, Any] = dict(step.known)
     fed = set(step.feeds)
-    # a Merge has to learn which of its inputs is dead, so these are not taken out
-    merged = {t.op for op in step.operations if op.type in MERGES for t in step.inputs_of(op)}
+    staying = _mortal(step)
     kept = []
     for op in step.operations:
-        values = None if op in merged else _known_outputs(op, known, fed)
+        values = None if op in staying else _known_outputs(op, known, fed)
         if values is None:
             kept.append(op)
             known.update(_passed_handles(op, known))
             continue
         known.update((out, value) for out, value in zip(op.outputs, values, strict=True) if out not in fed)
     return step.with_operations(kept, known=known)
+
+
+def _mortal(step: StepGraph) -> set[Operation]:
+    """The operations whose deadness somebody has to learn of, so that they stay although their values are known.
+
+    A Merge takes the input that is alive; a fetch of what is on a branch that was not taken is an error.
+    """
+    merged = {t.op for op in step.operations if op.type in MERGES for t in step.inputs_of(op)}
+    dependent: set[Operation] = set()
+    for op in step.operations:
+        if op.type in SWITCHES or any(e in dependent for e in (*(t.op for t in op._inputs), *op._control_inputs)):
+            dependent.add(op)
+    return merged | {t.op for t in map(step.resolve, step.fetches) if t.op in dependent}
 
 
 def _passed_handles(op: Operation, known: dict[Tensor, Any]) -> dict[Tensor, Any]:

@@ -28,7 +28,7 @@ from anabranch.core.op_def import MISSING
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.graph import op_def_of
 from anabranch.graph.loop_bodies import bodies_of, fixed_parameters
-from anabranch.graph.loop_structure import is_back_edge
+from anabranch.graph.loop_structure import MERGES, is_back_edge
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.passes.dependencies import Dependencies
 from anabranch.passes.prune import operations_of_body
@@ -85,6 +85,8 @@ class _Lowering:
         self.after: dict[Operation, list[Operation]] = {op: list(found) for op, found in step.after.items()}
         self.used = {t for op in step.operations for t in step.inputs_of(op)}
         self.used.update(map(step.resolve, step.fetches))
+        #: what a Merge takes has to be dead where its producer is
+        self.merged = {t for op in step.operations if op.type in MERGES for t in step.inputs_of(op)}
 
     def run(self) -> StepGraph:
         for op in self.step.operations:
@@ -370,7 +372,9 @@ class _Loop(_Parts):
 
     def _leave_all(self) -> None:
         exits = {i: v.leave() for i, v in self.variables.items()}
-        results: list[Tensor | None] = [exits[i].outputs[0] if i in exits else t for i, t in enumerate(self.inputs)]
+        results: list[Tensor | None] = [
+            exits[i].outputs[0] if i in exits else self._unchanged(i) for i in range(len(self.inputs))
+        ]
         for i, leaving in exits.items():
             leaving.outputs[0]._shape = self.op.outputs[i].shape
         last = list(exits.values())
@@ -379,6 +383,13 @@ class _Loop(_Parts):
             results.append(last[-1].outputs[0])
             results += [self._record(k) for k in range(len(self.records))]
         self.finish(results, last)
+
+    def _unchanged(self, position: int) -> Tensor:
+        """The result of a loop variable that the loop never changes."""
+        tensor = self.inputs[position]
+        if self.op.outputs[position] in self.lowering.merged and self.lowering.is_known(tensor):
+            return self.primitive("Identity", [tensor], f"result_{position}", [self.gate]).outputs[0]
+        return tensor
 
     def _record(self, number: int) -> Tensor | None:
         if number not in self.lists:

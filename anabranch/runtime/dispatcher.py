@@ -81,7 +81,7 @@ class StepRun(StepWaiting):
         scope: Any = None,
     ) -> None:
         super().__init__(timeout, deadline_after(timeout), active)
-        self._executor = Executor(graph, feeds, scope)
+        self._executor = Executor(graph, feeds, scope, self.watch)
         self._record = record
         self._here: deque[Instance] = deque()
 
@@ -94,7 +94,7 @@ class StepRun(StepWaiting):
             BaseException: an interrupt of this thread. The step is over then as well.
         """
         executor = self._executor
-        with self._under_way():
+        with self.under_way():
             try:
                 self._hand_out(executor.start())
                 while not executor.done:
@@ -107,13 +107,17 @@ class StepRun(StepWaiting):
                 raise
 
     def _advance(self) -> None:
-        if not self._here:
+        if self._here:
+            instance = self._here.popleft()
+            node, iteration = instance
+            node.payload.run(iteration.values, self._record)
+            self._hand_out(self._executor.finished(instance))
+        elif self._executor.paused:
+            self._hand_out(self._executor.resume())
+        else:
             self._handle(*self._wait())
             return
-        instance = self._here.popleft()
-        node, iteration = instance
-        node.payload.run(iteration.values, self._record)
-        self._hand_out(self._executor.finished(instance))
+        self._check_time()
         while not self._events.empty():
             self._handle(*self._events.get())
 

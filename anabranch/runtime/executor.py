@@ -1,11 +1,15 @@
 """The executor: which nodes of a step may run now, as a pure state machine (§3.2, §3.4, WP5, WP4.4; design D8).
 
-It owns no threads and no devices and never waits. `start`, `finished`, `abort` are the events; the answer is the list
-of instances to run next. A dispatcher (`runtime.dispatcher`) runs them and reports back, in whatever order they end::
+It owns no threads and no devices and never waits. `start`, `finished`, `resume`, `abort` are the events; the answer is
+the list of instances to run next. A dispatcher (`runtime.dispatcher`) runs them and reports back, in whatever order
+they end::
 
     executor = Executor(graph, feeds)
     ready = executor.start()
-    while ready:                              # one thread, one after the other: the simplest dispatcher
+    while ready or executor.paused:           # one thread, one after the other: the simplest dispatcher
+        if not ready:
+            ready = executor.resume()
+            continue
         node, iteration = ready.pop()
         node.payload(iteration.values)        # reads and writes its slots
         ready += executor.finished((node, iteration))
@@ -33,7 +37,8 @@ Enter                 sends its input into iteration 0 of the child     sends a 
                       frame; into every iteration, if it is constant
 NextIteration         sends its input into the next iteration, which    stops here
                       is made if need be; waits while the window of
-                      parallel iterations is full
+                      parallel iterations is full, and now and then for
+                      `resume`
 Exit                  sends its input into the frame around             stops here; dead when the loop ends (see below)
 ====================  ================================================  ============================================
 
@@ -60,6 +65,10 @@ become ready in it any more, and it is dropped. When no iteration and no deferre
 dropped, with it its last count in the iteration around it. A step is done when the root iteration is idle. If then an
 instance in the root has not run, or if nothing runs although the root is not idle, the graph was malformed: the step
 fails and tells which nodes still wait for what.
+
+*Every event ends.* What an event makes ready is finite within an iteration, and a loop pauses every `PAUSE` iterations:
+its NextIterations are put aside, and counted as outstanding, until `resume`. So whoever drives the executor regains
+control even of a loop that never ends and has no work in it.
 
 *Windows do not block.* A deferred NextIteration waits for the oldest iteration only, whose end depends on nothing
 that is newer.
@@ -88,6 +97,8 @@ from anabranch.runtime.executor_graph import (
 
 #: the mark of a Merge that has taken an input; below it, marks count dead inputs
 _TAKEN: Final = 1 << 30
+#: iterations of a loop between two pauses; a loop that is nothing but primitives would not return otherwise
+PAUSE: Final = 1024
 #: the count of an instance that has run
 _RAN: Final = -1
 
@@ -130,7 +141,9 @@ class FrameState:
         self.deferred: list[tuple[Node, Any]] = []
         self.exited: set[int] = set()
         self.missing, self.marks = static.missing[:], [0] * len(static.nodes)
-        self.values: list[Any] = [None] * (static.size + 2)
+        self.values: list[Any] = [None] * (static.size + 3)
+        if parent is not None:
+            self.values[-2] = parent.values[-2]
         #: nodes that nothing but constants makes ready
         self.ready: list[Node] = []
 
@@ -163,15 +176,18 @@ class Executor:
         feeds: one value per Feed node, in the order of the graph.
         scope: what the last value of the root iteration is. That of an iteration of a loop is what the method `within`
             of the outer one gives for the loop's name and the iteration's number.
+        shared: what the last but one value of all iterations is.
     """
 
-    def __init__(self, graph: ExecutorGraph, feeds: Sequence[Any] = (), scope: Any = None) -> None:
+    def __init__(self, graph: ExecutorGraph, feeds: Sequence[Any] = (), scope: Any = None, shared: Any = None) -> None:
         self.graph = graph
         self.running = 0
         self.done = False
+        #: NextIterations that wait for `resume`
+        self._paused: list[tuple[Node, Iteration]] = []
         self.error: BaseException | None = None
         self.root = FrameState(graph.frames[0], None).new_iteration()
-        self.root.values[-1] = scope
+        self.root.values[-2:] = shared, scope
         for slot, value in zip(graph.feeds, feeds, strict=True):
             self.root.values[slot] = value
 
@@ -219,6 +235,24 @@ class Executor:
             self._drain(stack, ready)
         return self._handed_out(ready)
 
+    @property
+    def paused(self) -> bool:
+        """Whether a loop waits for `resume`: after every so many iterations, so that none keeps its caller for good."""
+        return bool(self._paused)
+
+    def resume(self) -> list[Instance]:
+        """Lets loops go on that have paused; returns the instances that are ready."""
+        paused, self._paused = self._paused, []
+        ready: list[Instance] = []
+        stack: _Stack = []
+        for node, iteration in paused:
+            self._go_on(iteration, node, stack)
+            iteration.outstanding -= 1
+            if not iteration.outstanding:
+                self._idle(iteration, stack)
+        self._drain(stack, ready)
+        return self._handed_out(ready)
+
     def abort(self, error: BaseException) -> list[Instance]:
         """Gives the step up, once; returns the instances that are running, to be cancelled."""
         if self.done or self.error is not None:
@@ -228,7 +262,7 @@ class Executor:
 
     def _handed_out(self, ready: list[Instance]) -> list[Instance]:
         self.running += len(ready)
-        if not self.running and not self.done and self.error is None:
+        if not self.running and not self.done and self.error is None and not self._paused:
             self.error = InternalError(None, None, f"nothing runs, but the step is not done: {self.story()}")
         return ready
 
@@ -385,6 +419,13 @@ class Executor:
                 frame.marks[index] = 1
 
     def _next_iteration(self, iteration: Iteration, node: Node, stack: _Stack) -> None:
+        if iteration.number % PAUSE != PAUSE - 1:
+            self._go_on(iteration, node, stack)
+            return
+        self._paused.append((node, iteration))
+        iteration.outstanding += 1  # until `resume`
+
+    def _go_on(self, iteration: Iteration, node: Node, stack: _Stack) -> None:
         frame = iteration.frame
         value = _value(iteration, node)
         if iteration.number == frame.newest:

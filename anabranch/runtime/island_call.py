@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import jax
 import numpy as np
@@ -12,18 +12,22 @@ from anabranch.core import dtypes
 from anabranch.core.devices import Device
 from anabranch.core.resources import ResourceHandle
 from anabranch.errors import OpError
-from anabranch.graph.loop_bodies import bodies_of
+from anabranch.graph.loop_bodies import bodies_of, contains_loop
 from anabranch.runtime.containers import Containers, VariableState
 from anabranch.runtime.devices import explicit_xla_device
 from anabranch.runtime.host_context import uninitialized
 from anabranch.runtime.jax_errors import as_op_error
 from anabranch.runtime.random_counters import RandomCounters
-from anabranch.xla.executable import Executable, failed_check
+from anabranch.xla.executable import Executable, Variant, failed_check
 from anabranch.xla.islands import Island
 from anabranch.xla.lowering import NeedsHostError
 from anabranch.xla.state import state_of
+from anabranch.xla.watched_loops import watching
 
 Values = list[Any]
+
+#: where a step with a deadline, and each iteration of its loops, keeps its `StepWaiting` among its values
+WATCH: Final = -2
 
 
 class IslandCall:
@@ -58,6 +62,7 @@ class IslandCall:
         #: the arguments that are values of variables whose shapes may change
         self._open_variables = [first + i for i, h in enumerate(argument_order) if not _fixed_shape(island, h)]
         self._simple_key = not self._static and not self._open_variables
+        self._has_loops = any(map(contains_loop, island.operations))
 
     def _bind_variables(
         self, argument_order: Sequence[ResourceHandle], read_only: set[ResourceHandle], containers: Containers
@@ -75,7 +80,7 @@ class IslandCall:
 
         Raises:
             FailedPreconditionError: a variable that it reads has no value.
-            OpError: a check failed (no variable is changed then), or the device failed.
+            OpError: a check failed (no variable is changed then), the device failed, or a loop of the step was stopped.
         """
         args = [values[i] for i in self._inputs]
         for position in self._lists:
@@ -138,12 +143,31 @@ class IslandCall:
     def _dispatch(self, values: Values, args: list[Any]) -> Any:
         if self._counters is not None:
             args.append(self._counters.advance())
-        executable = self.executable
+        if self._has_loops and values[WATCH] is not None:
+            return self._dispatch_watched(values, args)
         if self._simple_key:
             key: Hashable = tuple([values[i].shape for i in self._open])
-            variant = executable.variant(key, ())
+            variant = self.executable.variant(key, ())
         else:
             variant = self._variant(values, args)
+        results = self._call(variant, args)
+        if variant.checks:
+            self._raise_failed(variant.checks, results)
+        return results
+
+    def _dispatch_watched(self, values: Values, args: list[Any]) -> Any:
+        watch = values[WATCH]
+        variant = self._variant(values, args, watched=True)
+        with watching(watch) as number:
+            results = self._call(variant, [*args, number])
+        try:
+            self._raise_failed(variant.checks, results)
+        except OpError as error:
+            raise watch.stopped or error from None
+        return results
+
+    def _call(self, variant: Variant, args: list[Any]) -> Any:
+        executable = self.executable
         try:
             results = executable.call(variant, args)
             if len(results):
@@ -154,18 +178,16 @@ class IslandCall:
             raise
         except jax.errors.JaxRuntimeError as error:
             raise as_op_error(error, self.island.operations[-1], self.island.name) from error
-        if variant.checks:
-            self._raise_failed(variant.checks, results)
         return results
 
-    def _variant(self, values: Values, args: list[Any]) -> Any:
+    def _variant(self, values: Values, args: list[Any], watched: bool = False) -> Variant:
         static = [np.asarray(values[i]) for i in self._static]
         key = (
             tuple([np.shape(values[i]) for i in self._open]),
             tuple([(v.shape, v.tobytes()) for v in static]),
             tuple([args[i].shape for i in self._open_variables]),
         )
-        return self.executable.variant(key, static)
+        return self.executable.variant(key, static, watched)
 
     def _raise_failed(self, checks: Any, results: Any) -> None:
         at = len(self._outputs) + len(self._written)

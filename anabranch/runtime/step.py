@@ -24,11 +24,11 @@ from anabranch.runtime.dispatcher import Mode, StepRun
 from anabranch.runtime.executor_graph import Kind
 from anabranch.runtime.host_call import HostKernelCall
 from anabranch.runtime.host_context import BodyRunner
-from anabranch.runtime.island_call import IslandCall
+from anabranch.runtime.island_call import WATCH, IslandCall
 from anabranch.runtime.plan_graph import PlanGraph, kind_of
 from anabranch.runtime.random_counters import RandomCounters
 from anabranch.runtime.transfer_call import EXCHANGE, TRANSFERS, TransferCall
-from anabranch.runtime.waiting import ActiveSteps, deadline_after, run_alone, wait_for
+from anabranch.runtime.waiting import ActiveSteps, StepWaiting, deadline_after, run_alone, wait_for
 from anabranch.xla.islands import HostCall, Island, PlanItem
 from anabranch.xla.lowering import NeedsHostError
 
@@ -124,7 +124,7 @@ class PreparedStep:
         Args:
             feeds: one array per feed, of the right dtype and shape.
             record: told about every island and host operation when given (and then each is waited for).
-            timeout: seconds that operations may wait in all; None: any time.
+            timeout: seconds that operations may wait, and loops may run, in all; None: any time.
 
         Returns:
             The fetched values: NumPy arrays and scalars that nobody else holds; resource handles as they are.
@@ -137,7 +137,7 @@ class PreparedStep:
         """Like `run`, but the results stay what they are (device arrays)."""
         if self._graph is not None:
             return self._run_graph(self._graph, feeds, record, timeout)
-        values: list[Any] = [None] * (self._size + 2)
+        values: list[Any] = [None] * (self._size + 3)
         for slot, value in zip(self._feed_slots, feeds, strict=True):
             values[slot] = value
         if self._has_transfers:
@@ -149,6 +149,16 @@ class PreparedStep:
 
     def _run_calls(self, values: list[Any], record: Recorder | None, timeout: float | None) -> None:
         deadline = deadline_after(timeout)
+        if deadline is None:
+            self._run_all(values, record, None, None)
+            return
+        watch = values[WATCH] = StepWaiting(timeout, deadline, self._active)
+        with watch.under_way():
+            self._run_all(values, record, timeout, deadline)
+
+    def _run_all(
+        self, values: list[Any], record: Recorder | None, timeout: float | None, deadline: float | None
+    ) -> None:
         for position, call in enumerate(self._calls):
             try:
                 if position in self._slow:
@@ -296,7 +306,9 @@ class _Parts:
     outputs: list[int]
 
     def __call__(self, values: list[Any], record: Recorder | None = None) -> None:
-        results = self.step.run_on_device([values[i] for i in self.inputs], record)
+        watch = values[WATCH]
+        timeout = None if watch is None else watch.seconds_left
+        results = self.step.run_on_device([values[i] for i in self.inputs], record, timeout)
         for slot, value in zip(self.outputs, results, strict=True):
             values[slot] = value
 

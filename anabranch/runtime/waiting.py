@@ -84,23 +84,51 @@ class StepWaiting:
         self._apart: dict[Any, tuple[Operation, float]] = {}
         #: read by other threads
         self.only_waits = False
+        #: why compiled loops of the step were stopped
+        self.stopped: OpError | None = None
+        self._cancelled_by: OpError | None = None
 
     def cancel(self, error: OpError) -> None:
         """Ends the run with an error as soon as its thread is free; from any thread."""
+        self._cancelled_by = error
         self._events.put((None, error))
 
     @contextlib.contextmanager
-    def _under_way(self) -> Iterator[None]:
+    def under_way(self) -> Iterator[None]:
         """Inside, other threads know of the run; an interrupt is told what it interrupted."""
         self._active.add(self)
         try:
             yield
         except BaseException as error:
-            if not isinstance(error, Exception):
+            if not isinstance(error, Exception) and (self._pending or self._apart):
                 error.add_note(f"the step was interrupted: {self.who_waits()}")
             raise
         finally:
             self._active.remove(self)
+
+    # ---- going on
+    @property
+    def watch(self) -> StepWaiting | None:
+        """Who is asked whether compiled loops may go on; nobody in a step without a deadline."""
+        return None if self._deadline is None else self
+
+    def stops(self, op: Operation) -> bool:
+        """Whether a loop of the step has to end; see `xla.watched_loops.Watch`."""
+        if self._cancelled_by is not None:
+            self.stopped = type(self._cancelled_by)(None, op, f"{self._cancelled_by.message}: {_told_loop(op)}")
+        elif self.seconds_left == 0:
+            self.stopped = self._too_late(op, _told_loop(op))
+        return self.stopped is not None
+
+    @property
+    def seconds_left(self) -> float | None:
+        """The time until the deadline (s), not below 0; None where there is none."""
+        return None if self._deadline is None else max(self._deadline - time.monotonic(), 0.0)
+
+    def _check_time(self) -> None:
+        """Fails the step when its deadline has passed."""
+        if self._deadline is not None and time.monotonic() > self._deadline:
+            raise self._too_late(self._first_op(), self.who_waits())
 
     # ---- waiting
     def _only_event(self) -> Any:
@@ -109,7 +137,7 @@ class StepWaiting:
         Raises:
             OpError: as `_wait`; CancelledError.
         """
-        with self._under_way():
+        with self.under_way():
             about, outcome = self._wait()
             if about is None:
                 raise self._cancelled(outcome)
@@ -152,7 +180,7 @@ class StepWaiting:
             return self._events.get(timeout=seconds)
         except queue.Empty:
             if late:
-                raise self._too_late() from None
+                raise self._too_late(self._first_op(), self.who_waits()) from None
             return None
 
     def _check_not_alone(self) -> None:
@@ -178,11 +206,9 @@ class StepWaiting:
         waiting = [*(op for op, _, _ in self._pending.values()), *(op for op, _ in self._apart.values())]
         return waiting[0] if waiting else None
 
-    def _too_late(self) -> DeadlineExceededError:
-        message = (
-            f"the step did not end within {self._timeout} s: {self.who_waits()}; give it more time (timeout_in_ms)"
-        )
-        return DeadlineExceededError(None, self._first_op(), message)
+    def _too_late(self, op: Operation | None, who: str) -> DeadlineExceededError:
+        message = f"the step did not end within {self._timeout} s: {who}; give it more time (timeout_in_ms)"
+        return DeadlineExceededError(None, op, message)
 
     def _cancelled(self, error: OpError) -> OpError:
         return type(error)(None, self._first_op(), f"{error.message}: {self.who_waits()}")
@@ -202,6 +228,10 @@ class StepWaiting:
 
 def _told(op: Operation, what: str, seconds: float) -> str:
     return f"{op.name!r} ({op.type}, created at {op.creation_site}) {what} ({seconds:.1f} s so far)"
+
+
+def _told_loop(op: Operation) -> str:
+    return f"{op.name!r} ({op.type}, created at {op.creation_site}) was running"
 
 
 def deadline_after(timeout: float | None) -> float | None:
@@ -246,7 +276,7 @@ def run_alone(
     waiting = StepWaiting(timeout, deadline, active)
     waiting._apart[op] = op, time.time()
     if deadline is None:
-        with waiting._under_way():
+        with waiting.under_way():
             work()
             waiting._check_not_cancelled()
         return

@@ -24,6 +24,7 @@ from anabranch.xla.interpreter import Interpretation, TooLargeError
 from anabranch.xla.islands import Island
 from anabranch.xla.lowering import Check, TraceState, trace_operations
 from anabranch.xla.state import state_of
+from anabranch.xla.watched_loops import WatchedLoops
 
 #: compiled variants kept per island
 MAX_VARIANTS = 64
@@ -112,8 +113,8 @@ class Executable:
     """The compiled form of one island.
 
     Arguments of a call, flat: varying inputs (`dynamic`), large constants, variables that are only read, variables that
-    are also written (donated: their buffers are reused), and, with random operations, their counters followed by the
-    session's seed.
+    are also written (donated: their buffers are reused), with random operations, their counters followed by the
+    session's seed, and, of a watched variant, the number of the step's watch (`xla.watched_loops`).
     Results, flat: outputs, new values of the written variables, and, with checks, a vector of flags (true: failed)
     followed by the values that the checks' messages show.
 
@@ -154,15 +155,22 @@ class Executable:
             self.constants = [constant.on_device for constant in self._resident]
         return self.constants
 
-    def variant(self, key: Hashable, static_values: Sequence[np.ndarray[Any, Any]]) -> Variant:
-        """The executable for `key`; a new one is prepared (and compiled by its first call) where there is none."""
+    def variant(self, key: Hashable, static_values: Sequence[np.ndarray[Any, Any]], watched: bool = False) -> Variant:
+        """The executable for `key`; a new one is prepared (and compiled by its first call) where there is none.
+
+        Args:
+            watched: whether its loops can be stopped.
+        """
+        if watched:
+            key = (key, "watched")
         found = self._variants.get(key)
         if found is not None:
             return found
         with self._lock:
             found = self._variants.get(key)
             if found is None:
-                found = self._prepare(self._reason(key), static_values)
+                reason = "a deadline, so that loops can be stopped" if watched else self._reason(key)
+                found = self._prepare(reason, static_values, watched)
                 self._variants[key] = found
                 while len(self._variants) > MAX_VARIANTS:
                     self._variants.popitem(last=False)
@@ -220,13 +228,14 @@ class Executable:
             variant.interpreted_calls = 0
         return variant.interpretation
 
-    def _prepare(self, reason: str, static_values: Sequence[np.ndarray[Any, Any]]) -> Variant:
+    def _prepare(self, reason: str, static_values: Sequence[np.ndarray[Any, Any]], watched: bool) -> Variant:
         checks: list[Check] = []
         notes: dict[str, None] = {}
         fixed = dict(zip(self.static, static_values, strict=True))
 
         def island_program(*args: Any) -> tuple[Any, ...]:
-            return self._trace(args, fixed, checks, notes)
+            loops = WatchedLoops(args[-1]) if watched else None
+            return self._trace(args[:-1] if watched else args, fixed, checks, notes, loops)
 
         first = len(self.dynamic) + len(self.constants) + len(self.read_only)
         donate = tuple(range(first, first + len(self.donated)))
@@ -235,7 +244,7 @@ class Executable:
         if self.device is not None:
             there["out_shardings"] = jax.sharding.SingleDeviceSharding(self.device)
         function = jax.jit(island_program, donate_argnums=donate, keep_unused=True, **there)
-        calls = INTERPRETED_CALLS if self._may_interpret() else 0
+        calls = INTERPRETED_CALLS if self._may_interpret() and not watched else 0
         return Variant(function, island_program, checks, reason, notes, interpreted_calls=calls)
 
     def _may_interpret(self) -> bool:
@@ -250,7 +259,12 @@ class Executable:
 
     # ------------------------------------------------------------------ tracing
     def _trace(
-        self, args: Sequence[Any], fixed: dict[Tensor, Any], checks: list[Check], notes: dict[str, None]
+        self,
+        args: Sequence[Any],
+        fixed: dict[Tensor, Any],
+        checks: list[Check],
+        notes: dict[str, None],
+        watched: WatchedLoops | None,
     ) -> tuple[Any, ...]:
         """Traces the island; what changes variables twice where there are checks, so that it can depend on all of them.
 
@@ -258,7 +272,7 @@ class Executable:
         second, and XLA merges them.
         """
         values, state = self._begin(args, fixed)
-        state.notes = notes
+        state.notes, state.watched = notes, watched
         before, after = self._parts
         trace_operations(before, values, state, self.island.alias)
         first = self._continue(after, values, state, None)

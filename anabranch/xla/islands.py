@@ -274,6 +274,8 @@ class _Analysis:
         op = tensor.op
         if op.op_def.few_values:
             return True
+        if op.type == "_Recv":  # the value that another device sends
+            return all(self._follows_from_shapes(t, found) for send in op._control_inputs for t in send._inputs)
         if op in self.host or not op.op_def.portable or op.op_def.stateful:
             return False
         if tensor not in found:

@@ -9,16 +9,18 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 from anabranch.core import dtypes
 from anabranch.core.kernel_context import KernelContext
 from anabranch.core.op_def import OpDef
 from anabranch.core.resources import ResourceHandle
-from anabranch.errors import InvalidArgumentError, OpError
+from anabranch.errors import CancelledError, InvalidArgumentError, OpError
 from anabranch.graph.constants import flatten_outputs
 from anabranch.graph.operation import Operation, Tensor, group_by_argument
 from anabranch.passes.prune import operations_of_body
 from anabranch.xla.state import draws_random, state_of_body
+from anabranch.xla.watched_loops import WatchedLoops
 
 #: known values up to this size are computed in NumPy while tracing; larger ones on the device
 _MAX_KNOWN_ELEMENTS = 4096
@@ -65,6 +67,7 @@ class TraceState:
         used: the tensors that something needs; None: all.
         kernels: operations of the body being traced that are computed in another way, from the values of its tensors.
         notes: what the compiler tells about its choices.
+        watched: how loops can be stopped; None: not at all.
     """
 
     variables: dict[ResourceHandle, Any]
@@ -76,6 +79,7 @@ class TraceState:
     used: frozenset[Tensor] | None = None
     kernels: Mapping[Operation, Callable[[Callable[[Tensor], Any]], Any]] = field(default_factory=dict)
     notes: dict[str, None] = field(default_factory=dict)
+    watched: WatchedLoops | None = None
 
 
 class TraceContext(KernelContext):
@@ -129,6 +133,14 @@ class TraceContext(KernelContext):
         """The variables that calling a function graph with these inputs reads and writes."""
         handles = {p: v for p, v in zip(body.inputs, inputs, strict=True) if isinstance(v, ResourceHandle)}
         return state_of_body(body, handles)
+
+    def while_loop(self, going: Callable[[Any], Any], iterate: Callable[[Any], Any], carry: Any) -> Any:
+        """Like `lax.while_loop`, but a step with a deadline can be stopped: the loop ends then, and a check fails."""
+        if self.state.watched is None:
+            return lax.while_loop(going, iterate, carry)
+        carry, ended = self.state.watched.run(self.op, going, iterate, carry)
+        self.check(ended, "the loop was stopped", error=CancelledError)
+        return carry
 
     def note(self, text: str) -> None:
         """Tells something about how this operation is compiled to those who ask (`anabranch explain`)."""

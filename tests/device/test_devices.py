@@ -267,6 +267,24 @@ def test_gradients_of_a_loop_over_two_devices() -> None:
     np.testing.assert_allclose(found[1], found[0], rtol=1e-6)
 
 
+def test_a_loop_and_its_gradients_on_different_devices() -> None:
+    """How often the loop runs is found out on the device of the loop, and decides what is compiled for the other."""
+    p, x = tf.placeholder(tf.bool, []), tf.constant(1.0)
+
+    def body(i: Any, x: Any) -> Any:
+        return i + 1, tf.cond(p, lambda: x * x * 2.0, lambda: 10.0)
+
+    with tf.device("/cpu:0"):
+        y = tf.while_loop(lambda i, _: i < 3, body, [0, x])
+    with tf.device("/cpu:1"):
+        first = tf.gradients(y, x)[0]
+    with tf.device("/cpu:0"):
+        second = tf.gradients(first, x)[0]
+    with tf.Session(config=config()) as session:
+        assert session.run([first, second], {p: True}) == [1024.0, 7168.0]
+        assert session.run([first, second], {p: False}) == [0.0, 0.0]
+
+
 def test_islands_of_two_devices_run_on_threads_of_their_own() -> None:
     fetches = []
     for number in range(2):

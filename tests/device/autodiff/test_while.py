@@ -144,6 +144,18 @@ def test_loop_in_a_conditional() -> None:
     check_same(y, raw.Exp(x), [x], {x: [0.3, 0.9], p: False}, order=1)
 
 
+def test_loop_over_a_constant_in_a_conditional() -> None:
+    """What leaves the loop as it entered, with a known value, is dead where the loop is."""
+    p, start = placeholder(dtype="bool", name="p"), convert_to_tensor(0.0)
+
+    def loop() -> Any:
+        return while_loop(lambda x: raw.Less(x, 10.0), lambda x: raw.AddV2(x, 1.0), [start])
+
+    y = cond(p, loop, lambda: raw.Mul(start, 2.0))
+    for taken, wanted in ((True, [10.0, 1.0]), (False, [0.0, 2.0])):
+        assert run([y, gradients(y, start)[0]], {p: taken}) == wanted
+
+
 def test_condition_on_the_values() -> None:
     x = placeholder()
     y = while_loop(lambda y: raw.Less(y, 100.0), lambda y: raw.Mul(y, x), [x])

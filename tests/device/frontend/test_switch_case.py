@@ -127,9 +127,9 @@ def test_an_exported_case_runs_again() -> None:
     ("functions", "error", "message"),
     [
         ([], ValueError, "contiguous"),
-        ({1: lambda: 1.0, 2: lambda: 2.0}, ValueError, r"contiguous range from 0 on, found \[1, 2\]"),
+        ({1: lambda: 1.0, 2: lambda: 2.0}, ValueError, r"must form contiguous numbers from 0 on, found \[1, 2\]"),
         ([(0, lambda: 1.0), (0, lambda: 2.0)], ValueError, "contiguous"),
-        ({"a": lambda: 1.0}, TypeError, "callable"),
+        ({"a": lambda: 1.0}, TypeError, "must be a Python `int`, got 'a'"),
         ([lambda: 1.0, 2], TypeError, "callable"),
         (3, TypeError, "dict, list, or tuple"),
         ([lambda: 1.0, lambda: 1], TypeError, "branch 0 and branch 1 must have the same type"),

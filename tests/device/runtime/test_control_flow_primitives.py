@@ -122,6 +122,17 @@ def test_a_constant_in_a_branch_is_dead_with_it() -> None:
     more = raw.Merge([raw.RandomUniform([2], dtype="float32"), raw.Fill([3], constants[1])]).output
     assert [run(merge, {p: v}) for v in (False, True)] == [0.0, 1.0]
     assert run(more, {p: False}).shape == (2,)
+    assert run(constants[1], {p: True}) == 1.0
+    with pytest.raises(errors.InvalidArgumentError, match="has no value: it is on a branch that was not taken"):
+        run(constants[1], {p: False})
+
+
+def test_what_follows_from_a_shape_is_dead_with_its_tensor() -> None:
+    p = tf.placeholder(tf.bool, [])
+    shape = raw.Shape(raw.Switch(tf.ones([2, 3]), p).output_true) + 1
+    assert run(shape, {p: True}).tolist() == [3, 4]
+    with pytest.raises(errors.InvalidArgumentError, match="has no value: it is on a branch that was not taken"):
+        run(shape, {p: False})
 
 
 def test_a_random_number_in_a_loop_is_drawn_in_each_iteration() -> None:

@@ -18,7 +18,10 @@ def run(graph: ExecutorGraph, feeds: Sequence[Any] = (), choose: Callable[[int],
     """Runs a graph; `choose` says which of n ready instances goes next."""
     executor = Executor(graph, feeds)
     ready = executor.start()
-    while ready:
+    while ready or executor.paused:
+        if not ready:
+            ready = executor.resume()
+            continue
         node, iteration = instance = ready.pop(choose(len(ready)))
         if node.payload is not None:
             node.payload(iteration.values)
@@ -238,6 +241,41 @@ def test_abort_names_every_running_instance_and_ends_the_step() -> None:
     assert executor.abort(error) == []
     assert [executor.finished(instance) for instance in ready] == [[]] * 4
     assert not executor.done
+
+
+def test_a_loop_that_is_nothing_but_primitives_lets_its_caller_go_on() -> None:
+    b = Builder()
+    inner = b.frame("loop", 0)
+    enter = b.add("enter", Kind.ENTER, 0, [Known(1)], child=inner)
+    merge = b.add("merge", Kind.MERGE, inner)
+    switch = b.add("switch", Kind.SWITCH, inner, [(merge, 0), Known(True)])
+    following = b.add("next", Kind.NEXT_ITERATION, inner, [(switch, 1)])
+    b.specs[merge].inputs = [(enter, 0), (following, 0)]
+    b.add("exit", Kind.EXIT, inner, [(switch, 0)])
+    executor = Executor(b.graph())
+    assert executor.start() == []
+    for _ in range(3):
+        assert executor.paused
+        assert executor.resume() == []
+    assert executor.error is None
+    assert not executor.done
+    error = CancelledError(None, None, "enough")
+    executor.abort(error)
+    assert executor.error is error
+
+
+@pytest.mark.parametrize("pause", [1, 2, 3])
+@pytest.mark.parametrize("window", [1, 2, 10])
+def test_loops_give_the_same_whenever_they_pause(pause: int, window: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("anabranch.runtime.executor.PAUSE", pause)
+    b = Builder()
+    one, nodes = b.loop("outer", Known(0), window=window, limit=7)
+    other, _ = b.loop("inner", (nodes["switch"], 1), nodes["frame"], window, limit=9)
+    rest, _ = b.loop("rest", one, limit=20)
+    outcome = b.compute("sum", lambda v, w: v + w, [one, rest])
+    assert run(b.graph([one, rest, outcome])).fetches() == [7, 20, 27]
+    assert b.ran.count("inner/add") == sum(9 - i for i in range(7))
+    assert other
 
 
 def test_a_step_that_cannot_go_on_tells_who_waits() -> None:

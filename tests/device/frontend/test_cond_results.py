@@ -1,0 +1,80 @@
+"""What the branches of `tf.cond` may return, and what comes back."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import anabranch as tf
+
+Single = namedtuple("Single", "value")
+
+
+def run(fetches: Any, feeds: Any) -> Any:
+    with tf.Session() as session:
+        return session.run(fetches, feeds)
+
+
+@pytest.mark.parametrize("kind", [lambda v: [v], lambda v: (v,), Single])
+def test_a_single_result_is_unpacked_unless_told_otherwise(kind: Callable[[Any], Any]) -> None:
+    p = tf.placeholder(tf.bool, [])
+    unpacked = tf.cond(p, lambda: kind(tf.constant(1)), lambda: kind(tf.constant(2)))
+    kept = tf.cond(p, lambda: kind(tf.constant(1)), lambda: kind(tf.constant(2)), strict=True)
+    assert isinstance(unpacked, tf.Tensor)
+    assert type(kept) is type(kind(0))
+    assert run([unpacked, kept[0]], {p: False}) == [2, 2]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "error"),
+    [
+        (lambda: tf.constant(1), lambda: [tf.constant(2)], ValueError),
+        (lambda: [tf.constant(1)], lambda: (tf.constant(2),), TypeError),
+        (lambda: {"a": tf.constant(1)}, lambda: {"b": tf.constant(1)}, ValueError),
+    ],
+)
+def test_structures_that_differ(one: Any, other: Any, error: type[Exception]) -> None:
+    with pytest.raises(error, match="Incompatible return (values|types) of true_fn and false_fn"):
+        tf.cond(tf.placeholder(tf.bool, []), one, other, strict=True)
+
+
+def test_tensor_arrays() -> None:
+    p = tf.placeholder(tf.bool, [])
+    given = tf.TensorArray(tf.float32, size=2).unstack([1.0, 2.0])
+
+    def written() -> Any:
+        return given.write(0, 5.0), tf.constant(1)
+
+    array, number = tf.cond(p, written, lambda: (given, tf.constant(0)))
+    assert isinstance(array, tf.TensorArray)
+    for taken, wanted in ((True, [5.0, 2.0]), (False, [1.0, 2.0])):
+        values, which = run([array.stack(), number], {p: taken})
+        np.testing.assert_array_equal(values, wanted)
+        assert which == taken
+
+
+def test_sparse_tensors_and_slices() -> None:
+    p = tf.placeholder(tf.bool, [])
+    sparse = tf.SparseTensor([[0, 1]], [3.0], [2, 2])
+    slices = tf.IndexedSlices(tf.ones([1, 2]), tf.constant([1]), tf.constant([3, 2]))
+    found = tf.cond(p, lambda: (sparse, slices), lambda: (sparse * 2.0, slices))
+    assert isinstance(found[0], tf.SparseTensor)
+    assert isinstance(found[1], tf.IndexedSlices)
+    assert run(found[0].values, {p: False}).tolist() == [6.0]
+    assert run(found[1].indices, {p: True}).tolist() == [1]
+
+
+@pytest.mark.parametrize("taken", [True, False])
+def test_an_operation_stands_for_whether_it_is_the_first_branchs(taken: bool) -> None:
+    ran: list[bool] = []
+    p = tf.placeholder(tf.bool, [])
+
+    def work(which: bool) -> Callable[[], Any]:
+        return lambda: tf.py_func(lambda: ran.append(which), [], [], name="work")
+
+    assert run(tf.cond(p, work(True), work(False)), {p: taken}) == taken
+    assert ran == [taken]
