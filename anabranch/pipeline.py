@@ -99,7 +99,11 @@ def build_plan(
     step = stage("prune", lambda: prune(fetches, targets, [*feeds, *(known or {})]))
     step.feeds = list(feeds)
     step.known.update(known or {})
+    needed = step.operations
     step = stage("fold", lambda: fold(step))
+    if placer is not None:
+        left = set(step.operations)
+        placer.check_exists(op for op in needed if op not in left)
     step = stage("cse", lambda: merge_common_subexpressions(step))
     while chosen := _to_lower(step, placer=placer):
         step = stage("lower", functools.partial(lower_control_flow, step, chosen, order_of(step)))
