@@ -86,7 +86,7 @@ class Placer:
         self.policy = policy or PlacementPolicy()
         soft = soft if self.policy.soft is None else self.policy.soft
         self._constraints = Constraints(self.devices, host_work, self._request, soft)
-        self._cost_model = self.policy.cost_model or CostModel()
+        self.cost_model = self.policy.cost_model or CostModel()
         self._log = log
         self._logged: set[str] = set()
         self._homes: dict[ResourceHandle, str] = {}
@@ -210,7 +210,7 @@ class Placer:
         types = [device.device_type for device in self.devices]
         jobs = []
         for op in step.operations:
-            cost = {kind: self._cost_model.seconds(op, kind) for kind in set(types)}
+            cost = {kind: self.cost_model.seconds(op, kind) for kind in set(types)}
             inputs = [
                 Input(position[t.op], t.value_index, size_of(t))
                 for t in step.inputs_of(op)
@@ -222,7 +222,7 @@ class Placer:
 
     def _transfer(self, source: int, destination: int, size: int) -> float:
         kinds = self.devices[source].device_type, self.devices[destination].device_type
-        return self._cost_model.transfer_seconds(*kinds, size)
+        return self.cost_model.transfer_seconds(*kinds, size)
 
     # ------------------------------------------------------------------ report
     def _report(self, groups: Sequence[Group], chosen: Sequence[str], why: Sequence[str]) -> Placement:

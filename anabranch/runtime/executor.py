@@ -61,6 +61,9 @@ dropped, with it its last count in the iteration around it. A step is done when 
 instance in the root has not run, or if nothing runs although the root is not idle, the graph was malformed: the step
 fails and tells which nodes still wait for what.
 
+*Values are let go.* In the root a value that only work reads is dropped when all of its readers have run; one of which
+a reader is dead stays until the end of the step. Iterations of loops are dropped whole.
+
 *Windows do not block.* A deferred NextIteration waits for the oldest iteration only, whose end depends on nothing
 that is newer.
 """
@@ -172,6 +175,8 @@ class Executor:
         self.error: BaseException | None = None
         self._states: list[FrameState] = []
         self.root = FrameState(graph.frames[0], None).new_iteration()
+        #: of each slot of the root, how many nodes will still read it
+        self._readers = graph.readers[:]
         self.root.values[-1] = scope
         for slot, value in zip(graph.feeds, feeds, strict=True):
             self.root.values[slot] = value
@@ -196,6 +201,10 @@ class Executor:
         if self.done or self.error is not None:
             return []
         node, iteration = instance
+        for slot in node.reads:
+            self._readers[slot] -= 1
+            if not self._readers[slot]:
+                iteration.values[slot] = None
         missing, marks, nodes = iteration.missing, iteration.marks, iteration.nodes
         missing[node.index] = _RAN
         ready: list[Instance] = []

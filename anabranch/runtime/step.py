@@ -95,6 +95,8 @@ class PreparedStep:
         resolved = [plan.step.resolve(t) for t in plan.step.fetches]
         self._known = {i: plan.step.known[t] for i, t in enumerate(resolved) if t in plan.step.known}
         self._fetch_slots = [-1 if i in self._known else slots[t] for i, t in enumerate(resolved)]
+        #: for each call of a plan that runs straight through, the slots that nothing after it reads
+        self._emptied = _last_readings(plan, slots, {*self._fetch_slots, *self._feed_slots}) if self._calls else []
 
     def _bind(self, item: PlanItem, position: int) -> StepCall:
         containers, run_seed, counters, run_body, _ = self._environment
@@ -161,6 +163,8 @@ class PreparedStep:
             except NeedsHostError as refusal:
                 self._calls[position] = parts = self._split(call, refusal)
                 parts(values, record)
+            for slot in self._emptied[position]:
+                values[slot] = None
 
     def _run_waiter(self, call: StepCall, values: list[Any], record: Recorder | None, timeout: float | None) -> None:
         """Runs an asynchronous operation, and waits for its result if that is not there at once."""
@@ -297,6 +301,17 @@ def _assign_slots(plan: Plan) -> dict[Any, int]:
         for tensor in tensors:
             slots.setdefault(tensor, len(slots))
     return slots
+
+
+def _last_readings(plan: Plan, slots: dict[Any, int], kept: set[int]) -> list[tuple[int, ...]]:
+    """Of each item of a plan, the slots that it is the last to read, those that are `kept` left out."""
+    last: dict[int, int] = {}
+    for position, item in enumerate(plan.items):
+        last.update((slots[t], position) for t in item.inputs if t in slots)
+    emptied: list[list[int]] = [[] for _ in plan.items]
+    for slot in last.keys() - kept:
+        emptied[last[slot]].append(slot)
+    return [tuple(found) for found in emptied]
 
 
 def _fetched(value: Any) -> Any:
