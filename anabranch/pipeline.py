@@ -24,9 +24,8 @@ from anabranch.passes.step_graph import StepGraph
 from anabranch.passes.verify import verify
 from anabranch.placement.partition import partition
 from anabranch.placement.placer import Placement, Placer, apply
-from anabranch.placement.receive_schedule import ReceiveSchedule
 from anabranch.xla.islands import Grouping, Island, PlanItem, functional_host_work, group, order_of
-from anabranch.xla.receives import delay_receives
+from anabranch.xla.receives import ReceiveReport, delay_receives
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +44,7 @@ class Plan:
     Attributes:
         placement: the report of the placer; None where the plan was made without one.
         devices: the devices that items name, by their full names.
-        receives: which Recvs are delayed, until when; None where there are none. Its numbers are those that items had
-            before Recvs were moved behind what they wait for.
+        receives: which Recvs are delayed, until when; None where nothing is received.
     """
 
     grouping: Grouping
@@ -54,7 +52,7 @@ class Plan:
     stages: list[StageReport] = field(default_factory=list)
     placement: Placement | None = None
     devices: Mapping[str, Device] = field(default_factory=dict)
-    receives: ReceiveSchedule | None = None
+    receives: ReceiveReport | None = None
 
     @property
     def items(self) -> list[PlanItem]:
@@ -129,7 +127,7 @@ def build_plan(
     if placer is not None and any(op.type == "_Recv" for op in step.operations):
         start = time.perf_counter()
         grouping, receives = delay_receives(grouping, step, devices, placer.cost_model)
-        stages.append(StageReport("receives", len(receives.after), time.perf_counter() - start))
+        stages.append(StageReport("receives", len(receives.delayed), time.perf_counter() - start))
     return _announced(Plan(grouping, step, stages, placement, devices, receives))
 
 

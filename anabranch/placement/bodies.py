@@ -1,9 +1,9 @@
 """Conditionals and loops that belong on several devices (§3.4, WP4.4).
 
 A functional `If` or `While` is one operation, so that it runs on one device, its bodies with it. That is wanted where
-what is asked for in the bodies is one device: it is then asked for the whole. Where they ask for several, or touch variables of several devices, the planner has to lower the
-operation to primitives before the step is placed; then each operation of a body is placed like any other, and Send and
-Recv operations stand inside of the branches and loops.
+what is asked for in the bodies is one device: it is then asked for the whole. Where they ask for several, or touch
+variables of several devices, the planner has to lower the operation to primitives before the step is placed; then each
+operation of a body is placed like any other, and Send and Recv operations stand inside of the branches and loops.
 """
 
 from __future__ import annotations

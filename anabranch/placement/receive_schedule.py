@@ -128,7 +128,7 @@ def order(count: int, after: dict[int, int]) -> list[int]:
 
 
 def _peaks(items: Sequence[Item], start: list[float], end: list[float]) -> dict[str, int]:
-    """The most bytes that are at each device at once between the start of their Recv and the end of their last taker."""
+    """The most bytes that are at each device at once, from the start of a Recv to the end of its last taker."""
     changes: dict[str, list[tuple[float, int]]] = {}
     takers = _takers(items)
     finish = max(end, default=0.0)

@@ -238,10 +238,13 @@ def _uses_several_devices(plan: Plan) -> bool:
 def _mode(item: PlanItem, several: bool) -> Mode:
     """How an item of a plan is run.
 
-    Where islands run on several devices the thread of the step is kept free for what passes between them.
+    Where islands run on several devices the thread of the step is kept free for what passes between them. That goes
+    first: it is quick, and other devices may wait for it.
     """
     if isinstance(item, Island):
         return Mode.APART_BRIEFLY if several else Mode.HERE
+    if item.operation.type in TRANSFERS:
+        return Mode.AT_ONCE
     if item.operation.op_def.asynchronous:
         return Mode.ASYNCHRONOUS
     return Mode.APART if item.operation.op_def.blocking else Mode.HERE

@@ -63,7 +63,9 @@ class ReplicaDeviceChooser:
             return self._worker_device
         job = self._ps_device.job
         # without a job, or in another one, a task number would mean nothing
-        return self._ps_device.replace(task=self._ps_strategy(op)) if job and asked.job in (None, job) else self._ps_device
+        return (
+            self._ps_device.replace(task=self._ps_strategy(op)) if job and asked.job in (None, job) else self._ps_device
+        )
 
 
 def replica_device_setter(

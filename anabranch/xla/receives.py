@@ -6,8 +6,8 @@ are: an edge added earlier, between operations, would have torn islands apart.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from anabranch.core.devices import Device
 from anabranch.graph.loop_structure import MERGES
@@ -18,10 +18,33 @@ from anabranch.placement.receive_schedule import Item, ReceiveSchedule, order, s
 from anabranch.xla.islands import Grouping, Island, PlanItem
 
 
+@dataclass(frozen=True, slots=True)
+class DelayedReceive:
+    """A Recv of so many bytes on a device, and the operation (the last of its island) that it waits for."""
+
+    name: str
+    device: str
+    size: int
+    after: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReceiveReport:
+    """What came of it.
+
+    Attributes:
+        delayed: the Recvs that wait.
+        peaks: device -> the most bytes that would wait received there at once, if nothing were delayed and as it is now.
+    """
+
+    delayed: list[DelayedReceive] = field(default_factory=list)
+    peaks: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+
 def delay_receives(
     grouping: Grouping, step: StepGraph, devices: Mapping[str, Device], costs: CostModel
-) -> tuple[Grouping, ReceiveSchedule]:
-    """A grouping whose Recvs start when their results are needed, and the schedule, which numbers its items as before.
+) -> tuple[Grouping, ReceiveReport]:
+    """A grouping whose Recvs start when their results are needed, and what was changed.
 
     Args:
         devices: those that items name, by their full names.
@@ -29,21 +52,29 @@ def delay_receives(
     """
     schedule = schedule_receives(_Items(grouping, step, devices, costs).all())
     if not schedule.after:
-        return grouping, schedule
-    items = grouping.items
-    ends = {receive: _members(items[waited])[-1] for receive, waited in schedule.after.items()}
-    waits = {_members(items[receive])[0]: op for receive, op in ends.items()}
-    orders = {**grouping.order, **{op: [*grouping.order.get(op, ()), last] for op, last in waits.items()}}
-    ordered = [items[number] for number in order(len(items), schedule.after)]
-    return replace(grouping, items=ordered, order=orders), schedule
+        return grouping, _report(grouping.items, schedule)
+    orders = dict(grouping.order)
+    for number, waited in schedule.after.items():
+        (receive,) = _members(grouping.items[number])
+        orders[receive] = [*orders.get(receive, ()), _members(grouping.items[waited])[-1]]
+    ordered = [grouping.items[number] for number in order(len(grouping.items), schedule.after)]
+    return replace(grouping, items=ordered, order=orders), _report(grouping.items, schedule)
+
+
+def _report(items: Sequence[PlanItem], schedule: ReceiveSchedule) -> ReceiveReport:
+    delayed = []
+    for number, waited in schedule.after.items():
+        (receive,) = _members(items[number])
+        size = size_of(receive._outputs[0])
+        delayed.append(DelayedReceive(receive.name, items[number].device, size, _members(items[waited])[-1].name))
+    peaks = {device: (most, schedule.delayed.peak[device]) for device, most in schedule.at_once.peak.items()}
+    return ReceiveReport(delayed, peaks)
 
 
 class _Items:
     """The items of a grouping as the schedule sees them."""
 
-    def __init__(
-        self, grouping: Grouping, step: StepGraph, devices: Mapping[str, Device], costs: CostModel
-    ) -> None:
+    def __init__(self, grouping: Grouping, step: StepGraph, devices: Mapping[str, Device], costs: CostModel) -> None:
         self._grouping, self._step, self._devices, self._costs = grouping, step, devices, costs
         self._number = {op: number for number, item in enumerate(grouping.items) for op in _members(item)}
         self._fetched = {step.resolve(tensor).op for tensor in step.fetches}

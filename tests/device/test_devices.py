@@ -8,16 +8,19 @@ import subprocess
 import sys
 import textwrap
 import threading
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
 import anabranch as tf
 from anabranch.core.devices import Device, register_device, unregister_device
 from anabranch.ops import raw
+from anabranch.placement import receive_schedule
 from anabranch.placement.cost_model import CostModel
 from anabranch.placement.policy import PlacementPolicy, PlacementRule
 from anabranch.runtime.device_settings import settings
@@ -637,6 +640,65 @@ def test_a_registered_device_runs_what_it_can() -> None:
             tf.errors.InvalidArgumentError, match="operation power: no kernel for Exp on '/device:ODD:1'"
         ):
             session.run(y)
+
+
+SIZE = 1 << 16
+
+
+def ping_pong(devices: tuple[str, str], rounds: int = 4) -> Any:
+    """A number goes back and forth; at each round the second device combines it with one more large tensor."""
+    with tf.device(devices[0]):
+        x = tf.placeholder_with_default(np.linspace(0, 1, SIZE, dtype=np.float32), [SIZE])
+        large = [tf.exp(x + float(i), name=f"large_{i}") for i in range(rounds)]
+        number = tf.reduce_mean(x)
+    for tensor in large:
+        with tf.device(devices[1]):
+            number = tf.reduce_mean(tensor * number)
+        with tf.device(devices[0]):
+            number = tf.sin(number)
+    return number
+
+
+class CountingDevice(XlaDevice):
+    """A device that knows the bytes of the copies that it was given and that somebody still holds."""
+
+    held = most = 0
+
+    def put(self, value: Any) -> Any:
+        copy = jax.numpy.array(value, copy=True)
+        self._count(copy.nbytes)
+        weakref.finalize(copy, self._count, -copy.nbytes)
+        return copy
+
+    @classmethod
+    def _count(cls, change: int) -> None:
+        cls.held += change
+        cls.most = max(cls.most, cls.held)
+
+
+@pytest.mark.parametrize(("worth", "most"), [(receive_schedule.WORTH_BYTES, 2), (1 << 40, 4)])
+def test_tensors_are_received_when_they_are_needed(worth: int, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """WP5.2; and what was received is let go after its last use. Received at once, all tensors would be held at once."""
+    monkeypatch.setattr(receive_schedule, "WORTH_BYTES", worth)
+    monkeypatch.setattr(CountingDevice, "held", 0)
+    monkeypatch.setattr(CountingDevice, "most", 0)
+    register_device("COUNTING", lambda count: [CountingDevice("COUNTING", 0)])
+    try:
+        with tf.Session() as session:
+            fetch = ping_pong(("/cpu:0", "/device:COUNTING:0"))
+            plan = session._prepare(session._mapping([fetch]), []).plan
+            got = session.run(fetch)
+    finally:
+        unregister_device("COUNTING")
+    held = CountingDevice.most / (4 * SIZE)
+    assert most - 1 < held < most + 0.1
+    (peaks,) = [found for device, found in plan.receives.peaks.items() if "COUNTING" in device]
+    assert peaks[1] / (4 * SIZE) < most + 0.1
+    assert {one.name.partition("/")[0] for one in plan.receives.delayed} == (
+        {"large_2", "large_3"} if most < 4 else set()
+    )
+    with tf.Session() as session:
+        np.testing.assert_allclose(session.run(ping_pong(("", ""))), got, rtol=1e-5)
 
 
 @pytest.mark.usefixtures("odd")
