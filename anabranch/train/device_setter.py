@@ -62,10 +62,9 @@ class ReplicaDeviceChooser:
         if not self._ps_tasks or not self._ps_device.to_string() or kind not in self._ps_ops:
             return self._worker_device
         job = self._ps_device.job
-        # without a job, or in another one, a task number would mean nothing
-        return (
-            self._ps_device.replace(task=self._ps_strategy(op)) if job and asked.job in (None, job) else self._ps_device
-        )
+        if not job or asked.job not in (None, job):
+            return self._ps_device  # a task number would mean nothing
+        return self._ps_device.replace(task=self._ps_strategy(op))
 
 
 def replica_device_setter(

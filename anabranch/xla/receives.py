@@ -34,7 +34,7 @@ class ReceiveReport:
 
     Attributes:
         delayed: the Recvs that wait.
-        peaks: device -> the most bytes that would wait received there at once, if nothing were delayed and as it is now.
+        peaks: device -> the most bytes that would wait received there at once, if nothing were delayed, and as it is.
     """
 
     delayed: list[DelayedReceive] = field(default_factory=list)

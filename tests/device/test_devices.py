@@ -19,7 +19,6 @@ import pytest
 
 import anabranch as tf
 from anabranch.core.devices import Device, register_device, unregister_device
-from anabranch.ops import raw
 from anabranch.placement import receive_schedule
 from anabranch.placement.cost_model import CostModel
 from anabranch.placement.policy import PlacementPolicy, PlacementRule
@@ -505,9 +504,9 @@ def test_what_the_bodies_ask_for_is_asked_for_the_whole(build: Any) -> None:
         np.testing.assert_allclose(got, np.cos(np.cos(np.cos(1))), rtol=1e-6)
         assert "CPU:1" in devices_of(metadata).values()
     for cpus in (1, 2):
-        with tf.Session(config=config(cpus)) as session:
-            with pytest.raises(tf.errors.InvalidArgumentError, match="there is no device '/device:GPU:0'"):
-                session.run(nowhere)
+        missing = pytest.raises(tf.errors.InvalidArgumentError, match="there is no device '/device:GPU:0'")
+        with tf.Session(config=config(cpus)) as session, missing:
+            session.run(nowhere)
         with tf.Session(config=config(cpus, allow_soft_placement=True)) as session:
             assert session.run(nowhere) == got
 
@@ -678,7 +677,7 @@ class CountingDevice(XlaDevice):
 
 @pytest.mark.parametrize(("worth", "most"), [(receive_schedule.WORTH_BYTES, 2), (1 << 40, 4)])
 def test_tensors_are_received_when_they_are_needed(worth: int, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """WP5.2; and what was received is let go after its last use. Received at once, all tensors would be held at once."""
+    """WP5.2; and what was received is let go after its last use. Received at once, all would be held together."""
     monkeypatch.setattr(receive_schedule, "WORTH_BYTES", worth)
     monkeypatch.setattr(CountingDevice, "held", 0)
     monkeypatch.setattr(CountingDevice, "most", 0)
