@@ -25,6 +25,7 @@ from anabranch.passes.verify import verify
 from anabranch.placement.partition import partition
 from anabranch.placement.placer import Placement, Placer, apply
 from anabranch.xla.islands import Grouping, Island, PlanItem, functional_host_work, group, order_of
+from anabranch.xla.receives import ReceiveReport, delay_receives
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,7 @@ class Plan:
     Attributes:
         placement: the report of the placer; None where the plan was made without one.
         devices: the devices that items name, by their full names.
+        receives: which Recvs are delayed, until when; None where nothing is received.
     """
 
     grouping: Grouping
@@ -50,6 +52,7 @@ class Plan:
     stages: list[StageReport] = field(default_factory=list)
     placement: Placement | None = None
     devices: Mapping[str, Device] = field(default_factory=dict)
+    receives: ReceiveReport | None = None
 
     @property
     def items(self) -> list[PlanItem]:
@@ -99,7 +102,11 @@ def build_plan(
     step = stage("prune", lambda: prune(fetches, targets, [*feeds, *(known or {})]))
     step.feeds = list(feeds)
     step.known.update(known or {})
+    needed = step.operations
     step = stage("fold", lambda: fold(step))
+    if placer is not None:
+        left = set(step.operations)
+        placer.check_exists(op for op in needed if op not in left)
     step = stage("cse", lambda: merge_common_subexpressions(step))
     while chosen := _to_lower(step, placer=placer):
         step = stage("lower", functools.partial(lower_control_flow, step, chosen, order_of(step)))
@@ -116,7 +123,12 @@ def build_plan(
     start = time.perf_counter()
     grouping = group(step)
     stages.append(StageReport("islands", len(grouping.items), time.perf_counter() - start))
-    return _announced(Plan(grouping, step, stages, placement, devices))
+    receives = None
+    if placer is not None and any(op.type == "_Recv" for op in step.operations):
+        start = time.perf_counter()
+        grouping, receives = delay_receives(grouping, step, devices, placer.cost_model)
+        stages.append(StageReport("receives", len(receives.delayed), time.perf_counter() - start))
+    return _announced(Plan(grouping, step, stages, placement, devices, receives))
 
 
 def _to_lower(

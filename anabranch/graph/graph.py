@@ -92,7 +92,7 @@ class Graph(GraphScopes):
             op._outputs = [
                 Tensor(op, i, dtype, shape) for i, (dtype, shape) in enumerate(zip(dtypes, shapes, strict=True))
             ]
-            if self._scopes.devices:
+            if self._scopes.devices or self._scopes.colocation:
                 self._apply_device_functions(op)
             self._operations.append(op)
             self._by_name[full_name] = op

@@ -146,10 +146,15 @@ class GraphScopes:
             self._scopes.devices = old
 
     def _apply_device_functions(self, op: Operation) -> None:
-        """Inner scopes are asked first; an outer scope fills in only what is still open."""
+        """Inner scopes are asked first; an outer scope fills in only what is still open.
+
+        What an operation is colocated with decides before all scopes.
+        """
         for function in reversed(self._scopes.devices):
             asked = function(op)
             op.device = device_names.canonical_name(asked) if asked is not None else ""
+        for leader in self._scopes.colocation:
+            op.device = leader.device or op.device
 
     # ------------------------------------------------------------------ control dependencies
     @contextlib.contextmanager
@@ -216,21 +221,28 @@ class GraphScopes:
     # ------------------------------------------------------------------ colocation, attributes, containers
     @contextlib.contextmanager
     def colocate_with(self, op: Any, ignore_existing: bool = False) -> Iterator[None]:
-        """Operations created inside share the device of `op` (an operation, tensor or variable); None clears."""
+        """Operations created inside share the device of `op` (an operation, tensor or variable); None clears.
+
+        What `op` asks for counts, whatever device scopes are open. A variable is where its handle is.
+        """
         old = self._scopes.colocation
         old_devices = self._scopes.devices
         if op is None:
             self._scopes.colocation = []
         else:
-            operation = self._control_operation(op)
+            operation = self._operation_to_join(op)
             self._scopes.colocation = [operation] if ignore_existing else [*old, operation]
-            # what an operation is colocated with decides its device, not the scopes around
-            self._scopes.devices = [device_names.merge_device(operation.device)] if operation.device else []
+            self._scopes.devices = []
         try:
             yield
         finally:
             self._scopes.colocation = old
             self._scopes.devices = old_devices
+
+    def _operation_to_join(self, value: Any) -> Operation:
+        """The operation that says where a value is: of a variable the one that makes its handle, not a reading."""
+        op = None if isinstance(value, Operation) else getattr(value, "op", None)
+        return op if isinstance(op, Operation) else self._control_operation(value)
 
     @contextlib.contextmanager
     def _attr_scope(self, attrs: dict[str, Any]) -> Iterator[None]:
@@ -285,5 +297,4 @@ class GraphScopes:
         if override is not None:
             attrs.setdefault("_gradient_op_type", override.encode())
         if scopes.colocation:
-            groups = [g for op in scopes.colocation for g in op.colocation_groups()]
-            attrs["_class"] = list(dict.fromkeys([*attrs.get("_class", []), *groups]))
+            attrs["_class"] = sorted({group for op in scopes.colocation for group in op.colocation_groups()})

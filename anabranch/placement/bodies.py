@@ -1,9 +1,9 @@
 """Conditionals and loops that belong on several devices (§3.4, WP4.4).
 
 A functional `If` or `While` is one operation, so that it runs on one device, its bodies with it. That is wanted where
-the bodies ask for no other device. Where they do, or touch variables of several devices, the planner has to lower the
-operation to primitives before the step is placed; then each operation of a body is placed like any other, and Send and
-Recv operations stand inside of the branches and loops.
+what is asked for in the bodies is one device: it is then asked for the whole. Where they ask for several, or touch
+variables of several devices, the planner has to lower the operation to primitives before the step is placed; then each
+operation of a body is placed like any other, and Send and Recv operations stand inside of the branches and loops.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from anabranch.core.device import DeviceSpec
 from anabranch.graph.loop_bodies import bodies_of
 from anabranch.graph.operation import Operation
 from anabranch.passes.prune import operations_of_body
-from anabranch.placement.constraints import Request
+from anabranch.placement.constraints import PROGRAM, Request
 
 
 def spans_devices(op: Operation, request: Callable[[Operation], Request]) -> bool:
@@ -32,11 +32,33 @@ def spans_devices(op: Operation, request: Callable[[Operation], Request]) -> boo
     return False
 
 
-def _asked(op: Operation, request: Callable[[Operation], Request]) -> Iterator[str]:
-    yield request(op).device
-    for tensor in op.inputs:
-        if tensor.dtype.name == "resource":
-            yield request(tensor.op).device
+def request_of_whole(op: Operation, request: Callable[[Operation], Request]) -> Request:
+    """What is asked for an operation together with its bodies, if these do not span devices.
+
+    Args:
+        request: what is asked for an operation alone.
+    """
+    parts = [request(inner) for inner in _with_bodies(op)]
+    stated = [part for part in parts if part.device]
+    ruled = [part for part in stated if part.source != PROGRAM]
+    if len(parts) == 1 or not stated:
+        return parts[0]
+    merged = DeviceSpec()
+    for part in reversed(ruled or stated):  # what is said of the operation itself comes last, and counts
+        merged.merge_from(DeviceSpec.from_string(part.device))
+    return Request(merged.to_string(), (ruled or stated)[0].source)
+
+
+def _with_bodies(op: Operation) -> Iterator[Operation]:
+    yield op
     for body in bodies_of(op):
         for inner in operations_of_body(body):
-            yield from _asked(inner, request)
+            yield from _with_bodies(inner)
+
+
+def _asked(op: Operation, request: Callable[[Operation], Request]) -> Iterator[str]:
+    for inner in _with_bodies(op):
+        yield request(inner).device
+        for tensor in inner.inputs:
+            if tensor.dtype.name == "resource":
+                yield request(tensor.op).device

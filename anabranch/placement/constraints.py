@@ -8,8 +8,9 @@ Union-find joins the operations that must share a device into *groups*:
   except one that calls functions on resources of several devices, which has to reach over to some of them.
 
 The requests of a group's members are merged part by part (``/job:a`` and ``/device:CPU:1`` make
-``/job:a/device:CPU:1``); two that contradict each other are an error that names both. The devices left are those that
-the merged request covers and that have a kernel for every member.
+``/job:a/device:CPU:1``); two that contradict each other are an error that names both. Only where a resource lives is
+decided by the operation that makes it: what a user of the resource asks for is ignored if it contradicts that, as in
+TensorFlow. The devices left are those that the merged request covers and that have a kernel for every member.
 
 With soft placement a request that no device can satisfy loses its device number, then its device type; and of two
 contradictory requests the one of the operation created first counts.
@@ -55,6 +56,7 @@ class Group:
         members: those of the step, in step order.
         outside: those that only lend their requests.
         resources: the resources that the members touch.
+        followers: members that belong to the group for nothing but a resource that they take.
         spec: the merged request.
         asked_by: part of the spec -> the operation whose request states it.
         feasible: the devices that may be chosen, in the order in which the session prefers them.
@@ -65,6 +67,7 @@ class Group:
     members: list[Operation] = field(default_factory=list)
     outside: list[Operation] = field(default_factory=list)
     resources: list[ResourceHandle] = field(default_factory=list)
+    followers: set[Operation] = field(default_factory=set)
     spec: DeviceSpec = field(default_factory=DeviceSpec)
     asked_by: dict[str, Operation] = field(default_factory=dict)
     feasible: list[Device] = field(default_factory=list)
@@ -135,6 +138,19 @@ class Constraints:
             self._find_feasible(group)
         return groups
 
+    def check_exists(self, operations: Iterable[Operation]) -> None:
+        """Checks requests of operations that are not placed because their results are known.
+
+        Raises:
+            InvalidArgumentError: one asks for a device that does not exist.
+        """
+        for asked, op in {self.request(op).device: op for op in operations}.items():
+            alone = Group([op], spec=DeviceSpec.from_string(asked), asked_by={"device": op} if asked else {})
+            if self.soft:
+                alone.spec = alone.spec.replace(device_index=None, device_type=None)
+            if not any(alone.spec.covers(device.spec) for device in self.devices):
+                raise self._infeasible(alone)
+
     # ------------------------------------------------------------------ requests
     def _merge_requests(self, group: Group) -> None:
         # the operation that made a resource says where it lives; then the order of creation decides
@@ -146,19 +162,24 @@ class Constraints:
             self._merge(group, op, DeviceSpec.from_string(request.device))
 
     def _merge(self, group: Group, op: Operation, asked: DeviceSpec) -> None:
-        for part in _FIELDS:
-            value, known = getattr(asked, part), getattr(group.spec, part)
-            if value is None or value == known:
-                continue
-            if known is None:
+        stated = {part: value for part in _FIELDS if (value := getattr(asked, part)) is not None}
+        clashes = [part for part, value in stated.items() if getattr(group.spec, part) not in (None, value)]
+        if clashes:
+            self._ignore(group, op, clashes)
+            return
+        for part, value in stated.items():
+            if getattr(group.spec, part) is None:
                 setattr(group.spec, part, value)
                 group.asked_by[part] = op
-            elif self.soft and part in ("device_type", "device_index"):
-                first = group.asked_by[part]
-                group.relaxed = f"{op.name} asks for {self._asked(op)}, and {first.name}, beside it, for another device"
-                return
-            else:
-                raise self._contradiction(group, group.asked_by[part], op)
+
+    def _ignore(self, group: Group, op: Operation, clashes: list[str]) -> None:
+        """Goes on without what an operation asks for, if that is allowed."""
+        first = group.asked_by[clashes[0]]
+        if op in group.followers:
+            return
+        if not self.soft or not {"device_type", "device_index"}.issuperset(clashes):
+            raise self._contradiction(group, first, op)
+        group.relaxed = f"{op.name} asks for {self._asked(op)}, and {first.name}, beside it, for another device"
 
     def _contradiction(self, group: Group, first: Operation, second: Operation) -> InvalidArgumentError:
         return InvalidArgumentError(
@@ -244,6 +265,8 @@ class _Joining:
         self._members = set(step.operations)
         self._outside: dict[Operation, None] = {}
         self._reasons: dict[Operation, str] = {}
+        self._colocated: set[Operation] = set()
+        self._takers: set[Operation] = set()
 
     def groups(self) -> list[Group]:
         for op in self._step.operations:
@@ -263,6 +286,7 @@ class _Joining:
             if not group.startswith(_COLOCATE):
                 continue
             self._sets.union(op, (op.graph, group))
+            self._colocated.add(op)
             self._reasons[op] = f"it is colocated with {group[len(_COLOCATE) :].decode()!r}"
             other = op.graph._by_name.get(group[len(_COLOCATE) :].decode())
             if other is not None and other is not op:
@@ -276,6 +300,7 @@ class _Joining:
             value = self._step.known.get(tensor)
             if isinstance(value, ResourceHandle):
                 self._sets.union(op, value)
+                self._takers.add(op)
                 self._reasons[op] = f"both use the {value}"
                 self._lend(tensor.op)
                 self._sets.union(op, tensor.op)
@@ -284,6 +309,7 @@ class _Joining:
                 self._reasons[op] = f"{tensor.op.name!r} is its next iteration"
             elif tensor.dtype.name == "resource" and tensor.op in self._members:
                 self._sets.union(op, tensor.op)
+                self._takers.add(op)
                 self._reasons[op] = f"it takes the resource of {tensor.op.name!r}"
 
     def _lend(self, op: Operation) -> None:
@@ -303,6 +329,7 @@ class _Joining:
             if group is not None and handle not in group.resources:
                 group.resources.append(handle)
         for group in found.values():
+            group.followers = {op for op in group.members if op in self._takers} - self._colocated
             group.reason = next((self._reasons[op] for op in group.members if op in self._reasons), "")
         return list(found.values())
 

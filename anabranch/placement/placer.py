@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -24,7 +24,7 @@ from anabranch.core.devices import Device
 from anabranch.core.resources import ResourceHandle
 from anabranch.graph.operation import Operation
 from anabranch.passes.step_graph import StepGraph
-from anabranch.placement.bodies import spans_devices
+from anabranch.placement.bodies import request_of_whole, spans_devices
 from anabranch.placement.constraints import Constraints, Group, Request
 from anabranch.placement.cost_model import CostModel, size_of
 from anabranch.placement.greedy import place_greedily
@@ -85,12 +85,15 @@ class Placer:
         self.devices = list(devices)
         self.policy = policy or PlacementPolicy()
         soft = soft if self.policy.soft is None else self.policy.soft
-        self._constraints = Constraints(self.devices, host_work, self.policy.request, soft)
-        self._cost_model = self.policy.cost_model or CostModel()
+        self._constraints = Constraints(self.devices, host_work, self._request, soft)
+        self.cost_model = self.policy.cost_model or CostModel()
         self._log = log
         self._logged: set[str] = set()
         self._homes: dict[ResourceHandle, str] = {}
         self._lock = threading.Lock()
+
+    def _request(self, op: Operation) -> Request:
+        return request_of_whole(op, self.policy.request)
 
     def place(self, step: StepGraph) -> Placement:
         """Chooses a device for every operation of a step; does not change the step.
@@ -105,6 +108,14 @@ class Placer:
             self._print(step, placement)
         return placement
 
+    def check_exists(self, folded: Iterable[Operation]) -> None:
+        """Refuses requests for devices that do not exist, of operations whose results became known.
+
+        Raises:
+            InvalidArgumentError: there is no such device.
+        """
+        self._constraints.check_exists(folded)
+
     def spans_devices(self, op: Operation) -> bool:
         """Whether a conditional or loop belongs on several devices, so that it must be lowered before it is placed."""
         return len(self.devices) > 1 and spans_devices(op, self.policy.request)
@@ -112,7 +123,7 @@ class Placer:
     def _has_nothing_to_choose(self, step: StepGraph) -> bool:
         if len(self.devices) > 1 or self.devices[0].device_type != "CPU" or not self.policy.is_trivial:
             return False
-        return not any(op.device for op in step.operations) and not any(t.op.device for t in step.known)
+        return not any(self._request(op).device for op in step.operations) and not any(t.op.device for t in step.known)
 
     def _placed(self, step: StepGraph) -> Placement:
         groups = self._constraints.groups(step)
@@ -199,7 +210,7 @@ class Placer:
         types = [device.device_type for device in self.devices]
         jobs = []
         for op in step.operations:
-            cost = {kind: self._cost_model.seconds(op, kind) for kind in set(types)}
+            cost = {kind: self.cost_model.seconds(op, kind) for kind in set(types)}
             inputs = [
                 Input(position[t.op], t.value_index, size_of(t))
                 for t in step.inputs_of(op)
@@ -211,7 +222,7 @@ class Placer:
 
     def _transfer(self, source: int, destination: int, size: int) -> float:
         kinds = self.devices[source].device_type, self.devices[destination].device_type
-        return self._cost_model.transfer_seconds(*kinds, size)
+        return self.cost_model.transfer_seconds(*kinds, size)
 
     # ------------------------------------------------------------------ report
     def _report(self, groups: Sequence[Group], chosen: Sequence[str], why: Sequence[str]) -> Placement:

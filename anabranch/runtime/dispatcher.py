@@ -31,6 +31,8 @@ class Mode(Enum):
 
     #: by the thread of the step
     HERE = "here"
+    #: like `HERE`, and so quick that it comes before everything else
+    AT_ONCE = "at once"
     #: by a thread of its own, which it may hold for long
     APART = "apart"
     #: like `APART`, but known to end
@@ -145,6 +147,10 @@ class StepRun(StepWaiting):
                     self._here.append(instance)
                 elif mode is Mode.ASYNCHRONOUS:
                     more += self._start(instance)
+                elif mode is Mode.AT_ONCE:
+                    node, iteration = instance
+                    node.payload.run(iteration.values, self._record)
+                    more += self._executor.finished(instance)
                 else:
                     apart.append(instance)
             ready = more

@@ -70,6 +70,9 @@ fails and tells which nodes still wait for what.
 its NextIterations are put aside, and counted as outstanding, until `resume`. So whoever drives the executor regains
 control even of a loop that never ends and has no work in it.
 
+*Values are let go.* In the root a value that only work reads is dropped when all of its readers have run; one of which
+a reader is dead stays until the end of the step. Iterations of loops are dropped whole.
+
 *Windows do not block.* A deferred NextIteration waits for the oldest iteration only, whose end depends on nothing
 that is newer.
 """
@@ -187,6 +190,8 @@ class Executor:
         self._paused: list[tuple[Node, Iteration]] = []
         self.error: BaseException | None = None
         self.root = FrameState(graph.frames[0], None).new_iteration()
+        #: of each slot of the root, how many nodes will still read it
+        self._readers = graph.readers[:]
         self.root.values[-2:] = shared, scope
         for slot, value in zip(graph.feeds, feeds, strict=True):
             self.root.values[slot] = value
@@ -211,6 +216,10 @@ class Executor:
         if self.done or self.error is not None:
             return []
         node, iteration = instance
+        for slot in node.reads:
+            self._readers[slot] -= 1
+            if not self._readers[slot]:
+                iteration.values[slot] = None
         missing, marks, nodes = iteration.missing, iteration.marks, iteration.nodes
         missing[node.index] = _RAN
         ready: list[Instance] = []

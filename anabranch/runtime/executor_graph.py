@@ -61,6 +61,8 @@ class NodeSpec:
         inputs: data inputs; a Switch has its input and its predicate. Work needs them listed only to wait for them.
         controls: nodes to wait for, dead if one of them is.
         after: nodes to wait for, whether they are dead or not.
+        reads: of work in the root, the outputs whose values it takes from their slots. A value that only such nodes
+            take is let go once all of them have run.
         constant: an Enter whose value every iteration sees.
         payload: for the dispatcher.
     """
@@ -71,6 +73,7 @@ class NodeSpec:
     inputs: Sequence[Output | Known] = ()
     controls: Sequence[int] = ()
     after: Sequence[int] = ()
+    reads: Sequence[Output] = ()
     outputs: int = 1
     child: int = -1
     constant: bool = False
@@ -94,11 +97,12 @@ class Node:
         source, predicate: slots of a primitive's inputs; -1: `known` has the value.
         slots: where its outputs are, in the frame where they live.
         dead_inputs: how many dead inputs make a Merge dead.
+        reads: slots that it reads and that are emptied after their last reader.
     """
 
     __slots__ = (
         *("child", "constant", "dead_inputs", "edges", "frame", "index", "kind", "known", "merges", "name"),
-        *("orders", "payload", "predicate", "predicate_known", "sides", "slots", "source", "woken"),
+        *("orders", "payload", "predicate", "predicate_known", "reads", "sides", "slots", "source", "woken"),
     )
 
     def __init__(self, spec: NodeSpec, frame: StaticFrame, index: int) -> None:
@@ -111,6 +115,7 @@ class Node:
         self.merges: Merges = ()
         self.sides: tuple[_Side, _Side] = (((), ()), ((), ()))
         self.slots: tuple[int, ...] = ()
+        self.reads: tuple[int, ...] = ()
         self.source = self.predicate = -1
         self.known: Any = None
         self.predicate_known: Any = None
@@ -156,6 +161,8 @@ class ExecutorGraph:
         self._connect(nodes)
         self.fetches = [self.slot(output) for output in fetches]
         self.fetched_names = [f"{nodes[node].name}:{port}" for node, port in fetches]
+        #: how many nodes read each slot of the root before it is emptied
+        self.readers = self._count_readers(nodes)
         self.roots = [n for n in self.frames[0].nodes if not self.frames[0].missing[n.index] and n.kind != FEED]
 
     def slot(self, output: Output) -> int:
@@ -207,6 +214,20 @@ class ExecutorGraph:
             node.dead_inputs += self.nodes[given[0]].kind != NEXT_ITERATION
         for earlier in dict.fromkeys((*spec.controls, *spec.after)):
             edges.add_order(earlier, node)
+
+    def _count_readers(self, specs: Sequence[NodeSpec]) -> list[int]:
+        readers, kept = [0] * self.frames[0].size, set(self.fetches)
+        for node, spec in zip(self.nodes, specs, strict=True):
+            if node.kind == FEED:
+                kept.update(node.slots)
+            elif node.kind != WORK and node.frame.parent < 0:
+                kept.update(self.slot(given) for given in spec.inputs if not isinstance(given, Known))
+        for node, spec in zip(self.nodes, specs, strict=True):
+            if node.kind == WORK and node.frame.parent < 0:
+                node.reads = tuple({self.slot(output) for output in spec.reads} - kept)
+                for slot in node.reads:
+                    readers[slot] += 1
+        return readers
 
     def _find_sources(self, node: Node, spec: NodeSpec) -> None:
         if spec.kind in (Kind.WORK, Kind.MERGE, Kind.TRIGGER, Kind.FEED) or not spec.inputs:

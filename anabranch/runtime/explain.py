@@ -18,6 +18,7 @@ from anabranch.pipeline import Plan, plan_listeners
 from anabranch.placement.placer import Placement
 from anabranch.xla.executable import CompileEvent, compile_log
 from anabranch.xla.islands import Island, PlanItem
+from anabranch.xla.receives import ReceiveReport
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 EXPLAIN_VARIABLE: Final = "ANABRANCH_EXPLAIN"
 _MAX_ROWS: Final = 40
 _MAX_NAMES: Final = 6
+#: what the stages count that do not count operations
+_COUNTED: Final = {"islands": "items", "receives": "delayed"}
 #: how the names of all devices of this process begin
 _DEVICE: Final = f"{LOCAL_TASK}/device:"
 
@@ -79,6 +82,8 @@ class Explainer:
             for row in rows:
                 table.add_row(*map(_plain, row))
             self.console.print(table)
+        if plan.receives is not None and plan.receives.delayed:
+            self.console.print(_receives_table(plan.receives))
 
     def on_compile(self, event: CompileEvent) -> None:
         """Prints a compilation."""
@@ -170,7 +175,7 @@ def _table(title: str, *columns: str) -> Any:
 def _stages_table(plan: Plan) -> Any:
     table = _table("Stages", "stage", "#operations left", "time (ms)")
     for report in plan.stages:
-        what = f"{report.operations} items" if report.stage == "islands" else str(report.operations)
+        what = f"{report.operations} {_COUNTED.get(report.stage, '')}".rstrip()
         table.add_row(report.stage, what, f"{report.seconds * 1e3:.2f}")
     return table
 
@@ -192,6 +197,23 @@ def _item_cells(item: PlanItem) -> list[str]:
         return [_where("XLA", item), _plain(what), inputs, str(len(item.outputs)), _listed(reads), _listed(writes)]
     op = item.operation
     return [_where("host", item), _plain(f"{op.name} ({op.type})"), str(len(item.inputs)), str(len(op.outputs)), "", ""]
+
+
+def _receives_table(receives: ReceiveReport) -> Any:
+    peaks = (
+        f"{device.removeprefix(_DEVICE)}: {_megabytes(now)} instead of {_megabytes(otherwise)}"
+        for device, (otherwise, now) in receives.peaks.items()
+        if now < otherwise
+    )
+    title = f"Receives that wait; received at most at once, as estimated: {'; '.join(peaks)}"
+    table = _table(title, "receive", "on", "#size", "until after")
+    for one in receives.delayed[:_MAX_ROWS]:
+        table.add_row(_plain(one.name), one.device.removeprefix(_DEVICE), _megabytes(one.size), _plain(one.after))
+    return table
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 1e6:.3g} MB"
 
 
 def _where(how: str, item: PlanItem) -> str:

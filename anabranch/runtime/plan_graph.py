@@ -86,6 +86,8 @@ class PlanGraph:
             if spec.kind is Kind.ENTER:
                 spec.child = frames.entered(item.operation).position
         spec.inputs, spec.controls = inputs, controls
+        if spec.kind is Kind.WORK and spec.frame == 0:
+            spec.reads = [output for t in item.inputs if (output := self._output(t)) is not None]
         after = {self._number(op) for member in members for op in self._plan.grouping.order.get(member, ())}
         spec.after = sorted(after - {self._number(members[0])})
         return spec

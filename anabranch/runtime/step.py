@@ -95,6 +95,8 @@ class PreparedStep:
         resolved = [plan.step.resolve(t) for t in plan.step.fetches]
         self._known = {i: plan.step.known[t] for i, t in enumerate(resolved) if t in plan.step.known}
         self._fetch_slots = [-1 if i in self._known else slots[t] for i, t in enumerate(resolved)]
+        #: for each call of a plan that runs straight through, the slots that nothing after it reads
+        self._emptied = _last_readings(plan, slots, {*self._fetch_slots, *self._feed_slots}) if self._calls else []
 
     def _bind(self, item: PlanItem, position: int) -> StepCall:
         containers, run_seed, counters, run_body, _ = self._environment
@@ -170,6 +172,8 @@ class PreparedStep:
             except NeedsHostError as refusal:
                 self._calls[position] = parts = self._split(call, refusal)
                 parts(values, record)
+            for slot in self._emptied[position]:
+                values[slot] = None
 
     def _run_slowly(
         self, call: StepCall, values: list[Any], record: Recorder | None, timeout: float | None, deadline: float | None
@@ -257,10 +261,13 @@ def _uses_several_devices(plan: Plan) -> bool:
 def _mode(item: PlanItem, several: bool) -> Mode:
     """How an item of a plan is run.
 
-    Where islands run on several devices the thread of the step is kept free for what passes between them.
+    Where islands run on several devices the thread of the step is kept free for what passes between them. That goes
+    first: it is quick, and other devices may wait for it.
     """
     if isinstance(item, Island):
         return Mode.APART_BRIEFLY if several else Mode.HERE
+    if item.operation.type in TRANSFERS:
+        return Mode.AT_ONCE
     if item.operation.op_def.asynchronous:
         return Mode.ASYNCHRONOUS
     return Mode.APART if item.operation.op_def.blocking else Mode.HERE
@@ -322,6 +329,17 @@ def _assign_slots(plan: Plan) -> dict[Any, int]:
         for tensor in tensors:
             slots.setdefault(tensor, len(slots))
     return slots
+
+
+def _last_readings(plan: Plan, slots: dict[Any, int], kept: set[int]) -> list[tuple[int, ...]]:
+    """Of each item of a plan, the slots that it is the last to read, those that are `kept` left out."""
+    last: dict[int, int] = {}
+    for position, item in enumerate(plan.items):
+        last.update((slots[t], position) for t in item.inputs if t in slots)
+    emptied: list[list[int]] = [[] for _ in plan.items]
+    for slot in last.keys() - kept:
+        emptied[last[slot]].append(slot)
+    return [tuple(found) for found in emptied]
 
 
 def _fetched(value: Any) -> Any:

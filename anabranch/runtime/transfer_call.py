@@ -38,17 +38,17 @@ class TransferContext(KernelContext):
         self._route = route
 
     def send(self, value: Any) -> None:
-        """Puts a value on the destination device and gives it to whoever receives it there."""
+        """Gives a value to whoever receives it; until then it stays on its device."""
         route = self._route
-        if route.copied_to is not None:
-            value = moved_to(route.copied_to, value)
         self._exchange.send(route.source, route.destination, route.tensor, value)
 
     def receive(self) -> Any:
-        """The value that was sent, or a `Pending` for the one that will be."""
-        source, destination, tensor, _ = self._route
+        """The value that was sent, copied to the destination device; or a `Pending` for the one that will be."""
+        source, destination, tensor, device = self._route
         value = self._exchange.take(source, destination, tensor)
-        return self._exchange.receive(source, destination, tensor) if value is NOTHING else value
+        if value is NOTHING:
+            return self._exchange.receive(source, destination, tensor)
+        return value if device is None else moved_to(device, value)
 
 
 class Route(NamedTuple):

@@ -59,10 +59,12 @@ class ReplicaDeviceChooser:
 
     def _base(self, op: Any, asked: DeviceSpec) -> DeviceSpec:
         kind = op.type if isinstance(op, Operation) else op.op
+        if not self._ps_tasks or not self._ps_device.to_string() or kind not in self._ps_ops:
+            return self._worker_device
         job = self._ps_device.job
-        if self._ps_tasks and kind in self._ps_ops and job and asked.job in (None, job):
-            return self._ps_device.replace(task=self._ps_strategy(op))
-        return self._worker_device
+        if not job or asked.job not in (None, job):
+            return self._ps_device  # a task number would mean nothing
+        return self._ps_device.replace(task=self._ps_strategy(op))
 
 
 def replica_device_setter(

@@ -242,11 +242,16 @@ class _Analysis:
     def _is_given(self, tensor: Tensor) -> bool:
         return tensor in self.step.known or tensor in self.fed
 
+    def _taken(self, op: Operation) -> list[Tensor]:
+        """The inputs of an operation; a Recv takes what its Send does."""
+        (sender,) = op.control_inputs if op.type == "_Recv" else (op,)
+        return self.step.inputs_of(sender)
+
     # ---- which sizes change from step to step
     def _keep_changing_sizes_on_host(self) -> None:
         changing: set[Tensor] = set()
         for op in self.step.operations:
-            concerned = any(tensor in changing for tensor in self.step.inputs_of(op))
+            concerned = any(tensor in changing for tensor in self._taken(op))
             if concerned and (_has_host_form(op) or op.op_def.portable) and not op.op_def.shape_valued:
                 self.host.add(op)
             if concerned or (op in self.host and _decides_sizes(op)):
@@ -272,6 +277,8 @@ class _Analysis:
         if self._is_given(tensor):
             return tensor not in self.fed
         op = tensor.op
+        if op.type == "_Recv":
+            return self._follows_from_shapes(self._taken(op)[0], found)
         if op.op_def.few_values:
             return True
         if op.type == "_Recv":  # the value that another device sends

@@ -8,16 +8,18 @@ import subprocess
 import sys
 import textwrap
 import threading
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
 import anabranch as tf
 from anabranch.core.devices import Device, register_device, unregister_device
-from anabranch.ops import raw
+from anabranch.placement import receive_schedule
 from anabranch.placement.cost_model import CostModel
 from anabranch.placement.policy import PlacementPolicy, PlacementRule
 from anabranch.runtime.device_settings import settings
@@ -242,6 +244,27 @@ def test_a_branch_on_another_device(flag: bool) -> None:
         assert session._master.task.containers.rendezvous.steps == 0
 
 
+def test_what_data_or_shapes_decide_is_as_known_on_another_device() -> None:
+    """A loop that is compiled with a size that another device tells; sizes that change from step to step are not."""
+    x = tf.placeholder(tf.float32, [None])
+    with tf.device("/cpu:0"):
+        count = tf.shape(x + 1)[0]
+        chosen = tf.boolean_mask(x, x > 0)
+    with tf.device("/cpu:1"):
+        array = tf.TensorArray(tf.float32, count)
+        array = tf.while_loop(lambda i, _: i < count, lambda i, a: (i + 1, a.write(i, x[i] * 2)), (0, array))[1]
+        doubled, root = array.stack(), tf.sqrt(chosen, name="root")
+    with tf.Session(config=config()) as session:
+        for size in (3, 4):
+            values = np.arange(size, dtype=np.float32)
+            np.testing.assert_allclose(session.run(doubled, {x: values}), 2 * values)
+            np.testing.assert_allclose(session.run(root, {x: values}), np.sqrt(values[1:]))
+        plan = session._prepare(session._mapping([doubled]), [x]).plan
+        assert any(op.type.endswith("While") for island in plan.islands for op in island.operations)
+        plan = session._prepare(session._mapping([root]), [x]).plan
+        assert "root" not in {op.name for island in plan.islands for op in island.operations}
+
+
 def test_gradients_of_a_loop_over_two_devices() -> None:
     def build(devices: tuple[str, str]) -> tuple[Any, Any]:
         with tf.device(devices[0]):
@@ -440,12 +463,84 @@ def test_contradictory_colocation() -> None:
         np.testing.assert_allclose(session.run(b), np.exp(np.exp(1)), rtol=1e-6)
 
 
-def test_a_variable_and_an_assignment_on_different_devices() -> None:
+def test_a_variable_is_used_where_it_lives_whatever_its_users_ask_for() -> None:
+    """As in TensorFlow, where towers and optimizers depend on it."""
     with tf.device("/cpu:0"):
         v = tf.get_variable("v", [], initializer=tf.zeros_initializer())
+        queue = tf.FIFOQueue(2, tf.float32, shapes=[[]])
     with tf.device("/cpu:1"):
-        assign = raw.AssignVariableOp(resource=v.handle, value=1.0, name="assign")
-    assert "both use the variable 'v'" in refused(assign)
+        add = v.assign_add(1.0, read_value=False)
+        doubled = tf.multiply(v.read_value(), 2.0, name="doubled")
+        enqueue, dequeue = queue.enqueue(doubled), queue.dequeue()
+    with tf.Session(config=config()) as session:
+        session.run(v.initializer)
+        for _ in range(2):
+            _, metadata = traced(session, add)
+            assert set(devices_of(metadata).values()) == {"CPU:0"}
+        _, metadata = traced(session, enqueue)
+        assert devices_of(metadata)["doubled"] == "CPU:1"
+        assert session.run(dequeue) == 4
+
+
+def test_a_request_for_what_can_be_computed_beforehand_is_no_less_a_request() -> None:
+    """TensorFlow's guide shows with constants that a device that is not there is an error."""
+    with tf.device("/gpu:2"):
+        a = tf.constant([1.0, 2.0], shape=[1, 2], name="a")
+        product = tf.matmul(a, tf.transpose(a), name="product")
+    with tf.Session() as session, pytest.raises(tf.errors.InvalidArgumentError) as caught:
+        session.run(product)
+    assert "Cannot assign a device for operation product: there is no device '/device:GPU:2'" in str(caught.value)
+    with tf.Session(config=tf.ConfigProto(allow_soft_placement=True)) as session:
+        assert session.run(product) == 5
+
+
+def in_a_loop(device: str) -> Any:
+    """The result of a loop of which a part asks for a device, and the rest for none."""
+
+    def body(i: Any, x: Any) -> Any:
+        with tf.device(device):
+            return i + 1, tf.cos(x)
+
+    return tf.while_loop(lambda i, _: i < 3, body, (0, tf.placeholder_with_default(1.0, [])), name="loop")[1]
+
+
+def in_a_branch(device: str) -> Any:
+    """The like of a conditional."""
+
+    def branch() -> Any:
+        with tf.device(device):
+            return tf.cos(tf.cos(tf.cos(1.0 + 0.0 * tf.placeholder_with_default(1.0, []))))
+
+    return tf.cond(tf.placeholder_with_default(True, []), branch, lambda: 0.0, name="branch")
+
+
+@pytest.mark.parametrize("build", [in_a_loop, in_a_branch])
+def test_what_the_bodies_ask_for_is_asked_for_the_whole(build: Any) -> None:
+    far, nowhere = build("/cpu:1"), build("/gpu:0")
+    with tf.Session(config=config()) as session:
+        got, metadata = traced(session, far)
+        np.testing.assert_allclose(got, np.cos(np.cos(np.cos(1))), rtol=1e-6)
+        assert "CPU:1" in devices_of(metadata).values()
+    for cpus in (1, 2):
+        missing = pytest.raises(tf.errors.InvalidArgumentError, match="there is no device '/device:GPU:0'")
+        with tf.Session(config=config(cpus)) as session, missing:
+            session.run(nowhere)
+        with tf.Session(config=config(cpus, allow_soft_placement=True)) as session:
+            assert session.run(nowhere) == got
+
+
+def test_colocation_decides_before_device_scopes() -> None:
+    with tf.device("/cpu:1"):
+        v = tf.get_variable("v", [], initializer=tf.ones_initializer())
+    with tf.colocate_with(v), tf.device("/cpu:0"):
+        inside = tf.negative(tf.placeholder_with_default(1.0, []), name="inside")
+    with tf.device("/cpu:0"), tf.colocate_with(v):
+        also = tf.exp(inside)
+    assert (inside.device, also.device) == ("/device:CPU:1", "/device:CPU:1")
+    assert inside.op.colocation_groups() == also.op.colocation_groups() == [b"loc:@v"]
+    tf.train.AdamOptimizer().minimize(tf.square(v.read_value()))
+    slots = {w.op.name: (w.device, w.op.colocation_groups()) for w in tf.global_variables()}
+    assert slots["v/Adam"] == slots["beta1_power"] == ("/device:CPU:1", [b"loc:@v"])
 
 
 # ------------------------------------------------------------------------------------------------------ policy
@@ -562,6 +657,65 @@ def test_a_registered_device_runs_what_it_can() -> None:
             tf.errors.InvalidArgumentError, match="operation power: no kernel for Exp on '/device:ODD:1'"
         ):
             session.run(y)
+
+
+SIZE = 1 << 16
+
+
+def ping_pong(devices: tuple[str, str], rounds: int = 4) -> Any:
+    """A number goes back and forth; at each round the second device combines it with one more large tensor."""
+    with tf.device(devices[0]):
+        x = tf.placeholder_with_default(np.linspace(0, 1, SIZE, dtype=np.float32), [SIZE])
+        large = [tf.exp(x + float(i), name=f"large_{i}") for i in range(rounds)]
+        number = tf.reduce_mean(x)
+    for tensor in large:
+        with tf.device(devices[1]):
+            number = tf.reduce_mean(tensor * number)
+        with tf.device(devices[0]):
+            number = tf.sin(number)
+    return number
+
+
+class CountingDevice(XlaDevice):
+    """A device that knows the bytes of the copies that it was given and that somebody still holds."""
+
+    held = most = 0
+
+    def put(self, value: Any) -> Any:
+        copy = jax.numpy.array(value, copy=True)
+        self._count(copy.nbytes)
+        weakref.finalize(copy, self._count, -copy.nbytes)
+        return copy
+
+    @classmethod
+    def _count(cls, change: int) -> None:
+        cls.held += change
+        cls.most = max(cls.most, cls.held)
+
+
+@pytest.mark.parametrize(("worth", "most"), [(receive_schedule.WORTH_BYTES, 2), (1 << 40, 4)])
+def test_tensors_are_received_when_they_are_needed(worth: int, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """WP5.2; and what was received is let go after its last use. Received at once, all would be held together."""
+    monkeypatch.setattr(receive_schedule, "WORTH_BYTES", worth)
+    monkeypatch.setattr(CountingDevice, "held", 0)
+    monkeypatch.setattr(CountingDevice, "most", 0)
+    register_device("COUNTING", lambda count: [CountingDevice("COUNTING", 0)])
+    try:
+        with tf.Session() as session:
+            fetch = ping_pong(("/cpu:0", "/device:COUNTING:0"))
+            plan = session._prepare(session._mapping([fetch]), []).plan
+            got = session.run(fetch)
+    finally:
+        unregister_device("COUNTING")
+    held = CountingDevice.most / (4 * SIZE)
+    assert most - 1 < held < most + 0.1
+    (peaks,) = [found for device, found in plan.receives.peaks.items() if "COUNTING" in device]
+    assert peaks[1] / (4 * SIZE) < most + 0.1
+    assert {one.name.partition("/")[0] for one in plan.receives.delayed} == (
+        {"large_2", "large_3"} if most < 4 else set()
+    )
+    with tf.Session() as session:
+        np.testing.assert_allclose(session.run(ping_pong(("", ""))), got, rtol=1e-5)
 
 
 @pytest.mark.usefixtures("odd")

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings, strategies as st
 
 import anabranch as tf
+from anabranch.placement import receive_schedule
 
 DEVICES = 3
 
 #: a program as data: what to do with which of the values so far, on which device
 Instruction = tuple[str, int, int, int]
 KINDS = ("add", "sin", "assign", "read", "text", "cond", "while", "where")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _small_tensors_are_received_late_too() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(receive_schedule, "WORTH_BYTES", 0)
+        yield
 
 
 @st.composite

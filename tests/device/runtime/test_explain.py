@@ -91,3 +91,29 @@ def test_the_placement_is_told_for_each_operation() -> None:
     assert "│near│Exp│-│CPU:0│default│" in told
     assert any("XLAonCPU:1" in line for line in told)
     assert any("hostonCPU:0│far/recv_CPU_1_to_CPU_0(_Recv)" in line for line in told)
+
+
+def test_receives_that_wait_are_told() -> None:
+    output = io.StringIO()
+    explain.enable(Console(file=output, width=200), placement=True)
+    graph = get_default_graph()
+    try:
+        with graph.device("/cpu:0"):
+            x = raw.Placeholder(dtype="float32", shape=[4096], name="x")
+            large, number = raw.Exp(x=x, name="large"), raw.Sin(x=x[0])
+        with graph.device("/cpu:1"):
+            number = raw.Cos(x=number, name="near")
+        with graph.device("/cpu:0"):
+            number = raw.Sin(x=number)
+        with graph.device("/cpu:1"):
+            last = raw.Mul(x=large, y=number)
+        with graph.device("/cpu:0"):
+            total = raw.Sum(input=last, reduction_indices=0)
+        with Session(config=ConfigProto(device_count={"CPU": 2})) as session:
+            session.run(total, {x: np.zeros(4096, np.float32)})
+    finally:
+        explain.disable()
+    told = output.getvalue()
+    assert "Receives that wait" in told
+    row = next(line for line in told.splitlines() if "large/recv_CPU_0_to_CPU_1" in line and "0.0164 MB" in line)
+    assert "near/send_CPU_1_to_CPU_0" in row

@@ -34,9 +34,15 @@ def test_scopes_further_in_fill_parts_and_may_choose_another_job() -> None:
             local = tf.get_variable("local", [1])
     assert v.op.device == "/job:ps/task:0/device:GPU:1"
     assert x.device == "/job:worker/task:7/device:GPU:1"
-    assert local.op.device == "/job:worker/task:7"
+    assert local.op.device == "/job:worker"  # not a task of the parameter servers, and not told which of the workers
     with tf.device(tf.train.replica_device_setter(2, merge_devices=False)), tf.device("/gpu:1"):
         assert tf.get_variable("w", [1]).op.device == "/device:GPU:1"
+
+
+def test_variables_may_have_a_device_of_their_own_without_a_job() -> None:
+    """In one process: no job, hence no task."""
+    setter = tf.train.replica_device_setter(2, ps_device="/cpu:0", worker_device="/cpu:1")
+    assert devices(setter) == ["/device:CPU:0"] * 3 + ["/device:CPU:1"]
 
 
 def test_the_cluster_says_how_many() -> None:

@@ -1,0 +1,176 @@
+"""When to receive: a Recv waits until shortly before its result is needed, to save memory at its device (WP5.2).
+
+A Recv can start as soon as its tensor was sent. Where the device is then busy with something else for long, tensors
+pile up there. So a step that has its devices is simulated: each device does one thing at a time, in the order of the
+step, and each tensor arrives the time of its transfer after its Recv has started. That tells when each item starts *as
+soon as possible*, and of each Recv how late it may start such that no item starts later than that (*as late as
+possible*). The Recv is then made to wait for the last item of its device that
+
+* all takers of the received tensor wait for anyhow, if through others,
+* ends, in the simulation, early enough for the transfer to be done when the first taker could start.
+
+**Why it is right.** Let y be the item that the Recv r is made to wait for. Each taker c of r's result comes after y
+without this too. So a path that leads over the new edge (y, r) and on to a taker is no path between items that were
+unordered before, and a cycle over it would have been one before, without it: there is none, however many Recvs wait.
+Nor does a taker wait for anything new but the transfer itself, which the second condition hides: in the simulation
+nothing starts later. An item that starts with the first of its inputs (a Merge) does not wait for the rest of them,
+and counts as waiting for none. Items of different loops or iterations are not ordered, so y and r stand in one frame.
+
+Example: a device computes for 3 ms with what it has, then takes a tensor that another device sent after 1 ms. Its Recv,
+of 0.5 ms, waits for the last operation that ends within 2.5 ms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+#: smaller tensors are received at once: keeping them costs less than thinking of them
+WORTH_BYTES: Final = 4096
+
+
+@dataclass(slots=True)
+class Item:
+    """What runs in a placed step, as the schedule sees it.
+
+    Attributes:
+        device: where it runs.
+        seconds: what it takes; of a Recv, the transfer.
+        inputs: the numbers of the items that it waits for, all smaller than its own.
+        received: the bytes that a Recv brings to its device; None: it is something else.
+        frame: the loop it stands in.
+        waits_for_all: False where it starts with the first of its inputs.
+        kept: whether its result is needed when the step has ended.
+    """
+
+    device: str
+    seconds: float
+    inputs: Sequence[int] = ()
+    received: int | None = None
+    frame: int = 0
+    waits_for_all: bool = True
+    kept: bool = False
+
+
+class Times(NamedTuple):
+    """When each item starts and ends (s), and the most bytes that wait received at each device at once."""
+
+    start: list[float]
+    end: list[float]
+    peak: dict[str, int]
+
+
+@dataclass(slots=True)
+class ReceiveSchedule:
+    """What each Recv that is delayed waits for, and the simulation without and with that."""
+
+    after: dict[int, int] = field(default_factory=dict)
+    at_once: Times = field(default_factory=lambda: Times([], [], {}))
+    delayed: Times = field(default_factory=lambda: Times([], [], {}))
+
+
+def schedule_receives(items: Sequence[Item]) -> ReceiveSchedule:
+    """Decides which Recvs to delay, and until when.
+
+    Args:
+        items: those of a step, in an order in which they can run.
+    """
+    takers = _takers(items)
+    at_once = simulate(items, {})
+    before = _before(items)
+    found: dict[int, int] = {}
+    for number, item in enumerate(items):
+        if item.received is not None and item.received >= WORTH_BYTES and takers[number] and not item.kept:
+            latest = min(at_once.start[taker] for taker in takers[number]) - item.seconds
+            common = _common([before[taker] for taker in takers[number]])
+            ends = [
+                (at_once.end[other], other)
+                for other in _numbers(common)
+                if _may_be_waited_for(items[other], item) and at_once.start[number] < at_once.end[other] <= latest
+            ]
+            if ends:
+                found[number] = max(ends)[1]
+    return ReceiveSchedule(found, at_once, simulate(items, found))
+
+
+def _may_be_waited_for(other: Item, receive: Item) -> bool:
+    return other.device == receive.device and other.frame == receive.frame and other.received is None
+
+
+def simulate(items: Sequence[Item], after: dict[int, int]) -> Times:
+    """When each item runs.
+
+    Args:
+        after: Recv -> the item that it waits for besides its Send.
+    """
+    start, end = [0.0] * len(items), [0.0] * len(items)
+    free: dict[str, float] = {}
+    for number in order(len(items), after):
+        item = items[number]
+        waits = [*item.inputs, after[number]] if number in after else item.inputs
+        begin = max((end[i] for i in waits), default=0.0)
+        if item.received is None:
+            begin = max(begin, free.get(item.device, 0.0))
+            free[item.device] = begin + item.seconds
+        start[number], end[number] = begin, begin + item.seconds
+    return Times(start, end, _peaks(items, start, end))
+
+
+def order(count: int, after: dict[int, int]) -> list[int]:
+    """The numbers of the items in an order in which they can run, each Recv after what it waits for."""
+    later: dict[int, list[int]] = {}
+    for receive, waited in after.items():
+        if waited > receive:
+            later.setdefault(waited, []).append(receive)
+    moved = {receive for receives in later.values() for receive in receives}
+    return [n for number in range(count) if number not in moved for n in (number, *later.get(number, ()))]
+
+
+def _peaks(items: Sequence[Item], start: list[float], end: list[float]) -> dict[str, int]:
+    """The most bytes that are at each device at once, from the start of a Recv to the end of its last taker."""
+    changes: dict[str, list[tuple[float, int]]] = {}
+    takers = _takers(items)
+    finish = max(end, default=0.0)
+    for number, item in enumerate(items):
+        if item.received:
+            until = finish if item.kept or not takers[number] else max(end[taker] for taker in takers[number])
+            changes.setdefault(item.device, []).extend([(start[number], item.received), (until, -item.received)])
+    return {device: _highest(sorted(entries)) for device, entries in changes.items()}
+
+
+def _highest(changes: list[tuple[float, int]]) -> int:
+    held = highest = 0
+    for _, change in changes:  # at one moment what goes comes first
+        held += change
+        highest = max(highest, held)
+    return highest
+
+
+def _takers(items: Sequence[Item]) -> list[list[int]]:
+    takers: list[list[int]] = [[] for _ in items]
+    for number, item in enumerate(items):
+        for source in item.inputs:
+            takers[source].append(number)
+    return takers
+
+
+def _before(items: Sequence[Item]) -> list[int]:
+    """Of each item, the items that it waits for through others, as the bits of a number."""
+    found = [0] * len(items)
+    for number, item in enumerate(items):
+        if item.waits_for_all:
+            for source in item.inputs:
+                found[number] |= found[source] | 1 << source
+    return found
+
+
+def _common(sets: list[int]) -> int:
+    common = sets[0]
+    for other in sets[1:]:
+        common &= other
+    return common
+
+
+def _numbers(bits: int) -> list[int]:
+    return [number for number in range(bits.bit_length()) if bits >> number & 1]
