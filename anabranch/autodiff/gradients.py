@@ -160,6 +160,8 @@ class _Backward:
     colocate: bool
     gate: bool
     aggregation: int
+    #: what depends on the xs, up to where the gradients stop: gradients of anything else lead nowhere
+    marked: set[Tensor]
 
     def __init__(self, source: Graph, ys: list[Tensor], xs: list[Tensor], stop: list[Tensor]) -> None:
         enclosing = set(_enclosing(source))
@@ -184,6 +186,7 @@ class _Backward:
                     marked.update(t for t in op._outputs if t not in self.stop)
             # what a loop of primitives hands to its next iteration may lead to operations that were passed over
             if len(marked) == before or not any(op.type in NEXT_ITERATIONS for op in between):
+                self.marked = marked
                 return between[::-1]
 
     def _inputs_of(self, op: Operation) -> list[Tensor]:
@@ -232,6 +235,8 @@ class _Backward:
                     f"Num gradients {len(in_grads)} generated for op {op.name} ({op.type}) do not match num inputs "
                     f"{len(op._inputs)}; its gradient function must return one value (or None) per input"
                 )
+            # a gate must not make a step compute what nobody asked for, a gradient to fed data say
+            in_grads = [g if t in self.marked else None for t, g in zip(op._inputs, in_grads, strict=True)]
             if self.gate and sum(g is not None for g in in_grads) > 1:
                 in_grads = _gated(in_grads)
         for tensor, grad in zip(self._inputs_of(op), in_grads, strict=True):

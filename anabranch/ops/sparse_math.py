@@ -23,9 +23,17 @@ def _check_inside(ctx: Any, indices: Any, shape: Any, what: str, xp: Any = jnp) 
     if not np.shape(indices)[0]:
         return
     indices, shape = xp.asarray(indices), xp.asarray(shape)
+    if xp is np and _all_inside(indices, shape):
+        return
     inside = xp.all((indices >= 0) & (indices < shape), axis=1)
     at = xp.argmin(inside)
     ctx.check(inside, f"{what}[{{0}}] = {{1}} is out of bounds: need 0 <= index < {{2}}", at, indices[at], shape)
+
+
+def _all_inside(indices: Array, shape: Array) -> bool:
+    """The answer alone, column by column: a twentieth of the time that finding the first offender takes."""
+    columns = zip(indices.T, shape, strict=True)
+    return all(column.min() >= 0 and column.max() < bound for column, bound in columns)
 
 
 # ---------------------------------------------------------------------- sparse times dense
@@ -77,13 +85,26 @@ def _(a_indices: Any, a_values: Any, a_shape: Any, b: Any, *, adjoint_a: bool, a
     if a_shape[inner] != right.shape[0]:
         raise ValueError(f"the inner dimensions {a_shape[inner]} and {right.shape[0]} must be equal")
     wide = np.float32 if right.dtype.name in {"float16", "bfloat16"} else right.dtype
-    order = np.argsort(a_indices[:, out], kind="stable")  # sums of runs are far faster than additions at indices
-    rows, first = np.unique(a_indices[order, out], return_index=True)
-    terms = values[order].astype(wide)[:, None] * right[a_indices[order, inner]].astype(wide)
+    rows, columns = a_indices[:, out], a_indices[:, inner]
+    if (rows[1:] < rows[:-1]).any():
+        rows, order = _sorted_stably(rows, int(a_shape[out]))
+        columns, values = columns[order], values[order]
+    terms = right.astype(wide, copy=False).take(columns, axis=0)
+    terms *= values.astype(wide, copy=False)[:, None]
     product = np.zeros((int(a_shape[out]), right.shape[1]), wide)
-    if len(rows):
-        product[rows] = np.add.reduceat(terms, first, axis=0)
-    return product.astype(right.dtype)
+    if len(rows):  # sums of runs are far faster than additions at indices
+        first = np.flatnonzero(np.concatenate([[True], rows[1:] != rows[:-1]]))
+        product[rows[first]] = np.add.reduceat(terms, first, axis=0)
+    return product.astype(right.dtype, copy=False)
+
+
+def _sorted_stably(numbers: Array, bound: int) -> tuple[Array, Array]:
+    """Numbers below `bound` in ascending order, and where each one stood; equal ones keep their order."""
+    if bound <= 1 << 16:  # NumPy sorts 16 bits by their digits, six times faster than wider numbers
+        order = np.argsort(numbers.astype(np.uint16), kind="stable")
+    else:
+        order = np.argsort(numbers, kind="stable")
+    return numbers[order], order
 
 
 @SparseTensorDenseMatMul.gradient
@@ -136,17 +157,17 @@ def _(op: Any, grad: Tensor) -> Any:
 
 
 # ---------------------------------------------------------------------- elementwise with a dense tensor
-def _at_elements(indices: Any, shape: Any, dense: Any, ctx: Any) -> Any:
+def _at_elements(indices: Any, shape: Any, dense: Any, ctx: Any, xp: Any) -> Any:
     """The values of `dense`, broadcast to the sparse tensor's shape, at its elements."""
     rank, dims = np.shape(indices)[1], np.shape(dense)
     if len(dims) > rank:
         raise ValueError(f"only the dense side broadcasts: it has rank {len(dims)}, the sparse side {rank}")
-    tail = jnp.asarray(shape)[rank - len(dims) :]
+    tail = xp.asarray(shape)[rank - len(dims) :]
     fits = (np.array(dims, np.int64) == 1) | (tail == np.array(dims, np.int64))
     ctx.check(fits, f"a dense tensor of shape {list(dims)} does not broadcast to the sparse shape {{0}}", shape)
-    _check_inside(ctx, indices, shape, "sp_indices")
+    _check_inside(ctx, indices, shape, "sp_indices", xp)
     columns = (indices[:, rank - len(dims) + i] if d != 1 else np.int64(0) for i, d in enumerate(dims))
-    return jnp.broadcast_to(jnp.asarray(dense)[tuple(columns)], np.shape(indices)[:1])
+    return xp.broadcast_to(xp.asarray(dense)[tuple(columns)], np.shape(indices)[:1])
 
 
 def _with_dense(name: str, function: Callable[[Any, Any], Any], gradient: Callable[..., tuple[Any, Any]]) -> Any:
@@ -157,8 +178,8 @@ def _with_dense(name: str, function: Callable[[Any, Any], Any], gradient: Callab
         return TensorShape([sparse_shapes(sp_indices, sp_values, sp_shape)[0]])
 
     @op.kernel
-    def _(sp_indices: Any, sp_values: Any, sp_shape: Any, dense: Any, *, ctx: Any) -> Any:
-        return function(jnp.asarray(sp_values), _at_elements(sp_indices, sp_shape, dense, ctx))
+    def _(sp_indices: Any, sp_values: Any, sp_shape: Any, dense: Any, *, ctx: Any, xp: Any) -> Any:
+        return function(xp.asarray(sp_values), _at_elements(sp_indices, sp_shape, dense, ctx, xp))
 
     @op.gradient
     def _(op: Any, grad: Tensor) -> Any:
@@ -182,8 +203,9 @@ def _summed_to_dense(indices: Tensor, shape: Tensor, dense: Tensor, grad: Tensor
 
 
 def _divide(x: Any, y: Any) -> Any:
-    if jnp.issubdtype(x.dtype, jnp.integer):
-        return jnp.sign(x) * jnp.sign(y) * (abs(x) // jnp.maximum(abs(y), np.ones((), y.dtype)))
+    if x.dtype.kind in "iu":
+        xp = np if isinstance(x, np.ndarray) else jnp
+        return xp.sign(x) * xp.sign(y) * (abs(x) // xp.maximum(abs(y), np.ones((), y.dtype)))
     return x / y
 
 

@@ -185,7 +185,25 @@ def _products() -> list[OpCase]:
             "SparseTensorDenseMatMul", (INDICES, VALUES, SHAPE, np.ones((3, 2))), error=bad, label="inner dimension"
         ),
     ]
+    far_apart = np.array([[70000, 1], [3, 0], [70000, 0], [0, 2], [3, 0]])
+    transposed = far_apart[:, ::-1]
+    for name, indices, shape in (("many rows", far_apart, [70001, 3]), ("many columns", transposed, [3, 70001])):
+        found.append(
+            OpCase(
+                "SparseTensorDenseMatMul",
+                (indices, np.arange(1.0, 6.0), np.array(shape), np.ones((3, 2)) * [1, 2]),
+                {"adjoint_a": shape[0] == 3},
+                expected=_summed_rows(far_apart[:, 0], np.arange(1.0, 6.0), 70001) * [1, 2],
+                label=f"{name}, not in order",
+            )
+        )
     return found
+
+
+def _summed_rows(rows: Array, values: Array, count: int) -> Array:
+    total = np.zeros((count, 1))
+    np.add.at(total, rows, values[:, None])
+    return total
 
 
 def _product(adjoint_a: bool, adjoint_b: bool) -> Callable[..., Array]:

@@ -16,6 +16,7 @@ from anabranch.graph.composite import IndexedSlices
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.graph import get_default_graph
 from anabranch.ops import raw
+from anabranch.pipeline import build_plan
 from anabranch.session import Session
 from anabranch.train.optimizer import Optimizer
 from anabranch.train.optimizers.adadelta import AdadeltaOptimizer
@@ -411,6 +412,18 @@ def test_all_gates_give_the_same_update(gate: int) -> None:
     got = run_once(train, [w, b])
     assert got[0].tolist() == [[0.0, 0.0], [0.0, 0.0]]
     assert got[1].tolist() == [-1.0, -1.0]
+
+
+def test_a_gate_asks_for_no_gradient_that_leads_nowhere() -> None:
+    """Of x @ w only the gradient to w is wanted; the one to fed data would cost as much."""
+    x = raw.Placeholder(dtype="float32", shape=(4, 3))
+    w = Variable(np.ones((3, 2), np.float32))
+    loss = raw.Sum(raw.MatMul(x, w.value()), [0, 1])
+    ((gradient, _),) = GradientDescentOptimizer(1.0).compute_gradients(loss, gate_gradients=Optimizer.GATE_OP)
+    plan = build_plan([gradient], [], [x])
+    products = [op for item in plan.items for op in getattr(item, "operations", ()) if op.type == "MatMul"]
+    assert [op for op in products if op.attrs["transpose_a"]]
+    assert not [op for op in products if op.attrs["transpose_b"]]
 
 
 def test_grad_loss_scales_the_gradient() -> None:

@@ -63,6 +63,20 @@ def test_tensors_whose_size_the_data_decides_stay_on_the_host() -> None:
             assert np.allclose(session.run(mean, {x: values}), np.exp(2 * positive.mean()))
 
 
+def test_dropout_of_a_sparse_tensor_compiles_nothing_of_its_size() -> None:
+    """How many elements are kept differs in each step, and all that handles them has a kernel on the host."""
+    x = placeholder(shape=(4,))
+    kept = raw.Reshape(raw.Where(raw.Greater(x, 0.0)), [-1])
+    indices, values = raw.GatherV2(np.array([[0, 1], [1, 0], [1, 1], [2, 0]]), kept, 0), raw.GatherV2(x, kept, 0)
+    shape = np.array([3, 2])
+    scaled = raw.SparseDenseCwiseMul(indices, values, shape, np.float32(2))
+    product = raw.SparseTensorDenseMatMul(indices, scaled, shape, np.eye(2, dtype=np.float32))
+    on_host = {kind for item in kinds([product], [x]) for kind in item if kind.startswith("host")}
+    assert on_host >= {"host SparseDenseCwiseMul", "host SparseTensorDenseMatMul"}
+    with Session() as session:
+        assert session.run(product, {x: [1.0, -1.0, 3.0, 4.0]}).tolist() == [[0, 2], [0, 6], [8, 0]]
+
+
 def test_a_value_needed_at_compile_time_is_cut_out() -> None:
     x = placeholder()
     length = raw.ArgMax(x, 0)
