@@ -290,6 +290,7 @@ class Graph(GraphScopes):
         self._unfeedable.add(tensor)
 
     def is_feedable(self, tensor: Tensor) -> bool:
+        """Whether a step may feed the tensor; see `prevent_feeding`."""
         return tensor not in self._unfeedable
 
     def prevent_fetching(self, op: Operation) -> None:
@@ -297,11 +298,17 @@ class Graph(GraphScopes):
         self._unfetchable.add(op)
 
     def is_fetchable(self, tensor_or_op: Tensor | Operation) -> bool:
+        """Whether a step may fetch it; see `prevent_fetching`."""
         op = tensor_or_op.op if isinstance(tensor_or_op, Tensor) else tensor_or_op
         return op not in self._unfetchable
 
     # ------------------------------------------------------------------ collections
     def add_to_collection(self, name: str, value: Any) -> None:
+        """Appends `value` to the collection `name`, which comes to be with its first item.
+
+        Raises:
+            RuntimeError: the graph is finalized.
+        """
         self._check_not_finalized()
         with self._lock:
             self._collections.setdefault(name, []).append(value)
@@ -326,6 +333,7 @@ class Graph(GraphScopes):
         return [item for item in items if hasattr(item, "name") and matches(item.name)]
 
     def get_all_collection_keys(self) -> list[str]:
+        """The names of all collections that have come to be, as far as they are texts."""
         with self._lock:
             return [k for k in self._collections if isinstance(k, str)]
 
@@ -334,6 +342,11 @@ class Graph(GraphScopes):
         return self.get_all_collection_keys()
 
     def clear_collection(self, name: str) -> None:
+        """Forgets the collection `name`; nothing happens where there is none.
+
+        Raises:
+            RuntimeError: the graph is finalized.
+        """
         self._check_not_finalized()
         with self._lock:
             self._collections.pop(name, None)
