@@ -44,6 +44,7 @@ class Graph(GraphScopes):
         self._scopes = ScopeState()
         self._collections: dict[str, list[Any]] = {}
         self._functions: dict[str, Graph] = {}
+        self._kept: list[object] = []
         self._finalized = False
         self._seed: int | None = None
         self._unfeedable: set[Tensor] = set()
@@ -352,6 +353,10 @@ class Graph(GraphScopes):
             self._collections.pop(name, None)
 
     # ------------------------------------------------------------------ functions
+    def keep(self, value: object) -> None:
+        """Keeps `value` as long as the outermost graph: operations name it in an attribute, and do not hold it."""
+        self._outermost()._kept.append(value)
+
     def _outermost(self) -> Graph:
         graph = self
         while graph.outer_graph is not None:
