@@ -2,7 +2,7 @@
 
 Rooms are the folders and files directly under `anabranch/`. A file imports from its own room and from rooms that stand
 before it in `ROOMS`; modules form no import cycle; imports stand at the top of the file; a few packages may be imported
-in a few rooms only; nothing that was read is executed.
+in a few rooms only; what begins with an underscore stays in its file; nothing that was read is executed.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import functools
 import graphlib
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -194,6 +195,16 @@ def late_imports(source: Source) -> Iterator[str]:
             yield f"{source.path}:{imported.line}: imports {imported.module} below the top of the file"
 
 
+def private_imports(source: Source) -> Iterator[str]:
+    for imported in source.imports:
+        if is_ours(imported.module) and imported.name is not None and _is_private(imported.name):
+            yield f"{source.path}:{imported.line}: imports {imported.name} of {imported.module}, which is its own"
+
+
+def _is_private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__")
+
+
 def homeless_imports(source: Source) -> Iterator[str]:
     for imported in source.imports:
         package = imported.module.split(".")[0]
@@ -244,6 +255,7 @@ RULES: tuple[Callable[[Source], Iterator[str]], ...] = (
     misplaced_rooms,
     downward_imports,
     late_imports,
+    private_imports,
     homeless_imports,
     contributed_imports,
     peer_imports,
@@ -289,11 +301,22 @@ def test_tests_need_neither_tensorflow_nor_torch() -> None:
     assert not broken, "\n" + "\n".join(broken)
 
 
+def test_the_documents_list_the_rooms_in_order() -> None:
+    table = re.findall(r"^\| `(\w+)[/.]", (ROOT / "docs" / "architecture.md").read_text("utf-8"), re.MULTILINE)
+    assert [*table, "__main__"] == [room for room in ROOMS if room != "__init__"]
+    house = (ROOT / "README.md").read_text("utf-8").partition("\nanabranch/\n")[2].partition("```")[0].splitlines()
+    rows = [re.findall(r"(?:^  |    )(\w+)(?:/|\.py) ", line) for line in house]
+    columns = [row[0] for row in rows if len(row) == 2] + [row[-1] for row in rows]
+    assert columns == [room for room in ROOMS if room in columns]
+    assert set(columns) == {source.room for source in sources().values()} - {"__init__", "__main__"}
+
+
 # ------------------------------------------------------------------------------------- the rules find offenders
 @pytest.mark.parametrize(
     ("rule", "module", "text"),
     [
         (misplaced_rooms, "anabranch.attic.trunk", ""),
+        (private_imports, "anabranch.train.x", "from anabranch.session import _PartialRun"),
         (downward_imports, "anabranch.core.x", "from anabranch.graph import graph"),
         (downward_imports, "anabranch.session", "import anabranch.train.saver"),
         (downward_imports, "anabranch.train.x", "from anabranch import placeholder"),

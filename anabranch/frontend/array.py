@@ -183,7 +183,16 @@ def _one_of(name: str, value: Any, old_name: str, old_value: Any) -> Any:
 
 
 def squeeze(input: Any, axis: Any = None, name: str | None = None, squeeze_dims: Any = None) -> Tensor:
-    """Removes the dimensions of size 1, or of them those in `axis`; `squeeze_dims` is its deprecated name."""
+    """Removes dimensions of size 1.
+
+    Args:
+        input: of any dtype.
+        axis: which ones, a number or a list, counted from the end where negative; default: all that have size 1.
+        squeeze_dims: deprecated name of `axis`.
+
+    Raises:
+        ValueError: a dimension in `axis` has another size or is not there (or InvalidArgumentError, in the step).
+    """
     axis = _one_of("axis", axis, "squeeze_dims", squeeze_dims)
     if axis is not None and not isinstance(axis, list | tuple):
         axis = [int(axis)]
@@ -192,7 +201,15 @@ def squeeze(input: Any, axis: Any = None, name: str | None = None, squeeze_dims:
 
 
 def broadcast_to(input: Any, shape: Any, name: str | None = None) -> Tensor:
-    """Repeats a tensor along dimensions of size 1 so that it has `shape`."""
+    """Repeats a tensor along dimensions of size 1 so that it has `shape`.
+
+    Args:
+        input: of any dtype; its rank is at most that of `shape`, with whose last dimensions it is lined up.
+        shape: int32 or int64 vector.
+
+    Raises:
+        ValueError: a dimension is neither 1 nor that of `shape` (or InvalidArgumentError, in the step).
+    """
     result: Tensor = raw.BroadcastTo(input, _shape_argument(shape), name=name)
     return result
 

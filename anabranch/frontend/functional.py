@@ -165,10 +165,14 @@ def foldl(
     """The last `accumulator = fn(accumulator, row)`, over the rows of `elems` from first to last.
 
     Args:
-        initializer: the first accumulator; default: the first row.
+        fn: takes an accumulator and a row, returns the next accumulator, of the first one's structure, dtypes, shapes.
+        elems: a tensor [n, ...], or a nested structure of them with one n.
+        initializer: the first accumulator, a tensor or a nested structure; default: the first row.
+        parallel_iterations, back_prop, swap_memory: see `while_loop`.
 
     Raises:
-        TypeError: `fn` is not callable.
+        TypeError: `fn` is not callable, or what it returns differs in dtype.
+        ValueError: what it returns differs in structure or shape.
     """
     return _fold(fn, elems, initializer, parallel_iterations, back_prop, swap_memory, name or "foldl", reverse=False)
 

@@ -88,7 +88,16 @@ def invert_permutation(x: Any, name: str | None = None) -> Tensor:
 
 
 def bitcast(input: Any, type: Any, name: str | None = None) -> Tensor:
-    """The same bytes as elements of another type."""
+    """The same bytes as elements of another type.
+
+    Args:
+        input: numbers, shape [...].
+        type: the dtype. Of an n times smaller size: the result has a last dimension n more; of an n times greater
+            size: `input` has shape [..., n], and the result lacks that dimension.
+
+    Raises:
+        ValueError: the last dimension is not n.
+    """
     result: Tensor = raw.Bitcast(input, type=type, name=name)
     return result
 
@@ -307,13 +316,35 @@ def _as_constant(tensor: Tensor) -> Tensor:
 
 
 def space_to_depth(input: Any, block_size: int, name: str | None = None, data_format: str = "NHWC") -> Tensor:
-    """Moves square blocks of images into the depth dimension."""
+    """Moves square blocks of images into the depth dimension.
+
+    Args:
+        input: any dtype, [batch, height, width, depth], or as `data_format` says ("NHWC", "NCHW", "NCHW_VECT_C").
+        block_size: b, at least 2, which divides height and width.
+
+    Returns:
+        [batch, height / b, width / b, depth * b * b].
+
+    Raises:
+        ValueError: b is smaller, or does not divide them.
+    """
     result: Tensor = raw.SpaceToDepth(input, block_size=block_size, data_format=data_format, name=name)
     return result
 
 
 def depth_to_space(input: Any, block_size: int, name: str | None = None, data_format: str = "NHWC") -> Tensor:
-    """Moves depth into square blocks of images."""
+    """Moves depth into square blocks of images; undoes `space_to_depth`.
+
+    Args:
+        input: any dtype, [batch, height, width, depth], or as `data_format` says ("NHWC", "NCHW", "NCHW_VECT_C").
+        block_size: b, at least 2, whose square divides depth.
+
+    Returns:
+        [batch, height * b, width * b, depth / (b * b)].
+
+    Raises:
+        ValueError: b is smaller, or its square does not divide the depth.
+    """
     result: Tensor = raw.DepthToSpace(input, block_size=block_size, data_format=data_format, name=name)
     return result
 

@@ -218,7 +218,20 @@ def cumprod(x: Any, axis: Any = 0, exclusive: bool = False, reverse: bool = Fals
 def argmax(
     input: Any, axis: Any = None, name: str | None = None, dimension: Any = None, output_type: Any = dtypes.int64
 ) -> Tensor:
-    """The index of the first greatest element along an axis (default 0); `dimension` is its deprecated name."""
+    """The index of the first greatest element along an axis.
+
+    Args:
+        input: numbers.
+        axis: a number (int32 or int64 []), counted from the end where negative; default: 0.
+        dimension: deprecated name of `axis`.
+        output_type: int32 or int64.
+
+    Returns:
+        The shape of `input` without `axis`.
+
+    Raises:
+        ValueError: the axis is out of range, or given under both names.
+    """
     axis = one_of("axis", axis, "dimension", dimension)
     result: Tensor = ops.ArgMax(input, 0 if axis is None else axis, output_type=output_type, name=name)
     return result
@@ -227,7 +240,20 @@ def argmax(
 def argmin(
     input: Any, axis: Any = None, name: str | None = None, dimension: Any = None, output_type: Any = dtypes.int64
 ) -> Tensor:
-    """The index of the first smallest element along an axis (default 0); `dimension` is its deprecated name."""
+    """The index of the first smallest element along an axis.
+
+    Args:
+        input: numbers.
+        axis: a number (int32 or int64 []), counted from the end where negative; default: 0.
+        dimension: deprecated name of `axis`.
+        output_type: int32 or int64.
+
+    Returns:
+        The shape of `input` without `axis`.
+
+    Raises:
+        ValueError: the axis is out of range, or given under both names.
+    """
     axis = one_of("axis", axis, "dimension", dimension)
     result: Tensor = ops.ArgMin(input, 0 if axis is None else axis, output_type=output_type, name=name)
     return result

@@ -216,7 +216,31 @@ def count_up_to(ref: Any, limit: int, name: str | None = None) -> Tensor:
     return result
 
 
-def _scatter(method: str) -> Callable[..., Tensor]:
+_SCATTER_DOC = """{what}; the result is the variable's value afterwards.
+
+    Args:
+        ref: the variable.
+        indices: row numbers, int32 or int64, of any shape; one that occurs twice counts twice.
+        updates: of ref's dtype; shape {shape}, or a scalar for all.
+        use_locking: accepted; updates of one variable are always in sequence.
+
+    Raises:
+        InvalidArgumentError: (in the step) a row number is out of range; the variable keeps its value.
+    """
+_SCATTER_ND_DOC = """{what}; the result is the variable's value afterwards.
+
+    Args:
+        ref: the variable.
+        indices: int32 or int64 [..., k]: each vector is the position of an element, or of a slice if k < ref's rank.
+        updates: of ref's dtype; shape ``indices.shape[:-1] + ref.shape[k:]``.
+        use_locking: accepted; updates of one variable are always in sequence.
+
+    Raises:
+        InvalidArgumentError: (in the step) a position is out of range; the variable keeps its value.
+    """
+
+
+def _scatter(method: str, what: str, shape: str = "``indices.shape + ref.shape[1:]``") -> Callable[..., Tensor]:
     def scatter(ref: Any, indices: Any, updates: Any, use_locking: bool = False, name: str | None = None) -> Tensor:
         variable = _variable(ref)
         slices = IndexedSlices(convert_to_tensor(updates, variable.dtype), convert_to_tensor(indices))
@@ -224,32 +248,32 @@ def _scatter(method: str) -> Callable[..., Tensor]:
         return result
 
     scatter.__name__ = scatter.__qualname__ = method
+    scatter.__doc__ = _SCATTER_DOC.format(what=what, shape=shape)
     return scatter
 
 
-def _scatter_nd(method: str) -> Callable[..., Tensor]:
+def _scatter_nd(method: str, what: str) -> Callable[..., Tensor]:
     def scatter(ref: Any, indices: Any, updates: Any, use_locking: bool = False, name: str | None = None) -> Tensor:
         result: Tensor = getattr(_variable(ref), method)(indices, updates, name=name)
         return result
 
     scatter.__name__ = scatter.__qualname__ = method
+    scatter.__doc__ = _SCATTER_ND_DOC.format(what=what)
     return scatter
 
 
-#: ``scatter_*(ref, indices, updates, use_locking=False, name=None)``: rows of a variable; `indices` are int32 or
-#: int64 of any shape, `updates` has shape ``indices.shape + ref.shape[1:]``. Each returns the variable's value
-#: afterwards; an index out of range fails the step with `InvalidArgumentError`.
-scatter_update = _scatter("scatter_update")
-scatter_add = _scatter("scatter_add")
-scatter_sub = _scatter("scatter_sub")
-scatter_mul = _scatter("scatter_mul")
-scatter_div = _scatter("scatter_div")
-scatter_min = _scatter("scatter_min")
-scatter_max = _scatter("scatter_max")
-batch_scatter_update = _scatter("batch_scatter_update")
-
-#: ``scatter_nd_*(ref, indices, updates, use_locking=False, name=None)``: positions of a variable; `indices` has shape
-#: [..., k], `updates` has shape ``indices.shape[:-1] + ref.shape[k:]``. Each returns the variable's value afterwards.
-scatter_nd_update = _scatter_nd("scatter_nd_update")
-scatter_nd_add = _scatter_nd("scatter_nd_add")
-scatter_nd_sub = _scatter_nd("scatter_nd_sub")
+scatter_update = _scatter("scatter_update", "Replaces rows of a variable")
+scatter_add = _scatter("scatter_add", "Adds to rows of a variable")
+scatter_sub = _scatter("scatter_sub", "Subtracts from rows of a variable")
+scatter_mul = _scatter("scatter_mul", "Multiplies rows of a variable")
+scatter_div = _scatter("scatter_div", "Divides rows of a variable")
+scatter_min = _scatter("scatter_min", "Lowers rows of a variable to at most the updates")
+scatter_max = _scatter("scatter_max", "Raises rows of a variable to at least the updates")
+batch_scatter_update = _scatter(
+    "batch_scatter_update",
+    "Replaces, in each element of a batch, rows of a variable (numbered within the element)",
+    "``indices.shape + ref.shape[indices.ndims:]``",
+)
+scatter_nd_update = _scatter_nd("scatter_nd_update", "Replaces elements or slices of a variable")
+scatter_nd_add = _scatter_nd("scatter_nd_add", "Adds to elements or slices of a variable")
+scatter_nd_sub = _scatter_nd("scatter_nd_sub", "Subtracts from elements or slices of a variable")

@@ -121,24 +121,31 @@ class VariableScope:
         self._reuse = True
 
     def set_initializer(self, initializer: Any) -> None:
+        """The initializer of variables that are made from here on."""
         self._initializer = initializer
 
     def set_dtype(self, dtype: Any) -> None:
+        """The dtype of variables that are made from here on."""
         self._dtype = dtype
 
     def set_use_resource(self, use_resource: bool | None) -> None:
+        """Accepted: all variables are resources."""
         self._use_resource = use_resource
 
     def set_regularizer(self, regularizer: Regularizer | None) -> None:
+        """The regularizer of variables that are made from here on."""
         self._regularizer = regularizer
 
     def set_caching_device(self, caching_device: Any) -> None:
+        """The caching device of variables that are made from here on."""
         self._caching_device = caching_device
 
     def set_partitioner(self, partitioner: Any) -> None:
+        """The partitioner of variables that are made from here on."""
         self._partitioner = partitioner
 
     def set_custom_getter(self, custom_getter: Callable[..., Any] | None) -> None:
+        """The custom getter of variables that are made from here on."""
         self._custom_getter = custom_getter
 
     # ------------------------------------------------------------------ its variables
@@ -147,12 +154,15 @@ class VariableScope:
         return get_default_graph().get_collection(name, self._name + "/" if self._name else "")
 
     def trainable_variables(self) -> list[Any]:
+        """The trainable variables whose names begin with this scope."""
         return self.get_collection(GraphKeys.TRAINABLE_VARIABLES)
 
     def global_variables(self) -> list[Any]:
+        """The global variables whose names begin with this scope."""
         return self.get_collection(GraphKeys.GLOBAL_VARIABLES)
 
     def local_variables(self) -> list[Any]:
+        """The local variables whose names begin with this scope."""
         return self.get_collection(GraphKeys.LOCAL_VARIABLES)
 
     def get_variable(

@@ -49,6 +49,7 @@ class IndexedSlices:
         return TensorShape(None) if self._dense_shape is None else constant_value_as_shape(self._dense_shape)
 
     def get_shape(self) -> TensorShape:
+        """The static shape of the dense tensor, as `shape`."""
         return self.shape
 
     @property
@@ -72,6 +73,7 @@ class IndexedSlices:
         return self._values.graph
 
     def consumers(self) -> list[Operation]:
+        """The operations that take the values."""
         return self._values.consumers()
 
     def __neg__(self) -> IndexedSlices:
@@ -146,6 +148,7 @@ class SparseTensor:
         return constant_value_as_shape(self._dense_shape)
 
     def get_shape(self) -> TensorShape:
+        """The static shape of the dense tensor, as `shape`."""
         return self.shape
 
     @property

@@ -44,6 +44,7 @@ class Graph(GraphScopes):
         self._scopes = ScopeState()
         self._collections: dict[str, list[Any]] = {}
         self._functions: dict[str, Graph] = {}
+        self._kept: list[object] = []
         self._finalized = False
         self._seed: int | None = None
         self._unfeedable: set[Tensor] = set()
@@ -299,6 +300,7 @@ class Graph(GraphScopes):
         self._unfeedable.add(tensor)
 
     def is_feedable(self, tensor: Tensor) -> bool:
+        """Whether a step may feed the tensor; see `prevent_feeding`."""
         return tensor not in self._unfeedable
 
     def prevent_fetching(self, op: Operation) -> None:
@@ -306,11 +308,17 @@ class Graph(GraphScopes):
         self._unfetchable.add(op)
 
     def is_fetchable(self, tensor_or_op: Tensor | Operation) -> bool:
+        """Whether a step may fetch it; see `prevent_fetching`."""
         op = tensor_or_op.op if isinstance(tensor_or_op, Tensor) else tensor_or_op
         return op not in self._unfetchable
 
     # ------------------------------------------------------------------ collections
     def add_to_collection(self, name: str, value: Any) -> None:
+        """Appends `value` to the collection `name`, which comes to be with its first item.
+
+        Raises:
+            RuntimeError: the graph is finalized.
+        """
         self._check_not_finalized()
         with self._lock:
             self._collections.setdefault(name, []).append(value)
@@ -335,6 +343,7 @@ class Graph(GraphScopes):
         return [item for item in items if hasattr(item, "name") and matches(item.name)]
 
     def get_all_collection_keys(self) -> list[str]:
+        """The names of all collections that have come to be, as far as they are texts."""
         with self._lock:
             return [k for k in self._collections if isinstance(k, str)]
 
@@ -343,11 +352,20 @@ class Graph(GraphScopes):
         return self.get_all_collection_keys()
 
     def clear_collection(self, name: str) -> None:
+        """Forgets the collection `name`; nothing happens where there is none.
+
+        Raises:
+            RuntimeError: the graph is finalized.
+        """
         self._check_not_finalized()
         with self._lock:
             self._collections.pop(name, None)
 
     # ------------------------------------------------------------------ functions
+    def keep(self, value: object) -> None:
+        """Keeps `value` as long as the outermost graph: operations name it in an attribute, and do not hold it."""
+        self._outermost()._kept.append(value)
+
     def _outermost(self) -> Graph:
         graph = self
         while graph.outer_graph is not None:

@@ -193,6 +193,7 @@ class Tensor:
         self._attributes[key] = value
 
     def get_attribute(self, key: str, default: Any = None) -> Any:
+        """What code that uses the tensor noted of it under `key`; `default` where it noted nothing."""
         return default if self._attributes is None else self._attributes.get(key, default)
 
     def __repr__(self) -> str:
@@ -296,6 +297,7 @@ class Operation:
         return self._outputs
 
     def values(self) -> tuple[Tensor, ...]:
+        """The outputs."""
         return tuple(self._outputs)
 
     @property

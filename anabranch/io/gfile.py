@@ -158,6 +158,11 @@ class GFile:
         return self
 
     def __next__(self) -> Any:
+        """The next line with its line end.
+
+        Raises:
+            StopIteration: there is none.
+        """
         line = self.readline()
         if not line:
             raise StopIteration

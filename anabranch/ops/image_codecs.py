@@ -36,9 +36,12 @@ def pillow(ctx: Any) -> Any:
 def _find_pillow() -> Any:
     """Pillow's Image module, or None."""
     try:
-        return importlib.import_module("PIL.Image")
+        found = importlib.import_module("PIL.Image")
     except ImportError:
         return None
+    # Of images that are large, or have odd metadata. For the process: threads that decode share its filters.
+    warnings.filterwarnings("ignore", module=r"PIL\.")
+    return found
 
 
 #: PNG's number of a kind of pixels -> how many channels it has
@@ -64,7 +67,7 @@ def plain_png_pixels(data: bytes, channels: int) -> Any:
             pixels = np.asarray(image)
             if image.mode != _MODES[own] or "transparency" in image.info:
                 return None
-    except (OSError, ValueError, SyntaxError):
+    except (OSError, ValueError, SyntaxError, module.DecompressionBombError):
         return None
     pixels = pixels.reshape(*pixels.shape[:2], own)
     return pixels if channels in (0, own) else pixels[..., :3] if own == 4 else np.repeat(pixels, 3, axis=2)
@@ -98,8 +101,7 @@ def opened(data: bytes, ctx: Any) -> Iterator[Any]:
     """
     module = pillow(ctx)
     try:
-        with warnings.catch_warnings(), module.open(io.BytesIO(data)) as image:
-            warnings.simplefilter("ignore")  # of images that are large, or have odd metadata
+        with module.open(io.BytesIO(data)) as image:
             yield image
     except (*_DAMAGES, module.DecompressionBombError) as error:
         what = f"{len(data)} bytes{origin(ctx)} do not decode as an image"

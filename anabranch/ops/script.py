@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-import threading
 import traceback
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -14,17 +14,28 @@ from anabranch import errors
 from anabranch.core.shapes import TensorShape
 from anabranch.core.values import to_array
 from anabranch.graph.building import define_op
+from anabranch.graph.graph import get_default_graph
 
-_functions: dict[bytes, Callable[..., Any]] = {}
-_lock = threading.Lock()
 _numbers = itertools.count()
 
 
+class _Registered:
+    """A function that a token stands for: not every function can be referred to weakly."""
+
+    __slots__ = ("__weakref__", "function")
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+
+
+_registered: weakref.WeakValueDictionary[bytes, _Registered] = weakref.WeakValueDictionary()
+
+
 def register_function(function: Callable[..., Any]) -> bytes:
-    """Keeps a Python function under a token that operations of this process can hold."""
+    """A token for a function, which an attribute can hold; it is valid as long as the default graph is there."""
     token = f"pyfunc_{next(_numbers)}".encode()
-    with _lock:
-        _functions[token] = function
+    _registered[token] = held = _Registered(function)
+    get_default_graph().keep(held)
     return token
 
 
@@ -39,16 +50,17 @@ _ERRORS: tuple[tuple[type[BaseException], type[errors.OpError]], ...] = (
 
 
 def _call(input: list[Any], *, token: bytes, Tout: list[Any], ctx: Any) -> list[Any]:
-    function = _functions.get(token)
-    if function is None:
+    registered = _registered.get(token)
+    if registered is None:
         raise errors.NotFoundError(
             None,
             ctx.op,
-            f"the Python function of {ctx.op.name!r} belongs to another process; build the graph again here",
+            f"the Python function of {ctx.op.name!r} belongs to another process, or to a graph that is gone; "
+            "build the graph again here",
         )
     try:
         # the function owns its arguments: it may change them without anybody noticing
-        result = function(*(value[()] if value.ndim == 0 else np.array(value) for value in input))
+        result = registered.function(*(value[()] if value.ndim == 0 else np.array(value) for value in input))
     except errors.OpError:
         raise
     except Exception as error:

@@ -18,7 +18,7 @@ from anabranch.runtime.containers import Containers
 from anabranch.runtime.host_context import BodyRunner, HostContext
 from anabranch.runtime.random_counters import RandomCounters
 from anabranch.xla.islands import HostCall
-from anabranch.xla.lowering import hash_name
+from anabranch.xla.lowering import hash_name, out_of_memory
 
 Values = list[Any]
 
@@ -126,6 +126,8 @@ class HostKernelCall:
             raise
         except (TypeError, ValueError, IndexError, KeyError, OverflowError) as error:
             raise InvalidArgumentError(None, op, f"{op.type} cannot take these inputs: {error}") from error
+        except MemoryError as error:
+            raise out_of_memory(op, error) from error
 
     def _store(self, values: Values, results: Sequence[Any]) -> None:
         for slot, dtype, value in zip(self._outputs, self._dtypes, results, strict=True):

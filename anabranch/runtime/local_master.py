@@ -115,9 +115,11 @@ class LocalMaster:
     def run_body(self, body: Any, inputs: list[Any]) -> list[Any]:
         """Runs a function graph as a step of its own."""
         handles = tuple(v for v, p in zip(inputs, body.inputs, strict=True) if p.dtype is dtypes.resource)
-        key = (id(body), body.version, handles)
+        key = (body, body.version, handles)
         with self._lock:
             step = self._bodies.get(key)
+            if step is not None:
+                self._bodies.move_to_end(key)
         if step is None:
             step = self._prepare_body(body, inputs)
             with self._lock:

@@ -15,7 +15,7 @@ from anabranch.core import dtypes
 from anabranch.core.kernel_context import KernelContext
 from anabranch.core.op_def import OpDef
 from anabranch.core.resources import ResourceHandle
-from anabranch.errors import CancelledError, InvalidArgumentError, OpError
+from anabranch.errors import CancelledError, InvalidArgumentError, OpError, ResourceExhaustedError
 from anabranch.graph.constants import flatten_outputs
 from anabranch.graph.operation import Operation, Tensor, group_by_argument
 from anabranch.passes.prune import operations_of_body
@@ -197,6 +197,8 @@ def trace_operations(
             raise
         except (TypeError, ValueError, IndexError, ZeroDivisionError) as error:
             raise _as_op_error(op, inputs, error) from error
+        except MemoryError as error:
+            raise out_of_memory(op, error) from error
         for tensor, value in zip(op._outputs, results, strict=True):
             env.setdefault(tensor, value)
 
@@ -205,6 +207,13 @@ def _as_op_error(op: Operation, inputs: list[Any], error: Exception) -> InvalidA
     shapes = ", ".join(f"{t.name} {_describe(v)}" for t, v in zip(op.inputs, inputs, strict=True))
     return InvalidArgumentError(
         None, op, f"{op.type} cannot take these inputs: {shapes}: {str(error).rstrip('.')}; look at what was fed"
+    )
+
+
+def out_of_memory(op: Operation, error: MemoryError) -> ResourceExhaustedError:
+    """The error of an operation whose kernel found too little memory on the host."""
+    return ResourceExhaustedError(
+        None, op, f"{op.type}: the host is out of memory: {error}; look at the sizes asked for"
     )
 
 

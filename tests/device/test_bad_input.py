@@ -210,3 +210,12 @@ def test_all_tensors_guarded_at_once() -> None:
         with refused(tf.errors.InvalidArgumentError, "first:0 had NaN values", line="where the trouble starts"):
             session.run([last, guard], {x: -1.0})
         assert session.run([last, guard], {x: 1.0})[0] == 1
+
+
+@pytest.mark.parametrize("value", [1.0, b"text"], ids=["known while an island is traced", "on the host"])
+def test_a_size_beyond_the_memory(value: Any) -> None:
+    dims = tf.placeholder(tf.int64, [1], name="dims")
+    pieces = tf.fill(dims, value, name="pieces")  # the filled tensor
+    parts = ("Fill: the host is out of memory", "'pieces'")
+    with tf.Session() as session, refused(tf.errors.ResourceExhaustedError, *parts, line="the filled tensor"):
+        session.run(pieces, {dims: [1 << 50]})

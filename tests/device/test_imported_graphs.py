@@ -16,12 +16,11 @@ from anabranch.frontend.variables import Variable
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.graph import Graph, get_default_graph
 from anabranch.graph.graphdef_import import import_graph_def
-from anabranch.ops import raw, vocabulary
+from anabranch.ops import raw
 from anabranch.proto import GraphDef, VariableDef
 from anabranch.session import Session
 
 FIXTURES = Path(__file__).resolve().parents[1] / "fixtures" / "tensorflow"
-assert vocabulary.FAMILIES
 
 
 def load(name: str) -> tuple[Graph, dict[str, Any], list[str], dict[str, Any]]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import warnings
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 from PIL import Image
 
 import anabranch as tf
+from anabranch.ops.image_codecs import opened
 
 PIXELS = np.random.default_rng(4).integers(0, 256, (9, 8, 3), np.uint8)
 
@@ -102,3 +105,20 @@ def test_damage_is_an_error_or_an_image_and_nothing_else(kind: str) -> None:
                 damaged[at] = rng.integers(256)
             outcome = _outcome(session, image, {data: bytes(damaged)})
             assert outcome in ("image", "error")
+
+
+def test_an_image_that_claims_to_be_huge_is_damaged() -> None:
+    contents = bytearray(FILES["PNG"])
+    contents[16:24] = (100_000).to_bytes(4, "big") * 2
+    contents[29:33] = zlib.crc32(contents[12:29]).to_bytes(4, "big")
+    for decode in (tf.image.decode_png, tf.image.decode_image):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="do not decode as an image"):
+            run(decode(bytes(contents)))
+
+
+def test_decoding_leaves_the_filters_of_warnings_alone() -> None:
+    """They belong to all threads: two that put them back in another order would silence the process for good."""
+    with opened(FILES["JPEG"], None):
+        before = warnings.filters
+    with opened(FILES["JPEG"], None):
+        assert warnings.filters is before

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from typing import Any
 
 import numpy as np
@@ -87,7 +89,7 @@ def test_results_that_do_not_fit(function: Any, types: Any, message: str) -> Non
 
 def test_a_function_of_another_process_is_not_found() -> None:
     orphan = raw.PyFunc([], token=b"pyfunc_of_nobody", Tout=[tf.float32], name="mine")
-    with pytest.raises(tf.errors.NotFoundError, match="'mine' belongs to another process; build the graph again"):
+    with pytest.raises(tf.errors.NotFoundError, match="'mine' belongs to another process, or to a graph that is gone"):
         run(orphan)
 
 
@@ -104,3 +106,28 @@ def test_a_function_without_results_is_an_operation_to_run() -> None:
 def test_results_that_no_tensor_holds(value: Any) -> None:
     with tf.Session() as session, pytest.raises(tf.errors.InternalError, match="Unsupported"):
         session.run(tf.py_func(lambda: value, [], tf.float32))
+
+
+def doubled(function: Any, in_a_branch: bool) -> Any:
+    """What the function makes of 3, in a step of a graph that is gone when this returns."""
+    with tf.Graph().as_default():
+        x = tf.constant(3)
+        if in_a_branch:
+            there = tf.placeholder_with_default(True, [])
+            y = tf.cond(there, lambda: tf.py_func(function, [x], tf.int32), lambda: x)
+        else:
+            y = tf.py_func(function, [x], tf.int32)
+        gc.collect()
+        return run(y)
+
+
+@pytest.mark.parametrize("in_a_branch", [False, True])
+def test_a_function_goes_with_its_graph(in_a_branch: bool) -> None:
+    def double(x: Any) -> Any:
+        return 2 * x
+
+    assert doubled(double, in_a_branch) == 6
+    remembered = weakref.ref(double)
+    del double
+    gc.collect()
+    assert remembered() is None

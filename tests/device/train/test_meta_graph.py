@@ -14,7 +14,7 @@ from anabranch.frontend.variables import Variable
 from anabranch.graph.collections import GraphKeys
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.graph import Graph, get_default_graph
-from anabranch.ops import raw, vocabulary
+from anabranch.ops import raw
 from anabranch.proto import MetaGraphDef, VariableDef
 from anabranch.session import Session
 from anabranch.train import meta_graph
@@ -22,7 +22,6 @@ from anabranch.train.meta_graph import export_meta_graph, import_scoped_meta_gra
 from anabranch.train.saver import Saver, import_meta_graph
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures" / "tensorflow"
-assert vocabulary.FAMILIES
 
 
 def model() -> Any:

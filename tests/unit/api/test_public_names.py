@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import ast
 import importlib
+import inspect
 import pkgutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -81,3 +84,20 @@ assert names["train"] is tf.train is anabranch.api.train
 def test_public_submodules_stand_before_folders_of_their_name() -> None:
     done = subprocess.run([sys.executable, "-c", PROBE], capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stderr
+
+
+def public_objects() -> Iterator[tuple[str, Any]]:
+    """Functions and classes of ours that users see, and the methods that these classes define, by name."""
+    for module in [tf, *(importlib.import_module(f"anabranch.api.{name}") for name in API_MODULES)]:
+        for name in module.__all__:
+            value = getattr(module, name)
+            ours = str(getattr(value, "__module__", "")).startswith("anabranch.") and not hasattr(value, "DESCRIPTOR")
+            if ours and (inspect.isfunction(value) or inspect.isclass(value)):
+                yield name, value
+            if ours and inspect.isclass(value):
+                methods = [method for method in vars(value) if not method.startswith("_")]
+                yield from ((f"{name}.{method}", getattr(value, method)) for method in methods)
+
+
+def test_every_public_function_class_and_method_says_what_it_does() -> None:
+    assert {name for name, value in public_objects() if callable(value) and not inspect.getdoc(value)} == set()
