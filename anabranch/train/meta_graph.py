@@ -176,7 +176,10 @@ def export_meta_graph(
         message.saver_def.CopyFrom(saver_def)
     keys = graph.get_all_collection_keys() if collection_list is None else collection_list
     for key in keys:
-        _add_collection(message, key, _collection_items(graph, key, clear_extraneous_savers), export_scope)
+        items = graph.get_collection(key)
+        if key == GraphKeys.SAVERS and clear_extraneous_savers:
+            items = [saver for saver in items if saver.saver_def == saver_def]
+        _add_collection(message, key, items, export_scope)
     if kwargs.get("unbound_inputs_col_name") and unbound:
         message.collection_def[kwargs["unbound_inputs_col_name"]].bytes_list.value.extend(
             sorted(map(as_bytes, unbound))
@@ -191,10 +194,6 @@ def _write(message: MetaGraphDef, filename: str, as_text: bool) -> None:
     if directory:
         gfile.makedirs(directory)
     graph_io.write_message(message, os.fspath(filename), as_text)
-
-
-def _collection_items(graph: Graph, key: str, without_savers: bool) -> list[Any]:
-    return [] if key == GraphKeys.SAVERS and without_savers else graph.get_collection(key)
 
 
 def _restrict(graph_def: GraphDef, scope: str) -> set[str]:

@@ -209,6 +209,10 @@ class _MonitoredSession:
                     raise RuntimeError("Session is already closed.")
                 for hook in self._hooks:
                     hook.end(session)
+            elif failure is not None:
+                for hook in self._hooks:
+                    if isinstance(hook, SessionRunHook):
+                        hook.abandoned()
         finally:
             try:
                 if self._sess is not None:

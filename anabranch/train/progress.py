@@ -42,6 +42,7 @@ class ProgressDisplay:
         self._console = console or Console()
         self._began = time.monotonic()
         self._shown = ""
+        self._values: dict[str, Any] = {}
         if self._console.is_jupyter:
             self._show: _Line = _NotebookLine()
         elif self._console.is_terminal:
@@ -55,11 +56,21 @@ class ProgressDisplay:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
 
+    def announce(self, what: str) -> None:
+        """Shows at once what goes on before the first step, such as a compilation, which may take a while."""
+        self._shown = f"{self._title}: {self._position(self._first)}, {what}"
+        self._show.announce(self._first, what, self._shown)
+
     def update(self, step: int, values: Mapping[str, Any]) -> None:
         """Shows that `step` is done, and values: numbers with four digits, texts as they are."""
+        self._values = dict(values)
         text = ", ".join(_shown(name, value) for name, value in values.items())
         self._shown = f"{self._title}: {self._position(step)}{', ' if text else ''}{text}"
         self._show.update(step, text, f"{self._shown}{self._time_left(step)}")
+
+    def advance(self, step: int) -> None:
+        """Shows that `step` is done; the values stay as they were."""
+        self.update(step, self._values)
 
     def close(self) -> None:
         """Shows the last state for good."""
@@ -83,6 +94,9 @@ def _shown(name: str, value: Any) -> str:
 # ---------------------------------------------------------------------- three places to show it
 class _Line:
     """Where a display shows its state. `text`: the values; `line`: all of it."""
+
+    def announce(self, step: int, text: str, line: str) -> None:
+        self.update(step, text, line)
 
     def update(self, step: int, text: str, line: str) -> None:
         raise NotImplementedError
@@ -132,9 +146,11 @@ class _LogLines(_Line):
         self._next = time.monotonic() + every_secs
         self._last = ""
 
+    def announce(self, step: int, text: str, line: str) -> None:
+        self._write(line)
+
     def update(self, step: int, text: str, line: str) -> None:
         if time.monotonic() >= self._next:
-            self._next = time.monotonic() + self._every
             self._write(line)
 
     def close(self, line: str) -> None:
@@ -143,6 +159,7 @@ class _LogLines(_Line):
 
     def _write(self, line: str) -> None:
         self._last = line
+        self._next = time.monotonic() + self._every
         self._console.print(line, soft_wrap=True, highlight=False, markup=False)
 
 
@@ -182,10 +199,11 @@ class ProgressHook(SessionRunHook):
     def after_create_session(self, session: Any, coord: Any) -> None:
         step = int(session.run(self._global_step))
         self._at = (time.monotonic(), step)
-        if self._display is None:  # a session that was lost and made again goes on in the same display
-            self._display = ProgressDisplay(self._title, self._last_step, step, self._console)
 
     def before_run(self, run_context: SessionRunContext) -> SessionRunArgs | None:
+        if self._display is None:  # a session that was lost and made again goes on in the same display
+            self._display = ProgressDisplay(self._title, self._last_step, self._at[1], self._console)
+            self._display.announce("preparing the first step")
         self._due = time.monotonic() >= self._at[0] + self._every
         return SessionRunArgs(self._fetched) if self._due else None
 
@@ -197,6 +215,10 @@ class ProgressHook(SessionRunHook):
         if self._display is not None:
             self._show(session, {})
             self._display.close()
+
+    def abandoned(self) -> None:
+        if self._display is not None:
+            self._display.close()  # a terminal would be left without its cursor
 
     def _show(self, session: Any, values: Mapping[str, Any]) -> None:
         assert self._display is not None

@@ -80,3 +80,9 @@ class SessionRunHook:
 
     def end(self, session: Any) -> None:
         """Called at the end, unless an exception other than `OutOfRangeError` and StopIteration caused it."""
+
+    def abandoned(self) -> None:
+        """Called instead of `end` where another exception ended the session: give back what is held.
+
+        TensorFlow's hooks have no such method; a hook that does not extend this class need not have it.
+        """

@@ -73,11 +73,13 @@ class _TextRun:
 
     def train(self, steps: int, console: Console) -> TextOutcome:
         start = time.perf_counter()
-        step, rate, bits = self.first_step, 0.0, self._evaluate()
+        step, rate = self.first_step, 0.0
         with tf.train.ProgressDisplay("training", steps, step, console) as display:
+            display.announce("compiling")
+            bits = self._evaluate()
             while step < steps:
                 count = min(EVALUATE_EVERY - step % EVALUATE_EVERY, steps - step)
-                loss, rate = self._train_some(count)
+                loss, rate = self._train_some(count, step, display)
                 step += count
                 bits = self._evaluate()
                 # the graph is in the events; what holds the position in the data cannot be written into a graph file
@@ -88,11 +90,12 @@ class _TextRun:
         self.writer.close()
         return TextOutcome(bits, self._sample(600), self.first_step, step, time.perf_counter() - start, rate)
 
-    def _train_some(self, count: int) -> tuple[float, float]:
-        """Runs `count` steps; returns the last loss and the characters per second."""
+    def _train_some(self, count: int, before: int, display: tf.train.ProgressDisplay) -> tuple[float, float]:
+        """Runs `count` steps after step `before`; returns the last loss and the characters per second."""
         network, start = self.network, time.perf_counter()
-        for _ in range(count - 1):
+        for done in range(1, count):
             self.session.run(network.train)
+            display.advance(before + done)
         fetches = [network.loss, network.summary, network.global_step, network.train]
         loss, summary, step, _ = self.session.run(fetches)
         self.writer.add_summary(summary, step)

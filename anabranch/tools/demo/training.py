@@ -77,6 +77,7 @@ class _Run:
         start = time.perf_counter()
         step, rate = self.first_step, 0.0
         with tf.train.ProgressDisplay("training", steps, step, console) as display:
+            display.announce("compiling")
             while step < steps:
                 count = min(EVALUATE_EVERY - step % EVALUATE_EVERY, steps - step)
                 loss, rate = self._train_some(stream, count)

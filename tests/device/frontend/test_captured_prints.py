@@ -24,6 +24,14 @@ class Printing(tf.test.TestCase):
         self.assertBetween(1, 0, 2)
         self.assertDeviceEqual("/cpu:0", "/device:CPU:0")
 
+    def test_each_set_up_begins_with_the_same_random_numbers(self):
+        drawn = []
+        for _ in range(2):
+            self.setUp()
+            with self.test_session():
+                drawn.append(tf.random_normal([2]).eval())
+        self.assertAllEqual(drawn[0], drawn[1])
+
 tf.test.main()
 """
 
@@ -31,3 +39,4 @@ tf.test.main()
 def test_captured_writes() -> None:
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
+    assert "skipped=1" in done.stderr  # `test_session` is none, though called like one

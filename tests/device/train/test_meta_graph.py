@@ -15,7 +15,7 @@ from anabranch.graph.collections import GraphKeys
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.graph import Graph, get_default_graph
 from anabranch.ops import raw
-from anabranch.proto import MetaGraphDef, VariableDef
+from anabranch.proto import MetaGraphDef, SaverDef, VariableDef
 from anabranch.session import Session
 from anabranch.train import meta_graph
 from anabranch.train.meta_graph import export_meta_graph, import_scoped_meta_graph, register_proto_function
@@ -98,8 +98,9 @@ def test_devices_defaults_and_other_savers_are_left_out_on_demand() -> None:
     with Graph().as_default() as graph:
         with graph.device("/device:CPU:0"):
             model()
-        Saver(name="other")
         saver = Saver(name="mine")
+        for each in (Saver(name="other"), saver):
+            graph.add_to_collection("savers", each)
         message = saver.export_meta_graph(clear_devices=True, clear_extraneous_savers=True, strip_default_attrs=True)
     nodes = {node.name: node for node in message.graph_def.node}
     assert not any(node.device for node in nodes.values())
@@ -109,6 +110,8 @@ def test_devices_defaults_and_other_savers_are_left_out_on_demand() -> None:
     assert message.meta_info_def.stripped_default_attrs
     assert {op.name for op in message.meta_info_def.stripped_op_list.op} >= {"MatMul", "SaveV2", "VarHandleOp"}
     assert message.saver_def.save_tensor_name == "mine/control_dependency:0"
+    kept = message.collection_def["savers"].bytes_list.value
+    assert [SaverDef.FromString(data) for data in kept] == [message.saver_def]
     with Graph().as_default():
         assert import_meta_graph(message) is not None
 

@@ -49,6 +49,22 @@ def test_a_log_gets_a_line_now_and_then(clock: Clock) -> None:
     ]
 
 
+def test_what_is_announced_is_shown_at_once_and_values_stay(clock: Clock) -> None:
+    console, file = _console(force_terminal=False)
+    with progress.ProgressDisplay("training", 10, 4, console) as display:
+        display.announce("compiling")
+        clock.now += 10
+        display.advance(5)
+        display.update(6, {"loss": 0.5})
+        clock.now += 20
+        display.advance(7)
+    assert file.getvalue().splitlines() == [
+        "training: step 4/10 (40%), compiling",
+        "training: step 7/10 (70%), loss 0.5, 0:00:30 left",
+        "training: step 7/10 (70%), loss 0.5",
+    ]
+
+
 def test_a_log_ends_with_the_last_state_even_after_an_error(clock: Clock) -> None:
     console, file = _console(force_terminal=False)
 
@@ -116,10 +132,27 @@ def test_in_a_monitored_session(clock: Clock) -> None:
                 clock.now += 4
                 session.run(train)
     lines = file.getvalue().splitlines()
-    assert lines[0].startswith("learning: step 8/20 (40%), loss ")
-    assert lines[0].endswith("16 examples/s, 0:00:48 left")
+    assert lines[0] == "learning: step 0/20 (0%), preparing the first step"
+    assert lines[1] == "learning: step 9/20 (45%), loss 4.5, 16 examples/s, 0:00:39 left"
     assert lines[-1].startswith("learning: step 20/20 (100%)")
     assert "\x1b" not in file.getvalue()
+
+
+def test_a_session_that_fails_gives_the_terminal_back() -> None:
+    console, file = _console(force_terminal=True, force_interactive=True)
+
+    def interrupted() -> None:
+        hooks = [tf.train.ProgressHook(20, console=console)]
+        with tf.train.MonitoredTrainingSession(hooks=hooks) as session:
+            session.run(tf.train.get_global_step())
+            raise KeyboardInterrupt
+
+    with tf.Graph().as_default():
+        tf.train.get_or_create_global_step()
+        with pytest.raises(KeyboardInterrupt):
+            interrupted()
+    hide, show = "\x1b[?25l", "\x1b[?25h"
+    assert file.getvalue().rindex(show) > file.getvalue().rindex(hide)
 
 
 def test_it_needs_a_global_step() -> None:
