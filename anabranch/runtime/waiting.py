@@ -179,8 +179,9 @@ class StepWaiting:
         return waiting[0] if waiting else None
 
     def _too_late(self) -> DeadlineExceededError:
-        message = (
-            f"the step did not end within {self._timeout} s: {self.who_waits()}; give it more time (timeout_in_ms)"
+        message = (  # programs look for its beginning
+            f"Timed out waiting for notification: the step did not end within {self._timeout} s: {self.who_waits()}; "
+            "give it more time (timeout_in_ms)"
         )
         return DeadlineExceededError(None, self._first_op(), message)
 
