@@ -22,13 +22,17 @@ def as_shape_list(
 ) -> list[TensorShape] | None:
     """One shape or a sequence of them as a list; None stays None.
 
+    Where dimensions may be unknown it must be a sequence: ``[None]`` could be one shape, or one for one component.
+
     Raises:
         TypeError: they are no shapes.
-        ValueError: a shape is less known than is allowed.
+        ValueError: a shape is less known than is allowed, or a sequence is wanted.
     """
+    if unknown_dim_allowed and not (isinstance(shapes, list | tuple) and shapes and not _is_one_shape(shapes)):
+        raise ValueError(
+            f"When providing partial shapes, a list of shapes must be provided, got {shapes!r}; write [[None, 2]]"
+        )
     if shapes is None:
-        if unknown_dim_allowed:
-            raise ValueError("When providing partial shapes, a list of shapes must be provided.")
         return None
     found = [shapes] if isinstance(shapes, TensorShape) else shapes
     if not isinstance(found, list | tuple):
@@ -41,6 +45,10 @@ def as_shape_list(
     if not unknown_rank_allowed and any(s.ndims is None for s in result):
         raise ValueError(f"All shapes must have a defined rank: {[str(s) for s in result]}")
     return result
+
+
+def _is_one_shape(shapes: Sequence[Any]) -> bool:
+    return any(dim is None or isinstance(dim, int) for dim in shapes)
 
 
 def as_name_list(names: Any, types: Sequence[DType]) -> list[str] | None:

@@ -201,7 +201,9 @@ def _dequeue_batch(name: str, up_to: bool) -> Any:
     @op.shape
     def _(handle: TensorShape, n: TensorShape, *, ctx: Any) -> list[TensorShape]:
         count = None if up_to else ctx.constant("n")
-        first = TensorShape([None if count is None or int(count) < 0 else int(count)])
+        if count is not None and count < 0:
+            raise ValueError(f"Input 'n' must be >= 0, but is {count}")
+        first = TensorShape([None if count is None else int(count)])
         return [first.concatenate(s) for s in _shapes_of_queue(ctx)]
 
     @op.host_kernel

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import traceback
 import weakref
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from anabranch import errors
+from anabranch.core.dtypes import DType
 from anabranch.core.shapes import TensorShape
 from anabranch.core.values import to_array
 from anabranch.graph.building import define_op
@@ -70,27 +72,28 @@ def _call(input: list[Any], *, token: bytes, Tout: list[Any], ctx: Any) -> list[
 
 
 def _results(result: Any, dtypes: list[Any], ctx: Any) -> list[Any]:
-    values = list(result) if isinstance(result, list | tuple) and len(dtypes) != 1 else [result]
-    if result is None:
-        values = []
-    if len(dtypes) == 1 and isinstance(result, list | tuple) and len(result) == 1:
-        values = list(result)
+    """The outputs: each element of a list or tuple is one, anything else is a single one, and None is none."""
+    values = list(result) if isinstance(result, list | tuple) else [] if result is None else [result]
     if len(values) != len(dtypes):
+        hint = "; return an array for a single output" if len(dtypes) == 1 else ""
         raise errors.InvalidArgumentError(
-            None, ctx.op, f"{ctx.op.name!r} returns {len(values)} values, but expects to see {len(dtypes)} values."
+            None,
+            ctx.op,
+            f"{ctx.op.name!r} returns {len(values)} values, but expects to see {len(dtypes)} values{hint}",
         )
-    found = []
-    for i, (value, dtype) in enumerate(zip(values, dtypes, strict=True)):
-        array = _array(value, i, ctx)
-        wanted = dtype.as_numpy_dtype
-        if array.dtype != wanted:
-            if isinstance(value, np.ndarray | np.generic):
-                raise errors.InvalidArgumentError(
-                    None, ctx.op, f"{i}-th value returned by {ctx.op.name!r} is {array.dtype}, but expects {dtype.name}"
-                )
-            array = to_array(value, dtype)
-        found.append(array)
-    return found
+    return [_output(value, i, dtype, ctx) for i, (value, dtype) in enumerate(zip(values, dtypes, strict=True))]
+
+
+def _output(value: Any, index: int, dtype: DType, ctx: Any) -> np.ndarray[Any, Any]:
+    array = _array(value, index, ctx)
+    if array.dtype == dtype.as_numpy_dtype:
+        return array
+    if not isinstance(value, np.ndarray | np.generic):
+        with contextlib.suppress(TypeError, ValueError):
+            return to_array(value, dtype)
+    raise errors.InvalidArgumentError(
+        None, ctx.op, f"{index}-th value returned by {ctx.op.name!r} is {array.dtype}, but expects {dtype.name}"
+    )
 
 
 def _array(value: Any, index: int, ctx: Any) -> np.ndarray[Any, Any]:

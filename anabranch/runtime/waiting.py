@@ -207,7 +207,10 @@ class StepWaiting:
         return waiting[0] if waiting else None
 
     def _too_late(self, op: Operation | None, who: str) -> DeadlineExceededError:
-        message = f"the step did not end within {self._timeout} s: {who}; give it more time (timeout_in_ms)"
+        message = (  # programs look for its beginning
+            f"Timed out waiting for notification: the step did not end within {self._timeout} s: {who}; "
+            "give it more time (timeout_in_ms)"
+        )
         return DeadlineExceededError(None, op, message)
 
     def _cancelled(self, error: OpError) -> OpError:

@@ -82,7 +82,8 @@ class Components:
                 f"Wrong number of components in tuple for {self.title}. Expected {len(self.dtypes)}, got {len(arrays)}",
             )
         for i, (array, dtype) in enumerate(zip(arrays, self.dtypes, strict=True)):
-            if array.dtype != dtype.as_numpy_dtype:
+            wanted = dtype.as_numpy_dtype
+            if array.dtype.type is not wanted and array.dtype != wanted:
                 raise InvalidArgumentError(
                     None,
                     None,

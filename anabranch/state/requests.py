@@ -26,7 +26,7 @@ import contextlib
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from anabranch.core.pending import Pending
 from anabranch.errors import CancelledError, OpError
@@ -81,36 +81,19 @@ class Request(Pending):
 R = TypeVar("R", bound=Request)
 
 
-class Line(Generic[R]):
+class Line(deque[R]):
     """Requests in the order in which they came."""
-
-    __slots__ = ("_requests",)
-
-    def __init__(self) -> None:
-        self._requests: deque[R] = deque()
-
-    def __len__(self) -> int:
-        return len(self._requests)
-
-    def __iter__(self) -> Iterator[R]:
-        return iter(self._requests)
 
     @property
     def first(self) -> R:
-        return self._requests[0]
-
-    def join(self, request: R) -> None:
-        self._requests.append(request)
+        return self[0]
 
     def leave(self, request: R) -> None:
-        """Takes a request out, wherever it stands."""
-        if self._requests and self._requests[0] is request:
-            self._requests.popleft()
-        else:
-            self._requests = deque(r for r in self._requests if r is not request)
-
-    def __contains__(self, request: object) -> bool:
-        return any(r is request for r in self._requests)
+        """Takes a request out, wherever it stands, if it does."""
+        if self and self[0] is request:
+            self.popleft()
+        elif request in self:
+            self.remove(request)
 
 
 class SharedObject:
@@ -190,22 +173,20 @@ class SharedObject:
                 request.refuse(self._abandonment(request))
                 self._decided.append(request)
                 continue
-            line.join(request)
+            line.append(request)
             self._serve()
             if request.waiting:
                 request.waiting_for = self._wanted(request)
 
     def _grant(self, line: Line[Any]) -> None:
         """Decides for the first request of a line. Under the lock."""
-        request = line.first
-        line.leave(request)
+        request = line.popleft()
         request.grant()
         self._decided.append(request)
 
     def _refuse(self, line: Line[Any], error: BaseException) -> None:
         """Decides against the first request of a line. Under the lock."""
-        request = line.first
-        line.leave(request)
+        request = line.popleft()
         request.refuse(error)
         self._decided.append(request)
 

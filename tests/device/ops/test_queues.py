@@ -321,3 +321,15 @@ def test_steps_that_run_out_of_time_lose_nothing() -> None:
         producer.join(DEADLINE)
         assert taken == list(range(60))
         assert session.run(queue.size()) == 0
+
+
+@pytest.mark.parametrize("shapes", [None, [None], [2, None], []])
+def test_partial_shapes_are_given_in_a_list(shapes: Any) -> None:
+    with pytest.raises(ValueError, match="a list of shapes must be provided"):
+        tf.PaddingFIFOQueue(3, tf.float32, shapes=shapes)
+
+
+def test_fewer_than_no_elements_are_refused_while_the_graph_is_built() -> None:
+    queue = tf.FIFOQueue(3, tf.float32, shapes=[[]])
+    with pytest.raises(ValueError, match=r"'fifo_queue_DequeueMany' .*Input 'n' must be >= 0, but is -1"):
+        queue.dequeue_many(-1)

@@ -79,6 +79,8 @@ def test_exceptions_reach_the_caller_with_their_traceback(raised: Exception, err
     ("function", "types", "message"),
     [
         (lambda: (1.0, 2.0), [tf.float32] * 3, "'mine' returns 2 values, but expects to see 3"),
+        (lambda: [1.0, 2.0], tf.float32, "'mine' returns 2 values, but expects to see 1 values; return an array"),
+        (lambda: 1.5, tf.int32, "0-th value returned by 'mine' is float32, but expects int32"),
         (lambda: np.float64(1), tf.float32, "0-th value returned by 'mine' is float64, but expects float32"),
     ],
 )

@@ -206,7 +206,10 @@ def test_an_island_does_not_wait_for_another_ones_input(box: Mailbox) -> None:
         assert session.run([waited, other], {x: 3.0}) == [1.0, 6.0]
 
 
-TOO_LATE = r"did not end within 0.05 s: 'TestReceive' .*created at .*waits for the postman"
+TOO_LATE = (
+    "Timed out waiting for notification: the step did not end within 0.05 s: "
+    "'TestReceive' .*created at .*waits for the postman"
+)
 
 
 def test_a_deadline_names_who_waits(box: Mailbox) -> None:

@@ -14,6 +14,7 @@ from anabranch.core.pending import Pending
 from anabranch.errors import AbortedError, CancelledError, DeadlineExceededError, InternalError
 from anabranch.runtime.dispatcher import Mode, StepRun
 from anabranch.runtime.executor_graph import ExecutorGraph, Kind, Known, NodeSpec, Output
+from anabranch.runtime.rendezvous import Rendezvous
 from anabranch.runtime.waiting import ActiveSteps
 from anabranch.runtime.worker_threads import WorkerThreads
 
@@ -117,6 +118,22 @@ def test_a_deadline() -> None:
     never = Pending(waiting_for="Godot")
     with pytest.raises(DeadlineExceededError, match=r"'wait' \(Function, created at here.py:1\) waits for Godot"):
         run(step(FunctionWork("wait", lambda: never, Mode.ASYNCHRONOUS)), timeout=0.02)
+    assert never.is_settled
+
+
+def test_a_deadline_tells_which_tensor_does_not_come() -> None:
+    told = "'wait' .* waits for x:0 from /cpu:0 to /cpu:1 in step 1"
+    with Rendezvous().step() as exchange:
+        receive = FunctionWork("wait", lambda: exchange.receive("/cpu:0", "/cpu:1", "x:0"), Mode.ASYNCHRONOUS)
+        with pytest.raises(DeadlineExceededError, match=told):
+            run(step(receive), timeout=0.02)
+
+
+def test_a_step_that_begins_after_all_were_cancelled() -> None:
+    active, never = ActiveSteps(), Pending(waiting_for="Godot")
+    active.cancel_all("closing time")
+    with pytest.raises(CancelledError, match="closing time: 'wait' .* waits for Godot"):
+        run(step(FunctionWork("wait", lambda: never, Mode.ASYNCHRONOUS)), active=active)
     assert never.is_settled
 
 
