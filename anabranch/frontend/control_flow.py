@@ -291,12 +291,14 @@ def _pairs(pred_fn_pairs: Any, exclusive: bool) -> list[tuple[Any, Callable[[], 
 
 def _exclusive_check(preds: Sequence[Tensor]) -> list[Operation]:
     count = raw.Sum(raw.Cast(raw.Pack(list(preds)), DstT=dtypes.int32), 0)
-    message = "More than one condition evaluated as True but exclusive=True."
+    names = ", ".join(p.name for p in preds)
+    message = f"Input error: exclusive=True, but more than one of the conditions ({names}) is true"
     return [raw.Assert(raw.LessEqual(count, 1), [convert_to_tensor(message)])]
 
 
 def _any_check(preds: Sequence[Tensor]) -> Operation:
-    message = "None of conditions evaluated as True."
+    names = ", ".join(p.name for p in preds)
+    message = f"Input error: none of the conditions ({names}) is true, and there is no default"
     return raw.Assert(raw.Any(raw.Pack(list(preds)), 0), [convert_to_tensor(message)])  # type: ignore[no-any-return]
 
 

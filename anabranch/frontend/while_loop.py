@@ -85,7 +85,9 @@ def _component_shapes(value: Any, invariant: Any) -> list[TensorShape]:
     if isinstance(value, TensorArray):
         return [TensorShape([])]
     if isinstance(value, SparseTensor):
-        rank = value.dense_shape.shape if invariant is None else TensorShape([TensorShape(invariant).ndims])
+        rank = value.dense_shape.shape if invariant is None else _invariant(value.dense_shape, invariant)
+        if rank.dims_tuple is None:
+            rank = TensorShape([None])
         count = rank.dims_tuple[0] if rank.dims_tuple else None
         return [TensorShape([None, count]), TensorShape([None]), rank]
     if isinstance(value, IndexedSlices):
@@ -94,14 +96,19 @@ def _component_shapes(value: Any, invariant: Any) -> list[TensorShape]:
         return [shape, TensorShape(shape.dims_tuple[:1] if shape.dims_tuple else None), *rest]
     if invariant is None:
         return [tensors[0].shape]
+    return [_invariant(tensors[0], invariant)]
+
+
+def _invariant(tensor: Tensor, invariant: Any) -> TensorShape:
+    """The shape that a user says a tensor keeps in the loop."""
     shape = TensorShape(getattr(invariant, "shape", invariant))
-    if not _less_specific(shape, tensors[0].shape):
+    if not _less_specific(shape, tensor.shape):
         raise ValueError(
-            f"The shape invariant specified for {tensors[0].name} is not compatible with the initial shape of the loop "
-            f"variable. It enters the loop with shape {tensors[0].shape}, but the specified shape invariant is {shape}"
+            f"The shape invariant specified for {tensor.name} is not compatible with the initial shape of the loop "
+            f"variable. It enters the loop with shape {tensor.shape}, but the specified shape invariant is {shape}"
             "; leave open what may differ, as in tf.TensorShape([None])."
         )
-    return [shape]
+    return shape
 
 
 def _less_specific(general: TensorShape, special: TensorShape) -> bool:

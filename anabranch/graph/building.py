@@ -165,8 +165,17 @@ def _graph_for(values: list[Any]) -> Graph:
         for item in value if isinstance(value, list) else (value,):
             graph = item._op._graph if isinstance(item, Tensor) else getattr(item, "graph", None)
             if isinstance(graph, Graph):
+                _check_not_in_body(item, graph)
                 return graph
     return default
+
+
+def _check_not_in_body(item: Any, graph: Graph) -> None:
+    if graph.building_function:
+        raise ValueError(
+            f"{item.name} (created at {item.op.site}) is in the body of a loop, a branch or a function, and cannot be "
+            "used outside of it; let the body return it"
+        )
 
 
 def _convert_inputs(op_def: OpDef, values: list[Any], attrs: dict[str, Any]) -> list[Tensor]:

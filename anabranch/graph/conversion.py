@@ -121,12 +121,21 @@ def _pack(values: Any, dtype: DType | None, name: str | None) -> Tensor:
             graph.capture(
                 _pack(v, dtype, str(i))
                 if isinstance(v, list | tuple) and _holds_tensor(v)
-                else convert_to_tensor(v, dtype, str(i))
+                else _element(v, dtype, str(i))
             )
             for i, v in enumerate(values)
         ]
         attrs = {"N": len(parts), "T": parts[0].dtype, "axis": 0}
         return graph.create_op(op_def_of("Pack"), parts, attrs, name=scope).outputs[0]
+
+
+def _element(value: Any, dtype: DType | None, name: str) -> Tensor:
+    """An element of a packed list, as a tensor of the list's dtype."""
+    tensor = convert_to_tensor(value, None if is_tensor_like(value) else dtype, name)
+    if dtype is None or tensor.dtype.base_dtype is dtype:
+        return tensor
+    attrs = {"SrcT": tensor.dtype.base_dtype, "DstT": dtype, "Truncate": False}
+    return tensor.graph.create_op(op_def_of("Cast"), [tensor], attrs, name="cast").outputs[0]
 
 
 def _leaf_dtypes(values: Any) -> list[DType]:

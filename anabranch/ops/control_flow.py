@@ -1,8 +1,8 @@
 """Functional conditionals and calls (§3.4; design D4).
 
 `If` takes two function graphs with the same parameters, `Case` any number. In an island it becomes one `lax.cond` or
-`lax.switch`; where its branches hold host work, or give results of different shapes, an `If` is lowered to Switch and
-Merge (`passes.lower_control_flow`), and the host picks the branch of a `Case` and runs it as a step of its own.
+`lax.switch`; where its branches hold host work, or give results of different shapes, it is lowered to Switch and Merge
+(`passes.lower_control_flow`).
 
 **Gradient.** The gradient of an `If` is an `If` whose branches are the gradients of the branches; so with `Case`. What
 these need of the forward computation (*intermediates*) becomes additional outputs of the forward operation; the other
@@ -205,12 +205,6 @@ def _case_kernel(branch_index: Any, input: list[Any], *, ctx: Any, branches: lis
     return _switch(ctx, jnp.where(inside, branch_index, len(bodies) - 1), bodies, input)
 
 
-def _case_on_host(branch_index: Any, input: list[Any], *, ctx: Any, branches: list[Any]) -> list[Any]:
-    function = branches[_in_range(int(branch_index), len(branches))]
-    outputs: list[Any] = ctx.call(ctx.op.graph.get_function(function.name), input)
-    return outputs[: len(ctx.op.outputs)]
-
-
 def _in_range(index: int, count: int) -> int:
     """Which branch a number takes: the last one if there is none of that number."""
     return index if 0 <= index < count else count - 1
@@ -225,5 +219,4 @@ for _op in (If, StatelessIf):
     _op.shape(_given_shapes)
 for _op in (Case, StatelessCase):
     _op.kernel(_case_kernel)
-    _op.host_kernel(_case_on_host)
     _op.shape(_given_shapes)

@@ -74,11 +74,18 @@ def _same_shape(data: TensorShape) -> TensorShape:
     return data
 
 
+def _enter_shape(data: TensorShape, *, is_constant: bool) -> TensorShape:
+    """A loop variable may have another shape in later iterations."""
+    return data if is_constant else TensorShape(None)
+
+
+for _op in (Enter, RefEnter):
+    _op.shape(_enter_shape)
 for _op in (Switch, RefSwitch):
     _op.shape(_switch_shape)
 for _op in (Merge, RefMerge):
     _op.shape(_merge_shape)
-for _op in (Enter, RefEnter, Exit, RefExit, NextIteration, RefNextIteration, LoopCond):
+for _op in (Exit, RefExit, NextIteration, RefNextIteration, LoopCond):
     _op.shape(_same_shape)
 for _op in (ControlTrigger, Abort, Gate):
     _op.shape(shape_rules.no_outputs)

@@ -93,7 +93,7 @@ def _common_frame(op: Operation, sources: Iterable[Operation], frames: Frames) -
             assert first is not None
             _refuse(
                 op,
-                f"takes results of {first.name!r}, {found}, and of {source.name!r}, {frame}",
+                f"has inputs from different frames: of {first.name!r}, {found}, and of {source.name!r}, {frame}",
                 "a value enters a loop through an Enter and leaves it through an Exit",
             )
     return found or frames.root

@@ -1,8 +1,9 @@
 """Lower: conditionals and loops that XLA cannot take whole become Switch, Merge, Enter, NextIteration and Exit (§3.4).
 
-An `If` becomes one Switch per input, copies of both branches on its two sides, and one Merge per output. A `While`
-becomes a frame: Enter and Merge per loop variable, a copy of the condition, a Switch per variable on its result, a copy
-of the body behind the sides on which it is true, NextIterations, and Exits on the other sides.
+An `If` becomes one Switch per input, copies of both branches on its two sides, and one Merge per output; a `Case` what
+an `If` in the else branch of an `If`, and so on, would become. A `While` becomes a frame: Enter and Merge per loop
+variable, a copy of the condition, a Switch per variable on its result, a copy of the body behind the sides on which it
+is true, NextIterations, and Exits on the other sides.
 
 * **Gates.** Everything of the node waits for a `_Gate`, which takes all of its inputs and control inputs: it starts
   when they are there and is dead if one of them is, although some of its inputs may be constants.
@@ -34,7 +35,8 @@ from anabranch.passes.dependencies import Dependencies
 from anabranch.passes.prune import operations_of_body
 from anabranch.passes.step_graph import StepGraph
 
-_CONDITIONALS: Final = frozenset({"If", "StatelessIf"})
+_CASES: Final = frozenset({"Case", "StatelessCase"})
+_CONDITIONALS: Final = _CASES | {"If", "StatelessIf"}
 _LOOPS: Final = frozenset({"While", "StatelessWhile", "_RecordingWhile"})
 #: types that can be lowered
 FUNCTIONAL: Final = _CONDITIONALS | _LOOPS
@@ -158,6 +160,18 @@ class _Parts:
             op._outputs.append(Tensor(op, 1, dtypes.int32, _SCALAR))
         return op
 
+    def constant(self, value: int, after: Operation) -> Tensor:
+        """Adds an int32 scalar."""
+        op = self.add("Const", [], f"number_{value}", [after], value=np.array(value, np.int32), dtype=dtypes.int32)
+        op._outputs = [Tensor(op, 0, dtypes.int32, _SCALAR)]
+        return op.outputs[0]
+
+    def computed(self, kind: str, inputs: list[Tensor], name: str, dtype: Any, **attrs: Any) -> Tensor:
+        """Adds an operation with a scalar result."""
+        op = self.add(kind, inputs, name, **attrs)
+        op._outputs = [Tensor(op, 0, dtype, _SCALAR)]
+        return op.outputs[0]
+
     def copy_body(self, body: Any, values: dict[Tensor, Tensor], label: str, pivot: Operation) -> list[Tensor]:
         """Copies the operations of a function graph; returns its results."""
         copies: dict[Operation, Operation] = {}
@@ -189,46 +203,72 @@ class _Parts:
 
 # ---------------------------------------------------------------------- conditionals
 class _Conditional(_Parts):
-    """What an `If` becomes."""
+    """What an `If` or a `Case` becomes: the branches behind a chain of tests.
+
+    The first test that is true chooses its branch; the last branch is taken where none is.
+    """
 
     def lower(self) -> None:
-        attrs = self.op.attrs
-        functions = [self.op.graph.get_function(attrs[key].name) for key in ("else_branch", "then_branch")]
-        self.predicate = self.primitive("Identity", [self.inputs[0]], "predicate", [self.gate]).outputs[0]
-        pivot = self.primitive("Switch", [self.predicate, self.predicate], "pivot")
-        switches: dict[Tensor, Operation] = {}
+        self.chooser = self.primitive("Identity", [self.inputs[0]], "chooser", [self.gate]).outputs[0]
+        self.tests, branches = self._case() if self.op.type in _CASES else self._if()
+        self.switches: dict[tuple[int, Tensor], Operation] = {}
         sides = []
-        for side, body in enumerate(functions):
-            label = ("else", "then")[side]
-            at_pivot = self.primitive("Identity", [pivot.outputs[side]], f"{label}/pivot")
-            values = self._parameters(body, side, switches)
-            sides.append(self.copy_body(body, values, label, at_pivot))
-        merges = [self._merge(i, *pair) for i, pair in enumerate(zip(*sides, strict=True))]
+        for number, (label, function) in enumerate(branches.items()):
+            body = self.op.graph.get_function(function.name)
+            pivot = self.primitive("Identity", [self._in_branch(self.chooser, number)], f"{label}/pivot")
+            sides.append(self.copy_body(body, self._parameters(body, number), label, pivot))
+        merges = [self._merge(i, list(results)) for i, results in enumerate(zip(*sides, strict=True))]
         self.finish([merge.outputs[0] for merge in merges[: len(self.op.outputs)]], merges)
 
-    def _parameters(self, body: Any, side: int, switches: dict[Tensor, Operation]) -> dict[Tensor, Tensor]:
+    def _if(self) -> tuple[list[Tensor], dict[str, Any]]:
+        attrs = self.op.attrs
+        return [self.chooser], {"then": attrs["then_branch"], "else": attrs["else_branch"]}
+
+    def _case(self) -> tuple[list[Tensor], dict[str, Any]]:
+        """A test for each branch but the last, which is also taken where no branch has the number."""
+        branches = {f"branch{i}": function for i, function in enumerate(self.op.attrs["branches"])}
+        tests = [
+            self.computed("Equal", [self.chooser, self.constant(i, self.gate)], f"is_{i}", dtypes.bool, T=dtypes.int32)
+            for i in range(len(branches) - 1)
+        ]
+        return tests, branches
+
+    def _in_branch(self, tensor: Tensor, number: int) -> Tensor:
+        """A tensor from outside as a branch sees it: what comes through the tests before."""
+        last = number == len(self.tests)
+        for test in range(number):
+            tensor = self._switch(tensor, test).outputs[0]
+        return tensor if last else self._switch(tensor, number).outputs[1]
+
+    def _switch(self, tensor: Tensor, test: int) -> Operation:
+        key = test, tensor
+        if key not in self.switches:
+            name = f"switch_{len(self.switches)}"
+            self.switches[key] = self.primitive("Switch", [tensor, self.tests[test]], name)
+        return self.switches[key]
+
+    def _parameters(self, body: Any, number: int) -> dict[Tensor, Tensor]:
         values: dict[Tensor, Tensor] = {}
         for parameter, tensor in zip(body.inputs, self.inputs[1:], strict=True):
-            if self.lowering.is_known(tensor):
-                values[parameter] = tensor
-                continue
-            if tensor not in switches:
-                switches[tensor] = self.primitive("Switch", [tensor, self.predicate], f"switch_{len(switches)}")
-            values[parameter] = switches[tensor].outputs[side]
-            self.gated.add(values[parameter])
+            values[parameter] = tensor
+            if not self.lowering.is_known(tensor):
+                values[parameter] = self._in_branch(tensor, number)
+                self.gated.add(values[parameter])
         return values
 
-    def _merge(self, number: int, one: Tensor, other: Tensor) -> Operation:
-        inputs = [self._on_side(t, side, number) for side, t in enumerate((one, other))]
-        merge = self.primitive("Merge", inputs, f"merge_{number}", N=2)
-        if number < len(self.op.outputs):
-            merge.outputs[0]._shape = self.op.outputs[number].shape
-        return merge
-
-    def _on_side(self, tensor: Tensor, side: int, number: int) -> Tensor:
-        if tensor in self.gated:
-            return tensor
-        return self.primitive("Switch", [tensor, self.predicate], f"result_{number}_{side}").outputs[side]
+    def _merge(self, position: int, results: list[Tensor]) -> Operation:
+        """The result of the branch taken; of two branches at a time, so that it shows which test they differ in."""
+        alive = [t if t in self.gated else self._in_branch(t, number) for number, t in enumerate(results)]
+        merged = alive.pop()
+        if not alive:
+            merged = self.primitive("Identity", [merged], f"merge_{position}", [self.gate]).outputs[0]
+        while alive:
+            label = f"merge_{position}" if len(alive) == 1 else f"merge_{position}_{len(alive)}"
+            merge = self.primitive("Merge", [merged, alive.pop()], label, N=2)
+            merged = merge.outputs[0]
+        if position < len(self.op.outputs):
+            merged._shape = self.op.outputs[position].shape
+        return merged.op
 
 
 # ---------------------------------------------------------------------- loops
@@ -318,18 +358,13 @@ class _Loop(_Parts):
         self.lists: dict[int, _Variable] = {}
         if self.op.type != "_RecordingWhile":
             return
-        self.count = _Variable(self, self._constant(0, self.gate), "count", _SCALAR)
+        self.count = _Variable(self, self.constant(0, self.gate), "count", _SCALAR)
         size = len(self.inputs)
         for k in range(len(self.records)):
             if self.op.outputs[size + 1 + k] in self.lowering.used:
                 start = self.add("_RecordStart", [], f"record_{k}", [self.gate])
                 start._outputs = [Tensor(start, 0, dtypes.variant, _SCALAR)]
                 self.lists[k] = _Variable(self, start.outputs[0], f"record_{k}", _SCALAR)
-
-    def _constant(self, value: int, after: Operation) -> Tensor:
-        op = self.add("Const", [], f"number_{value}", [after], value=np.array(value, np.int32), dtype=dtypes.int32)
-        op._outputs = [Tensor(op, 0, dtypes.int32, _SCALAR)]
-        return op.outputs[0]
 
     @property
     def _all_variables(self) -> list[_Variable]:
@@ -355,20 +390,16 @@ class _Loop(_Parts):
         self.gated = {v.sides[1] for v in self._all_variables}
         results = self.copy_body(self.body, {p: inside[i] for i, p in enumerate(self.body.inputs)}, "body", self.pivot)
         if self.count is not None:
-            one = self._constant(1, self.pivot)
-            more = self._computed("AddV2", [self.count.sides[1], one], "count", dtypes.int32, T=dtypes.int32)
+            one = self.constant(1, self.pivot)
+            more = self.computed("AddV2", [self.count.sides[1], one], "count", dtypes.int32, T=dtypes.int32)
+            self.gated.add(more)
             self.count.next(more, self.pivot)
         for k, variable in self.lists.items():
             item = results[self.records[k]]
-            longer = self._computed("_RecordAdd", [variable.sides[1], item], f"add_{k}", dtypes.variant, T=item.dtype)
+            longer = self.computed("_RecordAdd", [variable.sides[1], item], f"add_{k}", dtypes.variant, T=item.dtype)
+            self.gated.add(longer)
             variable.next(longer, self.pivot)
         return results
-
-    def _computed(self, kind: str, inputs: list[Tensor], name: str, dtype: Any, **attrs: Any) -> Tensor:
-        op = self.add(kind, inputs, name, **attrs)
-        op._outputs = [Tensor(op, 0, dtype, _SCALAR)]
-        self.gated.add(op.outputs[0])
-        return op.outputs[0]
 
     def _leave_all(self) -> None:
         exits = {i: v.leave() for i, v in self.variables.items()}
@@ -396,7 +427,7 @@ class _Loop(_Parts):
             return None
         found = self.lists[number].leave().outputs[0]
         dtype = self.body.outputs[self.records[number]].dtype
-        return self._computed("_RecordEnd", [found], f"end_{number}", dtypes.variant, element_dtype=dtype)
+        return self.computed("_RecordEnd", [found], f"end_{number}", dtypes.variant, element_dtype=dtype)
 
 
 # ---------------------------------------------------------------------- what is left over

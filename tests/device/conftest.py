@@ -12,7 +12,7 @@ from anabranch.pipeline import lowering_everything
 BOTH_WAYS = frozenset(
     {
         *("test_while_loop", "test_functional", "test_tensor_array", "test_rnn"),
-        *("test_conditional", "test_while", "test_inside_bodies"),
+        *("test_conditional", "test_while", "test_inside_bodies", "test_switch_case", "test_cond_results"),
     }
 )
 #: tests that say how often something is compiled

@@ -134,7 +134,7 @@ def test_case_picks_the_first_true_predicate() -> None:
     with Session() as session:
         assert [session.run(y, {x: v}) for v in (0.5, 1.5, 2.5)] == [1, 2, 3]
         exclusive = case(pairs, default=lambda: convert_to_tensor(3), exclusive=True)
-        with pytest.raises(errors.InvalidArgumentError, match="More than one condition"):
+        with pytest.raises(errors.InvalidArgumentError, match="Input error: .* more than one of the conditions"):
             session.run(exclusive, {x: 0.5})
 
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections import namedtuple
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 
 import anabranch as tf
 
-Single = namedtuple("Single", "value")
+
+class Single(NamedTuple):
+    value: Any
 
 
 def run(fetches: Any, feeds: Any) -> Any:

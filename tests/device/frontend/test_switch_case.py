@@ -70,6 +70,15 @@ def test_branches_of_different_shapes_and_host_work_run_on_the_host() -> None:
             assert got[1] == word
 
 
+def test_a_case_of_one_branch() -> None:
+    with tf.Graph().as_default() as graph, tf.Session() as session:
+        number, x = tf.placeholder(tf.int32, []), tf.placeholder(tf.float32, [])
+        y = tf.switch_case(number, [lambda: x * 2.0, lambda: x * 3.0])
+        y.op.attrs["branches"] = y.op.attrs["branches"][1:]
+        graph._changed()
+        assert session.run(y, {number: 4, x: 1.5}) == 4.5
+
+
 def test_structures_and_a_failing_check_in_a_branch_not_taken() -> None:
     with tf.Graph().as_default(), tf.Session() as session:
         number = tf.placeholder(tf.int32, [])

@@ -175,6 +175,34 @@ def test_sparse_loop_variable() -> None:
     assert got.indices.tolist() == [[0], [2]]
 
 
+def test_the_invariant_of_a_sparse_variable_is_the_shape_of_its_shape() -> None:
+    start = SparseTensor([[0], [2]], [1.0, 2.0], [4])
+
+    def deeper(i: Any, s: Any) -> Any:
+        indices = raw.ConcatV2(
+            [s.indices, convert_to_tensor([[i], [i]], "int64")], 1
+        )  # a list takes its tensors' values
+        return raw.AddV2(i, 1), SparseTensor(indices, s.values, raw.ConcatV2([s.dense_shape, [5]], 0))
+
+    _, sparse = while_loop(lambda i, _: raw.Less(i, 2), deeper, (0, start), shape_invariants=[[], [None]])
+    got = run(sparse)
+    assert got.indices.tolist() == [[0, 0, 1], [2, 0, 1]]
+    assert got.dense_shape.tolist() == [4, 5, 5]
+    with pytest.raises(ValueError, match=r"is not an invariant for the loop"):
+        while_loop(lambda i, _: raw.Less(i, 2), deeper, (0, start))
+    with pytest.raises(ValueError, match=r"with shape \(1,\), but the specified shape invariant is \(5,\)"):
+        while_loop(lambda i, _: raw.Less(i, 2), lambda i, s: (i, s), (0, start), shape_invariants=[[], [5]])
+
+
+def test_a_tensor_of_a_body_cannot_be_used_outside() -> None:
+    inside: list[Any] = []
+    while_loop(lambda i: raw.Less(i, 2), lambda i: inside.append(raw.Mul(i, 2)) or raw.AddV2(i, 1), [0])
+    with pytest.raises(ValueError, match=r"Mul:0 .* is in the body of a loop, .* let the body return it"):
+        raw.AddV2(inside[0], 1)
+    with pytest.raises(ValueError, match=r"Mul:0 .* belongs neither to its body nor to an enclosing graph"):
+        cond(convert_to_tensor(True), lambda: raw.AddV2(inside[0], 1), lambda: convert_to_tensor(0))
+
+
 def test_counter_as_a_shape_runs_on_the_host() -> None:
     total = while_loop(
         lambda i, _: raw.Less(i, 4),

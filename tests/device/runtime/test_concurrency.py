@@ -352,6 +352,20 @@ def test_a_branch_that_is_not_taken_takes_nothing() -> None:
             session.run(value, {p: True}, tf.RunOptions(timeout_in_ms=30))
 
 
+def test_the_branch_of_a_case_waits_without_keeping_others_from_running() -> None:
+    queue = tf.FIFOQueue(2, [tf.float32], shapes=[[]])
+    number, x = tf.placeholder(tf.int32, []), tf.placeholder(tf.float32, [])
+    branches = [lambda: x, queue.dequeue, lambda: queue.dequeue() + tf.py_func(lambda v: v, [x], tf.float32)]
+    value = tf.switch_case(number, branches)
+    put = queue.enqueue(x * 2.0)
+    with tf.Session() as session:
+        assert session.run(value, {number: 0, x: 3.0}) == 3.0
+        assert session.run([value, put], {number: 1, x: 3.0})[0] == 6.0
+        assert session.run([value, put], {number: 7, x: 3.0})[0] == 9.0
+        with pytest.raises(errors.DeadlineExceededError, match="waits for 1 elements of FIFOQueue"):
+            session.run(value, {number: 1, x: 3.0}, tf.RunOptions(timeout_in_ms=30))
+
+
 INTERRUPTED = """
     import os, signal, threading
     import numpy as np

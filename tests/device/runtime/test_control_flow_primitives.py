@@ -36,6 +36,7 @@ def loop(
     _, merge_type, enter_type, exit_type, next_type = (getattr(raw, kind) for kind in kinds)
     switch_type = getattr(raw, kinds[0])
     entering = enter_type(start, frame_name=name, name=f"{name}/enter", **enter)
+    entering.set_shape(tf.convert_to_tensor(start).shape)  # the loop keeps it
     merge = merge_type([entering, entering], name=f"{name}/merge")
     inside = enter_type(limit, frame_name=name, is_constant=True, name=f"{name}/limit", **enter)
     going_on = raw.LoopCond(raw.Less(merge.output, inside), name=f"{name}/cond")
@@ -64,6 +65,18 @@ def test_a_loop(kinds: Any, window: int) -> None:
     n = tf.placeholder(tf.int32, [])
     result, _ = loop(n, lambda i: raw.AddV2(i, 3), kinds=kinds, parallel_iterations=window)
     assert [run(result, {n: k}) for k in (0, 1, 10)] == [0, 3, 12]
+
+
+def test_a_loop_variable_that_grows() -> None:
+    """Its shape at the start says nothing of the later iterations."""
+    entering = raw.Enter(tf.constant([1.0]), frame_name="grow")
+    assert entering.shape.ndims is None
+    assert raw.Enter(tf.constant([1.0]), frame_name="grow", is_constant=True).shape.as_list() == [1]
+    merge = raw.Merge([entering, entering])
+    going_on = raw.LoopCond(raw.Less(raw.Size(merge.output), 4))
+    switch = raw.Switch(merge.output, going_on)
+    merge.output.op._update_input(1, raw.NextIteration(tf.concat([switch.output_true] * 2, 0)))
+    assert run(raw.Shape(raw.Exit(switch.output_false))).tolist() == [4]
 
 
 def test_a_loop_in_a_loop() -> None:
@@ -242,7 +255,10 @@ def test_an_edge_into_and_out_of_a_loop() -> None:
 def test_two_frames_at_one_node() -> None:
     (_, one), (_, other) = (loop(tf.constant(3), lambda i: raw.AddV2(i, 1), name=name) for name in ("one", "other"))
     message = refusal(raw.Exit(raw.AddV2(one["merge"], other["merge"], name="sum")))
-    assert "operation 'sum' (AddV2) takes results of 'one/merge', in the loop 'one', and of 'other/merge'" in message
+    assert (
+        "operation 'sum' (AddV2) has inputs from different frames: of 'one/merge', in the loop 'one', and of 'other/merge'"
+        in message
+    )
 
 
 def test_only_a_merge_takes_a_next_iteration() -> None:
