@@ -1,8 +1,9 @@
 """Partition: one `_Send` and `_Recv` for each tensor and pair of devices that it goes between (§3.3, WP3.2.2).
 
 After this pass no operation takes a tensor of another device: it takes the output of a `_Recv` of its own device.
-However many operations of a device take the tensor, it is sent there once. A control edge between devices becomes a
-`_Send` that waits for the earlier operation and carries an empty tensor, and a `_Recv` that the later one waits for.
+However many operations of a device take the tensor, it is sent there once. The control edges from one device into an
+operation of another become one *signal*: a `_Send` that waits for the earlier operations and carries an empty tensor, and
+a `_Recv` that the later one waits for. Operations that wait for the same share it.
 
 Values that are the same in every step, and fed values, are everywhere and not sent.
 
@@ -41,8 +42,10 @@ class _Partition:
         #: the pairs to insert after each operation, in order
         self._after: dict[Operation, list[Operation]] = {}
         self._received: dict[str, dict[Tensor, Tensor]] = {}
-        self._signalled: dict[tuple[Operation, str], Operation] = {}
+        self._signalled: dict[tuple[frozenset[Operation], str], Operation] = {}
+        self._position = {op: at for at, op in enumerate(step.operations)}
         self._controls: dict[Operation, list[Operation]] = dict(step.controls)
+        self._named: dict[tuple[Operation, str], list[Tensor]] = {}
         self._count = 0
 
     def result(self) -> StepGraph:
@@ -64,23 +67,27 @@ class _Partition:
     def _receive_controls(self, op: Operation, device: str) -> None:
         step = self.step
         before = step.controls_of(op)
-        far = [c for c in before if c in self._members and step.device[c] != device]
+        far: dict[str, list[Operation]] = {}
+        for control in before:
+            if control in self._members and step.device[control] != device:
+                far.setdefault(step.device[control], []).append(control)
         if far:
-            near = [c for c in before if c not in far]
-            self._controls[op] = near + [self._signal(c, device) for c in far]
+            near = [c for c in before if c not in self._members or step.device[c] == device]
+            self._controls[op] = near + [self._signal(sources, device) for sources in far.values()]
 
-    def _signal(self, source: Operation, device: str) -> Operation:
-        """The Recv on a device that completes after an operation elsewhere."""
-        key = (source, device)
+    def _signal(self, sources: list[Operation], device: str) -> Operation:
+        """The Recv on a device that completes after operations of another."""
+        key = frozenset(sources), device
         if key not in self._signalled:
-            empty = _detached("Const", {"value": np.zeros(0, np.float32), "dtype": float32}, [], [], source, "signal")
+            last = max(sources, key=self._position.__getitem__)
+            empty = _detached("Const", {"value": np.zeros(0, np.float32), "dtype": float32}, [], [], last, "signal")
             empty._outputs = [Tensor(empty, 0, float32, TensorShape([0]))]
             self.step.known[empty._outputs[0]] = empty.attrs["value"]
-            self._signalled[key] = self._pair(empty._outputs[0], source, device, [source])
+            self._signalled[key] = self._pair(empty._outputs[0], last, device, sources)
         return self._signalled[key]
 
     def _pair(self, tensor: Tensor, source: Operation, device: str, controls: list[Operation]) -> Operation:
-        """Sends `tensor`, which is made by `source`'s device once `source` has run; returns the Recv."""
+        """Sends `tensor`, which is there once `source` has run, and after `controls`; returns the Recv."""
         step, self._count = self.step, self._count + 1
         here = step.device[source]
         attrs: dict[str, Any] = {
@@ -92,6 +99,9 @@ class _Partition:
         }
         label = f"{tensor.value_index}_" if tensor.value_index else "control_" if controls else ""
         where = f"{label}{_short(here)}_to_{_short(device)}"
+        same = self._named.setdefault((source, where), [])  # signals of which one operation is the last
+        same.append(tensor)
+        where += f"_{len(same)}" if len(same) > 1 else ""
         send = _detached("_Send", {**attrs, "T": tensor.dtype}, [tensor], controls, source, f"send_{where}")
         recv = _detached("_Recv", {**attrs, "tensor_type": tensor.dtype}, [], [send], source, f"recv_{where}")
         recv._outputs = [Tensor(recv, 0, tensor.dtype, tensor.shape)]

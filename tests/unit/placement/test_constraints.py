@@ -359,6 +359,26 @@ def test_a_control_edge_between_devices_becomes_a_signal() -> None:
     assert not first.consumers()  # the graph of the program is as it was
 
 
+def test_control_edges_from_one_device_are_one_signal() -> None:
+    with Graph().as_default() as graph:
+        with graph.device("/cpu:0"):
+            first, second, third = (raw.Exp(source(f"x{i}"), name=f"n{i}") for i in range(3))
+        with graph.device("/cpu:1"):
+            y = source("y")
+            with graph.control_dependencies([first, third, second]):
+                waits = [raw.Neg(y), raw.Exp(y)]
+            with graph.control_dependencies([third]):
+                waits.append(raw.Tanh(y))
+        step = step_of(*waits)
+        parts = partition(apply(step, Placer(CPUS, host_work).place(step)))
+    check_partition(apply(step, Placer(CPUS, host_work).place(step)))
+    joint, single = [op for op in parts.operations if op.type == "_Send"]
+    assert parts.controls_of(joint) == [first.op, third.op, second.op]
+    assert parts.controls_of(single) == [third.op]
+    assert [op.name for op in (joint, single)] == [f"n2/send_control_CPU_0_to_CPU_1{tail}" for tail in ("", "_2")]
+    assert parts.controls_of(waits[0].op) == parts.controls_of(waits[1].op) != parts.controls_of(waits[2].op)
+
+
 def test_a_greedy_placement_of_a_model_reads_costs() -> None:
     with Graph().as_default():
         branches = [raw.Exp(raw.Exp(raw.Exp(source(f"x{i}")))) for i in range(2)]
