@@ -2,8 +2,8 @@
 
 After this pass no operation takes a tensor of another device: it takes the output of a `_Recv` of its own device.
 However many operations of a device take the tensor, it is sent there once. The control edges from one device into an
-operation of another become one *signal*: a `_Send` that waits for the earlier operations and carries an empty tensor, and
-a `_Recv` that the later one waits for. Operations that wait for the same share it.
+operation of another become one *signal*: a `_Send` that waits for the earlier operations and carries an empty tensor,
+and a `_Recv` that the later one waits for. Operations that wait for the same share it.
 
 Values that are the same in every step, and fed values, are everywhere and not sent.
 

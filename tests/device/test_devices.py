@@ -511,6 +511,27 @@ def test_what_the_bodies_ask_for_is_asked_for_the_whole(build: Any) -> None:
             assert session.run(nowhere) == got
 
 
+def test_variables_made_in_bodies_keep_the_devices_of_the_scopes() -> None:
+    def body(i: Any, x: Any) -> Any:
+        with tf.device("/cpu:1"):
+            return i + 1, x + tf.get_variable("v", [], initializer=tf.ones_initializer())
+
+    with tf.device("/job:localhost"):
+        looped = tf.while_loop(lambda i, _: i < 3, body, (0, 0.0))[1]
+    cells = [tf.nn.rnn_cell.DeviceWrapper(tf.nn.rnn_cell.BasicRNNCell(2), f"/cpu:{i}") for i in range(2)]
+    outputs, _ = tf.nn.dynamic_rnn(tf.nn.rnn_cell.MultiRNNCell(cells), tf.ones([1, 3, 2]), dtype=tf.float32)
+    assert {v.op.name: v.device for v in tf.trainable_variables() if "bias" not in v.name} == {
+        "v": "/job:localhost/device:CPU:1",
+        "rnn/multi_rnn_cell/cell_0/basic_rnn_cell/kernel": "/device:CPU:0",
+        "rnn/multi_rnn_cell/cell_1/basic_rnn_cell/kernel": "/device:CPU:1",
+    }
+    with tf.Session(config=config()) as session:
+        session.run(tf.global_variables_initializer())
+        assert session.run(looped) == 3
+        _, metadata = traced(session, outputs)
+        assert set(devices_of(metadata).values()) == {"CPU:0", "CPU:1"}
+
+
 def test_colocation_decides_before_device_scopes() -> None:
     with tf.device("/cpu:1"):
         v = tf.get_variable("v", [], initializer=tf.ones_initializer())

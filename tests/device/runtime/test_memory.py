@@ -38,3 +38,19 @@ def test_steps_keep_nothing() -> None:
         for _ in range(50):
             session.run([train, loss], {x: batch})
         assert live_bytes() == after_one
+
+
+def test_what_a_step_no_longer_needs_is_let_go() -> None:
+    """A text operation between two islands holds nothing of the first any more when the second runs."""
+    size, held = 1 << 20, []
+    large = tf.exp(tf.placeholder_with_default(np.zeros(size, np.float32), [size]))
+
+    def look(number: np.float32) -> np.float32:
+        held.append(live_bytes())
+        return number
+
+    first = tf.py_func(look, [tf.reduce_sum(tf.py_func(lambda x: x, [large], tf.float32))], tf.float32)
+    with tf.Session() as session:
+        before = live_bytes()
+        assert session.run(first) == size
+    assert held[0] - before < size
