@@ -128,18 +128,20 @@ def op_scope(values: Iterable[Any], name: str | None, default_name: str | None =
 
 @contextlib.contextmanager
 def init_scope() -> Iterator[None]:
-    """Leaves the bodies of functions and control flow, and control dependencies; keeps the name scope.
+    """Leaves the bodies of functions and control flow, and control dependencies; keeps the name and device scopes.
 
     What is created inside belongs to the outermost graph, and may serve for initialising variables.
     """
     graph = get_default_graph()
     scope = graph.get_name_scope()
-    outermost = graph
+    outermost, left = graph, []
     while outermost.building_function and outermost.outer_graph is not None:
+        left.append(outermost)
         outermost = outermost.outer_graph
     with contextlib.ExitStack() as stack:
         if outermost is not graph:
             stack.enter_context(outermost.as_default())
+            stack.enter_context(outermost._devices_of(reversed(left)))
         stack.enter_context(outermost.name_scope(f"{scope}/" if scope else None))
         stack.enter_context(outermost.control_dependencies(None))
         yield

@@ -145,6 +145,16 @@ class GraphScopes:
         finally:
             self._scopes.devices = old
 
+    @contextlib.contextmanager
+    def _devices_of(self, bodies: Iterable[GraphScopes]) -> Iterator[None]:
+        """Opens the device scopes that are open in the graphs of bodies, the outermost body first."""
+        old = self._scopes.devices
+        self._scopes.devices = [*old, *(scope for body in bodies for scope in body._scopes.devices)]
+        try:
+            yield
+        finally:
+            self._scopes.devices = old
+
     def _apply_device_functions(self, op: Operation) -> None:
         """Inner scopes are asked first; an outer scope fills in only what is still open.
 

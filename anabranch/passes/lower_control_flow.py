@@ -25,6 +25,7 @@ from typing import Any, Final
 import numpy as np
 
 from anabranch.core import dtypes
+from anabranch.core.device import DeviceSpec
 from anabranch.core.op_def import MISSING
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.graph import op_def_of
@@ -186,7 +187,7 @@ class _Parts:
         return [values[t] for t in body.outputs]
 
     def _copy(self, inner: Operation, inputs: list[Tensor], controls: list[Operation], name: str) -> Operation:
-        device = inner.device or self.op.device
+        device = _merged_devices(self.op.device, inner.device)
         op = Operation(inner.graph, inner._id, inner.op_def, name, [], [], inner.attrs, device, inner.site)
         op._inputs, op._control_inputs, op._origin = inputs, controls, inner.origin
         op._outputs = [Tensor(op, t.value_index, t.dtype, t.shape) for t in inner._outputs]
@@ -451,3 +452,10 @@ def _without_unneeded(step: StepGraph) -> StepGraph:
         stack.extend(t.op for t in step.inputs_of(op) if is_back_edge(op, t))
     after = {op: [e for e in found if e in needed] for op, found in step.after.items() if op in needed}
     return step.with_operations([op for op in step.operations if op in needed], after=after)
+
+
+def _merged_devices(outer: str, inner: str) -> str:
+    """What an operation of a body asks for; what it leaves open the operation that the body belongs to says."""
+    if not outer or not inner:
+        return inner or outer
+    return DeviceSpec.from_string(outer).make_merged_spec(DeviceSpec.from_string(inner)).to_string()

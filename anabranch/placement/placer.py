@@ -52,11 +52,13 @@ class Placement:
         device: operation -> full device name; empty where everything runs on the session's only device.
         assigned: operation -> the report; those that are not listed run on `default`, which nothing contradicts.
         default: where operations without constraints run.
+        seconds: what the greedy placer expects the step to take.
     """
 
     device: dict[Operation, str] = field(default_factory=dict)
     assigned: dict[Operation, Assigned] = field(default_factory=dict)
     default: str = ""
+    seconds: float | None = None
 
     def of(self, op: Operation) -> Assigned:
         """The report for an operation."""
@@ -130,15 +132,16 @@ class Placer:
         chosen = [""] * len(groups)
         with self._lock:
             self._choose_homes(groups, chosen)
-            why = (
-                self._greedy(step, groups, chosen)
-                if self.policy.placer == "greedy"
-                else self._default(step, groups, chosen)
-            )
+            if self.policy.placer == "greedy":
+                why, seconds = self._greedy(step, groups, chosen)
+            else:
+                why, seconds = self._default(step, groups, chosen), None
             for group, device in zip(groups, chosen, strict=True):
                 for handle in group.resources:
                     self._homes.setdefault(handle, device)
-        return self._report(groups, chosen, why)
+        placement = self._report(groups, chosen, why)
+        placement.seconds = seconds
+        return placement
 
     def _choose_homes(self, groups: Sequence[Group], chosen: list[str]) -> None:
         """Groups on variables that earlier steps placed stay with them; a step that asks for more moves them."""
@@ -191,7 +194,7 @@ class Placer:
             device = chosen[follower]
 
     # ------------------------------------------------------------------ greedy
-    def _greedy(self, step: StepGraph, groups: Sequence[Group], chosen: list[str]) -> list[str]:
+    def _greedy(self, step: StepGraph, groups: Sequence[Group], chosen: list[str]) -> tuple[list[str], float]:
         index = {device.name: at for at, device in enumerate(self.devices)}
         feasible = [
             [index[chosen[at]]] if chosen[at] else [index[device.name] for device in group.feasible]
@@ -202,7 +205,8 @@ class Placer:
         for at, device in enumerate(found.device_of_group):
             chosen[at] = self.devices[device].name
         said = f"greedy: {found.seconds * 1e6:.0f} µs, one device {found.single_device_seconds * 1e6:.0f} µs"
-        return [reason or (said if len(choices) > 1 else "") for reason, choices in zip(why, feasible, strict=True)]
+        why = [reason or (said if len(choices) > 1 else "") for reason, choices in zip(why, feasible, strict=True)]
+        return why, found.seconds
 
     def _jobs(self, step: StepGraph, groups: Sequence[Group]) -> list[Job]:
         group_of = {op: at for at, group in enumerate(groups) for op in group.members}

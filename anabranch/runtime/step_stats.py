@@ -5,12 +5,12 @@ from __future__ import annotations
 import threading
 from typing import Any
 
+from anabranch.core.device import DeviceSpec
 from anabranch.graph.graph import Graph
 from anabranch.proto import RunOptions
 from anabranch.runtime.partition_graphs import default_device, step_graph_defs
 from anabranch.runtime.step import ItemEvent
 
-_ALLOCATOR = "cpu"
 _UINT32 = 0xFFFFFFFF
 _MAX_LABELLED = 50
 
@@ -76,4 +76,10 @@ class StepRecord:
         )
         allocation = stats.output.add().tensor_description.allocation_description
         allocation.requested_bytes = allocation.allocated_bytes = event.output_bytes
-        allocation.allocator_name = _ALLOCATOR
+        allocation.allocator_name = _allocator(device.device)
+
+
+def _allocator(device: str) -> str:
+    """Who gives a device its memory: all virtual CPUs share that of the host."""
+    spec = DeviceSpec.from_string(device)
+    return "cpu" if spec.device_type == "CPU" else f"{spec.device_type}_{spec.device_index}"

@@ -145,7 +145,7 @@ def _add_slices(trace: ChromeTrace, process: _Process) -> None:
     for item in process.slices:
         lane = _free_lane(lanes.setdefault(item.thread, []), item)
         item.tid = numbers.setdefault((item.thread, lane), len(numbers))
-        args = {"name": item.name, "op": item.type}
+        args: dict[str, Any] = {"name": item.name, "op": item.type, "bytes": sum(item.outputs.values())}
         args.update({f"input{i}": name for i, name in enumerate(item.inputs)})
         if item.members:
             args["operations"] = item.members

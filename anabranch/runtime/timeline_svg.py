@@ -19,6 +19,10 @@ _BAND_GAP: Final = 14
 _CHARACTER: Final = 6.4
 _COLOURS: Final = {"Island": "#4c78a8", "_Send": "#f58518", "_Recv": "#e45756"}
 _OTHER: Final = "#9d9da1"
+_LEGEND: Final = {"Island": "island", "_Send": "sent", "_Recv": "received", "": "on the host"}
+_LEGEND_STEP: Final = 84
+#: the room that the text of a tick takes
+_TICK: Final = 50
 _TEXT: Final = "font-family='sans-serif' font-size='11'"
 
 
@@ -56,10 +60,11 @@ def timeline_svg(step_stats: Any, width: int = 1000, title: str = "") -> str:
         body.extend(piece for bar in bars for piece in _drawn(bar, scale))
         top += height + _BAND_GAP
     body.extend(_arrows([bar for _, bars in bands for bar in bars], scale))
-    body.extend(_axis(end, scale, top))
+    body.extend(_axis(end, scale, top, width))
     heading = f"<text x='6' y='16' {_TEXT} font-weight='bold'>{escape(title)}</text>" if title else ""
     size = f"width='{width}' height='{top + 12:.0f}' viewBox='0 0 {width} {top + 12:.0f}'"
-    return "\n".join([f"<svg xmlns='http://www.w3.org/2000/svg' {size}>", heading, *body, "</svg>", ""])
+    legend = _legend({bar.kind for _, bars in bands for bar in bars}, width)
+    return "\n".join([f"<svg xmlns='http://www.w3.org/2000/svg' {size}>", heading, *legend, *body, "</svg>", ""])
 
 
 def _read(step_stats: Any) -> list[tuple[str, list[_Bar]]]:
@@ -96,7 +101,8 @@ def _drawn(bar: _Bar, scale: float) -> Iterator[str]:
     )
     fits = int((length - 6) / _CHARACTER)
     if fits >= 4:
-        text = bar.name if len(bar.name) <= fits else f"{bar.name[: fits - 1]}…"
+        # the end of a name tells what is done, its beginning only where the program says so
+        text = bar.name if len(bar.name) <= fits else f"…{bar.name[1 - fits :]}"
         yield f"<text x='{x + 3:.1f}' y='{bar.line + 15:.1f}' {_TEXT} fill='white'>{escape(text)}</text>"
 
 
@@ -111,14 +117,24 @@ def _arrows(bars: list[_Bar], scale: float) -> Iterator[str]:
             yield f"<line {begin} {end} stroke='#333' stroke-width='0.8' stroke-dasharray='3 2'/>"
 
 
-def _axis(end: float, scale: float, top: float) -> Iterator[str]:
+def _legend(kinds: set[str], width: int) -> Iterator[str]:
+    """What the colours of the picture mean, at its right."""
+    shown = [kind for kind in _LEGEND if kind in kinds or (not kind and kinds - _COLOURS.keys())]
+    for number, kind in enumerate(shown):
+        x = width - _LEGEND_STEP * (len(shown) - number)
+        yield f"<rect x='{x}' y='7' width='10' height='10' rx='2' fill='{_COLOURS.get(kind, _OTHER)}'/>"
+        yield f"<text x='{x + 14}' y='16' {_TEXT} fill='#555'>{_LEGEND[kind]}</text>"
+
+
+def _axis(end: float, scale: float, top: float, width: int) -> Iterator[str]:
     step = 10.0 ** math.floor(math.log10(max(end, 1e-3)))
     step = next(s for s in (step / 5, step / 2, step) if end / s <= 10)
     unit, name = (1e3, "ms") if end >= 2e3 else (1.0, "µs")
     for number in range(int(end / step) + 1):
         x = _LEFT + number * step * scale
         yield f"<line x1='{x:.1f}' y1='{_TOP - 6}' x2='{x:.1f}' y2='{top - 8:.1f}' stroke='#ccc' stroke-width='0.5'/>"
-        yield f"<text x='{x:.1f}' y='{top + 4:.1f}' {_TEXT} fill='#555'>{number * step / unit:g} {name}</text>"
+        anchor = " text-anchor='end'" if x > width - _TICK else ""
+        yield f"<text x='{x:.1f}' y='{top + 4:.1f}' {_TEXT} fill='#555'{anchor}>{number * step / unit:g} {name}</text>"
 
 
 def _short(device: str) -> str:

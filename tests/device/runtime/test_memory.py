@@ -6,6 +6,7 @@ import gc
 
 import jax
 import numpy as np
+import pytest
 
 import anabranch as tf
 
@@ -38,3 +39,19 @@ def test_steps_keep_nothing() -> None:
         for _ in range(50):
             session.run([train, loss], {x: batch})
         assert live_bytes() == after_one
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_what_a_step_no_longer_needs_is_let_go(waits: bool) -> None:
+    """Whether it runs straight through or by the executor, because a user function may wait."""
+    size = 1 << 20
+    large = tf.exp(tf.placeholder_with_default(np.zeros(size, np.float32), [size]))
+    few = tf.py_func(lambda x: x[:3], [large], tf.float32) if waits else tf.where(large > 2.0)
+    text = tf.strings.as_string(tf.reduce_sum(tf.cast(few, tf.float32)))
+    held = {}
+    with tf.Session() as session:
+        step = session._prepare(session._mapping([text]), [])
+        before = live_bytes()
+        step.run([], lambda event: held.setdefault(event.name, live_bytes() - before))
+    assert max(held.values()) >= size
+    assert held["AsString"] < size / 2

@@ -364,10 +364,11 @@ def test_control_edges_from_one_device_are_one_signal() -> None:
         with graph.device("/cpu:0"):
             first, second, third = (raw.Exp(source(f"x{i}"), name=f"n{i}") for i in range(3))
         with graph.device("/cpu:1"):
+            y = source("y")
             with graph.control_dependencies([first, third, second]):
-                waits = [raw.Neg(source(f"y{i}")) for i in range(2)]
+                waits = [raw.Neg(y), raw.Exp(y)]
             with graph.control_dependencies([third]):
-                waits.append(raw.Neg(source("z")))
+                waits.append(raw.Tanh(y))
         step = step_of(*waits)
         parts = partition(apply(step, Placer(CPUS, host_work).place(step)))
     check_partition(apply(step, Placer(CPUS, host_work).place(step)))

@@ -112,6 +112,29 @@ def test_nodes_run_after_their_inputs_and_controls() -> None:
     assert b.ran == ["one", "two", "last"]
 
 
+def test_values_go_when_their_last_reader_has_run() -> None:
+    """What is fetched, what a primitive passes on, and what a dead node would have read stay."""
+    names = ["read", "fetched", "passed"]
+    nodes = [
+        NodeSpec(name, payload=lambda values, slot=slot: values.__setitem__(slot, slot))
+        for slot, name in enumerate(names)
+    ]
+    nodes.append(NodeSpec("pass", Kind.PASS, inputs=[(2, 0)]))
+    reads = [(0, 0), (1, 0), (2, 0)]
+    readers = ("first", "second")
+    nodes += [NodeSpec(name, inputs=reads, reads=reads, payload=lambda values: None) for name in readers]
+    executor = Executor(ExecutorGraph(nodes, [(1, 0)]))
+    ready, seen = executor.start(), []
+    while ready:
+        node, iteration = ready.pop(0)
+        node.payload(iteration.values)
+        ready += executor.finished((node, iteration))
+        seen.append((node.name, iteration.values[0]))
+    assert seen == [("read", 0), ("fetched", 0), ("passed", 0), ("first", 0), ("second", None)]
+    assert executor.fetches() == [1]
+    assert executor.root.values[2] == 2
+
+
 def test_a_feed_is_there_from_the_start() -> None:
     b = Builder()
     x = b.add("x", Kind.FEED), 0

@@ -97,6 +97,7 @@ def test_slices_tell_name_type_time_and_inputs(stats: Any) -> None:
     loss = slices["model/loss"]
     assert (loss["name"], loss["ts"], loss["dur"]) == ("Island", 1100, 300)
     assert loss["args"]["input0"] == "read"
+    assert all(isinstance(event["args"]["bytes"], int) for event in slices.values())
     assert loss["args"]["operations"] == "model/dense, model/loss"
     assert slices["copy"]["name"] == "memcpy 12 bytes"
 

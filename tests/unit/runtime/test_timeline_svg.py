@@ -40,8 +40,10 @@ def test_bars_bands_and_lines() -> None:
     assert [e.text for e in by_tag["title"]] == [
         "a<b (Island), 4.0 µs", "beside (Where), 3.0 µs", "send (Send), 0.1 µs", "recv (Recv), 0.1 µs",
     ]  # fmt: skip
-    bars = [e for e in by_tag["rect"] if e.get("rx")]
+    bars = [e for e in by_tag["rect"] if e.get("rx") and e.get("width") != "10"]
     assert len(bars) == 4
+    legend = {"island", "sent", "received", "on the host"}
+    assert legend <= {e.text for e in by_tag["text"]}
     assert len([e for e in by_tag["line"] if e.get("stroke-dasharray")]) == 1
     island, beside, send, recv = (float(bar.get("y")) for bar in bars)
     assert island < beside  # they overlap in time
@@ -51,6 +53,14 @@ def test_bars_bands_and_lines() -> None:
     assert abs(widths[0] / widths[1] - 4 / 3) < 0.01
     assert {"one & two", "CPU:0", "CPU:1", "0 µs"} <= {e.text for e in by_tag["text"]}
     assert all(float(bar.get("x")) + float(bar.get("width")) <= 600 for bar in bars)
+
+
+def test_long_names_keep_their_end() -> None:
+    found = RunMetadata().step_stats
+    add(found.dev_stats.add(device=f"{TASK}CPU:0"), "tower/" * 40 + "loss", "tower/loss = Island()", 0, 1000)
+    text = timeline_svg(found, 400)
+    assert "tower/loss</text>" in text
+    assert "on the host" not in text
 
 
 def test_nothing_can_be_drawn_too() -> None:
