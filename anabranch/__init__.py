@@ -166,6 +166,7 @@ from anabranch.frontend.data_flow import (
     unique_with_counts,
     unravel_index,
 )
+from anabranch.frontend.encodings import decode_compressed, decode_json_example, parse_tensor, serialize_tensor
 from anabranch.frontend.framework import (
     add_to_collection,
     add_to_collections,
@@ -788,7 +789,9 @@ __all__ = [
     "data",
     "debugging",
     "decode_base64",
+    "decode_compressed",
     "decode_csv",
+    "decode_json_example",
     "decode_raw",
     "depth_to_space",
     "device",
@@ -971,6 +974,7 @@ __all__ = [
     "parse_example",
     "parse_single_example",
     "parse_single_sequence_example",
+    "parse_tensor",
     "placeholder",
     "placeholder_with_default",
     "polygamma",
@@ -1051,6 +1055,7 @@ __all__ = [
     "self_adjoint_eig",
     "self_adjoint_eigvals",
     "sequence_mask",
+    "serialize_tensor",
     "set_random_seed",
     "setdiff1d",
     "shape",

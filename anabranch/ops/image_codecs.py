@@ -37,8 +37,8 @@ def pillow(ctx: Any) -> Any:
 def _find_pillow() -> Any:
     """Pillow's Image module, or None.
 
-    It warns of images that are large, or have odd metadata. That is silenced here, once: a filter per image would change
-    the list of filters under the feet of the other threads that decode.
+    It warns of images that are large, or have odd metadata. That is silenced here, once: a filter per image would
+    change the list of filters under the feet of the other threads that decode.
     """
     try:
         module = importlib.import_module("PIL.Image")

@@ -36,9 +36,7 @@ def main() -> None:
         Image.fromarray(blocks.squeeze()).save(out, "JPEG", quality=80, **how)
         found[kind] = np.frombuffer(out.getvalue(), np.uint8)
         for channels, ratio, fancy, dct in options:
-            pixels = tf.io.decode_jpeg(
-                out.getvalue(), channels, ratio=ratio, fancy_upscaling=fancy, dct_method=dct
-            )
+            pixels = tf.io.decode_jpeg(out.getvalue(), channels, ratio=ratio, fancy_upscaling=fancy, dct_method=dct)
             found[f"{kind}/{channels}/{ratio}/{fancy}/{dct}"] = pixels.numpy()
     FIXTURE.parent.mkdir(exist_ok=True)
     np.savez_compressed(FIXTURE, **found)
