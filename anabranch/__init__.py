@@ -174,6 +174,12 @@ from anabranch.frontend.data_flow import (
     unique_with_counts as unique_with_counts,
     unravel_index as unravel_index,
 )
+from anabranch.frontend.encodings import (
+    decode_compressed as decode_compressed,
+    decode_json_example as decode_json_example,
+    parse_tensor as parse_tensor,
+    serialize_tensor as serialize_tensor,
+)
 from anabranch.frontend.framework import (
     add_to_collection as add_to_collection,
     add_to_collections as add_to_collections,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from anabranch.api import io_gfile as gfile
+from anabranch.frontend.encodings import decode_compressed, decode_json_example, parse_tensor, serialize_tensor
 from anabranch.frontend.graph_io import write_graph
 from anabranch.frontend.image import decode_png, encode_png
 from anabranch.frontend.image_codecs import (
@@ -46,10 +47,12 @@ __all__ = [
     "decode_and_crop_jpeg",
     "decode_base64",
     "decode_bmp",
+    "decode_compressed",
     "decode_csv",
     "decode_gif",
     "decode_image",
     "decode_jpeg",
+    "decode_json_example",
     "decode_png",
     "decode_raw",
     "encode_base64",
@@ -64,7 +67,9 @@ __all__ = [
     "parse_sequence_example",
     "parse_single_example",
     "parse_single_sequence_example",
+    "parse_tensor",
     "read_file",
+    "serialize_tensor",
     "tf_record_iterator",
     "write_file",
     "write_graph",

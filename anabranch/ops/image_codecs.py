@@ -1,4 +1,4 @@
-"""JPEG images: decoding and encoding through Pillow (the extra `image`). PNG needs no library: see `ops.image`."""
+"""JPEG images, through simplejpeg and Pillow (the extra `image`). PNG needs no library: see `ops.image`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import io
 import struct
 import warnings
 from collections.abc import Iterator
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Final
 
 import numpy as np
 
@@ -34,14 +35,26 @@ def pillow(ctx: Any) -> Any:
 
 @functools.cache
 def _find_pillow() -> Any:
-    """Pillow's Image module, or None."""
+    """Pillow's Image module, or None.
+
+    It warns of images that are large, or have odd metadata. That is silenced here, once: a filter per image would
+    change the list of filters under the feet of the other threads that decode.
+    """
     try:
-        found = importlib.import_module("PIL.Image")
+        module = importlib.import_module("PIL.Image")
     except ImportError:
         return None
-    # Of images that are large, or have odd metadata. For the process: threads that decode share its filters.
     warnings.filterwarnings("ignore", module=r"PIL\.")
-    return found
+    return module
+
+
+@functools.cache
+def _find_simplejpeg() -> Any:
+    """The module simplejpeg, or None."""
+    try:
+        return importlib.import_module("simplejpeg")
+    except ImportError:
+        return None
 
 
 #: PNG's number of a kind of pixels -> how many channels it has
@@ -108,14 +121,83 @@ def opened(data: bytes, ctx: Any) -> Iterator[Any]:
         raise InvalidArgumentError(None, ctx.op, f"{what}: {error}; they are damaged or of another format") from error
 
 
-def decoded(data: bytes, channels: int, ratio: int, ctx: Any) -> Any:
+_DCT_METHODS: Final = ("", "INTEGER_FAST", "INTEGER_ACCURATE")
+
+
+@dataclass(frozen=True, slots=True)
+class JpegReading:
+    """How a JPEG image is decoded; the attributes of the operations of the same names.
+
+    Attributes:
+        ratio: 1, 2, 4 or 8: the image is made that much smaller.
+        fancy_upscaling: whether colours are interpolated where the file has fewer of them.
+        try_recover_truncated: whether an image whose end is missing is taken as it is.
+        dct_method: "INTEGER_ACCURATE", or "INTEGER_FAST", which "" stands for.
+    """
+
+    ratio: int = 1
+    fancy_upscaling: bool = True
+    try_recover_truncated: bool = False
+    dct_method: str = ""
+
+
+_AS_TENSORFLOW_READS: Final = JpegReading()
+
+
+def decoded(data: bytes, channels: int, ctx: Any, reading: JpegReading = _AS_TENSORFLOW_READS) -> Any:
     """The pixels of an image, uint8 [height, width, channels].
 
     Raises:
-        InvalidArgumentError: `channels` is not 0, 1, 3 or 4, or the data do not decode.
+        InvalidArgumentError: `channels` is not 0, 1, 3 or 4, `reading` is none, or the data do not decode.
     """
     if channels not in (0, *_MODES):
         raise InvalidArgumentError(None, ctx.op, f"channels must be 0, 1, 3 or 4, got {channels}")
+    if reading.ratio not in (1, 2, 4, 8):
+        raise InvalidArgumentError(None, ctx.op, f"ratio must be 1, 2, 4 or 8, got {reading.ratio}")
+    if reading.dct_method not in _DCT_METHODS:
+        raise InvalidArgumentError(
+            None, ctx.op, f"dct_method must be one of {_DCT_METHODS}, got {reading.dct_method!r}"
+        )
+    pixels = _plain_jpeg_pixels(data, channels, reading)
+    return _pillow_pixels(data, channels, reading.ratio, ctx) if pixels is None else pixels
+
+
+#: channels, or how the file keeps them -> what simplejpeg calls them
+_JPEG_COLOURS: Final = {1: "GRAY", 3: "RGB", "Gray": "GRAY", "YCbCr": "RGB", "RGB": "RGB"}
+
+
+def _plain_jpeg_pixels(data: bytes, channels: int, reading: JpegReading) -> Any:
+    """The pixels of a grey or coloured JPEG image, bit for bit TensorFlow's.
+
+    Returns:
+        uint8 [height, width, channels]; None for other images, damaged ones, and where there is no simplejpeg.
+    """
+    module = _find_simplejpeg()
+    if module is None or not data.startswith(b"\xff\xd8\xff"):
+        return None
+    try:
+        height, width, kept, _ = module.decode_jpeg_header(data)
+        colours = _JPEG_COLOURS.get(channels or kept)
+        if colours is None or kept not in _JPEG_COLOURS:
+            return None
+        smaller = {"min_height": -(-height // reading.ratio), "min_width": -(-width // reading.ratio)}
+        return module.decode_jpeg(
+            data,
+            colours,
+            fastdct=reading.dct_method != "INTEGER_ACCURATE",
+            fastupsample=not reading.fancy_upscaling,
+            strict=not reading.try_recover_truncated,
+            **(smaller if reading.ratio > 1 else {}),
+        )
+    except ValueError:
+        return None
+
+
+def _pillow_pixels(data: bytes, channels: int, ratio: int, ctx: Any) -> Any:
+    """
+    Raises:
+        InvalidArgumentError: the data do not decode.
+    """
     with opened(data, ctx) as image:
         if ratio > 1:
             image.draft(None, (image.width // ratio, image.height // ratio))
@@ -135,8 +217,18 @@ DecodeJpeg.not_differentiable()
 
 
 @DecodeJpeg.host_kernel
-def _(contents: Any, *, channels: int, ratio: int, ctx: Any) -> Any:
-    return decoded(contents.item(), channels, ratio, ctx)
+def _(
+    contents: Any,
+    *,
+    channels: int,
+    ratio: int,
+    fancy_upscaling: bool,
+    try_recover_truncated: bool,
+    dct_method: bytes,
+    ctx: Any,
+) -> Any:
+    reading = JpegReading(ratio, fancy_upscaling, try_recover_truncated, dct_method.decode())
+    return decoded(contents.item(), channels, ctx, reading)
 
 
 EncodeJpeg = define_op(

@@ -14,7 +14,7 @@ from anabranch.graph.building import define_op
 from anabranch.io import bmp, png
 from anabranch.ops import shape_rules
 from anabranch.ops.image import png_pixels
-from anabranch.ops.image_codecs import decoded, opened, origin
+from anabranch.ops.image_codecs import JpegReading, decoded, opened, origin
 
 _JPEG, _GIFS = b"\xff\xd8\xff", (b"GIF87a", b"GIF89a")
 
@@ -79,7 +79,7 @@ def _(contents: Any, *, channels: int, dtype: DType, expand_animations: bool, ct
     if channels == 4 or (kind == "GIF" and channels == 1):
         raise InvalidArgumentError(None, ctx.op, f"a {kind} image{origin(ctx)} cannot be read with {channels} channels")
     if kind == "JPEG":
-        return _converted(decoded(data, channels, 1, ctx), dtype)
+        return _converted(decoded(data, channels, ctx), dtype)
     return _converted(_frames(data, ctx) if expand_animations else _frames(data, ctx, 1)[0], dtype)
 
 
@@ -151,13 +151,24 @@ def _(contents: TensorShape, crop_window: TensorShape, *, channels: int) -> Tens
 
 
 @DecodeAndCropJpeg.host_kernel
-def _(contents: Any, crop_window: Any, *, channels: int, ratio: int, ctx: Any) -> Any:
+def _(
+    contents: Any,
+    crop_window: Any,
+    *,
+    channels: int,
+    ratio: int,
+    fancy_upscaling: bool,
+    try_recover_truncated: bool,
+    dct_method: bytes,
+    ctx: Any,
+) -> Any:
     data: bytes = contents.item()
     if crop_window.shape != (4,):
         message = f"crop_window must be [y, x, height, width], got shape {crop_window.shape}"
         raise InvalidArgumentError(None, ctx.op, message)
     _check_jpeg(data, ctx)
-    pixels = decoded(data, channels, ratio, ctx)
+    reading = JpegReading(ratio, fancy_upscaling, try_recover_truncated, dct_method.decode())
+    pixels = decoded(data, channels, ctx, reading)
     y, x, height, width = (int(v) for v in crop_window)
     if min(y, x) < 0 or min(height, width) < 1 or y + height > pixels.shape[0] or x + width > pixels.shape[1]:
         message = (

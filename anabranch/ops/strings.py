@@ -76,13 +76,18 @@ def _(string_tensor: Any, *, out_type: DType, ctx: Any) -> Any:
     def number(text: bytes) -> Any:
         try:
             if wanted.kind == "f":
-                return float(text) if b"_" not in text else _fail(text)
+                return _real(text) if b"_" not in text else _fail(text)
             value = int(text) if b"_" not in text else _fail(text)
             return value if np.iinfo(wanted).min <= value <= np.iinfo(wanted).max else _fail(text)
         except ValueError:
             ctx.check(False, f"StringToNumberOp could not correctly convert string: {_shown(text)}")
 
     return elementwise(number, string_tensor, dtype=wanted)
+
+
+def _real(text: bytes) -> float:
+    """A number in decimal digits, or in hexadecimal ones as C writes them."""
+    return float.fromhex(text.decode()) if b"x" in text.lower() else float(text)
 
 
 def _fail(text: bytes) -> Any:
@@ -113,10 +118,16 @@ def _(bytes: Any, *, out_type: DType, little_endian: bool, ctx: Any) -> Any:
     wanted = np.dtype(out_type.as_numpy_dtype)
     items = bytes.reshape(-1).tolist()
     length = len(items[0]) if items else 0
-    for item in items:
-        ctx.check(len(item) == length, f"DecodeRaw needs strings of one length, got {length} and {len(item)} bytes")
+    for i, item in enumerate(items):
+        ctx.check(
+            len(item) == length,
+            "DecodeRaw requires input strings to all be the same size, but "
+            f"element {i} has size {len(item)} != {length}",
+        )
+    size = wanted.itemsize
     ctx.check(
-        length % wanted.itemsize == 0, f"a string of {length} bytes holds no whole number of {out_type.name} elements"
+        length % size == 0,
+        f"Input to DecodeRaw has length {length} that is not a multiple of {size}, the size of {out_type.name}",
     )
     values = np.frombuffer(b"".join(items), wanted)
     values = values if little_endian else values.byteswap()

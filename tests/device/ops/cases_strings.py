@@ -37,6 +37,9 @@ NUMBERS = [
     OpCase("AsString", (np.array([1234.5]),), {"scientific": True, "precision": 2}, expected=text(b"1.23e+03")),
     OpCase("AsString", (np.array([1 + 2j]),), {"precision": 1}, expected=text(b"(1.0,2.0)"), label="complex"),
     OpCase("StringToNumber", (text(b"1.5", b" -2", b"inf"),), oracle=lambda s: [1.5, -2, np.inf]),
+    OpCase(
+        "StringToNumber", (text(b"0xF", b"-0x1.8p1"),), expected=np.array([15, -3], np.float32), label="hexadecimal"
+    ),
     OpCase("StringToNumber", (text(b"7", b"-9"),), {"out_type": "int64"}, expected=longs(7, -9), label="int64"),
     OpCase("StringToNumber", (text(b"3000000000"),), {"out_type": "int32"}, error=INVALID, label="range"),
     OpCase("StringToNumber", (text(b"1{0}"),), error=INVALID, label="no number"),

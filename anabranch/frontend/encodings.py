@@ -1,0 +1,50 @@
+"""Tensors as strings, compressed strings, and examples as JSON (WP4.5)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from anabranch.core.dtypes import as_dtype
+from anabranch.graph.operation import Tensor
+from anabranch.ops import raw
+
+__all__ = ["decode_compressed", "decode_json_example", "parse_tensor", "serialize_tensor"]
+
+
+def serialize_tensor(tensor: Any, name: str | None = None) -> Tensor:
+    """A tensor of any type but resource and variant as a scalar string: a serialized TensorProto message."""
+    result: Tensor = raw.SerializeTensor(tensor, name=name)
+    return result
+
+
+def parse_tensor(serialized: Any, out_type: Any, name: str | None = None) -> Tensor:
+    """The tensor in a scalar string that `serialize_tensor` gave; its shape is not known before the step runs.
+
+    Raises (when run):
+        InvalidArgumentError: the string holds no tensor, or one of another type than `out_type`.
+    """
+    result: Tensor = raw.ParseTensor(serialized, out_type=as_dtype(out_type), name=name)
+    return result
+
+
+def decode_compressed(bytes: Any, compression_type: str = "", name: str | None = None) -> Tensor:
+    """Strings as they were before they were compressed; the shape of `bytes`.
+
+    Args:
+        compression_type: "ZLIB", "GZIP", or "" for strings that are not compressed.
+
+    Raises (when run):
+        DataLossError: a string is damaged or not whole.
+    """
+    result: Tensor = raw.DecodeCompressed(bytes, compression_type=compression_type, name=name)
+    return result
+
+
+def decode_json_example(json_examples: Any, name: str | None = None) -> Tensor:
+    """Serialized tf.train.Example messages from the same messages as JSON (protobuf's mapping); the same shape.
+
+    Raises (when run):
+        InvalidArgumentError: a string is no JSON, or no example.
+    """
+    result: Tensor = raw.DecodeJSONExample(json_examples, name=name)
+    return result
