@@ -214,10 +214,12 @@ def _to_input(sizes: Any, filter: Any, grad: Any, ctx: Any, depthwise: bool) -> 
     if geometry.has_forms():
         if depthwise:
             form = conv_forms.depthwise_to_input
-        elif conv_forms.is_product(geometry.window) or conv_forms.spreads(geometry.channels, geometry.window):
+        elif conv_forms.is_product(geometry.window) or conv_forms.has_few_positions(geometry.window):
             form = conv_forms.to_input
         elif geometry.suits_winograd(grad.dtype):
             form = winograd.to_input
+        elif conv_forms.spreads(geometry.channels, filter.shape[-1], geometry.window):
+            form = conv_forms.to_input
     return _run(filter, grad, geometry.convolve_to_input, form, geometry.window)
 
 

@@ -5,8 +5,9 @@ groups; the window covers all axes of the data, with size 1 for batch and channe
 XLA's own convolution, which reaches most of the machine's speed; `docs/performance.md` has the measurements.
 
 * A filter of size 1, or one that covers the whole data, is a matrix product of reshaped operands.
-* The gradient with respect to the data is one matrix product and a sum of shifted copies (`spreads`) where XLA would
-  exchange filter and gradient because the gradient is smaller than the filter, and where the data has one channel.
+* The gradient with respect to the data is one matrix product and a sum of shifted copies where XLA would exchange
+  filter and gradient because the gradient is smaller than the filter (`has_few_positions`), and where the data is
+  so much larger than the gradient, or has so few channels, that XLA computes too much (`spreads`).
 * A convolution per channel (depthwise) is a sum of shifted copies, which fuse.
 """
 
@@ -18,6 +19,12 @@ from typing import Any
 from jax import lax, numpy as jnp
 
 from anabranch.ops.sliding import MAX_UNROLLED_TAPS, Window, shifted, unshifted, wide
+
+
+#: what the sum over taps costs per product, in multiplications and additions of a matrix product (measured)
+_SUM_COST = 48
+#: XLA's matrix products with so few columns are slow
+_FEW_CHANNELS = 8
 
 
 # ---------------------------------------------------------------------- as one product
@@ -32,11 +39,24 @@ def _covers(window: Window) -> bool:
     return window.size[spatial] == window.lengths[spatial] and not any(map(any, window.pads[spatial]))
 
 
-def spreads(channels: int, window: Window) -> bool:
-    """Whether the gradient with respect to the data is best spread tap by tap."""
-    if window.taps > MAX_UNROLLED_TAPS:
+def has_few_positions(window: Window) -> bool:
+    """Whether the window has fewer positions than taps: XLA then takes the gradient for the filter, and is slow."""
+    return window.taps <= MAX_UNROLLED_TAPS and math.prod(window.outputs[1:-1]) < window.taps
+
+
+def spreads(channels: int, depth: int, window: Window) -> bool:
+    """Whether the gradient with respect to the data is best spread tap by tap.
+
+    XLA multiplies once per tap for each place of the data, also where the window never stood; here it is once per tap
+    for each position of the window. To add up one product costs as much as `_SUM_COST` multiplications, which XLA is
+    spared, unless the data has so few channels that its matrix product is no better.
+    """
+    if window.taps > MAX_UNROLLED_TAPS or max(window.strides) > 1:
         return False
-    return math.prod(window.outputs[1:-1]) < window.taps or (channels == 1 and max(window.strides) == 1)
+    places, positions = math.prod(window.lengths[1:-1]), math.prod(window.outputs[1:-1])
+    if channels < _FEW_CHANNELS:
+        return channels == 1 or places > positions
+    return places * depth > positions * (depth + _SUM_COST)
 
 
 def _seen(data: Any, window: Window) -> Any:

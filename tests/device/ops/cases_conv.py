@@ -131,6 +131,15 @@ CASES = [
         lambda s, w, g: np.moveaxis(to_input()((2, 5, 6, 3), w, np.moveaxis(g, 1, -1)), -1, 1),
         label="NCHW",
     ),
+    OpCase(
+        "Conv2DBackpropInput",
+        (sizes(2, 12, 11, 8), normal(5, 4, 8, 40), normal(2, 8, 8, 40)),
+        {"strides": [1, 1, 1, 1], "padding": "VALID"},
+        to_input(padding="VALID"),
+        tolerance=1e-4,
+        gradient=False,
+        label="much smaller than the data",
+    ),
     OpCase("Conv2DBackpropInput", (sizes(2, 5, 6, 3), W, X), PLAIN, error=InvalidArgumentError, label="depth"),
     OpCase("Conv2DBackpropFilter", (X, sizes(3, 2, 3, 4), normal(2, 5, 6, 4)), PLAIN, to_filter(), order=2),
     OpCase(
