@@ -57,9 +57,10 @@ def _(start: Any, limit: Any, delta: Any, *, xp: Any, ctx: Any) -> Any:
     problem = _range_problem(start, limit, delta)
     ctx.check(problem is None, problem or "")
     dtype = np.asarray(start).dtype
-    steps = np.arange(_range_length(start, limit, delta))
+    count = _range_length(start, limit, delta)
     if dtype.kind in "iu":
-        return (int(start) + steps * int(delta)).astype(dtype)
+        return (int(start) + xp.arange(count, dtype=np.int64) * int(delta)).astype(dtype)
+    steps = np.arange(count)  # always in NumPy: a compiled program may round product and sum together
     wide = np.float64 if dtype == np.float64 else np.float32
     return (np.asarray(start).astype(wide) + steps.astype(wide) * np.asarray(delta).astype(wide)).astype(dtype)
 
