@@ -32,7 +32,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from types import FunctionType
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 import numpy as np
 
@@ -203,7 +203,7 @@ class OpDef:
         self.gradient_rule, self.differentiable = function, True
         return function
 
-    def not_differentiable(self) -> OpDef:
+    def not_differentiable(self) -> Self:
         """States that no gradient flows through this operation; returns the definition itself."""
         if self.differentiable:
             raise ValueError(f"operation {self.name} already has a gradient; it cannot be non-differentiable as well")

@@ -69,7 +69,7 @@ def comparison(name: str, function: ArrayFunction, types: str = "real", commutat
     op = define_op(name, "x: T, y: T -> z: bool", f"T: {types}", commutative=commutative)
     op.shape(shape_rules.broadcast)
     op.kernel(_with_xp(function))
-    return op.not_differentiable()  # type: ignore[return-value]
+    return op.not_differentiable()
 
 
 def _with_xp(function: ArrayFunction) -> ArrayFunction:

@@ -30,7 +30,7 @@ _anonymous = itertools.count()
 def _handle_op(name: str, attrs: str) -> OpFunction:
     op = define_op(name, "-> handle: resource", attrs, stateful=True, defers_bodies=True)
     op.shape(shape_rules.scalar)
-    return op.not_differentiable()  # type: ignore[return-value]
+    return op.not_differentiable()
 
 
 def _named_handle(*, container: bytes, shared_name: bytes, ctx: Any, xp: Any) -> ResourceHandle:
