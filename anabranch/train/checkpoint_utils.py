@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from anabranch import errors
 from anabranch.core.compat import as_text
 from anabranch.frontend.partitioned_variables import PartitionedVariable
 from anabranch.frontend.platform import logging

@@ -179,9 +179,7 @@ def _remapped(part: Variable, prefix: str, stored: str, vocabulary: VocabInfo, a
     return value
 
 
-def _check_size(
-    part: Variable, vocabulary: VocabInfo, shape: tuple[int, int], known: tuple[int, int]
-) -> None:
+def _check_size(part: Variable, vocabulary: VocabInfo, shape: tuple[int, int], known: tuple[int, int]) -> None:
     wanted = known[vocabulary.axis] + vocabulary.num_oov_buckets
     if shape[vocabulary.axis] != wanted:
         raise ValueError(
