@@ -13,6 +13,7 @@ import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
+from anabranch.core.consoles import table_console
 from anabranch.core.devices import LOCAL_TASK
 from anabranch.pipeline import Plan, plan_listeners
 from anabranch.placement.placer import Placement
@@ -39,9 +40,7 @@ class Explainer:
     """
 
     def __init__(self, console: Console | None = None, placement: bool = False) -> None:
-        from rich.console import Console  # time that only those who ask should pay
-
-        self.console = console or Console(stderr=True)
+        self.console = console or table_console(stderr=True)
         self.placement = placement
         self.plans = 0
         self.compilations: list[CompileEvent] = []
@@ -170,8 +169,8 @@ def _table(title: str, *columns: str) -> Any:
 def _stages_table(plan: Plan) -> Any:
     table = _table("Stages", "stage", "#operations left", "time (ms)")
     for report in plan.stages:
-        what = f"{report.operations} items" if report.stage == "islands" else str(report.operations)
-        table.add_row(report.stage, what, f"{report.seconds * 1e3:.2f}")
+        unit = "" if report.stage != "islands" else " item" if report.operations == 1 else " items"
+        table.add_row(report.stage, f"{report.operations}{unit}", f"{report.seconds * 1e3:.2f}")
     return table
 
 
