@@ -24,7 +24,6 @@ __all__ = [
 ]
 
 _VARIABLES = frozenset({"Variable", "VariableV2", "VarHandleOp"})
-_BYPASSED = frozenset({"CheckNumerics", "Identity"})
 _HOST_DTYPES = frozenset({DT_INT32, DT_INT64, DT_STRING})
 
 
@@ -105,30 +104,40 @@ def _without_dangling_colocation(copy: NodeDef, node: NodeDef, kept: set[str]) -
 def remove_training_nodes(input_graph: GraphDef, protected_nodes: Sequence[str] | None = None) -> GraphDef:
     """A graph without the nodes that only training needs: checks of numbers, and copies of tensors.
 
-    A copy that has control inputs, or that something waits for, stays: it orders the step.
+    Nothing waits for a check any more. A copy that has control inputs, or that something waits for, stays: it orders
+    the step.
 
     Args:
         input_graph: a GraphDef.
         protected_nodes: names of nodes to keep.
     """
     protected = set(protected_nodes or ())
-    waited_for = {_node_of(t) for node in input_graph.node for t in node.input if t.startswith("^")}
-    bypassed = {
+    unchecked = _without(input_graph, _bypassable(input_graph, "CheckNumerics", protected))
+    waited_for = {_node_of(t) for node in unchecked.node for t in node.input if t.startswith("^")}
+    waiting = {node.name for node in unchecked.node if len(node.input) > 1}
+    return _without(unchecked, _bypassable(unchecked, "Identity", protected | waited_for | waiting))
+
+
+def _bypassable(graph_def: GraphDef, op: str, kept: set[str]) -> dict[str, str]:
+    """The nodes of a type whose result is their input, and that input."""
+    return {
         node.name: node.input[0]
-        for node in input_graph.node
-        if node.op in _BYPASSED
-        and node.name not in protected | waited_for
-        and len(node.input) == 1
-        and not node.input[0].startswith("^")
+        for node in graph_def.node
+        if node.op == op and node.name not in kept and node.input and not node.input[0].startswith("^")
     }
+
+
+def _without(graph_def: GraphDef, bypassed: dict[str, str]) -> GraphDef:
+    """A graph whose nodes take the inputs of those that are left out, and do not wait for them."""
     result = GraphDef()
-    for node in input_graph.node:
+    result.CopyFrom(graph_def)
+    del result.node[:]
+    for node in graph_def.node:
         if node.name not in bypassed:
             copy = result.node.add()
             copy.CopyFrom(node)
-            copy.input[:] = [_bypass(text, bypassed) for text in node.input]
-    result.library.CopyFrom(input_graph.library)
-    result.versions.CopyFrom(input_graph.versions)
+            inputs = [text for text in node.input if not (text.startswith("^") and _node_of(text) in bypassed)]
+            copy.input[:] = [_bypass(text, bypassed) for text in inputs]
     return result
 
 

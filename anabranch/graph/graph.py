@@ -146,7 +146,7 @@ class Graph(GraphScopes):
 
     def _check_not_finalized(self) -> None:
         if self._finalized:
-            raise RuntimeError("the graph is finalized and cannot be changed; build everything before finalize()")
+            raise RuntimeError("Graph is finalized and cannot be modified; build everything before finalize()")
 
     def _changed(self) -> None:
         self.structure_version += 1

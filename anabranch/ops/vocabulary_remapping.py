@@ -166,7 +166,7 @@ def _matrix_shape(ctx: Any, reader: TensorReader, name: str, num_cols: int | Non
 def _row_blocks(
     reader: TensorReader, name: str, shape: Sequence[int], remapping: Any, most: int
 ) -> Iterator[tuple[int, Any]]:
-    """The stored rows between the first and the last that are wanted, `most` at a time where that is positive."""
+    """The stored rows from the first to the last that are wanted, at most `most` at a time if that is positive."""
     used = remapping[remapping != MISSING]
     if not used.size:
         return

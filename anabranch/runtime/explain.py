@@ -13,6 +13,7 @@ import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
+from anabranch.core.consoles import table_console
 from anabranch.core.devices import LOCAL_TASK
 from anabranch.pipeline import Plan, plan_listeners
 from anabranch.placement.placer import Placement
@@ -42,9 +43,7 @@ class Explainer:
     """
 
     def __init__(self, console: Console | None = None, placement: bool = False) -> None:
-        from rich.console import Console  # time that only those who ask should pay
-
-        self.console = console or Console(stderr=True)
+        self.console = console or table_console(stderr=True)
         self.placement = placement
         self.plans = 0
         self.compilations: list[CompileEvent] = []

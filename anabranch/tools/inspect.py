@@ -23,6 +23,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, DownloadColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from anabranch.core.consoles import table_console
 from anabranch.core.dtypes import as_dtype
 from anabranch.errors import DataLossError, OpError
 from anabranch.io.checkpoint_state import read_checkpoint_state
@@ -53,7 +54,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--verify", action="store_true", help="read everything and check all checksums")
     parser.add_argument("--all", action="store_true", help="list all entries, however many")
     options = parser.parse_args(arguments)
-    report = Report(Console(), None if options.all else 40)
+    report = Report(table_console(), None if options.all else 40)
     try:
         return Inspector(report, verify=options.verify).inspect(options.path)
     except NotInspectableError as error:

@@ -122,6 +122,8 @@ class RecoverableSession(WrappedSession):
             logging.info("An error was raised while considering whether the session is complete: %s", error)
             self._recreate()
             return False
+        except Exception:  # it ends the loop; `close` raises it when the hooks have ended
+            return True
 
     def run(self, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None) -> Any:
         return self._recovering(

@@ -188,7 +188,12 @@ class _MonitoredSession:
         return self._sess is None or self._sess.should_stop()
 
     def close(self) -> None:
-        """Ends the session: calls the hooks' `end`, and waits for threads."""
+        """Ends the session: calls the hooks' `end`, and waits for threads.
+
+        Raises:
+            RuntimeError: it is closed already.
+            Exception: the first that a thread reported.
+        """
         self._close_internal()
 
     def __enter__(self) -> Self:
@@ -203,13 +208,13 @@ class _MonitoredSession:
 
     def _close_internal(self, failure: BaseException | None = None) -> None:
         try:
-            if failure is None and self._sess is not None:
+            if failure is None:
                 session = self._coordinated_creator.tf_sess
                 if session is None:
                     raise RuntimeError("Session is already closed.")
                 for hook in self._hooks:
                     hook.end(session)
-            elif failure is not None:
+            else:
                 for hook in self._hooks:
                     if isinstance(hook, SessionRunHook):
                         hook.abandoned()

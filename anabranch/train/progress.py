@@ -7,13 +7,13 @@ import time
 from collections.abc import Mapping
 from datetime import timedelta
 from types import TracebackType
-from typing import Any, Self
-
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from typing import TYPE_CHECKING, Any, Self
 
 from anabranch.train.basic_session_run_hooks import fetchable, global_step_for
 from anabranch.train.session_run_hook import SessionRunArgs, SessionRunContext, SessionRunHook, SessionRunValues
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 class ProgressDisplay:
@@ -38,6 +38,8 @@ class ProgressDisplay:
         console: Console | None = None,
         log_every_secs: float = 30.0,
     ) -> None:
+        from rich.console import Console  # time that only programs with a display should pay
+
         self._title, self._total, self._first = title, total, first
         self._console = console or Console()
         self._began = time.monotonic()
@@ -107,6 +109,8 @@ class _Line:
 
 class _TerminalBar(_Line):
     def __init__(self, console: Console, title: str, total: int | None, first: int) -> None:
+        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
         position = "step {task.completed}" if total is None else "step {task.completed}/{task.total}"
         columns = (
             TextColumn("{task.description}"),

@@ -128,7 +128,8 @@ def _by_full_name(variables: Iterable[Variable]) -> dict[str, list[Variable]]:
     found: dict[str, list[Variable]] = {}
     for variable in variables:
         info = variable._get_save_slice_info()
-        found.setdefault(variable._shared_name if info is None else info.full_name, []).append(variable)
+        whole = None if info is None else info.full_name
+        found.setdefault(whole or variable._shared_name, []).append(variable)
     return found
 
 

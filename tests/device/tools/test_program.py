@@ -86,6 +86,12 @@ def test_explain_tells_on_the_error_stream(folder: Path) -> None:
     assert "kinds of steps" in done.stderr
 
 
+def test_explain_writes_wide_tables_to_a_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    done = anabranch("explain", folder / "train.py")
+    assert max(map(len, done.stderr.splitlines())) == 120
+
+
 def test_explain_tells_the_placement_when_asked(folder: Path) -> None:
     done = anabranch("explain", "--placement", folder / "train.py", COLUMNS="200")
     assert done.returncode == 0, done.stderr

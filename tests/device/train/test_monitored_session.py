@@ -296,9 +296,10 @@ def test_creation_is_tried_again() -> None:
     assert creator.tries == 3
 
 
-def test_an_exception_of_a_thread_reaches_the_loop() -> None:
+def test_an_exception_of_a_thread_ends_the_loop_and_is_raised_after_the_hooks() -> None:
     _, _, train = training()
     started = threading.Event()
+    ended: list[bool] = []
 
     class StartsThread(SessionRunHook):
         def after_create_session(self, session: Any, coord: Any) -> None:
@@ -311,15 +312,27 @@ def test_an_exception_of_a_thread_reaches_the_loop() -> None:
             coord.register_thread(self.thread)
             self.thread.start()
 
+        def end(self, session: Any) -> None:
+            ended.append(True)
+
     hook = StartsThread()
     session = MonitoredSession(hooks=[hook])
     session.run(train)
     started.set()
     hook.thread.join(10)
-    with pytest.raises(ValueError, match="the reader failed"):
-        session.should_stop()
+    assert session.should_stop()
     with pytest.raises(ValueError, match="the reader failed"):
         session.close()
+    assert ended == [True]
+
+
+def test_a_session_that_is_closed_cannot_be_closed_again() -> None:
+    def closed_inside() -> None:
+        with MonitoredSession() as session:
+            session.close()
+
+    with pytest.raises(RuntimeError, match="Session is already closed"):
+        closed_inside()
 
 
 # ---------------------------------------------------------------------- MonitoredTrainingSession

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import subprocess
 import sys
 import time
 from types import ModuleType
@@ -153,6 +154,12 @@ def test_a_session_that_fails_gives_the_terminal_back() -> None:
             interrupted()
     hide, show = "\x1b[?25l", "\x1b[?25h"
     assert file.getvalue().rindex(show) > file.getvalue().rindex(hide)
+
+
+def test_programs_without_a_display_do_not_load_one() -> None:
+    program = "import sys; import anabranch as tf; tf.train.ProgressHook; print('rich' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
+    assert done.stdout == "False\n", done.stderr
 
 
 def test_it_needs_a_global_step() -> None:

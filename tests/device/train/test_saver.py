@@ -380,6 +380,16 @@ def test_what_cannot_be_saved() -> None:
         Saver(saver_def=SaverDef())
 
 
+def test_a_sharded_checkpoint_may_be_called_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("train").mkdir()
+    two_variables()
+    saver, session = Saver(sharded=True), initialized()
+    saver.save(session, "train/checkpoint")
+    assert latest_checkpoint("train") == "train/checkpoint"
+    saver.restore(session, "train/checkpoint")
+
+
 def test_wrong_paths_and_sessions(tmp_path: Path) -> None:
     two_variables()
     saver, session = Saver(), initialized()

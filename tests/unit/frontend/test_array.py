@@ -50,6 +50,12 @@ def test_constants_follow_their_values() -> None:
         constants.constant(1.5, dtype="int32")
 
 
+def test_a_range_is_a_list_of_numbers() -> None:
+    assert constants.constant(range(3)).dtype.name == "int32"
+    same(constants.constant(range(1, 4), dtype="int64"), [1, 2, 3])
+    same(constants.constant(range(2), dtype="float32"), [0.0, 1.0])
+
+
 def test_a_placeholder_must_be_fed() -> None:
     x = constants.placeholder("float32", [None, 2], name="x")
     assert x.shape.as_list() == [None, 2]
