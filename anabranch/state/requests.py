@@ -103,7 +103,8 @@ class SharedObject:
 
     #: `_lock` is held in `_serve`, `_give_back` and every method that ends in `_locked`; never while a request is
     #: answered, so that an answer may ask the same object again.
-    #: Whoever releases the lock calls `_work_off` then, so nothing that has arrived or is decided stays so.
+    #: Whoever gets the lock lets in what has arrived, and takes what is decided along before releasing it: `_decided`
+    #: is empty whenever the lock is free. Whoever has released it calls `_work_off`, so that nothing stays arrived.
 
     Args:
         name: of the resource; a part of messages.
@@ -145,25 +146,32 @@ class SharedObject:
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
         """Inside, nobody else uses the object; after it, what the block made possible is decided and answered."""
+        decided: list[Request] = []
         try:
             with self._lock:
-                self._let_in()
-                yield
-                self._serve()
+                try:
+                    self._let_in()
+                    yield
+                    self._serve()
+                finally:
+                    decided = self._take_decided()
         finally:
+            answer_all(decided)
             self._work_off()
 
     def _work_off(self) -> None:
-        """Decides and answers what there is, unless another thread is at it, which then does this as well."""
-        while self._arrived or self._decided:
-            if not self._lock.acquire(blocking=False):
-                return
+        """Decides and answers what has arrived, unless another thread is at it, which then does this as well."""
+        while self._arrived and self._lock.acquire(blocking=False):
             try:
                 self._let_in()
-                decided, self._decided = self._decided, []
+                decided = self._take_decided()
             finally:
                 self._lock.release()
             answer_all(decided)
+
+    def _take_decided(self) -> list[Request]:
+        decided, self._decided = self._decided, []
+        return decided
 
     def _let_in(self) -> None:
         """Lets arrived requests join their lines. Under the lock."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,33 @@ def lists(pending: Pending) -> list[Any]:
     assert pending.is_settled
     assert pending.error is None, pending.error
     return [v.tolist() for v in pending.values]
+
+
+class Contended:
+    """A lock that somebody else always has just taken when it is tried; whoever waits for it gets it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+
+    def acquire(self, blocking: bool = True) -> bool:
+        return blocking and self._lock.acquire()
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
+def test_whoever_decides_answers_even_if_the_lock_is_never_free() -> None:
+    a = DenseAccumulator("a", dtypes.float32, TensorShape([]), "SUM")
+    first = a.take_gradient(1)
+    a._lock = Contended()  # type: ignore[assignment]
+    a.apply_gradient(0, np.float32(3))
+    assert lists(first) == [3]
+    second = a.take_gradient(1)
+    a.apply_gradient(5, np.float32(4))
+    assert lists(second) == [4]
 
 
 # ---------------------------------------------------------------------- barriers
