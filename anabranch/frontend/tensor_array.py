@@ -140,8 +140,7 @@ class TensorArray:
 
     def write(self, index: Any, value: Any, name: str | None = None) -> TensorArray:
         """An array with `value` at `index`."""
-        item = convert_to_tensor(value, name="value")
-        self._check_dtype(item)
+        item = self._converted(value)
         (flow,) = self._op(
             "TensorListSetItem",
             self._flow,
@@ -190,8 +189,7 @@ class TensorArray:
 
     def unstack(self, value: Any, name: str | None = None) -> TensorArray:
         """An array of the rows of `value`."""
-        tensor = convert_to_tensor(value, name="value")
-        self._check_dtype(tensor)
+        tensor = self._converted(value)
         (flow,) = self._op(
             "TensorListFromTensor", tensor, _shape_vector(tensor.shape[1:]), name=name or "TensorArrayUnstack"
         )
@@ -201,8 +199,7 @@ class TensorArray:
 
     def scatter(self, indices: Any, value: Any, name: str | None = None) -> TensorArray:
         """An array with the rows of `value` at `indices`."""
-        tensor = convert_to_tensor(value, name="value")
-        self._check_dtype(tensor)
+        tensor = self._converted(value)
         positions = convert_to_tensor(indices, dtypes.int32)
         flow = self._flow
         if self._dynamic_size:
@@ -215,8 +212,7 @@ class TensorArray:
 
     def split(self, value: Any, lengths: Any, name: str | None = None) -> TensorArray:
         """An array of consecutive pieces of `value`; `lengths` tells the rows of each."""
-        tensor = convert_to_tensor(value, name="value")
-        self._check_dtype(tensor)
+        tensor = self._converted(value)
         rows = convert_to_tensor(lengths)
         rows = rows if rows.dtype is dtypes.int64 else raw.Cast(rows, DstT=dtypes.int64)
         known = constant_value(rows)
@@ -257,12 +253,15 @@ class TensorArray:
             made._element_shape = self._element_shape.merge_with(written)
         return made
 
-    def _check_dtype(self, value: Tensor) -> None:
-        if value.dtype.base_dtype is not self._dtype:
+    def _converted(self, value: Any) -> Tensor:
+        """A value to be stored; arrays and numbers take over the dtype of the elements."""
+        tensor = convert_to_tensor(value, name="value", preferred_dtype=self._dtype)
+        if tensor.dtype.base_dtype is not self._dtype:
             raise TypeError(
-                f"TensorArray dtype is {self._dtype.name} but value {value.name} has dtype {value.dtype.name}; "
+                f"TensorArray dtype is {self._dtype.name} but value {tensor.name} has dtype {tensor.dtype.name}; "
                 "use tf.cast"
             )
+        return tensor
 
 
 def _shape_vector(shape: TensorShape) -> Any:

@@ -234,6 +234,8 @@ def test_mistakes() -> None:
         rnn.dynamic_rnn(GRUCell(4), x)
     with pytest.raises(ValueError, match="at least one cell"):
         MultiRNNCell([])
+    with pytest.raises(ValueError, match="Expected state to be a tuple of length 2"):
+        MultiRNNCell([GRUCell(2), GRUCell(2)])(placeholder([1, 2]), placeholder([1, 4]))
     with pytest.raises(ValueError, match="must be a vector"):
         rnn.dynamic_rnn(GRUCell(4), x, np.zeros((2, 2), np.int32), dtype="float64")
     with pytest.raises(ValueError, match="at least 2 dimensions"):

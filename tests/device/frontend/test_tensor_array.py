@@ -115,6 +115,15 @@ def test_text_elements() -> None:
     assert run(array.stack()).tolist() == [b"a", b"b"]
 
 
+def test_arrays_and_numbers_take_over_the_dtype_of_the_elements() -> None:
+    array = TensorArray("float32", size=3).unstack(np.arange(3.0)).write(0, np.float64(5.0)).write(1, 7)
+    pieces = TensorArray("float32", size=2).split(np.arange(4), [2, 2])
+    stacked = array.scatter([2], np.array([9.0])).stack()
+    assert stacked.dtype.name == "float32"
+    assert run(stacked).tolist() == [5.0, 7.0, 9.0]
+    assert run(pieces.read(1)).tolist() == [2.0, 3.0]
+
+
 def test_mistakes() -> None:
     x = placeholder([2])
     with pytest.raises(ValueError, match="Size must be declared"):
