@@ -194,8 +194,7 @@ class TensorArray:
             "TensorListFromTensor", tensor, _shape_vector(tensor.shape[1:]), name=name or "TensorArrayUnstack"
         )
         made = self._changed(flow, tensor.shape[1:])
-        made._size = tensor.shape.dims_tuple[0] if tensor.shape.dims_tuple else None
-        return made
+        return made._of_size(tensor.shape.dims_tuple[0] if tensor.shape.dims_tuple else None)
 
     def scatter(self, indices: Any, value: Any, name: str | None = None) -> TensorArray:
         """An array with the rows of `value` at `indices`."""
@@ -222,8 +221,7 @@ class TensorArray:
         )
         (flow,) = self._op("TensorListSplit", tensor, _shape_vector(element), rows, name=name or "TensorArraySplitV3")
         made = self._changed(flow, element if same or known is None else TensorShape(None))
-        made._size = None if known is None else known.size
-        return made
+        return made._of_size(None if known is None else known.size)
 
     def size(self, name: str | None = None) -> Tensor:
         """The number of elements, an int32 scalar."""
@@ -252,6 +250,10 @@ class TensorArray:
                 )
             made._element_shape = self._element_shape.merge_with(written)
         return made
+
+    def _of_size(self, size: int | None) -> TensorArray:
+        self._size = None if self._dynamic_size else size
+        return self
 
     def _converted(self, value: Any) -> Tensor:
         """A value to be stored; arrays and numbers take over the dtype of the elements."""

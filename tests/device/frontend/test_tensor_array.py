@@ -75,6 +75,15 @@ def test_dynamic_size() -> None:
     assert TensorArray("int32", size=0, dynamic_size=True).scatter([2], [7]).dynamic_size
 
 
+def test_an_array_that_may_grow_grows_after_unstack_and_split() -> None:
+    rows = TensorArray("float64", size=3, dynamic_size=True)
+    for array in (rows.unstack([1.0, 2.0, 3.0]), rows.split([1.0, 2.0, 3.0], [1, 1, 1])):
+        grown = array.write(3, array.read(0) * 4.0)
+        values, size = run([grown.stack(), grown.size()])
+        assert values.ravel().tolist() == [1.0, 2.0, 3.0, 4.0]
+        assert size == 4
+
+
 def test_size_that_is_fed() -> None:
     n = placeholder(dtype="int32")
     array = TensorArray("int32", size=n, element_shape=[])
