@@ -21,6 +21,7 @@ from anabranch.passes.fold import fold
 from anabranch.passes.lower_control_flow import FUNCTIONAL, lower_control_flow
 from anabranch.passes.prune import prune
 from anabranch.passes.step_graph import StepGraph
+from anabranch.passes.unneeded_bounds import UNKNOWN_BOUND, unneeded_bounds
 from anabranch.passes.verify import verify
 from anabranch.placement.partition import partition
 from anabranch.placement.placer import Placement, Placer, apply
@@ -98,10 +99,14 @@ def build_plan(
         stages.append(StageReport(name, len(step.operations), time.perf_counter() - start))
         return step
 
+    known = dict(known or {})
     # what is known of the feeds needs no operation either
-    step = stage("prune", lambda: prune(fetches, targets, [*feeds, *(known or {})]))
+    step = stage("prune", lambda: prune(fetches, targets, [*feeds, *known]))
+    if bounds := unneeded_bounds(step) - set(feeds):
+        known |= dict.fromkeys(bounds, UNKNOWN_BOUND)
+        step = stage("prune", lambda: prune(fetches, targets, [*feeds, *known]))
     step.feeds = list(feeds)
-    step.known.update(known or {})
+    step.known.update(known)
     needed = step.operations
     step = stage("fold", lambda: fold(step))
     if placer is not None:

@@ -284,12 +284,11 @@ def raw_rnn(
         )
         source = nest.flatten(first_input)[0]
         batch, known = _dim(source, 0), source.shape.dims_tuple[0] if source.shape.dims_tuple else None
-        emits, kinds, structure = _emitted(cell, emit, first_state)
+        zeros, structure = _emitted(cell, emit, first_state, batch)
         arrays = [
-            TensorArray(k, size=0, dynamic_size=True, element_shape=TensorShape([known]).concatenate(e))
-            for k, e in zip(kinds, emits, strict=True)
+            TensorArray(z.dtype, size=0, dynamic_size=True, element_shape=TensorShape([known]).concatenate(z.shape[1:]))
+            for z in zeros
         ]
-        zeros = [zero_state(e, batch, k) for k, e in zip(kinds, emits, strict=True)]
         has_loop_state = loop_state is not None
         held = loop_state if has_loop_state else zero
 
@@ -316,15 +315,22 @@ def raw_rnn(
         return emitted, last[4], last[5] if has_loop_state else None
 
 
-def _emitted(cell: Any, emit: Any, state: Any) -> tuple[list[TensorShape], list[Any], Any]:
-    """Shapes (without batch), dtypes and structure of what `raw_rnn` emits."""
+def _emitted(cell: Any, emit: Any, state: Any, batch: Any) -> tuple[list[Tensor], Any]:
+    """Zeros of the shapes and dtypes of what `raw_rnn` emits, and its structure."""
     if emit is not None:
-        tensors = [convert_to_tensor(v) for v in nest.flatten(emit)]
-        return [t.shape for t in tensors], [t.dtype for t in tensors], emit
+        return [_zero_rows(convert_to_tensor(v), batch) for v in nest.flatten(emit)], emit
     size = cell.output_size
     sizes = [size] if isinstance(size, TensorShape) or not nest.is_nested(size) else nest.flatten(size)
     kind = next(t.dtype for t in nest.flatten(state) if isinstance(t, Tensor))
-    return [_size_shape(s) for s in sizes], [kind] * len(sizes), 0 if isinstance(size, TensorShape) else size
+    return [zero_state(_size_shape(s), batch, kind) for s in sizes], 0 if isinstance(size, TensorShape) else size
+
+
+def _zero_rows(row: Tensor, batch: Any) -> Tensor:
+    """Zeros for a batch of tensors like `row`, whose shape the step may decide."""
+    shape = raw.ConcatV2([raw.ExpandDims(convert_to_tensor(batch, dtypes.int32), 0), raw.Shape(row)], 0)
+    zeros: Tensor = raw.Fill(shape, convert_to_tensor(np.zeros((), row.dtype.as_numpy_dtype)))
+    zeros.set_shape(TensorShape([None]).concatenate(row.shape))
+    return zeros
 
 
 # ---------------------------------------------------------------------- static

@@ -472,6 +472,8 @@ class MultiRNNCell(RNNCell):
         return tuple(cell.zero_state(batch_size, dtype) for cell in self._cells)
 
     def call(self, inputs: Any, state: Any) -> Any:
+        if self._state_is_tuple and not nest.is_nested(state):
+            raise ValueError(f"Expected state to be a tuple of length {len(self._cells)}, but received: {state!r}")
         states = state if self._state_is_tuple else _unpacked(state, [c.state_size for c in self._cells])
         new = []
         for i, (cell, one) in enumerate(zip(self._cells, states, strict=True)):

@@ -140,8 +140,7 @@ class TensorArray:
 
     def write(self, index: Any, value: Any, name: str | None = None) -> TensorArray:
         """An array with `value` at `index`."""
-        item = convert_to_tensor(value, name="value")
-        self._check_dtype(item)
+        item = self._converted(value)
         (flow,) = self._op(
             "TensorListSetItem",
             self._flow,
@@ -190,19 +189,16 @@ class TensorArray:
 
     def unstack(self, value: Any, name: str | None = None) -> TensorArray:
         """An array of the rows of `value`."""
-        tensor = convert_to_tensor(value, name="value")
-        self._check_dtype(tensor)
+        tensor = self._converted(value)
         (flow,) = self._op(
             "TensorListFromTensor", tensor, _shape_vector(tensor.shape[1:]), name=name or "TensorArrayUnstack"
         )
         made = self._changed(flow, tensor.shape[1:])
-        made._size = tensor.shape.dims_tuple[0] if tensor.shape.dims_tuple else None
-        return made
+        return made._of_size(tensor.shape.dims_tuple[0] if tensor.shape.dims_tuple else None)
 
     def scatter(self, indices: Any, value: Any, name: str | None = None) -> TensorArray:
         """An array with the rows of `value` at `indices`."""
-        tensor = convert_to_tensor(value, name="value")
-        self._check_dtype(tensor)
+        tensor = self._converted(value)
         positions = convert_to_tensor(indices, dtypes.int32)
         flow = self._flow
         if self._dynamic_size:
@@ -215,8 +211,7 @@ class TensorArray:
 
     def split(self, value: Any, lengths: Any, name: str | None = None) -> TensorArray:
         """An array of consecutive pieces of `value`; `lengths` tells the rows of each."""
-        tensor = convert_to_tensor(value, name="value")
-        self._check_dtype(tensor)
+        tensor = self._converted(value)
         rows = convert_to_tensor(lengths)
         rows = rows if rows.dtype is dtypes.int64 else raw.Cast(rows, DstT=dtypes.int64)
         known = constant_value(rows)
@@ -226,8 +221,7 @@ class TensorArray:
         )
         (flow,) = self._op("TensorListSplit", tensor, _shape_vector(element), rows, name=name or "TensorArraySplitV3")
         made = self._changed(flow, element if same or known is None else TensorShape(None))
-        made._size = None if known is None else known.size
-        return made
+        return made._of_size(None if known is None else known.size)
 
     def size(self, name: str | None = None) -> Tensor:
         """The number of elements, an int32 scalar."""
@@ -257,12 +251,19 @@ class TensorArray:
             made._element_shape = self._element_shape.merge_with(written)
         return made
 
-    def _check_dtype(self, value: Tensor) -> None:
-        if value.dtype.base_dtype is not self._dtype:
+    def _of_size(self, size: int | None) -> TensorArray:
+        self._size = None if self._dynamic_size else size
+        return self
+
+    def _converted(self, value: Any) -> Tensor:
+        """A value to be stored; arrays and numbers take over the dtype of the elements."""
+        tensor = convert_to_tensor(value, name="value", preferred_dtype=self._dtype)
+        if tensor.dtype.base_dtype is not self._dtype:
             raise TypeError(
-                f"TensorArray dtype is {self._dtype.name} but value {value.name} has dtype {value.dtype.name}; "
+                f"TensorArray dtype is {self._dtype.name} but value {tensor.name} has dtype {tensor.dtype.name}; "
                 "use tf.cast"
             )
+        return tensor
 
 
 def _shape_vector(shape: TensorShape) -> Any:

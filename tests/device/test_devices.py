@@ -265,6 +265,25 @@ def test_what_data_or_shapes_decide_is_as_known_on_another_device() -> None:
         assert "root" not in {op.name for island in plan.islands for op in island.operations}
 
 
+@pytest.mark.parametrize(("number", "wanted"), [(0, 6.0), (1, 9.0), (2, 8.0), (5, 8.0)])
+def test_the_branches_of_a_case_on_different_devices(number: int, wanted: float) -> None:
+    index, x = tf.placeholder(tf.int32, []), tf.placeholder(tf.float32, [])
+
+    def on(device: str, function: Any) -> Any:
+        def branch() -> Any:
+            with tf.device(device):
+                return function(x)
+
+        return branch
+
+    branches = [on("/cpu:0", lambda x: x * 2.0), on("/cpu:1", lambda x: x * x), on("/cpu:1", lambda x: x + 5.0)]
+    with tf.device("/cpu:0"):
+        y = tf.switch_case(index, branches)
+    with tf.Session(config=config()) as session:
+        assert session.run(y, {index: number, x: 3.0}) == wanted
+        assert session.run(tf.gradients(y, x)[0], {index: 1, x: 3.0}) == 6.0
+
+
 def test_gradients_of_a_loop_over_two_devices() -> None:
     def build(devices: tuple[str, str]) -> tuple[Any, Any]:
         with tf.device(devices[0]):

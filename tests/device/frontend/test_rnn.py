@@ -190,6 +190,21 @@ def test_raw_rnn_is_dynamic_rnn() -> None:
     np.testing.assert_allclose(got[5], got[6])
 
 
+def test_what_raw_rnn_emits_may_have_a_shape_that_is_fed() -> None:
+    x, width = placeholder([2, 5]), placeholder([], "int32", "width")
+    cell = BasicRNNCell(4)
+
+    def loop_fn(time: Any, output: Any, state: Any, held: Any) -> Any:
+        done = raw.GreaterEqual(time, convert_to_tensor(np.array([3, 2], np.int32)))
+        if state is None:
+            return done, x, cell.zero_state(2, "float64"), (raw.Fill(raw.Reshape(width, [1]), 0),), None
+        return done, x, state, (raw.Fill(raw.Pack([2, width]), time),), None
+
+    emitted, _, _ = rnn.raw_rnn(cell, loop_fn)
+    stacked = emitted[0].stack()
+    assert run(stacked, {x: X[:, 0], width: 2})[:, :, 1].tolist() == [[1, 1], [2, 2], [3, 0]]
+
+
 def test_dropout() -> None:
     x = placeholder([200, 3, 50])
     wrapped = DropoutWrapper(BasicRNNCell(40), output_keep_prob=0.5, seed=1)
@@ -234,6 +249,8 @@ def test_mistakes() -> None:
         rnn.dynamic_rnn(GRUCell(4), x)
     with pytest.raises(ValueError, match="at least one cell"):
         MultiRNNCell([])
+    with pytest.raises(ValueError, match="Expected state to be a tuple of length 2"):
+        MultiRNNCell([GRUCell(2), GRUCell(2)])(placeholder([1, 2]), placeholder([1, 4]))
     with pytest.raises(ValueError, match="must be a vector"):
         rnn.dynamic_rnn(GRUCell(4), x, np.zeros((2, 2), np.int32), dtype="float64")
     with pytest.raises(ValueError, match="at least 2 dimensions"):

@@ -75,6 +75,15 @@ def test_dynamic_size() -> None:
     assert TensorArray("int32", size=0, dynamic_size=True).scatter([2], [7]).dynamic_size
 
 
+def test_an_array_that_may_grow_grows_after_unstack_and_split() -> None:
+    rows = TensorArray("float64", size=3, dynamic_size=True)
+    for array in (rows.unstack([1.0, 2.0, 3.0]), rows.split([1.0, 2.0, 3.0], [1, 1, 1])):
+        grown = array.write(3, array.read(0) * 4.0)
+        values, size = run([grown.stack(), grown.size()])
+        assert values.ravel().tolist() == [1.0, 2.0, 3.0, 4.0]
+        assert size == 4
+
+
 def test_size_that_is_fed() -> None:
     n = placeholder(dtype="int32")
     array = TensorArray("int32", size=n, element_shape=[])
@@ -113,6 +122,15 @@ def test_in_a_conditional(taken: bool) -> None:
 def test_text_elements() -> None:
     array = TensorArray("string", size=2).write(0, "a").write(1, "b")
     assert run(array.stack()).tolist() == [b"a", b"b"]
+
+
+def test_arrays_and_numbers_take_over_the_dtype_of_the_elements() -> None:
+    array = TensorArray("float32", size=3).unstack(np.arange(3.0)).write(0, np.float64(5.0)).write(1, 7)
+    pieces = TensorArray("float32", size=2).split(np.arange(4), [2, 2])
+    stacked = array.scatter([2], np.array([9.0])).stack()
+    assert stacked.dtype.name == "float32"
+    assert run(stacked).tolist() == [5.0, 7.0, 9.0]
+    assert run(pieces.read(1)).tolist() == [2.0, 3.0]
 
 
 def test_mistakes() -> None:

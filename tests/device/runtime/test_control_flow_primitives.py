@@ -255,10 +255,8 @@ def test_an_edge_into_and_out_of_a_loop() -> None:
 def test_two_frames_at_one_node() -> None:
     (_, one), (_, other) = (loop(tf.constant(3), lambda i: raw.AddV2(i, 1), name=name) for name in ("one", "other"))
     message = refusal(raw.Exit(raw.AddV2(one["merge"], other["merge"], name="sum")))
-    assert (
-        "operation 'sum' (AddV2) has inputs from different frames: of 'one/merge', in the loop 'one', and of 'other/merge'"
-        in message
-    )
+    assert "operation 'sum' (AddV2) has inputs from different frames: of 'one/merge', in the loop 'one'" in message
+    assert "and of 'other/merge'" in message
 
 
 def test_only_a_merge_takes_a_next_iteration() -> None:

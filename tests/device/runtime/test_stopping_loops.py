@@ -102,6 +102,37 @@ def test_a_loop_that_is_stopped_changes_no_variable() -> None:
         assert session.run(v).tolist() == [6.0, 6.0, 6.0]
 
 
+def test_a_deadline_ends_a_loop_on_another_device() -> None:
+    start = tf.placeholder(tf.int32, [])
+    with tf.device("/cpu:1"):
+        endless = _counting(start)
+    with tf.device("/cpu:0"):
+        both = [endless + 1, start * 2]
+    with tf.Session(config=tf.ConfigProto(device_count={"CPU": 2})) as session:
+        with pytest.raises(errors.DeadlineExceededError, match="did not end within 0.1 s"):
+            session.run(both, {start: 0}, _impatient())
+        assert session.run(both[1], {start: 4}, _patient()) == 8
+
+
+def test_threads_run_one_loop_with_deadlines_of_their_own() -> None:
+    limit = tf.placeholder(tf.int32, [])
+    result = tf.while_loop(lambda i: i < limit, lambda i: i + 1, [0])
+    found: list[int] = []
+    with tf.Session() as session:
+
+        def run(number: int) -> None:
+            found.extend(session.run(result, {limit: number}, _patient()) - number for _ in range(5))
+
+        threads = [threading.Thread(target=run, args=[10_000 * i]) for i in range(6)]
+        for thread in threads:
+            thread.start()
+        with pytest.raises(errors.DeadlineExceededError):
+            session.run(_counting(limit), {limit: 0}, _impatient())
+        for thread in threads:
+            thread.join(DEADLINE)
+    assert found == [0] * 30
+
+
 def test_closing_the_session_ends_a_loop_with_a_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     running = threading.Event()
     ask = watched_loops._next_stretch

@@ -36,3 +36,21 @@ def test_a_training_step_is_one_island(network: Any) -> None:
     assert not [item for item in plan.items if not isinstance(item, Island)]
     assert not [op.name for op in plan.step.operations if op.type in PRIMITIVES]
     assert len(plan.items) == 1
+
+
+def test_a_step_that_takes_no_record_does_not_look_for_the_bound_of_a_loop() -> None:
+    x, count = tf.placeholder(tf.float32, [4]), tf.placeholder(tf.int32, [])
+    weights = tf.get_variable("weights", [4], initializer=tf.ones_initializer())
+    y = tf.while_loop(lambda i, _: i < count, lambda i, y: (i + 1, tf.tanh(y * weights)), [0, x])[1]
+    before = build_plan([y], [], [x, count])
+    gradient = tf.gradients(y, weights)[0]
+    inference, training = build_plan([y], [], [x, count]), build_plan([y, gradient], [], [x, count])
+    bounds = [[op for op in p.step.operations if op.type == "_DeviceLoopBound"] for p in (inference, training)]
+    assert [len(found) for found in bounds] == [0, 1]
+    assert len(inference.items) == len(before.items) == 1
+    assert y.op.type == "_RecordingWhile"
+    with tf.Session() as session:
+        session.run(weights.initializer)
+        feeds = {x: [0.1, 0.2, 0.3, 0.4], count: 3}
+        alone, beside = session.run(y, feeds), session.run([y, gradient], feeds)[0]
+    assert alone.tolist() == beside.tolist()
