@@ -24,6 +24,7 @@ from anabranch.placement.cost_model import CostModel
 from anabranch.placement.policy import PlacementPolicy, PlacementRule
 from anabranch.runtime.device_settings import settings
 from anabranch.runtime.devices import XlaDevice, session_devices
+from anabranch.runtime.island_call import IslandCall
 from anabranch.runtime.rendezvous import Rendezvous
 from anabranch.runtime.timeline import Timeline
 from anabranch.runtime.transfer_call import Route, TransferContext
@@ -300,6 +301,23 @@ def test_islands_of_two_devices_run_on_threads_of_their_own() -> None:
     np.testing.assert_allclose(got, np.exp([0, 1]), rtol=1e-6)
     threads = {node.node_name: node.thread_id for d in metadata.step_stats.dev_stats for node in d.node_stats}
     assert threads["island_0"] != threads["island_1"]
+
+
+def test_independent_islands_of_two_devices_run_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each waits for the other to have begun."""
+    meeting, run = threading.Barrier(2, timeout=60), IslandCall.__call__
+
+    def together(island: IslandCall, values: list[Any]) -> None:
+        meeting.wait()
+        run(island, values)
+
+    monkeypatch.setattr(IslandCall, "__call__", together)
+    fetches = []
+    for number in range(2):
+        with tf.device(f"/cpu:{number}"):
+            fetches.append(tf.exp(tf.placeholder_with_default(np.float32(number), [])))
+    with tf.Session(config=config()) as session:
+        np.testing.assert_allclose(session.run(fetches), np.exp([0, 1]), rtol=1e-6)
 
 
 def test_towers_share_their_variables() -> None:
