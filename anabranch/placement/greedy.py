@@ -23,7 +23,6 @@ from typing import Final
 
 from anabranch.placement.simulation import Clock, Simulation
 
-
 #: moves are tried until so many operations were simulated (about 0.3 s)
 MAX_SIMULATED: Final = 300_000
 

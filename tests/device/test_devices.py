@@ -550,6 +550,23 @@ def test_variables_made_in_bodies_keep_the_devices_of_the_scopes() -> None:
         assert set(devices_of(metadata).values()) == {"CPU:0", "CPU:1"}
 
 
+def test_what_a_body_leaves_open_its_loop_says() -> None:
+    def body(i: Any, x: Any) -> Any:
+        with tf.device("/cpu:1"):
+            x = tf.py_func(np.negative, [x], tf.float32)
+        with tf.device("/cpu:0"):
+            return i + 1, tf.reshape(x, [])
+
+    with tf.device("/job:localhost"):
+        x = tf.while_loop(lambda i, _: i < 3, body, (0, tf.placeholder_with_default(1.0, [])))[1]
+    with tf.Session(config=config()) as session:
+        assigned = session._prepare(session._mapping([x]), []).plan.placement.assigned
+        asked = {op.type: found.asked for op, found in assigned.items()}
+        assert asked["PyFunc"] == "/job:localhost/device:CPU:1"
+        assert asked["Merge"] == "/job:localhost"
+        assert session.run(x) == -1
+
+
 def test_colocation_decides_before_device_scopes() -> None:
     with tf.device("/cpu:1"):
         v = tf.get_variable("v", [], initializer=tf.ones_initializer())
