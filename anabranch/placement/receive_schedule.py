@@ -22,6 +22,9 @@ of 0.5 ms, waits for the last operation that ends within 2.5 ms.
 
 from __future__ import annotations
 
+import bisect
+import functools
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -79,23 +82,29 @@ def schedule_receives(items: Sequence[Item]) -> ReceiveSchedule:
     takers = _takers(items)
     at_once = simulate(items, {})
     before = _before(items)
+    ends = _ends(items, at_once)
     found: dict[int, int] = {}
     for number, item in enumerate(items):
         if item.received is not None and item.received >= WORTH_BYTES and takers[number] and not item.kept:
             latest = min(at_once.start[taker] for taker in takers[number]) - item.seconds
-            common = _common([before[taker] for taker in takers[number]])
-            ends = [
-                (at_once.end[other], other)
-                for other in _numbers(common)
-                if _may_be_waited_for(items[other], item) and at_once.start[number] < at_once.end[other] <= latest
-            ]
-            if ends:
-                found[number] = max(ends)[1]
+            common = functools.reduce(operator.and_, (before[taker] for taker in takers[number]))
+            ended = ends.get((item.device, item.frame), [])
+            for end, other in reversed(ended[: bisect.bisect_right(ended, (latest, len(items)))]):
+                if end <= at_once.start[number]:
+                    break
+                if common >> other & 1:
+                    found[number] = other
+                    break
     return ReceiveSchedule(found, at_once, simulate(items, found))
 
 
-def _may_be_waited_for(other: Item, receive: Item) -> bool:
-    return other.device == receive.device and other.frame == receive.frame and other.received is None
+def _ends(items: Sequence[Item], times: Times) -> dict[tuple[str, int], list[tuple[float, int]]]:
+    """For each device and frame, what a Recv there could wait for, by the time at which it ends."""
+    found: dict[tuple[str, int], list[tuple[float, int]]] = {}
+    for number, item in enumerate(items):
+        if item.received is None:
+            found.setdefault((item.device, item.frame), []).append((times.end[number], number))
+    return {place: sorted(entries) for place, entries in found.items()}
 
 
 def simulate(items: Sequence[Item], after: dict[int, int]) -> Times:
@@ -163,14 +172,3 @@ def _before(items: Sequence[Item]) -> list[int]:
             for source in item.inputs:
                 found[number] |= found[source] | 1 << source
     return found
-
-
-def _common(sets: list[int]) -> int:
-    common = sets[0]
-    for other in sets[1:]:
-        common &= other
-    return common
-
-
-def _numbers(bits: int) -> list[int]:
-    return [number for number in range(bits.bit_length()) if bits >> number & 1]

@@ -216,10 +216,12 @@ class Executor:
         if self.done or self.error is not None:
             return []
         node, iteration = instance
-        for slot in node.reads:
-            self._readers[slot] -= 1
-            if not self._readers[slot]:
-                iteration.values[slot] = None
+        if node.reads:
+            readers = self._readers
+            for slot in node.reads:
+                readers[slot] -= 1
+                if not readers[slot]:
+                    iteration.values[slot] = None
         missing, marks, nodes = iteration.missing, iteration.marks, iteration.nodes
         missing[node.index] = _RAN
         ready: list[Instance] = []

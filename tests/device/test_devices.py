@@ -24,6 +24,7 @@ from anabranch.placement.cost_model import CostModel
 from anabranch.placement.policy import PlacementPolicy, PlacementRule
 from anabranch.runtime.device_settings import settings
 from anabranch.runtime.devices import XlaDevice, session_devices
+from anabranch.runtime.island_call import IslandCall
 from anabranch.runtime.rendezvous import Rendezvous
 from anabranch.runtime.timeline import Timeline
 from anabranch.runtime.transfer_call import Route, TransferContext
@@ -339,6 +340,23 @@ def test_islands_of_two_devices_run_on_threads_of_their_own() -> None:
     assert threads["island_0"] != threads["island_1"]
 
 
+def test_independent_islands_of_two_devices_run_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each waits for the other to have begun."""
+    meeting, run = threading.Barrier(2, timeout=60), IslandCall.__call__
+
+    def together(island: IslandCall, values: list[Any]) -> None:
+        meeting.wait()
+        run(island, values)
+
+    monkeypatch.setattr(IslandCall, "__call__", together)
+    fetches = []
+    for number in range(2):
+        with tf.device(f"/cpu:{number}"):
+            fetches.append(tf.exp(tf.placeholder_with_default(np.float32(number), [])))
+    with tf.Session(config=config()) as session:
+        np.testing.assert_allclose(session.run(fetches), np.exp([0, 1]), rtol=1e-6)
+
+
 def test_towers_share_their_variables() -> None:
     """Data parallelism: the averaged gradient of two halves is that of the whole."""
 
@@ -567,6 +585,23 @@ def test_variables_made_in_bodies_keep_the_devices_of_the_scopes() -> None:
         assert session.run(looped) == 3
         _, metadata = traced(session, outputs)
         assert set(devices_of(metadata).values()) == {"CPU:0", "CPU:1"}
+
+
+def test_what_a_body_leaves_open_its_loop_says() -> None:
+    def body(i: Any, x: Any) -> Any:
+        with tf.device("/cpu:1"):
+            x = tf.py_func(np.negative, [x], tf.float32)
+        with tf.device("/cpu:0"):
+            return i + 1, tf.reshape(x, [])
+
+    with tf.device("/job:localhost"):
+        x = tf.while_loop(lambda i, _: i < 3, body, (0, tf.placeholder_with_default(1.0, [])))[1]
+    with tf.Session(config=config()) as session:
+        assigned = session._prepare(session._mapping([x]), []).plan.placement.assigned
+        asked = {op.type: found.asked for op, found in assigned.items()}
+        assert asked["PyFunc"] == "/job:localhost/device:CPU:1"
+        assert asked["Merge"] == "/job:localhost"
+        assert session.run(x) == -1
 
 
 def test_colocation_decides_before_device_scopes() -> None:

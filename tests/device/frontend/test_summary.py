@@ -23,7 +23,7 @@ from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.graph import Graph, get_default_graph
 from anabranch.io.event_files import summary_iterator
 from anabranch.ops import raw
-from anabranch.proto import GraphDef, MetaGraphDef, NodeDef, RunMetadata, RunOptions, SessionLog, Summary
+from anabranch.proto import ConfigProto, GraphDef, MetaGraphDef, NodeDef, RunMetadata, RunOptions, SessionLog, Summary
 from anabranch.session import Session
 
 
@@ -106,6 +106,33 @@ def test_step_timings(tmp_path: Path) -> None:
     assert found.Tags()["run_metadata"] == ["step 1"]
     (device,) = found.RunMetadata("step 1").step_stats.dev_stats
     assert "product" in {stats.node_name for stats in device.node_stats}
+
+
+def test_step_timings_of_two_devices(tmp_path: Path) -> None:
+    """As TensorBoard reads them: devices, threads, times, bytes; the names are those of the graph."""
+    x = placeholder(shape=[2, 2])
+    with get_default_graph().device("/cpu:1"):
+        far = raw.Exp(x, name="far")
+    near = raw.Neg(far, name="near")
+    metadata = RunMetadata()
+    with Session(config=ConfigProto(device_count={"CPU": 2})) as session, FileWriter(tmp_path, near.graph) as writer:
+        session.run(near, {x: np.ones((2, 2))}, RunOptions(trace_level=RunOptions.FULL_TRACE), metadata)
+        writer.add_run_metadata(metadata, "step 1", 1)
+    found = {
+        stats.node_name: (device.device[-5:], stats, device.thread_names)
+        for device in read(tmp_path).RunMetadata("step 1").step_stats.dev_stats
+        for stats in device.node_stats
+    }
+    assert {name: device for name, (device, _, _) in found.items()} == {
+        "far": "CPU:1", "far/send_CPU_1_to_CPU_0": "CPU:1", "far/recv_CPU_1_to_CPU_0": "CPU:0", "near": "CPU:0",
+    }  # fmt: skip
+    for _, stats, threads in found.values():
+        assert threads[stats.thread_id]
+        assert stats.all_start_micros > 0
+        assert stats.all_start_micros == stats.all_start_nanos // 1000
+        assert stats.all_end_rel_micros == stats.all_end_rel_nanos // 1000
+        made = stats.output[0].tensor_description.allocation_description.allocated_bytes
+        assert made == (0 if "send" in stats.node_name else 16)
 
 
 def test_text_and_tensors(tmp_path: Path) -> None:
