@@ -145,6 +145,12 @@ TextLineDataset = define_dataset(
 TFRecordDataset = define_dataset(
     "TFRecordDataset", "filenames: string, compression_type: string, buffer_size: int64", "", stateful=True
 )
+CSVRowDataset = define_dataset(
+    "_CSVRowDataset",
+    "filenames: string, compression_type: string, buffer_size: int64",
+    "field_delim: string = ','",
+    stateful=True,
+)
 _FIXED = "filenames: string, header_bytes: int64, record_bytes: int64, footer_bytes: int64, buffer_size: int64"
 FixedLengthRecordDataset = define_dataset("FixedLengthRecordDataset", _FIXED, "", stateful=True)
 FixedLengthRecordDatasetV2 = define_dataset(
@@ -163,6 +169,12 @@ def _compression(value: Any, ctx: Any) -> str:
 def _(filenames: Any, compression_type: Any, buffer_size: Any, *, ctx: Any) -> Dataset:
     names, compression = dataset_files.file_names(filenames), _compression(compression_type, ctx)
     return made_by(dataset_files.line_dataset(names, compression, int(buffer_size)), ctx)
+
+
+@CSVRowDataset.host_kernel
+def _(filenames: Any, compression_type: Any, buffer_size: Any, *, field_delim: bytes, ctx: Any) -> Dataset:
+    names, compression = dataset_files.file_names(filenames), _compression(compression_type, ctx)
+    return made_by(dataset_files.row_dataset(names, field_delim, compression, int(buffer_size)), ctx)
 
 
 @TFRecordDataset.host_kernel
