@@ -199,6 +199,8 @@ def _inferred(
     for path in files:
         rows = rows_of(path, count=None if count is None else count + header)[int(header) :]
         for row in rows:
+            if len(row) <= max(chosen, default=-1):
+                raise ValueError(f"{path!r} has a row of {len(row)} fields, fewer than there are columns: {row}")
             kinds = [max(k, _kind(row[i], missing)) for k, i in zip(kinds, chosen, strict=True)]
         if count is not None:
             count -= len(rows)

@@ -298,6 +298,19 @@ def test_examples_from_records(tmp_path: Path) -> None:
     assert elements(many) == [{"n": [0, 1]}, {"n": [2, 3]}, {"n": [4]}]
 
 
+def test_rows_shorter_than_the_columns_are_refused_where_types_are_inferred(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("a,b\n1,2\n")
+    with pytest.raises(ValueError, match="has a row of 2 fields, fewer than there are columns"):
+        experimental.make_csv_dataset(str(path), 1, column_names=["a", "b", "c"])
+
+
+@pytest.mark.parametrize("name", ["take", "skip", "repeat"])
+def test_a_count_is_one_number(name: str) -> None:
+    with pytest.raises(ValueError, match="Shape must be rank 0 but is rank 1: argument 'count'"):
+        getattr(Dataset.range(3), name)([1, 2])
+
+
 def test_fields_in_quotes_may_hold_line_ends(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_bytes(b'id,text\r\n1,"two\nlines"\r\n2,"a ""word"""\r\n3,"one, two"\r\n')
