@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -108,7 +109,7 @@ class FeatureSet:
 def _default(value: Any, dtype: DType, shape: TensorShape, key: str) -> Any:
     if value is None:
         return convert_to_tensor([], dtype, name="default")
-    tensor = convert_to_tensor(value, dtype, name=f"key_{key}".replace("/", "_"))
+    tensor = convert_to_tensor(value, dtype, name="key_" + re.sub(r"[^A-Za-z0-9_.\-]", "_", key))
     return raw.Reshape(tensor, list(shape.dims_tuple or ())) if shape.is_fully_defined() else tensor
 
 

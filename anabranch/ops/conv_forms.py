@@ -20,7 +20,6 @@ from jax import lax, numpy as jnp
 
 from anabranch.ops.sliding import MAX_UNROLLED_TAPS, Window, shifted, unshifted, wide
 
-
 #: what the sum over taps costs per product, in multiplications and additions of a matrix product (measured)
 _SUM_COST = 48
 #: XLA's matrix products with so few columns are slow

@@ -7,10 +7,11 @@ elements are computed when an iterator asks for them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
+from anabranch.core.shapes import TensorShape
 from anabranch.errors import InvalidArgumentError, OpError
 from anabranch.graph.building import OpFunction, define_op
 from anabranch.ops import shape_rules
@@ -29,10 +30,24 @@ from anabranch.state.datasets import (
 TYPED = "output_types: list(type) >= 1, output_shapes: list(shape) >= 1"
 
 
+#: arguments of datasets that are one number each
+_NUMBERS: Final = frozenset(
+    ("batch_size", "block_length", "buffer_size", "count", "cycle_length", "index", "num_parallel_calls", "num_shards")
+    + ("seed", "seed2", "shift", "size", "start", "step", "stop", "stride")
+)
+
+
 def define_dataset(name: str, signature: str, attrs: str = TYPED, stateful: bool = False) -> OpFunction:
     """An operation whose result is a dataset."""
     op = define_op(name, f"{signature} -> handle: variant", attrs, stateful=stateful, defers_bodies=True)
-    op.shape(shape_rules.scalar)
+    numbers = [(i, arg.name) for i, arg in enumerate(op.inputs) if arg.name in _NUMBERS]
+
+    def scalar_of_scalars(*inputs: Any) -> TensorShape:
+        for i, argument in numbers:
+            shape_rules.with_rank(inputs[i], 0, f"argument {argument!r}")
+        return shape_rules.SCALAR
+
+    op.shape(scalar_of_scalars)
     op.not_differentiable()
     return op
 
@@ -145,6 +160,12 @@ TextLineDataset = define_dataset(
 TFRecordDataset = define_dataset(
     "TFRecordDataset", "filenames: string, compression_type: string, buffer_size: int64", "", stateful=True
 )
+CSVRowDataset = define_dataset(
+    "_CSVRowDataset",
+    "filenames: string, compression_type: string, buffer_size: int64",
+    "field_delim: string = ','",
+    stateful=True,
+)
 _FIXED = "filenames: string, header_bytes: int64, record_bytes: int64, footer_bytes: int64, buffer_size: int64"
 FixedLengthRecordDataset = define_dataset("FixedLengthRecordDataset", _FIXED, "", stateful=True)
 FixedLengthRecordDatasetV2 = define_dataset(
@@ -163,6 +184,12 @@ def _compression(value: Any, ctx: Any) -> str:
 def _(filenames: Any, compression_type: Any, buffer_size: Any, *, ctx: Any) -> Dataset:
     names, compression = dataset_files.file_names(filenames), _compression(compression_type, ctx)
     return made_by(dataset_files.line_dataset(names, compression, int(buffer_size)), ctx)
+
+
+@CSVRowDataset.host_kernel
+def _(filenames: Any, compression_type: Any, buffer_size: Any, *, field_delim: bytes, ctx: Any) -> Dataset:
+    names, compression = dataset_files.file_names(filenames), _compression(compression_type, ctx)
+    return made_by(dataset_files.row_dataset(names, field_delim, compression, int(buffer_size)), ctx)
 
 
 @TFRecordDataset.host_kernel

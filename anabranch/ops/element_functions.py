@@ -52,6 +52,9 @@ class _Instruction:
 class FunctionOfElements:
     """A function graph with the values that it captured.
 
+    Its random operations begin their sequences when it is made, which is when an iterator is initialized: those with a
+    seed give the same numbers in each walk through the data, the others draw new ones.
+
     Args:
         ctx: the context of the operation that has the function as an attribute.
         body: the function graph.
@@ -67,13 +70,13 @@ class FunctionOfElements:
         self._captured = list(captured)
         operations = operations_behind(body.outputs, body.inputs)
         self._program = _Program(ctx, body, operations, self._captured) if _runs_directly(operations) else None
-        self._wanted = [(t.dtype.name, np.dtype(t.dtype.as_numpy_dtype)) for t in body.outputs]
+        self._draws = ctx.new_draws()
 
     def __call__(self, *element: Any) -> Element:
         try:
             if self._program is not None:
                 return self._program.run(element)
-            results = self._ctx.call(self._body, [*element, *self._captured])
+            results = self._ctx.call(self._body, [*element, *self._captured], draws=self._draws)
         except OpError as error:
             op = self._ctx.op
             where = f"\n  in the function of {op.type} {op.name!r}, created at {op.creation_site}"

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from google.protobuf.message import DecodeError
@@ -13,6 +12,7 @@ from anabranch.core.dtypes import DType, float32, float64, int64, string
 from anabranch.core.shapes import TensorShape
 from anabranch.errors import InvalidArgumentError
 from anabranch.graph.building import define_op
+from anabranch.io.csv_rows import split_row
 from anabranch.ops import shape_rules
 from anabranch.proto import Example, Feature
 
@@ -224,6 +224,9 @@ DecodeCSV.not_differentiable()
 
 @DecodeCSV.shape
 def _(records: TensorShape, record_defaults: list[TensorShape]) -> list[TensorShape]:
+    for i, default in enumerate(record_defaults):
+        if default.rank is not None and default.rank > 1:
+            raise ValueError(f"each record default is a scalar or a vector, got shape {default} for field {i}")
     return [records] * len(record_defaults)
 
 
@@ -253,34 +256,33 @@ def _(
                 f"Expect {len(OUT_TYPE)} fields but have {len(chosen)} in record {number}: {','.join(fields)!r}",
             )
         for i, field in enumerate(chosen):
-            columns[i].append(
-                _field(field, OUT_TYPE[i], record_defaults[i], missing, f"Field {i} in record {number}", ctx)
-            )
+            columns[i].append(_field(field, OUT_TYPE[i], record_defaults[i], missing, i, number, ctx))
     return [array_of(c, t).reshape(records.shape) for c, t in zip(columns, OUT_TYPE, strict=True)]
 
 
 def _fields(text: str, delimiter: bytes, quoted: bool, ctx: Any) -> list[str]:
-    quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE
     try:
-        return next(csv.reader([text], delimiter=delimiter.decode(), quoting=quoting, strict=True), [""])
-    except csv.Error as error:
-        raise InvalidArgumentError(None, ctx.op, f"cannot take the record {text!r} apart: {error}") from None
+        return split_row(text, delimiter.decode(), quoted)
+    except ValueError as error:
+        raise InvalidArgumentError(None, ctx.op, f"{error}: {text!r}") from None
 
 
 _PARSERS: dict[DType, Callable[[str], Any]] = {float32: float, float64: float}
+_C_NAMES = {float32: "float", float64: "double"}
 
 
-def _field(text: str, dtype: DType, default: Any, missing: str, where: str, ctx: Any) -> Any:
+def _field(text: str, dtype: DType, default: Any, missing: str, place: int, record: int, ctx: Any) -> Any:
     if text == "" or text == missing:
         if default.size == 0:
-            raise InvalidArgumentError(None, ctx.op, f"{where} is required but missing!")
+            raise InvalidArgumentError(None, ctx.op, f"Field {place} is required but missing in record {record}!")
         return default.reshape(-1)[0]
     if dtype is string:
         return text.encode("utf-8", "surrogateescape")
     try:
         value = _PARSERS.get(dtype, int)(text)
     except ValueError:
-        raise InvalidArgumentError(None, ctx.op, f"{where} is not a valid {dtype.name}: {text}") from None
-    if dtype.is_integer and not dtype.min <= value <= dtype.max:
-        raise InvalidArgumentError(None, ctx.op, f"{where} is not a valid {dtype.name}: {text}")
+        value = None
+    if value is None or (dtype.is_integer and not dtype.min <= value <= dtype.max):
+        kind = _C_NAMES.get(dtype, dtype.name)
+        raise InvalidArgumentError(None, ctx.op, f"Field {place} in record {record} is not a valid {kind}: {text}")
     return value

@@ -122,7 +122,7 @@ def _(bytes: Any, *, out_type: DType, little_endian: bool, ctx: Any) -> Any:
         ctx.check(
             len(item) == length,
             "DecodeRaw requires input strings to all be the same size, but "
-            f"element {i} has size {len(item)} != {length}",
+            f"element {i} has size {length} != {len(item)}",
         )
     size = wanted.itemsize
     ctx.check(

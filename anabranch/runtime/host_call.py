@@ -39,7 +39,6 @@ class HostKernelCall:
         slots: dict[Any, int],
         outputs: list[int],
         containers: Containers,
-        run_seed: int,
         counters: RandomCounters,
         run_body: BodyRunner,
     ) -> None:
@@ -62,10 +61,14 @@ class HostKernelCall:
         #: inputs and outputs need not be regrouped where no argument stands for several tensors
         self._flat = not any(arg.is_list for arg in op_def.inputs)
         self._single = len(op_def.outputs) == 1 and not op_def.outputs[0].is_list
+<<<<<<< HEAD
         #: whether NumPy might warn of numbers, as XLA does not; functions of the user keep their own settings
         self._calculates = not (op_def.asynchronous or op_def.blocking or _gives_handles(op))
         self._counters = counters.group([op], run_seed) if rule.asks_for("rng") else None
         self._seed = _seed(op, run_seed)
+=======
+        self._counters = counters.group([op]) if rule.asks_for("rng") else None
+>>>>>>> input
         self._keywords = {k: op.attrs[k] for k in rule.attr_names()}
         if rule.asks_for("ctx"):
             self._keywords["ctx"] = self._context
@@ -114,7 +117,7 @@ class HostKernelCall:
     def _run(self, inputs: list[Any]) -> Any:
         op, keywords = self.op, self._keywords
         if self._counters is not None:
-            keywords = {**keywords, "rng": np.random.default_rng((*self._seed, int(self._counters.advance()[0])))}
+            keywords = {**keywords, "rng": _generator(op, *self._counters.advance().tolist())}
         try:
             arguments = inputs if self._flat else group_by_argument(op.op_def.inputs, op.attrs, inputs)
             if not self._calculates:
@@ -159,6 +162,11 @@ def _gives_handles(op: Operation) -> bool:
 
 def _on_host(value: Any) -> Any:
     return value if isinstance(value, np.ndarray | ResourceHandle | TensorList) else np.asarray(value)
+
+
+def _generator(op: Any, count: int, run_seed: int) -> np.random.Generator:
+    """What an operation draws from when it has run `count` times."""
+    return np.random.default_rng((*_seed(op, run_seed), count))
 
 
 def _seed(op: Any, run_seed: int) -> tuple[int, int]:

@@ -14,9 +14,10 @@ from anabranch.core.resources import ResourceHandle
 from anabranch.errors import FailedPreconditionError
 from anabranch.graph.operation import Operation
 from anabranch.runtime.containers import Containers
+from anabranch.runtime.random_counters import Draws
 
-#: (body, inputs, handle of each resource input) -> outputs
-BodyRunner = Callable[[Any, list[Any]], list[Any]]
+#: (body, inputs, where its random operations count) -> outputs
+BodyRunner = Callable[[Any, list[Any], Draws | None], list[Any]]
 
 
 class HostContext(KernelContext):
@@ -72,9 +73,14 @@ class HostContext(KernelContext):
         """Host kernels check before they write, so nothing guards them."""
         return None
 
-    def call(self, body: Any, inputs: list[Any], **_: Any) -> list[Any]:
-        """Runs a function graph as a step of its own."""
-        return self._run_body(body, inputs)
+    def call(self, body: Any, inputs: list[Any], *, draws: Draws | None = None, **_: Any) -> list[Any]:
+        """Runs a function graph as a step of its own; `draws` is what `new_draws` gave, if it has its own."""
+        return self._run_body(body, inputs, draws)
+
+    @staticmethod
+    def new_draws() -> Draws:
+        """Random operations that count there begin their sequences anew."""
+        return Draws()
 
 
 def uninitialized(op: Any, handle: ResourceHandle) -> FailedPreconditionError:

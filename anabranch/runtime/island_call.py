@@ -42,7 +42,6 @@ class IslandCall:
         island: Island,
         slots: dict[Any, int],
         containers: Containers,
-        run_seed: int,
         counters: RandomCounters,
         device: Device | None = None,
     ) -> None:
@@ -55,7 +54,7 @@ class IslandCall:
         self._outputs = [slots[t] for t in island.outputs]
         self._has_constants = bool(executable.constants)
         self._written = [containers.variable(h) for h in island.writes]
-        self._counters = counters.group(island.random, run_seed) if executable.uses_random else None
+        self._counters = counters.group(island.random) if executable.uses_random else None
         argument_order = [*executable.read_only, *executable.donated]
         self._bind_variables(argument_order, set(executable.read_only), containers)
         first = len(self._inputs) + len(executable.constants)

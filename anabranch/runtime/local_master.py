@@ -20,7 +20,7 @@ from anabranch.runtime.containers import Containers
 from anabranch.runtime.device_settings import settings
 from anabranch.runtime.devices import DeviceAttributes, attributes_of, session_devices
 from anabranch.runtime.measurement import measure_step, measure_transfers
-from anabranch.runtime.random_counters import RandomCounters
+from anabranch.runtime.random_counters import Draws, RandomCounters, drawing
 from anabranch.runtime.step import PreparedStep
 from anabranch.runtime.waiting import ActiveSteps
 from anabranch.xla.islands import runs_on_host
@@ -75,7 +75,6 @@ class LocalMaster:
         self.placer = Placer(session_devices(config), _is_host_work, policy_of(placement), soft, log)
         self._owns_task = task is None
         self.task = task or LocalTask()
-        self.run_seed = int.from_bytes(os.urandom(4), "little")
         self.counters = RandomCounters()
         self._bodies: OrderedDict[Hashable, PreparedStep] = OrderedDict()
         self._lock = threading.Lock()
@@ -110,10 +109,14 @@ class LocalMaster:
             OpError: the graph cannot be run (a cycle, an operation without a kernel), or not placed.
         """
         plan = build_plan(fetches, targets, feeds, placer=self.placer)
-        return PreparedStep(plan, self.task.containers, self.run_seed, self.counters, self.run_body, self._active)
+        return PreparedStep(plan, self.task.containers, self.counters, self.run_body, self._active)
 
-    def run_body(self, body: Any, inputs: list[Any]) -> list[Any]:
-        """Runs a function graph as a step of its own."""
+    def run_body(self, body: Any, inputs: list[Any], draws: Draws | None = None) -> list[Any]:
+        """Runs a function graph as a step of its own.
+
+        Args:
+            draws: where its random operations count; None: where they count for the step that calls.
+        """
         handles = tuple(v for v, p in zip(inputs, body.inputs, strict=True) if p.dtype is dtypes.resource)
         key = (body, body.version, handles)
         with self._lock:
@@ -127,10 +130,13 @@ class LocalMaster:
                 while len(self._bodies) > _MAX_BODIES:
                     self._bodies.popitem(last=False)
         feeds = [v for v, p in zip(inputs, body.inputs, strict=True) if p.dtype is not dtypes.resource]
-        return step.run_on_device(feeds)
+        if draws is None:
+            return step.run_on_device(feeds)
+        with drawing(draws):
+            return step.run_on_device(feeds)
 
     def _prepare_body(self, body: Any, inputs: list[Any]) -> PreparedStep:
         known = {p: v for v, p in zip(inputs, body.inputs, strict=True) if p.dtype is dtypes.resource}
         feeds = [p for p in body.inputs if p not in known]
         plan = build_plan(body.outputs, [], feeds, known, self.placer)
-        return PreparedStep(plan, self.task.containers, self.run_seed, self.counters, self.run_body, self._active)
+        return PreparedStep(plan, self.task.containers, self.counters, self.run_body, self._active)

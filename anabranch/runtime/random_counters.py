@@ -2,13 +2,60 @@
 
 from __future__ import annotations
 
+import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from anabranch.graph.operation import Operation
+
+
+class Draws:
+    """How often each of some operations has drawn, from the beginning of their sequences.
+
+    Attributes:
+        run_seed: what operations without a seed of their own draw from.
+    """
+
+    __slots__ = ("_counts", "_lock", "run_seed")
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._counts = np.zeros(64, np.uint32)
+        self.run_seed = int.from_bytes(os.urandom(4), "little")
+
+    def advance(self, positions: NDArray[np.intp]) -> NDArray[np.uint32]:
+        """The counts of operations, each one higher afterwards."""
+        with self._lock:
+            last = int(positions.max(initial=-1))
+            if last >= len(self._counts):
+                grown = np.zeros(2 * (last + 1), np.uint32)
+                grown[: len(self._counts)] = self._counts
+                self._counts = grown
+            current = self._counts[positions]
+            self._counts[positions] += np.uint32(1)
+        return current
+
+
+#: those of the function that this thread is in, if it has some of its own
+_own: ContextVar[Draws | None] = ContextVar("draws", default=None)
+
+
+@contextmanager
+def drawing(draws: Draws) -> Iterator[None]:
+    """Random operations that this thread runs in the body count there, and not for their session.
+
+    Those that the executor gives to other threads count for the session.
+    """
+    token = _own.set(draws)
+    try:
+        yield
+    finally:
+        _own.reset(token)
 
 
 class RandomCounters:
@@ -17,41 +64,31 @@ class RandomCounters:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._index: dict[Operation, int] = {}
-        self._counts = np.zeros(64, np.uint32)
+        self.draws = Draws()
 
-    def group(self, operations: Sequence[Operation], run_seed: int) -> CounterGroup:
-        """The counters of the random operations of one island, and the session's seed."""
+    def group(self, operations: Sequence[Operation]) -> CounterGroup:
+        """The counters of the random operations of one island."""
         with self._lock:
             positions = [self._index.setdefault(op.origin, len(self._index)) for op in operations]
-            if len(self._index) > len(self._counts):
-                grown = np.zeros(2 * len(self._index), np.uint32)
-                grown[: len(self._counts)] = self._counts
-                self._counts = grown
-        return CounterGroup(self, np.array(positions, np.intp), run_seed)
-
-    def advance(self, positions: NDArray[np.intp]) -> NDArray[np.uint32]:
-        with self._lock:
-            current = self._counts[positions]
-            self._counts[positions] += np.uint32(1)
-        return current
+        return CounterGroup(self.draws, np.array(positions, np.intp))
 
 
 class CounterGroup:
     """The counters that one island uses."""
 
-    __slots__ = ("_owner", "_positions", "_run_seed")
+    __slots__ = ("_positions", "_session")
 
-    def __init__(self, owner: RandomCounters, positions: NDArray[np.intp], run_seed: int) -> None:
-        self._owner = owner
+    def __init__(self, session: Draws, positions: NDArray[np.intp]) -> None:
+        self._session = session
         self._positions = positions
-        self._run_seed = run_seed
 
     def advance(self) -> NDArray[np.uint32]:
-        """The counts before this run, each one higher afterwards, and the session's seed. Shape [operations + 1].
+        """The counts before this run, each one higher afterwards, and the seed of the run. Shape [operations + 1].
 
         The seed is an argument of an island, not part of its code: so another process finds the compiled island.
         """
+        draws = _own.get() or self._session
         found = np.empty(len(self._positions) + 1, np.uint32)
-        found[:-1] = self._owner.advance(self._positions)
-        found[-1] = self._run_seed
+        found[:-1] = draws.advance(self._positions)
+        found[-1] = draws.run_seed
         return found

@@ -70,14 +70,13 @@ class PreparedStep:
         self,
         plan: Plan,
         containers: Containers,
-        run_seed: int,
         counters: RandomCounters,
         run_body: BodyRunner,
         active: ActiveSteps | None = None,
     ) -> None:
         self.plan = plan
         self._active = active = active or ActiveSteps()
-        self._environment = (containers, run_seed, counters, run_body, active)
+        self._environment = (containers, counters, run_body, active)
         self._graph = PlanGraph(plan) if needs_executor(plan) else None
         self._slots = slots = _assign_slots(plan) if self._graph is None else self._graph.slots
         self._size = len(slots)
@@ -99,18 +98,18 @@ class PreparedStep:
         self._emptied = _last_readings(plan, slots, {*self._fetch_slots, *self._feed_slots}) if self._calls else []
 
     def _bind(self, item: PlanItem, position: int) -> StepCall:
-        containers, run_seed, counters, run_body, _ = self._environment
+        containers, counters, run_body, _ = self._environment
         devices = self.plan.devices
         if isinstance(item, Island):
-            return IslandCall(item, self._slots, containers, run_seed, counters, devices.get(item.device))
+            return IslandCall(item, self._slots, containers, counters, devices.get(item.device))
         if self._graph is None:
             unfed = {**self._slots, **dict.fromkeys(self.plan.step.feeds, self._size)}  # a fed output comes in vain
             outputs = [unfed[t] for t in item.operation.outputs]
         else:
             outputs = self._graph.output_slots(position)
         if item.operation.type in TRANSFERS:
-            return TransferCall(item, self._slots, outputs, containers, run_seed, counters, devices)
-        return HostKernelCall(item, self._slots, outputs, containers, run_seed, counters, run_body)
+            return TransferCall(item, self._slots, outputs, containers, counters, devices)
+        return HostKernelCall(item, self._slots, outputs, containers, counters, run_body)
 
     def _bind_nodes(self, graph: PlanGraph) -> None:
         several = _uses_several_devices(self.plan)

@@ -85,11 +85,10 @@ class TransferCall(HostKernelCall):
         slots: dict[Any, int],
         outputs: list[int],
         containers: Containers,
-        run_seed: int,
         counters: RandomCounters,
         devices: Mapping[str, Device],
     ) -> None:
-        super().__init__(item, slots, outputs, containers, run_seed, counters, _no_bodies)
+        super().__init__(item, slots, outputs, containers, counters, _no_bodies)
         source, destination, tensor = (
             self.op.attrs[name].decode() for name in ("send_device", "recv_device", "tensor_name")
         )
@@ -118,5 +117,5 @@ class TransferCall(HostKernelCall):
         return None
 
 
-def _no_bodies(body: Any, inputs: list[Any]) -> list[Any]:
+def _no_bodies(body: Any, inputs: list[Any], draws: Any = None) -> list[Any]:
     raise AssertionError("a transfer calls no function")

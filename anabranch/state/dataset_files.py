@@ -10,6 +10,7 @@ import numpy as np
 
 from anabranch.errors import OpError
 from anabranch.io import gfile, os_errors
+from anabranch.io.csv_rows import RowFile
 from anabranch.io.positioned_records import FixedLengthFile, LineFile, RecordFile, TFRecordFile
 from anabranch.io.records import TFRecordWriter
 from anabranch.state.dataset_batches import boxed
@@ -38,6 +39,11 @@ class FileDataset(Dataset):
 def line_dataset(paths: Sequence[str], compression: str, buffer_size: int) -> FileDataset:
     """The lines of text files."""
     return FileDataset(paths, lambda path: LineFile(path, compression, buffer_size))
+
+
+def row_dataset(paths: Sequence[str], delimiter: bytes, compression: str, buffer_size: int) -> FileDataset:
+    """The rows of CSV files."""
+    return FileDataset(paths, lambda path: RowFile(path, delimiter, compression, buffer_size))
 
 
 def record_dataset(paths: Sequence[str], compression: str, buffer_size: int) -> FileDataset:

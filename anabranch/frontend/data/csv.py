@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import functools
 import itertools
 from collections.abc import Callable, Sequence
@@ -13,10 +12,11 @@ import numpy as np
 from anabranch.core import dtypes
 from anabranch.core.dtypes import DType, as_dtype
 from anabranch.frontend.data.datasets import Dataset
-from anabranch.frontend.data.readers import TextLineDataset
+from anabranch.frontend.data.readers import RowDataset, TextLineDataset
 from anabranch.frontend.parsing import decode_csv
 from anabranch.graph.operation import Tensor
 from anabranch.io import gfile
+from anabranch.io.csv_rows import RowFile, split_row
 from anabranch.io.positioned_records import LineFile
 from anabranch.ops import raw
 
@@ -26,7 +26,7 @@ _KINDS = (dtypes.int32, dtypes.int64, dtypes.float32, dtypes.float64, dtypes.str
 
 
 class CsvDataset(Dataset):
-    """The rows of CSV files, each as a tuple of scalars. A line is a row, so that a field may not hold a line end.
+    """The rows of CSV files, each as a tuple of scalars. A field in quotes may hold line ends.
 
     Args:
         filenames: string tensor.
@@ -52,8 +52,12 @@ class CsvDataset(Dataset):
         defaults = [_default(value) for value in record_defaults]
 
         def rows(name: Tensor) -> Dataset:
-            lines: Dataset = TextLineDataset(name, compression_type, buffer_size)
-            return lines.skip(1) if header else lines
+            found: Dataset
+            if use_quote_delim:
+                found = RowDataset(name, field_delim, compression_type, buffer_size)
+            else:
+                found = TextLineDataset(name, compression_type, buffer_size)
+            return found.skip(1) if header else found
 
         def fields(line: Tensor) -> tuple[Tensor, ...]:
             found = decode_csv(line, defaults, field_delim, use_quote_delim, None, na_value, select_cols)
@@ -111,7 +115,7 @@ def make_csv_dataset(
         ValueError: no files, no such label, or column names and defaults that do not fit.
     """
     files = _files(file_pattern)
-    layout = {"delimiter": field_delim, "quoting": csv.QUOTE_MINIMAL if use_quote_delim else csv.QUOTE_NONE}
+    layout = {"delimiter": field_delim, "quoted": use_quote_delim}
     if column_names is None:
         if not header:
             raise ValueError("Cannot infer column names without a header line.")
@@ -164,12 +168,15 @@ def _files(pattern: Any) -> list[str]:
 
 
 def _rows(path: str, layout: dict[str, Any], count: int | None, compression: str | None = None) -> list[list[str]]:
-    lines = LineFile(path, compression or "")
+    rows = (
+        RowFile(path, layout["delimiter"].encode(), compression or "")
+        if layout["quoted"]
+        else LineFile(path, compression or "")
+    )
     try:
-        reader = csv.reader((line.decode() for line in iter(lines.read, None)), **layout)
-        return list(itertools.islice(reader, count))
+        return [split_row(row.decode(), **layout) for row in itertools.islice(iter(rows.read, None), count)]
     finally:
-        lines.close()
+        rows.close()
 
 
 def _selected(columns: Sequence[Any] | None, names: Sequence[str]) -> list[int]:
@@ -192,6 +199,8 @@ def _inferred(
     for path in files:
         rows = rows_of(path, count=None if count is None else count + header)[int(header) :]
         for row in rows:
+            if len(row) <= max(chosen, default=-1):
+                raise ValueError(f"{path!r} has a row of {len(row)} fields, fewer than there are columns: {row}")
             kinds = [max(k, _kind(row[i], missing)) for k, i in zip(kinds, chosen, strict=True)]
         if count is not None:
             count -= len(rows)

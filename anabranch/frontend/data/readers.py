@@ -52,6 +52,15 @@ class TextLineDataset(Dataset):
         super().__init__(_read(filenames, read, num_parallel_reads), _text())
 
 
+class RowDataset(Dataset):
+    """The rows of CSV files, not taken apart: lines, and line ends within quotes. Arguments as of `CsvDataset`."""
+
+    def __init__(self, filenames: Any, field_delim: str, compression_type: Any = None, buffer_size: Any = None) -> None:
+        compression, size = _compression(compression_type), _number(buffer_size, _DEFAULT_BUFFER, "buffer_size")
+        made = raw._CSVRowDataset(filenames, compression, size, field_delim=field_delim)
+        super().__init__(made, _text())
+
+
 class TFRecordDataset(Dataset):
     """The records of TFRecord files.
 

@@ -298,6 +298,28 @@ def test_examples_from_records(tmp_path: Path) -> None:
     assert elements(many) == [{"n": [0, 1]}, {"n": [2, 3]}, {"n": [4]}]
 
 
+def test_rows_shorter_than_the_columns_are_refused_where_types_are_inferred(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("a,b\n1,2\n")
+    with pytest.raises(ValueError, match="has a row of 2 fields, fewer than there are columns"):
+        experimental.make_csv_dataset(str(path), 1, column_names=["a", "b", "c"])
+
+
+@pytest.mark.parametrize("name", ["take", "skip", "repeat"])
+def test_a_count_is_one_number(name: str) -> None:
+    with pytest.raises(ValueError, match="Shape must be rank 0 but is rank 1: argument 'count'"):
+        getattr(Dataset.range(3), name)([1, 2])
+
+
+def test_fields_in_quotes_may_hold_line_ends(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_bytes(b'id,text\r\n1,"two\nlines"\r\n2,"a ""word"""\r\n3,"one, two"\r\n')
+    rows = experimental.CsvDataset(str(path), [tf.int32, ""], header=True)
+    assert elements(rows) == [(1, b"two\nlines"), (2, b'a "word"'), (3, b"one, two")]
+    (batch,) = elements(experimental.make_csv_dataset(str(path), 3, num_epochs=1, shuffle=False))
+    assert batch["text"] == [b"two\nlines", b'a "word"', b"one, two"]
+
+
 def test_rows_of_csv_files(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("id,name,score\n1,ann,0.5\n2,,1.5\n3,carl,\n")

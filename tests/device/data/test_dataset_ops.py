@@ -132,6 +132,8 @@ def test_records_of_files(files: list[str]) -> None:
     buffer = np.int64(0)
     lines = raw.TextLineDataset([files[0], files[0]], "", buffer)
     assert elements(lines, TEXT) == [b"one", b"two", b"", b"three"] * 2
+    rows = raw._CSVRowDataset(files[0], "", buffer, field_delim="n")
+    assert elements(rows, TEXT) == [b"one", b"two", b"", b"three"]
     assert elements(raw.TFRecordDataset(files[1], "", buffer), TEXT) == [b"x", b"", b"yz" * 100]
     sizes = [np.int64(n) for n in (4, 3, 4)]
     assert elements(raw.FixedLengthRecordDataset(files[2], *sizes, buffer), TEXT) == [b"abc", b"def", b"ghi"]

@@ -181,7 +181,7 @@ PROGRAM = """
     import anabranch as tf
 
     names, folder, until = sys.argv[1].split(","), sys.argv[2], int(sys.argv[3])
-    dataset = tf.data.TFRecordDataset(names).shuffle(7, seed=5).repeat().map(lambda s: s + "!").batch(3).prefetch(2)
+    dataset = tf.data.TFRecordDataset(names).shuffle(7, seed=5).repeat().map(lambda s: s + "!", 2).batch(3).prefetch(2)
     iterator = dataset.make_initializable_iterator()
     batch, step = iterator.get_next(), tf.train.get_or_create_global_step()
     count = tf.assign_add(step, 1)

@@ -57,6 +57,12 @@ def test_a_single_example_feeds_an_island() -> None:
     assert got[1].dense_shape.tolist() == [1]
 
 
+def test_any_text_may_name_a_feature() -> None:
+    key = "image/class:label (of 10)"
+    parsed = tf.parse_example([example(**{key: [3]}), b""], {key: tf.FixedLenFeature([], tf.int64, default_value=-1)})
+    np.testing.assert_array_equal(run(parsed[key]), [3, -1])
+
+
 def test_sequences_are_padded() -> None:
     records = [example(t=[1, 2, 3]), example(t=[4]), example(x=[1.0])]
     feature = tf.FixedLenSequenceFeature([], tf.int64, allow_missing=True, default_value=0)
@@ -105,7 +111,8 @@ def test_csv() -> None:
     ("line", "message"),
     [
         ("1,2,3", "Expect 2 fields but have 3 in record 0"),
-        (",1", "is required but missing"),
+        (",1", "Field 0 is required but missing in record 0!"),
+        ('1,a"b', "Unquoted fields cannot have quotes"),
         ("x,1", "not a valid int32: x"),
         ("99999999999,1", "not a valid int32"),
     ],

@@ -8,7 +8,7 @@ CASES: list[OpCase] = []
 
 _SOURCES = """
 TensorDataset TensorSliceDataset SparseTensorSliceDataset RangeDataset RandomDataset ExperimentalRandomDataset
-GeneratorDataset TextLineDataset TFRecordDataset FixedLengthRecordDataset FixedLengthRecordDatasetV2
+GeneratorDataset TextLineDataset _CSVRowDataset TFRecordDataset FixedLengthRecordDataset FixedLengthRecordDatasetV2
 MatchingFilesDataset ExperimentalMatchingFilesDataset
 """
 _TRANSFORMS = """

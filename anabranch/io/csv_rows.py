@@ -1,0 +1,90 @@
+"""Rows of comma-separated values (RFC 4180): taken apart, and found in files (where quotes may hold line ends)."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from anabranch.io.positioned_records import LineFile
+
+_QUOTE: Final = '"'
+
+
+def split_row(row: str, delimiter: str, quoted: bool = True) -> list[str]:
+    """The fields of a row, without its line end; none for an empty row.
+
+    Args:
+        quoted: whether a field may stand in double quotes, in which a double quote is written twice.
+
+    Raises:
+        ValueError: a quote within a field, or one that is not closed.
+    """
+    row = row.rstrip("\r\n")
+    if not quoted or _QUOTE not in row:
+        return row.split(delimiter) if row else []
+    fields, at = [], 0
+    while True:
+        field, at = _quoted_field(row, at, delimiter) if row.startswith(_QUOTE, at) else _bare_field(row, at, delimiter)
+        fields.append(field)
+        if at == len(row):
+            return fields
+        at += len(delimiter)
+
+
+def _bare_field(row: str, at: int, delimiter: str) -> tuple[str, int]:
+    """The field that begins at a place, and where it ends."""
+    end = row.find(delimiter, at)
+    end = len(row) if end < 0 else end
+    if _QUOTE in row[at:end]:
+        raise ValueError("Unquoted fields cannot have quotes/CRLFs inside")
+    return row[at:end], end
+
+
+def _quoted_field(row: str, at: int, delimiter: str) -> tuple[str, int]:
+    end = _closing_quote(row, at)
+    if end < 0 or not (end + 1 == len(row) or row.startswith(delimiter, end + 1)):
+        raise ValueError("Quoted field has to end with quote followed by delim or end")
+    return row[at + 1 : end].replace(_QUOTE * 2, _QUOTE), end + 1
+
+
+def _closing_quote(row: Any, at: int) -> int:
+    """Where the quoted field that begins at a place has its last quote; -1: nowhere. Of texts or bytes."""
+    quote = _QUOTE if isinstance(row, str) else _QUOTE.encode()
+    end = row.find(quote, at + 1)
+    while end >= 0 and row.startswith(quote, end + 1):
+        end = row.find(quote, end + 2)
+    return int(end)
+
+
+def _is_open(row: bytes, delimiter: bytes) -> bool:
+    """Whether a row ends within quotes."""
+    at = 0
+    while 0 <= at < len(row):
+        if row.startswith(b'"', at):
+            at = _closing_quote(row, at)
+            if at < 0:
+                return True
+        at = row.find(delimiter, at)
+        at = at if at < 0 else at + len(delimiter)
+    return False
+
+
+class RowFile(LineFile):
+    """The rows of a CSV file: lines without their ends, of which a quoted field may hold some."""
+
+    def __init__(self, path: str, delimiter: bytes, compression: str = "", buffer_size: int = 0) -> None:
+        super().__init__(path, compression, buffer_size)
+        self._delimiter = delimiter
+
+    def read(self) -> bytes | None:
+        """The next row; None at the end."""
+        line = self._take_line()
+        row = [line]
+        while line and b'"' in line and _is_open(b"".join(row), self._delimiter):
+            line = self._take_line()
+            row.append(line)
+            while line and b'"' not in line:
+                line = self._take_line()
+                row.append(line)
+        whole = b"".join(row)
+        self.offset += len(whole)
+        return whole.rstrip(b"\r\n") if whole else None
