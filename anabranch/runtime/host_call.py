@@ -61,14 +61,9 @@ class HostKernelCall:
         #: inputs and outputs need not be regrouped where no argument stands for several tensors
         self._flat = not any(arg.is_list for arg in op_def.inputs)
         self._single = len(op_def.outputs) == 1 and not op_def.outputs[0].is_list
-<<<<<<< HEAD
         #: whether NumPy might warn of numbers, as XLA does not; functions of the user keep their own settings
         self._calculates = not (op_def.asynchronous or op_def.blocking or _gives_handles(op))
-        self._counters = counters.group([op], run_seed) if rule.asks_for("rng") else None
-        self._seed = _seed(op, run_seed)
-=======
         self._counters = counters.group([op]) if rule.asks_for("rng") else None
->>>>>>> input
         self._keywords = {k: op.attrs[k] for k in rule.attr_names()}
         if rule.asks_for("ctx"):
             self._keywords["ctx"] = self._context
