@@ -79,7 +79,8 @@ def to_input(filter: Any, grad: Any, window: Window) -> Any:
         return rows.reshape(window.lengths)
     rows = rows.reshape(*grad.shape[:-1], window.taps, channels)
     parts = [wide(rows[..., tap, :]) for tap in range(window.taps)]
-    return lax.optimization_barrier(_narrowed(_overlapped(parts, window), grad))
+    whole = _narrowed(_overlapped(parts, window), grad)
+    return lax.optimization_barrier(whole)  # type: ignore[no-untyped-call]
 
 
 def _overlapped(parts: Sequence[Any], window: Window) -> Any:
