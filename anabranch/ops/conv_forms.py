@@ -14,8 +14,10 @@ XLA's own convolution, which reaches most of the machine's speed; `docs/performa
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from jax import lax, numpy as jnp
 
 from anabranch.ops.sliding import MAX_UNROLLED_TAPS, Window, shifted, unshifted, wide
@@ -77,7 +79,34 @@ def to_input(filter: Any, grad: Any, window: Window) -> Any:
         return rows.reshape(window.lengths)
     rows = rows.reshape(*grad.shape[:-1], window.taps, channels)
     parts = [wide(rows[..., tap, :]) for tap in range(window.taps)]
-    return _narrowed(unshifted(parts, window), grad)
+    whole = _narrowed(_overlapped(parts, window), grad)
+    return lax.optimization_barrier(whole)  # type: ignore[no-untyped-call]
+
+
+def _overlapped(parts: Sequence[Any], window: Window) -> Any:
+    """The sum that `unshifted` gives, of parts that lie in memory: one axis after the other, each of them read once.
+
+    `unshifted` is for parts that are computed while they are summed. What uses this sum must not take it apart again
+    (hence the barrier around it): average pooling's gradient, say, would compute each element four times.
+    """
+    sums = list(parts)
+    for axis in reversed(range(len(window.size))):
+        taps = window.size[axis]
+        sums = [_placed(sums[first : first + taps], window, axis) for first in range(0, len(sums), taps)]
+    return sums[0]
+
+
+def _placed(parts: Sequence[Any], window: Window, axis: int) -> Any:
+    """The sum of what the taps along one axis saw, where they saw it."""
+    length, count, stride = window.lengths[axis], window.outputs[axis], window.strides[axis]
+    zero = np.zeros((), parts[0].dtype)
+    total: Any = 0
+    for tap, part in enumerate(parts):
+        low = tap * window.dilations[axis] - window.pads[axis][0]
+        pads = [(0, 0, 0)] * part.ndim
+        pads[axis] = (low, length - low - ((count - 1) * stride + 1), stride - 1)
+        total = total + lax.pad(part, zero, pads)
+    return total
 
 
 def to_filter(data: Any, grad: Any, window: Window) -> Any:
