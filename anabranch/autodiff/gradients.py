@@ -236,7 +236,7 @@ class _Backward:
                     f"{len(op._inputs)}; its gradient function must return one value (or None) per input"
                 )
             # a gate must not make a step compute what nobody asked for, a gradient to fed data say
-            in_grads = [g if t in self.marked else None for t, g in zip(op._inputs, in_grads, strict=True)]
+            in_grads = [g if t in self.marked else None for t, g in zip(self._inputs_of(op), in_grads, strict=True)]
             if self.gate and sum(g is not None for g in in_grads) > 1:
                 in_grads = _gated(in_grads)
         for tensor, grad in zip(self._inputs_of(op), in_grads, strict=True):

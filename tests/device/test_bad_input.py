@@ -6,6 +6,7 @@ everything as it was. test_session.py has more wrong feeds and fetches, one line
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -212,10 +213,17 @@ def test_all_tensors_guarded_at_once() -> None:
         assert session.run([last, guard], {x: 1.0})[0] == 1
 
 
-@pytest.mark.parametrize("value", [1.0, b"text"], ids=["known while an island is traced", "on the host"])
-def test_a_size_beyond_the_memory(value: Any) -> None:
-    dims = tf.placeholder(tf.int64, [1], name="dims")
-    pieces = tf.fill(dims, value, name="pieces")  # the filled tensor
-    parts = ("Fill: the host is out of memory", "'pieces'")
-    with tf.Session() as session, refused(tf.errors.ResourceExhaustedError, *parts, line="the filled tensor"):
-        session.run(pieces, {dims: [1 << 50]})
+@pytest.mark.parametrize(
+    ("make", "where"),
+    [
+        (lambda size: tf.fill([size], 1.0, name="pieces"), "the device is out of memory"),
+        (lambda size: tf.range(tf.cast(size, tf.float64), name="pieces"), "Range: the host is out of memory"),
+        (lambda size: tf.fill([size], b"text", name="pieces"), "Fill: the host is out of memory"),
+    ],
+    ids=["on the device", "known while an island is traced", "on the host"],
+)
+def test_a_size_beyond_the_memory(make: Callable[[tf.Tensor], tf.Tensor], where: str) -> None:
+    size = tf.placeholder(tf.int64, [], name="size")
+    pieces = make(size)
+    with tf.Session() as session, refused(tf.errors.ResourceExhaustedError, where, "'pieces'", "test_bad_input.py:"):
+        session.run(pieces, {size: 1 << 50})

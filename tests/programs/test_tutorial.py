@@ -29,6 +29,8 @@ from typing import NoReturn
 
 import pytest
 
+from anabranch.core.devices import device_types, unregister_device
+
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = ("README.md", "docs/tutorial.md", "docs/devices.md")
 
@@ -102,6 +104,15 @@ def check(place: str, expected: str, printed: str) -> None:
         pytest.fail(f"{place}:\n{difference}", pytrace=False)
 
 
+@pytest.fixture
+def _no_device_stays() -> Iterator[None]:
+    before = {kind.name for kind in device_types()}
+    yield
+    for name in {kind.name for kind in device_types()} - before:
+        unregister_device(name)
+
+
+@pytest.mark.usefixtures("_no_device_stays")
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_a_document_does_what_it_says(document: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

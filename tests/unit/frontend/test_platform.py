@@ -463,6 +463,7 @@ class TestRun:
         )
         monkeypatch.setattr(sys, "argv", [str(script), "--platform_test_name", "b", "c"])
         monkeypatch.delitem(sys.modules, "absl.flags", raising=False)
+        flags.FLAGS.unparse_flags()  # as a process begins
         try:
             with pytest.raises(SystemExit) as caught:
                 runpy.run_path(str(script), run_name="__main__")
