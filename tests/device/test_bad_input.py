@@ -216,9 +216,9 @@ def test_all_tensors_guarded_at_once() -> None:
 @pytest.mark.parametrize(
     ("make", "where"),
     [
-        (lambda size: tf.fill([size], 1.0, name="pieces"), "the device is out of memory"),
+        (lambda size: tf.fill(tf.stack([size]), 1.0, name="pieces"), "the device is out of memory"),
         (lambda size: tf.range(tf.cast(size, tf.float64), name="pieces"), "Range: the host is out of memory"),
-        (lambda size: tf.fill([size], b"text", name="pieces"), "Fill: the host is out of memory"),
+        (lambda size: tf.fill(tf.stack([size]), b"text", name="pieces"), "Fill: the host is out of memory"),
     ],
     ids=["on the device", "known while an island is traced", "on the host"],
 )
