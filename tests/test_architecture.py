@@ -290,6 +290,16 @@ def test_modules_form_no_import_cycle() -> None:
     assert not cycle, " imports ".join(reversed(cycle))
 
 
+def test_no_two_classes_have_one_name() -> None:
+    homes: dict[str, list[str]] = {}
+    for module, source in sources().items():
+        for statement in source.tree.body:
+            if isinstance(statement, ast.ClassDef):
+                homes.setdefault(statement.name, []).append(module)
+    shared = {name: modules for name, modules in homes.items() if len(modules) > 1}
+    assert not shared, f"classes that share a name: {shared}"
+
+
 def test_tests_need_neither_tensorflow_nor_torch() -> None:
     folder = ROOT / "tests"
     broken = []

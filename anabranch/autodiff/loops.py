@@ -36,7 +36,7 @@ def _differentiable(tensor: Tensor) -> bool:
     return tensor.dtype.is_floating or tensor.dtype.is_complex or tensor.dtype is dtypes.variant
 
 
-class _Loop:
+class _ForwardLoop:
     """A forward loop, as its gradient sees it."""
 
     def __init__(self, op: Operation) -> None:
@@ -85,7 +85,7 @@ def make_recording(op: Operation) -> None:
 class _BackwardBody(FunctionGraph):
     """The body of the backward loop: the gradient of the forward body, on the values of one iteration."""
 
-    def __init__(self, loop: _Loop, outer_graph: Graph) -> None:
+    def __init__(self, loop: _ForwardLoop, outer_graph: Graph) -> None:
         super().__init__(f"{loop.body.name}_grad", outer_graph)
         self.loop, self.forward = loop, loop.body
         self.number = self._placeholder(dtypes.int32, _SCALAR, "number")
@@ -168,7 +168,7 @@ class _Gradient:
     """One backward loop being built."""
 
     def __init__(self, op: Operation, grads: list[Any]) -> None:
-        self.loop = loop = _Loop(op)
+        self.loop = loop = _ForwardLoop(op)
         self.grads = grads
         _need_values_of_records(loop)
         self.body = _BackwardBody(loop, get_default_graph())
@@ -335,7 +335,7 @@ def _variable_dtype(handle: Tensor) -> Any:
     return dtypes.float32 if origin is None else origin.op.attrs["dtype"]
 
 
-def _need_values_of_records(loop: _Loop) -> None:
+def _need_values_of_records(loop: _ForwardLoop) -> None:
     """Where a backward loop is itself differentiated, records of which it used the shape only must hold values."""
     for tensor in loop.inputs:
         if tensor.dtype is dtypes.variant:

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 Path: TypeAlias = tuple[Any, ...]
 
 
-class _Kind(enum.Enum):
+class _NodeKind(enum.Enum):
     LEAF = enum.auto()
     SEQUENCE = enum.auto()
     NAMEDTUPLE = enum.auto()
@@ -23,27 +23,27 @@ class _Kind(enum.Enum):
     ATTRS = enum.auto()
 
 
-_kinds: dict[type, _Kind] = {}  # of the types seen lately
+_kinds: dict[type, _NodeKind] = {}  # of the types seen lately
 _KINDS_KEPT: Final = 1024
 
 
-def _kind_of_type(cls: type) -> _Kind:
+def _kind_of_type(cls: type) -> _NodeKind:
     if hasattr(cls, "__attrs_attrs__"):
-        return _Kind.ATTRS
+        return _NodeKind.ATTRS
     if issubclass(cls, (str, bytes, bytearray)):
-        return _Kind.LEAF
+        return _NodeKind.LEAF
     if issubclass(cls, tuple):
         fields = getattr(cls, "_fields", None)
         is_named = isinstance(fields, tuple) and all(isinstance(field, str) for field in fields)
-        return _Kind.NAMEDTUPLE if is_named else _Kind.SEQUENCE
+        return _NodeKind.NAMEDTUPLE if is_named else _NodeKind.SEQUENCE
     if issubclass(cls, Mapping):
-        return _Kind.MAPPING
+        return _NodeKind.MAPPING
     if issubclass(cls, MappingView):
-        return _Kind.VIEW
-    return _Kind.SEQUENCE if issubclass(cls, Sequence) else _Kind.LEAF
+        return _NodeKind.VIEW
+    return _NodeKind.SEQUENCE if issubclass(cls, Sequence) else _NodeKind.LEAF
 
 
-def _kind(value: Any) -> _Kind:
+def _kind(value: Any) -> _NodeKind:
     cls = type(value)
     kind = _kinds.get(cls)
     if kind is None:
@@ -55,7 +55,7 @@ def _kind(value: Any) -> _Kind:
 
 def is_nested(structure: Any) -> bool:
     """Whether the value is a structure rather than a leaf. An empty list is a structure without leaves."""
-    return _kind(structure) is not _Kind.LEAF
+    return _kind(structure) is not _NodeKind.LEAF
 
 
 is_sequence = is_nested
@@ -71,11 +71,11 @@ def _sorted_keys(mapping: Any) -> list[Any]:
 def _children(structure: Any) -> list[tuple[Any, Any]]:
     """The (path element, value) pairs of a structure's first level: indices, field names or keys."""
     match _kind(structure):
-        case _Kind.MAPPING:
+        case _NodeKind.MAPPING:
             return [(key, structure[key]) for key in _sorted_keys(structure)]
-        case _Kind.NAMEDTUPLE:
+        case _NodeKind.NAMEDTUPLE:
             return [(field, getattr(structure, field)) for field in structure._fields]
-        case _Kind.ATTRS:
+        case _NodeKind.ATTRS:
             return [(attr.name, getattr(structure, attr.name)) for attr in type(structure).__attrs_attrs__]
         case _:
             return list(enumerate(structure))
@@ -84,9 +84,9 @@ def _children(structure: Any) -> list[tuple[Any, Any]]:
 def _values(structure: Any) -> Any:
     """The values of a structure's first level."""
     match _kind(structure):
-        case _Kind.MAPPING:
+        case _NodeKind.MAPPING:
             return [structure[key] for key in _sorted_keys(structure)]
-        case _Kind.ATTRS:
+        case _NodeKind.ATTRS:
             return [getattr(structure, attr.name) for attr in type(structure).__attrs_attrs__]
         case _:
             return structure
@@ -95,11 +95,11 @@ def _values(structure: Any) -> Any:
 def _rebuild(structure: Any, values: list[Any]) -> Any:
     """A structure of the same type as `structure`, with other values on its first level."""
     match _kind(structure):
-        case _Kind.MAPPING:
+        case _NodeKind.MAPPING:
             return _rebuild_mapping(structure, dict(zip(_sorted_keys(structure), values, strict=True)))
-        case _Kind.NAMEDTUPLE | _Kind.ATTRS:
+        case _NodeKind.NAMEDTUPLE | _NodeKind.ATTRS:
             return type(structure)(*values)
-        case _Kind.VIEW:
+        case _NodeKind.VIEW:
             return list(values)
         case _:
             return list(values) if isinstance(structure, range) else type(structure)(values)
@@ -134,7 +134,7 @@ def flatten(structure: Any, expand_composites: bool = False) -> list[Any]:
 
 
 def _append_leaves(structure: Any, leaves: list[Any]) -> None:
-    if _kind(structure) is _Kind.LEAF:
+    if _kind(structure) is _NodeKind.LEAF:
         leaves.append(structure)
         return
     for value in _values(structure):
@@ -173,9 +173,9 @@ def _is_same_sequence_type(a: Any, b: Any) -> bool:
     kind = _kind(a)
     if kind is not _kind(b):
         return False
-    if kind is _Kind.NAMEDTUPLE:
+    if kind is _NodeKind.NAMEDTUPLE:
         return type(a).__name__ == type(b).__name__ and a._fields == b._fields
-    return kind is _Kind.MAPPING
+    return kind is _NodeKind.MAPPING
 
 
 def assert_same_structure(nest1: Any, nest2: Any, check_types: bool = True, expand_composites: bool = False) -> None:
@@ -224,7 +224,7 @@ def _assert_same_type_and_keys(a: Any, b: Any) -> None:
             f"The two don't have the same sequence type: the first has type {type(a).__name__}, "
             f"while the second has type {type(b).__name__}"
         )
-    if _kind(a) is _Kind.MAPPING and set(a) != set(b):
+    if _kind(a) is _NodeKind.MAPPING and set(a) != set(b):
         raise ValueError(f"The two dictionaries don't have the same set of keys: {list(a)} and {list(b)}")
 
 
@@ -319,7 +319,7 @@ def _shallow_pairs(shallow_tree: Any, input_tree: Any) -> list[tuple[Any, Any]]:
     Raises:
       ValueError: the keys of mappings, or the numbers of elements, differ.
     """
-    if _kind(shallow_tree) is _Kind.MAPPING and _kind(input_tree) is _Kind.MAPPING:
+    if _kind(shallow_tree) is _NodeKind.MAPPING and _kind(input_tree) is _NodeKind.MAPPING:
         if set(shallow_tree) != set(input_tree):
             raise ValueError(
                 f"The two structures don't have the same keys. Input structure has keys {list(input_tree)}, "

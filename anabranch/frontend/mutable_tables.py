@@ -15,11 +15,11 @@ from anabranch.ops import raw
 __all__ = [
     "DenseHashTable",
     "MutableHashTable",
-    "MutableTable",
+    "MutableLookupInterface",
 ]
 
 
-class MutableTable(LookupInterface):
+class MutableLookupInterface(LookupInterface):
     """What the tables share that steps change."""
 
     _value_shape: TensorShape
@@ -80,7 +80,7 @@ class MutableTable(LookupInterface):
             get_default_graph().add_to_collection(GraphKeys.SAVEABLE_OBJECTS, self)
 
 
-class MutableHashTable(MutableTable):
+class MutableHashTable(MutableLookupInterface):
     """A table that steps change; savers save it.
 
     Args:
@@ -114,7 +114,7 @@ class MutableHashTable(MutableTable):
         self._offer_to_savers(checkpoint)
 
 
-class DenseHashTable(MutableTable):
+class DenseHashTable(MutableLookupInterface):
     """A table that steps change, whose keys may be vectors; savers save it.
 
     Args:
@@ -153,5 +153,5 @@ class DenseHashTable(MutableTable):
         )
         self._offer_to_savers(checkpoint)
 
-    insert_or_assign = MutableTable.insert
-    erase = MutableTable.remove
+    insert_or_assign = MutableLookupInterface.insert
+    erase = MutableLookupInterface.remove

@@ -66,7 +66,7 @@ def while_loop(
     if not loop_vars:
         raise ValueError("No loop variables provided")
     with get_default_graph().name_scope(name or "while") as scope:
-        loop = _Builder(scope, loop_vars, shape_invariants, maximum_iterations)
+        loop = _LoopBuilder(scope, loop_vars, shape_invariants, maximum_iterations)
         loop.trace(cond, body)
         results = loop.build(parallel_iterations)
         if not back_prop:
@@ -120,7 +120,7 @@ def _less_specific(general: TensorShape, special: TensorShape) -> bool:
     return all(g is None or g == s for g, s in zip(general.dims_tuple, special.dims_tuple, strict=True))
 
 
-class _Builder:
+class _LoopBuilder:
     """One loop being built."""
 
     def __init__(self, scope: str, loop_vars: Any, shape_invariants: Any, maximum_iterations: Any) -> None:

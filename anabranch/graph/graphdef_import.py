@@ -193,7 +193,7 @@ class _Import:
             _rename_functions(plan, names)
             _prefix_colocation(plan, self._prefix, plans)
         with _imported_scopes(self._graph):
-            builder = _Builder(self._graph, self._prefix, self._given, self._controls)
+            builder = _PlanBuilder(self._graph, self._prefix, self._given, self._controls)
             return builder.create(order, plans)
 
     def _check_all_used(self, plans: Mapping[str, NodePlan]) -> None:
@@ -253,7 +253,7 @@ def _imported_scopes(graph: Graph) -> Iterator[None]:
         scopes.controls, scopes.attrs, scopes.colocation, scopes.gradient_overrides = saved
 
 
-class _Builder:
+class _PlanBuilder:
     """Creates the operations of checked plans in one graph."""
 
     def __init__(
@@ -447,7 +447,7 @@ class _Library:
         for node in order:
             _rename_functions(node, names)
         with _imported_scopes(body):
-            builder = _Builder(body, "", given, dict.fromkeys((slot[0] for slot in given), None))
+            builder = _PlanBuilder(body, "", given, dict.fromkeys((slot[0] for slot in given), None))
             operations = builder.create(order, plan.plans)
         body.outputs = [given[s] if s in given else operations[s[0]].outputs[s[1]] for s in plan.results]
         return body

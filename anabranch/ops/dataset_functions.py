@@ -13,7 +13,7 @@ from anabranch.ops.data_threads import ThreadBackground
 from anabranch.ops.dataset_sources import TYPED, dataset_of, define_dataset, function_of, made_by
 from anabranch.state import dataset_background as background, dataset_functions as functions
 from anabranch.state.dataset_batches import BatchDataset
-from anabranch.state.datasets import Dataset, ElementFunction
+from anabranch.state.datasets import ElementFunction, Elements
 
 #: what a user writes to leave a size or a degree of parallelism to the system
 AUTOTUNE: Final = -1
@@ -49,11 +49,11 @@ ParallelMapDataset = define_dataset(
 
 
 @MapDataset.host_kernel
-def _(input_dataset: Any, other_arguments: list[Any], *, f: Any, ctx: Any) -> Dataset:
+def _(input_dataset: Any, other_arguments: list[Any], *, f: Any, ctx: Any) -> Elements:
     return _mapped(input_dataset, other_arguments, 1, f, ctx)
 
 
-def _mapped(input_dataset: Any, captured: list[Any], calls: int, f: Any, ctx: Any) -> Dataset:
+def _mapped(input_dataset: Any, captured: list[Any], calls: int, f: Any, ctx: Any) -> Elements:
     source, preserve = dataset_of(input_dataset, ctx), ctx.op.attrs["preserve_cardinality"]
     function: ElementFunction = function_of(ctx, f, captured)
     function = functions.kept_going(function) if preserve else function
@@ -64,7 +64,7 @@ def _mapped(input_dataset: Any, captured: list[Any], calls: int, f: Any, ctx: An
 
 
 @ParallelMapDataset.host_kernel
-def _(input_dataset: Any, other_arguments: list[Any], num_parallel_calls: Any, *, f: Any, ctx: Any) -> Dataset:
+def _(input_dataset: Any, other_arguments: list[Any], num_parallel_calls: Any, *, f: Any, ctx: Any) -> Elements:
     calls = _parallelism(num_parallel_calls, ctx)
     return _mapped(input_dataset, other_arguments, calls, f, ctx)
 
@@ -78,7 +78,7 @@ def _map_and_batch(
     *,
     f: Any,
     ctx: Any,
-) -> Dataset:
+) -> Elements:
     calls = _parallelism(num_parallel_calls, ctx)
     mapped = _mapped(input_dataset, other_arguments, calls, f, ctx)
     return made_by(BatchDataset(mapped, int(batch_size), bool(drop_remainder), fixed=True), ctx)
@@ -96,12 +96,12 @@ FilterDataset = define_dataset("FilterDataset", _INPUT, f"predicate: func, Targu
 
 
 @FilterDataset.host_kernel
-def _(input_dataset: Any, other_arguments: list[Any], *, predicate: Any, ctx: Any) -> Dataset:
+def _(input_dataset: Any, other_arguments: list[Any], *, predicate: Any, ctx: Any) -> Elements:
     function = function_of(ctx, predicate, other_arguments)
     return made_by(functions.FilterDataset(dataset_of(input_dataset, ctx), function), ctx)
 
 
-def _take_while(input_dataset: Any, other_arguments: list[Any], *, predicate: Any, ctx: Any) -> Dataset:
+def _take_while(input_dataset: Any, other_arguments: list[Any], *, predicate: Any, ctx: Any) -> Elements:
     function = function_of(ctx, predicate, other_arguments)
     return made_by(functions.FilterDataset(dataset_of(input_dataset, ctx), function, until_false=True), ctx)
 
@@ -122,12 +122,12 @@ ParallelInterleaveDatasetV2 = define_dataset(
 
 
 @FlatMapDataset.host_kernel
-def _(input_dataset: Any, other_arguments: list[Any], *, f: Any, ctx: Any) -> Dataset:
+def _(input_dataset: Any, other_arguments: list[Any], *, f: Any, ctx: Any) -> Elements:
     source = dataset_of(input_dataset, ctx)
     return made_by(functions.InterleaveDataset(source, function_of(ctx, f, other_arguments)), ctx)
 
 
-def _interleaved(source: Any, captured: Any, cycle: Any, block: Any, f: Any, ctx: Any, ahead: int = 0) -> Dataset:
+def _interleaved(source: Any, captured: Any, cycle: Any, block: Any, f: Any, ctx: Any, ahead: int = 0) -> Elements:
     """Datasets that take turns; with `ahead`, each computes that many elements before its turn."""
     taking_turns = _parallelism(cycle, ctx, "cycle_length")
     wrap = _prefetched(ahead) if ahead else _itself
@@ -136,18 +136,18 @@ def _interleaved(source: Any, captured: Any, cycle: Any, block: Any, f: Any, ctx
     return made_by(found, ctx)
 
 
-def _itself(dataset: Dataset) -> Dataset:
+def _itself(dataset: Elements) -> Elements:
     return dataset
 
 
-def _prefetched(ahead: int) -> Callable[[Dataset], Dataset]:
+def _prefetched(ahead: int) -> Callable[[Elements], Elements]:
     return lambda dataset: background.PrefetchDataset(dataset, ahead, _BACKGROUND)
 
 
 @InterleaveDataset.host_kernel
 def _(
     input_dataset: Any, other_arguments: list[Any], cycle_length: Any, block_length: Any, *, f: Any, ctx: Any
-) -> Dataset:
+) -> Elements:
     return _interleaved(input_dataset, other_arguments, cycle_length, block_length, f, ctx)
 
 
@@ -161,7 +161,7 @@ def _(
     *,
     f: Any,
     ctx: Any,
-) -> Dataset:
+) -> Elements:
     calls = _parallelism(num_parallel_calls, ctx)
     ahead = max(_AHEAD, 2 * int(block_length)) if calls > 1 else 0
     return _interleaved(input_dataset, other_arguments, cycle_length, block_length, f, ctx, ahead)
@@ -178,7 +178,7 @@ def _parallel_interleave(
     *,
     f: Any,
     ctx: Any,
-) -> Dataset:
+) -> Elements:
     ahead = max(1, int(buffer_output_elements))
     return _interleaved(input_dataset, other_arguments, cycle_length, block_length, f, ctx, ahead)
 
@@ -202,7 +202,7 @@ def _group_by_window(
     reduce_func: Any,
     window_size_func: Any,
     ctx: Any,
-) -> Dataset:
+) -> Elements:
     key = function_of(ctx, key_func, key_func_other_arguments)
     size = function_of(ctx, window_size_func, window_size_func_other_arguments)
     reduce = function_of(ctx, reduce_func, reduce_func_other_arguments)
@@ -224,7 +224,7 @@ _STATE = "input_dataset: variant, initial_state: Tstate, other_arguments: Targum
 _STATE_ATTRS = f"f: func, Tstate: list(type) >= 1, Targuments: list(type) >= 0, {TYPED}"
 
 
-def _scan(input_dataset: Any, initial_state: list[Any], other_arguments: list[Any], *, f: Any, ctx: Any) -> Dataset:
+def _scan(input_dataset: Any, initial_state: list[Any], other_arguments: list[Any], *, f: Any, ctx: Any) -> Elements:
     function = function_of(ctx, f, other_arguments)
     return made_by(functions.ScanDataset(dataset_of(input_dataset, ctx), tuple(initial_state), function), ctx)
 
@@ -279,7 +279,7 @@ PrefetchDataset = define_dataset(
 
 
 @PrefetchDataset.host_kernel
-def _(input_dataset: Any, buffer_size: Any, *, ctx: Any) -> Dataset:
+def _(input_dataset: Any, buffer_size: Any, *, ctx: Any) -> Elements:
     size = int(buffer_size)
     if size < AUTOTUNE:
         raise InvalidArgumentError(None, ctx.op, f"buffer_size must be >= 0 or set to be auto-tuned, got {size}.")

@@ -1,6 +1,6 @@
 """Datasets that begin a pipeline: tensors, ranges, generators, files (WP4.5).
 
-The value of a variant tensor that stands for a dataset is a `state.datasets.Dataset`. Kernels only make these objects;
+The value of a variant tensor that stands for a dataset is a `state.datasets.Elements`. Kernels only make these objects;
 elements are computed when an iterator asks for them.
 """
 
@@ -18,10 +18,10 @@ from anabranch.ops import shape_rules
 from anabranch.ops.element_functions import FunctionOfElements
 from anabranch.state import dataset_files
 from anabranch.state.datasets import (
-    Dataset,
+    Elements,
     GeneratorDataset as _Generator,
     ListDataset,
-    RandomDataset as _Random,
+    RandomNumbers,
     RangeDataset as _Range,
     SparseTensorSliceDataset as _SparseSlices,
     TensorSliceDataset as _Slices,
@@ -52,20 +52,20 @@ def define_dataset(name: str, signature: str, attrs: str = TYPED, stateful: bool
     return op
 
 
-def dataset_of(value: Any, ctx: Any) -> Dataset:
+def dataset_of(value: Any, ctx: Any) -> Elements:
     """The dataset that a variant tensor holds.
 
     Raises:
         InvalidArgumentError: it holds something else.
     """
     found = value.item() if isinstance(value, np.ndarray) and value.shape == () else value
-    if not isinstance(found, Dataset):
+    if not isinstance(found, Elements):
         message = f"{ctx.op.type} takes a dataset, but its input holds {type(found).__name__}"
         raise InvalidArgumentError(None, ctx.op, message)
     return found
 
 
-def made_by(dataset: Dataset, ctx: Any) -> Dataset:
+def made_by(dataset: Elements, ctx: Any) -> Elements:
     """The dataset, which from now on names the operation that made it."""
     dataset.origin = ctx.op
     return dataset
@@ -86,17 +86,17 @@ SparseTensorSliceDataset = define_dataset(
 
 
 @TensorDataset.host_kernel
-def _(components: list[Any], *, ctx: Any) -> Dataset:
+def _(components: list[Any], *, ctx: Any) -> Elements:
     return made_by(ListDataset([tuple(components)]), ctx)
 
 
 @TensorSliceDataset.host_kernel
-def _(components: list[Any], *, ctx: Any) -> Dataset:
+def _(components: list[Any], *, ctx: Any) -> Elements:
     return made_by(_Slices(components), ctx)
 
 
 @SparseTensorSliceDataset.host_kernel
-def _(indices: Any, values: Any, dense_shape: Any, *, ctx: Any) -> Dataset:
+def _(indices: Any, values: Any, dense_shape: Any, *, ctx: Any) -> Elements:
     return made_by(_SparseSlices(indices, values, dense_shape), ctx)
 
 
@@ -104,13 +104,13 @@ RangeDataset = define_dataset("RangeDataset", "start: int64, stop: int64, step: 
 
 
 @RangeDataset.host_kernel
-def _(start: Any, stop: Any, step: Any, *, output_types: list[Any], ctx: Any) -> Dataset:
+def _(start: Any, stop: Any, step: Any, *, output_types: list[Any], ctx: Any) -> Elements:
     return made_by(_Range(int(start), int(stop), int(step), output_types[0].as_numpy_dtype), ctx)
 
 
-def _random(seed: Any, seed2: Any, *, ctx: Any) -> Dataset:
+def _random(seed: Any, seed2: Any, *, ctx: Any) -> Elements:
     words = random_seeds(seed, seed2)
-    return made_by(_Random(words[0] << 32 ^ words[1]), ctx)
+    return made_by(RandomNumbers(words[0] << 32 ^ words[1]), ctx)
 
 
 def random_seeds(seed: Any, seed2: Any) -> tuple[int, int]:
@@ -146,7 +146,7 @@ def _(
     next_func: Any,
     finalize_func: Any,
     ctx: Any,
-) -> Dataset:
+) -> Elements:
     start = function_of(ctx, init_func, init_func_other_args)
     step = function_of(ctx, next_func, next_func_other_args)
     finish = function_of(ctx, finalize_func, finalize_func_other_args)
@@ -181,19 +181,19 @@ def _compression(value: Any, ctx: Any) -> str:
 
 
 @TextLineDataset.host_kernel
-def _(filenames: Any, compression_type: Any, buffer_size: Any, *, ctx: Any) -> Dataset:
+def _(filenames: Any, compression_type: Any, buffer_size: Any, *, ctx: Any) -> Elements:
     names, compression = dataset_files.file_names(filenames), _compression(compression_type, ctx)
     return made_by(dataset_files.line_dataset(names, compression, int(buffer_size)), ctx)
 
 
 @CSVRowDataset.host_kernel
-def _(filenames: Any, compression_type: Any, buffer_size: Any, *, field_delim: bytes, ctx: Any) -> Dataset:
+def _(filenames: Any, compression_type: Any, buffer_size: Any, *, field_delim: bytes, ctx: Any) -> Elements:
     names, compression = dataset_files.file_names(filenames), _compression(compression_type, ctx)
     return made_by(dataset_files.row_dataset(names, field_delim, compression, int(buffer_size)), ctx)
 
 
 @TFRecordDataset.host_kernel
-def _(filenames: Any, compression_type: Any, buffer_size: Any, *, ctx: Any) -> Dataset:
+def _(filenames: Any, compression_type: Any, buffer_size: Any, *, ctx: Any) -> Elements:
     names, compression = dataset_files.file_names(filenames), _compression(compression_type, ctx)
     return made_by(dataset_files.record_dataset(names, compression, int(buffer_size)), ctx)
 
@@ -229,7 +229,7 @@ def _(
     return _fixed(filenames, header_bytes, record_bytes, footer_bytes, buffer_size, compression, ctx)
 
 
-def _matching_files(patterns: Any, *, ctx: Any) -> Dataset:
+def _matching_files(patterns: Any, *, ctx: Any) -> Elements:
     try:
         return made_by(dataset_files.matching_files([p.decode() for p in patterns.reshape(-1).tolist()]), ctx)
     except OpError as error:

@@ -10,13 +10,13 @@ from anabranch.graph.building import define_op
 from anabranch.ops import shape_rules
 from anabranch.ops.dataset_sources import TYPED, dataset_of, define_dataset, made_by, random_seeds
 from anabranch.state import dataset_batches as batches, dataset_files as files, dataset_transforms as transforms
-from anabranch.state.datasets import Dataset
+from anabranch.state.datasets import Elements
 
 TakeDataset = define_dataset("TakeDataset", "input_dataset: variant, count: int64")
 
 
 @TakeDataset.host_kernel
-def _(input_dataset: Any, count: Any, *, ctx: Any) -> Dataset:
+def _(input_dataset: Any, count: Any, *, ctx: Any) -> Elements:
     source = dataset_of(input_dataset, ctx)
     return made_by(transforms.TakeDataset(source, int(count)), ctx)
 
@@ -25,7 +25,7 @@ SkipDataset = define_dataset("SkipDataset", "input_dataset: variant, count: int6
 
 
 @SkipDataset.host_kernel
-def _(input_dataset: Any, count: Any, *, ctx: Any) -> Dataset:
+def _(input_dataset: Any, count: Any, *, ctx: Any) -> Elements:
     source = dataset_of(input_dataset, ctx)
     return made_by(transforms.SkipDataset(source, int(count)), ctx)
 
@@ -34,7 +34,7 @@ RepeatDataset = define_dataset("RepeatDataset", "input_dataset: variant, count: 
 
 
 @RepeatDataset.host_kernel
-def _(input_dataset: Any, count: Any, *, ctx: Any) -> Dataset:
+def _(input_dataset: Any, count: Any, *, ctx: Any) -> Elements:
     source = dataset_of(input_dataset, ctx)
     return made_by(transforms.RepeatDataset(source, int(count)), ctx)
 
@@ -43,7 +43,7 @@ ShardDataset = define_dataset("ShardDataset", "input_dataset: variant, num_shard
 
 
 @ShardDataset.host_kernel
-def _(input_dataset: Any, num_shards: Any, index: Any, *, ctx: Any) -> Dataset:
+def _(input_dataset: Any, num_shards: Any, index: Any, *, ctx: Any) -> Elements:
     source = dataset_of(input_dataset, ctx)
     return made_by(transforms.ShardDataset(source, int(num_shards), int(index)), ctx)
 
@@ -52,7 +52,7 @@ CacheDataset = define_dataset("CacheDataset", "input_dataset: variant, filename:
 
 
 @CacheDataset.host_kernel
-def _(input_dataset: Any, filename: Any, *, ctx: Any) -> Dataset:
+def _(input_dataset: Any, filename: Any, *, ctx: Any) -> Elements:
     source, name = dataset_of(input_dataset, ctx), filename.item().decode()
     return made_by(files.FileCacheDataset(source, name) if name else transforms.CacheDataset(source), ctx)
 
@@ -62,7 +62,7 @@ ConcatenateDataset = define_dataset("ConcatenateDataset", "input_dataset: varian
 
 
 @ConcatenateDataset.host_kernel
-def _(input_dataset: Any, another_dataset: Any, *, ctx: Any) -> Dataset:
+def _(input_dataset: Any, another_dataset: Any, *, ctx: Any) -> Elements:
     sources = [dataset_of(input_dataset, ctx), dataset_of(another_dataset, ctx)]
     return made_by(transforms.ConcatenateDataset(sources), ctx)
 
@@ -71,11 +71,11 @@ ZipDataset = define_dataset("ZipDataset", "input_datasets: N * variant", f"{TYPE
 
 
 @ZipDataset.host_kernel
-def _(input_datasets: list[Any], *, ctx: Any) -> Dataset:
+def _(input_datasets: list[Any], *, ctx: Any) -> Elements:
     return made_by(transforms.ZipDataset([dataset_of(d, ctx) for d in input_datasets]), ctx)
 
 
-def _directed(selector_input_dataset: Any, data_input_datasets: list[Any], *, ctx: Any) -> Dataset:
+def _directed(selector_input_dataset: Any, data_input_datasets: list[Any], *, ctx: Any) -> Elements:
     selector, sources = dataset_of(selector_input_dataset, ctx), [dataset_of(d, ctx) for d in data_input_datasets]
     stop = ctx.op.attrs.get("stop_on_empty_dataset", False)
     return made_by(transforms.DirectedInterleaveDataset(selector, sources, stop), ctx)
@@ -104,7 +104,7 @@ ShuffleAndRepeatDataset = define_dataset(
 )
 
 
-def _shuffled(input_dataset: Any, buffer_size: Any, seed: Any, seed2: Any, reshuffle: bool, ctx: Any) -> Dataset:
+def _shuffled(input_dataset: Any, buffer_size: Any, seed: Any, seed2: Any, reshuffle: bool, ctx: Any) -> Elements:
     source, seeds = dataset_of(input_dataset, ctx), random_seeds(seed, seed2)
     return made_by(transforms.ShuffleDataset(source, int(buffer_size), seeds, reshuffle), ctx)
 
@@ -112,7 +112,7 @@ def _shuffled(input_dataset: Any, buffer_size: Any, seed: Any, seed2: Any, reshu
 @ShuffleDataset.host_kernel
 def _(
     input_dataset: Any, buffer_size: Any, seed: Any, seed2: Any, *, reshuffle_each_iteration: bool, ctx: Any
-) -> Dataset:
+) -> Elements:
     return _shuffled(input_dataset, buffer_size, seed, seed2, reshuffle_each_iteration, ctx)
 
 
@@ -126,7 +126,7 @@ def _(
     *,
     reshuffle_each_iteration: bool,
     ctx: Any,
-) -> Dataset:
+) -> Elements:
     if int(count) < 1 and int(count) != -1:
         raise InvalidArgumentError(None, ctx.op, f"count must be greater than zero or equal to -1, got {int(count)}.")
     shuffled = _shuffled(input_dataset, buffer_size, seed, seed2, reshuffle_each_iteration, ctx)
@@ -143,12 +143,12 @@ BatchDatasetV2 = define_dataset(
 
 
 @BatchDataset.host_kernel
-def _(input_dataset: Any, batch_size: Any, *, ctx: Any) -> Dataset:
+def _(input_dataset: Any, batch_size: Any, *, ctx: Any) -> Elements:
     return made_by(batches.BatchDataset(dataset_of(input_dataset, ctx), int(batch_size), False), ctx)
 
 
 @BatchDatasetV2.host_kernel
-def _(input_dataset: Any, batch_size: Any, drop_remainder: Any, *, ctx: Any) -> Dataset:
+def _(input_dataset: Any, batch_size: Any, drop_remainder: Any, *, ctx: Any) -> Elements:
     source = dataset_of(input_dataset, ctx)
     return made_by(batches.BatchDataset(source, int(batch_size), bool(drop_remainder)), ctx)
 
@@ -163,7 +163,7 @@ PaddedBatchDatasetV2 = define_dataset(
 )
 
 
-def _padded(source: Any, size: Any, shapes: list[Any], padding: list[Any], drop_remainder: bool, ctx: Any) -> Dataset:
+def _padded(source: Any, size: Any, shapes: list[Any], padding: list[Any], drop_remainder: bool, ctx: Any) -> Elements:
     for value in padding:
         if value.shape != ():
             message = f"All padding values must be scalars, but there is one of shape {list(value.shape)}"
@@ -174,7 +174,9 @@ def _padded(source: Any, size: Any, shapes: list[Any], padding: list[Any], drop_
 
 
 @PaddedBatchDataset.host_kernel
-def _(input_dataset: Any, batch_size: Any, padded_shapes: list[Any], padding_values: list[Any], *, ctx: Any) -> Dataset:
+def _(
+    input_dataset: Any, batch_size: Any, padded_shapes: list[Any], padding_values: list[Any], *, ctx: Any
+) -> Elements:
     return _padded(input_dataset, batch_size, padded_shapes, padding_values, False, ctx)
 
 
@@ -187,7 +189,7 @@ def _(
     drop_remainder: Any,
     *,
     ctx: Any,
-) -> Dataset:
+) -> Elements:
     return _padded(input_dataset, batch_size, padded_shapes, padding_values, bool(drop_remainder), ctx)
 
 
@@ -197,29 +199,29 @@ WindowDataset = define_dataset(
 
 
 @WindowDataset.host_kernel
-def _(input_dataset: Any, size: Any, shift: Any, stride: Any, drop_remainder: Any, *, ctx: Any) -> Dataset:
+def _(input_dataset: Any, size: Any, shift: Any, stride: Any, drop_remainder: Any, *, ctx: Any) -> Elements:
     source = dataset_of(input_dataset, ctx)
     return made_by(batches.WindowDataset(source, int(size), int(shift), int(stride), bool(drop_remainder)), ctx)
 
 
-def _dense_to_sparse(input_dataset: Any, batch_size: Any, row_shape: Any, *, ctx: Any) -> Dataset:
+def _dense_to_sparse(input_dataset: Any, batch_size: Any, row_shape: Any, *, ctx: Any) -> Elements:
     source = dataset_of(input_dataset, ctx)
     return made_by(batches.DenseToSparseBatchDataset(source, int(batch_size), row_shape.tolist()), ctx)
 
 
-def _unbatch(input_dataset: Any, *, ctx: Any) -> Dataset:
+def _unbatch(input_dataset: Any, *, ctx: Any) -> Elements:
     return made_by(batches.UnbatchDataset(dataset_of(input_dataset, ctx)), ctx)
 
 
-def _unique(input_dataset: Any, *, ctx: Any) -> Dataset:
+def _unique(input_dataset: Any, *, ctx: Any) -> Elements:
     return made_by(transforms.UniqueDataset(dataset_of(input_dataset, ctx)), ctx)
 
 
-def _ignore_errors(input_dataset: Any, *, ctx: Any) -> Dataset:
+def _ignore_errors(input_dataset: Any, *, ctx: Any) -> Elements:
     return made_by(transforms.IgnoreErrorsDataset(dataset_of(input_dataset, ctx)), ctx)
 
 
-def _as_it_is(input_dataset: Any, *, ctx: Any) -> Dataset:
+def _as_it_is(input_dataset: Any, *, ctx: Any) -> Elements:
     """What only tunes TensorFlow's own runtime leaves the elements as they are."""
     return dataset_of(input_dataset, ctx)
 
@@ -245,7 +247,7 @@ define_dataset(
     "input_dataset: variant, optimizations: string",
     f"{TYPED}, optimization_configs: list(string) = []",
 ).host_kernel
-def _(input_dataset: Any, optimizations: Any, *, ctx: Any) -> Dataset:
+def _(input_dataset: Any, optimizations: Any, *, ctx: Any) -> Elements:
     return dataset_of(input_dataset, ctx)
 
 

@@ -62,7 +62,7 @@ DeviceLoopBound = define_op(
 
 # ---------------------------------------------------------------------- compiled
 @dataclass(slots=True)
-class _Step:
+class _Iteration:
     """What one iteration gives; `factors`: what is kept for sums after the loop."""
 
     values: list[Any]
@@ -140,7 +140,7 @@ class CompiledLoop:
         self.condition_checks = state.checks
         return jnp.asarray(truth_of(truth)), state.checks
 
-    def step(self, number: Any, values: list[Any], variables: list[Any], recorded: list[int]) -> _Step:
+    def step(self, number: Any, values: list[Any], variables: list[Any], recorded: list[int]) -> _Iteration:
         """Traces one iteration."""
         state = self._state(variables)
         results = self.ctx.call(
@@ -149,7 +149,7 @@ class CompiledLoop:
         self.checks = state.checks
         new_variables = [jnp.asarray(state.variables[h]) for h in self.written]
         shown = [tuple(jnp.asarray(v) for v in c.values) for c in state.checks]
-        return _Step(
+        return _Iteration(
             [_as_carried(results[i]) for i in self.carried],
             new_variables,
             [_as_carried(results[i]) for i in recorded],
@@ -219,7 +219,7 @@ class CompiledLoop:
         self._tell()
         return full, last["number"], last["records"][: len(recorded)]
 
-    def _choose_sums(self, values: list[Any], types: _Step, bound: int) -> tuple[list[Any], list[Any]]:
+    def _choose_sums(self, values: list[Any], types: _Iteration, bound: int) -> tuple[list[Any], list[Any]]:
         """Settles which sums are made after the loop: their variables are not carried.
 
         Returns:
@@ -251,7 +251,7 @@ class CompiledLoop:
                 values,
                 variables,
             )
-            step = _Step(*types)
+            step = _Iteration(*types)
             merged = [self._merged(i, a, b) for i, a, b in zip(self.carried, values, step.values, strict=True)]
             if all(a is b for a, b in zip(values, merged, strict=True)):
                 return values, variables, step
@@ -282,7 +282,7 @@ class CompiledLoop:
             self.ctx.state.checks.append(replace(check, ok=ok, message=message, values=()))
 
 
-def _leaves(step: _Step) -> tuple[Any, ...]:
+def _leaves(step: _Iteration) -> tuple[Any, ...]:
     return step.values, step.variables, step.records, step.ok, step.shown, step.factors
 
 

@@ -30,7 +30,7 @@ def _(images: TensorShape, *, ksizes: list[int], strides: list[int], rates: list
     return TensorShape([dims[0], rows, columns, None if dims[3] is None else dims[3] * ksizes[1] * ksizes[2]])
 
 
-class _Windows:
+class _PatchGrid:
     """Where the patches of an image lie, per axis (1 and 2), once the image was padded."""
 
     def __init__(self, shape: Any, attrs: dict[str, Any]) -> None:
@@ -54,7 +54,7 @@ class _Windows:
 
 @ExtractImagePatches.kernel
 def _(images: Any, *, ctx: Any, xp: Any) -> Any:
-    windows = _Windows(np.shape(images), ctx.op.attrs)
+    windows = _PatchGrid(np.shape(images), ctx.op.attrs)
     padded = xp.pad(images, windows.pads)
     parts = [
         padded[:, slice(*windows.bounds(1, row)), slice(*windows.bounds(2, column))]
@@ -68,7 +68,7 @@ def _(op: Operation, grad: Any) -> Any:
     images = op.inputs[0]
     if not images.shape[1:3].is_fully_defined():
         raise ValueError(f"the gradient of {op.name!r} needs images of known height and width, got {images.shape}")
-    windows = _Windows(images.shape.dims_tuple, op.attrs)
+    windows = _PatchGrid(images.shape.dims_tuple, op.attrs)
     offsets = windows.offsets()
     parts = raw.Split(np.int32(3), grad, num_split=len(offsets))
     paddings = np.array(windows.pads, np.int32)

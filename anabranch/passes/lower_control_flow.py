@@ -94,7 +94,7 @@ class _Lowering:
     def run(self) -> StepGraph:
         for op in self.step.operations:
             if op in self.chosen:
-                parts = _Loop(self, op) if op.type in _LOOPS else _Conditional(self, op)
+                parts = _LoweredLoop(self, op) if op.type in _LOOPS else _Conditional(self, op)
                 parts.lower()
                 self._put_in_order(op, parts.gate)
             else:
@@ -124,7 +124,7 @@ class _Lowering:
         return tensor in self.step.known
 
 
-class _Parts:
+class _LoweredOperation:
     """What one conditional or loop becomes."""
 
     def __init__(self, lowering: _Lowering, op: Operation) -> None:
@@ -203,7 +203,7 @@ class _Parts:
 
 
 # ---------------------------------------------------------------------- conditionals
-class _Conditional(_Parts):
+class _Conditional(_LoweredOperation):
     """What an `If` or a `Case` becomes: the branches behind a chain of tests.
 
     The first test that is true chooses its branch; the last branch is taken where none is.
@@ -276,7 +276,7 @@ class _Conditional(_Parts):
 class _Variable:
     """A loop variable that changes: its Merge, its Switch, and its Exit."""
 
-    def __init__(self, loop: _Loop, tensor: Tensor, name: str, shape: TensorShape) -> None:
+    def __init__(self, loop: _LoweredLoop, tensor: Tensor, name: str, shape: TensorShape) -> None:
         self._loop, self._name = loop, name
         enter = loop.enter(tensor, f"enter_{name}", False)
         enter.outputs[0]._shape = shape
@@ -295,7 +295,7 @@ class _Variable:
         return self._loop.primitive("Exit", [self.sides[0]], f"exit_{self._name}")
 
 
-class _Loop(_Parts):
+class _LoweredLoop(_LoweredOperation):
     """What a `While` or a `_RecordingWhile` becomes."""
 
     def lower(self) -> None:

@@ -14,10 +14,10 @@ from anabranch.core.device import DeviceSpec
 from anabranch.graph.loop_bodies import bodies_of
 from anabranch.graph.operation import Operation
 from anabranch.passes.prune import operations_of_body
-from anabranch.placement.constraints import PROGRAM, Request
+from anabranch.placement.constraints import PROGRAM, PlacementRequest
 
 
-def spans_devices(op: Operation, request: Callable[[Operation], Request]) -> bool:
+def spans_devices(op: Operation, request: Callable[[Operation], PlacementRequest]) -> bool:
     """Whether an operation's bodies ask for several devices, or touch variables that do.
 
     Args:
@@ -32,7 +32,7 @@ def spans_devices(op: Operation, request: Callable[[Operation], Request]) -> boo
     return False
 
 
-def request_of_whole(op: Operation, request: Callable[[Operation], Request]) -> Request:
+def request_of_whole(op: Operation, request: Callable[[Operation], PlacementRequest]) -> PlacementRequest:
     """What is asked for an operation together with its bodies, if these do not span devices.
 
     Args:
@@ -46,7 +46,7 @@ def request_of_whole(op: Operation, request: Callable[[Operation], Request]) -> 
     merged = DeviceSpec()
     for part in reversed(ruled or stated):  # what is said of the operation itself comes last, and counts
         merged.merge_from(DeviceSpec.from_string(part.device))
-    return Request(merged.to_string(), (ruled or stated)[0].source)
+    return PlacementRequest(merged.to_string(), (ruled or stated)[0].source)
 
 
 def _with_bodies(op: Operation) -> Iterator[Operation]:
@@ -56,7 +56,7 @@ def _with_bodies(op: Operation) -> Iterator[Operation]:
             yield from _with_bodies(inner)
 
 
-def _asked(op: Operation, request: Callable[[Operation], Request]) -> Iterator[str]:
+def _asked(op: Operation, request: Callable[[Operation], PlacementRequest]) -> Iterator[str]:
     for inner in _with_bodies(op):
         yield request(inner).device
         for tensor in inner.inputs:

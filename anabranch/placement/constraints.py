@@ -41,7 +41,7 @@ _MAX_LISTED = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class PlacementRequest:
     """What was asked for an operation, and by whom: "tf.device", or a rule of the placement policy."""
 
     device: str
@@ -104,9 +104,9 @@ class UnionFind:
         self._size[a] += self._size[b]
 
 
-def request_of_graph(op: Operation) -> Request:
+def request_of_graph(op: Operation) -> PlacementRequest:
     """What the program's device scopes ask for an operation."""
-    return Request(op.device)
+    return PlacementRequest(op.device)
 
 
 @dataclass(slots=True)
@@ -122,7 +122,7 @@ class Constraints:
 
     devices: Sequence[Device]
     host_work: Callable[[Operation], bool]
-    request: Callable[[Operation], Request] = request_of_graph
+    request: Callable[[Operation], PlacementRequest] = request_of_graph
     soft: bool = False
 
     def groups(self, step: StepGraph) -> list[Group]:
@@ -248,7 +248,7 @@ class Constraints:
         return f"no kernel for {op.type} on {group.spec.to_string()!r}{by}"
 
 
-def _reaches_over(op: Operation, request: Callable[[Operation], Request]) -> bool:
+def _reaches_over(op: Operation, request: Callable[[Operation], PlacementRequest]) -> bool:
     """Whether an operation calls functions on resources for which several devices are asked."""
     if not any(attr.kind in ("func", "list(func)") for attr in op.op_def.attrs.values()):
         return False
@@ -258,7 +258,7 @@ def _reaches_over(op: Operation, request: Callable[[Operation], Request]) -> boo
 class _Joining:
     """The groups of one step, before anything is asked for them."""
 
-    def __init__(self, step: StepGraph, request: Callable[[Operation], Request]) -> None:
+    def __init__(self, step: StepGraph, request: Callable[[Operation], PlacementRequest]) -> None:
         self._step = step
         self._request = request
         self._sets = UnionFind()

@@ -25,7 +25,7 @@ from anabranch.core.resources import ResourceHandle
 from anabranch.graph.operation import Operation
 from anabranch.passes.step_graph import StepGraph
 from anabranch.placement.bodies import request_of_whole, spans_devices
-from anabranch.placement.constraints import Constraints, Group, Request
+from anabranch.placement.constraints import Constraints, Group, PlacementRequest
 from anabranch.placement.cost_model import CostModel, size_of
 from anabranch.placement.greedy import place_greedily
 from anabranch.placement.policy import PlacementPolicy
@@ -94,7 +94,7 @@ class Placer:
         self._homes: dict[ResourceHandle, str] = {}
         self._lock = threading.Lock()
 
-    def _request(self, op: Operation) -> Request:
+    def _request(self, op: Operation) -> PlacementRequest:
         return request_of_whole(op, self.policy.request)
 
     def place(self, step: StepGraph) -> Placement:
@@ -251,7 +251,7 @@ class Placer:
                     sys.stderr.write(line)
 
 
-def _why(group: Group, op: Operation, request: Request, got: str, reason: str) -> str:
+def _why(group: Group, op: Operation, request: PlacementRequest, got: str, reason: str) -> str:
     asked, source = request.device, request.source
     if group.relaxed:
         return f"soft placement: {group.relaxed}"

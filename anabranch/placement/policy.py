@@ -41,7 +41,7 @@ from typing import Any, Final
 from anabranch.core import device as device_names
 from anabranch.errors import InvalidArgumentError, NotFoundError
 from anabranch.graph.operation import Operation
-from anabranch.placement.constraints import Request
+from anabranch.placement.constraints import PlacementRequest
 from anabranch.placement.cost_model import CostModel
 
 #: environment variable that names the file of the policy of sessions that are given none
@@ -124,12 +124,12 @@ class PlacementPolicy:
         """Whether the policy leaves everything to the program and the default placer."""
         return not self.rules and self.placer == "default" and not self.clear
 
-    def request(self, op: Operation) -> Request:
+    def request(self, op: Operation) -> PlacementRequest:
         """What is asked for an operation, by a rule or by the program."""
         for rule in self.rules:
             if rule.matches(op):
-                return Request(device_names.canonical_name(rule.device), str(rule))
-        return Request("" if self.clear else op.device)
+                return PlacementRequest(device_names.canonical_name(rule.device), str(rule))
+        return PlacementRequest("" if self.clear else op.device)
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str]) -> PlacementPolicy:

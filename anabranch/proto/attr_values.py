@@ -22,7 +22,7 @@ from anabranch.proto.tensors import make_ndarray, make_tensor_proto, shape_from_
 
 
 @dataclass(frozen=True, slots=True)
-class _Kind:
+class _ScalarKind:
     """A scalar kind: its field in AttrValue and in AttrValue.ListValue, and the conversions of one value."""
 
     field: str
@@ -96,7 +96,7 @@ def _element(kind: str) -> str | None:
     return kind[5:-1] if kind.startswith("list(") and kind.endswith(")") else None
 
 
-def _kind(name: str) -> _Kind:
+def _kind(name: str) -> _ScalarKind:
     try:
         return _KINDS[name]
     except KeyError:
@@ -149,15 +149,15 @@ def _kind_of(value: Any) -> str:
     raise TypeError(f"No attribute has a value of type {type(value).__name__}: {value!r}.")
 
 
-_KINDS: Final[dict[str, _Kind]] = {
-    "int": _Kind("i", operator.index, int),
-    "float": _Kind("f", _float_to_message, float),
-    "bool": _Kind("b", bool, bool),
-    "string": _Kind("s", as_bytes, bytes),
-    "type": _Kind("type", lambda value: as_dtype(value).as_datatype_enum, _type_from_message),
-    "shape": _Kind("shape", shape_to_proto, shape_from_proto),
-    "tensor": _Kind("tensor", _tensor_to_message, _tensor_from_message),
-    "func": _Kind("func", _func_to_message, _func_from_message),
+_KINDS: Final[dict[str, _ScalarKind]] = {
+    "int": _ScalarKind("i", operator.index, int),
+    "float": _ScalarKind("f", _float_to_message, float),
+    "bool": _ScalarKind("b", bool, bool),
+    "string": _ScalarKind("s", as_bytes, bytes),
+    "type": _ScalarKind("type", lambda value: as_dtype(value).as_datatype_enum, _type_from_message),
+    "shape": _ScalarKind("shape", shape_to_proto, shape_from_proto),
+    "tensor": _ScalarKind("tensor", _tensor_to_message, _tensor_from_message),
+    "func": _ScalarKind("func", _func_to_message, _func_from_message),
 }
 _KIND_OF_FIELD: Final = {kind.field: name for name, kind in _KINDS.items()}
 

@@ -199,14 +199,14 @@ class PreparedStep:
             results = iter(StepRun(graph.graph, feeds, record, timeout, self._active, exchange).run())
         return [self._known[i] if slot < 0 else next(results) for i, slot in enumerate(self._fetch_slots)]
 
-    def _split(self, call: StepCall, refusal: NeedsHostError) -> _Parts:
+    def _split(self, call: StepCall, refusal: NeedsHostError) -> _SplitIsland:
         """What runs in place of an island of which one operation turned out to be host work."""
         assert isinstance(call, IslandCall)
         plan = plan_of_island(call.island, frozenset({refusal.op}), self.plan.devices)
         step = PreparedStep(plan, *self._environment)
         inputs = [self._slots[t] for t in plan.step.feeds]
         outputs = [self._slots[t] for t in plan.step.fetches]
-        return _Parts(step, inputs, outputs)
+        return _SplitIsland(step, inputs, outputs)
 
 
 def needs_executor(plan: Plan) -> bool:
@@ -277,7 +277,7 @@ class _ItemWork:
 
     __slots__ = ("_call", "_split", "mode", "op")
 
-    def __init__(self, call: StepCall, mode: Mode, split: Callable[[StepCall, NeedsHostError], _Parts]) -> None:
+    def __init__(self, call: StepCall, mode: Mode, split: Callable[[StepCall, NeedsHostError], _SplitIsland]) -> None:
         self._call, self.mode, self._split = call, mode, split
         self.op = call.island.operations[-1] if isinstance(call, IslandCall) else call.op  # type: ignore[attr-defined]
 
@@ -304,7 +304,7 @@ class _ItemWork:
 
 
 @dataclass(frozen=True, slots=True)
-class _Parts:
+class _SplitIsland:
     """A step that runs in place of an island, on the slots of the step around it."""
 
     step: PreparedStep
@@ -351,7 +351,7 @@ def _fetched(value: Any) -> Any:
 
 
 def _recorded(call: StepCall, values: list[Any], record: Recorder) -> None:
-    if isinstance(call, _Parts):
+    if isinstance(call, _SplitIsland):
         call(values, record)
         return
     start = time.time()

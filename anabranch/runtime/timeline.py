@@ -184,7 +184,7 @@ def _add_arrows(trace: ChromeTrace, slices: Iterable[_Slice]) -> None:
 
 # ---------------------------------------------------------------------- memory
 @dataclass(frozen=True, slots=True)
-class _Point:
+class _HeldMemory:
     """What an allocator holds from a moment (µs) on."""
 
     time: float
@@ -192,7 +192,7 @@ class _Point:
     holders: frozenset[str]
 
 
-def _memory_curves(slices: list[_Slice]) -> dict[str, list[_Point]]:
+def _memory_curves(slices: list[_Slice]) -> dict[str, list[_HeldMemory]]:
     """Bytes in use per allocator: a node's results live from its end to the end of the last node that takes them."""
     last_use = {item.name: item.end for item in slices}
     for item in slices:
@@ -209,22 +209,22 @@ def _memory_curves(slices: list[_Slice]) -> dict[str, list[_Point]]:
     return {allocator: _accumulated(entries) for allocator, entries in changes.items()}
 
 
-def _accumulated(changes: list[tuple[float, int, str]]) -> list[_Point]:
-    points: list[_Point] = []
+def _accumulated(changes: list[tuple[float, int, str]]) -> list[_HeldMemory]:
+    points: list[_HeldMemory] = []
     held, holders = 0, frozenset[str]()
     for time, size, name in sorted(changes, key=lambda change: (change[0], change[1] < 0)):
         held += size
         holders = holders | {name} if size > 0 else holders - {name}
-        points.append(_Point(time, held, holders))
+        points.append(_HeldMemory(time, held, holders))
     return points
 
 
-def _maximum(points: list[_Point]) -> AllocationMaximum:
+def _maximum(points: list[_HeldMemory]) -> AllocationMaximum:
     highest = max(points, key=lambda point: point.num_bytes)
     return AllocationMaximum(int(highest.time), highest.num_bytes, highest.holders)
 
 
-def _add_memory(trace: ChromeTrace, curves: dict[str, list[_Point]], first_pid: int) -> None:
+def _add_memory(trace: ChromeTrace, curves: dict[str, list[_HeldMemory]], first_pid: int) -> None:
     for pid, (allocator, points) in enumerate(sorted(curves.items()), start=first_pid):
         trace.name_process(pid, f"{allocator} Memory")
         for point in points:

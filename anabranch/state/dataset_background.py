@@ -11,7 +11,15 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from anabranch.errors import OpError, OutOfRangeError, exception_type_from_error_code
-from anabranch.state.datasets import Dataset, DatasetIterator, Element, ElementFunction, Outcome, Path, UnaryDataset
+from anabranch.state.datasets import (
+    DatasetIterator,
+    Element,
+    ElementFunction,
+    Elements,
+    Outcome,
+    Path,
+    UnaryDataset,
+)
 
 Pull = Callable[[], Element | None]
 
@@ -71,7 +79,7 @@ class Background(Protocol):
 class PrefetchDataset(UnaryDataset):
     """The same elements; up to `size` of them are computed ahead of time."""
 
-    def __init__(self, source: Dataset, size: int, background: Background) -> None:
+    def __init__(self, source: Elements, size: int, background: Background) -> None:
         super().__init__(source)
         self.size, self.background = size, background
 
@@ -124,7 +132,7 @@ class _PrefetchIterator(DatasetIterator):
 class ParallelMapDataset(UnaryDataset):
     """`function` of each element, in order; up to `parallelism` calls run at the same time."""
 
-    def __init__(self, source: Dataset, function: ElementFunction, parallelism: int, background: Background) -> None:
+    def __init__(self, source: Elements, function: ElementFunction, parallelism: int, background: Background) -> None:
         super().__init__(source)
         self.function, self.parallelism, self.background = function, parallelism, background
 

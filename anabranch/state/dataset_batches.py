@@ -12,9 +12,9 @@ from anabranch.errors import DataLossError, InvalidArgumentError
 from anabranch.state.datasets import (
     INFINITE,
     UNKNOWN,
-    Dataset,
     DatasetIterator,
     Element,
+    Elements,
     ListDataset,
     Outcome,
     Path,
@@ -67,7 +67,7 @@ class BatchDataset(UnaryDataset):
             are what they would have been.
     """
 
-    def __init__(self, source: Dataset, size: int, drop_remainder: bool, fixed: bool = False) -> None:
+    def __init__(self, source: Elements, size: int, drop_remainder: bool, fixed: bool = False) -> None:
         super().__init__(source)
         self.fixed = fixed
         if size <= 0:
@@ -132,7 +132,7 @@ class PaddedBatchDataset(BatchDataset):
     """
 
     def __init__(
-        self, source: Dataset, size: int, shapes: Sequence[Any], padding: Sequence[Any], drop_remainder: bool
+        self, source: Elements, size: int, shapes: Sequence[Any], padding: Sequence[Any], drop_remainder: bool
     ) -> None:
         super().__init__(source, size, drop_remainder)
         self.shapes = [tuple(int(d) for d in shape) for shape in shapes]
@@ -220,7 +220,7 @@ class WindowDataset(UnaryDataset):
     An element that fails makes the windows fail that hold it, and no others.
     """
 
-    def __init__(self, source: Dataset, size: int, shift: int, stride: int, drop_remainder: bool) -> None:
+    def __init__(self, source: Elements, size: int, shift: int, stride: int, drop_remainder: bool) -> None:
         super().__init__(source)
         for name, value in (("size", size), ("shift", shift), ("stride", stride)):
             if value <= 0:
@@ -282,7 +282,7 @@ class _WindowIterator(UnaryIterator):
 class DenseToSparseBatchDataset(BatchDataset):
     """Batches of elements of different shapes as one sparse tensor (indices, values, dense shape in one component)."""
 
-    def __init__(self, source: Dataset, size: int, row_shape: Sequence[int]) -> None:
+    def __init__(self, source: Elements, size: int, row_shape: Sequence[int]) -> None:
         super().__init__(source, size, False)
         self.row_shape = tuple(int(d) for d in row_shape)
 

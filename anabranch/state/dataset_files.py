@@ -16,9 +16,9 @@ from anabranch.io.records import TFRecordWriter
 from anabranch.state.dataset_batches import boxed
 from anabranch.state.datasets import (
     UNKNOWN,
-    Dataset,
     DatasetIterator,
     Element,
+    Elements,
     ListDataset,
     Path,
     UnaryDataset,
@@ -26,7 +26,7 @@ from anabranch.state.datasets import (
 from anabranch.state.positions import decode_position, encode_position
 
 
-class FileDataset(Dataset):
+class FileDataset(Elements):
     """The records of several files, one file after the other. `open` makes the reader of a file."""
 
     def __init__(self, paths: Sequence[str], open: Callable[[str], RecordFile]) -> None:
@@ -114,7 +114,7 @@ class FileCacheDataset(UnaryDataset):
     The file is a TFRecord file beside `prefix` with an element in each record. It gets its name when it is complete.
     """
 
-    def __init__(self, source: Dataset, prefix: str) -> None:
+    def __init__(self, source: Elements, prefix: str) -> None:
         super().__init__(source)
         self.path = prefix + ".cache"
 

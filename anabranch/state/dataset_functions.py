@@ -10,10 +10,10 @@ from anabranch.state.dataset_batches import boxed
 from anabranch.state.datasets import (
     INFINITE,
     UNKNOWN,
-    Dataset,
     DatasetIterator,
     Element,
     ElementFunction,
+    Elements,
     ListDataset,
     Path,
     UnaryDataset,
@@ -27,7 +27,7 @@ class MapDataset(UnaryDataset):
     A function that is out of range ends the dataset, unless `kept_going` is around it.
     """
 
-    def __init__(self, source: Dataset, function: ElementFunction) -> None:
+    def __init__(self, source: Elements, function: ElementFunction) -> None:
         super().__init__(source)
         self.function = function
 
@@ -66,7 +66,7 @@ class _MapIterator(UnaryIterator):
 class FilterDataset(UnaryDataset):
     """The elements of which `predicate` is true; with `until_false` only those before the first of which it is not."""
 
-    def __init__(self, source: Dataset, predicate: ElementFunction, until_false: bool = False) -> None:
+    def __init__(self, source: Elements, predicate: ElementFunction, until_false: bool = False) -> None:
         super().__init__(source)
         self.predicate, self.until_false = predicate, until_false
 
@@ -108,14 +108,14 @@ class _FilterIterator(UnaryIterator):
         super().restore(position[1])
 
 
-def dataset_in(values: Element) -> Dataset:
+def dataset_in(values: Element) -> Elements:
     """The dataset that a function returned.
 
     Raises:
         InvalidArgumentError: it returned something else.
     """
     found = values[0].item() if len(values) == 1 and values[0].shape == () else None
-    if not isinstance(found, Dataset):
+    if not isinstance(found, Elements):
         raise InvalidArgumentError(None, None, "Function must return a Dataset object.")
     return found
 
@@ -141,11 +141,11 @@ class InterleaveDataset(UnaryDataset):
 
     def __init__(
         self,
-        source: Dataset,
+        source: Elements,
         function: ElementFunction,
         cycle: int = 1,
         block: int = 1,
-        wrap: Callable[[Dataset], Dataset] = lambda dataset: dataset,
+        wrap: Callable[[Elements], Elements] = lambda dataset: dataset,
     ) -> None:
         super().__init__(source)
         for name, value in (("cycle_length", cycle), ("block_length", block)):
@@ -226,7 +226,7 @@ class _InterleaveIterator(UnaryIterator):
 class ScanDataset(UnaryDataset):
     """`function` of a state and each element gives the next state (its first results) and an element."""
 
-    def __init__(self, source: Dataset, state: Element, function: ElementFunction) -> None:
+    def __init__(self, source: Elements, state: Element, function: ElementFunction) -> None:
         super().__init__(source)
         self.state, self.function = state, function
 
@@ -269,7 +269,7 @@ class GroupByWindowDataset(UnaryDataset):
     """
 
     def __init__(
-        self, source: Dataset, key: ElementFunction, window_size: ElementFunction, reduce: ElementFunction
+        self, source: Elements, key: ElementFunction, window_size: ElementFunction, reduce: ElementFunction
     ) -> None:
         super().__init__(source)
         self.key, self.window_size, self.reduce = key, window_size, reduce

@@ -9,9 +9,9 @@ from anabranch.errors import InternalError, InvalidArgumentError, OpError
 from anabranch.state.datasets import (
     INFINITE,
     UNKNOWN,
-    Dataset,
     DatasetIterator,
     Element,
+    Elements,
     Path,
     RandomSequence,
     UnaryDataset,
@@ -22,7 +22,7 @@ from anabranch.state.datasets import (
 class TakeDataset(UnaryDataset):
     """The first `count` elements; all where it is negative."""
 
-    def __init__(self, source: Dataset, count: int) -> None:
+    def __init__(self, source: Elements, count: int) -> None:
         super().__init__(source)
         self.count = count
 
@@ -60,7 +60,7 @@ class _TakeIterator(UnaryIterator):
 class SkipDataset(UnaryDataset):
     """All elements but the first `count`; none where it is negative."""
 
-    def __init__(self, source: Dataset, count: int) -> None:
+    def __init__(self, source: Elements, count: int) -> None:
         super().__init__(source)
         self.count = count
 
@@ -99,7 +99,7 @@ class _SkipIterator(UnaryIterator):
 class ShardDataset(UnaryDataset):
     """Every `count`-th element, from number `index` on."""
 
-    def __init__(self, source: Dataset, count: int, index: int) -> None:
+    def __init__(self, source: Elements, count: int, index: int) -> None:
         super().__init__(source)
         if count < 1:
             raise InvalidArgumentError(None, None, f"Number of shards must be greater than zero (got {count}).")
@@ -142,7 +142,7 @@ class _ShardIterator(UnaryIterator):
 class RepeatDataset(UnaryDataset):
     """The elements `count` times over; endlessly where it is negative."""
 
-    def __init__(self, source: Dataset, count: int) -> None:
+    def __init__(self, source: Elements, count: int) -> None:
         super().__init__(source)
         self.count = count
 
@@ -159,7 +159,7 @@ class RepeatDataset(UnaryDataset):
 
 
 class _RepeatIterator(DatasetIterator):
-    def __init__(self, dataset: Dataset, count: int, path: Path) -> None:
+    def __init__(self, dataset: Elements, count: int, path: Path) -> None:
         self._dataset, self._count, self._path = dataset, count, path
         self._pass = 0
         self._source = dataset.iterator((*path, 0))
@@ -197,10 +197,10 @@ class _RepeatIterator(DatasetIterator):
         self._source.close()
 
 
-class ConcatenateDataset(Dataset):
+class ConcatenateDataset(Elements):
     """The elements of one dataset after those of another."""
 
-    def __init__(self, sources: Sequence[Dataset]) -> None:
+    def __init__(self, sources: Sequence[Elements]) -> None:
         self.sources = list(sources)
 
     def iterator(self, path: Path = ()) -> DatasetIterator:
@@ -214,7 +214,7 @@ class ConcatenateDataset(Dataset):
 
 
 class _ConcatenateIterator(DatasetIterator):
-    def __init__(self, sources: list[Dataset], path: Path) -> None:
+    def __init__(self, sources: list[Elements], path: Path) -> None:
         self._sources, self._path = sources, path
         self._which = 0
         self._source = sources[0].iterator((*path, 0))
@@ -245,10 +245,10 @@ class _ConcatenateIterator(DatasetIterator):
         self._source.close()
 
 
-class ZipDataset(Dataset):
+class ZipDataset(Elements):
     """The components of the n-th elements of several datasets side by side; as long as the shortest."""
 
-    def __init__(self, sources: Sequence[Dataset]) -> None:
+    def __init__(self, sources: Sequence[Elements]) -> None:
         self.sources = list(sources)
 
     def iterator(self, path: Path = ()) -> DatasetIterator:
@@ -308,7 +308,7 @@ class ShuffleDataset(UnaryDataset):
             brings the seed with it, so that passes after it are those of the iterator that was saved.
     """
 
-    def __init__(self, source: Dataset, size: int, seed: tuple[int, int], reshuffle: bool) -> None:
+    def __init__(self, source: Elements, size: int, seed: tuple[int, int], reshuffle: bool) -> None:
         super().__init__(source)
         if size < 1:
             raise InvalidArgumentError(None, None, f"buffer_size must be greater than zero, got {size}.")
@@ -360,7 +360,7 @@ class _ShuffleIterator(UnaryIterator):
 class CacheDataset(UnaryDataset):
     """Keeps in memory what the first complete pass yields, and yields it again in later ones."""
 
-    def __init__(self, source: Dataset) -> None:
+    def __init__(self, source: Elements) -> None:
         super().__init__(source)
         self.kept: list[Element] | None = None
 
@@ -432,13 +432,13 @@ class _IgnoreErrorsIterator(UnaryIterator):
                     raise
 
 
-class DirectedInterleaveDataset(Dataset):
+class DirectedInterleaveDataset(Elements):
     """Elements of several datasets; another dataset of int64 numbers says whose turn it is.
 
     The turns of a dataset that has ended are passed over.
     """
 
-    def __init__(self, selector: Dataset, sources: Sequence[Dataset], stop_on_empty: bool = False) -> None:
+    def __init__(self, selector: Elements, sources: Sequence[Elements], stop_on_empty: bool = False) -> None:
         self.selector, self.sources, self.stop_on_empty = selector, list(sources), stop_on_empty
 
     def iterator(self, path: Path = ()) -> DatasetIterator:

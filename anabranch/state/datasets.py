@@ -1,6 +1,6 @@
 """Datasets: immutable descriptions of sequences of elements, and the iterators that walk them (WP4.5).
 
-A `Dataset` says what the elements are; `iterator()` gives a new `DatasetIterator` that stands before the first one.
+`Elements` say what a dataset has; `iterator()` gives a new `DatasetIterator` that stands before the first one.
 An *element* is a tuple of NumPy arrays, one per component; nobody changes them. Iterators are pulled: `next` computes
 one element and returns it, or None at the end.
 
@@ -63,7 +63,7 @@ class DatasetIterator(ABC):
         """Gives up threads and files; a thread that waits in `next` gets a CancelledError."""
 
 
-class Dataset(ABC):
+class Elements(ABC):
     """A sequence of elements. Immutable.
 
     Attributes:
@@ -148,10 +148,10 @@ class UnaryIterator(DatasetIterator):
         self.source.close()
 
 
-class UnaryDataset(Dataset):
+class UnaryDataset(Elements):
     """A dataset made from another one."""
 
-    def __init__(self, source: Dataset) -> None:
+    def __init__(self, source: Elements) -> None:
         self.source = source
 
     def cardinality(self) -> int:
@@ -159,7 +159,7 @@ class UnaryDataset(Dataset):
 
 
 # ---------------------------------------------------------------------- sources
-class ListDataset(Dataset):
+class ListDataset(Elements):
     """Elements that are all there."""
 
     def __init__(self, elements: Sequence[Element]) -> None:
@@ -261,7 +261,7 @@ class SparseTensorSliceDataset(ListDataset):
         super().__init__(_SparseSlices(indices, values, dense_shape))
 
 
-class RangeDataset(Dataset):
+class RangeDataset(Elements):
     """The numbers from `start` to `stop` (exclusive) by `step`, as int64 scalars (`dtype`)."""
 
     def __init__(self, start: int, stop: int, step: int, dtype: Any = np.int64) -> None:
@@ -302,7 +302,7 @@ class _RangeIterator(DatasetIterator):
         self._at, self._block = int(position), self._block[:0]
 
 
-class RandomDataset(Dataset):
+class RandomNumbers(Elements):
     """Endless pseudo-random int64 numbers below 2**32."""
 
     def __init__(self, seed: int) -> None:
@@ -376,7 +376,7 @@ class _RandomIterator(DatasetIterator):
         self._random.restore(*position)
 
 
-class GeneratorDataset(Dataset):
+class GeneratorDataset(Elements):
     """What a stateful function returns until it is out of range.
 
     Args:

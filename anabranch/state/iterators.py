@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 
 from anabranch.errors import CancelledError, FailedPreconditionError
-from anabranch.state.datasets import Dataset, DatasetIterator, Element
+from anabranch.state.datasets import DatasetIterator, Element, Elements
 from anabranch.state.positions import decode_position, encode_position
 
 
@@ -18,16 +18,16 @@ class IteratorResource:
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
-        self._dataset: Dataset | None = None
+        self._dataset: Elements | None = None
         self._iterator: DatasetIterator | None = None
         self._closed = False
 
     @property
-    def dataset(self) -> Dataset | None:
+    def dataset(self) -> Elements | None:
         """The dataset of the last initialisation."""
         return self._dataset
 
-    def initialize(self, dataset: Dataset) -> None:
+    def initialize(self, dataset: Elements) -> None:
         """Begins a new walk through a dataset."""
         with self._lock:
             old = self._iterator
@@ -35,7 +35,7 @@ class IteratorResource:
         if old is not None:
             old.close()
 
-    def initialize_once(self, make: Callable[[], Dataset]) -> None:
+    def initialize_once(self, make: Callable[[], Elements]) -> None:
         """Begins a walk unless there is one."""
         if self._iterator is None:
             with self._lock:

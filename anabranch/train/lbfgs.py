@@ -33,7 +33,7 @@ __all__ = ["LBFGSOptimizer"]
 _MIN_CURVATURE = 1e-10
 
 
-class _Point(NamedTuple):
+class _LossPoint(NamedTuple):
     """A point, its loss and its gradient, flat."""
 
     x: Any
@@ -149,7 +149,7 @@ class LBFGSOptimizer(Optimizer):
         return None
 
     def _finish(self, update_ops: list[Any], name_scope: str) -> Any:
-        updates = _Step(self, self._pairs).updates()
+        updates = _StepBuilder(self, self._pairs).updates()
         return group(*updates, name=name_scope)
 
 
@@ -164,7 +164,7 @@ def _zeros_of(value: np.ndarray[Any, Any]) -> Any:
     return fill
 
 
-class _Step:
+class _StepBuilder:
     """The operations of one step."""
 
     def __init__(self, optimizer: LBFGSOptimizer, pairs: list[tuple[Tensor, Any]]) -> None:
@@ -173,11 +173,11 @@ class _Step:
         self.dtype = self.variables[0].dtype.base_dtype
         loss = convert_to_tensor(optimizer._loss)
         # Everything that is read is read here, once, before anything is written.
-        self.trial = _Point(
+        self.trial = _LossPoint(
             _flat([var.value() for var in self.variables]), self.cast(loss), _flat([g for g, _ in pairs])
         )
         state = {name: optimizer._state(name).value() for name in _STATE}
-        self.base = _Point(state["base_point"], state["base_loss"], state["base_gradient"])
+        self.base = _LossPoint(state["base_point"], state["base_loss"], state["base_gradient"])
         self.direction = state["direction"]
         self.length = state["step_length"]
         self.history = _History(state["s_history"], state["y_history"], state["rho_history"])
@@ -202,7 +202,7 @@ class _Step:
 
         # A direction that is given up ends where it is, unless the loss has no value there.
         stays = raw.LogicalAnd(gives_up, raw.LogicalNot(raw.IsFinite(self.trial.loss)))
-        base = _Point(*(_select(stays, old, new) for old, new in zip(self.base, self.trial, strict=True)))
+        base = _LossPoint(*(_select(stays, old, new) for old, new in zip(self.base, self.trial, strict=True)))
         history = self._extended(raw.LogicalAnd(started, fell), gives_up)
         direction, length, rho = self._next_direction(base, history)
         shorter = self._shorter(change, slope)
@@ -237,7 +237,7 @@ class _Step:
         )
         return kept._replace(rho=_select(forgets, raw.ZerosLike(kept.rho), kept.rho))
 
-    def _next_direction(self, base: _Point, history: _History) -> tuple[Any, Any, Any]:
+    def _next_direction(self, base: _LossPoint, history: _History) -> tuple[Any, Any, Any]:
         """The direction at a new base point, the first step length along it, and the factors of the history."""
         newton = raw.Neg(_two_loops(base.grad, history, self.optimizer._history_size))
         descends = raw.Less(_dot(newton, base.grad), self.number(0.0))

@@ -23,7 +23,7 @@ from anabranch.ops import raw
 
 
 @dataclass(frozen=True, slots=True)
-class Component:
+class ExampleComponent:
     """A component of the examples: what the queue holds of it.
 
     Attributes:
@@ -70,7 +70,7 @@ class Examples:
             raise ValueError("Expected at least one tensor in batch().")
         self.components = self._find_components(shapes)
 
-    def _find_components(self, shapes: Any) -> list[Component]:
+    def _find_components(self, shapes: Any) -> list[ExampleComponent]:
         first = self.sets[0]
         for other in self.sets[1:]:
             if [t.dtype for t in other] != [t.dtype for t in first]:
@@ -86,10 +86,10 @@ class Examples:
                 rank = tensor.dense_shape.shape.with_rank(1)[0].value
                 rank = rank - 1 if rank is not None and self.many else rank
                 name = get_default_graph().unique_name(f"sparse_map_{i}")
-                found.append(Component(tensor.dtype, TensorShape([1]), name, rank))
+                found.append(ExampleComponent(tensor.dtype, TensorShape([1]), name, rank))
             else:
                 shape = self._shape_of(i) if shapes is None else TensorShape(shapes[i])
-                found.append(Component(tensor.dtype.base_dtype, shape))
+                found.append(ExampleComponent(tensor.dtype.base_dtype, shape))
         return found
 
     def _shape_of(self, index: int) -> TensorShape:
@@ -146,7 +146,7 @@ def _kept_values(tensor: SparseTensor, keep: Tensor) -> Tensor:
     return kept
 
 
-def _sparse_batch(numbers: Tensor, component: Component) -> SparseTensor:
+def _sparse_batch(numbers: Tensor, component: ExampleComponent) -> SparseTensor:
     flat = raw.Squeeze(numbers, squeeze_dims=[1])
     indices, values, shape = raw.TakeManySparseFromTensorsMap(
         flat, dtype=component.dtype, shared_name=component.map_name

@@ -8,7 +8,7 @@ from typing import Any
 from anabranch.core.dtypes import DType, as_dtype
 from anabranch.core.shapes import TensorShape
 from anabranch.frontend.mutable_tables import (
-    MutableTable,
+    MutableLookupInterface,
 )
 from anabranch.frontend.partitioned_variables import PartitionedVariable
 from anabranch.frontend.variables import Variable
@@ -174,7 +174,7 @@ def _checked(name: str, item: Any) -> Any:
                 f"Slices must all be slices of one variable: {missing} say nothing of what they are part of"
             )
         return list(item)
-    if isinstance(item, MutableTable):
+    if isinstance(item, MutableLookupInterface):
         return TableSaveable(item, name)
     if isinstance(item, Variable | SaveableObject):
         return item

@@ -33,10 +33,10 @@ def find_conditions(dependencies: Dependencies, frames: Frames) -> dict[Operatio
     """The condition under which each operation of a step is alive."""
     if not dependencies.dynamic:
         return dict.fromkeys(dependencies.step.operations, ALWAYS)
-    return _Analysis(dependencies, frames).run()
+    return _DeadnessAnalysis(dependencies, frames).run()
 
 
-class _Analysis:
+class _DeadnessAnalysis:
     def __init__(self, dependencies: Dependencies, frames: Frames) -> None:
         self.step, self.dependencies = dependencies.step, dependencies
         self.waits = {op: dependencies.of(op) for op in self.step.operations}

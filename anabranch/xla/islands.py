@@ -139,12 +139,12 @@ def group(step: StepGraph, on_host: frozenset[Operation] = frozenset()) -> Group
     Args:
         on_host: operations that must not be compiled although they could be.
     """
-    analysis = _Analysis(step, on_host)
+    analysis = _IslandAnalysis(step, on_host)
     items = analysis.items()
     if analysis.dependencies.dynamic:
         quick = {op for item in items if isinstance(item, Island) and _is_quick_on_host(item) for op in item.operations}
         if quick and not functional_host_work(step, on_host | quick):  # a loop must not lose what it is compiled for
-            analysis = _Analysis(step, on_host | quick)
+            analysis = _IslandAnalysis(step, on_host | quick)
             items = analysis.items()
     return Grouping(items, analysis.waits, analysis.order, analysis.frames)
 
@@ -159,7 +159,7 @@ def _is_quick_on_host(island: Island) -> bool:
 
 def order_of(step: StepGraph) -> dict[Operation, list[Operation]]:
     """For each operation of a step, those that come before it to a variable of theirs."""
-    analysis = _Analysis(step, frozenset())
+    analysis = _IslandAnalysis(step, frozenset())
     states = {op: state_of(op, analysis._handle) for op in step.operations}
     return variable_order(step, states, find_frames(analysis.dependencies))
 
@@ -168,7 +168,7 @@ def functional_host_work(step: StepGraph, on_host: frozenset[Operation] = frozen
     """The conditionals and loops of a step that are not compiled: they are to be lowered before it is grouped."""
     if not any(op.type in FUNCTIONAL for op in step.operations):
         return set()
-    analysis = _Analysis(step, on_host)
+    analysis = _IslandAnalysis(step, on_host)
     analysis._find_static()
     return {op for op in analysis.host if op.type in FUNCTIONAL}
 
@@ -208,7 +208,7 @@ def is_compilable(body: Any) -> bool:
 
 
 # ---------------------------------------------------------------------- levels
-class _Analysis:
+class _IslandAnalysis:
     """The levels, cuts and boundaries of one step."""
 
     def __init__(self, step: StepGraph, on_host: frozenset[Operation]) -> None:
@@ -492,7 +492,7 @@ def static_parameters(body: Any) -> frozenset[Tensor]:
     if cached is not None and cached[0] == key:
         return cached[1]
     step = StepGraph(operations, list(body.outputs), [], list(body.inputs))
-    analysis = _Analysis.__new__(_Analysis)
+    analysis = _IslandAnalysis.__new__(_IslandAnalysis)
     analysis.step, analysis.fed, analysis.host = step, set(body.inputs), set()
     analysis.static, analysis.cuts = set(), set()
     analysis._find_static()

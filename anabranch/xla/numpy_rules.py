@@ -276,7 +276,7 @@ def _dot_general(equation: Any) -> Function:
 
 
 # ---------------------------------------------------------------------- gather and scatter
-class _Windows:
+class _WindowIndices:
     """Which elements of an operand the windows of a gather or scatter are.
 
     There is one window for each vector along the last dimension of the start indices. `index` returns, for each
@@ -323,7 +323,7 @@ def _gather(equation: Any) -> Function | None:
     if not _plain(equation) or 0 in equation.invars[0].aval.shape:
         return None
     shape, count = equation.invars[0].aval.shape, len(equation.invars[1].aval.shape) - 1
-    windows = _Windows(
+    windows = _WindowIndices(
         shape, equation.params["slice_sizes"], numbers.start_index_map, numbers.collapsed_slice_dims, count
     )
     fills = "FILL" in str(mode)
@@ -369,7 +369,7 @@ def _scatter(combine: np.ufunc | None) -> Rule:
         sizes_of_window = iter([updates[d] for d in window_dims])
         sizes = [1 if d in dropped else next(sizes_of_window) for d in range(len(shape))]
         count = len(equation.invars[1].aval.shape) - 1
-        windows = _Windows(shape, sizes, numbers.scatter_dims_to_operand_dims, dropped, count)
+        windows = _WindowIndices(shape, sizes, numbers.scatter_dims_to_operand_dims, dropped, count)
         order = [d for d in range(len(updates)) if d not in window_dims] + list(window_dims)
         clip = "CLIP" in str(equation.params["mode"])
 

@@ -46,13 +46,13 @@ from anabranch.state.dataset_transforms import (
     ZipDataset,
 )
 from anabranch.state.datasets import (
-    Dataset,
     DatasetIterator,
     Element,
+    Elements,
     GeneratorDataset,
     ListDataset,
     Outcome,
-    RandomDataset,
+    RandomNumbers,
     RandomSequence,
     RangeDataset,
     TensorSliceDataset,
@@ -72,10 +72,10 @@ def plain(element: Element) -> Any:
 
 def _plain_component(array: Any) -> Any:
     value = array.tolist() if isinstance(array, np.ndarray) else array
-    return taken(value) if isinstance(value, Dataset) else value
+    return taken(value) if isinstance(value, Elements) else value
 
 
-def taken(dataset: Dataset, most: int = MANY) -> list[Any]:
+def taken(dataset: Elements, most: int = MANY) -> list[Any]:
     return rest_of(dataset.iterator(), most)
 
 
@@ -129,7 +129,7 @@ class Call:
 
 
 # ------------------------------------------------------------------------------------------------ random pipelines
-Stage = tuple[Callable[[Dataset], Dataset], Callable[[list[Any]], list[Any]]]
+Stage = tuple[Callable[[Elements], Elements], Callable[[list[Any]], list[Any]]]
 
 
 def double(x: Any) -> Element:
@@ -195,9 +195,9 @@ STAGES = st.one_of(
 PIPELINES = st.tuples(st.integers(0, 12), st.lists(STAGES, max_size=5))
 
 
-def built(pipeline: tuple[int, list[Stage]]) -> tuple[Dataset, list[Any]]:
+def built(pipeline: tuple[int, list[Stage]]) -> tuple[Elements, list[Any]]:
     count, stages = pipeline
-    dataset: Dataset = RangeDataset(0, count, 1)
+    dataset: Elements = RangeDataset(0, count, 1)
     expected = list(range(count))
     for make, model in stages:
         dataset, expected = make(dataset), model(expected)
@@ -228,7 +228,7 @@ def test_a_saved_position_continues_as_if_nothing_happened(pipeline: Any, steps:
 
 @given(st.lists(SMALL, max_size=9), POSITIVE, POSITIVE, st.integers(0, 12))
 def test_datasets_take_turns(values: list[int], cycle: int, block: int, steps: int) -> None:
-    def make() -> Dataset:
+    def make() -> Elements:
         return InterleaveDataset(TensorSliceDataset([np.array(values, np.int64)]), two_of, cycle, block)
 
     expected = interleaved(values, cycle, block)
@@ -236,7 +236,7 @@ def test_datasets_take_turns(values: list[int], cycle: int, block: int, steps: i
     assert continued(make, steps) == expected[steps:]
 
 
-def continued(make: Callable[[], Dataset], steps: int) -> list[Any]:
+def continued(make: Callable[[], Elements], steps: int) -> list[Any]:
     """What a restored iterator yields after another one went some steps."""
     iterator = make().iterator()
     for _ in range(steps):
@@ -250,7 +250,7 @@ def continued(make: Callable[[], Dataset], steps: int) -> list[Any]:
 # ------------------------------------------------------------------------------------------------ order
 @given(st.integers(0, 30), st.integers(1, 12), st.integers(0, 5), st.integers(0, 70))
 def test_a_shuffle_is_a_permutation_that_a_position_keeps(count: int, size: int, seed: int, steps: int) -> None:
-    def make() -> Dataset:
+    def make() -> Elements:
         shuffled = ShuffleDataset(RangeDataset(0, count, 1), size, (seed, 1), True)
         return RepeatDataset(shuffled, 3)
 
@@ -289,14 +289,14 @@ def test_random_numbers_are_spread_evenly() -> None:
     counts = np.bincount([numbers.below(10) for _ in range(10_000)], minlength=10)
     assert counts.min() > 850
     assert counts.max() < 1150
-    assert taken(RandomDataset(3), 5) == taken(RandomDataset(3), 5) != taken(RandomDataset(4), 5)
-    assert continued(lambda: TakeDataset(RandomDataset(3), 9), 4) == taken(RandomDataset(3), 9)[4:]
+    assert taken(RandomNumbers(3), 5) == taken(RandomNumbers(3), 5) != taken(RandomNumbers(4), 5)
+    assert continued(lambda: TakeDataset(RandomNumbers(3), 9), 4) == taken(RandomNumbers(3), 9)[4:]
 
 
 # ------------------------------------------------------------------------------------------------ together, apart
 @given(st.integers(0, 12), POSITIVE, st.booleans(), st.integers(0, 5))
 def test_batches(count: int, size: int, drop: bool, steps: int) -> None:
-    def make() -> Dataset:
+    def make() -> Elements:
         return BatchDataset(RangeDataset(0, count, 1), size, drop)
 
     expected = [list(range(i, min(i + size, count))) for i in range(0, count, size)]
@@ -308,7 +308,7 @@ def test_batches(count: int, size: int, drop: bool, steps: int) -> None:
 
 @given(st.integers(0, 12), POSITIVE, POSITIVE, POSITIVE, st.booleans(), st.integers(0, 5))
 def test_windows(count: int, size: int, shift: int, stride: int, drop: bool, steps: int) -> None:
-    def make() -> Dataset:
+    def make() -> Elements:
         return WindowDataset(RangeDataset(0, count, 1), size, shift, stride, drop)
 
     span = (size - 1) * stride + 1
@@ -340,7 +340,7 @@ def test_shapes_that_differ_in_a_batch() -> None:
 
 @given(st.lists(st.integers(0, 3), max_size=12), POSITIVE, st.integers(0, 6))
 def test_groups_are_given_out_when_they_are_full(keys: list[int], size: int, steps: int) -> None:
-    def make() -> Dataset:
+    def make() -> Elements:
         source = TensorSliceDataset([np.array(keys, np.int64), np.arange(len(keys))])
         return GroupByWindowDataset(
             source,
@@ -382,7 +382,7 @@ def fails_at(*bad: int) -> Callable[..., Element]:
         lambda d: ZipDataset([MapDataset(d, fails_at(1, 3))]),
     ],
 )
-def test_an_error_stands_in_the_place_of_its_element(make: Callable[[Dataset], Dataset]) -> None:
+def test_an_error_stands_in_the_place_of_its_element(make: Callable[[Elements], Elements]) -> None:
     iterator = make(RangeDataset(0, 5, 1)).iterator()
     outcomes = [outcome_of(iterator.next) for _ in range(7)]
     assert [type(o.error) for o in outcomes] == [
@@ -397,7 +397,7 @@ def test_an_error_stands_in_the_place_of_its_element(make: Callable[[Dataset], D
 
 
 def test_errors_are_part_of_a_position() -> None:
-    def make() -> Dataset:
+    def make() -> Elements:
         return PrefetchDataset(MapDataset(RangeDataset(0, 5, 1), fails_at(2)), 4, Lazy())
 
     iterator = make().iterator()
@@ -480,7 +480,7 @@ def test_records_of_several_files(tmp_path_factory: Any, records: list[bytes], s
             for record in records:
                 writer.write(record)
 
-    def make() -> Dataset:
+    def make() -> Elements:
         return files.record_dataset(paths, compression, 0)
 
     assert taken(make()) == records * 2
@@ -499,7 +499,7 @@ def test_lines_of_several_files(tmp_path_factory: Any, lines: list[str], newline
     if expected[-1] == b"" and (not text or text.endswith("\n")):
         expected.pop()
 
-    def make() -> Dataset:
+    def make() -> Elements:
         return files.line_dataset(paths, "", 0)
 
     assert taken(make()) == expected * 2
@@ -513,7 +513,7 @@ def test_records_of_one_length(tmp_path: Any, footer: int, compression: str) -> 
     path = tmp_path / "fixed"
     path.write_bytes(gzip.compress(content) if compression else content)
 
-    def make(length: int = 3) -> Dataset:
+    def make(length: int = 3) -> Elements:
         return files.fixed_length_dataset([str(path)], length, 2, footer, 0, compression)
 
     for steps in range(4):
@@ -553,7 +553,7 @@ def test_a_cache_in_a_file_is_complete_or_absent(tmp_path: Any) -> None:
         calls.append(int(x))
         return (np.asarray(x), np.array([b"t"], object))
 
-    def make() -> Dataset:
+    def make() -> Elements:
         return files.FileCacheDataset(MapDataset(RangeDataset(0, 3, 1), counted), str(tmp_path / "cache"))
 
     broken = make().iterator()
