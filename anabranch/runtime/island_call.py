@@ -18,7 +18,7 @@ from anabranch.runtime.devices import explicit_xla_device
 from anabranch.runtime.host_context import uninitialized
 from anabranch.runtime.jax_errors import as_op_error
 from anabranch.runtime.random_counters import RandomCounters
-from anabranch.xla.executable import Executable, Variant, failed_check
+from anabranch.xla.executable import Executable, Variant, VariantKey, failed_check
 from anabranch.xla.islands import Island
 from anabranch.xla.lowering import NeedsHostError
 from anabranch.xla.state import state_of
@@ -181,7 +181,7 @@ class IslandCall:
 
     def _variant(self, values: Values, args: list[Any], watched: bool = False) -> Variant:
         static = [np.asarray(values[i]) for i in self._static]
-        key = (
+        key = VariantKey(
             tuple([np.shape(values[i]) for i in self._open]),
             tuple([(v.shape, v.tobytes()) for v in static]),
             tuple([args[i].shape for i in self._open_variables]),

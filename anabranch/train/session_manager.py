@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -94,23 +95,24 @@ class SessionManager:
         session, restored = self._restore_checkpoint(
             master, saver, checkpoint_dir, checkpoint_filename_with_path, wait_for_checkpoint, max_wait_secs, config
         )
-        if not restored:
-            if init_op is None and init_fn is None and self._local_init_op is None:
-                raise RuntimeError("Model is not initialized and no init_op or init_fn or local_init_op was given")
-            if init_op is not None:
-                session.run(init_op, feed_dict=init_feed_dict)
-            if init_fn is not None:
-                init_fn(session)
-        done, message = self._try_run_local_init_op(session)
-        what = "ready for local_init"
-        if done:
-            done, message = _ready(self._ready_op, session, "Model not ready")
-            what = "ready"
-        if not done:
-            raise RuntimeError(
-                f"Init operations did not make model {what}.  Init op: {_name(init_op)}, init fn: {init_fn}, "
-                f"local_init_op: {_name(self._local_init_op)}, error: {message}"
-            )
+        with _closed_if_this_fails(session):
+            if not restored:
+                if init_op is None and init_fn is None and self._local_init_op is None:
+                    raise RuntimeError("Model is not initialized and no init_op or init_fn or local_init_op was given")
+                if init_op is not None:
+                    session.run(init_op, feed_dict=init_feed_dict)
+                if init_fn is not None:
+                    init_fn(session)
+            done, message = self._try_run_local_init_op(session)
+            what = "ready for local_init"
+            if done:
+                done, message = _ready(self._ready_op, session, "Model not ready")
+                what = "ready"
+            if not done:
+                raise RuntimeError(
+                    f"Init operations did not make model {what}.  Init op: {_name(init_op)}, init fn: {init_fn}, "
+                    f"local_init_op: {_name(self._local_init_op)}, error: {message}"
+                )
         return session
 
     def recover_session(
@@ -134,16 +136,17 @@ class SessionManager:
         session, restored = self._restore_checkpoint(
             master, saver, checkpoint_dir, checkpoint_filename_with_path, wait_for_checkpoint, max_wait_secs, config
         )
-        done, message = self._try_run_local_init_op(session)
-        if not restored:
-            return session, False
-        if not done:
-            logging.info("Restoring model did not make model ready for local init: %s", message)
-            return session, False
-        ready, message = _ready(self._ready_op, session, "Model not ready")
-        if not ready:
-            logging.info("Restoring model did not make model ready: %s", message)
-        return session, ready
+        with _closed_if_this_fails(session):
+            done, message = self._try_run_local_init_op(session)
+            if not restored:
+                return session, False
+            if not done:
+                logging.info("Restoring model did not make model ready for local init: %s", message)
+                return session, False
+            ready, message = _ready(self._ready_op, session, "Model not ready")
+            if not ready:
+                logging.info("Restoring model did not make model ready: %s", message)
+            return session, ready
 
     def wait_for_session(self, master: str, config: Any = None, max_wait_secs: float = math.inf) -> Session:
         """A session of a model that another task initializes.
@@ -154,9 +157,10 @@ class SessionManager:
         deadline = time.monotonic() + (math.inf if max_wait_secs is None else max_wait_secs)
         while True:
             session = Session(master, graph=self._graph, config=config)
-            done, message = self._try_run_local_init_op(session)
-            if done:
-                done, message = _ready(self._ready_op, session, "Model not ready")
+            with _closed_if_this_fails(session):
+                done, message = self._try_run_local_init_op(session)
+                if done:
+                    done, message = _ready(self._ready_op, session, "Model not ready")
             if done:
                 return session
             session.close()
@@ -182,16 +186,17 @@ class SessionManager:
         session = Session(master, graph=self._graph, config=config)
         if saver is None or not (checkpoint_dir or checkpoint_filename_with_path):
             return session, False
-        if checkpoint_filename_with_path:
-            saver.restore(session, checkpoint_filename_with_path)
+        with _closed_if_this_fails(session):
+            if checkpoint_filename_with_path:
+                saver.restore(session, checkpoint_filename_with_path)
+                return session, True
+            assert checkpoint_dir is not None
+            state = self._checkpoint_state(checkpoint_dir, wait_for_checkpoint, max_wait_secs)
+            if state is None:
+                return session, False
+            saver.restore(session, state.model_checkpoint_path)
+            saver.recover_last_checkpoints(list(state.all_model_checkpoint_paths))
             return session, True
-        assert checkpoint_dir is not None
-        state = self._checkpoint_state(checkpoint_dir, wait_for_checkpoint, max_wait_secs)
-        if state is None:
-            return session, False
-        saver.restore(session, state.model_checkpoint_path)
-        saver.recover_last_checkpoints(list(state.all_model_checkpoint_paths))
-        return session, True
 
     def _checkpoint_state(self, directory: str, wait: bool, max_wait_secs: float) -> Any:
         deadline = time.monotonic() + max_wait_secs
@@ -211,6 +216,15 @@ class SessionManager:
             session.run(self._local_init_op, feed_dict=self._local_init_feed_dict, options=self._local_init_run_options)
             logging.info("Done running local_init_op.")
         return ready, message
+
+
+@contextlib.contextmanager
+def _closed_if_this_fails(session: Session) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        session.close()
+        raise
 
 
 def _ready(op: Tensor | Operation | None, session: Session, what: str) -> tuple[bool, str | None]:

@@ -7,7 +7,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
 import jax
@@ -60,6 +60,23 @@ class CompileLog:
 
 
 compile_log = CompileLog()
+
+#: how many shapes and values the reason of a compilation names
+_MAX_TOLD = 6
+
+
+class VariantKey(NamedTuple):
+    """What tells the variants of an island apart. Where there are but shapes of inputs, their tuple alone is the key.
+
+    Attributes:
+        inputs: the shapes of the inputs that have no fixed one.
+        static: shape and bytes of each static value.
+        variables: the shapes of the variables that have no fixed one.
+    """
+
+    inputs: tuple[tuple[int, ...], ...]
+    static: tuple[tuple[tuple[int, ...], bytes], ...]
+    variables: tuple[tuple[int, ...], ...]
 
 
 @dataclass(slots=True)
@@ -161,32 +178,36 @@ class Executable:
         Args:
             watched: whether its loops can be stopped.
         """
-        if watched:
-            key = (key, "watched")
-        found = self._variants.get(key)
+        stored = (key, "watched") if watched else key
+        found = self._variants.get(stored)
         if found is not None:
             return found
         with self._lock:
-            found = self._variants.get(key)
+            found = self._variants.get(stored)
             if found is None:
-                reason = "a deadline, so that loops can be stopped" if watched else self._reason(key)
+                reason = "a deadline, so that loops can be stopped" if watched else self._reason(key, static_values)
                 found = self._prepare(reason, static_values, watched)
-                self._variants[key] = found
+                self._variants[stored] = found
                 while len(self._variants) > MAX_VARIANTS:
                     self._variants.popitem(last=False)
             self._last_key = key
         return found
 
-    def _reason(self, key: Hashable) -> str:
+    def _reason(self, key: Hashable, static_values: Sequence[np.ndarray[Any, Any]]) -> str:
         if self._last_key is None:
             return "first run of this step"
+        shapes: Any = key.inputs if isinstance(key, VariantKey) else key
+        told = [f"{self.dynamic[i].name} of shape {shape}" for i, shape in zip(self.open_inputs, shapes, strict=True)]
+        told += [f"{t.name} = {_short(value)}" for t, value in zip(self.static, static_values, strict=True)]
+        if isinstance(key, VariantKey):
+            told += [f"a variable of shape {shape}" for shape in key.variables]
+        more = f", and {len(told) - _MAX_TOLD} more" if len(told) > _MAX_TOLD else ""
         evicted = (
             f" (more than {MAX_VARIANTS} variants: the oldest was dropped)"
             if len(self._variants) >= MAX_VARIANTS
             else ""
         )
-        names = [t.name for i in self.open_inputs for t in (self.dynamic[i],)] + [t.name for t in self.static]
-        return f"new shapes or static values of {', '.join(names[:6]) or 'variables'}: {_short(key)}{evicted}"
+        return f"new shapes or static values: {', '.join(told[:_MAX_TOLD])}{more}{evicted}"
 
     def call(self, variant: Variant, args: Sequence[Any]) -> Any:
         """Runs a variant. The first call compiles it and logs that.
@@ -364,6 +385,6 @@ def _display(array: np.ndarray[Any, Any]) -> str:
     return str(array[()]) if array.size <= 8 else f"{np.array2string(array.reshape(-1)[:8])[:-1]} ...]"
 
 
-def _short(key: Hashable) -> str:
-    text = repr(key)
-    return text if len(text) <= 160 else text[:157] + "..."
+def _short(value: np.ndarray[Any, Any]) -> str:
+    text = " ".join(np.array2string(value, threshold=8, separator=", ").split())
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -43,7 +43,16 @@ def test_stages_items_and_compilations_are_told(text: io.StringIO) -> None:
     assert "island of 1 operations, up to product" in told
     assert "text (HistogramSummary)" in told
     assert "first run of this step" in told
-    assert "new shapes or static values of x:0: ((5, 3),)" in told
+    assert "new shapes or static values: x:0 of shape (5, 3)" in told
+
+
+def test_static_values_are_told_as_numbers(text: io.StringIO) -> None:
+    size = raw.Placeholder(dtype="int32", shape=[2], name="size")
+    ones = raw.Fill(dims=size, value=np.float32(1))
+    total = raw.Sum(input=ones, axis=np.array([0, 1], np.int32))
+    with Session() as session:
+        assert [session.run(total, {size: [n, 3]}) for n in (4, 5)] == [12, 15]
+    assert "new shapes or static values: size:0 = [5, 3]" in text.getvalue()
 
 
 def test_the_summary_counts(text: io.StringIO) -> None:

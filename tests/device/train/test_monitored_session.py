@@ -455,6 +455,20 @@ def test_a_ready_operation_may_also_fail_or_give_nothing() -> None:
     assert not ready
 
 
+def test_a_session_that_cannot_be_prepared_is_closed() -> None:
+    v = Variable(np.float32(1.0), name="v")
+    opened: list[Session] = []
+
+    def fail(session: Session) -> None:
+        opened.append(session)
+        raise OSError("no data")
+
+    with pytest.raises(OSError, match="no data"):
+        SessionManager().prepare_session("", init_op=global_variables_initializer(), init_fn=fail)
+    with pytest.raises(RuntimeError, match="closed"):
+        opened[0].run(v)
+
+
 def test_worker_session_creator_gives_up() -> None:
     Variable(1.0, name="v")
     creator = WorkerSessionCreator(max_wait_secs=0)
