@@ -49,7 +49,7 @@ def test_stages_items_and_compilations_are_told(text: io.StringIO) -> None:
 def test_static_values_are_told_as_numbers(text: io.StringIO) -> None:
     size = raw.Placeholder(dtype="int32", shape=[2], name="size")
     ones = raw.Fill(dims=size, value=np.float32(1))
-    total = raw.Sum(input=ones, axis=np.array([0, 1], np.int32))
+    total = raw.Sum(ones, np.array([0, 1], np.int32))
     with Session() as session:
         assert [session.run(total, {size: [n, 3]}) for n in (4, 5)] == [12, 15]
     assert "new shapes or static values: size:0 = [5, 3]" in text.getvalue()
