@@ -29,6 +29,8 @@ def null_nodes() -> dict[str, float]:
                 if instance[0].payload is not None:
                     instance[0].payload(instance[1].values)
                 ready += executor.finished(instance)
+                if executor.paused:
+                    ready += executor.resume()
             assert executor.done
 
         return step
