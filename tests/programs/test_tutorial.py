@@ -30,6 +30,7 @@ from typing import NoReturn
 import pytest
 
 from anabranch.core.devices import device_types, unregister_device
+from anabranch.runtime.devices import session_devices
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = ("README.md", "docs/tutorial.md", "docs/devices.md")
@@ -106,6 +107,7 @@ def check(place: str, expected: str, printed: str) -> None:
 
 @pytest.fixture
 def _no_device_stays() -> Iterator[None]:
+    session_devices()  # registers JAX's
     before = {kind.name for kind in device_types()}
     yield
     for name in {kind.name for kind in device_types()} - before:
