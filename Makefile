@@ -12,7 +12,7 @@ PYTEST_ARGS ?=
 PROTOS = $(wildcard anabranch/proto/*.proto)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo demo-text test tiny lint format types bench bench-env protos lock clean distclean
+.PHONY: help venv demo demo-text test tiny lint format types extras bench bench-env protos lock clean distclean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -49,6 +49,9 @@ format: venv ## mend style and formatting where that can be done mechanically
 
 types: venv ## check types
 	$(BIN)/mypy
+
+extras: venv ## check that every extra, and all of them together, can be resolved
+	$(BIN)/python .ci/resolve_extras.py
 
 bench-env: $(PEERS_STAMP) ## create .venv-peers with TensorFlow, PyTorch and JAX to measure against
 

@@ -21,7 +21,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(autouse=True)
 def _fresh_state() -> None:
-    from anabranch.graph.graph import reset_default_graph  # sets the compile cache up: `pytest_configure` goes first
+    from anabranch.graph.graph import reset_default_graph
 
     reset_default_graph()
     np.random.seed(0)  # noqa: NPY002 - programs of TensorFlow's time use the global generator

@@ -1,22 +1,15 @@
 """The submodules that users see (`tf.nn`, `tf.train`, ...): explicit lists of public names, no logic.
 
 Here stands what the package itself needs to show its names: `publish`.
-
-The cyclic garbage collector rests while the package loads, and goes on when it has loaded: what is made meanwhile
-stays for good, and looking through it again and again took a quarter of the time of `import anabranch`.
 """
 
 from __future__ import annotations
 
-import gc
 import importlib
 import sys
 from collections.abc import Iterable, Mapping
 from types import ModuleType
 from typing import Any, Final
-
-_collecting = gc.isenabled()
-gc.disable()
 
 #: what every module with annotations binds beside its own names
 _NOT_NAMES: Final = frozenset({"annotations", "TYPE_CHECKING"})
@@ -70,9 +63,6 @@ def publish(package: str, *, modules: Iterable[str], names: Mapping[str, Iterabl
     imported = {name for name, value in held.items() if name[0] != "_" and not _is_folder(package, name, value)}
     held.update(_modules=later, _homes=homes, __all__=sorted({*(imported - _NOT_NAMES), *later, *homes}))
     module.__class__ = _PublicPackage
-    gc.freeze()
-    if _collecting:
-        gc.enable()
 
 
 def _is_folder(package: str, name: str, value: object) -> bool:

@@ -25,6 +25,7 @@ from anabranch.core.devices import (
 )
 from anabranch.errors import InvalidArgumentError
 from anabranch.runtime.device_settings import settings
+from anabranch.xla.jax_settings import configure_process, wide_types
 
 
 class XlaDevice(Device):
@@ -47,7 +48,8 @@ class XlaDevice(Device):
 
     def put(self, value: Any) -> Any:
         """A host array, or another device's, as an array of this device."""
-        return jax.device_put(value, self.xla_device)
+        with wide_types():
+            return jax.device_put(value, self.xla_device)
 
     def get(self, value: Any) -> np.ndarray[Any, Any]:
         """An array of this device as a host array."""
@@ -92,6 +94,7 @@ def session_devices(config: Any = None) -> list[Device]:
     Raises:
         InvalidArgumentError: the configuration names a device type or a GPU that does not exist.
     """
+    configure_process()  # before JAX looks for devices
     asked: Mapping[str, int] = {} if config is None else dict(config.device_count)
     counts = {**settings.counts(), **asked}
     types = device_types()

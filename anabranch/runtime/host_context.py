@@ -15,6 +15,7 @@ from anabranch.errors import FailedPreconditionError
 from anabranch.graph.operation import Operation
 from anabranch.runtime.containers import Containers
 from anabranch.runtime.random_counters import Draws
+from anabranch.xla.jax_settings import wide_types
 
 #: (body, inputs, where its random operations count) -> outputs
 BodyRunner = Callable[[Any, list[Any], Draws | None], list[Any]]
@@ -64,7 +65,8 @@ class HostContext(KernelContext):
         """Replaces a variable's value by a host array."""
         state = self.containers.variable(handle)
         host = np.array(value)
-        array = host if host.dtype == np.object_ else jax.device_put(host)  # text stays on the host
+        with wide_types():
+            array = host if host.dtype == np.object_ else jax.device_put(host)  # text stays on the host
         with state.lock:
             state.value = array
 

@@ -20,6 +20,7 @@ from anabranch.runtime.jax_errors import as_op_error
 from anabranch.runtime.random_counters import RandomCounters
 from anabranch.xla.executable import Executable, Variant, VariantKey, failed_check
 from anabranch.xla.islands import Island
+from anabranch.xla.jax_settings import wide_types
 from anabranch.xla.lowering import NeedsHostError
 from anabranch.xla.state import state_of
 from anabranch.xla.watched_loops import watching
@@ -87,12 +88,13 @@ class IslandCall:
                 raise NeedsHostError(
                     self._taker_of(position), "a list whose elements have different shapes, or a dataset"
                 )
-        if self._has_constants:
-            args += self.executable.constant_arguments()
-        if not self._locking:
-            results = self._dispatch(values, args)
-        else:
-            results = self._with_variables(values, args)
+        with wide_types():
+            if self._has_constants:
+                args += self.executable.constant_arguments()
+            if not self._locking:
+                results = self._dispatch(values, args)
+            else:
+                results = self._with_variables(values, args)
         for slot, result in zip(self._outputs, results, strict=False):
             values[slot] = result
 

@@ -26,7 +26,7 @@ from anabranch.errors import OpError
 from anabranch.ops import raw
 from anabranch.runtime.devices import default_backend, local_devices
 from anabranch.session import Session
-from anabranch.xla import config
+from anabranch.xla import compile_cache
 
 _MIN_PYTHON: Final = (3, 11)
 _MIN_FREE_BYTES: Final = 1 << 30
@@ -68,13 +68,13 @@ def main(arguments: Sequence[str]) -> int:
 
 def clear_cache() -> int:
     """Empties the compile cache."""
-    directory = config.cache_directory()
+    directory = compile_cache.cache_directory()
     if directory is None:
-        print(f"The compile cache is turned off ({config.CACHE_DIR_VARIABLE} is empty).")
+        print(f"The compile cache is turned off ({compile_cache.CACHE_DIR_VARIABLE} is empty).")
         return 0
-    count = len(config.cached_programs(directory))
-    freed = config.trim_cache(directory, 0)
-    left = len(config.cached_programs(directory))
+    count = len(compile_cache.cached_programs(directory))
+    freed = compile_cache.trim_cache(directory, 0)
+    left = len(compile_cache.cached_programs(directory))
     print(f"Removed {count - left} compiled programs ({size_text(freed)}) from {directory}.")
     if left:
         print(f"{left} could not be removed: check the permissions of that directory.", file=sys.stderr)
@@ -197,20 +197,22 @@ def _step() -> Iterable[Finding]:
 # ---------------------------------------------------------------------- where it writes
 def _cache() -> Iterable[Finding]:
     subject = "compile cache"
-    directory = config.cache_directory()
+    directory = compile_cache.cache_directory()
     if directory is None:
-        remedy = f"unset {config.CACHE_DIR_VARIABLE} so that the next process starts warm"
+        remedy = f"unset {compile_cache.CACHE_DIR_VARIABLE} so that the next process starts warm"
         yield Finding(subject, "turned off", WARNING, remedy)
         return
     try:
-        limit = config.cache_limit()
+        limit = compile_cache.cache_limit()
     except ValueError as error:
-        yield Finding(subject, str(error), PROBLEM, f"unset {config.CACHE_BYTES_VARIABLE}")
+        yield Finding(subject, str(error), PROBLEM, f"unset {compile_cache.CACHE_BYTES_VARIABLE}")
         return
-    programs = config.cached_programs(directory)
+    programs = compile_cache.cached_programs(directory)
     used = sum(program.size for program in programs)
     text = f"{directory}: {len(programs)} programs, {size_text(used)} of at most {size_text(limit)}"
-    yield _writable(subject, directory, text, f"set {config.CACHE_DIR_VARIABLE} to a directory that you may write to")
+    yield _writable(
+        subject, directory, text, f"set {compile_cache.CACHE_DIR_VARIABLE} to a directory that you may write to"
+    )
 
 
 def _temporary() -> Iterable[Finding]:

@@ -19,7 +19,6 @@ from anabranch.core.resources import ResourceHandle
 from anabranch.errors import OpError
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops.list_values import TensorList
-from anabranch.xla import config as _config  # sets JAX up  # noqa: F401
 from anabranch.xla.interpreter import Interpretation, TooLargeError
 from anabranch.xla.islands import Island
 from anabranch.xla.lowering import Check, TraceState, trace_operations

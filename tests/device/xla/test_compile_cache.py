@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from anabranch.xla import config
+from anabranch.xla import compile_cache
 
 #: A step that takes XLA a second or so: a chain of products, each of its own shape, so that none is merged.
 PROGRAM = """
@@ -43,11 +43,13 @@ def run_program(cache: Path, **environment: str) -> tuple[float, float]:
 @pytest.mark.slow
 def test_a_second_process_starts_warm(tmp_path: Path) -> None:
     cold_value, cold = run_program(tmp_path)
-    files = {program.path for program in config.cached_programs(tmp_path / "xla")}
+    files = {program.path for program in compile_cache.cached_programs(tmp_path / "xla")}
     assert files
     warm_value, warm = run_program(tmp_path)
     assert warm_value == cold_value
-    assert {program.path for program in config.cached_programs(tmp_path / "xla")} == files  # nothing compiled anew
+    assert {
+        program.path for program in compile_cache.cached_programs(tmp_path / "xla")
+    } == files  # nothing compiled anew
     print(f"cold {cold:.3f} s, warm {warm:.3f} s")
     assert warm < 0.8 * cold
 
@@ -55,7 +57,7 @@ def test_a_second_process_starts_warm(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_bound_of_nothing_leaves_nothing(tmp_path: Path) -> None:
     run_program(tmp_path, ANABRANCH_CACHE_BYTES="0")
-    assert config.cached_programs(tmp_path / "xla") == []
+    assert compile_cache.cached_programs(tmp_path / "xla") == []
 
 
 def store(directory: Path, **entries: tuple[int, int]) -> None:
@@ -68,7 +70,7 @@ def store(directory: Path, **entries: tuple[int, int]) -> None:
 
 
 def names(directory: Path) -> list[str]:
-    return [program.path.name.removesuffix("-cache") for program in config.cached_programs(directory)]
+    return [program.path.name.removesuffix("-cache") for program in compile_cache.cached_programs(directory)]
 
 
 @pytest.mark.parametrize(
@@ -78,14 +80,14 @@ def names(directory: Path) -> list[str]:
 def test_what_was_not_used_for_longest_goes_first(tmp_path: Path, limit: int, left: list[str], freed: int) -> None:
     store(tmp_path, mid=(200, 2000), new=(300, 3000), old=(100, 1000))
     (tmp_path / "other file").write_bytes(bytes(10_000))
-    assert config.trim_cache(tmp_path, limit) == freed
+    assert compile_cache.trim_cache(tmp_path, limit) == freed
     assert names(tmp_path) == left
     assert (tmp_path / "other file").exists()
 
 
 def test_no_directory_is_an_empty_cache(tmp_path: Path) -> None:
-    assert config.cached_programs(tmp_path / "none") == []
-    assert config.trim_cache(tmp_path / "none", 0) == 0
+    assert compile_cache.cached_programs(tmp_path / "none") == []
+    assert compile_cache.trim_cache(tmp_path / "none", 0) == 0
 
 
 def test_the_environment_decides(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,7 +96,7 @@ def test_the_environment_decides(monkeypatch: pytest.MonkeyPatch) -> None:
             monkeypatch.delenv(name, raising=False)
         for name, value in variables.items():
             monkeypatch.setenv(name, value)
-        return config.cache_directory()
+        return compile_cache.cache_directory()
 
     assert of(ANABRANCH_CACHE_DIR="/somewhere") == Path("/somewhere/xla")
     assert of(ANABRANCH_CACHE_DIR="") is None
@@ -104,9 +106,9 @@ def test_the_environment_decides(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_bound_is_a_number_of_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ANABRANCH_CACHE_BYTES", raising=False)
-    assert config.cache_limit() == config.DEFAULT_CACHE_BYTES
+    assert compile_cache.cache_limit() == compile_cache.DEFAULT_CACHE_BYTES
     monkeypatch.setenv("ANABRANCH_CACHE_BYTES", "1000")
-    assert config.cache_limit() == 1000
+    assert compile_cache.cache_limit() == 1000
     monkeypatch.setenv("ANABRANCH_CACHE_BYTES", "2GB")
     with pytest.raises(ValueError, match="ANABRANCH_CACHE_BYTES must be a number of bytes, got '2GB'"):
-        config.cache_limit()
+        compile_cache.cache_limit()

@@ -15,6 +15,7 @@ import anabranch as tf
 from anabranch.xla import executable, interpreter
 from anabranch.xla.executable import compile_log
 from anabranch.xla.interpreter import Interpretation, TooLargeError
+from anabranch.xla.jax_settings import wide_types
 
 rng = np.random.default_rng(0)
 X = rng.standard_normal((3, 4)).astype(np.float32)
@@ -118,7 +119,8 @@ def test_as_compiled(name: str) -> None:
     def flat(*args: Any) -> Any:
         return jax.tree.leaves(program(*args))
 
-    compiled, interpreted = jax.jit(flat)(*args), Interpretation(flat, args)(*args)
+    with wide_types():
+        compiled, interpreted = jax.jit(flat)(*args), Interpretation(flat, args)(*args)
     assert len(compiled) == len(interpreted)
     for ours, theirs in zip(interpreted, compiled, strict=True):
         assert (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape)

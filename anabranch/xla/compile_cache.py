@@ -1,22 +1,16 @@
-"""How JAX is set up: 64-bit types are real, and compiled programs are kept on disk between processes.
+"""The compile cache on disk: what XLA compiled is kept between processes, within a bound.
 
-On the CPU small programs run in the thread that calls them: handing them to another thread costs more than they do.
-Concurrent steps come from concurrent callers; the interpreter lock is released while a program runs.
-
-The cache on disk is bounded: when a process that compiled something ends, the programs that were not used for longest
-are removed until the rest fits. (JAX's own bound needs one more package and a lock around every look-up.)
+When a process that compiled something ends, the programs that were not used for longest are removed until the rest
+fits. (JAX's own bound needs one more package and a lock around every look-up.)
 """
 
 from __future__ import annotations
 
 import atexit
 import contextlib
-import ctypes
 import os
-import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import jax
 
@@ -28,18 +22,6 @@ DEFAULT_CACHE_BYTES = 2 << 30
 #: what compiles faster than this (s) is not kept: reading it back would take as long
 _MIN_SECONDS = 0.05
 _SUFFIX = "-cache"
-#: parameters of glibc's mallopt
-_M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
-#: free memory at the end of the heap beyond this is given back to the system (bytes)
-_KEPT_BYTES = 1 << 30
-
-
-def _configure(name: str, value: Any) -> None:
-    jax.config.update(name, value)  # type: ignore[no-untyped-call]
-
-
-_configure("jax_enable_x64", True)
-_configure("jax_cpu_enable_async_dispatch", False)
 
 
 def cache_directory() -> Path | None:
@@ -101,18 +83,25 @@ def trim_cache(directory: Path, limit: int) -> int:
     return removed
 
 
-def enable_persistent_cache() -> None:
-    """Makes XLA look for compiled programs on disk; without a writable directory it goes on without."""
+def enable_compile_cache() -> None:
+    """Makes JAX look for compiled programs on disk; without a writable directory it goes on without.
+
+    Where the program has told JAX of a cache of its own, that one is used.
+    """
     directory = cache_directory()
-    if directory is None:
+    if directory is None or jax.config.values["jax_compilation_cache_dir"]:
         return
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError:
         return
-    _configure("jax_compilation_cache_dir", str(directory))
-    _configure("jax_persistent_cache_min_compile_time_secs", _MIN_SECONDS)
-    _configure("jax_persistent_cache_min_entry_size_bytes", 0)
+    settings = {
+        "jax_compilation_cache_dir": str(directory),
+        "jax_persistent_cache_min_compile_time_secs": _MIN_SECONDS,
+        "jax_persistent_cache_min_entry_size_bytes": 0,
+    }
+    for name, value in settings.items():
+        jax.config.update(name, value)  # type: ignore[no-untyped-call]
     atexit.register(_trim_if_grown, directory, directory.stat().st_mtime_ns)
 
 
@@ -121,22 +110,3 @@ def _trim_if_grown(directory: Path, modified: int) -> None:
     with contextlib.suppress(OSError, ValueError):
         if directory.stat().st_mtime_ns != modified:
             trim_cache(directory, cache_limit())
-
-
-def keep_freed_memory() -> None:
-    """Makes the C library keep freed memory for the next step instead of returning it to the system at once.
-
-    XLA allocates a step's temporaries anew for every run. By default each large allocation is mapped and unmapped, and
-    the system clears its pages at the first touch: a quarter of the time of a convolutional network's step (measured:
-    88 ms against 66). Does nothing where the C library is not glibc.
-    """
-    if sys.platform != "linux" or "MALLOC_MMAP_MAX_" in os.environ:
-        return
-    with contextlib.suppress(OSError, AttributeError):
-        mallopt = ctypes.CDLL(None).mallopt
-        mallopt(_M_MMAP_MAX, 0)
-        mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
-
-
-enable_persistent_cache()
-keep_freed_memory()
