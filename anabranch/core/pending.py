@@ -16,6 +16,8 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from anabranch.core.interrupts import admitted
+
 
 class Pending:
     """The outputs of one run of an asynchronous kernel, settled once: by `complete`, `fail` or `cancel`.
@@ -86,7 +88,8 @@ class Pending:
         done = threading.Event()
         self.when_settled(lambda _: done.set())
         try:
-            done.wait()
+            with admitted():
+                done.wait()
         except BaseException as interrupt:
             self.cancel(interrupt)
             raise

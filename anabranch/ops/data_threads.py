@@ -16,6 +16,7 @@ from typing import Final
 
 import numpy as np
 
+from anabranch.core.interrupts import admitted
 from anabranch.errors import CancelledError, OpError
 from anabranch.state.dataset_background import Producer, Pull, Ticket, Workers
 from anabranch.state.datasets import Element, ElementFunction, Outcome
@@ -72,7 +73,8 @@ class ThreadProducer:
             while not self._buffer:
                 if self._closed:
                     raise _cancelled()
-                self._changed.wait(_LOOK_AGAIN)
+                with admitted():
+                    self._changed.wait(_LOOK_AGAIN)
             outcome = self._buffer[0]
             if not outcome.is_end:  # which stays
                 self._buffer.popleft()
@@ -150,8 +152,9 @@ class _Call:
         if self._done is None:
             self.run()
         else:
-            while not self._done.wait(_LOOK_AGAIN):
-                pass
+            with admitted():
+                while not self._done.wait(_LOOK_AGAIN):
+                    pass
         if self._error is not None:
             raise self._error
         return self._result

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from anabranch.core.interrupts import admitted
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import define_op
 from anabranch.io import gfile
@@ -18,7 +19,7 @@ ReadFile.not_differentiable()
 
 @ReadFile.host_kernel
 def _(filename: Any) -> bytes:
-    with gfile.GFile(filename.item(), "rb") as file:
+    with admitted(), gfile.GFile(filename.item(), "rb") as file:
         contents: bytes = file.read()
         return contents
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from anabranch import errors
 from anabranch.core.dtypes import DType
+from anabranch.core.interrupts import admitted
 from anabranch.core.shapes import TensorShape
 from anabranch.core.values import to_array
 from anabranch.graph.building import define_op
@@ -62,7 +63,9 @@ def _call(input: list[Any], *, token: bytes, Tout: list[Any], ctx: Any) -> list[
         )
     try:
         # the function owns its arguments: it may change them without anybody noticing
-        result = registered.function(*(value[()] if value.ndim == 0 else np.array(value) for value in input))
+        arguments = [value[()] if value.ndim == 0 else np.array(value) for value in input]
+        with admitted():
+            result = registered.function(*arguments)
     except errors.OpError:
         raise
     except Exception as error:

@@ -21,8 +21,8 @@ class VariableState:
     #: `value` is a device array, or None while the variable is not initialised.
     #: `lock` is held while an island that writes the variable runs; an island that only reads takes it for the
     #: moment in which it pins the value.
-    #: `pins` counts dispatches that use `value` without holding the lock: while it is not zero, a writer gives the
-    #: executable a copy instead of the buffer itself, so nobody ever waits for a reader.
+    #: `pins` has an element for each dispatch that uses `value` without holding the lock: while there is one, a writer
+    #: gives the executable a copy instead of the buffer itself, so nobody ever waits for a reader.
     """
 
     __slots__ = ("handle", "lock", "pins", "value")
@@ -30,7 +30,7 @@ class VariableState:
     def __init__(self, handle: ResourceHandle) -> None:
         self.handle = handle
         self.lock = threading.Lock()
-        self.pins = 0
+        self.pins: list[None] = []
         self.value: Any = None
 
     def __repr__(self) -> str:

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import Any, Protocol
 
+from anabranch.core.interrupts import admit
 from anabranch.core.pending import Pending
 from anabranch.graph.operation import Operation
 from anabranch.runtime.executor import Executor, Instance
@@ -83,6 +84,7 @@ class StepRun(StepWaiting):
         scope: Any = None,
     ) -> None:
         super().__init__(timeout, deadline_after(timeout), active)
+        self._has_loops = graph.has_loops
         self._executor = Executor(graph, feeds, scope, self.watch)
         self._record = record
         self._here: deque[Instance] = deque()
@@ -109,6 +111,8 @@ class StepRun(StepWaiting):
                 raise
 
     def _advance(self) -> None:
+        if self._has_loops:
+            admit()  # one that never ends must not keep an interrupt waiting
         if self._here:
             instance = self._here.popleft()
             node, iteration = instance
@@ -175,17 +179,24 @@ class StepRun(StepWaiting):
     def _run_apart(self, instance: Instance) -> None:
         node, iteration = instance
         events, record = self._events, self._record
-        self._apart[instance] = node.payload.op, time.time()
-
         run = node.payload.run
         worker_threads.submit(lambda: events.put((instance, error_of(lambda: run(iteration.values, record)))))
+        # not before it is sure to run: `_give_up` waits for it
+        self._apart[instance] = node.payload.op, time.time()
+
+    def _brief(self) -> set[Instance]:
+        """What runs on other threads and is known to end."""
+        return {i for i in self._apart if i[0].payload.mode is Mode.APART_BRIEFLY}
+
+    def _may_be_left(self) -> bool:
+        return not self._brief()
 
     # ---- ending
     def _give_up(self, error: BaseException) -> None:
         self._executor.abort(error)
         for _, pending, _ in list(self._pending.values()):
             pending.cancel(error)
-        brief = {i for i in self._apart if i[0].payload.mode is Mode.APART_BRIEFLY}
+        brief = self._brief()
         while brief:
             instance, _ = self._events.get()
             if instance is not None:

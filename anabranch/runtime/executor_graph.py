@@ -163,6 +163,8 @@ class ExecutorGraph:
         self.fetched_names = [f"{nodes[node].name}:{port}" for node, port in fetches]
         #: how many nodes read each slot of the root before it is emptied
         self.readers = self._count_readers(nodes)
+        #: whether a run may go on for ever
+        self.has_loops = len(self.frames) > 1
         self.roots = [n for n in self.frames[0].nodes if not self.frames[0].missing[n.index] and n.kind != FEED]
 
     def slot(self, output: Output) -> int:

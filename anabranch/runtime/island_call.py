@@ -1,8 +1,28 @@
-"""Running one island in a step: gather its arguments, call its executable, take its results."""
+"""Running one island in a step: gather its arguments, call its executable, take its results.
+
+**An exception may enter at any bytecode**: the handler of a signal raises on the main thread, another thread throws one
+(`PyThreadState_SetAsyncExc`). It must not find buffers given away whose successors are not stored, several variables of
+one island of different steps, or a lock that stays locked. CPython looks for exceptions of this kind between bytecodes,
+never inside a call of a function that is written in C and calls only such functions. So what belongs together is one
+call, of iterators made before, which compute when they are drawn from:
+
+- locking a variable and noting that it is locked (`held`), pinning it and noting that (`pinned`);
+- undoing all that is noted, in `finally`, whose first bytecodes make no call but this. An iterator that was drawn from
+  is at its end, so that undoing what is undone already does nothing;
+- running the executable, which takes the donated buffers, and storing the results in all variables (`_run`).
+
+The last holds only if the executable is called without Python code in between. JAX does so from the second call on, and
+never for programs that call back (watched loops). All other calls are made by a worker thread, which owns the locks then
+and to which no signal comes; the thread of the step waits for it (`_NotInOneCallError`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import chain, compress, repeat
+from operator import call
 from typing import Any, Final
 
 import jax
@@ -13,11 +33,12 @@ from anabranch.core.devices import Device
 from anabranch.core.resources import ResourceHandle
 from anabranch.errors import OpError
 from anabranch.graph.loop_bodies import bodies_of, contains_loop
-from anabranch.runtime.containers import Containers, VariableState
+from anabranch.runtime.containers import Containers
 from anabranch.runtime.devices import explicit_xla_device
 from anabranch.runtime.host_context import uninitialized
 from anabranch.runtime.jax_errors import as_op_error
 from anabranch.runtime.random_counters import RandomCounters
+from anabranch.runtime.worker_threads import worker_threads
 from anabranch.xla.executable import Executable, Variant, VariantKey, failed_check
 from anabranch.xla.islands import Island
 from anabranch.xla.jax_settings import wide_types
@@ -29,6 +50,13 @@ Values = list[Any]
 
 #: where a step with a deadline, and each iteration of its loops, keeps its `StepWaiting` among its values
 WATCH: Final = -2
+
+#: draws everything from an iterator, in one call
+_drain: Final[Callable[[Any], None]] = deque[Any](maxlen=0).extend
+
+
+class _NotInOneCallError(Exception):
+    """The variant's program cannot be called without Python code in between."""
 
 
 class IslandCall:
@@ -68,12 +96,33 @@ class IslandCall:
         self, argument_order: Sequence[ResourceHandle], read_only: set[ResourceHandle], containers: Containers
     ) -> None:
         self._arguments = [containers.variable(h) for h in argument_order]
+        self._donated_from = len(read_only)
         every = {(s.handle.container, s.handle.name): s for s in (*self._arguments, *self._written)}
         #: every variable touched, in locking order
-        self._locking = [every[key] for key in sorted(every)]
-        self._changing = [s for s in self._locking if s in self._written]
-        self._pinned = [s for s in self._locking if s not in self._written]
-        self._donated_from = len(read_only)
+        touched = [every[key] for key in sorted(every)]
+        pinned = [s for s in touched if s not in self._written]
+        self._acquires = [s.lock.acquire for s in touched]
+        self._releases = [s.lock.__exit__ for s in touched if s in self._written]
+        self._writes = [s in self._written for s in touched]
+        self._pins = [s.pins.append for s in pinned]
+        self._unpins = [s.pins.remove for s in pinned]
+        self._pinned_releases = [s.lock.__exit__ for s in pinned]
+        self._reads = [not writes for writes in self._writes]
+        donated = self._arguments[self._donated_from :]
+        stores = [partial(setattr, s, "value") for s in self._written]
+        #: what takes each new value: its variable, or, while a check may still fail, None where the old one stays
+        self._stores: list[Callable[[Any], None] | None] = [*stores]
+        self._stores_checked = [
+            store if state in donated else None for state, store in zip(self._written, stores, strict=True)
+        ]
+        self._stores_late = [
+            store for state, store in zip(self._written, stores, strict=True) if state not in donated
+        ]
+
+    @property
+    def stores_at_once(self) -> bool:
+        """Whether all that it writes is stored in one call, even if it has checks."""
+        return len(self._stores_late) in (0, len(self._written))
 
     def __call__(self, values: Values) -> None:
         """Runs the island on the values of a step and stores its outputs there.
@@ -89,97 +138,125 @@ class IslandCall:
                     self._taker_of(position), "a list whose elements have different shapes, or a dataset"
                 )
         with wide_types():
-            if self._has_constants:
-                args += self.executable.constant_arguments()
-            if not self._locking:
-                results = self._dispatch(values, args)
-            else:
-                results = self._with_variables(values, args)
+            results = self._results(values, args)
         for slot, result in zip(self._outputs, results, strict=False):
             values[slot] = result
+
+    def _results(self, values: Values, args: list[Any]) -> Any:
+        """Runs the island; the outputs come first among the results."""
+        if self._has_constants:
+            args += self.executable.constant_arguments()
+        tail = () if self._counters is None else (self._counters.advance(),)
+        if not self._acquires:
+            return self._dispatch(values, [*args, *tail])
+        try:
+            return self._with_variables(values, args, tail)
+        except _NotInOneCallError:
+            return worker_threads.call(lambda: self._apart(values, args, tail))
+
+    def _apart(self, values: Values, args: list[Any], tail: tuple[Any, ...]) -> Any:
+        """On a thread of ours: no exception comes from outside there, so that it may take several calls."""
+        with wide_types():
+            return self._with_variables(values, args, tail, apart=True)
 
     def outputs_in(self, values: Values) -> list[Any]:
         """The island's outputs among the values of a step."""
         return [values[slot] for slot in self._outputs]
 
-    def _with_variables(self, values: Values, args: list[Any]) -> Any:
-        self._take_values(args)
+    def _with_variables(self, values: Values, inputs: list[Any], tail: tuple[Any, ...], apart: bool = False) -> Any:
+        held: list[bool] = []
+        if not self._pins:
+            undo: Iterator[Any] = map(call, self._releases, held)
+            try:
+                held.extend(map(call, self._acquires))
+                return self._dispatch(values, [*inputs, *self._take_values(), *tail], apart)
+            finally:
+                _drain(undo)
+        pinned: list[None] = []
+        release_pinned = map(call, self._pinned_releases, compress(held, self._reads))
+        release_written = map(call, self._releases, compress(held, self._writes))
+        undo = chain(map(call, self._unpins, pinned), release_pinned, release_written)
         try:
-            results = self._dispatch(values, args)
-            at = len(self._outputs)
-            for state in self._written:
-                state.value = results[at]
-                at += 1
-            return results
+            held.extend(map(call, self._acquires))
+            args = [*inputs, *self._take_values(), *tail]
+            pinned.extend(map(call, self._pins, repeat(None)))
+            _drain(release_pinned)
+            return self._dispatch(values, args, apart)
         finally:
-            for state in self._changing:
-                state.lock.release()
-            for state in self._pinned:
-                with state.lock:
-                    state.pins -= 1
+            _drain(undo)
 
-    def _take_values(self, args: list[Any]) -> None:
-        """Adds the variables' values to the arguments; leaves those that are written locked, and the others pinned."""
-        locked: list[VariableState] = []
-        there = self.executable.device
-        try:
-            for state in self._locking:
-                state.lock.acquire()
-                locked.append(state)
-            for position, state in enumerate(self._arguments):
-                value = state.value
-                if value is None:
-                    raise self._without_value(state.handle)
-                if there is not None and value.device is not there and not state.pins:
-                    state.value = value = jax.device_put(value, there)  # a variable lives where it is used
-                args.append(value.copy() if state.pins and position >= self._donated_from else value)
-        except BaseException:
-            for state in locked:
-                state.lock.release()
-            raise
-        for state in self._pinned:
-            state.pins += 1
-            state.lock.release()
+    def _take_values(self) -> list[Any]:
+        """The values of the variables that are arguments; all are locked."""
+        there, donated_from = self.executable.device, self._donated_from
+        args = []
+        for position, state in enumerate(self._arguments):
+            value = state.value
+            if value is None:
+                raise self._without_value(state.handle)
+            if there is not None and value.device is not there and not state.pins:
+                state.value = value = jax.device_put(value, there)  # a variable lives where it is used
+            args.append(value.copy() if state.pins and position >= donated_from else value)
+        return args
 
-    def _dispatch(self, values: Values, args: list[Any]) -> Any:
-        if self._counters is not None:
-            args.append(self._counters.advance())
+    def _dispatch(self, values: Values, args: list[Any], apart: bool = False) -> Any:
         if self._has_loops and values[WATCH] is not None:
-            return self._dispatch_watched(values, args)
+            return self._dispatch_watched(values, args, apart)
         if self._simple_key:
             key: Hashable = tuple([values[i].shape for i in self._open])
             variant = self.executable.variant(key, ())
         else:
             variant = self._variant(values, args)
-        results = self._call(variant, args)
+        results = self._call(variant, args, apart)
         if variant.checks:
-            self._raise_failed(variant.checks, results)
+            self._finish_checked(variant.checks, results)
         return results
 
-    def _dispatch_watched(self, values: Values, args: list[Any]) -> Any:
+    def _dispatch_watched(self, values: Values, args: list[Any], apart: bool) -> Any:
         watch = values[WATCH]
         variant = self._variant(values, args, watched=True)
         with watching(watch) as number:
-            results = self._call(variant, [*args, number])
+            results = self._call(variant, [*args, number], apart)
         try:
-            self._raise_failed(variant.checks, results)
+            self._finish_checked(variant.checks, results)
         except OpError as error:
             raise watch.stopped or error from None
         return results
 
-    def _call(self, variant: Variant, args: list[Any]) -> Any:
-        executable = self.executable
+    def _call(self, variant: Variant, args: list[Any], apart: bool) -> Any:
+        """Runs a variant and stores what it writes; returns its other results, the outputs first."""
         try:
-            results = executable.call(variant, args)
-            if len(results):
+            if not self._acquires:
+                results = self.executable.call(variant, args)
+            else:
+                results = self._run(variant, args, apart)
+            waited = results[0] if len(results) else self._written[0].value if self._written else None
+            if waited is not None:
                 # the program may still read fed arrays, which belong to the caller, and the next writer of a variable
                 # would take the result's buffer away from whoever waits for it later
-                results[0].block_until_ready()
+                waited.block_until_ready()
         except OpError:
             raise
         except jax.errors.JaxRuntimeError as error:
             raise as_op_error(error, self.island.operations[-1], self.island.name) from error
         return results
+
+    def _run(self, variant: Variant, args: list[Any], apart: bool) -> list[Any]:
+        results = self.executable.results(variant, args)
+        if results is None:
+            if not apart:
+                raise _NotInOneCallError
+            results = iter(self.executable.call(variant, args))
+        if variant.checks:
+            others: list[Any] = []
+            stores = [store or others.append for store in self._stores_checked]
+            takers: Iterable[Any] = chain(repeat(others.append, len(self._outputs)), stores, repeat(others.append))
+        elif self._outputs:
+            others = []
+            takers = [*[others.append] * len(self._outputs), *self._stores]
+        else:
+            others, takers = [], self._stores
+        _drain(map(call, takers, results))
+        return others
 
     def _variant(self, values: Values, args: list[Any], watched: bool = False) -> Variant:
         static = [np.asarray(values[i]) for i in self._static]
@@ -190,16 +267,16 @@ class IslandCall:
         )
         return self.executable.variant(key, static, watched)
 
-    def _raise_failed(self, checks: Any, results: Any) -> None:
-        at = len(self._outputs) + len(self._written)
-        if not np.asarray(results[at]).any():
-            return
-        # the arguments were donated, so the (guarded, hence unchanged) results take their place
-        donated = {id(s) for s in self._arguments[self._donated_from :]}
-        for state, value in zip(self._written, results[len(self._outputs) :], strict=False):
-            if id(state) in donated:
-                state.value = value
-        raise failed_check(checks, results[at], results[at + 1 :])
+    def _finish_checked(self, checks: Any, results: list[Any]) -> None:
+        """Raises what failed, or stores what waited for it.
+
+        A donated variable has taken its result at once: if a check failed, that is the old value.
+        """
+        first = len(self._outputs)
+        at = first + len(self._stores_late)
+        if np.asarray(results[at]).any():
+            raise failed_check(checks, results[at], results[at + 1 :])
+        _drain(map(call, self._stores_late, results[first:at]))
 
     def _taker_of(self, position: int) -> Any:
         """The first operation that takes an input."""

@@ -13,6 +13,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from anabranch.core.interrupts import uninterrupted
 from anabranch.core.pending import Pending
 from anabranch.core.resources import ResourceHandle
 from anabranch.graph.loop_structure import PRIMITIVES
@@ -94,6 +95,8 @@ class PreparedStep:
         resolved = [plan.step.resolve(t) for t in plan.step.fetches]
         self._known = {i: plan.step.known[t] for i, t in enumerate(resolved) if t in plan.step.known}
         self._fetch_slots = [-1 if i in self._known else slots[t] for i, t in enumerate(resolved)]
+        #: whether an exception that comes from outside finds the step undone or done, wherever it enters
+        self._is_whole = _is_whole(self._calls) if self._graph is None else False
         #: for each call of a plan that runs straight through, the slots that nothing after it reads
         self._emptied = _last_readings(plan, slots, {*self._fetch_slots, *self._feed_slots}) if self._calls else []
 
@@ -136,8 +139,13 @@ class PreparedStep:
         self, feeds: Sequence[Any], record: Recorder | None = None, timeout: float | None = None
     ) -> list[Any]:
         """Like `run`, but the results stay what they are (device arrays)."""
-        if self._graph is not None:
-            return self._run_graph(self._graph, feeds, record, timeout)
+        if self._is_whole:
+            return self._run_straight(feeds, record, timeout)
+        if self._graph is None:
+            return uninterrupted(self._run_straight, feeds, record, timeout)
+        return uninterrupted(self._run_graph, self._graph, feeds, record, timeout)
+
+    def _run_straight(self, feeds: Sequence[Any], record: Recorder | None, timeout: float | None) -> list[Any]:
         values: list[Any] = [None] * (self._size + 3)
         for slot, value in zip(self._feed_slots, feeds, strict=True):
             values[slot] = value
@@ -229,6 +237,10 @@ def needs_executor(plan: Plan) -> bool:
     islands = [item for item in plan.items if isinstance(item, Island)]
     blocking = [op for op in slow if op.op_def.blocking]
     return any(not _are_ordered(plan, island, op) for island in islands for op in blocking)
+
+
+def _is_whole(calls: Sequence[StepCall]) -> bool:
+    return not calls or (len(calls) == 1 and isinstance(calls[0], IslandCall) and calls[0].stores_at_once)
 
 
 def _is_slow(call: HostCall) -> bool:

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
+from anabranch.core.interrupts import admitted
 from anabranch.core.pending import Pending
 from anabranch.errors import CancelledError, DeadlineExceededError, FailedPreconditionError, OpError
 from anabranch.graph.operation import Operation
@@ -177,11 +178,16 @@ class StepWaiting:
         else:
             late = False
         try:
-            return self._events.get(timeout=seconds)
+            with admitted() if self._may_be_left() else contextlib.nullcontext():
+                return self._events.get(timeout=seconds)
         except queue.Empty:
             if late:
                 raise self._too_late(self._first_op(), self.who_waits()) from None
             return None
+
+    def _may_be_left(self) -> bool:
+        """Whether what this run waits for comes from outside, so that an interrupt must end the wait."""
+        return True
 
     def _check_not_alone(self) -> None:
         """Fails a step that waits in a program with no other thread: nobody can give it what it waits for."""

@@ -6,11 +6,14 @@ is kept for a while. All are daemons, so that a function which never returns doe
 
 from __future__ import annotations
 
+import contextvars
 import itertools
 import queue
 import threading
 from collections.abc import Callable
-from typing import Final
+from typing import Final, TypeVar
+
+R = TypeVar("R")
 
 #: how long an idle thread is kept (s)
 _KEPT_FOR: Final = 10.0
@@ -41,6 +44,35 @@ class WorkerThreads:
         with self._lock:
             self._threads.add(thread)
         thread.start()
+
+    def call(self, work: Callable[[], R]) -> R:
+        """Runs `work` on one of these threads, with the caller's context variables, and waits for it.
+
+        Raises:
+            BaseException: what `work` raises, or an interrupt of the caller, which waits for the end of `work` as well,
+                unless it is interrupted once more.
+        """
+        outcome: list[tuple[R, None] | tuple[None, BaseException]] = []
+        context, done = contextvars.copy_context(), threading.Lock()
+        done.acquire()
+
+        def run() -> None:
+            try:
+                outcome.append((context.run(work), None))
+            except BaseException as error:  # whatever it is, the caller has to know
+                outcome.append((None, error))
+            done.release()
+
+        self.submit(run)
+        try:
+            done.acquire()
+        except BaseException:
+            done.acquire()
+            raise
+        result, error = outcome.pop()
+        if error is not None:
+            raise error
+        return result  # type: ignore[return-value]
 
     def are_all_but(self, thread: threading.Thread) -> bool:
         """Whether there are no other threads in this process than `thread` and idle ones of these."""

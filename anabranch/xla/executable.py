@@ -5,8 +5,9 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain, starmap
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
@@ -89,6 +90,7 @@ class Variant:
         reason: why it had to be compiled.
         interpretation: takes the function's place for so many calls, if there is one.
         notes: what the compiler tells about its choices; filled in when it is traced.
+        watched: whether the function calls back, to ask whether its loops may go on.
     """
 
     function: Callable[..., Any]
@@ -96,6 +98,7 @@ class Variant:
     checks: list[Check]
     reason: str
     notes: dict[str, None]
+    watched: bool = False
     compiled: bool = False
     #: held by the one of several callers that compiles
     compiling: threading.Lock = field(default_factory=threading.Lock)
@@ -218,13 +221,30 @@ class Executable:
             args = [self._brought(value) for value in args]
         if variant.compiled:
             return variant.function(*args)
-        if variant.interpreted_calls > 0:
-            variant.interpreted_calls -= 1
-            interpretation = variant.interpretation or self._interpretation(variant, args)
-            if interpretation is not None:
-                return interpretation(*args)
+        interpretation = self._interpreted(variant, args)
+        if interpretation is not None:
+            return interpretation(*args)
         with variant.compiling:
             return variant.function(*args) if variant.compiled else self._first_call(variant, args)
+
+    def results(self, variant: Variant, args: Sequence[Any]) -> Iterator[Any] | None:
+        """As `call`, but no donated argument is given away before the results are drawn, and then no Python code runs.
+
+        None: the variant cannot be run in that way, because it is new, or calls back.
+        """
+        if self.device is not None:
+            args = [self._brought(value) for value in args]
+        if variant.compiled:
+            return None if variant.watched else chain.from_iterable(starmap(variant.function, (args,)))
+        interpretation = self._interpreted(variant, args)
+        return None if interpretation is None else iter(interpretation(*args))
+
+    def _interpreted(self, variant: Variant, args: Sequence[Any]) -> Interpretation | None:
+        """What takes the place of a variant this time, if anything does. It does not change its arguments."""
+        if variant.interpreted_calls <= 0:
+            return None
+        variant.interpreted_calls -= 1
+        return variant.interpretation or self._interpretation(variant, args)
 
     def _first_call(self, variant: Variant, args: Sequence[Any]) -> Any:
         start = time.perf_counter()
@@ -265,7 +285,7 @@ class Executable:
             there["out_shardings"] = jax.sharding.SingleDeviceSharding(self.device)
         function = jax.jit(island_program, donate_argnums=donate, keep_unused=True, **there)
         calls = INTERPRETED_CALLS if self._may_interpret() and not watched else 0
-        return Variant(function, island_program, checks, reason, notes, interpreted_calls=calls)
+        return Variant(function, island_program, checks, reason, notes, watched, interpreted_calls=calls)
 
     def _may_interpret(self) -> bool:
         """Whether later variants are interpreted first: on a processor, where arguments need not be moved for that.

@@ -51,7 +51,7 @@ def test_an_island_sees_its_variables_as_of_one_moment() -> None:
         assert last.lock.found_locked[0]
         assert not first.lock.locked()
         assert not last.lock.locked()
-        assert first.pins == last.pins == 0
+        assert first.pins == last.pins == []
 
 
 def test_a_missing_value_leaves_nothing_locked_or_pinned() -> None:
@@ -66,6 +66,6 @@ def test_a_missing_value_leaves_nothing_locked_or_pinned() -> None:
                 session.run(fetch)
         for state in states(session, a, b):
             assert not state.lock.locked()
-            assert state.pins == 0
+            assert not state.pins
         session.run(b.initializer)
         assert session.run(update) == 0

@@ -1,0 +1,142 @@
+"""Signals inside a step: their handlers wait until the step can bear an exception (§3.2).
+
+Python runs the handlers of signals on the main thread, between any two bytecodes, and most of them raise. A step of
+several items that is left at such a point is half done: one variable is updated, another is not; a queue has given an
+element away that nobody got. So a step of the main thread runs in `uninterrupted`, where a handler is put off
+
+- to the end of the step, which then counts as done, or
+- to the next place inside `admitted`, where the step waits for something or runs a function of the user.
+
+While it runs, the program's handlers are replaced by one that notes the signal; then they are put back. A handler that
+the step itself replaces (a function of the user may) stays replaced.
+
+What a signal cannot do here, an exception that another thread throws (`PyThreadState_SetAsyncExc`) still can: nothing
+holds it off. The values of variables are safe from that as well, see `runtime.island_call`.
+"""
+
+from __future__ import annotations
+
+import _signal  # without the enumerations that the module `signal` puts around it
+import signal
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+R = TypeVar("R")
+
+#: errors of the processor, which cannot wait, and what no handler is told of
+_NEVER_PUT_OFF: Final = ("SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGABRT", "SIGTRAP", "SIGSYS", "SIGKILL", "SIGSTOP")
+#: the signals that have names, that is, all but those of the real-time extension
+_SIGNALS: Final = tuple(int(s) for s in signal.Signals if s.name not in _NEVER_PUT_OFF and "SIGRT" not in s.name)
+
+_handler_of = _signal.getsignal
+_set_handler = _signal.signal
+
+
+class _PutOff:
+    """The handlers of a program while a step puts them off.
+
+    #: Only the main thread touches it, and the handlers run on that thread.
+    #: `is_open` says that handlers run at once. It is so before the step, after it, and inside `admitted`; a handler
+    #: that could not be put back in its place is therefore only a detour.
+    """
+
+    __slots__ = ("_came", "_handlers", "is_open")
+
+    def __init__(self) -> None:
+        self.is_open = True
+        self._handlers: dict[int, Callable[[int, Any], Any]] = {}
+        self._came: deque[int] = deque()
+
+    def begin(self) -> None:
+        for number in _SIGNALS:
+            handler = _handler_of(number)
+            if callable(handler):
+                self._handlers[number] = handler
+                _set_handler(number, self._take)
+        self.is_open = False
+
+    def end(self) -> None:
+        """Puts the handlers back and runs those whose signals came."""
+        self.is_open = True
+        try:
+            for number, handler in self._handlers.items():
+                if _handler_of(number) == self._take:
+                    _set_handler(number, handler)
+        finally:
+            self.deliver()
+
+    def deliver(self) -> None:
+        """Runs the handlers of the signals that came, even where one of them raises."""
+        if not self._came:
+            return
+        number = self._came.popleft()
+        try:
+            self._handlers[number](number, None)
+        finally:
+            self.deliver()
+
+    def _take(self, number: int, frame: Any) -> None:
+        if self.is_open:
+            self._handlers[number](number, frame)
+        elif number not in self._came:  # as the system does with signals that wait
+            self._came.append(number)
+
+
+#: what the main thread puts off now
+_current: _PutOff | None = None
+
+
+def _on_main_thread() -> bool:
+    return threading.get_ident() == threading.main_thread().ident
+
+
+def uninterrupted(work: Callable[..., R], *args: Any) -> R:
+    """Calls `work(*args)`. Signals that come meanwhile are handled after it, or where `admitted` lets them in.
+
+    Raises:
+        BaseException: what the work or the handlers raise.
+    """
+    global _current
+    if not _on_main_thread() or (_current is not None and not _current.is_open):
+        return work(*args)
+    around, here = _current, _PutOff()
+    try:
+        _current = here
+        here.begin()
+        return work(*args)
+    finally:
+        _current = around
+        here.end()
+
+
+class _Admitted:
+    __slots__ = ("_closed",)
+
+    def __enter__(self) -> None:
+        here = _current if _on_main_thread() else None
+        self._closed = here if here is not None and not here.is_open else None
+        if self._closed is None:
+            return
+        try:
+            self._closed.is_open = True
+            self._closed.deliver()
+        except BaseException:
+            self._closed.is_open = False
+            raise
+
+    def __exit__(self, *_: object) -> None:
+        if self._closed is not None:
+            self._closed.is_open = False
+
+
+def admitted() -> _Admitted:
+    """A block in which a step waits or runs a function of the user: there, handlers of signals run at once."""
+    return _Admitted()
+
+
+def admit() -> None:
+    """Runs the handlers of signals that came meanwhile: at a place where the step can end."""
+    with admitted():
+        pass

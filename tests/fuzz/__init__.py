@@ -1,0 +1,1 @@
+"""Fuzzers: run for long from the command line, and for seconds as tests."""
