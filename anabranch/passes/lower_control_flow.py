@@ -416,24 +416,24 @@ class _LoweredLoop(_LoweredOperation):
 
     def _leave_all(self) -> None:
         exits = {i: v.leave() for i, v in self.variables.items()}
+        last = list(exits.values())
         results: list[Tensor | None] = [
-            exits[i].outputs[0] if i in exits else self._unchanged(i) for i in range(len(self.inputs))
+            exits[i].outputs[0] if i in exits else self._unchanged(i, last[0]) for i in range(len(self.inputs))
         ]
         for i, leaving in exits.items():
             leaving.outputs[0]._shape = self.op.outputs[i].shape
-        last = list(exits.values())
         if self.count is not None:
             last.append(self.count.leave())
             results.append(last[-1].outputs[0])
             results += [self._record(k) for k in range(len(self.records))]
         self.finish(results, last)
 
-    def _unchanged(self, position: int) -> Tensor:
+    def _unchanged(self, position: int, leaving: Operation) -> Tensor:
         """The result of a loop variable that the loop never changes."""
         tensor = self.inputs[position]
         self.lowering.unchanged.add(self.op.outputs[position])
         if self.op.outputs[position] in self.lowering.merged and self.lowering.is_known(tensor):
-            return self.primitive("Identity", [tensor], f"result_{position}", [self.gate]).outputs[0]
+            return self.primitive("Identity", [tensor], f"result_{position}", [leaving]).outputs[0]
         return tensor
 
     def _record(self, number: int) -> Tensor | None:

@@ -81,6 +81,7 @@ class Island:
         random: operations that draw random numbers, in order.
         known: values that never change, as far as the island uses them.
         constants: large known values, passed as arguments.
+        controls: operation -> its control inputs within the island, where they are not those of the graph.
     """
 
     operations: list[Operation]
@@ -95,6 +96,7 @@ class Island:
     known: dict[Tensor, Any] = field(default_factory=dict)
     constants: list[Tensor] = field(default_factory=list)
     alias: dict[Tensor, Tensor] = field(default_factory=dict)
+    controls: dict[Operation, list[Operation]] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -436,6 +438,9 @@ class _IslandAnalysis:
                     island.known[tensor] = self.step.known[tensor]
                 elif tensor in self.fed or tensor.op not in members:
                     inputs[tensor] = None
+            controls = self.step.controls_of(op)
+            if controls is not op._control_inputs or not members.issuperset(controls):
+                island.controls[op] = [control for control in controls if control in members]
             op_reads, op_writes = self.state[op]
             # what the island itself wrote before need not come from outside
             reads.update((handle, None) for handle in op_reads if handle not in writes)
