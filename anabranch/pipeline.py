@@ -169,6 +169,7 @@ def lowering_everything() -> Iterator[None]:
 def plan_of_island(island: Island, on_host: frozenset[Operation], devices: Mapping[str, Device]) -> Plan:
     """The plan of an island's operations with some of them taken out of the compiled part."""
     step = StepGraph(island.operations, island.outputs, [], island.inputs, island.known, island.alias)
+    step.controls = island.controls
     step.device = dict.fromkeys(island.operations, island.device) if island.device else {}
     while chosen := _to_lower(step, on_host):
         step = fold(lower_control_flow(step, chosen, order_of(step)))

@@ -242,7 +242,9 @@ class _LoopBuilder:
     def build(self, parallel_iterations: int) -> Any:
         """Adds the loop and returns its results."""
         condition, body, outer = self.condition, self.body, self.outer
-        replaced = read_before((condition, body))
+        waits = [op for g in (condition, body) for op in g.outer_control_inputs]
+        with outer.control_dependencies(waits):
+            replaced = read_before((condition, body))
         captured = list(dict.fromkeys([*condition.captures, *body.captures]))
         count = len(self.inputs)
         for graph in (condition, body):
@@ -263,7 +265,6 @@ class _LoopBuilder:
             "output_shapes": [*self.shapes, *(t.shape for t in captured)],
             "parallel_iterations": parallel_iterations,
         }
-        waits = [op for g in (condition, body) for op in g.outer_control_inputs]
         with outer.control_dependencies(waits):
             op = apply_op(op_def_of("While" if stateful else "StatelessWhile"), bound, "While")
         return self._packed(op)

@@ -10,7 +10,7 @@ import numpy as np
 from anabranch.core.resources import ResourceHandle
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.operation import Operation, Tensor
-from anabranch.passes.dependencies import Dependencies
+from anabranch.passes.control_edges import ControlEdges
 from anabranch.passes.step_graph import StepGraph
 
 _MAX_COMPARED_BYTES = 4096
@@ -29,20 +29,22 @@ def merge_common_subexpressions(step: StepGraph) -> StepGraph:
     pinned = set(step.targets)
     constants: dict[Hashable, Tensor] = {}
     versions = _Versions(step)
-    dependencies = Dependencies(step)
+    edges = ControlEdges(step)
     kept = []
     for op in step.operations:
         for tensor in op.inputs:
             _merge_constant(tensor, step.known, constants, alias)
         version = versions.seen_by(op)
         mergeable = op not in pinned and not any(t in fed for t in op.outputs)
-        key = _key(op, alias, version, dependencies) if mergeable else None
+        edges.keep(op)
+        key = _key(op, alias, version, edges.controls.get(op, op._control_inputs)) if mergeable else None
         first = None if key is None else seen.setdefault(key, op)
         if first is None or first is op:
             kept.append(op)
             continue
         alias.update(zip(op.outputs, first.outputs, strict=True))
-    return step.with_operations(kept, alias=alias)
+        edges.replace(op, first)
+    return step.with_operations(kept, alias=alias, controls=edges.controls)
 
 
 def _merge_constant(
@@ -74,7 +76,7 @@ class _Versions:
         return None
 
 
-def _key(op: Operation, alias: dict[Tensor, Tensor], read: Hashable, dependencies: Dependencies) -> Hashable:
+def _key(op: Operation, alias: dict[Tensor, Tensor], read: Hashable, controls: list[Operation]) -> Hashable:
     op_def = op.op_def
     if (op_def.stateful and read is None) or op._control_inputs or op._control_outputs or not op.outputs:
         return None
@@ -84,9 +86,8 @@ def _key(op: Operation, alias: dict[Tensor, Tensor], read: Hashable, dependencie
     attrs = tuple((k, _hashable(op.attrs[k])) for k in op_def.attrs)
     if any(a is _UNHASHABLE for _, a in attrs):
         return None
-    # what is alive and repeats together with other operations is not the same, though it has the same inputs
-    waits: Hashable = tuple(tuple(found) for found in dependencies.of(op)) if dependencies.dynamic else ()
-    return (op_def.name, op.device, read or tuple(inputs), attrs, waits)
+    # what waits for other operations is not the same, though it has the same inputs
+    return (op_def.name, op.device, read or tuple(inputs), attrs, frozenset(controls))
 
 
 _UNHASHABLE = object()

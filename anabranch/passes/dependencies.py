@@ -1,9 +1,8 @@
-"""What each operation of a step has to wait for.
+"""What each operation of a step has to wait for: the tensors and the control inputs that are computed in the same step.
 
-Where nothing can die or repeat these are the tensors and control inputs that are computed in the same step; what was
-folded away is waited for by nobody. With primitives of control flow in the step there is more to an edge than a value:
-a constant in a branch is dead when the branch is not taken, and takes place once per iteration in a loop. So an
-operation that takes a folded value waits, in place of the folded operation, for what that one waited for.
+What is the same in every step is waited for by nobody: the passes that took its operation out of the step have handed
+on what that one waited for (`passes.control_edges`). The handle of a resource is an exception. It is known, but may go
+through a Switch or an Enter: the operation that takes it is then as dead or alive, and in the same loop, as these are.
 """
 
 from __future__ import annotations
@@ -28,58 +27,8 @@ class Dependencies:
 
     def of(self, op: Operation) -> tuple[list[Tensor], list[Operation]]:
         """The tensors and the operations of this step that `op` waits for, back edges left out."""
-        tensors: dict[Tensor, None] = {}
-        controls: dict[Operation, None] = {}
-        for raw_input, tensor in zip(op._inputs, self.step.inputs_of(op), strict=True):
-            if is_back_edge(op, tensor) or tensor in self.fed:
-                continue
-            if tensor not in self.step.known:
-                tensors[tensor] = None
-            elif self.dynamic:
-                self._behind(raw_input, tensors, controls)
-        for control in self.step.controls_of(op):
-            self._add_control(control, tensors, controls)
-        return list(tensors), list(controls)
+        tensors = dict.fromkeys(t for t in self.step.inputs_of(op) if self._is_computed(t) and not is_back_edge(op, t))
+        return list(tensors), list(dict.fromkeys(self.step.controls_of(op)))
 
-    def _add_control(self, control: Operation, tensors: dict[Tensor, None], controls: dict[Operation, None]) -> None:
-        control = self.step.resolve_control(control)
-        if control in self.members:
-            controls[control] = None
-        elif self.dynamic:
-            self._behind_operation(control, tensors, controls)
-
-    def _behind(self, tensor: Tensor, tensors: dict[Tensor, None], controls: dict[Operation, None]) -> None:
-        """What a known value stands for: an operation that still runs, or what the folded one waited for."""
-        if tensor.op in self.members:
-            tensors[tensor] = None
-        else:
-            self._behind_operation(tensor.op, tensors, controls)
-
-    def _behind_operation(self, op: Operation, tensors: dict[Tensor, None], controls: dict[Operation, None]) -> None:
-        seen: set[Operation] = set()
-        stack = [op]
-        while stack:
-            folded = stack.pop()
-            if folded in seen or not all(t in self.step.known for t in folded._outputs):
-                continue
-            seen.add(folded)
-            for tensor in folded._inputs:
-                source = self.step.resolve(tensor)
-                if tensor.op in self.step.replaced:
-                    controls[self.step.replaced[tensor.op][0]] = None  # only whether it is alive matters
-                elif tensor in self.step.known:
-                    self._behind_one(tensor, tensors, stack)
-                elif source.op in self.members and source not in self.fed:
-                    tensors[source] = None
-            for control in folded._control_inputs:
-                control = self.step.resolve_control(control)
-                if control in self.members:
-                    controls[control] = None
-                else:
-                    stack.append(control)
-
-    def _behind_one(self, tensor: Tensor, tensors: dict[Tensor, None], stack: list[Operation]) -> None:
-        if tensor.op in self.members:
-            tensors[tensor] = None
-        else:
-            stack.append(tensor.op)
+    def _is_computed(self, tensor: Tensor) -> bool:
+        return tensor not in self.fed and (tensor not in self.step.known or tensor.op in self.members)

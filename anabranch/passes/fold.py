@@ -11,6 +11,7 @@ from anabranch.core.kernel_context import KernelContext
 from anabranch.graph.constants import run_on_known_values
 from anabranch.graph.loop_structure import ENTERS, MERGES, SWITCHES
 from anabranch.graph.operation import Operation, Tensor
+from anabranch.passes.control_edges import ControlEdges
 from anabranch.passes.step_graph import StepGraph
 
 #: larger results are left to the device: computing them here would only move the work and hold the memory
@@ -20,19 +21,29 @@ MAX_GROWN_ELEMENTS = 1 << 12
 
 
 def fold(step: StepGraph) -> StepGraph:
-    """Takes constants, resource handles, known shapes, and portable arithmetic on these out of the step."""
+    """Takes constants, resource handles, known shapes, and portable arithmetic on these out of the step.
+
+    What these waited for is waited for by who takes their values (`passes.control_edges`).
+    """
     known: dict[Tensor, Any] = dict(step.known)
     fed = set(step.feeds)
     staying = _mortal(step)
+    edges = ControlEdges(step)
     kept = []
     for op in step.operations:
         values = None if op in staying else _known_outputs(op, known, fed)
         if values is None:
             kept.append(op)
+            edges.keep(op, step.inputs_of(op))
             known.update(_passed_handles(op, known))
             continue
         known.update((out, value) for out, value in zip(op.outputs, values, strict=True) if out not in fed)
-    return step.with_operations(kept, known=known)
+        kept += edges.remove(op)
+    targets = dict.fromkeys(source for op in step.targets for source in edges.stands_for(op))
+    for tensor in map(step.resolve, step.fetches):
+        if tensor not in fed:
+            targets.update(dict.fromkeys(edges.behind(tensor.op)))
+    return step.with_operations(kept, known=known, controls=edges.controls, targets=list(targets))
 
 
 def _mortal(step: StepGraph) -> set[Operation]:
@@ -43,7 +54,9 @@ def _mortal(step: StepGraph) -> set[Operation]:
     merged = {t.op for op in step.operations if op.type in MERGES for t in step.inputs_of(op)}
     dependent: set[Operation] = set()
     for op in step.operations:
-        if op.type in SWITCHES or any(e in dependent for e in (*(t.op for t in op._inputs), *op._control_inputs)):
+        if op.type in SWITCHES or any(
+            e in dependent for e in (*(t.op for t in step.inputs_of(op)), *step.controls_of(op))
+        ):
             dependent.add(op)
     return merged | {t.op for t in map(step.resolve, step.fetches) if t.op in dependent}
 

@@ -14,6 +14,7 @@ from anabranch.errors import InvalidArgumentError
 from anabranch.graph.loop_structure import ENTERS, EXITS, MERGES, NEXT_ITERATIONS, is_back_edge
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.passes.dependencies import Dependencies
+from anabranch.passes.step_graph import StepGraph
 
 
 @dataclass(slots=True, eq=False)
@@ -73,18 +74,18 @@ def find_frames(dependencies: Dependencies) -> Frames:
         return frames
     for op in step.operations:
         tensors, controls = dependencies.of(op)
-        frames.of[op] = _common_frame(op, [*(t.op for t in tensors), *controls], frames)
+        frames.of[op] = _common_frame(step, op, [*(t.op for t in tensors), *controls], frames)
         _check_place(op, frames)
     _check_back_edges(dependencies, frames)
     _check_ends(dependencies, frames)
     return frames
 
 
-def _common_frame(op: Operation, sources: Iterable[Operation], frames: Frames) -> Frame:
+def _common_frame(step: StepGraph, op: Operation, sources: Iterable[Operation], frames: Frames) -> Frame:
     found: Frame | None = None
     first: Operation | None = None
     for source in sources:
-        if source.type == "Const" and not source._control_inputs and op.type not in MERGES:
+        if source.type == "Const" and not step.controls_of(source) and op.type not in MERGES:
             continue  # it will be folded; what is the same everywhere stands in no frame
         frame = frames.home(source)
         if found is None:
@@ -122,7 +123,7 @@ def _check_back_edges(dependencies: Dependencies, frames: Frames) -> None:
         back = [t for t in inputs if t.op.type in NEXT_ITERATIONS]
         if any(not is_back_edge(op, t) for t in back):
             _refuse(op, f"takes the value of {back[0].name!r}", "only a Merge takes the value of a NextIteration")
-        if any(c.type in NEXT_ITERATIONS for c in op._control_inputs):
+        if any(c.type in NEXT_ITERATIONS for c in step.controls_of(op)):
             _refuse(op, "waits for a NextIteration", "let it wait for what the NextIteration takes")
         if back:
             _check_loop_merge(op, inputs, frames)

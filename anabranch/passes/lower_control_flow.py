@@ -9,7 +9,8 @@ is true, NextIterations, and Exits on the other sides.
   when they are there and is dead if one of them is, although some of its inputs may be constants.
 * **Pivots.** A copy that takes nothing from its branch or iteration (a constant, a random number) waits for the branch
   or the iteration itself, so that it runs exactly when the others do.
-* **Order.** What came before or after the node because of a variable comes before its gate, or after its *done* node.
+* **Order.** What came before or after the node because of a variable comes before its gate, or after its *done* node,
+  and what waited for the node, or took a result of it, waits for *done*.
   A loop whose body has effects runs its iterations one after the other, as it does compiled.
 * What a loop never changes enters it as a constant; handles do not enter at all, since they are known.
 * **Records.** The lists that a `_RecordingWhile` makes are further loop variables, which grow by an item per iteration.
@@ -26,13 +27,13 @@ import numpy as np
 
 from anabranch.core import dtypes
 from anabranch.core.device import DeviceSpec
-from anabranch.core.op_def import MISSING
 from anabranch.core.shapes import TensorShape
-from anabranch.graph.graph import op_def_of
 from anabranch.graph.loop_bodies import bodies_of, fixed_parameters
-from anabranch.graph.loop_structure import MERGES, is_back_edge
+from anabranch.graph.loop_structure import MERGES, SWITCHES, is_back_edge
 from anabranch.graph.operation import Operation, Tensor
+from anabranch.passes.control_edges import side_of
 from anabranch.passes.dependencies import Dependencies
+from anabranch.passes.detached import detached_operation
 from anabranch.passes.prune import operations_of_body
 from anabranch.passes.step_graph import StepGraph
 
@@ -84,7 +85,11 @@ class _Lowering:
         self.step, self.chosen, self.order = step, chosen, order
         self.operations: list[Operation] = []
         self.replaced: dict[Tensor, Tensor] = {}
-        self.ends: dict[Operation, tuple[Operation, Operation]] = dict(step.replaced)
+        #: operation that was lowered -> the last node of what it became, as dead or alive as it would be
+        self.done: dict[Operation, Operation] = {}
+        self.controls: dict[Operation, list[Operation]] = dict(step.controls)
+        #: results of lowered loops for which something from before the loop stands
+        self.unchanged: set[Tensor] = set()
         self.after: dict[Operation, list[Operation]] = {op: list(found) for op, found in step.after.items()}
         self.used = {t for op in step.operations for t in step.inputs_of(op)}
         self.used.update(map(step.resolve, step.fetches))
@@ -99,17 +104,32 @@ class _Lowering:
                 self._put_in_order(op, parts.gate)
             else:
                 self.operations.append(op)
+                self._keep_waiting(op)
                 self._put_in_order(op, op)
         alias = {t: self.replaced.get(a, a) for t, a in self.step.alias.items()} | self.replaced
-        targets = [self.ends[op][1] if op in self.ends else op for op in self.step.targets]
+        targets = [self.done.get(op, op) for op in self.step.targets]
         lowered = self.step.with_operations(
-            self.operations, alias=alias, targets=targets, replaced=self.ends, after=self.after
+            self.operations, alias=alias, targets=targets, controls=self.controls, after=self.after
         )
         return _without_unneeded(lowered)
 
+    def controls_of(self, op: Operation) -> list[Operation]:
+        """What an operation waits for in the lowered step, besides what it takes.
+
+        A loop may give back what it was given. Who takes that waits for the end of the loop.
+        """
+        found = dict.fromkeys(self.done.get(c, c) for c in self.step.controls_of(op))
+        found.update((self.done[t.op], None) for t in self.step.inputs_of(op) if t in self.unchanged)
+        return list(found)
+
+    def _keep_waiting(self, op: Operation) -> None:
+        controls = self.controls_of(op)
+        if controls != self.step.controls_of(op):
+            self.controls[op] = controls
+
     def _put_in_order(self, op: Operation, first: Operation) -> None:
         """An operation, or the gate of a lowered one, comes after what it came after."""
-        earlier = [self.ends[e][1] for e in self.order.get(op, ()) if e in self.chosen]
+        earlier = [self.done[e] for e in self.order.get(op, ()) if e in self.chosen]
         if op in self.chosen:
             earlier += [e for e in self.order.get(op, ()) if e not in self.chosen]
         if earlier:
@@ -132,7 +152,8 @@ class _LoweredOperation:
         self.inputs = [lowering.outer(t) for t in op.inputs]
         computed = [t for t in self.inputs if not lowering.is_known(t)]
         types = [t.dtype for t in computed]
-        self.gate = self.add("_Gate", computed, "gate", [*op._control_inputs], T=types)
+        self.gate = self.add("_Gate", computed, "gate", lowering.controls_of(op), T=types)
+        self._sides: dict[Tensor, Operation] = {}
         #: tensors that exist only in the branch, or the iteration, in which they are computed
         self.gated: set[Tensor] = set()
 
@@ -141,11 +162,7 @@ class _LoweredOperation:
         self, kind: str, inputs: list[Tensor], name: str, controls: list[Operation] | None = None, **attrs: Any
     ) -> Operation:
         """Adds an operation that belongs to no graph's list."""
-        op_def = op_def_of(kind)
-        filled = {k: a.default for k, a in op_def.attrs.items() if a.default is not MISSING} | attrs
-        op = Operation(self.op.graph, self.op._id, op_def, f"{self.op.name}/{name}", [], [], filled, self.op.device,
-                       self.op.site)  # fmt: skip
-        op._inputs, op._control_inputs = inputs, controls or []
+        op = detached_operation(kind, self.op, name, inputs, controls, self.op.device, **attrs)
         self.lowering.operations.append(op)
         return op
 
@@ -179,12 +196,23 @@ class _LoweredOperation:
         for inner in operations_of_body(body):
             inputs = [values[t] for t in inner._inputs]
             controls = [copies[c] for c in inner._control_inputs if c in copies]
-            if not controls and not any(t in self.gated for t in inputs):
+            given = [values[t] for c in inner._control_inputs if c not in copies for t in c._outputs]
+            if not controls and not any(t in self.gated for t in (*inputs, *given)):
                 controls = [pivot]
+            controls += [self._there(t) for t in given if not self.lowering.is_known(t)]
             copies[inner] = self._copy(inner, inputs, controls, f"{self.op.name}/{label}/{inner.name}")
             values.update(zip(inner._outputs, copies[inner]._outputs, strict=True))
             self.gated.update(copies[inner]._outputs)
         return [values[t] for t in body.outputs]
+
+    def _there(self, tensor: Tensor) -> Operation:
+        """What to wait for until a parameter is there."""
+        if tensor.op.type not in SWITCHES:
+            return tensor.op
+        if tensor not in self._sides:
+            self._sides[tensor] = side_of(tensor)
+            self.lowering.operations.append(self._sides[tensor])
+        return self._sides[tensor]
 
     def _copy(self, inner: Operation, inputs: list[Tensor], controls: list[Operation], name: str) -> Operation:
         device = _merged_devices(self.op.device, inner.device)
@@ -199,7 +227,7 @@ class _LoweredOperation:
         for out, result in zip(self.op.outputs, results, strict=True):
             if result is not None:
                 self.lowering.replaced[out] = result
-        self.lowering.ends[self.op] = self.gate, self.add("NoOp", [], "done", last or [self.gate])
+        self.lowering.done[self.op] = self.add("NoOp", [], "done", last or [self.gate])
 
 
 # ---------------------------------------------------------------------- conditionals
@@ -332,26 +360,10 @@ class _LoweredLoop(_LoweredOperation):
         changing = [i for i in range(len(self.inputs)) if not fixed[i]] or [0]
         self.outside = dict(enumerate(self.inputs))
         for i, tensor in enumerate(self.inputs):
-            if i not in changing and self.lowering.is_known(tensor):
-                self.outside[i] = self._known_inside(tensor, i)
-            elif i not in changing:
+            if i not in changing and not self.lowering.is_known(tensor):
                 self.outside[i] = self.enter(tensor, f"constant_{i}", True).outputs[0]
         self.variables = {i: _Variable(self, self.inputs[i], str(i), shapes[i]) for i in changing}
         self._enter_records()
-
-    def _known_inside(self, tensor: Tensor, position: int) -> Tensor:
-        """A known value for use in the loop. There it waits for nothing: what it was folded from is outside."""
-        value = self.lowering.step.known[tensor]
-        if not isinstance(value, np.ndarray):
-            return tensor
-        op = Operation(
-            self.op.graph, self.op._id, op_def_of("Const"), f"{self.op.name}/known_{position}", [], [],
-            {"value": value, "dtype": tensor.dtype}, self.op.device, self.op.site,
-        )  # fmt: skip
-        inside = Tensor(op, 0, tensor.dtype, tensor.shape)
-        op._outputs = [inside]
-        self.lowering.step.known[inside] = value
-        return inside
 
     def _enter_records(self) -> None:
         """The number of iterations and the records, as far as somebody takes them, at positions after all others."""
@@ -404,23 +416,24 @@ class _LoweredLoop(_LoweredOperation):
 
     def _leave_all(self) -> None:
         exits = {i: v.leave() for i, v in self.variables.items()}
+        last = list(exits.values())
         results: list[Tensor | None] = [
-            exits[i].outputs[0] if i in exits else self._unchanged(i) for i in range(len(self.inputs))
+            exits[i].outputs[0] if i in exits else self._unchanged(i, last[0]) for i in range(len(self.inputs))
         ]
         for i, leaving in exits.items():
             leaving.outputs[0]._shape = self.op.outputs[i].shape
-        last = list(exits.values())
         if self.count is not None:
             last.append(self.count.leave())
             results.append(last[-1].outputs[0])
             results += [self._record(k) for k in range(len(self.records))]
         self.finish(results, last)
 
-    def _unchanged(self, position: int) -> Tensor:
+    def _unchanged(self, position: int, leaving: Operation) -> Tensor:
         """The result of a loop variable that the loop never changes."""
         tensor = self.inputs[position]
+        self.lowering.unchanged.add(self.op.outputs[position])
         if self.op.outputs[position] in self.lowering.merged and self.lowering.is_known(tensor):
-            return self.primitive("Identity", [tensor], f"result_{position}", [self.gate]).outputs[0]
+            return self.primitive("Identity", [tensor], f"result_{position}", [leaving]).outputs[0]
         return tensor
 
     def _record(self, number: int) -> Tensor | None:

@@ -30,7 +30,12 @@ def prune(fetches: Sequence[Tensor], targets: Sequence[Operation], feeds: Sequen
         needed.add(op)
         stack.extend(t.op for t in op._inputs if t not in fed and t.op not in needed)
         stack.extend(c for c in op._control_inputs if c not in needed)
-    return StepGraph(in_execution_order(needed, fed), list(fetches), list(targets), list(feeds))
+    controls = {
+        op: [c for c in op._control_inputs if c not in there]
+        for op in needed
+        if op._control_inputs and not there.isdisjoint(op._control_inputs)
+    }
+    return StepGraph(in_execution_order(needed, fed), list(fetches), list(targets), list(feeds), controls=controls)
 
 
 def operations_of_body(body: Any) -> list[Operation]:

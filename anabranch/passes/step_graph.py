@@ -31,10 +31,9 @@ class StepGraph:
         device: operation -> the full name of the device that it was placed on; what is not listed runs on the default
             device.
         local_alias: device -> what `alias` is there: a tensor of another device is stood for by its received copy.
-        controls: operation -> its control inputs in this step, where they are not those of the graph.
+        controls: operation -> its control inputs in this step, where they are not those of the graph. All control
+            inputs are operations of the step: a pass that removes some hands on what they waited for.
         after: operation -> operations that it waits for, dead or alive, although no tensor or control edge says so.
-        replaced: operation that was replaced by others -> the first and the last of these to run. Both are as dead or
-            alive as it would be.
     """
 
     operations: list[Operation]
@@ -47,15 +46,10 @@ class StepGraph:
     local_alias: dict[str, dict[Tensor, Tensor]] = field(default_factory=dict)
     controls: dict[Operation, list[Operation]] = field(default_factory=dict)
     after: dict[Operation, list[Operation]] = field(default_factory=dict)
-    replaced: dict[Operation, tuple[Operation, Operation]] = field(default_factory=dict)
 
     def with_operations(self, operations: list[Operation], **changes: Any) -> StepGraph:
         """A copy with other operations, and whatever else is to differ."""
         return replace(self, operations=operations, **changes)
-
-    def resolve_control(self, op: Operation) -> Operation:
-        """The operation whose end is the end of `op` after it was replaced."""
-        return self.replaced[op][1] if op in self.replaced else op
 
     def resolve(self, tensor: Tensor) -> Tensor:
         """The tensor that stands for `tensor` after merging."""

@@ -1,9 +1,10 @@
 """Partition: one `_Send` and `_Recv` for each tensor and pair of devices that it goes between (§3.3, WP3.2.2).
 
 After this pass no operation takes a tensor of another device: it takes the output of a `_Recv` of its own device.
-However many operations of a device take the tensor, it is sent there once. The control edges from one device into an
-operation of another become one *signal*: a `_Send` that waits for the earlier operations and carries an empty tensor,
-and a `_Recv` that the later one waits for. Operations that wait for the same share it.
+However many operations of a device take the tensor, it is sent there once. An operation that waits for one of another
+device waits for what is received of it, if anything is. The other control edges from one device into an operation of
+another become one *signal*: a `_Send` that waits for the earlier operations and carries an empty tensor, and a `_Recv`
+that the later one waits for. Operations that wait for the same share it.
 
 Values that are the same in every step, and fed values, are everywhere and not sent.
 
@@ -21,9 +22,10 @@ from typing import Any
 import numpy as np
 
 from anabranch.core.dtypes import float32
-from anabranch.core.registry import find_op_def
 from anabranch.core.shapes import TensorShape
+from anabranch.graph.loop_structure import SWITCHES
 from anabranch.graph.operation import Operation, Tensor
+from anabranch.passes.detached import detached_operation
 from anabranch.passes.step_graph import StepGraph
 
 
@@ -38,7 +40,6 @@ class _Partition:
     def __init__(self, step: StepGraph) -> None:
         self.step = replace(step, known=dict(step.known), device=dict(step.device))
         self._given = {*step.known, *step.feeds}
-        self._members = set(step.operations)
         #: the pairs to insert after each operation, in order
         self._after: dict[Operation, list[Operation]] = {}
         self._received: dict[str, dict[Tensor, Tensor]] = {}
@@ -55,7 +56,8 @@ class _Partition:
             for tensor in step.inputs_of(op):
                 if tensor not in self._given and step.device[tensor.op] != device:
                     self._receive(tensor, device)
-            self._receive_controls(op, device)
+        for op in step.operations:
+            self._receive_controls(op, step.device[op])
         operations = [added for op in step.operations for added in (op, *self._after.get(op, ()))]
         return replace(step, operations=operations, local_alias=self._local_aliases(), controls=self._controls)
 
@@ -66,21 +68,30 @@ class _Partition:
 
     def _receive_controls(self, op: Operation, device: str) -> None:
         step = self.step
-        before = step.controls_of(op)
+        near: list[Operation] = []
         far: dict[str, list[Operation]] = {}
-        for control in before:
-            if control in self._members and step.device[control] != device:
+        for control in step.controls_of(op):
+            received = self._received_of(control, device)
+            if step.device[control] == device:
+                near.append(control)
+            elif received is not None:
+                near.append(received)
+            else:
                 far.setdefault(step.device[control], []).append(control)
-        if far:
-            near = [c for c in before if c not in self._members or step.device[c] == device]
+        if near != step.controls_of(op):
             self._controls[op] = near + [self._signal(sources, device) for sources in far.values()]
+
+    def _received_of(self, op: Operation, device: str) -> Operation | None:
+        """A Recv on a device of something that an operation of another computes."""
+        received = self._received.get(device, {})
+        return next((received[t].op for t in op._outputs if t in received), None) if op.type not in SWITCHES else None
 
     def _signal(self, sources: list[Operation], device: str) -> Operation:
         """The Recv on a device that completes after operations of another."""
         key = frozenset(sources), device
         if key not in self._signalled:
             last = max(sources, key=self._position.__getitem__)
-            empty = _detached("Const", {"value": np.zeros(0, np.float32), "dtype": float32}, [], [], last, "signal")
+            empty = detached_operation("Const", last, "signal", [], value=np.zeros(0, np.float32), dtype=float32)
             empty._outputs = [Tensor(empty, 0, float32, TensorShape([0]))]
             self.step.known[empty._outputs[0]] = empty.attrs["value"]
             self._signalled[key] = self._pair(empty._outputs[0], last, device, sources)
@@ -102,8 +113,8 @@ class _Partition:
         same = self._named.setdefault((source, where), [])  # signals of which one operation is the last
         same.append(tensor)
         where += f"_{len(same)}" if len(same) > 1 else ""
-        send = _detached("_Send", {**attrs, "T": tensor.dtype}, [tensor], controls, source, f"send_{where}")
-        recv = _detached("_Recv", {**attrs, "tensor_type": tensor.dtype}, [], [send], source, f"recv_{where}")
+        send = detached_operation("_Send", source, f"send_{where}", [tensor], controls, **attrs, T=tensor.dtype)
+        recv = detached_operation("_Recv", source, f"recv_{where}", [], [send], **attrs, tensor_type=tensor.dtype)
         recv._outputs = [Tensor(recv, 0, tensor.dtype, tensor.shape)]
         step.device[send], step.device[recv] = here, device
         self._after.setdefault(source, []).extend((send, recv))
@@ -121,14 +132,3 @@ class _Partition:
 def _short(device: str) -> str:
     """``CPU_1`` for ``/job:localhost/replica:0/task:0/device:CPU:1``."""
     return device.rpartition(":")[0].rpartition(":")[2] + "_" + device.rpartition(":")[2]
-
-
-def _detached(
-    kind: str, attrs: dict[str, Any], inputs: list[Tensor], controls: list[Operation], beside: Operation, label: str
-) -> Operation:
-    """An operation that its graph does not list, and that its inputs do not know as a consumer."""
-    op_def = find_op_def(kind)
-    assert op_def is not None
-    op = Operation(beside.graph, beside._id, op_def, f"{beside.name}/{label}", [], [], attrs, "", beside.site)
-    op._inputs, op._control_inputs = list(inputs), list(controls)
-    return op

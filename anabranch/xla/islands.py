@@ -1,14 +1,16 @@
 """Islands: which operations of a step become one XLA executable, and which run on the host between them (design D7).
 
 Every operation gets a *level*: the number of times the longest path that leads to it changes between compiled and
-host operations or between devices, or is cut. The compiled operations that agree in six things form an island: level,
+host operations or between devices, or is cut (`xla.levels`). The compiled operations that agree in six things form an
+island: level,
 device, frame (loop), condition under which they are alive (`xla.deadness`), the set of operations before them that may
 wait, and whether another device waits for a result of theirs. So nothing waits, dies or repeats because it is grouped
 with something else, and no other device waits for what it does not need. This is right because
 
-* levels never fall along an edge, and rise along every edge between a compiled and a host operation or between devices;
-  so a path that leaves an island through a host operation, another device or a cut arrives at a higher level;
-* frames change at primitives of control flow only, which are host work;
+* levels never fall on the way along any path that comes back to the same iteration, be it through loops and their back
+  edges (`xla.levels` has the argument), and rise along every edge between a compiled and a host operation or between
+  devices; so a path that leaves an island through a host operation, another device or a cut arrives at a higher level;
+* frames change, and iterations end, at primitives of control flow only, which are host work;
 * along an edge between two compiled operations of one level, the condition and the set of those that may wait can only
   gain members, and from what no other device waits for nothing leads to what one waits for. (Where an ordering of
   variables leads to an operation that is alive when the earlier one is not, the level rises.) So a path that leaves an
@@ -50,6 +52,7 @@ from anabranch.passes.lower_control_flow import FUNCTIONAL
 from anabranch.passes.prune import PLACEHOLDERS, operations_of_body
 from anabranch.passes.step_graph import StepGraph
 from anabranch.xla.deadness import find_conditions
+from anabranch.xla.levels import find_levels
 from anabranch.xla.state import draws_random, state_of
 from anabranch.xla.variable_order import variable_order
 
@@ -81,6 +84,7 @@ class Island:
         random: operations that draw random numbers, in order.
         known: values that never change, as far as the island uses them.
         constants: large known values, passed as arguments.
+        controls: operation -> its control inputs within the island, where they are not those of the graph.
     """
 
     operations: list[Operation]
@@ -95,6 +99,7 @@ class Island:
     known: dict[Tensor, Any] = field(default_factory=dict)
     constants: list[Tensor] = field(default_factory=list)
     alias: dict[Tensor, Tensor] = field(default_factory=dict)
+    controls: dict[Operation, list[Operation]] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -141,16 +146,24 @@ def group(step: StepGraph, on_host: frozenset[Operation] = frozenset()) -> Group
     """
     analysis = _IslandAnalysis(step, on_host)
     items = analysis.items()
-    if analysis.dependencies.dynamic:
-        quick = {op for item in items if isinstance(item, Island) and _is_quick_on_host(item) for op in item.operations}
-        if quick and not functional_host_work(step, on_host | quick):  # a loop must not lose what it is compiled for
-            analysis = _IslandAnalysis(step, on_host | quick)
-            items = analysis.items()
+    dynamic = analysis.dependencies.dynamic
+    islands = [item for item in items if isinstance(item, Island)]
+    quick = {op for island in islands if _is_quick_on_host(island, dynamic) for op in island.operations}
+    if quick and not functional_host_work(step, on_host | quick):  # a loop must not lose what it is compiled for
+        analysis = _IslandAnalysis(step, on_host | quick)
+        items = analysis.items()
     return Grouping(items, analysis.waits, analysis.order, analysis.frames)
 
 
-def _is_quick_on_host(island: Island) -> bool:
-    """Whether NumPy does in less time what an island does than the call of an executable takes: a loop's counter."""
+def _is_quick_on_host(island: Island, dynamic: bool) -> bool:
+    """Whether the host does in less time what an island does than the call of an executable takes.
+
+    That is so where the island only waits, and where it is called in each iteration and is a loop's counter.
+    """
+    return all(op.type == "NoOp" for op in island.operations) or (dynamic and _is_small(island))
+
+
+def _is_small(island: Island) -> bool:
     return len(island.operations) <= MAX_QUICK_OPERATIONS and all(
         op.op_def.portable and not op.op_def.stateful and op._outputs and all(map(_is_small_integer, op._outputs))
         for op in island.operations
@@ -219,7 +232,6 @@ class _IslandAnalysis:
         self._keep_changing_sizes_on_host()
         self.static: set[Tensor] = set()
         self.cuts: set[Tensor] = set()
-        self.level: dict[Operation, int] = {}
 
     def items(self) -> list[PlanItem]:
         self._find_static()
@@ -228,11 +240,13 @@ class _IslandAnalysis:
         self.frames = find_frames(self.dependencies)
         self.order = variable_order(self.step, self.state, self.frames)
         self.condition = find_conditions(self.dependencies, self.frames)
-        if self.dependencies.dynamic:
-            self._pass_on_host()
+        self._pass_on_host()
         self._find_waiting()
         self._find_awaited()
-        self._assign_levels()
+        self.levels = find_levels(
+            self.step.operations, {op: self._edges(op) for op in self.step.operations}, self.frames
+        )
+        self.level = self.levels.of
         return self._build()
 
     def _handle(self, tensor: Tensor) -> Any:
@@ -324,11 +338,15 @@ class _IslandAnalysis:
 
     # ---- what need not be compiled
     def _pass_on_host(self) -> None:
-        """What only passes host values on stays there: most of what stands between primitives does nothing else."""
+        """What only passes host values on stays there: most of what stands between primitives does nothing else.
+
+        In a step without primitives that holds of what only waits.
+        """
+        dynamic = self.dependencies.dynamic
         for op in self.step.operations:
-            if op.type in ("Const", "FakeParam"):
+            if dynamic and op.type in ("Const", "FakeParam"):
                 self.host.add(op)
-            elif op.type in PASSING and op not in self.host:
+            elif (op.type == "NoOp" or (dynamic and op.type in PASSING)) and op not in self.host:
                 tensors, controls = self.waits[op]
                 if all(source in self.host for source in (*(t.op for t in tensors), *controls)):
                     self.host.add(op)
@@ -368,25 +386,22 @@ class _IslandAnalysis:
                 self.awaited.update((*(t.op for t in tensors), *controls, *self.order.get(op, ())))
 
     # ---- levels
-    def _assign_levels(self) -> None:
-        for op in self.step.operations:
-            level = 0
-            tensors, controls = self.waits[op]
-            for tensor in tensors:
-                cut = tensor in self.cuts and self._uses_value(op, tensor)
-                level = max(level, self._after(tensor.op, op) + cut)
-            for earlier in controls:
-                level = max(level, self._after(earlier, op))
-            for earlier in self.order.get(op, ()):
-                survives = not self.condition[earlier] <= self.condition[op]
-                level = max(level, self._after(earlier, op) + survives)
-            self.level[op] = level
+    def _edges(self, op: Operation) -> list[tuple[Operation, int]]:
+        """What an operation comes after, and by how many levels at least."""
+        tensors, controls = self.waits[op]
+        found: list[tuple[Operation, int]] = []
+        for tensor in tensors:
+            cut = tensor in self.cuts and self._uses_value(op, tensor)
+            found.append((tensor.op, self._changes(tensor.op, op) + cut))
+        found.extend((earlier, self._changes(earlier, op)) for earlier in controls)
+        for earlier in self.order.get(op, ()):
+            survives = not self.condition[earlier] <= self.condition[op]
+            found.append((earlier, self._changes(earlier, op) + survives))
+        return found
 
-    def _after(self, earlier: Operation, later: Operation) -> int:
-        """The lowest level of `later` that an edge from `earlier` allows."""
+    def _changes(self, earlier: Operation, later: Operation) -> bool:
         device = self.step.device
-        changes = (earlier in self.host) != (later in self.host) or device.get(earlier, "") != device.get(later, "")
-        return self.level[earlier] + changes
+        return (earlier in self.host) != (later in self.host) or device.get(earlier, "") != device.get(later, "")
 
     def _uses_value(self, op: Operation, tensor: Tensor) -> bool:
         return op not in self.host and tensor in self._static_inputs(op)
@@ -394,6 +409,8 @@ class _IslandAnalysis:
     # ---- building the items
     def _key(self, op: Operation) -> Hashable:
         """What the operations of an island have in common; see the module docstring."""
+        if op in self.levels.tangled:
+            return op
         frame = self.frames.of[op].position
         device = self.step.device.get(op, "")
         return self.level[op], device, frame, op in self.awaited, self.condition[op], self.waiting[op]
@@ -436,6 +453,9 @@ class _IslandAnalysis:
                     island.known[tensor] = self.step.known[tensor]
                 elif tensor in self.fed or tensor.op not in members:
                     inputs[tensor] = None
+            controls = self.step.controls_of(op)
+            if controls is not op._control_inputs or not members.issuperset(controls):
+                island.controls[op] = [control for control in controls if control in members]
             op_reads, op_writes = self.state[op]
             # what the island itself wrote before need not come from outside
             reads.update((handle, None) for handle in op_reads if handle not in writes)
