@@ -28,8 +28,8 @@ VarHandleOp.not_differentiable()
 
 
 @VarHandleOp.kernel
-def _(*, container: bytes, shared_name: bytes, ctx: Any, xp: Any) -> ResourceHandle:
-    return ResourceHandle(container.decode(), shared_name.decode() or ctx.op.name, "variable")
+def _(*, container: bytes, shared_name: bytes, shape: TensorShape, ctx: Any, xp: Any) -> ResourceHandle:
+    return ResourceHandle(container.decode(), shared_name.decode() or ctx.op.name, "variable", shape=shape)
 
 
 def handle_shape(handle: Tensor) -> TensorShape:
@@ -112,7 +112,10 @@ def _assign_update(name: str, update: Any) -> Any:
 
     @op.kernel
     def _(resource: ResourceHandle, value: Any, *, ctx: Any) -> None:
-        ctx.write(resource, update(ctx.read(resource), value))
+        old = ctx.read(resource)
+        if old.shape != np.shape(value):
+            raise ValueError(f"{resource} has shape {[*old.shape]}, the value {[*np.shape(value)]}; they must agree")
+        ctx.write(resource, update(old, value))
 
     return op.not_differentiable()
 
@@ -317,6 +320,10 @@ _ROW_UPDATES: dict[str, Any] = {
 }
 
 
+def _misfit(updates: Any, wanted: tuple[int, ...], also: str = "") -> str:
+    return f"updates must {also}have shape {[*wanted]} by the indices and the variable, got {[*np.shape(updates)]}"
+
+
 def _row_scatter(how: str) -> Any:
     types = "any" if how == "Update" else "numbers"
     op = define_op(
@@ -343,7 +350,10 @@ def _row_scatter(how: str) -> Any:
         table = jnp.asarray(ctx.read(resource))
         check_indices(ctx, indices, table.shape[0], jnp)
         at = guarded(ctx, jnp.ravel(jnp.asarray(indices)), table.shape[0])
-        rows = jnp.broadcast_to(updates, (*np.shape(indices), *table.shape[1:])).reshape((-1, *table.shape[1:]))
+        wanted = (*np.shape(indices), *table.shape[1:])
+        if np.shape(updates) not in ((), wanted):
+            raise ValueError(_misfit(updates, wanted, "be a scalar, or "))
+        rows = jnp.broadcast_to(updates, wanted).reshape((-1, *table.shape[1:]))
         ctx.write(resource, _ROW_UPDATES[how](table, at, rows), guarded=True)
 
     return op.not_differentiable()
@@ -384,7 +394,11 @@ def _element_scatter(how: str) -> Any:
         table = jnp.asarray(ctx.read(ref))
         if bad_indices_policy != b"IGNORE":
             _check_index_vectors(ctx, indices, table.shape)
-        columns = [jnp.asarray(indices[..., i]) for i in range(np.shape(indices)[-1])]
+        depth = np.shape(indices)[-1]
+        wanted = (*np.shape(indices)[:-1], *table.shape[depth:])
+        if np.shape(updates) != wanted:
+            raise ValueError(_misfit(updates, wanted))
+        columns = [jnp.asarray(indices[..., i]) for i in range(depth)]
         # negative indices, which JAX would count from the end, go beyond the end, where they are dropped
         beyond = [jnp.where(c < 0, n, c) for c, n in zip(columns, table.shape, strict=False)]
         if not beyond:

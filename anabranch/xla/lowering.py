@@ -112,6 +112,7 @@ class TraceContext(KernelContext):
         return self.state.variables[handle]
 
     def write(self, handle: ResourceHandle, value: Any, guarded: bool = False) -> None:
+        handle.check_fits(np.shape(value))
         old = self.state.variables.get(handle)
         if self.state.guard is not None and not guarded and old is not None and old.shape == np.shape(value):
             value = jnp.where(self.state.guard, value, old)
