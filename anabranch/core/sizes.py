@@ -17,7 +17,7 @@ _MAX_COUNT: Final = (1 << 63) - 1
 #: allocations below this are not worth asking the system about
 _SMALL: Final = 1 << 28
 #: a fused program may pass through a tensor that it never stores, larger than the memory, but not without end
-_UNSTORED_FACTOR: Final = 16
+_UNSTORED_FACTOR: Final = 4
 _MEMORY_INFO: Final = Path("/proc/meminfo")
 _ADDRESS_SPACE_IN_USE: Final = Path("/proc/self/statm")
 _CGROUP: Final = Path("/sys/fs/cgroup")

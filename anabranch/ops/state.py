@@ -14,7 +14,7 @@ from anabranch.graph.building import define_op
 from anabranch.graph.composite import IndexedSlices
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw, shape_rules
-from anabranch.ops.gather_scatter import check_indices
+from anabranch.ops.gather_scatter import check_indices, check_updates
 from anabranch.ops.rows import combined_rows, guarded
 
 VarHandleOp = define_op(
@@ -320,10 +320,6 @@ _ROW_UPDATES: dict[str, Any] = {
 }
 
 
-def _misfit(updates: Any, wanted: tuple[int, ...], also: str = "") -> str:
-    return f"updates must {also}have shape {[*wanted]} by the indices and the variable, got {[*np.shape(updates)]}"
-
-
 def _row_scatter(how: str) -> Any:
     types = "any" if how == "Update" else "numbers"
     op = define_op(
@@ -352,7 +348,9 @@ def _row_scatter(how: str) -> Any:
         at = guarded(ctx, jnp.ravel(jnp.asarray(indices)), table.shape[0])
         wanted = (*np.shape(indices), *table.shape[1:])
         if np.shape(updates) not in ((), wanted):
-            raise ValueError(_misfit(updates, wanted, "be a scalar, or "))
+            raise ValueError(
+                f"updates must be a scalar or have shape {[*wanted]} = indices.shape + row shape, got {[*np.shape(updates)]}"
+            )
         rows = jnp.broadcast_to(updates, wanted).reshape((-1, *table.shape[1:]))
         ctx.write(resource, _ROW_UPDATES[how](table, at, rows), guarded=True)
 
@@ -380,13 +378,7 @@ def _element_scatter(how: str) -> Any:
 
     @op.shape
     def _(ref: TensorShape, indices: TensorShape, updates: TensorShape, *, ctx: Any) -> tuple[()]:
-        table = handle_shape(ctx.tensor("ref"))
-        picked = indices.with_rank_at_least(1).dims_tuple
-        if table.ndims is None or picked is None or picked[-1] is None:
-            return ()
-        wanted = TensorShape(picked[:-1]).concatenate(table[picked[-1] :])
-        if not updates.is_compatible_with(wanted):
-            raise ValueError(f"updates must have shape {wanted}, got {updates}")
+        check_updates(handle_shape(ctx.tensor("ref")), indices, updates)
         return ()
 
     @op.kernel
@@ -394,11 +386,8 @@ def _element_scatter(how: str) -> Any:
         table = jnp.asarray(ctx.read(ref))
         if bad_indices_policy != b"IGNORE":
             _check_index_vectors(ctx, indices, table.shape)
-        depth = np.shape(indices)[-1]
-        wanted = (*np.shape(indices)[:-1], *table.shape[depth:])
-        if np.shape(updates) != wanted:
-            raise ValueError(_misfit(updates, wanted))
-        columns = [jnp.asarray(indices[..., i]) for i in range(depth)]
+        check_updates(TensorShape(table.shape), TensorShape(np.shape(indices)), TensorShape(np.shape(updates)))
+        columns = [jnp.asarray(indices[..., i]) for i in range(np.shape(indices)[-1])]
         # negative indices, which JAX would count from the end, go beyond the end, where they are dropped
         beyond = [jnp.where(c < 0, n, c) for c, n in zip(columns, table.shape, strict=False)]
         if not beyond:
