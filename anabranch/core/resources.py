@@ -32,8 +32,8 @@ class ResourceHandle:
             raise InvalidArgumentError(
                 None,
                 None,
-                f"{self} was declared with shape {self.shape} and cannot get a value of shape {[*shape]}; create it with "
-                "validate_shape=False to let its shape change",
+                f"{self} was declared with shape {self.shape} and cannot get a value of shape {[*shape]}; "
+                "create it with validate_shape=False to let its shape change",
             )
 
     def __str__(self) -> str:

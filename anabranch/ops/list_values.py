@@ -161,7 +161,7 @@ def element_shape(shape: Any) -> tuple[int, ...] | None:
 
 
 def check_element_shape(stated: Any, shape: Sequence[int]) -> None:
-    """Raises ValueError unless elements of `shape` are what an `element_shape` input states, where its value is known."""
+    """Raises ValueError unless elements of `shape` are what a known `element_shape` input states."""
     if isinstance(stated, TensorShape):
         wanted = stated
     elif isinstance(stated, np.ndarray) and stated.ndim:

@@ -349,7 +349,8 @@ def _row_scatter(how: str) -> Any:
         wanted = (*np.shape(indices), *table.shape[1:])
         if np.shape(updates) not in ((), wanted):
             raise ValueError(
-                f"updates must be a scalar or have shape {[*wanted]} = indices.shape + row shape, got {[*np.shape(updates)]}"
+                f"updates must be a scalar or have shape {[*wanted]} = indices.shape + row shape, "
+                f"got {[*np.shape(updates)]}"
             )
         rows = jnp.broadcast_to(updates, wanted).reshape((-1, *table.shape[1:]))
         ctx.write(resource, _ROW_UPDATES[how](table, at, rows), guarded=True)
