@@ -36,9 +36,9 @@ TABLE = Path(__file__).resolve().parents[1] / "device" / "ops"
 HOSTILE = (-1, 0, 1, -(2**31), 2**31 - 1, 2**31, 2**31 + 1, 2**40, 2**62, 2**63 - 1, -(2**63), -2, 3, 2**20)
 ADDRESS_SPACE = 8 << 30
 #: seconds after which a case counts as one without end
-PATIENCE = 120
+PATIENCE = 60
 #: cases that one child runs
-BATCH = 200
+BATCH = 100
 #: what a refusal may be; while a graph is built, also Python's own errors for wrong arguments
 REFUSALS = (tf.errors.OpError, NotImplementedError)
 BUILD_REFUSALS = (*REFUSALS, ValueError, TypeError)
