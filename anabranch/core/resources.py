@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from anabranch.core.shapes import TensorShape
+from anabranch.errors import InvalidArgumentError
+
+_ANY_SHAPE = TensorShape(None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -10,11 +16,25 @@ class ResourceHandle:
     """The value of a tensor of dtype `resource`: which resource of which container.
 
     Two handles are equal when they name the same resource, whatever else they say of it.
+
+    Attributes:
+        shape: what the value of a variable must always fit.
     """
 
     container: str
     name: str
     kind: str
+    shape: TensorShape = field(default=_ANY_SHAPE, compare=False, kw_only=True)
+
+    def check_fits(self, shape: Sequence[int]) -> None:
+        """Raises InvalidArgumentError unless the variable may have a value of that shape."""
+        if not self.shape.is_compatible_with(shape):
+            raise InvalidArgumentError(
+                None,
+                None,
+                f"{self} was declared with shape {self.shape} and cannot get a value of shape {[*shape]}; "
+                "create it with validate_shape=False to let its shape change",
+            )
 
     def __str__(self) -> str:
         return f"{self.kind} {self.name!r}" + (f" in container {self.container!r}" if self.container else "")

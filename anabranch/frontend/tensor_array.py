@@ -140,7 +140,7 @@ class TensorArray:
 
     def write(self, index: Any, value: Any, name: str | None = None) -> TensorArray:
         """An array with `value` at `index`."""
-        item = self._converted(value)
+        item = _ensured(self._converted(value), self._element_shape)
         (flow,) = self._op(
             "TensorListSetItem",
             self._flow,
@@ -189,7 +189,7 @@ class TensorArray:
 
     def unstack(self, value: Any, name: str | None = None) -> TensorArray:
         """An array of the rows of `value`."""
-        tensor = self._converted(value)
+        tensor = _ensured(self._converted(value), TensorShape([None]).concatenate(self._element_shape))
         (flow,) = self._op(
             "TensorListFromTensor", tensor, _shape_vector(tensor.shape[1:]), name=name or "TensorArrayUnstack"
         )
@@ -198,7 +198,7 @@ class TensorArray:
 
     def scatter(self, indices: Any, value: Any, name: str | None = None) -> TensorArray:
         """An array with the rows of `value` at `indices`."""
-        tensor = self._converted(value)
+        tensor = _ensured(self._converted(value), TensorShape([None]).concatenate(self._element_shape))
         positions = convert_to_tensor(indices, dtypes.int32)
         flow = self._flow
         if self._dynamic_size:
@@ -211,7 +211,7 @@ class TensorArray:
 
     def split(self, value: Any, lengths: Any, name: str | None = None) -> TensorArray:
         """An array of consecutive pieces of `value`; `lengths` tells the rows of each."""
-        tensor = self._converted(value)
+        tensor = _ensured(self._converted(value), TensorShape([None]).concatenate(self._element_shape[1:]))
         rows = convert_to_tensor(lengths)
         rows = rows if rows.dtype is dtypes.int64 else raw.Cast(rows, DstT=dtypes.int64)
         known = constant_value(rows)
@@ -264,6 +264,16 @@ class TensorArray:
                 "use tf.cast"
             )
         return tensor
+
+
+def _ensured(tensor: Tensor, shape: TensorShape) -> Tensor:
+    """The tensor; with a check of its shape in the step where the graph leaves open whether it is the declared one."""
+    if shape.dims_tuple is None or not tensor.shape.is_compatible_with(shape):
+        return tensor  # what cannot fit is told by whoever stores it
+    known = tensor.shape.dims_tuple
+    if known is not None and all(b is None or a == b for a, b in zip(known, shape.dims_tuple, strict=True)):
+        return tensor
+    return raw.EnsureShape(tensor, shape=shape)  # type: ignore[no-any-return]
 
 
 def _shape_vector(shape: TensorShape) -> Any:

@@ -6,11 +6,11 @@ import contextlib
 import difflib
 import re
 import threading
-from collections.abc import Callable, Iterator
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, ClassVar, Final
 
 from anabranch.core.dtypes import DType
-from anabranch.core.op_def import OpDef
+from anabranch.core.op_def import ArgDef, OpDef
 from anabranch.core.registry import find_op_def
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.creation_site import CreationSite, user_frame
@@ -21,6 +21,8 @@ from anabranch.graph.shape_inference import infer_shapes
 #: the version numbers that exported graphs carry
 PRODUCER_VERSION = 134
 MIN_CONSUMER_VERSION = 0
+#: tensors that one argument of an operation may stand for: a graph file can say any number
+_MAX_TENSORS: Final = 1 << 20
 
 
 class Graph(GraphScopes):
@@ -422,15 +424,30 @@ class Graph(GraphScopes):
         """Scopes are always thread-local here; kept for programs that ask."""
 
 
-def output_dtypes(op_def: OpDef, attrs: dict[str, Any]) -> list[DType]:
+def output_dtypes(op_def: OpDef, attrs: Mapping[str, Any]) -> list[DType]:
     """The dtypes of all outputs of an operation with these attributes, flat."""
+    return arg_dtypes(op_def.outputs, attrs)
+
+
+def arg_dtypes(args: Iterable[ArgDef], attrs: Mapping[str, Any]) -> list[DType]:
+    """The dtypes of all tensors of some inputs or outputs of an operation with these attributes, flat.
+
+    Raises:
+        ValueError: an attribute says that an argument stands for more tensors than any operation has.
+    """
     found: list[DType] = []
-    for arg in op_def.outputs:
+    for arg in args:
         if arg.type_list_attr is not None:
             found.extend(attrs[arg.type_list_attr])
             continue
         dtype: DType = attrs[arg.type_attr] if arg.type_attr is not None else arg.dtype  # type: ignore[assignment]
-        found.extend([dtype] * (1 if arg.number_attr is None else attrs[arg.number_attr]))
+        count = 1 if arg.number_attr is None else attrs[arg.number_attr]
+        if count > _MAX_TENSORS:
+            raise ValueError(
+                f"{arg.number_attr} = {count} tensors for {arg.name!r} are more than the {_MAX_TENSORS} that an "
+                "operation may have; keep them in one tensor"
+            )
+        found.extend([dtype] * count)
     return found
 
 

@@ -13,12 +13,12 @@ from typing import Any, Final
 
 from anabranch.core.attrs import AttrPlaceholder
 from anabranch.core.dtypes import DType
-from anabranch.core.op_def import MISSING, AttrDef, OpDef
+from anabranch.core.op_def import MISSING, ArgDef, AttrDef, OpDef
 from anabranch.core.registry import find_op_def
 from anabranch.core.shapes import TensorShape
 from anabranch.errors import NotFoundError
 from anabranch.graph.building import attr_value
-from anabranch.graph.graph import output_dtypes
+from anabranch.graph.graph import arg_dtypes
 from anabranch.proto import AttrValue, NodeDef
 from anabranch.proto.attr_values import attr_from_proto
 
@@ -59,21 +59,17 @@ class NodePlan:
 
     def input_dtypes(self) -> list[DType]:
         """What its inputs have to be, flat."""
-        return _arg_dtypes(self.op_def.inputs, self.attrs)
+        return self._dtypes(self.op_def.inputs)
 
     def output_dtypes(self) -> list[DType]:
-        return output_dtypes(self.op_def, self.attrs)
+        """Of what types its outputs are, flat."""
+        return self._dtypes(self.op_def.outputs)
 
-
-def _arg_dtypes(args: Any, attrs: Mapping[str, Any]) -> list[DType]:
-    found: list[DType] = []
-    for arg in args:
-        if arg.type_list_attr is not None:
-            found.extend(attrs[arg.type_list_attr])
-        else:
-            dtype = arg.dtype if arg.type_attr is None else attrs[arg.type_attr]
-            found.extend([dtype] * (1 if arg.number_attr is None else attrs[arg.number_attr]))
-    return found
+    def _dtypes(self, args: Iterable[ArgDef]) -> list[DType]:
+        try:
+            return arg_dtypes(args, self.attrs)
+        except ValueError as error:
+            raise NodeError(self.node, str(error)) from error
 
 
 # ---------------------------------------------------------------------- reading

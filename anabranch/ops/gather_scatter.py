@@ -220,6 +220,7 @@ def _(op: Operation, grad: Any) -> Any:
 def _scatter(target: Any, indices: Any, updates: Any, how: str, policy: bytes, ctx: Any, xp: Any) -> Any:
     """`target` with `updates` put ("set") or accumulated ("add", "sub") at the index vectors `indices`."""
     dims = np.shape(target)
+    check_updates(TensorShape(dims), TensorShape(np.shape(indices)), TensorShape(np.shape(updates)))
     valid = _check_nd(ctx, indices, dims, policy, xp)
     if policy == _IGNORE:
         indices = xp.where(xp.expand_dims(valid, -1), indices, np.array(dims[: np.shape(indices)[-1]], np.int64))
@@ -244,7 +245,7 @@ def _apply(target: Any, at: tuple[Any, ...], updates: Any, how: str, xp: Any) ->
     return result
 
 
-def _check_updates(target: TensorShape, indices: TensorShape, updates: TensorShape) -> None:
+def check_updates(target: TensorShape, indices: TensorShape, updates: TensorShape) -> None:
     """Raises ValueError unless updates.shape = indices.shape[:-1] + target.shape[depth of the index vectors:]."""
     picked, rows = indices.with_rank_at_least(1).dims_tuple, target.dims_tuple
     if picked is None or rows is None or picked[-1] is None:
@@ -267,7 +268,7 @@ ScatterNd = define_op(
 @ScatterNd.shape
 def _(indices: TensorShape, updates: TensorShape, shape: TensorShape, *, ctx: Any) -> TensorShape:
     target: TensorShape = ctx.constant_as_shape("shape")
-    _check_updates(target, indices, updates)
+    check_updates(target, indices, updates)
     return target
 
 
@@ -297,7 +298,7 @@ def _scatter_into(
 
     @op.shape
     def _(target: TensorShape, indices: TensorShape, updates: TensorShape) -> TensorShape:
-        _check_updates(target, indices, updates)
+        check_updates(target, indices, updates)
         return target
 
     @op.kernel

@@ -16,7 +16,7 @@ from anabranch.graph.composite import IndexedSlices
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.operation import Operation
 from anabranch.ops import raw
-from anabranch.ops.list_values import TensorList, element_shape as _known_shape
+from anabranch.ops.list_values import TensorList, check_element_shape, element_shape as _known_shape
 from anabranch.ops.tensor_list import (
     SHAPE_ATTR,
     TensorListAdd,
@@ -48,6 +48,7 @@ def _(handle: TensorShape, shape: TensorShape, *, num_elements: int, ctx: Any) -
 def _(handle: Any, shape: Any, *, element_dtype: Any, num_elements: int, ctx: Any) -> Any:
     ctx.check(num_elements in (-1, handle.length), f"{num_elements} elements expected, the list has {handle.length}")
     if handle.elements is not None:
+        check_element_shape(shape, handle.element_shape)
         return jnp.asarray(handle.elements)
     known = _known_shape(shape)
     known = _known_shape(ctx.output_shape()[1:]) if known is None else known
@@ -68,6 +69,8 @@ def _stacked(handle: TensorList, indices: Any, shape: Any, ctx: Any) -> Any:
     items = [np.asarray(handle.item(int(i), shape)) for i in indices]
     shapes = sorted({item.shape for item in items})
     ctx.check(len(shapes) <= 1, f"elements of different shapes cannot be stacked: {shapes[:4]}; use concat()")
+    if shapes:
+        check_element_shape(shape, shapes[0])
     return np.stack(items) if items else np.zeros((0, *(_known_shape(shape) or ())), handle.dtype)
 
 
@@ -92,6 +95,7 @@ def _(handle: TensorShape, indices: TensorShape, shape: TensorShape, *, ctx: Any
 def _(handle: Any, indices: Any, shape: Any, *, element_dtype: Any, ctx: Any) -> Any:
     check_index(ctx, indices, handle.length)
     if handle.elements is not None and handle.length:
+        check_element_shape(shape, handle.element_shape)
         return jnp.take(jnp.asarray(handle.elements), indices, axis=0, mode="clip")
     known = _known_shape(shape) if isinstance(shape, np.ndarray) else None
     known = _known_shape(ctx.output_shape()[1:]) if known is None else known
@@ -160,6 +164,7 @@ def _(tensor: Any, indices: Any, shape: Any, num_elements: Any, *, ctx: Any) -> 
         if not isinstance(indices, np.ndarray):
             raise ctx.needs_host("the indices decide the length of the list")
         length = int(indices.max(initial=-1)) + 1
+    check_element_shape(shape, tensor.shape[1:])
     check_index(ctx, indices, length)
     elements = jnp.zeros((length, *tensor.shape[1:]), tensor.dtype).at[indices].set(tensor)
     return TensorList(elements, length, tensor.dtype)
@@ -169,6 +174,7 @@ def _(tensor: Any, indices: Any, shape: Any, num_elements: Any, *, ctx: Any) -> 
 def _(tensor: Any, indices: Any, shape: Any, num_elements: Any, *, ctx: Any) -> TensorList:
     length = int(num_elements)
     length = int(indices.max(initial=-1)) + 1 if length < 0 else length
+    check_element_shape(shape, tensor.shape[1:])
     check_index(ctx, indices, length)
     elements: list[Any] = [None] * length
     for index, row in zip(indices, tensor, strict=True):
@@ -200,6 +206,7 @@ def _(tensor: Any, shape: Any, lengths: Any, *, ctx: Any) -> TensorList:
     if len(set(lengths.tolist())) > 1:
         raise ctx.needs_host("a list of elements of different lengths")
     rows = int(lengths[0]) if len(lengths) else 0
+    check_element_shape(shape, (rows, *tensor.shape[1:]))
     return TensorList(jnp.reshape(tensor, (len(lengths), rows, *tensor.shape[1:])), len(lengths), tensor.dtype)
 
 
@@ -207,6 +214,8 @@ def _(tensor: Any, shape: Any, lengths: Any, *, ctx: Any) -> TensorList:
 def _(tensor: Any, shape: Any, lengths: Any, *, ctx: Any) -> TensorList:
     total = int(lengths.sum())
     ctx.check(total == tensor.shape[0], f"the lengths sum to {total}, the tensor has {tensor.shape[0]} rows")
+    for rows in lengths.tolist():
+        check_element_shape(shape, (rows, *tensor.shape[1:]))
     return TensorList(np.split(tensor, np.cumsum(lengths)[:-1]) if len(lengths) else [], len(lengths), tensor.dtype)
 
 

@@ -158,3 +158,15 @@ def element_shape(shape: Any) -> tuple[int, ...] | None:
     if dims.ndim == 0 or (dims < 0).any():
         return None
     return tuple(int(d) for d in dims)
+
+
+def check_element_shape(stated: Any, shape: Sequence[int]) -> None:
+    """Raises ValueError unless elements of `shape` are what a known `element_shape` input states."""
+    if isinstance(stated, TensorShape):
+        wanted = stated
+    elif isinstance(stated, np.ndarray) and stated.ndim:
+        wanted = TensorShape([None if d < 0 else int(d) for d in stated])
+    else:
+        return
+    if not wanted.is_compatible_with(shape):
+        raise ValueError(f"the elements of the list are declared with shape {wanted}, but have shape {[*shape]}")

@@ -323,6 +323,8 @@ def _take_index(region: _Region, piece: _Piece, index: Any, stride: int, dim: in
 
 def _as_slice(positions: range) -> slice:
     """The slice that takes these positions; a stop before the first element cannot be written as a number."""
+    if not positions:  # the start of an empty range may lie before the first element, where it would count from the end
+        return slice(0, 0)
     stop = None if positions.step < 0 and positions.stop < 0 else positions.stop
     return slice(positions.start, stop, positions.step)
 

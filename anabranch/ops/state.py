@@ -14,7 +14,7 @@ from anabranch.graph.building import define_op
 from anabranch.graph.composite import IndexedSlices
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw, shape_rules
-from anabranch.ops.gather_scatter import check_indices
+from anabranch.ops.gather_scatter import check_indices, check_updates
 from anabranch.ops.rows import combined_rows, guarded
 
 VarHandleOp = define_op(
@@ -28,8 +28,8 @@ VarHandleOp.not_differentiable()
 
 
 @VarHandleOp.kernel
-def _(*, container: bytes, shared_name: bytes, ctx: Any, xp: Any) -> ResourceHandle:
-    return ResourceHandle(container.decode(), shared_name.decode() or ctx.op.name, "variable")
+def _(*, container: bytes, shared_name: bytes, shape: TensorShape, ctx: Any, xp: Any) -> ResourceHandle:
+    return ResourceHandle(container.decode(), shared_name.decode() or ctx.op.name, "variable", shape=shape)
 
 
 def handle_shape(handle: Tensor) -> TensorShape:
@@ -112,7 +112,10 @@ def _assign_update(name: str, update: Any) -> Any:
 
     @op.kernel
     def _(resource: ResourceHandle, value: Any, *, ctx: Any) -> None:
-        ctx.write(resource, update(ctx.read(resource), value))
+        old = ctx.read(resource)
+        if old.shape != np.shape(value):
+            raise ValueError(f"{resource} has shape {[*old.shape]}, the value {[*np.shape(value)]}; they must agree")
+        ctx.write(resource, update(old, value))
 
     return op.not_differentiable()
 
@@ -343,7 +346,13 @@ def _row_scatter(how: str) -> Any:
         table = jnp.asarray(ctx.read(resource))
         check_indices(ctx, indices, table.shape[0], jnp)
         at = guarded(ctx, jnp.ravel(jnp.asarray(indices)), table.shape[0])
-        rows = jnp.broadcast_to(updates, (*np.shape(indices), *table.shape[1:])).reshape((-1, *table.shape[1:]))
+        wanted = (*np.shape(indices), *table.shape[1:])
+        if np.shape(updates) not in ((), wanted):
+            raise ValueError(
+                f"updates must be a scalar or have shape {[*wanted]} = indices.shape + row shape, "
+                f"got {[*np.shape(updates)]}"
+            )
+        rows = jnp.broadcast_to(updates, wanted).reshape((-1, *table.shape[1:]))
         ctx.write(resource, _ROW_UPDATES[how](table, at, rows), guarded=True)
 
     return op.not_differentiable()
@@ -370,13 +379,7 @@ def _element_scatter(how: str) -> Any:
 
     @op.shape
     def _(ref: TensorShape, indices: TensorShape, updates: TensorShape, *, ctx: Any) -> tuple[()]:
-        table = handle_shape(ctx.tensor("ref"))
-        picked = indices.with_rank_at_least(1).dims_tuple
-        if table.ndims is None or picked is None or picked[-1] is None:
-            return ()
-        wanted = TensorShape(picked[:-1]).concatenate(table[picked[-1] :])
-        if not updates.is_compatible_with(wanted):
-            raise ValueError(f"updates must have shape {wanted}, got {updates}")
+        check_updates(handle_shape(ctx.tensor("ref")), indices, updates)
         return ()
 
     @op.kernel
@@ -384,6 +387,7 @@ def _element_scatter(how: str) -> Any:
         table = jnp.asarray(ctx.read(ref))
         if bad_indices_policy != b"IGNORE":
             _check_index_vectors(ctx, indices, table.shape)
+        check_updates(TensorShape(table.shape), TensorShape(np.shape(indices)), TensorShape(np.shape(updates)))
         columns = [jnp.asarray(indices[..., i]) for i in range(np.shape(indices)[-1])]
         # negative indices, which JAX would count from the end, go beyond the end, where they are dropped
         beyond = [jnp.where(c < 0, n, c) for c, n in zip(columns, table.shape, strict=False)]

@@ -19,7 +19,7 @@ from anabranch.graph.building import define_op
 from anabranch.graph.composite import IndexedSlices
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
-from anabranch.ops.list_values import TensorList, element_shape as _known_shape
+from anabranch.ops.list_values import TensorList, check_element_shape, element_shape as _known_shape
 
 #: the attribute of operations that take the shape of elements
 SHAPE_ATTR = "shape_type: {int32, int64}"
@@ -100,11 +100,13 @@ TensorListFromTensor.shape(list_shape)
 
 @TensorListFromTensor.kernel
 def _(tensor: Any, shape: Any) -> TensorList:
+    check_element_shape(shape, tensor.shape[1:])
     return TensorList(jnp.asarray(tensor), tensor.shape[0], tensor.dtype)
 
 
 @TensorListFromTensor.host_kernel
 def _(tensor: Any, shape: Any) -> TensorList:
+    check_element_shape(shape, tensor.shape[1:])
     return TensorList(list(tensor), tensor.shape[0], tensor.dtype)
 
 

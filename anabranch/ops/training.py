@@ -28,6 +28,7 @@ UpdateRule = Callable[..., dict[str, Any]]
 #: for each of the two results, from copies of what they overwrite.
 Kept = Callable[[str, Any], Any]
 
+_GRADIENTS = frozenset({"grad", "delta", "indices"})
 _LOCKING = "use_locking: bool = False"
 
 
@@ -82,6 +83,7 @@ def _apply_dense(name: str, handles: list[str], rest: list[str], rule: UpdateRul
         resources = {h: values[h] for h in handles}
         values.update({h: jnp.asarray(ctx.read(resource)) for h, resource in resources.items()})
         _check_like_variable(values, handles, np.shape(inputs[gradient]))
+        _check_scalars(values, rest)
 
         def kept(handle: str, new: Any) -> Any:
             ctx.write(resources[handle], new.astype(values["var"].dtype))
@@ -111,6 +113,7 @@ def _apply_sparse(name: str, handles: list[str], rest: list[str], rule: UpdateRu
         tables = {h: jnp.asarray(ctx.read(resource)) for h, resource in resources.items()}
         indices, grad, size = values.pop("indices"), values["grad"], tables[handles[0]].shape[0]
         _check_like_variable(tables, handles, (size, *np.shape(grad)[1:]))
+        _check_scalars(values, rest)
         if np.shape(indices) != np.shape(grad)[:1]:
             raise ValueError(
                 f"grad has {np.shape(grad)[0]} rows, indices have shape {np.shape(indices)}; they must agree"
@@ -130,6 +133,13 @@ def _check_like_variable(values: dict[str, Any], handles: list[str], shape: tupl
             raise ValueError(
                 f"the gradient is for shape {list(shape)}, but {handle} has shape {list(values[handle].shape)}"
             )
+
+
+def _check_scalars(values: dict[str, Any], inputs: list[str]) -> None:
+    """Raises ValueError unless the hyperparameters are scalars: others would change the variable's shape."""
+    for name in inputs:
+        if name not in _GRADIENTS and np.ndim(values[name]):
+            raise ValueError(f"{name} must be a scalar, got shape {[*np.shape(values[name])]}")
 
 
 def _call(rule: UpdateRule, values: dict[str, Any], ctx: Any, kept: Kept) -> dict[str, Any]:

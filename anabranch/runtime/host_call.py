@@ -16,6 +16,7 @@ from anabranch.graph.operation import Operation, group_by_argument
 from anabranch.ops.list_values import TensorList
 from anabranch.runtime.containers import Containers
 from anabranch.runtime.host_context import BodyRunner, HostContext
+from anabranch.runtime.host_sizes import HostSizes
 from anabranch.runtime.random_counters import RandomCounters
 from anabranch.xla.islands import HostCall
 from anabranch.xla.lowering import hash_name, out_of_memory
@@ -54,6 +55,8 @@ class HostKernelCall:
                 f"{[t.dtype.name for t in op.inputs]}; use numeric tensors",
             )
         self._rule = rule
+        #: None where the values of inputs do not decide how large the results are
+        self._sizes = HostSizes(op, rule) if rule is op_def.compiled_rule and op_def.static_positions(op) else None
         self._context = HostContext(op, containers, run_body)
         self._sources = [(None, item.known[t]) if t in item.known else (slots[t], None) for t in item.inputs]
         self._outputs = outputs
@@ -90,6 +93,8 @@ class HostKernelCall:
         for slot, known in self._sources:
             value = known if slot is None else values[slot]
             inputs.append(value if type(value) is np.ndarray else _on_host(value))
+        if self._sizes is not None:
+            self._sizes.check(inputs)
         result = self._run(inputs)
         if isinstance(result, Pending):
             return result
@@ -122,7 +127,7 @@ class HostKernelCall:
         except OpError as error:
             error.attribute_to(op)
             raise
-        except (TypeError, ValueError, IndexError, KeyError, OverflowError) as error:
+        except (TypeError, ValueError, IndexError, KeyError, ArithmeticError) as error:
             raise InvalidArgumentError(None, op, f"{op.type} cannot take these inputs: {error}") from error
         except MemoryError as error:
             raise out_of_memory(op, error) from error

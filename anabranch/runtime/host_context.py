@@ -65,6 +65,7 @@ class HostContext(KernelContext):
         """Replaces a variable's value by a host array."""
         state = self.containers.variable(handle)
         host = np.array(value)
+        handle.check_fits(host.shape)
         with wide_types():
             array = host if host.dtype == np.object_ else jax.device_put(host)  # text stays on the host
         with state.lock:

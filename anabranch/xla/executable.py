@@ -23,6 +23,7 @@ from anabranch.ops.list_values import TensorList
 from anabranch.xla.interpreter import Interpretation, TooLargeError
 from anabranch.xla.islands import Island
 from anabranch.xla.lowering import Check, TraceState, trace_operations
+from anabranch.xla.sizes import check_compiled, check_traced
 from anabranch.xla.state import state_of
 from anabranch.xla.watched_loops import WatchedLoops
 
@@ -93,7 +94,7 @@ class Variant:
         watched: whether the function calls back, to ask whether its loops may go on.
     """
 
-    function: Callable[..., Any]
+    function: Any
     program: Callable[..., Any]
     checks: list[Check]
     reason: str
@@ -248,12 +249,21 @@ class Executable:
 
     def _first_call(self, variant: Variant, args: Sequence[Any]) -> Any:
         start = time.perf_counter()
+        self._check_sizes(variant, args)
         results = variant.function(*args)
         variant.compiled = True
         seconds = time.perf_counter() - start
         reason = "; ".join([variant.reason, *variant.notes])
         compile_log.add(CompileEvent(self.island.name, len(self.island.operations), reason, seconds))
         return results
+
+    def _check_sizes(self, variant: Variant, args: Sequence[Any]) -> None:
+        """Traces and compiles what the call after it finds traced and compiled, and looks at the sizes of both."""
+        traced = variant.function.trace(*args)
+        check_traced(traced.jaxpr, self.island.operations)
+        if self.device is None or self.device.platform == "cpu":
+            # an accelerator says itself when its memory does not suffice; the host's would end the process
+            check_compiled(traced.lower().compile(), traced.jaxpr, self.island.operations)
 
     def _brought(self, value: Any) -> Any:
         """An argument on this executable's device."""

@@ -112,6 +112,7 @@ class TraceContext(KernelContext):
         return self.state.variables[handle]
 
     def write(self, handle: ResourceHandle, value: Any, guarded: bool = False) -> None:
+        handle.check_fits(np.shape(value))
         old = self.state.variables.get(handle)
         if self.state.guard is not None and not guarded and old is not None and old.shape == np.shape(value):
             value = jnp.where(self.state.guard, value, old)
@@ -194,10 +195,15 @@ def trace_operations(
             continue
         inputs = [env[alias.get(t, t)] for t in op._inputs]
         try:
-            results = run_kernel(op, inputs, state)
-        except (OpError, NeedsHostError):
+            # the scope's name tells `xla.sizes`, and profiles, what a traced value belongs to
+            with jax.named_scope(op.name):
+                results = run_kernel(op, inputs, state)
+        except OpError as error:
+            error.attribute_to(op)
             raise
-        except (TypeError, ValueError, IndexError, ZeroDivisionError) as error:
+        except NeedsHostError:
+            raise
+        except (TypeError, ValueError, IndexError, ArithmeticError) as error:
             raise _as_op_error(op, inputs, error) from error
         except MemoryError as error:
             raise out_of_memory(op, error) from error

@@ -1,1 +1,3 @@
-"""Fuzzers: run for long from the command line, and for seconds as tests."""
+"""Fuzzers that run for as long as they are told."""
+
+from __future__ import annotations

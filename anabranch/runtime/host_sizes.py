@@ -1,0 +1,83 @@
+"""How large the results of a portable kernel on the host will be, before NumPy is asked for the memory."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, Final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from anabranch.core.kernel_context import KernelContext
+from anabranch.core.op_def import Rule
+from anabranch.core.sizes import check_storable
+from anabranch.errors import OpError
+from anabranch.graph.operation import Operation, group_by_argument
+from anabranch.xla.sizes import values_of
+
+#: inputs and sizes whose product is smaller cannot ask for much
+_SMALL: Final = float(1 << 24)
+
+
+class _UncheckedContext(KernelContext):
+    """The context of a kernel that is only asked for the sizes of what it computes."""
+
+    __slots__ = ()
+
+    def check(self, ok: Any, message: str, *values: Any, **_: Any) -> None:
+        """Leaves the check to the run of the kernel."""
+
+
+class HostSizes:
+    """Checks the sizes of what a portable kernel computes in NumPy, which stores every value.
+
+    Args:
+        op: the operation, which has inputs whose values decide sizes (`OpDef.static_positions`).
+        rule: its kernel.
+    """
+
+    def __init__(self, op: Operation, rule: Rule) -> None:
+        self._op, self._rule = op, rule
+        self._static = sorted(op.op_def.static_positions(op))
+        self._keywords: dict[str, Any] = {name: op.attrs[name] for name in rule.attr_names()}
+        self._keywords["xp"] = jnp
+        if rule.asks_for("ctx"):
+            self._keywords["ctx"] = _UncheckedContext(op)
+
+    def check(self, inputs: list[Any]) -> None:
+        """Looks at the sizes where the values of the inputs are so large that it may matter.
+
+        Raises:
+            InvalidArgumentError: 64 bits cannot count the bytes of a value.
+            ResourceExhaustedError: a value alone is larger than the memory that is available.
+        """
+        if self._bound(inputs) < _SMALL:
+            return
+        try:
+            program = jax.make_jaxpr(partial(self._traced, inputs))(*self._stand_ins(inputs))
+        except (OpError, TypeError, ValueError, IndexError, ArithmeticError):
+            return  # the kernel will say so itself
+        for value in values_of(program):
+            check_storable(value.shape, value.dtype, self._op, self._op.type)
+
+    def _bound(self, inputs: list[Any]) -> float:
+        """More elements than an operation gives that repeats, pads or fills by the values of its inputs."""
+        bound = float(max([value.size for value in inputs], default=1))
+        for at in self._static:
+            if inputs[at].dtype.kind == "i":
+                for size in inputs[at].ravel().tolist():
+                    bound *= abs(size) + 1
+        return bound
+
+    def _stand_ins(self, inputs: list[Any]) -> list[Any]:
+        dtypes = [np.dtype(np.uint64) if v.dtype == np.object_ else v.dtype for v in inputs]  # a text is a pointer
+        known = set(self._static)
+        described = zip(inputs, dtypes, strict=True)
+        return [jax.ShapeDtypeStruct(v.shape, d) for i, (v, d) in enumerate(described) if i not in known]
+
+    def _traced(self, inputs: list[Any], *traced: Any) -> Any:
+        rest = iter(traced)
+        known = set(self._static)
+        values = [v if i in known else next(rest) for i, v in enumerate(inputs)]
+        return self._rule.function(*group_by_argument(self._op.op_def.inputs, self._op.attrs, values), **self._keywords)
