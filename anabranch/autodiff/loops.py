@@ -374,7 +374,7 @@ def _passed_for(body: FunctionGraph, parameter: Tensor) -> Tensor | None:
 
 def _while_gradient(op: Operation, *grads: Any) -> list[Any]:
     gradient = _Gradient(op, list(grads))
-    return gradient.build() if gradient.active else [None, *gradient.passed_on()]
+    return gradient.build() if gradient.active or gradient.record_grads else [None, *gradient.passed_on()]
 
 
 While.gradient(_while_gradient)
