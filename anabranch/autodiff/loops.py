@@ -118,9 +118,12 @@ class _BackwardBody(FunctionGraph):
         return self._recorded(tensor)
 
     def _can_be_computed_again(self, op: Operation) -> bool:
-        """Whether an operation gives the same in every iteration, or depends on shapes only, and is cheap."""
+        """Whether an operation gives the same in every iteration, or depends on shapes only, and is cheap.
+
+        Not one with a gradient of its own: that may use tensors of the forward body, which the copy is not in.
+        """
         op_def = op.op_def
-        if op._control_inputs or op_def.stateful or op_def.random:
+        if op._control_inputs or op_def.stateful or op_def.random or "_gradient_op_type" in op.attrs:
             return False
         if op.type == "Const" or op_def.shape_valued:
             return True
