@@ -12,6 +12,7 @@ from typing import Any
 import anabranch.ops.list_items  # lists carry the records  # noqa: F401
 from anabranch.autodiff.gradients import gradients
 from anabranch.autodiff.loop_bounds import loop_bound
+from anabranch.autodiff.zeros import zeros_like
 from anabranch.core import dtypes
 from anabranch.core.attrs import FuncAttr
 from anabranch.core.shapes import TensorShape
@@ -250,20 +251,14 @@ class _Gradient:
         given = self.passed_on()[position]
         if given is not None:
             return as_list_gradient(given, outer) if outer.dtype is dtypes.variant else convert_to_tensor(given)
-        graph = get_default_graph()
-        tensor = graph.capture(outer)
-        if outer.dtype is dtypes.variant:
-            return TensorListZeros(tensor)  # type: ignore[no-any-return]
-        if _is_resource(outer):
-            return raw.Fill(raw.VariableShape(tensor), convert_to_tensor(0, _variable_dtype(outer)))  # type: ignore[no-any-return]
-        return raw.ZerosLike(tensor)  # type: ignore[no-any-return]
+        return zeros_like(get_default_graph().capture(outer))
 
     def _seed(self, position: int) -> Tensor:
         output = self.loop.op.outputs[position]
         grad = self.grads[position]
-        if output.dtype is dtypes.variant:
-            return TensorListZeros(output) if grad is None else as_list_gradient(grad, output)
-        return raw.ZerosLike(output) if grad is None else convert_to_tensor(grad)
+        if grad is None:
+            return zeros_like(output)
+        return as_list_gradient(grad, output) if output.dtype is dtypes.variant else convert_to_tensor(grad)
 
     def _loop(
         self, varying: list[tuple[Tensor, Tensor]], new: list[Tensor], passed: list[tuple[Tensor, Tensor]]
@@ -329,13 +324,6 @@ def _added(total: Tensor, grad: Any) -> Tensor:
         rows = raw.ExpandDims(grad.indices, -1)
         return raw.TensorScatterAdd(total, rows, grad.values)  # type: ignore[no-any-return]
     return raw.AddV2(total, grad)  # type: ignore[no-any-return]
-
-
-def _variable_dtype(handle: Tensor) -> Any:
-    origin = handle if handle.op.type != "Placeholder" else handle.get_attribute("handle_of")
-    while origin is not None and origin.op.type == "Placeholder":
-        origin = origin.get_attribute("handle_of")
-    return dtypes.float32 if origin is None else origin.op.attrs["dtype"]
 
 
 def _need_values_of_records(loop: _ForwardLoop) -> None:
