@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from anabranch.autodiff.gradients import gradients
+from anabranch.autodiff.zeros import zeros_like
 from anabranch.core import dtypes
 from anabranch.core.attrs import FuncAttr
 from anabranch.core.shapes import TensorShape
@@ -16,7 +17,7 @@ from anabranch.graph.graph import Graph, get_default_graph, op_def_of
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
 from anabranch.ops.control_flow import Case, If, StatelessCase, StatelessIf
-from anabranch.ops.tensor_list import TensorListZeros, as_list_gradient
+from anabranch.ops.tensor_list import as_list_gradient
 
 
 class _GradientBody(FunctionGraph):
@@ -86,23 +87,13 @@ def _outputs(body: _GradientBody, grads: list[Any], parameters: list[Tensor]) ->
 
 
 def _as_tensor(grad: Any, parameter: Tensor) -> Tensor:
+    if grad is None:
+        return zeros_like(parameter)
     if parameter.dtype is dtypes.variant:
-        return TensorListZeros(parameter) if grad is None else as_list_gradient(grad, parameter)
-    if grad is not None:
-        if isinstance(grad, IndexedSlices) and grad.dense_shape is None and parameter.dtype is dtypes.resource:
-            grad = IndexedSlices(grad.values, grad.indices, raw.VariableShape(parameter))
-        return convert_to_tensor(grad)
-    if parameter.dtype is dtypes.resource:
-        dtype = _variable_dtype(parameter)
-        return raw.Fill(raw.VariableShape(parameter), convert_to_tensor(0, dtype))  # type: ignore[no-any-return]
-    return raw.ZerosLike(parameter)  # type: ignore[no-any-return]
-
-
-def _variable_dtype(handle: Tensor) -> Any:
-    origin = handle.get_attribute("handle_of")
-    while origin is not None and origin.op.type == "Placeholder":
-        origin = origin.get_attribute("handle_of")
-    return dtypes.float32 if origin is None else origin.op.attrs["dtype"]
+        return as_list_gradient(grad, parameter)
+    if isinstance(grad, IndexedSlices) and grad.dense_shape is None and parameter.dtype is dtypes.resource:
+        grad = IndexedSlices(grad.values, grad.indices, raw.VariableShape(parameter))
+    return convert_to_tensor(grad)
 
 
 def _outer_values(op: Operation, body: _GradientBody, which: int) -> list[Tensor]:

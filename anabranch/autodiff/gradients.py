@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from anabranch.autodiff.aggregation import AggregationMethod, aggregate
+from anabranch.autodiff.zeros import zeros_like
 from anabranch.core import dtypes
 from anabranch.core.registry import find_gradient
 from anabranch.graph.composite import IndexedSlices
@@ -109,7 +110,7 @@ def _building_graph(source: Graph) -> Graph:
 
 def _connected(gradient: Any, x: Tensor, unconnected: UnconnectedGradients) -> Any:
     if gradient is None and unconnected is UnconnectedGradients.ZERO:
-        return raw.ZerosLike(x)
+        return zeros_like(x)
     return gradient
 
 
@@ -314,7 +315,7 @@ def _gradient_function(op: Operation) -> Callable[..., Any] | None:
 
 def _zeros_if_missing(grad: Any, tensor: Tensor) -> Any:
     if grad is None and (tensor.dtype.is_floating or tensor.dtype.is_complex):
-        return raw.ZerosLike(tensor)
+        return zeros_like(tensor)
     return grad
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import anabranch.ops.list_items  # lists carry the records  # noqa: F401
 from anabranch.autodiff.gradients import gradients
 from anabranch.autodiff.loop_bounds import loop_bound
+from anabranch.autodiff.zeros import zeros_like
 from anabranch.core import dtypes
 from anabranch.core.attrs import FuncAttr
 from anabranch.core.shapes import TensorShape
@@ -118,9 +119,12 @@ class _BackwardBody(FunctionGraph):
         return self._recorded(tensor)
 
     def _can_be_computed_again(self, op: Operation) -> bool:
-        """Whether an operation gives the same in every iteration, or depends on shapes only, and is cheap."""
+        """Whether an operation gives the same in every iteration, or depends on shapes only, and is cheap.
+
+        Not one with a gradient of its own: that may use tensors of the forward body, which the copy is not in.
+        """
         op_def = op.op_def
-        if op._control_inputs or op_def.stateful or op_def.random:
+        if op._control_inputs or op_def.stateful or op_def.random or "_gradient_op_type" in op.attrs:
             return False
         if op.type == "Const" or op_def.shape_valued:
             return True
@@ -247,20 +251,14 @@ class _Gradient:
         given = self.passed_on()[position]
         if given is not None:
             return as_list_gradient(given, outer) if outer.dtype is dtypes.variant else convert_to_tensor(given)
-        graph = get_default_graph()
-        tensor = graph.capture(outer)
-        if outer.dtype is dtypes.variant:
-            return TensorListZeros(tensor)  # type: ignore[no-any-return]
-        if _is_resource(outer):
-            return raw.Fill(raw.VariableShape(tensor), convert_to_tensor(0, _variable_dtype(outer)))  # type: ignore[no-any-return]
-        return raw.ZerosLike(tensor)  # type: ignore[no-any-return]
+        return zeros_like(get_default_graph().capture(outer))
 
     def _seed(self, position: int) -> Tensor:
         output = self.loop.op.outputs[position]
         grad = self.grads[position]
-        if output.dtype is dtypes.variant:
-            return TensorListZeros(output) if grad is None else as_list_gradient(grad, output)
-        return raw.ZerosLike(output) if grad is None else convert_to_tensor(grad)
+        if grad is None:
+            return zeros_like(output)
+        return as_list_gradient(grad, output) if output.dtype is dtypes.variant else convert_to_tensor(grad)
 
     def _loop(
         self, varying: list[tuple[Tensor, Tensor]], new: list[Tensor], passed: list[tuple[Tensor, Tensor]]
@@ -328,13 +326,6 @@ def _added(total: Tensor, grad: Any) -> Tensor:
     return raw.AddV2(total, grad)  # type: ignore[no-any-return]
 
 
-def _variable_dtype(handle: Tensor) -> Any:
-    origin = handle if handle.op.type != "Placeholder" else handle.get_attribute("handle_of")
-    while origin is not None and origin.op.type == "Placeholder":
-        origin = origin.get_attribute("handle_of")
-    return dtypes.float32 if origin is None else origin.op.attrs["dtype"]
-
-
 def _need_values_of_records(loop: _ForwardLoop) -> None:
     """Where a backward loop is itself differentiated, records of which it used the shape only must hold values."""
     for tensor in loop.inputs:
@@ -374,7 +365,7 @@ def _passed_for(body: FunctionGraph, parameter: Tensor) -> Tensor | None:
 
 def _while_gradient(op: Operation, *grads: Any) -> list[Any]:
     gradient = _Gradient(op, list(grads))
-    return gradient.build() if gradient.active else [None, *gradient.passed_on()]
+    return gradient.build() if gradient.active or gradient.record_grads else [None, *gradient.passed_on()]
 
 
 While.gradient(_while_gradient)

@@ -27,7 +27,7 @@ class DeviceSpec:
       device_index: number of the device among those of its type on its task.
     """
 
-    __slots__ = ("_device_index", "_device_type", "_job", "_replica", "_task")
+    __slots__ = ("__dict__", "_device_index", "_device_type", "_job", "_replica", "_task")
 
     _job: str | None
     _replica: int | None

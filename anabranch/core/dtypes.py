@@ -77,6 +77,7 @@ class DType:
     """
 
     __slots__ = (
+        "__dict__",
         "_hash",
         "_is_ref_dtype",
         "as_datatype_enum",

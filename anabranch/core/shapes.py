@@ -22,7 +22,7 @@ class Dimension:
     false.
     """
 
-    __slots__ = ("_value",)
+    __slots__ = ("__dict__", "_value")
 
     _value: int | None
 
@@ -213,7 +213,7 @@ class TensorShape:
       dims_tuple: the lengths, None where unknown; None if the rank is unknown.
     """
 
-    __slots__ = ("dims_tuple",)
+    __slots__ = ("__dict__", "dims_tuple")
 
     dims_tuple: Dims
 

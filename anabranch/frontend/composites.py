@@ -11,7 +11,9 @@ from anabranch.graph.operation import Tensor
 
 
 def components(value: Any) -> list[Tensor]:
-    """The tensors that a value consists of."""
+    """The tensors that a value consists of; none of None."""
+    if value is None:
+        return []
     if isinstance(value, TensorArray):
         return [value.flow]
     if isinstance(value, SparseTensor):
@@ -23,6 +25,8 @@ def components(value: Any) -> list[Tensor]:
 
 def rebuilt(like: Any, tensors: list[Tensor]) -> Any:
     """A value like `like` made of other tensors."""
+    if like is None:
+        return None
     if isinstance(like, TensorArray):
         return like.with_flow(tensors[0])
     if isinstance(like, SparseTensor):

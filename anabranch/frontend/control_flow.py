@@ -39,7 +39,7 @@ def cond(
     Args:
         pred: boolean scalar tensor.
         true_fn, false_fn: build the branches; they return the same structure of tensors with the same dtypes.
-        strict: keep one-element lists and tuples in the result instead of unpacking them.
+        strict: keep one-element lists and tuples in the result instead of unpacking them, the two outermost ones.
         fn1, fn2: deprecated names of the two branches.
 
     Raises:
@@ -76,12 +76,10 @@ class _Body:
     """
 
     def __init__(self, label: str, function: Callable[[], Any], outer: Graph, strict: bool, truth: bool = True) -> None:
-        self.graph, self.truth = FunctionGraph(label, outer), truth
+        self.graph, self.strict, self.truth = FunctionGraph(label, outer), strict, truth
         with self.graph.as_default():
             result = function()
-            if not strict and isinstance(result, list | tuple) and len(result) == 1:
-                result = result[0]
-            self.structure = result
+            self.structure = result = self._unpacked(result)
             self.flat = [] if result is None else nest.flatten(result)
             parts = [self._tensors(item) for item in self.flat]
         self.counts = [len(tensors) for tensors in parts]
@@ -106,7 +104,11 @@ class _Body:
             rebuilt(item, list(itertools.islice(values, count)))
             for item, count in zip(self.flat, self.counts, strict=True)
         ]
-        return nest.pack_sequence_as(self.structure, packed)
+        return self._unpacked(nest.pack_sequence_as(self.structure, packed))
+
+    def _unpacked(self, result: Any) -> Any:
+        is_single = not self.strict and isinstance(result, list | tuple) and len(result) == 1
+        return result[0] if is_single else result
 
 
 def _check_branches(one: str, first: _Body, other: str, second: _Body) -> None:
@@ -204,7 +206,7 @@ def switch_case(
         return functions[0]() if len(functions) == 1 else _chosen(index, functions, scope)
 
 
-def _chosen(index: Tensor, functions: Sequence[Callable[[], Any]], scope: str, strict: bool = False) -> Any:
+def _chosen(index: Tensor, functions: Sequence[Callable[[], Any]], scope: str, strict: bool = True) -> Any:
     """The result of the function of number `index`; of the last one where there is none of that number."""
     graph = get_default_graph()
     bodies = [_Body(f"branch{i}", function, graph, strict) for i, function in enumerate(functions)]

@@ -138,7 +138,7 @@ def scan(
 
         def body(i: Tensor, state: list[Tensor], arrays: list[TensorArray]) -> Any:
             position = folding.position(i)
-            new = folding.step(position, state)
+            new = folding.step(position, state, check_types=True)
             return raw.AddV2(i, 1), new, [a.write(position, v) for a, v in zip(arrays, new, strict=True)]
 
         _, _, arrays = while_loop(
@@ -237,12 +237,12 @@ class _Folding:
             else raw.Sub(raw.Sub(self.count, 1), i)
         )
 
-    def step(self, position: Any, state: list[Tensor]) -> list[Tensor]:
+    def step(self, position: Any, state: list[Tensor], check_types: bool = False) -> list[Tensor]:
         """The accumulator after one more row."""
         rows = [s.read(position) for s in self.sources]
         row = nest.pack_sequence_as(self.elems, rows) if nest.is_nested(self.elems) else rows[0]
         new = self.fn(self.packed(state), row)
-        nest.assert_same_structure(self.structure, new, check_types=False)
+        nest.assert_same_structure(self.structure, new, check_types=check_types)
         return [
             convert_to_tensor(v, old.dtype) if not isinstance(v, Tensor) else v
             for v, old in zip(nest.flatten(new), state, strict=True)

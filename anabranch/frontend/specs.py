@@ -19,7 +19,7 @@ class TensorSpec:
         dtype: the element type.
     """
 
-    __slots__ = ("_dtype", "_name", "_shape")
+    __slots__ = ("__dict__", "_dtype", "_name", "_shape")
 
     def __init__(self, shape: Any = None, dtype: Any = float32, name: str | None = None) -> None:
         self._shape = TensorShape(shape)

@@ -47,10 +47,12 @@ def while_loop(
         back_prop: whether gradients flow through the loop.
         swap_memory: accepted; what the gradient needs of the iterations stays on the device.
         maximum_iterations: scalar int32; the loop stops after so many iterations whatever `cond` says.
-        return_same_structure: whether a loop with a single variable returns a list of one element.
+        return_same_structure: whether a loop with a single tensor returns it in the structure of `loop_vars`.
 
     Returns:
-        The loop variables after the last iteration; the only one itself unless `return_same_structure`.
+        The loop variables after the last iteration, in the structure of `loop_vars`. If they are one tensor in all (or
+        one `TensorArray`), the only element of `loop_vars` itself, unless `return_same_structure`; also where
+        `maximum_iterations` is given and the body returned that element by itself.
 
     Raises:
         TypeError: `cond` or `body` is not callable, or the body changes a variable's dtype.
@@ -71,12 +73,11 @@ def while_loop(
         results = loop.build(parallel_iterations)
         if not back_prop:
             results = nest.map_structure(_without_gradient, results)
-    single = isinstance(results, list | tuple) and len(results) == 1
-    return results if return_same_structure or not single else results[0]
+    return results[0] if loop.is_unpacked and not return_same_structure else results
 
 
 def _without_gradient(value: Any) -> Any:
-    return raw.StopGradient(value) if isinstance(value, Tensor) else value
+    return rebuilt(value, [raw.StopGradient(t) for t in components(value)])
 
 
 # ---------------------------------------------------------------------- loop variables
@@ -195,12 +196,8 @@ class _LoopBuilder:
         if isinstance(results, Operation) or results is None:
             raise ValueError(f"body must return the next values of the loop variables, got {results!r}")
         top = self.structure
-        if (len(top) == 1 and not nest.is_nested(results)) or (
-            len(top) == 1
-            and nest.is_nested(next(iter(top)))
-            and not _same(top, results)
-            and _same(next(iter(top)), results)
-        ):
+        self.returned_bare = len(top) == 1 and self._is_bare(results)
+        if self.returned_bare:
             results = [results]
         if isinstance(results, list | tuple) and isinstance(top, list | tuple) and not hasattr(top, "_fields"):
             results = (
@@ -218,6 +215,22 @@ class _LoopBuilder:
                 f"in the structure of loop_vars: {error}"
             ) from None
         return [_converted(v, like) for v, like in zip(nest.flatten(results), self.leaves, strict=True)]
+
+    def _is_bare(self, results: Any) -> bool:
+        """Whether the body returned the only loop variable by itself; a structured one only under a limit."""
+        if not nest.is_nested(results):
+            return True
+        (only,) = self.structure.values() if isinstance(self.structure, dict) else self.structure
+        bare = nest.is_nested(only) and _same(only, results) and not _same(self.structure, results)
+        return bare and self.limit is not None
+
+    @property
+    def is_unpacked(self) -> bool:
+        """Whether the loop's result is its only variable by itself."""
+        if not isinstance(self.structure, list | tuple) or len(self.structure) == 0:
+            return False
+        tensors = sum(len(components(v)) for v in self.leaves)
+        return tensors == 1 or (self.returned_bare and self.limit is not None)
 
     def _own(self, tensor: Tensor) -> Tensor:
         return self.body.capture(tensor)

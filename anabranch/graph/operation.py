@@ -23,10 +23,11 @@ BINARY_OPERATORS = (
 class Tensor:
     """One output of an operation: a symbolic handle on a value that exists while a step runs.
 
-    Tensors hash and compare by identity, so that they can be keys of feed dictionaries.
+    Tensors hash and compare by identity, so that they can be keys of feed dictionaries. Programs may hang attributes
+    of their own on them, as on operations: those stand in a dictionary, which a tensor gets when it is first needed.
     """
 
-    __slots__ = ("__weakref__", "_attributes", "_consumers", "_dtype", "_op", "_shape", "_value_index")
+    __slots__ = ("__dict__", "__weakref__", "_attributes", "_consumers", "_dtype", "_op", "_shape", "_value_index")
     __array_priority__ = 100
 
     #: operator name -> function, filled in by `frontend.operators`
@@ -233,8 +234,8 @@ class Operation:
     """
 
     __slots__ = (
-        *("__weakref__", "_control_inputs", "_control_outputs", "_graph", "_id", "_inputs", "_name", "_origin"),
-        *("_outputs",),
+        *("__dict__", "__weakref__", "_control_inputs", "_control_outputs", "_graph", "_id", "_inputs", "_name"),
+        *("_origin", "_outputs"),
         *("attrs", "device", "op_def", "site"),
     )
 

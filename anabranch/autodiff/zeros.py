@@ -1,0 +1,27 @@
+"""The zeros that stand for the gradient of what nothing depends on."""
+
+from __future__ import annotations
+
+from anabranch.core import dtypes
+from anabranch.core.dtypes import DType
+from anabranch.graph.conversion import convert_to_tensor
+from anabranch.graph.operation import Tensor
+from anabranch.ops import raw
+from anabranch.ops.tensor_list import TensorListZeros
+
+
+def zeros_like(tensor: Tensor) -> Tensor:
+    """A gradient of `tensor` that is zero: for the handle of a variable, a value like the variable's."""
+    if tensor.dtype is dtypes.variant:
+        return TensorListZeros(tensor)  # type: ignore[no-any-return]
+    if tensor.dtype is dtypes.resource:
+        return raw.Fill(raw.VariableShape(tensor), convert_to_tensor(0, _variable_dtype(tensor)))  # type: ignore[no-any-return]
+    return raw.ZerosLike(tensor)  # type: ignore[no-any-return]
+
+
+def _variable_dtype(handle: Tensor) -> DType:
+    origin: Tensor | None = handle
+    while origin is not None and origin.op.type == "Placeholder":
+        origin = origin.get_attribute("handle_of")
+    dtype: DType = dtypes.float32 if origin is None else origin.op.attrs["dtype"]
+    return dtype
