@@ -406,12 +406,12 @@ BroadcastTo = define_op(
 @BroadcastTo.shape
 def _(input: TensorShape, shape: TensorShape, *, ctx: Any) -> TensorShape:
     target: TensorShape = ctx.constant_as_shape("shape")
-    if input.ndims is not None and target.ndims is not None and input.ndims > target.ndims:
+    dims, wanted = input.dims_tuple, target.dims_tuple
+    if dims is None or wanted is None:
+        return target
+    if len(dims) > len(wanted):
         raise ValueError(f"shape {input} does not broadcast to shape {target}: its rank is larger")
-    if target.is_fully_defined() and broadcast_dims(input.dims_tuple, target.dims_tuple) not in (
-        None,
-        target.dims_tuple,
-    ):
+    if any(d not in (None, 1, w) and w is not None for d, w in zip(reversed(dims), reversed(wanted), strict=False)):
         raise ValueError(f"shape {input} does not broadcast to shape {target}")
     return target
 

@@ -1,7 +1,7 @@
 """Operations that match strings against regular expressions, in RE2's language and by RE2 itself.
 
-RE2 takes time linear in the string for every pattern, so that no graph can keep a step busy with a short one. Strings are
-bytes; patterns see them as UTF-8, and what is no UTF-8 matches nothing but `\\C`.
+RE2 takes time linear in the string for every pattern, so that no graph can keep a step busy with a short one. Strings
+are bytes, which patterns see as UTF-8: of what is not UTF-8 only a single byte (RE2's escape C) matches anything.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Writes tests/fixtures/tensorflow/strings.json: what TensorFlow's operations on strings give for random arguments.
 
-Run in an environment that has TensorFlow (`make bench-env`), from this folder. An entry is a case of `string_cases.py` with
-its "result": nested lists with strings in Latin-1, or null where TensorFlow raises InvalidArgumentError.
+Run in an environment that has TensorFlow (`make bench-env`), from this folder. An entry is a case of `string_cases.py`
+with its "result": nested lists with strings in Latin-1, or null where TensorFlow raises InvalidArgumentError.
 """
 
 from __future__ import annotations
@@ -30,10 +30,8 @@ def plain(value: Any) -> Any:
 
 
 def result(op: str, arguments: dict[str, Any]) -> Any:
-    arguments = {
-        name: tf.constant(value, tf.int32) if name == "reduction_indices" else value
-        for name, value in arguments.items()
-    }
+    if "reduction_indices" in arguments:
+        arguments = {**arguments, "reduction_indices": tf.constant(arguments["reduction_indices"], tf.int32)}
     try:
         found = getattr(tf.raw_ops, op)(**arguments)
     except (tf.errors.InvalidArgumentError, UnicodeDecodeError):  # the message repeats a pattern that is no UTF-8
