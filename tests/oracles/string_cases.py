@@ -71,11 +71,5 @@ def cases(seed: int) -> Iterator[dict[str, Any]]:
         letters: Any = iter("abcdefghijklmnopqrstuvwxyz0")
         strings = [[[next(letters) for _ in range(shape[2])] for _ in range(shape[1])] for _ in range(shape[0])]
         axes = draw.sample(range(-3, 3), draw.randint(0, 3))
-        separator, keep = draw.choice(SEPARATORS).encode(), draw.random() < 0.5
-        yield {
-            "op": "ReduceJoin",
-            "inputs": strings,
-            "reduction_indices": axes,
-            "keep_dims": keep,
-            "separator": separator,
-        }
+        attrs = {"keep_dims": draw.random() < 0.5, "separator": draw.choice(SEPARATORS).encode()}
+        yield {"op": "ReduceJoin", "inputs": strings, "reduction_indices": axes, **attrs}
