@@ -1,5 +1,5 @@
-"""Shape rules beside the shapes of values: hiding what is known of an operation's inputs must never make the rule refuse
-what runs, nor promise another shape.
+"""Shape rules beside the shapes of values: hiding what is known of an operation's inputs must never make the rule
+refuse what runs, nor promise another shape.
 
 For the rows of the op table the reference is the static shape with everything known, which the table's own test
 compares with the values.
