@@ -46,6 +46,8 @@ def _(input: Any, *, precision: int, scientific: bool, shortest: bool, width: in
         raise ValueError("cannot select both scientific and shortest notation")
     if len(fill) > 1:
         raise ValueError(f"fill must be one character, got {fill!r}")
+    if kind in "biu" and (scientific or shortest or precision > -1):
+        raise ValueError(f"precision, scientific and shortest are for numbers with a fraction, not for {input.dtype}")
     form = "%" + (f"{fill.decode()}{width}" if width > -1 else "") + (f".{precision}" if precision > -1 else "")
     letter = "e" if scientific else "g" if shortest else "f"
     if kind == "O":

@@ -1,4 +1,4 @@
-"""The module `tensorflow` in a process that a program under `anabranch run` started; importing it makes it the alias."""
+"""The module `tensorflow` in a process that a program under `anabranch run` started: it becomes the alias."""
 
 from __future__ import annotations
 
