@@ -51,12 +51,25 @@ def cond(
     if isinstance(pred, bool):
         raise TypeError("pred must not be a Python bool; use a Python `if`, or tf.constant")
     with get_default_graph().name_scope(name or "cond") as scope:
-        pred_tensor = convert_to_tensor(pred, dtypes.bool, name="pred")
+        pred_tensor = scalar_predicate(convert_to_tensor(pred, dtypes.bool, name="pred"))
         graph = get_default_graph()
         bodies = [_Body("cond_true", true_fn, graph, strict), _Body("cond_false", false_fn, graph, strict, False)]
         _check_branches("true_fn", bodies[0], "false_fn", bodies[1])
         op = _build_if(pred_tensor, bodies, scope)
         return bodies[0].pack(op)
+
+
+def scalar_predicate(pred: Tensor) -> Tensor:
+    """`pred`, which is to be a scalar: the step checks it where the graph does not tell.
+
+    Raises:
+        ValueError: it is known to be none.
+    """
+    if pred.shape.ndims is None:
+        checked: Tensor = raw.EnsureShape(pred, shape=[])
+        return checked
+    pred.shape.assert_has_rank(0)
+    return pred
 
 
 def _branch(what: str, given: Any, deprecated: Any) -> Callable[[], Any]:
@@ -254,7 +267,7 @@ def case(
     """
     pairs = _pairs(pred_fn_pairs, exclusive)
     with get_default_graph().name_scope(name) as scope:
-        preds = [convert_to_tensor(p, dtypes.bool) for p, _ in pairs]
+        preds = [scalar_predicate(convert_to_tensor(p, dtypes.bool)) for p, _ in pairs]
         controls = _exclusive_check(preds) if exclusive else []
         if default is None:
             controls.append(_any_check(preds))

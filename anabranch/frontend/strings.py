@@ -210,7 +210,8 @@ def reduce_join(
     """Joins all strings along dimensions.
 
     Args:
-        axis: the dimensions, in the order in which to join; default: all.
+        axis: the dimensions, in the order in which to join: `[0, 1]` joins the columns of a matrix, then the results;
+            default: all, from the last to the first.
         keepdims: whether the dimensions stay, with size 1; `keep_dims` is its older name.
         reduction_indices: the older name of `axis`.
     """
@@ -219,7 +220,10 @@ def reduce_join(
     strings = convert_to_tensor(inputs, dtypes.string, name="inputs")
     if axes is None:
         known = strings.shape.ndims
-        axes = np.arange(known, dtype=np.int32) if known is not None else raw.Range(0, raw.Rank(strings), 1)
+        if known is not None:
+            axes = np.arange(known, dtype=np.int32)[::-1]
+        else:
+            axes = raw.Range(raw.Sub(raw.Rank(strings), 1), -1, -1)
     result: Tensor = raw.ReduceJoin(strings, axes, keep_dims=bool(keep), separator=separator, name=name)
     return result
 

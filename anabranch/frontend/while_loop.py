@@ -10,6 +10,7 @@ from anabranch.core import dtypes, nest
 from anabranch.core.attrs import FuncAttr
 from anabranch.core.shapes import TensorShape
 from anabranch.frontend.composites import components, rebuilt
+from anabranch.frontend.control_flow import scalar_predicate
 from anabranch.frontend.loop_invariants import read_before
 from anabranch.frontend.tensor_array import TensorArray
 from anabranch.graph.building import apply_op
@@ -187,6 +188,7 @@ class _LoopBuilder:
             raise TypeError(f"cond must return a boolean scalar tensor, got {truth.dtype.name} ({truth.name})")
         if truth.shape.ndims not in (None, 0):
             raise ValueError(f"cond must return a boolean scalar tensor, got shape {truth.shape} ({truth.name})")
+        truth = scalar_predicate(truth)
         if self.limit is not None:
             counter = self.condition.inputs[len(self.inputs) - 1]
             truth = raw.LogicalAnd(raw.Less(counter, self.limit), truth)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from anabranch.core import dtypes
 from anabranch.core.op_def import ArgDef, OpDef
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.constants import constant_value, constant_value_as_shape
 from anabranch.graph.creation_site import CreationSite
-from anabranch.graph.operation import Tensor, group_by_argument
+from anabranch.graph.operation import Operation, Tensor, group_by_argument
 
 _UNKNOWN_SHAPE = TensorShape(None)
+_NO_ARRAYS = (dtypes.resource, dtypes.variant)
 
 
 class ShapeContext:
@@ -78,6 +81,32 @@ def infer_shapes(
     if len(found) != count:
         raise ValueError(f"the shape rule of {op_def.name} gave {len(found)} shapes for {count} outputs")
     return found
+
+
+def is_open(op: Operation) -> bool:
+    """Whether the shapes of an operation's inputs, of which not all was known when it was made, may yet be refused."""
+    return op.op_def.shape_rule is not None and not all(t.shape.is_fully_defined() for t in op.inputs)
+
+
+def check_shapes(op: Operation, values: Sequence[Any]) -> None:
+    """Applies an operation's shape rule to the shapes of the values that it meets.
+
+    So kernels need not repeat what the rule says of ranks and sizes. A handle or a list of tensors has the shape that
+    is known of its tensor.
+
+    Raises:
+        ValueError: the shapes do not go together.
+    """
+    rule = op.op_def.shape_rule
+    assert rule is not None
+    shapes = [
+        tensor._shape if tensor.dtype in _NO_ARRAYS else TensorShape.from_tuple(np.shape(value))
+        for tensor, value in zip(op.inputs, values, strict=True)
+    ]
+    known: dict[str, Any] = {}
+    for keyword in rule.keywords:
+        known[keyword] = ShapeContext(op.op_def, op.attrs, list(op.inputs)) if keyword == "ctx" else op.attrs[keyword]
+    rule.function(*group_by_argument(op.op_def.inputs, op.attrs, shapes), **known)
 
 
 def _total(op_def: OpDef, attrs: dict[str, Any]) -> int:

@@ -262,6 +262,7 @@ def _parse(content: dict[str, Any], path: str) -> Manifest:
     _check(isinstance(raw_shards, list) and isinstance(raw_tensors, dict), "it lists no shards or no tensors")
     shards = tuple(_parse_shard(shard, path) for shard in raw_shards or ())
     tensors = {name: _parse_entry(name, entry, len(shards)) for name, entry in (raw_tensors or {}).items()}
+    _check_stored_once(tensors)
     return Manifest(str(generation), str(writer), float(wall_time or 0), step, shards, tensors)
 
 
@@ -291,11 +292,22 @@ def _parse_entry(name: str, entry: Any, shard_count: int) -> Entry:
     _check(isinstance(pieces, list) and bool(pieces), f"tensor {name!r} has no pieces")
     parsed = Entry(dtype, tuple(shape), tuple(_parse_piece(name, piece, shard_count) for piece in pieces))
     try:
-        for piece in parsed.pieces:
-            parsed.box(name, piece)
+        overlap = slices.find_overlap([parsed.box(name, piece) for piece in parsed.pieces])
     except errors.InvalidArgumentError as error:
         raise _DamageError(error.message) from error
+    if overlap is not None:
+        raise _DamageError(f"pieces {overlap[0].spec!r} and {overlap[1].spec!r} of tensor {name!r} overlap")
     return parsed
+
+
+def _check_stored_once(tensors: dict[str, Entry]) -> None:
+    """A stored tensor is a piece of one tensor: else a small file could stand for any amount of memory."""
+    found: set[tuple[int, str]] = set()
+    for name, entry in tensors.items():
+        for piece in entry.pieces:
+            place = (piece.shard, piece.key)
+            _check(place not in found, f"tensor {name!r} is to be made of {piece.key!r}, which is used already")
+            found.add(place)
 
 
 def _parse_piece(name: str, piece: Any, shard_count: int) -> Piece:

@@ -319,7 +319,7 @@ def _join(prefix: str, name: str, entries: Sequence[Entry]) -> Entry:
     Raises:
       InvalidArgumentError: they disagree on what they are pieces of, or overlap.
     """
-    first, known = entries[0], list[slices.SliceInfo]()
+    first = entries[0]
     if len(entries) == 1:
         return first
     for entry in entries:
@@ -329,11 +329,9 @@ def _join(prefix: str, name: str, entries: Sequence[Entry]) -> Entry:
                 f"pieces of {name!r} disagree: {first.dtype.name} of full shape {first.shape}, and "
                 f"{entry.dtype.name} of full shape {entry.shape}",
             )
-        for piece in entry.pieces:
-            box = entry.box(name, piece)
-            if any(box == other or box.intersection(other) for other in known):
-                raise _invalid(prefix, f"tensor {name!r} is saved twice: pieces overlap at {box.spec!r}")
-            known.append(box)
+    overlap = slices.find_overlap([entry.box(name, piece) for entry in entries for piece in entry.pieces])
+    if overlap is not None:
+        raise _invalid(prefix, f"tensor {name!r} is saved twice: pieces overlap at {overlap[1].spec!r}")
     return Entry(first.dtype, first.shape, tuple(piece for entry in entries for piece in entry.pieces))
 
 

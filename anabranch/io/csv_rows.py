@@ -77,13 +77,13 @@ class RowFile(LineFile):
 
     def read(self) -> bytes | None:
         """The next row; None at the end."""
-        line = self._take_line()
+        line = self._source.readline()
         row = [line]
         while line and b'"' in line and _is_open(b"".join(row), self._delimiter):
-            line = self._take_line()
+            line = self._source.readline()
             row.append(line)
             while line and b'"' not in line:
-                line = self._take_line()
+                line = self._source.readline()
                 row.append(line)
         whole = b"".join(row)
         self.offset += len(whole)

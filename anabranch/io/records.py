@@ -12,14 +12,14 @@ import struct
 import zlib
 from collections.abc import Iterator
 from types import TracebackType
-from typing import Any, BinaryIO, Final, Protocol, Self
+from typing import Any, BinaryIO, Final, Self
 
 from anabranch import errors
 from anabranch.io import crc32c, os_errors
+from anabranch.io.byte_sources import ByteSource, InflatedSource, PlainSource
 
 _HEADER: Final = struct.Struct("<QI")
 _FOOTER: Final = struct.Struct("<I")
-_PIECE: Final = 1 << 20  # Compressed data grows by pieces of this size, however long a record claims to be.
 
 
 class TFRecordCompressionType:
@@ -191,69 +191,6 @@ def _make_compressor(options: TFRecordOptions) -> Any:
     )
 
 
-class _Source(Protocol):
-    """Bytes in order. `read` gives fewer than asked for only at the end; `bound` is how many can follow at most."""
-
-    def read(self, count: int) -> bytes: ...
-
-    def bound(self) -> int | None: ...
-
-
-class _PlainSource:
-    def __init__(self, file: BinaryIO, path: str) -> None:
-        self._file = file
-        self._path = path
-
-    def read(self, count: int) -> bytes:
-        with os_errors.translated("read", self._path):
-            return self._file.read(count)
-
-    def bound(self) -> int | None:
-        """What remains of the file now: one that is being written may grow."""
-        return os.fstat(self._file.fileno()).st_size - self._file.tell()
-
-
-class _InflatedSource:
-    def __init__(self, file: BinaryIO, path: str, options: TFRecordOptions, compression: str) -> None:
-        self._file = file
-        self._path = path
-        self._take = options.input_buffer_size or 1 << 18
-        self._window_bits = _window_bits(options, compression)
-        self._inflate = zlib.decompressobj(self._window_bits)
-        self._ready = bytearray()
-
-    def read(self, count: int) -> bytes:
-        while len(self._ready) < count and self._refill():
-            pass
-        taken = bytes(self._ready[:count])
-        del self._ready[:count]
-        return taken
-
-    def bound(self) -> int | None:
-        return None  # Known only by inflating; `read` grows with the data, not with the count.
-
-    def _refill(self) -> bool:
-        """Adds up to a piece of inflated bytes. False at the end of the file."""
-        compressed = self._inflate.unconsumed_tail
-        if not compressed:
-            if self._inflate.eof:  # Files that were concatenated follow one another as members.
-                compressed, self._inflate = self._inflate.unused_data, zlib.decompressobj(self._window_bits)
-            with os_errors.translated("read", self._path):
-                compressed = compressed or self._file.read(self._take)
-        if not compressed:
-            return False
-        try:
-            self._ready += self._inflate.decompress(compressed, _PIECE)
-        except zlib.error as error:
-            raise errors.DataLossError(
-                None,
-                None,
-                f"Cannot decompress record file {self._path!r} before byte offset {self._file.tell()}: {error}. "
-                "Check that the compression type in the options is the file's.",
-            ) from error
-        return True
-
-
 def tf_record_iterator(
     path: str | os.PathLike[str], options: TFRecordOptions | str | int | None = None
 ) -> Iterator[bytes]:
@@ -276,17 +213,37 @@ def tf_record_iterator(
 
 
 def _records(file: BinaryIO, name: str, options: TFRecordOptions) -> Iterator[bytes]:
-    compression = TFRecordOptions.get_compression_type_string(options)
     with file:
-        source: _Source
-        source = _InflatedSource(file, name, options, compression) if compression else _PlainSource(file, name)
+        source = _source(file, name, options)
         offset = 0
-        while (record := _next_record(source, name, offset)) is not None:
+        while (record := next_record(source, name, offset)) is not None:
             yield record
-            offset += _HEADER.size + len(record) + _FOOTER.size
+            offset += frame_size(record)
 
 
-def _next_record(source: _Source, name: str, offset: int) -> bytes | None:
+def _source(file: BinaryIO, name: str, options: TFRecordOptions) -> ByteSource:
+    compression = TFRecordOptions.get_compression_type_string(options)
+    if not compression:
+        return PlainSource(file, name)
+    bits = _window_bits(options, compression)
+    take = {} if options.input_buffer_size is None else {"take": options.input_buffer_size}
+    return InflatedSource(file, name, bits, whole=False, **take)
+
+
+def frame_size(record: bytes) -> int:
+    """How many bytes a record takes in a file."""
+    return _HEADER.size + len(record) + _FOOTER.size
+
+
+def next_record(source: ByteSource, name: str, offset: int) -> bytes | None:
+    """The next record of a file that is read; None at its end.
+
+    Args:
+      name, offset: the file and the place of the record in it, for messages.
+
+    Raises:
+      DataLossError: the file is truncated or corrupt here. A record's length is believed only as far as bytes follow.
+    """
     header = source.read(_HEADER.size)
     if not header:
         return None
@@ -294,7 +251,7 @@ def _next_record(source: _Source, name: str, offset: int) -> bytes | None:
         raise _data_loss(name, offset, f"truncated record: only {len(header)} of {_HEADER.size} header bytes follow")
     length, length_crc = _HEADER.unpack(header)
     if crc32c.masked_crc32c(header[:8]) != length_crc:
-        raise _data_loss(name, offset, "the checksum of the record's length does not match")
+        raise _data_loss(name, offset, "corrupted record: the checksum of its length does not match")
     bound = source.bound()
     if bound is not None and length + _FOOTER.size > bound:
         raise _data_loss(name, offset, f"truncated record: its length is {length} bytes but {bound} bytes follow")
@@ -303,7 +260,7 @@ def _next_record(source: _Source, name: str, offset: int) -> bytes | None:
         raise _data_loss(name, offset, f"truncated record: its length is {length} bytes but {len(body)} bytes follow")
     record = body[:length]
     if crc32c.masked_crc32c(record) != _FOOTER.unpack_from(body, length)[0]:
-        raise _data_loss(name, offset, "the checksum of the record's data does not match")
+        raise _data_loss(name, offset, "corrupted record: the checksum of its data does not match")
     return record
 
 

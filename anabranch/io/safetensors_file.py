@@ -14,7 +14,7 @@ import dataclasses
 import json
 import math
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import ml_dtypes
@@ -25,6 +25,7 @@ _ALIGNMENT: Final = 64  # Where the tensors begin: a multiple of a cache line.
 _MAX_HEADER: Final = 100_000_000  # The safetensors package refuses longer ones.
 _RESERVED: Final = "__metadata__"
 _MAX_RANK: Final = 64  # NumPy's.
+_MAX_ELEMENTS: Final = 1 << 58  # Of up to 32 bytes each: NumPy counts an array's bytes with 63 bits.
 
 _CODES: Final[dict[str, np.dtype[Any]]] = {
     "BOOL": np.dtype(np.bool_),
@@ -131,7 +132,8 @@ def _parse_entry(name: str, entry: Any, start: int) -> StoredTensor:
         begin, end = entry["data_offsets"]
     except (KeyError, TypeError, ValueError) as error:
         raise SafetensorsError(f"the header's entry for tensor {name!r} is damaged: {error!r}") from error
-    if not is_shape(shape) or not is_shape([begin, end]) or end - begin != math.prod(shape) * dtype.itemsize:
+    places = type(begin) is int and type(end) is int and 0 <= begin <= end
+    if not places or not is_shape(shape) or end - begin != math.prod(shape) * dtype.itemsize:
         raise SafetensorsError(f"tensor {name!r} claims {dtype.name} of shape {shape} in bytes {begin} to {end}")
     return StoredTensor(dtype, tuple(shape), start + begin, start + end)
 
@@ -148,8 +150,13 @@ def _check_no_gaps(tensors: Mapping[str, StoredTensor], start: int, size: int) -
 
 def is_shape(value: Any) -> bool:
     """Whether a JSON value is a list of sizes that NumPy can have."""
+    return isinstance(value, list) and all(type(size) is int for size in value) and fits_memory(value)
+
+
+def fits_memory(shape: Sequence[int]) -> bool:
+    """Whether these are sizes of an array, counting only those that are not zero, as NumPy does."""
     return (
-        isinstance(value, list)
-        and len(value) <= _MAX_RANK
-        and all(type(size) is int and 0 <= size < 1 << 63 for size in value)
+        len(shape) <= _MAX_RANK
+        and all(size >= 0 for size in shape)
+        and math.prod(size for size in shape if size) < _MAX_ELEMENTS
     )

@@ -118,3 +118,23 @@ class SliceInfo:
         starts = [inner - base for inner, base in zip(self.var_offset, outer.var_offset, strict=True)]
         parts = (slice(start, start + length) for start, length in zip(starts, self.var_shape, strict=True))
         return (*parts, ...)
+
+
+def find_overlap(boxes: Sequence[SliceInfo]) -> tuple[SliceInfo, SliceInfo] | None:
+    """Two boxes of one tensor that have an element in common, or None.
+
+    The boxes are visited in the order in which they begin along the dimension that they cut most; each is compared with
+    those that have not ended there yet.
+    """
+    filled = [box for box in boxes if all(box.var_shape)]
+    if len(filled) < 2 or not filled[0].full_shape:
+        return (filled[0], filled[1]) if len(filled) > 1 else None
+    at = max(range(len(filled[0].full_shape)), key=lambda axis: len({box.var_offset[axis] for box in filled}))
+    open_boxes: list[SliceInfo] = []
+    for box in sorted(filled, key=lambda box: box.var_offset[at]):
+        open_boxes = [other for other in open_boxes if other.var_offset[at] + other.var_shape[at] > box.var_offset[at]]
+        for other in open_boxes:
+            if box.intersection(other) is not None:
+                return other, box
+        open_boxes.append(box)
+    return None

@@ -9,6 +9,7 @@ made of name, offsets and lengths so that keys sort as what they are made of doe
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 import mmap
 import os
@@ -21,7 +22,16 @@ import numpy.typing as npt
 
 from anabranch import errors
 from anabranch.core import dtypes
-from anabranch.io import checkpoint_encoding, crc32c, durable, os_errors, slices, sstable, tensor_reader
+from anabranch.io import (
+    checkpoint_encoding,
+    crc32c,
+    durable,
+    os_errors,
+    safetensors_file,
+    slices,
+    sstable,
+    tensor_reader,
+)
 from anabranch.io.checkpoint_manifest import Entry, Piece
 
 Array = npt.NDArray[Any]
@@ -152,7 +162,19 @@ class TensorBundleReader(tensor_reader.TensorReader):
             label = slices.SliceInfo(name, stored.shape, offsets, shape).spec
             self._stored[f"{name} {label}"] = part
             pieces.append(_piece(f"{name} {label}", part, offsets))
-        return Entry(stored.dtype, stored.shape, tuple(pieces))
+        entry = Entry(stored.dtype, stored.shape, tuple(pieces))
+        self._check_pieces(name, entry)
+        return entry
+
+    def _check_pieces(self, name: str, entry: Entry) -> None:
+        """Pieces overlap neither in the tensor nor in the files, else a small file could stand for any tensor."""
+        overlap = slices.find_overlap([entry.box(name, piece) for piece in entry.pieces])
+        if overlap is not None:
+            raise sstable.SSTableError(f"slices {overlap[0].spec!r} and {overlap[1].spec!r} of {name!r} overlap")
+        stored = sorted((part.shard, part.offset, part.size) for part in (self._stored[p.key] for p in entry.pieces))
+        for (shard, offset, size), (next_shard, next_offset, _) in itertools.pairwise(stored):
+            if shard == next_shard and offset + size > next_offset:
+                raise sstable.SSTableError(f"slices of tensor {name!r} share bytes of data file {shard}")
 
     def _parse_stored(self, name: str, value: bytes) -> _Stored:
         numbers, shape, boxes = dict[int, int](), tuple[int, ...](), []
@@ -357,7 +379,7 @@ def _content(content: int | bytes) -> bytes:
 def _parse_shape(data: bytes) -> tuple[int, ...]:
     """A TensorShapeProto."""
     shape = [_number(dict(_fields(_content(content))).get(1, 0)) for number, content in _fields(data) if number == 2]
-    if len(shape) > 64 or any(size >= 1 << 63 for size in shape):
+    if not safetensors_file.fits_memory(shape):
         raise sstable.SSTableError(f"a shape is {shape}")
     return tuple(shape)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import math
 import os
 from collections.abc import Mapping, Sequence
 from types import TracebackType
@@ -174,21 +175,23 @@ class TensorReader(abc.ABC):
         return self._assemble(name, entry, box)
 
     def _assemble(self, name: str, entry: Entry, box: slices.SliceInfo) -> Array:
-        """A box that several pieces make up."""
-        target = np.empty(box.var_shape, entry.dtype.as_numpy_dtype)
-        filled = 0
+        """A box that several pieces make up. They are known not to overlap, and are there before memory is taken."""
+        parts = []
         for piece in entry.pieces:
             stored = entry.box(name, piece)
             common = box.intersection(stored)
             if common is not None:
-                source = self._decoded(name, entry, piece, self._verify_checksums)
-                target[common.relative_to(box)] = source[common.relative_to(stored)]
-                filled += int(np.prod(common.var_shape))
-        if filled != target.size:
+                parts.append((common, stored, self._decoded(name, entry, piece, self._verify_checksums)))
+        filled = sum(math.prod(common.var_shape) for common, _, _ in parts)
+        wanted = math.prod(box.var_shape)
+        if filled != wanted:
             raise errors.InvalidArgumentError(
                 None,
                 None,
-                f"Checkpoint {self._prefix!r} holds only {filled} of the {target.size} elements of slice {box.spec!r} "
+                f"Checkpoint {self._prefix!r} holds only {filled} of the {wanted} elements of slice {box.spec!r} "
                 f"of tensor {name!r}: pieces of the partitioned variable were not saved.",
             )
+        target = np.empty(box.var_shape, entry.dtype.as_numpy_dtype)
+        for common, stored, source in parts:
+            target[common.relative_to(box)] = source[common.relative_to(stored)]
         return target

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from jax import lax
+from jax import lax, numpy as jnp
 
 from anabranch.core.dtypes import DType
 from anabranch.core.shapes import TensorShape, broadcast_dims
@@ -406,12 +406,12 @@ BroadcastTo = define_op(
 @BroadcastTo.shape
 def _(input: TensorShape, shape: TensorShape, *, ctx: Any) -> TensorShape:
     target: TensorShape = ctx.constant_as_shape("shape")
-    if input.ndims is not None and target.ndims is not None and input.ndims > target.ndims:
+    dims, wanted = input.dims_tuple, target.dims_tuple
+    if dims is None or wanted is None:
+        return target
+    if len(dims) > len(wanted):
         raise ValueError(f"shape {input} does not broadcast to shape {target}: its rank is larger")
-    if target.is_fully_defined() and broadcast_dims(input.dims_tuple, target.dims_tuple) not in (
-        None,
-        target.dims_tuple,
-    ):
+    if any(d not in (None, 1, w) and w is not None for d, w in zip(reversed(dims), reversed(wanted), strict=False)):
         raise ValueError(f"shape {input} does not broadcast to shape {target}")
     return target
 
@@ -506,8 +506,22 @@ def _(input: TensorShape, *, type: DType, ctx: Any) -> TensorShape:
 @Bitcast.kernel
 def _(input: Any, *, type: DType, xp: Any) -> Any:
     wanted = np.dtype(type.as_numpy_dtype)
-    if xp is not np:
-        return lax.bitcast_convert_type(input, wanted)
-    old, new = input.dtype.itemsize, wanted.itemsize
+    old, new = np.dtype(input.dtype).itemsize, wanted.itemsize
     shape = input.shape if old == new else (*input.shape, old // new) if old > new else input.shape[:-1]
-    return np.frombuffer(np.ascontiguousarray(input).tobytes(), wanted).reshape(shape)
+    if xp is np:
+        return np.frombuffer(np.ascontiguousarray(input).tobytes(), wanted).reshape(shape)
+    if "c" in (wanted.kind, np.dtype(input.dtype).kind):
+        return _bitcast_complex(input, wanted).reshape(shape)
+    return lax.bitcast_convert_type(input, wanted)
+
+
+def _bitcast_complex(input: Any, wanted: np.dtype[Any]) -> Any:
+    """The elements in a row. XLA casts real numbers only, so complex ones are taken apart and put together."""
+    row = input.reshape(-1)
+    if np.dtype(input.dtype).kind == "c":
+        row = jnp.stack([row.real, row.imag], axis=-1).reshape(-1)
+    real = np.dtype(f"f{wanted.itemsize // 2}") if wanted.kind == "c" else wanted
+    if real.itemsize > row.dtype.itemsize:
+        row = row.reshape(-1, real.itemsize // row.dtype.itemsize)
+    row = lax.bitcast_convert_type(row, real).reshape(-1)
+    return lax.complex(row[::2], row[1::2]) if wanted.kind == "c" else row

@@ -37,7 +37,7 @@ class _Band:
         bounds = int_list(k)
         if len(bounds) not in (1, 2) or bounds[0] > bounds[-1]:
             raise ValueError(f"k must be one number or [lowest, highest], got {bounds}")
-        if not (-rows < bounds[0] and bounds[-1] < columns) and (rows, columns, *bounds) != (0, 0, 0, 0):
+        if any(not -rows < bound < columns and bound for bound in bounds):  # an empty matrix has its main diagonal
             raise ValueError(f"diagonals {bounds} do not lie within matrices of shape [{rows}, {columns}]")
         return cls(bounds[0], bounds[-1], rows, columns, align.decode())
 

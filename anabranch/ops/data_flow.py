@@ -186,8 +186,10 @@ def _rows(indices: list[Any]) -> int:
     return 1 + max((int(np.max(index)) for index in indices if np.size(index)), default=-1)
 
 
-def _stitch(indices: list[Any], data: list[Any], xp: Any) -> Any:
+def _stitch(indices: list[Any], data: list[Any], xp: Any, ctx: Any) -> Any:
     """Rows of `data` at the places that `indices` names; of several for one place the last counts."""
+    for i, index in enumerate(indices):
+        ctx.check(np.min(index, initial=0) >= 0, f"indices[{i}] {{0}} must not be negative", index)
     row = np.shape(data[0])[np.ndim(indices[0]) :]
     places = np.concatenate([np.reshape(index, -1) for index in indices])
     values = xp.concatenate([xp.reshape(v, (np.size(i), *row)) for i, v in zip(indices, data, strict=True)])
@@ -203,13 +205,13 @@ def _stitching(name: str) -> Any:
     op.shape(_stitched_shape)
 
     @op.kernel
-    def _(indices: list[Any], data: list[Any], *, xp: Any) -> Any:
-        return _stitch(indices, data, xp)
+    def _(indices: list[Any], data: list[Any], *, xp: Any, ctx: Any) -> Any:
+        return _stitch(indices, data, xp, ctx)
 
     # Indices that were computed from data differ in every step: the host does not compile for each of them.
     @op.host_kernel
-    def _(indices: list[Any], data: list[Any]) -> Any:
-        return _stitch(indices, data, np)
+    def _(indices: list[Any], data: list[Any], *, ctx: Any) -> Any:
+        return _stitch(indices, data, np, ctx)
 
     @op.gradient
     def _(op: Operation, grad: Any) -> Any:

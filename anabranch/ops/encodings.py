@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import zlib
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from google.protobuf import json_format
@@ -13,6 +12,7 @@ from anabranch.core.dtypes import DType, as_dtype
 from anabranch.core.shapes import TensorShape
 from anabranch.errors import DataLossError, InvalidArgumentError
 from anabranch.graph.building import define_op
+from anabranch.io.byte_sources import WINDOW_BITS, inflated
 from anabranch.ops import shape_rules
 from anabranch.ops.strings import elementwise
 from anabranch.proto import Example, TensorProto
@@ -56,9 +56,6 @@ def _(serialized: Any, *, out_type: DType, ctx: Any) -> Any:
 
 
 # ---------------------------------------------------------------------- compressed data
-#: zlib's number for the kind of frame around the data
-_FRAMES: Final = {"ZLIB": zlib.MAX_WBITS, "GZIP": 16 + zlib.MAX_WBITS}
-
 DecodeCompressed = define_op("DecodeCompressed", "bytes: string -> output: string", "compression_type: string = ''")
 DecodeCompressed.shape(shape_rules.same_as_first)
 DecodeCompressed.not_differentiable()
@@ -69,14 +66,14 @@ def _(bytes: Any, *, compression_type: bytes, ctx: Any) -> Any:
     kind = compression_type.decode()
     if not kind:
         return bytes
-    if kind not in _FRAMES:
-        message = f"compression_type must be '', {', '.join(map(repr, _FRAMES))}, got {kind!r}"
+    if kind not in WINDOW_BITS:
+        message = f"compression_type must be '', {', '.join(map(repr, WINDOW_BITS))}, got {kind!r}"
         raise InvalidArgumentError(None, ctx.op, message)
 
     def decompressed(data: Any) -> Any:
         try:
-            return zlib.decompress(data, _FRAMES[kind])
-        except zlib.error as error:
+            return inflated(data, kind)
+        except ValueError as error:
             raise DataLossError(None, ctx.op, f"{len(data)} bytes are no whole {kind} data: {error}") from error
 
     return elementwise(decompressed, bytes)

@@ -72,34 +72,31 @@ def _rows_gradient(params: Tensor, indices: Tensor, grad: Any) -> IndexedSlices:
     return IndexedSlices(values, raw.Reshape(indices, [-1]), shape)
 
 
-def _axis_gradient(params: Tensor, indices: Tensor, axis: int, batch_dims: int, grad: Any) -> Tensor:
-    """The dense gradient for a gather along another axis than the first, or with batch dimensions."""
-    rank, rank_indices = params.shape.ndims, indices.shape.ndims
-    if rank is None or rank_indices is None:
-        raise ValueError("the gradient of a gather along an axis needs known ranks; use set_shape on its inputs")
-    at, batch = normal_axis(axis, rank), normal_axis(batch_dims, rank_indices + 1)
-    shape = raw.Shape(params)
-    sizes = [raw.StridedSlice(shape, [i], [i + 1], [1], shrink_axis_mask=1) for i in range(rank)]
-    picked = rank_indices - batch
+def _axis_gradient(params: Tensor, indices: Tensor, axis: Tensor, batch_dims: int, grad: Any) -> Tensor:
+    """The dense gradient for a gather along another axis than the first, or with batch dimensions; of any rank."""
+    shape, picked = raw.Shape(params), raw.Shape(indices)
+    at = raw.FloorMod(raw.Cast(axis, DstT="int32"), raw.Rank(params))
+    batch = np.int32(batch_dims) if batch_dims >= 0 else raw.AddV2(np.int32(batch_dims), raw.Rank(indices))
+    groups, between, after = _count(shape, 0, batch), _count(shape, batch, at), _count(shape, raw.AddV2(at, 1), None)
+    size, picks = raw.GatherV2(shape, at, 0), _count(picked, batch, None)
     # [batch, between, picked, after] -> [batch, picked, between, after]
-    order = [*range(batch), *range(at, at + picked), *range(batch, at), *range(at + picked, rank - 1 + picked)]
-    groups = _product(sizes[:batch])
-    rest = sizes[batch:at] + sizes[at + 1 :]
-    values = raw.Reshape(raw.Transpose(grad, order), raw.Pack([np.int32(-1), *rest]))
-    rows = raw.Reshape(raw.Cast(indices, DstT="int32"), raw.Pack([groups, np.int32(-1)])) if batch else indices
-    if batch:
-        rows = raw.AddV2(rows, raw.ExpandDims(raw.Mul(raw.Range(0, groups, 1), sizes[at]), 1))
-    summed = raw.UnsortedSegmentSum(values, raw.Reshape(rows, [-1]), raw.Mul(groups, sizes[at]))
-    whole = raw.Reshape(summed, raw.Pack([*sizes[:batch], sizes[at], *rest]))
-    back = [*range(batch), *range(batch + 1, at + 1), batch, *range(at + 1, rank)]
-    return raw.Transpose(whole, back)  # type: ignore[no-any-return]
+    values = raw.Transpose(raw.Reshape(grad, raw.Pack([groups, between, picks, after])), [0, 2, 1, 3])
+    rows = raw.Reshape(raw.Cast(indices, DstT="int32"), raw.Pack([groups, picks]))
+    rows = raw.AddV2(rows, raw.ExpandDims(raw.Mul(raw.Range(0, groups, 1), size), 1))
+    summed = raw.UnsortedSegmentSum(
+        raw.Reshape(values, raw.Pack([raw.Mul(groups, picks), between, after])),
+        raw.Reshape(rows, [-1]),
+        raw.Mul(groups, size),
+    )
+    whole = raw.Transpose(raw.Reshape(summed, raw.Pack([groups, size, between, after])), [0, 2, 1, 3])
+    return raw.Reshape(whole, shape)  # type: ignore[no-any-return]
 
 
-def _product(sizes: list[Tensor]) -> Tensor:
-    result = raw.Const(value=np.int32(1), dtype="int32")
-    for size in sizes:
-        result = raw.Mul(result, size)
-    return result  # type: ignore[no-any-return]
+def _count(shape: Tensor, start: Any, end: Any) -> Tensor:
+    """How many elements the dimensions from `start` to `end` have; None: to the last."""
+    bounds = [raw.Reshape(bound, [1]) for bound in (start, 0 if end is None else end)]
+    part = raw.StridedSlice(shape, *bounds, [1], end_mask=int(end is None))
+    return raw.Prod(part, [0])  # type: ignore[no-any-return]
 
 
 Gather = define_op(
@@ -146,12 +143,9 @@ def _(params: Any, indices: Any, axis: Any, *, batch_dims: int, ctx: Any, xp: An
 def _(op: Operation, grad: Any) -> Any:
     params, indices, axis = op.inputs
     known, batch_dims = constant_value(axis), op.attrs["batch_dims"]
-    if known is None:
-        raise ValueError(f"the gradient of {op.name!r} needs an axis that is known while the graph is built")
-    at = scalar_int(known)
-    if batch_dims == 0 and at in (0, -(params.shape.ndims or 0)):
+    if known is not None and batch_dims == 0 and scalar_int(known) in (0, -(params.shape.ndims or 0)):
         return _rows_gradient(params, indices, grad), None, None
-    return _axis_gradient(params, indices, at, batch_dims, grad), None, None
+    return _axis_gradient(params, indices, axis, batch_dims, grad), None, None
 
 
 # ---------------------------------------------------------------------- elements by full or partial index

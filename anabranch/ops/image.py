@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from anabranch.graph.building import OpFunction, define_op
 from anabranch.graph.operation import Tensor
 from anabranch.io.png import decode_png, encode_png
 from anabranch.ops import raw, shape_rules
+from anabranch.ops.factories import attach_gradient
 from anabranch.ops.image_codecs import origin, plain_png_pixels
 from anabranch.ops.sliding import wide
 
@@ -67,9 +69,10 @@ def _from_hsv(hue: Any, saturation: Any, value: Any, xp: Any) -> Any:
     return xp.stack([(c(1) - saturation + saturation * part) * value for part in (red, green, blue)], axis=-1)
 
 
-def _colour_op(name: str, more: str = "", types: str = "{half, float}") -> OpFunction:
-    op = define_op(name, f"images: T{more} -> output: T", f"T: {types} = float32")
-    op.not_differentiable()
+def _colour_op(
+    name: str, more: str = "", types: str = "{half, float}", gradient: Callable[..., Any] | None = None
+) -> OpFunction:
+    op = attach_gradient(define_op(name, f"images: T{more} -> output: T", f"T: {types} = float32"), gradient)
 
     @op.shape
     def _(images: TensorShape, *rest: TensorShape) -> TensorShape:
@@ -80,7 +83,40 @@ def _colour_op(name: str, more: str = "", types: str = "{half, float}") -> OpFun
     return op
 
 
-RGBToHSV = _colour_op("RGBToHSV", types="floating")
+def _hsv_gradient(op: Any, grad: Tensor) -> Tensor:
+    """Where channels are equal, the first counts as the largest, and the last as the smallest."""
+    rgb = raw.Unpack(op.inputs[0], num=3, axis=-1)
+    red, green, blue = rgb
+    grad_hue, grad_saturation, grad_value = raw.Unpack(grad, num=3, axis=-1)
+    value = raw.Maximum(raw.Maximum(red, green), blue)
+    least = raw.Minimum(raw.Minimum(red, green), blue)
+    spread = raw.Sub(value, least)
+    largest = _first_equal(rgb, value, grad.dtype)
+    smallest = _first_equal(rgb[::-1], least, grad.dtype)[::-1]
+    # the hue is (next - last) / (6 spread), where next and last follow the largest of the three in turn
+    difference = raw.AddN([raw.Mul(largest[i], raw.Sub(rgb[i - 2], rgb[i - 1])) for i in range(3)])
+    per_spread = raw.DivNoNan(grad_hue, raw.Mul(spread, 6.0))
+    per_difference = raw.DivNoNan(raw.Mul(per_spread, difference), spread)
+    per_value = raw.DivNoNan(grad_saturation, value)
+    parts = []
+    for i in range(3):
+        # the channel after the largest counts up, the one before it down
+        hue = raw.Mul(per_spread, raw.Sub(largest[i - 1], largest[i - 2]))
+        hue = raw.Sub(hue, raw.Mul(per_difference, raw.Sub(largest[i], smallest[i])))
+        ratio = raw.Mul(raw.DivNoNan(least, value), largest[i])
+        saturation = raw.Mul(per_value, raw.Sub(ratio, smallest[i]))
+        parts.append(raw.AddN([raw.Mul(grad_value, largest[i]), saturation, hue]))
+    return raw.Pack(parts, axis=-1)  # type: ignore[no-any-return]
+
+
+def _first_equal(channels: Sequence[Tensor], wanted: Tensor, dtype: DType) -> list[Tensor]:
+    """One for the first channel that equals `wanted`, zero for the others."""
+    first, second, third = (raw.Cast(raw.Equal(channel, wanted), DstT=dtype) for channel in channels)
+    not_first = raw.Sub(1.0, first)
+    return [first, raw.Mul(not_first, second), raw.Mul(raw.Mul(not_first, raw.Sub(1.0, second)), third)]
+
+
+RGBToHSV = _colour_op("RGBToHSV", types="floating", gradient=_hsv_gradient)
 
 
 @RGBToHSV.kernel
@@ -158,23 +194,6 @@ def _(image: Array, *, compression: int) -> Any:
     for at in np.ndindex(*out.shape):
         out[at] = encode_png(image[at], compression)
     return out
-
-
-DecodePng = define_op(
-    "DecodePng", "contents: string -> image: dtype", "channels: int = 0, dtype: {uint8, uint16} = uint8"
-)
-DecodePng.not_differentiable()
-
-
-@DecodePng.shape
-def _(contents: TensorShape, *, channels: int) -> TensorShape:
-    shape_rules.with_rank(contents, 0, "contents")
-    return TensorShape([None, None, channels or None])
-
-
-@DecodePng.host_kernel
-def _(contents: Any, *, channels: int, dtype: DType, ctx: Any) -> Any:
-    return png_pixels(np.asarray(contents).item(), channels, dtype, ctx)
 
 
 def png_pixels(data: bytes, channels: int, dtype: DType, ctx: Any) -> Any:

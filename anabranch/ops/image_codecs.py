@@ -6,6 +6,7 @@ import contextlib
 import functools
 import importlib
 import io
+import math
 import struct
 import warnings
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from anabranch.core.shapes import TensorShape
 from anabranch.errors import InvalidArgumentError, UnimplementedError
 from anabranch.graph.building import define_op
 from anabranch.graph.constants import constant_value
+from anabranch.io.png import MAX_SAMPLES
 from anabranch.ops import shape_rules
 
 _MODES = {1: "L", 3: "RGB", 4: "RGBA"}
@@ -86,9 +88,14 @@ def plain_png_pixels(data: bytes, channels: int) -> Any:
     return pixels if channels in (0, own) else pixels[..., :3] if own == 4 else np.repeat(pixels, 3, axis=2)
 
 
-def _image_shape(contents: TensorShape, *, channels: int) -> TensorShape:
-    shape_rules.with_rank(contents, 0, "argument 'contents'")
-    return TensorShape([None, None, channels or None])
+def check_size(*sizes: int) -> None:
+    """
+    Raises:
+        ValueError: an image claims so many pixels that no memory is to be taken for them.
+    """
+    if math.prod(sizes) > MAX_SAMPLES:
+        claim = "x".join(map(str, sizes))
+        raise ValueError(f"the image claims {claim} samples, more than the {MAX_SAMPLES} that are read")
 
 
 #: What Pillow raises at damaged data.
@@ -178,7 +185,7 @@ def _plain_jpeg_pixels(data: bytes, channels: int, reading: JpegReading) -> Any:
     try:
         height, width, kept, _ = module.decode_jpeg_header(data)
         colours = _JPEG_COLOURS.get(channels or kept)
-        if colours is None or kept not in _JPEG_COLOURS:
+        if colours is None or kept not in _JPEG_COLOURS or height * width * 3 > MAX_SAMPLES:
             return None
         smaller = {"min_height": -(-height // reading.ratio), "min_width": -(-width // reading.ratio)}
         return module.decode_jpeg(
@@ -199,36 +206,12 @@ def _pillow_pixels(data: bytes, channels: int, ratio: int, ctx: Any) -> Any:
         InvalidArgumentError: the data do not decode.
     """
     with opened(data, ctx) as image:
+        check_size(image.height, image.width, 3)
         if ratio > 1:
             image.draft(None, (image.width // ratio, image.height // ratio))
         mode = _MODES.get(channels) or (image.mode if image.mode in _MODES.values() else "RGB")
         pixels = np.asarray(image if image.mode == mode else image.convert(mode))
     return pixels if pixels.ndim == 3 else pixels[..., np.newaxis]
-
-
-DecodeJpeg = define_op(
-    "DecodeJpeg",
-    "contents: string -> image: uint8",
-    "channels: int = 0, ratio: int = 1, fancy_upscaling: bool = True, try_recover_truncated: bool = False, "
-    "acceptable_fraction: float = 1.0, dct_method: string = ''",
-)
-DecodeJpeg.shape(_image_shape)
-DecodeJpeg.not_differentiable()
-
-
-@DecodeJpeg.host_kernel
-def _(
-    contents: Any,
-    *,
-    channels: int,
-    ratio: int,
-    fancy_upscaling: bool,
-    try_recover_truncated: bool,
-    dct_method: bytes,
-    ctx: Any,
-) -> Any:
-    reading = JpegReading(ratio, fancy_upscaling, try_recover_truncated, dct_method.decode())
-    return decoded(contents.item(), channels, ctx, reading)
 
 
 EncodeJpeg = define_op(

@@ -14,7 +14,7 @@ from anabranch.graph.building import define_op
 from anabranch.io import bmp, png
 from anabranch.ops import shape_rules
 from anabranch.ops.image import png_pixels
-from anabranch.ops.image_codecs import JpegReading, decoded, opened, origin
+from anabranch.ops.image_codecs import JpegReading, check_size, decoded, opened, origin
 
 _JPEG, _GIFS = b"\xff\xd8\xff", (b"GIF87a", b"GIF89a")
 
@@ -43,12 +43,36 @@ def _bmp(data: bytes, channels: int, ctx: Any) -> Any:
 def _frames(data: bytes, ctx: Any, most: int | None = None) -> Any:
     """The pictures of an animation, uint8 [frames, height, width, 3]."""
     with opened(data, ctx) as image:
-        count = getattr(image, "n_frames", 1)
-        found = []
-        for i in range(count if most is None else min(count, most)):
+        count = getattr(image, "n_frames", 1)  # as many as the file has, whatever it says
+        count = count if most is None else min(count, most)
+        check_size(count, image.height, image.width, 3)
+        frames = np.empty((count, image.height, image.width, 3), np.uint8)
+        for i in range(count):
             image.seek(i)
-            found.append(np.asarray(image.convert("RGB")))
-        return np.stack(found)
+            frames[i] = np.asarray(image.convert("RGB"))
+        return frames
+
+
+def _still(data: bytes, channels: int, dtype: DType, ctx: Any, reading: JpegReading | None = None) -> Any:
+    """The pixels of one picture: decode_png and decode_jpeg take PNG, JPEG and GIF alike."""
+    kind = _format(data, ctx)
+    if kind == "BMP":
+        raise InvalidArgumentError(None, ctx.op, f"the image{origin(ctx)} is a BMP; use decode_bmp or decode_image")
+    if kind == "PNG":
+        return _png(data, channels, dtype, ctx)
+    _check_channels(kind, channels, ctx)
+    if kind == "JPEG":
+        return _converted(decoded(data, channels, ctx, reading or JpegReading()), dtype)
+    frames = _frames(data, ctx, 2)
+    if len(frames) > 1:
+        message = f"the GIF image{origin(ctx)} has several frames; use decode_gif or decode_image"
+        raise InvalidArgumentError(None, ctx.op, message)
+    return _converted(frames[0], dtype)
+
+
+def _check_channels(kind: str, channels: int, ctx: Any) -> None:
+    if channels == 4 or (kind == "GIF" and channels == 1):
+        raise InvalidArgumentError(None, ctx.op, f"a {kind} image{origin(ctx)} cannot be read with {channels} channels")
 
 
 # ---------------------------------------------------------------------- any format
@@ -76,8 +100,7 @@ def _(contents: Any, *, channels: int, dtype: DType, expand_animations: bool, ct
         return _png(data, channels, dtype, ctx)
     if kind == "BMP":
         return _converted(_bmp(data, channels, ctx), dtype)
-    if channels == 4 or (kind == "GIF" and channels == 1):
-        raise InvalidArgumentError(None, ctx.op, f"a {kind} image{origin(ctx)} cannot be read with {channels} channels")
+    _check_channels(kind, channels, ctx)
     if kind == "JPEG":
         return _converted(decoded(data, channels, ctx), dtype)
     return _converted(_frames(data, ctx) if expand_animations else _frames(data, ctx, 1)[0], dtype)
@@ -98,6 +121,49 @@ def _converted(pixels: Any, dtype: DType) -> Any:
     return pixels.astype(np.float32) * np.float32(1 / 255)
 
 
+# ---------------------------------------------------------------------- one picture
+def _picture_shape(contents: TensorShape, *, channels: int) -> TensorShape:
+    shape_rules.with_rank(contents, 0, "argument 'contents'")
+    return TensorShape([None, None, channels or None])
+
+
+DecodePng = define_op(
+    "DecodePng", "contents: string -> image: dtype", "channels: int = 0, dtype: {uint8, uint16} = uint8"
+)
+DecodePng.shape(_picture_shape)
+DecodePng.not_differentiable()
+
+
+@DecodePng.host_kernel
+def _(contents: Any, *, channels: int, dtype: DType, ctx: Any) -> Any:
+    return _still(contents.item(), channels, dtype, ctx)
+
+
+DecodeJpeg = define_op(
+    "DecodeJpeg",
+    "contents: string -> image: uint8",
+    "channels: int = 0, ratio: int = 1, fancy_upscaling: bool = True, try_recover_truncated: bool = False, "
+    "acceptable_fraction: float = 1.0, dct_method: string = ''",
+)
+DecodeJpeg.shape(_picture_shape)
+DecodeJpeg.not_differentiable()
+
+
+@DecodeJpeg.host_kernel
+def _(
+    contents: Any,
+    *,
+    channels: int,
+    ratio: int,
+    fancy_upscaling: bool,
+    try_recover_truncated: bool,
+    dct_method: bytes,
+    ctx: Any,
+) -> Any:
+    reading = JpegReading(ratio, fancy_upscaling, try_recover_truncated, dct_method.decode())
+    return _still(contents.item(), channels, dtypes.uint8, ctx, reading)
+
+
 # ---------------------------------------------------------------------- one format
 DecodeGif = define_op("DecodeGif", "contents: string -> image: uint8")
 DecodeGif.not_differentiable()
@@ -112,20 +178,16 @@ def _(contents: TensorShape) -> TensorShape:
 @DecodeGif.host_kernel
 def _(contents: Any, *, ctx: Any) -> Any:
     data: bytes = contents.item()
-    kind = _format(data, ctx)
-    if kind == "BMP":
-        raise InvalidArgumentError(None, ctx.op, f"the image{origin(ctx)} is a BMP; use decode_bmp or decode_image")
-    return _frames(data, ctx)
+    if _format(data, ctx) == "GIF":
+        return _frames(data, ctx)
+    return _still(data, 3, dtypes.uint8, ctx)[np.newaxis]
 
 
 DecodeBmp = define_op("DecodeBmp", "contents: string -> image: uint8", "channels: int = 0")
 DecodeBmp.not_differentiable()
 
 
-@DecodeBmp.shape
-def _(contents: TensorShape, *, channels: int) -> TensorShape:
-    shape_rules.with_rank(contents, 0, "argument 'contents'")
-    return TensorShape([None, None, channels or None])
+DecodeBmp.shape(_picture_shape)
 
 
 @DecodeBmp.host_kernel

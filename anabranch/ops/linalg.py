@@ -364,8 +364,11 @@ def _(input: TensorShape, *, compute_v: bool) -> list[TensorShape]:
 
 
 @SelfAdjointEigV2.kernel
-def _(input: Any, *, compute_v: bool) -> Any:
+def _(input: Any, *, compute_v: bool, ctx: Any) -> Any:
     """Reads the lower triangle only; eigenvalues ascend."""
+    ctx.check(
+        jnp.isfinite(jnp.tril(input)), "Self-adjoint eigen decomposition was not successful. The input may be NaN."
+    )
     e, v = jnp.linalg.eigh(_widened(input), UPLO="L", symmetrize_input=False)
     vectors = v.astype(input.dtype) if compute_v else jnp.zeros((0,), input.dtype)
     return e.astype(input.dtype), vectors

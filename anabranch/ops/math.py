@@ -333,24 +333,28 @@ SquaredDifference = binary(
 Square = unary("Square", lambda xp, x: xp.square(x), "numbers", chain(lambda x, y: Mul(x, 2.0)))
 
 
-def _from_result(name: str, function: Callable[..., Any], by_y: Callable[..., Any]) -> OpFunction:
+def _from_result(
+    name: str, function: Callable[..., Any], by_y: Callable[..., Any], conjugating: bool = True
+) -> OpFunction:
     """`<name>(y, dy)`: a gradient as a function of its operation's result.
 
     Args:
         function: (y, dy) -> gradient, of arrays.
         by_y: (y, dy) -> its derivative by y, of tensors.
+        conjugating: whether the operation takes the conjugate of a complex y itself. Those for tanh and sigmoid do not.
     """
     op = define_op(name, "y: T, dy: T -> z: T", "T: inexact")
     op.shape(shape_rules.merged)
 
     @op.kernel
     def _(y: Any, dy: Any, *, xp: Any) -> Any:
-        return function(y, dy)
+        return function(xp.conj(y) if conjugating and np.dtype(y.dtype).kind == "c" else y, dy)
 
     @op.gradient
     def _(operation: Any, grad: Tensor) -> Any:
-        y, dy = (conj(t) for t in operation.inputs)
-        return Mul(grad, by_y(y, dy)), op(y, grad)
+        y, dy = operation.inputs
+        by = by_y(conj(y), dy if conjugating else conj(dy))
+        return Mul(conj(grad) if conjugating else grad, by), op(conj(y), grad)
 
     return op
 
@@ -363,13 +367,25 @@ RsqrtGrad = _from_result(
 )
 ReciprocalGrad = _from_result("ReciprocalGrad", lambda y, dy: -dy * (y * y), lambda y, dy: Mul(Mul(dy, -2.0), y))
 InvGrad = _from_result("InvGrad", lambda y, dy: -dy * (y * y), lambda y, dy: Mul(Mul(dy, -2.0), y))
-TanhGrad = _from_result("TanhGrad", lambda y, dy: dy * (y.dtype.type(1) - y * y), lambda y, dy: Mul(Mul(dy, -2.0), y))
+TanhGrad = _from_result(
+    "TanhGrad",
+    lambda y, dy: dy * (y.dtype.type(1) - y * y),
+    lambda y, dy: Mul(Mul(dy, -2.0), y),
+    conjugating=False,
+)
 SigmoidGrad = _from_result(
-    "SigmoidGrad", lambda y, dy: dy * y * (y.dtype.type(1) - y), lambda y, dy: Mul(dy, Sub(1.0, Mul(y, 2.0)))
+    "SigmoidGrad",
+    lambda y, dy: dy * y * (y.dtype.type(1) - y),
+    lambda y, dy: Mul(dy, Sub(1.0, Mul(y, 2.0))),
+    conjugating=False,
 )
 
 
 def _by_result(grad_op: OpFunction) -> Callable[..., Any]:
+    return lambda op, grad: grad_op(op.outputs[0], grad)
+
+
+def _by_conjugate(grad_op: OpFunction) -> Callable[..., Any]:
     return lambda op, grad: grad_op(conj(op.outputs[0]), grad)
 
 
@@ -400,11 +416,11 @@ Acos = unary("Acos", lambda xp, x: xp.arccos(x), "inexact", divided_by(lambda x,
 Atan = unary("Atan", lambda xp, x: xp.arctan(x), "inexact", divided_by(lambda x, y: AddV2(Square(x), 1.0)))
 Sinh = unary("Sinh", lambda xp, x: xp.sinh(x), "inexact", chain(lambda x, y: raw.Cosh(x)))
 Cosh = unary("Cosh", lambda xp, x: xp.cosh(x), "inexact", chain(lambda x, y: Sinh(x)))
-Tanh = unary("Tanh", lambda xp, x: xp.tanh(x), "inexact", _by_result(TanhGrad))
+Tanh = unary("Tanh", lambda xp, x: xp.tanh(x), "inexact", _by_conjugate(TanhGrad))
 Asinh = unary("Asinh", lambda xp, x: xp.arcsinh(x), "inexact", divided_by(lambda x, y: Cosh(y)))
 Acosh = unary("Acosh", lambda xp, x: xp.arccosh(x), "inexact", divided_by(lambda x, y: Sinh(y)))
 Atanh = unary("Atanh", lambda xp, x: xp.arctanh(x), "inexact", divided_by(lambda x, y: Sub(1.0, Square(x))))
-Sigmoid = unary_compiled("Sigmoid", jax.lax.logistic, "inexact", _by_result(SigmoidGrad))
+Sigmoid = unary_compiled("Sigmoid", jax.lax.logistic, "inexact", _by_conjugate(SigmoidGrad))
 
 Atan2 = define_op("Atan2", "y: T, x: T -> z: T", "T: floating")
 Atan2.shape(shape_rules.broadcast)

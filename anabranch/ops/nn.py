@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from jax import lax
+from jax import lax, numpy as jnp
 
 from anabranch.core.dtypes import DType
 from anabranch.core.shapes import TensorShape
@@ -415,6 +415,15 @@ def _top_k_shape(shape: TensorShape, k: int | None) -> tuple[TensorShape, Tensor
     return result, result
 
 
+def _top_k(input: Any, k: int) -> tuple[Any, Any]:
+    """The k largest of each row; of equals, among which are both zeros, the first."""
+    if np.dtype(input.dtype).kind in "iu":
+        values, indices = lax.top_k(input, k)
+        return values, indices
+    _, indices = lax.top_k(jnp.where(input == 0, jnp.zeros_like(input), input), k)
+    return jnp.take_along_axis(jnp.asarray(input), indices, axis=-1), indices
+
+
 def _last_length(x: Tensor) -> Any:
     """The length of the last axis, as a scalar tensor unless it is known."""
     if x.shape.dims_tuple is not None and x.shape.dims_tuple[-1] is not None:
@@ -446,7 +455,7 @@ def _(input: TensorShape, *, k: int) -> tuple[TensorShape, TensorShape]:
 
 @TopK.kernel
 def _(input: Any, *, k: int) -> Any:
-    values, indices = lax.top_k(input, k)
+    values, indices = _top_k(input, k)
     return values, indices.astype(np.int32)
 
 
@@ -472,7 +481,7 @@ def _(input: TensorShape, k: TensorShape, *, ctx: Any) -> tuple[TensorShape, Ten
 def _(input: Any, k: Any, *, index_type: DType, ctx: Any) -> Any:
     count = int(k)
     ctx.check(0 <= count <= input.shape[-1], f"input must have at least k = {count} columns, got {input.shape[-1]}")
-    values, indices = lax.top_k(input, max(0, min(count, input.shape[-1])))
+    values, indices = _top_k(input, max(0, min(count, input.shape[-1])))
     return values, indices.astype(index_type.as_numpy_dtype)
 
 

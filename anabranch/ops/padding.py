@@ -121,6 +121,8 @@ def _(input: TensorShape, paddings: TensorShape, *, mode: bytes, ctx: Any) -> Te
 @MirrorPad.kernel
 def _(input: Any, paddings: Any, *, mode: bytes, xp: Any) -> Any:
     _check_mirror(np.shape(input), _pairs(paddings), mode)
+    if np.ndim(input) == 0:  # which NumPy does not mirror
+        return input
     return xp.pad(input, _pairs(paddings), mode=mode.decode().lower())
 
 
@@ -142,6 +144,8 @@ def _(input: TensorShape, paddings: TensorShape, *, ctx: Any) -> TensorShape:
 @MirrorPadGrad.kernel
 def _(input: Any, paddings: Any, *, mode: bytes) -> Any:
     pairs = _pairs(paddings)
+    if np.ndim(input) == 0:
+        return input
     shape = tuple(d - sum(p) for d, p in zip(input.shape, pairs, strict=True))
     source: Any = jax.ShapeDtypeStruct(shape, input.dtype)  # type: ignore[no-untyped-call]
     transposed = jax.linear_transpose(lambda x: jnp.pad(x, pairs, mode=mode.decode().lower()), source)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -18,10 +19,10 @@ from anabranch.ops.math import conj
 
 
 def _axes(rank: int, indices: Any) -> tuple[int, ...]:
-    """Non-negative axes in order, each once.
+    """Non-negative axes in order.
 
     Raises:
-        ValueError: one is out of range.
+        ValueError: one is out of range, or named twice.
     """
     found = [int(a) for a in np.asarray(indices).reshape(-1)]
     for axis in found:
@@ -29,7 +30,11 @@ def _axes(rank: int, indices: Any) -> tuple[int, ...]:
             raise ValueError(
                 f"Invalid reduction dimension {axis} for input with {rank} dimensions; it must be in [{-rank}, {rank})"
             )
-    return tuple(sorted({axis % rank for axis in found}))
+    axes = sorted(axis % rank for axis in found)
+    for axis, following in itertools.pairwise(axes):
+        if axis == following:
+            raise ValueError(f"Invalid reduction arguments: Axes contains duplicate dimension: {axis}, in {found}")
+    return tuple(axes)
 
 
 def _reduced_shape(shape: TensorShape, indices: Any, keep_dims: bool) -> TensorShape:

@@ -96,9 +96,15 @@ def _cubic(x: Array, a: float) -> Array:
 
 
 def area_matrix(length: int, wanted: int, align_corners: bool) -> Array:
-    """Each output averages the stretch of input that it covers; beyond the border the last element counts."""
+    """Each output averages the stretch of input that it covers; beyond the border the last element counts.
+
+    A stretch has no length where the corners of one element are aligned with those of several: it is that element.
+    """
     scale = np.float64(_scale(length, wanted, align_corners))
     matrix = np.zeros((wanted, length))
+    if scale == 0:
+        matrix[:, 0] = 1
+        return matrix.astype(np.float32)
     for i in range(wanted):
         start, end = i * scale, (i + 1) * scale
         for j in range(int(np.floor(start)), int(np.ceil(end))):

@@ -30,6 +30,8 @@ def _range_length(start: Any, limit: Any, delta: Any) -> int:
 def _range_problem(start: Any, limit: Any, delta: Any) -> str | None:
     if any(np.ndim(v) for v in (start, limit, delta)):
         return "start, limit and delta must be scalars"
+    if not all(np.isfinite(float(v)) for v in (start, limit, delta)):
+        return f"Requires finite start, limit and delta, got {start}, {limit} and {delta}"
     if delta == 0:
         return f"Requires delta != 0, for the numbers from {start} to {limit}"
     if delta > 0 and start > limit:
@@ -178,6 +180,8 @@ def _(values: Any, value_range: Any, nbins: Any, *, dtype: Any, xp: Any, ctx: An
     ctx.check(count > 0, f"Requires nbins > 0, got {count}")
     low, high = value_range[0], value_range[1]
     ctx.check(low < high, "the range must be increasing, got {0}", value_range)
+    if np.dtype(values.dtype).kind == "f":
+        ctx.check(~xp.any(xp.isnan(values)), "values must not contain NaN")
     wide = np.float64 if np.dtype(values.dtype) != np.float32 else np.float32
     scaled = (xp.reshape(values, (-1,)).astype(wide) - low) / ((high - low).astype(wide) / count)
     bins = xp.clip(xp.floor(scaled), 0, count - 1).astype(np.int32)

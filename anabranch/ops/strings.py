@@ -46,6 +46,8 @@ def _(input: Any, *, precision: int, scientific: bool, shortest: bool, width: in
         raise ValueError("cannot select both scientific and shortest notation")
     if len(fill) > 1:
         raise ValueError(f"fill must be one character, got {fill!r}")
+    if kind in "biu" and (scientific or shortest or precision > -1):
+        raise ValueError(f"precision, scientific and shortest are for numbers with a fraction, not for {input.dtype}")
     form = "%" + (f"{fill.decode()}{width}" if width > -1 else "") + (f".{precision}" if precision > -1 else "")
     letter = "e" if scientific else "g" if shortest else "f"
     if kind == "O":
@@ -80,7 +82,7 @@ def _(string_tensor: Any, *, out_type: DType, ctx: Any) -> Any:
             value = int(text) if b"_" not in text else _fail(text)
             return value if np.iinfo(wanted).min <= value <= np.iinfo(wanted).max else _fail(text)
         except ValueError:
-            ctx.check(False, f"StringToNumberOp could not correctly convert string: {_shown(text)}")
+            ctx.check(False, f"StringToNumberOp could not correctly convert string: {shown(text)}")
 
     return elementwise(number, string_tensor, dtype=wanted)
 
@@ -94,8 +96,8 @@ def _fail(text: bytes) -> Any:
     raise ValueError(text)
 
 
-def _shown(text: bytes) -> str:
-    """A string as a part of a message's format."""
+def shown(text: bytes) -> str:
+    """A string of a graph as a part of a message's format."""
     return text.decode("utf-8", "replace").replace("{", "{{").replace("}", "}}")
 
 
@@ -197,7 +199,7 @@ def _(input: Any, pos: Any, len: Any, *, unit: bytes, ctx: Any) -> Any:
     def part(text: bytes, start: int, length: int) -> bytes:
         offsets = _character_offsets(text) if unit == b"UTF8_CHAR" else range(text.__len__() + 1)
         count = offsets.__len__() - 1
-        ctx.check(-count <= start <= count, f"pos {start} out of range for string {_shown(text)!r} of length {count}")
+        ctx.check(-count <= start <= count, f"pos {start} out of range for string {shown(text)!r} of length {count}")
         first = start + count if start < 0 else start
         return text[offsets[first] : offsets[max(first, min(first + length, count))]]
 
@@ -235,96 +237,9 @@ def _(input: Any, *, ctx: Any) -> Any:
         try:
             return base64.b64decode(bare + b"=" * (-len(bare) % 4), altchars=b"-_", validate=True)
         except binascii.Error:
-            ctx.check(False, f"not web-safe base64: {_shown(text)!r}")
+            ctx.check(False, f"not web-safe base64: {shown(text)!r}")
 
     return elementwise(decode, input)
-
-
-# ---------------------------------------------------------------------- regular expressions
-_TEXT = ("utf-8", "surrogateescape")
-
-
-def _pattern(source: bytes, ctx: Any) -> re.Pattern[str]:
-    """Compiles a pattern; an end-of-text anchor means the very end, as in RE2."""
-    text = source.decode(*_TEXT)
-    if "(?m" not in text:
-        text = re.sub(
-            r"(\\.)|(\[\^?\]?(?:\\.|[^\]])*\])|\$", lambda m: m.group(0) if m.group(0) != "$" else r"\Z", text
-        )
-    try:
-        return re.compile(text.replace(r"\z", r"\Z"))
-    except re.error as error:
-        ctx.check(False, f"invalid pattern: {_shown(source)}, error: {error}")
-        raise
-
-
-def _replaced(input: Any, pattern: bytes, rewrite: bytes, replace_global: bool, ctx: Any) -> Any:
-    compiled = _pattern(pattern, ctx)
-    parts = re.split(r"\\([0-9\\])", rewrite.decode(*_TEXT))
-    groups = [int(part) for part in parts[1::2] if part != "\\"]
-    ctx.check(max(groups, default=0) <= compiled.groups, f"rewrite {_shown(rewrite)!r} names a group that is missing")
-
-    def expand(match: re.Match[str]) -> str:
-        return "".join(
-            part if i % 2 == 0 else "\\" if part == "\\" else match.group(int(part)) or ""
-            for i, part in enumerate(parts)
-        )
-
-    count = 0 if replace_global else 1
-    return elementwise(lambda s: compiled.sub(expand, s.decode(*_TEXT), count=count).encode(*_TEXT), input)
-
-
-RegexReplace = define_op(
-    "RegexReplace",
-    "input: string, pattern: string, rewrite: string -> output: string",
-    "replace_global: bool = True",
-)
-RegexReplace.shape(shape_rules.same_as_first)
-RegexReplace.not_differentiable()
-
-
-@RegexReplace.host_kernel
-def _(input: Any, pattern: Any, rewrite: Any, *, replace_global: bool, ctx: Any) -> Any:
-    return _replaced(input, pattern.item(), rewrite.item(), replace_global, ctx)
-
-
-StaticRegexReplace = define_op(
-    "StaticRegexReplace",
-    "input: string -> output: string",
-    "pattern: string, rewrite: string, replace_global: bool = True",
-)
-StaticRegexReplace.shape(shape_rules.same_as_first)
-StaticRegexReplace.not_differentiable()
-
-
-@StaticRegexReplace.host_kernel
-def _(input: Any, *, pattern: bytes, rewrite: bytes, replace_global: bool, ctx: Any) -> Any:
-    return _replaced(input, pattern, rewrite, replace_global, ctx)
-
-
-def _full_match(input: Any, pattern: bytes, ctx: Any) -> Any:
-    compiled = _pattern(pattern, ctx)
-    return elementwise(lambda s: compiled.fullmatch(s.decode(*_TEXT)) is not None, input, dtype=np.bool_)
-
-
-RegexFullMatch = define_op("RegexFullMatch", "input: string, pattern: string -> output: bool")
-RegexFullMatch.shape(shape_rules.same_as_first)
-RegexFullMatch.not_differentiable()
-
-
-@RegexFullMatch.host_kernel
-def _(input: Any, pattern: Any, *, ctx: Any) -> Any:
-    return _full_match(input, pattern.item(), ctx)
-
-
-StaticRegexFullMatch = define_op("StaticRegexFullMatch", "input: string -> output: bool", "pattern: string")
-StaticRegexFullMatch.shape(shape_rules.same_as_first)
-StaticRegexFullMatch.not_differentiable()
-
-
-@StaticRegexFullMatch.host_kernel
-def _(input: Any, *, pattern: bytes, ctx: Any) -> Any:
-    return _full_match(input, pattern, ctx)
 
 
 # ---------------------------------------------------------------------- joining and splitting
@@ -378,7 +293,7 @@ def _(input: Any, delimiter: Any, *, skip_empty: bool) -> Any:
     def split(text: bytes) -> list[bytes]:
         if not cuts:
             return [text[i : i + 1] for i in range(len(text))]
-        found = re.split(b"[" + re.escape(cuts) + b"]", text)
+        found = re.split(b"[" + re.escape(cuts) + b"]", text) if text else []
         return [part for part in found if part] if skip_empty else found
 
     return _sparse([split(text) for text in input.tolist()])
@@ -393,8 +308,18 @@ StringSplitV2.not_differentiable()
 
 @StringSplitV2.host_kernel
 def _(input: Any, sep: Any, *, maxsplit: int) -> Any:
-    separator = bytes(sep.item()) or None
-    return _sparse([text.split(separator, maxsplit) for text in input.tolist()])
+    separator = bytes(sep.item())
+    return _sparse([_parts(text, separator, maxsplit) for text in input.tolist()])
+
+
+def _parts(text: bytes, separator: bytes, most: int) -> list[bytes]:
+    """As `bytes.split`, but that after `most` words a rest follows even where it is empty."""
+    if separator or most < 0:
+        return text.split(separator or None, most)
+    if most == 0:
+        return [text]
+    words = text.split(None, most)
+    return [*words, b""] if len(words) == most else words
 
 
 ReduceJoin = define_op(
@@ -420,7 +345,7 @@ def _(inputs: TensorShape, reduction_indices: TensorShape, *, keep_dims: bool, c
 def _(inputs: Any, reduction_indices: Any, *, keep_dims: bool, separator: bytes) -> Any:
     axes = normal_axes(reduction_indices, inputs.ndim, "reduction_indices")
     rest = [i for i in range(inputs.ndim) if i not in axes]
-    rows = np.transpose(inputs, [*rest, *axes])
+    rows = np.transpose(inputs, [*rest, *reversed(axes)])  # the first axis is joined first: it changes fastest
     kept = [inputs.shape[i] for i in rest]
     rows = rows.reshape(int(np.prod(kept)), -1) if rows.size else np.empty((int(np.prod(kept)), 0), np.object_)
     joined = np.empty(len(rows), np.object_)

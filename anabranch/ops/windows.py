@@ -90,8 +90,10 @@ def output_length(
     """How many positions a window takes along an axis; None where that is unknown.
 
     Raises:
-        ValueError: the window is longer than the (padded) axis.
+        ValueError: the window is longer than the (padded) axis, or has no length.
     """
+    if window == 0:
+        raise ValueError("a window (or filter) must not have zero elements, but its length is 0")
     if length is None or (window is None and padding != b"SAME"):
         return None
     if padding == b"SAME":

@@ -21,7 +21,6 @@ import io
 import json
 import os
 import threading
-import zlib
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO
@@ -30,7 +29,7 @@ import numpy as np
 
 from anabranch.core.pending import Pending
 from anabranch.errors import CancelledError, InvalidArgumentError, OpError
-from anabranch.io import os_errors, records
+from anabranch.io import byte_sources, os_errors, records
 
 #: asks the queue for the next name
 NextWork = Callable[[], Pending]
@@ -398,10 +397,7 @@ def _framed(work: bytes, found: Iterator[bytes]) -> Iterator[Record]:
     yield _BEGUN
     for record in found:
         yield work + b":%d" % offset, record
-        offset += len(record) + _FRAME
-
-
-_FRAME = 16  # bytes of length and checksums around a record
+        offset += records.frame_size(record)
 
 
 class FixedRecordReader(Reader):
@@ -477,8 +473,8 @@ def _inflated(data: bytes, encoding: str, work: bytes) -> bytes:
     if not encoding:
         return data
     try:
-        return zlib.decompress(data, zlib.MAX_WBITS + (16 if encoding == "GZIP" else 0))
-    except zlib.error as error:
+        return byte_sources.inflated(data, encoding)
+    except ValueError as error:
         raise InvalidArgumentError(
             None,
             None,

@@ -110,7 +110,7 @@ def op_function(name: str) -> OpFunction:
 def check_case(case: OpCase) -> None:
     """Checks one row; raises AssertionError that says which of its promises does not hold."""
     op = op_function(case.op)
-    inputs = _arrays(op, case.inputs)
+    inputs = input_arrays(op, case.inputs)
     if case.error is not None:
         for known in (True, False):
             _check_error(case, op, inputs, known)
@@ -131,7 +131,12 @@ def check_case(case: OpCase) -> None:
 
 
 # ---------------------------------------------------------------------- building
-def _arrays(op: OpDef, values: tuple[Any, ...]) -> list[Any]:
+def input_arrays(op: OpDef, values: tuple[Any, ...]) -> list[Any]:
+    """The inputs of a row as arrays of the operation's dtypes, a list of them for a variadic one.
+
+    Raises:
+        ValueError: there are more or fewer inputs than the operation has.
+    """
     if len(values) != len(op.inputs):
         raise ValueError(f"{op.name} has inputs {[a.name for a in op.inputs]}, the case gives {len(values)}")
     return [

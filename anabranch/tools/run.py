@@ -9,6 +9,7 @@ import argparse
 from collections.abc import Sequence
 
 from anabranch.tools import tensorflow_alias
+from anabranch.tools.for_children import let_children_import_tensorflow
 from anabranch.tools.program import run_module, run_script
 
 
@@ -47,8 +48,12 @@ def parse_program(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> 
 
 
 def run_program(parser: argparse.ArgumentParser, program: list[str]) -> int:
-    """Runs a script, or a module after ``-m``, with the module `tensorflow` aliased; returns the exit status."""
+    """Runs a script, or a module after ``-m``, with the module `tensorflow` aliased; returns the exit status.
+
+    Python processes that the program starts know the alias too.
+    """
     tensorflow_alias.install()
+    let_children_import_tensorflow()
     if program[0] == "-m":
         return run_module(program[1], program[2:])
     try:

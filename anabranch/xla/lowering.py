@@ -20,6 +20,7 @@ from anabranch.core.resources import ResourceHandle
 from anabranch.errors import CancelledError, InvalidArgumentError, OpError, ResourceExhaustedError
 from anabranch.graph.constants import flatten_outputs
 from anabranch.graph.operation import Operation, Tensor, group_by_argument
+from anabranch.graph.shape_inference import check_shapes, is_open
 from anabranch.passes.prune import operations_of_body
 from anabranch.xla.state import draws_random, state_of_body
 from anabranch.xla.watched_loops import WatchedLoops
@@ -201,8 +202,6 @@ def trace_operations(
         except OpError as error:
             error.attribute_to(op)
             raise
-        except NeedsHostError:
-            raise
         except (TypeError, ValueError, IndexError, ArithmeticError) as error:
             raise _as_op_error(op, inputs, error) from error
         except MemoryError as error:
@@ -235,6 +234,8 @@ def run_kernel(op: Operation, inputs: list[Any], state: TraceState) -> list[Any]
     rule = op_def.compiled_rule
     assert rule is not None
     _check_static(op, inputs)
+    if is_open(op):
+        check_shapes(op, inputs)
     keywords: dict[str, Any] = {}
     for keyword in rule.keywords:
         if keyword == "xp":

@@ -15,6 +15,9 @@ def _rows() -> list[OpCase]:
     return [case for name in names for case in importlib.import_module(f"tests.device.ops.{name}").CASES]
 
 
-@pytest.mark.parametrize("case", _rows(), ids=str)
+ROWS = _rows()
+
+
+@pytest.mark.parametrize("case", ROWS, ids=str)
 def test_row(case: OpCase) -> None:
     check_case(case)

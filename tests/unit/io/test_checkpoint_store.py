@@ -22,7 +22,7 @@ from hypothesis.extra import numpy as hnp
 
 from anabranch import errors
 from anabranch.core import dtypes
-from anabranch.io import checkpoint_manifest, checkpoint_writer, crc32c
+from anabranch.io import checkpoint_manifest, checkpoint_writer, crc32c, slices
 from anabranch.io.checkpoint_store import (
     CheckpointReader,
     SliceInfo,
@@ -260,6 +260,51 @@ def test_slices_that_are_none(prefix: str, part: Any) -> None:
     write_partitioned(prefix, [0, 10])
     with pytest.raises(errors.InvalidArgumentError, match="'w'"):
         CheckpointReader(prefix).get_slice("w", part)
+
+
+def pieces_of(manifest: dict[str, Any], name: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = manifest["tensors"][name]["pieces"]
+    return found
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda m: pieces_of(m, "w")[1].update(offsets=[2, 0]),
+        lambda m: pieces_of(m, "w")[1].update(offsets=[0, 0]),
+        lambda m: pieces_of(m, "w").append({**pieces_of(m, "w")[0], "offsets": [7, 0]}),
+        lambda m: m["tensors"].update(v=m["tensors"]["w"]),
+        lambda m: m["tensors"]["w"].update(shape=[1 << 62, 4]),
+    ],
+)
+def test_pieces_that_overlap_or_are_used_twice(prefix: str, change: Callable[[dict[str, Any]], None]) -> None:
+    write_partitioned(prefix, [0, 3, 7])
+    forge(prefix, change)
+    with pytest.raises(errors.DataLossError, match=r"overlap|used already|has shape"):
+        CheckpointReader(prefix, verify_checksums=False)
+
+
+def test_no_memory_is_taken_for_pieces_that_are_not_there(prefix: str) -> None:
+    write_partitioned(prefix, [0, 3, 7])
+    forge(prefix, lambda m: m["tensors"]["w"].update(shape=[1 << 55, 4]))
+    with pytest.raises(errors.InvalidArgumentError, match="holds only 28 of"):
+        CheckpointReader(prefix, verify_checksums=False).get_tensor("w")
+
+
+@given(st.data())
+def test_boxes_overlap_where_an_element_is_in_two(data: st.DataObject) -> None:
+    rank = data.draw(st.integers(0, 3))
+    covered = np.zeros((4,) * rank, np.int64)
+    boxes = []
+    for _ in range(data.draw(st.integers(0, 5))):
+        starts = [data.draw(st.integers(0, 3)) for _ in range(rank)]
+        lengths = [data.draw(st.integers(0, 4 - start)) for start in starts]
+        boxes.append(SliceInfo("w", covered.shape, tuple(starts), tuple(lengths)))
+        covered[tuple(slice(start, start + length) for start, length in zip(starts, lengths, strict=True))] += 1
+    found = slices.find_overlap(boxes)
+    assert (found is not None) == bool((covered > 1).any())
+    if found is not None and rank:
+        assert found[0].intersection(found[1]) is not None
 
 
 def test_missing_pieces(prefix: str) -> None:

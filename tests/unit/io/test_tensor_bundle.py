@@ -197,6 +197,29 @@ def test_lying_index(tmp_path: Path, entries: dict[bytes, bytes], message: str) 
         TensorBundleReader(tmp_path / "ckpt")
 
 
+def sliced(start: int, second_at: int) -> dict[bytes, bytes]:
+    """Two slices of two elements, of which the second begins at some place of the tensor and of the data file."""
+    boxes = (field(2, 2), field(1, start) + field(2, 2))
+    whole = field(1, 1) + field(2, field(2, field(1, 4))) + b"".join(field(7, field(1, box)) for box in boxes)
+    keys = (tensor_bundle._slice_key("a", ((0, 2),)), tensor_bundle._slice_key("a", ((start, 2),)))
+    return {keys[0]: FLOATS, keys[1]: FLOATS + field(4, second_at), b"a": whole}
+
+
+@pytest.mark.parametrize(
+    ("start", "at", "message"), [(1, 8, "'4 0,2' and '4 1,2' of 'a' overlap"), (2, 4, "share bytes"), (2, 8, None)]
+)
+def test_slices_tile_and_share_nothing(tmp_path: Path, start: int, at: int, message: str | None) -> None:
+    entries = {b"": HEADER, **sliced(start, at)}
+    (tmp_path / "ckpt.index").write_bytes(table([entries]))
+    (tmp_path / "ckpt.data-00000-of-00001").write_bytes(np.arange(4, dtype=np.float32).tobytes())
+    if message is None:
+        read = TensorBundleReader(tmp_path / "ckpt", verify_checksums=False).get_tensor("a")
+        assert read.tolist() == [0, 1, 2, 3]
+    else:
+        with pytest.raises(errors.DataLossError, match=message):
+            TensorBundleReader(tmp_path / "ckpt")
+
+
 def test_what_is_not_read(tmp_path: Path) -> None:
     (tmp_path / "ckpt.index").write_bytes(table([{b"": HEADER + field(2, 1)}]))
     with pytest.raises(errors.UnimplementedError, match="big-endian"):
