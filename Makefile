@@ -22,9 +22,11 @@ venv: $(STAMP) ## create .venv with the locked dependencies and this package
 $(STAMP): requirements/lock.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "anabranch needs Python 3.11 or later; say which with: make PYTHON=/path/to/python3.11" >&2; exit 1; }
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/lock.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@echo "creating $(VENV): about a minute, or more where packages must be fetched first"
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python requirements/install.py --require-hashes -r requirements/lock.txt
+	@$(BIN)/python requirements/install.py --no-deps --no-build-isolation --editable .
+	@echo "$(VENV) is ready"
 	@touch $@
 
 demo: venv ## train a convolutional network on handwritten digits, live
@@ -57,8 +59,9 @@ bench-env: $(PEERS_STAMP) ## create .venv-peers with TensorFlow, PyTorch and JAX
 
 # tf-slim and tf-keras would bring a second build of TensorFlow; hence --no-deps.
 $(PEERS_STAMP): requirements/peers.txt
-	$(PYTHON) -m venv $(PEERS)
-	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r requirements/peers.txt
+	@echo "creating $(PEERS) with TensorFlow, PyTorch and JAX: several minutes"
+	@$(PYTHON) -m venv $(PEERS)
+	@$(PEERS)/bin/python requirements/install.py --no-deps -r requirements/peers.txt
 	@touch $@
 
 bench: venv bench-env ## measure against the peers; each benchmark prints a table

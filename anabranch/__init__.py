@@ -587,7 +587,6 @@ if TYPE_CHECKING:
     from anabranch.api import (
         app as app,
         bitwise as bitwise,
-        compat as compat,
         config as config,
         data as data,
         debugging as debugging,
@@ -652,6 +651,7 @@ if TYPE_CHECKING:
         get_default_session as get_default_session,
     )
 
+    compat: _ModuleType
     contrib: _ModuleType
 
 __version__ = VERSION
@@ -668,7 +668,6 @@ _publish(
     modules=(
         "api.app",
         "api.bitwise",
-        "api.compat",
         "api.config",
         "api.data",
         "api.debugging",
@@ -702,6 +701,7 @@ _publish(
         "api.test",
         "api.train",
         "api.version",
+        "compat",
         "contrib",
     ),
     names={

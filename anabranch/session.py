@@ -12,12 +12,8 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, Self
 
-import numpy as np
-
-from anabranch.core import dtypes
-from anabranch.core.resources import ResourceHandle
-from anabranch.core.values import to_array
 from anabranch.errors import InvalidArgumentError
+from anabranch.frontend.feeds import feed_array
 from anabranch.frontend.fetches import FetchMapping, feed_function_for
 from anabranch.graph.graph import Graph, get_default_graph
 from anabranch.graph.operation import Operation, Tensor
@@ -331,67 +327,6 @@ def _master_for(target: str, config: Any, placement: Any) -> Master:
     raise InvalidArgumentError(
         None, None, f"no session can be opened at target {target!r}; use '' or '{_LOCAL_SCHEME}<name>'"
     )
-
-
-def feed_array(tensor: Tensor, value: Any) -> Any:
-    """A fed value as an array of the tensor's dtype.
-
-    Raises:
-        TypeError: it is a tensor, or of a kind that the dtype cannot hold.
-        ValueError: its shape contradicts the tensor's.
-    """
-    wanted = tensor._dtype.as_numpy_dtype
-    if type(value) is not np.ndarray or value.dtype != wanted or wanted is np.object_:
-        value = _converted(tensor, value, wanted)
-    dims = tensor._shape.dims_tuple
-    if dims is not None and value.shape != dims and not isinstance(value, ResourceHandle):
-        shape = value.shape
-        if len(shape) != len(dims) or any(d is not None and d != s for d, s in zip(dims, shape, strict=True)):
-            raise ValueError(
-                f"Cannot feed value of shape {shape} for Tensor {tensor.name!r}, which has shape '{tensor._shape}' "
-                f"(created at {tensor.op.site}); reshape the value, or leave dimensions that vary open (None)"
-            )
-    return value
-
-
-def _converted(tensor: Tensor, value: Any, wanted: Any) -> Any:
-    if isinstance(value, Tensor):
-        raise TypeError(
-            "The value of a feed cannot be a tf.Tensor object. Acceptable feed values include Python scalars, strings, "
-            "lists, numpy ndarrays, or TensorHandles. For reference, the tensor object was "
-            f"{value} which was passed to the feed with key {tensor}."
-        )
-    if isinstance(value, ResourceHandle):
-        return value
-    if value is None:
-        raise TypeError(
-            f"Cannot feed None for Tensor {tensor.name!r} of dtype {tensor.dtype.name} (created at {tensor.op.site}); "
-            "leave it out of feed_dict, or give it a value"
-        )
-    if isinstance(value, int) and not isinstance(value, bool) and tensor._dtype.is_integer:
-        _check_integer(tensor, value)
-    if getattr(getattr(value, "dtype", None), "kind", "") == "c" and not tensor.dtype.is_complex:
-        raise TypeError(
-            f"Cannot feed complex values for Tensor {tensor.name!r} of dtype {tensor.dtype.name} (created at "
-            f"{tensor.op.site}): feed the real part, or the absolute value"
-        )
-    try:
-        return to_array(value, dtypes.string) if wanted is np.object_ else np.asarray(value, dtype=wanted)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise (TypeError if isinstance(error, TypeError) else ValueError)(
-            f"Cannot feed {value!r} for Tensor {tensor.name!r} of dtype {tensor.dtype.name} (created at "
-            f"{tensor.op.site}): {str(error).rstrip('.')}. Convert the value first, or declare the "
-            "tensor with another dtype"
-        ) from None
-
-
-def _check_integer(tensor: Tensor, value: int) -> None:
-    if not tensor.dtype.min <= value <= tensor.dtype.max:
-        raise TypeError(
-            f"Type of feed value {value} with type {type(value)} is not compatible with Tensor type "
-            f"{tensor.dtype.as_numpy_dtype} of {tensor.name!r} (created at {tensor.op.site}). Try explicitly setting "
-            "the type of the feed tensor to a larger type (e.g. int64)."
-        )
 
 
 class _PartialRun:

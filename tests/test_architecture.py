@@ -44,6 +44,7 @@ ROOMS = (
     "testing",
     "api",
     "__init__",
+    "compat",
     "contrib",
     "tools",
     "__main__",

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping
 from types import ModuleType
 from typing import Any, Final
 
+from anabranch.core import absent_names
+
 #: what every module with annotations binds beside its own names
 _NOT_NAMES: Final = frozenset({"annotations", "TYPE_CHECKING"})
 
@@ -29,10 +31,11 @@ class _PublicPackage(ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name in self._modules:
             found: Any = importlib.import_module(self._modules[name])
+            _teach(found, name)
         elif name in self._homes:
             found = getattr(importlib.import_module(self._homes[name]), name)
         else:
-            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}", name=name, obj=self)
+            raise _no_attribute(self, "", name)
         self.__dict__[name] = found
         return found
 
@@ -42,6 +45,32 @@ class _PublicPackage(ModuleType):
 
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *self.__all__})
+
+
+class _PublicModule(ModuleType):
+    """A public submodule, which tells of TensorFlow's names that it does not have."""
+
+    _public_path: str
+
+    def __getattr__(self, name: str) -> Any:
+        raise _no_attribute(self, self._public_path, name)
+
+
+def _teach(module: ModuleType, path: str) -> None:
+    """Makes a public submodule, and those that it shows, tell of the names that they do not have."""
+    module.__class__ = _PublicModule
+    vars(module)["_public_path"] = path
+    for name, value in list(vars(module).items()):
+        inside = isinstance(value, ModuleType) and type(value) is ModuleType and name in vars(module)["__all__"]
+        if inside and "__getattr__" not in vars(value):
+            _teach(value, f"{path}.{name}")
+
+
+def _no_attribute(module: ModuleType, path: str, name: str) -> AttributeError:
+    if not name.startswith("_") and absent_names.is_tensorflows(path, name):
+        # without `obj=`, among whose names Python would look for a similar one
+        return AttributeError(absent_names.absence(path, name, dir(module)), name=name)
+    return AttributeError(f"module {module.__name__!r} has no attribute {name!r}", name=name, obj=module)
 
 
 def publish(package: str, *, modules: Iterable[str], names: Mapping[str, Iterable[str]]) -> None:

@@ -3,6 +3,10 @@
 A call hands an event to a bounded queue; one thread per writer takes it from there to the file. The caller waits only
 when the queue is full. The thread knows the queue and the file, never the writer itself, so that a writer that is
 dropped without `close` is collected, and its events are still written: then, or at the end of the program.
+
+Whenever the queue has run empty, the thread hands the file to the system, and what the system has outlives the process:
+one that is killed, by whatever signal, loses the events of its last moment only. Events gather in a buffer (for
+`flush_secs` at most) only while they come faster than they can be written.
 """
 
 from __future__ import annotations
@@ -41,7 +45,7 @@ class EventStream:
 
     Args:
         max_queue: events that may wait; 0 or less for no bound.
-        flush_secs: how long (s) an event may wait in the buffer.
+        flush_secs: how long (s) an event may wait in the buffer, when the queue never runs empty.
 
     Raises:
         OpError: the file cannot be made.
@@ -99,14 +103,11 @@ class EventStream:
 
     # ------------------------------------------------------------------ in the thread
     def _write_events(self) -> None:
-        """Runs until `close`: events go to the file, which is flushed when asked to and every `flush_secs`."""
-        flush_at = time.monotonic() + self._flush_secs
+        """Runs until `close`: events go to the file, which is flushed when asked to, when none is left, and in time."""
+        flush_at = 0.0
         unflushed = False
         while True:
-            try:
-                item = self._queue.get(timeout=max(0.0, flush_at - time.monotonic()) if unflushed else None)
-            except queue.Empty:
-                item = _Flush()
+            item = self._next_item(unflushed)
             if item is None:
                 self._guarded(self._file.close)
                 return
@@ -121,6 +122,15 @@ class EventStream:
                 unflushed = False
             if isinstance(item, _Flush):
                 item.done.set()
+
+    def _next_item(self, unflushed: bool) -> Event | _Flush | None:
+        """What was queued next. Whenever nothing is, what was written is flushed before the wait."""
+        if unflushed:
+            try:
+                return self._queue.get_nowait()
+            except queue.Empty:
+                return _Flush()
+        return self._queue.get()
 
     def _guarded(self, action: Any, *args: Any) -> None:
         try:
@@ -145,7 +155,8 @@ class FileWriter:
         logdir: the directory, made if it does not exist.
         graph: a graph to write first.
         max_queue: how many events may wait for the writing thread before a call waits too.
-        flush_secs: how long (s) an event may wait before it is flushed to the file.
+        flush_secs: how long (s) an event may at most wait before it is flushed to the file. Events wait only while more
+            of them come than can be written: otherwise each is in the file at once, also if the process is killed.
         graph_def: deprecated: a `GraphDef` in place of `graph`.
         filename_suffix: appended to the file's name.
         session: accepted for compatibility; the writer writes the same with and without it.

@@ -1,10 +1,12 @@
 """Checkpoints: what there is to do with them, by prefix. See `docs/decisions/0002-checkpoint-format.md`.
 
-A prefix is a directory and a name, such as `"logs/model.ckpt-100"`; the files of a checkpoint begin with it.
+A prefix is a directory and a name, such as `"logs/model.ckpt-100"`; the files of a checkpoint begin with it. The path
+of a safetensors file that stands alone may be given in its place, to be read.
 
     write_checkpoint, merge_checkpoints, remove_checkpoint    checkpoint_writer
     CheckpointReader, TensorReader                            checkpoint_reader, tensor_reader
     TensorBundleReader                                        tensor_bundle (what TensorFlow saved)
+    PlainSafetensorsReader                                    plain_safetensors (one file of another framework)
     SliceInfo                                                 slices
 """
 
@@ -20,13 +22,15 @@ from anabranch.io.checkpoint_writer import (
     remove_checkpoint,
     write_checkpoint,
 )
+from anabranch.io.plain_safetensors import PlainSafetensorsReader, is_plain_file
 from anabranch.io.slices import SliceInfo
-from anabranch.io.tensor_bundle import TensorBundleReader, bundle_exists
+from anabranch.io.tensor_bundle import TensorBundleReader, bundle_exists, bundle_files
 from anabranch.io.tensor_reader import TensorReader
 
 __all__ = [
     "DEFAULT_SHARD_BYTES",
     "CheckpointReader",
+    "PlainSafetensorsReader",
     "SliceInfo",
     "TensorBundleReader",
     "TensorReader",
@@ -40,29 +44,41 @@ __all__ = [
 
 
 def checkpoint_exists(prefix: str | os.PathLike[str]) -> bool:
-    """Whether a checkpoint was committed under `prefix`, by us or by TensorFlow. It may still be damaged."""
-    return os.path.isfile(checkpoint_manifest.manifest_path(os.fspath(prefix))) or bundle_exists(prefix)
+    """Whether a checkpoint was committed under `prefix`, by us or by TensorFlow, or is that file. It may be damaged."""
+    return _is_ours(os.fspath(prefix)) or bundle_exists(prefix) or is_plain_file(prefix)
 
 
 def open_checkpoint(prefix: str | os.PathLike[str]) -> TensorReader:
-    """A reader of the checkpoint `prefix`, ours or, where there is none, TensorFlow's.
+    """A reader of the checkpoint `prefix`: ours or, where there is none, TensorFlow's, or a plain safetensors file.
 
     Raises:
       OpError: as `CheckpointReader`.
     """
     name = os.fspath(prefix)
-    if bundle_exists(name) and not os.path.isfile(checkpoint_manifest.manifest_path(name)):
-        return TensorBundleReader(name)
+    if not _is_ours(name):
+        if bundle_exists(name):
+            return TensorBundleReader(name)
+        if is_plain_file(name):
+            return PlainSafetensorsReader(name)
     return CheckpointReader(name)
 
 
 def list_files(prefix: str | os.PathLike[str]) -> list[str]:
-    """The paths of a checkpoint's files: its manifest, then its shards.
+    """The paths of a checkpoint's files: its manifest (or index), then its shards.
 
     Raises:
       NotFoundError: there is no such checkpoint.
       DataLossError: its manifest is damaged.
     """
     name = os.fspath(prefix)
+    if not _is_ours(name):
+        if bundle_exists(name):
+            return bundle_files(name)
+        if is_plain_file(name):
+            return [name]
     shards = checkpoint_manifest.load(name).shards
     return [checkpoint_manifest.manifest_path(name), *(name + shard.suffix for shard in shards)]
+
+
+def _is_ours(prefix: str) -> bool:
+    return os.path.isfile(checkpoint_manifest.manifest_path(prefix))

@@ -13,6 +13,7 @@ import itertools
 import math
 import mmap
 import os
+import re
 import struct
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -38,6 +39,7 @@ Array = npt.NDArray[Any]
 
 _MAX_SHARDS: Final = 99_999  # What the five digits of a file's name can tell apart.
 _FULL_EXTENT: Final = -1
+_DATA: Final = re.compile(r"\.data-\d{5}-of-\d{5}")
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5  # Wire types of protocol buffers.
 #: By its length in bytes, what is XORed over the first two bytes of a signed number in a key.
 _SIGNED_HEADERS: Final = (
@@ -49,6 +51,13 @@ _SIGNED_HEADERS: Final = (
 def bundle_exists(prefix: str | os.PathLike[str]) -> bool:
     """Whether TensorFlow saved a checkpoint under `prefix`."""
     return os.path.isfile(os.fspath(prefix) + ".index")
+
+
+def bundle_files(prefix: str) -> list[str]:
+    """The paths of such a checkpoint's files: its index, then those that hold its data."""
+    directory, base = os.path.split(prefix)
+    data = (name for name in os.listdir(directory or ".") if name.startswith(base) and _DATA.fullmatch(name, len(base)))
+    return [f"{prefix}.index", *sorted(os.path.join(directory, name) for name in data)]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -28,6 +28,9 @@ class TensorReader(abc.ABC):
     A context manager; several threads may read at once.
     """
 
+    #: whether what is read can be checked
+    has_checksums = True
+
     def __init__(self, prefix: str | os.PathLike[str], verify_checksums: bool) -> None:
         self._prefix = os.fspath(prefix)
         self._verify_checksums = verify_checksums

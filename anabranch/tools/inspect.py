@@ -1,7 +1,7 @@
 """Look into a file: a graph, a meta graph, a saved model, a checkpoint, events.
 
-Takes a GraphDef, MetaGraphDef or SavedModel (binary or text), the prefix of a checkpoint, an event file, or a directory
-that holds a checkpoint, a saved model or event files.
+Takes a GraphDef, MetaGraphDef or SavedModel (binary or text), the prefix of a checkpoint, a safetensors file, an event
+file, or a directory that holds a checkpoint, a saved model, event files or safetensors files.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def main(arguments: Sequence[str]) -> int:
     """`anabranch inspect path`"""
     parser = argparse.ArgumentParser(
         prog="anabranch inspect",
-        description="Shows what is in a GraphDef, MetaGraphDef, SavedModel, checkpoint or event file, or a directory.",
+        description="Shows what is in a file (graph, saved model, checkpoint, safetensors, events) or a directory.",
     )
     parser.add_argument("path", help="a file, the prefix of a checkpoint, or a directory")
     parser.add_argument("--verify", action="store_true", help="read everything and check all checksums")
@@ -80,7 +80,9 @@ class Report:
         listed = list(rows)
         if not listed:
             return
-        table = Table(title=title, title_justify="left", header_style="bold")
+        # a title inside the table would be folded to the table's width
+        self.console.print(f"[italic]{escape(title)}[/italic]", highlight=False, soft_wrap=True)
+        table = Table(header_style="bold")
         for column in columns:
             numeric = column.startswith("#")
             table.add_column(column.removeprefix("#"), justify="right" if numeric else "left", overflow="fold")
@@ -118,15 +120,15 @@ class Inspector:
         """
         if os.path.isdir(path):
             return self._directory(Path(path))
+        prefix = _PARTS.sub("", path)
+        if prefix != path and checkpoint_exists(prefix):
+            return self._checkpoint(prefix)
         if checkpoint_exists(path):
             return self._checkpoint(path)
         if not os.path.isfile(path):
             raise NotInspectableError(f"{path} is neither a file, nor a directory, nor the prefix of a checkpoint")
         if "tfevents" in os.path.basename(path):
             return self._events([Path(path)])
-        prefix = _PARTS.sub("", path)
-        if prefix != path and checkpoint_exists(prefix):
-            return self._checkpoint(prefix)
         return self._graph_file(Path(path))
 
     def _directory(self, path: Path) -> int:
@@ -138,19 +140,21 @@ class Inspector:
             done.append(self._graph_file(saved_models[0]))
         if state is not None and state.model_checkpoint_path:
             done.append(self._state(path, state))
+        else:
+            done += [self._checkpoint(prefix) for prefix in _prefixes_in(path)]
         if events:
             done.append(self._events(events))
         if not done:
-            raise NotInspectableError(f"{path} holds no saved model, no checkpoint state and no event files")
+            raise NotInspectableError(f"{path} holds no saved model, no checkpoint and no event files")
         return max(done)
 
     # ------------------------------------------------------------------ checkpoints
     def _state(self, path: Path, state: Any) -> int:
         known = list(state.all_model_checkpoint_paths) or [state.model_checkpoint_path]
-        rows = [[p, "yes" if checkpoint_exists(path / p) else "no"] for p in known]
+        rows = [[p, "yes" if checkpoint_exists(p) else "no"] for p in known]
         self.report.table(f"Checkpoints of {path}, the latest last", ["prefix", "there"], rows)
-        latest = path / state.model_checkpoint_path
-        return self._checkpoint(str(latest)) if checkpoint_exists(latest) else 0
+        latest = state.model_checkpoint_path
+        return self._checkpoint(latest) if checkpoint_exists(latest) else 0
 
     def _checkpoint(self, prefix: str) -> int:
         with open_checkpoint(prefix) as reader:
@@ -176,7 +180,8 @@ class Inspector:
                     damaged.append([name, error.message])
                 progress.advance(task, size)
         self.report.table("Damaged", ["tensor", "what is wrong"], damaged)
-        self.report.line(f"{len(damaged)} of {len(sizes)} tensors are damaged" if damaged else "all checksums match")
+        fine = "all checksums match" if reader.has_checksums else "all tensors can be read; the file has no checksums"
+        self.report.line(f"{len(damaged)} of {len(sizes)} tensors are damaged" if damaged else fine)
         return int(bool(damaged))
 
     # ------------------------------------------------------------------ graphs
@@ -236,6 +241,12 @@ class Inspector:
             if self.verify and not status:
                 self.report.line("all checksums match")
         return status
+
+
+def _prefixes_in(directory: Path) -> list[str]:
+    """The checkpoints of a directory that no state lists, plain safetensors files among them."""
+    prefixes = {_PARTS.sub("", str(file)) for file in directory.iterdir()}
+    return sorted(prefix for prefix in prefixes if checkpoint_exists(prefix))
 
 
 # ---------------------------------------------------------------------- reading graphs

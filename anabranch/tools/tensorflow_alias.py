@@ -14,11 +14,12 @@ import importlib.machinery
 import importlib.util
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from types import ModuleType
 from typing import Any, Final
 
 import anabranch as tf
+from anabranch.core import absent_names
 
 ROOT: Final = "tensorflow"
 #: the version of the interface, which programs compare with
@@ -189,6 +190,8 @@ class AliasModule(ModuleType):
         self.__path__: list[str] = []
 
     def __getattr__(self, name: str) -> Any:
+        if _public_path(f"{self.__name__}.{name}") == "":  # the whole, under one of its other spellings
+            return importlib.import_module(f"{self.__name__}.{name}")
         wanted = self._renamed.get(name, name)
         for source in self._sources:
             value = getattr(source, wanted, _MISSING)
@@ -197,7 +200,7 @@ class AliasModule(ModuleType):
                 return value
         if not name.startswith("__") and _counterpart(f"{self.__name__}.{name}") is not None:
             return importlib.import_module(f"{self.__name__}.{name}")
-        raise AttributeError(f"anabranch has no {self.__name__}.{name}", name=name, obj=self)
+        raise AttributeError(_absence(f"{self.__name__}.{name}", dir(self)), name=name)
 
     def __dir__(self) -> list[str]:
         found = {*self.__dict__, *self._renamed}
@@ -219,13 +222,26 @@ class _GeneratedWrappers:
         raise AttributeError(name)
 
 
-def _counterpart(fullname: str) -> tuple[list[Any], dict[str, str]] | None:
-    """The modules that stand for a module of TensorFlow and what is renamed in it; None where there are none."""
+def _public_path(fullname: str) -> str:
+    """A module's or name's path below `tensorflow`, "" for the public interface as a whole."""
     path = fullname.removeprefix(ROOT).lstrip(".")
     for whole in _WHOLE:
         if path == whole or path.startswith(f"{whole}."):
-            path = path[len(whole) :].lstrip(".")
-            break
+            return path[len(whole) :].lstrip(".")
+    return path
+
+
+def _absence(fullname: str, present: Iterable[str] = ()) -> str:
+    """That anabranch has nothing of that name: of a public name with a way out."""
+    module, _, name = _public_path(fullname).rpartition(".")
+    if absent_names.is_tensorflows(module, name):
+        return absent_names.absence(module, name, present)
+    return f"anabranch has no {fullname}"
+
+
+def _counterpart(fullname: str) -> tuple[list[Any], dict[str, str]] | None:
+    """The modules that stand for a module of TensorFlow and what is renamed in it; None where there are none."""
+    path = _public_path(fullname)
     if not path:
         return [tf], {}
     if path in PRIVATE_MODULES:
@@ -283,7 +299,8 @@ class TensorFlowFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         if fullname != ROOT and not fullname.startswith(f"{ROOT}."):
             return None
         if _counterpart(fullname) is None:
-            raise ModuleNotFoundError(f"anabranch has no counterpart of the module {fullname!r}", name=fullname)
+            # without `name=`: with it, `from tensorflow import keras` would lose the message
+            raise ModuleNotFoundError(f"No module named {fullname!r}: {_absence(fullname)}")
         return importlib.machinery.ModuleSpec(fullname, self, is_package=True)
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:

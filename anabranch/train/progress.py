@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import importlib
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from anabranch.train.basic_session_run_hooks import fetchable, global_step_for
 from anabranch.train.session_run_hook import SessionRunArgs, SessionRunContext, SessionRunHook, SessionRunValues
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, ConsoleOptions, RenderResult
+
+#: columns of a bar: a shorter one is left out
+_NARROWEST_BAR: Final = 6
+_WIDEST_BAR: Final = 40
 
 
 class ProgressDisplay:
     """Shows steps, values and the time that is left.
 
-    In a terminal it is a bar that is redrawn in place, in a notebook a line that is, and otherwise (a file, a pipe)
+    In a terminal it is a bar that is redrawn in place, in one line of whatever width the terminal has (a narrow one
+    loses the bar first, then the last values), in a notebook a line that is, and otherwise (a file, a pipe)
     a new line every `log_every_secs` seconds and at the end, without control characters.
 
     Args:
@@ -47,8 +53,8 @@ class ProgressDisplay:
         self._values: dict[str, Any] = {}
         if self._console.is_jupyter:
             self._show: _Line = _NotebookLine()
-        elif self._console.is_terminal:
-            self._show = _TerminalBar(self._console, title, total, first)
+        elif self._console.is_terminal and not self._console.is_dumb_terminal:
+            self._show = _TerminalBar(self._console, title, total)
         else:
             self._show = _LogLines(self._console, log_every_secs)
 
@@ -61,14 +67,14 @@ class ProgressDisplay:
     def announce(self, what: str) -> None:
         """Shows at once what goes on before the first step, such as a compilation, which may take a while."""
         self._shown = f"{self._title}: {self._position(self._first)}, {what}"
-        self._show.announce(self._first, what, self._shown)
+        self._show.announce(Shown(self._first, [what], "", self._shown))
 
     def update(self, step: int, values: Mapping[str, Any]) -> None:
         """Shows that `step` is done, and values: numbers with four digits, texts as they are."""
         self._values = dict(values)
-        text = ", ".join(_shown(name, value) for name, value in values.items())
-        self._shown = f"{self._title}: {self._position(step)}{', ' if text else ''}{text}"
-        self._show.update(step, text, f"{self._shown}{self._time_left(step)}")
+        texts = [_shown(name, value) for name, value in values.items()]
+        self._shown = ", ".join((f"{self._title}: {self._position(step)}", *texts))
+        self._show.update(Shown(step, texts, self._time_left(step), self._shown))
 
     def advance(self, step: int) -> None:
         """Shows that `step` is done; the values stay as they were."""
@@ -86,7 +92,7 @@ class ProgressDisplay:
         if self._total is None or done <= 0 or step >= self._total:
             return ""
         seconds = (time.monotonic() - self._began) / done * (self._total - step)
-        return f", {timedelta(seconds=round(seconds))} left"
+        return f"{timedelta(seconds=round(seconds))} left"
 
 
 def _shown(name: str, value: Any) -> str:
@@ -94,13 +100,27 @@ def _shown(name: str, value: Any) -> str:
 
 
 # ---------------------------------------------------------------------- three places to show it
+@dataclass(frozen=True)
+class Shown:
+    """A state: the step, the values as texts, the time that is left, and all but that as one line."""
+
+    step: int
+    values: Sequence[str]
+    left: str
+    line: str
+
+    def whole(self) -> str:
+        """The line with the time that is left."""
+        return f"{self.line}, {self.left}" if self.left else self.line
+
+
 class _Line:
-    """Where a display shows its state. `text`: the values; `line`: all of it."""
+    """Where a display shows its state."""
 
-    def announce(self, step: int, text: str, line: str) -> None:
-        self.update(step, text, line)
+    def announce(self, shown: Shown) -> None:
+        self.update(shown)
 
-    def update(self, step: int, text: str, line: str) -> None:
+    def update(self, shown: Shown) -> None:
         raise NotImplementedError
 
     def close(self, line: str) -> None:
@@ -108,25 +128,49 @@ class _Line:
 
 
 class _TerminalBar(_Line):
-    def __init__(self, console: Console, title: str, total: int | None, first: int) -> None:
-        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+    """One line, redrawn in place, never wider than the terminal is at the moment."""
 
-        position = "step {task.completed}" if total is None else "step {task.completed}/{task.total}"
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TextColumn(position),
-            TextColumn("{task.fields[text]}"),
-        )
-        self._progress = Progress(*columns, TimeRemainingColumn(), console=console)
-        self._task = self._progress.add_task(title, total=total, completed=first, text="")
-        self._progress.start()
+    def __init__(self, console: Console, title: str, total: int | None) -> None:
+        from rich.live import Live
 
-    def update(self, step: int, text: str, line: str) -> None:
-        self._progress.update(self._task, completed=step, text=text)
+        self._title, self._total = title, total
+        self._now = Shown(0, [], "", "")
+        self._live = Live(self, console=console, refresh_per_second=10)
+        self._live.start()
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        from rich.text import Text
+
+        shown = self._now
+        position = f"step {shown.step}" if self._total is None else f"step {shown.step}/{self._total}"
+        words, room = fitted(f"{self._title} {position}", [*shown.values, shown.left], options.max_width)
+        line = Text(words[0], no_wrap=True, overflow="ellipsis", end="")
+        if self._total is not None and room > _NARROWEST_BAR:
+            columns = min(room - 1, _WIDEST_BAR)
+            filled = round(columns * min(1.0, shown.step / max(1, self._total)))
+            stroke = "-" if options.ascii_only else "━"
+            line.append(" ").append(stroke * filled, "bar.complete").append(stroke * (columns - filled), "bar.back")
+        line.append(" ".join(("", *words[1:])))
+        yield line
+
+    def update(self, shown: Shown) -> None:
+        self._now = shown
 
     def close(self, line: str) -> None:
-        self._progress.stop()
+        self._live.stop()
+
+
+def fitted(first: str, others: Sequence[str], width: int) -> tuple[list[str], int]:
+    """The words that one line of `width` columns can hold, with a space before each but the first, and the room left.
+
+    `first` stands in it whatever its length; of `others`, those that do not fit are left out.
+    """
+    words, room = [first], width - len(first)
+    for word in filter(None, others):
+        if len(word) < room:
+            words.append(word)
+            room -= len(word) + 1
+    return words, max(0, room)
 
 
 class _NotebookLine(_Line):
@@ -137,8 +181,8 @@ class _NotebookLine(_Line):
         self._text = display.Pretty
         self._handle = display.display(self._text(""), display_id=True)
 
-    def update(self, step: int, text: str, line: str) -> None:
-        self._handle.update(self._text(line))
+    def update(self, shown: Shown) -> None:
+        self._handle.update(self._text(shown.whole()))
 
     def close(self, line: str) -> None:
         self._handle.update(self._text(line))
@@ -150,12 +194,12 @@ class _LogLines(_Line):
         self._next = time.monotonic() + every_secs
         self._last = ""
 
-    def announce(self, step: int, text: str, line: str) -> None:
-        self._write(line)
+    def announce(self, shown: Shown) -> None:
+        self._write(shown.whole())
 
-    def update(self, step: int, text: str, line: str) -> None:
+    def update(self, shown: Shown) -> None:
         if time.monotonic() >= self._next:
-            self._write(line)
+            self._write(shown.whole())
 
     def close(self, line: str) -> None:
         if line and line != self._last:

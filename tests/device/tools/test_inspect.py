@@ -8,8 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import safetensors.numpy
 from rich.console import Console
 
+from anabranch.errors import DataLossError
 from anabranch.frontend.summary_writer import FileWriter
 from anabranch.graph.graph import Graph
 from anabranch.io.checkpoint_state import write_checkpoint_state
@@ -86,6 +88,40 @@ def test_a_directory_with_a_checkpoint_state(tmp_path: Path) -> None:
     assert ["w", "float32", "(2, 3)", "24 B"] in rows
 
 
+def test_a_relative_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its state holds paths that are relative to it, or absolute ones."""
+    (tmp_path / "run").mkdir()
+    prefix = save(tmp_path / "run")
+    monkeypatch.chdir(tmp_path)
+    for directory, listed in (("run", "run/model.ckpt-7"), (str(tmp_path / "run"), prefix)):
+        write_checkpoint_state(directory, listed)
+        for path in ("run", "run/", "./run", tmp_path / "run"):
+            status, text = inspect(path)
+            assert status == 0
+            assert "yes" in [row[1] for row in cells(text)], path
+            assert ["w", "float32", "(2, 3)", "24 B"] in cells(text)
+
+
+def test_a_directory_without_a_state(tmp_path: Path) -> None:
+    save(tmp_path)
+    safetensors.numpy.save_file({"x": np.zeros(3, np.int8)}, tmp_path / "other.safetensors")
+    _, text = inspect(tmp_path)
+    assert ["w", "float32", "(2, 3)", "24 B"] in cells(text)
+    assert ["x", "int8", "(3)", "3 B"] in cells(text)
+
+
+def test_a_plain_safetensors_file(tmp_path: Path) -> None:
+    path = tmp_path / "theirs.safetensors"
+    safetensors.numpy.save_file({"layer.weight": np.ones((2, 3), np.float16), "n": np.array(True)}, path)
+    status, text = inspect(path, verify=True)
+    assert status == 0
+    assert cells(text) == [["layer.weight", "float16", "(2, 3)", "12 B"], ["n", "bool", "()", "1 B"]]
+    assert "the file has no checksums" in text
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(DataLossError, match="no safetensors file, or damaged"):
+        inspect(path)
+
+
 def test_tensorflows_checkpoints() -> None:
     prefix = FIXTURES / "tensor_bundle" / "variables"
     with np.load(f"{prefix}.npz", allow_pickle=False) as arrays:
@@ -134,7 +170,7 @@ def test_events(tmp_path: Path) -> None:
 def test_what_is_nothing_of_that_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "notes.txt").write_text("just text")
     for path, told in [
-        (tmp_path, "holds no saved model, no checkpoint state and no event files"),
+        (tmp_path, "holds no saved model, no checkpoint and no event files"),
         (tmp_path / "notes.txt", "holds no SavedModel"),
         (tmp_path / "nosuch", "is neither a file"),
     ]:

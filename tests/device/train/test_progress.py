@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import subprocess
 import sys
 import time
@@ -31,9 +32,9 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
-def _console(**options: Any) -> tuple[Console, io.StringIO]:
+def _console(width: int = 200, **options: Any) -> tuple[Console, io.StringIO]:
     file = io.StringIO()
-    return Console(file=file, width=200, **options), file
+    return Console(file=file, width=width, **options), file
 
 
 def test_a_log_gets_a_line_now_and_then(clock: Clock) -> None:
@@ -87,6 +88,42 @@ def test_a_terminal_shows_a_bar() -> None:
     assert "step 10/10" in shown
     assert "loss 0.25" in shown
     assert "\x1b[" in shown, "it is redrawn in place"
+
+
+@pytest.mark.parametrize(
+    ("width", "last"),
+    [
+        (120, "training step 1500/1500 ━{37,40} loss 0.01235 held-out accuracy 98.89% 12,345 images/s"),
+        (80, "training step 1500/1500 loss 0.01235 held-out accuracy 98.89% 12,345 images/s"),
+        (60, "training step 1500/1500 ━{6,} loss 0.01235 12,345 images/s"),
+        (40, "training step 1500/1500 loss 0.01235"),
+        (20, "training step 1500/…"),
+    ],
+)
+def test_a_terminal_of_any_width_shows_one_line(width: int, last: str) -> None:
+    console, file = _console(width, force_terminal=True, force_interactive=True)
+    with progress.ProgressDisplay("training", 1500, console=console) as display:
+        display.announce("compiling, which may take a while")
+        for step in (1, 750, 1500):
+            values = {"loss": 0.0123456, "held-out accuracy": "98.89%", "": "12,345 images/s"}
+            display.update(step, values)
+            display._show._live.refresh()  # type: ignore[attr-defined]
+    shown = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", file.getvalue())
+    assert file.getvalue().count("\n") == 1, "redrawn in place, and ended once"
+    lines = [line for line in re.split(r"[\r\n]+", shown) if line]
+    assert len(lines) >= 4
+    assert max(map(len, lines)) <= width
+    assert re.fullmatch(last, lines[-1])
+
+
+def test_a_terminal_that_cannot_redraw_gets_lines(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> None:
+    monkeypatch.setenv("TERM", "dumb")
+    console, file = _console(80, force_terminal=True)
+    with progress.ProgressDisplay("training", 100, console=console) as display:
+        for step in range(1, 101):
+            clock.now += 1
+            display.update(step, {})
+    assert len(file.getvalue().splitlines()) == 4
 
 
 def test_a_notebook_replaces_one_output(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> None:

@@ -6,6 +6,7 @@ import ast
 import importlib
 import inspect
 import pkgutil
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ import pytest
 
 import anabranch as tf
 import anabranch.api
+from anabranch.core import absent_names
 
 API_MODULES = sorted(module.name for module in pkgutil.iter_modules(anabranch.api.__path__))
 SOURCE = ast.parse(Path(tf.__file__).read_text())
@@ -68,6 +70,74 @@ def test_the_public_names_are_those_that_the_file_shows() -> None:
 def test_an_unknown_name_is_an_error_that_says_it() -> None:
     with pytest.raises(AttributeError, match="'anabranch' has no attribute 'matmull'"):
         tf.matmull  # type: ignore[attr-defined]
+
+
+def modules_to_ask() -> Iterator[tuple[str, Any]]:
+    """The public modules with TensorFlow's names, by public path."""
+    for path in absent_names._names():
+        found: Any = tf
+        for part in path.split(".") if path else ():
+            found = getattr(found, part, None)
+        if str(getattr(found, "__name__", "")).startswith(("anabranch.api", "anabranch.compat")) or found is tf:
+            yield path, found
+
+
+@pytest.mark.parametrize(("path", "module"), list(modules_to_ask()))
+def test_names_of_tensorflow_that_are_not_here_say_so(path: str, module: Any) -> None:
+    before = dir(module)
+    for name in absent_names._names()[path]:
+        if not hasattr(module, name):
+            with pytest.raises(AttributeError) as caught:
+                getattr(module, name)
+            told = str(caught.value)
+            assert told.startswith(f"anabranch has no tf.{path}{'.' * bool(path)}{name}; "), told
+            assert (caught.value.name, caught.value.obj) == (name, None), "Python would guess at another name"
+    assert dir(module) == before
+
+
+@pytest.mark.parametrize(
+    ("name", "way_out"),
+    [
+        ("keras", "tf.layers"),
+        ("saved_model", "tf.train.export_meta_graph"),
+        ("RaggedTensor", "tf.SparseTensor"),
+        ("enable_v2_behavior", "tf.Session"),
+    ],
+)
+def test_what_is_not_here_names_a_way_out(name: str, way_out: str) -> None:
+    assert not hasattr(tf, name)
+    assert way_out in absent_names.absence("", name)
+
+
+def test_the_ways_out_are_there() -> None:
+    """What an explanation recommends must exist."""
+    for text in absent_names._WAYS_OUT.values():
+        for path in re.findall(r"tf((?:\.\w+)+)", text):
+            found: Any = tf
+            for part in path.strip(".").split("."):
+                found = getattr(found, part)
+
+
+def test_version_1_has_the_names_of_the_package() -> None:
+    program = """
+import anabranch.compat.v1 as tf
+import anabranch
+from anabranch.compat import v1
+from anabranch.compat.v1 import *
+assert v1 is tf is anabranch.compat.v1 and Session is tf.Session is anabranch.Session
+assert dir(tf) == dir(anabranch) and tf.nn.relu and tf.compat.v1 is tf and tf.__version__
+tf.disable_v2_behavior(), tf.disable_eager_execution(), tf.enable_resource_variables(), tf.disable_v2_tensorshape()
+assert not tf.executing_eagerly() and tf.resource_variables_enabled()
+for module, name, told in (tf, "keras", "tf.keras;"), (tf.compat, "v2", "tf.compat.v2; programs of graphs use"):
+    try:
+        getattr(module, name)
+    except AttributeError as error:
+        assert told in str(error), error
+    else:
+        raise AssertionError(name)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
 
 
 PROBE = """

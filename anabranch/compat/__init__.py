@@ -1,7 +1,8 @@
-"""`tf.compat`."""
+"""`tf.compat`: conversions between bytes and text, tuples of number types, and `tf.compat.v1`."""
 
 from __future__ import annotations
 
+from anabranch.compat import v1
 from anabranch.core.compat import (
     as_bytes,
     as_str,
@@ -28,4 +29,5 @@ __all__ = [
     "integral_types",
     "path_to_str",
     "real_types",
+    "v1",
 ]

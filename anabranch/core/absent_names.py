@@ -1,0 +1,82 @@
+"""What to say of a public name of TensorFlow 1.15 that is not here, instead of letting Python guess another name.
+
+`tensorflow_names.txt` lists these names, one module to a line.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+from collections.abc import Iterable
+from importlib import resources
+from typing import Final
+
+_LISTED: Final = "tensorflow_names.txt"
+_MODELS: Final = "tf.train.Saver and tf.train.export_meta_graph write models, tf.train.import_meta_graph reads graphs"
+_GRAPH_CODE: Final = "write the graph itself, with tf.cond and tf.while_loop where Python has if and while"
+#: by the longest beginning of a name: a way out
+_WAYS_OUT: Final[dict[str, str]] = {
+    "audio": "decode sound with a Python package, in tf.py_func",
+    "autograph": _GRAPH_CODE,
+    "compat.v2": "programs of graphs use tf.compat.v1, which is there",
+    "contrib": "dir(tf.contrib) lists what is there; copy the rest from TensorFlow's sources into your program",
+    "data.experimental": "dir(tf.data.experimental) lists what is there",
+    "distribute": "tf.device and placement policies (docs/devices.md) let one graph use several devices",
+    "enable_eager_execution": "build operations and run them with tf.Session",
+    "enable_tensor_equality": "tensors compare by identity; tf.equal compares values",
+    "enable_v2_behavior": "this is version 1 of the API: build operations and run them with tf.Session",
+    "enable_v2_tensorshape": "dimensions are tf.Dimension objects; use .value or tf.dimension_value",
+    "estimator": "build the graph that model_fn built, and run it in tf.train.MonitoredTrainingSession",
+    "feature_column": "tf.io.parse_example, tf.one_hot and tf.nn.embedding_lookup do what feature columns stand for",
+    "function": _GRAPH_CODE,
+    "keras": "tf.layers, tf.losses and tf.train build and train networks; graphs of Keras models come in by "
+    "tf.import_graph_def",
+    "layers.experimental": "tf.layers has the layers of graphs",
+    "lite": "write the graph with tf.io.write_graph and convert it where TensorFlow is",
+    "profiler": "RunOptions(trace_level=RunOptions.FULL_TRACE) times a step, `anabranch explain` tells how it runs",
+    "quantization": "compute in floats, or in integers with tf.cast",
+    "ragged": "tf.SparseTensor, or padding with tf.sequence_mask, holds rows of different lengths",
+    "Ragged": "tf.SparseTensor, or padding with tf.sequence_mask, holds rows of different lengths",
+    "saved_model": f"{_MODELS}; `anabranch inspect` shows a SavedModel",
+    "sets": "tf.sparse has sparse tensors; sets of Python can be used in tf.py_func",
+    "sysconfig": "there is nothing to compile against",
+    "tpu": "tf.device places work, on what accelerators JAX finds",
+    "train.Server": "one process runs the graph, on all of its devices",
+    "train.SyncReplicasOptimizer": "one process runs the graph, on all of its devices",
+    "xla": "every step is compiled by XLA already",
+}
+
+
+def is_tensorflows(module: str, name: str) -> bool:
+    """Whether TensorFlow 1.15 has a public name.
+
+    Args:
+        module: the public module, such as "nn.rnn_cell"; "" for the package.
+        name: the name in it.
+    """
+    return module.split(".")[0] == "contrib" or name in _names().get(module, ())
+
+
+def absence(module: str, name: str, present: Iterable[str] = ()) -> str:
+    """That there is no such name, and a way out.
+
+    Args:
+        module, name: as for `is_tensorflows`.
+        present: the names that the module has here, among which a similar one may serve.
+    """
+    path = f"{module}.{name}" if module else name
+    beginnings = [beginning for beginning in _WAYS_OUT if path.startswith(beginning)]
+    if beginnings:
+        way_out = _WAYS_OUT[max(beginnings, key=len)]
+    elif close := difflib.get_close_matches(name, present, n=1, cutoff=0.85):
+        way_out = f"tf.{f'{module}.' if module else ''}{close[0]} is there"
+    else:
+        way_out = f"dir(tf{f'.{module}' if module else ''}) lists what is there, dir(tf.raw_ops) the operation types"
+    return f"anabranch has no tf.{path}; {way_out}"
+
+
+@functools.cache
+def _names() -> dict[str, frozenset[str]]:
+    text = resources.files(__package__).joinpath(_LISTED).read_text(encoding="utf-8")
+    lines = (line.partition(":") for line in text.splitlines() if not line.startswith("#"))
+    return {module: frozenset(names.split()) for module, _, names in lines}
