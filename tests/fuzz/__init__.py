@@ -1,0 +1,3 @@
+"""Fuzzers that run for as long as they are told."""
+
+from __future__ import annotations
