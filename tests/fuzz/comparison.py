@@ -1,0 +1,91 @@
+"""When two values are the same: dtype, shape, and elements up to what rounding of the inputs explains."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tests.fuzz.wire import Array
+
+#: relative to the largest finite element of the tensor
+TOLERANCE = {
+    "float64": 1e-9,
+    "complex128": 1e-9,
+    "float32": 5e-5,
+    "complex64": 5e-5,
+    "float16": 1e-2,
+    "bfloat16": 6e-2,
+}
+#: half a unit in the last place
+ROUNDING = {
+    "float64": 2.0**-53,
+    "complex128": 2.0**-53,
+    "float32": 2.0**-24,
+    "complex64": 2.0**-24,
+    "float16": 2.0**-11,
+    "bfloat16": 2.0**-8,
+}
+#: how many times the change under rounded inputs two correct answers may lie apart
+_SPREADS = 16.0
+
+
+def difference(got: Array, wanted: Array, spread: list[Array] | None = None) -> str | None:
+    """What tells two values apart, in words; None where nothing does.
+
+    Args:
+        spread: values that the side of `wanted` gave for inputs changed by their rounding error. Elements that differ
+            no more than these do are the same.
+    """
+    if got.dtype != wanted.dtype:
+        return f"dtype {got.dtype}, expected {wanted.dtype}"
+    if got.shape != wanted.shape:
+        return f"shape {got.shape}, expected {wanted.shape}"
+    wrong = _differing(got, wanted)
+    if not wrong.any():
+        return None
+    for other in spread or ():
+        if other.shape != wanted.shape:
+            return None  # rounding decides even the shape
+        wrong &= ~_explained(got, wanted, other)
+    if not wrong.any():
+        return None
+    at = tuple(int(i) for i in np.argwhere(wrong)[0])
+    return f"{int(wrong.sum())} of {wrong.size} elements; at {list(at)} {got[at]!r}, expected {wanted[at]!r}"
+
+
+def _differing(got: Array, wanted: Array) -> Array:
+    """The elements that differ by more than the dtype's tolerance."""
+    tolerance = TOLERANCE.get(got.dtype.name)
+    if tolerance is None:
+        return np.asarray(got != wanted)
+    a, b = _wide(got), _wide(wanted)
+    with np.errstate(all="ignore"):
+        size = np.abs(b[np.isfinite(b)]).max(initial=0.0)
+        near = np.abs(a - b) <= tolerance * size + np.finfo(np.float32).tiny
+        same = (a == b) | (np.isnan(a) & np.isnan(b))
+        both_wild = np.iscomplexobj(a) & ~np.isfinite(a) & ~np.isfinite(b)
+    return np.asarray(~(near | same | both_wild))
+
+
+def _explained(got: Array, wanted: Array, other: Array) -> Array:
+    """The elements that a change of the inputs by their rounding moves about as far as the difference is."""
+    if got.dtype.name not in TOLERANCE:
+        return np.asarray(wanted != other)
+    a, b, c = _wide(got), _wide(wanted), _wide(other)
+    with np.errstate(all="ignore"):
+        moved = np.abs(b - c)
+        wild = np.isfinite(b) != np.isfinite(c)
+        return np.asarray(wild | (np.abs(a - b) <= _SPREADS * moved))
+
+
+def _wide(array: Array) -> Array:
+    return array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
+
+
+def rounded(array: Array, random: np.random.Generator) -> Array:
+    """The array with every element changed by about its rounding error, up or down."""
+    unit = ROUNDING.get(array.dtype.name)
+    if unit is None:
+        return array
+    signs = random.integers(0, 2, size=array.shape) * 2 - 1
+    with np.errstate(all="ignore"):
+        return np.asarray(_wide(array) * (1 + 2.1 * unit * signs)).astype(array.dtype)

@@ -1,0 +1,396 @@
+"""One program on both sides: build, exchange, run, compare.
+
+Three comparisons are made: the program built and run by each side; our graph run there against our own run; their graph
+run here against theirs. Values that differ are no disagreement yet, since rounding grows on its way through a graph. So
+the node is asked again on the other side with *our* values for everything before it, and with these values changed by
+their rounding; what then still differs is a disagreement.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tests.fuzz.comparison import difference, rounded
+from tests.fuzz.differences import Disagreement
+from tests.fuzz.programs import Node, blocks, needed, producer
+from tests.fuzz.sides import Side, SideDiedError
+from tests.fuzz.wire import Array, decode_array, encode_array
+
+#: how many refusals of one program are taken out before the rest is left alone
+_REFUSALS = 8
+#: how many nodes of a run are asked again
+_ASKED_AGAIN = 5
+#: classes of exceptions with which a program may be refused
+_PROPER = {
+    "ValueError",
+    "TypeError",
+    "LookupError",
+    "KeyError",
+    "NotImplementedError",
+    "InvalidArgumentError",
+    "UnimplementedError",
+    "NotFoundError",
+    "FailedPreconditionError",
+    "OutOfRangeError",
+    "InternalError",
+    "ResourceExhaustedError",
+    "UnknownError",
+}
+
+
+class _NoKernelError(Exception):
+    """TensorFlow has no kernel for an operation of the node, and so runs nothing of the graph."""
+
+
+@dataclass
+class Graph:
+    """A graph of the program on one side, and the names that the program's tensors have in it."""
+
+    side: Side
+    number: int
+    initializer: str
+    names: dict[str, str]
+    genuine: bool
+
+
+@dataclass
+class Outcome:
+    """What running the steps gave: values by reference for each step, refusals by node, and nodes left undecided."""
+
+    values: list[dict[str, Array]]
+    refusals: dict[str, str] = field(default_factory=dict)
+    undecided: bool = False
+
+
+@dataclass
+class Examined:
+    """What an examination found, and how much it compared."""
+
+    disagreements: list[Disagreement] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+
+
+class Examination:
+    """Of one program; `run` does it all."""
+
+    def __init__(self, program: dict[str, Any], ours: Side, genuine: Side) -> None:
+        self.program = program
+        self.ours = ours
+        self.genuine = genuine
+        self.result = Examined()
+        self.nodes: dict[str, Node] = {node["id"]: node for node in program["nodes"]}
+        self.parents = {inner: node["id"] for node in program["nodes"] for inner in _names_in(node)}
+        self.random = np.random.default_rng(program["index"])
+
+    # ------------------------------------------------------------------ the whole
+    def run(self) -> Examined:
+        """Builds and compares; what a worker that dies was asked is a disagreement of its own."""
+        try:
+            self._run()
+        except _NoKernelError as error:
+            self._go_on_without({str(error)})
+            self.result.counts["nodes without a kernel there"] += 1
+        except SideDiedError as error:
+            self._disagree("died", next(reversed(self.nodes)), str(error), "program")
+        return self.result
+
+    def _run(self) -> None:
+        self.ours.tell("build", program=self.program)
+        theirs = self.genuine.ask("build", program=self.program)
+        mine = self.ours.hear()
+        for answer, side in ((mine, "ours"), (theirs, "theirs")):
+            if "error" in answer:
+                self._disagree(
+                    f"build failed in {side}", next(reversed(self.nodes)), ": ".join(answer["error"]), "program"
+                )
+                return
+        self._compare_built(mine, theirs)
+        here = Graph(self.ours, mine["graph"], mine["initializer"], _names(mine), genuine=False)
+        there = Graph(self.genuine, theirs["graph"], theirs["initializer"], _names(theirs), genuine=True)
+        if set(mine["refusals"]) != set(theirs["refusals"]):
+            self._refused_by_one(here, mine["refusals"], there, theirs["refusals"])
+            return
+        fetches = self._fetches(mine, theirs)
+        got, wanted = self._steps(here, fetches), self._steps(there, fetches)
+        self._compare_refusals(mine["refusals"], theirs["refusals"], got, wanted, "program")
+        self._compare_values(here, got, there, wanted, "program", fetches)
+        self._exchange(here, got, mine["graph_def"], self.genuine, "our graph there", fetches)
+        self._exchange(there, wanted, theirs["graph_def"], self.ours, "their graph here", fetches)
+        self.ours.forget()
+        self.genuine.forget()
+
+    def _refused_by_one(
+        self, here: Graph, refused_here: dict[str, Any], there: Graph, refused_there: dict[str, Any]
+    ) -> None:
+        """Judges nodes that one side does not build, and goes on with a program without them."""
+        refused = {*refused_here, *refused_there}
+        got = Outcome([], self._refused_late(here, refused - set(refused_here)))
+        wanted = Outcome([], self._refused_late(there, refused - set(refused_there)))
+        self._compare_refusals(refused_here, refused_there, got, wanted, "program")
+        self._go_on_without(refused)
+
+    def _go_on_without(self, names: set[str]) -> None:
+        """Examines the program without some nodes and what depends on them."""
+        left = [n for n in self.program["nodes"] if not names & needed(self.program, {f"{n['id']}:0"})]
+        if not left:
+            return
+        rest = Examination({**self.program, "nodes": left}, self.ours, self.genuine).run()
+        self.result.disagreements += rest.disagreements
+        self.result.counts += rest.counts
+
+    def _refused_late(self, graph: Graph, nodes: set[str]) -> dict[str, str]:
+        """What running says of nodes that the other side refused to build."""
+        found = {}
+        for node in nodes:
+            refs = [ref for ref in graph.names if producer(ref) == node]
+            error = self._attempt(graph, refs)[1] if refs else None
+            if error is not None:
+                found[node] = error[0]
+        return found
+
+    def our_values(self) -> list[dict[str, Array]] | None:
+        """What every tensor of the program is here, for each set of feeds; None where that cannot be said."""
+        built = self.ours.ask("build", program=self.program)
+        if "error" in built:
+            return None
+        here = Graph(self.ours, built["graph"], built["initializer"], _names(built), genuine=False)
+        found = self._steps(here, [r for r in here.names if self.nodes[producer(r)]["kind"] != "placeholder"])
+        return None if found.undecided else found.values
+
+    def _exchange(
+        self, home: Graph, at_home: Outcome, graph_def: str, side: Side, where: str, fetches: list[str]
+    ) -> None:
+        answer = side.ask("load", graph_def=graph_def)
+        if "error" in answer:
+            self._disagree("graph not read", next(reversed(self.nodes)), ": ".join(answer["error"]), where)
+            return
+        abroad = Graph(side, answer["graph"], home.initializer, home.names, side is self.genuine)
+        found = self._steps(abroad, fetches)
+        if side is self.genuine:
+            self._compare_refusals({}, {}, at_home, found, where)
+            self._compare_values(home, at_home, abroad, found, where, fetches)
+        else:
+            self._compare_refusals({}, {}, found, at_home, where)
+            self._compare_values(abroad, found, home, at_home, where, fetches)
+
+    def _disagree(self, kind: str, node: str, message: str, where: str, dtype: str = "-") -> None:
+        found = self.nodes[node]
+        operation = found["op"] if found["kind"] == "op" else found["kind"].upper()
+        self.result.disagreements.append(Disagreement(kind, node, operation, dtype, message, where))
+
+    # ------------------------------------------------------------------ what was built
+    def _compare_built(self, mine: dict[str, Any], theirs: dict[str, Any]) -> None:
+        for ref in sorted(set(mine["tensors"]) & set(theirs["tensors"])):
+            ours, other = mine["tensors"][ref], theirs["tensors"][ref]
+            if (ours is None) != (other is None):
+                self._disagree("no gradient", producer(ref), f"{ref}: ours is {ours}, theirs {other}", "program")
+            elif ours is not None:
+                self._compare_static(ref, ours, other)
+
+    def _compare_static(self, ref: str, ours: dict[str, Any], other: dict[str, Any]) -> None:
+        self.result.counts["static shapes compared"] += 1
+        if ours["dtype"] != other["dtype"]:
+            self._disagree("dtype", producer(ref), f"{ours['dtype']}, expected {other['dtype']}", "program")
+        elif not _compatible(ours["shape"], other["shape"]):
+            message = f"static shape {ours['shape']}, expected {other['shape']}"
+            self._disagree("static shape", producer(ref), message, "program", ours["dtype"])
+
+    def _fetches(self, mine: dict[str, Any], theirs: dict[str, Any]) -> list[str]:
+        """What is fetched: all tensors that both sides have, or a few of them."""
+        both = [ref for ref, t in mine["tensors"].items() if t is not None and theirs["tensors"].get(ref) is not None]
+        both = [ref for ref in both if self.nodes[producer(ref)]["kind"] not in {"const", "placeholder"}]
+        if self.program.get("fetch_all", True) or len(both) < 8:
+            return both
+        keep = {"update", "gradients"}
+        return [r for r in both if self.nodes[producer(r)]["kind"] in keep or self.random.random() < 0.4]
+
+    # ------------------------------------------------------------------ running
+    def _steps(self, graph: Graph, fetches: list[str], upto: int | None = None) -> Outcome:
+        """Runs the program's steps; a node that is refused is left out, with what depends on it, and all starts anew."""
+        refusals: dict[str, str] = {}
+        left = [ref for ref in fetches if ref in graph.names]
+        while True:
+            values, error = self._attempt(graph, left)
+            if error is None:
+                return Outcome(values, refusals)
+            message, name = error
+            node = None if name is None else self._top(name)
+            if "No OpKernel was registered" in message and node is not None:
+                raise _NoKernelError(node)
+            if node is None or node in refusals or len(refusals) >= _REFUSALS:
+                node = self._search(graph, left)
+            if node is None or node in refusals or len(refusals) >= _REFUSALS:
+                return Outcome([], refusals, undecided=True)
+            refusals[node] = message
+            left = [ref for ref in left if node not in needed(self.program, {ref})]
+
+    def _attempt(
+        self, graph: Graph, fetches: list[str]
+    ) -> tuple[list[dict[str, Array]], tuple[str, str | None] | None]:
+        session = graph.side.ask("open", graph=graph.number)["session"]
+        answer = graph.side.ask("run", session=session, fetches=[graph.initializer], feeds={})
+        values: list[dict[str, Array]] = []
+        for feed in self.program["feeds"]:
+            feeds = {graph.names[f"{name}:0"]: value for name, value in feed.items() if f"{name}:0" in graph.names}
+            answer = graph.side.ask("run", session=session, fetches=[graph.names[r] for r in fetches], feeds=feeds)
+            if "error" in answer:
+                return [], (": ".join(answer["error"]), answer["node"])
+            values.append(dict(zip(fetches, map(decode_array, answer["values"]), strict=True)))
+        return values, None
+
+    def _search(self, graph: Graph, fetches: list[str]) -> str | None:
+        """The first node that fails when it is fetched alone, where the error does not name it."""
+        for ref in fetches:
+            if self._attempt(graph, [ref])[1] is not None:
+                return producer(ref)
+        return None
+
+    def _top(self, name: str) -> str | None:
+        """The program's node that an operation of a graph belongs to."""
+        for part in re.findall(r"[nx]\d+", name):
+            found = part if part in self.nodes else self.parents.get(part)
+            if found is not None:
+                return found
+        return None
+
+    # ------------------------------------------------------------------ comparing refusals
+    def _compare_refusals(
+        self,
+        built_here: dict[str, list[str]],
+        built_there: dict[str, list[str]],
+        got: Outcome,
+        wanted: Outcome,
+        where: str,
+    ) -> None:
+        if got.undecided or wanted.undecided:
+            self.result.counts["runs left undecided"] += 1
+            return
+        here = {node: ": ".join(error) for node, error in built_here.items()} | got.refusals
+        there = {node: ": ".join(error) for node, error in built_there.items()} | wanted.refusals
+        self.result.counts["refusals equal"] += len(set(here) & set(there))
+        for node, message in here.items():
+            if message.partition(":")[0] not in _PROPER:
+                self._disagree("improper error", node, message, where, self._dtype_of(node))
+            elif node not in there and not self._spoiled(node, there):
+                self._disagree("refused here only", node, message, where, self._dtype_of(node))
+        for node, message in there.items():
+            if node not in here and not self._spoiled(node, here):
+                self._disagree("refused there only", node, message, where, self._dtype_of(node))
+
+    def _spoiled(self, node: str, refusals: dict[str, str]) -> bool:
+        """Whether the node depends on one that the other side refuses."""
+        return bool((needed(self.program, {f"{node}:0"}) - {node}) & set(refusals))
+
+    def _dtype_of(self, node: str) -> str:
+        """The dtype of the first input whose dtype the program states."""
+        found = self.nodes[node]
+        refs = found.get("inputs", {})
+        for ref in refs.values() if isinstance(refs, dict) else refs:
+            first = ref[0] if isinstance(ref, list) and ref else ref
+            source = self.nodes.get(producer(first)) if isinstance(first, str) else None
+            if source is not None and "dtype" in source:
+                return str(source["dtype"])
+            if source is not None and source["kind"] == "const":
+                return str(source["value"]["dtype"])
+        return "-"
+
+    # ------------------------------------------------------------------ comparing values
+    def _compare_values(
+        self, here: Graph, got: Outcome, there: Graph, wanted: Outcome, where: str, fetches: list[str]
+    ) -> None:
+        different = []
+        for ref in fetches:
+            for step, (a, b) in enumerate(zip(got.values, wanted.values, strict=False)):
+                if ref not in a or ref not in b:
+                    continue
+                self._count(ref)
+                if difference(a[ref], b[ref]) is not None:
+                    different.append((ref, step))
+                    break
+        if different:
+            self._ask_again(here, there, different, where)
+
+    def _count(self, ref: str) -> None:
+        kind = self.nodes[producer(ref)]["kind"]
+        self.result.counts["gradients compared" if kind == "gradients" else "tensors compared"] += 1
+
+    def _ask_again(self, here: Graph, there: Graph, different: list[tuple[str, int]], where: str) -> None:
+        """Asks the other side for each differing tensor, given our values before it."""
+        full = self._steps(here, [ref for ref in here.names if self.nodes[producer(ref)]["kind"] != "placeholder"])
+        for ref, step in different[:_ASKED_AGAIN]:
+            if full.undecided or ref not in full.values[step]:
+                continue
+            answer = self._given_ours(there, full, ref, step)
+            if isinstance(answer, str):
+                self._disagree("refused there only", producer(ref), answer, where, "-")
+                continue
+            got = full.values[step][ref]
+            said = difference(got, answer[0], answer[1:])
+            if said is not None:
+                self._disagree("value", producer(ref), f"{ref} in step {step}: {said}", where, got.dtype.name)
+            else:
+                self.result.counts["differences that rounding explains"] += 1
+
+    def _given_ours(self, there: Graph, full: Outcome, ref: str, step: int) -> list[Array] | str:
+        """The tensor on the other side, given our values; then, thrice, given these values rounded otherwise."""
+        answers = []
+        for trial in range(4):
+            session = there.side.ask("open", graph=there.number)["session"]
+            there.side.ask("run", session=session, fetches=[there.initializer], feeds={})
+            for k in range(step + 1):
+                feeds = dict(self._given(there, full.values[k], k, ref, vary=trial > 0 and k == step))
+                fetched = [there.names[r] for r in [ref, *self._changes(there)]]
+                answer = there.side.ask("run", session=session, fetches=fetched, feeds=feeds)
+            if "error" in answer:
+                return ": ".join(answer["error"])
+            answers.append(decode_array(answer["values"][0]))
+        return answers
+
+    def _changes(self, there: Graph) -> list[str]:
+        return [
+            f"{name}:0" for name, node in self.nodes.items() if node["kind"] == "update" and f"{name}:0" in there.names
+        ]
+
+    def _given(
+        self, there: Graph, values: dict[str, Array], step: int, ref: str, vary: bool
+    ) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Feeds: what the program feeds, and our values of all that comes before the node, except state."""
+        before = needed(self.program, {ref}) - {producer(ref)}
+        for name, value in self.program["feeds"][step].items():
+            if f"{name}:0" in there.names:
+                yield (
+                    there.names[f"{name}:0"],
+                    encode_array(rounded(decode_array(value), self.random)) if vary else value,
+                )
+        for other, value in values.items():
+            node = self.nodes[producer(other)]
+            if (
+                producer(other) in before
+                and node["kind"] not in {"update", "variable", "placeholder"}
+                and other in there.names
+            ):
+                yield there.names[other], encode_array(rounded(value, self.random) if vary else value)
+
+
+def _names(built: dict[str, Any]) -> dict[str, str]:
+    return {ref: tensor["name"] for ref, tensor in built["tensors"].items() if tensor is not None}
+
+
+def _names_in(node: Node) -> Iterator[str]:
+    for block in blocks(node):
+        yield from block["parameters"]
+        for inner in block["nodes"]:
+            yield inner["id"]
+            yield from _names_in(inner)
+
+
+def _compatible(ours: list[int | None] | None, other: list[int | None] | None) -> bool:
+    if ours is None or other is None:
+        return True
+    return len(ours) == len(other) and all(a is None or b is None or a == b for a, b in zip(ours, other, strict=True))

@@ -1,0 +1,110 @@
+"""The two sides that are compared: each a long-lived worker process, started anew when it dies or does not answer."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from tests.fuzz.wire import receive, send
+
+ROOT = Path(__file__).resolve().parents[2]
+#: seconds after which a worker that does not answer is taken for stuck
+PATIENCE = 180.0
+#: requests after which a worker is started anew, so that what it keeps does not add up
+_REQUESTS = 20_000
+
+
+class SideDiedError(Exception):
+    """A worker ended or did not answer; the message has the end of what it printed."""
+
+
+class Side:
+    """A worker of one front end, "anabranch" or "tensorflow"."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._process: subprocess.Popen[bytes] | None = None
+        self._printed = tempfile.TemporaryFile()
+        self._requests = 0
+
+    def ask(self, request: str, **arguments: Any) -> dict[str, Any]:
+        """Sends a request and waits for the answer."""
+        import time
+        t=time.monotonic()
+        self.tell(request, **arguments)
+        r= self.hear()
+        TIMES[self.name,request]+=time.monotonic()-t
+        COUNT[self.name,request]+=1
+        return r
+
+    def tell(self, request: str, **arguments: Any) -> None:
+        """Sends a request; `hear` gives the answer."""
+        if self._process is None:
+            self._start()
+        assert self._process is not None
+        assert self._process.stdin is not None
+        try:
+            send(self._process.stdin, {"request": request, **arguments})
+        except OSError as error:
+            raise self._died(f"could not be asked: {error}") from error
+
+    def hear(self) -> dict[str, Any]:
+        """The answer to the request sent last; raises SideDiedError."""
+        assert self._process is not None
+        assert self._process.stdout is not None
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._process.stdout, selectors.EVENT_READ)
+            if not selector.select(PATIENCE):
+                raise self._died(f"gave no answer for {PATIENCE:.0f} s")
+        try:
+            return receive(self._process.stdout)
+        except EOFError as error:
+            raise self._died("died") from error
+
+    def forget(self) -> None:
+        """Lets the worker drop its graphs."""
+        self.ask("close")
+        self._requests += 1
+        if self._requests > _REQUESTS:
+            self.stop()
+
+    def stop(self) -> None:
+        """Ends the worker."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.communicate()
+            self._process = None
+
+    def _start(self) -> None:
+        python = ROOT / (".venv-peers" if self.name == "tensorflow" else ".venv") / "bin" / "python"
+        self._printed.seek(0)
+        self._printed.truncate()
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        self._process = subprocess.Popen(
+            [str(python) if python.exists() else sys.executable, "-m", "tests.fuzz.worker", self.name],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._printed,
+            cwd=ROOT,
+            env=environment,
+        )
+        self._requests = 0
+
+    def _died(self, what: str) -> SideDiedError:
+        assert self._process is not None
+        self._process.kill()
+        status = self._process.wait()
+        self._printed.seek(0)
+        tail = self._printed.read()[-2000:].decode(errors="replace")
+        self.stop()
+        return SideDiedError(f"{self.name} {what} (status {status}); it printed: {tail}")
+
+from collections import Counter
+TIMES=Counter(); COUNT=Counter()
+import atexit
+atexit.register(lambda: print({k:(round(v,1),COUNT[k]) for k,v in TIMES.items()}))
