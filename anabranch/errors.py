@@ -25,7 +25,7 @@ Mistakes made while a graph is built are Python's `ValueError` and `TypeError`, 
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 OK: Final = 0
 CANCELLED: Final = 1
@@ -44,6 +44,26 @@ INTERNAL: Final = 13
 UNAVAILABLE: Final = 14
 DATA_LOSS: Final = 15
 UNAUTHENTICATED: Final = 16
+
+
+class NodeLike(Protocol):
+    """What is known of the node that failed: a NodeDef."""
+
+    name: str
+    op: str
+    device: str
+
+
+class OperationLike(Protocol):
+    """What is known of the operation that failed: an `Operation`."""
+
+    @property
+    def name(self) -> str:
+        """Its name in the graph."""
+
+    @property
+    def type(self) -> str:
+        """The name of its operation type."""
 
 
 class OpError(Exception):
@@ -65,14 +85,16 @@ class OpError(Exception):
         self._error_code = error_code
 
     @property
-    def node_def(self) -> Any:
+    def node_def(self) -> NodeLike | None:
         """The NodeDef of the operation that failed, or None."""
-        return self._node_def
+        result: NodeLike | None = self._node_def
+        return result
 
     @property
-    def op(self) -> Any:
+    def op(self) -> OperationLike | None:
         """The `Operation` that failed, or None if it is unknown or not part of the user's graph."""
-        return self._op
+        result: OperationLike | None = self._op
+        return result
 
     @property
     def message(self) -> str:

@@ -10,16 +10,21 @@ import contextlib
 import threading
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, TypeVar, overload
 
+from anabranch.core import nest
+from anabranch.core.values import TensorValue
 from anabranch.errors import InvalidArgumentError
 from anabranch.frontend.feeds import feed_array
 from anabranch.frontend.fetches import FetchMapping, feed_function_for
 from anabranch.graph.graph import Graph, get_default_graph
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.placement.cost_model import CostModel
+from anabranch.proto import GraphDef
 from anabranch.runtime.local_master import LocalMaster, LocalTask
 from anabranch.runtime.step_stats import StepRecord, wants_trace
+
+_Key = TypeVar("_Key")
 
 _MAX_MAPPINGS = 4096
 _LOCAL_SCHEME = "local://"
@@ -94,7 +99,7 @@ class BaseSession:
         return self._graph
 
     @property
-    def graph_def(self) -> Any:
+    def graph_def(self) -> GraphDef:
         """The graph as a serialisable message."""
         return self._graph.as_graph_def()
 
@@ -123,12 +128,27 @@ class BaseSession:
             with contextlib.suppress(Exception):  # the interpreter may be going down
                 BaseSession.close(self)
 
-    def as_default(self) -> Any:
+    def as_default(self) -> contextlib.AbstractContextManager[Self]:
         """Makes this the default session of the current thread inside a `with` block; does not close it."""
-        return default_sessions.enter(self)
+        result: contextlib.AbstractContextManager[Self] = default_sessions.enter(self)
+        return result
 
     # ------------------------------------------------------------------ run
-    def run(self, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None) -> Any:
+    @overload
+    def run(self, fetches: Operation, feed_dict: Any = ..., options: Any = ..., run_metadata: Any = ...) -> None: ...
+    @overload
+    def run(
+        self, fetches: list[Any], feed_dict: Any = ..., options: Any = ..., run_metadata: Any = ...
+    ) -> list[Any]: ...
+    @overload
+    def run(
+        self, fetches: dict[_Key, Any], feed_dict: Any = ..., options: Any = ..., run_metadata: Any = ...
+    ) -> dict[_Key, Any]: ...
+    @overload
+    def run(self, fetches: Any, feed_dict: Any = ..., options: Any = ..., run_metadata: Any = ...) -> TensorValue: ...
+    def run(
+        self, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None
+    ) -> TensorValue | nest.Structure:
         """Runs one step (§3.2).
 
         Args:
@@ -254,7 +274,9 @@ class BaseSession:
         return model
 
     # ------------------------------------------------------------------ callables
-    def make_callable(self, fetches: Any, feed_list: Sequence[Any] | None = None, accept_options: bool = False) -> Any:
+    def make_callable(
+        self, fetches: Any, feed_list: Sequence[Any] | None = None, accept_options: bool = False
+    ) -> Callable[..., nest.Structure]:
         """A function that runs one kind of step with as little overhead as possible.
 
         Args:
@@ -301,7 +323,7 @@ class BaseSession:
         self._partial_runs[handle] = _PartialRun(self, mapping, tensors)
         return handle
 
-    def partial_run(self, handle: str, fetches: Any, feed_dict: Any = None) -> Any:
+    def partial_run(self, handle: str, fetches: Any, feed_dict: Any = None) -> nest.Structure:
         """Runs the next piece: what `fetches` need and has not run yet. Each operation runs at most once in all.
 
         Raises:

@@ -49,7 +49,7 @@ class GradientTape:
         sources: Any,
         output_gradients: Any = None,
         unconnected_gradients: UnconnectedGradients | str = UnconnectedGradients.NONE,
-    ) -> Any:
+    ) -> nest.Structure:
         """The gradients of the sum of `target` by `sources`, in the structure of `sources`.
 
         Args:

@@ -114,7 +114,7 @@ class HParams:
         plain = {name: value for name, value in self.values().items() if not callable(value)}
         return json.dumps(plain, indent=indent, separators=separators, sort_keys=sort_keys)
 
-    def get(self, key: str, default: Any = None) -> Any:
+    def get(self, key: str, default: Any = None) -> object:
         """A value, or `default` where there is no such name.
 
         Raises:
@@ -131,7 +131,7 @@ class HParams:
         """Keeps an object for the program."""
         self._model_structure = model_structure
 
-    def get_model_structure(self) -> Any:
+    def get_model_structure(self) -> object:
         """The object kept for the program."""
         return self._model_structure
 

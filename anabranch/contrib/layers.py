@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import anabranch as tf
@@ -26,7 +27,7 @@ __all__ = [
 ]
 
 
-def flatten(inputs: Any, outputs_collections: Any = None, scope: str | None = None) -> Any:
+def flatten(inputs: Any, outputs_collections: Any = None, scope: str | None = None) -> tf.Tensor:
     """[batch, ...] -> [batch, product of the rest].
 
     Raises:
@@ -39,7 +40,9 @@ def flatten(inputs: Any, outputs_collections: Any = None, scope: str | None = No
     return outputs
 
 
-def xavier_initializer(uniform: bool = True, seed: int | None = None, dtype: Any = tf.float32) -> Any:
+def xavier_initializer(
+    uniform: bool = True, seed: int | None = None, dtype: Any = tf.float32
+) -> Callable[..., tf.Tensor]:
     """Glorot and Bengio (2010): keeps the scale of gradients alike in all layers."""
     return variance_scaling_initializer(1.0, "FAN_AVG", uniform, seed, dtype)
 
@@ -49,7 +52,7 @@ xavier_initializer_conv2d = xavier_initializer
 
 def variance_scaling_initializer(
     factor: float = 2.0, mode: str = "FAN_IN", uniform: bool = False, seed: int | None = None, dtype: Any = tf.float32
-) -> Any:
+) -> Callable[..., tf.Tensor]:
     """Weights of variance `factor` / n, where n is the number of inputs, of outputs, or their mean.
 
     Raises:

@@ -347,7 +347,7 @@ def sequence_loss_by_example(
     average_across_timesteps: bool = True,
     softmax_loss_function: Callable[..., Any] | None = None,
     name: str | None = None,
-) -> Any:
+) -> tf.Tensor:
     """The weighted cross-entropy of each sequence, [batch].
 
     Args:
@@ -383,7 +383,7 @@ def sequence_loss(
     average_across_batch: bool = True,
     softmax_loss_function: Callable[..., Any] | None = None,
     name: str | None = None,
-) -> Any:
+) -> tf.Tensor:
     """The sum of `sequence_loss_by_example` over the batch, a scalar; divided by the batch size by default."""
     with tf.name_scope(name, "sequence_loss", [*logits, *targets, *weights]):
         losses = sequence_loss_by_example(logits, targets, weights, average_across_timesteps, softmax_loss_function)

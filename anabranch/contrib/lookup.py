@@ -65,7 +65,7 @@ def index_table_from_tensor(
     hasher_spec: Any = FastHashSpec,
     dtype: Any = "string",
     name: str | None = None,
-) -> Any:
+) -> tf.lookup.StaticHashTable | IdTableWithHashBuckets:
     """`tf.lookup`'s table from the elements of a vector to their positions.
 
     Raises:
@@ -82,12 +82,14 @@ def string_to_index_table_from_tensor(
     default_value: int = -1,
     hasher_spec: Any = FastHashSpec,
     name: str | None = None,
-) -> Any:
+) -> tf.lookup.StaticHashTable | IdTableWithHashBuckets:
     """`index_table_from_tensor` of strings."""
     return index_table_from_tensor(mapping, num_oov_buckets, default_value, hasher_spec, "string", name)
 
 
-def index_to_string_table_from_tensor(mapping: Any, default_value: str = "UNK", name: str | None = None) -> Any:
+def index_to_string_table_from_tensor(
+    mapping: Any, default_value: str = "UNK", name: str | None = None
+) -> tf.lookup.StaticHashTable:
     """A table from positions to the elements of a vector of strings.
 
     Raises:
@@ -98,13 +100,15 @@ def index_to_string_table_from_tensor(mapping: Any, default_value: str = "UNK", 
     return _index_to_string_table_from_tensor(mapping, default_value, name)
 
 
-def string_to_index(tensor: Any, mapping: Any, default_value: int = -1, name: str | None = None) -> tf.Tensor:
+def string_to_index(
+    tensor: Any, mapping: Any, default_value: int = -1, name: str | None = None
+) -> tf.Tensor | tf.SparseTensor:
     """The positions in a vector of strings; the table joins the graph's table initializers."""
-    found: tf.Tensor = index_table_from_tensor(mapping, default_value=default_value, name=name).lookup(tensor)
-    return found
+    return index_table_from_tensor(mapping, default_value=default_value, name=name).lookup(tensor)
 
 
-def index_to_string(tensor: Any, mapping: Any, default_value: str = "UNK", name: str | None = None) -> tf.Tensor:
+def index_to_string(
+    tensor: Any, mapping: Any, default_value: str = "UNK", name: str | None = None
+) -> tf.Tensor | tf.SparseTensor:
     """The elements of a vector of strings at positions; the table joins the graph's table initializers."""
-    found: tf.Tensor = index_to_string_table_from_tensor(mapping, default_value, name).lookup(tensor)
-    return found
+    return index_to_string_table_from_tensor(mapping, default_value, name).lookup(tensor)

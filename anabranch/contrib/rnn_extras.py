@@ -50,7 +50,7 @@ class LayerNormBasicLSTMCell(tf.nn.rnn_cell.RNNCell):
         self._keep_prob, self._seed = dropout_keep_prob, dropout_prob_seed
 
     @property
-    def state_size(self) -> Any:
+    def state_size(self) -> tf.nest.Structure:
         return tf.nn.rnn_cell.LSTMStateTuple(self._num_units, self._num_units)
 
     @property
@@ -82,7 +82,7 @@ class LayerNormBasicLSTMCell(tf.nn.rnn_cell.RNNCell):
             return value
         return tf.nn.dropout(value, self._keep_prob, seed=self._seed)
 
-    def call(self, inputs: Any, state: Any) -> Any:
+    def call(self, inputs: Any, state: Any) -> tuple[tf.Tensor, tf.nest.Structure]:
         c, h = state
         gates = tf.split(self._gates(tf.concat([inputs, h], 1)), 4, axis=1)
         names = ("input", "transform", "forget", "output")
@@ -185,7 +185,7 @@ def stack_bidirectional_rnn(
     return steps, tuple(last_fw), tuple(last_bw)
 
 
-def transpose_batch_time(x: Any) -> Any:
+def transpose_batch_time(x: Any) -> tf.nest.Structure:
     """[a, b, ...] -> [b, a, ...]; what has fewer than two dimensions stays.
 
     Raises:

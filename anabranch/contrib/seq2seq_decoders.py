@@ -14,29 +14,29 @@ class Decoder:
     """What `dynamic_decode` asks of a decoder: how decoding begins, and how one step is taken."""
 
     @property
-    def batch_size(self) -> Any:
+    def batch_size(self) -> tf.Tensor | int:
         """The number of sequences, int32 scalar."""
         raise NotImplementedError
 
     @property
-    def output_size(self) -> Any:
+    def output_size(self) -> tf.nest.Structure:
         """The shapes of the outputs of a step, without the batch; a structure of ints and TensorShapes."""
         raise NotImplementedError
 
     @property
-    def output_dtype(self) -> Any:
+    def output_dtype(self) -> tf.nest.Structure:
         """The dtypes of the outputs, a structure like `output_size`."""
         raise NotImplementedError
 
-    def initialize(self, name: str | None = None) -> Any:
+    def initialize(self, name: str | None = None) -> tf.nest.Structure:
         """(finished [batch], first inputs, first state)."""
         raise NotImplementedError
 
-    def step(self, time: Any, inputs: Any, state: Any, name: str | None = None) -> Any:
+    def step(self, time: Any, inputs: Any, state: Any, name: str | None = None) -> tf.nest.Structure:
         """(outputs, next state, next inputs, finished [batch])."""
         raise NotImplementedError
 
-    def finalize(self, outputs: Any, final_state: Any, sequence_lengths: Any) -> Any:
+    def finalize(self, outputs: Any, final_state: Any, sequence_lengths: Any) -> tf.nest.Structure:
         """(outputs, state) made of those after the loop; optional."""
         raise NotImplementedError
 
@@ -46,7 +46,7 @@ class Decoder:
         return False
 
     @property
-    def most_steps(self) -> Any:
+    def most_steps(self) -> tf.Tensor | None:
         """How many steps there are at most, int32 scalar, or None: arrays of a known size make the loop faster."""
         return None
 
@@ -82,11 +82,11 @@ class BasicDecoder(Decoder):
         self._output_layer = output_layer
 
     @property
-    def batch_size(self) -> Any:
+    def batch_size(self) -> tf.Tensor | int:
         return self._helper.batch_size
 
     @property
-    def most_steps(self) -> Any:
+    def most_steps(self) -> tf.Tensor | None:
         return self._helper.most_steps
 
     @property
@@ -107,11 +107,11 @@ class BasicDecoder(Decoder):
         batch = tf.TensorShape([None])
         return _map_sizes(lambda s: layer.compute_output_shape(batch.concatenate(_as_shape(s)))[1:], size)
 
-    def initialize(self, name: str | None = None) -> Any:
+    def initialize(self, name: str | None = None) -> tf.nest.Structure:
         finished, inputs = self._helper.initialize()
         return finished, inputs, self._initial_state
 
-    def step(self, time: Any, inputs: Any, state: Any, name: str | None = None) -> Any:
+    def step(self, time: Any, inputs: Any, state: Any, name: str | None = None) -> tf.nest.Structure:
         with tf.name_scope(name, "BasicDecoderStep", [time]):
             outputs, state = self._cell(inputs, state)
             if self._output_layer is not None:

@@ -14,34 +14,36 @@ class Helper:
     """What `BasicDecoder` asks of a helper."""
 
     @property
-    def batch_size(self) -> Any:
+    def batch_size(self) -> tf.Tensor | int:
         """The number of sequences, int32 scalar."""
         raise NotImplementedError
 
     @property
-    def sample_ids_shape(self) -> Any:
+    def sample_ids_shape(self) -> tf.TensorShape:
         """The shape of what is chosen for one sequence."""
         raise NotImplementedError
 
     @property
-    def sample_ids_dtype(self) -> Any:
+    def sample_ids_dtype(self) -> tf.DType:
         """The dtype of what is chosen."""
         raise NotImplementedError
 
     @property
-    def most_steps(self) -> Any:
+    def most_steps(self) -> tf.Tensor | None:
         """How many steps there are at most, int32 scalar; None where nobody knows."""
         return None
 
-    def initialize(self, name: str | None = None) -> Any:
+    def initialize(self, name: str | None = None) -> tf.nest.Structure:
         """(finished [batch], first inputs)."""
         raise NotImplementedError
 
-    def sample(self, time: Any, outputs: Any, state: Any, name: str | None = None) -> Any:
+    def sample(self, time: Any, outputs: Any, state: Any, name: str | None = None) -> tf.nest.Structure:
         """What is chosen from the outputs of this step."""
         raise NotImplementedError
 
-    def next_inputs(self, time: Any, outputs: Any, state: Any, sample_ids: Any, name: str | None = None) -> Any:
+    def next_inputs(
+        self, time: Any, outputs: Any, state: Any, sample_ids: Any, name: str | None = None
+    ) -> tf.nest.Structure:
         """(finished [batch], next inputs, next state)."""
         raise NotImplementedError
 
@@ -71,31 +73,34 @@ class CustomHelper(Helper):
         self._dtype = tf.as_dtype(sample_ids_dtype or tf.int32)
 
     @property
-    def batch_size(self) -> Any:
+    def batch_size(self) -> tf.Tensor | int:
         if self._batch_size is None:
             raise ValueError("batch_size accessed before initialize was called")
-        return self._batch_size
+        result: tf.Tensor | int = self._batch_size
+        return result
 
     @property
-    def sample_ids_shape(self) -> Any:
+    def sample_ids_shape(self) -> tf.TensorShape:
         return self._shape
 
     @property
-    def sample_ids_dtype(self) -> Any:
+    def sample_ids_dtype(self) -> tf.DType:
         return self._dtype
 
-    def initialize(self, name: str | None = None) -> Any:
+    def initialize(self, name: str | None = None) -> tf.nest.Structure:
         with tf.name_scope(name, "CustomHelperInitialize"):
             finished, inputs = self._initialize_fn()
             if self._batch_size is None:
                 self._batch_size = tf.size(finished)
         return finished, inputs
 
-    def sample(self, time: Any, outputs: Any, state: Any, name: str | None = None) -> Any:
+    def sample(self, time: Any, outputs: Any, state: Any, name: str | None = None) -> tf.nest.Structure:
         with tf.name_scope(name, "CustomHelperSample", [time]):
             return self._sample_fn(time=time, outputs=outputs, state=state)
 
-    def next_inputs(self, time: Any, outputs: Any, state: Any, sample_ids: Any, name: str | None = None) -> Any:
+    def next_inputs(
+        self, time: Any, outputs: Any, state: Any, sample_ids: Any, name: str | None = None
+    ) -> tf.nest.Structure:
         with tf.name_scope(name, "CustomHelperNextInputs", [time]):
             return self._next_inputs_fn(time=time, outputs=outputs, state=state, sample_ids=sample_ids)
 
@@ -141,24 +146,26 @@ class GreedyEmbeddingHelper(Helper):
         self._start_inputs = self._embedding_fn(self._start_tokens)
 
     @property
-    def batch_size(self) -> Any:
+    def batch_size(self) -> tf.Tensor | int:
         return self._batch_size
 
     @property
-    def sample_ids_shape(self) -> Any:
+    def sample_ids_shape(self) -> tf.TensorShape:
         return tf.TensorShape([])
 
     @property
-    def sample_ids_dtype(self) -> Any:
+    def sample_ids_dtype(self) -> tf.DType:
         return tf.int32
 
-    def initialize(self, name: str | None = None) -> Any:
+    def initialize(self, name: str | None = None) -> tf.nest.Structure:
         return tf.zeros_like(self._start_tokens, dtype=tf.bool), self._start_inputs
 
-    def sample(self, time: Any, outputs: Any, state: Any, name: str | None = None) -> Any:
+    def sample(self, time: Any, outputs: Any, state: Any, name: str | None = None) -> tf.nest.Structure:
         return tf.argmax(checked_outputs(outputs), axis=-1, output_type=tf.int32)
 
-    def next_inputs(self, time: Any, outputs: Any, state: Any, sample_ids: Any, name: str | None = None) -> Any:
+    def next_inputs(
+        self, time: Any, outputs: Any, state: Any, sample_ids: Any, name: str | None = None
+    ) -> tf.nest.Structure:
         finished = tf.equal(sample_ids, self._end_token)
         return finished, self._embedding_fn(sample_ids), state
 
@@ -177,7 +184,7 @@ class SampleEmbeddingHelper(GreedyEmbeddingHelper):
         super().__init__(embedding, start_tokens, end_token)
         self._temperature, self._seed = softmax_temperature, seed
 
-    def sample(self, time: Any, outputs: Any, state: Any, name: str | None = None) -> Any:
+    def sample(self, time: Any, outputs: Any, state: Any, name: str | None = None) -> tf.nest.Structure:
         logits = checked_outputs(outputs)
         if self._temperature is not None:
             logits = logits / tf.cast(self._temperature, logits.dtype)
@@ -217,23 +224,26 @@ class InferenceHelper(Helper):
         self._batch_size = tf.shape(self._start_inputs)[0] if known is None else tf.constant(known)
 
     @property
-    def batch_size(self) -> Any:
+    def batch_size(self) -> tf.Tensor | int:
         return self._batch_size
 
     @property
-    def sample_ids_shape(self) -> Any:
+    def sample_ids_shape(self) -> tf.TensorShape:
         return self._shape
 
     @property
-    def sample_ids_dtype(self) -> Any:
-        return self._dtype
+    def sample_ids_dtype(self) -> tf.DType:
+        result: tf.DType = self._dtype
+        return result
 
-    def initialize(self, name: str | None = None) -> Any:
+    def initialize(self, name: str | None = None) -> tf.nest.Structure:
         return tf.fill([self._batch_size], False), self._start_inputs
 
-    def sample(self, time: Any, outputs: Any, state: Any, name: str | None = None) -> Any:
+    def sample(self, time: Any, outputs: Any, state: Any, name: str | None = None) -> tf.nest.Structure:
         return self._sample_fn(outputs)
 
-    def next_inputs(self, time: Any, outputs: Any, state: Any, sample_ids: Any, name: str | None = None) -> Any:
+    def next_inputs(
+        self, time: Any, outputs: Any, state: Any, sample_ids: Any, name: str | None = None
+    ) -> tf.nest.Structure:
         inputs = sample_ids if self._next_inputs_fn is None else self._next_inputs_fn(sample_ids)
         return self._end_fn(sample_ids), inputs, state

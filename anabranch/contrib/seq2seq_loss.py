@@ -20,7 +20,7 @@ def sequence_loss(
     sum_over_batch: bool = False,
     softmax_loss_function: Callable[..., Any] | None = None,
     name: str | None = None,
-) -> Any:
+) -> tf.Tensor:
     """The weighted cross entropy of sequences of symbols.
 
     Args:
@@ -57,7 +57,8 @@ def sequence_loss(
         if summed:
             count = tf.reduce_sum(tf.cast(tf.not_equal(weights, 0), losses.dtype), summed)
             return tf.div_no_nan(tf.reduce_sum(losses, summed), count)
-        return losses
+        result: tf.Tensor = losses
+        return result
 
 
 def _check_rank(what: str, tensor: Any, rank: int, layout: str) -> None:
@@ -75,7 +76,7 @@ def _losses(logits: Any, targets: Any, function: Callable[..., Any] | None) -> A
     return shaped
 
 
-def tile_batch(t: Any, multiplier: Any, name: str | None = None) -> Any:
+def tile_batch(t: Any, multiplier: Any, name: str | None = None) -> tf.nest.Structure:
     """Repeats each row of a batch `multiplier` times, one after the other.
 
     Args:

@@ -79,39 +79,42 @@ class TrainingHelper(Helper):
         return next((size for size in known if size is not None), None)
 
     @property
-    def most_steps(self) -> Any:
-        return self._rows.steps
+    def most_steps(self) -> tf.Tensor | None:
+        result: tf.Tensor | None = self._rows.steps
+        return result
 
     @property
-    def inputs(self) -> Any:
+    def inputs(self) -> tf.nest.Structure:
         return self._inputs
 
     @property
-    def sequence_length(self) -> Any:
+    def sequence_length(self) -> tf.Tensor:
         return self._sequence_length
 
     @property
-    def batch_size(self) -> Any:
+    def batch_size(self) -> tf.Tensor | int:
         return self._batch_size
 
     @property
-    def sample_ids_shape(self) -> Any:
+    def sample_ids_shape(self) -> tf.TensorShape:
         return tf.TensorShape([])
 
     @property
-    def sample_ids_dtype(self) -> Any:
+    def sample_ids_dtype(self) -> tf.DType:
         return tf.int32
 
-    def initialize(self, name: str | None = None) -> Any:
+    def initialize(self, name: str | None = None) -> tf.nest.Structure:
         with tf.name_scope(name, "TrainingHelperInitialize"):
             finished = tf.equal(tf.zeros([], self._sequence_length.dtype), self._sequence_length)
             return finished, self._rows.at(0, tf.reduce_all(finished))
 
-    def sample(self, time: Any, outputs: Any, state: Any, name: str | None = None) -> Any:
+    def sample(self, time: Any, outputs: Any, state: Any, name: str | None = None) -> tf.nest.Structure:
         with tf.name_scope(name, "TrainingHelperSample", [time]):
             return tf.argmax(checked_outputs(outputs), axis=-1, output_type=tf.int32)
 
-    def next_inputs(self, time: Any, outputs: Any, state: Any, sample_ids: Any, name: str | None = None) -> Any:
+    def next_inputs(
+        self, time: Any, outputs: Any, state: Any, sample_ids: Any, name: str | None = None
+    ) -> tf.nest.Structure:
         with tf.name_scope(name, "TrainingHelperNextInputs", [time]):
             following = time + 1
             finished = tf.greater_equal(tf.cast(following, self._sequence_length.dtype), self._sequence_length)
@@ -157,13 +160,15 @@ class ScheduledEmbeddingTrainingHelper(TrainingHelper):
             self._seed, self._scheduling_seed = seed, scheduling_seed
             super().__init__(inputs, sequence_length, time_major, name)
 
-    def sample(self, time: Any, outputs: Any, state: Any, name: str | None = None) -> Any:
+    def sample(self, time: Any, outputs: Any, state: Any, name: str | None = None) -> tf.nest.Structure:
         with tf.name_scope(name, "ScheduledEmbeddingTrainingHelperSample", [time]):
             symbols = drawn(checked_outputs(outputs), self._seed)
             chosen = tf.random.uniform(tf.shape(symbols), seed=self._scheduling_seed) < self._probability
             return tf.where(chosen, symbols, -tf.ones_like(symbols))
 
-    def next_inputs(self, time: Any, outputs: Any, state: Any, sample_ids: Any, name: str | None = None) -> Any:
+    def next_inputs(
+        self, time: Any, outputs: Any, state: Any, sample_ids: Any, name: str | None = None
+    ) -> tf.nest.Structure:
         with tf.name_scope(name, "ScheduledEmbeddingTrainingHelperNextInputs", [time]):
             finished, inputs, state = super().next_inputs(time, outputs, state, sample_ids)
             # Nothing reads the inputs of sequences that ended, so that these may be the embedding's too.
@@ -209,16 +214,18 @@ class ScheduledOutputTrainingHelper(TrainingHelper):
         extra = self._auxiliary.at(time, past_end)
         return tf.nest.map_structure(lambda a, b: tf.concat([a, b], -1), inputs, extra)
 
-    def initialize(self, name: str | None = None) -> Any:
+    def initialize(self, name: str | None = None) -> tf.nest.Structure:
         finished, inputs = super().initialize(name)
         return finished, self._with_auxiliary(inputs, 0, tf.reduce_all(finished))
 
-    def sample(self, time: Any, outputs: Any, state: Any, name: str | None = None) -> Any:
+    def sample(self, time: Any, outputs: Any, state: Any, name: str | None = None) -> tf.nest.Structure:
         with tf.name_scope(name, "ScheduledOutputTrainingHelperSample", [time]):
             drawn_at_random = tf.random.uniform([self._batch_size], seed=self._seed)
             return tf.cast(drawn_at_random < self._probability, tf.int32)
 
-    def next_inputs(self, time: Any, outputs: Any, state: Any, sample_ids: Any, name: str | None = None) -> Any:
+    def next_inputs(
+        self, time: Any, outputs: Any, state: Any, sample_ids: Any, name: str | None = None
+    ) -> tf.nest.Structure:
         with tf.name_scope(name, "ScheduledOutputTrainingHelperNextInputs", [time]):
             finished, inputs, state = super().next_inputs(time, outputs, state, sample_ids)
             own = outputs if self._next_inputs_fn is None else self._next_inputs_fn(outputs)

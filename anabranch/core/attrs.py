@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+
+#: What an attribute holds: of which kind (see above) the operation type says, so that type checkers cannot know it.
+AttributeValue: TypeAlias = Any
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numbers
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
@@ -63,6 +63,9 @@ def as_str_any(value: Any) -> str:
     return as_text(value) if isinstance(value, (bytes, bytearray)) else str(value)
 
 
-def path_to_str(path: Any) -> Any:
+_Path = TypeVar("_Path")
+
+
+def path_to_str(path: _Path) -> _Path | str:
     """A path object (one with `__fspath__`) as a string; anything else as it is."""
     return as_str_any(path.__fspath__()) if hasattr(path, "__fspath__") else path

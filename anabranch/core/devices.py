@@ -63,7 +63,7 @@ class Device(abc.ABC):
         return True
 
     @abc.abstractmethod
-    def put(self, value: Any) -> Any:
+    def put(self, value: Any) -> object:
         """A host array, or another device's, as an array of this device."""
 
     @abc.abstractmethod

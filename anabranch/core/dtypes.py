@@ -8,7 +8,7 @@ reads ref types but never makes a tensor of one.
 from __future__ import annotations
 
 import builtins
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import ml_dtypes
 import numpy as np
@@ -56,6 +56,10 @@ _ABSTRACT: Final = frozenset(
     + (np.complexfloating, np.flexible, np.character)
 )
 finfo: Final[Any] = ml_dtypes.finfo  # knows NumPy's types as well, and carries no annotations
+
+
+#: a limit of a dtype
+Number: TypeAlias = "int | np.floating[Any]"
 
 
 class DType:
@@ -132,22 +136,24 @@ class DType:
         return self.ref_dtype
 
     @property
-    def min(self) -> Any:
+    def min(self) -> Number:
         """The smallest representable value, a NumPy scalar of this type, or an `int` for integer types.
 
         Raises:
           TypeError: the type has no smallest value (string, bool, complex, quantised, resource, variant).
         """
-        return self._numeric_limits("minimum").min
+        result: Number = self._numeric_limits("minimum").min
+        return result
 
     @property
-    def max(self) -> Any:
+    def max(self) -> Number:
         """The greatest finite value, a NumPy scalar of this type, or an `int` for integer types.
 
         Raises:
           TypeError: the type has no greatest value (string, bool, complex, quantised, resource, variant).
         """
-        return self._numeric_limits("maximum").max
+        result: Number = self._numeric_limits("maximum").max
+        return result
 
     def _numeric_limits(self, which: str) -> Any:
         if self.is_floating:

@@ -12,6 +12,9 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, MappingView, 
 from typing import Any, Final, TypeAlias
 
 Path: TypeAlias = tuple[Any, ...]
+#: A value, or values nested in lists, tuples, named tuples and dicts. An argument decides which, so that type checkers
+#: cannot know it.
+Structure: TypeAlias = Any
 
 
 class _NodeKind(enum.Enum):
@@ -141,7 +144,7 @@ def _append_leaves(structure: Any, leaves: list[Any]) -> None:
         _append_leaves(value, leaves)
 
 
-def pack_sequence_as(structure: Any, flat_sequence: Any, expand_composites: bool = False) -> Any:
+def pack_sequence_as(structure: Any, flat_sequence: Any, expand_composites: bool = False) -> Structure:
     """A structure like `structure` whose leaves are those of the list `flat_sequence`.
 
     Raises:
@@ -228,7 +231,7 @@ def _assert_same_type_and_keys(a: Any, b: Any) -> None:
         raise ValueError(f"The two dictionaries don't have the same set of keys: {list(a)} and {list(b)}")
 
 
-def map_structure(func: Callable[..., Any], *structure: Any, **kwargs: Any) -> Any:
+def map_structure(func: Callable[..., Any], *structure: Any, **kwargs: Any) -> Structure:
     """A structure like the first one, of `func` applied to the corresponding leaves of all.
 
     Args:
@@ -357,7 +360,7 @@ def _append_pieces(shallow_tree: Any, input_tree: Any, pieces: list[Any]) -> Non
         _append_pieces(shallow_value, input_value, pieces)
 
 
-def map_structure_up_to(shallow_tree: Any, func: Callable[..., Any], *inputs: Any, **kwargs: Any) -> Any:
+def map_structure_up_to(shallow_tree: Any, func: Callable[..., Any], *inputs: Any, **kwargs: Any) -> Structure:
     """A structure like `shallow_tree`, of `func` applied to what stands in the inputs at the places of its leaves.
 
     Args:
@@ -400,13 +403,13 @@ def flatten_with_joined_string_paths(
     return [(_joined(path, separator), leaf) for path, leaf in flatten_with_tuple_paths(structure)]
 
 
-def map_structure_with_tuple_paths(func: Callable[..., Any], *structure: Any, **kwargs: Any) -> Any:
+def map_structure_with_tuple_paths(func: Callable[..., Any], *structure: Any, **kwargs: Any) -> Structure:
     """As `map_structure`, but `func` takes the path of the leaves, a tuple, as its first argument."""
     check_types = _check_map_arguments(func, structure, kwargs)
     paths = iter([path for path, _ in flatten_with_tuple_paths(structure[0])])
     return map_structure(lambda *leaves: func(next(paths), *leaves), *structure, check_types=check_types)
 
 
-def map_structure_with_paths(func: Callable[..., Any], *structure: Any, **kwargs: Any) -> Any:
+def map_structure_with_paths(func: Callable[..., Any], *structure: Any, **kwargs: Any) -> Structure:
     """As `map_structure`, but `func` takes the path of the leaves, joined by slashes, as its first argument."""
     return map_structure_with_tuple_paths(lambda path, *leaves: func(_joined(path), *leaves), *structure, **kwargs)

@@ -463,7 +463,7 @@ def matrix(rows: Any, cols: Any) -> TensorShape:
     return TensorShape([rows, cols])
 
 
-def dimension_value(dimension: Any) -> Any:
+def dimension_value(dimension: Any) -> int | None:
     """The length of a Dimension, None if unknown; anything that is not a Dimension as it is."""
     return dimension.value if isinstance(dimension, Dimension) else dimension
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import numbers
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from anabranch.core import dtypes
 from anabranch.core.dtypes import DType, as_dtype
 from anabranch.core.shapes import Dimension, TensorShape
+
+#: What a tensor holds in a step: an array; a NumPy scalar, or `bytes`, where its rank is 0. Its dtype and rank are not
+#: part of its Python type.
+TensorValue: TypeAlias = Any
 
 
 def to_array(value: Any, dtype: DType | None = None) -> np.ndarray[Any, Any]:

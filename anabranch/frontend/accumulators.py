@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from anabranch.core.dtypes import DType, as_dtype, int64
 from anabranch.core.shapes import TensorShape
@@ -106,6 +106,14 @@ class ConditionalAccumulator(ConditionalAccumulatorBase):
         return result
 
 
+class SparseGradient(NamedTuple):
+    """A sparse gradient: the rows, their values, and the dense shape."""
+
+    indices: Tensor
+    values: Tensor
+    shape: Tensor
+
+
 class SparseConditionalAccumulator(ConditionalAccumulatorBase):
     """Sums sparse gradients: `IndexedSlices`, or their parts.
 
@@ -175,9 +183,10 @@ class SparseConditionalAccumulator(ConditionalAccumulatorBase):
         )
         return result
 
-    def take_grad(self, num_required: Any, name: str | None = None) -> Any:
+    def take_grad(self, num_required: Any, name: str | None = None) -> SparseGradient:
         """The average (or sum): a named tuple of `indices`, `values`, `shape`; otherwise as a dense accumulator's."""
-        return raw.SparseAccumulatorTakeGradient(self._accumulator_ref, num_required, dtype=self._dtype, name=name)
+        taken = raw.SparseAccumulatorTakeGradient(self._accumulator_ref, num_required, dtype=self._dtype, name=name)
+        return SparseGradient(*taken)
 
     def take_indexed_slices_grad(self, num_required: Any, name: str | None = None) -> IndexedSlices:
         """`take_grad` as an `IndexedSlices`."""

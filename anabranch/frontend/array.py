@@ -54,7 +54,7 @@ __all__ = [
 
 
 # ---------------------------------------------------------------------- identities
-def identity(input: Any, name: str | None = None) -> Any:
+def identity(input: Any, name: str | None = None) -> Tensor:
     """A new tensor (or `IndexedSlices`) with the value of `input`."""
     result: Tensor = raw.Identity(input, name=name)
     return result
@@ -283,7 +283,7 @@ def concat(values: Any, axis: Any, name: str = "concat") -> Tensor:
         with name_scope(name):
             at = convert_to_tensor(axis, dtypes.int32, name="concat_dim")
             at.shape.assert_is_compatible_with([])
-            return identity(values[0], name=name)  # type: ignore[no-any-return]
+            return identity(values[0], name=name)
     result: Tensor = raw.ConcatV2(list(values), axis, name=name)
     return result
 

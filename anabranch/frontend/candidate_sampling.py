@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,6 +22,14 @@ __all__ = [
 ]
 
 
+class Candidates(NamedTuple):
+    """Drawn classes, and how often the true and the drawn ones are to be expected among them."""
+
+    sampled_candidates: Tensor
+    true_expected_count: Tensor
+    sampled_expected_count: Tensor
+
+
 # ---------------------------------------------------------------------- samplers
 def uniform_candidate_sampler(
     true_classes: Any,
@@ -31,7 +39,7 @@ def uniform_candidate_sampler(
     range_max: int,
     seed: int | None = None,
     name: str | None = None,
-) -> Any:
+) -> Candidates:
     """Draws classes uniformly from [0, range_max).
 
     Args:
@@ -44,15 +52,17 @@ def uniform_candidate_sampler(
         sampled_expected_count, float32 [num_sampled]: how often each class is to be expected among the drawn ones.
     """
     seed1, seed2 = get_seed(seed)
-    return raw.UniformCandidateSampler(
-        true_classes,
-        num_true=num_true,
-        num_sampled=num_sampled,
-        unique=unique,
-        range_max=range_max,
-        seed=seed1,
-        seed2=seed2,
-        name=name,
+    return Candidates(
+        *raw.UniformCandidateSampler(
+            true_classes,
+            num_true=num_true,
+            num_sampled=num_sampled,
+            unique=unique,
+            range_max=range_max,
+            seed=seed1,
+            seed2=seed2,
+            name=name,
+        )
     )
 
 
@@ -64,22 +74,24 @@ def log_uniform_candidate_sampler(
     range_max: int,
     seed: int | None = None,
     name: str | None = None,
-) -> Any:
+) -> Candidates:
     """Draws classes by Zipf's law: P(k) = (log(k + 2) - log(k + 1)) / log(range_max + 1).
 
     Right for classes in the order of falling frequency, such as words. Arguments and results as those of
     `uniform_candidate_sampler`.
     """
     seed1, seed2 = get_seed(seed)
-    return raw.LogUniformCandidateSampler(
-        true_classes,
-        num_true=num_true,
-        num_sampled=num_sampled,
-        unique=unique,
-        range_max=range_max,
-        seed=seed1,
-        seed2=seed2,
-        name=name,
+    return Candidates(
+        *raw.LogUniformCandidateSampler(
+            true_classes,
+            num_true=num_true,
+            num_sampled=num_sampled,
+            unique=unique,
+            range_max=range_max,
+            seed=seed1,
+            seed2=seed2,
+            name=name,
+        )
     )
 
 
@@ -97,7 +109,7 @@ def fixed_unigram_candidate_sampler(
     unigrams: Any = (),
     seed: int | None = None,
     name: str | None = None,
-) -> Any:
+) -> Candidates:
     """Draws classes from a given distribution.
 
     Args:
@@ -110,21 +122,23 @@ def fixed_unigram_candidate_sampler(
     Other arguments and results as those of `uniform_candidate_sampler`.
     """
     seed1, seed2 = get_seed(seed)
-    return raw.FixedUnigramCandidateSampler(
-        true_classes,
-        num_true=num_true,
-        num_sampled=num_sampled,
-        unique=unique,
-        range_max=range_max,
-        vocab_file=vocab_file,
-        distortion=distortion,
-        num_reserved_ids=num_reserved_ids,
-        num_shards=num_shards,
-        shard=shard,
-        unigrams=list(unigrams),
-        seed=seed1,
-        seed2=seed2,
-        name=name,
+    return Candidates(
+        *raw.FixedUnigramCandidateSampler(
+            true_classes,
+            num_true=num_true,
+            num_sampled=num_sampled,
+            unique=unique,
+            range_max=range_max,
+            vocab_file=vocab_file,
+            distortion=distortion,
+            num_reserved_ids=num_reserved_ids,
+            num_shards=num_shards,
+            shard=shard,
+            unigrams=list(unigrams),
+            seed=seed1,
+            seed2=seed2,
+            name=name,
+        )
     )
 
 
@@ -135,23 +149,33 @@ def all_candidate_sampler(
     unique: bool,
     seed: int | None = None,
     name: str | None = None,
-) -> Any:
+) -> Candidates:
     """Every class in [0, num_sampled) once: for testing a sampled loss. Results as of `uniform_candidate_sampler`."""
     seed1, seed2 = get_seed(seed)
-    return raw.AllCandidateSampler(
-        true_classes,
-        num_true=num_true,
-        num_sampled=num_sampled,
-        unique=unique,
-        seed=seed1,
-        seed2=seed2,
-        name=name,
+    return Candidates(
+        *raw.AllCandidateSampler(
+            true_classes,
+            num_true=num_true,
+            num_sampled=num_sampled,
+            unique=unique,
+            seed=seed1,
+            seed2=seed2,
+            name=name,
+        )
     )
+
+
+class AccidentalHits(NamedTuple):
+    """Where drawn classes are true ones: the rows, the places in the sample, and weights that take them out."""
+
+    indices: Tensor
+    ids: Tensor
+    weights: Tensor
 
 
 def compute_accidental_hits(
     true_classes: Any, sampled_candidates: Any, num_true: int, seed: int | None = None, name: str | None = None
-) -> Any:
+) -> AccidentalHits:
     """Which sampled classes are true classes of an example.
 
     Returns:
@@ -159,8 +183,10 @@ def compute_accidental_hits(
         lowest number of all, to be added to the logits of these pairs.
     """
     seed1, seed2 = get_seed(seed)
-    return raw.ComputeAccidentalHits(
-        true_classes, sampled_candidates, num_true=num_true, seed=seed1, seed2=seed2, name=name
+    return AccidentalHits(
+        *raw.ComputeAccidentalHits(
+            true_classes, sampled_candidates, num_true=num_true, seed=seed1, seed2=seed2, name=name
+        )
     )
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol, TypeVar, overload
 
 from anabranch.core import dtypes
 from anabranch.core.dtypes import DType, as_dtype
@@ -25,7 +24,15 @@ __all__ = [
 ]
 
 
-def cast(x: Any, dtype: Any, name: str | None = None) -> Any:
+#: what some functions take and give back beside tensors
+_Sparse = TypeVar("_Sparse", SparseTensor, IndexedSlices)
+
+
+@overload
+def cast(x: _Sparse, dtype: Any, name: str | None = ...) -> _Sparse: ...
+@overload
+def cast(x: Any, dtype: Any, name: str | None = ...) -> Tensor: ...
+def cast(x: Any, dtype: Any, name: str | None = None) -> Tensor | SparseTensor | IndexedSlices:
     """The elements of a tensor, `SparseTensor` or `IndexedSlices`, of another dtype.
 
     Floating numbers are truncated where integers are asked for; of complex numbers the real part is kept where real
@@ -45,10 +52,11 @@ def cast(x: Any, dtype: Any, name: str | None = None) -> Any:
         tensor = convert_to_tensor(x, name="x")
         if tensor.dtype.base_dtype is target:
             return tensor
-        return arithmetic.Cast(tensor, DstT=target, name=scope)
+        result: Tensor | SparseTensor | IndexedSlices = arithmetic.Cast(tensor, DstT=target, name=scope)
+        return result
 
 
-def saturate_cast(value: Any, dtype: Any, name: str | None = None) -> Any:
+def saturate_cast(value: Any, dtype: Any, name: str | None = None) -> Tensor:
     """Like `cast`, after clipping to the range of `dtype`, so that nothing overflows."""
     target = as_dtype(dtype).base_dtype
     with name_scope(name, "saturate_cast", [value]) as scope:
@@ -64,13 +72,24 @@ def _bound(value: Any) -> Any:
     return int(value) if isinstance(value, int) else float(value)
 
 
-def _to(dtype: DType, public: str, default: str) -> Callable[..., Any]:
-    def function(x: Any, name: str = default) -> Any:
-        return cast(x, dtype, name)
+class _To(Protocol):
+    """A conversion to one dtype."""
+
+    @overload
+    def __call__(self, x: _Sparse, name: str = ...) -> _Sparse: ...
+    @overload
+    def __call__(self, x: Any, name: str = ...) -> Tensor: ...
+
+
+def _to(dtype: DType, public: str, default: str) -> _To:
+    def function(x: Any, name: str = default) -> Tensor | SparseTensor | IndexedSlices:
+        result: Tensor | SparseTensor | IndexedSlices = cast(x, dtype, name)
+        return result
 
     function.__name__ = function.__qualname__ = public
     function.__doc__ = f"`cast` to {dtype.name}."
-    return function
+    overloaded: Any = function
+    return overloaded  # type: ignore[no-any-return]
 
 
 to_float = _to(dtypes.float32, "to_float", "ToFloat")

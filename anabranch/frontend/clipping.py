@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
@@ -20,11 +20,17 @@ def _values(t: Any) -> Tensor:
     return t.values if isinstance(t, IndexedSlices) else convert_to_tensor(t, name="t")
 
 
-def _like(t: Any, values: Tensor) -> Any:
+def _like(t: Any, values: Tensor) -> Tensor | IndexedSlices:
     return IndexedSlices(values, t.indices, t.dense_shape) if isinstance(t, IndexedSlices) else values
 
 
-def clip_by_value(t: Any, clip_value_min: Any, clip_value_max: Any, name: str | None = None) -> Any:
+@overload
+def clip_by_value(
+    t: IndexedSlices, clip_value_min: Any, clip_value_max: Any, name: str | None = ...
+) -> IndexedSlices: ...
+@overload
+def clip_by_value(t: Any, clip_value_min: Any, clip_value_max: Any, name: str | None = ...) -> Tensor: ...
+def clip_by_value(t: Any, clip_value_min: Any, clip_value_max: Any, name: str | None = None) -> Tensor | IndexedSlices:
     """The elements of a tensor or `IndexedSlices`, moved into [clip_value_min, clip_value_max].
 
     Raises:
@@ -39,7 +45,11 @@ def clip_by_value(t: Any, clip_value_min: Any, clip_value_max: Any, name: str | 
         return _like(t, raised)
 
 
-def clip_by_norm(t: Any, clip_norm: Any, axes: Any = None, name: str | None = None) -> Any:
+@overload
+def clip_by_norm(t: IndexedSlices, clip_norm: Any, axes: Any = ..., name: str | None = ...) -> IndexedSlices: ...
+@overload
+def clip_by_norm(t: Any, clip_norm: Any, axes: Any = ..., name: str | None = ...) -> Tensor: ...
+def clip_by_norm(t: Any, clip_norm: Any, axes: Any = None, name: str | None = None) -> Tensor | IndexedSlices:
     """`t`, scaled down so that its L2 norm along `axes` (default: all) is at most `clip_norm`.
 
     Args:

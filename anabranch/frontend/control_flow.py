@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, overload
 
 import anabranch.autodiff.conditional  # the gradient of If  # noqa: F401
 from anabranch.core import dtypes, nest
@@ -23,6 +23,24 @@ from anabranch.ops import raw
 __all__ = ["case", "cond", "smart_case", "smart_cond", "smart_constant_value", "switch_case"]
 
 
+@overload
+def cond(
+    pred: Any,
+    true_fn: Callable[[], Tensor],
+    false_fn: Callable[[], Tensor],
+    strict: bool = ...,
+    name: str | None = ...,
+) -> Tensor: ...
+@overload
+def cond(
+    pred: Any,
+    true_fn: Callable[[], Any] | None = ...,
+    false_fn: Callable[[], Any] | None = ...,
+    strict: bool = ...,
+    name: str | None = ...,
+    fn1: Callable[[], Any] | None = ...,
+    fn2: Callable[[], Any] | None = ...,
+) -> nest.Structure: ...
 def cond(
     pred: Any,
     true_fn: Callable[[], Any] | None = None,
@@ -31,7 +49,7 @@ def cond(
     name: str | None = None,
     fn1: Callable[[], Any] | None = None,
     fn2: Callable[[], Any] | None = None,
-) -> Any:
+) -> nest.Structure:
     """`true_fn()` if `pred` is true, else `false_fn()`; only the operations of the branch taken run.
 
     What a branch takes from outside is computed in either case.
@@ -194,7 +212,7 @@ def _joined(a: TensorShape, b: TensorShape) -> TensorShape:
 # ---------------------------------------------------------------------- choice by number
 def switch_case(
     branch_index: Any, branch_fns: Any, default: Callable[[], Any] | None = None, name: str = "switch_case"
-) -> Any:
+) -> nest.Structure:
     """The result of the function of number `branch_index`; only the operations of that branch run.
 
     Args:
@@ -254,7 +272,7 @@ def case(
     exclusive: bool = False,
     strict: bool = False,
     name: str = "case",
-) -> Any:
+) -> nest.Structure:
     """The result of the first function whose predicate is true, else of `default`.
 
     Args:

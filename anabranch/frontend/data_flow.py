@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from anabranch.core import dtypes
 from anabranch.frontend.framework import convert_to_tensor, name_scope
@@ -89,27 +89,49 @@ def parallel_dynamic_stitch(indices: Any, data: Any, name: str | None = None) ->
 
 
 # ---------------------------------------------------------------------- distinct values
-def unique(x: Any, out_idx: Any = dtypes.int32, name: str | None = None) -> Any:
+class UniqueValues(NamedTuple):
+    """Distinct values, and for each element the position of its value among them."""
+
+    y: Tensor
+    idx: Tensor
+
+
+def unique(x: Any, out_idx: Any = dtypes.int32, name: str | None = None) -> UniqueValues:
     """The distinct values of a vector in the order of their first occurrence.
 
     Returns:
         a named tuple: `y` the values, `idx` for each element of `x` the position of its value in `y`.
     """
-    return raw.Unique(x, out_idx=out_idx, name=name)
+    return UniqueValues(*raw.Unique(x, out_idx=out_idx, name=name))
 
 
-def unique_with_counts(x: Any, out_idx: Any = dtypes.int32, name: str | None = None) -> Any:
+class CountedValues(NamedTuple):
+    """Distinct values, for each element the position of its value among them, and how often each occurs."""
+
+    y: Tensor
+    idx: Tensor
+    count: Tensor  # type: ignore[assignment]  # tuples have a method of that name
+
+
+def unique_with_counts(x: Any, out_idx: Any = dtypes.int32, name: str | None = None) -> CountedValues:
     """Like `unique`; the result also has `count`: how often each value occurs."""
-    return raw.UniqueWithCounts(x, out_idx=out_idx, name=name)
+    return CountedValues(*raw.UniqueWithCounts(x, out_idx=out_idx, name=name))
 
 
-def setdiff1d(x: Any, y: Any, index_dtype: Any = dtypes.int32, name: str | None = None) -> Any:
+class ListDifference(NamedTuple):
+    """The elements of a list that another one lacks, and their positions."""
+
+    out: Tensor
+    idx: Tensor
+
+
+def setdiff1d(x: Any, y: Any, index_dtype: Any = dtypes.int32, name: str | None = None) -> ListDifference:
     """The elements of the vector `x` that are not in `y`.
 
     Returns:
         a named tuple: `out` the elements, `idx` their positions in `x`.
     """
-    return raw.ListDiff(x, y, out_idx=index_dtype, name=name)
+    return ListDifference(*raw.ListDiff(x, y, out_idx=index_dtype, name=name))
 
 
 def searchsorted(

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import Any
 
+import numpy.typing as npt
+
 from anabranch.core.dtypes import DType, as_dtype
 from anabranch.graph.composite import IndexedSlices, SparseTensor, SparseTensorValue
 from anabranch.graph.constants import constant_value
@@ -218,7 +220,7 @@ def is_tensor(x: Any) -> bool:
     return isinstance(x, Tensor | SparseTensor | IndexedSlices) or is_tensor_like(x)
 
 
-def get_static_value(tensor: Any, partial: bool = False) -> Any:
+def get_static_value(tensor: Any, partial: bool = False) -> npt.NDArray[Any] | None:
     """The value of `tensor` where it is known while the graph is built, else None.
 
     Args:
@@ -228,7 +230,9 @@ def get_static_value(tensor: Any, partial: bool = False) -> Any:
     return constant_value(tensor)
 
 
-def convert_to_tensor_or_indexed_slices(value: Any, dtype: Any = None, name: str | None = None) -> Any:
+def convert_to_tensor_or_indexed_slices(
+    value: Any, dtype: Any = None, name: str | None = None
+) -> Tensor | IndexedSlices | SparseTensor:
     """`value` itself if it is an `IndexedSlices`, else the tensor that it stands for.
 
     Raises:
@@ -240,7 +244,9 @@ def convert_to_tensor_or_indexed_slices(value: Any, dtype: Any = None, name: str
     return convert_to_tensor(value, dtype, name)
 
 
-def convert_to_tensor_or_sparse_tensor(value: Any, dtype: Any = None, name: str | None = None) -> Any:
+def convert_to_tensor_or_sparse_tensor(
+    value: Any, dtype: Any = None, name: str | None = None
+) -> Tensor | IndexedSlices | SparseTensor:
     """A `SparseTensor` for a sparse value, else the tensor that `value` stands for.
 
     Raises:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, overload
 
 from anabranch.core import nest
 from anabranch.core.shapes import TensorShape
@@ -53,6 +53,19 @@ def _stacked(arrays: list[TensorArray], count: Any) -> list[Tensor]:
     return results
 
 
+@overload
+def map_fn(
+    fn: Callable[[Any], Tensor],
+    elems: Any,
+    dtype: Any = ...,
+    parallel_iterations: int | None = ...,
+    back_prop: bool = ...,
+    swap_memory: bool = ...,
+    infer_shape: bool = ...,
+    name: str | None = ...,
+) -> Tensor: ...
+@overload
+def map_fn(fn: Callable[[Any], Any], elems: Any, dtype: Any = ..., *args: Any, **kwargs: Any) -> nest.Structure: ...
 def map_fn(
     fn: Callable[[Any], Any],
     elems: Any,
@@ -62,7 +75,7 @@ def map_fn(
     swap_memory: bool = False,
     infer_shape: bool = True,
     name: str | None = None,
-) -> Any:
+) -> nest.Structure:
     """Applies `fn` to each row of `elems`, and stacks what it returns.
 
     Args:
@@ -107,6 +120,20 @@ def map_fn(
         return nest.pack_sequence_as(like, stacked) if nest.is_nested(like) else stacked[0]
 
 
+@overload
+def scan(
+    fn: Callable[[Any, Any], Tensor],
+    elems: Any,
+    initializer: Any = ...,
+    parallel_iterations: int = ...,
+    back_prop: bool = ...,
+    swap_memory: bool = ...,
+    infer_shape: bool = ...,
+    reverse: bool = ...,
+    name: str | None = ...,
+) -> Tensor: ...
+@overload
+def scan(fn: Callable[[Any, Any], Any], elems: Any, *args: Any, **kwargs: Any) -> nest.Structure: ...
 def scan(
     fn: Callable[[Any, Any], Any],
     elems: Any,
@@ -117,7 +144,7 @@ def scan(
     infer_shape: bool = True,
     reverse: bool = False,
     name: str | None = None,
-) -> Any:
+) -> nest.Structure:
     """All intermediate results of `accumulator = fn(accumulator, row)`, stacked.
 
     Args:
@@ -153,6 +180,18 @@ def scan(
         return folding.packed(_stacked(arrays, folding.count))
 
 
+@overload
+def foldl(
+    fn: Callable[[Any, Any], Tensor],
+    elems: Any,
+    initializer: Any = ...,
+    parallel_iterations: int = ...,
+    back_prop: bool = ...,
+    swap_memory: bool = ...,
+    name: str | None = ...,
+) -> Tensor: ...
+@overload
+def foldl(fn: Callable[[Any, Any], Any], elems: Any, *args: Any, **kwargs: Any) -> nest.Structure: ...
 def foldl(
     fn: Callable[[Any, Any], Any],
     elems: Any,
@@ -161,7 +200,7 @@ def foldl(
     back_prop: bool = True,
     swap_memory: bool = False,
     name: str | None = None,
-) -> Any:
+) -> nest.Structure:
     """The last `accumulator = fn(accumulator, row)`, over the rows of `elems` from first to last.
 
     Args:
@@ -177,6 +216,18 @@ def foldl(
     return _fold(fn, elems, initializer, parallel_iterations, back_prop, swap_memory, name or "foldl", reverse=False)
 
 
+@overload
+def foldr(
+    fn: Callable[[Any, Any], Tensor],
+    elems: Any,
+    initializer: Any = ...,
+    parallel_iterations: int = ...,
+    back_prop: bool = ...,
+    swap_memory: bool = ...,
+    name: str | None = ...,
+) -> Tensor: ...
+@overload
+def foldr(fn: Callable[[Any, Any], Any], elems: Any, *args: Any, **kwargs: Any) -> nest.Structure: ...
 def foldr(
     fn: Callable[[Any, Any], Any],
     elems: Any,
@@ -185,7 +236,7 @@ def foldr(
     back_prop: bool = True,
     swap_memory: bool = False,
     name: str | None = None,
-) -> Any:
+) -> nest.Structure:
     """Like `foldl`, over the rows from last to first; without an initializer it starts with the last row."""
     return _fold(fn, elems, initializer, parallel_iterations, back_prop, swap_memory, name or "foldr", reverse=True)
 

@@ -5,7 +5,7 @@ Images are [height, width, channels], batches of them [batch, height, width, cha
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -277,6 +277,14 @@ def draw_bounding_boxes(images: Any, boxes: Any, name: str | None = None, colors
     return result
 
 
+class DistortedBox(NamedTuple):
+    """A box as arguments of `tf.slice`, and as a box to draw."""
+
+    begin: Tensor
+    size: Tensor
+    bboxes: Tensor
+
+
 def sample_distorted_bounding_box(
     image_size: Any,
     bounding_boxes: Any,
@@ -288,7 +296,7 @@ def sample_distorted_bounding_box(
     max_attempts: int | None = None,
     use_image_if_no_bounding_boxes: bool | None = None,
     name: str | None = None,
-) -> Any:
+) -> DistortedBox:
     """A random box of an image that covers enough of some given object.
 
     Args:
@@ -305,16 +313,18 @@ def sample_distorted_bounding_box(
     """
     seeds = get_seed(seed) if seed2 is None else (seed, seed2)
     with name_scope(name, "sample_distorted_bounding_box"):
-        return raw.SampleDistortedBoundingBoxV2(
-            image_size,
-            bounding_boxes,
-            min_object_covered,
-            seed=seeds[0] or 0,
-            seed2=seeds[1] or 0,
-            aspect_ratio_range=aspect_ratio_range,
-            area_range=area_range,
-            max_attempts=max_attempts,
-            use_image_if_no_bounding_boxes=use_image_if_no_bounding_boxes,
+        return DistortedBox(
+            *raw.SampleDistortedBoundingBoxV2(
+                image_size,
+                bounding_boxes,
+                min_object_covered,
+                seed=seeds[0] or 0,
+                seed2=seeds[1] or 0,
+                aspect_ratio_range=aspect_ratio_range,
+                area_range=area_range,
+                max_attempts=max_attempts,
+                use_image_if_no_bounding_boxes=use_image_if_no_bounding_boxes,
+            )
         )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from anabranch.core import dtypes
+from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
 
 __all__ = [
@@ -28,7 +29,7 @@ def decode_image(
     dtype: Any = dtypes.uint8,
     name: str | None = None,
     expand_animations: bool = True,
-) -> Any:
+) -> Tensor:
     """An image file in the format PNG, JPEG, GIF or BMP.
 
     Args:
@@ -51,21 +52,23 @@ def decode_image(
         raise ValueError("channels must be in (None, 0, 1, 3, 4)")
     if dtypes.as_dtype(dtype) not in _IMAGE_TYPES:
         raise ValueError(f"dtype must be uint8, uint16 or float32, got {dtypes.as_dtype(dtype).name}")
-    return raw.DecodeImage(
+    result: Tensor = raw.DecodeImage(
         contents, channels=channels or 0, dtype=dtype, expand_animations=expand_animations, name=name or "decode_image"
     )
+    return result
 
 
-def decode_gif(contents: Any, name: str | None = None) -> Any:
+def decode_gif(contents: Any, name: str | None = None) -> Tensor:
     """The pictures of a GIF file as uint8 [frames, height, width, 3]; a PNG or JPEG file is one frame.
 
     Raises:
         InvalidArgumentError (in the step): the data do not decode.
     """
-    return raw.DecodeGif(contents, name=name)
+    result: Tensor = raw.DecodeGif(contents, name=name)
+    return result
 
 
-def decode_bmp(contents: Any, channels: int = 0, name: str | None = None) -> Any:
+def decode_bmp(contents: Any, channels: int = 0, name: str | None = None) -> Tensor:
     """An uncompressed BMP file as uint8 [height, width, channels].
 
     Args:
@@ -74,7 +77,8 @@ def decode_bmp(contents: Any, channels: int = 0, name: str | None = None) -> Any
     Raises:
         InvalidArgumentError (in the step): the data do not decode.
     """
-    return raw.DecodeBmp(contents, channels=channels, name=name)
+    result: Tensor = raw.DecodeBmp(contents, channels=channels, name=name)
+    return result
 
 
 def decode_and_crop_jpeg(
@@ -87,13 +91,13 @@ def decode_and_crop_jpeg(
     acceptable_fraction: float = 1,
     dct_method: str = "",
     name: str | None = None,
-) -> Any:
+) -> Tensor:
     """A part of a JPEG image: `crop_window` is [y, x, height, width] in pixels, int32; else as `decode_jpeg`.
 
     Raises:
         InvalidArgumentError (in the step): the data do not decode, or the window lies not in the image.
     """
-    return raw.DecodeAndCropJpeg(
+    result: Tensor = raw.DecodeAndCropJpeg(
         contents,
         crop_window,
         channels=channels,
@@ -104,16 +108,19 @@ def decode_and_crop_jpeg(
         dct_method=dct_method,
         name=name,
     )
+    return result
 
 
-def extract_jpeg_shape(contents: Any, output_type: Any = dtypes.int32, name: str | None = None) -> Any:
+def extract_jpeg_shape(contents: Any, output_type: Any = dtypes.int32, name: str | None = None) -> Tensor:
     """[height, width, channels] of a JPEG file, from its header."""
-    return raw.ExtractJpegShape(contents, output_type=output_type, name=name)
+    result: Tensor = raw.ExtractJpegShape(contents, output_type=output_type, name=name)
+    return result
 
 
-def is_jpeg(contents: Any, name: str | None = None) -> Any:
+def is_jpeg(contents: Any, name: str | None = None) -> Tensor:
     """Whether a file's contents begin as a JPEG file does; bool, of the shape of `contents`."""
-    return raw.Equal(raw.Substr(contents, 0, 3), b"\xff\xd8\xff", name=name or "is_jpeg")
+    result: Tensor = raw.Equal(raw.Substr(contents, 0, 3), b"\xff\xd8\xff", name=name or "is_jpeg")
+    return result
 
 
 def decode_jpeg(
@@ -125,7 +132,7 @@ def decode_jpeg(
     acceptable_fraction: float = 1,
     dct_method: str = "",
     name: str | None = None,
-) -> Any:
+) -> Tensor:
     """A JPEG (or other) image as uint8 [height, width, channels].
 
     Args:
@@ -137,7 +144,7 @@ def decode_jpeg(
         InvalidArgumentError (in the step): the data do not decode.
         UnimplementedError (in the step): Pillow is not installed.
     """
-    return raw.DecodeJpeg(
+    result: Tensor = raw.DecodeJpeg(
         contents,
         channels=channels,
         ratio=ratio,
@@ -147,6 +154,7 @@ def decode_jpeg(
         dct_method=dct_method,
         name=name,
     )
+    return result
 
 
 def encode_jpeg(
@@ -161,9 +169,9 @@ def encode_jpeg(
     y_density: int = 300,
     xmp_metadata: str = "",
     name: str | None = None,
-) -> Any:
+) -> Tensor:
     """A uint8 image [height, width, 1 or 3] as a JPEG file, a string scalar."""
-    return raw.EncodeJpeg(
+    result: Tensor = raw.EncodeJpeg(
         image,
         format=format,
         quality=quality,
@@ -176,3 +184,4 @@ def encode_jpeg(
         xmp_metadata=xmp_metadata,
         name=name,
     )
+    return result

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Literal, NamedTuple, overload
 
 import numpy as np
 
@@ -299,9 +299,16 @@ def matrix_determinant(input: Any, name: str | None = None) -> Tensor:
     return result
 
 
-def slogdet(input: Any, name: str | None = None) -> Any:
+class SignAndLogarithm(NamedTuple):
+    """The sign of a determinant, and the logarithm of its absolute value."""
+
+    sign: Tensor
+    log_abs_determinant: Tensor
+
+
+def slogdet(input: Any, name: str | None = None) -> SignAndLogarithm:
     """The sign and the logarithm of the absolute value of each determinant: (sign, log_abs_determinant)."""
-    return ops.LogMatrixDeterminant(input, name=name)
+    return SignAndLogarithm(*ops.LogMatrixDeterminant(input, name=name))
 
 
 def logdet(matrix: Any, name: str | None = None) -> Tensor:
@@ -368,22 +375,44 @@ def cholesky_solve(chol: Any, rhs: Any, name: str | None = None) -> Tensor:
         return matrix_triangular_solve(chol, forward, lower=True, adjoint=True)
 
 
-def qr(input: Any, full_matrices: bool = False, name: str | None = None) -> Any:
+class QRFactors(NamedTuple):
+    """Orthonormal columns `q` and an upper triangular `r`."""
+
+    q: Tensor
+    r: Tensor
+
+
+def qr(input: Any, full_matrices: bool = False, name: str | None = None) -> QRFactors:
     """The decomposition input = q r with orthonormal columns in q and upper triangular r: (q, r).
 
     Args:
         input: shape [..., n, m].
         full_matrices: whether q has shape [..., n, n], instead of [..., n, min(n, m)].
     """
-    return ops.Qr(input, full_matrices=full_matrices, name=name)
+    return QRFactors(*ops.Qr(input, full_matrices=full_matrices, name=name))
 
 
-def lu(input: Any, output_idx_type: Any = dtypes.int32, name: str | None = None) -> Any:
+class LUFactors(NamedTuple):
+    """Both triangles in one matrix, and the permutation of the rows."""
+
+    lu: Tensor
+    p: Tensor
+
+
+def lu(input: Any, output_idx_type: Any = dtypes.int32, name: str | None = None) -> LUFactors:
     """The decomposition input[p] = l u: (lu, p); lu holds u and, below its diagonal, l."""
-    return ops.Lu(input, output_idx_type=output_idx_type, name=name)
+    return LUFactors(*ops.Lu(input, output_idx_type=output_idx_type, name=name))
 
 
-def svd(tensor: Any, full_matrices: bool = False, compute_uv: bool = True, name: str | None = None) -> Any:
+@overload
+def svd(
+    tensor: Any, full_matrices: bool = ..., compute_uv: Literal[True] = ..., name: str | None = ...
+) -> tuple[Tensor, Tensor, Tensor]: ...
+@overload
+def svd(tensor: Any, full_matrices: bool = ..., *, compute_uv: Literal[False], name: str | None = ...) -> Tensor: ...
+def svd(
+    tensor: Any, full_matrices: bool = False, compute_uv: bool = True, name: str | None = None
+) -> tuple[Tensor, Tensor, Tensor] | Tensor:
     """The decomposition tensor = u diag(s) v^H with s descending: (s, u, v), or s alone.
 
     Args:

@@ -83,7 +83,7 @@ class InitializableLookupTableBase(LookupInterface):
             result: Tensor = raw.LookupTableSizeV2(self.resource_handle)
             return result
 
-    def lookup(self, keys: Any, name: str | None = None) -> Any:
+    def lookup(self, keys: Any, name: str | None = None) -> Tensor | SparseTensor:
         """The value of each key; sparse keys give sparse values.
 
         When it runs: `FailedPreconditionError` if the table was not filled.
@@ -91,7 +91,8 @@ class InitializableLookupTableBase(LookupInterface):
         Raises:
             TypeError: `keys` are not of the table's type.
         """
-        return self._found(keys, self._default_value, name)
+        result: Tensor | SparseTensor = self._found(keys, self._default_value, name)
+        return result
 
 
 class StaticHashTable(InitializableLookupTableBase):
@@ -235,7 +236,7 @@ class IdTableWithHashBuckets(LookupInterface):
         return self.initializer
 
     @property
-    def resource_handle(self) -> Any:  # type: ignore[override]
+    def resource_handle(self) -> Tensor | None:  # type: ignore[override]
         """The handle of the table inside; None where there is none."""
         return self._table.resource_handle if self._table is not None else None
 
@@ -246,7 +247,7 @@ class IdTableWithHashBuckets(LookupInterface):
             result: Tensor = self._table.size() + buckets if self._table is not None else buckets
             return result
 
-    def lookup(self, keys: Any, name: str | None = None) -> Any:
+    def lookup(self, keys: Any, name: str | None = None) -> Tensor | SparseTensor:
         """The number of each key; sparse keys give sparse numbers.
 
         Raises:
@@ -328,7 +329,7 @@ def index_table_from_file(
     key_column_index: int = TextFileIndex.WHOLE_LINE,
     value_column_index: int = TextFileIndex.LINE_NUMBER,
     delimiter: str = "\t",
-) -> Any:
+) -> StaticHashTable | IdTableWithHashBuckets:
     """A table from the lines of a file to their numbers.
 
     Args:
@@ -381,7 +382,7 @@ def index_table_from_tensor(
     hasher_spec: Any = FastHashSpec,
     dtype: Any = string,
     name: str | None = None,
-) -> Any:
+) -> StaticHashTable | IdTableWithHashBuckets:
     """A table from the elements of a vector to their positions.
 
     Args:

@@ -55,7 +55,7 @@ class LookupInterface:
         """How many keys there are, an int64."""
         raise NotImplementedError
 
-    def lookup(self, keys: Any, name: str | None = None) -> Any:
+    def lookup(self, keys: Any, name: str | None = None) -> Tensor | SparseTensor:
         """The value of each key; sparse keys give sparse values."""
         raise NotImplementedError
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol, overload
 
 import numpy as np
 
@@ -118,22 +118,39 @@ __all__ = [
 
 
 # ---------------------------------------------------------------------- functions that are one operation
-def _unary(name: str, op: OpFunction, doc: str, sparse: bool = False) -> Callable[..., Any]:
+class _Unary(Protocol):
+    """A function of one tensor."""
+
+    @overload
+    def __call__(self, x: SparseTensor, name: str | None = ...) -> SparseTensor: ...
+    @overload
+    def __call__(self, x: Any, name: str | None = ...) -> Tensor: ...
+
+
+class _Binary(Protocol):
+    """A function of two tensors."""
+
+    def __call__(self, x: Any, y: Any, name: str | None = ...) -> Tensor: ...
+
+
+def _unary(name: str, op: OpFunction, doc: str, sparse: bool = False) -> _Unary:
     """`<name>(x, name=None)`; with `sparse` also of the elements of a `SparseTensor`, where f(0) = 0."""
 
-    def function(x: Any, name: str | None = None) -> Any:
+    def function(x: Any, name: str | None = None) -> Tensor | SparseTensor:
         if sparse and isinstance(x, SparseTensor):
             return SparseTensor(x.indices, op(x.values, name=name), x.dense_shape)
-        return op(x, name=name)
+        result: Tensor | SparseTensor = op(x, name=name)
+        return result
 
     return _named(function, name, doc)
 
 
-def _binary(name: str, op: OpFunction, doc: str) -> Callable[..., Any]:
+def _binary(name: str, op: OpFunction, doc: str) -> _Binary:
     """`<name>(x, y, name=None)`; the operands broadcast."""
 
-    def function(x: Any, y: Any, name: str | None = None) -> Any:
-        return op(x, y, name=name)
+    def function(x: Any, y: Any, name: str | None = None) -> Tensor:
+        result: Tensor = op(x, y, name=name)
+        return result
 
     return _named(function, name, doc)
 
@@ -262,15 +279,21 @@ def betainc(a: Any, b: Any, x: Any, name: str | None = None) -> Tensor:
 
 
 # ---------------------------------------------------------------------- compositions
-def abs(x: Any, name: str | None = None) -> Any:
+@overload
+def abs(x: SparseTensor, name: str | None = ...) -> SparseTensor: ...
+@overload
+def abs(x: Any, name: str | None = ...) -> Tensor: ...
+def abs(x: Any, name: str | None = None) -> Tensor | SparseTensor:
     """The absolute value of each element of a tensor or `SparseTensor`; real for complex numbers."""
     if isinstance(x, SparseTensor):
         return SparseTensor(x.indices, abs(x.values, name), x.dense_shape)
     with name_scope(name, "Abs", [x]) as scope:
         x = convert_to_tensor(x, name="x")
         if x.dtype.is_complex:
-            return complex_numbers.ComplexAbs(x, Tout=x.dtype.real_dtype, name=scope)
-        return arithmetic.Abs(x, name=scope)
+            magnitude: Tensor = complex_numbers.ComplexAbs(x, Tout=x.dtype.real_dtype, name=scope)
+            return magnitude
+        result: Tensor = arithmetic.Abs(x, name=scope)
+        return result
 
 
 def round(x: Any, name: str | None = None) -> Tensor:
@@ -368,7 +391,11 @@ def reciprocal_no_nan(x: Any, name: str | None = None) -> Tensor:
         return result
 
 
-def scalar_mul(scalar: Any, x: Any, name: str | None = None) -> Any:
+@overload
+def scalar_mul(scalar: Any, x: IndexedSlices, name: str | None = ...) -> IndexedSlices: ...
+@overload
+def scalar_mul(scalar: Any, x: Any, name: str | None = ...) -> Tensor: ...
+def scalar_mul(scalar: Any, x: Any, name: str | None = None) -> Tensor | IndexedSlices:
     """A number times a tensor or `IndexedSlices`.
 
     Raises:
@@ -379,7 +406,8 @@ def scalar_mul(scalar: Any, x: Any, name: str | None = None) -> Any:
         raise ValueError(f"Only scalar multiply works, got shape {scalar.shape}")
     if isinstance(x, IndexedSlices):
         return IndexedSlices(arithmetic.Mul(scalar, x.values, name=name), x.indices, x.dense_shape)
-    return arithmetic.Mul(scalar, x, name=name)
+    result: Tensor | IndexedSlices = arithmetic.Mul(scalar, x, name=name)
+    return result
 
 
 def log_sigmoid(x: Any, name: str | None = None) -> Tensor:
@@ -536,7 +564,11 @@ def angle(input: Any, name: str | None = None) -> Tensor:
     return result
 
 
-def conj(x: Any, name: str | None = None) -> Any:
+@overload
+def conj(x: SparseTensor, name: str | None = ...) -> SparseTensor: ...
+@overload
+def conj(x: Any, name: str | None = ...) -> Tensor: ...
+def conj(x: Any, name: str | None = None) -> Tensor | SparseTensor:
     """The complex conjugate of each element; a real tensor itself.
 
     Raises:

@@ -8,6 +8,7 @@ from anabranch.core.shapes import TensorShape
 from anabranch.frontend.framework import convert_to_tensor, name_scope
 from anabranch.frontend.lookup_tables import LookupInterface
 from anabranch.graph.collections import GraphKeys
+from anabranch.graph.composite import SparseTensor
 from anabranch.graph.graph import get_default_graph
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
@@ -31,13 +32,14 @@ class MutableLookupInterface(LookupInterface):
             result: Tensor = raw.LookupTableSizeV2(self.resource_handle)
             return result
 
-    def lookup(self, keys: Any, name: str | None = None) -> Any:
+    def lookup(self, keys: Any, name: str | None = None) -> Tensor | SparseTensor:
         """The value of each key, the default for those not there.
 
         Raises:
             TypeError: `keys` are not of the table's type.
         """
-        return self._found(keys, self._default_value, name)
+        result: Tensor | SparseTensor = self._found(keys, self._default_value, name)
+        return result
 
     def insert(self, keys: Any, values: Any, name: str | None = None) -> Operation:
         """An operation that gives keys their values.

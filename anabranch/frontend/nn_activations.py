@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numbers
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -327,7 +327,14 @@ def zero_fraction(value: Any, name: str | None = None) -> Tensor:
 
 
 # ---------------------------------------------------------------------- ranking
-def top_k(input: Any, k: Any = 1, sorted: bool = True, name: str | None = None) -> Any:
+class TopValues(NamedTuple):
+    """The largest elements of each row, and their positions (int32)."""
+
+    values: Tensor
+    indices: Tensor
+
+
+def top_k(input: Any, k: Any = 1, sorted: bool = True, name: str | None = None) -> TopValues:
     """The k largest elements of each row (along the last axis), the largest first, the first of equals first.
 
     Args:
@@ -336,7 +343,7 @@ def top_k(input: Any, k: Any = 1, sorted: bool = True, name: str | None = None) 
     Returns:
         A named tuple: `values` and `indices` (int32), both of shape [..., k].
     """
-    return raw.TopKV2(input, k, sorted=sorted, name=name)
+    return TopValues(*raw.TopKV2(input, k, sorted=sorted, name=name))
 
 
 def in_top_k(predictions: Any, targets: Any, k: Any, name: str | None = None) -> Tensor:

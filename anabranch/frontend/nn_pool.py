@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -168,6 +168,13 @@ def _by_rank(
     return found
 
 
+class MaximaAndPlaces(NamedTuple):
+    """The maxima of windows, and where they stand."""
+
+    output: Tensor
+    argmax: Tensor
+
+
 def max_pool_with_argmax(
     input: Any,
     ksize: Any,
@@ -178,7 +185,7 @@ def max_pool_with_argmax(
     name: str | None = None,
     output_dtype: Any = None,
     include_batch_in_index: bool = False,
-) -> Any:
+) -> MaximaAndPlaces:
     """Max pooling, and where each maximum stands in its flattened image, (y * width + x) * channels + channel.
 
     Args:
@@ -196,13 +203,15 @@ def max_pool_with_argmax(
     dtype = renamed("output_dtype", output_dtype, "Targmax", Targmax)
     how = _window(ksize, strides, data_format, 2)
     del how["data_format"]
-    return raw.MaxPoolWithArgmax(
-        input,
-        padding=padding,
-        Targmax=int64_dtype if dtype is None else as_dtype(dtype),
-        include_batch_in_index=include_batch_in_index,
-        name=name,
-        **how,
+    return MaximaAndPlaces(
+        *raw.MaxPoolWithArgmax(
+            input,
+            padding=padding,
+            Targmax=int64_dtype if dtype is None else as_dtype(dtype),
+            include_batch_in_index=include_batch_in_index,
+            name=name,
+            **how,
+        )
     )
 
 

@@ -13,6 +13,7 @@ from anabranch.core.shapes import TensorShape
 from anabranch.graph.composite import SparseTensor
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.graph import get_default_graph
+from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
 
 __all__ = [
@@ -115,7 +116,7 @@ def _default(value: Any, dtype: DType, shape: TensorShape, key: str) -> Any:
 
 def parse_example(
     serialized: Any, features: Mapping[str, Any], name: str | None = None, example_names: Any = None
-) -> Any:
+) -> dict[str, Any]:
     """Parses a batch of serialized `tf.train.Example` messages.
 
     Args:
@@ -143,7 +144,7 @@ def parse_example(
 
 def parse_single_example(
     serialized: Any, features: Mapping[str, Any], name: str | None = None, example_names: Any = None
-) -> Any:
+) -> dict[str, Any]:
     """Like `parse_example` for one record: `serialized` is a scalar, and the results have no batch dimension."""
     wanted = FeatureSet(features)
     with get_default_graph().name_scope(name or "ParseSingleExample"):
@@ -203,16 +204,19 @@ def decode_csv(
     )
 
 
-def read_file(filename: Any, name: str | None = None) -> Any:
+def read_file(filename: Any, name: str | None = None) -> Tensor:
     """The contents of a file, a string scalar."""
-    return raw.ReadFile(filename, name=name)
+    result: Tensor = raw.ReadFile(filename, name=name)
+    return result
 
 
-def write_file(filename: Any, contents: Any, name: str | None = None) -> Any:
+def write_file(filename: Any, contents: Any, name: str | None = None) -> Operation:
     """An operation that writes a string scalar to a file; directories are made."""
-    return raw.WriteFile(filename, contents, name=name)
+    result: Operation = raw.WriteFile(filename, contents, name=name)
+    return result
 
 
-def matching_files(pattern: Any, name: str | None = None) -> Any:
+def matching_files(pattern: Any, name: str | None = None) -> Tensor:
     """The files that match any of the patterns, sorted; string, shape [n]."""
-    return raw.MatchingFiles(pattern, name=name)
+    result: Tensor = raw.MatchingFiles(pattern, name=name)
+    return result

@@ -26,7 +26,7 @@ def Print(
     first_n: int | None = None,
     summarize: int | None = None,
     name: str | None = None,
-) -> Any:
+) -> Tensor:
     """The value of `input_`; evaluating it prints `data` to standard error.
 
     Args:
@@ -35,7 +35,8 @@ def Print(
         first_n: print the first so many times only.
         summarize: how many elements of each tensor to print; default: 3.
     """
-    return raw.Print(input_, list(data), message=message, first_n=first_n, summarize=summarize, name=name)
+    result: Tensor = raw.Print(input_, list(data), message=message, first_n=first_n, summarize=summarize, name=name)
+    return result
 
 
 def print_v2(*inputs: Any, **kwargs: Any) -> Operation:

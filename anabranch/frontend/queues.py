@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Sequence
 from typing import Any
 
-from anabranch.core import dtypes
+from anabranch.core import dtypes, nest
 from anabranch.core.dtypes import DType
 from anabranch.core.shapes import TensorShape
 from anabranch.frontend.components import (
@@ -157,7 +157,7 @@ class QueueBase:
         ]
 
     # ------------------------------------------------------------------ taking out
-    def dequeue(self, name: str | None = None) -> Any:
+    def dequeue(self, name: str | None = None) -> nest.Structure:
         """The next element; waits for one.
 
         When it runs: `OutOfRangeError` if the queue is closed and empty.
@@ -166,7 +166,7 @@ class QueueBase:
         found = raw.QueueDequeueV2(self._queue_ref, component_types=self._dtypes, name=name)
         return self._arranged(found, self._shapes)
 
-    def dequeue_many(self, n: Any, name: str | None = None) -> Any:
+    def dequeue_many(self, n: Any, name: str | None = None) -> nest.Structure:
         """The next `n` elements as one batch: a first dimension of `n` is added to each component; waits for all.
 
         When it runs: `OutOfRangeError` if the queue is closed and has fewer.
@@ -176,7 +176,7 @@ class QueueBase:
         first = TensorShape([get_static_value(found[0].op.inputs[1])])
         return self._arranged(found, [first.concatenate(s) for s in self._shapes])
 
-    def dequeue_up_to(self, n: Any, name: str | None = None) -> Any:
+    def dequeue_up_to(self, n: Any, name: str | None = None) -> nest.Structure:
         """Like `dequeue_many`, but a closed queue gives what it has, if that is anything.
 
         When it runs: `OutOfRangeError` if the queue is closed and empty.

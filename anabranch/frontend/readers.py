@@ -43,18 +43,20 @@ class ReaderBase:
         """Whether the position can be saved."""
         return self._supports_serialize
 
-    def read(self, queue: Any, name: str | None = None) -> Any:
+    def read(self, queue: Any, name: str | None = None) -> tuple[Tensor, Tensor]:
         """The next record: a named tuple of `key` and `value`, two strings. Takes a name from the queue when needed.
 
         When it runs: `OutOfRangeError` when the queue is closed and all files are read; `DataLossError` for a corrupt
         record.
         """
-        return raw.ReaderReadV2(self._reader_ref, _handle_of(queue), name=name)
+        result: tuple[Tensor, Tensor] = raw.ReaderReadV2(self._reader_ref, _handle_of(queue), name=name)
+        return result
 
-    def read_up_to(self, queue: Any, num_records: Any, name: str | None = None) -> Any:
+    def read_up_to(self, queue: Any, num_records: Any, name: str | None = None) -> tuple[Tensor, Tensor]:
         """The next records, at least one and at most `num_records`: vectors of keys and of values."""
         count = convert_to_tensor(num_records, int64)
-        return raw.ReaderReadUpToV2(self._reader_ref, _handle_of(queue), count, name=name)
+        result: tuple[Tensor, Tensor] = raw.ReaderReadUpToV2(self._reader_ref, _handle_of(queue), count, name=name)
+        return result
 
     def num_records_produced(self, name: str | None = None) -> Tensor:
         """How many records were read, an int64."""

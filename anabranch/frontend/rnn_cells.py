@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 
 from anabranch.core import nest
-from anabranch.core.dtypes import as_dtype
+from anabranch.core.dtypes import DType, as_dtype
 from anabranch.core.shapes import TensorShape
 from anabranch.frontend.initializers import constant_initializer, zeros_initializer
 from anabranch.frontend.layers.base import Layer
 from anabranch.frontend.math import sigmoid, tanh
 from anabranch.frontend.nn_activations import relu
 from anabranch.frontend.variable_scope import get_variable_scope, variable_scope
+from anabranch.frontend.variables import Variable
 from anabranch.graph.constants import constant_value
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.graph import get_default_graph
@@ -42,7 +43,7 @@ class LSTMStateTuple(namedtuple("LSTMStateTuple", ("c", "h"))):  # noqa: PYI024
     __slots__ = ()
 
     @property
-    def dtype(self) -> Any:
+    def dtype(self) -> DType:
         """The dtype of both.
 
         Raises:
@@ -50,7 +51,8 @@ class LSTMStateTuple(namedtuple("LSTMStateTuple", ("c", "h"))):  # noqa: PYI024
         """
         if self.c.dtype is not self.h.dtype:
             raise TypeError(f"Inconsistent internal state: {self.c.dtype} vs {self.h.dtype}")
-        return self.c.dtype
+        result: DType = self.c.dtype
+        return result
 
 
 def zero_state(sizes: Any, batch_size: Any, dtype: Any) -> Any:
@@ -82,16 +84,18 @@ class RNNCell(Layer):
     """
 
     @property
-    def state_size(self) -> Any:
+    def state_size(self) -> nest.Structure:
         """A size, a shape, or a structure of these: the state's shape without the batch dimension."""
         raise NotImplementedError("Abstract method")
 
     @property
-    def output_size(self) -> Any:
+    def output_size(self) -> nest.Structure:
         """The output's size, or shape without the batch dimension."""
         raise NotImplementedError("Abstract method")
 
-    def __call__(self, inputs: Any, state: Any, scope: Any = None, *args: Any, **kwargs: Any) -> Any:
+    def __call__(
+        self, inputs: Any, state: Any, scope: Any = None, *args: Any, **kwargs: Any
+    ) -> tuple[Tensor, nest.Structure]:
         """One step.
 
         Args:
@@ -101,9 +105,13 @@ class RNNCell(Layer):
         """
         if scope is not None:
             with variable_scope(scope, custom_getter=self._tracked) as opened:
-                return super().__call__(inputs, state, *args, scope=opened, **kwargs)
+                return self._stepped(inputs, state, *args, scope=opened, **kwargs)
         with variable_scope(get_variable_scope(), custom_getter=self._tracked, auxiliary_name_scope=False):
-            return super().__call__(inputs, state, *args, **kwargs)
+            return self._stepped(inputs, state, *args, **kwargs)
+
+    def _stepped(self, *args: Any, **kwargs: Any) -> tuple[Tensor, nest.Structure]:
+        stepped: tuple[Tensor, nest.Structure] = super().__call__(*args, **kwargs)
+        return stepped
 
     def _tracked(self, getter: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Variables that `call` makes with `get_variable` belong to the cell."""
@@ -114,7 +122,7 @@ class RNNCell(Layer):
             (self._trainable_weights if trains else self._non_trainable_weights).append(variable)
         return variable
 
-    def add_weight(self, name: str, shape: Any, *args: Any, **kwargs: Any) -> Any:
+    def add_weight(self, name: str, shape: Any, *args: Any, **kwargs: Any) -> Variable:
         """See `Layer.add_weight`; a variable is listed once."""
         before = [list(self._trainable_weights), list(self._non_trainable_weights)]
         variable = super().add_weight(name, shape, *args, **kwargs)
@@ -122,7 +130,7 @@ class RNNCell(Layer):
             held[:] = [*old, *([variable] if held[len(old) :] and all(v is not variable for v in old) else [])]
         return variable
 
-    def get_initial_state(self, inputs: Any = None, batch_size: Any = None, dtype: Any = None) -> Any:
+    def get_initial_state(self, inputs: Any = None, batch_size: Any = None, dtype: Any = None) -> nest.Structure:
         """`zero_state` for the batch of `inputs`."""
         if inputs is not None:
             tensor = convert_to_tensor(inputs)
@@ -149,7 +157,7 @@ class RNNCell(Layer):
                 f"{inputs.dtype.name}, dtype: {as_dtype(dtype).name}"
             )
 
-    def zero_state(self, batch_size: Any, dtype: Any) -> Any:
+    def zero_state(self, batch_size: Any, dtype: Any) -> nest.Structure:
         """A state of zeros."""
         with get_default_graph().name_scope(type(self).__name__ + "ZeroState"):
             return zero_state(self.state_size, batch_size, dtype)
@@ -216,7 +224,7 @@ class BasicRNNCell(RNNCell):
         self._bias = self.add_weight("bias", [self._num_units], initializer=zeros_initializer(dtype=self.dtype))
         self.built = True
 
-    def call(self, inputs: Any, state: Any) -> Any:
+    def call(self, inputs: Any, state: Any) -> tuple[Tensor, nest.Structure]:
         output = self._activation(_linear([inputs, state], self._kernel, self._bias))
         return output, output
 
@@ -265,7 +273,7 @@ class GRUCell(RNNCell):
         self._candidate_bias = self.add_weight("candidate/bias", [units], initializer=zeros)
         self.built = True
 
-    def call(self, inputs: Any, state: Any) -> Any:
+    def call(self, inputs: Any, state: Any) -> tuple[Tensor, nest.Structure]:
         gates = raw.Sigmoid(_linear([inputs, state], self._gate_kernel, self._gate_bias))
         reset, update = raw.Split(1, gates, num_split=2)
         parts = [inputs, raw.Mul(reset, state)]
@@ -309,7 +317,7 @@ class BasicLSTMCell(RNNCell):
         self._state_is_tuple, self._activation = state_is_tuple, _activation(activation)
 
     @property
-    def state_size(self) -> Any:
+    def state_size(self) -> nest.Structure:
         units = self._num_units
         return LSTMStateTuple(units, units) if self._state_is_tuple else 2 * units
 
@@ -324,7 +332,7 @@ class BasicLSTMCell(RNNCell):
         self._bias = self.add_weight("bias", [4 * units], initializer=zeros_initializer(dtype=self.dtype))
         self.built = True
 
-    def call(self, inputs: Any, state: Any) -> Any:
+    def call(self, inputs: Any, state: Any) -> tuple[Tensor, nest.Structure]:
         c, h = _split_state(state, (self._num_units, self._num_units), self._state_is_tuple)
         i, j, f, o = raw.Split(1, _linear([inputs, h], self._kernel, self._bias), num_split=4)
         forget = raw.Sigmoid(raw.AddV2(f, convert_to_tensor(self._forget_bias, f.dtype)))
@@ -376,7 +384,7 @@ class LSTMCell(RNNCell):
         self._activation = _activation(activation)
 
     @property
-    def state_size(self) -> Any:
+    def state_size(self) -> nest.Structure:
         return (
             LSTMStateTuple(self._num_units, self.output_size)
             if self._state_is_tuple
@@ -401,7 +409,7 @@ class LSTMCell(RNNCell):
             self._projection = self.add_weight("projection/kernel", shape, initializer=self._initializer)
         self.built = True
 
-    def call(self, inputs: Any, state: Any) -> Any:
+    def call(self, inputs: Any, state: Any) -> tuple[Tensor, nest.Structure]:
         c, h = _split_state(state, (self._num_units, self.output_size), self._state_is_tuple)
         i, j, f, o = raw.Split(1, _linear([inputs, h], self._kernel, self._bias), num_split=4)
         f = raw.AddV2(f, convert_to_tensor(self._forget_bias, f.dtype))
@@ -448,13 +456,13 @@ class MultiRNNCell(RNNCell):
             raise ValueError("Some cells return tuples of states, but the flag state_is_tuple is not set.")
 
     @property
-    def state_size(self) -> Any:
+    def state_size(self) -> nest.Structure:
         if self._state_is_tuple:
             return tuple(cell.state_size for cell in self._cells)
         return sum(cell.state_size for cell in self._cells)
 
     @property
-    def output_size(self) -> Any:
+    def output_size(self) -> nest.Structure:
         return self._cells[-1].output_size
 
     @property
@@ -465,13 +473,13 @@ class MultiRNNCell(RNNCell):
     def non_trainable_weights(self) -> list[Any]:
         return [w for cell in self._cells for w in getattr(cell, "non_trainable_weights", [])]
 
-    def zero_state(self, batch_size: Any, dtype: Any) -> Any:
+    def zero_state(self, batch_size: Any, dtype: Any) -> nest.Structure:
         """A state of zeros."""
         if not self._state_is_tuple:
             return super().zero_state(batch_size, dtype)
         return tuple(cell.zero_state(batch_size, dtype) for cell in self._cells)
 
-    def call(self, inputs: Any, state: Any) -> Any:
+    def call(self, inputs: Any, state: Any) -> tuple[Tensor, nest.Structure]:
         if self._state_is_tuple and not nest.is_nested(state):
             raise ValueError(f"Expected state to be a tuple of length {len(self._cells)}, but received: {state!r}")
         states = state if self._state_is_tuple else _unpacked(state, [c.state_size for c in self._cells])

@@ -27,15 +27,16 @@ class _Wrapper(RNNCell):
         self._cell = cell
 
     @property
-    def wrapped_cell(self) -> Any:
-        return self._cell
+    def wrapped_cell(self) -> RNNCell:
+        result: RNNCell = self._cell
+        return result
 
     @property
-    def state_size(self) -> Any:
+    def state_size(self) -> nest.Structure:
         return self._cell.state_size
 
     @property
-    def output_size(self) -> Any:
+    def output_size(self) -> nest.Structure:
         return self._cell.output_size
 
     @property
@@ -46,18 +47,23 @@ class _Wrapper(RNNCell):
     def non_trainable_weights(self) -> list[Any]:
         return list(self._cell.non_trainable_weights)
 
-    def zero_state(self, batch_size: Any, dtype: Any) -> Any:
+    def zero_state(self, batch_size: Any, dtype: Any) -> nest.Structure:
         """A state of zeros."""
         return self._cell.zero_state(batch_size, dtype)
 
-    def __call__(self, inputs: Any, state: Any, scope: Any = None, *args: Any, **kwargs: Any) -> Any:
+    def __call__(
+        self, inputs: Any, state: Any, scope: Any = None, *args: Any, **kwargs: Any
+    ) -> tuple[Tensor, nest.Structure]:
         """One step of the wrapped cell, and what this one adds."""
         return self._step(inputs, state, scope)
 
-    def _inner(self, inputs: Any, state: Any, scope: Any) -> Any:
-        return self._cell(inputs, state) if scope is None else self._cell(inputs, state, scope=scope)
+    def _inner(self, inputs: Any, state: Any, scope: Any) -> tuple[Tensor, nest.Structure]:
+        result: tuple[Tensor, nest.Structure] = (
+            self._cell(inputs, state) if scope is None else self._cell(inputs, state, scope=scope)
+        )
+        return result
 
-    def _step(self, inputs: Any, state: Any, scope: Any) -> Any:
+    def _step(self, inputs: Any, state: Any, scope: Any) -> tuple[Tensor, nest.Structure]:
         return self._inner(inputs, state, scope)
 
 
@@ -145,7 +151,7 @@ class DropoutWrapper(_Wrapper):
         dropped.set_shape(value.shape)
         return dropped
 
-    def _step(self, inputs: Any, state: Any, scope: Any) -> Any:
+    def _step(self, inputs: Any, state: Any, scope: Any) -> tuple[Tensor, nest.Structure]:
         output, new = self._inner(self._dropped("input", inputs), state, scope)
         visit = self._filter or _default_filter
         new = self._dropped("state", new, visit(new) if self._filter else _visited(new))
@@ -189,7 +195,7 @@ class ResidualWrapper(_Wrapper):
         super().__init__(cell)
         self._residual = residual_fn
 
-    def _step(self, inputs: Any, state: Any, scope: Any) -> Any:
+    def _step(self, inputs: Any, state: Any, scope: Any) -> tuple[Tensor, nest.Structure]:
         outputs, new = self._inner(inputs, state, scope)
         if self._residual is not None:
             return self._residual(inputs, outputs), new
@@ -210,11 +216,11 @@ class DeviceWrapper(_Wrapper):
         super().__init__(cell)
         self._device = device
 
-    def _step(self, inputs: Any, state: Any, scope: Any) -> Any:
+    def _step(self, inputs: Any, state: Any, scope: Any) -> tuple[Tensor, nest.Structure]:
         with get_default_graph().device(self._device):
             return self._inner(inputs, state, scope)
 
-    def zero_state(self, batch_size: Any, dtype: Any) -> Any:
+    def zero_state(self, batch_size: Any, dtype: Any) -> nest.Structure:
         """A state of zeros, on the device."""
         with get_default_graph().device(self._device):
             return self._cell.zero_state(batch_size, dtype)

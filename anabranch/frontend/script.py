@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, overload
 
+from anabranch.core import nest
+from anabranch.core.dtypes import DType
 from anabranch.graph.building import apply_op
+from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
 from anabranch.ops.script import register_function
 
 __all__ = ["numpy_function", "py_func"]
 
 
-def py_func(func: Callable[..., Any], inp: Any, Tout: Any, stateful: bool = True, name: str | None = None) -> Any:
+@overload
+def py_func(
+    func: Callable[..., Any], inp: Any, Tout: DType, stateful: bool = ..., name: str | None = ...
+) -> Tensor: ...
+@overload
+def py_func(
+    func: Callable[..., Any], inp: Any, Tout: Any, stateful: bool = ..., name: str | None = ...
+) -> nest.Structure: ...
+def py_func(
+    func: Callable[..., Any], inp: Any, Tout: Any, stateful: bool = True, name: str | None = None
+) -> nest.Structure:
     """Calls a Python function with the values of tensors, in every step that needs its result.
 
     Args:
@@ -39,6 +52,10 @@ def py_func(func: Callable[..., Any], inp: Any, Tout: Any, stateful: bool = True
     return result if many else result[0]
 
 
-def numpy_function(func: Callable[..., Any], inp: Any, Tout: Any, name: str | None = None) -> Any:
+@overload
+def numpy_function(func: Callable[..., Any], inp: Any, Tout: DType, name: str | None = ...) -> Tensor: ...
+@overload
+def numpy_function(func: Callable[..., Any], inp: Any, Tout: Any, name: str | None = ...) -> nest.Structure: ...
+def numpy_function(func: Callable[..., Any], inp: Any, Tout: Any, name: str | None = None) -> nest.Structure:
     """The same as `py_func` with `stateful=True`."""
     return py_func(func, inp, Tout, True, name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
@@ -36,7 +36,7 @@ def _is_sparse(value: Any) -> bool:
 
 def sparse_tensor_dense_matmul(
     sp_a: Any, b: Any, adjoint_a: bool = False, adjoint_b: bool = False, name: str | None = None
-) -> Any:
+) -> Tensor:
     """The product of a sparse and a dense matrix, either of which may come first.
 
     Args:
@@ -49,7 +49,8 @@ def sparse_tensor_dense_matmul(
             # a b = (b* a*)*
             product = _product(b, sp_a, not adjoint_b, not adjoint_a, None)
             conjugate = raw.Conj(product) if product.dtype.is_complex else product
-            return raw.Transpose(conjugate, [1, 0], name=scope)
+            result: Tensor = raw.Transpose(conjugate, [1, 0], name=scope)
+            return result
         return _product(sp_a, b, adjoint_a, adjoint_b, scope)
 
 
@@ -62,7 +63,11 @@ def _product(sparse: Any, dense: Any, adjoint_sparse: bool, adjoint_dense: bool,
     return result
 
 
-def sparse_add(a: Any, b: Any, threshold: Any = None, thresh: Any = None) -> Any:
+@overload
+def sparse_add(a: SparseTensor, b: SparseTensor, threshold: Any = ..., thresh: Any = ...) -> SparseTensor: ...
+@overload
+def sparse_add(a: Any, b: Any, threshold: Any = ..., thresh: Any = ...) -> Tensor: ...
+def sparse_add(a: Any, b: Any, threshold: Any = None, thresh: Any = None) -> Tensor | SparseTensor:
     """The sum of two tensors at least one of which is sparse.
 
     Args:
@@ -85,7 +90,8 @@ def sparse_add(a: Any, b: Any, threshold: Any = None, thresh: Any = None) -> Any
         return SparseTensor(*raw.SparseAdd(*_parts(x), *_parts(y), smallest))
     sparse, dense = (a, b) if _is_sparse(a) else (b, a)
     x = as_sparse_tensor(sparse)
-    return raw.SparseTensorDenseAdd(*_parts(x), convert_to_tensor(dense, x.dtype.base_dtype))
+    result: Tensor | SparseTensor = raw.SparseTensorDenseAdd(*_parts(x), convert_to_tensor(dense, x.dtype.base_dtype))
+    return result
 
 
 def sparse_maximum(sp_a: Any, sp_b: Any, name: str | None = None) -> SparseTensor:

@@ -146,12 +146,12 @@ class StagingArea(BaseStagingArea):
             result: Operation = raw.Stage(tensors, name=scope, **attrs)
             return result
 
-    def get(self, name: str | None = None) -> Any:
+    def get(self, name: str | None = None) -> nest.Structure:
         """The oldest element, taken out: a list, or a dictionary by name; waits for one."""
         found = raw.Unstage(name=name or f"{self._name}_get", **self._attrs())
         return self._returned(found, range(len(self._dtypes)))
 
-    def peek(self, index: Any, name: str | None = None) -> Any:
+    def peek(self, index: Any, name: str | None = None) -> nest.Structure:
         """The element at a position, which stays where it is; waits for it."""
         found = raw.StagePeek(convert_to_tensor(index, int32), name=name or f"{self._name}_peek", **self._attrs())
         return self._returned(found, range(len(self._dtypes)))
@@ -235,11 +235,11 @@ class MapStagingArea(BaseStagingArea):
             )
             return result
 
-    def peek(self, key: Any, indices: Any = None, name: str | None = None) -> Any:
+    def peek(self, key: Any, indices: Any = None, name: str | None = None) -> nest.Structure:
         """The element `key`, or some of its components; waits until it is complete."""
         return self._found("Peek", key, indices, name or f"{self._name}_pop")
 
-    def get(self, key: Any = None, indices: Any = None, name: str | None = None) -> Any:
+    def get(self, key: Any = None, indices: Any = None, name: str | None = None) -> tuple[Tensor, nest.Structure]:
         """The element `key`, or some of its components, taken out; waits until it is complete.
 
         Args:
@@ -331,7 +331,9 @@ class CriticalSection:
         """The name of the operation that makes the lock."""
         return self._handle.op.name
 
-    def execute(self, fn: Callable[..., Any], exclusive_resource_access: bool = True, name: str | None = None) -> Any:
+    def execute(
+        self, fn: Callable[..., Any], exclusive_resource_access: bool = True, name: str | None = None
+    ) -> nest.Structure:
         """What `fn` returns, computed while no other step executes anything in this section.
 
         Args:

@@ -224,7 +224,7 @@ def merge_all(key: str = GraphKeys.SUMMARIES, scope: str | None = None, name: st
     return merge(summaries, name=name) if summaries else None
 
 
-def get_summary_description(node_def: Any) -> Any:
+def get_summary_description(node_def: Any) -> SummaryDescription:
     """The `SummaryDescription` of a node of type `TensorSummary`.
 
     Raises:

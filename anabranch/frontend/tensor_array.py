@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from anabranch.core import dtypes
+from anabranch.core.dtypes import DType
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import apply_op
 from anabranch.graph.constants import constant_value
@@ -79,7 +80,7 @@ class TensorArray:
 
     # ------------------------------------------------------------------ what it is
     @property
-    def dtype(self) -> Any:
+    def dtype(self) -> DType:
         """The dtype of the elements."""
         return self._dtype
 

@@ -51,7 +51,7 @@ __all__ = [
 
 
 # ---------------------------------------------------------------------- listing
-def global_variables(scope: str | None = None) -> list[Any]:
+def global_variables(scope: str | None = None) -> list[Variable]:
     """The variables that all tasks of a cluster share, in the order of creation.
 
     Args:
@@ -60,27 +60,27 @@ def global_variables(scope: str | None = None) -> list[Any]:
     return get_default_graph().get_collection(GraphKeys.GLOBAL_VARIABLES, scope)
 
 
-def all_variables() -> list[Any]:
+def all_variables() -> list[Variable]:
     """The old name of `global_variables`."""
     return global_variables()
 
 
-def local_variables(scope: str | None = None) -> list[Any]:
+def local_variables(scope: str | None = None) -> list[Variable]:
     """The variables of one process that checkpoints leave out, such as those of metrics."""
     return get_default_graph().get_collection(GraphKeys.LOCAL_VARIABLES, scope)
 
 
-def model_variables(scope: str | None = None) -> list[Any]:
+def model_variables(scope: str | None = None) -> list[Variable]:
     """The variables that inference needs."""
     return get_default_graph().get_collection(GraphKeys.MODEL_VARIABLES, scope)
 
 
-def trainable_variables(scope: str | None = None) -> list[Any]:
+def trainable_variables(scope: str | None = None) -> list[Variable]:
     """The variables that optimizers change by default."""
     return get_default_graph().get_collection(GraphKeys.TRAINABLE_VARIABLES, scope)
 
 
-def moving_average_variables(scope: str | None = None) -> list[Any]:
+def moving_average_variables(scope: str | None = None) -> list[Variable]:
     """The variables of which an `ExponentialMovingAverage` keeps averages."""
     return get_default_graph().get_collection(GraphKeys.MOVING_AVERAGE_VARIABLES, scope)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import enum
 import functools
 import threading
 from collections import Counter
@@ -14,6 +15,7 @@ from anabranch.core import nest
 from anabranch.core.dtypes import as_dtype, float32
 from anabranch.frontend.variable_policy import VariableAggregation, VariableSynchronization
 from anabranch.frontend.variable_store import AUTO_REUSE, VariableStore
+from anabranch.frontend.variables import Variable
 from anabranch.graph.collections import GraphKeys
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.graph import Graph, get_default_graph
@@ -81,15 +83,16 @@ class VariableScope:
         return self._name_scope
 
     @property
-    def reuse(self) -> Any:
-        return self._reuse
+    def reuse(self) -> bool | enum.Enum | None:
+        result: bool | enum.Enum | None = self._reuse
+        return result
 
     @property
-    def initializer(self) -> Any:
+    def initializer(self) -> object:
         return self._initializer
 
     @property
-    def dtype(self) -> Any:
+    def dtype(self) -> object:
         return self._dtype
 
     @property
@@ -101,12 +104,13 @@ class VariableScope:
         return self._regularizer
 
     @property
-    def caching_device(self) -> Any:
+    def caching_device(self) -> object:
         return self._caching_device
 
     @property
-    def partitioner(self) -> Any:
-        return self._partitioner
+    def partitioner(self) -> Callable[..., Any] | None:
+        result: Callable[..., Any] | None = self._partitioner
+        return result
 
     @property
     def custom_getter(self) -> Callable[..., Any] | None:
@@ -184,12 +188,12 @@ class VariableScope:
         constraint: Callable[..., Any] | None = None,
         synchronization: VariableSynchronization = VariableSynchronization.AUTO,
         aggregation: VariableAggregation = VariableAggregation.NONE,
-    ) -> Any:
+    ) -> Variable:
         """The variable `name` of this scope; the arguments are those of the function `get_variable`."""
         # a variable's name follows from variable scopes alone, so name scopes are left for its creation
         with get_default_graph().name_scope(None):
             _check_initializer_dtype(name, dtype, initializer)
-            return var_store.get_variable(
+            result: Variable = var_store.get_variable(
                 f"{self._name}/{name}" if self._name else name,
                 shape=shape,
                 dtype=_first(dtype, self._dtype),
@@ -207,6 +211,7 @@ class VariableScope:
                 synchronization=synchronization,
                 aggregation=aggregation,
             )
+            return result
 
 
 def _first(given: Any, default: Any) -> Any:
@@ -289,7 +294,7 @@ def get_variable(
     constraint: Callable[..., Any] | None = None,
     synchronization: VariableSynchronization = VariableSynchronization.AUTO,
     aggregation: VariableAggregation = VariableAggregation.NONE,
-) -> Any:
+) -> Variable:
     """A variable of the open variable scope: an existing one or a new one, as the scope's `reuse` says.
 
     Args:
@@ -345,7 +350,7 @@ def get_local_variable(
     constraint: Callable[..., Any] | None = None,
     synchronization: VariableSynchronization = VariableSynchronization.AUTO,
     aggregation: VariableAggregation = VariableAggregation.NONE,
-) -> Any:
+) -> Variable:
     """Like `get_variable`, for a variable in `GraphKeys.LOCAL_VARIABLES` that is never trained."""
     return get_variable(
         name,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, overload
 
 from anabranch.core import dtypes
 from anabranch.core.dtypes import DType
@@ -42,9 +42,17 @@ class VariableUpdates:
         def _read(self) -> Tensor: ...
 
     # ------------------------------------------------------------------ whole values
+    @overload
+    def assign(
+        self, value: Any, use_locking: bool | None = ..., name: str | None = ..., read_value: Literal[True] = ...
+    ) -> Tensor: ...
+    @overload
+    def assign(
+        self, value: Any, use_locking: bool | None = ..., name: str | None = ..., *, read_value: bool
+    ) -> Tensor | Operation: ...
     def assign(
         self, value: Any, use_locking: bool | None = None, name: str | None = None, read_value: bool = True
-    ) -> Any:
+    ) -> Tensor | Operation:
         """Replaces the value.
 
         Args:
@@ -53,19 +61,35 @@ class VariableUpdates:
         Raises:
             ValueError: the shape or dtype of `value` does not fit.
         """
-        return self._after(raw.AssignVariableOp(self.handle, self._fitting(value), name=name), read_value)
+        return self._assigned(raw.AssignVariableOp(self.handle, self._fitting(value), name=name), read_value)
 
+    @overload
+    def assign_add(
+        self, delta: Any, use_locking: bool | None = ..., name: str | None = ..., read_value: Literal[True] = ...
+    ) -> Tensor: ...
+    @overload
+    def assign_add(
+        self, delta: Any, use_locking: bool | None = ..., name: str | None = ..., *, read_value: bool
+    ) -> Tensor | Operation: ...
     def assign_add(
         self, delta: Any, use_locking: bool | None = None, name: str | None = None, read_value: bool = True
-    ) -> Any:
+    ) -> Tensor | Operation:
         """Adds `delta`, of this variable's dtype and shape."""
-        return self._after(raw.AssignAddVariableOp(self.handle, self._fitting(delta), name=name), read_value)
+        return self._assigned(raw.AssignAddVariableOp(self.handle, self._fitting(delta), name=name), read_value)
 
+    @overload
+    def assign_sub(
+        self, delta: Any, use_locking: bool | None = ..., name: str | None = ..., read_value: Literal[True] = ...
+    ) -> Tensor: ...
+    @overload
+    def assign_sub(
+        self, delta: Any, use_locking: bool | None = ..., name: str | None = ..., *, read_value: bool
+    ) -> Tensor | Operation: ...
     def assign_sub(
         self, delta: Any, use_locking: bool | None = None, name: str | None = None, read_value: bool = True
-    ) -> Any:
+    ) -> Tensor | Operation:
         """Subtracts `delta`, of this variable's dtype and shape."""
-        return self._after(raw.AssignSubVariableOp(self.handle, self._fitting(delta), name=name), read_value)
+        return self._assigned(raw.AssignSubVariableOp(self.handle, self._fitting(delta), name=name), read_value)
 
     def count_up_to(self, limit: int) -> Tensor:
         """Adds one until `limit` is reached; int32 or int64 variables of shape [].
@@ -85,15 +109,16 @@ class VariableUpdates:
             )
         return tensor
 
-    def _after(self, update: Operation, read_value: bool = True) -> Any:
+    def _assigned(self, update: Operation, read_value: bool) -> Tensor | Operation:
+        return self._after(update) if read_value else update
+
+    def _after(self, update: Operation) -> Tensor:
         """The value after `update`."""
-        if not read_value:
-            return update
         with update.graph.control_dependencies([update]):
             return self._read()
 
     # ------------------------------------------------------------------ rows
-    def scatter_add(self, sparse_delta: IndexedSlices, use_locking: bool = False, name: str | None = None) -> Any:
+    def scatter_add(self, sparse_delta: IndexedSlices, use_locking: bool = False, name: str | None = None) -> Tensor:
         """Adds rows: ``v[indices[i]] += values[i]``; rows that stand twice are added twice.
 
         Raises:
@@ -101,33 +126,33 @@ class VariableUpdates:
         """
         return self._scatter("ResourceScatterAdd", sparse_delta, name)
 
-    def scatter_sub(self, sparse_delta: IndexedSlices, use_locking: bool = False, name: str | None = None) -> Any:
+    def scatter_sub(self, sparse_delta: IndexedSlices, use_locking: bool = False, name: str | None = None) -> Tensor:
         """Subtracts rows."""
         return self._scatter("ResourceScatterSub", sparse_delta, name)
 
-    def scatter_mul(self, sparse_delta: IndexedSlices, use_locking: bool = False, name: str | None = None) -> Any:
+    def scatter_mul(self, sparse_delta: IndexedSlices, use_locking: bool = False, name: str | None = None) -> Tensor:
         """Multiplies rows."""
         return self._scatter("ResourceScatterMul", sparse_delta, name)
 
-    def scatter_div(self, sparse_delta: IndexedSlices, use_locking: bool = False, name: str | None = None) -> Any:
+    def scatter_div(self, sparse_delta: IndexedSlices, use_locking: bool = False, name: str | None = None) -> Tensor:
         """Divides rows."""
         return self._scatter("ResourceScatterDiv", sparse_delta, name)
 
-    def scatter_min(self, sparse_delta: IndexedSlices, use_locking: bool = False, name: str | None = None) -> Any:
+    def scatter_min(self, sparse_delta: IndexedSlices, use_locking: bool = False, name: str | None = None) -> Tensor:
         """Takes the elementwise minimum with rows."""
         return self._scatter("ResourceScatterMin", sparse_delta, name)
 
-    def scatter_max(self, sparse_delta: IndexedSlices, use_locking: bool = False, name: str | None = None) -> Any:
+    def scatter_max(self, sparse_delta: IndexedSlices, use_locking: bool = False, name: str | None = None) -> Tensor:
         """Takes the elementwise maximum with rows."""
         return self._scatter("ResourceScatterMax", sparse_delta, name)
 
-    def scatter_update(self, sparse_delta: IndexedSlices, use_locking: bool = False, name: str | None = None) -> Any:
+    def scatter_update(self, sparse_delta: IndexedSlices, use_locking: bool = False, name: str | None = None) -> Tensor:
         """Replaces rows."""
         return self._scatter("ResourceScatterUpdate", sparse_delta, name)
 
     def batch_scatter_update(
         self, sparse_delta: IndexedSlices, use_locking: bool = False, name: str | None = None
-    ) -> Any:
+    ) -> Tensor:
         """Replaces rows along the last dimension of `indices`; those before it run along those of the variable.
 
         ``v[b.., indices[b.., i]] = values[b.., i]``.
@@ -137,14 +162,14 @@ class VariableUpdates:
             indices = _batch_positions(slices.indices)
             return self._scatter_nd("ResourceScatterNdUpdate", indices, slices.values, None)
 
-    def _scatter(self, op_type: str, sparse_delta: Any, name: str | None) -> Any:
+    def _scatter(self, op_type: str, sparse_delta: Any, name: str | None) -> Tensor:
         slices = _checked_slices(sparse_delta)
         values = convert_to_tensor(slices.values, self.dtype)
         op_function: Callable[..., Any] = getattr(raw, op_type)
         return self._after(op_function(self.handle, slices.indices, values, name=name))
 
     # ------------------------------------------------------------------ single positions
-    def scatter_nd_add(self, indices: Any, updates: Any, name: str | None = None) -> Any:
+    def scatter_nd_add(self, indices: Any, updates: Any, name: str | None = None) -> Tensor:
         """Adds at positions: ``v[tuple(indices[i])] += updates[i]``.
 
         Args:
@@ -153,23 +178,23 @@ class VariableUpdates:
         """
         return self._scatter_nd("ResourceScatterNdAdd", indices, updates, name)
 
-    def scatter_nd_sub(self, indices: Any, updates: Any, name: str | None = None) -> Any:
+    def scatter_nd_sub(self, indices: Any, updates: Any, name: str | None = None) -> Tensor:
         """Subtracts at positions; see `scatter_nd_add`."""
         return self._scatter_nd("ResourceScatterNdSub", indices, updates, name)
 
-    def scatter_nd_update(self, indices: Any, updates: Any, name: str | None = None) -> Any:
+    def scatter_nd_update(self, indices: Any, updates: Any, name: str | None = None) -> Tensor:
         """Replaces at positions; see `scatter_nd_add`."""
         return self._scatter_nd("ResourceScatterNdUpdate", indices, updates, name)
 
-    def scatter_nd_min(self, indices: Any, updates: Any, name: str | None = None) -> Any:
+    def scatter_nd_min(self, indices: Any, updates: Any, name: str | None = None) -> Tensor:
         """Takes the minimum at positions; see `scatter_nd_add`."""
         return self._scatter_nd("ResourceScatterNdMin", indices, updates, name)
 
-    def scatter_nd_max(self, indices: Any, updates: Any, name: str | None = None) -> Any:
+    def scatter_nd_max(self, indices: Any, updates: Any, name: str | None = None) -> Tensor:
         """Takes the maximum at positions; see `scatter_nd_add`."""
         return self._scatter_nd("ResourceScatterNdMax", indices, updates, name)
 
-    def _scatter_nd(self, op_type: str, indices: Any, updates: Any, name: str | None) -> Any:
+    def _scatter_nd(self, op_type: str, indices: Any, updates: Any, name: str | None) -> Tensor:
         values = convert_to_tensor(updates, self.dtype)
         op_function: Callable[..., Any] = getattr(raw, op_type)
         return self._after(op_function(self.handle, indices, values, name=name))
@@ -193,38 +218,41 @@ class VariableUpdates:
     def __iter__(self) -> NoReturn:
         raise TypeError(f"variable {self.name} cannot be iterated over; iterate over tf.unstack(v)")
 
-    def __getitem__(self, item: Any) -> Any:
+    def __getitem__(self, item: Any) -> Tensor:
         return slice_helper(self.value(), item, self)
 
-    def __neg__(self) -> Any:
-        return Tensor.OPERATORS["neg"](self.value())
+    def __neg__(self) -> Tensor:
+        result: Tensor = Tensor.OPERATORS["neg"](self.value())
+        return result
 
-    def __abs__(self) -> Any:
-        return Tensor.OPERATORS["abs"](self.value())
+    def __abs__(self) -> Tensor:
+        result: Tensor = Tensor.OPERATORS["abs"](self.value())
+        return result
 
-    def __invert__(self) -> Any:
-        return Tensor.OPERATORS["invert"](self.value())
+    def __invert__(self) -> Tensor:
+        result: Tensor = Tensor.OPERATORS["invert"](self.value())
+        return result
 
     if TYPE_CHECKING:
         # attached in a loop below, one pair for each of BINARY_OPERATORS
-        def __add__(self, other: Any) -> Any: ...
-        def __radd__(self, other: Any) -> Any: ...
-        def __sub__(self, other: Any) -> Any: ...
-        def __rsub__(self, other: Any) -> Any: ...
-        def __mul__(self, other: Any) -> Any: ...
-        def __rmul__(self, other: Any) -> Any: ...
-        def __truediv__(self, other: Any) -> Any: ...
-        def __rtruediv__(self, other: Any) -> Any: ...
-        def __floordiv__(self, other: Any) -> Any: ...
-        def __mod__(self, other: Any) -> Any: ...
-        def __pow__(self, other: Any) -> Any: ...
-        def __matmul__(self, other: Any) -> Any: ...
-        def __and__(self, other: Any) -> Any: ...
-        def __or__(self, other: Any) -> Any: ...
-        def __lt__(self, other: Any) -> Any: ...
-        def __le__(self, other: Any) -> Any: ...
-        def __gt__(self, other: Any) -> Any: ...
-        def __ge__(self, other: Any) -> Any: ...
+        def __add__(self, other: Any) -> Tensor: ...
+        def __radd__(self, other: Any) -> Tensor: ...
+        def __sub__(self, other: Any) -> Tensor: ...
+        def __rsub__(self, other: Any) -> Tensor: ...
+        def __mul__(self, other: Any) -> Tensor: ...
+        def __rmul__(self, other: Any) -> Tensor: ...
+        def __truediv__(self, other: Any) -> Tensor: ...
+        def __rtruediv__(self, other: Any) -> Tensor: ...
+        def __floordiv__(self, other: Any) -> Tensor: ...
+        def __mod__(self, other: Any) -> Tensor: ...
+        def __pow__(self, other: Any) -> Tensor: ...
+        def __matmul__(self, other: Any) -> Tensor: ...
+        def __and__(self, other: Any) -> Tensor: ...
+        def __or__(self, other: Any) -> Tensor: ...
+        def __lt__(self, other: Any) -> Tensor: ...
+        def __le__(self, other: Any) -> Tensor: ...
+        def __gt__(self, other: Any) -> Tensor: ...
+        def __ge__(self, other: Any) -> Tensor: ...
 
 
 def _attach_operators(cls: Any) -> None:

@@ -10,6 +10,7 @@ from anabranch import proto
 from anabranch.core.compat import as_text
 from anabranch.core.dtypes import DType, as_dtype, resource
 from anabranch.core.shapes import TensorShape
+from anabranch.core.values import TensorValue
 from anabranch.frontend.framework import init_scope
 from anabranch.frontend.variable_initial_value import initial_or_current, with_initialized_inputs
 from anabranch.frontend.variable_policy import (
@@ -24,6 +25,7 @@ from anabranch.graph.conversion import convert_to_tensor, register_tensor_conver
 from anabranch.graph.graph import Graph, get_default_graph
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
+from anabranch.proto import VariableDef
 
 __all__ = ["Variable"]
 
@@ -410,7 +412,7 @@ class Variable(VariableUpdates, metaclass=_VariableType):
         """What fetching or feeding this variable means: the read that was made with it."""
         return self._graph_element
 
-    def eval(self, session: Any = None) -> Any:
+    def eval(self, session: Any = None) -> TensorValue:
         """The value in `session` (default: the default session), as a NumPy array."""
         return self._graph_element.eval(session=session)
 
@@ -432,7 +434,7 @@ class Variable(VariableUpdates, metaclass=_VariableType):
     def _get_save_slice_info(self) -> _SliceInfo | None:
         return self._save_slice_info
 
-    def to_proto(self, export_scope: str | None = None) -> Any:
+    def to_proto(self, export_scope: str | None = None) -> VariableDef | None:
         """The `VariableDef` message; None for a variable outside `export_scope`."""
         if export_scope is not None and not self.name.startswith(export_scope):
             return None

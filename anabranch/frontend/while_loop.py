@@ -35,7 +35,7 @@ def while_loop(
     name: str | None = None,
     maximum_iterations: Any = None,
     return_same_structure: bool = False,
-) -> Any:
+) -> nest.Structure:
     """Repeats `body` as long as `cond` is true.
 
     Args:

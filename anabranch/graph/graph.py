@@ -17,6 +17,7 @@ from anabranch.graph.creation_site import CreationSite, user_frame
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.graph.scopes import GraphScopes, ScopeState
 from anabranch.graph.shape_inference import infer_shapes
+from anabranch.proto import GraphDef, VersionDef
 
 #: the version numbers that exported graphs carry
 PRODUCER_VERSION = 134
@@ -189,14 +190,16 @@ class Graph(GraphScopes):
             self._changed()
 
     # ------------------------------------------------------------------ exchange
-    def as_graph_def(self, from_version: int | None = None, add_shapes: bool = False) -> Any:
+    def as_graph_def(self, from_version: int | None = None, add_shapes: bool = False) -> GraphDef:
         """The graph as a GraphDef message; see `graphdef.graph_to_proto`."""
-        return Graph.EXPORT["as_graph_def"](self, from_version, add_shapes)
+        result: GraphDef = Graph.EXPORT["as_graph_def"](self, from_version, add_shapes)
+        return result
 
     @property
-    def graph_def_versions(self) -> Any:
+    def graph_def_versions(self) -> VersionDef:
         """The VersionDef that exported graphs carry."""
-        return Graph.EXPORT["graph_def_versions"](self)
+        result: VersionDef = Graph.EXPORT["graph_def_versions"](self)
+        return result
 
     # ------------------------------------------------------------------ look-up
     def get_operations(self) -> list[Operation]:

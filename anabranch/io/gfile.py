@@ -18,6 +18,8 @@ from anabranch import errors
 from anabranch.io import os_errors
 
 Path: TypeAlias = "str | bytes | os.PathLike[str] | os.PathLike[bytes]"
+#: What is read from a file: `bytes` if its mode has a "b", else `str`.
+Contents: TypeAlias = Any
 
 _MODES: Final = ("r", "w", "a", "r+", "w+", "a+")
 
@@ -69,7 +71,7 @@ class GFile:
         """The file's length in bytes, what was written but not flushed excepted."""
         return Stat(self.__name).length
 
-    def read(self, n: int = -1) -> Any:
+    def read(self, n: int = -1) -> Contents:
         """The next `n` bytes, or all that remain if `n` is -1; fewer at the end of the file.
 
         Raises:
@@ -78,11 +80,11 @@ class GFile:
         """
         return self._decoded(self._reading("read", "read", n))
 
-    def readline(self) -> Any:
+    def readline(self) -> Contents:
         """The next line with its line end; empty at the end of the file."""
         return self._decoded(self._reading("read", "readline"))
 
-    def readlines(self) -> list[Any]:
+    def readlines(self) -> list[Contents]:
         """All lines that remain, with their line ends."""
         return [self._decoded(line) for line in self._reading("read", "readlines")]
 
@@ -157,7 +159,7 @@ class GFile:
     def __iter__(self) -> Self:
         return self
 
-    def __next__(self) -> Any:
+    def __next__(self) -> Contents:
         """The next line with its line end.
 
         Raises:

@@ -183,7 +183,7 @@ def _extreme(name: str) -> Callable[..., Any]:
         if not empty:
             return getattr(xp, name)(x, axis=axes, keepdims=keep_dims)
         dtype = as_dtype(np.dtype(x.dtype))
-        worst = {"max": dtype.min, "min": dtype.max}[name]
+        worst: Any = {"max": dtype.min, "min": dtype.max}[name]
         if dtype.is_floating:
             worst = -np.inf if name == "max" else np.inf
         shape = _reduced_shape(TensorShape(x.shape), axes, keep_dims).as_list()

@@ -46,10 +46,11 @@ class XlaDevice(Device):
         super().__init__(device_type, index, memory_limit_bytes, task)
         self.xla_device = host_processor() if xla_device is None else xla_device
 
-    def put(self, value: Any) -> Any:
+    def put(self, value: Any) -> jax.Array:
         """A host array, or another device's, as an array of this device."""
         with wide_types():
-            return jax.device_put(value, self.xla_device)
+            result: jax.Array = jax.device_put(value, self.xla_device)
+        return result
 
     def get(self, value: Any) -> np.ndarray[Any, Any]:
         """An array of this device as a host array."""

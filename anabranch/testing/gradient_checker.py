@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from anabranch.autodiff.gradients import gradients
+from anabranch.core import nest
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.composite import IndexedSlicesValue
 from anabranch.graph.operation import Operation, Tensor
@@ -25,7 +26,7 @@ def compute_gradient(
     delta: float = 1e-3,
     init_targets: Any = None,
     extra_feed_dict: dict[Any, Any] | None = None,
-) -> Any:
+) -> nest.Structure:
     """The theoretical and the numeric Jacobian dy/dx, in the default session.
 
     Args:

@@ -16,7 +16,7 @@ from unittest import mock
 import numpy as np
 from google.protobuf import text_format
 
-from anabranch.core import compat
+from anabranch.core import compat, nest
 from anabranch.core.device import canonical_name
 from anabranch.errors import OpError
 from anabranch.graph.graph import Graph, get_default_graph, reset_default_graph
@@ -101,7 +101,7 @@ class TestCase(unittest.TestCase):
         with self._cached.graph.as_default(), self._cached.as_default():
             yield self._cached
 
-    def test_session(self, *args: Any, **kwargs: Any) -> Any:
+    def test_session(self, *args: Any, **kwargs: Any) -> contextlib.AbstractContextManager[Session]:
         """The deprecated name: `cached_session`, or `session` for a graph of its own."""
         if self.id().endswith(".test_session"):  # unittest takes this method for a test, by its name
             self.skipTest("Not a test.")
@@ -109,7 +109,7 @@ class TestCase(unittest.TestCase):
             return self.session(*args, **kwargs)
         return self.cached_session(**kwargs)
 
-    def evaluate(self, tensors: Any) -> Any:
+    def evaluate(self, tensors: Any) -> nest.Structure:
         """The values of tensors, by the default session."""
         session = default_sessions.stack[-1] if default_sessions.stack else None
         if session is None:
@@ -302,7 +302,7 @@ class TestCase(unittest.TestCase):
         else:
             raise AssertionError(f"{exception_type.__name__} not raised")
 
-    def assertRaisesOpError(self, expected_err_re_or_predicate: Any) -> Any:
+    def assertRaisesOpError(self, expected_err_re_or_predicate: Any) -> contextlib.AbstractContextManager[None]:
         """The block raises an `OpError` whose message matches."""
         return self.assertRaisesWithPredicateMatch(OpError, expected_err_re_or_predicate)
 
@@ -321,7 +321,7 @@ class TestCase(unittest.TestCase):
                 os.dup2(kept, number)
                 os.close(kept)
 
-    def checkedThread(self, target: Callable[..., Any], args: Any = None, kwargs: Any = None) -> Any:
+    def checkedThread(self, target: Callable[..., Any], args: Any = None, kwargs: Any = None) -> _CheckedThread:
         """A thread whose `join` raises what its function raised."""
         return _CheckedThread(target, args or (), kwargs or {})
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from anabranch import errors
+from anabranch.core import nest
 from anabranch.frontend.platform import logging
 from anabranch.graph.graph import get_default_graph
 from anabranch.graph.operation import Tensor
@@ -313,7 +314,7 @@ class FinalOpsHook(SessionRunHook):
         self._final_ops_values: Any = None
 
     @property
-    def final_ops_values(self) -> Any:
+    def final_ops_values(self) -> nest.Structure:
         """The values, once the session has ended."""
         return self._final_ops_values
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from anabranch.core import nest
 from anabranch.core.dtypes import DType
 from anabranch.core.shapes import TensorShape
 from anabranch.frontend import summary
@@ -135,7 +136,7 @@ def batch(
     allow_smaller_final_batch: bool = False,
     shared_name: str | None = None,
     name: str | None = None,
-) -> Any:
+) -> nest.Structure:
     """Batches of examples, made in a queue that a queue runner fills.
 
     Args:
@@ -174,7 +175,7 @@ def maybe_batch(
     allow_smaller_final_batch: bool = False,
     shared_name: str | None = None,
     name: str | None = None,
-) -> Any:
+) -> nest.Structure:
     """`batch` of the examples for which `keep_input`, a bool (a vector if `enqueue_many`), is true."""
     return _batches(
         "batch", [tensors], keep_input, batch_size, InOrder(capacity, dynamic_pad, shared_name), threads=num_threads,
@@ -192,7 +193,7 @@ def batch_join(
     allow_smaller_final_batch: bool = False,
     shared_name: str | None = None,
     name: str | None = None,
-) -> Any:
+) -> nest.Structure:
     """`batch` of examples from several places: one thread for each element of `tensors_list`."""
     return _batches(
         "batch_join", tensors_list, True, batch_size, InOrder(capacity, dynamic_pad, shared_name),
@@ -211,7 +212,7 @@ def maybe_batch_join(
     allow_smaller_final_batch: bool = False,
     shared_name: str | None = None,
     name: str | None = None,
-) -> Any:
+) -> nest.Structure:
     """`batch_join` of the examples for which `keep_input` is true."""
     return _batches(
         "batch_join", tensors_list, keep_input, batch_size, InOrder(capacity, dynamic_pad, shared_name),
@@ -231,7 +232,7 @@ def shuffle_batch(
     allow_smaller_final_batch: bool = False,
     shared_name: str | None = None,
     name: str | None = None,
-) -> Any:
+) -> nest.Structure:
     """Batches of examples in random order.
 
     Args:
@@ -260,7 +261,7 @@ def maybe_shuffle_batch(
     allow_smaller_final_batch: bool = False,
     shared_name: str | None = None,
     name: str | None = None,
-) -> Any:
+) -> nest.Structure:
     """`shuffle_batch` of the examples for which `keep_input` is true."""
     return _batches(
         "shuffle_batch", [tensors], keep_input, batch_size,
@@ -281,7 +282,7 @@ def shuffle_batch_join(
     allow_smaller_final_batch: bool = False,
     shared_name: str | None = None,
     name: str | None = None,
-) -> Any:
+) -> nest.Structure:
     """`shuffle_batch` of examples from several places: one thread for each element of `tensors_list`."""
     return _batches(
         "shuffle_batch_join", tensors_list, True, batch_size,
@@ -302,7 +303,7 @@ def maybe_shuffle_batch_join(
     allow_smaller_final_batch: bool = False,
     shared_name: str | None = None,
     name: str | None = None,
-) -> Any:
+) -> nest.Structure:
     """`shuffle_batch_join` of the examples for which `keep_input` is true."""
     return _batches(
         "shuffle_batch_join", tensors_list, keep_input, batch_size,

@@ -6,11 +6,15 @@ import abc
 import inspect
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar, overload
 
 from anabranch import errors
+from anabranch.core import nest
+from anabranch.core.values import TensorValue
 from anabranch.graph.collections import GraphKeys
 from anabranch.graph.graph import Graph, get_default_graph
+from anabranch.graph.operation import Operation
+from anabranch.session import BaseSession, Session
 from anabranch.train.coordinator import Coordinator
 from anabranch.train.hooked_session import (
     CoordinatedSession,
@@ -33,6 +37,8 @@ __all__ = [
     "WorkerSessionCreator",
 ]
 
+_Result = TypeVar("_Result")
+
 #: stands for "not given" where None has a meaning
 USE_DEFAULT = object()
 
@@ -41,7 +47,7 @@ class SessionCreator(abc.ABC):
     """Makes a session whenever a monitored session needs a new one."""
 
     @abc.abstractmethod
-    def create_session(self) -> Any:
+    def create_session(self) -> BaseSession | WrappedSession:
         """A session whose model is ready."""
 
 
@@ -71,7 +77,7 @@ class ChiefSessionCreator(SessionCreator):
         self._master = master
         self._config = config
 
-    def create_session(self) -> Any:
+    def create_session(self) -> Session:
         self._scaffold.finalize()
         if self._session_manager is None:
             self._session_manager = _session_manager(self._scaffold)
@@ -106,7 +112,7 @@ class WorkerSessionCreator(SessionCreator):
         self._config = config
         self._max_wait_secs = max_wait_secs
 
-    def create_session(self) -> Any:
+    def create_session(self) -> Session:
         self._scaffold.finalize()
         if self._session_manager is None:
             self._session_manager = _session_manager(self._scaffold)
@@ -156,11 +162,21 @@ class _MonitoredSession:
         inner = self._tf_sess()
         return None if inner is None else inner.graph
 
-    def run(self, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None) -> Any:
+    @overload
+    def run(self, fetches: Operation, feed_dict: Any = ..., options: Any = ..., run_metadata: Any = ...) -> None: ...
+    @overload
+    def run(
+        self, fetches: list[Any], feed_dict: Any = ..., options: Any = ..., run_metadata: Any = ...
+    ) -> list[Any]: ...
+    @overload
+    def run(self, fetches: Any, feed_dict: Any = ..., options: Any = ..., run_metadata: Any = ...) -> TensorValue: ...
+    def run(
+        self, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None
+    ) -> TensorValue | nest.Structure:
         """Runs a step with all hooks. Arguments, result and errors as with `Session.run`."""
         return self._open().run(fetches, feed_dict=feed_dict, options=options, run_metadata=run_metadata)
 
-    def run_step_fn(self, step_fn: Callable[..., Any]) -> Any:
+    def run_step_fn(self, step_fn: Callable[..., _Result]) -> _Result:
         """Runs a step that is a Python function.
 
         Args:
@@ -181,7 +197,8 @@ class _MonitoredSession:
                 "`step_fn` may either have one `step_context` argument, or an argument `self` before it; "
                 f"it has {names}"
             )
-        return self._open().run_step_fn(step_fn, self._tf_sess)
+        result: _Result = self._open().run_step_fn(step_fn, self._tf_sess)
+        return result
 
     def should_stop(self) -> bool:
         """Whether the training loop should end."""
@@ -310,9 +327,10 @@ class SingularMonitoredSession(_MonitoredSession):
         creator = ChiefSessionCreator(scaffold, master, config, checkpoint_dir, checkpoint_filename_with_path)
         super().__init__(creator, hooks, False, stop_grace_period_secs)
 
-    def raw_session(self) -> Any:
+    def raw_session(self) -> Session:
         """The session without hooks."""
-        return self._tf_sess()
+        result: Session = self._tf_sess()
+        return result
 
 
 def MonitoredTrainingSession(

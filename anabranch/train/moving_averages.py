@@ -197,7 +197,7 @@ class ExponentialMovingAverage:
         debias = self._zero_debias and isinstance(var, Tensor)
         return assign_moving_average(self._averages[var], var, decay, zero_debias=debias)
 
-    def average(self, var: Any) -> Any:
+    def average(self, var: Any) -> Variable | None:
         """The shadow variable of `var`, or None."""
         return self._averages.get(var)
 

@@ -200,9 +200,15 @@ class Optimizer:
             return train_op
 
     # ------------------------------------------------------------------ slots
-    def get_slot(self, var: Any, name: str) -> Any:
+    def get_slot(self, var: Any, name: str) -> Variable | None:
         """The slot `name` of a variable (a variable of the same shape, such as its momentum), or None."""
         return self._slots.get(name, {}).get(_variable_key(var))
+
+    def _kept_slot(self, var: Any, name: str) -> Variable:
+        """The slot `name` of a variable that has one: what update operations take."""
+        slot = self.get_slot(var, name)
+        assert slot is not None, f"the optimizer {self._name!r} keeps no {name!r} for {var}"
+        return slot
 
     def get_slot_names(self) -> list[str]:
         """The names of the slots that this optimizer has created, sorted."""

@@ -9,8 +9,10 @@ from typing import Any
 
 from anabranch import errors
 from anabranch.frontend.platform import logging
+from anabranch.frontend.queues import QueueBase
 from anabranch.graph.collections import GraphKeys
 from anabranch.graph.graph import get_default_graph
+from anabranch.graph.operation import Operation
 from anabranch.proto import QueueRunnerDef
 from anabranch.session import BaseSession, get_default_session
 from anabranch.train.coordinator import Coordinator
@@ -96,9 +98,10 @@ class QueueRunner:
 
     # ------------------------------------------------------------------ what it is
     @property
-    def queue(self) -> Any:
+    def queue(self) -> QueueBase:
         """The queue."""
-        return self._queue
+        result: QueueBase = self._queue
+        return result
 
     @property
     def enqueue_ops(self) -> list[Any]:
@@ -106,14 +109,16 @@ class QueueRunner:
         return self._enqueue_ops
 
     @property
-    def close_op(self) -> Any:
+    def close_op(self) -> Operation:
         """Closes the queue."""
-        return self._close_op
+        result: Operation = self._close_op
+        return result
 
     @property
-    def cancel_op(self) -> Any:
+    def cancel_op(self) -> Operation:
         """Closes the queue and cancels what waits for room."""
-        return self._cancel_op
+        result: Operation = self._cancel_op
+        return result
 
     @property
     def queue_closed_exception_types(self) -> tuple[type[BaseException], ...]:
@@ -207,7 +212,7 @@ class QueueRunner:
             logging.vlog(1, "Ignored exception: %s", error)
 
     # ------------------------------------------------------------------ as a message
-    def to_proto(self, export_scope: str | None = None) -> Any:
+    def to_proto(self, export_scope: str | None = None) -> QueueRunnerDef | None:
         """The message that describes the queue runner; None if the queue is outside `export_scope`."""
         prefix = f"{export_scope}/" if export_scope else ""
         if not self.queue.name.startswith(prefix):

@@ -183,7 +183,9 @@ class StepCounterHook(SessionRunHook):
         if self._summary_writer is None and self._output_dir:
             self._summary_writer = FileWriterCache.get(self._output_dir)
         self._global_step_tensor = global_step_for(self)
-        self._summary_tag = training_util.get_global_step().op.name + "/sec"
+        step = training_util.get_global_step()
+        assert step is not None
+        self._summary_tag = step.op.name + "/sec"
 
     def before_run(self, run_context: SessionRunContext) -> SessionRunArgs:
         return SessionRunArgs(self._global_step_tensor)

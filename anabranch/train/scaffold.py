@@ -16,6 +16,7 @@ from anabranch.frontend.variable_functions import (
 )
 from anabranch.graph.collections import GraphKeys
 from anabranch.graph.graph import get_default_graph
+from anabranch.graph.operation import Operation, Tensor
 from anabranch.train.saver import Saver
 
 __all__ = ["Scaffold"]
@@ -110,7 +111,7 @@ class Scaffold:
         return self
 
     @staticmethod
-    def get_or_default(arg_name: str, collection_key: str, default_constructor: Callable[[], Any]) -> Any:
+    def get_or_default(arg_name: str, collection_key: str, default_constructor: Callable[[], Any]) -> object:
         """The one member of a collection; where it is empty, what the constructor makes, which joins it.
 
         Raises:
@@ -131,46 +132,54 @@ class Scaffold:
         return made
 
     @staticmethod
-    def default_local_init_op() -> Any:
+    def default_local_init_op() -> Operation:
         """An operation that initializes local variables and tables."""
         tables = get_default_graph().get_collection(GraphKeys.TABLE_INITIALIZERS)
         return group(local_variables_initializer(), *tables)
 
     @property
-    def init_op(self) -> Any:
-        return self._init_op
+    def init_op(self) -> Operation:
+        result: Operation = self._init_op
+        return result
 
     @property
-    def init_feed_dict(self) -> Any:
-        return self._init_feed_dict
+    def init_feed_dict(self) -> dict[Any, Any] | None:
+        result: dict[Any, Any] | None = self._init_feed_dict
+        return result
 
     @property
     def init_fn(self) -> Callable[[Any], Any] | None:
         return self._init_fn
 
     @property
-    def ready_op(self) -> Any:
-        return self._ready_op
+    def ready_op(self) -> Tensor | None:
+        result: Tensor | None = self._ready_op
+        return result
 
     @property
-    def ready_for_local_init_op(self) -> Any:
-        return self._ready_for_local_init_op
+    def ready_for_local_init_op(self) -> Tensor | None:
+        result: Tensor | None = self._ready_for_local_init_op
+        return result
 
     @property
-    def local_init_op(self) -> Any:
-        return self._local_init_op
+    def local_init_op(self) -> Operation:
+        result: Operation = self._local_init_op
+        return result
 
     @property
-    def local_init_feed_dict(self) -> Any:
-        return self._local_init_feed_dict
+    def local_init_feed_dict(self) -> dict[Any, Any] | None:
+        result: dict[Any, Any] | None = self._local_init_feed_dict
+        return result
 
     @property
-    def summary_op(self) -> Any:
-        return self._summary_op
+    def summary_op(self) -> Tensor | None:
+        result: Tensor | None = self._summary_op
+        return result
 
     @property
-    def saver(self) -> Any:
-        return self._saver
+    def saver(self) -> Saver:
+        result: Saver = self._saver
+        return result
 
 
 def _default_init_op() -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from anabranch.proto import RunMetadata, RunOptions
+from anabranch.session import Session
 
 __all__ = ["SessionRunArgs", "SessionRunContext", "SessionRunHook", "SessionRunValues"]
 
@@ -48,9 +49,10 @@ class SessionRunContext:
         return self._original_args
 
     @property
-    def session(self) -> Any:
+    def session(self) -> Session:
         """The session."""
-        return self._session
+        result: Session = self._session
+        return result
 
     @property
     def stop_requested(self) -> bool:

@@ -20,9 +20,10 @@ from anabranch.frontend.variable_functions import (
     global_variables_initializer,
     report_uninitialized_variables,
 )
+from anabranch.frontend.variables import Variable
 from anabranch.graph.collections import GraphKeys
 from anabranch.graph.graph import Graph, get_default_graph
-from anabranch.graph.operation import Tensor
+from anabranch.graph.operation import Operation, Tensor
 from anabranch.proto import SessionLog, Summary
 from anabranch.session import Session
 from anabranch.train import training_util
@@ -143,29 +144,34 @@ class Supervisor:
         return self._coord
 
     @property
-    def init_op(self) -> Any:
-        return self._init_op
+    def init_op(self) -> Operation:
+        result: Operation = self._init_op
+        return result
 
     @property
     def init_feed_dict(self) -> dict[Any, Any] | None:
         return self._init_feed_dict
 
     @property
-    def ready_op(self) -> Any:
-        return self._ready_op
+    def ready_op(self) -> Tensor | None:
+        result: Tensor | None = self._ready_op
+        return result
 
     @property
-    def ready_for_local_init_op(self) -> Any:
-        return self._ready_for_local_init_op
+    def ready_for_local_init_op(self) -> Tensor | None:
+        result: Tensor | None = self._ready_for_local_init_op
+        return result
 
     @property
-    def summary_writer(self) -> Any:
+    def summary_writer(self) -> FileWriter | None:
         """What events are written with; None if this is not the chief, or without `logdir`."""
-        return self._summary_writer
+        result: FileWriter | None = self._summary_writer
+        return result
 
     @property
-    def summary_op(self) -> Any:
-        return self._summary_op
+    def summary_op(self) -> Tensor | None:
+        result: Tensor | None = self._summary_op
+        return result
 
     @property
     def save_summaries_secs(self) -> float | None:
@@ -173,12 +179,14 @@ class Supervisor:
         return self._save_summaries_secs
 
     @property
-    def global_step(self) -> Any:
-        return self._global_step
+    def global_step(self) -> Tensor | Variable | None:
+        result: Tensor | Variable | None = self._global_step
+        return result
 
     @property
-    def saver(self) -> Any:
-        return self._saver
+    def saver(self) -> Saver:
+        result: Saver = self._saver
+        return result
 
     @property
     def save_model_secs(self) -> float | None:
@@ -441,7 +449,7 @@ class _Service(LooperThread):
         self._sess = sess
 
     def _step(self) -> int | None:
-        step: Tensor | None = self._supervisor.global_step
+        step = self._supervisor.global_step
         return None if step is None else training_util.global_step(self._sess, step)
 
 
@@ -455,7 +463,9 @@ class _StepCounterThread(_Service):
     def start_loop(self) -> None:
         self._last_time = time.monotonic()
         self._last_step = self._step() or 0
-        self._tag = f"{self._supervisor.global_step.op.name}/sec"
+        step = self._supervisor.global_step
+        assert step is not None
+        self._tag = f"{step.op.name}/sec"
 
     def run_loop(self) -> None:
         now, step = time.monotonic(), self._step() or 0
@@ -463,13 +473,16 @@ class _StepCounterThread(_Service):
         self._last_time, self._last_step = now, step
         speed = done / elapsed if elapsed > 0 else float("inf")
         value = Summary.Value(tag=self._tag, simple_value=speed)
-        self._supervisor.summary_writer.add_summary(Summary(value=[value]), step)
+        writer = self._supervisor.summary_writer
+        assert writer is not None
+        writer.add_summary(Summary(value=[value]), step)
         logging.info("%s: %g", self._tag, speed)
 
 
 class _CheckpointThread(_Service):
     def run_loop(self) -> None:
         supervisor = self._supervisor
+        assert supervisor.save_path is not None
         logging.info("Saving checkpoint to path %s", supervisor.save_path)
         supervisor.saver.save(self._sess, supervisor.save_path, global_step=supervisor.global_step)
         if supervisor.summary_writer is not None and supervisor.global_step is not None:

@@ -10,6 +10,7 @@ from anabranch.core import dtypes
 from anabranch.frontend.platform import logging
 from anabranch.frontend.variable_policy import VariableAggregation
 from anabranch.frontend.variable_scope import get_variable
+from anabranch.frontend.variables import Variable
 from anabranch.graph.collections import GraphKeys
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.graph import Graph, get_default_graph
@@ -33,7 +34,7 @@ def global_step(sess: Any, global_step_tensor: Any) -> int:
     return int(np.asarray(sess.run(global_step_tensor)).item())
 
 
-def get_global_step(graph: Graph | None = None) -> Any:
+def get_global_step(graph: Graph | None = None) -> Variable | None:
     """The global step variable of a graph (default: the default graph).
 
     It is the one member of the collection `GraphKeys.GLOBAL_STEP`, or else the variable or tensor called "global_step".
@@ -52,7 +53,8 @@ def get_global_step(graph: Graph | None = None) -> Any:
     found = members[0] if members else named_global_step(graph)
     if found is not None:
         assert_global_step(found)
-    return found
+    result: Variable | None = found
+    return result
 
 
 def named_global_step(graph: Graph) -> Any:
@@ -66,7 +68,7 @@ def named_global_step(graph: Graph) -> Any:
         return None
 
 
-def create_global_step(graph: Graph | None = None) -> Any:
+def create_global_step(graph: Graph | None = None) -> Variable:
     """Creates the global step: int64, shape [], zero, not trainable, in the collection `GraphKeys.GLOBAL_STEP`.
 
     Raises:
@@ -91,7 +93,7 @@ def _zero(shape: Any, dtype: Any = None, partition_info: Any = None) -> Tensor:
     return convert_to_tensor(np.zeros([], np.int64))
 
 
-def get_or_create_global_step(graph: Graph | None = None) -> Any:
+def get_or_create_global_step(graph: Graph | None = None) -> Variable:
     """The global step of a graph, created if there is none."""
     graph = graph or get_default_graph()
     found = get_global_step(graph)

@@ -95,7 +95,6 @@ class Shadows:
                     return None
         return [(ts[0].dtype.name, tuple(_shape(t) for t in ts)) for ts in zip(*found, strict=True)]
 
-
     def _has_kernel(self, operation: Operation) -> bool:
         """Whether the other side can run the operation with these attributes."""
         return any(

@@ -35,11 +35,12 @@ class Side:
     def ask(self, request: str, **arguments: Any) -> dict[str, Any]:
         """Sends a request and waits for the answer."""
         import time
-        t=time.monotonic()
+
+        t = time.monotonic()
         self.tell(request, **arguments)
-        r= self.hear()
-        TIMES[self.name,request]+=time.monotonic()-t
-        COUNT[self.name,request]+=1
+        r = self.hear()
+        TIMES[self.name, request] += time.monotonic() - t
+        COUNT[self.name, request] += 1
         return r
 
     def tell(self, request: str, **arguments: Any) -> None:
@@ -104,7 +105,11 @@ class Side:
         self.stop()
         return SideDiedError(f"{self.name} {what} (status {status}); it printed: {tail}")
 
+
 from collections import Counter
-TIMES=Counter(); COUNT=Counter()
+
+TIMES = Counter()
+COUNT = Counter()
 import atexit
-atexit.register(lambda: print({k:(round(v,1),COUNT[k]) for k,v in TIMES.items()}))
+
+atexit.register(lambda: print({k: (round(v, 1), COUNT[k]) for k, v in TIMES.items()}))

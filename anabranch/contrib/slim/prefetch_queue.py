@@ -17,7 +17,7 @@ def prefetch_queue(
     dynamic_pad: bool = False,
     shared_name: str | None = None,
     name: str | None = None,
-) -> Any:
+) -> tf.FIFOQueue | tf.PaddingFIFOQueue:
     """A queue that threads of a `QueueRunner` fill with the values of `tensors`.
 
     Args:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import abc
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from anabranch.core import dtypes
 from anabranch.core.attrs import FuncAttr
+from anabranch.core.nest import Structure
 from anabranch.core.shapes import TensorShape
 from anabranch.frontend.data import nest
 from anabranch.frontend.data.functions import ElementBody, copied_by_value, state_body
@@ -57,17 +59,17 @@ class Dataset:
 
     # ------------------------------------------------------------------ what it is
     @property
-    def output_classes(self) -> Any:
+    def output_classes(self) -> Structure:
         """The structure of classes of an element's components."""
         return classes_of(self._structure)
 
     @property
-    def output_shapes(self) -> Any:
+    def output_shapes(self) -> Structure:
         """The structure of shapes."""
         return shapes_of(self._structure)
 
     @property
-    def output_types(self) -> Any:
+    def output_types(self) -> Structure:
         """The structure of dtypes."""
         return types_of(self._structure)
 
@@ -78,7 +80,7 @@ class Dataset:
     def __repr__(self) -> str:
         return f"<{type(self).__name__} shapes: {self.output_shapes}, types: {self.output_types}>"
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> abc.Iterator[Any]:
         raise RuntimeError(
             "a dataset is walked by an iterator in a session: use make_one_shot_iterator(dataset).get_next()"
         )
@@ -464,7 +466,7 @@ class Dataset:
         """The same as `filter`."""
         return self.filter(predicate)
 
-    def reduce(self, initial_state: Any, reduce_func: Callable[[Any, Any], Any]) -> Any:
+    def reduce(self, initial_state: Any, reduce_func: Callable[[Any, Any], Any]) -> Structure:
         """The last state of `state = reduce_func(state, element)` over all elements.
 
         Raises:

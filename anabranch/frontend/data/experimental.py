@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from anabranch.core import dtypes
+from anabranch.core.nest import Structure
 from anabranch.core.shapes import TensorShape
 from anabranch.frontend.data import nest
 from anabranch.frontend.data.datasets import Dataset, DatasetComponent, check_predicate, seed_tensors
@@ -490,7 +491,7 @@ def cardinality(dataset: Dataset) -> Tensor:
     return made
 
 
-def get_single_element(dataset: Dataset) -> Any:
+def get_single_element(dataset: Dataset) -> Structure:
     """The only element of a dataset.
 
     Raises:
@@ -503,7 +504,7 @@ def get_single_element(dataset: Dataset) -> Any:
     return values_from(dataset._structure, apply_op(op_def_of("DatasetToSingleElement"), bound).outputs)
 
 
-def get_structure(dataset_or_iterator: Any) -> Any:
+def get_structure(dataset_or_iterator: Any) -> Structure:
     """The structure of component types of the elements."""
     return dataset_or_iterator._element_structure
 

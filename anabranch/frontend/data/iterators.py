@@ -6,6 +6,7 @@ import warnings
 from typing import Any
 
 from anabranch.core import dtypes
+from anabranch.core.nest import Structure
 from anabranch.frontend.data import nest, structure as structures
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.graph import get_default_graph
@@ -113,7 +114,7 @@ class Iterator:
             made: Operation = raw.MakeIterator(dataset._variant_tensor, self._iterator_resource, name=scope)
         return made
 
-    def get_next(self, name: str | None = None) -> Any:
+    def get_next(self, name: str | None = None) -> Structure:
         """The next element, in the structure of the dataset's elements. Call it once, and fetch it often.
 
         Raises (in the step):
@@ -138,17 +139,17 @@ class Iterator:
         return handle
 
     @property
-    def output_classes(self) -> Any:
+    def output_classes(self) -> Structure:
         """The structure of classes of an element's components."""
         return structures.classes_of(self._structure)
 
     @property
-    def output_shapes(self) -> Any:
+    def output_shapes(self) -> Structure:
         """The structure of shapes."""
         return structures.shapes_of(self._structure)
 
     @property
-    def output_types(self) -> Any:
+    def output_types(self) -> Structure:
         """The structure of dtypes."""
         return structures.types_of(self._structure)
 
@@ -180,16 +181,16 @@ def make_one_shot_iterator(dataset: Any) -> Iterator:
     return dataset._make_one_shot_iterator()  # type: ignore[no-any-return]
 
 
-def get_legacy_output_classes(dataset_or_iterator: Any) -> Any:
+def get_legacy_output_classes(dataset_or_iterator: Any) -> Structure:
     """The structure of classes of an element's components."""
     return structures.classes_of(dataset_or_iterator._element_structure)
 
 
-def get_legacy_output_shapes(dataset_or_iterator: Any) -> Any:
+def get_legacy_output_shapes(dataset_or_iterator: Any) -> Structure:
     """The structure of shapes of an element's components."""
     return structures.shapes_of(dataset_or_iterator._element_structure)
 
 
-def get_legacy_output_types(dataset_or_iterator: Any) -> Any:
+def get_legacy_output_types(dataset_or_iterator: Any) -> Structure:
     """The structure of dtypes of an element's components."""
     return structures.types_of(dataset_or_iterator._element_structure)

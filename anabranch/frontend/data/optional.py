@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from anabranch.core import dtypes
+from anabranch.core.nest import Structure
 from anabranch.core.shapes import TensorShape
 from anabranch.frontend.data import nest
 from anabranch.frontend.data.iterators import Iterator
@@ -37,7 +38,7 @@ class Optional:
         made: Tensor = raw.OptionalHasValue(self._variant_tensor, name=name)
         return made
 
-    def get_value(self, name: str | None = None) -> Any:
+    def get_value(self, name: str | None = None) -> Structure:
         """The value.
 
         Raises (in the step):
@@ -47,7 +48,7 @@ class Optional:
         return values_from(self._structure, apply_op(op_def_of("OptionalGetValue"), bound, name).outputs)
 
     @property
-    def value_structure(self) -> Any:
+    def value_structure(self) -> Structure:
         """The structure of the value's component types."""
         return self._structure
 

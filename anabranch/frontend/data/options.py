@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 __all__ = ["DistributeOptions", "OptimizationOptions", "Options", "StatsOptions", "ThreadingOptions"]
 
@@ -25,7 +25,7 @@ class _Wishes:
             raise AttributeError(f"{type(self).__name__} has no option {name!r}; it has {list(self._names)}")
         object.__setattr__(self, name, value)
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> NoReturn:
         raise AttributeError(f"{type(self).__name__} has no option {name!r}; it has {list(self._names)}")
 
     def __eq__(self, other: object) -> bool:

@@ -287,7 +287,7 @@ class Uniform(ScalarDistribution):
     def high(self) -> Tensor:
         return self._high
 
-    def range(self, name: str = "range") -> Any:
+    def range(self, name: str = "range") -> Tensor:
         """High - low."""
         with self._scope(name):
             return self.high - self.low

@@ -354,12 +354,13 @@ class Distribution:
         raise self._missing("mode")
 
     # ------------------------------------------------------------------ two distributions
-    def cross_entropy(self, other: Distribution, name: str = "cross_entropy") -> Any:
+    def cross_entropy(self, other: Distribution, name: str = "cross_entropy") -> Tensor:
         """The cross entropy of this and another distribution: their divergence plus this one's entropy."""
         with self._scope(name):
-            return cross_entropy(self, other, allow_nan_stats=self.allow_nan_stats)
+            result: Tensor = cross_entropy(self, other, allow_nan_stats=self.allow_nan_stats)
+            return result
 
-    def kl_divergence(self, other: Distribution, name: str = "kl_divergence") -> Any:
+    def kl_divergence(self, other: Distribution, name: str = "kl_divergence") -> Tensor:
         """Kullback and Leibler's divergence of this from another distribution; see `kl_divergence`."""
         with self._scope(name):
             return kl_divergence(self, other, allow_nan_stats=self.allow_nan_stats)

@@ -31,7 +31,7 @@ def _registered_kl(type_a: type, type_b: type) -> Rule | None:
 
 def kl_divergence(
     distribution_a: Any, distribution_b: Any, allow_nan_stats: bool = True, name: str | None = None
-) -> Any:
+) -> Tensor:
     """KL(a || b): the expectation under a of log(a / b), for each distribution of the batch.
 
     Args:

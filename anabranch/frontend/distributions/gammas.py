@@ -177,7 +177,7 @@ class Beta(ScalarDistribution):
         return self._concentration0
 
     @property
-    def total_concentration(self) -> Any:
+    def total_concentration(self) -> Tensor:
         return self._total
 
     def _value_tensor(self, value: Any) -> Tensor:

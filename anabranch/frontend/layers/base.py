@@ -16,6 +16,7 @@ from anabranch.frontend.framework import is_tensor
 from anabranch.frontend.layers.utils import get_initializer
 from anabranch.frontend.variable_policy import VariableAggregation, VariableSynchronization, outermost_graph
 from anabranch.frontend.variable_scope import VariableScope, get_variable, variable_scope
+from anabranch.frontend.variables import Variable
 from anabranch.graph.collections import GraphKeys
 from anabranch.graph.composite import SparseTensor
 from anabranch.graph.conversion import convert_to_tensor
@@ -174,11 +175,11 @@ class Layer:
         """Makes the layer's variables; called before the first `call`."""
         self.built = True
 
-    def call(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+    def call(self, inputs: Any, *args: Any, **kwargs: Any) -> nest.Structure:
         """What the layer computes."""
         return inputs
 
-    def compute_output_shape(self, input_shape: Any) -> Any:
+    def compute_output_shape(self, input_shape: Any) -> nest.Structure:
         """The shape of the output for an input of this shape."""
         raise NotImplementedError(f"layer {self.name} does not tell its output's shape")
 
@@ -258,21 +259,21 @@ class Layer:
         return sum(v.shape.num_elements() or 0 for v in self.weights)
 
     @property
-    def input(self) -> Any:
+    def input(self) -> nest.Structure:
         """The input of the layer, if it was called once."""
         return self._only_call()[0]
 
     @property
-    def output(self) -> Any:
+    def output(self) -> nest.Structure:
         """The output of the layer, if it was called once."""
         return self._only_call()[1]
 
     @property
-    def input_shape(self) -> Any:
+    def input_shape(self) -> nest.Structure:
         return nest.map_structure(lambda t: tuple(t.shape.as_list()), self.input)
 
     @property
-    def output_shape(self) -> Any:
+    def output_shape(self) -> nest.Structure:
         return nest.map_structure(lambda t: tuple(t.shape.as_list()), self.output)
 
     def _only_call(self) -> tuple[Any, Any]:
@@ -297,7 +298,7 @@ class Layer:
         aggregation: VariableAggregation = VariableAggregation.NONE,
         partitioner: Any = None,
         **kwargs: Any,
-    ) -> Any:
+    ) -> Variable:
         """A variable of the layer: a new one, or one that is shared.
 
         Args:
@@ -338,7 +339,7 @@ class Layer:
         (self._trainable_weights if trains else self._non_trainable_weights).append(variable)
         return variable
 
-    def add_variable(self, *args: Any, **kwargs: Any) -> Any:
+    def add_variable(self, *args: Any, **kwargs: Any) -> Variable:
         """The old name of `add_weight`."""
         return self.add_weight(*args, **kwargs)
 
@@ -379,7 +380,7 @@ class Layer:
         with opened as captured:
             self._scope = captured
 
-    def __call__(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, inputs: Any, *args: Any, **kwargs: Any) -> nest.Structure:
         """The layer's output for `inputs` (a tensor, what converts to one, or a nested structure of these).
 
         Args:
@@ -405,7 +406,7 @@ class Layer:
                 _add_once(GraphKeys.UPDATE_OPS, update)
         return outputs
 
-    def apply(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+    def apply(self, inputs: Any, *args: Any, **kwargs: Any) -> nest.Structure:
         """The same as calling the layer."""
         return self(inputs, *args, **kwargs)
 

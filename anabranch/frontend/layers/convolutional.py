@@ -138,8 +138,9 @@ class Conv(Layer):
             )
 
     # ------------------------------------------------------------------ computing
-    def call(self, inputs: Tensor) -> Any:
-        return self._finished(self._convolved(inputs))
+    def call(self, inputs: Tensor) -> Tensor:
+        result: Tensor = self._finished(self._convolved(inputs))
+        return result
 
     def _convolved(self, inputs: Tensor) -> Any:
         inputs, padding = self._padded(inputs)
@@ -356,7 +357,7 @@ class SeparableConv2D(_SeparableConv):
 
 
 # ---------------------------------------------------------------------- functions
-def _conv_function(layer_class: Any, rank: int) -> Callable[..., Any]:
+def _conv_function(layer_class: Any, rank: int) -> Callable[..., Tensor]:
     one = (1,) * rank if rank > 1 else 1
 
     def conv(
@@ -379,7 +380,7 @@ def _conv_function(layer_class: Any, rank: int) -> Callable[..., Any]:
         trainable: bool = True,
         name: str | None = None,
         reuse: Any = None,
-    ) -> Any:
+    ) -> Tensor:
         layer = layer_class(
             filters,
             kernel_size,
@@ -401,7 +402,8 @@ def _conv_function(layer_class: Any, rank: int) -> Callable[..., Any]:
             _reuse=reuse,
             _scope=name,
         )
-        return layer(inputs)
+        result: Tensor = layer(inputs)
+        return result
 
     conv.__name__ = conv.__qualname__ = f"conv{rank}d"
     conv.__doc__ = f"Calls a new `Conv{rank}D` layer; with `name` and `reuse` its variables can be shared."
@@ -413,7 +415,7 @@ conv2d = _conv_function(Conv2D, 2)
 conv3d = _conv_function(Conv3D, 3)
 
 
-def _separable_function(layer_class: Any, rank: int) -> Callable[..., Any]:
+def _separable_function(layer_class: Any, rank: int) -> Callable[..., Tensor]:
     one = (1,) * rank if rank > 1 else 1
 
     def separable_conv(
@@ -440,7 +442,7 @@ def _separable_function(layer_class: Any, rank: int) -> Callable[..., Any]:
         trainable: bool = True,
         name: str | None = None,
         reuse: Any = None,
-    ) -> Any:
+    ) -> Tensor:
         layer = layer_class(
             filters,
             kernel_size,
@@ -466,7 +468,8 @@ def _separable_function(layer_class: Any, rank: int) -> Callable[..., Any]:
             _reuse=reuse,
             _scope=name,
         )
-        return layer(inputs)
+        result: Tensor = layer(inputs)
+        return result
 
     separable_conv.__name__ = separable_conv.__qualname__ = f"separable_conv{rank}d"
     separable_conv.__doc__ = f"Calls a new `SeparableConv{rank}D` layer; `name` and `reuse` share its variables."

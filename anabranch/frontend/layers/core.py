@@ -93,13 +93,14 @@ class Dense(Layer):
             )
         self.built = True
 
-    def call(self, inputs: Tensor) -> Any:
+    def call(self, inputs: Tensor) -> Tensor:
         if inputs.dtype is not self.kernel.dtype:
             inputs = raw.Cast(inputs, DstT=self.kernel.dtype)
         outputs: Any = raw.MatMul(inputs, self.kernel) if inputs.shape.ndims == 2 else self._over_last(inputs)
         if self.use_bias:
             outputs = raw.BiasAdd(outputs, self.bias)
-        return outputs if self.activation is None else self.activation(outputs)
+        result: Tensor = outputs if self.activation is None else self.activation(outputs)
+        return result
 
     def _over_last(self, inputs: Tensor) -> Tensor:
         """For more than two dimensions: all but the last are one batch."""
@@ -147,11 +148,12 @@ class Dropout(Layer):
         sizes = raw.Unpack(raw.Shape(inputs), num=inputs.shape.ndims)
         return [sizes[i] if value is None else value for i, value in enumerate(self.noise_shape)]
 
-    def call(self, inputs: Tensor, training: Any = False) -> Any:
+    def call(self, inputs: Tensor, training: Any = False) -> Tensor:
         def dropped() -> Any:
             return nn.dropout(inputs, noise_shape=self._get_noise_shape(inputs), seed=self.seed, rate=self.rate)
 
-        return smart_cond(training, dropped, lambda: raw.Identity(inputs))
+        result: Tensor = smart_cond(training, dropped, lambda: raw.Identity(inputs))
+        return result
 
     def compute_output_shape(self, input_shape: Any) -> TensorShape:
         return TensorShape(input_shape)
@@ -169,7 +171,7 @@ class Flatten(Layer):
         self.data_format = normalize_data_format(data_format)
         self.input_spec = InputSpec(min_ndim=1)
 
-    def call(self, inputs: Tensor) -> Any:
+    def call(self, inputs: Tensor) -> Tensor:
         rank = inputs.shape.ndims or 0
         if self.data_format == "channels_first" and rank > 2:
             inputs = raw.Transpose(inputs, [0, *range(2, rank), 1])
@@ -184,7 +186,8 @@ class Flatten(Layer):
             shape = raw.Pack([batch, -1 if size is None else size])
         outputs = raw.Reshape(inputs, shape)
         outputs.set_shape(self.compute_output_shape(dims))
-        return outputs
+        result: Tensor = outputs
+        return result
 
     def compute_output_shape(self, input_shape: Any) -> TensorShape:
         dims = TensorShape(input_shape).as_list()
@@ -208,7 +211,7 @@ def dense(
     trainable: bool = True,
     name: str | None = None,
     reuse: Any = None,
-) -> Any:
+) -> Tensor:
     """Calls a new `Dense` layer; with `name` and `reuse` its variables can be shared with another one of that name."""
     layer = Dense(
         units,
@@ -226,7 +229,8 @@ def dense(
         _scope=name,
         _reuse=reuse,
     )
-    return layer(inputs)
+    result: Tensor = layer(inputs)
+    return result
 
 
 def dropout(
@@ -236,11 +240,13 @@ def dropout(
     seed: int | None = None,
     training: Any = False,
     name: str | None = None,
-) -> Any:
+) -> Tensor:
     """Calls a new `Dropout` layer; `training` is a bool or a boolean scalar tensor."""
-    return Dropout(rate, noise_shape, seed, name)(inputs, training=training)
+    result: Tensor = Dropout(rate, noise_shape, seed, name)(inputs, training=training)
+    return result
 
 
-def flatten(inputs: Any, name: str | None = None, data_format: str | None = "channels_last") -> Any:
+def flatten(inputs: Any, name: str | None = None, data_format: str | None = "channels_last") -> Tensor:
     """Calls a new `Flatten` layer."""
-    return Flatten(data_format, name=name)(inputs)
+    result: Tensor = Flatten(data_format, name=name)(inputs)
+    return result

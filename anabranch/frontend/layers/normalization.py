@@ -183,7 +183,7 @@ class BatchNormalization(Layer):
             self.renorm_stddev = add("renorm_stddev", stddev_initializer)
 
     # ------------------------------------------------------------------ computing
-    def call(self, inputs: Tensor, training: Any = False) -> Any:
+    def call(self, inputs: Tensor, training: Any = False) -> Tensor:
         if self.fused:
             return self._fused(inputs, training)
         if self.virtual_batch_size is None:
@@ -192,11 +192,11 @@ class BatchNormalization(Layer):
         rest = raw.StridedSlice(shape, [1], [inputs.shape.ndims], [1])
         groups = raw.Reshape(inputs, raw.ConcatV2([[self.virtual_batch_size, -1], rest], axis=0))
         groups.set_shape([self.virtual_batch_size, None, *inputs.shape.as_list()[1:]])
-        outputs = raw.Reshape(self._normalized(groups, training), shape)
+        outputs: Tensor = raw.Reshape(self._normalized(groups, training), shape)
         outputs.set_shape(inputs.shape)
         return outputs
 
-    def _fused(self, inputs: Tensor, training: Any) -> Any:
+    def _fused(self, inputs: Tensor, training: Any) -> Tensor:
         data_format = "NCHW" if self.axis == [1] else "NHWC"
         channels = self.moving_mean.shape.as_list()
         gamma = self.gamma if self.scale else constant(1.0, self.moving_mean.dtype, channels)
@@ -217,11 +217,12 @@ class BatchNormalization(Layer):
                 is_training=False,
             )
 
+        outputs: Tensor
         outputs, mean, variance = smart_cond(training, with_batch, with_averages)
         self._update_averages(inputs, mean, variance, training)
         return outputs
 
-    def _normalized(self, inputs: Tensor, training: Any) -> Any:
+    def _normalized(self, inputs: Tensor, training: Any) -> Tensor:
         axes = self.axis if self.virtual_batch_size is None else [a + 1 for a in self.axis]
         reduced = [i for i in range(inputs.shape.ndims or 0) if i not in axes]
         if self.virtual_batch_size is not None:
@@ -387,7 +388,7 @@ def batch_normalization(
     fused: bool | None = None,
     virtual_batch_size: int | None = None,
     adjustment: Callable[..., Any] | None = None,
-) -> Any:
+) -> Tensor:
     """Calls a new `BatchNormalization` layer; `training` is a bool or a boolean scalar tensor.
 
     The moving averages are only kept if the operations in `GraphKeys.UPDATE_OPS` run with each training step.
@@ -417,4 +418,5 @@ def batch_normalization(
         _reuse=reuse,
         _scope=name,
     )
-    return layer(inputs, training=training)
+    result: Tensor = layer(inputs, training=training)
+    return result

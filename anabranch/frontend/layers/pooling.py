@@ -62,26 +62,28 @@ class _Pooling(Layer):
         self.data_format = normalize_data_format(data_format)
         self.input_spec = InputSpec(ndim=self.rank + 2)
 
-    def call(self, inputs: Tensor) -> Any:
+    def call(self, inputs: Tensor) -> Tensor:
         if self.rank > 1:
             return self._pool(inputs, self.pool_size, self.strides)
         # a line is an image of width 1
         axis = 2 if self.data_format == "channels_last" else 3
         pooled = self._pool(raw.ExpandDims(inputs, axis), (*self.pool_size, 1), (*self.strides, 1))
-        return raw.Squeeze(pooled, squeeze_dims=[axis])
+        result: Tensor = raw.Squeeze(pooled, squeeze_dims=[axis])
+        return result
 
-    def _pool(self, inputs: Tensor, size: tuple[int, ...], strides: tuple[int, ...]) -> Any:
+    def _pool(self, inputs: Tensor, size: tuple[int, ...], strides: tuple[int, ...]) -> Tensor:
         def full(sizes: tuple[int, ...]) -> list[int]:
             return [1, *sizes, 1] if self.data_format == "channels_last" else [1, 1, *sizes]
 
         op = getattr(raw, self._kind + ("3D" if self.rank == 3 else ""))
-        return op(
+        pooled: Tensor = op(
             inputs,
             ksize=full(size),
             strides=full(strides),
             padding=self.padding.upper(),
             data_format=convert_data_format(self.data_format, len(size) + 2),
         )
+        return pooled
 
     def compute_output_shape(self, input_shape: Any) -> TensorShape:
         dims = TensorShape(input_shape).as_list()
@@ -135,9 +137,10 @@ def max_pooling1d(
     padding: str = "valid",
     data_format: str | None = "channels_last",
     name: str | None = None,
-) -> Any:
+) -> Tensor:
     """Calls a new `MaxPooling1D` layer."""
-    return MaxPooling1D(pool_size, strides, padding, data_format, name)(inputs)
+    result: Tensor = MaxPooling1D(pool_size, strides, padding, data_format, name)(inputs)
+    return result
 
 
 def average_pooling1d(
@@ -147,9 +150,10 @@ def average_pooling1d(
     padding: str = "valid",
     data_format: str | None = "channels_last",
     name: str | None = None,
-) -> Any:
+) -> Tensor:
     """Calls a new `AveragePooling1D` layer."""
-    return AveragePooling1D(pool_size, strides, padding, data_format, name)(inputs)
+    result: Tensor = AveragePooling1D(pool_size, strides, padding, data_format, name)(inputs)
+    return result
 
 
 def max_pooling2d(
@@ -159,9 +163,10 @@ def max_pooling2d(
     padding: str = "valid",
     data_format: str | None = "channels_last",
     name: str | None = None,
-) -> Any:
+) -> Tensor:
     """Calls a new `MaxPooling2D` layer."""
-    return MaxPooling2D(pool_size, strides, padding, data_format, name)(inputs)
+    result: Tensor = MaxPooling2D(pool_size, strides, padding, data_format, name)(inputs)
+    return result
 
 
 def average_pooling2d(
@@ -171,9 +176,10 @@ def average_pooling2d(
     padding: str = "valid",
     data_format: str | None = "channels_last",
     name: str | None = None,
-) -> Any:
+) -> Tensor:
     """Calls a new `AveragePooling2D` layer."""
-    return AveragePooling2D(pool_size, strides, padding, data_format, name)(inputs)
+    result: Tensor = AveragePooling2D(pool_size, strides, padding, data_format, name)(inputs)
+    return result
 
 
 def max_pooling3d(
@@ -183,9 +189,10 @@ def max_pooling3d(
     padding: str = "valid",
     data_format: str | None = "channels_last",
     name: str | None = None,
-) -> Any:
+) -> Tensor:
     """Calls a new `MaxPooling3D` layer."""
-    return MaxPooling3D(pool_size, strides, padding, data_format, name)(inputs)
+    result: Tensor = MaxPooling3D(pool_size, strides, padding, data_format, name)(inputs)
+    return result
 
 
 def average_pooling3d(
@@ -195,6 +202,7 @@ def average_pooling3d(
     padding: str = "valid",
     data_format: str | None = "channels_last",
     name: str | None = None,
-) -> Any:
+) -> Tensor:
     """Calls a new `AveragePooling3D` layer."""
-    return AveragePooling3D(pool_size, strides, padding, data_format, name)(inputs)
+    result: Tensor = AveragePooling3D(pool_size, strides, padding, data_format, name)(inputs)
+    return result

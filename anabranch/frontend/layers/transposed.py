@@ -106,7 +106,7 @@ class Conv3DTranspose(_ConvTranspose):
         super().__init__(3, filters, kernel_size, *args, **kwargs)
 
 
-def _transpose_function(layer_class: Any, rank: int) -> Callable[..., Any]:
+def _transpose_function(layer_class: Any, rank: int) -> Callable[..., Tensor]:
     def conv_transpose(
         inputs: Any,
         filters: int,
@@ -126,7 +126,7 @@ def _transpose_function(layer_class: Any, rank: int) -> Callable[..., Any]:
         trainable: bool = True,
         name: str | None = None,
         reuse: Any = None,
-    ) -> Any:
+    ) -> Tensor:
         layer = layer_class(
             filters,
             kernel_size,
@@ -147,7 +147,8 @@ def _transpose_function(layer_class: Any, rank: int) -> Callable[..., Any]:
             _reuse=reuse,
             _scope=name,
         )
-        return layer(inputs)
+        result: Tensor = layer(inputs)
+        return result
 
     conv_transpose.__name__ = conv_transpose.__qualname__ = f"conv{rank}d_transpose"
     conv_transpose.__doc__ = f"Calls a new `Conv{rank}DTranspose` layer; `name` and `reuse` share its variables."

@@ -10,7 +10,10 @@ import csv
 import enum
 import io
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
+
+#: A flag's value; its parser says of what type it is.
+FlagValue: TypeAlias = Any
 
 
 class ArgumentParser:
@@ -22,7 +25,7 @@ class ArgumentParser:
 
     syntactic_help: str = ""
 
-    def parse(self, argument: Any) -> Any:
+    def parse(self, argument: Any) -> FlagValue:
         """The value that `argument` stands for. Raises ValueError or TypeError where there is none."""
         if not isinstance(argument, str):
             raise TypeError(f"expected a string, got {argument!r} of type {type(argument).__name__}")
@@ -64,7 +67,7 @@ class _NumericParser(ArgumentParser):
             return f" of at most {self.upper_bound}"
         return ""
 
-    def parse(self, argument: Any) -> Any:
+    def parse(self, argument: Any) -> FlagValue:
         """The number. Raises TypeError for another type, ValueError for bad text or a number out of bounds."""
         value = self.convert(argument)
         below = self.lower_bound is not None and value < self.lower_bound
@@ -73,7 +76,7 @@ class _NumericParser(ArgumentParser):
             raise ValueError(f"{value} is not {self.syntactic_help}")
         return value
 
-    def convert(self, argument: Any) -> Any:
+    def convert(self, argument: Any) -> FlagValue:
         """The number before bounds are checked."""
         raise NotImplementedError
 

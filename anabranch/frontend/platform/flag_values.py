@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import ModuleType
 from typing import Any, NamedTuple, NoReturn
 
-from anabranch.frontend.platform.flag_parsers import ArgumentParser, ArgumentSerializer
+from anabranch.frontend.platform.flag_parsers import ArgumentParser, ArgumentSerializer, FlagValue
 
 _HELP_NAMES = frozenset({"help", "helpshort", "helpfull", "h", "?"})
 
@@ -218,7 +218,7 @@ class FlagValues:
 
     # -- as an object whose attributes are the values
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> FlagValue:
         if "__flags" not in self.__dict__ or (name.startswith("__") and name.endswith("__")):
             raise AttributeError(name)  # a copy under construction, or Python asking for a protocol
         if not self.is_parsed():
@@ -428,7 +428,7 @@ class FlagValues:
         """Every flag's value, by name."""
         return {name: flag.value for name, flag in self._flags().items()}
 
-    def get_flag_value(self, name: str, default: Any) -> Any:
+    def get_flag_value(self, name: str, default: Any) -> FlagValue:
         """The flag's value, or `default` when it is None. Raises AttributeError for an unknown name."""
         value = getattr(self, name)
         return default if value is None else value

@@ -52,7 +52,7 @@ class AdadeltaOptimizer(KernelOptimizer):
         self._epsilon_t = self._hyperparameter(self._epsilon, "epsilon")
 
     def _arguments(self, var: Any) -> list[Tensor]:
-        slots = [self.get_slot(var, name).handle for name in ("accum", "accum_update")]
+        slots = [self._kept_slot(var, name).handle for name in ("accum", "accum_update")]
         return [var.handle, *slots, *(cast_like(t, var) for t in (self._lr_t, self._rho_t, self._epsilon_t))]
 
     def _update_dense(self, grad: Tensor, var: Any) -> Any:

@@ -56,7 +56,7 @@ class AdagradOptimizer(KernelOptimizer):
     def _update_dense(self, grad: Tensor, var: Any) -> Any:
         return raw.ResourceApplyAdagrad(
             var.handle,
-            self.get_slot(var, "accumulator").handle,
+            self._kept_slot(var, "accumulator").handle,
             cast_like(self._learning_rate_tensor, var),
             grad,
             use_locking=self._use_locking,
@@ -65,7 +65,7 @@ class AdagradOptimizer(KernelOptimizer):
     def _update_rows(self, grad: Tensor, var: Any, indices: Tensor) -> Any:
         return raw.ResourceSparseApplyAdagrad(
             var.handle,
-            self.get_slot(var, "accumulator").handle,
+            self._kept_slot(var, "accumulator").handle,
             cast_like(self._learning_rate_tensor, var),
             grad,
             indices,
@@ -110,13 +110,13 @@ class ProximalAdagradOptimizer(AdagradOptimizer):
         return [cast_like(t, var) for t in (self._learning_rate_tensor, self._l1_tensor, self._l2_tensor)]
 
     def _update_dense(self, grad: Tensor, var: Any) -> Any:
-        accumulator = self.get_slot(var, "accumulator").handle
+        accumulator = self._kept_slot(var, "accumulator").handle
         return raw.ResourceApplyProximalAdagrad(
             var.handle, accumulator, *self._settings(var), grad, use_locking=self._use_locking
         )
 
     def _update_rows(self, grad: Tensor, var: Any, indices: Tensor) -> Any:
-        accumulator = self.get_slot(var, "accumulator").handle
+        accumulator = self._kept_slot(var, "accumulator").handle
         return raw.ResourceSparseApplyProximalAdagrad(
             var.handle, accumulator, *self._settings(var), grad, indices, use_locking=self._use_locking
         )
@@ -180,7 +180,7 @@ class AdagradDAOptimizer(KernelOptimizer):
 
     def _slots_of(self, var: Any) -> list[Tensor]:
         names = ("gradient_accumulator", "gradient_squared_accumulator")
-        return [self.get_slot(var, name).handle for name in names]
+        return [self._kept_slot(var, name).handle for name in names]
 
     def _settings(self, var: Any) -> list[Tensor]:
         strengths = (self._l1_regularization_strength, self._l2_regularization_strength)

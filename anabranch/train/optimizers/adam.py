@@ -70,8 +70,8 @@ class AdamOptimizer(KernelOptimizer):
         settings = (*powers, self._lr_t, self._beta1_t, self._beta2_t, self._epsilon_t)
         return raw.ResourceApplyAdam(
             var.handle,
-            self.get_slot(var, "m").handle,
-            self.get_slot(var, "v").handle,
+            self._kept_slot(var, "m").handle,
+            self._kept_slot(var, "v").handle,
             *(cast_like(t, var) for t in settings),
             grad,
             use_locking=self._use_locking,

@@ -86,7 +86,7 @@ class FtrlOptimizer(KernelOptimizer):
         return self._l2_shrinkage_regularization_strength > 0.0
 
     def _variables(self, var: Any) -> list[Tensor]:
-        return [var.handle, *(self.get_slot(var, name).handle for name in ("accum", "linear"))]
+        return [var.handle, *(self._kept_slot(var, name).handle for name in ("accum", "linear"))]
 
     def _settings(self, var: Any) -> list[Tensor]:
         shrinkage = [self._shrinkage_tensor] if self._shrinks else []

@@ -50,7 +50,7 @@ class MomentumOptimizer(KernelOptimizer):
     def _update_dense(self, grad: Tensor, var: Any) -> Any:
         return raw.ResourceApplyMomentum(
             var.handle,
-            self.get_slot(var, "momentum").handle,
+            self._kept_slot(var, "momentum").handle,
             cast_like(self._learning_rate_tensor, var),
             grad,
             cast_like(self._momentum_tensor, var),
@@ -61,7 +61,7 @@ class MomentumOptimizer(KernelOptimizer):
     def _update_rows(self, grad: Tensor, var: Any, indices: Tensor) -> Any:
         return raw.ResourceSparseApplyMomentum(
             var.handle,
-            self.get_slot(var, "momentum").handle,
+            self._kept_slot(var, "momentum").handle,
             cast_like(self._learning_rate_tensor, var),
             grad,
             indices,

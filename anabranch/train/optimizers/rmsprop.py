@@ -64,7 +64,7 @@ class RMSPropOptimizer(KernelOptimizer):
 
     def _arguments(self, var: Any) -> list[Tensor]:
         names = ("mg", "rms", "momentum") if self._centered else ("rms", "momentum")
-        slots = [self.get_slot(var, name).handle for name in names]
+        slots = [self._kept_slot(var, name).handle for name in names]
         settings = (self._learning_rate_tensor, self._decay_tensor, self._momentum_tensor, self._epsilon_tensor)
         return [var.handle, *slots, *(cast_like(t, var) for t in settings)]
 
