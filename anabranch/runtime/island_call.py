@@ -12,7 +12,7 @@ call, of iterators made before, which compute when they are drawn from:
 - running the executable, which takes the donated buffers, and storing the results in all variables (`_run`).
 
 The last holds only if the executable is called without Python code in between. JAX does so from the second call on, and
-never for programs that call back (watched loops). All other calls are made by a worker thread, which owns the locks then
+never for programs that call back (watched loops). All other calls are made by a worker thread, which then owns the locks
 and to which no signal comes; the thread of the step waits for it (`_NotInOneCallError`).
 """
 

@@ -26,7 +26,7 @@ def look():
         "hooks": [repr(sys.excepthook), repr(threading.excepthook), repr(sys.unraisablehook), repr(sys.displayhook)],
         "interpreter": [sys.getswitchinterval(), sys.getrecursionlimit(), sys.path, sorted(os.environ)],
         "logging": [repr(logging.root.handlers), logging.root.level],
-        "threads": [thread.name for thread in threading.enumerate()],
+        "threads": [t.name for t in threading.enumerate() if not t.name.startswith("anabranch")],
         "locale": [locale.setlocale(locale.LC_ALL), os.getcwd()],
     }))
 
