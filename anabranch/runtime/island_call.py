@@ -114,9 +114,7 @@ class IslandCall:
         self._stores_checked = [
             store if state in donated else None for state, store in zip(self._written, stores, strict=True)
         ]
-        self._stores_late = [
-            store for state, store in zip(self._written, stores, strict=True) if state not in donated
-        ]
+        self._stores_late = [store for state, store in zip(self._written, stores, strict=True) if state not in donated]
 
     @property
     def stores_at_once(self) -> bool:
