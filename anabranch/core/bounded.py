@@ -60,8 +60,8 @@ class LeastRecentlyUsed:
             self._entries.append((weakref.ref(table), key, weakref.ref(item)))
             while len(self) > max(self._limit(), 1):
                 evicted.append(self._evict())
-        for one in evicted:
-            one.release()
+        for left in evicted:
+            left.release()
 
     def _evict(self) -> Kept:
         entry = min(self._entries, key=_last_use)

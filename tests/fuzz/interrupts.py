@@ -3,8 +3,8 @@
     python -m tests.fuzz.interrupts --seconds 3600 --seed 1
 
 Every case runs the steps of one of the loops below until an exception from outside ends them: a signal whose handler
-raises (Ctrl-C, SystemExit at SIGTERM, an exception of the program's own), `_thread.interrupt_main`, or an exception that
-another thread throws. Then each variable must have a value, these must be values that a whole step leaves, and the
+raises (Ctrl-C, SystemExit at SIGTERM, an exception of the program's own), `_thread.interrupt_main`, or an exception
+that another thread throws. Then each variable must have a value, these must be values that a whole step leaves, and the
 session must go on. What has failed is printed with its seed and the number of the case, and the exit status is 1.
 """
 
