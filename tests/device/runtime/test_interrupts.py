@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dis
 import itertools
 import os
@@ -82,11 +83,8 @@ def test_no_point_of_an_island_loses_a_variable_or_keeps_a_lock(kind: str) -> No
         for _ in range(2):
             session.run(step)
         for point in itertools.count(1):
-            with Thrower(point) as thrower:
-                try:
-                    session.run(step)
-                except ThrownError:
-                    pass
+            with contextlib.suppress(ThrownError), Thrower(point) as thrower:
+                session.run(step)
             assert not any(state.lock.locked() or state.pins for state in states), point
             one, other = session.run([first, second])
             assert one == other, point

@@ -10,12 +10,12 @@ import pytest
 from anabranch.core.interrupts import admit, admitted, uninterrupted
 
 
-class InterruptedError_(Exception):
+class HandlerError(Exception):
     """What the handler raises."""
 
 
 def _raise(number: int, _: object) -> None:
-    raise InterruptedError_(number)
+    raise HandlerError(number)
 
 
 @pytest.fixture(autouse=True)
@@ -33,11 +33,11 @@ def test_a_signal_is_handled_when_the_work_is_done() -> None:
         signal.raise_signal(signal.SIGUSR1)
         done.append(1)
 
-    with pytest.raises(InterruptedError_):
+    with pytest.raises(HandlerError):
         uninterrupted(work)
     assert done == [1]
     assert signal.getsignal(signal.SIGUSR1) is _raise
-    with pytest.raises(InterruptedError_):
+    with pytest.raises(HandlerError):
         signal.raise_signal(signal.SIGUSR1)
 
 
@@ -50,7 +50,7 @@ def test_a_signal_that_came_is_handled_where_it_is_admitted() -> None:
         admit()
         done.append(2)
 
-    with pytest.raises(InterruptedError_):
+    with pytest.raises(HandlerError):
         uninterrupted(work)
     assert done == [1]
 
@@ -63,12 +63,12 @@ def test_a_signal_is_handled_at_once_inside_a_function_of_the_user_only() -> Non
             with admitted():
                 signal.raise_signal(signal.SIGUSR1)
                 done.append("never")
-        except InterruptedError_:
+        except HandlerError:
             signal.raise_signal(signal.SIGUSR1)
             done.append("put off again")
             raise
 
-    with pytest.raises(InterruptedError_):
+    with pytest.raises(HandlerError):
         uninterrupted(work)
     assert done == ["put off again"]
 
@@ -83,7 +83,7 @@ def test_each_of_several_signals_is_handled_once() -> None:
         signal.raise_signal(signal.SIGUSR2)
         return "done"
 
-    with pytest.raises(InterruptedError_):
+    with pytest.raises(HandlerError):
         uninterrupted(work)
     assert seen == [signal.SIGUSR2]
 
@@ -100,7 +100,7 @@ def test_a_step_inside_a_step_puts_off_for_itself() -> None:
             uninterrupted(inner)
         done.append("never")
 
-    with pytest.raises(InterruptedError_):
+    with pytest.raises(HandlerError):
         uninterrupted(outer)
     assert done == ["inner"]
     assert signal.getsignal(signal.SIGUSR1) is _raise
