@@ -59,18 +59,18 @@ class LeastRecentlyUsed:
         with self._lock:
             self._entries.append((weakref.ref(table), key, weakref.ref(item)))
             while len(self) > max(self._limit(), 1):
-                evicted.append(self._evict())
+                evicted += self._evict()
         for left in evicted:
             left.release()
 
-    def _evict(self) -> Kept:
+    def _evict(self) -> list[Kept]:
         entry = min(self._entries, key=_last_use)
-        item: Kept = entry[2]()
+        item = entry[2]()
         self._entries.remove(entry)
         holder = entry[0]()
         if holder is not None:
             holder.pop(entry[1], None)
-        return item
+        return [] if item is None else [item]
 
 
 def _item(entry: tuple[weakref.ref[Any], Any, weakref.ref[Any]]) -> Any:

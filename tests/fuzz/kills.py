@@ -3,8 +3,8 @@
     python -m tests.fuzz.kills --seconds 3600 --seed 1
 
 A child trains, saves every few steps, and tells on its standard output of each checkpoint that is committed. It is
-killed (SIGKILL) while it does so; the next one goes on from the newest checkpoint. After each, the newest checkpoint can
-be restored and is whole, holds what the child last told of, and no more checkpoints are left than are to be kept,
+killed (SIGKILL) while it does so; the next one goes on from the newest checkpoint. After each, the newest checkpoint
+can be restored and is whole, holds what the child last told of, and no more checkpoints are left than are to be kept,
 besides the one that a kill came between.
 """
 

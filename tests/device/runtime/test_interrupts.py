@@ -11,7 +11,7 @@ import sys
 import threading
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pytest
@@ -39,7 +39,7 @@ class Thrower:
         self.left = point
         self._last: dict[FrameType, str] = {}
 
-    def __enter__(self) -> Thrower:
+    def __enter__(self) -> Self:
         sys.settrace(self)
         return self
 
