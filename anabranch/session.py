@@ -6,13 +6,14 @@ found by its fetches and fed tensors and goes straight to its plan.
 
 from __future__ import annotations
 
-import contextlib
+import itertools
 import threading
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, Self, TypeVar, overload
 
 from anabranch.core import nest
+from anabranch.core.bounded import Table, ticks
 from anabranch.core.values import TensorValue
 from anabranch.errors import InvalidArgumentError
 from anabranch.frontend.feeds import feed_array
@@ -22,6 +23,7 @@ from anabranch.graph.operation import Operation, Tensor
 from anabranch.placement.cost_model import CostModel
 from anabranch.proto import GraphDef
 from anabranch.runtime.local_master import LocalMaster, LocalTask
+from anabranch.runtime.step import prepared_steps
 from anabranch.runtime.step_stats import StepRecord, wants_trace
 
 _Key = TypeVar("_Key")
@@ -31,7 +33,12 @@ _LOCAL_SCHEME = "local://"
 
 
 class Step(Protocol):
-    """A prepared step. May be run by several threads at once."""
+    """A prepared step. May be run by several threads at once. See `core.bounded.Kept`."""
+
+    used: int
+
+    def release(self) -> None:
+        """Lets executables go; a run that comes later compiles anew."""
 
     def run(
         self, feeds: Sequence[Any], record: Callable[[Any], None] | None = None, timeout: float | None = None
@@ -93,6 +100,9 @@ class BaseSession:
         self._preparing = threading.RLock()
         self._structure_version = self._graph.structure_version
         self._partial_runs: dict[str, _PartialRun] = {}
+        self._run_numbers = itertools.count()
+        #: the pieces of partial runs, by what was run before them, and what they feed and fetch
+        self._pieces = Table()
 
     @property
     def graph(self) -> Graph:
@@ -119,14 +129,13 @@ class BaseSession:
         first, self._closed = not self._closed, True
         if first and isinstance(self._master, LocalMaster):
             self._master.close()
+        tables = [*(mapping.steps for mapping in list(self._mappings.values())), self._pieces]
         self._mappings.clear()
         self._partial_runs.clear()
-
-    def __del__(self) -> None:
-        """Closes a session that nobody holds any more: threads that prefetch for it would keep its resources alive."""
-        if getattr(self, "_closed", True) is False:
-            with contextlib.suppress(Exception):  # the interpreter may be going down
-                BaseSession.close(self)
+        for table in tables:
+            for step in list(table.values()):
+                step.release()
+            table.clear()
 
     def as_default(self) -> contextlib.AbstractContextManager[Self]:
         """Makes this the default session of the current thread inside a `with` block; does not close it."""
@@ -212,7 +221,8 @@ class BaseSession:
         with self._preparing:
             step: Step | None = mapping.steps.get(feeds)
             if step is None:
-                step = mapping.steps[feeds] = self._prepare(mapping, feeds)
+                step = self._prepare(mapping, feeds)
+                prepared_steps.add(mapping.steps, feeds, step)
         return step
 
     def _prepare(self, mapping: FetchMapping, feeds: Sequence[Tensor]) -> Step:
@@ -314,12 +324,14 @@ class BaseSession:
         Args:
             fetches: everything that any piece will fetch.
             feeds: everything that any piece will feed.
+
+        The handle is good until everything was fed and fetched, a piece failed, or the session is closed.
         """
         mapping = FetchMapping(self._graph, fetches)
         tensors = [t for f in feeds or () for t, _ in self._feed_parts(f, None)]
         if not mapping.tensors and not mapping.targets:
             raise InvalidArgumentError(None, None, "partial_run_setup needs at least one fetch")
-        handle = f"partial_run_{len(self._partial_runs)}"
+        handle = f"partial_run_{next(self._run_numbers)}"
         self._partial_runs[handle] = _PartialRun(self, mapping, tensors)
         return handle
 
@@ -327,13 +339,24 @@ class BaseSession:
         """Runs the next piece: what `fetches` need and has not run yet. Each operation runs at most once in all.
 
         Raises:
-            InvalidArgumentError: something was not declared at set-up, was fed or fetched before, or is not fed yet.
+            InvalidArgumentError: something was not declared at set-up, was fed or fetched before, or is not fed yet;
+                or the run is over, because everything was fetched, or a piece failed.
+            OpError: the piece failed.
         """
         run = self._partial_runs.get(handle)
         if run is None:
             raise InvalidArgumentError(None, None, f"there is no partial run {handle!r}; call partial_run_setup first")
         tensors, values = self._feeds(feed_dict or {})
-        return run.advance(FetchMapping(self._graph, fetches), tensors, values)
+        mapping = self._mapping(fetches)
+        piece = run.next_piece(mapping, tensors)
+        try:
+            results = run.advance(piece, mapping, tensors, values)
+        except BaseException:
+            self._partial_runs.pop(handle, None)  # what it had computed so far is lost
+            raise
+        if run.is_over:
+            self._partial_runs.pop(handle, None)
+        return results
 
 
 def _seconds(milliseconds: int) -> float | None:
@@ -351,35 +374,81 @@ def _master_for(target: str, config: Any, placement: Any) -> Master:
     )
 
 
+class _Piece:
+    """One piece of a partial run, prepared; runs with the same declarations and earlier pieces share it.
+
+    Attributes:
+        operations: what it runs.
+        fetches: what it computes, besides what is known before: for the caller, and for later pieces.
+        feeds: what it takes: everything that is known then.
+    """
+
+    def __init__(self, operations: set[Operation], fetches: list[Tensor], feeds: list[Tensor], step: Step) -> None:
+        self.operations, self.fetches, self.feeds, self.step = operations, fetches, feeds, step
+        self.used = 0
+
+    def release(self) -> None:
+        """See `core.bounded.Kept`."""
+        self.step.release()
+
+
 class _PartialRun:
     """A step that runs in pieces: what earlier pieces computed is fed to later ones."""
 
     def __init__(self, session: BaseSession, mapping: FetchMapping, feeds: list[Tensor]) -> None:
         self._session = session
         self._open_fetches = set(mapping.tensors)
+        self._open_targets = set(mapping.targets)
         self._open_feeds = set(feeds)
         self._all = (mapping.tensors, mapping.targets)
         self._values: dict[Tensor, Any] = {}
         self._done: set[Operation] = set()
+        #: what was declared, and what each piece so far fed and fetched
+        self._history: tuple[Any, ...] = (tuple(mapping.tensors), tuple(mapping.targets), tuple(feeds))
 
-    def advance(self, mapping: FetchMapping, tensors: Sequence[Tensor], values: Sequence[Any]) -> Any:
+    @property
+    def is_over(self) -> bool:
+        """Whether all that was declared was fed and fetched."""
+        return not (self._open_fetches or self._open_targets or self._open_feeds)
+
+    def next_piece(self, mapping: FetchMapping, tensors: Sequence[Tensor]) -> _Piece:
+        """What runs for these fetches when these are fed.
+
+        Raises:
+            InvalidArgumentError: see `BaseSession.partial_run`.
+        """
         self._check(mapping, tensors)
-        self._values.update(zip(tensors, values, strict=True))
-        piece, missing = self._needed(mapping.tensors, mapping.targets)
+        history = (self._history, tuple(tensors), tuple(mapping.tensors), tuple(mapping.targets))
+        piece: _Piece | None = self._session._pieces.get(history)
+        if piece is None:
+            piece = self._prepare(mapping, tensors)
+            prepared_steps.add(self._session._pieces, history, piece)
+        self._history = history
+        piece.used = next(ticks)
+        return piece
+
+    def _prepare(self, mapping: FetchMapping, tensors: Sequence[Tensor]) -> _Piece:
+        known = {*self._values, *tensors}
+        operations, missing = self._needed(known, mapping.tensors, mapping.targets)
         if missing:
             raise InvalidArgumentError(
                 None, None, f"this piece of the partial run needs {missing[0].name!r}, which is not fed yet"
             )
-        kept = self._needed_later(piece)
-        fetches = [t for t in dict.fromkeys([*mapping.tensors, *kept]) if t not in self._values]
+        kept = self._needed_later(known, operations)
+        fetches = [t for t in dict.fromkeys([*mapping.tensors, *kept]) if t not in known]
         targets = [op for op in mapping.targets if op not in self._done]
-        feeds = list(self._values)
-        step = self._session._master.prepare(fetches, targets, feeds)
-        results = step.run([self._values[t] for t in feeds], None, self._session._timeout)
-        self._values.update(zip(fetches, results, strict=True))
-        self._done |= piece
+        feeds = [*self._values, *(t for t in tensors if t not in self._values)]
+        return _Piece(operations, fetches, feeds, self._session._master.prepare(fetches, targets, feeds))
+
+    def advance(self, piece: _Piece, mapping: FetchMapping, tensors: Sequence[Tensor], values: Sequence[Any]) -> Any:
+        """Runs a piece; returns what the caller fetches."""
+        self._values.update(zip(tensors, values, strict=True))
+        results = piece.step.run([self._values[t] for t in piece.feeds], None, self._session._timeout)
+        self._values.update(zip(piece.fetches, results, strict=True))
+        self._done |= piece.operations
         self._open_feeds -= set(tensors)
         self._open_fetches -= set(mapping.tensors)
+        self._open_targets -= set(mapping.targets)
         return mapping.arrange([self._values[t] for t in mapping.tensors])
 
     def _check(self, mapping: FetchMapping, feeds: Sequence[Tensor]) -> None:
@@ -398,7 +467,9 @@ class _PartialRun:
                     f"the fetch {tensor.name!r} was not declared in partial_run_setup, or was fetched already",
                 )
 
-    def _needed(self, fetches: Sequence[Tensor], targets: Sequence[Operation]) -> tuple[set[Operation], list[Tensor]]:
+    def _needed(
+        self, known: set[Tensor], fetches: Sequence[Tensor], targets: Sequence[Operation]
+    ) -> tuple[set[Operation], list[Tensor]]:
         """The operations that must still run for these, and those declared feeds they need that have no value."""
         needed: set[Operation] = set()
         missing: list[Tensor] = []
@@ -406,7 +477,7 @@ class _PartialRun:
         while stack:
             item = stack.pop()
             if isinstance(item, Tensor):
-                if item in self._values:
+                if item in known:
                     continue
                 if item in self._open_feeds:
                     missing.append(item)
@@ -418,9 +489,9 @@ class _PartialRun:
                 stack.extend(item.control_inputs)
         return needed, missing
 
-    def _needed_later(self, piece: set[Operation]) -> list[Tensor]:
+    def _needed_later(self, known: set[Tensor], piece: set[Operation]) -> list[Tensor]:
         """Outputs of this piece that operations of later pieces take."""
-        everything, _ = self._needed(*self._all)
+        everything, _ = self._needed(known, *self._all)
         later = everything - piece
         return [t for op in later for t in op.inputs if t.op in piece]
 

@@ -16,7 +16,7 @@ holds it off. The values of variables are safe from that as well, see `runtime.i
 
 from __future__ import annotations
 
-import _signal  # without the enumerations that the module `signal` puts around it
+import _signal  # type: ignore[import-not-found]  # `signal` makes enumeration members of numbers, which takes long
 import signal
 import threading
 from collections import deque
@@ -30,8 +30,8 @@ _NEVER_PUT_OFF: Final = ("SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGABRT", "SI
 #: the signals that have names, that is, all but those of the real-time extension
 _SIGNALS: Final = tuple(int(s) for s in signal.Signals if s.name not in _NEVER_PUT_OFF and "SIGRT" not in s.name)
 
-_handler_of = _signal.getsignal
-_set_handler = _signal.signal
+_handler_of: Callable[[int], Any] = _signal.getsignal
+_set_handler: Callable[[int, Any], Any] = _signal.signal
 
 
 class _PutOff:

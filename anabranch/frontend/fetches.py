@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from anabranch.core.bounded import Table
 from anabranch.graph.composite import IndexedSlices, IndexedSlicesValue, SparseTensor, SparseTensorValue
 from anabranch.graph.graph import Graph
 from anabranch.graph.operation import Operation, Tensor
@@ -81,7 +82,7 @@ class FetchMapping:
         self.tensors = list(self._index)
         self.targets = list(self._targets)
         #: the session's prepared steps for this mapping, by feeds
-        self.steps: dict[tuple[Tensor, ...], Any] = {}
+        self.steps = Table()
 
     def arrange(self, values: list[Any]) -> Any:
         """The result in the shape of the fetches; operations give None."""

@@ -12,8 +12,8 @@ call, of iterators made before, which compute when they are drawn from:
 - running the executable, which takes the donated buffers, and storing the results in all variables (`_run`).
 
 The last holds only if the executable is called without Python code in between. JAX does so from the second call on, and
-never for programs that call back (watched loops). All other calls are made by a worker thread, which then owns the locks
-and to which no signal comes; the thread of the step waits for it (`_NotInOneCallError`).
+never for programs that call back (watched loops). All other calls are made by a worker thread, which owns the locks
+then and to which no signal comes; the thread of the step waits for it (`_NotInOneCallError`).
 """
 
 from __future__ import annotations
@@ -101,12 +101,12 @@ class IslandCall:
         #: every variable touched, in locking order
         touched = [every[key] for key in sorted(every)]
         pinned = [s for s in touched if s not in self._written]
-        self._acquires = [s.lock.acquire for s in touched]
-        self._releases = [s.lock.__exit__ for s in touched if s in self._written]
+        self._acquires: list[Callable[[], Any]] = [s.lock.acquire for s in touched]
+        self._releases: list[Callable[..., Any]] = [s.lock.__exit__ for s in touched if s in self._written]
         self._writes = [s in self._written for s in touched]
         self._pins = [s.pins.append for s in pinned]
-        self._unpins = [s.pins.remove for s in pinned]
-        self._pinned_releases = [s.lock.__exit__ for s in pinned]
+        self._unpins: list[Callable[..., Any]] = [s.pins.remove for s in pinned]
+        self._pinned_releases: list[Callable[..., Any]] = [s.lock.__exit__ for s in pinned]
         self._reads = [not writes for writes in self._writes]
         donated = self._arguments[self._donated_from :]
         stores = [partial(setattr, s, "value") for s in self._written]
@@ -167,9 +167,10 @@ class IslandCall:
             undo: Iterator[Any] = map(call, self._releases, held)
             try:
                 held.extend(map(call, self._acquires))
-                return self._dispatch(values, [*inputs, *self._take_values(), *tail], apart)
+                results = self._dispatch(values, [*inputs, *self._take_values(), *tail], apart)
             finally:
                 _drain(undo)
+            return results
         pinned: list[None] = []
         release_pinned = map(call, self._pinned_releases, compress(held, self._reads))
         release_written = map(call, self._releases, compress(held, self._writes))
@@ -179,9 +180,10 @@ class IslandCall:
             args = [*inputs, *self._take_values(), *tail]
             pinned.extend(map(call, self._pins, repeat(None)))
             _drain(release_pinned)
-            return self._dispatch(values, args, apart)
+            results = self._dispatch(values, args, apart)
         finally:
             _drain(undo)
+        return results
 
     def _take_values(self) -> list[Any]:
         """The values of the variables that are arguments; all are locked."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import threading
-from collections import OrderedDict
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from anabranch.core import dtypes
+from anabranch.core.bounded import Table
 from anabranch.graph.loop_structure import PRIMITIVES
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.pipeline import build_plan
@@ -21,12 +21,9 @@ from anabranch.runtime.device_settings import settings
 from anabranch.runtime.devices import DeviceAttributes, attributes_of, session_devices
 from anabranch.runtime.measurement import measure_step, measure_transfers
 from anabranch.runtime.random_counters import Draws, RandomCounters, drawing
-from anabranch.runtime.step import PreparedStep
+from anabranch.runtime.step import PreparedStep, prepared_steps
 from anabranch.runtime.waiting import ActiveSteps
 from anabranch.xla.islands import runs_on_host
-
-#: prepared function bodies kept per master
-_MAX_BODIES = 256
 
 
 def _is_host_work(op: Operation) -> bool:
@@ -76,8 +73,7 @@ class LocalMaster:
         self._owns_task = task is None
         self.task = task or LocalTask()
         self.counters = RandomCounters()
-        self._bodies: OrderedDict[Hashable, PreparedStep] = OrderedDict()
-        self._lock = threading.Lock()
+        self._bodies = Table()
         self._active = ActiveSteps()
 
     def close(self) -> None:
@@ -119,16 +115,10 @@ class LocalMaster:
         """
         handles = tuple(v for v, p in zip(inputs, body.inputs, strict=True) if p.dtype is dtypes.resource)
         key = (body, body.version, handles)
-        with self._lock:
-            step = self._bodies.get(key)
-            if step is not None:
-                self._bodies.move_to_end(key)
+        step = self._bodies.get(key)
         if step is None:
             step = self._prepare_body(body, inputs)
-            with self._lock:
-                self._bodies[key] = step
-                while len(self._bodies) > _MAX_BODIES:
-                    self._bodies.popitem(last=False)
+            prepared_steps.add(self._bodies, key, step)
         feeds = [v for v, p in zip(inputs, body.inputs, strict=True) if p.dtype is not dtypes.resource]
         if draws is None:
             return step.run_on_device(feeds)

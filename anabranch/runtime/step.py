@@ -8,11 +8,12 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import jax
 import numpy as np
 
+from anabranch.core.bounded import LeastRecentlyUsed, limit_from, ticks
 from anabranch.core.interrupts import uninterrupted
 from anabranch.core.pending import Pending
 from anabranch.core.resources import ResourceHandle
@@ -56,6 +57,13 @@ class ItemEvent:
     device: str = ""
 
 
+#: environment variable that bounds the prepared steps that a process keeps, of all sessions together
+PLANS_VARIABLE: Final = "ANABRANCH_MAX_PLANS"
+DEFAULT_PLANS: Final = 256
+
+#: the prepared steps of all sessions, and of the function bodies that they run
+prepared_steps = LeastRecentlyUsed(lambda: limit_from(PLANS_VARIABLE, DEFAULT_PLANS))
+
 Recorder = Callable[[ItemEvent], None]
 StepCall = Callable[[list[Any]], None]
 
@@ -76,6 +84,7 @@ class PreparedStep:
         active: ActiveSteps | None = None,
     ) -> None:
         self.plan = plan
+        self.used = 0
         self._active = active = active or ActiveSteps()
         self._environment = (containers, counters, run_body, active)
         self._graph = PlanGraph(plan) if needs_executor(plan) else None
@@ -122,6 +131,18 @@ class PreparedStep:
                 work = _ItemWork(self._bind(item, position), mode, self._split)
                 graph.graph.nodes[graph.node_number(position)].payload = work
 
+    def release(self) -> None:
+        """Lets the executables go; a run that is under way, or comes later, compiles what it needs anew."""
+        for call in self._calls:
+            if isinstance(call, IslandCall):
+                call.executable.clear()
+            elif isinstance(call, _SplitIsland):
+                call.step.release()
+        if self._graph is not None:
+            for node in self._graph.graph.nodes:
+                if isinstance(node.payload, _ItemWork):
+                    node.payload.release()
+
     def run(self, feeds: Sequence[Any], record: Recorder | None = None, timeout: float | None = None) -> list[Any]:
         """Runs one step.
 
@@ -139,6 +160,7 @@ class PreparedStep:
         self, feeds: Sequence[Any], record: Recorder | None = None, timeout: float | None = None
     ) -> list[Any]:
         """Like `run`, but the results stay what they are (device arrays)."""
+        self.used = next(ticks)
         if self._is_whole:
             return self._run_straight(feeds, record, timeout)
         if self._graph is None:
@@ -303,6 +325,12 @@ class _ItemWork:
         except NeedsHostError as refusal:
             self._call = parts = self._split(call, refusal)
             parts(values, record)
+
+    def release(self) -> None:
+        if isinstance(self._call, IslandCall):
+            self._call.executable.clear()
+        elif isinstance(self._call, _SplitIsland):
+            self._call.step.release()
 
     def start(self, values: list[Any]) -> Pending | None:
         return self._call.start(values)  # type: ignore[attr-defined, no-any-return]

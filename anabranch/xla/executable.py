@@ -16,10 +16,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from anabranch.core import dtypes
+from anabranch.core.bounded import LeastRecentlyUsed, limit_from, ticks
 from anabranch.core.resources import ResourceHandle
 from anabranch.errors import OpError
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops.list_values import TensorList
+from anabranch.xla.inner_traces import bound_inner_traces
 from anabranch.xla.interpreter import Interpretation, TooLargeError
 from anabranch.xla.islands import Island
 from anabranch.xla.lowering import Check, TraceState, trace_operations
@@ -29,6 +31,10 @@ from anabranch.xla.watched_loops import WatchedLoops
 
 #: compiled variants kept per island
 MAX_VARIANTS = 64
+#: environment variable that bounds the variants that a process keeps, of all islands together
+EXECUTABLES_VARIABLE = "ANABRANCH_MAX_EXECUTABLES"
+#: a small executable takes about 1.6 MB and nine memory mappings, of which a process may have 65,530
+DEFAULT_EXECUTABLES = 512
 #: variants of an island that are compiled at their first call; later ones only when they have been called often
 EAGER_VARIANTS = 2
 #: calls for which such a later variant is interpreted, if it is small
@@ -80,7 +86,7 @@ class VariantKey(NamedTuple):
     variables: tuple[tuple[int, ...], ...]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, weakref_slot=True, eq=False)
 class Variant:
     """One executable.
 
@@ -92,6 +98,7 @@ class Variant:
         interpretation: takes the function's place for so many calls, if there is one.
         notes: what the compiler tells about its choices; filled in when it is traced.
         watched: whether the function calls back, to ask whether its loops may go on.
+        used: see `core.bounded`.
     """
 
     function: Any
@@ -105,6 +112,14 @@ class Variant:
     compiling: threading.Lock = field(default_factory=threading.Lock)
     interpreted_calls: int = 0
     interpretation: Interpretation | None = None
+    used: int = 0
+
+    def release(self) -> None:
+        """Nothing to do: the executable goes with the function."""
+
+
+#: the variants of all islands
+variants = LeastRecentlyUsed(lambda: limit_from(EXECUTABLES_VARIABLE, DEFAULT_EXECUTABLES))
 
 
 class ResidentConstant:
@@ -150,7 +165,7 @@ class Executable:
         self.static = [t for t in island.inputs if t in island.static]
         self.constants: list[Any] = [island.known[t] for t in island.constants]
         self._resident: list[ResidentConstant] = []
-        self._calls = 0
+        self._called_once = False
         written = set(island.writes)
         self.read_only = [h for h in island.reads if h not in written]
         self.donated = [h for h in island.writes if h in set(island.reads)]
@@ -169,11 +184,17 @@ class Executable:
 
     def constant_arguments(self) -> list[Any]:
         """The large constants, as arguments. What runs once, as initializers do, leaves no copy on the device."""
-        self._calls += 1
-        if self._calls == 2:
+        if self._called_once:
+            self._put_constants()
+        self._called_once = True
+        return self.constants
+
+    def _put_constants(self) -> None:
+        if self._resident or not self.constants:
+            return
+        with self._lock:
             self._resident = [resident(self.island.known[t], self.device) for t in self.island.constants]
             self.constants = [constant.on_device for constant in self._resident]
-        return self.constants
 
     def variant(self, key: Hashable, static_values: Sequence[np.ndarray[Any, Any]], watched: bool = False) -> Variant:
         """The executable for `key`; a new one is prepared (and compiled by its first call) where there is none.
@@ -184,17 +205,24 @@ class Executable:
         stored = (key, "watched") if watched else key
         found = self._variants.get(stored)
         if found is not None:
+            found.used = next(ticks)
             return found
         with self._lock:
             found = self._variants.get(stored)
             if found is None:
                 reason = "a deadline, so that loops can be stopped" if watched else self._reason(key, static_values)
                 found = self._prepare(reason, static_values, watched)
-                self._variants[stored] = found
-                while len(self._variants) > MAX_VARIANTS:
-                    self._variants.popitem(last=False)
+                if len(self._variants) >= MAX_VARIANTS:
+                    kept = self._variants.copy()  # another island may be taking one out
+                    self._variants.pop(min(kept, key=lambda one: kept[one].used), None)
+                variants.add(self._variants, stored, found)
+                bound_inner_traces()
             self._last_key = key
         return found
+
+    def clear(self) -> None:
+        """Lets all variants go."""
+        self._variants.clear()
 
     def _reason(self, key: Hashable, static_values: Sequence[np.ndarray[Any, Any]]) -> str:
         if self._last_key is None:
@@ -206,7 +234,7 @@ class Executable:
             told += [f"a variable of shape {shape}" for shape in key.variables]
         more = f", and {len(told) - _MAX_TOLD} more" if len(told) > _MAX_TOLD else ""
         evicted = (
-            f" (more than {MAX_VARIANTS} variants: the oldest was dropped)"
+            f" (more than {MAX_VARIANTS} variants: the one not used for longest was dropped)"
             if len(self._variants) >= MAX_VARIANTS
             else ""
         )

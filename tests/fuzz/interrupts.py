@@ -3,8 +3,8 @@
     python -m tests.fuzz.interrupts --seconds 3600 --seed 1
 
 Every case runs the steps of one of the loops below until an exception from outside ends them: a signal whose handler
-raises (Ctrl-C, SystemExit at SIGTERM, an exception of the program's own), `_thread.interrupt_main`, or an exception that
-another thread throws. Then each variable must have a value, these must be values that a whole step leaves, and the
+raises (Ctrl-C, SystemExit at SIGTERM, an exception of the program's own), `_thread.interrupt_main`, or an exception
+that another thread throws. Then each variable must have a value, these must be values that a whole step leaves, and the
 session must go on. What has failed is printed with its seed and the number of the case, and the exit status is 1.
 """
 
@@ -312,9 +312,10 @@ _EXPECTED: Final = (KeyboardInterrupt, SystemExit, ThrownError)
 
 def _interrupted(loop: Loop, moments: list[tuple[float, Callable[[], None]]]) -> None:
     """Repeats the step until all interrupts have come."""
-    over = threading.Event()
+    begun, over = threading.Event(), threading.Event()
 
     def interrupt() -> None:
+        begun.wait()
         for wait, fire in moments:
             time.sleep(wait)
             fire()
@@ -322,17 +323,18 @@ def _interrupted(loop: Loop, moments: list[tuple[float, Callable[[], None]]]) ->
 
     thread = threading.Thread(target=interrupt)
     thread.start()
-    _repeat(loop, over, thread, len(moments))
+    _repeat(loop, begun, over, len(moments))
+    thread.join()
 
 
-def _repeat(loop: Loop, over: threading.Event, thread: threading.Thread, more: int) -> None:
+def _repeat(loop: Loop, begun: threading.Event, over: threading.Event, more: int) -> None:
     """Repeats the step; one interrupt may end it, and `more` may come where that one is caught."""
     try:
         if more:
-            _repeat(loop, over, thread, more - 1)
+            _repeat(loop, begun, over, more - 1)
+        begun.set()
         while not over.is_set():
             loop.step()
-        thread.join()
         time.sleep(0.001)  # for the last of them
     except _EXPECTED:
         pass
