@@ -66,7 +66,7 @@ MAX_LITERAL_BYTES = 1 << 16
 MAX_QUICK_OPERATIONS = 2
 
 #: conditionals and loops nested deeper run one by one: each takes a part of Python's stack while it is compiled
-MAX_NESTING = 12
+MAX_NESTING = 24
 
 #: a value computed on the way to a shape may be traced through only if it has at most this many elements
 MAX_KEY_ELEMENTS = 16
