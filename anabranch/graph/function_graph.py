@@ -42,8 +42,8 @@ class FunctionGraph(Graph):
         self._scopes.container = self.outer_graph.current_container
         #: the planner's note of what a call runs, in order
         self.run_order: tuple[Any, list[Operation]] | None = None
-        #: the planner's note of the parameters whose values must be known when a call is compiled
-        self.static_parameters: tuple[Any, frozenset[Tensor]] | None = None
+        #: what was found out about a call (`loop_bodies.remembered`)
+        self.facts: dict[Any, tuple[int, Any]] = {}
         #: operations of enclosing graphs that the body was told to wait for: the caller waits for them
         self.outer_control_inputs: list[Operation] = []
 

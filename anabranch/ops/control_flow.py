@@ -18,6 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.extend.core import jaxpr_as_fun
 
 from anabranch.core import dtypes
 from anabranch.core.resources import ResourceHandle
@@ -106,16 +107,23 @@ class _Branches:
         self.touched, self.written = list(touched), list(written)
         self.operands = [*(inputs[i] for i in self.varying), *(ctx.read(h) for h in self.touched)]
         self.checks: list[list[Any]] = [[] for _ in bodies]
+        self.programs: list[Any] = []
         self.shapes: list[Any] = []
 
     def trace(self) -> None:
-        """Finds the result types of all branches, and makes the lists of results one."""
-        found = [self._types(which) for which in range(len(self.bodies))]
+        """Traces all branches, each once, and makes the lists of results one.
+
+        (To trace them again for `lax.switch` would take twice the time for each conditional that one is nested in.)
+        """
+        traced = [self._traced(which) for which in range(len(self.bodies))]
+        self.programs = [(program, jax.tree.structure(types)) for program, types in traced]
+        found = [results for _, (results, _) in traced]
         self.shapes = [self._common(i, results) for i, results in enumerate(zip(*found, strict=True))]
 
-    def _types(self, which: int) -> Any:
+    def _traced(self, which: int) -> Any:
+        """The program of a branch, and the types of what `_run` gives."""
         try:
-            return jax.eval_shape(lambda *ops: self._run(which, ops)[0], *self.operands)
+            return jax.make_jaxpr(lambda *ops: self._run(which, ops), return_shape=True)(*self.operands)
         except InvalidArgumentError as error:
             # shapes that only another branch can take, as those that stand for what the forward branch did not compute
             raise self.ctx.needs_host(f"branch {which} does not take these values: {error.message}") from error
@@ -146,7 +154,9 @@ class _Branches:
 
     def function(self, which: int) -> Any:
         def branch(*operands: Any) -> Any:
-            results, mine = self._run(which, operands)
+            program, structure = self.programs[which]
+            flat = jaxpr_as_fun(program)(*jax.tree.leaves(operands))
+            results, mine = jax.tree.unflatten(structure, flat)
             filled = [_of_type(r, s) for r, s in zip(results, self.shapes, strict=True)]
             flags = [
                 ok

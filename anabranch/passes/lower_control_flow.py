@@ -28,7 +28,7 @@ import numpy as np
 from anabranch.core import dtypes
 from anabranch.core.device import DeviceSpec
 from anabranch.core.shapes import TensorShape
-from anabranch.graph.loop_bodies import bodies_of, fixed_parameters
+from anabranch.graph.loop_bodies import bodies_of, fixed_parameters, remembered
 from anabranch.graph.loop_structure import MERGES, SWITCHES, is_back_edge
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.passes.control_edges import side_of
@@ -64,12 +64,18 @@ def has_effects(op: Operation) -> bool:
     """Whether somebody notices that an operation runs, besides by its outputs."""
     bodies = bodies_of(op)
     if bodies:
-        return any(has_effects(inner) for body in bodies for inner in operations_of_body(body))
+        return any(map(_call_has_effects, bodies))
     op_def = op.op_def
     quiet = op_def.random or op_def.reads or op.type in _UNNOTICED
     return bool(op_def.writes) or (op_def.stateful and not quiet)
 
 
+@remembered
+def _call_has_effects(body: Any) -> bool:
+    return any(map(has_effects, operations_of_body(body)))
+
+
+@remembered
 def _keeps_order(body: Any) -> bool:
     """Whether somebody notices in which order the calls of a body run; where operations wait, the graph says so."""
     return any(

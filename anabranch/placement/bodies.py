@@ -50,10 +50,11 @@ def request_of_whole(op: Operation, request: Callable[[Operation], PlacementRequ
 
 
 def _with_bodies(op: Operation) -> Iterator[Operation]:
-    yield op
-    for body in bodies_of(op):
-        for inner in operations_of_body(body):
-            yield from _with_bodies(inner)
+    stack = [op]
+    while stack:
+        op = stack.pop()
+        yield op
+        stack.extend(inner for body in reversed(bodies_of(op)) for inner in reversed(operations_of_body(body)))
 
 
 def _asked(op: Operation, request: Callable[[Operation], PlacementRequest]) -> Iterator[str]:

@@ -43,7 +43,7 @@ import numpy as np
 
 from anabranch.core import dtypes
 from anabranch.core.resources import ResourceHandle
-from anabranch.graph.loop_bodies import bodies_of
+from anabranch.graph.loop_bodies import bodies_of, nesting, remembered
 from anabranch.graph.loop_structure import PRIMITIVES, is_back_edge
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.passes.dependencies import Dependencies
@@ -64,6 +64,9 @@ MAX_LITERAL_BYTES = 1 << 16
 
 #: an island of so many operations on a few integers runs on the host where it is called again and again
 MAX_QUICK_OPERATIONS = 2
+
+#: conditionals and loops nested deeper run one by one: each takes a part of Python's stack while it is compiled
+MAX_NESTING = 24
 
 #: a value computed on the way to a shape may be traced through only if it has at most this many elements
 MAX_KEY_ELEMENTS = 16
@@ -200,7 +203,7 @@ def runs_on_host(op: Operation) -> bool:
     texts = {i for i, t in enumerate(op._inputs) if _host_dtype(t)}
     if texts and not (texts <= op.op_def.static_positions(op) and all(op._inputs[i].op.type == "Const" for i in texts)):
         return True
-    return any(not is_compilable(body) for body in bodies_of(op))
+    return nesting(op) > MAX_NESTING or any(not is_compilable(body) for body in bodies_of(op))
 
 
 def _passes_handle(op: Operation) -> bool:
@@ -215,6 +218,7 @@ def _host_dtype(tensor: Tensor) -> bool:
     return tensor._dtype is dtypes.string
 
 
+@remembered
 def is_compilable(body: Any) -> bool:
     """Whether every operation of a function graph can be part of an island."""
     return not any(runs_on_host(op) for op in operations_of_body(body))
@@ -504,18 +508,13 @@ def _is_small_integer(tensor: Tensor) -> bool:
     return (tensor.dtype.is_integer or tensor.dtype.is_bool) and size is not None and size <= MAX_KEY_ELEMENTS
 
 
+@remembered
 def static_parameters(body: Any) -> frozenset[Tensor]:
     """The parameters of a function graph whose values must be known when it is compiled."""
     operations = operations_of_body(body)
-    key = (body.version, body.structure_version, len(body.outputs))
-    cached: tuple[Any, frozenset[Tensor]] | None = body.static_parameters
-    if cached is not None and cached[0] == key:
-        return cached[1]
     step = StepGraph(operations, list(body.outputs), [], list(body.inputs))
     analysis = _IslandAnalysis.__new__(_IslandAnalysis)
     analysis.step, analysis.fed, analysis.host = step, set(body.inputs), set()
     analysis.static, analysis.cuts = set(), set()
     analysis._find_static()
-    found = frozenset(t for t in body.inputs if t in analysis.static)
-    body.static_parameters = (key, found)
-    return found
+    return frozenset(t for t in body.inputs if t in analysis.static)

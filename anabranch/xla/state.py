@@ -8,11 +8,12 @@ from typing import Any
 from anabranch.core import dtypes
 from anabranch.core.resources import ResourceHandle
 from anabranch.errors import InvalidArgumentError
-from anabranch.graph.loop_bodies import bodies_of
+from anabranch.graph.loop_bodies import bodies_of, remembered
 from anabranch.graph.operation import Operation, Tensor, group_by_argument
 from anabranch.passes.prune import operations_of_body
 
 
+@remembered
 def draws_random(body: Any) -> bool:
     """Whether calling a function graph draws random numbers."""
     return any(op.op_def.random or any(draws_random(b) for b in bodies_of(op)) for op in operations_of_body(body))
@@ -36,7 +37,10 @@ def state_of(op: Operation, handle_of: Callable[[Tensor], Any]) -> tuple[list[Re
     for body in bodies_of(op):
         outer = op.inputs[len(op.inputs) - len(body.inputs) :]
         known = {p: handle_of(t) for p, t in zip(body.inputs, outer, strict=True) if t.dtype is dtypes.resource}
-        body_reads, body_writes = state_of_body(body, known)
+        body_reads, body_writes = (
+            [_known(handle, next(iter(known), op.inputs[0]), op) for handle in handles]
+            for handles in state_of_body(body, known)
+        )
         reads.extend(body_reads)
         writes.extend(body_writes)
         reads.extend(body_writes)  # a branch that is not taken leaves the old value
@@ -59,12 +63,24 @@ def state_of_body(
 ) -> tuple[list[ResourceHandle], list[ResourceHandle]]:
     """The variables that a call of a function graph reads and writes; `handles`: its resource parameters' values."""
 
+    def named(place: Any) -> Any:
+        if not isinstance(place, Tensor):
+            return place
+        return handles[place] if place in handles else ResourceHandle("", place.op.name, "variable")
+
+    reads, writes = _state_in_terms_of_parameters(body)
+    return list(dict.fromkeys(map(named, reads))), list(dict.fromkeys(map(named, writes)))
+
+
+@remembered
+def _state_in_terms_of_parameters(body: Any) -> tuple[list[Any], list[Any]]:
+    """What a call reads and writes: parameters of the body, and the handles of variables that it names itself."""
+    parameters = set(body.inputs)
+
     def inner_handle(tensor: Tensor) -> Any:
-        while tensor not in handles and tensor.op.type == "Identity":
+        while tensor not in parameters and tensor.op.type == "Identity":
             tensor = tensor.op.inputs[0]
-        if tensor in handles:
-            return handles[tensor]
-        return ResourceHandle("", tensor.op.name, "variable")
+        return tensor if tensor in parameters else ResourceHandle("", tensor.op.name, "variable")
 
     reads: list[ResourceHandle] = []
     writes: list[ResourceHandle] = []

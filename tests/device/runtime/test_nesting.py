@@ -1,0 +1,56 @@
+"""Conditionals nested so deeply that Python's stack would end: they are planned and run all the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import anabranch as tf
+from anabranch.graph.graph import Graph
+from anabranch.graph.loop_bodies import innermost_first, nesting
+
+
+def nested(x: Any, depth: int) -> Any:
+    """Conditionals in conditionals, each adding 1."""
+    if not depth:
+        return x
+    return tf.cond(x > 0.0, lambda: nested(x + 1.0, depth - 1), lambda: tf.square(x))
+
+
+def test_deeply_nested_conditionals() -> None:
+    with Graph().as_default():
+        x = tf.placeholder(tf.float32, [])
+        y = nested(x, 60)
+        with tf.Session() as session:
+            assert session.run(y, {x: 1.0}) == 61
+            assert session.run(y, {x: -3.0}) == 9
+
+
+@pytest.mark.parametrize("depth", [1, 8])
+def test_gradients_of_nested_conditionals(depth: int) -> None:
+    with Graph().as_default():
+        x = tf.placeholder(tf.float32, [])
+        gradient = tf.gradients(nested(x, depth), x)[0]
+        with tf.Session() as session:
+            assert session.run(gradient, {x: 1.0}) == 1
+            assert session.run(gradient, {x: -3.0}) == -6
+
+
+def test_bodies_come_innermost_first_and_know_their_depth() -> None:
+    with Graph().as_default():
+        x = tf.placeholder(tf.float32, [])
+        op = nested(x, 3).op
+        while op.type == "Identity":
+            op = op.inputs[0].op
+        inside = tf.while_loop(lambda k: k < 2, lambda k: tf.cast(nested(tf.cast(k, tf.float32), 1), tf.int32), [0])
+        assert nesting(op) == 3
+        assert nesting(inside.op) == 4
+        bodies = innermost_first(op.graph.get_function(op.attrs["then_branch"].name))
+    positions = {body: at for at, body in enumerate(bodies)}
+    for body in bodies:
+        for inner in body.get_operations():
+            for attr in ("then_branch", "else_branch"):
+                if attr in inner.attrs:
+                    assert positions[body.get_function(inner.attrs[attr].name)] < positions[body]
+    assert len(bodies) == 5
