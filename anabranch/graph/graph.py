@@ -22,7 +22,7 @@ from anabranch.graph.shape_inference import infer_shapes
 PRODUCER_VERSION = 134
 MIN_CONSUMER_VERSION = 0
 #: tensors that one argument of an operation may stand for: a graph file can say any number
-_MAX_TENSORS: Final = 1 << 20
+_MAX_TENSORS: Final = 1 << 17
 
 
 class Graph(GraphScopes):
