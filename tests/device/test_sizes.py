@@ -1,4 +1,4 @@
-"""Sizes that 64 bits cannot count, or that no memory holds: errors that name the operation, never the end of the process."""
+"""Sizes that 64 bits cannot count or no memory holds: errors that name the operation, never the end of the process."""
 
 from __future__ import annotations
 
@@ -63,7 +63,8 @@ def test_products_that_overflow(name: str) -> None:
         feeds = {op.outputs[0]: value for op in graph.get_operations() if op.name == "sizes"}
         with pytest.raises(errors.InvalidArgumentError) as caught:
             session.run(result, feeds)
-        assert caught.value.op is not None and "test_sizes.py" in str(caught.value)
+        assert caught.value.op is not None
+        assert "test_sizes.py" in str(caught.value)
 
 
 def test_the_error_names_the_operation_and_its_line() -> None:
