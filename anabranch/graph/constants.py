@@ -12,6 +12,8 @@ from anabranch.graph.operation import Operation, Tensor, group_by_argument
 
 _MAX_ELEMENTS = 100_000
 _MAX_DEPTH = 60
+#: what a graph says how to make, but is larger, is left to the step
+_MAX_COMPUTED_ELEMENTS = 1 << 22
 
 
 def constant_value(tensor: Any) -> np.ndarray[Any, Any] | None:
@@ -61,12 +63,14 @@ def _run_portable(tensor: Tensor, depth: int) -> np.ndarray[Any, Any] | None:
 
 
 def run_on_known_values(op: Operation, inputs: list[Any]) -> list[np.ndarray[Any, Any] | None]:
-    """Runs a portable kernel on NumPy values; a list of Nones where these values make it fail.
+    """Runs a portable kernel on NumPy values; a list of Nones where these make it fail, or the results are very large.
 
     A failure is left to the step that runs the operation: it reports the error with its class.
     """
     rule = op.op_def.compiled_rule
     assert rule is not None
+    if sum(out.shape.num_elements() or 0 for out in op.outputs) > _MAX_COMPUTED_ELEMENTS:
+        return [None] * len(op.outputs)
     special = {"xp": np, "ctx": KernelContext(op)}
     known = {k: op.attrs[k] for k in rule.attr_names()} | {k: v for k, v in special.items() if rule.asks_for(k)}
     try:

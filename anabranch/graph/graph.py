@@ -24,7 +24,7 @@ from anabranch.proto import GraphDef, VersionDef
 PRODUCER_VERSION = 134
 MIN_CONSUMER_VERSION = 0
 #: tensors that one argument of an operation may stand for: a graph file can say any number
-_MAX_TENSORS: Final = 1 << 20
+_MAX_TENSORS: Final = 1 << 17
 
 
 #: numbers the changes of all graphs of the process

@@ -290,7 +290,9 @@ _LOCAL = (
 
 def _local_response(x: Any, attrs: dict[str, Any]) -> Any:
     """The input / (bias + alpha * (sum of squares of the channels within depth_radius)) ** beta; float32."""
-    radius = attrs["depth_radius"]
+    radius = min(attrs["depth_radius"], x.shape[3])  # more sees the same channels
+    if radius < 0:
+        raise ValueError(f"depth_radius must not be negative, it is {radius}")
     zero = np.zeros((), x.dtype)
     squares = lax.reduce_window(
         x * x, zero, lax.add, (1, 1, 1, 2 * radius + 1), (1, 1, 1, 1), [(0, 0)] * 3 + [(radius, radius)]

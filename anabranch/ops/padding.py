@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from anabranch.core.shapes import Dims, TensorShape
+from anabranch.core.sizes import check_countable
 from anabranch.graph.building import define_op
 from anabranch.graph.operation import Operation
 from anabranch.ops import raw, shape_rules
@@ -22,6 +23,12 @@ Pairs = list[tuple[int, int]]
 def _pairs(paddings: Any) -> Pairs:
     """(before, after) per dimension, from a known [rank, 2] array."""
     return [(int(before), int(after)) for before, after in np.asarray(paddings)]
+
+
+def _check_padded(input: Any, pairs: Pairs) -> None:
+    """Refuses a result that cannot be counted: the array libraries add sizes up in 64 bits."""
+    if len(pairs) == len(np.shape(input)):
+        check_countable([n + sum(pair) for n, pair in zip(np.shape(input), pairs, strict=True)], input.dtype.itemsize)
 
 
 # ---------------------------------------------------------------------- padding
@@ -42,6 +49,7 @@ def _padded_shape(input: TensorShape, paddings: TensorShape, amounts: Any, sign:
 def _pad(input: Any, paddings: Any, value: Any, ctx: Any, xp: Any) -> Any:
     pairs = _pairs(paddings)
     ctx.check(all(min(pair) >= 0 for pair in pairs), f"paddings must be non-negative, got {pairs}")
+    _check_padded(input, pairs)
     return xp.pad(input, pairs, constant_values=value) if pairs else input
 
 
@@ -123,7 +131,9 @@ def _(input: Any, paddings: Any, *, mode: bytes, xp: Any) -> Any:
     _check_mirror(np.shape(input), _pairs(paddings), mode)
     if np.ndim(input) == 0:  # which NumPy does not mirror
         return input
-    return xp.pad(input, _pairs(paddings), mode=mode.decode().lower())
+    pairs = _pairs(paddings)
+    _check_padded(input, pairs)
+    return xp.pad(input, pairs, mode=mode.decode().lower())
 
 
 @MirrorPad.gradient
@@ -192,7 +202,9 @@ def _block_size(size: int | None, block: int, pair: tuple[int, int], to_batch: b
 def _space_to_batch(input: Any, blocks: list[int], pairs: Pairs, xp: Any) -> Any:
     count, shape = len(blocks), np.shape(input)
     result = _blocks_shape(shape, blocks, pairs, to_batch=True).dims_tuple
-    padded = xp.pad(input, [(0, 0), *pairs, *[(0, 0)] * (len(shape) - count - 1)], constant_values=zero_of(input.dtype))
+    whole = [(0, 0), *pairs, *[(0, 0)] * (len(shape) - count - 1)]
+    _check_padded(input, whole)
+    padded = xp.pad(input, whole, constant_values=zero_of(input.dtype))
     split = [n for d, b in zip(np.shape(padded)[1:], blocks, strict=False) for n in (d // b, b)]
     parts = xp.reshape(padded, (shape[0], *split, *shape[count + 1 :]))
     inner, outer = range(2, 2 * count + 1, 2), range(1, 2 * count + 1, 2)

@@ -74,7 +74,8 @@ class HostSizes:
         dtypes = [np.dtype(np.uint64) if v.dtype == np.object_ else v.dtype for v in inputs]  # a text is a pointer
         known = set(self._static)
         described = zip(inputs, dtypes, strict=True)
-        return [jax.ShapeDtypeStruct(v.shape, d) for i, (v, d) in enumerate(described) if i not in known]
+        struct: Any = jax.ShapeDtypeStruct
+        return [struct(v.shape, d) for i, (v, d) in enumerate(described) if i not in known]
 
     def _traced(self, inputs: list[Any], *traced: Any) -> Any:
         rest = iter(traced)

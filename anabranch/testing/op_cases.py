@@ -130,6 +130,20 @@ def check_case(case: OpCase) -> None:
         _GradientCheck(case, op, inputs).check()
 
 
+def check_values(case: OpCase) -> None:
+    """Checks a row's values, dtypes and shapes in a session that knows nothing of the inputs' shapes; no gradients.
+
+    Raises:
+        AssertionError: they are not those that the row gives.
+    """
+    op = op_function(case.op)
+    inputs = _arrays(op, case.inputs)
+    built = _Built(op, inputs, case, known=False)
+    outputs = built.run()
+    _check_static(case, built, outputs, known=False)
+    _compare(case, _flat(inputs), outputs, "the session")
+
+
 # ---------------------------------------------------------------------- building
 def input_arrays(op: OpDef, values: tuple[Any, ...]) -> list[Any]:
     """The inputs of a row as arrays of the operation's dtypes, a list of them for a variadic one.

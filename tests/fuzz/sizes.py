@@ -14,7 +14,6 @@ A finding is told with the number of its case, which `--only` runs again in this
 from __future__ import annotations
 
 import argparse
-import importlib
 import resource
 import signal
 import subprocess
@@ -22,7 +21,6 @@ import sys
 import time
 from collections import Counter
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,8 +29,8 @@ import anabranch as tf
 from anabranch.core.op_def import OpDef
 from anabranch.core.values import to_array
 from anabranch.testing.op_cases import OpCase, op_function
+from tests.device.ops.table import table_rows
 
-TABLE = Path(__file__).resolve().parents[1] / "device" / "ops"
 HOSTILE = (-1, 0, 1, -(2**31), 2**31 - 1, 2**31, 2**31 + 1, 2**40, 2**62, 2**63 - 1, -(2**63), -2, 3, 2**20)
 ADDRESS_SPACE = 8 << 30
 #: seconds after which a case counts as one without end
@@ -55,11 +53,8 @@ class Counts:
 
 
 def rows() -> list[OpCase]:
-    """The rows of the op table that can be built, in a fixed order."""
-    found: list[OpCase] = []
-    for path in sorted(TABLE.glob("cases_*.py")):
-        found += importlib.import_module(f"tests.device.ops.{path.stem}").CASES
-    return [row for row in found if _has_sizes(row)]
+    """The rows of the op table that can be built and have sizes, in a fixed order."""
+    return [row for row in table_rows() if _has_sizes(row)]
 
 
 def _has_sizes(row: OpCase) -> bool:
@@ -279,7 +274,7 @@ def fuzz(seed: int, seconds: float, first: int = 0) -> Counts:
         options = {"seed": seed, "first": number, "count": BATCH, "seconds": left}
         command = [sys.executable, "-m", "tests.fuzz.sizes", "--child"]
         command += [text for name, value in options.items() for text in (f"--{name}", str(value))]
-        child = subprocess.run(command, capture_output=True, text=True, preexec_fn=_limit, check=False)
+        child = subprocess.run(command, capture_output=True, text=True, check=False)
         number = _count(child, number, counts)
     return counts
 
@@ -317,6 +312,7 @@ def main() -> int:
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
+        _limit()
         run_batch(options.seed, options.first, options.count, options.seconds)
         return 0
     if options.only is not None:

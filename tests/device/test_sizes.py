@@ -1,0 +1,102 @@
+"""Sizes that 64 bits cannot count or no memory holds: errors that name the operation, never the end of the process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import anabranch as tf
+from anabranch import errors
+from anabranch.core import sizes
+from anabranch.graph.graph import Graph
+from tests.device.refusals import refused
+
+HUGE = 2**40
+
+
+def vector(n: int) -> Any:
+    return tf.placeholder(tf.int64, [n], name="sizes")
+
+
+def scalar() -> Any:
+    return tf.placeholder(tf.int64, [], name="sizes")
+
+
+#: what makes a tensor of a fed size, and the feed; each result, or something inside of its kernel, overflows 64 bits
+OVERFLOWING: dict[str, tuple[Callable[[], Any], Any]] = {
+    "fill": (lambda: tf.fill(vector(2), 1.0), [HUGE, HUGE]),
+    "fill_with_none": (lambda: tf.fill(vector(3), 1.0), [0, HUGE, HUGE]),
+    "fill_strings": (lambda: tf.fill(vector(2), "a"), [HUGE, HUGE]),
+    "fill_bytes": (lambda: tf.fill(vector(1), np.int16(1)), [2**62]),
+    "fill_negative": (lambda: tf.fill(vector(1), 1.0), [-(2**63)]),
+    "broadcast_to": (lambda: tf.broadcast_to(1.0, vector(2)), [HUGE, HUGE]),
+    "tile": (lambda: tf.tile([[1.0]], vector(2)), [HUGE, HUGE]),
+    "tile_strings": (lambda: tf.tile([["a"]], vector(2)), [HUGE, HUGE]),
+    "pad": (lambda: tf.pad([1.0], tf.reshape(vector(2), [1, 2])), [2**62, 2**62]),
+    "random_normal": (lambda: tf.random_normal(vector(2)), [HUGE, HUGE]),
+    "random_gamma": (lambda: tf.random_gamma(vector(2), 1.0), [HUGE, HUGE]),
+    "scatter_nd": (lambda: tf.scatter_nd(np.int64([[0, 0]]), [1.0], vector(2)), [HUGE, HUGE]),
+    "unsorted_segment_sum": (lambda: tf.unsorted_segment_sum([[1.0]], [0], scalar()), 2**62),
+    "range": (lambda: tf.range(scalar()), 2**62),
+    "reduced": (lambda: tf.reduce_sum(tf.fill(vector(2), 1.0)), [HUGE, HUGE]),
+    "shape_of": (lambda: tf.reduce_max(tf.fill(vector(2), 1.0)[:1, :1]), [HUGE, HUGE]),
+    "gradient": (lambda: tf.gradients(tf.fill(vector(2), X), X), [HUGE, HUGE]),
+    "in_a_branch": (lambda: tf.cond(tf.size(vector(2)) > 0, lambda: tf.zeros([HUGE, HUGE]), lambda: 0.0), [1, 1]),
+    "in_a_loop": (
+        lambda: tf.while_loop(lambda i: i < 2.0, lambda i: i + tf.reduce_sum(tf.ones([HUGE, HUGE])), [0.0]),
+        1,
+    ),
+}
+X = None
+
+
+@pytest.mark.parametrize("name", OVERFLOWING)
+def test_products_that_overflow(name: str) -> None:
+    global X
+    make, value = OVERFLOWING[name]
+    with Graph().as_default() as graph, tf.Session() as session:
+        X = tf.constant(1.0)
+        result = make()
+        feeds = {op.outputs[0]: value for op in graph.get_operations() if op.name == "sizes"}
+        with pytest.raises(errors.InvalidArgumentError) as caught:
+            session.run(result, feeds)
+        assert caught.value.op is not None
+        assert "test_sizes.py" in str(caught.value)
+
+
+def test_the_error_names_the_operation_and_its_line() -> None:
+    with Graph().as_default(), tf.Session() as session:
+        size = tf.placeholder(tf.int64, [2])
+        filled = tf.fill(size, 1.0, name="plenty")  # filled
+        with refused(errors.InvalidArgumentError, "'plenty'", str(HUGE), "overflows 64 bits", line="filled"):
+            session.run(tf.reduce_sum(filled), {size: [HUGE, HUGE]})
+
+
+@pytest.mark.parametrize("value", [1.0, "text"])
+def test_what_no_memory_holds(value: Any) -> None:
+    with Graph().as_default(), tf.Session() as session:
+        size = tf.placeholder(tf.int64, [1])
+        filled = tf.fill(size, value, name="plenty")  # filled
+        with refused(errors.ResourceExhaustedError, "OOM when allocating tensor with shape", "plenty", line="filled"):
+            session.run(filled, {size: [10**13]})
+
+
+def test_the_memory_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sizes, "available_memory", lambda: 1 << 30)
+    with pytest.raises(errors.ResourceExhaustedError, match="1,073,741,824 are available"):
+        sizes.check_storable([1 << 29], np.float32)
+    sizes.check_storable([1 << 28], np.float32)
+    sizes.check_storable([0, 1 << 40], np.float32)
+
+
+def test_more_tensors_than_an_operation_has() -> None:
+    with Graph().as_default() as graph:
+        parts = tf.split(tf.placeholder(tf.float32, [4]), 2)
+        graph_def = graph.as_graph_def()
+        assert len(parts) == 2
+    next(n for n in graph_def.node if n.op == "Split").attr["num_split"].i = 2**40
+    with Graph().as_default(), pytest.raises(ValueError, match="num_split = 1099511627776 tensors"):
+        tf.import_graph_def(graph_def)
