@@ -49,7 +49,13 @@ _ROWS = (
     "tf.diag_part(tf.cos({m})) * {r}",
 )
 _COUNTS = ("2", "3", "n", "{i} % 3 + 1", "n - 1", "0", "1")
-_LOOP_OPTIONS = ("", ", parallel_iterations=1", ", swap_memory=True", ", maximum_iterations=2", ", maximum_iterations=n")
+_LOOP_OPTIONS = (
+    "",
+    ", parallel_iterations=1",
+    ", swap_memory=True",
+    ", maximum_iterations=2",
+    ", maximum_iterations=n",
+)
 
 
 @dataclass
@@ -211,7 +217,9 @@ class Writer:
         name = self._name("o")
         inputs = ", ".join(self._expression(choose, "m", scope) for _ in range(3))
         cell = self._filled(choose, "Cell({m}, {m})", scope)
-        lengths = choose.choice(["", ", sequence_length=[3, 1]", self._filled(choose, ", sequence_length=[{i} % 3, n]", scope)])
+        lengths = choose.choice(
+            ["", ", sequence_length=[3, 1]", self._filled(choose, ", sequence_length=[{i} % 3, n]", scope)]
+        )
         kind = choose.choice(["dynamic", "dynamic", "bidirectional", "raw"])
         if kind == "dynamic":
             self._line(
@@ -257,9 +265,7 @@ class Writer:
         function, count, i = self._name("f"), self._filled(choose, choose.choice(_COUNTS), scope), self._name("i")
         names = [self._name(kind) for kind in kinds]
         starts = [self._expression(choose, kind, scope) for kind in kinds]
-        inner = scope.inner(
-            [n for n in names if n[0] == "m"], [n for n in names if n[0] == "r"], [i]
-        )
+        inner = scope.inner([n for n in names if n[0] == "m"], [n for n in names if n[0] == "r"], [i])
         options, result = choose.choice(_LOOP_OPTIONS), self._name("o")
         size, write, entering = "", "", ""
         if choose.random() < 0.7:

@@ -30,7 +30,7 @@ from tests.fuzz.gradient_programs import Path, Writer, smaller, written
 
 Array = np.ndarray[Any, Any]
 
-PREAMBLE = '''
+PREAMBLE = """
 import numpy as np
 
 held, stops = [], []  # tensors that count as constants; those of them that tf.gradients is told of
@@ -85,7 +85,7 @@ def raw(cell, inputs, lengths):
 
     outputs, state, _ = tf.nn.raw_rnn(cell, step)
     return outputs.stack(), state
-'''
+"""
 
 
 class Difference(AssertionError):
@@ -130,7 +130,9 @@ def check(text: str, seed: int) -> None:
         orders = _derivatives(y, [x, w, r], names["stops"], options_of(seed), numbers)
         values, constants = [numbers.normal(size=s) / 2 for s in ((2, 2), (2, 2), (2,))], {n: 2}
         w.load(values[1], session)
-        constants |= dict(zip(names["held"], session.run(names["held"], {x: values[0], r: values[2], n: 2}), strict=True))
+        constants |= dict(
+            zip(names["held"], session.run(names["held"], {x: values[0], r: values[2], n: 2}), strict=True)
+        )
 
         def at(step: float) -> list[tuple[Any, Any]]:
             moved = [value + step * d for value, d in zip(values, orders.direction, strict=True)]
