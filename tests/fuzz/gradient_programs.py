@@ -102,7 +102,7 @@ class Writer:
         """The text of a function ``build(x, w, r, n)`` that returns a matrix."""
         scope = Scope(["x", "w"], ["r"], ["n"], ["x", "w"], self.depth)
         self.lines.append("def build(x, w, r, n):")
-        result = self._block(scope, (), "m", 2 + self._at(()).randrange(3))
+        result = self._block(scope, (), "m", 1 + self._at(()).randrange(3))
         self._line(f"return tf.identity({result})")
         return self.text
 
