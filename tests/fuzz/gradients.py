@@ -80,8 +80,9 @@ def raw(cell, inputs, lengths):
 
     def step(time, output, state, _):
         finished = time >= lengths
-        row = tf.cond(tf.reduce_all(finished), lambda: tf.zeros([2, 2], tf.float64), lambda: rows.read(tf.minimum(time, 2)))
-        return finished, row, tf.zeros([2, 2], tf.float64) if state is None else state, output, None
+        zeros = tf.zeros([2, 2], tf.float64)
+        row = tf.cond(tf.reduce_all(finished), lambda: zeros, lambda: rows.read(tf.minimum(time, 2)))
+        return finished, row, zeros if state is None else state, output, None
 
     outputs, state, _ = tf.nn.raw_rnn(cell, step)
     return outputs.stack(), state
@@ -122,7 +123,7 @@ def check(text: str, seed: int) -> None:
     numbers = np.random.default_rng(seed)
     with tf.Graph().as_default(), tf.Session() as session:
         names: dict[str, Any] = {"tf": tf}
-        exec(compile(text, f"<program {seed}>", "exec"), names)
+        exec(compile(text, f"<program {seed}>", "exec"), names)  # noqa: S102  (our own text, made from the seed)
         x, r = tf.placeholder(tf.float64, [2, 2], "x"), tf.placeholder(tf.float64, [2], "r")
         w = tf.get_variable("w", [2, 2], tf.float64, tf.zeros_initializer(), use_resource=True)
         n = tf.placeholder(tf.int32, [], "n")
@@ -158,7 +159,7 @@ def _derivatives(y: Any, xs: list[Any], stops: list[Any], options: Options, numb
         weights = numbers.normal(size=y.shape.as_list())
         value, seeds = y, [tf.constant(weights)]
     pairs, missing = [], []
-    for order in range(options.orders):
+    for _order in range(options.orders):
         grads = tf.gradients(value, xs, seeds, stop_gradients=stops, **options.arguments)
         total = value if seeds is None else tf.reduce_sum(value * seeds[0])
         pairs.append((total, _product(grads, direction)))

@@ -18,6 +18,22 @@ class Single(NamedTuple):
     a: Any
 
 
+def _one(tf: Any) -> Any:
+    return tf.constant(1.0)
+
+
+def _matrix(tf: Any) -> Any:
+    return tf.zeros([3, 2])
+
+
+def _sparse(tf: Any) -> Any:
+    return tf.SparseTensor([[0]], [1.0], [2])
+
+
+def _slices(tf: Any) -> Any:
+    return tf.IndexedSlices(tf.constant([1.0]), tf.constant([0]), tf.constant([2]))
+
+
 #: what loops are given, and their bodies
 LOOPS: dict[str, tuple[Callable[[Any], Any], Callable[..., Any]]] = {
     "[x]": (lambda tf: [_one(tf)], lambda x: [x]),
@@ -49,7 +65,7 @@ LOOPS: dict[str, tuple[Callable[[Any], Any], Callable[..., Any]]] = {
 
 #: what a branch returns
 BRANCHES: dict[str, Callable[[Any], Any]] = {
-    "x": lambda tf: _one(tf),
+    "x": _one,
     "[x]": lambda tf: [_one(tf)],
     "(x,)": lambda tf: (_one(tf),),
     "[x, y]": lambda tf: [_one(tf), _one(tf)],
@@ -61,9 +77,9 @@ BRANCHES: dict[str, Callable[[Any], Any]] = {
     "dict": lambda tf: {"a": _one(tf)},
     "[dict]": lambda tf: [{"a": _one(tf)}],
     "[x, None]": lambda tf: [_one(tf), None],
-    "sparse": lambda tf: _sparse(tf),
+    "sparse": _sparse,
     "[sparse]": lambda tf: [_sparse(tf)],
-    "slices": lambda tf: _slices(tf),
+    "slices": _slices,
     "array": lambda tf: tf.TensorArray(tf.float32, 1),
     "operation": lambda tf: tf.no_op(),
     "[operation]": lambda tf: [tf.no_op()],
@@ -80,11 +96,11 @@ ROWS: dict[str, Callable[[Any], Any]] = {
     "map (x,)": lambda tf: tf.map_fn(lambda r: r, (_matrix(tf),)),
     "map Pair": lambda tf: tf.map_fn(lambda r: Pair(r.a, r.b), Pair(_matrix(tf), _matrix(tf))),
     "map Pair->t": lambda tf: tf.map_fn(lambda r: (r.a, r.b), Pair(_matrix(tf), _matrix(tf))),
-    "map dict": lambda tf: tf.map_fn(lambda r: r, dict(a=_matrix(tf), b=_matrix(tf))),
+    "map dict": lambda tf: tf.map_fn(lambda r: r, {"a": _matrix(tf), "b": _matrix(tf)}),
     "map dtype list1": lambda tf: tf.map_fn(lambda r: [r], _matrix(tf), dtype=[tf.float32]),
     "map dtype list1 bare": lambda tf: tf.map_fn(lambda r: r, _matrix(tf), dtype=[tf.float32]),
     "map dtype Pair": lambda tf: tf.map_fn(lambda r: Pair(r, r), _matrix(tf), dtype=Pair(tf.float32, tf.float32)),
-    "map dtype Single": lambda tf: tf.map_fn(lambda r: Single(r), _matrix(tf), dtype=Single(tf.float32)),
+    "map dtype Single": lambda tf: tf.map_fn(Single, _matrix(tf), dtype=Single(tf.float32)),
     "map nested": lambda tf: tf.map_fn(lambda r: (r[0], [r[1][0]]), (_matrix(tf), [_matrix(tf)])),
     "scan x": lambda tf: tf.scan(lambda a, r: a, _matrix(tf)),
     "scan [x]": lambda tf: tf.scan(lambda a, r: [a[0]], [_matrix(tf)]),
@@ -94,7 +110,7 @@ ROWS: dict[str, Callable[[Any], Any]] = {
     "scan init [x]": lambda tf: tf.scan(lambda a, r: [a[0]], _matrix(tf), [_one(tf)]),
     "scan init Pair": lambda tf: tf.scan(lambda a, r: a, _matrix(tf), Pair(_one(tf), _one(tf))),
     "scan init Pair -> t": lambda tf: tf.scan(lambda a, r: (a.a, a.b), _matrix(tf), Pair(_one(tf), _one(tf))),
-    "scan init dict": lambda tf: tf.scan(lambda a, r: a, _matrix(tf), dict(a=_one(tf))),
+    "scan init dict": lambda tf: tf.scan(lambda a, r: a, _matrix(tf), {"a": _one(tf)}),
     "foldl x": lambda tf: tf.foldl(lambda a, r: a, _matrix(tf)),
     "foldl [x]": lambda tf: tf.foldl(lambda a, r: [a[0]], [_matrix(tf)]),
     "foldl (x,)": lambda tf: tf.foldl(lambda a, r: a, (_matrix(tf),)),
@@ -102,28 +118,12 @@ ROWS: dict[str, Callable[[Any], Any]] = {
     "foldl init [x]": lambda tf: tf.foldl(lambda a, r: [a[0]], _matrix(tf), [_one(tf)]),
     "foldl init (x,y)": lambda tf: tf.foldl(lambda a, r: a, _matrix(tf), (_one(tf), _one(tf))),
     "foldl init Pair": lambda tf: tf.foldl(lambda a, r: a, _matrix(tf), Pair(_one(tf), _one(tf))),
-    "foldl init dict": lambda tf: tf.foldl(lambda a, r: a, _matrix(tf), dict(a=_one(tf))),
+    "foldl init dict": lambda tf: tf.foldl(lambda a, r: a, _matrix(tf), {"a": _one(tf)}),
     "foldl init [[x]]": lambda tf: tf.foldl(lambda a, r: a, _matrix(tf), [[_one(tf)]]),
     "foldr x": lambda tf: tf.foldr(lambda a, r: a, _matrix(tf)),
     "foldr [x]": lambda tf: tf.foldr(lambda a, r: [a[0]], [_matrix(tf)]),
     "foldr init Pair": lambda tf: tf.foldr(lambda a, r: a, _matrix(tf), Pair(_one(tf), _one(tf))),
 }
-
-
-def _one(tf: Any) -> Any:
-    return tf.constant(1.0)
-
-
-def _matrix(tf: Any) -> Any:
-    return tf.zeros([3, 2])
-
-
-def _sparse(tf: Any) -> Any:
-    return tf.SparseTensor([[0]], [1.0], [2])
-
-
-def _slices(tf: Any) -> Any:
-    return tf.IndexedSlices(tf.constant([1.0]), tf.constant([0]), tf.constant([2]))
 
 
 def cases(tf: Any) -> Iterator[tuple[str, Callable[[], Any]]]:
