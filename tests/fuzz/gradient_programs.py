@@ -17,7 +17,9 @@ Path = tuple[int, ...]
 _INDENT = "    "
 
 #: {m}, {r}: any matrix, any row; {i}: any integer scalar; {t}: a table of two rows
+#: some are linear: what a loop computes matters to the second order through its iterations alone then
 _MATRICES = (
+    *("2.0 * {m}", "{m}", "{m} + {m}"),
     "tf.sin({m}) + {m}",
     "tf.tanh({m}) * {m}",
     "tf.matmul(tf.tanh({m}), tf.sin({m}), transpose_b=True)",
@@ -37,6 +39,7 @@ _MATRICES = (
     "tf.stack(tf.split({m}, 2))[:, 0] * {m}",
 )
 _ROWS = (
+    *("2.0 * {r}", "{r}", "{m}[1]"),
     "{m}[0] * tf.cos({r})",
     "{m}[{i} % 2]",
     "tf.gather({t}, {i} % 2) * {r}",
@@ -103,6 +106,8 @@ class Writer:
         scope = Scope(["x", "w"], ["r"], ["n"], ["x", "w"], self.depth)
         self.lines.append("def build(x, w, r, n):")
         result = self._block(scope, (), "m", 1 + self._at(()).randrange(3))
+        if self._at(()).random() < 0.5:
+            result = scope.matrices[-1]
         self._line(f"return tf.identity({result})")
         return self.text
 

@@ -98,6 +98,7 @@ class Options:
     """How a program is differentiated."""
 
     orders: int
+    is_weighted: bool  # the result enters as it is, with weights in grad_ys
     arguments: dict[str, Any]
 
 
@@ -110,7 +111,7 @@ def options_of(seed: int) -> Options:
         "colocate_gradients_with_ops": choose.random() < 0.2,
         "aggregation_method": choose.choice([None, 0, 1, 2]),
     }
-    return Options(choose.choice([2, 2, 2, 2, 3]), arguments)
+    return Options(choose.choice([2, 2, 2, 2, 3]), choose.random() < 0.6, arguments)
 
 
 def check(text: str, seed: int) -> None:
@@ -155,7 +156,7 @@ class _Orders:
 def _derivatives(y: Any, xs: list[Any], stops: list[Any], options: Options, numbers: Any) -> _Orders:
     direction = [numbers.normal(size=x.shape.as_list()) for x in xs]
     value, seeds = tf.reduce_sum(y * tf.cos(y)), None
-    if options.arguments["aggregation_method"] == 0:  # the same through grad_ys
+    if options.is_weighted:
         weights = numbers.normal(size=y.shape.as_list())
         value, seeds = y, [tf.constant(weights)]
     pairs, missing = [], []

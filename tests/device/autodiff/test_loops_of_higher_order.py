@@ -102,7 +102,7 @@ def test_nothing_flows_back_through_loops_without_back_prop() -> None:
             assert tf.gradients(y, x) == [None]
 
 
-@pytest.mark.parametrize("seed", [2, 3])
+@pytest.mark.parametrize("seed", [19, 62])
 def test_random_programs(seed: int) -> None:
     """A short run of the fuzzer: ``python -m tests.fuzz.gradients`` makes a long one."""
     check(program(seed, depth=1), seed)
