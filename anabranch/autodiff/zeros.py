@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from anabranch.core import dtypes
-from anabranch.core.dtypes import DType
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
@@ -15,13 +14,16 @@ def zeros_like(tensor: Tensor) -> Tensor:
     if tensor.dtype is dtypes.variant:
         return TensorListZeros(tensor)  # type: ignore[no-any-return]
     if tensor.dtype is dtypes.resource:
-        return raw.Fill(raw.VariableShape(tensor), convert_to_tensor(0, _variable_dtype(tensor)))  # type: ignore[no-any-return]
+        return _zeros_of_variable(tensor)
     return raw.ZerosLike(tensor)  # type: ignore[no-any-return]
 
 
-def _variable_dtype(handle: Tensor) -> DType:
+def _zeros_of_variable(handle: Tensor) -> Tensor:
     origin: Tensor | None = handle
     while origin is not None and origin.op.type == "Placeholder":
         origin = origin.get_attribute("handle_of")
-    dtype: DType = dtypes.float32 if origin is None else origin.op.attrs["dtype"]
-    return dtype
+    dtype = dtypes.float32 if origin is None else origin.op.attrs["dtype"]
+    zeros: Tensor = raw.Fill(raw.VariableShape(handle), convert_to_tensor(0, dtype))
+    if origin is not None:
+        zeros.set_shape(origin.op.attrs["shape"])
+    return zeros

@@ -229,10 +229,10 @@ class _LoopBuilder:
     @property
     def is_unpacked(self) -> bool:
         """Whether the loop's result is its only variable by itself."""
-        if not isinstance(self.structure, list | tuple) or len(self.structure) == 0:
+        if not isinstance(self.structure, list | tuple):
             return False
-        tensors = sum(len(components(v)) for v in self.leaves)
-        return tensors == 1 or (self.returned_bare and self.limit is not None)
+        has_one = sum(len(components(v)) for v in self.leaves) == 1
+        return has_one if self.limit is None else len(self.structure) == 1 and (has_one or self.returned_bare)
 
     def _own(self, tensor: Tensor) -> Tensor:
         return self.body.capture(tensor)

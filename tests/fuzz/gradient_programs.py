@@ -17,7 +17,9 @@ Path = tuple[int, ...]
 _INDENT = "    "
 
 #: {m}, {r}: any matrix, any row; {i}: any integer scalar; {t}: a table of two rows
+#: some are linear: what a loop computes matters to the second order through its iterations alone then
 _MATRICES = (
+    *("2.0 * {m}", "{m}", "{m} + {m}"),
     "tf.sin({m}) + {m}",
     "tf.tanh({m}) * {m}",
     "tf.matmul(tf.tanh({m}), tf.sin({m}), transpose_b=True)",
@@ -37,6 +39,7 @@ _MATRICES = (
     "tf.stack(tf.split({m}, 2))[:, 0] * {m}",
 )
 _ROWS = (
+    *("2.0 * {r}", "{r}", "{m}[1]"),
     "{m}[0] * tf.cos({r})",
     "{m}[{i} % 2]",
     "tf.gather({t}, {i} % 2) * {r}",
@@ -102,7 +105,9 @@ class Writer:
         """The text of a function ``build(x, w, r, n)`` that returns a matrix."""
         scope = Scope(["x", "w"], ["r"], ["n"], ["x", "w"], self.depth)
         self.lines.append("def build(x, w, r, n):")
-        result = self._block(scope, (), "m", 2 + self._at(()).randrange(3))
+        result = self._block(scope, (), "m", 1 + self._at(()).randrange(3))
+        if self._at(()).random() < 0.5:
+            result = scope.matrices[-1]
         self._line(f"return tf.identity({result})")
         return self.text
 
@@ -180,7 +185,7 @@ class Writer:
 
     def inner_gradient(self, choose: random.Random, scope: Scope, path: Path) -> None:
         kind = choose.choice("mr")
-        by = self._filled(choose, "{%s}" % kind, scope)
+        by = self._filled(choose, f"{{{kind}}}", scope)
         y = self._expression(choose, choose.choice("mr"), scope)
         self._bind(kind, f"tf.gradients({y}, {by}, unconnected_gradients='zero')[0]", scope)
 
@@ -206,8 +211,10 @@ class Writer:
                 f"{rows}.gather([1, 0]) * tf.sin({rows}.read(0))",
                 f"tf.reshape({rows}.concat(), [2, 2]) * tf.reshape({rows}.stack(), [2, 2])",
                 f"tf.reshape(tf.TensorArray(tf.float64, 2).split({other}, [1, 1]).concat(), [2, 2])",
-                f"tf.reshape(tf.TensorArray(tf.float64, 2, infer_shape=False).split("
-                f"tf.concat([{other}, {matrix}], 0), [3, 1]).read(0)[:2], [2, 2])",
+                (
+                    f"tf.reshape(tf.TensorArray(tf.float64, 2, infer_shape=False).split("
+                    f"tf.concat([{other}, {matrix}], 0), [3, 1]).read(0)[:2], [2, 2])"
+                ),
             ]
         )
         self._bind("m", text, scope)
@@ -285,41 +292,41 @@ class Writer:
             self._bind("r", f"tf.reduce_sum(tf.sin({result}[-1].stack()), 0)", scope)
 
     def mapped(self, choose: random.Random, scope: Scope, path: Path) -> None:
-        function, row, acc = self._name("f"), self._name("r"), self._name("c")
+        function, row, matrix = self._name("f"), self._name("r"), self._expression(choose, "m", scope)
+        self._body(f"{function}({row})", scope.inner(rows=[row]), path, "r")
+        self._bind("m", f"tf.map_fn({function}, {matrix})", scope)
+
+    def mapped_pairs(self, choose: random.Random, scope: Scope, path: Path) -> None:
+        function, pair = self._name("f"), self._name("p")
+        one, other = self._expression(choose, "m", scope), self._expression(choose, "m", scope)
+        self._body(f"{function}({pair})", scope.inner(rows=[f"{pair}[0]", f"{pair}[1]"]), path, "rr")
+        self._bind_all("mm", f"tf.map_fn({function}, ({one}, {other}))", scope)
+
+    def mapped_dictionaries(self, choose: random.Random, scope: Scope, path: Path) -> None:
+        function, given, result = self._name("f"), self._name("d"), self._name("o")
+        inner = scope.inner(rows=[f"{given}['r']"], integers=[f"{given}['i']"])
+        self._body(f"{function}({given}) -> {{'y': {{}}}}", inner, path, "m")
+        elements = f"{{'r': {self._expression(choose, 'm', scope)}, 'i': tf.constant([2, 1])}}"
+        self._line(f"{result} = tf.map_fn({function}, {elements}, dtype={{'y': tf.float64}})")
+        self._bind("m", f"tf.reduce_sum({result}['y'], 0)", scope)
+
+    def folded(self, choose: random.Random, scope: Scope, path: Path) -> None:
+        function, total, row = self._name("f"), self._name("c"), self._name("r")
+        start = choose.choice(["", ", " + self._expression(choose, "r", scope)])
         matrix = self._expression(choose, "m", scope)
-        kind = choose.choice(["map", "map2", "mapd", "scan", "fold", "scan0"])
-        if kind == "map":
-            self._body(f"{function}({row})", scope.inner(rows=[row]), path, "r")
-            self._bind("m", f"tf.map_fn({function}, {matrix})", scope)
-        elif kind == "map2":
-            self._body(f"{function}({acc})", scope.inner(rows=[f"{acc}[0]", f"{acc}[1]"]), path, "rr")
-            second = self._expression(choose, "m", scope)
-            self._bind_all("mm", f"tf.map_fn({function}, ({matrix}, {second}))", scope)
-        elif kind == "mapd":
-            integers = scope.inner(rows=[f"{acc}['r']"], integers=[f"{acc}['i']"])
-            self._body(f"{function}({acc}) -> {{'y': {{}}}}", integers, path, "m")
-            result = self._name("o")
-            self._line(
-                f"{result} = tf.map_fn({function}, {{'r': {matrix}, 'i': tf.constant([2, 1])}}, dtype={{'y': tf.float64}})"
-            )
-            self._bind("m", f"tf.reduce_sum({result}['y'], 0)", scope)
-        elif kind == "fold":
-            fold = choose.choice(["foldl", "foldr"])
-            start = choose.choice(["", ", " + self._expression(choose, "r", scope)])
-            self._body(f"{function}({acc}, {row})", scope.inner(rows=[acc, row]), path, "r")
-            self._bind("r", f"tf.{fold}({function}, {matrix}{start})", scope)
-        elif kind == "scan0":
-            reverse = choose.choice(["", ", reverse=True"])
-            self._body(f"{function}({acc}, {row})", scope.inner(rows=[acc, row]), path, "r")
-            self._bind("m", f"tf.scan({function}, {matrix}{reverse})", scope)
-        else:
-            reverse = choose.choice(["", ", reverse=True"])
-            start = f"({self._expression(choose, 'm', scope)}, {self._expression(choose, 'r', scope)})"
-            inner = scope.inner([f"{acc}[0]"], [f"{acc}[1]", row])
-            self._body(f"{function}({acc}, {row})", inner, path, "mr")
-            result = self._name("o")
-            self._line(f"{result} = tf.scan({function}, {matrix}, {start}{reverse})")
-            self._bind("m", f"tf.reduce_sum({result}[0], 0) * {result}[1]", scope)
+        self._body(f"{function}({total}, {row})", scope.inner(rows=[total, row]), path, "r")
+        kind, form = choose.choice(
+            [("m", "scan({}, reverse=True)"), ("m", "scan({})"), ("r", "foldl({})"), ("r", "foldr({})")]
+        )
+        self._bind(kind, "tf." + form.replace("{}", f"{function}, {matrix}{start}"), scope)
+
+    def scanned_pairs(self, choose: random.Random, scope: Scope, path: Path) -> None:
+        function, state, row, result = (self._name(kind) for kind in "fcro")
+        start = f"({self._expression(choose, 'm', scope)}, {self._expression(choose, 'r', scope)})"
+        matrix, reverse = self._expression(choose, "m", scope), choose.choice(["", ", reverse=True"])
+        self._body(f"{function}({state}, {row})", scope.inner([f"{state}[0]"], [f"{state}[1]", row]), path, "mr")
+        self._line(f"{result} = tf.scan({function}, {matrix}, {start}{reverse})")
+        self._bind("m", f"tf.reduce_sum({result}[0], 0) * {result}[1]", scope)
 
 
 _SIMPLE: tuple[Callable[..., None], ...] = (Writer.assign, Writer.assign, Writer.assign, Writer.array)
@@ -327,7 +334,7 @@ _STATEMENTS: tuple[Callable[..., None], ...] = (
     *(Writer.assign, Writer.held, Writer.array, Writer.inner_gradient, Writer.recurrent),
     *(Writer.conditional,) * 3,
     *(Writer.loop,) * 4,
-    *(Writer.mapped,) * 4,
+    *(Writer.mapped, Writer.mapped_pairs, Writer.mapped_dictionaries, Writer.folded, Writer.scanned_pairs),
 )
 
 

@@ -22,7 +22,7 @@ def _queue() -> Any:
     [
         lambda: tf.constant(1.0),
         lambda: tf.constant(1.0).op,
-        lambda: tf.no_op(),
+        tf.no_op,
         lambda: tf.get_variable("v", [2]),
         lambda: tf.get_variable("v", [2], use_resource=True),
         lambda: tf.get_variable("p", [4], partitioner=tf.fixed_size_partitioner(2)),
@@ -36,15 +36,15 @@ def _queue() -> Any:
         lambda: tf.as_dtype("float32"),
         lambda: tf.DeviceSpec(job="worker"),
         lambda: tf.TensorSpec([2], tf.float32),
-        lambda: tf.Session(),
+        tf.Session,
         lambda: tf.train.GradientDescentOptimizer(0.1),
-        lambda: tf.train.Coordinator(),
+        tf.train.Coordinator,
         lambda: tf.nn.rnn_cell.BasicLSTMCell(2),
         lambda: tf.data.Dataset.range(3),
         _queue,
         tf.GradientTape,
         lambda: tf.layers.Dense(2),
-        lambda: tf.zeros_initializer(),
+        tf.zeros_initializer,
     ],
 )
 def test_an_attribute_of_the_users(make: Any) -> None:

@@ -47,7 +47,7 @@ def test_nested_structures() -> None:
         i, (x,) = state["a"]
         return ({"a": (raw.AddV2(i, 1), [raw.Mul(x, state["b"])]), "b": state["b"]},)
 
-    result = while_loop(lambda state: raw.Less(state["a"][0], 3), body, (start,))
+    (result,) = while_loop(lambda state: raw.Less(state["a"][0], 3), body, (start,))
     assert run(result) == {"a": (3, [8.0]), "b": 2.0}
 
 
