@@ -251,6 +251,23 @@ class _Save:
         self._committed = True
 
 
+def sweep_uncommitted(prefix: str | os.PathLike[str]) -> None:
+    """Removes what saves of `prefix`, with any step after it, left when their process died before they committed.
+
+    Never raises: it is housekeeping. Saves that are going on are not touched.
+    """
+    directory, base = os.path.split(os.fspath(prefix))
+    durable.sweep(directory)
+    with contextlib.suppress(OSError):
+        names = os.listdir(directory or ".")
+        found = {name[: shard.start()] for name in names if (shard := checkpoint_manifest.SHARD.search(name))}
+        for name in found:
+            saved = os.path.join(directory, name)
+            is_own = name == base or re.fullmatch(r"-\d+", name.removeprefix(base))
+            if is_own and not os.path.exists(checkpoint_manifest.manifest_path(saved)):
+                _remove_unreferenced(saved)
+
+
 def _remove_unreferenced(prefix: str) -> None:
     """Removes the shards of `prefix` that nobody writes and the manifest of the moment does not refer to.
 
