@@ -222,8 +222,8 @@ class StopAtStepHook(SessionRunHook):
             self._last_step = step + self._num_steps
         elif step >= self._last_step:
             logging.warning(
-                "This training is finished: its checkpoint is at global step %d, and it was to stop at step %d. It will "
-                "stop after one more step. Give StopAtStepHook a later last_step, or begin in another directory.",
+                "This training is finished: its checkpoint is at global step %d, and it was to stop at step %d. It "
+                "will stop after one more step. Give StopAtStepHook a later last_step, or begin in another directory.",
                 step,
                 self._last_step,
             )

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import anabranch as tf
 from anabranch import errors
 from anabranch.frontend import summary
 from anabranch.frontend.platform import logging as program_log
@@ -155,7 +156,7 @@ def test_a_finished_training_says_so(tmp_path: Path, messages: Any) -> None:
             ) as session:
                 while not session.should_stop():
                     session.run(train)
-    told = [text for text in messages if "This training is finished" in str(text)]
+    told = [text for text in messages() if "This training is finished" in str(text)]
     assert len(told) == 1
     assert "is at global step 3, and it was to stop at step 3" in str(told[0])
 
