@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os
 
-from anabranch.io import checkpoint_manifest
+from anabranch.io import checkpoint_manifest, remote
 from anabranch.io.checkpoint_reader import CheckpointReader
 from anabranch.io.checkpoint_writer import (
     DEFAULT_SHARD_BYTES,
@@ -51,8 +51,12 @@ def entry_file(prefix: str | os.PathLike[str]) -> str | None:
     """The file whose presence makes a checkpoint exist: our manifest, TensorFlow's index, or the file itself.
 
     None if there is none. The checkpoint may still be damaged.
+
+    Raises:
+      UnimplementedError: `prefix` is an address (gs://, ...).
     """
     name = os.fspath(prefix)
+    remote.refuse(name, "checkpoints")
     manifest = checkpoint_manifest.manifest_path(name)
     if os.path.isfile(manifest):
         return manifest

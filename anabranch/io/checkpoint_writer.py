@@ -34,6 +34,7 @@ from anabranch.io import (
     crc32c,
     durable,
     os_errors,
+    remote,
     safetensors_file,
     slices,
 )
@@ -369,6 +370,7 @@ def _plan_shards(items: Mapping[str, _Item], shard_bytes: int) -> list[list[str]
 
 def _make_directory(directory: str) -> None:
     """Makes the last level of a directory, as TensorFlow does."""
+    remote.refuse(directory, "checkpoints")
     if directory and not os.path.isdir(directory):
         with os_errors.translated("make directory", directory), contextlib.suppress(FileExistsError):
             os.mkdir(directory)

@@ -1,6 +1,6 @@
 """CRC-32C (Castagnoli), and the mask that record files put over it.
 
-The package `google-crc32c` computes it where it is installed (the extra `crc`) and has its compiled part; elsewhere NumPy
+The package `google-crc32c` computes it where it is installed with its compiled part (the extra `crc`); elsewhere NumPy
 does, at memory-like speed for long messages, as follows.
 
 A CRC is the remainder of the message, read as a polynomial over GF(2), modulo the generator P. Two facts make it fast

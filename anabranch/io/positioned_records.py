@@ -7,13 +7,12 @@ reading up to it.
 from __future__ import annotations
 
 import gzip
-import os
 import struct
 import zlib
 from typing import Any, BinaryIO, Final, Protocol, cast
 
 from anabranch import errors
-from anabranch.io import crc32c, os_errors
+from anabranch.io import crc32c, os_errors, remote
 
 _PIECE: Final = 1 << 16
 _DEFAULT_BUFFER: Final = 1 << 18
@@ -71,9 +70,11 @@ def open_bytes(path: str, compression: str, buffer_size: int) -> Any:
             None, None, f"Unsupported compression_type: {compression!r}; use 'GZIP', 'ZLIB' or ''."
         )
     with os_errors.translated("open", path):
-        if compression == "GZIP":
+        if compression == "GZIP" and not remote.is_remote(path):
             return gzip.GzipFile(path, mode="rb")
-        file = open(path, "rb", buffering=max(buffer_size, 2) if buffer_size > 0 else _DEFAULT_BUFFER)  # noqa: SIM115
+        file = remote.open_file(path, "rb", max(buffer_size, 2) if buffer_size > 0 else _DEFAULT_BUFFER)
+    if compression == "GZIP":
+        return gzip.GzipFile(fileobj=file, mode="rb")
     return _Inflated(file) if compression else file
 
 
@@ -165,7 +166,7 @@ class FixedLengthFile(_File):
         self._record, self._footer = record, footer
         self._ahead = b""
         if not self._compressed:
-            body = os.fstat(self._file.fileno()).st_size - header - footer
+            body = remote.size_of(self._file) - header - footer
             if body < 0 or body % record:
                 self.close()
                 raise errors.InvalidArgumentError(
