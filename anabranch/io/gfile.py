@@ -1,6 +1,7 @@
 """Files by name: `tf.gfile` (TensorFlow 1's names) and `tf.io.gfile` (lower case).
 
-Paths are local, where a `file://` prefix is accepted and ignored, or addresses (gs://, s3://, ...: `io.remote`). Where the system refuses, the error is one of `anabranch.errors`.
+Paths are local, where a `file://` prefix is accepted and ignored, or addresses (gs://, s3://, ...: see `io.remote`).
+Where the system refuses, the error is one of `anabranch.errors`.
 """
 
 from __future__ import annotations
