@@ -70,7 +70,7 @@ def profiled(events: list[KernelEvent]) -> Iterator[None]:
                     began = time.time()
                 yield
             finally:
-                jax.profiler.stop_trace()
+                jax.profiler.stop_trace()  # type: ignore[no-untyped-call]
             for file in Path(folder).rglob("*.xplane.pb"):
                 events.extend(read_profile(profile_pb2.Space.FromString(file.read_bytes()), began))
     finally:

@@ -59,7 +59,7 @@ class StepRecord:
                 self._add(device, event, item_of)
                 device.thread_names[event.thread & _UINT32] = threads.get(event.thread, str(event.thread))
             for kernel in self._kernels:
-                self._add_kernel(devices, kernel, default)
+                self._add_kernel(devices, kernel, default, graph)
         if options.output_partition_graphs:
             run_metadata.partition_graphs.extend(step_graph_defs(step.plan, graph))
 
@@ -90,7 +90,7 @@ class StepRecord:
         allocation.requested_bytes = allocation.allocated_bytes = event.output_bytes
         allocation.allocator_name = _allocator(device.device)
 
-    def _add_kernel(self, devices: Mapping[str, Any], kernel: KernelEvent, default: str) -> None:
+    def _add_kernel(self, devices: Mapping[str, Any], kernel: KernelEvent, default: str, graph: Graph) -> None:
         """One entry, named after the operation whose result the kernel is; beside it what is fused into it."""
         islands = [event for event in self.events if event.start <= kernel.start <= event.end]
         operations = kernel.operations({name for event in islands for name in event.operations})
@@ -109,8 +109,17 @@ class StepRecord:
             all_end_rel_micros=(end - start) // 1000,
             all_end_rel_nanos=end - start,
             thread_id=lane,
-            timeline_label=f"{operations[0]} = Kernel(): {', '.join((kernel.kernel, *operations))}",
+            timeline_label=f"{operations[0]} = {_type_of(operations[0], graph)}(): "
+            f"{kernel.kernel} computes {', '.join(operations)}",
         )
+
+
+def _type_of(name: str, graph: Graph) -> str:
+    """An operation's type; "Kernel" for one that a pass made."""
+    try:
+        return graph.get_operation_by_name(name).type
+    except KeyError:
+        return "Kernel"
 
 
 def _allocator(device: str) -> str:
