@@ -2,7 +2,8 @@
 
 An island is one XLA program, whose pieces ("kernels") are fusions of what several operations compute. Lowering puts the
 name of each operation into what XLA calls `op_name`; XLA keeps these names through its optimisations, and the profile
-holds the programs beside the times. So a kernel can be told by the operations that it computes.
+holds the programs beside the times. So a kernel can be told by the operations that it computes. A program that an
+earlier process compiled, and that was found on the disk, is not in the profile: its kernels have XLA's names only.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import re
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -22,6 +23,7 @@ import jax
 from anabranch.proto import profile_pb2
 
 _CLOCK: Final = "anabranch: clock"
+_MARKS: Final = 5
 _OUTER: Final = re.compile(r"^jit\([^)]*\)/")
 #: the profiler is one for the process
 _profiling = threading.Lock()
@@ -44,7 +46,7 @@ class KernelEvent:
     lane: int
     lane_name: str
 
-    def operations(self, known: set[str]) -> tuple[str, ...]:
+    def operations(self, known: Collection[str]) -> tuple[str, ...]:
         """The operations that it computes, of those known; its own result's first."""
         found = (_operation_of(scope, known) for scope in self.scopes)
         return tuple(dict.fromkeys(name for name in found if name))
@@ -66,8 +68,7 @@ def profiled(events: list[KernelEvent]) -> Iterator[None]:
                 yield
                 return
             try:
-                with jax.profiler.TraceAnnotation(_CLOCK):
-                    began = time.time()
+                began = _set_clock_marks()
                 yield
             finally:
                 jax.profiler.stop_trace()  # type: ignore[no-untyped-call]
@@ -77,22 +78,32 @@ def profiled(events: list[KernelEvent]) -> Iterator[None]:
         _profiling.release()
 
 
-def read_profile(space: Any, began: float) -> list[KernelEvent]:
+def _set_clock_marks() -> list[float]:
+    """Leaves marks in the profile, by which its clock is read; returns when each was set (seconds since the epoch)."""
+    began = []
+    for _ in range(_MARKS):
+        began.append(time.time())
+        with jax.profiler.TraceAnnotation(_CLOCK):
+            pass
+    return began
+
+
+def read_profile(space: Any, began: Sequence[float]) -> list[KernelEvent]:
     """The kernels in a profile, in the order of their beginnings.
 
     Args:
         space: a `profile_pb2.Space`.
-        began: when its clock mark was set, in seconds since the epoch.
+        began: when its clock marks were set, in seconds since the epoch.
     """
     scopes = _scopes_of_kernels(space)
-    offset = 0.0
+    marks: list[int] = []
     found: list[tuple[int, int, str, tuple[str, ...], Any]] = []
     for plane in space.planes:
         for line in plane.lines:
             for event in line.events:
                 start = line.timestamp_ns + event.offset_ps // 1000
                 if plane.event_metadata[event.metadata_id].name == _CLOCK:
-                    offset = began - start / 1e9
+                    marks.append(start)
                 stats = _stats_of(event, plane)
                 if "hlo_op" in stats:
                     kernel = stats["hlo_op"]
@@ -100,6 +111,8 @@ def read_profile(space: Any, began: float) -> list[KernelEvent]:
                     origin = scopes.get((module, kernel), ())
                     found.append((start, start + event.duration_ps // 1000, kernel, origin, line))
     found.sort(key=lambda item: item[:2])
+    # a thread may rest between reading the clock and setting the mark, which makes the offset too small
+    offset = max((set_at - mark / 1e9 for set_at, mark in zip(began, sorted(marks), strict=False)), default=0.0)
     return [
         KernelEvent(kernel, origin, start / 1e9 + offset, end / 1e9 + offset, line.id, line.name)
         for start, end, kernel, origin, line in found
@@ -151,7 +164,7 @@ def _scopes_in(module: Any) -> dict[str, tuple[str, ...]]:
     }
 
 
-def _operation_of(scope: str, known: set[str]) -> str:
+def _operation_of(scope: str, known: Collection[str]) -> str:
     """The longest beginning of a scope that is the name of an operation; "" if none is."""
     path = scope
     while path and path not in known:

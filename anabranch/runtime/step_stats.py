@@ -92,11 +92,15 @@ class StepRecord:
 
     def _add_kernel(self, devices: Mapping[str, Any], kernel: KernelEvent, default: str, graph: Graph) -> None:
         """One entry, named after the operation whose result the kernel is; beside it what is fused into it."""
-        islands = [event for event in self.events if event.start <= kernel.start <= event.end]
-        operations = kernel.operations({name for event in islands for name in event.operations})
-        if not operations:
-            return  # of another step, or of no operation's making
-        device = devices[islands[0].device or default]
+        device_of = {name: event.device for event in self.events for name in event.operations}
+        operations = kernel.operations(device_of)
+        island = next((event for event in self.events if event.start <= kernel.start <= event.end), None)
+        if not operations and island is None:
+            return  # of another step
+        if not operations:  # made by XLA itself, or in a program that came from the disk, which has lost the names
+            assert island is not None
+            operations = (f"{island.name}/{kernel.kernel}",)
+        device = devices[device_of.get(operations[0]) or (island.device if island else "") or default]
         start, end = int(kernel.start * 1e9), int(kernel.end * 1e9)
         lane = kernel.lane & _UINT32
         device.thread_names[lane] = f"XLA {kernel.lane_name.partition('/')[0]}"
