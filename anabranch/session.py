@@ -188,7 +188,8 @@ class BaseSession:
         timeout = _seconds(options.timeout_in_ms) or self._timeout
         if wants_trace(options):
             record = StepRecord()
-            results = step.run(values, record, timeout)
+            with record.profiling(options):
+                results = step.run(values, record, timeout)
             if run_metadata is not None:
                 record.fill(run_metadata, self._graph, step, options)
             return mapping.arrange(results)

@@ -6,13 +6,11 @@ for a terabyte. And what a compressed file gives for one request is bounded, sin
 
 from __future__ import annotations
 
-import os
-import stat
 import zlib
 from typing import BinaryIO, Final, Protocol
 
 from anabranch import errors
-from anabranch.io import os_errors
+from anabranch.io import os_errors, remote
 
 #: So many decompressed bytes may one record, line or string have.
 MAX_INFLATED: Final = 1 << 31
@@ -78,8 +76,8 @@ class PlainSource:
 
     def bound(self) -> int | None:
         """What remains of the file now: one that is being written may grow. Nobody knows what a pipe will hold."""
-        status = os.fstat(self._file.fileno())
-        return status.st_size - self._file.tell() if stat.S_ISREG(status.st_mode) else None
+        size = remote.size_of(self._file)
+        return None if size is None else size - self._file.tell()
 
     def close(self) -> None:
         self._file.close()
@@ -196,7 +194,7 @@ def open_source(path: str, compression: str, buffer_size: int = 0) -> ByteSource
             None, None, f"Unsupported compression_type: {compression!r}; use 'GZIP', 'ZLIB' or ''."
         )
     with os_errors.translated("open", path):
-        file = open(path, "rb", buffering=max(buffer_size, 2) if buffer_size > 0 else _DEFAULT_BUFFER)  # noqa: SIM115
+        file = remote.open_file(path, "rb", max(buffer_size, 2) if buffer_size > 0 else _DEFAULT_BUFFER)
     if not compression:
         return PlainSource(file, path)
     return InflatedSource(file, path, WINDOW_BITS[compression], whole=True)

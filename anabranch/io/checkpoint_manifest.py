@@ -23,7 +23,8 @@ from anabranch.io import checkpoint_encoding, crc32c, durable, os_errors, safete
 FORMAT: Final = "anabranch.checkpoint"
 FORMAT_VERSION: Final = 1
 _SUFFIX: Final = ".index.json"
-_SHARD: Final = re.compile(r"\.data-\d{5}-of-\d{5}-([0-9a-f]{12})\.safetensors")
+#: what the name of a shard adds to the prefix
+SHARD: Final = re.compile(r"\.data-\d{5}-of-\d{5}-([0-9a-f]{12})\.safetensors$")
 _SEAL: Final = b',\n"manifest_crc32c": "'
 _CRC: Final = re.compile(r"[0-9a-f]{8}")
 
@@ -104,7 +105,7 @@ def shard_files(prefix: str) -> list[str]:
         names = os.listdir(directory or ".")
     except OSError:
         return []
-    shards = (name for name in names if name.startswith(base) and _SHARD.fullmatch(name, len(base)))
+    shards = (name for name in names if name.startswith(base) and SHARD.fullmatch(name, len(base)))
     return sorted(os.path.join(directory, name) for name in shards)
 
 
@@ -270,7 +271,7 @@ def _parse_shard(shard: Any, path: str) -> Shard:
     _check(isinstance(shard, dict), f"a shard is {shard!r}")
     suffix, nbytes = shard.get("suffix"), shard.get("bytes")
     _check(isinstance(suffix, str) and type(nbytes) is int and nbytes >= 0, f"a shard is {shard!r}")
-    if not _SHARD.fullmatch(suffix):
+    if not SHARD.fullmatch(suffix):
         raise errors.InvalidArgumentError(
             None,
             None,

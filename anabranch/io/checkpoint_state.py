@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from google.protobuf import text_format
 
-from anabranch.io import durable
+from anabranch.io import durable, remote
 from anabranch.proto import CheckpointState
 
 DEFAULT_FILENAME = "checkpoint"
@@ -109,6 +109,7 @@ def read_checkpoint_state(checkpoint_dir: str, latest_filename: str | None = Non
     Raises:
       ValueError: the file names no latest checkpoint.
     """
+    remote.refuse(checkpoint_dir, "checkpoints")
     source = _state_path(checkpoint_dir, latest_filename)
     state = CheckpointState()
     try:

@@ -3,7 +3,8 @@
 A prefix is a directory and a name, such as `"logs/model.ckpt-100"`; the files of a checkpoint begin with it. The path
 of a safetensors file that stands alone may be given in its place, to be read.
 
-    write_checkpoint, merge_checkpoints, remove_checkpoint    checkpoint_writer
+    write_checkpoint, merge_checkpoints, remove_checkpoint,
+    sweep_uncommitted                                         checkpoint_writer
     CheckpointReader, TensorReader                            checkpoint_reader, tensor_reader
     TensorBundleReader                                        tensor_bundle (what TensorFlow saved)
     PlainSafetensorsReader                                    plain_safetensors (one file of another framework)
@@ -14,12 +15,13 @@ from __future__ import annotations
 
 import os
 
-from anabranch.io import checkpoint_manifest
+from anabranch.io import checkpoint_manifest, remote
 from anabranch.io.checkpoint_reader import CheckpointReader
 from anabranch.io.checkpoint_writer import (
     DEFAULT_SHARD_BYTES,
     merge_checkpoints,
     remove_checkpoint,
+    sweep_uncommitted,
     write_checkpoint,
 )
 from anabranch.io.plain_safetensors import PlainSafetensorsReader, is_plain_file
@@ -35,17 +37,37 @@ __all__ = [
     "TensorBundleReader",
     "TensorReader",
     "checkpoint_exists",
+    "entry_file",
     "list_files",
     "merge_checkpoints",
     "open_checkpoint",
     "remove_checkpoint",
+    "sweep_uncommitted",
     "write_checkpoint",
 ]
 
 
+def entry_file(prefix: str | os.PathLike[str]) -> str | None:
+    """The file whose presence makes a checkpoint exist: our manifest, TensorFlow's index, or the file itself.
+
+    None if there is none. The checkpoint may still be damaged.
+
+    Raises:
+      UnimplementedError: `prefix` is an address (gs://, ...).
+    """
+    name = os.fspath(prefix)
+    remote.refuse(name, "checkpoints")
+    manifest = checkpoint_manifest.manifest_path(name)
+    if os.path.isfile(manifest):
+        return manifest
+    if bundle_exists(name):
+        return f"{name}.index"
+    return name if is_plain_file(name) else None
+
+
 def checkpoint_exists(prefix: str | os.PathLike[str]) -> bool:
     """Whether a checkpoint was committed under `prefix`, by us or by TensorFlow, or is that file. It may be damaged."""
-    return _is_ours(os.fspath(prefix)) or bundle_exists(prefix) or is_plain_file(prefix)
+    return entry_file(prefix) is not None
 
 
 def open_checkpoint(prefix: str | os.PathLike[str]) -> TensorReader:
@@ -55,12 +77,10 @@ def open_checkpoint(prefix: str | os.PathLike[str]) -> TensorReader:
       OpError: as `CheckpointReader`.
     """
     name = os.fspath(prefix)
-    if not _is_ours(name):
-        if bundle_exists(name):
-            return TensorBundleReader(name)
-        if is_plain_file(name):
-            return PlainSafetensorsReader(name)
-    return CheckpointReader(name)
+    entry = entry_file(name)
+    if entry == f"{name}.index":
+        return TensorBundleReader(name)
+    return PlainSafetensorsReader(name) if entry == name else CheckpointReader(name)
 
 
 def list_files(prefix: str | os.PathLike[str]) -> list[str]:
@@ -71,14 +91,10 @@ def list_files(prefix: str | os.PathLike[str]) -> list[str]:
       DataLossError: its manifest is damaged.
     """
     name = os.fspath(prefix)
-    if not _is_ours(name):
-        if bundle_exists(name):
-            return bundle_files(name)
-        if is_plain_file(name):
-            return [name]
+    entry = entry_file(name)
+    if entry == f"{name}.index":
+        return bundle_files(name)
+    if entry == name:
+        return [name]
     shards = checkpoint_manifest.load(name).shards
     return [checkpoint_manifest.manifest_path(name), *(name + shard.suffix for shard in shards)]
-
-
-def _is_ours(prefix: str) -> bool:
-    return os.path.isfile(checkpoint_manifest.manifest_path(prefix))

@@ -34,6 +34,7 @@ from anabranch.io import (
     crc32c,
     durable,
     os_errors,
+    remote,
     safetensors_file,
     slices,
 )
@@ -251,6 +252,23 @@ class _Save:
         self._committed = True
 
 
+def sweep_uncommitted(prefix: str | os.PathLike[str]) -> None:
+    """Removes what saves of `prefix`, with any step after it, left when their process died before they committed.
+
+    Never raises: it is housekeeping. Saves that are going on are not touched.
+    """
+    directory, base = os.path.split(os.fspath(prefix))
+    durable.sweep(directory)
+    with contextlib.suppress(OSError):
+        names = os.listdir(directory or ".")
+        found = {name[: shard.start()] for name in names if (shard := checkpoint_manifest.SHARD.search(name))}
+        for name in found:
+            saved = os.path.join(directory, name)
+            is_own = name == base or re.fullmatch(r"-\d+", name.removeprefix(base))
+            if is_own and not os.path.exists(checkpoint_manifest.manifest_path(saved)):
+                _remove_unreferenced(saved)
+
+
 def _remove_unreferenced(prefix: str) -> None:
     """Removes the shards of `prefix` that nobody writes and the manifest of the moment does not refer to.
 
@@ -350,6 +368,7 @@ def _plan_shards(items: Mapping[str, _Item], shard_bytes: int) -> list[list[str]
 
 def _make_directory(directory: str) -> None:
     """Makes the last level of a directory, as TensorFlow does."""
+    remote.refuse(directory, "checkpoints")
     if directory and not os.path.isdir(directory):
         with os_errors.translated("make directory", directory), contextlib.suppress(FileExistsError):
             os.mkdir(directory)

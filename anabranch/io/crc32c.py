@@ -1,4 +1,7 @@
-"""CRC-32C (Castagnoli), in NumPy at memory-like speed, and the mask that record files put over it.
+"""CRC-32C (Castagnoli), and the mask that record files put over it.
+
+The package `google-crc32c` computes it where it is installed with its compiled part (the extra `crc`); elsewhere NumPy
+does, at memory-like speed for long messages, as follows.
 
 A CRC is the remainder of the message, read as a polynomial over GF(2), modulo the generator P. Two facts make it fast
 without a loop over bytes:
@@ -19,7 +22,9 @@ without a loop over bytes:
 from __future__ import annotations
 
 import functools
-from typing import Final, TypeAlias
+import importlib
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -47,12 +52,32 @@ def crc32c(data: Buffer, crc: int = 0) -> int:
     Returns:
       The checksum, 0 <= crc < 2**32.
     """
+    compiled = _compiled()
+    if compiled is not None:
+        return int(compiled(crc, data if isinstance(data, bytes) else _read_only(data)))
     state = (crc ^ _UINT32) & _UINT32
     length = data.nbytes if isinstance(data, (memoryview, np.ndarray)) else len(data)
     if length < _BYTEWISE_BELOW:
         return _advance_bytewise(bytes(data), state) ^ _UINT32
     message = np.frombuffer(data, np.uint8)
     return _advance(message, state) ^ _UINT32
+
+
+@functools.cache
+def _compiled() -> Callable[[int, Any], int] | None:
+    """`google_crc32c.extend`; None where there is none, or only its slow version in Python."""
+    try:
+        module = importlib.import_module("google_crc32c")
+    except ImportError:
+        return None
+    return module.extend if module.implementation == "c" else None
+
+
+def _read_only(data: Buffer) -> _Bytes:
+    """The same bytes, as the compiled function wants them."""
+    view = np.frombuffer(data, np.uint8)
+    view.flags.writeable = False
+    return view
 
 
 def mask(crc: int) -> int:

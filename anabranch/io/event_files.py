@@ -16,7 +16,7 @@ from typing import BinaryIO, Final, Self
 from google.protobuf.message import DecodeError
 
 from anabranch import errors
-from anabranch.io import gfile, os_errors, records
+from anabranch.io import gfile, os_errors, records, remote
 from anabranch.proto import Event
 
 FILE_VERSION: Final = "brain.Event:2"
@@ -33,12 +33,14 @@ class EventsWriter:
       filename_suffix: appended to the file's name.
 
     Raises:
+      UnimplementedError: the directory is an address (gs://, ...).
       PermissionDeniedError: the user may not write there.
       ResourceExhaustedError: the disk is full.
     """
 
     def __init__(self, logdir: str | os.PathLike[str], filename_suffix: str = "") -> None:
         directory = os.fspath(logdir)
+        remote.refuse(directory, "event files")
         gfile.makedirs(directory)
         self._lock = threading.Lock()
         now = time.time()

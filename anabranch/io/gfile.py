@@ -1,6 +1,7 @@
-"""Files by name: `tf.gfile` (TensorFlow 1's names) and `tf.io.gfile` (lower case), on the local file system.
+"""Files by name: `tf.gfile` (TensorFlow 1's names) and `tf.io.gfile` (lower case).
 
-A `file://` prefix is accepted and ignored. Where the system refuses, the error is one of `anabranch.errors`.
+Paths are local, where a `file://` prefix is accepted and ignored, or addresses (gs://, s3://, ...: see `io.remote`).
+Where the system refuses, the error is one of `anabranch.errors`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from types import TracebackType
 from typing import Any, Final, Self, TypeAlias
 
 from anabranch import errors
-from anabranch.io import os_errors
+from anabranch.io import os_errors, remote
 
 Path: TypeAlias = "str | bytes | os.PathLike[str] | os.PathLike[bytes]"
 #: What is read from a file: `bytes` if its mode has a "b", else `str`.
@@ -182,7 +183,7 @@ class GFile:
 
     def _opened(self) -> Any:
         if self._file is None:
-            self._file = open(self.__name, self._plain_mode + "b")  # noqa: SIM115 (closed by close)
+            self._file = remote.open_file(self.__name, self._plain_mode + "b")
         return self._file
 
     def _decoded(self, data: bytes) -> str | bytes:
@@ -204,12 +205,14 @@ class FileStatistics:
 
 def exists(path: Path) -> bool:
     """Whether there is a file or directory at `path`."""
-    return os.path.exists(_local(path))
+    local = _local(path)
+    return remote.file_system(local).exists(local) if remote.is_remote(local) else os.path.exists(local)
 
 
 def isdir(path: Path) -> bool:
     """Whether `path` is a directory."""
-    return os.path.isdir(_local(path))
+    local = _local(path)
+    return remote.file_system(local).isdir(local) if remote.is_remote(local) else os.path.isdir(local)
 
 
 def glob(pattern: Path | list[Path] | tuple[Path, ...]) -> list[str]:
@@ -219,7 +222,14 @@ def glob(pattern: Path | list[Path] | tuple[Path, ...]) -> list[str]:
     literally. Nothing matched, or no such directory: an empty list.
     """
     patterns = pattern if isinstance(pattern, (list, tuple)) else (pattern,)
-    return [name for one in patterns for name in sorted(_glob.glob(_python_pattern(_local(one)), include_hidden=True))]
+    return [name for one in patterns for name in sorted(_matches(_local(one)))]
+
+
+def _matches(pattern: str) -> list[str]:
+    if remote.is_remote(pattern):
+        files = remote.file_system(pattern)
+        return [files.unstrip_protocol(name) for name in files.glob(pattern)]
+    return _glob.glob(_python_pattern(pattern), include_hidden=True)
 
 
 def _python_pattern(pattern: str) -> str:
@@ -235,9 +245,12 @@ def listdir(path: Path) -> list[str]:
       NotFoundError: there is no such directory.
     """
     local = _local(path)
-    if not os.path.isdir(local):
+    if not isdir(local):
         raise errors.NotFoundError(None, None, f"Could not find directory {local!r}.")
     with os_errors.translated("list", local):
+        if remote.is_remote(local):
+            names = remote.file_system(local).ls(local, detail=False)
+            return sorted(os.path.basename(name.rstrip("/")) for name in names)
         return sorted(os.listdir(local))
 
 
@@ -250,7 +263,10 @@ def makedirs(path: Path) -> None:
     """
     local = _local(path)
     try:
-        os.makedirs(local, exist_ok=True)
+        if remote.is_remote(local):
+            remote.file_system(local).makedirs(local, exist_ok=True)
+        else:
+            os.makedirs(local, exist_ok=True)
     except FileExistsError as error:
         raise errors.FailedPreconditionError(
             None, None, f"Could not make directory {local!r}: a file of that name exists."
@@ -268,7 +284,10 @@ def mkdir(path: Path) -> None:
     """
     local = _local(path)
     with os_errors.translated("make directory", local):
-        os.mkdir(local)
+        if remote.is_remote(local):
+            remote.file_system(local).mkdir(local, create_parents=False)
+        else:
+            os.mkdir(local)
 
 
 def remove(path: Path) -> None:
@@ -280,7 +299,10 @@ def remove(path: Path) -> None:
     """
     local = _local(path)
     with os_errors.translated("remove", local):
-        os.unlink(local)
+        if remote.is_remote(local):
+            remote.file_system(local).rm_file(local)
+        else:
+            os.unlink(local)
 
 
 def rmtree(path: Path) -> None:
@@ -291,7 +313,9 @@ def rmtree(path: Path) -> None:
     """
     local = _local(path)
     with os_errors.translated("remove", local):
-        if os.path.isdir(local) and not os.path.islink(local):
+        if remote.is_remote(local):
+            remote.file_system(local).rm(local, recursive=True)
+        elif os.path.isdir(local) and not os.path.islink(local):
             shutil.rmtree(local)
         else:
             os.unlink(local)
@@ -308,9 +332,9 @@ def copy(src: Path, dst: Path, overwrite: bool = False) -> None:
     _check_target(target, overwrite, "copy")
     with (
         os_errors.translated("read", source),
-        open(source, "rb") as reader,
+        remote.open_file(source, "rb") as reader,
         os_errors.translated("write", target),
-        open(target, "wb") as writer,
+        remote.open_file(target, "wb") as writer,
     ):
         shutil.copyfileobj(reader, writer, 1 << 20)
 
@@ -325,11 +349,20 @@ def rename(src: Path, dst: Path, overwrite: bool = False) -> None:
     source, target = _local(src), _local(dst)
     _check_target(target, overwrite, "rename")
     with os_errors.translated("rename", source):
-        os.replace(source, target)
+        if not remote.is_remote(source) and not remote.is_remote(target):
+            os.replace(source, target)
+        elif remote.is_remote(source) and source.partition("://")[0] == target.partition("://")[0]:
+            remote.file_system(source).mv(source, target, recursive=True)
+        else:
+            raise errors.UnimplementedError(
+                None,
+                None,
+                f"Could not rename {source!r} to {target!r}: they lie in different places. Copy, then remove.",
+            )
 
 
 def _check_target(target: str, overwrite: bool, action: str) -> None:
-    if not overwrite and os.path.exists(target):
+    if not overwrite and exists(target):
         raise errors.AlreadyExistsError(
             None, None, f"Could not {action} to {target!r}: it exists. Remove it first, or pass overwrite=True."
         )
@@ -343,8 +376,19 @@ def stat(path: Path) -> FileStatistics:
     """
     local = _local(path)
     with os_errors.translated("stat", local):
+        if remote.is_remote(local):
+            return _remote_statistics(local)
         found = os.stat(local)
     return FileStatistics(found.st_size, found.st_mtime_ns, os.path.isdir(local))
+
+
+def _remote_statistics(path: str) -> FileStatistics:
+    info = remote.file_system(path).info(path)
+    changed = info.get("mtime") or info.get("LastModified") or info.get("updated") or info.get("created") or 0
+    seconds = changed.timestamp() if hasattr(changed, "timestamp") else changed
+    is_directory = info["type"] == "directory"
+    nanoseconds = int(seconds * 1e9) if isinstance(seconds, int | float) else 0
+    return FileStatistics(int(info.get("size") or 0), nanoseconds, is_directory)
 
 
 def walk(
@@ -358,7 +402,7 @@ def walk(
       onerror: called with the error for a directory that cannot be listed, which is then skipped.
     """
     local = _local(top)
-    if not os.path.isdir(local):
+    if not isdir(local):
         return
     try:
         names = listdir(local)
@@ -366,7 +410,7 @@ def walk(
         if onerror is not None:
             onerror(error)
         return
-    directories = [name for name in names if os.path.isdir(os.path.join(local, name))]
+    directories = [name for name in names if isdir(os.path.join(local, name))]
     here = (local, directories, [name for name in names if name not in set(directories)])
     if topdown:
         yield here

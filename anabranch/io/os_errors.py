@@ -30,6 +30,14 @@ _CLASS_OF_ERRNO: Final = {
     for name in names.split()
     if hasattr(errno, name)
 }
+_ERRNO_OF_CLASS: Final[dict[type[OSError], int]] = {
+    FileNotFoundError: errno.ENOENT,
+    FileExistsError: errno.EEXIST,
+    PermissionError: errno.EACCES,
+    IsADirectoryError: errno.EISDIR,
+    NotADirectoryError: errno.ENOTDIR,
+    TimeoutError: errno.ETIMEDOUT,
+}
 _ADVICE: Final[dict[type[errors.OpError], str]] = {
     errors.NotFoundError: "Check the path, and that its directory was created.",
     errors.AlreadyExistsError: "Remove it first, or allow overwriting.",
@@ -40,8 +48,10 @@ _ADVICE: Final[dict[type[errors.OpError], str]] = {
 
 def from_os_error(error: OSError, action: str, path: str) -> errors.OpError:
     """The `OpError` for an `OSError` that `action` (such as `"write"`) met at `path`."""
-    error_class = _CLASS_OF_ERRNO.get(error.errno, errors.UnknownError) if error.errno else errors.UnknownError
-    reason = os.strerror(error.errno) if error.errno else str(error)
+    # file systems of other packages raise these classes without their number
+    number = error.errno or next((n for kind, n in _ERRNO_OF_CLASS.items() if isinstance(error, kind)), None)
+    error_class = _CLASS_OF_ERRNO.get(number, errors.UnknownError) if number else errors.UnknownError
+    reason = os.strerror(number) if number else str(error)
     advice = _ADVICE.get(error_class)
     message = f"Could not {action} {path!r}: {reason}."
     return error_class(None, None, f"{message} {advice}" if advice else message)

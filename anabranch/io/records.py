@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any, BinaryIO, Final, Self
 
 from anabranch import errors
-from anabranch.io import crc32c, os_errors
+from anabranch.io import crc32c, os_errors, remote
 from anabranch.io.byte_sources import ByteSource, InflatedSource, PlainSource
 
 _HEADER: Final = struct.Struct("<QI")
@@ -121,7 +121,7 @@ class TFRecordWriter:
         self._compressor = _make_compressor(self._options)
         with os_errors.translated("open", self._path):
             buffering = max(2, self._options.output_buffer_size or 1 << 18)
-            self._file = open(self._path, "wb", buffering)  # noqa: SIM115 (closed by close)
+            self._file = remote.open_file(self._path, "wb", buffering)
 
     def write(self, record: bytes) -> None:
         """Appends a record.
@@ -208,7 +208,7 @@ def tf_record_iterator(
     name = os.fspath(path)
     parsed = _as_options(options)
     with os_errors.translated("open", name):
-        file = open(name, "rb", buffering=1 << 18)  # noqa: SIM115 (the generator closes it)
+        file = remote.open_file(name, "rb", buffering=1 << 18)
     return _records(file, name, parsed)
 
 

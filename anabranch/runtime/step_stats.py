@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
+from collections.abc import Mapping
 from typing import Any
 
 from anabranch.core.device import DeviceSpec
 from anabranch.graph.graph import Graph
 from anabranch.proto import RunOptions
+from anabranch.runtime.kernel_profile import KernelEvent, profiled
 from anabranch.runtime.partition_graphs import default_device, step_graph_defs
 from anabranch.runtime.step import ItemEvent
 
@@ -25,6 +28,13 @@ class StepRecord:
 
     def __init__(self) -> None:
         self.events: list[ItemEvent] = []
+        self._kernels: list[KernelEvent] = []
+
+    def profiling(self, options: Any) -> contextlib.AbstractContextManager[None]:
+        """A block in which what runs inside islands is recorded too, where a `RunOptions` asks for that."""
+        if options.trace_level in (RunOptions.HARDWARE_TRACE, RunOptions.FULL_TRACE):
+            return profiled(self._kernels)
+        return contextlib.nullcontext()
 
     def __call__(self, event: ItemEvent) -> None:
         self.events.append(event)
@@ -48,6 +58,8 @@ class StepRecord:
                 device = devices[event.device or default]
                 self._add(device, event, item_of)
                 device.thread_names[event.thread & _UINT32] = threads.get(event.thread, str(event.thread))
+            for kernel in self._kernels:
+                self._add_kernel(devices, kernel, default, graph)
         if options.output_partition_graphs:
             run_metadata.partition_graphs.extend(step_graph_defs(step.plan, graph))
 
@@ -55,7 +67,7 @@ class StepRecord:
         """One entry, labelled ``name = type(inputs)``; an island is named by its last operation.
 
         An operation inside an island has no time of its own, so that the label of an island goes on with the names of
-        its operations.
+        its operations. What the profiler tells of the kernels inside stands in entries of their own (`_add_kernel`).
         """
         start, end = int(event.start * 1e9), int(event.end * 1e9)
         sources = dict.fromkeys(item_of[name] for name in event.inputs if name in item_of)
@@ -77,6 +89,41 @@ class StepRecord:
         allocation = stats.output.add().tensor_description.allocation_description
         allocation.requested_bytes = allocation.allocated_bytes = event.output_bytes
         allocation.allocator_name = _allocator(device.device)
+
+    def _add_kernel(self, devices: Mapping[str, Any], kernel: KernelEvent, default: str, graph: Graph) -> None:
+        """One entry, named after the operation whose result the kernel is; beside it what is fused into it."""
+        device_of = {name: event.device for event in self.events for name in event.operations}
+        operations = kernel.operations(device_of)
+        island = next((event for event in self.events if event.start <= kernel.start <= event.end), None)
+        if not operations and island is None:
+            return  # of another step
+        if not operations:  # made by XLA itself, or in a program that came from the disk, which has lost the names
+            assert island is not None
+            operations = (f"{island.name}/{kernel.kernel}",)
+        device = devices[device_of.get(operations[0]) or (island.device if island else "") or default]
+        start, end = int(kernel.start * 1e9), int(kernel.end * 1e9)
+        lane = kernel.lane & _UINT32
+        device.thread_names[lane] = f"XLA {kernel.lane_name.partition('/')[0]}"
+        device.node_stats.add(
+            node_name=operations[0],
+            all_start_micros=start // 1000,
+            all_start_nanos=start,
+            op_end_rel_micros=(end - start) // 1000,
+            op_end_rel_nanos=end - start,
+            all_end_rel_micros=(end - start) // 1000,
+            all_end_rel_nanos=end - start,
+            thread_id=lane,
+            timeline_label=f"{operations[0]} = {_type_of(operations[0], graph)}(): "
+            f"{kernel.kernel} computes {', '.join(operations)}",
+        )
+
+
+def _type_of(name: str, graph: Graph) -> str:
+    """An operation's type; "Kernel" for one that a pass made."""
+    try:
+        return graph.get_operation_by_name(name).type
+    except KeyError:
+        return "Kernel"
 
 
 def _allocator(device: str) -> str:

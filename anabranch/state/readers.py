@@ -29,7 +29,7 @@ import numpy as np
 
 from anabranch.core.pending import Pending
 from anabranch.errors import CancelledError, InvalidArgumentError, OpError
-from anabranch.io import byte_sources, os_errors, records
+from anabranch.io import byte_sources, os_errors, records, remote
 
 #: asks the queue for the next name
 NextWork = Callable[[], Pending]
@@ -461,7 +461,8 @@ def _begun(found: Iterator[Record]) -> Iterator[Record]:
 def _opened(work: bytes) -> BinaryIO:
     path = work.decode(errors="surrogateescape")
     with os_errors.translated("open", path):
-        return open(path, "rb", buffering=1 << 18)
+        file: BinaryIO = remote.open_file(path, "rb", 1 << 18)
+        return file
 
 
 def _contents(work: bytes) -> bytes:

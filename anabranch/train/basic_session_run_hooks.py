@@ -217,9 +217,17 @@ class StopAtStepHook(SessionRunHook):
         self._global_step_tensor = global_step_for(self)
 
     def after_create_session(self, session: Any, coord: Any) -> None:
+        step = int(session.run(self._global_step_tensor))
         if self._last_step is None:
             assert self._num_steps is not None
-            self._last_step = int(session.run(self._global_step_tensor)) + self._num_steps
+            self._last_step = step + self._num_steps
+        elif step >= self._last_step:
+            logging.warning(
+                "This training is finished: its checkpoint is at global step %d, and it was to stop at step %d. It "
+                "will stop after one more step. Give StopAtStepHook a later last_step, or begin in another directory.",
+                step,
+                self._last_step,
+            )
 
     def before_run(self, run_context: SessionRunContext) -> SessionRunArgs:
         return SessionRunArgs(self._global_step_tensor)

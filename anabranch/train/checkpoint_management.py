@@ -10,7 +10,6 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from anabranch import errors
 from anabranch.frontend.platform import logging
 from anabranch.io import checkpoint_state, checkpoint_store, gfile
 from anabranch.proto import CheckpointState, SaverDef
@@ -114,8 +113,10 @@ def get_checkpoint_mtimes(checkpoint_prefixes: Sequence[str]) -> list[float]:
     """When the checkpoints were committed, in seconds since 1970; those that do not exist are left out."""
     times = []
     for prefix in checkpoint_prefixes:
-        with contextlib.suppress(errors.NotFoundError, FileNotFoundError):
-            times.append(os.stat(checkpoint_store.list_files(prefix)[0]).st_mtime)
+        entry = checkpoint_store.entry_file(prefix)
+        with contextlib.suppress(FileNotFoundError):
+            if entry is not None:
+                times.append(os.stat(entry).st_mtime)
     return times
 
 

@@ -96,6 +96,10 @@ class Saver:
         #: prefixes of checkpoints that may be removed some day, oldest first, with the time of each save
         self._last_checkpoints: list[tuple[str, float]] = []
         self._to_be_removed: list[tuple[str, float]] = []
+        #: what the state in the directory names as the latest, as far as this saver knows
+        self._latest_written: str | None = None
+        #: what was restored last, until the next save
+        self._restored: str | None = None
         if not defer_build:
             self.build()
         if self.saver_def is not None:
@@ -197,16 +201,15 @@ class Saver:
         if not self._is_empty:
             saved = self._run_save(sess, prefix, save_path)
             if write_state:
+                self._recover_own(save_path, latest_filename)
                 self._record(saved)
-                checkpoint_state.write_checkpoint_state(
-                    os.path.dirname(save_path),
-                    saved,
-                    self.last_checkpoints,
-                    latest_filename,
-                    all_model_checkpoint_timestamps=[t for _, t in self._last_checkpoints] or None,
-                    save_relative_paths=self._save_relative_paths,
-                )
+                if any(prefix == self._latest_written for prefix, _ in self._to_be_removed):
+                    # the state must not name what is gone as the latest
+                    self._write_state(save_path, saved, latest_filename, self._to_be_removed)
+                # before the state forgets them: a process that dies in between leaves them to the next one
                 self._remove_old(meta_graph_suffix)
+                self._write_state(save_path, saved, latest_filename)
+                self._latest_written = saved
         if write_meta_graph:
             with sess.graph.as_default():
                 self.export_meta_graph(
@@ -242,14 +245,43 @@ class Saver:
             raise
         return as_text(saved.item() if hasattr(saved, "item") else saved)
 
+    def _write_state(
+        self, save_path: str, saved: str, latest_filename: str | None, doomed: Sequence[tuple[str, float]] = ()
+    ) -> None:
+        known = [*doomed, *self._last_checkpoints]
+        checkpoint_state.write_checkpoint_state(
+            os.path.dirname(save_path),
+            saved,
+            [prefix for prefix, _ in known],
+            latest_filename,
+            all_model_checkpoint_timestamps=[t for _, t in known] or None,
+            save_relative_paths=self._save_relative_paths,
+        )
+
     # ------------------------------------------------------------------ retention
+    def _recover_own(self, save_path: str, latest_filename: str | None) -> None:
+        """Takes over the checkpoints that the process before this one left, whose work this saver continues.
+
+        That is the case where it restored a checkpoint from the directory and under the name that it saves to. What
+        that process was saving when it died goes.
+        """
+        restored, self._restored = self._restored, None
+        if restored is None or not restored.startswith(os.fspath(save_path)):
+            return
+        if not self._last_checkpoints:
+            state = checkpoint_state.read_checkpoint_state(os.path.dirname(save_path), latest_filename)
+            known = list(state.all_model_checkpoint_paths) if state is not None else []
+            if restored in known:
+                self.recover_last_checkpoints(known)
+        checkpoint_store.sweep_uncommitted(save_path)
+
     def _record(self, prefix: str) -> None:
         definition = self._definition("save")
         if not definition.max_to_keep:
             return
         self._last_checkpoints = [entry for entry in self._last_checkpoints if entry[0] != prefix]
         self._last_checkpoints.append((prefix, time.time()))
-        if len(self._last_checkpoints) > definition.max_to_keep:
+        while len(self._last_checkpoints) > definition.max_to_keep:  # a process that died may have left several
             self._to_be_removed.append(self._last_checkpoints.pop(0))
 
     def _remove_old(self, meta_graph_suffix: str) -> None:
@@ -283,9 +315,9 @@ class Saver:
 
     def recover_last_checkpoints(self, checkpoint_paths: Sequence[str]) -> None:
         """Remembers those of `checkpoint_paths` that exist: for a process that continues another's work."""
-        existing = [path for path in checkpoint_paths if checkpoint_management.checkpoint_exists(path)]
-        times = checkpoint_management.get_checkpoint_mtimes(existing)
-        self.set_last_checkpoints_with_time(list(zip(existing, times, strict=False)))
+        times = {path: checkpoint_management.get_checkpoint_mtimes([path]) for path in checkpoint_paths}
+        self.set_last_checkpoints_with_time([(path, found[0]) for path, found in times.items() if found])
+        self._latest_written = checkpoint_paths[-1] if checkpoint_paths else None
 
     # ------------------------------------------------------------------ restoring
     def restore(self, sess: Any, save_path: str | None) -> None:
@@ -323,6 +355,7 @@ class Saver:
             with reader:
                 restoring.check_fits(sess.graph, definition.restore_op_name, reader)
             sess.run(definition.restore_op_name, {definition.filename_tensor_name: prefix})
+            self._restored = prefix
         except errors.NotFoundError as error:
             raise restoring.explained(error, "a Variable name or other graph key that is missing") from error
         except errors.InvalidArgumentError as error:

@@ -249,7 +249,8 @@ def run_kernel(op: Operation, inputs: list[Any], state: TraceState) -> list[Any]
     compute = partial(rule.function, *group_by_argument(op_def.inputs, op.attrs, inputs))
     if _stays_known(op, inputs, partial(_without_effects, compute, keywords)):
         keywords["xp"] = np
-    with np.errstate(all="ignore"):
+    # XLA keeps the name with whatever it makes of the operation: profiles tell it (`runtime/kernel_profile.py`)
+    with np.errstate(all="ignore"), jax.named_scope(op.name):
         result = compute(**keywords)
     return [_typed(value, out) for value, out in zip(flatten_outputs(result), op._outputs, strict=True)]
 

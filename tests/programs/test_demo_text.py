@@ -42,7 +42,23 @@ def test_the_demo_learns_resumes_and_writes(tmp_path: Path, texts: Path) -> None
     written = second.split("What it writes")[1].split("What is where")[0]
     assert len(set(written) & set("the cat sat on the mat.")) > 5
     assert list((tmp_path / "events").glob("events.out.tfevents.*"))
+    samples = [
+        value
+        for file in (tmp_path / "events").iterdir()
+        for event in tf.train.summary_iterator(str(file))
+        for value in event.summary.value
+        if value.metadata.plugin_data.plugin_name == "text"
+    ]
+    texts_written = [tf.make_ndarray(value.tensor).item().decode() for value in samples]
+    assert len(texts_written) == 2
+    assert any(written.split() == text.split() for text in texts_written), "what is shown is in the events too"
     assert str(tf.train.latest_checkpoint(str(tmp_path / "checkpoints"))).endswith("model-150")
+    files = sorted((tmp_path / "events").iterdir())
+    third = run(tmp_path, texts, 150)
+    assert f"the run in {tmp_path} is finished: it is at step 150 (--steps 300 goes on, --fresh starts over)" in third
+    assert "What it writes" in third
+    assert "steps in" not in third
+    assert sorted((tmp_path / "events").iterdir()) == files
 
 
 def test_texts_are_found_and_read() -> None:

@@ -14,6 +14,7 @@ from rich.console import Console
 
 from anabranch.tools.demo import text
 from anabranch.tools.demo.digits import load_digits
+from anabranch.tools.demo.finished import finished
 from anabranch.tools.demo.training import TrainingResult, train
 
 STEPS = 1500
@@ -56,14 +57,15 @@ def _remove_earlier_run(directory: Path) -> None:
 def _report(outcome: TrainingResult, directory: Path, console: Console) -> int:
     """Lets a new process restore the best checkpoint and draw; says where everything lies."""
     steps = outcome.last_step - outcome.first_step
-    console.print(f"{steps} steps in {outcome.seconds:.1f} s; best held-out accuracy {outcome.accuracy:.2%}")
+    done = f"{steps} steps in {outcome.seconds:.1f} s" if steps else finished(outcome.last_step, directory)
+    console.print(f"{done}; best held-out accuracy {outcome.accuracy:.2%}", highlight=False, soft_wrap=True)
     picture = directory / "predictions.png"
     command = [sys.executable, "-m", "anabranch.tools.demo.report", outcome.best_checkpoint, str(picture)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        console.print(f"drawing the predictions failed:\n{done.stderr}", markup=False)
+    drawn = subprocess.run(command, capture_output=True, text=True, check=False)
+    if drawn.returncode != 0:
+        console.print(f"drawing the predictions failed:\n{drawn.stderr}", markup=False)
         return 1
-    console.print(f"a new process restored the best checkpoint: {done.stdout.strip()}")
+    console.print(f"a new process restored the best checkpoint: {drawn.stdout.strip()}")
     events = directory / "events"
     console.print(
         f"\n[bold]What is where[/bold]\n"

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from anabranch.tools.demo.finished import finished
 from anabranch.tools.demo.text_files import find_texts
 from anabranch.tools.demo.text_training import TextOutcome, train
 
@@ -47,10 +48,12 @@ def main(arguments: Sequence[str]) -> int:
 
 def _report(outcome: TextOutcome, directory: Path, console: Console) -> None:
     steps = outcome.last_step - outcome.first_step
+    speed = f"{steps} steps in {outcome.seconds:.1f} s, {outcome.characters_per_second:,.0f} characters/s"
     console.print(
-        f"{steps} steps in {outcome.seconds:.1f} s, {outcome.characters_per_second:,.0f} characters/s; "
+        f"{speed if steps else finished(outcome.last_step, directory)}; "
         f"{outcome.bits:.2f} bits per character of held-out text (8 as stored)",
         highlight=False,
+        soft_wrap=True,
     )
     console.print("\n[bold]What it writes[/bold]")
     console.print(outcome.sample, markup=False, highlight=False, soft_wrap=True)

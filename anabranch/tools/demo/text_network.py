@@ -26,6 +26,8 @@ class TextNetwork:
     length: Any
     temperature: Any
     summary: Any
+    text: Any
+    text_summary: Any
 
 
 def build_network(batches: Any, units: int, learning_rate: float = 4e-3) -> TextNetwork:
@@ -56,7 +58,11 @@ def build_network(batches: Any, units: int, learning_rate: float = 4e-3) -> Text
     summary = tf.summary.merge(
         [tf.summary.scalar("bits_per_character", bits), tf.summary.scalar("norm_of_gradient", norm)]
     )
-    return TextNetwork(windows, loss, bits, train, global_step, sample, length, temperature, summary)
+    text = tf.placeholder(tf.string, [], name="text")
+    text_summary = tf.summary.text("sample", text)
+    return TextNetwork(
+        windows, loss, bits, train, global_step, sample, length, temperature, summary, text, text_summary
+    )
 
 
 def _write(cell: Any, output: Any, length: Any, temperature: Any) -> Any:

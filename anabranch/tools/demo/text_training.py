@@ -47,7 +47,7 @@ def train(texts: Texts, directory: Path, steps: int, units: int, console: Consol
         with tf.Session() as session:
             run = _TextRun(session, network, held_out, directory, saver)
             session.run(iterator.initializer)
-            run.restore_or_initialize(console)
+            run.restore_or_initialize(console, steps)
             return run.train(steps, console)
 
 
@@ -58,22 +58,25 @@ class _TextRun:
         self.session, self.network, self.held_out, self.saver = session, network, held_out, saver
         self.prefix = str(directory / "checkpoints" / "model")
         (directory / "checkpoints").mkdir(parents=True, exist_ok=True)
-        self.writer = tf.summary.FileWriter(str(directory / "events"), session.graph)
+        self.events = str(directory / "events")
         self.first_step = 0
 
-    def restore_or_initialize(self, console: Console) -> None:
+    def restore_or_initialize(self, console: Console, steps: int) -> None:
         latest = tf.train.latest_checkpoint(str(Path(self.prefix).parent))
         if latest is None:
             self.session.run(tf.global_variables_initializer())
             return
         self.saver.restore(self.session, latest)
-        self.saver.recover_last_checkpoints([latest])
         self.first_step = int(self.session.run(self.network.global_step))
-        console.print(f"goes on from step {self.first_step}: {latest}")
+        if self.first_step < steps:
+            console.print(f"goes on from step {self.first_step}: {latest}", soft_wrap=True)
 
     def train(self, steps: int, console: Console) -> TextOutcome:
         start = time.perf_counter()
         step, rate = self.first_step, 0.0
+        if step >= steps:
+            return TextOutcome(self._evaluate(), self._sample(600), step, step, 0.0, 0.0)
+        self.writer = tf.summary.FileWriter(self.events, self.session.graph)
         with tf.train.ProgressDisplay("training", steps, step, console) as display:
             display.announce("compiling")
             bits = self._evaluate()
@@ -86,9 +89,13 @@ class _TextRun:
                 self.saver.save(self.session, self.prefix, global_step=step, write_meta_graph=False)
                 display.update(step, {"loss": loss, "bits/character": bits, "": f"{rate:,.0f} characters/s"})
                 if step % SAMPLE_EVERY == 0 and step < steps:
-                    console.print(f"[dim]{_escaped(self._sample(120))}[/dim]", highlight=False, soft_wrap=True)
+                    sample = self._sample(120)
+                    console.print(f"[dim]{_escaped(sample)}[/dim]", highlight=False, soft_wrap=True)
+                    self._write_sample(sample, step)
+        sample = self._sample(600)
+        self._write_sample(sample, step)
         self.writer.close()
-        return TextOutcome(bits, self._sample(600), self.first_step, step, time.perf_counter() - start, rate)
+        return TextOutcome(bits, sample, self.first_step, step, time.perf_counter() - start, rate)
 
     def _train_some(self, count: int, before: int, display: tf.train.ProgressDisplay) -> tuple[float, float]:
         """Runs `count` steps after step `before`; returns the last loss and the characters per second."""
@@ -107,6 +114,12 @@ class _TextRun:
 
     def _sample(self, length: int) -> str:
         return decode(self.session.run(self.network.sample, {self.network.length: length}))
+
+    def _write_sample(self, text: str, step: int) -> None:
+        """Adds a text to the events, as the block of code that keeps TensorBoard from folding its lines."""
+        block = "".join(f"    {line}\n" for line in text.splitlines())
+        network = self.network
+        self.writer.add_summary(self.session.run(network.text_summary, {network.text: block}), step)
 
 
 def _escaped(text: str) -> str:

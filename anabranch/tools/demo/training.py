@@ -44,7 +44,7 @@ def train(digits: Digits, directory: Path, steps: int, console: Console) -> Trai
         best = tf.train.BestCheckpoints(saver, str(directory / "best"), metric="accuracy", mode="max")
         with tf.Session() as session:
             run = _Run(session, network, digits, directory, saver, best)
-            run.restore_or_initialize(console)
+            run.restore_or_initialize(console, steps)
             return run.train(steps, console)
 
 
@@ -56,26 +56,30 @@ class _Run:
         self.saver, self.best = saver, best
         self.prefix = str(directory / "checkpoints" / "model")
         (directory / "checkpoints").mkdir(parents=True, exist_ok=True)
-        self.writers = {
-            "train": tf.summary.FileWriter(str(directory / "events" / "train"), session.graph),
-            "test": tf.summary.FileWriter(str(directory / "events" / "test")),
-        }
+        self.events = directory / "events"
         self.first_step = 0
 
-    def restore_or_initialize(self, console: Console) -> None:
+    def restore_or_initialize(self, console: Console, steps: int) -> None:
         latest = tf.train.latest_checkpoint(str(Path(self.prefix).parent))
         if latest is None:
             self.session.run(tf.global_variables_initializer())
         else:
             self.saver.restore(self.session, latest)
-            self.saver.recover_last_checkpoints([latest])
             self.first_step = int(self.session.run(self.network.global_step))
-            console.print(f"goes on from step {self.first_step}: {latest}")
+            if self.first_step < steps:
+                console.print(f"goes on from step {self.first_step}: {latest}", soft_wrap=True)
 
     def train(self, steps: int, console: Console) -> TrainingResult:
         stream = batches(self.digits, BATCH, np.random.default_rng(_SEED + self.first_step))
         start = time.perf_counter()
         step, rate = self.first_step, 0.0
+        if step >= steps:
+            checkpoint, accuracy = self.best.checkpoints[0]
+            return TrainingResult(accuracy, checkpoint, step, step, 0.0, 0.0)
+        self.writers = {
+            "train": tf.summary.FileWriter(str(self.events / "train"), self.session.graph),
+            "test": tf.summary.FileWriter(str(self.events / "test")),
+        }
         with tf.train.ProgressDisplay("training", steps, step, console) as display:
             display.announce("compiling")
             while step < steps:

@@ -17,7 +17,7 @@ import anabranch as tf
 from anabranch.core import dtypes
 from anabranch.core.op_def import ArgDef
 from anabranch.testing.op_cases import OpCase, input_arrays, op_function
-from tests.device.ops.test_table import ROWS
+from tests.device.ops.table import table_rows
 
 SEED = 11
 HIDINGS = 4
@@ -69,10 +69,10 @@ def with_parts_hidden(case: OpCase, draw: random.Random) -> Inputs:
     return Inputs(case, shape_of, lambda arg: arg.name in named and draw.random() < 0.4)
 
 
-@pytest.mark.parametrize("name", sorted({case.op for case in ROWS if case.error is None}))
+@pytest.mark.parametrize("name", sorted({case.op for case in table_rows() if case.error is None}))
 def test_hiding_shapes_makes_no_rule_refuse_or_contradict(name: str) -> None:
     draw = random.Random(f"{SEED} {name}")
-    for case in (case for case in ROWS if case.op == name and case.error is None):
+    for case in (case for case in table_rows() if case.op == name and case.error is None):
         with tf.Graph().as_default():
             reference = [tensor.shape for tensor in outputs_of(everything_known(case), case)]
             for _ in range(HIDINGS):

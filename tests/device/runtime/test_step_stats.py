@@ -38,13 +38,14 @@ def test_each_island_and_host_call_is_timed() -> None:
     metadata = traced(trace_level=RunOptions.FULL_TRACE)
     (device,) = metadata.step_stats.dev_stats  # of the last step alone
     assert device.device.endswith("/device:CPU:0")
-    labels = {stats.node_name: stats.timeline_label for stats in device.node_stats}
+    own = [stats for stats in device.node_stats if not device.thread_names[stats.thread_id].startswith("XLA ")]
+    labels = {stats.node_name: stats.timeline_label for stats in own}
     assert labels == {"exp": "exp = Island(): product, exp", "text": "text = HistogramSummary(exp)"}
-    island, host = device.node_stats
+    island, host = own
     assert island.all_start_nanos + island.all_end_rel_nanos <= host.all_start_nanos
     # product and exp leave the island: 3 rows of 2 floats each
     assert island.output[0].tensor_description.allocation_description.allocated_bytes == 2 * 3 * 2 * 4
-    assert list(device.thread_names.values()) == ["MainThread"]
+    assert [name for name in device.thread_names.values() if not name.startswith("XLA ")] == ["MainThread"]
     assert not metadata.partition_graphs
 
 
@@ -52,7 +53,8 @@ def test_a_trace_can_be_made_of_it() -> None:
     stats = traced(trace_level=RunOptions.FULL_TRACE).step_stats
     events = json.loads(Timeline(stats).generate_chrome_trace_format(show_memory=True))["traceEvents"]
     slices = [e for e in events if e["ph"] == "X"]
-    assert [e["name"] for e in slices] == ["Island", "HistogramSummary"]
+    names = [e["name"] for e in slices]
+    assert {"Island", "HistogramSummary"} < set(names), "and what runs inside the island"
     assert [e["name"] for e in events if e["ph"] == "s"] == ["exp"]
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import anabranch as tf
 from anabranch import errors
 from anabranch.frontend import summary
 from anabranch.frontend.platform import logging as program_log
@@ -142,6 +143,22 @@ def test_stop_at_step(arguments: dict[str, int], runs: int) -> None:
             session.run(count)
             done += 1
     assert done == runs
+
+
+def test_a_finished_training_says_so(tmp_path: Path, messages: Any) -> None:
+    for _ in range(2):
+        with tf.Graph().as_default():
+            step = tf.train.get_or_create_global_step()
+            train = tf.assign_add(step, 1)
+            hooks = [tf.train.StopAtStepHook(last_step=3)]
+            with tf.train.MonitoredTrainingSession(
+                checkpoint_dir=str(tmp_path), hooks=hooks, save_summaries_steps=None, save_summaries_secs=None
+            ) as session:
+                while not session.should_stop():
+                    session.run(train)
+    told = [text for text in messages() if "This training is finished" in str(text)]
+    assert len(told) == 1
+    assert "is at global step 3, and it was to stop at step 3" in str(told[0])
 
 
 def test_stop_at_step_needs_one_number_and_a_global_step() -> None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+from types import ModuleType
+
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
@@ -19,6 +23,10 @@ KNOWN = {
 }
 
 
+#: before a test replaces it
+FIND = crc32c._compiled
+
+
 def by_definition(data: bytes) -> int:
     """One bit at a time."""
     state = 0xFFFFFFFF
@@ -27,6 +35,27 @@ def by_definition(data: bytes) -> int:
         for _ in range(8):
             state = (state >> 1) ^ (0x82F63B78 if state & 1 else 0)
     return state ^ 0xFFFFFFFF
+
+
+@pytest.fixture(params=["as installed", "NumPy"], scope="module", autouse=True)
+def implementation(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Everything is tested with what is installed, and without."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "NumPy":
+            patch.setattr(crc32c, "_compiled", lambda: None)
+        yield
+
+
+def test_the_compiled_version_serves_where_it_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    package = ModuleType("google_crc32c")
+    package.implementation, package.extend = "c", lambda crc, data: 7  # type: ignore[attr-defined]
+    find = FIND.__wrapped__
+    monkeypatch.setitem(sys.modules, "google_crc32c", package)
+    assert find()(0, b"") == 7
+    package.implementation = "python"  # type: ignore[attr-defined]
+    assert find() is None, "its version in Python is slower than ours"
+    monkeypatch.setitem(sys.modules, "google_crc32c", None)
+    assert find() is None
 
 
 @pytest.mark.parametrize("data", list(KNOWN), ids=len)
