@@ -37,6 +37,7 @@ from typing import Any, Final, Self, TypeVar
 import numpy as np
 
 from anabranch.core import dtypes
+from anabranch.core.attrs import single_precision
 from anabranch.core.dtypes import DType
 from anabranch.core.shapes import TensorShape
 
@@ -403,4 +404,6 @@ def _parse_default(op: str, kind: str, text: str) -> Any:
     value = ast.literal_eval(text)
     if kind == "string":
         return value.encode()
+    if kind == "float":
+        return single_precision(value)
     return [v.encode() if isinstance(v, str) else v for v in value] if kind.startswith("list(") else value

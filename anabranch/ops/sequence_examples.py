@@ -17,7 +17,7 @@ from anabranch.core.shapes import TensorShape
 from anabranch.errors import InvalidArgumentError
 from anabranch.graph.building import define_op
 from anabranch.ops import shape_rules
-from anabranch.ops.parsing import array_of, dense_column, sparse_column, values_of
+from anabranch.ops.parsing import array_of, dense_column, feature_name, sparse_column, values_of
 from anabranch.proto import SequenceExample
 
 _TYPES = "list({float, int64, string}) >= 0 = []"
@@ -190,7 +190,7 @@ def _parsed(serialized: list[bytes], names: list[bytes], optional: list[Any], ct
 
 
 def _texts(keys: Any) -> list[str]:
-    return [(key if isinstance(key, bytes) else key.item()).decode() for key in keys]
+    return [feature_name(key if isinstance(key, bytes) else key.item()) for key in keys]
 
 
 @ParseSequenceExample.host_kernel

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.fuzz.differences import Disagreement
+from tests.fuzz.examination import Examination, Examined
 from tests.fuzz.programs import blocks, needed, producer, used
 from tests.fuzz.sides import Side
 from tests.fuzz.wire import encode_array
-from tests.fuzz.examination import Examination, Examined
 
 Program = dict[str, Any]
 Check = Callable[[Program], Examined]
