@@ -26,6 +26,7 @@ ParseExample = define_op(
     "sparse_shapes: Nsparse * int64, dense_values: Tdense",
     f"Nsparse: int >= 0, Ndense: int >= 0, sparse_types: list({_FEATURE_TYPES}) >= 0, "
     f"Tdense: list({_FEATURE_TYPES}) >= 0, dense_shapes: list(shape) >= 0",
+    ranks={"names": 1},
 )
 ParseExample.not_differentiable()
 
@@ -57,8 +58,13 @@ def _(serialized: TensorShape, *_: Any, num_sparse: int, dense_shapes: list[Tens
 
 
 def feature_name(key: bytes) -> str:
-    """The name under which a message has the feature; no message has one for a key that is not UTF-8."""
+    """The name under which a message holds the feature: `holds` says whether it does."""
     return key.decode("utf-8", "surrogateescape")
+
+
+def holds(features: Any, name: str) -> bool:
+    """Whether a message has a feature; never for a name that is not UTF-8, which messages cannot be asked for."""
+    return not any("\udc80" <= character <= "\udcff" for character in name) and name in features
 
 
 @ParseExample.host_kernel
@@ -126,7 +132,7 @@ def values_of(features: Any, key: str, dtype: DType, label: Any, ctx: Any) -> Se
     Raises:
         InvalidArgumentError: they are of another type.
     """
-    if key not in features:
+    if not holds(features, key):
         return None
     feature: Feature = features[key]
     kind = feature.WhichOneof("kind")

@@ -263,6 +263,7 @@ def _position(name: str, function: str, worst: str, outputs: str) -> OpFunction:
         "input: T, dimension: Tidx -> output: output_type",
         f"T: {{real, bool}}, Tidx: {{int16, int32, int64}} = int32, output_type: {outputs} = int64",
         static=("dimension",),
+        ranks={"dimension": 0},
     )
 
     @op.shape

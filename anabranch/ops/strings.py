@@ -278,6 +278,7 @@ RegexReplace = define_op(
     "RegexReplace",
     "input: string, pattern: string, rewrite: string -> output: string",
     "replace_global: bool = True",
+    ranks={"pattern": 0, "rewrite": 0},
 )
 RegexReplace.shape(shape_rules.same_as_first)
 RegexReplace.not_differentiable()
@@ -307,7 +308,7 @@ def _full_match(input: Any, pattern: bytes, ctx: Any) -> Any:
     return elementwise(lambda s: compiled.fullmatch(s.decode(*_TEXT)) is not None, input, dtype=np.bool_)
 
 
-RegexFullMatch = define_op("RegexFullMatch", "input: string, pattern: string -> output: bool")
+RegexFullMatch = define_op("RegexFullMatch", "input: string, pattern: string -> output: bool", ranks={"pattern": 0})
 RegexFullMatch.shape(shape_rules.same_as_first)
 RegexFullMatch.not_differentiable()
 

@@ -215,8 +215,8 @@ class Examination:
         return [r for r in both if self.nodes[producer(r)]["kind"] in keep or self.random.random() < 0.4]
 
     # ------------------------------------------------------------------ running
-    def _steps(self, graph: Graph, fetches: list[str], upto: int | None = None) -> Outcome:
-        """Runs the program's steps; a node that is refused is left out, with what depends on it, and all starts anew."""
+    def _steps(self, graph: Graph, fetches: list[str]) -> Outcome:
+        """Runs the program's steps; without a node that is refused, and what depends on it, all starts anew."""
         refusals: dict[str, str] = {}
         left = [ref for ref in fetches if ref in graph.names]
         while True:

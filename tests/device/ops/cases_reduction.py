@@ -151,7 +151,12 @@ POSITIONS = [
     OpCase("ArgMin", (X, -3), {"output_type": "int32"}, oracle=lambda x, _: np.argmin(x, 0), label="int32"),
     # TensorFlow starts from the worst finite number, which NaN and the infinity beyond it do not exceed
     *(
-        OpCase(op, (NOT_NUMBERS.astype(dtype), 1), expected=[positions], label=f"not numbers, {np.dtype(dtype).name}")
+        OpCase(
+            op,
+            (NOT_NUMBERS.astype(dtype), 1),
+            expected=np.array(positions),
+            label=f"not numbers, {np.dtype(dtype).name}",
+        )
         for op, positions in (("ArgMax", [2, 1, 0, 0, 0, 0, 1]), ("ArgMin", [1, 0, 0, 1, 0, 0, 2]))
         for dtype in (np.float32, np.float16, np.float64, ml_dtypes.bfloat16)
     ),
