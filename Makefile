@@ -8,11 +8,14 @@ PEERS_STAMP := $(PEERS)/.installed
 # Processes that run tests side by side, and more arguments for pytest: make test PYTEST_ARGS='-k gather'
 WORKERS ?= auto
 PYTEST_ARGS ?=
+# How long `make fuzz` goes on, and where its random programs start
+SECONDS ?= 3600
+SEED ?= 1
 
 PROTOS = $(wildcard anabranch/proto/*.proto)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo demo-text test tiny lint format types extras bench bench-env protos lock clean distclean
+.PHONY: help venv demo demo-text test tiny lint format types extras bench bench-env fuzz protos lock clean distclean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -66,6 +69,9 @@ $(PEERS_STAMP): requirements/peers.txt
 
 bench: venv bench-env ## measure against the peers; each benchmark prints a table
 	$(BIN)/python -m benchmarks
+
+fuzz: venv bench-env ## run random graphs beside genuine TensorFlow: SECONDS=3600 SEED=1
+	$(BIN)/python -m tests.fuzz.differential --seconds $(SECONDS) --seed $(SEED)
 
 protos: venv ## regenerate the protocol-buffer classes
 	$(BIN)/python -m grpc_tools.protoc -I. --plugin=$(BIN)/protoc-gen-mypy --python_out=. --mypy_out=. $(PROTOS)

@@ -6,6 +6,7 @@ found by its fetches and fed tensors and goes straight to its plan.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import threading
 import weakref

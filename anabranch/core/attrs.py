@@ -42,6 +42,16 @@ class AttrPlaceholder:
     name: str
 
 
+def single_precision(value: Any) -> float:
+    """A number as attributes of kind `float` hold it: rounded to single precision, as it is in a GraphDef.
+
+    So a graph computes the same before it is exported and after, and the same as TensorFlow: a `LeakyRelu` of float64
+    multiplies by 0.20000000298. What is too large becomes infinite.
+    """
+    with np.errstate(over="ignore"):
+        return float(np.float32(value))
+
+
 def same_attrs(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
     """Whether two sets of attributes have the same names and the same values."""
     return a.keys() == b.keys() and all(same_attr_value(value, b[name]) for name, value in a.items())

@@ -29,7 +29,7 @@ from __future__ import annotations
 import ast
 import inspect
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from types import FunctionType
 from typing import Any, Final, Self, TypeVar
@@ -37,6 +37,7 @@ from typing import Any, Final, Self, TypeVar
 import numpy as np
 
 from anabranch.core import dtypes
+from anabranch.core.attrs import single_precision
 from anabranch.core.dtypes import DType
 from anabranch.core.shapes import TensorShape
 
@@ -137,6 +138,8 @@ class OpDef:
         stateful: the operation reads or changes something besides its inputs; it is neither folded nor merged.
         static: names of inputs whose *values* (not only shapes) must be known when a step is compiled; where that
             differs between operations of one type, `static_when` decides. Ask `static_positions`.
+        ranks: the rank that an input must have, by its name: checked when an operation is built, and where that was not
+            known, when it runs.
         reads, writes: names of resource inputs whose variable is read / written by the operation.
         shape_valued: the outputs depend on the inputs' shapes only, never on their values.
         few_values: the outputs take so few different values that a program may be compiled for each of them.
@@ -154,6 +157,7 @@ class OpDef:
     stateful: bool = False
     commutative: bool = False
     static: frozenset[str] = frozenset()
+    ranks: dict[str, int] = field(default_factory=dict)
     reads: frozenset[str] = frozenset()
     writes: frozenset[str] = frozenset()
     shape_valued: bool = False
@@ -240,6 +244,20 @@ class OpDef:
             start += length
         return frozenset(found)
 
+    def check_ranks(self, found: Iterable[int | None]) -> None:
+        """Compares the ranks of the inputs, None where one is unknown or the input is a list, with `ranks`.
+
+        Raises:
+            ValueError: an input has another rank.
+        """
+        for arg, rank in zip(self.inputs, found, strict=True):
+            wanted = self.ranks.get(arg.name)
+            if wanted is not None and rank is not None and rank != wanted:
+                raise ValueError(
+                    f"Shape must be rank {wanted} but is rank {rank} for the input {arg.name!r}; tf.reshape gives it "
+                    f"another one"
+                )
+
     def input_arg(self, name: str) -> ArgDef:
         for arg in self.inputs:
             if arg.name == name:
@@ -288,7 +306,8 @@ def parse_op_def(
     inferred = {a for arg in inputs for a in (arg.type_attr, arg.number_attr, arg.type_list_attr) if a}
     for key in ("static", "reads", "writes"):
         flags[key] = frozenset(flags.get(key, ()))
-        unknown = flags[key] - {arg.name for arg in inputs}
+    for key in ("static", "reads", "writes", "ranks"):
+        unknown = set(flags.get(key, ())) - {arg.name for arg in inputs}
         if unknown:
             raise ValueError(f"operation {name}: {key} names {sorted(unknown)}, which are not inputs")
     return factory(name, inputs, outputs, attr_defs, inferred=frozenset(inferred), **flags)
@@ -403,4 +422,6 @@ def _parse_default(op: str, kind: str, text: str) -> Any:
     value = ast.literal_eval(text)
     if kind == "string":
         return value.encode()
+    if kind == "float":
+        return single_precision(value)
     return [v.encode() if isinstance(v, str) else v for v in value] if kind.startswith("list(") else value

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from anabranch.core.attrs import FuncAttr
+from anabranch.core.attrs import FuncAttr, single_precision
 from anabranch.core.dtypes import DType, as_dtype
 from anabranch.core.op_def import MISSING, ArgDef, AttrDef, OpDef, parse_op_def
 from anabranch.core.registry import register_op
@@ -383,7 +383,7 @@ def _read_tensor(value: Any) -> np.ndarray[Any, Any]:
 
 _ATTR_READERS: dict[str, Any] = {
     "int": _read_int,
-    "float": float,
+    "float": single_precision,
     "bool": _read_bool,
     "string": _read_string,
     "type": _read_type,

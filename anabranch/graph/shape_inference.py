@@ -73,6 +73,8 @@ def infer_shapes(
         known[keyword] = ShapeContext(op_def, attrs, inputs) if keyword == "ctx" else attrs[keyword]
     shapes = group_by_argument(op_def.inputs, attrs, [t._shape for t in inputs])
     try:
+        if op_def.ranks:
+            op_def.check_ranks(None if isinstance(shape, list) else shape.ndims for shape in shapes)
         result = rule.function(*shapes, **known)
     except ValueError as error:
         given = ", ".join(f"{t.name} {t._shape}" for t in inputs)

@@ -106,7 +106,11 @@ def _part_gradient(op: Operation, grad: Any) -> Any:
 
 
 MatrixDiagPartV2 = define_op(
-    "MatrixDiagPartV2", "input: T, k: int32, padding_value: T -> diagonal: T", "T: any", static=("k",)
+    "MatrixDiagPartV2",
+    "input: T, k: int32, padding_value: T -> diagonal: T",
+    "T: any",
+    static=("k",),
+    ranks={"padding_value": 0},
 )
 MatrixDiagPartV2.gradient(_part_gradient)
 
@@ -122,7 +126,11 @@ def _(input: Any, k: Any, padding_value: Any, *, xp: Any) -> Any:
 
 
 MatrixDiagPartV3 = define_op(
-    "MatrixDiagPartV3", "input: T, k: int32, padding_value: T -> diagonal: T", f"T: any, {_ALIGN}", static=("k",)
+    "MatrixDiagPartV3",
+    "input: T, k: int32, padding_value: T -> diagonal: T",
+    f"T: any, {_ALIGN}",
+    static=("k",),
+    ranks={"padding_value": 0},
 )
 MatrixDiagPartV3.gradient(_part_gradient)
 
@@ -172,7 +180,13 @@ def _diag_gradient(op: Operation, grad: Any) -> Any:
 _DIAG_INPUTS = "diagonal: T, k: int32, num_rows: int32, num_cols: int32, padding_value: T -> output: T"
 _DIAG_STATIC = ("k", "num_rows", "num_cols")
 
-MatrixDiagV2 = define_op("MatrixDiagV2", _DIAG_INPUTS, "T: any", static=_DIAG_STATIC)
+MatrixDiagV2 = define_op(
+    "MatrixDiagV2",
+    _DIAG_INPUTS,
+    "T: any",
+    static=_DIAG_STATIC,
+    ranks={"num_rows": 0, "num_cols": 0, "padding_value": 0},
+)
 MatrixDiagV2.gradient(_diag_gradient)
 
 
@@ -194,7 +208,13 @@ def _(diagonal: Any, k: Any, num_rows: Any, num_cols: Any, padding_value: Any, *
     return _diag(diagonal, [k, num_rows, num_cols], padding_value, b"LEFT_LEFT", xp)
 
 
-MatrixDiagV3 = define_op("MatrixDiagV3", _DIAG_INPUTS, f"T: any, {_ALIGN}", static=_DIAG_STATIC)
+MatrixDiagV3 = define_op(
+    "MatrixDiagV3",
+    _DIAG_INPUTS,
+    f"T: any, {_ALIGN}",
+    static=_DIAG_STATIC,
+    ranks={"num_rows": 0, "num_cols": 0, "padding_value": 0},
+)
 MatrixDiagV3.gradient(_diag_gradient)
 
 

@@ -138,7 +138,11 @@ def _check_dtypes(reader: TensorReader, names: Sequence[str], dtypes: Sequence[D
 
 
 # ---------------------------------------------------------------------- sharded checkpoints
-ShardedFilename = define_op("ShardedFilename", "basename: string, shard: int32, num_shards: int32 -> filename: string")
+ShardedFilename = define_op(
+    "ShardedFilename",
+    "basename: string, shard: int32, num_shards: int32 -> filename: string",
+    ranks={"basename": 0, "shard": 0, "num_shards": 0},
+)
 ShardedFilename.not_differentiable()
 ShardedFilename.shape(shape_rules.scalar)
 
@@ -148,7 +152,9 @@ def _(basename: Any, shard: Any, num_shards: Any) -> bytes:
     return f"{_text(basename)}-{int(shard):05d}-of-{int(num_shards):05d}".encode()
 
 
-ShardedFilespec = define_op("ShardedFilespec", "basename: string, num_shards: int32 -> filename: string")
+ShardedFilespec = define_op(
+    "ShardedFilespec", "basename: string, num_shards: int32 -> filename: string", ranks={"basename": 0, "num_shards": 0}
+)
 ShardedFilespec.not_differentiable()
 ShardedFilespec.shape(shape_rules.scalar)
 

@@ -275,6 +275,7 @@ EditDistance = define_op(
     "hypothesis_indices: int64, hypothesis_values: T, hypothesis_shape: int64, truth_indices: int64, truth_values: T, "
     "truth_shape: int64 -> output: float",
     "normalize: bool = True, T: any",
+    ranks={"hypothesis_shape": 1, "truth_shape": 1},
 )
 EditDistance.not_differentiable()
 

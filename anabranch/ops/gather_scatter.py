@@ -126,6 +126,7 @@ GatherV2 = define_op(
     "params: Tparams, indices: Tindices, axis: Taxis -> output: Tparams",
     "batch_dims: int = 0, Tparams: any, Tindices: {int16, int32, int64}, Taxis: {int32, int64}",
     static=("axis",),
+    ranks={"axis": 0},
 )
 
 
@@ -256,6 +257,7 @@ ScatterNd = define_op(
     "indices: Tindices, updates: T, shape: Tindices -> output: T",
     f"T: any, Tindices: {{int16, int32, int64}}, {_POLICY}",
     static=("shape",),
+    ranks={"shape": 1},
 )
 
 

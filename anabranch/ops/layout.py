@@ -150,7 +150,11 @@ def _size_along(tensor: Tensor, axis: int) -> int | None:
 
 
 Concat = define_op(
-    "Concat", "concat_dim: int32, values: N * T -> output: T", "N: int >= 2, T: any", static=("concat_dim",)
+    "Concat",
+    "concat_dim: int32, values: N * T -> output: T",
+    "N: int >= 2, T: any",
+    static=("concat_dim",),
+    ranks={"concat_dim": 0},
 )
 
 
@@ -174,6 +178,7 @@ ConcatV2 = define_op(
     "values: N * T, axis: Tidx -> output: T",
     "N: int >= 2, T: any, Tidx: {int32, int64} = int32",
     static=("axis",),
+    ranks={"axis": 0},
 )
 
 
@@ -230,7 +235,11 @@ def _split_gradient(axis: Any, grads: Any) -> Any:
 
 
 Split = define_op(
-    "Split", "split_dim: int32, value: T -> output: num_split * T", "num_split: int >= 1, T: any", static=("split_dim",)
+    "Split",
+    "split_dim: int32, value: T -> output: num_split * T",
+    "num_split: int >= 1, T: any",
+    static=("split_dim",),
+    ranks={"split_dim": 0},
 )
 
 
@@ -409,7 +418,9 @@ def _(op: Any, grad: Any) -> Any:
 
 
 _REVERSIBLE = "{floating, integers, complex, bool, string}"
-Reverse = define_op("Reverse", "tensor: T, dims: bool -> output: T", f"T: {_REVERSIBLE}", static=("dims",))
+Reverse = define_op(
+    "Reverse", "tensor: T, dims: bool -> output: T", f"T: {_REVERSIBLE}", static=("dims",), ranks={"dims": 1}
+)
 Reverse.shape(shape_rules.same_as_first)
 
 
@@ -428,6 +439,7 @@ ReverseV2 = define_op(
     "tensor: T, axis: Tidx -> output: T",
     f"Tidx: {{int32, int64}} = int32, T: {_REVERSIBLE}",
     static=("axis",),
+    ranks={"axis": 1},
 )
 
 

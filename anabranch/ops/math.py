@@ -18,7 +18,11 @@ from anabranch.ops import raw, shape_rules
 from anabranch.ops.factories import attach_gradient, binary, unary, unary_compiled
 
 BroadcastGradientArgs = define_op(
-    "BroadcastGradientArgs", "s0: T, s1: T -> r0: T, r1: T", "T: {int32, int64} = int32", static=("s0", "s1")
+    "BroadcastGradientArgs",
+    "s0: T, s1: T -> r0: T, r1: T",
+    "T: {int32, int64} = int32",
+    static=("s0", "s1"),
+    ranks={"s0": 1, "s1": 1},
 )
 BroadcastGradientArgs.not_differentiable()
 

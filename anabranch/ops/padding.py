@@ -228,6 +228,7 @@ SpaceToBatchND = define_op(
     "input: T, block_shape: Tblock_shape, paddings: Tpaddings -> output: T",
     "T: any, Tblock_shape: {int32, int64} = int32, Tpaddings: {int32, int64} = int32",
     static=("block_shape", "paddings"),
+    ranks={"block_shape": 1},
 )
 
 
@@ -256,6 +257,7 @@ BatchToSpaceND = define_op(
     "input: T, block_shape: Tblock_shape, crops: Tcrops -> output: T",
     "T: any, Tblock_shape: {int32, int64} = int32, Tcrops: {int32, int64} = int32",
     static=("block_shape", "crops"),
+    ranks={"block_shape": 1},
 )
 
 

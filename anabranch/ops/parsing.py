@@ -26,6 +26,7 @@ ParseExample = define_op(
     "sparse_shapes: Nsparse * int64, dense_values: Tdense",
     f"Nsparse: int >= 0, Ndense: int >= 0, sparse_types: list({_FEATURE_TYPES}) >= 0, "
     f"Tdense: list({_FEATURE_TYPES}) >= 0, dense_shapes: list(shape) >= 0",
+    ranks={"names": 1},
 )
 ParseExample.not_differentiable()
 
@@ -56,6 +57,16 @@ def _(serialized: TensorShape, *_: Any, num_sparse: int, dense_shapes: list[Tens
     return [*_sparse_shapes(num_sparse, 1), list(dense_shapes)]
 
 
+def feature_name(key: bytes) -> str:
+    """The name under which a message holds the feature: `holds` says whether it does."""
+    return key.decode("utf-8", "surrogateescape")
+
+
+def holds(features: Any, name: str) -> bool:
+    """Whether a message has a feature; never for a name that is not UTF-8, which messages cannot be asked for."""
+    return not any("\udc80" <= character <= "\udcff" for character in name) and name in features
+
+
 @ParseExample.host_kernel
 def _(
     serialized: Any,
@@ -75,11 +86,11 @@ def _(
         else [f"record {i}" for i in range(len(serialized))]
     )
     features = [_features(data, label, ctx) for data, label in zip(serialized.tolist(), labels, strict=True)]
-    keys = [key.item().decode() for key in sparse_keys]
+    keys = [feature_name(key.item()) for key in sparse_keys]
     sparse = [sparse_column(features, key, dtype, labels, ctx) for key, dtype in zip(keys, sparse_types, strict=True)]
     dense = []
     for key, default, dtype, shape in zip(dense_keys, dense_defaults, Tdense, dense_shapes, strict=True):
-        dense.append(dense_column(features, key.item().decode(), default, dtype, shape, labels, ctx))
+        dense.append(dense_column(features, feature_name(key.item()), default, dtype, shape, labels, ctx))
     return [s[0] for s in sparse], [s[1] for s in sparse], [s[2] for s in sparse], dense
 
 
@@ -98,11 +109,11 @@ def _(
     labels = ["the record"]
     features = [_features(serialized.item(), labels[0], ctx)]
     sparse = [
-        sparse_column(features, key.decode(), dtype, labels, ctx)
+        sparse_column(features, feature_name(key), dtype, labels, ctx)
         for key, dtype in zip(sparse_keys, sparse_types, strict=True)
     ]
     dense = [
-        dense_column(features, key.decode(), default, dtype, shape, labels, ctx)[0]
+        dense_column(features, feature_name(key), default, dtype, shape, labels, ctx)[0]
         for key, default, dtype, shape in zip(dense_keys, dense_defaults, Tdense, dense_shapes, strict=True)
     ]
     return [s[0][:, 1:] for s in sparse], [s[1] for s in sparse], [s[2][1:] for s in sparse], dense
@@ -121,7 +132,7 @@ def values_of(features: Any, key: str, dtype: DType, label: Any, ctx: Any) -> Se
     Raises:
         InvalidArgumentError: they are of another type.
     """
-    if key not in features:
+    if not holds(features, key):
         return None
     feature: Feature = features[key]
     kind = feature.WhichOneof("kind")
@@ -246,7 +257,7 @@ def _(
         _fields(r.decode("utf-8", "surrogateescape"), field_delim, use_quote_delim, ctx) for r in records.reshape(-1)
     ]
     columns: list[list[Any]] = [[] for _ in OUT_TYPE]
-    missing = na_value.decode()
+    missing = na_value.decode("utf-8", "surrogateescape")
     for number, fields in enumerate(rows):
         chosen = [fields[i] for i in select_cols if i < len(fields)] if select_cols else fields
         if len(chosen) != len(OUT_TYPE):
@@ -262,12 +273,12 @@ def _(
 
 def _fields(text: str, delimiter: bytes, quoted: bool, ctx: Any) -> list[str]:
     try:
-        return split_row(text, delimiter.decode(), quoted)
+        return split_row(text, delimiter.decode("utf-8", "surrogateescape"), quoted)
     except ValueError as error:
         raise InvalidArgumentError(None, ctx.op, f"{error}: {text!r}") from None
 
 
-_PARSERS: dict[DType, Callable[[str], Any]] = {float32: float, float64: float}
+_PARSERS: dict[DType, Callable[[bytes], Any]] = {float32: float, float64: float}
 _C_NAMES = {float32: "float", float64: "double"}
 
 
@@ -279,7 +290,8 @@ def _field(text: str, dtype: DType, default: Any, missing: str, place: int, reco
     if dtype is string:
         return text.encode("utf-8", "surrogateescape")
     try:
-        value = _PARSERS.get(dtype, int)(text)
+        # as bytes, which have no digits but those of ASCII; Python's numbers may have underscores
+        value = None if "_" in text else _PARSERS.get(dtype, int)(text.encode("utf-8", "surrogateescape"))
     except ValueError:
         value = None
     if value is None or (dtype.is_integer and not dtype.min <= value <= dtype.max):

@@ -261,12 +261,14 @@ Cumprod = _cumulative("Cumprod", 1, _cumprod_gradient)
 
 
 # ---------------------------------------------------------------------- positions
-def _position(name: str, function: str, outputs: str) -> OpFunction:
+def _position(name: str, function: str, worst: str, outputs: str) -> OpFunction:
+    """The position of the extreme element; NaN and the infinity at the other end count as the `worst` finite number."""
     op = define_op(
         name,
         "input: T, dimension: Tidx -> output: output_type",
         f"T: {{real, bool}}, Tidx: {{int16, int32, int64}} = int32, output_type: {outputs} = int64",
         static=("dimension",),
+        ranks={"dimension": 0},
     )
 
     @op.shape
@@ -281,11 +283,14 @@ def _position(name: str, function: str, outputs: str) -> OpFunction:
         axis = int(dimension)
         ctx.check(-input.ndim <= axis < input.ndim, f"the dimension {axis} is not in [{-input.ndim}, {input.ndim})")
         ctx.check(input.shape[axis] > 0, f"Reduction axis {axis} is empty in shape {list(input.shape)}")
+        if as_dtype(input.dtype).is_floating:
+            limit = input.dtype.type(getattr(as_dtype(input.dtype), worst))
+            input = xp.fmax(input, limit) if worst == "min" else xp.fmin(input, limit)
         return getattr(xp, function)(input, axis=axis).astype(output_type.as_numpy_dtype)
 
     op.not_differentiable()
     return op
 
 
-ArgMax = _position("ArgMax", "argmax", "{int16, uint16, int32, int64}")
-ArgMin = _position("ArgMin", "argmin", "index")
+ArgMax = _position("ArgMax", "argmax", "min", "{int16, uint16, int32, int64}")
+ArgMin = _position("ArgMin", "argmin", "max", "index")

@@ -17,7 +17,7 @@ from anabranch.core.shapes import TensorShape
 from anabranch.errors import InvalidArgumentError
 from anabranch.graph.building import define_op
 from anabranch.ops import shape_rules
-from anabranch.ops.parsing import array_of, dense_column, sparse_column, values_of
+from anabranch.ops.parsing import array_of, dense_column, feature_name, holds, sparse_column, values_of
 from anabranch.proto import SequenceExample
 
 _TYPES = "list({float, int64, string}) >= 0 = []"
@@ -131,7 +131,7 @@ class _Records:
         found = []
         for message, label in zip(self.messages, self.labels, strict=True):
             lists = message.feature_lists.feature_list
-            steps = lists[key].feature if key in lists else ()
+            steps = lists[key].feature if holds(lists, key) else ()
             rows = (values_of({key: f}, key, dtype, f"{label}, step {i},", self.ctx) for i, f in enumerate(steps))
             found.append([() if row is None else row for row in rows])
         return found
@@ -164,7 +164,7 @@ class _Records:
 
     def _check_found(self, key: str) -> None:
         for message, label in zip(self.messages, self.labels, strict=True):
-            if key not in message.feature_lists.feature_list and key not in self.optional:
+            if not holds(message.feature_lists.feature_list, key) and key not in self.optional:
                 message = (
                     f"feature list {key!r} is required but could not be found in {label}; or pass allow_missing=True"
                 )
@@ -190,7 +190,7 @@ def _parsed(serialized: list[bytes], names: list[bytes], optional: list[Any], ct
 
 
 def _texts(keys: Any) -> list[str]:
-    return [(key if isinstance(key, bytes) else key.item()).decode() for key in keys]
+    return [feature_name(key if isinstance(key, bytes) else key.item()) for key in keys]
 
 
 @ParseSequenceExample.host_kernel

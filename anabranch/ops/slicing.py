@@ -45,6 +45,7 @@ Slice = define_op(
     "input: T, begin: Index, size: Index -> output: T",
     "T: any, Index: {int32, int64}",
     static=("begin", "size"),
+    ranks={"begin": 1, "size": 1},
 )
 
 

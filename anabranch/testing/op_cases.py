@@ -137,7 +137,7 @@ def check_values(case: OpCase) -> None:
         AssertionError: they are not those that the row gives.
     """
     op = op_function(case.op)
-    inputs = _arrays(op, case.inputs)
+    inputs = input_arrays(op, case.inputs)
     built = _Built(op, inputs, case, known=False)
     outputs = built.run()
     _check_static(case, built, outputs, known=False)

@@ -246,7 +246,10 @@ def run_kernel(op: Operation, inputs: list[Any], state: TraceState) -> list[Any]
             keywords[keyword] = random_key(op, state.run_seed, state.counter_of(op))
         else:
             keywords[keyword] = op.attrs[keyword]
-    compute = partial(rule.function, *group_by_argument(op_def.inputs, op.attrs, inputs))
+    grouped = group_by_argument(op_def.inputs, op.attrs, inputs)
+    if op_def.ranks:
+        op_def.check_ranks(None if isinstance(value, list) else np.ndim(value) for value in grouped)
+    compute = partial(rule.function, *grouped)
     if _stays_known(op, inputs, partial(_without_effects, compute, keywords)):
         keywords["xp"] = np
     # XLA keeps the name with whatever it makes of the operation: profiles tell it (`runtime/kernel_profile.py`)

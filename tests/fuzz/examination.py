@@ -48,6 +48,10 @@ class _NoKernelError(Exception):
     """TensorFlow has no kernel for an operation of the node, and so runs nothing of the graph."""
 
 
+#: counts of an examination in which nothing was refused or explained
+_AGREEMENT = {"tensors compared", "gradients compared", "static shapes compared"}
+
+
 @dataclass
 class Graph:
     """A graph of the program on one side, and the names that the program's tensors have in it."""
@@ -211,8 +215,8 @@ class Examination:
         return [r for r in both if self.nodes[producer(r)]["kind"] in keep or self.random.random() < 0.4]
 
     # ------------------------------------------------------------------ running
-    def _steps(self, graph: Graph, fetches: list[str], upto: int | None = None) -> Outcome:
-        """Runs the program's steps; a node that is refused is left out, with what depends on it, and all starts anew."""
+    def _steps(self, graph: Graph, fetches: list[str]) -> Outcome:
+        """Runs the program's steps; without a node that is refused, and what depends on it, all starts anew."""
         refusals: dict[str, str] = {}
         left = [ref for ref in fetches if ref in graph.names]
         while True:
@@ -376,6 +380,37 @@ class Examination:
                 and other in there.names
             ):
                 yield there.names[other], encode_array(rounded(value, self.random) if vary else value)
+
+
+class Recorder(Examination):
+    """Keeps what TensorFlow gave for a program, if both sides agree about it at once."""
+
+    def record(self) -> dict[str, Any] | None:
+        """The program, TensorFlow's graph of it, and its values; None where rounding or a refusal plays a part."""
+        self._kept: dict[str, Any] | None = None
+        found = self.run()
+        if found.disagreements or any(name not in _AGREEMENT for name in found.counts):
+            return None
+        return self._kept
+
+    def _exchange(
+        self, home: Graph, at_home: Outcome, graph_def: str, side: Side, where: str, fetches: list[str]
+    ) -> None:
+        super()._exchange(home, at_home, graph_def, side, where, fetches)
+        if home.genuine:
+            values = [{ref: encode_array(value) for ref, value in step.items()} for step in at_home.values]
+            used_names = {ref: home.names[ref] for ref in home.names if self._is_used(ref, fetches)}
+            self._kept = {
+                "program": self.program,
+                "graph_def": graph_def,
+                "initializer": home.initializer,
+                "names": used_names,
+                "refusals": [],
+                "values": values,
+            }
+
+    def _is_used(self, ref: str, fetches: list[str]) -> bool:
+        return ref in fetches or self.nodes[producer(ref)]["kind"] == "placeholder"
 
 
 def _names(built: dict[str, Any]) -> dict[str, str]:

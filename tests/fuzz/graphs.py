@@ -133,19 +133,21 @@ class Generator:
             "feeds": [{} for _ in range(FEEDS)],
             "nodes": [],
         }
+        #: half of the programs compute from constants, which are folded, the others from what is fed
+        self.fed = self._chance(0.5)
         self.top = Scope(self.program["nodes"], [])
         self.count = 0
         self.operation_count = 0
         self.last_change: dict[str, str] = {}
 
     # ------------------------------------------------------------------ the whole
-    def make(self) -> dict[str, Any]:
-        """The program."""
+    def make(self, operations: int | None = None) -> dict[str, Any]:
+        """The program, with that number of operations; without it, a random one between 20 and 60."""
         for _ in range(self.random.integers(2, 6)):
             self._input()
         for _ in range(self.random.integers(3)):
             self._variable()
-        wanted = int(self.random.integers(20, 61))
+        wanted = int(self.random.integers(20, 61)) if operations is None else operations
         self._with_gradients = self.random.random() < 0.5
         while self.operation_count < wanted:
             self._step(self.top)
@@ -188,7 +190,11 @@ class Generator:
         dtype = self._choose(_FLOATS) if self._chance(0.75) else self._choose(_OTHERS)
         sizes = [self._choose(_DIMENSIONS) for _ in range(self.random.choice(4, p=[0.1, 0.3, 0.45, 0.15]))]
         shapes = tuple(tuple(size[k] for size in sizes) for k in range(FEEDS))
-        self._placeholder([self._array(dtype, shape) for shape in shapes])
+        if self.fed:
+            self._placeholder([self._array(dtype, shape) for shape in shapes])
+        else:
+            source = self._constant(self.top, self._array(dtype, shapes[0]))
+            source.differentiable = dtype in {"float32", "float64"}
 
     def _placeholder(self, arrays: list[Array]) -> Value:
         """A placeholder that is fed these arrays, with a static shape that fits all of them."""
@@ -240,7 +246,7 @@ class Generator:
         scope.nodes.append({"id": name, "kind": "const", "value": coded})
         shapes = (tuple(array.shape),) * FEEDS
         self.shadows.known(f"{name}:0", coded["dtype"], shapes, array)
-        return scope.enter(Value(f"{name}:0", coded["dtype"], shapes))
+        return scope.enter(Value(f"{name}:0", coded["dtype"], shapes, ancestors=frozenset([f"{name}:0"])))
 
     # ------------------------------------------------------------------ state
     def _variable(self) -> None:
@@ -339,7 +345,11 @@ class Generator:
         op = find_op_def(name)
         assert op is not None
         try:
-            attrs = {key: coded_attr(value, op.attrs[key].kind) for key, value in case.attrs.items()}
+            attrs = {
+                key: coded_attr(value, op.attrs[key].kind)
+                for key, value in case.attrs.items()
+                if key not in op.inferred
+            }
         except ValueError:
             return
         arrays = self._retyped(op, case, input_arrays(case))
@@ -387,7 +397,7 @@ class Generator:
             found = self._similar(scope, dtype, array.shape)
             if found is not None:
                 return found.ref
-        if scope.depth == 0 and self._chance(0.5):
+        if self.fed and scope.depth == 0 and self._chance(0.5):
             return self._placeholder([array] * FEEDS).ref
         constant = self._constant(
             scope, self._with_specials(array.copy(), _SPECIAL) if array.dtype.kind == "f" else array
@@ -581,7 +591,7 @@ class Generator:
             ys = [self._choose(smooth[-15:]) for _ in range(self.random.integers(1, 3))]
             reached = frozenset().union(*(y.ancestors for y in ys))
             sources = [v for v in self.top.values if v.ref in reached and v.differentiable and v.known]
-            leaves = [v for v in sources if v.ref.startswith("x")]
+            leaves = [v for v in sources if len(v.ancestors) == 1]
             if not leaves:
                 continue
             xs = list(dict.fromkeys([self._choose(leaves).ref, self._choose(leaves).ref, self._choose(sources).ref]))
@@ -609,6 +619,6 @@ def _castable(name: str, kind: str) -> bool:
     return name in {*_FLOATS, *_OTHERS, "uint16", "uint32", "uint64"} and name != "string"
 
 
-def make_program(seed: int, index: int, kernels: Kernels) -> dict[str, Any]:
+def make_program(seed: int, index: int, kernels: Kernels, operations: int | None = None) -> dict[str, Any]:
     """The program of that seed and index."""
-    return Generator(seed, index, kernels).make()
+    return Generator(seed, index, kernels).make(operations)

@@ -1,4 +1,4 @@
-"""Making the program of a disagreement small: what does not matter goes, what comes before is fed as it was computed."""
+"""Making the program of a disagreement small: what does not matter goes, what comes before is fed as computed."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ class Builder:
         return self._copied(variable)
 
     def _copied(self, variable: Any) -> Any:
-        """A variable's value. Identity of a reference variable is the variable's own memory, which a later node may change."""
+        """A variable's value; the identity of a reference variable is its own memory, which a later node may change."""
         return self.tf.multiply(variable.read_value(), self.tf.constant(1, variable.dtype.base_dtype))
 
     def _update(self, node: Node) -> Any:
@@ -194,7 +194,7 @@ class Builder:
         ys = [t for t in (self.tensors.get(ref) for ref in node["ys"]) if t is not None]
         if not ys:
             raise LeftOutError(node["id"])
-        found = self.tf.gradients(ys, [self._get(ref) for ref in node["xs"]], name=node["id"])
+        found = self.tf.gradients(ys, [self._get(ref) for ref in node["xs"]], name=f"gradients_{node['id']}")
         return [None if g is None else self.tf.convert_to_tensor(g) for g in found]
 
 

@@ -29,19 +29,13 @@ class Side:
     def __init__(self, name: str) -> None:
         self.name = name
         self._process: subprocess.Popen[bytes] | None = None
-        self._printed = tempfile.TemporaryFile()
+        self._log = Path(tempfile.gettempdir()) / f"fuzz-{name}-{os.getpid()}.log"
         self._requests = 0
 
     def ask(self, request: str, **arguments: Any) -> dict[str, Any]:
         """Sends a request and waits for the answer."""
-        import time
-
-        t = time.monotonic()
         self.tell(request, **arguments)
-        r = self.hear()
-        TIMES[self.name, request] += time.monotonic() - t
-        COUNT[self.name, request] += 1
-        return r
+        return self.hear()
 
     def tell(self, request: str, **arguments: Any) -> None:
         """Sends a request; `hear` gives the answer."""
@@ -80,36 +74,26 @@ class Side:
             self._process.kill()
             self._process.communicate()
             self._process = None
+            self._log.unlink(missing_ok=True)
 
     def _start(self) -> None:
         python = ROOT / (".venv-peers" if self.name == "tensorflow" else ".venv") / "bin" / "python"
-        self._printed.seek(0)
-        self._printed.truncate()
-        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-        self._process = subprocess.Popen(
-            [str(python) if python.exists() else sys.executable, "-m", "tests.fuzz.worker", self.name],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._printed,
-            cwd=ROOT,
-            env=environment,
-        )
+        command = [str(python) if python.exists() else sys.executable, "-m", "tests.fuzz.worker", self.name]
+        with self._log.open("wb") as printed:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=printed,
+                cwd=ROOT,
+                env={**os.environ, "PYTHONPATH": str(ROOT)},
+            )
         self._requests = 0
 
     def _died(self, what: str) -> SideDiedError:
         assert self._process is not None
         self._process.kill()
         status = self._process.wait()
-        self._printed.seek(0)
-        tail = self._printed.read()[-2000:].decode(errors="replace")
+        tail = self._log.read_bytes()[-2000:].decode(errors="replace")
         self.stop()
         return SideDiedError(f"{self.name} {what} (status {status}); it printed: {tail}")
-
-
-from collections import Counter
-
-TIMES = Counter()
-COUNT = Counter()
-import atexit
-
-atexit.register(lambda: print({k: (round(v, 1), COUNT[k]) for k, v in TIMES.items()}))

@@ -48,7 +48,7 @@ ACTIVATIONS = {
     "Selu": lambda x: SELU_SCALE * np.where(x < 0, SELU_ALPHA * (np.exp(x) - 1), x),
     "Softplus": softplus,
     "Softsign": lambda x: x / (1 + np.abs(x)),
-    "LeakyRelu": lambda x: np.where(x > 0, x, np.asarray(0.2, x.dtype) * x),
+    "LeakyRelu": lambda x: np.where(x > 0, x, np.float32(0.2).astype(x.dtype) * x),
 }
 #: from the incoming gradient and the activation's input (output for Elu and Selu)
 ACTIVATION_GRADS = {
@@ -58,7 +58,7 @@ ACTIVATION_GRADS = {
     "SeluGrad": lambda g, y: np.where(y < 0, g * (y + SELU_SCALE * SELU_ALPHA), g * SELU_SCALE),
     "SoftplusGrad": lambda g, x: g / (1 + np.exp(-x)),
     "SoftsignGrad": lambda g, x: g / (1 + np.abs(x)) ** 2,
-    "LeakyReluGrad": lambda g, x: np.where(x > 0, g, np.asarray(0.2, g.dtype) * g),
+    "LeakyReluGrad": lambda g, x: np.where(x > 0, g, np.float32(0.2).astype(g.dtype) * g),
 }
 WIDE = np.array([[-800.0, -3.0, -1e-3, 0.0, 1e-3], [3.0, 7.0, 30.0, 90.0, 800.0]], np.float32)
 

@@ -132,12 +132,34 @@ CUMULATIVE = [
     OpCase("Cumsum", (X, 3), error=errors.InvalidArgumentError, label="axis out of range"),
 ]
 
+NOT_NUMBERS = np.array(
+    [
+        [np.nan, 0.25, 0.5],
+        [0.25, 0.5, np.nan],
+        [np.nan, np.nan, np.nan],
+        [np.nan, -np.inf, np.nan],
+        [-np.inf, -np.inf, np.nan],
+        [np.inf, np.nan, np.nan],
+        [np.nan, np.inf, 1.0],
+    ]
+)
 POSITIONS = [
     OpCase("ArgMax", (X, 1), oracle=lambda x, _: np.argmax(x, 1)),
     OpCase("ArgMax", (I, -1), {"output_type": "int32"}, oracle=lambda x, _: np.argmax(x, -1), label="int32"),
     OpCase("ArgMax", (FLAGS, 0), oracle=lambda x, _: np.argmax(x, 0), label="bool"),
     OpCase("ArgMin", (X, 2), oracle=lambda x, _: np.argmin(x, 2)),
     OpCase("ArgMin", (X, -3), {"output_type": "int32"}, oracle=lambda x, _: np.argmin(x, 0), label="int32"),
+    # TensorFlow starts from the worst finite number, which NaN and the infinity beyond it do not exceed
+    *(
+        OpCase(
+            op,
+            (NOT_NUMBERS.astype(dtype), 1),
+            expected=np.array(positions),
+            label=f"not numbers, {np.dtype(dtype).name}",
+        )
+        for op, positions in (("ArgMax", [2, 1, 0, 0, 0, 0, 1]), ("ArgMin", [1, 0, 0, 1, 0, 0, 2]))
+        for dtype in (np.float32, np.float16, np.float64, ml_dtypes.bfloat16)
+    ),
     OpCase("ArgMax", (X, 3), error=errors.InvalidArgumentError, label="axis out of range"),
     OpCase("ArgMin", (EMPTY, 1), error=errors.InvalidArgumentError, label="empty"),
 ]
