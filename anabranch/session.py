@@ -376,7 +376,7 @@ def _master_for(target: str, config: Any, placement: Any) -> Master:
     )
 
 
-class _Piece:
+class _PreparedPiece:
     """One piece of a partial run, prepared; runs with the same declarations and earlier pieces share it.
 
     Attributes:
@@ -413,7 +413,7 @@ class _PartialRun:
         """Whether all that was declared was fed and fetched."""
         return not (self._open_fetches or self._open_targets or self._open_feeds)
 
-    def next_piece(self, mapping: FetchMapping, tensors: Sequence[Tensor]) -> _Piece:
+    def next_piece(self, mapping: FetchMapping, tensors: Sequence[Tensor]) -> _PreparedPiece:
         """What runs for these fetches when these are fed.
 
         Raises:
@@ -421,7 +421,7 @@ class _PartialRun:
         """
         self._check(mapping, tensors)
         history = (self._history, tuple(tensors), tuple(mapping.tensors), tuple(mapping.targets))
-        piece: _Piece | None = self._session._pieces.get(history)
+        piece: _PreparedPiece | None = self._session._pieces.get(history)
         if piece is None:
             piece = self._prepare(mapping, tensors)
             prepared_steps.add(self._session._pieces, history, piece)
@@ -429,7 +429,7 @@ class _PartialRun:
         piece.used = next(ticks)
         return piece
 
-    def _prepare(self, mapping: FetchMapping, tensors: Sequence[Tensor]) -> _Piece:
+    def _prepare(self, mapping: FetchMapping, tensors: Sequence[Tensor]) -> _PreparedPiece:
         known = {*self._values, *tensors}
         operations, missing = self._needed(known, mapping.tensors, mapping.targets)
         if missing:
@@ -440,9 +440,11 @@ class _PartialRun:
         fetches = [t for t in dict.fromkeys([*mapping.tensors, *kept]) if t not in known]
         targets = [op for op in mapping.targets if op not in self._done]
         feeds = [*self._values, *(t for t in tensors if t not in self._values)]
-        return _Piece(operations, fetches, feeds, self._session._master.prepare(fetches, targets, feeds))
+        return _PreparedPiece(operations, fetches, feeds, self._session._master.prepare(fetches, targets, feeds))
 
-    def advance(self, piece: _Piece, mapping: FetchMapping, tensors: Sequence[Tensor], values: Sequence[Any]) -> Any:
+    def advance(
+        self, piece: _PreparedPiece, mapping: FetchMapping, tensors: Sequence[Tensor], values: Sequence[Any]
+    ) -> Any:
         """Runs a piece; returns what the caller fetches."""
         self._values.update(zip(tensors, values, strict=True))
         results = piece.step.run([self._values[t] for t in piece.feeds], None, self._session._timeout)
