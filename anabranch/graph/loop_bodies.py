@@ -16,7 +16,7 @@ from anabranch.graph.operation import Operation, Tensor
 
 #: operation types that run their bodies any number of times in an island
 LOOPS = frozenset({"While", "StatelessWhile", "_RecordingWhile", "_DeviceLoopBound"})
-T = TypeVar("T")
+T = TypeVar("T")  #: what a fact about a body is
 _PASSING = frozenset({"Identity"})
 
 

@@ -10,7 +10,7 @@ is true, NextIterations, and Exits on the other sides.
 * **Pivots.** A copy that takes nothing from its branch or iteration (a constant, a random number) waits for the branch
   or the iteration itself, so that it runs exactly when the others do.
 * **Order.** What came before or after the node because of a variable comes before its gate, or after its *done* node,
-  and what waited for the node, or took a result of it, waits for *done*.
+  and what waited for the node, or takes a value from before a loop as a result of it, waits for *done*.
   A loop whose body has effects runs its iterations one after the other, as it does compiled.
 * What a loop never changes enters it as a constant; handles do not enter at all, since they are known.
 * **Records.** The lists that a `_RecordingWhile` makes are further loop variables, which grow by an item per iteration.
