@@ -79,8 +79,8 @@ def test_the_error_names_the_operation_and_its_line() -> None:
 def test_what_no_memory_holds(value: Any) -> None:
     with Graph().as_default(), tf.Session() as session:
         size = tf.placeholder(tf.int64, [1])
-        filled = tf.fill(size, value, name="plenty")  # filled
-        with refused(errors.ResourceExhaustedError, "OOM when allocating tensor with shape", "plenty", line="filled"):
+        filled = tf.fill(size, value, name="plenty")  # too large
+        with refused(errors.ResourceExhaustedError, "OOM when allocating tensor with shape", "plenty", line="too large"):
             session.run(filled, {size: [10**13]})
 
 
