@@ -16,7 +16,7 @@ def config(cpus: int = 2, **options: Any) -> Any:
 def traced(session: Any, fetches: Any, feed_dict: Any = None, **options: Any) -> Any:
     """A step's results, and its `RunMetadata`."""
     metadata = tf.RunMetadata()
-    options = tf.RunOptions(trace_level=tf.RunOptions.FULL_TRACE, **options)
+    options = tf.RunOptions(trace_level=tf.RunOptions.SOFTWARE_TRACE, **options)
     return session.run(fetches, feed_dict, options=options, run_metadata=metadata), metadata
 
 
