@@ -27,6 +27,23 @@ class Tensor:
     """One output of an operation: a symbolic handle on a value that exists while a step runs.
 
     Tensors hash and compare by identity, so that they can be keys of feed dictionaries.
+
+    Args:
+        op: the operation that gives the tensor. Programs do not make tensors themselves: functions such as `constant`
+            do.
+        value_index: which of its outputs this is.
+        dtype: of the elements.
+        shape: what is known of the shape.
+
+    Raises:
+        nothing
+
+    Example:
+        >>> x = tf.constant([1.0, 2.0], name="x")
+        >>> x.name, x.dtype, x.shape
+        ('x:0', tf.float32, TensorShape([Dimension(2)]))
+        >>> sess.run(2.0 * x + 1.0)
+        array([3., 5.], dtype=float32)
     """
 
     __slots__ = ("__weakref__", "_attributes", "_consumers", "_dtype", "_op", "_shape", "_value_index")

@@ -100,3 +100,12 @@ def _home_of(value: Any) -> str:
 
 def _is_ours(module_name: str) -> bool:
     return module_name == "anabranch" or module_name.startswith("anabranch.")
+
+
+def signature_of(value: Any) -> inspect.Signature:
+    """How a public function is called, or a class to make an object; without `self`."""
+    initializer = vars(value).get("__init__") if inspect.isclass(value) else None
+    if initializer is None:
+        return inspect.signature(value)
+    whole = inspect.signature(initializer)
+    return whole.replace(parameters=list(whole.parameters.values())[1:], return_annotation=inspect.Signature.empty)
