@@ -120,8 +120,9 @@ def placeholder_with_default(input: Any, shape: Any, name: str | None = None) ->
 
     Example:
         >>> training = tf.placeholder_with_default(False, [])
-        >>> sess.run(training), sess.run(training, {training: True})
-        (np.False_, np.True_)
+        >>> rate = tf.cond(training, lambda: tf.constant(0.5), lambda: tf.constant(0.0))
+        >>> sess.run(rate), sess.run(rate, {training: True})
+        (np.float32(0.0), np.float32(0.5))
     """
     tensor: Tensor = raw.PlaceholderWithDefault(input, shape=TensorShape(shape), name=name)
     return tensor

@@ -36,7 +36,8 @@ def einsum(equation: str, *inputs: Any, **kwargs: Any) -> Tensor:
         TypeError: an unknown keyword.
 
     Example:
-        >>> sess.run(tf.einsum("ij,j->i", [[1.0, 2.0], [3.0, 4.0]], [1.0, 10.0]))
+        >>> matrix, vector = tf.constant([[1.0, 2.0], [3.0, 4.0]]), tf.constant([1.0, 10.0])
+        >>> sess.run(tf.einsum("ij,j->i", matrix, vector))
         array([21., 43.], dtype=float32)
     """
     name = kwargs.pop("name", None)

@@ -179,8 +179,8 @@ def batch_normalization(
         ValueError: the shapes do not broadcast.
 
     Example:
-        >>> normal = tf.nn.batch_normalization([1.0, 3.0], 2.0, 1.0, offset=0.0, scale=10.0, variance_epsilon=0.0)
-        >>> sess.run(normal)
+        >>> x = tf.constant([1.0, 3.0])
+        >>> sess.run(tf.nn.batch_normalization(x, 2.0, 1.0, offset=0.0, scale=10.0, variance_epsilon=0.0))
         array([-10.,  10.], dtype=float32)
     """
     with name_scope(name, "batchnorm", [x, mean, variance, scale, offset]):

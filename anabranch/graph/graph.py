@@ -506,11 +506,10 @@ def reset_default_graph() -> None:
         AssertionError: called inside a `with graph.as_default()` block.
 
     Example:
-        >>> try:
-        ...     tf.reset_default_graph()
-        ... except AssertionError:
-        ...     print("not inside a `with graph.as_default()` block")
-        not inside a `with graph.as_default()` block
+        >>> first = tf.constant(1.0, name="x")
+        >>> tf.reset_default_graph()
+        >>> tf.constant(1.0, name="x").name, first.graph is tf.get_default_graph()
+        ('x:0', False)
     """
     default_graphs.reset()
 

@@ -437,8 +437,8 @@ def Glob(filename: Path | list[Path] | tuple[Path, ...]) -> list[str]:
     Example:
         >>> for name in ["a.txt", "b.txt"]:
         ...     tf.gfile.GFile(name, "w").write("")
-        >>> sorted(tf.gfile.Glob("*.txt"))
-        ['a.txt', 'b.txt']
+        >>> sorted(tf.gfile.Glob("./*.txt"))
+        ['./a.txt', './b.txt']
     """
     return glob(filename)
 

@@ -56,7 +56,7 @@ class TestCase(unittest.TestCase):
         ...         with self.session() as session:
         ...             self.assertAllClose(session.run(tf.square([1.0, 2.0])), [1.0, 4.0])
         >>> SquareTest("test_square").run().wasSuccessful()
-        False
+        True
     """
 
     def __init__(self, methodName: str = "runTest") -> None:

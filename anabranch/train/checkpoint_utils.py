@@ -192,7 +192,7 @@ def init_from_checkpoint(ckpt_dir_or_file: str, assignment_map: Any) -> None:
         >>> path = tf.train.Saver().save(sess, "runs/model")
         >>> w = tf.get_variable("w", [2])
         >>> tf.train.init_from_checkpoint(path, {"v": w})
-        >>> sess.run(w.initializer)
+        >>> sess.run(tf.global_variables_initializer())
         >>> sess.run(w)
         array([1., 2.], dtype=float32)
     """

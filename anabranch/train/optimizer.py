@@ -55,13 +55,13 @@ class Optimizer:
     Example:
         >>> class SignOptimizer(tf.train.Optimizer):
         ...     def _resource_apply_dense(self, grad, var):
-        ...         return tf.assign_add(var, -0.1 * tf.sign(grad)).op
-        >>> w = tf.get_variable("w", initializer=1.0)
+        ...         return var.assign_sub(0.25 * tf.sign(grad))
+        >>> w = tf.get_variable("w", initializer=1.0, use_resource=True)
         >>> step = SignOptimizer(False, "Sign").minimize(tf.square(w))
         >>> sess.run(w.initializer)
         >>> sess.run(step)
         >>> sess.run(w)
-        np.float32(0.9)
+        np.float32(0.75)
     """
 
     #: Values for `gate_gradients`: gradients may be used as soon as they exist; when all gradients of the operation

@@ -28,13 +28,13 @@ class SessionRunArgs(NamedTuple):
     Example:
         >>> class Watch(tf.train.SessionRunHook):
         ...     def before_run(self, run_context):
-        ...         return tf.train.SessionRunArgs(tf.train.get_global_step())
+        ...         return tf.train.SessionRunArgs("loss:0")
         ...     def after_run(self, run_context, run_values):
-        ...         print("step", run_values.results)
-        >>> train_op = tf.assign_add(tf.train.get_or_create_global_step(), 1)
+        ...         print("loss", run_values.results)
+        >>> loss = tf.constant(0.25, name="loss")
         >>> with tf.train.MonitoredTrainingSession(hooks=[Watch()]) as session:
-        ...     _ = session.run(train_op)
-        step 0
+        ...     _ = session.run(loss)
+        loss 0.25
     """
 
     fetches: Any
