@@ -33,6 +33,7 @@ def write_examples() -> None:
 
 
 def check_examples(path: Path) -> None:
+    os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")  # the one that has `tf.layers`
     import numpy as np
     import tensorflow.compat.v1 as tf
 
