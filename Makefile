@@ -15,7 +15,7 @@ SEED ?= 1
 PROTOS = $(wildcard anabranch/proto/*.proto)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo demo-text test tiny lint format types extras bench bench-env fuzz protos lock clean distclean
+.PHONY: help venv demo demo-text test tiny lint format types extras api-docs bench bench-env fuzz protos lock clean distclean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -58,6 +58,9 @@ types: venv ## check types
 extras: venv ## check that every extra, and all of them together, can be resolved
 	$(BIN)/python .ci/resolve_extras.py
 
+api-docs: venv ## write the API's pages to docs/api
+	$(BIN)/anabranch api docs/api
+
 bench-env: $(PEERS_STAMP) ## create .venv-peers with TensorFlow, PyTorch and JAX to measure against
 
 # tf-slim and tf-keras would bring a second build of TensorFlow; hence --no-deps.
@@ -82,7 +85,7 @@ lock: venv ## resolve requirements/lock.txt anew from pyproject.toml
 		--quiet --output-file requirements/lock.txt
 
 clean: ## remove caches and what the demo wrote
-	rm -rf build dist runs .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf build dist runs docs/api .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find anabranch tests benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 distclean: clean ## remove the environments too

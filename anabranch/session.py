@@ -505,6 +505,23 @@ class Session(BaseSession):
     """A session that is used as a context: it becomes the default session and its graph the default graph.
 
     See `BaseSession` for the arguments. Leaving the context closes it.
+
+    Args:
+        target: "" for resources of the session's own; ``local://<name>`` to share variables with the other sessions of
+            that name in this process.
+        graph: the graph to run; default: the default graph.
+        config: a `ConfigProto`: how many devices there are, whether to say where operations run, and the like.
+        placement: a `PlacementPolicy`, or the path of its file: where operations run, whatever the model says.
+
+    Raises:
+        InvalidArgumentError: the target, the configuration or the policy is wrong.
+        TypeError: an argument is of the wrong type.
+
+    Example:
+        >>> x = tf.placeholder(tf.float32, [])
+        >>> with tf.Session() as session:
+        ...     session.run(x * 2.0, feed_dict={x: 3.0})
+        np.float32(6.0)
     """
 
     def __init__(
@@ -541,7 +558,21 @@ class Session(BaseSession):
 
 
 class InteractiveSession(BaseSession):
-    """A session that is the default one from its construction until it is closed (for shells and notebooks)."""
+    """A session that is the default one from its construction until it is closed (for shells and notebooks).
+
+    Args:
+        target, graph, config, placement: as for `Session`.
+
+    Raises:
+        InvalidArgumentError: the target, the configuration or the policy is wrong.
+        TypeError: an argument is of the wrong type.
+
+    Example:
+        >>> session = tf.InteractiveSession()
+        >>> tf.constant(2.0).eval()
+        np.float32(2.0)
+        >>> session.close()
+    """
 
     def __init__(
         self, target: Any = "", graph: Graph | None = None, config: Any = None, *, placement: Any = None
@@ -595,7 +626,19 @@ default_sessions = _DefaultSessions()
 
 
 def get_default_session() -> BaseSession | None:
-    """The innermost default session of the current thread, or None."""
+    """The innermost default session of the current thread, or None.
+
+    Returns:
+        A session, or None.
+
+    Raises:
+        nothing
+
+    Example:
+        >>> with tf.Session() as session:
+        ...     tf.get_default_session() is session
+        True
+    """
     return default_sessions.stack[-1] if default_sessions.stack else None
 
 

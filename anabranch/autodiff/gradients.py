@@ -63,6 +63,11 @@ def gradients(
         LookupError: an operation between xs and ys has no gradient.
         ValueError: the arguments do not fit each other; an operation's gradient function is wrong.
         TypeError: a y is of a dtype that has no gradient.
+
+    Example:
+        >>> x = tf.constant([1.0, 2.0])
+        >>> sess.run(tf.gradients(x * x, [x]))
+        [array([2., 4.], dtype=float32)]
     """
     unconnected = UnconnectedGradients(unconnected_gradients)
     y_list = [_y_tensor(y) for y in _as_list(ys)]

@@ -25,6 +25,12 @@ class HParams:
 
     Raises:
         ValueError: a list is empty, or a name is that of a method.
+
+    Example:
+        >>> hparams = tf.contrib.training.HParams(rate=0.1, units=64)
+        >>> _ = hparams.parse("rate=0.5")
+        >>> hparams.rate, hparams.units
+        (0.5, 64)
     """
 
     def __init__(self, hparam_def: Any = None, model_structure: Any = None, **kwargs: Any) -> None:

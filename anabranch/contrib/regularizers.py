@@ -64,7 +64,23 @@ def l1_regularizer(scale: Any, scope: str | None = None) -> Regularizer:
 
 
 def l2_regularizer(scale: Any, scope: str | None = None) -> Regularizer:
-    """``scale * sum(weights ** 2) / 2``; arguments and errors as those of `l1_regularizer`."""
+    """``scale * sum(weights ** 2) / 2``; arguments and errors as those of `l1_regularizer`.
+
+    Args:
+        scale: a number, not negative; 0 regularizes nothing.
+        scope: name scope of the operations.
+
+    Returns:
+        A function from a tensor of any shape to a scalar.
+
+    Raises:
+        ValueError: `scale` is negative, or an integer.
+
+    Example:
+        >>> regularizer = tf.contrib.layers.l2_regularizer(0.1)
+        >>> sess.run(regularizer(tf.constant([3.0, 4.0])))
+        np.float32(1.25)
+    """
     if not _checked_scale(scale, "scale"):
         return _no_loss
 

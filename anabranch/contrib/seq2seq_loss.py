@@ -32,6 +32,7 @@ def sequence_loss(
         sum_over_timesteps: sum over time, divided by the number of weights that are not zero.
         sum_over_batch: the same over the batch.
         softmax_loss_function: called as f(labels=[n], logits=[n, symbols]) for [n]; default: sparse softmax.
+        name: of the operation.
 
     Returns:
         A scalar where both dimensions are averaged or both summed, [batch] or [time] where one is, else [batch, time].
@@ -39,6 +40,11 @@ def sequence_loss(
 
     Raises:
         ValueError: wrong ranks, or a dimension is to be both averaged and summed.
+
+    Example:
+        >>> logits = tf.zeros([1, 2, 4])
+        >>> sess.run(tf.contrib.seq2seq.sequence_loss(logits, tf.constant([[1, 2]]), tf.ones([1, 2])))
+        np.float32(1.3862944)
     """
     logits, targets, weights = (tf.convert_to_tensor(v) for v in (logits, targets, weights))
     _check_rank("Logits", logits, 3, "[batch_size x sequence_length x logits]")

@@ -259,12 +259,19 @@ def as_dtype(type_value: Any) -> DType:
     """The `DType` that a value names.
 
     Args:
-      type_value: a `DType`; its name (`"float32"`, `"float"`, `"half"`, `"double"`, `"float32_ref"`); its number in a
-        GraphDef; a NumPy dtype or scalar type; or a Python type (`float` is float32, `int` int32, `bool` bool, and
-        `str`, `bytes`, `object` are string).
+        type_value: a `DType`; its name (`"float32"`, `"float"`, `"half"`, `"double"`, `"float32_ref"`); its number in a
+            GraphDef; a NumPy dtype or scalar type; or a Python type (`float` is float32, `int` int32, `bool` bool, and
+            `str`, `bytes`, `object` are string).
+
+    Returns:
+        A `DType`.
 
     Raises:
-      TypeError: the value names no type.
+        TypeError: the value names no type.
+
+    Example:
+        >>> tf.as_dtype("float32"), tf.as_dtype(np.int64), tf.as_dtype(bool)
+        (tf.float32, tf.int64, tf.bool)
     """
     if type(type_value) is DType:
         return type_value

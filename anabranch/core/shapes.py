@@ -209,8 +209,20 @@ class TensorShape:
 
     Immutable. Indexing and iteration give `Dimension`s, slicing gives a TensorShape, as in TensorFlow 1.
 
+    Args:
+        dims: a list of sizes, None where one is unknown; None for a shape of unknown rank; or a TensorShape.
+
     Attributes:
-      dims_tuple: the lengths, None where unknown; None if the rank is unknown.
+        dims_tuple: the lengths, None where unknown; None if the rank is unknown.
+
+    Raises:
+        ValueError: a size is negative.
+        TypeError: `dims` is no list of sizes.
+
+    Example:
+        >>> shape = tf.TensorShape([None, 3])
+        >>> shape.as_list(), shape.ndims, shape.is_fully_defined()
+        ([None, 3], 2, False)
     """
 
     __slots__ = ("__dict__", "dims_tuple")

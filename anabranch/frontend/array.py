@@ -55,7 +55,26 @@ __all__ = [
 
 # ---------------------------------------------------------------------- identities
 def identity(input: Any, name: str | None = None) -> Tensor:
-    """A new tensor (or `IndexedSlices`) with the value of `input`."""
+    """A new tensor (or `IndexedSlices`) with the value of `input`.
+
+    Args:
+        input: a tensor or variable of any dtype and shape, or an `IndexedSlices`.
+        name: of the operation.
+
+    Returns:
+        A tensor of the same dtype and shape.
+
+    Raises:
+        TypeError: `input` cannot be converted to a tensor.
+
+    Example:
+        >>> v = tf.get_variable("v", initializer=2.0)
+        >>> with tf.control_dependencies([tf.assign_add(v, 1.0)]):
+        ...     after = tf.identity(v)
+        >>> sess.run(tf.global_variables_initializer())
+        >>> sess.run(after)
+        np.float32(3.0)
+    """
     result: Tensor = raw.Identity(input, name=name)
     return result
 
@@ -67,7 +86,23 @@ def identity_n(input: Any, name: str | None = None) -> list[Tensor]:
 
 
 def stop_gradient(input: Any, name: str | None = None) -> Tensor:
-    """The value of `input`, through which no gradient flows."""
+    """The value of `input`, through which no gradient flows.
+
+    Args:
+        input: a tensor of any dtype and shape.
+        name: of the operation.
+
+    Returns:
+        A tensor of the same dtype, shape and value.
+
+    Raises:
+        TypeError: `input` cannot be converted to a tensor.
+
+    Example:
+        >>> x = tf.constant(3.0)
+        >>> sess.run(tf.gradients(x * tf.stop_gradient(x), x))
+        [np.float32(3.0)]
+    """
     result: Tensor = raw.StopGradient(input, name=name)
     return result
 
@@ -86,7 +121,24 @@ def ensure_shape(x: Any, shape: Any, name: str | None = None) -> Tensor:
 
 # ---------------------------------------------------------------------- shapes
 def shape(input: Any, name: str | None = None, out_type: Any = dtypes.int32) -> Tensor:
-    """The shape of a tensor as a vector; a constant where it is fully known while the graph is built."""
+    """The shape of a tensor as a vector; a constant where it is fully known while the graph is built.
+
+    Args:
+        input: a tensor or `SparseTensor` of any dtype and shape.
+        name: of the operation.
+        out_type: int32 or int64.
+
+    Returns:
+        A vector with one size per dimension, of dtype `out_type`.
+
+    Raises:
+        TypeError: `out_type` is another dtype.
+
+    Example:
+        >>> x = tf.placeholder(tf.float32, [None, 3])
+        >>> sess.run(tf.shape(x), {x: np.zeros([2, 3])})
+        array([2, 3], dtype=int32)
+    """
     return shape_internal(input, name, optimize=True, out_type=out_type)
 
 
@@ -116,7 +168,23 @@ def shape_n(input: Any, out_type: Any = dtypes.int32, name: str | None = None) -
 
 
 def size(input: Any, name: str | None = None, out_type: Any = dtypes.int32) -> Tensor:
-    """The number of elements of a tensor; of a sparse tensor, of its dense form."""
+    """The number of elements of a tensor; of a sparse tensor, of its dense form.
+
+    Args:
+        input: a tensor or `SparseTensor` of any shape.
+        name: of the operation.
+        out_type: int32 or int64.
+
+    Returns:
+        A scalar of dtype `out_type`.
+
+    Raises:
+        TypeError: `out_type` is another dtype.
+
+    Example:
+        >>> sess.run(tf.size([[1, 2, 3], [4, 5, 6]]))
+        np.int32(6)
+    """
     with name_scope(name, "Size", [input] if isinstance(input, Tensor) else None) as scope:
         if isinstance(input, SparseTensor | SparseTensorValue):
             dense = _cast(SparseTensor.from_value(input).dense_shape, out_type)
@@ -144,7 +212,28 @@ def rank(input: Any, name: str | None = None) -> Tensor:
 
 
 def reshape(tensor: Any, shape: Any, name: str | None = None) -> Tensor:
-    """The elements of `tensor` in another shape; one size may be -1 and follows from the others."""
+    """The elements of `tensor` in another shape; one size may be -1 and follows from the others.
+
+    Args:
+        tensor: of any dtype and shape.
+        shape: an integer vector (a list or a tensor).
+        name: of the operation.
+
+    Returns:
+        A tensor of the dtype of `tensor` and of shape `shape`.
+
+    Raises:
+        ValueError: the numbers of elements are known to differ, or several sizes are -1.
+
+    Raises (in the step):
+        InvalidArgumentError: the numbers of elements differ.
+
+    Example:
+        >>> x = tf.constant([1, 2, 3, 4, 5, 6])
+        >>> sess.run(tf.reshape(x, [2, -1]))
+        array([[1, 2, 3],
+               [4, 5, 6]], dtype=int32)
+    """
     result: Tensor = raw.Reshape(tensor, _shape_argument(shape), name=name)
     return result
 
@@ -163,8 +252,22 @@ def _shape_argument(shape: Any) -> Any:
 def expand_dims(input: Any, axis: Any = None, name: str | None = None, dim: Any = None) -> Tensor:
     """Adds a dimension of size 1 before dimension `axis`; `dim` is its deprecated name.
 
+    Args:
+        input: a tensor of any dtype and shape.
+        axis: an integer in [-rank - 1, rank]; -1 adds the last dimension.
+        name: of the operation.
+        dim: deprecated name of `axis`.
+
+    Returns:
+        A tensor of the same elements, whose shape has one dimension of size 1 more.
+
     Raises:
         ValueError: both or neither are given.
+        ValueError: `axis` is out of range.
+
+    Example:
+        >>> tf.expand_dims(tf.zeros([2, 3]), axis=1).shape
+        TensorShape([Dimension(2), Dimension(1), Dimension(3)])
     """
     axis = _one_of("axis", axis, "dim", dim)
     if axis is None:
@@ -186,12 +289,20 @@ def squeeze(input: Any, axis: Any = None, name: str | None = None, squeeze_dims:
     """Removes dimensions of size 1.
 
     Args:
-        input: of any dtype.
+        input: a tensor of any dtype and shape.
         axis: which ones, a number or a list, counted from the end where negative; default: all that have size 1.
+        name: of the operation.
         squeeze_dims: deprecated name of `axis`.
+
+    Returns:
+        A tensor of the same elements without these dimensions.
 
     Raises:
         ValueError: a dimension in `axis` has another size or is not there (or InvalidArgumentError, in the step).
+
+    Example:
+        >>> tf.squeeze(tf.zeros([1, 3, 1]), axis=0).shape
+        TensorShape([Dimension(3), Dimension(1)])
     """
     axis = _one_of("axis", axis, "squeeze_dims", squeeze_dims)
     if axis is not None and not isinstance(axis, list | tuple):
@@ -229,8 +340,21 @@ def broadcast_dynamic_shape(shape_x: Any, shape_y: Any) -> Tensor:
 def stack(values: Any, axis: int = 0, name: str = "stack") -> Tensor:
     """Packs tensors of one shape along a new dimension `axis`.
 
+    Args:
+        values: a list of tensors of one dtype and shape.
+        axis: where the new dimension goes, in [-rank - 1, rank].
+        name: of the operation.
+
+    Returns:
+        A tensor of one rank more: shape [n, ...] for n values with `axis` 0.
+
     Raises:
         ValueError: the shapes differ, or `axis` is out of range.
+
+    Example:
+        >>> sess.run(tf.stack([[1, 4], [2, 5]], axis=1))
+        array([[1, 2],
+               [4, 5]], dtype=int32)
     """
     if axis == 0:
         try:
@@ -249,10 +373,21 @@ def unstack(value: Any, num: int | None = None, axis: int = 0, name: str = "unst
     """The tensors along dimension `axis`, as a list.
 
     Args:
+        value: a tensor of rank 1 or more.
         num: how many there are; needed where the size of the dimension is not known.
+        axis: an integer, counted from the end where negative.
+        name: of the operation.
+
+    Returns:
+        A list of `num` tensors, of the shape of `value` without `axis`.
 
     Raises:
         ValueError: `axis` is out of range, or `num` cannot be inferred.
+
+    Example:
+        >>> x, y = tf.unstack([[1, 2], [3, 4]])
+        >>> sess.run(y)
+        array([3, 4], dtype=int32)
     """
     tensor = convert_to_tensor(value, name="value")
     if num is None:
@@ -276,7 +411,25 @@ def parallel_stack(values: Any, name: str = "parallel_stack") -> Tensor:
 
 
 def concat(values: Any, axis: Any, name: str = "concat") -> Tensor:
-    """Joins tensors along dimension `axis`, in which alone they may differ in size."""
+    """Joins tensors along dimension `axis`, in which alone they may differ in size.
+
+    Args:
+        values: a list of tensors of one dtype and rank.
+        axis: an integer scalar, counted from the end where negative.
+        name: of the operation.
+
+    Returns:
+        A tensor of the shape of the values, with their sizes along `axis` added up.
+
+    Raises:
+        ValueError: the shapes differ elsewhere, or `axis` is out of range.
+
+    Example:
+        >>> sess.run(tf.concat([[[1, 2]], [[3, 4], [5, 6]]], axis=0))
+        array([[1, 2],
+               [3, 4],
+               [5, 6]], dtype=int32)
+    """
     if not isinstance(values, list | tuple):
         values = [values]
     if len(values) == 1:
@@ -294,11 +447,23 @@ def split(
     """The parts of a tensor along dimension `axis`.
 
     Args:
+        value: a tensor of any dtype and shape.
         num_or_size_splits: a number of equal parts, or a vector of sizes, one of which may be -1.
+        axis: the dimension to cut, an integer.
         num: the number of parts, where it cannot be inferred from a vector.
+        name: of the operation.
+
+    Returns:
+        A list of tensors of the dtype and rank of `value`.
 
     Raises:
         ValueError: the parts do not add up, or their number cannot be inferred.
+
+    Example:
+        >>> first, second = tf.split([[1, 2, 3], [4, 5, 6]], [1, 2], axis=1)
+        >>> sess.run(second)
+        array([[2, 3],
+               [5, 6]], dtype=int32)
     """
     if isinstance(num_or_size_splits, int | np.integer | Dimension):
         return list(raw.Split(axis, value, num_split=int(num_or_size_splits), name=name))
@@ -317,7 +482,22 @@ def transpose(a: Any, perm: Any = None, name: str = "transpose", conjugate: bool
     """Permutes the dimensions: dimension i of the result is dimension `perm[i]` of `a`; by default reversed.
 
     Args:
+        a: a tensor of any dtype and shape.
+        perm: a permutation of the dimensions, an integer vector; default: the last dimension first.
+        name: of the operation.
         conjugate: whether to conjugate complex elements as well.
+
+    Returns:
+        A tensor of the dtype of `a`, of shape ``[a.shape[p] for p in perm]``.
+
+    Raises:
+        ValueError: `perm` is known to be no permutation of the dimensions.
+
+    Example:
+        >>> sess.run(tf.transpose([[1, 2, 3], [4, 5, 6]]))
+        array([[1, 4],
+               [2, 5],
+               [3, 6]], dtype=int32)
     """
     with name_scope(name, "transpose", [a] if isinstance(a, Tensor) else None) as scope:
         tensor = convert_to_tensor(a, name="a")
@@ -356,7 +536,23 @@ def matrix_transpose(a: Any, name: str = "matrix_transpose", conjugate: bool = F
 
 
 def tile(input: Any, multiples: Any, name: str | None = None) -> Tensor:
-    """Repeats a tensor `multiples[i]` times along dimension i."""
+    """Repeats a tensor `multiples[i]` times along dimension i.
+
+    Args:
+        input: a tensor of any dtype and shape.
+        multiples: an integer vector with one number per dimension.
+        name: of the operation.
+
+    Returns:
+        A tensor of shape ``input.shape * multiples``.
+
+    Raises:
+        ValueError: the lengths of `multiples` and of the shape are known to differ.
+
+    Example:
+        >>> sess.run(tf.tile([1, 2], [2]))
+        array([1, 2, 1, 2], dtype=int32)
+    """
     result: Tensor = raw.Tile(input, multiples, name=name)
     return result
 
@@ -367,12 +563,23 @@ def pad(
     """Pads a tensor.
 
     Args:
+        tensor: a tensor of any dtype and shape.
         paddings: [rank, 2]: how much goes before and after each dimension.
         mode: "CONSTANT"; "REFLECT" mirrors without the edge, "SYMMETRIC" with it.
+        name: of the operation.
         constant_values: the scalar to pad with.
+
+    Returns:
+        A tensor of the dtype of `tensor`, larger by the paddings in each dimension.
 
     Raises:
         ValueError: unknown mode, or paddings that do not fit.
+
+    Example:
+        >>> sess.run(tf.pad([1, 2], [[1, 2]]))
+        array([0, 1, 2, 0, 0], dtype=int32)
+        >>> sess.run(tf.pad([1, 2, 3], [[2, 0]], mode="REFLECT"))
+        array([3, 2, 1, 2, 3], dtype=int32)
     """
     kind = mode.upper()
     result: Tensor
@@ -399,12 +606,24 @@ def one_hot(
     """A new dimension of size `depth` with `on_value` at each index and `off_value` elsewhere.
 
     Args:
-        indices: integers; those outside [0, depth) give `off_value` everywhere.
+        indices: integers of any shape; those outside [0, depth) give `off_value` everywhere.
+        depth: an integer scalar.
+        on_value, off_value: scalars; default: 1 and 0.
         axis: where the new dimension goes; default: last.
         dtype: default: that of the values, else float32.
+        name: of the operation.
+
+    Returns:
+        A tensor of shape ``indices.shape + [depth]`` where `axis` is the default.
 
     Raises:
         TypeError: the dtypes of the values, or a value and `dtype`, differ.
+
+    Example:
+        >>> sess.run(tf.one_hot([0, 2, -1], depth=3))
+        array([[1., 0., 0.],
+               [0., 0., 1.],
+               [0., 0., 0.]], dtype=float32)
     """
     with name_scope(name, "one_hot", [indices] if isinstance(indices, Tensor) else None) as scope:
         wanted = None if dtype is None else as_dtype(dtype).base_dtype
@@ -438,11 +657,25 @@ def gather(
         params: a tensor, or a variable, of which then only the rows that are asked for are read.
         indices: integers of any shape, in [0, params.shape[axis]).
         validate_indices: ignored: indices are always checked.
+        name: of the operation.
         axis: default: `batch_dims`.
         batch_dims: how many leading dimensions `params` and `indices` share.
 
     Returns:
         shape params.shape[:axis] + indices.shape[batch_dims:] + params.shape[axis + 1:].
+
+    Raises:
+        ValueError: the shapes, `axis` and `batch_dims` do not go together.
+
+    Raises (in the step):
+        InvalidArgumentError: an index is out of range; the message says which.
+
+    Example:
+        >>> sess.run(tf.gather([10, 20, 30], [2, 0]))
+        array([30, 10], dtype=int32)
+        >>> sess.run(tf.gather([[1, 2], [3, 4]], [1], axis=1))
+        array([[2],
+               [4]], dtype=int32)
     """
     rank_indices = None
     if batch_dims < 0:
@@ -473,10 +706,23 @@ def gather_nd(params: Any, indices: Any, name: str | None = None, batch_dims: in
     """The elements, or slices, that the index vectors in the last dimension of `indices` name.
 
     Args:
+        params: a tensor of any dtype and shape.
+        indices: integers of shape [..., depth], where depth is at most the rank of `params`.
+        name: of the operation.
         batch_dims: how many leading dimensions `params` and `indices` share.
 
     Returns:
         shape indices.shape[:-1] + params.shape[batch_dims + indices.shape[-1]:].
+
+    Raises:
+        ValueError: the index vectors are longer than the rank of `params`.
+
+    Raises (in the step):
+        InvalidArgumentError: an index is out of range.
+
+    Example:
+        >>> sess.run(tf.gather_nd([[1, 2], [3, 4]], [[0, 1], [1, 0]]))
+        array([2, 3], dtype=int32)
     """
     if batch_dims == 0:
         read = getattr(params, "gather_nd", None)
@@ -510,7 +756,9 @@ def boolean_mask(tensor: Any, mask: Any, name: str = "boolean_mask", axis: int |
     """The elements (or slices) of `tensor` where `mask` is true.
 
     Args:
+        tensor: a tensor of any dtype and shape.
         mask: booleans of known rank, whose shape is that of `tensor` from dimension `axis` on.
+        name: of the operation.
         axis: default: 0.
 
     Returns:
@@ -518,6 +766,10 @@ def boolean_mask(tensor: Any, mask: Any, name: str = "boolean_mask", axis: int |
 
     Raises:
         ValueError: a scalar mask, one of unknown rank, or a shape that does not fit.
+
+    Example:
+        >>> sess.run(tf.boolean_mask([1, 2, 3], [True, False, True]))
+        array([1, 3], dtype=int32)
     """
     with name_scope(name, values=[t for t in (tensor, mask) if isinstance(t, Tensor)]):
         values = convert_to_tensor(tensor, name="tensor")
@@ -558,9 +810,21 @@ def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None)
     Args:
         condition: booleans (with positions: any numbers, which are true unless 0).
         x, y: of one shape; `condition` has that shape, or is a vector that chooses among rows.
+        name: of the operation.
+
+    Returns:
+        Positions: int64 [number of true elements, rank of `condition`]. With `x` and `y`: a tensor of their shape and
+        dtype.
 
     Raises:
         ValueError: only one of `x` and `y` is given.
+
+    Example:
+        >>> sess.run(tf.where([True, False, True]))
+        array([[0],
+               [2]])
+        >>> sess.run(tf.where([True, False], [1, 2], [10, 20]))
+        array([ 1, 20], dtype=int32)
     """
     if (x is None) != (y is None):
         raise ValueError("x and y must both be non-None or both be None.")
@@ -582,12 +846,19 @@ def sequence_mask(lengths: Any, maxlen: Any = None, dtype: Any = dtypes.bool, na
     Args:
         lengths: integers of any shape.
         maxlen: scalar; default: the largest length.
+        dtype: of the result.
+        name: of the operation.
 
     Returns:
         shape lengths.shape + [maxlen], true (1) at positions below the length.
 
     Raises:
         ValueError: `maxlen` is not a scalar.
+
+    Example:
+        >>> sess.run(tf.sequence_mask([1, 3], maxlen=3))
+        array([[ True, False, False],
+               [ True,  True,  True]])
     """
     with name_scope(name, "SequenceMask", [t for t in (lengths, maxlen) if isinstance(t, Tensor)]):
         counts = convert_to_tensor(lengths, name="lengths")

@@ -211,13 +211,25 @@ def nce_loss(
         biases: [num_classes].
         labels: the true classes, int64 [batch, num_true].
         inputs: [batch, dim].
-        num_sampled: how many classes to sample for the whole batch.
+        num_sampled: how many classes to sample for the whole batch, an int.
+        num_classes: an int.
+        num_true: how many true classes each example has.
         sampled_values: what a candidate sampler returned; default: of `log_uniform_candidate_sampler`.
         remove_accidental_hits: whether sampled classes that are true ones are left out.
         partition_strategy: see `embedding_lookup`.
+        name: of the operation.
 
     Returns:
-        [batch]
+        A vector of shape [batch], of the dtype of `inputs`.
+
+    Raises:
+        ValueError: the shapes do not go together.
+
+    Example:
+        >>> weights, inputs = tf.ones([10, 4]), tf.ones([2, 4])
+        >>> labels = tf.constant([[1], [2]], tf.int64)
+        >>> tf.nn.nce_loss(weights, tf.zeros([10]), labels, inputs, num_sampled=3, num_classes=10).shape
+        TensorShape([Dimension(2)])
     """
     logits, targets = _sampled_logits(
         weights,

@@ -38,8 +38,20 @@ def cast(x: Any, dtype: Any, name: str | None = None) -> Tensor | SparseTensor |
     Floating numbers are truncated where integers are asked for; of complex numbers the real part is kept where real
     numbers are asked for; `tf.bool` asks whether an element is not 0.
 
+    Args:
+        x: numbers or bool, of any shape.
+        dtype: the wanted dtype, or its name.
+        name: of the operation.
+
+    Returns:
+        What `x` is (a tensor, `SparseTensor` or `IndexedSlices`), with its shape, of dtype `dtype`.
+
     Raises:
         TypeError: `x` cannot be converted.
+
+    Example:
+        >>> sess.run(tf.cast([1.7, -1.7], tf.int32))
+        array([ 1, -1], dtype=int32)
     """
     target = as_dtype(dtype).base_dtype
     if isinstance(x, Tensor) and x.dtype is target:
@@ -87,7 +99,22 @@ def _to(dtype: DType, public: str, default: str) -> _To:
         return result
 
     function.__name__ = function.__qualname__ = public
-    function.__doc__ = f"`cast` to {dtype.name}."
+    function.__doc__ = f"""`cast` to {dtype.name}.
+
+    Args:
+        x: a tensor of any shape, a `SparseTensor`, or an `IndexedSlices`; numbers or bool.
+        name: of the operation.
+
+    Returns:
+        What `x` is, with its shape, of dtype {dtype.name}.
+
+    Raises:
+        TypeError: `x` cannot be converted.
+
+    Example:
+        >>> tf.{public}([True, False]).dtype
+        tf.{dtype.name}
+    """
     overloaded: Any = function
     return overloaded  # type: ignore[no-any-return]
 

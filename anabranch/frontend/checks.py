@@ -51,9 +51,26 @@ def Assert(condition: Any, data: Any, summarize: int | None = None, name: str | 
     """An operation that makes the step fail with InvalidArgumentError where `condition` is false.
 
     Args:
-        condition: scalar.
+        condition: a boolean scalar.
         data: a list of tensors (or texts) to show then.
         summarize: how many elements of each to show; default: 3.
+        name: of the operation.
+
+    Returns:
+        The operation; nothing waits for it unless it is a control dependency.
+
+    Raises:
+        InvalidArgumentError: `condition` is False while the graph is built.
+
+    Raises (in the step):
+        InvalidArgumentError: `condition` is false.
+
+    Example:
+        >>> x = tf.placeholder(tf.float32, [])
+        >>> with tf.control_dependencies([tf.Assert(x > 0.0, [x])]):
+        ...     root = tf.sqrt(x)
+        >>> sess.run(root, {x: 9.0})
+        np.float32(3.0)
     """
     with name_scope(name, "Assert", None):
         flag = convert_to_tensor(condition, dtypes.bool if not isinstance(condition, Tensor) else None, "Condition")
@@ -130,7 +147,31 @@ _greater_equal = _binary("assert_greater_equal", ">=", "GreaterEqual")
 def assert_equal(
     x: Any, y: Any, data: Any = None, summarize: int | None = None, message: str | None = None, name: str | None = None
 ) -> Operation:
-    """Asserts x == y everywhere (the two broadcast); raises InvalidArgumentError at once where both are known."""
+    """Asserts x == y everywhere (the two broadcast); raises InvalidArgumentError at once where both are known.
+
+    Args:
+        x, y: tensors of one dtype, whose shapes broadcast.
+        data: tensors to show when it fails; default: `x` and `y`.
+        summarize: how many elements of each to show; default: 3.
+        message: text to begin the error with.
+        name: of the operation.
+
+    Returns:
+        An operation that fails where the assertion does not hold.
+
+    Raises:
+        InvalidArgumentError: it is known not to hold while the graph is built.
+
+    Raises (in the step):
+        InvalidArgumentError: it does not hold.
+
+    Example:
+        >>> x = tf.placeholder(tf.int32, [2])
+        >>> with tf.control_dependencies([tf.assert_equal(x, [1, 2])]):
+        ...     y = tf.identity(x)
+        >>> sess.run(y, {x: [1, 2]})
+        array([1, 2], dtype=int32)
+    """
     return _equal(x, y, data, summarize, message, name)
 
 
@@ -151,7 +192,31 @@ def assert_less(
 def assert_less_equal(
     x: Any, y: Any, data: Any = None, summarize: int | None = None, message: str | None = None, name: str | None = None
 ) -> Operation:
-    """Asserts x <= y everywhere; see `assert_equal`."""
+    """Asserts x <= y everywhere; see `assert_equal`.
+
+    Args:
+        x, y: tensors of real numbers of one dtype, whose shapes broadcast.
+        data: tensors to show when it fails; default: `x` and `y`.
+        summarize: how many elements of each to show; default: 3.
+        message: text to begin the error with.
+        name: of the operation.
+
+    Returns:
+        An operation that fails where the assertion does not hold.
+
+    Raises:
+        InvalidArgumentError: it is known not to hold while the graph is built.
+
+    Raises (in the step):
+        InvalidArgumentError: it does not hold.
+
+    Example:
+        >>> x = tf.placeholder(tf.int32, [2])
+        >>> with tf.control_dependencies([tf.assert_less_equal(x, 5)]):
+        ...     y = tf.identity(x)
+        >>> sess.run(y, {x: [1, 5]})
+        array([1, 5], dtype=int32)
+    """
     return _less_equal(x, y, data, summarize, message, name)
 
 

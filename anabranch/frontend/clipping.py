@@ -33,8 +33,20 @@ def clip_by_value(t: Any, clip_value_min: Any, clip_value_max: Any, name: str | 
 def clip_by_value(t: Any, clip_value_min: Any, clip_value_max: Any, name: str | None = None) -> Tensor | IndexedSlices:
     """The elements of a tensor or `IndexedSlices`, moved into [clip_value_min, clip_value_max].
 
+    Args:
+        t: a tensor of real numbers of any shape, or an `IndexedSlices`.
+        clip_value_min, clip_value_max: scalars, or tensors that broadcast to the shape of `t`.
+        name: of the operation.
+
+    Returns:
+        A tensor (or `IndexedSlices`) of the shape and dtype of `t`.
+
     Raises:
         ValueError: the bounds have a shape that would make the result's shape differ from that of `t`.
+
+    Example:
+        >>> sess.run(tf.clip_by_value([-2.0, 0.5, 3.0], 0.0, 1.0))
+        array([0. , 0.5, 1. ], dtype=float32)
     """
     with name_scope(name, "clip_by_value", [t, clip_value_min, clip_value_max]) as scope:
         values = _values(t)
@@ -56,6 +68,17 @@ def clip_by_norm(t: Any, clip_norm: Any, axes: Any = None, name: str | None = No
         t: a tensor or `IndexedSlices`.
         clip_norm: a positive scalar.
         axes: the dimensions over which each norm is taken.
+        name: of the operation.
+
+    Returns:
+        A tensor (or `IndexedSlices`) of the shape and dtype of `t`.
+
+    Raises:
+        ValueError: `clip_norm` has a shape that would change that of `t`.
+
+    Example:
+        >>> sess.run(tf.clip_by_norm([3.0, 4.0], 1.0))
+        array([0.6, 0.8], dtype=float32)
     """
     with name_scope(name, "clip_by_norm", [t, clip_norm]) as scope:
         values = _values(t)
@@ -79,8 +102,19 @@ def _checked_list(t_list: Any) -> list[Any]:
 def global_norm(t_list: Any, name: str | None = None) -> Tensor | None:
     """The L2 norm of all elements of a list of tensors and `IndexedSlices`; None elements are left out.
 
+    Args:
+        t_list: a list of floating tensors of any shapes, `IndexedSlices` and None.
+        name: of the operation.
+
+    Returns:
+        A scalar; None if nothing but None is in the list.
+
     Raises:
         TypeError: `t_list` is not a sequence.
+
+    Example:
+        >>> sess.run(tf.global_norm([[3.0], [4.0]]))
+        np.float32(5.0)
     """
     present = [t for t in _checked_list(t_list) if t is not None]
     with name_scope(name, "global_norm", present) as scope:
@@ -100,12 +134,18 @@ def clip_by_global_norm(
         t_list: tensors and `IndexedSlices`; None elements stay None.
         clip_norm: a positive scalar.
         use_norm: the global norm, where it is known already.
+        name: of the operation.
 
     Returns:
         The scaled list, and the global norm before. Where that is not finite, the scaled tensors are NaN.
 
     Raises:
         TypeError: `t_list` is not a sequence.
+
+    Example:
+        >>> clipped, norm = tf.clip_by_global_norm([tf.constant([3.0]), tf.constant([4.0])], 1.0)
+        >>> sess.run([clipped, norm])
+        [[array([0.6], dtype=float32), array([0.8], dtype=float32)], np.float32(5.0)]
     """
     tensors = _checked_list(t_list)
     norm = global_norm(tensors, name) if use_norm is None else convert_to_tensor(use_norm)

@@ -42,11 +42,22 @@ def constant(
         value: a number, text, an array, or a nested list.
         dtype: default: that of an array; float32, int32 (int64 where needed), bool, string for Python values.
         shape: the result's shape; a value with fewer elements is continued with its last element.
+        name: of the operation.
         verify_shape: whether the value must have `shape` exactly.
+
+    Returns:
+        A tensor of the value's shape, or of `shape`.
 
     Raises:
         TypeError: the value does not fit the dtype, or with `verify_shape` has another shape.
         ValueError: the value has more elements than `shape`.
+
+    Example:
+        >>> sess.run(tf.constant([[1, 2], [3, 4]]))
+        array([[1, 2],
+               [3, 4]], dtype=int32)
+        >>> tf.constant(0.5, shape=[2, 3]).shape
+        TensorShape([Dimension(2), Dimension(3)])
     """
     array = to_array(value, None if dtype is None else as_dtype(dtype).base_dtype)
     if shape is not None:
@@ -76,6 +87,18 @@ def placeholder(dtype: Any, shape: Any = None, name: str | None = None) -> Tenso
     Args:
         dtype: element type of what is fed.
         shape: what is known of its shape; default: nothing.
+        name: of the operation.
+
+    Returns:
+        A tensor that can be fed, and cannot be computed.
+
+    Raises (in the step):
+        InvalidArgumentError: the step needs it and it was not fed.
+
+    Example:
+        >>> x = tf.placeholder(tf.float32, [None, 2], name="x")
+        >>> sess.run(x * 2.0, feed_dict={x: [[1.0, 2.0]]})
+        array([[2., 4.]], dtype=float32)
     """
     tensor: Tensor = raw.Placeholder(dtype=dtype, shape=TensorShape(shape), name=name)
     return tensor
@@ -87,6 +110,19 @@ def placeholder_with_default(input: Any, shape: Any, name: str | None = None) ->
     Args:
         input: the default.
         shape: the (partial) shape of what may be fed; that of `input` must be compatible.
+        name: of the operation.
+
+    Returns:
+        A tensor of the dtype of `input` and of shape `shape`, which can be fed.
+
+    Raises:
+        ValueError: `shape` and that of `input` contradict each other.
+
+    Example:
+        >>> training = tf.placeholder_with_default(False, [])
+        >>> rate = tf.cond(training, lambda: tf.constant(0.5), lambda: tf.constant(0.0))
+        >>> sess.run(rate), sess.run(rate, {training: True})
+        (np.float32(0.0), np.float32(0.5))
     """
     tensor: Tensor = raw.PlaceholderWithDefault(input, shape=TensorShape(shape), name=name)
     return tensor
@@ -94,14 +130,47 @@ def placeholder_with_default(input: Any, shape: Any, name: str | None = None) ->
 
 # ---------------------------------------------------------------------- one value everywhere
 def zeros(shape: Any, dtype: Any = dtypes.float32, name: str | None = None) -> Tensor:
-    """A tensor of zeros (False for bool, empty strings for string)."""
+    """A tensor of zeros (False for bool, empty strings for string).
+
+    Args:
+        shape: an integer vector (a list or a tensor).
+        dtype: of the result.
+        name: of the operation.
+
+    Returns:
+        A tensor of shape `shape`.
+
+    Raises:
+        TypeError: `shape` is no vector of integers.
+
+    Example:
+        >>> sess.run(tf.zeros([2, 2]))
+        array([[0., 0.],
+               [0., 0.]], dtype=float32)
+    """
     found = as_dtype(dtype).base_dtype
     zero: Any = "" if found is dtypes.string else np.zeros((), found.as_numpy_dtype)
     return _filled("zeros", shape, zero, found, name)
 
 
 def ones(shape: Any, dtype: Any = dtypes.float32, name: str | None = None) -> Tensor:
-    """A tensor of ones (True for bool)."""
+    """A tensor of ones (True for bool).
+
+    Args:
+        shape: an integer vector (a list or a tensor).
+        dtype: of the result.
+        name: of the operation.
+
+    Returns:
+        A tensor of shape `shape`.
+
+    Raises:
+        TypeError: `shape` is no vector of integers.
+
+    Example:
+        >>> sess.run(tf.ones([3], tf.int32))
+        array([1, 1, 1], dtype=int32)
+    """
     found = as_dtype(dtype).base_dtype
     return _filled("ones", shape, np.ones((), found.as_numpy_dtype), found, name)
 
@@ -134,7 +203,24 @@ def _known_shape(shape: Any) -> list[int] | None:
 
 
 def fill(dims: Any, value: Any, name: str | None = None) -> Tensor:
-    """A tensor of shape `dims` (a vector) with the scalar `value` everywhere."""
+    """A tensor of shape `dims` (a vector) with the scalar `value` everywhere.
+
+    Args:
+        dims: an integer vector.
+        value: a scalar of any dtype.
+        name: of the operation.
+
+    Returns:
+        A tensor of the dtype of `value`.
+
+    Raises:
+        ValueError: `dims` is known to be no vector, or `value` to be no scalar.
+
+    Example:
+        >>> sess.run(tf.fill([2, 3], 7))
+        array([[7, 7, 7],
+               [7, 7, 7]], dtype=int32)
+    """
     result: Tensor = raw.Fill(dims, value, name=name)
     if not result.shape.is_fully_defined() and not isinstance(dims, Tensor):
         result.set_shape(constant_value_as_shape(result.op.inputs[0]))
@@ -145,7 +231,21 @@ def zeros_like(tensor: Any, dtype: Any = None, name: str | None = None, optimize
     """Zeros of the shape of `tensor`, and of its dtype unless another is given.
 
     Args:
+        tensor: a tensor of any dtype and shape.
+        dtype: of the result; default: that of `tensor`.
+        name: of the operation.
         optimize: whether to use what is known of the shape while the graph is built.
+
+    Returns:
+        A tensor of the shape of `tensor`.
+
+    Raises:
+        TypeError: `tensor` cannot be converted to a tensor.
+
+    Example:
+        >>> sess.run(tf.zeros_like([[1, 2], [3, 4]]))
+        array([[0, 0],
+               [0, 0]], dtype=int32)
     """
     return _like("zeros_like", tensor, dtype, name, optimize)
 
@@ -154,7 +254,20 @@ def ones_like(tensor: Any, dtype: Any = None, name: str | None = None, optimize:
     """Ones of the shape of `tensor`, and of its dtype unless another is given.
 
     Args:
+        tensor: a tensor of any shape; numbers or bool.
+        dtype: of the result; default: that of `tensor`.
+        name: of the operation.
         optimize: whether to use what is known of the shape while the graph is built.
+
+    Returns:
+        A tensor of the shape of `tensor`.
+
+    Raises:
+        TypeError: `tensor` cannot be converted to a tensor.
+
+    Example:
+        >>> sess.run(tf.ones_like([2.5, 3.5]))
+        array([1., 1.], dtype=float32)
     """
     return _like("ones_like", tensor, dtype, name, optimize)
 

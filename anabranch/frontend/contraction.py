@@ -28,9 +28,17 @@ def einsum(equation: str, *inputs: Any, **kwargs: Any) -> Tensor:
         inputs: tensors of one dtype.
         name: the operation's name, by keyword.
 
+    Returns:
+        A tensor of the inputs' dtype, with the dimensions that the equation names behind ``->``.
+
     Raises:
         ValueError: the equation cannot be read, or does not fit the inputs.
         TypeError: an unknown keyword.
+
+    Example:
+        >>> matrix, vector = tf.constant([[1.0, 2.0], [3.0, 4.0]]), tf.constant([1.0, 10.0])
+        >>> sess.run(tf.einsum("ij,j->i", matrix, vector))
+        array([21., 43.], dtype=float32)
     """
     name = kwargs.pop("name", None)
     if kwargs:
@@ -75,6 +83,7 @@ def tensordot(a: Any, b: Any, axes: Any, name: str | None = None) -> Tensor:
     Args:
         a, b: tensors of one dtype.
         axes: how many of the last dimensions of `a` and the first of `b`; or a pair of lists of dimensions.
+        name: of the operation.
 
     Returns:
         The other dimensions of `a`, then those of `b`.
@@ -82,6 +91,10 @@ def tensordot(a: Any, b: Any, axes: Any, name: str | None = None) -> Tensor:
     Raises:
         ValueError: `axes` does not fit.
         IndexError: an axis is out of range.
+
+    Example:
+        >>> sess.run(tf.tensordot([[1.0, 2.0], [3.0, 4.0]], [1.0, 10.0], axes=1))
+        array([21., 43.], dtype=float32)
     """
     with name_scope(name, "Tensordot", [a, b, axes]) as scope:
         a = convert_to_tensor(a, name="a")

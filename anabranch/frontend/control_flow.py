@@ -58,12 +58,22 @@ def cond(
         pred: boolean scalar tensor.
         true_fn, false_fn: build the branches; they return the same structure of tensors with the same dtypes.
         strict: keep one-element lists and tuples in the result instead of unpacking them, the two outermost ones.
+        name: of the operation.
         fn1, fn2: deprecated names of the two branches.
+
+    Returns:
+        What the branches return, with a tensor for each of their results, of the shape that both have.
 
     Raises:
         TypeError: a branch is not callable, `pred` is a Python bool, or the branches return other dtypes, or other
             kinds of lists and tuples.
         ValueError: the branches return different structures.
+
+    Example:
+        >>> x = tf.placeholder(tf.float32, [])
+        >>> y = tf.cond(x < 0.0, lambda: -x, lambda: x * 10.0)
+        >>> sess.run(y, {x: -3.0}), sess.run(y, {x: 3.0})
+        (np.float32(3.0), np.float32(30.0))
     """
     true_fn, false_fn = _branch("true_fn", true_fn, fn1), _branch("false_fn", false_fn, fn2)
     if isinstance(pred, bool):
@@ -279,9 +289,23 @@ def case(
         pred_fn_pairs: list of (boolean scalar tensor, callable), or a dict of these.
         default: called when no predicate is true; None: the step fails then.
         exclusive: whether the step fails when more than one predicate is true.
+        strict: keep one-element lists and tuples in the result instead of unpacking them.
+        name: of the operation.
+
+    Returns:
+        What the functions return, with a tensor for each of their results.
 
     Raises:
         TypeError: the pairs are not pairs of a tensor and a callable.
+
+    Raises (in the step):
+        InvalidArgumentError: no predicate is true and there is no default, or several are with `exclusive`.
+
+    Example:
+        >>> x = tf.placeholder(tf.int32, [])
+        >>> size = tf.case([(x < 10, lambda: tf.constant("small"))], default=lambda: tf.constant("large"))
+        >>> sess.run(size, {x: 12})
+        b'large'
     """
     pairs = _pairs(pred_fn_pairs, exclusive)
     with get_default_graph().name_scope(name) as scope:

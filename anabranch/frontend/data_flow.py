@@ -37,6 +37,21 @@ def scatter_nd(indices: Any, updates: Any, shape: Any, name: str | None = None) 
     Args:
         indices: integers; the last dimension holds the index vectors.
         updates: shape indices.shape[:-1] + shape[indices.shape[-1]:].
+        shape: of the result, an integer vector.
+        name: of the operation.
+
+    Returns:
+        A tensor of the dtype of `updates`, of shape `shape`; updates at one position add up.
+
+    Raises:
+        ValueError: the shapes do not go together.
+
+    Raises (in the step):
+        InvalidArgumentError: an index is out of range.
+
+    Example:
+        >>> sess.run(tf.scatter_nd([[1], [3], [1]], [9, 10, 11], [5]))
+        array([ 0, 20,  0, 10,  0], dtype=int32)
     """
     result: Tensor = raw.ScatterNd(indices, updates, shape, name=name)
     return result

@@ -29,18 +29,28 @@ def embedding_lookup(
     """The rows `ids` of a table.
 
     Args:
-        params: a tensor or variable whose first dimension counts the rows; or the parts of one table: a list of
-            tensors or variables, or a partitioned variable.
+        params: a tensor or variable of shape [rows, ...]; or the parts of one table: a list of tensors or variables, or
+            a partitioned variable.
         ids: integers of any shape.
         partition_strategy: with "mod" row i is in part i % n, with "div" the parts hold consecutive rows.
+        name: of the operation.
         validate_indices: has no effect: ids out of range are an error.
         max_norm: rows that are longer (in l2 norm) are scaled down to this length.
 
     Returns:
-        ids.shape + params.shape[1:]
+        A tensor of the dtype of `params` and of shape ``ids.shape + params.shape[1:]``.
 
     Raises:
         ValueError: no parameters, or an unknown strategy.
+
+    Raises (in the step):
+        InvalidArgumentError: an id is out of range.
+
+    Example:
+        >>> table = tf.constant([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
+        >>> sess.run(tf.nn.embedding_lookup(table, [2, 0]))
+        array([[5., 6.],
+               [1., 2.]], dtype=float32)
     """
     parts = _parts(params)
     with name_scope(name, "embedding_lookup", _tensors(*parts, ids)) as scope:

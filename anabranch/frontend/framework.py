@@ -87,6 +87,12 @@ class name_scope:
     Raises:
         TypeError: `name` is not a string.
         ValueError: neither name is given although `values` is, or the values belong to different graphs.
+
+    Example:
+        >>> with tf.name_scope("model"):
+        ...     x = tf.constant(1.0, name="x")
+        >>> x.name
+        'model/x:0'
     """
 
     def __init__(self, name: Any, default_name: Any = None, values: Iterable[Any] | None = None) -> None:
@@ -150,12 +156,47 @@ def init_scope() -> Iterator[None]:
 
 
 def device(device_name_or_function: Any) -> contextlib.AbstractContextManager[None]:
-    """`Graph.device` of the default graph (§3.3)."""
+    """A context manager: operations created inside are placed on a device (§3.3).
+
+    Args:
+        device_name_or_function: a device name such as "/device:CPU:0", which may be partial; a function from an
+            operation to such a name; or None, which forgets the devices of the blocks around.
+
+    Returns:
+        A context manager.
+
+    Raises:
+        ValueError: the name is malformed.
+
+    Example:
+        >>> with tf.device("/cpu:0"):
+        ...     x = tf.constant(1.0)
+        >>> x.device
+        '/device:CPU:0'
+    """
     return get_default_graph().device(device_name_or_function)
 
 
 def control_dependencies(control_inputs: Iterable[Any] | None) -> contextlib.AbstractContextManager[None]:
-    """`Graph.control_dependencies` of the default graph."""
+    """A context manager: operations created inside run after the given ones.
+
+    Args:
+        control_inputs: a list of operations, tensors and variables; None forgets those of the blocks around.
+
+    Returns:
+        A context manager.
+
+    Raises:
+        TypeError: something else is in the list.
+
+    Example:
+        >>> v = tf.get_variable("v", initializer=1)
+        >>> with tf.control_dependencies([tf.assign(v, 5)]):
+        ...     after = v.read_value()
+        >>> sess.run(v.initializer)
+        >>> sess.run(after)
+        np.int32(5)
+    """
     return get_default_graph().control_dependencies(control_inputs)
 
 
@@ -171,7 +212,20 @@ def container(container_name: str) -> contextlib.AbstractContextManager[str]:
 
 # ---------------------------------------------------------------------- collections
 def add_to_collection(name: str, value: Any) -> None:
-    """`Graph.add_to_collection` of the default graph."""
+    """Adds an item to a collection of the default graph.
+
+    Args:
+        name: of the collection.
+        value: anything.
+
+    Raises:
+        RuntimeError: the graph is finalized.
+
+    Example:
+        >>> tf.add_to_collection("losses", tf.constant(1.0))
+        >>> len(tf.get_collection("losses"))
+        1
+    """
     get_default_graph().add_to_collection(name, value)
 
 
@@ -181,7 +235,23 @@ def add_to_collections(names: Any, value: Any) -> None:
 
 
 def get_collection(key: str, scope: str | None = None) -> list[Any]:
-    """`Graph.get_collection` of the default graph."""
+    """The items of a collection of the default graph.
+
+    Args:
+        key: its name, such as one of `GraphKeys`.
+        scope: a regular expression; only items whose names begin with it are taken.
+
+    Returns:
+        A new list, empty where there is no such collection.
+
+    Raises:
+        nothing
+
+    Example:
+        >>> v = tf.get_variable("v", [2])
+        >>> tf.get_collection(tf.GraphKeys.TRAINABLE_VARIABLES) == [v]
+        True
+    """
     return get_default_graph().get_collection(key, scope)
 
 
@@ -192,7 +262,21 @@ def get_collection_ref(key: str) -> list[Any]:
 
 # ---------------------------------------------------------------------- seeds
 def set_random_seed(seed: int | None) -> None:
-    """Sets the seed of the default graph; every random operation created later derives its own from it."""
+    """Sets the seed of the default graph; every random operation created later derives its own from it.
+
+    Args:
+        seed: an integer; None: the operations draw other numbers in each session.
+
+    Raises:
+        nothing
+
+    Example:
+        >>> tf.set_random_seed(1)
+        >>> x = tf.random_uniform([])
+        >>> other = tf.Session()
+        >>> bool(sess.run(x) == other.run(x))
+        True
+    """
     get_default_graph().seed = seed
 
 

@@ -80,12 +80,23 @@ def map_fn(
 
     Args:
         fn: called with one row (in the structure of `elems`).
-        elems: tensor, or a structure of tensors with first dimensions alike.
+        elems: a tensor of shape [n, ...], or a structure of tensors with one n.
         dtype: structure of dtypes of what `fn` returns; default: as `elems`.
+        parallel_iterations, back_prop, swap_memory: see `while_loop`.
+        infer_shape: whether all rows of the result must have one shape.
+        name: of the operation.
+
+    Returns:
+        The results of `fn`, stacked: tensors of shape [n, ...], in the structure of `dtype`.
 
     Raises:
         TypeError: `fn` is not callable, or returns another structure or dtype than `dtype` says.
         ValueError: `elems` has no rows.
+
+    Example:
+        >>> sess.run(tf.map_fn(lambda row: row * row[0], tf.constant([[1, 2], [3, 4]])))
+        array([[ 1,  2],
+               [ 9, 12]], dtype=int32)
     """
     _check(fn)
     with get_default_graph().name_scope(name or "map"):

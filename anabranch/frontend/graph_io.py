@@ -32,6 +32,11 @@ def write_graph(graph_or_graph_def: Any, logdir: str, name: str, as_text: bool =
 
     Raises:
         OpError: of the class of the system's refusal.
+
+    Example:
+        >>> _ = tf.constant(1.0, name="one")
+        >>> tf.train.write_graph(tf.get_default_graph(), "directory", "graph.pbtxt")
+        'directory/graph.pbtxt'
     """
     message = graph_or_graph_def.as_graph_def() if isinstance(graph_or_graph_def, Graph) else graph_or_graph_def
     path = os.path.join(path_to_str(logdir), name)

@@ -18,7 +18,21 @@ Value = TypeVar("Value", Tensor, IndexedSlices, SparseTensor)
 
 
 def no_op(name: str | None = None) -> Operation:
-    """An operation that does nothing: something to depend on."""
+    """An operation that does nothing: something to depend on.
+
+    Args:
+        name: of the operation.
+
+    Returns:
+        An operation without inputs and results.
+
+    Raises:
+        nothing
+
+    Example:
+        >>> tf.no_op("ready").name
+        'ready'
+    """
     result: Operation = raw.NoOp(name=name)
     return result
 
@@ -30,9 +44,19 @@ def group(*inputs: Any, **kwargs: Any) -> Operation:
         inputs: what to wait for.
         name: a name for the operation.
 
+    Returns:
+        An operation without results.
+
     Raises:
         TypeError: something is neither an operation nor a tensor.
         ValueError: another keyword argument.
+
+    Example:
+        >>> a, b = tf.get_variable("a", initializer=1), tf.get_variable("b", initializer=2)
+        >>> both = tf.group(a.initializer, b.initializer)
+        >>> sess.run(both)
+        >>> sess.run([a, b])
+        [np.int32(1), np.int32(2)]
     """
     name = kwargs.pop("name", None)
     if kwargs:
@@ -69,7 +93,23 @@ def _operation(item: Any) -> Operation:
 
 
 def tables_initializer(name: str = "init_all_tables") -> Operation:
-    """An operation that initializes all lookup tables of the default graph."""
+    """An operation that initializes all lookup tables of the default graph.
+
+    Args:
+        name: of the operation.
+
+    Returns:
+        An operation; it does nothing where the graph has no tables.
+
+    Raises:
+        nothing
+
+    Example:
+        >>> table = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(["a", "b"], [10, 20]), -1)
+        >>> sess.run(tf.tables_initializer())
+        >>> sess.run(table.lookup(tf.constant(["b", "c"])))
+        array([20, -1], dtype=int32)
+    """
     return group(*get_default_graph().get_collection(GraphKeys.TABLE_INITIALIZERS), name=name)
 
 

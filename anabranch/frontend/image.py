@@ -45,7 +45,15 @@ __all__ = [  # noqa: PLE0604
 
 
 class ResizeMethod:
-    """The methods of `resize_images`."""
+    """The methods of `resize_images`.
+
+    Raises:
+        nothing
+
+    Example:
+        >>> tf.image.ResizeMethod.BILINEAR, tf.image.ResizeMethod.NEAREST_NEIGHBOR
+        (0, 1)
+    """
 
     BILINEAR = 0
     NEAREST_NEIGHBOR = 1
@@ -63,7 +71,18 @@ def resize_bilinear(
         images: [batch, height, width, channels], any real dtype.
         size: the new height and width, known when the step is compiled.
         align_corners: the centres of the corner pixels stay where they are.
+        name: of the operation.
         half_pixel_centers: pixels are areas whose centres lie at halves.
+
+    Returns:
+        float32 [batch, new height, new width, channels].
+
+    Raises:
+        ValueError: `images` has another rank, or `size` is no vector of two.
+
+    Example:
+        >>> sess.run(tf.image.resize_bilinear([[[[0.0], [4.0]]]], [1, 4]))[0, :, :, 0]
+        array([[0., 2., 4., 4.]], dtype=float32)
     """
     return _resize("ResizeBilinear", images, size, align_corners, half_pixel_centers, name)
 
@@ -78,7 +97,25 @@ def resize_bicubic(
 def resize_nearest_neighbor(
     images: Any, size: Any, align_corners: bool = False, name: str | None = None, half_pixel_centers: bool = False
 ) -> Tensor:
-    """Like `resize_bilinear`, but each pixel is copied from the nearest one; keeps the dtype."""
+    """Like `resize_bilinear`, but each pixel is copied from the nearest one; keeps the dtype.
+
+    Args:
+        images: [batch, height, width, channels], any real dtype.
+        size: the new height and width, an int32 vector.
+        align_corners: the centres of the corner pixels stay where they are.
+        name: of the operation.
+        half_pixel_centers: pixels are areas whose centres lie at halves.
+
+    Returns:
+        [batch, new height, new width, channels], of the dtype of `images`.
+
+    Raises:
+        ValueError: `images` has another rank, or `size` is no vector of two.
+
+    Example:
+        >>> sess.run(tf.image.resize_nearest_neighbor([[[[1], [5]]]], [1, 4]))[0, :, :, 0]
+        array([[1, 1, 5, 5]], dtype=int32)
+    """
     return _resize("ResizeNearestNeighbor", images, size, align_corners, half_pixel_centers, name)
 
 
@@ -112,13 +149,22 @@ def resize_images(
     """Images at another size, by any method; images that have it already are returned as they are.
 
     Args:
-        images: one image or a batch.
-        size: the new height and width.
+        images: [height, width, channels], or a batch [batch, height, width, channels]; real numbers.
+        size: the new height and width, an int32 vector.
         method: a `ResizeMethod`. All but NEAREST_NEIGHBOR give float32.
+        align_corners: the centres of the corner pixels stay where they are.
         preserve_aspect_ratio: the size is an upper bound; both sides are scaled alike.
+        name: of the operation.
+
+    Returns:
+        Images [batch, new height, new width, channels], or one without batch.
 
     Raises:
         ValueError: images or size of another rank, or an unknown method.
+
+    Example:
+        >>> sess.run(tf.image.resize_images([[[0.0], [4.0]]], [1, 4]))[:, :, 0]
+        array([[0., 2., 4., 4.]], dtype=float32)
     """
     with name_scope(name, "resize", [images, size]):
         batch, single = as_batch(images)
@@ -302,14 +348,25 @@ def sample_distorted_bounding_box(
     Args:
         image_size: height, width, channels: an integer vector.
         bounding_boxes: [batch, boxes, 4], float32: the objects, y1, x1, y2, x2 in [0, 1].
+        seed, seed2: of the random numbers.
         min_object_covered: the share of an object that the box must contain.
         aspect_ratio_range: of the width to the height; default [0.75, 1.33].
         area_range: the box's share of the image; default [0.05, 1].
         max_attempts: after that many (default 100) the whole image is taken.
         use_image_if_no_bounding_boxes: without objects, take any box; otherwise that is an error.
+        name: of the operation.
 
     Returns:
         A named tuple: `begin` and `size` for `tf.slice`, and `bboxes`, [1, 1, 4], for `draw_bounding_boxes`.
+
+    Raises (in the step):
+        InvalidArgumentError: an object lies outside the image, or a range is empty.
+
+    Example:
+        >>> box = tf.image.sample_distorted_bounding_box([100, 100, 3], [[[0.2, 0.2, 0.8, 0.8]]])
+        >>> begin, size, _ = sess.run(box)
+        >>> begin.shape, bool((size[:2] <= 100).all())
+        ((3,), True)
     """
     seeds = get_seed(seed) if seed2 is None else (seed, seed2)
     with name_scope(name, "sample_distorted_bounding_box"):
@@ -342,6 +399,22 @@ def decode_png(contents: Any, channels: int = 0, dtype: Any = dtypes.uint8, name
         contents: a scalar string.
         channels: 1 (grey), 2 (grey, alpha), 3 (RGB), 4 (RGBA), or 0 for what the file has.
         dtype: uint8 or uint16.
+        name: of the operation.
+
+    Returns:
+        A tensor of shape [height, width, channels].
+
+    Raises:
+        ValueError: an unknown number of channels, or another dtype.
+
+    Raises (in the step):
+        InvalidArgumentError: the data do not decode.
+
+    Example:
+        >>> file = tf.image.encode_png(np.full([2, 3, 1], 7, np.uint8))
+        >>> sess.run(tf.image.decode_png(file))[:, :, 0]
+        array([[7, 7, 7],
+               [7, 7, 7]], dtype=uint8)
     """
     result: Tensor = raw.DecodePng(contents, channels=channels, dtype=dtype, name=name)
     return result

@@ -54,7 +54,20 @@ def convert_image_dtype(image: Any, dtype: Any, saturate: bool = False, name: st
     """The image with another dtype and scale: floating point images lie in [0, 1], integers fill their range.
 
     Args:
+        image: a tensor of any shape and real dtype.
+        dtype: of the result.
         saturate: clip what does not fit (only matters for values outside [0, 1] or of a larger integer type).
+        name: of the operation.
+
+    Returns:
+        A tensor of the shape of `image`.
+
+    Raises:
+        TypeError: a dtype is not real.
+
+    Example:
+        >>> sess.run(tf.image.convert_image_dtype(np.array([0, 51, 255], np.uint8), tf.float32))
+        array([0.        , 0.20000002, 1.        ], dtype=float32)
     """
     image = convert_to_tensor(image, name="image")
     wanted = as_dtype(dtype)
@@ -166,7 +179,21 @@ def _adjust_colour(op_type: str, scope_name: str, image: Any, amount: Any, name:
 
 
 def per_image_standardization(image: Any) -> Tensor:
-    """Each image with mean 0 and variance 1, float32: (x - mean) / max(deviation, 1 / sqrt(number of elements))."""
+    """Each image with mean 0 and variance 1, float32: (x - mean) / max(deviation, 1 / sqrt(number of elements)).
+
+    Args:
+        image: [height, width, channels], or a batch of them; real numbers.
+
+    Returns:
+        float32, of the shape of `image`.
+
+    Raises:
+        ValueError: `image` has less than three dimensions.
+
+    Example:
+        >>> sess.run(tf.image.per_image_standardization([[[1.0], [3.0]]]))[:, :, 0]
+        array([[-1.,  1.]], dtype=float32)
+    """
     with name_scope(None, "per_image_standardization", [image]) as scope:
         image = convert_to_tensor(image, name="image")
         axes = np.array([-1, -2, -3], np.int32)
@@ -184,8 +211,21 @@ def per_image_standardization(image: Any) -> Tensor:
 def random_brightness(image: Any, max_delta: float, seed: int | None = None) -> Tensor:
     """`adjust_brightness` by a random amount in [-max_delta, max_delta).
 
+    Args:
+        image: images of any shape, of any real dtype.
+        max_delta: the greatest change, not negative; of images of integers as a part of their range.
+        seed: of the random amount.
+
+    Returns:
+        A tensor of the shape and dtype of `image`.
+
     Raises:
         ValueError: a negative bound.
+
+    Example:
+        >>> image = sess.run(tf.image.random_brightness(tf.zeros([2, 2, 3]), max_delta=0.3))
+        >>> bool((abs(image) <= 0.3).all())
+        True
     """
     if max_delta < 0:
         raise ValueError("max_delta must be non-negative.")
@@ -193,13 +233,47 @@ def random_brightness(image: Any, max_delta: float, seed: int | None = None) -> 
 
 
 def random_contrast(image: Any, lower: float, upper: float, seed: int | None = None) -> Tensor:
-    """`adjust_contrast` by a random factor in [lower, upper)."""
+    """`adjust_contrast` by a random factor in [lower, upper).
+
+    Args:
+        image: [..., height, width, channels], any real dtype.
+        lower, upper: bounds of the factor, with 0 <= lower < upper.
+        seed: of the random factor.
+
+    Returns:
+        A tensor of the shape and dtype of `image`.
+
+    Raises:
+        ValueError: the bounds are negative or not in order.
+
+    Example:
+        >>> sess.run(tf.image.random_contrast(tf.ones([2, 2, 1]), 0.5, 1.5))[:, :, 0]
+        array([[1., 1.],
+               [1., 1.]], dtype=float32)
+    """
     _check_range(lower, upper)
     return adjust_contrast(image, random_uniform([], lower, upper, seed=seed))
 
 
 def random_saturation(image: Any, lower: float, upper: float, seed: int | None = None) -> Tensor:
-    """`adjust_saturation` by a random factor in [lower, upper)."""
+    """`adjust_saturation` by a random factor in [lower, upper).
+
+    Args:
+        image: RGB images, [..., 3].
+        lower, upper: bounds of the factor, with 0 <= lower < upper.
+        seed: of the random factor.
+
+    Returns:
+        A tensor of the shape and dtype of `image`.
+
+    Raises:
+        ValueError: the bounds are negative or not in order.
+
+    Example:
+        >>> grey = tf.fill([1, 1, 3], 0.5)
+        >>> sess.run(tf.image.random_saturation(grey, 0.5, 1.5))
+        array([[[0.5, 0.5, 0.5]]], dtype=float32)
+    """
     _check_range(lower, upper)
     return adjust_saturation(image, random_uniform([], lower, upper, seed=seed))
 
@@ -207,8 +281,21 @@ def random_saturation(image: Any, lower: float, upper: float, seed: int | None =
 def random_hue(image: Any, max_delta: float, seed: int | None = None) -> Tensor:
     """`adjust_hue` by a random amount in [-max_delta, max_delta), at most half a turn.
 
+    Args:
+        image: RGB images, [..., 3].
+        max_delta: the greatest change of the hue, in [0, 0.5]; 1 is a whole turn.
+        seed: of the random amount.
+
+    Returns:
+        A tensor of the shape and dtype of `image`.
+
     Raises:
         ValueError: a bound outside [0, 0.5].
+
+    Example:
+        >>> grey = tf.fill([1, 1, 3], 0.5)
+        >>> sess.run(tf.image.random_hue(grey, 0.2))
+        array([[[0.5, 0.5, 0.5]]], dtype=float32)
     """
     if max_delta > 0.5:
         raise ValueError("max_delta must be <= 0.5.")

@@ -139,10 +139,23 @@ def decode_jpeg(
         contents: string scalar.
         channels: 1, 3, 4, or 0 for what the image has.
         ratio: 1, 2, 4 or 8: a smaller image, decoded faster.
+        fancy_upscaling: whether the colours of pixels are interpolated.
+        try_recover_truncated: whether a file that ends early gives the part that is there.
+        acceptable_fraction: how large that part must be.
+        dct_method: accepted: the decoder chooses.
+        name: of the operation.
+
+    Returns:
+        uint8 [height, width, channels].
 
     Raises:
         InvalidArgumentError (in the step): the data do not decode.
         UnimplementedError (in the step): Pillow is not installed.
+
+    Example:
+        >>> file = tf.image.encode_jpeg(np.full([8, 8, 3], 200, np.uint8))
+        >>> sess.run(tf.shape(tf.image.decode_jpeg(file)))
+        array([8, 8, 3], dtype=int32)
     """
     result: Tensor = raw.DecodeJpeg(
         contents,

@@ -102,8 +102,22 @@ def crop_to_bounding_box(
 ) -> Tensor:
     """The rectangle whose upper left corner lies at (offset_height, offset_width).
 
+    Args:
+        image: [height, width, channels], or a batch of them; any dtype.
+        offset_height, offset_width: of the upper left corner, not negative.
+        target_height, target_width: the size of the rectangle, at least 1.
+
+    Returns:
+        A tensor of shape [..., target_height, target_width, channels] and of the dtype of `image`.
+
     Raises:
         ValueError: the rectangle is known to reach beyond the image.
+
+    Example:
+        >>> image = np.arange(9).reshape([3, 3, 1])
+        >>> sess.run(tf.image.crop_to_bounding_box(image, 1, 0, 2, 2))[:, :, 0]
+        array([[3, 4],
+               [6, 7]])
     """
     with name_scope(None, "crop_to_bounding_box", [image]):
         batch, single = as_batch(image)
@@ -156,8 +170,21 @@ def pad_to_bounding_box(
 def resize_image_with_crop_or_pad(image: Any, target_height: Any, target_width: Any) -> Tensor:
     """Cuts off or adds zeros on both sides, so that the middle stays in the middle.
 
+    Args:
+        image: [height, width, channels], or a batch of them; any dtype.
+        target_height, target_width: integers, at least 1.
+
+    Returns:
+        A tensor of shape [..., target_height, target_width, channels] and of the dtype of `image`.
+
     Raises:
         ValueError: a target is known to be less than 1.
+
+    Example:
+        >>> sess.run(tf.image.resize_image_with_crop_or_pad([[[1], [2], [3]]], 3, 1))[:, :, 0]
+        array([[0],
+               [2],
+               [0]], dtype=int32)
     """
     with name_scope(None, "resize_image_with_crop_or_pad", [image]):
         batch, single = as_batch(image)
@@ -235,9 +262,18 @@ def random_crop(value: Any, size: Any, seed: int | None = None, name: str | None
     Args:
         value: any tensor.
         size: a vector with one length per axis.
+        seed: of the place.
+        name: of the operation.
+
+    Returns:
+        A tensor of shape `size` and of the dtype of `value`.
 
     Raises:
         InvalidArgumentError: when run, if the size is larger than the tensor.
+
+    Example:
+        >>> sess.run(tf.shape(tf.random_crop(tf.zeros([10, 10, 3]), [4, 4, 3])))
+        array([4, 4, 3], dtype=int32)
     """
     with name_scope(name, "random_crop", [value, size]) as scope:
         value = convert_to_tensor(value, name="value")
@@ -272,7 +308,23 @@ def _flipped(image: Any, axis: int, scope_name: str) -> Tensor:
 
 
 def random_flip_left_right(image: Any, seed: int | None = None) -> Tensor:
-    """Mirrors along the width with probability 1/2; each image of a batch on its own."""
+    """Mirrors along the width with probability 1/2; each image of a batch on its own.
+
+    Args:
+        image: [height, width, channels], or a batch of them; any dtype.
+        seed: of the choice.
+
+    Returns:
+        A tensor of the shape and dtype of `image`.
+
+    Raises:
+        ValueError: `image` has another rank.
+
+    Example:
+        >>> row = sess.run(tf.image.random_flip_left_right([[[1], [2]]]))[0, :, 0].tolist()
+        >>> row in ([1, 2], [2, 1])
+        True
+    """
     return _randomly_flipped(image, flip_left_right, seed, "random_flip_left_right")
 
 

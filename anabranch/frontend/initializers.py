@@ -83,7 +83,18 @@ def _dims(shape: Any) -> list[int]:
 
 
 class Zeros(Initializer):
-    """All zeros (False, empty strings)."""
+    """All zeros (False, empty strings).
+
+    Args:
+        dtype: of the variable, where it does not say.
+
+    Raises:
+        TypeError: `dtype` names no dtype.
+
+    Example:
+        >>> sess.run(tf.zeros_initializer()([2]))
+        array([0., 0.], dtype=float32)
+    """
 
     _config: ClassVar[tuple[str, ...]] = ("dtype",)
 
@@ -96,7 +107,18 @@ class Zeros(Initializer):
 
 
 class Ones(Initializer):
-    """All ones."""
+    """All ones.
+
+    Args:
+        dtype: of the variable, where it does not say.
+
+    Raises:
+        TypeError: `dtype` names no dtype.
+
+    Example:
+        >>> sess.run(tf.ones_initializer()([2]))
+        array([1., 1.], dtype=float32)
+    """
 
     _config: ClassVar[tuple[str, ...]] = ("dtype",)
 
@@ -112,14 +134,20 @@ class Constant(Initializer):
     """A given value.
 
     Args:
-        value: a number, or nested lists or an array with at most as many elements as the variable; the last one
-            is repeated where there are fewer.
+        value: a number, or nested lists or an array with at most as many elements as the variable; the last one is
+            repeated where there are fewer.
         dtype: default dtype.
         verify_shape: whether the value must have the variable's shape exactly.
 
     Raises:
         TypeError: `value` is none of these. Calling raises it for a wrong shape with `verify_shape`.
         ValueError: (when called) `value` has too many elements.
+
+    Example:
+        >>> v = tf.get_variable("v", [3], initializer=tf.constant_initializer(0.1))
+        >>> sess.run(v.initializer)
+        >>> sess.run(v)
+        array([0.1, 0.1, 0.1], dtype=float32)
     """
 
     _config: ClassVar[tuple[str, ...]] = ("value", "dtype")
@@ -144,7 +172,21 @@ class Constant(Initializer):
 
 
 class RandomUniform(Initializer):
-    """Uniform in [minval, maxval); `maxval` defaults to 1 for floating dtypes and must be given for integers."""
+    """Uniform in [minval, maxval); `maxval` defaults to 1 for floating dtypes and must be given for integers.
+
+    Args:
+        minval, maxval: scalars.
+        seed: of the random numbers.
+        dtype: of the variable, where it does not say; float or integer.
+
+    Raises:
+        ValueError: (when called) `maxval` is missing for integers.
+
+    Example:
+        >>> values = sess.run(tf.random_uniform_initializer(-0.1, 0.1)([100]))
+        >>> bool((abs(values) <= 0.1).all())
+        True
+    """
 
     _config: ClassVar[tuple[str, ...]] = ("minval", "maxval", "seed", "dtype")
 
@@ -161,7 +203,21 @@ class RandomUniform(Initializer):
 
 
 class RandomNormal(Initializer):
-    """Normal with the given mean and standard deviation."""
+    """Normal with the given mean and standard deviation.
+
+    Args:
+        mean, stddev: scalars: the mean and the standard deviation.
+        seed: of the random numbers.
+        dtype: of the variable, where it does not say; floating.
+
+    Raises:
+        ValueError: `dtype` is not floating.
+
+    Example:
+        >>> initializer = tf.random_normal_initializer(stddev=0.01)
+        >>> bool((abs(sess.run(initializer([100]))) < 0.1).all())
+        True
+    """
 
     _config: ClassVar[tuple[str, ...]] = ("mean", "stddev", "seed", "dtype")
 
@@ -178,7 +234,21 @@ class RandomNormal(Initializer):
 
 
 class TruncatedNormal(RandomNormal):
-    """Normal, with values more than two standard deviations from the mean drawn again."""
+    """Normal, with values more than two standard deviations from the mean drawn again.
+
+    Args:
+        mean, stddev: scalars: of the normal distribution before it is cut off.
+        seed: of the random numbers.
+        dtype: of the variable, where it does not say; floating.
+
+    Raises:
+        ValueError: `dtype` is not floating.
+
+    Example:
+        >>> initializer = tf.truncated_normal_initializer(stddev=0.1)
+        >>> bool((abs(sess.run(initializer([100]))) <= 0.2).all())
+        True
+    """
 
     def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Tensor:
         wanted = self.dtype if dtype is None else as_dtype(dtype)
@@ -212,9 +282,16 @@ class VarianceScaling(Initializer):
         scale: positive.
         mode: "fan_in" (n = inputs of a unit), "fan_out" (its outputs) or "fan_avg" (their mean).
         distribution: "truncated_normal" (or "normal"), "untruncated_normal" or "uniform".
+        seed: of the random numbers.
+        dtype: of the variable, where it does not say; floating.
 
     Raises:
         ValueError: an argument is none of these.
+
+    Example:
+        >>> initializer = tf.variance_scaling_initializer(scale=2.0, distribution="uniform")
+        >>> bool((abs(sess.run(initializer([50, 10]))) <= np.sqrt(6.0 / 50)).all())
+        True
     """
 
     _config: ClassVar[tuple[str, ...]] = ("scale", "mode", "distribution", "seed", "dtype")

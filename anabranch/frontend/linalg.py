@@ -61,6 +61,19 @@ def eye(
     Args:
         num_rows, num_columns: scalars; `num_columns` defaults to `num_rows`.
         batch_shape: a vector.
+        dtype: of the result.
+        name: of the operation.
+
+    Returns:
+        Matrices of dtype `dtype`.
+
+    Raises:
+        ValueError: a size is known to be negative.
+
+    Example:
+        >>> sess.run(tf.eye(2))
+        array([[1., 0.],
+               [0., 1.]], dtype=float32)
     """
     with name_scope(name, "eye"):
         wanted = as_dtype(dtype)
@@ -97,12 +110,18 @@ def matmul(
         transpose_a, transpose_b: whether to take the transpose of the operand.
         adjoint_a, adjoint_b: whether to take its conjugate transpose.
         a_is_sparse, b_is_sparse: hints that many elements are 0. A bfloat16 and a float32 matrix go together.
+        name: of the operation.
 
     Returns:
         Shape [..., n, m].
 
     Raises:
         ValueError: both transpose and adjoint are asked for, or the inner dimensions differ.
+
+    Example:
+        >>> sess.run(tf.matmul([[1.0, 2.0], [3.0, 4.0]], [[1.0], [10.0]]))
+        array([[21.],
+               [43.]], dtype=float32)
     """
     for letter, transpose, adj in (("a", transpose_a, adjoint_a), ("b", transpose_b, adjoint_b)):
         if transpose and adj:
@@ -205,10 +224,19 @@ def norm(
         ord: 'euclidean', 'fro' (matrices only), a positive number, or np.inf. Of matrices: 'fro', 1, 2 or np.inf.
         axis: None: of all elements as one vector; an integer: of the vectors along that axis; a pair of integers: of
             the matrices in those dimensions.
-        keepdims: whether the dimensions stay, of size 1; `keep_dims` is its deprecated name.
+        keepdims: whether the dimensions stay, of size 1.
+        name: of the operation.
+        keep_dims: deprecated name of `keepdims`.
+
+    Returns:
+        A tensor of the dtype of `tensor` (real for complex), of its shape without the dimensions in `axis`.
 
     Raises:
         ValueError: `ord` or `axis` is not supported.
+
+    Example:
+        >>> sess.run(tf.norm([[3.0, 4.0], [6.0, 8.0]], axis=1))
+        array([ 5., 10.], dtype=float32)
     """
     keepdims = bool(one_of("keepdims", keepdims, "keep_dims", keep_dims))
     of_matrices = isinstance(axis, list | tuple | np.ndarray) and len(axis) == 2

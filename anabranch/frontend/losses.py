@@ -264,7 +264,25 @@ def mean_squared_error(
     loss_collection: str | None = GraphKeys.LOSSES,
     reduction: str = Reduction.SUM_BY_NONZERO_WEIGHTS,
 ) -> Tensor:
-    """``(predictions - labels) ** 2``; arguments and errors as in `absolute_difference`."""
+    """``(predictions - labels) ** 2``; arguments and errors as in `absolute_difference`.
+
+    Args:
+        labels, predictions: numbers of one shape.
+        weights: a scalar, or of the shape of `labels` with sizes 1 where they broadcast.
+        scope: name scope of the operations.
+        loss_collection: the collection that the loss joins.
+        reduction: a `Reduction`: what to do with the losses of the elements.
+
+    Returns:
+        A float scalar; with `Reduction.NONE` of the shape of `labels`.
+
+    Raises:
+        ValueError: the shapes do not go together, or an argument is None.
+
+    Example:
+        >>> sess.run(tf.losses.mean_squared_error([1.0, 2.0], [1.0, 4.0]))
+        np.float32(2.0)
+    """
 
     def formula(labels: Any, predictions: Any) -> Any:
         return raw.SquaredDifference(predictions, labels)
@@ -453,6 +471,20 @@ def softmax_cross_entropy(
         logits: of the same shape.
         weights: a scalar, or shape [batch].
         label_smoothing: how far labels are moved towards the uniform distribution, between 0 and 1.
+        scope: name scope of the operations.
+        loss_collection: the collection that the loss joins.
+        reduction: a `Reduction`: what to do with the losses of the examples.
+
+    Returns:
+        A scalar; with `Reduction.NONE` of shape [batch].
+
+    Raises:
+        ValueError: the shapes of labels, logits and weights do not go together, or an argument is None.
+
+    Example:
+        >>> loss = tf.losses.softmax_cross_entropy([[1.0, 0.0]], [[0.0, 0.0]])
+        >>> sess.run(loss)
+        np.float32(0.6931472)
     """
     _require(onehot_labels=onehot_labels, logits=logits)
     with name_scope(scope, "softmax_cross_entropy_loss", [logits, onehot_labels, weights]) as full_scope:
@@ -482,6 +514,19 @@ def sparse_softmax_cross_entropy(
         labels: integers in [0, classes), shape [batch] or [batch, 1] (or with more dimensions before).
         logits: shape [batch, classes].
         weights: a scalar, or of the shape of `labels`.
+        scope: name scope of the operations.
+        loss_collection: the collection that the loss joins.
+        reduction: a `Reduction`: what to do with the losses of the examples.
+
+    Returns:
+        A scalar; with `Reduction.NONE` of the shape of `labels`.
+
+    Raises:
+        ValueError: the shapes do not go together, or an argument is None.
+
+    Example:
+        >>> sess.run(tf.losses.sparse_softmax_cross_entropy([1, 0], [[0.0, 0.0], [0.0, 0.0]]))
+        np.float32(0.6931472)
     """
     _require(labels=labels, logits=logits)
     with name_scope(scope, "sparse_softmax_cross_entropy_loss", [logits, labels, weights]) as full_scope:

@@ -2,14 +2,83 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Protocol, overload
+from typing import Any, overload
 
 import numpy as np
 
 from anabranch.core import dtypes
 from anabranch.core.dtypes import DType
 from anabranch.core.shapes import TensorShape
+from anabranch.frontend.elementwise import (
+    acos,
+    acosh,
+    add,
+    asin,
+    asinh,
+    atan,
+    atanh,
+    bessel_i0e,
+    bessel_i1e,
+    bitwise_and,
+    bitwise_or,
+    bitwise_xor,
+    ceil,
+    cos,
+    cosh,
+    digamma,
+    div_no_nan,
+    divide_no_nan,
+    equal,
+    erf,
+    erfc,
+    exp,
+    expm1,
+    floor,
+    floor_div,
+    floordiv,
+    floormod,
+    greater,
+    greater_equal,
+    invert,
+    is_finite,
+    is_inf,
+    is_nan,
+    left_shift,
+    less,
+    less_equal,
+    lgamma,
+    log,
+    log1p,
+    logical_and,
+    logical_not,
+    logical_or,
+    maximum,
+    minimum,
+    mod,
+    multiply,
+    multiply_no_nan,
+    negative,
+    not_equal,
+    realdiv,
+    reciprocal,
+    right_shift,
+    rint,
+    rsqrt,
+    sigmoid,
+    sign,
+    sin,
+    sinh,
+    sqrt,
+    square,
+    squared_difference,
+    subtract,
+    tan,
+    tanh,
+    truncatediv,
+    truncatemod,
+    xdivy,
+    xlogy,
+)
 from anabranch.frontend.framework import convert_to_tensor, name_scope
 from anabranch.graph.building import OpFunction
 from anabranch.graph.composite import IndexedSlices, SparseTensor
@@ -117,125 +186,6 @@ __all__ = [
 ]
 
 
-# ---------------------------------------------------------------------- functions that are one operation
-class _Unary(Protocol):
-    """A function of one tensor."""
-
-    @overload
-    def __call__(self, x: SparseTensor, name: str | None = ...) -> SparseTensor: ...
-    @overload
-    def __call__(self, x: Any, name: str | None = ...) -> Tensor: ...
-
-
-class _Binary(Protocol):
-    """A function of two tensors."""
-
-    def __call__(self, x: Any, y: Any, name: str | None = ...) -> Tensor: ...
-
-
-def _unary(name: str, op: OpFunction, doc: str, sparse: bool = False) -> _Unary:
-    """`<name>(x, name=None)`; with `sparse` also of the elements of a `SparseTensor`, where f(0) = 0."""
-
-    def function(x: Any, name: str | None = None) -> Tensor | SparseTensor:
-        if sparse and isinstance(x, SparseTensor):
-            return SparseTensor(x.indices, op(x.values, name=name), x.dense_shape)
-        result: Tensor | SparseTensor = op(x, name=name)
-        return result
-
-    return _named(function, name, doc)
-
-
-def _binary(name: str, op: OpFunction, doc: str) -> _Binary:
-    """`<name>(x, y, name=None)`; the operands broadcast."""
-
-    def function(x: Any, y: Any, name: str | None = None) -> Tensor:
-        result: Tensor = op(x, y, name=name)
-        return result
-
-    return _named(function, name, doc)
-
-
-def _named(function: Callable[..., Any], name: str, doc: str) -> Callable[..., Any]:
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = doc
-    return function
-
-
-negative = _unary("negative", arithmetic.Neg, "-x for each element of a tensor or `SparseTensor`.", sparse=True)
-square = _unary("square", arithmetic.Square, "x * x for each element of a tensor or `SparseTensor`.", sparse=True)
-sqrt = _unary("sqrt", arithmetic.Sqrt, "The square root of each element; floating or complex.", sparse=True)
-rsqrt = _unary("rsqrt", arithmetic.Rsqrt, "1 / sqrt(x) for each element; floating or complex.")
-reciprocal = _unary("reciprocal", arithmetic.Reciprocal, "1 / x for each element.")
-exp = _unary("exp", arithmetic.Exp, "e to the power of each element; floating or complex.")
-expm1 = _unary("expm1", arithmetic.Expm1, "exp(x) - 1 for each element, exact near 0.")
-log = _unary("log", arithmetic.Log, "The natural logarithm of each element; floating or complex.")
-log1p = _unary("log1p", arithmetic.Log1p, "log(1 + x) for each element, exact near 0.")
-sin = _unary("sin", arithmetic.Sin, "The sine of each element, in radians.")
-cos = _unary("cos", arithmetic.Cos, "The cosine of each element, in radians.")
-tan = _unary("tan", arithmetic.Tan, "The tangent of each element, in radians.")
-asin = _unary("asin", arithmetic.Asin, "The inverse sine of each element, in radians.")
-acos = _unary("acos", arithmetic.Acos, "The inverse cosine of each element, in radians.")
-atan = _unary("atan", arithmetic.Atan, "The inverse tangent of each element, in radians.")
-sinh = _unary("sinh", arithmetic.Sinh, "The hyperbolic sine of each element.")
-cosh = _unary("cosh", arithmetic.Cosh, "The hyperbolic cosine of each element.")
-tanh = _unary("tanh", arithmetic.Tanh, "The hyperbolic tangent of each element.", sparse=True)
-asinh = _unary("asinh", arithmetic.Asinh, "The inverse hyperbolic sine of each element.")
-acosh = _unary("acosh", arithmetic.Acosh, "The inverse hyperbolic cosine of each element.")
-atanh = _unary("atanh", arithmetic.Atanh, "The inverse hyperbolic tangent of each element.")
-sigmoid = _unary("sigmoid", arithmetic.Sigmoid, "1 / (1 + exp(-x)) for each element; floating or complex.")
-sign = _unary("sign", arithmetic.Sign, "-1, 0 or 1 for each element; x / |x| for complex numbers.", sparse=True)
-floor = _unary("floor", arithmetic.Floor, "The greatest integer not above each element; floating.")
-ceil = _unary("ceil", arithmetic.Ceil, "The smallest integer not below each element; floating.")
-rint = _unary("rint", arithmetic.Rint, "The nearest integer to each element, halves to the even one; floating.")
-erf = _unary("erf", special.Erf, "The error function of each element; floating.", sparse=True)
-erfc = _unary("erfc", special.Erfc, "The complementary error function of each element; floating.")
-lgamma = _unary("lgamma", special.Lgamma, "The logarithm of |gamma(x)| for each element; floating.")
-digamma = _unary("digamma", special.Digamma, "The derivative of lgamma at each element; floating.")
-bessel_i0e = _unary("bessel_i0e", special.BesselI0e, "exp(-|x|) I0(x) for each element; floating.")
-bessel_i1e = _unary("bessel_i1e", special.BesselI1e, "exp(-|x|) I1(x) for each element; floating.")
-is_nan = _unary("is_nan", logic.IsNan, "Which elements are not a number; bool.")
-is_inf = _unary("is_inf", logic.IsInf, "Which elements are infinite; bool.")
-is_finite = _unary("is_finite", logic.IsFinite, "Which elements are neither infinite nor NaN; bool.")
-logical_not = _unary("logical_not", logic.LogicalNot, "The negation of each element; bool.")
-invert = _unary("invert", logic.Invert, "The complement of each bit; integers.")
-
-add = _binary("add", arithmetic.Add, "x + y; numbers, or strings, which are joined.")
-subtract = _binary("subtract", arithmetic.Sub, "x - y.")
-multiply = _binary("multiply", arithmetic.Mul, "x * y.")
-multiply_no_nan = _binary(
-    "multiply_no_nan", arithmetic.MulNoNan, "x * y, and 0 where y is 0 even if x is infinite or NaN."
-)
-div_no_nan = _binary("div_no_nan", arithmetic.DivNoNan, "x / y, and 0 where y is 0; floating or complex.")
-divide_no_nan = div_no_nan
-realdiv = _binary("realdiv", arithmetic.RealDiv, "x / y for floating and complex numbers.")
-truncatediv = _binary("truncatediv", arithmetic.TruncateDiv, "x / y rounded towards zero.")
-truncatemod = _binary("truncatemod", arithmetic.TruncateMod, "The remainder of x / y with the sign of x.")
-floordiv = _binary("floordiv", arithmetic.FloorDiv, "x / y rounded towards minus infinity.")
-floor_div = _binary("floor_div", arithmetic.FloorDiv, "x / y rounded towards minus infinity.")
-floormod = _binary("floormod", arithmetic.FloorMod, "The remainder of x / y with the sign of y.")
-mod = floormod
-squared_difference = _binary("squared_difference", arithmetic.SquaredDifference, "(x - y) * (x - y).")
-maximum = _binary("maximum", arithmetic.Maximum, "The greater of x and y, elementwise.")
-minimum = _binary("minimum", arithmetic.Minimum, "The smaller of x and y, elementwise.")
-xdivy = _binary("xdivy", arithmetic.Xdivy, "x / y, and 0 where x is 0 even if y is 0.")
-xlogy = _binary("xlogy", arithmetic.Xlogy, "x * log(y), and 0 where x is 0 even if y is 0.")
-equal = _binary("equal", logic.Equal, "x == y, elementwise; any type.")
-not_equal = _binary("not_equal", logic.NotEqual, "x != y, elementwise; any type.")
-less = _binary("less", logic.Less, "x < y, elementwise; real numbers.")
-less_equal = _binary("less_equal", logic.LessEqual, "x <= y, elementwise; real numbers.")
-greater = _binary("greater", logic.Greater, "x > y, elementwise; real numbers.")
-greater_equal = _binary("greater_equal", logic.GreaterEqual, "x >= y, elementwise; real numbers.")
-logical_and = _binary("logical_and", logic.LogicalAnd, "x and y, elementwise; bool.")
-logical_or = _binary("logical_or", logic.LogicalOr, "x or y, elementwise; bool.")
-bitwise_and = _binary("bitwise_and", logic.BitwiseAnd, "The bits set in both x and y; integers.")
-bitwise_or = _binary("bitwise_or", logic.BitwiseOr, "The bits set in x or y; integers.")
-bitwise_xor = _binary("bitwise_xor", logic.BitwiseXor, "The bits set in one of x and y only; integers.")
-left_shift = _binary("left_shift", logic.LeftShift, "The bits of x, y places to the left; integers.")
-right_shift = _binary(
-    "right_shift", logic.RightShift, "The bits of x, y places to the right, keeping the sign; integers."
-)
-
-
 def atan2(y: Any, x: Any, name: str | None = None) -> Tensor:
     """The angle of the point (x, y), in radians in [-pi, pi]; floating."""
     result: Tensor = arithmetic.Atan2(y, x, name=name)
@@ -284,7 +234,22 @@ def abs(x: SparseTensor, name: str | None = ...) -> SparseTensor: ...
 @overload
 def abs(x: Any, name: str | None = ...) -> Tensor: ...
 def abs(x: Any, name: str | None = None) -> Tensor | SparseTensor:
-    """The absolute value of each element of a tensor or `SparseTensor`; real for complex numbers."""
+    """The absolute value of each element of a tensor or `SparseTensor`; real for complex numbers.
+
+    Args:
+        x: a tensor of real or complex numbers of any shape, or a `SparseTensor`.
+        name: of the operation.
+
+    Returns:
+        A tensor of the shape of `x`; of a complex one with the dtype of its parts.
+
+    Raises:
+        TypeError: `x` is not numeric.
+
+    Example:
+        >>> sess.run(tf.abs([-1.5, 2.0]))
+        array([1.5, 2. ], dtype=float32)
+    """
     if isinstance(x, SparseTensor):
         return SparseTensor(x.indices, abs(x.values, name), x.dense_shape)
     with name_scope(name, "Abs", [x]) as scope:
@@ -297,7 +262,22 @@ def abs(x: Any, name: str | None = None) -> Tensor | SparseTensor:
 
 
 def round(x: Any, name: str | None = None) -> Tensor:
-    """The nearest integer to each element, halves to the even one; integers are returned as they are."""
+    """The nearest integer to each element, halves to the even one; integers are returned as they are.
+
+    Args:
+        x: a tensor of numbers of any shape.
+        name: of the operation.
+
+    Returns:
+        A tensor of the shape and dtype of `x`.
+
+    Raises:
+        TypeError: `x` is not numeric.
+
+    Example:
+        >>> sess.run(tf.round([0.5, 1.5, -1.2]))
+        array([ 0.,  2., -1.], dtype=float32)
+    """
     tensor = convert_to_tensor(x, name="x")
     if tensor.dtype.is_integer:
         return tensor
@@ -306,7 +286,27 @@ def round(x: Any, name: str | None = None) -> Tensor:
 
 
 def pow(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """Powers: x to the power of y, elementwise."""
+    """Powers: x to the power of y, elementwise.
+
+    Args:
+        x: numbers, of any shape.
+        y: of the dtype of `x`; the shapes broadcast.
+        name: of the operation.
+
+    Returns:
+        A tensor of the shape to which `x` and `y` broadcast, of their dtype.
+
+    Raises:
+        TypeError: the dtypes differ, or are not numeric.
+        ValueError: the shapes do not broadcast.
+
+    Raises (in the step):
+        InvalidArgumentError: an integer is raised to a negative power.
+
+    Example:
+        >>> sess.run(tf.pow([2.0, 3.0], 2.0))
+        array([4., 9.], dtype=float32)
+    """
     result: Tensor = arithmetic.Pow(x, y, name=name or "Pow")
     return result
 
@@ -353,8 +353,20 @@ def truediv(x: Any, y: Any, name: str | None = None) -> Tensor:
 
     Those of up to 16 bits become float32, wider ones float64.
 
+    Args:
+        x, y: numbers of one dtype, whose shapes broadcast.
+        name: of the operation.
+
+    Returns:
+        A tensor of the shape to which `x` and `y` broadcast.
+
     Raises:
         TypeError: the dtypes differ.
+        ValueError: the shapes do not broadcast.
+
+    Example:
+        >>> sess.run(tf.truediv([1, 3], [2, 2]))
+        array([0.5, 1.5])
     """
     with name_scope(name, "truediv", [x, y]) as scope:
         a, b = _operands(x, y)
@@ -366,15 +378,43 @@ def truediv(x: Any, y: Any, name: str | None = None) -> Tensor:
 
 
 def divide(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """The quotient x / y as Python 3 divides; see `truediv`."""
+    """The quotient x / y as Python 3 divides; see `truediv`.
+
+    Args:
+        x, y: numbers of one dtype, whose shapes broadcast.
+        name: of the operation.
+
+    Returns:
+        A tensor of the shape to which `x` and `y` broadcast.
+
+    Raises:
+        TypeError: the dtypes differ.
+        ValueError: the shapes do not broadcast.
+
+    Example:
+        >>> sess.run(tf.divide([1.0, 3.0], 2.0))
+        array([0.5, 1.5], dtype=float32)
+    """
     return truediv(x, y, name)
 
 
 def div(x: Any, y: Any, name: str | None = None) -> Tensor:
     """The quotient x / y as Python 2 divides: that of integers is rounded towards minus infinity.
 
+    Args:
+        x, y: numbers of one dtype, whose shapes broadcast.
+        name: of the operation.
+
+    Returns:
+        A tensor of the shape to which `x` and `y` broadcast, of their dtype.
+
     Raises:
         TypeError: the dtypes differ.
+        ValueError: the shapes do not broadcast.
+
+    Example:
+        >>> sess.run(tf.div(7, 2)), sess.run(tf.div(7.0, 2.0))
+        (np.int32(3), np.float32(3.5))
     """
     with name_scope(name, "div", [x, y]) as scope:
         a, b = _operands(x, y)
@@ -468,8 +508,19 @@ def polyval(coeffs: Any, x: Any, name: str | None = None) -> Tensor:
 def add_n(inputs: Any, name: str | None = None) -> Tensor:
     """The sum of a list of tensors (or `IndexedSlices`) of one shape and dtype.
 
+    Args:
+        inputs: a list of tensors of numbers (or `IndexedSlices`), of one shape and dtype.
+        name: of the operation.
+
+    Returns:
+        A tensor of that shape and dtype.
+
     Raises:
         ValueError: the list is empty, or shapes or dtypes differ.
+
+    Example:
+        >>> sess.run(tf.add_n([[1, 2], [10, 20], [100, 200]]))
+        array([111, 222], dtype=int32)
     """
     if not isinstance(inputs, list | tuple) or not inputs:
         raise ValueError("inputs must be a list of at least one Tensor/IndexedSlices with the same dtype and shape")

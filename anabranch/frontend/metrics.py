@@ -98,7 +98,27 @@ def mean(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> Metric:
-    """The weighted mean of `values` (of any shape)."""
+    """The weighted mean of `values` (of any shape).
+
+    Args:
+        values: numbers of any shape.
+        weights: a tensor that broadcasts to them; default: 1.
+        metrics_collections, updates_collections: lists of collections that the value and the update join.
+        name: of the operation.
+
+    Returns:
+        A pair of float32 scalars: the value so far, and the operation that adds a batch (and gives the value after it).
+
+    Raises:
+        ValueError: the shapes do not go together.
+
+    Example:
+        >>> x = tf.placeholder(tf.float32, [None])
+        >>> value, update = tf.metrics.mean(x)
+        >>> sess.run(tf.local_variables_initializer())
+        >>> sess.run(update, {x: [1.0, 3.0]}), sess.run(update, {x: [5.0]})
+        (np.float32(2.0), np.float32(3.0))
+    """
     return finish(*running_mean(values, weights, name), metrics_collections, updates_collections)
 
 
@@ -110,7 +130,26 @@ def accuracy(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> Metric:
-    """How often predictions equal labels."""
+    """How often predictions equal labels.
+
+    Args:
+        labels, predictions: tensors of one shape.
+        weights: a tensor that broadcasts to them; default: 1.
+        metrics_collections, updates_collections: lists of collections that the value and the update join.
+        name: of the operation.
+
+    Returns:
+        A pair of float32 scalars: the value so far, and the operation that adds a batch (and gives the value after it).
+
+    Raises:
+        ValueError: the shapes do not go together.
+
+    Example:
+        >>> value, update = tf.metrics.accuracy([1, 2, 3, 4], [1, 2, 3, 0])
+        >>> sess.run(tf.local_variables_initializer())
+        >>> sess.run(update)
+        np.float32(0.75)
+    """
     predictions, labels, weights = matched(predictions, labels, weights)
     right = raw.Equal(cast(predictions, labels.dtype), labels)
     return finish(*running_mean(right, weights, name, "accuracy"), metrics_collections, updates_collections)

@@ -55,13 +55,43 @@ def renamed(name: str, value: Any, old_name: str, old_value: Any) -> Any:
 
 # ---------------------------------------------------------------------- activations
 def relu(features: Any, name: str | None = None) -> Tensor:
-    """max(features, 0), for any real dtype."""
+    """max(features, 0), for any real dtype.
+
+    Args:
+        features: a tensor of real numbers of any shape.
+        name: of the operation.
+
+    Returns:
+        A tensor of the shape and dtype of `features`.
+
+    Raises:
+        TypeError: `features` is not real.
+
+    Example:
+        >>> sess.run(tf.nn.relu([-1.0, 2.0]))
+        array([0., 2.], dtype=float32)
+    """
     result: Tensor = raw.Relu(features, name=name)
     return result
 
 
 def relu6(features: Any, name: str | None = None) -> Tensor:
-    """min(max(features, 0), 6), for any real dtype."""
+    """min(max(features, 0), 6), for any real dtype.
+
+    Args:
+        features: a tensor of real numbers of any shape.
+        name: of the operation.
+
+    Returns:
+        A tensor of the shape and dtype of `features`.
+
+    Raises:
+        TypeError: `features` is not real.
+
+    Example:
+        >>> sess.run(tf.nn.relu6([-1.0, 2.0, 9.0]))
+        array([0., 2., 6.], dtype=float32)
+    """
     with name_scope(name, "Relu6", [features]) as scope:
         result: Tensor = raw.Relu6(convert_to_tensor(features, name="features"), name=scope)
         return result
@@ -75,7 +105,22 @@ def crelu(features: Any, name: str | None = None, axis: int = -1) -> Tensor:
 
 
 def elu(features: Any, name: str | None = None) -> Tensor:
-    """exp(features) - 1 where negative, else features."""
+    """exp(features) - 1 where negative, else features.
+
+    Args:
+        features: a floating tensor of any shape.
+        name: of the operation.
+
+    Returns:
+        A tensor of the shape and dtype of `features`.
+
+    Raises:
+        TypeError: `features` is not floating.
+
+    Example:
+        >>> sess.run(tf.nn.elu([-1.0, 2.0]))
+        array([-0.63212055,  2.        ], dtype=float32)
+    """
     result: Tensor = raw.Elu(features, name=name)
     return result
 
@@ -90,7 +135,19 @@ def leaky_relu(features: Any, alpha: Any = 0.2, name: str | None = None) -> Tens
     """The leaky rectifier: alpha * features where negative, else features; integers become float32.
 
     Args:
+        features: a tensor of real numbers of any shape.
         alpha: a number, or a tensor that broadcasts.
+        name: of the operation.
+
+    Returns:
+        A tensor of the shape of `features`.
+
+    Raises:
+        TypeError: `features` is not real.
+
+    Example:
+        >>> sess.run(tf.nn.leaky_relu([-10.0, 2.0]))
+        array([-2.,  2.], dtype=float32)
     """
     with name_scope(name, "LeakyRelu", [features, alpha]) as scope:
         features = convert_to_tensor(features, name="features")
@@ -115,7 +172,22 @@ silu = swish
 
 
 def softplus(features: Any, name: str | None = None) -> Tensor:
-    """log(1 + exp(features))."""
+    """log(1 + exp(features)).
+
+    Args:
+        features: a floating tensor of any shape.
+        name: of the operation.
+
+    Returns:
+        A tensor of the shape and dtype of `features`.
+
+    Raises:
+        TypeError: `features` is not floating.
+
+    Example:
+        >>> sess.run(tf.nn.softplus([0.0, 1.0]))
+        array([0.6931472, 1.3132617], dtype=float32)
+    """
     result: Tensor = raw.Softplus(features, name=name)
     return result
 
@@ -131,17 +203,44 @@ def softmax(logits: Any, axis: int | None = None, name: str | None = None, dim: 
     """exp(logits) / sum(exp(logits)) along an axis.
 
     Args:
-        logits: bfloat16, half, float32 or float64, not empty.
-        axis: default the last; `dim` is its deprecated name.
+        logits: half, bfloat16, float32 or float64, of shape [..., classes], not empty.
+        axis: the dimension that is summed over; default: the last.
+        name: of the operation.
+        dim: deprecated name of `axis`.
+
+    Returns:
+        A tensor of the shape and dtype of `logits`, which sums to 1 along `axis`.
 
     Raises:
         InvalidArgumentError: `logits` is empty, or has no such axis.
+
+    Example:
+        >>> sess.run(tf.nn.softmax([[1.0, 1.0], [0.0, 1.0]]))
+        array([[0.5      , 0.5      ],
+               [0.2689414, 0.7310586]], dtype=float32)
     """
     return _along_axis("Softmax", logits, renamed("axis", axis, "dim", dim), name)
 
 
 def log_softmax(logits: Any, axis: int | None = None, name: str | None = None, dim: int | None = None) -> Tensor:
-    """The logarithm of `softmax`, logits - log(sum(exp(logits))) along an axis; arguments as for `softmax`."""
+    """The logarithm of `softmax`, logits - log(sum(exp(logits))) along an axis; arguments as for `softmax`.
+
+    Args:
+        logits: half, bfloat16, float32 or float64, of shape [..., classes], not empty.
+        axis: the dimension that is summed over; default: the last.
+        name: of the operation.
+        dim: deprecated name of `axis`.
+
+    Returns:
+        A tensor of the shape and dtype of `logits`.
+
+    Raises:
+        InvalidArgumentError: `logits` is empty, or has no such axis.
+
+    Example:
+        >>> sess.run(tf.nn.log_softmax([[1.0, 1.0]]))
+        array([[-0.6931472, -0.6931472]], dtype=float32)
+    """
     return _along_axis("LogSoftmax", logits, renamed("axis", axis, "dim", dim), name)
 
 
@@ -184,12 +283,21 @@ def bias_add(value: Any, bias: Any, data_format: str | None = None, name: str | 
     """Adds a vector to every position's channels.
 
     Args:
-        value: rank >= 2.
-        bias: one number per channel, of value's dtype.
+        value: numbers of shape [..., channels].
+        bias: a vector of shape [channels], of value's dtype.
         data_format: "N...C" (channels last, the default) or "NC..." (channels second).
+        name: of the operation.
+
+    Returns:
+        A tensor of the shape and dtype of `value`.
 
     Raises:
         ValueError: another format, or the numbers of channels differ.
+
+    Example:
+        >>> sess.run(tf.nn.bias_add([[1, 2], [3, 4]], [10, 20]))
+        array([[11, 22],
+               [13, 24]], dtype=int32)
     """
     with name_scope(name, "BiasAdd", [value, bias]) as scope:
         if data_format is not None and not data_format.startswith("NC") and not data_format.startswith("N"):
@@ -202,7 +310,24 @@ def bias_add(value: Any, bias: Any, data_format: str | None = None, name: str | 
 
 
 def xw_plus_b(x: Any, weights: Any, biases: Any, name: str | None = None) -> Tensor:
-    """The linear layer x @ weights + biases, of shapes [batch, in], [in, out] and [out]."""
+    """The linear layer x @ weights + biases, of shapes [batch, in], [in, out] and [out].
+
+    Args:
+        x: numbers of shape [batch, in].
+        weights: [in, out].
+        biases: [out].
+        name: of the operation.
+
+    Returns:
+        A tensor of shape [batch, out].
+
+    Raises:
+        ValueError: the shapes do not go together.
+
+    Example:
+        >>> sess.run(tf.nn.xw_plus_b([[1.0, 2.0]], [[1.0], [10.0]], [100.0]))
+        array([[121.]], dtype=float32)
+    """
     with name_scope(name, "xw_plus_b", [x, weights, biases]) as scope:
         result: Tensor = raw.BiasAdd(*_product(x, weights, biases), name=scope)
         return result
@@ -232,13 +357,23 @@ def dropout(
     """Sets elements to zero at random and scales the others by 1 / (1 - rate), so that the expected sum stays.
 
     Args:
-        x: a floating point tensor.
+        x: a floating tensor of any shape.
         keep_prob: deprecated: 1 - rate.
         noise_shape: shape of the random mask, which broadcasts; None as an entry stands for x's own length.
+        seed: of the mask.
+        name: of the operation.
         rate: the probability that an element is dropped, a scalar in [0, 1).
+
+    Returns:
+        A tensor of the shape and dtype of `x`.
 
     Raises:
         ValueError: neither or both of `rate` and `keep_prob`, a value outside [0, 1), x is not floating.
+
+    Example:
+        >>> kept = sess.run(tf.nn.dropout(tf.ones([100]), rate=0.5))
+        >>> sorted(set(kept.tolist()))
+        [0.0, 2.0]
     """
     if keep_prob is not None:
         if rate is not None:
@@ -286,7 +421,22 @@ def _noise_shape(x: Tensor, noise_shape: Any) -> Any:
 
 # ---------------------------------------------------------------------- norms and counts
 def l2_loss(t: Any, name: str | None = None) -> Tensor:
-    """sum(t ** 2) / 2."""
+    """Half the sum of the squares, sum(t ** 2) / 2.
+
+    Args:
+        t: a floating tensor of any shape.
+        name: of the operation.
+
+    Returns:
+        A scalar of the dtype of `t`.
+
+    Raises:
+        TypeError: `t` is not floating.
+
+    Example:
+        >>> sess.run(tf.nn.l2_loss([3.0, 4.0]))
+        np.float32(12.5)
+    """
     result: Tensor = raw.L2Loss(t, name=name)
     return result
 
@@ -295,7 +445,21 @@ def l2_normalize(x: Any, axis: Any = None, epsilon: float = 1e-12, name: str | N
     """Scales x to length 1 along `axis`: x / sqrt(max(sum(x ** 2), epsilon)).
 
     Args:
-        axis: one or several; all by default. `dim` is its deprecated name.
+        x: a floating tensor of any shape.
+        axis: one or several dimensions; all by default.
+        epsilon: the least squared length to divide by.
+        name: of the operation.
+        dim: deprecated name of `axis`.
+
+    Returns:
+        A tensor of the shape and dtype of `x`.
+
+    Raises:
+        ValueError: an axis is out of range.
+
+    Example:
+        >>> sess.run(tf.nn.l2_normalize([3.0, 4.0]))
+        array([0.6, 0.8], dtype=float32)
     """
     axis = renamed("axis", axis, "dim", dim)
     with name_scope(name, "l2_normalize", [x]) as scope:
@@ -315,7 +479,22 @@ def all_axes(x: Tensor) -> Any:
 
 
 def zero_fraction(value: Any, name: str | None = None) -> Tensor:
-    """How large a part of the elements is zero, float32; NaN for an empty tensor."""
+    """How large a part of the elements is zero, float32; NaN for an empty tensor.
+
+    Args:
+        value: numbers of any shape.
+        name: of the operation.
+
+    Returns:
+        A float32 scalar.
+
+    Raises:
+        TypeError: `value` is not numeric.
+
+    Example:
+        >>> sess.run(tf.nn.zero_fraction([0.0, 1.0, 0.0, 2.0]))
+        np.float32(0.5)
+    """
     with name_scope(name, "zero_fraction", [value]):
         value = convert_to_tensor(value, name="value")
         zeros = raw.Equal(value, np.zeros((), value.dtype.as_numpy_dtype))
@@ -338,10 +517,24 @@ def top_k(input: Any, k: Any = 1, sorted: bool = True, name: str | None = None) 
     """The k largest elements of each row (along the last axis), the largest first, the first of equals first.
 
     Args:
+        input: real numbers, shape [..., n].
         k: a scalar integer, known when the step is compiled.
+        sorted: whether the largest come first.
+        name: of the operation.
 
     Returns:
         A named tuple: `values` and `indices` (int32), both of shape [..., k].
+
+    Raises:
+        ValueError: `input` is a scalar, or n is known to be less than `k`.
+
+    Raises (in the step):
+        InvalidArgumentError: n is less than `k`.
+
+    Example:
+        >>> best = tf.nn.top_k([[1.0, 5.0, 3.0]], k=2)
+        >>> sess.run([best.values, best.indices])
+        [array([[5., 3.]], dtype=float32), array([[1, 2]], dtype=int32)]
     """
     return TopValues(*raw.TopKV2(input, k, sorted=sorted, name=name))
 
@@ -352,6 +545,18 @@ def in_top_k(predictions: Any, targets: Any, k: Any, name: str | None = None) ->
     Args:
         predictions: float32, [batch, classes].
         targets: int32 or int64, [batch].
+        k: an integer scalar.
+        name: of the operation.
+
+    Returns:
+        A boolean vector of shape [batch].
+
+    Raises:
+        ValueError: the shapes do not go together.
+
+    Example:
+        >>> sess.run(tf.nn.in_top_k([[0.1, 0.9], [0.8, 0.2]], [1, 1], k=1))
+        array([ True, False])
     """
     with name_scope(name, "in_top_k"):
         result: Tensor = raw.InTopKV2(predictions, targets, k)

@@ -112,12 +112,26 @@ def conv2d(
 
     Args:
         input: [batch, height, width, in channels], or [batch, channels, height, width] with data_format "NCHW".
-        filter: [filter height, filter width, in channels, out channels]; `filters` is another name.
+        filter: [filter height, filter width, in channels, out channels].
         strides, dilations: one number, two (height, width), or four (one per axis of the data).
         padding: "SAME", "VALID", or four pairs of paddings, one for each axis of the data.
+        use_cudnn_on_gpu: accepted: the compiler chooses.
+        data_format: "NHWC" or "NCHW".
+        name: of the operation.
+        filters: another name of `filter`.
+
+    Returns:
+        A tensor of the dtype of `input`: [batch, out height, out width, out channels], or in "NCHW".
 
     Raises:
         ValueError: shapes or attributes that do not go together.
+
+    Example:
+        >>> image = np.arange(9.0, dtype=np.float32).reshape([1, 3, 3, 1])
+        >>> sums = tf.nn.conv2d(image, tf.ones([2, 2, 1, 1]), strides=[1, 1, 1, 1], padding="VALID")
+        >>> sess.run(sums)[0, :, :, 0]
+        array([[ 8., 12.],
+               [20., 24.]], dtype=float32)
     """
     filter = renamed("filters", filters, "filter", filter)
     how = {**_attrs(strides, dilations, data_format, 2), **_padding(padding)}
@@ -180,9 +194,26 @@ def conv2d_transpose(
     """The transpose of `conv2d` ("deconvolution"): its gradient with respect to the input, as a layer of its own.
 
     Args:
-        value: [batch, height, width, in channels] (or "NCHW"); `input` is another name.
-        filter: [filter height, filter width, out channels, in channels]; `filters` is another name.
+        value: [batch, height, width, in channels] (or "NCHW").
+        filter: [filter height, filter width, out channels, in channels].
         output_shape: four integers, a list or a vector tensor.
+        strides, dilations: one number, two (height, width), or four (one per axis of the data).
+        padding: "SAME" or "VALID".
+        data_format: "NHWC" or "NCHW".
+        name: of the operation.
+        input, filters: other names of `value` and `filter`.
+
+    Returns:
+        A tensor of shape `output_shape`.
+
+    Raises:
+        ValueError: shapes that do not go together.
+
+    Example:
+        >>> image = tf.constant([[[[1.0], [2.0]]]])
+        >>> wide = tf.nn.conv2d_transpose(image, tf.ones([1, 2, 1, 1]), [1, 1, 4, 1], strides=[1, 1, 2, 1])
+        >>> sess.run(wide)[0, :, :, 0]
+        array([[1., 1., 2., 2.]], dtype=float32)
     """
     value, filter = renamed("input", input, "value", value), renamed("filters", filters, "filter", filter)
     with name_scope(name, "conv2d_transpose", [value, filter, output_shape]) as scope:
@@ -219,9 +250,26 @@ def conv1d(
     """`conv2d` of images of height 1.
 
     Args:
-        value: [batch, width, in channels], or [batch, channels, width] with data_format "NCW"; `input`: another name.
+        value: [batch, width, in channels], or [batch, channels, width] with data_format "NCW".
         filters: [filter width, in channels, out channels].
         stride: one number, or a list of one or three.
+        padding: "SAME" or "VALID".
+        use_cudnn_on_gpu: accepted: the compiler chooses.
+        data_format: "NWC" (the default) or "NCW".
+        name: of the operation.
+        input: another name of `value`.
+        dilations: one number, or a list of one or three.
+
+    Returns:
+        [batch, out width, out channels], or in "NCW".
+
+    Raises:
+        ValueError: shapes or attributes that do not go together.
+
+    Example:
+        >>> line = tf.constant([[[1.0], [2.0], [3.0]]])
+        >>> sess.run(tf.nn.conv1d(line, tf.ones([2, 1, 1]), 1, "VALID"))[0, :, 0]
+        array([3., 5.], dtype=float32)
     """
     value = renamed("input", input, "value", value)
     with name_scope(name, "conv1d", [value, filters]) as scope:
@@ -491,7 +539,30 @@ def depthwise_conv2d(
     data_format: str | None = None,
     dilations: Any = None,
 ) -> Tensor:
-    """`depthwise_conv2d_native` with dilations `rate` (two numbers; `dilations` is another name)."""
+    """Slides filters over the channels of images, each on its own.
+
+    Args:
+        input: [batch, height, width, channels], or [batch, channels, height, width] with data_format "NCHW".
+        filter: [filter height, filter width, channels, multiplier].
+        strides: four numbers, one per axis of the data.
+        padding: "SAME" or "VALID".
+        rate: dilations: two numbers (height, width).
+        name: of the operation.
+        data_format: "NHWC" or "NCHW".
+        dilations: another name of `rate`.
+
+    Returns:
+        [batch, out height, out width, channels * multiplier], or in "NCHW".
+
+    Raises:
+        ValueError: shapes or attributes that do not go together.
+
+    Example:
+        >>> image = tf.constant([[[[1.0, 10.0], [2.0, 20.0]]]])
+        >>> sums = tf.nn.depthwise_conv2d(image, tf.ones([1, 2, 2, 1]), [1, 1, 1, 1], "VALID")
+        >>> sess.run(sums)
+        array([[[[ 3., 30.]]]], dtype=float32)
+    """
     rate = renamed("dilations", dilations, "rate", rate)
     with name_scope(name, "depthwise", [input, filter]) as scope:
         return depthwise_conv2d_native(input, filter, strides, padding, data_format, rate, name=scope)

@@ -42,8 +42,23 @@ def softmax_cross_entropy_with_logits(
 ) -> Tensor:
     """Like `softmax_cross_entropy_with_logits_v2`, but no gradient flows into the labels.
 
+    Args:
+        labels: probabilities that sum to 1 along the classes, of logits' shape.
+        logits: unscaled log probabilities, floating, [..., classes].
+        dim: the dimension of the classes.
+        name: of the operation.
+        axis: another name of `dim`.
+
+    Returns:
+        A tensor of logits' dtype and shape, without the dimension of the classes.
+
     Raises:
         ValueError: arguments not given by name, or `labels` or `logits` missing.
+
+    Example:
+        >>> losses = tf.nn.softmax_cross_entropy_with_logits(labels=[[1.0, 0.0]], logits=[[0.0, 0.0]])
+        >>> sess.run(losses)
+        array([0.6931472], dtype=float32)
     """
     axis = axis if axis is not None else dim
     _check_named("softmax_cross_entropy_with_logits", _sentinel, labels, logits)
@@ -60,10 +75,20 @@ def softmax_cross_entropy_with_logits_v2(
     Args:
         labels: probabilities that sum to 1 along the axis, of logits' shape.
         logits: unscaled log probabilities; half precision is computed in float32.
-        axis: the classes; default: the last. `dim` is its deprecated name.
+        axis: the dimension of the classes; default: the last.
+        name: of the operation.
+        dim: deprecated name of `axis`.
 
     Returns:
         A tensor of logits' dtype and shape, without the axis.
+
+    Raises:
+        ValueError: `labels` or `logits` is missing, or the shapes differ.
+
+    Example:
+        >>> losses = tf.nn.softmax_cross_entropy_with_logits_v2(labels=[[0.5, 0.5]], logits=[[0.0, 0.0]])
+        >>> sess.run(losses)
+        array([0.6931472], dtype=float32)
     """
     axis = renamed("axis", axis, "dim", dim)
     axis = -1 if axis is None else int(axis)
@@ -133,9 +158,21 @@ def sparse_softmax_cross_entropy_with_logits(
     Args:
         labels: int32 or int64, logits' shape without the last axis, in [0, classes); others make the step fail.
         logits: [..., classes]; half precision is computed in float32.
+        name: of the operation.
+
+    Returns:
+        A tensor of the shape of `labels` and of logits' dtype.
 
     Raises:
         ValueError: arguments not given by name, or shapes that do not go together.
+
+    Raises (in the step):
+        InvalidArgumentError: a label is out of range.
+
+    Example:
+        >>> losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=[1, 0], logits=[[0.0, 0.0], [0.0, 0.0]])
+        >>> sess.run(losses)
+        array([0.6931472, 0.6931472], dtype=float32)
     """
     _check_named("sparse_softmax_cross_entropy_with_logits", _sentinel, labels, logits)
     with name_scope(name, "SparseSoftmaxCrossEntropyWithLogits", [labels, logits]) as scope:
@@ -179,8 +216,21 @@ def sigmoid_cross_entropy_with_logits(
 
     Computed as max(x, 0) - x * labels + log(1 + exp(-|x|)), which does not overflow.
 
+    Args:
+        labels: numbers in [0, 1], of the dtype and shape of `logits`.
+        logits: a floating tensor of any shape.
+        name: of the operation.
+
+    Returns:
+        A tensor of the shape and dtype of `logits`.
+
     Raises:
         ValueError: arguments not given by name, or shapes that differ.
+
+    Example:
+        >>> losses = tf.nn.sigmoid_cross_entropy_with_logits(labels=[1.0, 0.0], logits=[0.0, 2.0])
+        >>> sess.run(losses)
+        array([0.6931472, 2.126928 ], dtype=float32)
     """
     _check_named("sigmoid_cross_entropy_with_logits", _sentinel, labels, logits)
     with name_scope(name, "logistic_loss", [logits, labels]) as scope:

@@ -49,9 +49,23 @@ def moments(
     """The mean and the (biased) variance of x along axes; half precision is summed in float32.
 
     Args:
+        x: a floating tensor of any shape.
         axes: a list of axes.
         shift: not used.
-        keepdims: whether the axes stay, with length 1; `keep_dims` is its deprecated name.
+        name: of the operation.
+        keep_dims: deprecated name of `keepdims`.
+        keepdims: whether the axes stay, with length 1.
+
+    Returns:
+        The mean and the variance, of the shape of `x` without the axes.
+
+    Raises:
+        ValueError: an axis is out of range, or an argument is given under both names.
+
+    Example:
+        >>> mean, variance = tf.nn.moments(tf.constant([[1.0, 2.0], [3.0, 6.0]]), axes=[0])
+        >>> sess.run([mean, variance])
+        [array([2., 4.], dtype=float32), array([1., 4.], dtype=float32)]
     """
     keep = _kept(keep_dims, keepdims)
     with name_scope(name, "moments", [x]):
@@ -153,7 +167,21 @@ def batch_normalization(
     """(x - mean) / sqrt(variance + variance_epsilon) * scale + offset.
 
     Args:
+        x: a floating tensor of any shape.
         mean, variance, offset, scale: broadcast to x; offset and scale may be None.
+        variance_epsilon: a small number that keeps the root away from 0.
+        name: of the operation.
+
+    Returns:
+        A tensor of the shape and dtype of `x`.
+
+    Raises:
+        ValueError: the shapes do not broadcast.
+
+    Example:
+        >>> x = tf.constant([1.0, 3.0])
+        >>> sess.run(tf.nn.batch_normalization(x, 2.0, 1.0, offset=0.0, scale=10.0, variance_epsilon=0.0))
+        array([-10.,  10.], dtype=float32)
     """
     with name_scope(name, "batchnorm", [x, mean, variance, scale, offset]):
         x, mean = convert_to_tensor(x, name="x"), convert_to_tensor(mean, name="mean")
@@ -256,6 +284,19 @@ def local_response_normalization(
 
     Args:
         input: [batch, height, width, channels], half, bfloat16 or float32.
+        depth_radius: an integer.
+        bias, alpha, beta: numbers.
+        name: of the operation.
+
+    Returns:
+        A tensor of the shape and dtype of `input`.
+
+    Raises:
+        ValueError: `input` has another rank.
+
+    Example:
+        >>> sess.run(tf.nn.lrn([[[[1.0, 2.0]]]], depth_radius=1, beta=1.0))
+        array([[[[0.16666667, 0.33333334]]]], dtype=float32)
     """
     result: Tensor = raw.LRN(input, depth_radius=depth_radius, bias=bias, alpha=alpha, beta=beta, name=name)
     return result

@@ -51,12 +51,25 @@ def max_pool(
     """The largest element under each position of a window.
 
     Args:
-        value: images [batch, height, width, channels] (or "NCHW"), any real dtype; `input` is another name.
+        value: images [batch, height, width, channels] (or "NCHW"), any real dtype.
         ksize, strides: the window and its steps: one number, two (height, width), or four (one per axis).
         padding: "SAME", "VALID", or four pairs of paddings.
+        data_format: "NHWC" or "NCHW".
+        name: of the operation.
+        input: another name of `value`.
+
+    Returns:
+        A tensor of the dtype of `value`: [batch, out height, out width, channels], or in "NCHW".
 
     Raises:
         ValueError: shapes or attributes that do not go together.
+
+    Example:
+        >>> image = np.arange(16.0, dtype=np.float32).reshape([1, 4, 4, 1])
+        >>> pooled = tf.nn.max_pool(image, ksize=[1, 2, 2, 1], strides=[1, 2, 2, 1], padding="SAME")
+        >>> sess.run(pooled)[0, :, :, 0]
+        array([[ 5.,  7.],
+               [13., 15.]], dtype=float32)
     """
     value = renamed("input", input, "value", value)
     with name_scope(name, "MaxPool", [value]) as scope:
@@ -85,7 +98,29 @@ def avg_pool(
     name: str | None = None,
     input: Any = None,
 ) -> Tensor:
-    """The mean of the elements under each position of a window (padding does not count); arguments as `max_pool`."""
+    """The mean of the elements under each position of a window (padding does not count); arguments as `max_pool`.
+
+    Args:
+        value: images [batch, height, width, channels] (or "NCHW"), floating.
+        ksize, strides: the window and its steps: one number, two (height, width), or four (one per axis).
+        padding: "SAME" or "VALID".
+        data_format: "NHWC" or "NCHW".
+        name: of the operation.
+        input: another name of `value`.
+
+    Returns:
+        A tensor of the dtype of `value`: [batch, out height, out width, channels], or in "NCHW".
+
+    Raises:
+        ValueError: shapes or attributes that do not go together.
+
+    Example:
+        >>> image = np.arange(16.0, dtype=np.float32).reshape([1, 4, 4, 1])
+        >>> pooled = tf.nn.avg_pool(image, ksize=[1, 2, 2, 1], strides=[1, 2, 2, 1], padding="SAME")
+        >>> sess.run(pooled)[0, :, :, 0]
+        array([[ 2.5,  4.5],
+               [10.5, 12.5]], dtype=float32)
+    """
     value = renamed("input", input, "value", value)
     with name_scope(name, "AvgPool", [value]) as scope:
         how = _window(ksize, strides, data_format, 2)

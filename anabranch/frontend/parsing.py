@@ -32,13 +32,43 @@ _PARSED_TYPES = (dtypes.float32, dtypes.int64, dtypes.string)
 
 
 class VarLenFeature(NamedTuple):
-    """A feature with any number of values: parsed as a SparseTensor."""
+    """A feature with any number of values: parsed as a SparseTensor.
+
+    Args:
+        dtype: float32, int64 or string.
+
+    Raises:
+        nothing
+
+    Example:
+        >>> record = tf.train.Example(features=tf.train.Features(feature={
+        ...     "ids": tf.train.Feature(int64_list=tf.train.Int64List(value=[7, 8]))}))
+        >>> parsed = tf.parse_single_example(record.SerializeToString(), {"ids": tf.VarLenFeature(tf.int64)})
+        >>> sess.run(parsed["ids"]).values
+        array([7, 8])
+    """
 
     dtype: Any
 
 
 class FixedLenFeature(NamedTuple):
-    """A feature of a fixed shape: parsed as a tensor; `default_value` stands in for records that lack it."""
+    """A feature of a fixed shape: parsed as a tensor; `default_value` stands in for records that lack it.
+
+    Args:
+        shape: of the feature in one record, fully known.
+        dtype: float32, int64 or string.
+        default_value: for records that lack the feature, of shape `shape`; None: they are an error.
+
+    Raises:
+        nothing
+
+    Example:
+        >>> record = tf.train.Example(features=tf.train.Features(feature={
+        ...     "size": tf.train.Feature(int64_list=tf.train.Int64List(value=[3, 4]))}))
+        >>> parsed = tf.parse_single_example(record.SerializeToString(), {"size": tf.FixedLenFeature([2], tf.int64)})
+        >>> sess.run(parsed["size"])
+        array([3, 4])
+    """
 
     shape: Any
     dtype: Any
@@ -145,7 +175,30 @@ def parse_example(
 def parse_single_example(
     serialized: Any, features: Mapping[str, Any], name: str | None = None, example_names: Any = None
 ) -> dict[str, Any]:
-    """Like `parse_example` for one record: `serialized` is a scalar, and the results have no batch dimension."""
+    """Like `parse_example` for one record: `serialized` is a scalar, and the results have no batch dimension.
+
+    Args:
+        serialized: a string scalar, an `Example` message.
+        features: a dictionary from names to `FixedLenFeature`, `VarLenFeature` and the like.
+        name: of the operation.
+        example_names: a string scalar, for error messages.
+
+    Returns:
+        A dictionary: for each name a tensor of the feature's shape, or a `SparseTensor`.
+
+    Raises:
+        ValueError: there are no features, or one of them is malformed.
+
+    Raises (in the step):
+        InvalidArgumentError: the record does not parse, lacks a feature, or has it in another shape or dtype.
+
+    Example:
+        >>> record = tf.train.Example(features=tf.train.Features(feature={
+        ...     "text": tf.train.Feature(bytes_list=tf.train.BytesList(value=[b"hello"]))}))
+        >>> parsed = tf.parse_single_example(record.SerializeToString(), {"text": tf.FixedLenFeature([], tf.string)})
+        >>> sess.run(parsed["text"])
+        b'hello'
+    """
     wanted = FeatureSet(features)
     with get_default_graph().name_scope(name or "ParseSingleExample"):
         parsed = raw.ParseSingleExample(
@@ -176,12 +229,23 @@ def decode_csv(
     Args:
         records: string, any shape.
         record_defaults: per column a tensor (or value) of the column's type: empty where the column is required.
+        field_delim: the character between fields.
+        use_quote_delim: whether double quotes may stand around a field.
+        name: of the operation.
         na_value: text that stands for a missing value.
         select_cols: the columns to take, ascending; default: all.
+
+    Returns:
+        A list of tensors of the shape of `records`.
 
     Raises:
         ValueError: `select_cols` and `record_defaults` do not go together.
         InvalidArgumentError (in the step): a record has another number of fields, or a field does not parse.
+
+    Example:
+        >>> number, word = tf.decode_csv(["1,one", "2,two"], record_defaults=[[0], [""]])
+        >>> sess.run([number, word])
+        [array([1, 2], dtype=int32), array([b'one', b'two'], dtype=object)]
     """
     columns = list(select_cols or [])
     if any(b <= a for a, b in itertools.pairwise(columns)):
@@ -205,7 +269,27 @@ def decode_csv(
 
 
 def read_file(filename: Any, name: str | None = None) -> Tensor:
-    """The contents of a file, a string scalar."""
+    """The contents of a file.
+
+    Args:
+        filename: a string scalar.
+        name: of the operation.
+
+    Returns:
+        A string scalar.
+
+    Raises:
+        ValueError: `filename` is known to be no scalar.
+
+    Raises (in the step):
+        NotFoundError: there is no such file.
+
+    Example:
+        >>> with tf.gfile.GFile("text", "w") as file:
+        ...     file.write("hello")
+        >>> sess.run(tf.read_file("text"))
+        b'hello'
+    """
     result: Tensor = raw.ReadFile(filename, name=name)
     return result
 

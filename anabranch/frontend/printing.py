@@ -30,10 +30,24 @@ def Print(
     """The value of `input_`; evaluating it prints `data` to standard error.
 
     Args:
+        input_: a tensor of any dtype and shape.
         data: a list of tensors.
         message: text to print before them.
         first_n: print the first so many times only.
         summarize: how many elements of each tensor to print; default: 3.
+        name: of the operation.
+
+    Returns:
+        A tensor of the dtype and shape of `input_`.
+
+    Raises:
+        TypeError: something in `data` cannot be converted to a tensor.
+
+    Example:
+        >>> x = tf.constant([1.0, 2.0])
+        >>> x = tf.Print(x, [tf.reduce_sum(x)], message="sum: ")
+        >>> sess.run(x)
+        array([1., 2.], dtype=float32)
     """
     result: Tensor = raw.Print(input_, list(data), message=message, first_n=first_n, summarize=summarize, name=name)
     return result

@@ -226,6 +226,15 @@ class FIFOQueue(QueueBase):
         names: one per component.
         shared_name: of the queue in the task, for several graphs or sessions.
         name: of the operation.
+
+    Raises:
+        ValueError: the numbers of dtypes, shapes and names differ.
+
+    Example:
+        >>> queue = tf.FIFOQueue(10, tf.int32, shapes=[[]])
+        >>> sess.run(queue.enqueue_many([[1, 2, 3]]))
+        >>> sess.run(queue.dequeue_many(2))
+        array([1, 2], dtype=int32)
     """
 
     def __init__(

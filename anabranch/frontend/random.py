@@ -72,9 +72,19 @@ def random_uniform(
         shape: an integer vector (list or tensor).
         minval, maxval: scalars; `maxval` defaults to 1 for floating dtypes and must be given for integers.
         dtype: float16, bfloat16, float32, float64, int32 or int64.
+        seed: of this operation; see `set_random_seed`.
+        name: of the operation.
+
+    Returns:
+        A tensor of shape `shape` and dtype `dtype`.
 
     Raises:
         ValueError: another dtype, or no `maxval` for integers.
+
+    Example:
+        >>> dice = sess.run(tf.random_uniform([100], 1, 7, dtype=tf.int32))
+        >>> sorted(set(dice.tolist()))
+        [1, 2, 3, 4, 5, 6]
     """
     found, high = _uniform_arguments(dtype, maxval)
     with name_scope(name, "random_uniform", _tensors(shape, minval, high)) as scope:
@@ -122,6 +132,20 @@ def random_normal(
     Args:
         shape: an integer vector (list or tensor).
         mean, stddev: of the floating type `dtype`, broadcast with `shape`.
+        dtype: float16, bfloat16, float32 or float64.
+        seed: of this operation; see `set_random_seed`.
+        name: of the operation.
+
+    Returns:
+        A tensor of shape `shape` and dtype `dtype`.
+
+    Raises:
+        ValueError: another dtype.
+
+    Example:
+        >>> numbers = sess.run(tf.random_normal([1000], seed=1))
+        >>> bool(abs(numbers.mean()) < 0.2)
+        True
     """
     return _normal("random_normal", raw.RandomStandardNormal, shape, mean, stddev, dtype, seed, name)
 
@@ -139,6 +163,20 @@ def truncated_normal(
     Args:
         shape: an integer vector (list or tensor).
         mean, stddev: of the normal distribution before it is cut off.
+        dtype: float16, bfloat16, float32 or float64.
+        seed: of this operation; see `set_random_seed`.
+        name: of the operation.
+
+    Returns:
+        A tensor of shape `shape` and dtype `dtype`.
+
+    Raises:
+        ValueError: another dtype.
+
+    Example:
+        >>> numbers = sess.run(tf.truncated_normal([1000], stddev=0.5))
+        >>> bool((abs(numbers) <= 1.0).all())
+        True
     """
     return _normal("truncated_normal", raw.TruncatedNormal, shape, mean, stddev, dtype, seed, name)
 
@@ -231,7 +269,23 @@ def random_poisson(
 
 # ---------------------------------------------------------------------- choices
 def random_shuffle(value: Any, seed: int | None = None, name: str | None = None) -> Tensor:
-    """`value` with its first dimension in random order."""
+    """`value` with its first dimension in random order.
+
+    Args:
+        value: a tensor of any dtype, of rank 1 or more.
+        seed: of this operation; see `set_random_seed`.
+        name: of the operation.
+
+    Returns:
+        A tensor of the dtype and shape of `value`.
+
+    Raises:
+        TypeError: `value` cannot be converted to a tensor.
+
+    Example:
+        >>> sorted(sess.run(tf.random_shuffle([1, 2, 3])).tolist())
+        [1, 2, 3]
+    """
     seed1, seed2 = get_seed(seed)
     result: Tensor = raw.RandomShuffle(value, seed=seed1, seed2=seed2, name=name)
     return result
@@ -244,11 +298,20 @@ def multinomial(
 
     Args:
         logits: [batch, classes]: the logarithms of the classes' probabilities, up to a constant.
-        num_samples: how many to draw for each row.
+        num_samples: how many to draw for each row, an integer scalar.
+        seed: of this operation; see `set_random_seed`.
+        name: of the operation.
         output_dtype: int32 or int64 (default).
 
     Returns:
         [batch, num_samples]
+
+    Raises:
+        ValueError: `logits` is no matrix.
+
+    Example:
+        >>> sess.run(tf.multinomial([[0.0, -1e9]], num_samples=3))
+        array([[0, 0, 0]])
     """
     return _drawn("multinomial", logits, num_samples, output_dtype, seed, name)
 

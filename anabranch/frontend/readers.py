@@ -96,10 +96,23 @@ class WholeFileReader(ReaderBase):
 
 
 class TextLineReader(ReaderBase):
-    """A record is a line: the key "name:number", counted from 1; the value without the line break.
+    r"""A record is a line: the key "name:number", counted from 1; the value without the line break.
 
     Args:
         skip_header_lines: how many lines at the beginning of each file are no records.
+        name: of the operation.
+
+    Raises:
+        nothing
+
+    Example:
+        >>> with tf.gfile.GFile("text", "w") as file:
+        ...     file.write("first\nsecond\n")
+        >>> queue = tf.FIFOQueue(10, tf.string, shapes=[[]])
+        >>> key, value = tf.TextLineReader().read(queue)
+        >>> sess.run(queue.enqueue("text"))
+        >>> sess.run([key, value])
+        [b'text:1', b'first']
     """
 
     def __init__(self, skip_header_lines: int | None = None, name: str | None = None) -> None:
@@ -139,7 +152,20 @@ class TFRecordReader(ReaderBase):
     """A record is one of a record file: the key "name:offset".
 
     Args:
+        name: of the operation.
         options: a `TFRecordOptions`: how files are compressed.
+
+    Raises:
+        TypeError: `options` is no `TFRecordOptions`.
+
+    Example:
+        >>> with tf.python_io.TFRecordWriter("records") as writer:
+        ...     writer.write(b"one")
+        >>> queue = tf.FIFOQueue(10, tf.string, shapes=[[]])
+        >>> key, value = tf.TFRecordReader().read(queue)
+        >>> sess.run(queue.enqueue("records"))
+        >>> sess.run([key, value])
+        [b'records:0', b'one']
     """
 
     def __init__(self, name: str | None = None, options: Any = None) -> None:

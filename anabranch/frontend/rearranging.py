@@ -39,7 +39,24 @@ __all__ = [
 
 # ---------------------------------------------------------------------- order of elements
 def reverse(tensor: Any, axis: Any, name: str | None = None) -> Tensor:
-    """Reverses the order of elements along the dimensions in `axis`."""
+    """Reverses the order of elements along the dimensions in `axis`.
+
+    Args:
+        tensor: a tensor of any dtype and shape.
+        axis: a list of dimensions, counted from the end where negative.
+        name: of the operation.
+
+    Returns:
+        A tensor of the same shape and dtype.
+
+    Raises:
+        ValueError: a dimension is out of range.
+
+    Example:
+        >>> sess.run(tf.reverse([[1, 2], [3, 4]], axis=[1]))
+        array([[2, 1],
+               [4, 3]], dtype=int32)
+    """
     result: Tensor = raw.ReverseV2(tensor, axis, name=name)
     return result
 
@@ -172,7 +189,23 @@ def meshgrid(*args: Any, **kwargs: Any) -> list[Tensor]:
 
 # ---------------------------------------------------------------------- diagonals
 def diag(diagonal: Any, name: str | None = None) -> Tensor:
-    """A tensor of twice the rank with `diagonal` on its diagonal and zeros elsewhere."""
+    """A tensor of twice the rank with `diagonal` on its diagonal and zeros elsewhere.
+
+    Args:
+        diagonal: numbers of any shape, of rank 1 or more.
+        name: of the operation.
+
+    Returns:
+        A tensor of shape ``diagonal.shape + diagonal.shape``.
+
+    Raises:
+        ValueError: `diagonal` is a scalar.
+
+    Example:
+        >>> sess.run(tf.diag([1, 2]))
+        array([[1, 0],
+               [0, 2]], dtype=int32)
+    """
     result: Tensor = raw.Diag(diagonal, name=name)
     return result
 
@@ -244,7 +277,24 @@ def matrix_set_diag(input: Any, diagonal: Any, name: str = "set_diag", k: Any = 
 
 
 def matrix_band_part(input: Any, num_lower: Any, num_upper: Any, name: str | None = None) -> Tensor:
-    """Keeps the main diagonal and the given numbers of diagonals below and above it; negative keeps all."""
+    """Keeps the main diagonal and the given numbers of diagonals below and above it; negative keeps all.
+
+    Args:
+        input: matrices, shape [..., n, m], of any dtype.
+        num_lower, num_upper: integer scalars; negative: all diagonals on that side.
+        name: of the operation.
+
+    Returns:
+        A tensor of the shape and dtype of `input`, with zeros outside the band.
+
+    Raises:
+        ValueError: `input` has less than two dimensions.
+
+    Example:
+        >>> sess.run(tf.matrix_band_part([[1, 2], [3, 4]], -1, 0))
+        array([[1, 0],
+               [3, 4]], dtype=int32)
+    """
     result: Tensor = raw.MatrixBandPart(input, num_lower, num_upper, name=name)
     return result
 

@@ -78,7 +78,7 @@ def _reduce(op: OpFunction, x: Any, axis: Any, keepdims: Any, name: str | None) 
     return result
 
 
-def _reduction(name: str, op: OpFunction, what: str) -> Callable[..., Tensor]:
+def _reduction(name: str, op: OpFunction, what: str, kinds: str, example: str) -> Callable[..., Tensor]:
     def function(
         input_tensor: Any,
         axis: Any = None,
@@ -91,30 +91,84 @@ def _reduction(name: str, op: OpFunction, what: str) -> Callable[..., Tensor]:
         axis = one_of("axis", axis, "reduction_indices", reduction_indices)
         return _reduce(op, input_tensor, axis, keepdims, name)
 
+    along, over_all = example.split("; ")
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"""{what}
 
     Args:
-        input_tensor: what is reduced.
+        input_tensor: a tensor of any shape; {kinds}.
         axis: an axis or a list of them, counted from the end where negative; default: all.
         keepdims: whether the reduced dimensions stay, of size 1.
+        name: of the operation.
         reduction_indices, keep_dims: deprecated names of `axis` and `keepdims`.
 
+    Returns:
+        A tensor of the dtype of `input_tensor`, and of its shape without the reduced dimensions.
+
     Raises:
+        TypeError: `input_tensor` is of another dtype.
         ValueError: an axis is out of range, or an argument is given under both names.
+
+    Example:
+        >>> x = tf.constant({"[[True, False], [True, True]]" if kinds == "bool" else "[[1.0, 2.0], [3.0, 6.0]]"})
+        >>> sess.run(tf.{name}(x, axis=0))
+        {along}
+        >>> sess.run(tf.{name}(x))
+        {over_all}
     """
     return function
 
 
-reduce_sum = _reduction("reduce_sum", ops.Sum, "The sum of the elements along axes, of the dtype of the elements.")
-reduce_mean = _reduction(
-    "reduce_mean", ops.Mean, "The mean along axes, of the elements' dtype: truncated for integers."
+_NUMBERS = "numbers"
+reduce_sum = _reduction(
+    "reduce_sum",
+    ops.Sum,
+    "The sum of the elements along axes.",
+    _NUMBERS,
+    "array([4., 8.], dtype=float32); np.float32(12.0)",
 )
-reduce_prod = _reduction("reduce_prod", ops.Prod, "The product of the elements along axes.")
-reduce_max = _reduction("reduce_max", ops.Max, "The greatest element along axes.")
-reduce_min = _reduction("reduce_min", ops.Min, "The smallest element along axes.")
-reduce_all = _reduction("reduce_all", ops.All, "Whether all elements along axes are true.")
-reduce_any = _reduction("reduce_any", ops.Any_, "Whether any element along axes is true.")
+reduce_mean = _reduction(
+    "reduce_mean",
+    ops.Mean,
+    "The mean of the elements along axes; truncated for integers.",
+    _NUMBERS,
+    "array([2., 4.], dtype=float32); np.float32(3.0)",
+)
+reduce_prod = _reduction(
+    "reduce_prod",
+    ops.Prod,
+    "The product of the elements along axes.",
+    _NUMBERS,
+    "array([ 3., 12.], dtype=float32); np.float32(36.0)",
+)
+reduce_max = _reduction(
+    "reduce_max",
+    ops.Max,
+    "The greatest element along axes.",
+    "real numbers",
+    "array([3., 6.], dtype=float32); np.float32(6.0)",
+)
+reduce_min = _reduction(
+    "reduce_min",
+    ops.Min,
+    "The smallest element along axes.",
+    "real numbers",
+    "array([1., 2.], dtype=float32); np.float32(1.0)",
+)
+reduce_all = _reduction(
+    "reduce_all",
+    ops.All,
+    "Whether all elements along axes are true.",
+    "bool",
+    "array([ True, False]); np.False_",
+)
+reduce_any = _reduction(
+    "reduce_any",
+    ops.Any_,
+    "Whether any element along axes is true.",
+    "bool",
+    "array([ True,  True]); np.True_",
+)
 
 
 def reduce_euclidean_norm(
@@ -182,7 +236,26 @@ def count_nonzero(
     keep_dims: Any = None,
     input: Any = None,
 ) -> Tensor:
-    """How many elements along axes are not zero (strings: not empty), of `dtype`; see `reduce_sum`."""
+    """How many elements along axes are not zero (strings: not empty), of `dtype`; see `reduce_sum`.
+
+    Args:
+        input_tensor: numbers, bool or strings of any shape.
+        axis: an axis or a list of them; default: all.
+        keepdims: whether the counted dimensions stay, of size 1.
+        dtype: of the result.
+        name: of the operation.
+        reduction_indices, keep_dims, input: deprecated names of `axis`, `keepdims` and `input_tensor`.
+
+    Returns:
+        The shape of `input_tensor` without the counted dimensions.
+
+    Raises:
+        ValueError: an axis is out of range, or an argument is given under both names.
+
+    Example:
+        >>> sess.run(tf.count_nonzero([[0, 1], [2, 0], [3, 4]], axis=0))
+        array([2, 2])
+    """
     keepdims = one_of("keepdims", keepdims, "keep_dims", keep_dims)
     input_tensor = one_of("input", input, "input_tensor", input_tensor)
     axis = one_of("axis", axis, "reduction_indices", reduction_indices)
@@ -200,10 +273,23 @@ def cumsum(x: Any, axis: Any = 0, exclusive: bool = False, reverse: bool = False
     """The sums of the elements up to each along an axis.
 
     Args:
-        x: numbers.
+        x: numbers of any shape.
         axis: a scalar.
         exclusive: whether an element itself is left out of its sum.
         reverse: whether to start from the end.
+        name: of the operation.
+
+    Returns:
+        A tensor of the shape and dtype of `x`.
+
+    Raises:
+        ValueError: `axis` is out of range.
+
+    Example:
+        >>> sess.run(tf.cumsum([1, 2, 3]))
+        array([1, 3, 6], dtype=int32)
+        >>> sess.run(tf.cumsum([1, 2, 3], exclusive=True))
+        array([0, 1, 3], dtype=int32)
     """
     result: Tensor = ops.Cumsum(x, axis, exclusive=exclusive, reverse=reverse, name=name)
     return result
@@ -221,8 +307,9 @@ def argmax(
     """The index of the first greatest element along an axis.
 
     Args:
-        input: numbers.
+        input: a tensor of real numbers of any shape.
         axis: a number (int32 or int64 []), counted from the end where negative; default: 0.
+        name: of the operation.
         dimension: deprecated name of `axis`.
         output_type: int32 or int64.
 
@@ -231,6 +318,10 @@ def argmax(
 
     Raises:
         ValueError: the axis is out of range, or given under both names.
+
+    Example:
+        >>> sess.run(tf.argmax([[1, 9, 3], [7, 5, 7]], axis=1))
+        array([1, 0])
     """
     axis = one_of("axis", axis, "dimension", dimension)
     result: Tensor = ops.ArgMax(input, 0 if axis is None else axis, output_type=output_type, name=name)
@@ -399,9 +490,19 @@ def range(start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, name
     Args:
         start, limit, delta: scalars.
         dtype: default: the widest among the arguments' of int32, int64, float32, float64.
+        name: of the operation.
+
+    Returns:
+        A vector of ``ceil((limit - start) / delta)`` numbers.
 
     Raises:
         ValueError: `delta` is 0, or leads away from `limit`.
+
+    Example:
+        >>> sess.run(tf.range(3))
+        array([0, 1, 2], dtype=int32)
+        >>> sess.run(tf.range(1.0, 2.0, delta=0.5))
+        array([1. , 1.5], dtype=float32)
     """
     if limit is None:
         start, limit = 0, start
@@ -416,7 +517,26 @@ def range(start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, name
 
 
 def linspace(start: Any, stop: Any, num: Any, name: str | None = None) -> Tensor:
-    """`num` numbers at equal distances from `start` to `stop`, both included; floating."""
+    """`num` numbers at equal distances from `start` to `stop`, both included; floating.
+
+    Args:
+        start, stop: scalars of one dtype, float32 or float64.
+        num: an integer scalar, at least 1.
+        name: of the operation.
+
+    Returns:
+        A vector of `num` numbers.
+
+    Raises:
+        TypeError: the dtypes differ or are not floating.
+
+    Raises (in the step):
+        InvalidArgumentError: `num` is less than 1.
+
+    Example:
+        >>> sess.run(tf.linspace(0.0, 1.0, 5))
+        array([0.  , 0.25, 0.5 , 0.75, 1.  ], dtype=float32)
+    """
     result: Tensor = sequence.LinSpace(start, stop, num, name=name)
     return result
 

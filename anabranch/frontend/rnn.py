@@ -112,14 +112,23 @@ def dynamic_rnn(
         inputs: structure of [batch, time, ...], or [time, batch, ...] if `time_major`.
         sequence_length: int vector [batch]; beyond it outputs are zeros and the state stays.
         initial_state: structure like `cell.state_size`; default zeros of `dtype`.
+        dtype: of the initial state, where none is given.
+        parallel_iterations, swap_memory: see `while_loop`.
+        time_major: whether time is the first dimension.
         scope: variable scope; default "rnn".
 
     Returns:
-        (outputs in the layout of the inputs, last state).
+        (outputs, last state): the outputs are [batch, time, size], in the layout of the inputs.
 
     Raises:
         TypeError: `cell` is not an RNNCell.
         ValueError: neither `initial_state` nor `dtype`; inputs of too low a rank.
+
+    Example:
+        >>> cell = tf.nn.rnn_cell.GRUCell(4)
+        >>> outputs, state = tf.nn.dynamic_rnn(cell, tf.zeros([2, 5, 3]), dtype=tf.float32)
+        >>> outputs.shape, state.shape
+        (TensorShape([Dimension(2), Dimension(5), Dimension(4)]), TensorShape([Dimension(2), Dimension(4)]))
     """
     _check_cell("cell", cell)
     with variable_scope(scope, default_name="rnn"):
@@ -218,11 +227,27 @@ def bidirectional_dynamic_rnn(
 ) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
     """One cell along the time dimension and one against it.
 
+    Args:
+        cell_fw, cell_bw: the `RNNCell` that goes forwards, and the one that goes backwards.
+        inputs: structure of [batch, time, ...], or [time, batch, ...] if `time_major`.
+        sequence_length: int vector [batch]; beyond it outputs are zeros and the state stays.
+        initial_state_fw, initial_state_bw: structures like the cells' `state_size`; default: zeros of `dtype`.
+        dtype: of the initial states, where none are given.
+        parallel_iterations, swap_memory: see `while_loop`.
+        time_major: whether time is the first dimension.
+        scope: variable scope; default "bidirectional_rnn".
+
     Returns:
         ((outputs of cell_fw, outputs of cell_bw), (last states)); both outputs are in the order of the inputs.
 
     Raises:
         As `dynamic_rnn`.
+
+    Example:
+        >>> cells = [tf.nn.rnn_cell.GRUCell(4), tf.nn.rnn_cell.GRUCell(4)]
+        >>> outputs, _ = tf.nn.bidirectional_dynamic_rnn(*cells, tf.zeros([2, 5, 3]), dtype=tf.float32)
+        >>> tf.concat(outputs, axis=2).shape
+        TensorShape([Dimension(2), Dimension(5), Dimension(8)])
     """
     _check_cell("cell_fw", cell_fw)
     _check_cell("cell_bw", cell_bw)
@@ -345,8 +370,12 @@ def static_rnn(
     """Runs a cell on a list of inputs, one copy of its operations for each.
 
     Args:
-        inputs: list of structures of [batch, depth], one per step.
-        initial_state, dtype, sequence_length: see `dynamic_rnn`.
+        cell: an `RNNCell`.
+        inputs: a list of structures of [batch, depth], one per step.
+        initial_state: structure like `cell.state_size`; default: zeros of `dtype`.
+        dtype: of the initial state, where none is given.
+        sequence_length: int vector [batch]; beyond it outputs are zeros and the state stays.
+        scope: variable scope; default "rnn".
 
     Returns:
         (list of outputs, last state).
@@ -354,6 +383,12 @@ def static_rnn(
     Raises:
         TypeError: `cell` is not an RNNCell, or `inputs` not a sequence.
         ValueError: `inputs` is empty.
+
+    Example:
+        >>> cell = tf.contrib.rnn.BasicRNNCell(4)
+        >>> outputs, state = tf.contrib.rnn.static_rnn(cell, [tf.zeros([2, 3])] * 5, dtype=tf.float32)
+        >>> len(outputs), state.shape
+        (5, TensorShape([Dimension(2), Dimension(4)]))
     """
     _check_cell("cell", cell)
     if not isinstance(inputs, list | tuple):

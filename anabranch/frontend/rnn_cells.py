@@ -38,7 +38,20 @@ _ACTIVATIONS: dict[str, Callable[..., Any]] = {"tanh": tanh, "sigmoid": sigmoid,
 
 
 class LSTMStateTuple(namedtuple("LSTMStateTuple", ("c", "h"))):  # noqa: PYI024
-    """The state of an LSTM: the cell state `c` and the output `h`."""
+    """The state of an LSTM: the cell state `c` and the output `h`.
+
+    Args:
+        c: [batch, size].
+        h: [batch, size of the output].
+
+    Raises:
+        nothing
+
+    Example:
+        >>> state = tf.contrib.rnn.LSTMStateTuple(c=tf.zeros([2, 4]), h=tf.zeros([2, 4]))
+        >>> state.c.shape
+        TensorShape([Dimension(2), Dimension(4)])
+    """
 
     __slots__ = ()
 
@@ -189,12 +202,23 @@ def _linear(parts: list[Any], kernel: Any, bias: Any) -> Tensor:
 
 
 class BasicRNNCell(RNNCell):
-    """output = state = activation(W [input, state] + b).
+    """The plain recurrent cell, output = state = activation(W [input, state] + b).
 
     Args:
         num_units: size of the state.
         activation: function or its name; default tanh.
         reuse: whether the variables exist already.
+        name: of the cell, under which its variables stand.
+        dtype: of the variables; default: that of the first inputs.
+
+    Raises:
+        ValueError: (when called) the depth of the inputs is not known.
+
+    Example:
+        >>> cell = tf.contrib.rnn.BasicRNNCell(4)
+        >>> output, state = cell(tf.zeros([2, 3]), cell.zero_state(2, tf.float32))
+        >>> output.shape
+        TensorShape([Dimension(2), Dimension(4)])
     """
 
     def __init__(
@@ -235,7 +259,19 @@ class GRUCell(RNNCell):
     Args:
         num_units: size of the state.
         activation: of the candidate; default tanh.
+        reuse: whether the variables exist already.
         kernel_initializer, bias_initializer: of both pairs of variables; the gates' bias starts at 1 by default.
+        name: of the cell, under which its variables stand.
+        dtype: of the variables; default: that of the first inputs.
+
+    Raises:
+        ValueError: (when called) the depth of the inputs is not known.
+
+    Example:
+        >>> cell = tf.contrib.rnn.GRUCell(4)
+        >>> output, state = cell(tf.zeros([2, 3]), cell.zero_state(2, tf.float32))
+        >>> output.shape
+        TensorShape([Dimension(2), Dimension(4)])
     """
 
     def __init__(
@@ -299,6 +335,18 @@ class BasicLSTMCell(RNNCell):
         forget_bias: added to the forget gate's input.
         state_is_tuple: whether the state is an `LSTMStateTuple`, or c and h side by side in one tensor.
         activation: default tanh.
+        reuse: whether the variables exist already.
+        name: of the cell, under which its variables stand.
+        dtype: of the variables; default: that of the first inputs.
+
+    Raises:
+        ValueError: (when called) the depth of the inputs is not known.
+
+    Example:
+        >>> cell = tf.contrib.rnn.BasicLSTMCell(4)
+        >>> output, state = cell(tf.zeros([2, 3]), cell.zero_state(2, tf.float32))
+        >>> output.shape, state.c.shape
+        (TensorShape([Dimension(2), Dimension(4)]), TensorShape([Dimension(2), Dimension(4)]))
     """
 
     def __init__(
@@ -353,6 +401,20 @@ class LSTMCell(RNNCell):
         proj_clip: the projection is clipped to this magnitude.
         num_unit_shards, num_proj_shards: not supported beyond 1.
         forget_bias: added to the forget gate's input.
+        state_is_tuple: whether the state is an `LSTMStateTuple`, or c and h side by side in one tensor.
+        activation: default tanh.
+        reuse: whether the variables exist already.
+        name: of the cell, under which its variables stand.
+        dtype: of the variables; default: that of the first inputs.
+
+    Raises:
+        ValueError: (when called) the depth of the inputs is not known.
+
+    Example:
+        >>> cell = tf.nn.rnn_cell.LSTMCell(8, num_proj=4)
+        >>> output, state = cell(tf.zeros([2, 3]), cell.zero_state(2, tf.float32))
+        >>> output.shape, state.c.shape
+        (TensorShape([Dimension(2), Dimension(4)]), TensorShape([Dimension(2), Dimension(8)]))
     """
 
     def __init__(
@@ -443,6 +505,11 @@ class MultiRNNCell(RNNCell):
     Raises:
         ValueError: no cells, or a nested state with `state_is_tuple=False`.
         TypeError: `cells` is not a list or tuple.
+
+    Example:
+        >>> cells = tf.nn.rnn_cell.MultiRNNCell([tf.nn.rnn_cell.GRUCell(4), tf.nn.rnn_cell.GRUCell(8)])
+        >>> cells.state_size, cells.output_size
+        ((4, 8), 8)
     """
 
     def __init__(self, cells: Sequence[Any], state_is_tuple: bool = True) -> None:

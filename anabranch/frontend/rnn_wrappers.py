@@ -71,15 +71,24 @@ class DropoutWrapper(_Wrapper):
     """Drops elements of a cell's input, state and output.
 
     Args:
+        cell: an `RNNCell`.
         input_keep_prob, output_keep_prob, state_keep_prob: the share that is kept, tensors or numbers in (0, 1].
         variational_recurrent: whether all steps drop the same elements (Gal & Ghahramani 2016); needs `dtype`, and
             `input_size` where inputs are dropped.
+        input_size: the shape of the inputs without the batch, or a structure of shapes.
+        dtype: of inputs, state and output, for `variational_recurrent`.
         seed: see `tf.set_random_seed`.
         dropout_state_filter_visitor: function of a substate: whether it is dropped; may be a structure of answers.
             Default: all but an LSTM's c.
 
     Raises:
         ValueError: a probability outside (0, 1].
+        TypeError: `cell` is not an RNNCell.
+
+    Example:
+        >>> cell = tf.contrib.rnn.DropoutWrapper(tf.contrib.rnn.GRUCell(4), output_keep_prob=0.5)
+        >>> cell.state_size
+        4
     """
 
     def __init__(

@@ -33,13 +33,22 @@ def py_func(
         inp: list of tensors.
         Tout: a dtype, or a list of dtypes.
         stateful: whether two calls with equal arguments may give different results, or have effects.
+        name: of the operation.
 
     Returns:
         A tensor, or a list of tensors when `Tout` is a list (the operation where it is empty); their shapes are not
         known: use `set_shape`.
 
+    Raises:
+        TypeError: an input cannot be converted to a tensor.
+
     Raises (in the step):
         InvalidArgumentError, OutOfRangeError, ...: what the function raised, with its traceback.
+
+    Example:
+        >>> y = tf.py_func(lambda x: np.sort(x), [tf.constant([3.0, 1.0, 2.0])], tf.float32)
+        >>> sess.run(y)
+        array([1., 2., 3.], dtype=float32)
     """
     many = isinstance(Tout, list | tuple)
     dtypes = list(Tout) if many else [Tout]

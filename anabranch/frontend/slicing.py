@@ -26,8 +26,24 @@ def slice(input_: Any, begin: Any, size: Any, name: str | None = None) -> Tensor
     """The part of a tensor that starts at `begin` and has `size`.
 
     Args:
+        input_: a tensor of any dtype and shape.
         begin: where the part starts, one number per dimension; may be computed while a step runs.
         size: how much of each dimension to take; -1 takes all from `begin` on.
+        name: of the operation.
+
+    Returns:
+        A tensor of the dtype of `input_` and of shape `size`.
+
+    Raises:
+        ValueError: the part is known to reach beyond the tensor, or the lengths differ from the rank.
+
+    Raises (in the step):
+        InvalidArgumentError: the part reaches beyond the tensor.
+
+    Example:
+        >>> sess.run(tf.slice([[1, 2, 3], [4, 5, 6]], [0, 1], [2, -1]))
+        array([[2, 3],
+               [5, 6]], dtype=int32)
     """
     tensor: Tensor = raw.Slice(input_, *_same_type(begin, size), name=name)
     return tensor

@@ -347,7 +347,29 @@ def _zero(dtype: DType) -> Any:
 def sparse_tensor_to_dense(
     sp_input: Any, default_value: Any = None, validate_indices: bool = True, name: str | None = None
 ) -> Tensor:
-    """The dense form, with `default_value` (default: zero or "") where no element is stored."""
+    """The dense form, with `default_value` (default: zero or "") where no element is stored.
+
+    Args:
+        sp_input: a `SparseTensor` of any shape.
+        default_value: a scalar; default: 0 or "".
+        validate_indices: whether indices must be in order and different.
+        name: of the operation.
+
+    Returns:
+        A tensor of the dense shape and of the values' dtype.
+
+    Raises:
+        TypeError: `sp_input` is not a `SparseTensor`.
+
+    Raises (in the step):
+        InvalidArgumentError: an index is out of range, or they are not in order.
+
+    Example:
+        >>> sparse = tf.SparseTensor(indices=[[0, 1], [1, 0]], values=[5, 6], dense_shape=[2, 2])
+        >>> sess.run(tf.sparse_tensor_to_dense(sparse))
+        array([[0, 5],
+               [6, 0]], dtype=int32)
+    """
     value = as_sparse_tensor(sp_input)
     default = _zero(value.dtype.base_dtype) if default_value is None else default_value
     return sparse_to_dense(value.indices, value.dense_shape, value.values, default, validate_indices, name)

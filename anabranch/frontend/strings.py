@@ -105,12 +105,24 @@ def decode_raw(
     """The bytes of strings of one length, read as numbers.
 
     Args:
-        bytes: the older name of `input_bytes`.
+        input_bytes: a string tensor of any shape, whose strings have one length.
         out_type: the type of the numbers.
         little_endian: the order of the bytes of a number.
+        name: of the operation.
+        bytes: the older name of `input_bytes`.
 
     Returns:
         shape input_bytes.shape + [numbers per string].
+
+    Raises:
+        ValueError: `input_bytes` is missing, or given under both names.
+
+    Raises (in the step):
+        InvalidArgumentError: the length is no multiple of a number's, or the lengths differ.
+
+    Example:
+        >>> sess.run(tf.decode_raw(np.array([1, 2], np.int16).tobytes(), tf.int16))
+        array([1, 2], dtype=int16)
     """
     text = _renamed("input_bytes", input_bytes, "bytes", bytes)
     if out_type is None:

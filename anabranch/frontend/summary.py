@@ -68,6 +68,11 @@ def scalar(name: str, tensor: Any, collections: Sequence[str] | None = None, fam
 
     Raises:
         InvalidArgumentError: (by the step) the tensor is not a scalar.
+
+    Example:
+        >>> loss = tf.summary.scalar("loss", tf.constant(0.5))
+        >>> tf.Summary.FromString(sess.run(loss)).value[0].simple_value
+        0.5
     """
     with summary_scope(name, family, values=[tensor]) as (tag, scope):
         result = raw.ScalarSummary(tags=tag, values=tensor, name=scope)
@@ -86,6 +91,11 @@ def histogram(name: str, values: Any, collections: Sequence[str] | None = None, 
 
     Raises:
         InvalidArgumentError: (by the step) a value is NaN or infinite.
+
+    Example:
+        >>> weights = tf.summary.histogram("weights", tf.constant([1.0, 2.0, 3.0]))
+        >>> tf.Summary.FromString(sess.run(weights)).value[0].histo.num
+        3.0
     """
     with summary_scope(name, family, values=[values], default_name="HistogramSummary") as (tag, scope):
         values = convert_to_tensor(values, name="values")  # an array keeps its dtype
@@ -112,6 +122,12 @@ def image(
 
     Raises:
         InvalidArgumentError: (by the step) another shape.
+
+    Example:
+        >>> image = tf.summary.image("digit", tf.zeros([1, 4, 4, 1]))
+        >>> shown = tf.Summary.FromString(sess.run(image)).value[0]
+        >>> shown.tag, shown.image.height
+        ('digit/image/0', 4)
     """
     with summary_scope(name, family, values=[tensor]) as (tag, scope):
         tensor = convert_to_tensor(tensor, name="tensor")  # an array of bytes stays one
@@ -203,9 +219,19 @@ def merge(inputs: Sequence[Any], collections: Sequence[str] | None = None, name:
     Args:
         inputs: string tensors with serialised `Summary` messages.
         collections: where to put the result; default: nowhere.
+        name: of the operation.
+
+    Returns:
+        A string scalar: a serialised `Summary`.
 
     Raises:
         InvalidArgumentError: (by the step) two of them have a value under the same tag.
+
+    Example:
+        >>> a, b = tf.summary.scalar("a", tf.constant(1.0)), tf.summary.scalar("b", tf.constant(2.0))
+        >>> both = tf.summary.merge([a, b])
+        >>> len(tf.Summary.FromString(sess.run(both)).value)
+        2
     """
     with name_scope(name, "Merge", inputs):
         merged: Tensor = raw.MergeSummary(inputs=list(inputs), name=name)
@@ -219,6 +245,18 @@ def merge_all(key: str = GraphKeys.SUMMARIES, scope: str | None = None, name: st
     Args:
         key: the collection.
         scope: only those whose name matches this prefix (a regular expression).
+        name: of the operation.
+
+    Returns:
+        A string scalar: a serialised `Summary`; None where the collection is empty.
+
+    Raises:
+        nothing
+
+    Example:
+        >>> _ = tf.summary.scalar("loss", tf.constant(0.5)), tf.summary.scalar("rate", tf.constant(0.1))
+        >>> [value.tag for value in tf.Summary.FromString(sess.run(tf.summary.merge_all())).value]
+        ['loss', 'rate']
     """
     summaries = get_default_graph().get_collection(key, scope=scope)
     return merge(summaries, name=name) if summaries else None

@@ -163,6 +163,13 @@ class FileWriter:
 
     Raises:
         OpError: the directory or the file cannot be made.
+
+    Example:
+        >>> loss = tf.summary.scalar("loss", tf.constant(0.5))
+        >>> with tf.summary.FileWriter("logs", sess.graph) as writer:
+        ...     writer.add_summary(sess.run(loss), global_step=1)
+        >>> len(tf.gfile.Glob("logs/events.*"))
+        1
     """
 
     def __init__(

@@ -40,7 +40,14 @@ def control_flow_v2_enabled() -> bool:
 
 
 def disable_v2_behavior() -> None:
-    """Nothing to do: this is the behaviour of version 1."""
+    """Nothing to do: this is the behaviour of version 1.
+
+    Raises:
+        nothing
+
+    Example:
+        >>> tf.disable_v2_behavior()
+    """
 
 
 def disable_eager_execution() -> None:

@@ -42,6 +42,11 @@ class TensorArray:
 
     Raises:
         ValueError: neither `size` nor `flow` is given.
+
+    Example:
+        >>> array = tf.TensorArray(tf.float32, size=2).write(0, 1.0).write(1, 2.0)
+        >>> sess.run(array.stack())
+        array([1., 2.], dtype=float32)
     """
 
     def __init__(

@@ -56,12 +56,35 @@ def global_variables(scope: str | None = None) -> list[Variable]:
 
     Args:
         scope: only variables whose name matches this prefix (a regular expression). The same in all functions here.
+
+    Returns:
+        A list of variables.
+
+    Raises:
+        nothing
+
+    Example:
+        >>> v = tf.get_variable("v", [2])
+        >>> [variable.name for variable in tf.global_variables()]
+        ['v:0']
     """
     return get_default_graph().get_collection(GraphKeys.GLOBAL_VARIABLES, scope)
 
 
 def all_variables() -> list[Variable]:
-    """The old name of `global_variables`."""
+    """The old name of `global_variables`.
+
+    Returns:
+        A list of variables, in the order of creation.
+
+    Raises:
+        nothing
+
+    Example:
+        >>> v = tf.get_variable("v", [2])
+        >>> tf.all_variables() == [v]
+        True
+    """
     return global_variables()
 
 
@@ -76,7 +99,23 @@ def model_variables(scope: str | None = None) -> list[Variable]:
 
 
 def trainable_variables(scope: str | None = None) -> list[Variable]:
-    """The variables that optimizers change by default."""
+    """The variables that optimizers change by default.
+
+    Args:
+        scope: only variables whose name matches this prefix (a regular expression).
+
+    Returns:
+        A list of variables, in the order of creation.
+
+    Raises:
+        nothing
+
+    Example:
+        >>> weights = tf.get_variable("weights", [2])
+        >>> steps = tf.get_variable("steps", [], trainable=False)
+        >>> [v.name for v in tf.trainable_variables()]
+        ['weights:0']
+    """
     return get_default_graph().get_collection(GraphKeys.TRAINABLE_VARIABLES, scope)
 
 
@@ -87,7 +126,24 @@ def moving_average_variables(scope: str | None = None) -> list[Variable]:
 
 # ---------------------------------------------------------------------- initializing
 def variables_initializer(var_list: Any, name: str = "init") -> Operation:
-    """An operation that initializes the variables of `var_list`, all in one step."""
+    """An operation that initializes the variables of `var_list`, all in one step.
+
+    Args:
+        var_list: a list of variables.
+        name: of the operation.
+
+    Returns:
+        An operation.
+
+    Raises:
+        TypeError: the list holds something else than variables.
+
+    Example:
+        >>> a, b = tf.get_variable("a", initializer=1.0), tf.get_variable("b", initializer=2.0)
+        >>> sess.run(tf.variables_initializer([a, b]))
+        >>> sess.run([a, b])
+        [np.float32(1.0), np.float32(2.0)]
+    """
     initializers = [v.initializer for v in var_list or []]
     graph = initializers[0].graph if initializers else get_default_graph()
     with graph.as_default(), graph.control_dependencies(initializers):
@@ -101,17 +157,54 @@ def initialize_variables(var_list: Any, name: str = "init") -> Operation:
 
 
 def global_variables_initializer() -> Operation:
-    """An operation, named "init", that initializes all global variables."""
+    """An operation, named "init", that initializes all global variables.
+
+    Returns:
+        An operation; it does nothing where there are no variables.
+
+    Raises:
+        nothing
+
+    Example:
+        >>> v = tf.get_variable("v", initializer=[1.0, 2.0])
+        >>> sess.run(tf.global_variables_initializer())
+        >>> sess.run(v)
+        array([1., 2.], dtype=float32)
+    """
     return variables_initializer(global_variables())
 
 
 def initialize_all_variables() -> Operation:
-    """The old name of `global_variables_initializer`."""
+    """The old name of `global_variables_initializer`.
+
+    Returns:
+        An operation.
+
+    Raises:
+        nothing
+
+    Example:
+        >>> v = tf.get_variable("v", initializer=1.0)
+        >>> sess.run(tf.initialize_all_variables())
+    """
     return global_variables_initializer()
 
 
 def local_variables_initializer() -> Operation:
-    """An operation, named "init", that initializes all local variables."""
+    """An operation, named "init", that initializes all local variables.
+
+    Returns:
+        An operation; it does nothing where there are no local variables.
+
+    Raises:
+        nothing
+
+    Example:
+        >>> _, update = tf.metrics.mean([1.0, 2.0])
+        >>> sess.run(tf.local_variables_initializer())
+        >>> sess.run(update)
+        np.float32(1.5)
+    """
     return variables_initializer(local_variables())
 
 
@@ -185,6 +278,7 @@ def assign(
         ref: the variable.
         value: of its dtype and of a shape that its static shape allows.
         validate_shape, use_locking: accepted; the variable's own static shape decides, and updates are in sequence.
+        name: of the operation.
 
     Returns:
         The variable's value after the assignment.
@@ -192,13 +286,39 @@ def assign(
     Raises:
         TypeError: `ref` is not a variable (holds for all updates).
         ValueError: the shape or dtype of `value` does not fit.
+
+    Example:
+        >>> v = tf.get_variable("v", initializer=1.0)
+        >>> sess.run(v.initializer)
+        >>> sess.run(tf.assign(v, 5.0))
+        np.float32(5.0)
     """
     result: Tensor = _variable(ref).assign(value, name=name)
     return result
 
 
 def assign_add(ref: Any, value: Any, use_locking: bool | None = None, name: str | None = None) -> Tensor:
-    """Adds `value`; the result is the variable's value afterwards."""
+    """Adds to a variable.
+
+    Args:
+        ref: the variable.
+        value: of its dtype and shape.
+        use_locking: accepted; updates are in sequence.
+        name: of the operation.
+
+    Returns:
+        The variable's value afterwards, of its shape.
+
+    Raises:
+        TypeError: `ref` is not a variable.
+        ValueError: the shape or dtype of `value` does not fit.
+
+    Example:
+        >>> v = tf.get_variable("v", initializer=1.0)
+        >>> sess.run(v.initializer)
+        >>> sess.run(tf.assign_add(v, 5.0))
+        np.float32(6.0)
+    """
     result: Tensor = _variable(ref).assign_add(value, name=name)
     return result
 

@@ -269,7 +269,20 @@ def _of_graph(graph: Graph | None = None) -> _GraphVariables:
 
 
 def get_variable_scope() -> VariableScope:
-    """The open variable scope of the default graph."""
+    """The open variable scope of the default graph.
+
+    Returns:
+        A `VariableScope`, whose `name` is "" where none was opened.
+
+    Raises:
+        nothing
+
+    Example:
+        >>> with tf.variable_scope("layer"):
+        ...     name = tf.get_variable_scope().name
+        >>> name
+        'layer'
+    """
     return _of_graph().scopes.current
 
 
@@ -301,8 +314,8 @@ def get_variable(
         name: its name within the scope.
         shape: fully defined, unless the initializer is a value or a function without arguments.
         dtype: default: the scope's, float32.
-        initializer: an `Initializer`, a function of shape and dtype, a function without arguments, or a value.
-            Default: the scope's, else Glorot's uniform one (zeros for integers and bools).
+        initializer: an `Initializer`, a function of shape and dtype, a function without arguments, or a value. Default:
+            the scope's, else Glorot's uniform one (zeros for integers and bools).
         regularizer: function from the variable to a loss, which is added to `GraphKeys.REGULARIZATION_LOSSES`.
         trainable, collections, caching_device, validate_shape, constraint, synchronization, aggregation, use_resource:
             see `Variable`.
@@ -310,9 +323,18 @@ def get_variable(
             `PartitionedVariable`.
         custom_getter: called in place of this function's last stage, with that stage as first argument `getter`.
 
+    Returns:
+        A variable of shape `shape`.
+
     Raises:
         ValueError: the variable exists and may not be shared, does not exist and may not be made, or exists with
             another shape or dtype; or shape and initializer do not go together.
+
+    Example:
+        >>> with tf.variable_scope("layer"):
+        ...     weights = tf.get_variable("weights", [2, 3], initializer=tf.ones_initializer())
+        >>> weights.name, weights.shape
+        ('layer/weights:0', TensorShape([Dimension(2), Dimension(3)]))
     """
     return get_variable_scope().get_variable(
         default_variable_store(),
@@ -394,6 +416,14 @@ class variable_scope:
     Raises:
         TypeError: neither a name nor a default name, or `name_or_scope` is of another type.
         ValueError: `reuse` is none of the above, or True with a default name.
+
+    Example:
+        >>> with tf.variable_scope("layer"):
+        ...     v = tf.get_variable("weights", [2])
+        >>> with tf.variable_scope("layer", reuse=True):
+        ...     same = tf.get_variable("weights", [2])
+        >>> v.name, same is v
+        ('layer/weights:0', True)
     """
 
     def __init__(

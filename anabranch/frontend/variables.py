@@ -131,6 +131,12 @@ class Variable(VariableUpdates, metaclass=_VariableType):
         ValueError: no initial value, an initial value of unknown shape with `validate_shape`, or settings that
             contradict each other.
         TypeError: the initial value cannot be a tensor of `dtype`.
+
+    Example:
+        >>> v = tf.Variable([1.0, 2.0], name="v")
+        >>> sess.run(v.initializer)
+        >>> sess.run(v + 1.0)
+        array([2., 3.], dtype=float32)
     """
 
     #: the class of `_save_slice_info`, where programs of TensorFlow's time look for it

@@ -47,6 +47,7 @@ def while_loop(
         parallel_iterations: how many iterations may overlap; a compiled loop decides for itself.
         back_prop: whether gradients flow through the loop.
         swap_memory: accepted; what the gradient needs of the iterations stays on the device.
+        name: of the operation.
         maximum_iterations: scalar int32; the loop stops after so many iterations whatever `cond` says.
         return_same_structure: whether a loop with a single tensor returns it in the structure of `loop_vars`.
 
@@ -59,6 +60,11 @@ def while_loop(
         TypeError: `cond` or `body` is not callable, or the body changes a variable's dtype.
         ValueError: no loop variables; the body returns another structure, or a value whose shape does not keep to its
             invariant.
+
+    Example:
+        >>> i, total = tf.while_loop(lambda i, total: i < 4, lambda i, total: (i + 1, total + i), (0, 0))
+        >>> sess.run([i, total])
+        [np.int32(4), np.int32(6)]
     """
     if not callable(cond):
         raise TypeError("cond must be callable.")

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 
 class GraphKeys:
-    """Standard names of graph collections, with the values that exported graphs use."""
+    """Standard names of graph collections, with the values that exported graphs use.
+
+    Raises:
+        nothing
+
+    Example:
+        >>> tf.GraphKeys.TRAINABLE_VARIABLES
+        'trainable_variables'
+    """
 
     GLOBAL_VARIABLES = "variables"
     VARIABLES = "variables"

@@ -24,6 +24,15 @@ class IndexedSlices:
         values: of any dtype, shape [n, ...].
         indices: int32 or int64, shape [n].
         dense_shape: the shape of the large tensor, a vector, or None where it is not known.
+
+    Raises:
+        nothing
+
+    Example:
+        >>> table = tf.get_variable("table", [4, 2])
+        >>> gradient, = tf.gradients(tf.gather(table, [1, 3]), table)
+        >>> type(gradient) is tf.IndexedSlices, gradient.values.shape
+        (True, TensorShape([Dimension(2), Dimension(2)]))
     """
 
     def __init__(self, values: Tensor, indices: Tensor, dense_shape: Tensor | None = None) -> None:
@@ -111,6 +120,11 @@ class SparseTensor:
 
     Raises:
         ValueError: the three shapes do not go together.
+
+    Example:
+        >>> sparse = tf.SparseTensor(indices=[[0, 1], [1, 0]], values=[5, 6], dense_shape=[2, 2])
+        >>> sess.run(sparse).values
+        array([5, 6], dtype=int32)
     """
 
     def __init__(self, indices: Any, values: Any, dense_shape: Any) -> None:

@@ -56,9 +56,16 @@ def convert_to_tensor(
         name: name of a constant that is created.
         preferred_dtype, dtype_hint: a dtype to try first when `dtype` is None and the value leaves it open.
 
+    Returns:
+        A tensor of the value's shape.
+
     Raises:
         TypeError: the value cannot be a tensor (of that dtype).
         ValueError: the value is a tensor of another dtype, or None.
+
+    Example:
+        >>> tf.convert_to_tensor([[1.0, 2.0]]).shape
+        TensorShape([Dimension(1), Dimension(2)])
     """
     wanted = None if dtype is None else as_dtype(dtype).base_dtype
     if isinstance(value, Tensor):

@@ -36,6 +36,16 @@ class Graph(GraphScopes):
 
     Operations are only ever added. Adding never changes what an existing operation computes, so a session sees new
     nodes without being told; the rare rewiring of an existing node raises `structure_version`.
+
+    Raises:
+        nothing
+
+    Example:
+        >>> graph = tf.Graph()
+        >>> with graph.as_default():
+        ...     x = tf.constant(1.0, name="x")
+        >>> x.graph is graph, [op.name for op in graph.get_operations()]
+        (True, ['x'])
     """
 
     building_function = False
@@ -500,7 +510,18 @@ default_graphs = _DefaultGraphs()
 
 
 def get_default_graph() -> Graph:
-    """The graph that new operations go to in this thread."""
+    """The graph that new operations go to in this thread.
+
+    Returns:
+        A `Graph`: that of the innermost ``with graph.as_default()``, or the one that all threads share.
+
+    Raises:
+        nothing
+
+    Example:
+        >>> tf.constant(1.0).graph is tf.get_default_graph()
+        True
+    """
     return default_graphs.get()
 
 
@@ -509,6 +530,12 @@ def reset_default_graph() -> None:
 
     Raises:
         AssertionError: called inside a `with graph.as_default()` block.
+
+    Example:
+        >>> first = tf.constant(1.0, name="x")
+        >>> tf.reset_default_graph()
+        >>> tf.constant(1.0, name="x").name, first.graph is tf.get_default_graph()
+        ('x:0', False)
     """
     default_graphs.reset()
 

@@ -69,6 +69,13 @@ def import_graph_def(
             cycle; `input_map` or `return_elements` name what the GraphDef does not have. The message names the node,
             and the default graph is as it was.
         NotFoundError: operation types that are not registered; the message lists all of them.
+
+    Example:
+        >>> y = tf.square(tf.constant(3.0), name="y")
+        >>> graph_def = tf.get_default_graph().as_graph_def()
+        >>> copy, = tf.import_graph_def(graph_def, return_elements=["y:0"], name="copy")
+        >>> copy.name, sess.run(copy)
+        ('copy/y:0', np.float32(9.0))
     """
     message = _as_message(graph_def)
     replaced = _checked_input_map(input_map)

@@ -28,6 +28,23 @@ class Tensor:
 
     Tensors hash and compare by identity, so that they can be keys of feed dictionaries. Programs may hang attributes
     of their own on them, as on operations: those stand in a dictionary, which a tensor gets when it is first needed.
+
+    Args:
+        op: the operation that gives the tensor. Programs do not make tensors themselves: functions such as `constant`
+            do.
+        value_index: which of its outputs this is.
+        dtype: of the elements.
+        shape: what is known of the shape.
+
+    Raises:
+        nothing
+
+    Example:
+        >>> x = tf.constant([1.0, 2.0], name="x")
+        >>> x.name, x.dtype, x.shape
+        ('x:0', tf.float32, TensorShape([Dimension(2)]))
+        >>> sess.run(2.0 * x + 1.0)
+        array([3., 5.], dtype=float32)
     """
 
     __slots__ = ("__dict__", "__weakref__", "_attributes", "_consumers", "_dtype", "_op", "_shape", "_value_index")

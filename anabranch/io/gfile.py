@@ -30,17 +30,25 @@ def _local(path: Path) -> str:
 
 
 class GFile:
-    """An open file. It is opened at the first read or write, so a missing file is reported there.
-
-    Args:
-      name: the path.
-      mode: `"r"`, `"w"` (truncates), `"a"`, `"r+"`, `"w+"`, `"a+"`; with `"b"`, what is read is `bytes`, otherwise
-        `str` decoded as UTF-8. Both `str` and `bytes` can be written in either mode. Line ends are left as they are.
+    r"""An open file. It is opened at the first read or write, so a missing file is reported there.
 
     Positions and counts are in bytes in every mode, as in TensorFlow.
 
+    Args:
+        name: the path.
+        mode: `"r"`, `"w"` (truncates), `"a"`, `"r+"`, `"w+"`, `"a+"`; with `"b"`, what is read is `bytes`, otherwise
+            `str` decoded as UTF-8. Both `str` and `bytes` can be written in either mode. Line ends are left as they
+            are.
+
     Raises:
-      InvalidArgumentError: no such mode.
+        InvalidArgumentError: no such mode.
+
+    Example:
+        >>> with tf.gfile.GFile("text", "w") as file:
+        ...     file.write("first\nsecond\n")
+        >>> with tf.gfile.GFile("text") as file:
+        ...     file.readline(), file.read()
+        ('first\n', 'second\n')
     """
 
     def __init__(self, name: Path, mode: str = "r") -> None:
@@ -421,27 +429,99 @@ def walk(
 
 
 def Exists(filename: Path) -> bool:
-    """TensorFlow 1's name of `exists`."""
+    """Whether there is a file or directory; TensorFlow 1's name of `exists`.
+
+    Args:
+        filename: the path.
+
+    Returns:
+        A bool.
+
+    Raises:
+        nothing
+
+    Example:
+        >>> tf.gfile.Exists("missing")
+        False
+    """
     return exists(filename)
 
 
 def IsDirectory(dirname: Path) -> bool:
-    """TensorFlow 1's name of `isdir`."""
+    """Whether a path is a directory; TensorFlow 1's name of `isdir`.
+
+    Args:
+        dirname: the path.
+
+    Returns:
+        A bool.
+
+    Raises:
+        nothing
+
+    Example:
+        >>> tf.gfile.IsDirectory(".")
+        True
+    """
     return isdir(dirname)
 
 
 def Glob(filename: Path | list[Path] | tuple[Path, ...]) -> list[str]:
-    """TensorFlow 1's name of `glob`."""
+    """The paths that match a pattern; TensorFlow 1's name of `glob`.
+
+    Args:
+        filename: a pattern with "*", "?" and "[...]", or a list of them.
+
+    Returns:
+        A list of paths.
+
+    Raises:
+        nothing
+
+    Example:
+        >>> for name in ["a.txt", "b.txt"]:
+        ...     tf.gfile.GFile(name, "w").write("")
+        >>> sorted(tf.gfile.Glob("./*.txt"))
+        ['./a.txt', './b.txt']
+    """
     return glob(filename)
 
 
 def ListDirectory(dirname: Path) -> list[str]:
-    """TensorFlow 1's name of `listdir`."""
+    """The names in a directory; TensorFlow 1's name of `listdir`.
+
+    Args:
+        dirname: the path.
+
+    Returns:
+        A list of names, without the directory and in no order.
+
+    Raises:
+        NotFoundError: there is no such directory.
+
+    Example:
+        >>> tf.gfile.MakeDirs("runs/first")
+        >>> tf.gfile.ListDirectory("runs")
+        ['first']
+    """
     return listdir(dirname)
 
 
 def MakeDirs(dirname: Path) -> None:
-    """TensorFlow 1's name of `makedirs`."""
+    """Makes a directory, and those above it that are missing; TensorFlow 1's name of `makedirs`.
+
+    Args:
+        dirname: the path.
+
+    Raises:
+        FailedPreconditionError: a part of the path is a file.
+        PermissionDeniedError: the user may not write there.
+
+    Example:
+        >>> tf.gfile.MakeDirs("runs/first")
+        >>> tf.gfile.IsDirectory("runs/first")
+        True
+    """
     makedirs(dirname)
 
 
@@ -456,7 +536,20 @@ def Remove(filename: Path) -> None:
 
 
 def DeleteRecursively(dirname: Path) -> None:
-    """TensorFlow 1's name of `rmtree`."""
+    """Deletes a directory and all that is in it; TensorFlow 1's name of `rmtree`.
+
+    Args:
+        dirname: the path.
+
+    Raises:
+        NotFoundError: there is no such directory.
+
+    Example:
+        >>> tf.gfile.MakeDirs("runs/first")
+        >>> tf.gfile.DeleteRecursively("runs")
+        >>> tf.gfile.Exists("runs")
+        False
+    """
     rmtree(dirname)
 
 

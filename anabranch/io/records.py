@@ -106,12 +106,19 @@ class TFRecordWriter:
     """Writes records to a file, which it creates or truncates. A context manager.
 
     Args:
-      path: the file.
-      options: `TFRecordOptions`, or a compression as it accepts it.
+        path: the file.
+        options: `TFRecordOptions`, or a compression as it accepts it.
 
     Raises:
-      NotFoundError: the directory does not exist.
-      PermissionDeniedError: the user may not write there.
+        NotFoundError: the directory does not exist.
+        PermissionDeniedError: the user may not write there.
+
+    Example:
+        >>> with tf.python_io.TFRecordWriter("records") as writer:
+        ...     writer.write(b"one")
+        ...     writer.write(b"two")
+        >>> list(tf.python_io.tf_record_iterator("records"))
+        [b'one', b'two']
     """
 
     def __init__(self, path: str | os.PathLike[str], options: TFRecordOptions | str | int | None = None) -> None:

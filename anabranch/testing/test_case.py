@@ -42,7 +42,22 @@ def _array(value: Any) -> np.ndarray[Any, Any]:
 
 
 class TestCase(unittest.TestCase):
-    """A unit test with a fresh default graph, fixed seeds, and assertions on arrays and nested structures of them."""
+    """A unit test with a fresh default graph, fixed seeds, and assertions on arrays and nested structures of them.
+
+    Args:
+        methodName: the method that is the test.
+
+    Raises:
+        ValueError: there is no such method.
+
+    Example:
+        >>> class SquareTest(tf.test.TestCase):
+        ...     def test_square(self):
+        ...         with self.session() as session:
+        ...             self.assertAllClose(session.run(tf.square([1.0, 2.0])), [1.0, 4.0])
+        >>> SquareTest("test_square").run().wasSuccessful()
+        True
+    """
 
     def __init__(self, methodName: str = "runTest") -> None:
         super().__init__(methodName)
@@ -395,12 +410,37 @@ class _CheckedThread:
 
 
 def main(argv: Any = None) -> None:
-    """Runs the tests of the calling program."""
+    """Runs the tests of the calling program.
+
+    Args:
+        argv: the command line; default: `sys.argv`.
+
+    Raises:
+        SystemExit: always, with status 0 where all tests passed.
+
+    Example:
+        >>> try:
+        ...     tf.test.main(["program", "--quiet"])
+        ... except SystemExit:
+        ...     print("done")
+        done
+    """
     unittest.main(argv=argv)
 
 
 def get_temp_dir() -> str:
-    """Where tests may write: TEST_TMPDIR, or a temporary directory of this process."""
+    """Where tests may write: TEST_TMPDIR, or a temporary directory of this process.
+
+    Returns:
+        The path of a directory that exists.
+
+    Raises:
+        nothing
+
+    Example:
+        >>> tf.gfile.IsDirectory(tf.test.get_temp_dir())
+        True
+    """
     given = os.environ.get("TEST_TMPDIR")
     if given:
         os.makedirs(given, exist_ok=True)

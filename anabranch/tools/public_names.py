@@ -53,7 +53,7 @@ def public_functions() -> Iterator[PublicName]:
     """The public functions, and the methods and properties of public classes, inherited ones included."""
     for public in public_names():
         if inspect.isclass(public.value):
-            for name, value in _members(public.value):
+            for name, value in members(public.value):
                 yield PublicName(f"{public.name}.{name}", value)
         elif callable(public.value) and (function := underlying(public.value)) is not None:
             yield PublicName(public.name, function)
@@ -75,7 +75,8 @@ def underlying(value: Any) -> Callable[..., Any] | None:
     return value
 
 
-def _members(cls: type) -> Iterator[tuple[str, Callable[..., Any]]]:
+def members(cls: type) -> Iterator[tuple[str, Callable[..., Any]]]:
+    """The methods and properties of a class as functions, by name; inherited ones of ours included."""
     seen: set[str] = set()
     for base in cls.__mro__:
         if not _is_ours(base.__module__):
@@ -100,3 +101,16 @@ def _home_of(value: Any) -> str:
 
 def _is_ours(module_name: str) -> bool:
     return module_name == "anabranch" or module_name.startswith("anabranch.")
+
+
+def signature_of(value: Any) -> inspect.Signature:
+    """How a public function is called, or a class to make an object; without `self`."""
+    if not inspect.isclass(value):
+        return inspect.signature(value)
+    if inspect.isfunction(value.__init__):  # not by way of the class: a metaclass may take any arguments
+        whole = inspect.signature(value.__init__)
+        return whole.replace(parameters=list(whole.parameters.values())[1:], return_annotation=inspect.Signature.empty)
+    try:
+        return inspect.signature(value)
+    except ValueError:  # exceptions take what Exception takes
+        return inspect.Signature([inspect.Parameter("args", inspect.Parameter.VAR_POSITIONAL)])

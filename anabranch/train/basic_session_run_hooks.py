@@ -203,6 +203,15 @@ class StopAtStepHook(SessionRunHook):
 
     Raises:
         ValueError: neither or both are given.
+
+    Example:
+        >>> step = tf.train.get_or_create_global_step()
+        >>> train_op = tf.assign_add(step, 1)
+        >>> with tf.train.MonitoredTrainingSession(hooks=[tf.train.StopAtStepHook(last_step=3)]) as session:
+        ...     while not session.should_stop():
+        ...         last = session.run(train_op)
+        >>> print(last)
+        3
     """
 
     def __init__(self, num_steps: int | None = None, last_step: int | None = None) -> None:

@@ -156,6 +156,16 @@ def batch(
 
     Raises:
         ValueError: shapes are not known.
+
+    Example:
+        >>> number, = tf.train.slice_input_producer([[1, 2, 3, 4]], shuffle=False)
+        >>> numbers = tf.train.batch([number], batch_size=4)
+        >>> coordinator = tf.train.Coordinator()
+        >>> threads = tf.train.start_queue_runners(sess, coordinator)
+        >>> sess.run(numbers)
+        array([1, 2, 3, 4], dtype=int32)
+        >>> coordinator.request_stop()
+        >>> coordinator.join(threads)
     """
     return _batches(
         "batch", [tensors], True, batch_size, InOrder(capacity, dynamic_pad, shared_name), threads=num_threads,
@@ -236,9 +246,32 @@ def shuffle_batch(
     """Batches of examples in random order.
 
     Args:
+        tensors: list or dictionary of tensors (dense or sparse): one example.
+        batch_size: how many examples make a batch.
+        capacity: of the queue.
         min_after_dequeue: how many examples stay in the queue to be mixed with.
+        num_threads: how many threads put examples in.
         seed: of the random order.
-        others: as for `batch`.
+        enqueue_many: whether each tensor holds several examples, along its first dimension.
+        shapes: of an example's tensors; default: as far as they are known.
+        allow_smaller_final_batch: whether the last batch may be smaller, rather than being dropped.
+        shared_name: of the queue in the task.
+        name: of the operation.
+
+    Returns:
+        The batches in the form of `tensors`: [batch_size, ...]. When it runs: `OutOfRangeError` at the end of the
+        input.
+
+    Raises:
+        ValueError: shapes are not known.
+
+    Example:
+        >>> number, = tf.train.slice_input_producer([[1, 2, 3, 4]], num_epochs=1)
+        >>> numbers = tf.train.shuffle_batch([number], batch_size=4, capacity=10, min_after_dequeue=4)
+        >>> sess.run(tf.local_variables_initializer())
+        >>> threads = tf.train.start_queue_runners(sess)
+        >>> sorted(sess.run(numbers).tolist())
+        [1, 2, 3, 4]
     """
     return _batches(
         "shuffle_batch", [tensors], True, batch_size,

@@ -86,14 +86,46 @@ def update_checkpoint_state(
 def get_checkpoint_state(checkpoint_dir: str, latest_filename: str | None = None) -> CheckpointState | None:
     """What a directory's `checkpoint` file says; None if there is none, or it cannot be read, which is logged.
 
+    Args:
+        checkpoint_dir: the directory.
+        latest_filename: of the file in it; default: "checkpoint".
+
+    Returns:
+        A `CheckpointState` message, whose `model_checkpoint_path` is the latest checkpoint; or None.
+
     Raises:
         ValueError: the file names no latest checkpoint.
+
+    Example:
+        >>> v = tf.get_variable("v", initializer=1.0)
+        >>> sess.run(v.initializer)
+        >>> path = tf.train.Saver().save(sess, "runs/model")
+        >>> tf.train.get_checkpoint_state("runs").model_checkpoint_path
+        'runs/model'
     """
     return checkpoint_state.read_checkpoint_state(os.fspath(checkpoint_dir), latest_filename)
 
 
 def latest_checkpoint(checkpoint_dir: str, latest_filename: str | None = None) -> str | None:
-    """The prefix of a directory's latest checkpoint, or None if there is none."""
+    """The prefix of a directory's latest checkpoint, or None if there is none.
+
+    Args:
+        checkpoint_dir: the directory.
+        latest_filename: of the file that names it; default: "checkpoint".
+
+    Returns:
+        The prefix, which `Saver.restore` takes; or None.
+
+    Raises:
+        nothing
+
+    Example:
+        >>> v = tf.get_variable("v", initializer=1.0)
+        >>> sess.run(v.initializer)
+        >>> path = tf.train.Saver().save(sess, "runs/model", global_step=5)
+        >>> tf.train.latest_checkpoint("runs")
+        'runs/model-5'
+    """
     state = get_checkpoint_state(checkpoint_dir, latest_filename)
     if state is None or not state.model_checkpoint_path:
         return None
@@ -105,7 +137,21 @@ def latest_checkpoint(checkpoint_dir: str, latest_filename: str | None = None) -
 
 
 def checkpoint_exists(checkpoint_prefix: str) -> bool:
-    """Whether there is a checkpoint of that prefix. A save that is not committed yet does not count."""
+    """Whether there is a checkpoint of that prefix. A save that is not committed yet does not count.
+
+    Args:
+        checkpoint_prefix: what `Saver.save` returned, or a pattern.
+
+    Returns:
+        A bool.
+
+    Raises:
+        nothing
+
+    Example:
+        >>> tf.train.checkpoint_exists("runs/model")
+        False
+    """
     return checkpoint_store.checkpoint_exists(checkpoint_prefix)
 
 

@@ -36,9 +36,22 @@ __all__ = [
 def NewCheckpointReader(filepattern: str) -> TensorReader:
     """A reader of the checkpoint of that prefix, ours or one that TensorFlow saved.
 
+    Args:
+        filepattern: prefix of the checkpoint.
+
+    Returns:
+        A reader with `get_tensor(name)`, `has_tensor(name)` and `get_variable_to_shape_map()`.
+
     Raises:
         NotFoundError: there is none.
         DataLossError: its list of contents is damaged.
+
+    Example:
+        >>> v = tf.get_variable("v", initializer=[1.0, 2.0])
+        >>> sess.run(v.initializer)
+        >>> path = tf.train.Saver().save(sess, "runs/model")
+        >>> tf.train.NewCheckpointReader(path).get_tensor("v")
+        array([1., 2.], dtype=float32)
     """
     return checkpoint_store.open_checkpoint(as_text(os.fspath(filepattern)))
 
@@ -67,8 +80,21 @@ def load_variable(ckpt_dir_or_file: str, name: str) -> np.ndarray[Any, Any]:
 def list_variables(ckpt_dir_or_file: str) -> list[tuple[str, list[int]]]:
     """Name and shape of everything in a checkpoint, sorted by name.
 
+    Args:
+        ckpt_dir_or_file: prefix of a checkpoint, or a directory, of which the latest is taken.
+
+    Returns:
+        A list of pairs (name, list of sizes).
+
     Raises:
         ValueError, NotFoundError: as `load_checkpoint`.
+
+    Example:
+        >>> v = tf.get_variable("v", initializer=[1.0, 2.0])
+        >>> sess.run(v.initializer)
+        >>> path = tf.train.Saver().save(sess, "runs/model")
+        >>> tf.train.list_variables("runs")
+        [('v', [2])]
     """
     with load_checkpoint(ckpt_dir_or_file) as reader:
         return sorted(reader.get_variable_to_shape_map().items())
@@ -150,16 +176,25 @@ def init_from_checkpoint(ckpt_dir_or_file: str, assignment_map: Any) -> None:
 
     Args:
         ckpt_dir_or_file: prefix of a checkpoint, or a directory, of which the latest is taken.
-        assignment_map: a dictionary, or a list of pairs:
-            ``{"name in the checkpoint": variable}``, where the variable is given as such, by name, as a partitioned
-            variable or as a list of its parts;
-            ``{"scope in the checkpoint/": "scope in the graph/"}``, where all variables of the graph's scope are
-            taken from the checkpoint's scope; "/" stands for the root.
+        assignment_map: a dictionary, or a list of pairs: ``{"name in the checkpoint": variable}``, where the variable
+            is given as such, by name, as a partitioned variable or as a list of its parts; ``{"scope in the
+            checkpoint/": "scope in the graph/"}``, where all variables of the graph's scope are taken from the
+            checkpoint's scope; "/" stands for the root.
 
     Raises:
         NotFoundError: there is no such checkpoint.
         ValueError: the checkpoint lacks a tensor, a variable is not in the graph or has another shape than the
             checkpoint's tensor, or a directory has no checkpoint.
+
+    Example:
+        >>> v = tf.get_variable("v", initializer=[1.0, 2.0])
+        >>> sess.run(v.initializer)
+        >>> path = tf.train.Saver().save(sess, "runs/model")
+        >>> w = tf.get_variable("w", [2])
+        >>> tf.train.init_from_checkpoint(path, {"v": w})
+        >>> sess.run(tf.global_variables_initializer())
+        >>> sess.run(w)
+        array([1., 2.], dtype=float32)
     """
     pairs = assignment_map.items() if isinstance(assignment_map, Mapping) else assignment_map
     prefix = prefix_of(ckpt_dir_or_file)

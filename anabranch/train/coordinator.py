@@ -26,6 +26,21 @@ class Coordinator:
     Args:
         clean_stop_exception_types: exceptions that, given to `request_stop`, mean a regular end and are not raised by
             `join`; default `OutOfRangeError`.
+
+    Raises:
+        nothing
+
+    Example:
+        >>> import threading
+        >>> coordinator = tf.train.Coordinator()
+        >>> def work():
+        ...     while not coordinator.should_stop():
+        ...         coordinator.request_stop()
+        >>> thread = threading.Thread(target=work)
+        >>> thread.start()
+        >>> coordinator.join([thread])
+        >>> coordinator.should_stop()
+        True
     """
 
     def __init__(self, clean_stop_exception_types: Sequence[type[BaseException]] | None = None) -> None:

@@ -88,9 +88,19 @@ def replica_device_setter(
         ps_ops: types of the operations that hold state; default: variables and tables.
         ps_strategy: operation -> number of its parameter-server task; default: round robin.
 
+    Returns:
+        A device function; None where there are no parameter servers.
+
     Raises:
         TypeError: `ps_strategy` is not callable, or `cluster` is none of these.
         ValueError: a device is malformed, or `ps_device` names no job while there is a `cluster`.
+
+    Example:
+        >>> with tf.device(tf.train.replica_device_setter(ps_tasks=2)):
+        ...     a = tf.get_variable("a", [2])
+        ...     b = tf.get_variable("b", [2])
+        >>> a.device, b.device
+        ('/job:ps/task:0', '/job:ps/task:1')
     """
     if cluster is not None:
         job = DeviceSpec.from_string(ps_device).job

@@ -131,8 +131,29 @@ def string_input_producer(
 ) -> QueueBase:
     """A queue of strings, names of files mostly. Arguments: as for `input_producer`.
 
+    Args:
+        string_tensor: a string vector.
+        num_epochs: how often the whole is gone through; None: for ever. A local variable counts.
+        shuffle: whether each epoch has an order of its own.
+        seed: of the order.
+        capacity: of the queue.
+        shared_name: of the queue in the task.
+        name: of the operation.
+        cancel_op: cancels what waits at the queue.
+
+    Returns:
+        A queue, whose queue runner joins `GraphKeys.QUEUE_RUNNERS`.
+
     Raises:
         ValueError: there are no strings.
+
+    Example:
+        >>> queue = tf.train.string_input_producer(["a", "b"], num_epochs=1, shuffle=False)
+        >>> name = queue.dequeue()
+        >>> sess.run(tf.local_variables_initializer())
+        >>> threads = tf.train.start_queue_runners(sess)
+        >>> sess.run(name), sess.run(name)
+        (b'a', b'b')
     """
     empty = "string_input_producer requires a non-null input tensor"
     if not isinstance(string_tensor, Tensor) and not hasattr(string_tensor, "handle") and not len(string_tensor):
@@ -183,8 +204,26 @@ def slice_input_producer(
 ) -> list[Tensor]:
     """One row of each tensor, the same for all, another in each step. Arguments: as for `input_producer`.
 
+    Args:
+        tensor_list: tensors with one first dimension.
+        num_epochs: how often the whole is gone through; None: for ever. A local variable counts.
+        shuffle: whether each epoch has an order of its own.
+        seed: of the order.
+        capacity: of the queue.
+        shared_name: of the queue in the task.
+        name: of the operation.
+
+    Returns:
+        A list of tensors, of the shapes of those in `tensor_list` without the first dimension.
+
     Raises:
         ValueError: there is no tensor.
+
+    Example:
+        >>> image, label = tf.train.slice_input_producer([[[1, 2], [3, 4]], [7, 8]], shuffle=False)
+        >>> threads = tf.train.start_queue_runners(sess)
+        >>> sess.run([image, label])
+        [array([1, 2], dtype=int32), np.int32(7)]
     """
     with name_scope(name, "input_producer", tensor_list):
         tensors = [convert_to_tensor(t) for t in tensor_list]

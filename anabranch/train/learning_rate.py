@@ -69,7 +69,26 @@ def exponential_decay(
     staircase: bool = False,
     name: str | None = None,
 ) -> Tensor:
-    """``learning_rate * decay_rate ^ (global_step / decay_steps)``; `staircase` rounds the exponent down."""
+    """``learning_rate * decay_rate ^ (global_step / decay_steps)``; `staircase` rounds the exponent down.
+
+    Args:
+        learning_rate: the rate at step 0, a number or a floating scalar.
+        global_step: a number, or an integer scalar or variable.
+        decay_steps: a positive number.
+        decay_rate: a number.
+        staircase: whether the exponent is rounded down.
+        name: of the operation.
+
+    Returns:
+        A scalar of the dtype of `learning_rate`.
+
+    Raises:
+        ValueError: `global_step` is None.
+
+    Example:
+        >>> sess.run(tf.train.exponential_decay(0.1, global_step=200, decay_steps=100, decay_rate=0.5))
+        np.float32(0.025)
+    """
     with _schedule(name, "ExponentialDecay", global_step, "exponential_decay") as scope:
         given = _Inputs(learning_rate, global_step, decay_steps)
         exponent = _periods(given, staircase)
@@ -176,6 +195,25 @@ def polynomial_decay(
     """From `learning_rate` to `end_learning_rate` in `decay_steps` steps, along ``(1 - progress) ^ power``.
 
     After that it stays there, or with `cycle` begins again with the next multiple of `decay_steps`.
+
+    Args:
+        learning_rate: the rate at step 0, a number or a floating scalar.
+        global_step: a number, or an integer scalar or variable.
+        decay_steps: a positive number.
+        end_learning_rate: the last rate.
+        power: a number.
+        cycle: whether to begin again after `decay_steps`.
+        name: of the operation.
+
+    Returns:
+        A scalar of the dtype of `learning_rate`.
+
+    Raises:
+        ValueError: `global_step` is None.
+
+    Example:
+        >>> sess.run(tf.train.polynomial_decay(0.1, global_step=50, decay_steps=100, end_learning_rate=0.0))
+        np.float32(0.05)
     """
     with _schedule(name, "PolynomialDecay", global_step, "polynomial_decay") as scope:
         given = _Inputs(learning_rate, global_step, decay_steps)

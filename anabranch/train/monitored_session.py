@@ -369,6 +369,21 @@ def MonitoredTrainingSession(
         max_wait_secs: how long a worker waits for the chief, in seconds.
         save_checkpoint_steps: steps between checkpoints; default: not by steps.
         summary_dir: where summaries are written; default: `checkpoint_dir`.
+
+    Returns:
+        A `MonitoredSession`.
+
+    Raises:
+        nothing
+
+    Example:
+        >>> step = tf.train.get_or_create_global_step()
+        >>> train_op = tf.assign_add(step, 1)
+        >>> with tf.train.MonitoredTrainingSession(checkpoint_dir="runs") as session:
+        ...     print(session.run(train_op))
+        1
+        >>> tf.train.latest_checkpoint("runs")
+        'runs/model.ckpt-1'
     """
     if save_summaries_steps is USE_DEFAULT and save_summaries_secs is USE_DEFAULT:
         save_summaries_steps = 100

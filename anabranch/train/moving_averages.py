@@ -132,6 +132,20 @@ class ExponentialMovingAverage:
             that the averages move faster at first.
         zero_debias: whether to correct the averages of tensors (not those of variables) for their start at zero.
         name: suffix of the shadow variables' names.
+
+    Raises:
+        nothing
+
+    Example:
+        >>> v = tf.get_variable("v", initializer=0.0)
+        >>> average = tf.train.ExponentialMovingAverage(decay=0.9)
+        >>> maintain = average.apply([v])
+        >>> sess.run(tf.global_variables_initializer())
+        >>> sess.run(tf.assign(v, 1.0))
+        np.float32(1.0)
+        >>> sess.run(maintain)
+        >>> sess.run(average.average(v))
+        np.float32(0.100000024)
     """
 
     def __init__(

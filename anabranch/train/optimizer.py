@@ -51,6 +51,17 @@ class Optimizer:
 
     Raises:
         ValueError: the name is empty.
+
+    Example:
+        >>> class SignOptimizer(tf.train.Optimizer):
+        ...     def _resource_apply_dense(self, grad, var):
+        ...         return var.assign_sub(0.25 * tf.sign(grad))
+        >>> w = tf.get_variable("w", initializer=1.0, use_resource=True)
+        >>> step = SignOptimizer(False, "Sign").minimize(tf.square(w))
+        >>> sess.run(w.initializer)
+        >>> sess.run(step)
+        >>> sess.run(w)
+        np.float32(0.75)
     """
 
     #: Values for `gate_gradients`: gradients may be used as soon as they exist; when all gradients of the operation

@@ -40,6 +40,13 @@ class QueueRunner:
     Raises:
         ValueError: the arguments contradict one another, or are not enough.
         TypeError: the exception types are none of `tf.errors`.
+
+    Example:
+        >>> queue = tf.FIFOQueue(10, tf.int32, shapes=[[]])
+        >>> tf.train.add_queue_runner(tf.train.QueueRunner(queue, [queue.enqueue(7)]))
+        >>> threads = tf.train.start_queue_runners(sess)
+        >>> sess.run(queue.dequeue())
+        np.int32(7)
     """
 
     def __init__(
@@ -273,6 +280,15 @@ def start_queue_runners(
     Raises:
         ValueError: there is no session.
         TypeError: `sess` is none.
+
+    Example:
+        >>> queue = tf.train.string_input_producer(["a"], shuffle=False)
+        >>> coordinator = tf.train.Coordinator()
+        >>> threads = tf.train.start_queue_runners(sess, coordinator)
+        >>> sess.run(queue.dequeue())
+        b'a'
+        >>> coordinator.request_stop()
+        >>> coordinator.join(threads)
     """
     if sess is None:
         sess = get_default_session()

@@ -52,6 +52,17 @@ class Saver:
     Raises:
         ValueError: there is nothing to save, two things have one name, or `saver_def` describes nothing.
         TypeError: something given cannot be saved.
+
+    Example:
+        >>> v = tf.get_variable("v", initializer=1.0)
+        >>> saver = tf.train.Saver()
+        >>> sess.run(v.initializer)
+        >>> path = saver.save(sess, "runs/model", global_step=7)
+        >>> sess.run(tf.assign(v, 5.0))
+        np.float32(5.0)
+        >>> saver.restore(sess, path)
+        >>> path, sess.run(v)
+        ('runs/model-7', np.float32(1.0))
     """
 
     def __init__(
@@ -438,6 +449,16 @@ def import_meta_graph(
         OSError: there is no such file.
         DataLossError: it holds no meta graph.
         ValueError: as `import_graph_def`.
+
+    Example:
+        >>> v = tf.get_variable("v", initializer=1.0)
+        >>> sess.run(v.initializer)
+        >>> path = tf.train.Saver().save(sess, "runs/model")
+        >>> with tf.Graph().as_default(), tf.Session() as other:
+        ...     saver = tf.train.import_meta_graph("runs/model.meta")
+        ...     saver.restore(other, path)
+        ...     other.run("v:0")
+        np.float32(1.0)
     """
     if isinstance(meta_graph_or_file, MetaGraphDef):
         message = meta_graph_or_file

@@ -38,6 +38,17 @@ class Scaffold:
         saver: a `Saver`; default: of all variables.
         copy_from_scaffold: what is not given is taken from this one.
         local_init_feed_dict: feeds for `local_init_op`.
+
+    Raises:
+        TypeError: `copy_from_scaffold` is no Scaffold.
+
+    Example:
+        >>> step = tf.train.get_or_create_global_step()
+        >>> scaffold = tf.train.Scaffold(init_fn=lambda scaffold, session: print("initialized"))
+        >>> with tf.train.MonitoredTrainingSession(scaffold=scaffold) as session:
+        ...     print(session.run(step))
+        initialized
+        0
     """
 
     def __init__(

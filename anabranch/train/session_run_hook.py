@@ -15,7 +15,27 @@ __all__ = ["SessionRunArgs", "SessionRunContext", "SessionRunHook", "SessionRunV
 
 
 class SessionRunArgs(NamedTuple):
-    """What a hook adds to a run: fetches (any nested structure), feeds, and run options."""
+    """What a hook adds to a run: fetches (any nested structure), feeds, and run options.
+
+    Args:
+        fetches: tensors, operations and variables, in any nested structure.
+        feed_dict: values for tensors.
+        options: a `RunOptions`.
+
+    Raises:
+        nothing
+
+    Example:
+        >>> class Watch(tf.train.SessionRunHook):
+        ...     def before_run(self, run_context):
+        ...         return tf.train.SessionRunArgs("loss:0")
+        ...     def after_run(self, run_context, run_values):
+        ...         print("loss", run_values.results)
+        >>> loss = tf.constant(0.25, name="loss")
+        >>> with tf.train.MonitoredTrainingSession(hooks=[Watch()]) as session:
+        ...     _ = session.run(loss)
+        loss 0.25
+    """
 
     fetches: Any
     feed_dict: dict[Any, Any] | None = None

@@ -63,6 +63,16 @@ class Supervisor:
         summary_writer: default: a `FileWriter` in `logdir`, of the chief.
         init_fn: called with the session after `init_op`.
         local_init_run_options: a `RunOptions` for `local_init_op`.
+
+    Raises:
+        RuntimeError: the graph is finalized.
+
+    Example:
+        >>> v = tf.get_variable("v", initializer=3.0)
+        >>> supervisor = tf.train.Supervisor()
+        >>> with supervisor.managed_session() as session:
+        ...     print(session.run(v))
+        3.0
     """
 
     #: stands for "not given" where None has a meaning

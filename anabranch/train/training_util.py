@@ -39,11 +39,21 @@ def get_global_step(graph: Graph | None = None) -> Variable | None:
 
     It is the one member of the collection `GraphKeys.GLOBAL_STEP`, or else the variable or tensor called "global_step".
 
+    Args:
+        graph: default: the default graph.
+
     Returns:
-        None if there is none, or the collection holds several, which is logged.
+        A scalar variable or tensor; None if there is none, or the collection holds several, which is logged.
 
     Raises:
         TypeError: it is not a scalar of an integer dtype.
+
+    Example:
+        >>> tf.train.get_global_step() is None
+        True
+        >>> step = tf.train.create_global_step()
+        >>> tf.train.get_global_step() is step
+        True
     """
     graph = graph or get_default_graph()
     members = graph.get_collection(GraphKeys.GLOBAL_STEP)
@@ -94,7 +104,23 @@ def _zero(shape: Any, dtype: Any = None, partition_info: Any = None) -> Tensor:
 
 
 def get_or_create_global_step(graph: Graph | None = None) -> Variable:
-    """The global step of a graph, created if there is none."""
+    """The global step of a graph, created if there is none.
+
+    Args:
+        graph: default: the default graph.
+
+    Returns:
+        A variable of dtype int64 and shape [], in `GraphKeys.GLOBAL_STEP`.
+
+    Raises:
+        TypeError: what the graph has under that name is not a scalar of an integer dtype.
+
+    Example:
+        >>> step = tf.train.get_or_create_global_step()
+        >>> sess.run(step.initializer)
+        >>> sess.run(step)
+        np.int64(0)
+    """
     graph = graph or get_default_graph()
     found = get_global_step(graph)
     return create_global_step(graph) if found is None else found

@@ -50,6 +50,21 @@ class Dataset:
     """A sequence of elements, each a structure (tuples, dicts) of tensors, sparse tensors or datasets.
 
     The methods add operations to the graph; elements are computed when an iterator asks for them.
+
+    Args:
+        variant_tensor: the dataset as a tensor. Programs call `from_tensor_slices`, `from_generator`, `range` and the
+            like.
+        structure: what an element is.
+        options: what `with_options` set.
+
+    Raises:
+        nothing
+
+    Example:
+        >>> dataset = tf.data.Dataset.range(5).map(lambda x: x * x).batch(2)
+        >>> batch = tf.data.make_one_shot_iterator(dataset).get_next()
+        >>> sess.run(batch), sess.run(batch)
+        (array([0, 1]), array([4, 9]))
     """
 
     def __init__(self, variant_tensor: Tensor, structure: Any, options: Options | None = None) -> None:

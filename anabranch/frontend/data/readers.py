@@ -30,15 +30,23 @@ def _text() -> TensorComponent:
 
 
 class TextLineDataset(Dataset):
-    """The lines of text files, without line ends.
+    r"""The lines of text files, without line ends.
 
     Args:
         filenames: string tensor.
         compression_type: "" (none), "ZLIB" or "GZIP".
         buffer_size: bytes to read at a time.
+        num_parallel_reads: how many files to read at once; their lines then take turns.
 
     Raises (in the step):
         NotFoundError: there is no such file.
+
+    Example:
+        >>> with tf.gfile.GFile("text", "w") as file:
+        ...     file.write("first\nsecond\n")
+        >>> lines = tf.data.make_one_shot_iterator(tf.data.TextLineDataset("text")).get_next()
+        >>> sess.run(lines), sess.run(lines)
+        (b'first', b'second')
     """
 
     def __init__(
@@ -73,6 +81,13 @@ class TFRecordDataset(Dataset):
     Raises:
         TypeError: `filenames` is of another type.
         DataLossError (in the step): a file is corrupt; the message names it and the byte offset.
+
+    Example:
+        >>> with tf.python_io.TFRecordWriter("records") as writer:
+        ...     writer.write(b"one")
+        >>> dataset = tf.data.TFRecordDataset("records")
+        >>> sess.run(tf.data.make_one_shot_iterator(dataset).get_next())
+        b'one'
     """
 
     def __init__(

@@ -356,6 +356,25 @@ class SeparableConv2D(_SeparableConv):
         super().__init__(2, filters, kernel_size, *args, **kwargs)
 
 
+#: what the functions of this file and of `transposed` say of their arguments
+CONVOLUTION_ARGS = """inputs: floating images [batch, *sizes, channels] or, "channels_first", [batch, channels, *sizes].
+        filters: how many channels the result has.
+        kernel_size, strides: an integer, or one for each dimension of the images.
+        padding: "valid" or "same".
+        data_format: "channels_last" or "channels_first".
+        activation: a function of a tensor, or its name; None: linear.
+        use_bias: whether there is a bias.
+        kernel_initializer: of the kernel; default: the variable scope's, else Glorot's uniform one.
+        bias_initializer: of the bias [filters].
+        kernel_regularizer, bias_regularizer, activity_regularizer: functions to a loss.
+        kernel_constraint, bias_constraint: functions that optimizers apply to new values.
+        trainable: whether the variables join `GraphKeys.TRAINABLE_VARIABLES`.
+        name: of the layer, under which its variables stand.
+        reuse: True: the variables of that name are there already; `AUTO_REUSE`: if they are."""
+CONVOLUTION_RAISES = """ValueError: the images have another rank, their number of channels is not known, or arguments
+            contradict each other."""
+
+
 # ---------------------------------------------------------------------- functions
 def _conv_function(layer_class: Any, rank: int) -> Callable[..., Tensor]:
     one = (1,) * rank if rank > 1 else 1
@@ -406,7 +425,25 @@ def _conv_function(layer_class: Any, rank: int) -> Callable[..., Tensor]:
         return result
 
     conv.__name__ = conv.__qualname__ = f"conv{rank}d"
-    conv.__doc__ = f"Calls a new `Conv{rank}D` layer; with `name` and `reuse` its variables can be shared."
+    shape = [1] + [3] * rank + [1]
+    conv.__doc__ = f"""A convolution with a kernel that is trained: calls a new `Conv{rank}D` layer.
+
+    Args:
+        {CONVOLUTION_ARGS}
+        dilation_rate: the distance of the kernel's elements, an integer or one for each dimension.
+
+    Returns:
+        Images of shape [batch, *new sizes, filters], or [batch, filters, *new sizes].
+
+    Raises:
+        {CONVOLUTION_RAISES}
+
+    Example:
+        >>> sums = tf.layers.conv{rank}d(tf.ones({shape}), 1, 3, kernel_initializer=tf.ones_initializer())
+        >>> sess.run(tf.global_variables_initializer())
+        >>> sess.run(tf.squeeze(sums))
+        np.float32({3.0**rank})
+    """
     return conv
 
 

@@ -32,7 +32,17 @@ class Dense(Layer):
         bias_initializer: default zeros.
         kernel_regularizer, bias_regularizer, activity_regularizer: functions to a loss.
         kernel_constraint, bias_constraint: functions that optimizers apply to new values.
-        trainable, name: see `Layer`.
+        trainable: whether the variables join `GraphKeys.TRAINABLE_VARIABLES`.
+        name: of the layer, under which its variables stand.
+
+    Raises:
+        ValueError: (when called) the last dimension is not known.
+        TypeError: (when called) the inputs are not floating.
+
+    Example:
+        >>> layer = tf.layers.Dense(4)
+        >>> layer(tf.ones([2, 3])).shape, layer.kernel.shape
+        (TensorShape([Dimension(2), Dimension(4)]), TensorShape([Dimension(3), Dimension(4)]))
     """
 
     def __init__(
@@ -212,7 +222,37 @@ def dense(
     name: str | None = None,
     reuse: Any = None,
 ) -> Tensor:
-    """Calls a new `Dense` layer; with `name` and `reuse` its variables can be shared with another one of that name."""
+    """A layer of units, ``activation(inputs @ kernel + bias)`` over the last dimension: calls a new `Dense` layer.
+
+    Args:
+        inputs: a floating tensor of shape [..., features]; the number of features is known.
+        units: the size of the result's last dimension.
+        activation: a function of a tensor, or its name; None: linear.
+        use_bias: whether there is a bias.
+        kernel_initializer: of the kernel [features, units]; default: the variable scope's, else Glorot's uniform one.
+        bias_initializer: of the bias [units].
+        kernel_regularizer, bias_regularizer, activity_regularizer: functions from the kernel, the bias and the result
+            to a loss.
+        kernel_constraint, bias_constraint: functions that optimizers apply to new values.
+        trainable: whether the variables join `GraphKeys.TRAINABLE_VARIABLES`.
+        name: of the layer, under which its variables stand; default: "dense", made unique.
+        reuse: True: the variables of that name are there already; `AUTO_REUSE`: if they are.
+
+    Returns:
+        A tensor of shape [..., units].
+
+    Raises:
+        ValueError: the number of features is not known, or the variables cannot be made or reused.
+        TypeError: `inputs` are not floating.
+
+    Example:
+        >>> x = tf.ones([2, 3])
+        >>> y = tf.layers.dense(x, 4, kernel_initializer=tf.ones_initializer())
+        >>> sess.run(tf.global_variables_initializer())
+        >>> sess.run(y)
+        array([[3., 3., 3., 3.],
+               [3., 3., 3., 3.]], dtype=float32)
+    """
     layer = Dense(
         units,
         activation,
@@ -241,12 +281,49 @@ def dropout(
     training: Any = False,
     name: str | None = None,
 ) -> Tensor:
-    """Calls a new `Dropout` layer; `training` is a bool or a boolean scalar tensor."""
+    """Sets a part of the elements to 0 and scales the others by ``1 / (1 - rate)``, in training only.
+
+    Args:
+        inputs: a floating tensor of any shape.
+        rate: how large a part, a scalar in [0, 1].
+        noise_shape: the shape of the random mask, which broadcasts to `inputs`; None for an entry: the size of
+            `inputs`.
+        seed: of the mask.
+        training: a bool or a boolean scalar tensor: whether to drop anything.
+        name: of the operation.
+
+    Returns:
+        A tensor of the shape and dtype of `inputs`.
+
+    Raises:
+        ValueError: `rate` lies outside [0, 1].
+
+    Example:
+        >>> x = tf.ones([4])
+        >>> sess.run(tf.layers.dropout(x, rate=0.5, training=False))
+        array([1., 1., 1., 1.], dtype=float32)
+    """
     result: Tensor = Dropout(rate, noise_shape, seed, name)(inputs, training=training)
     return result
 
 
 def flatten(inputs: Any, name: str | None = None, data_format: str | None = "channels_last") -> Tensor:
-    """Calls a new `Flatten` layer."""
+    """Makes a matrix: the first dimension stays, all others become one.
+
+    Args:
+        inputs: a tensor of shape [batch, ...].
+        name: of the operation.
+        data_format: "channels_last", or "channels_first", which is brought to "channels_last" first.
+
+    Returns:
+        A tensor of shape [batch, product of the other sizes].
+
+    Raises:
+        ValueError: `inputs` is a scalar, or the format is unknown.
+
+    Example:
+        >>> tf.layers.flatten(tf.zeros([2, 3, 4])).shape
+        TensorShape([Dimension(2), Dimension(12)])
+    """
     result: Tensor = Flatten(data_format, name=name)(inputs)
     return result

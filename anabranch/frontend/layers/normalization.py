@@ -392,6 +392,39 @@ def batch_normalization(
     """Calls a new `BatchNormalization` layer; `training` is a bool or a boolean scalar tensor.
 
     The moving averages are only kept if the operations in `GraphKeys.UPDATE_OPS` run with each training step.
+
+    Args:
+        inputs: a floating tensor of rank 2 or more.
+        axis: the dimension of the features, or a list of them; the statistics are over the others.
+        momentum: of the moving averages: how much of the old value stays.
+        epsilon: added to the variance.
+        center, scale: whether `beta` is added, and whether the result is multiplied by `gamma`.
+        beta_initializer, gamma_initializer, moving_mean_initializer, moving_variance_initializer: of the variables
+            [features].
+        beta_regularizer, gamma_regularizer: functions to a loss.
+        beta_constraint, gamma_constraint: functions that optimizers apply to new values.
+        training: True: normalize with the statistics of the batch; False: with the moving averages.
+        trainable: whether the variables join `GraphKeys.TRAINABLE_VARIABLES`.
+        name: of the layer, under which its variables stand.
+        reuse: True: the variables of that name are there already.
+        renorm, renorm_clipping, renorm_momentum: batch renormalization (Ioffe 2017), which corrects batches by the
+            averages.
+        fused: whether to use the fused operation; default: where it can be.
+        virtual_batch_size: normalize over groups of so many examples.
+        adjustment: function from the shape to (scale, bias), applied in training.
+
+    Returns:
+        A tensor of the shape and dtype of `inputs`.
+
+    Raises:
+        ValueError: an axis is out of range, or arguments contradict each other.
+
+    Example:
+        >>> y = tf.layers.batch_normalization(tf.constant([[1.0], [3.0]]), training=True)
+        >>> sess.run(tf.global_variables_initializer())
+        >>> sess.run(y).round(2)
+        array([[-1.],
+               [ 1.]], dtype=float32)
     """
     layer = BatchNormalization(
         axis,

@@ -164,7 +164,27 @@ def max_pooling2d(
     data_format: str | None = "channels_last",
     name: str | None = None,
 ) -> Tensor:
-    """Calls a new `MaxPooling2D` layer."""
+    """The greatest element under each position of a window over images.
+
+    Args:
+        inputs: [batch, height, width, channels], or [batch, channels, height, width] with "channels_first".
+        pool_size, strides: the window and its steps: an integer, or two (height, width).
+        padding: "valid" or "same".
+        data_format: "channels_last" or "channels_first".
+        name: of the operation.
+
+    Returns:
+        Images with the heights and widths of the windows' positions.
+
+    Raises:
+        ValueError: an unknown padding or format, or images of another rank.
+
+    Example:
+        >>> x = np.arange(16.0, dtype=np.float32).reshape([1, 4, 4, 1])
+        >>> sess.run(tf.layers.max_pooling2d(x, 2, 2))[0, :, :, 0]
+        array([[ 5.,  7.],
+               [13., 15.]], dtype=float32)
+    """
     result: Tensor = MaxPooling2D(pool_size, strides, padding, data_format, name)(inputs)
     return result
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from anabranch.core.shapes import TensorShape
 from anabranch.frontend.initializers import zeros_initializer
-from anabranch.frontend.layers.convolutional import Conv, with_channels
+from anabranch.frontend.layers.convolutional import CONVOLUTION_ARGS, CONVOLUTION_RAISES, Conv, with_channels
 from anabranch.frontend.layers.utils import convert_data_format, deconv_output_length
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
@@ -151,7 +151,22 @@ def _transpose_function(layer_class: Any, rank: int) -> Callable[..., Tensor]:
         return result
 
     conv_transpose.__name__ = conv_transpose.__qualname__ = f"conv{rank}d_transpose"
-    conv_transpose.__doc__ = f"Calls a new `Conv{rank}DTranspose` layer; `name` and `reuse` share its variables."
+    conv_transpose.__doc__ = f"""A transposed convolution ("deconvolution"): calls a new `Conv{rank}DTranspose` layer.
+
+    Args:
+        {CONVOLUTION_ARGS}
+
+    Returns:
+        Images of shape [batch, *new sizes, filters], or [batch, filters, *new sizes].
+
+    Raises:
+        {CONVOLUTION_RAISES}
+
+    Example:
+        >>> images = tf.ones({[1] + [3] * rank + [2]})
+        >>> tf.layers.conv{rank}d_transpose(images, filters=4, kernel_size=2, strides=2).shape.as_list()
+        {[1] + [6] * rank + [4]}
+    """
     return conv_transpose
 
 

@@ -15,14 +15,25 @@ def run(main: Callable[[list[str]], Any] | None = None, argv: Sequence[str] | No
     """Parses the flags, calls `main` with what is left of the command line, and exits with what it returns.
 
     Args:
-      main: takes the program's name followed by the arguments that are no known flags, unknown flags among them.
-        None means the function `main` of the main module.
-      argv: the program's name and its arguments; None or empty means `sys.argv`.
+        main: takes the program's name followed by the arguments that are no known flags, unknown flags among them. None
+            means the function `main` of the main module.
+        argv: the program's name and its arguments; None or empty means `sys.argv`.
+
+    Returns:
+        Nothing: the process exits.
 
     Raises:
-      SystemExit: always, unless `main` raises: with the value that `main` returned, or with status 1 after the help
-        or after a message about a bad flag.
-      AttributeError: `main` is None and the main module has no function `main`.
+        SystemExit: always, unless `main` raises: with the value that `main` returned, or with status 1 after the help
+            or after a message about a bad flag.
+        AttributeError: `main` is None and the main module has no function `main`.
+
+    Example:
+        >>> try:
+        ...     tf.app.run(lambda argv: print("arguments:", argv[1:]), ["program", "input.txt"])
+        ... except SystemExit:
+        ...     print("done")
+        arguments: ['input.txt']
+        done
     """
     command_line = list(argv or sys.argv)
     main = main or _main_of_program()

@@ -91,7 +91,19 @@ def get_verbosity() -> int:
 
 
 def set_verbosity(v: int | str) -> None:
-    """Prints messages of level `v` and above only. Raises ValueError for the name of no level."""
+    """Prints messages of one level and above only.
+
+    Args:
+        v: a level, such as `tf.logging.INFO`, or its name.
+
+    Raises:
+        ValueError: there is no level of that name.
+
+    Example:
+        >>> tf.logging.set_verbosity(tf.logging.ERROR)
+        >>> tf.logging.get_verbosity() == tf.logging.ERROR
+        True
+    """
     _compatibility_logger.setLevel(v)
     _logger.setLevel(logging.NOTSET)
 
@@ -112,12 +124,34 @@ def debug(msg: object, *args: Any, **kwargs: Any) -> None:
 
 
 def info(msg: object, *args: Any, **kwargs: Any) -> None:
-    """Logs `msg % args` at INFO."""
+    """Logs `msg % args` at INFO.
+
+    Args:
+        msg: the message, with "%" formats.
+        args: what goes into the formats.
+
+    Raises:
+        nothing
+
+    Example:
+        >>> tf.logging.info("step %d: loss %g", 100, 0.25)
+    """
     _emit(INFO, msg, args, kwargs)
 
 
 def warning(msg: object, *args: Any, **kwargs: Any) -> None:
-    """Logs `msg % args` at WARN."""
+    """Logs `msg % args` at WARN.
+
+    Args:
+        msg: the message, with "%" formats.
+        args: what goes into the formats.
+
+    Raises:
+        nothing
+
+    Example:
+        >>> tf.logging.warning("no checkpoint in %s", "runs")
+    """
     _emit(WARN, msg, args, kwargs)
 
 
@@ -127,7 +161,18 @@ def warn(msg: object, *args: Any, **kwargs: Any) -> None:
 
 
 def error(msg: object, *args: Any, **kwargs: Any) -> None:
-    """Logs `msg % args` at ERROR."""
+    """Logs `msg % args` at ERROR.
+
+    Args:
+        msg: the message, with "%" formats.
+        args: what goes into the formats.
+
+    Raises:
+        nothing
+
+    Example:
+        >>> tf.logging.error("cannot read %s", "input.txt")
+    """
     _emit(ERROR, msg, args, kwargs)
 
 

@@ -26,6 +26,17 @@ class AdadeltaOptimizer(KernelOptimizer):
         epsilon: keeps the ratio's parts away from zero.
         use_locking: see `Optimizer`.
         name: see `Optimizer`.
+
+    Raises:
+        ValueError: `name` is empty.
+
+    Example:
+        >>> w = tf.get_variable("w", initializer=1.0)
+        >>> step = tf.train.AdadeltaOptimizer(learning_rate=1.0).minimize(tf.square(w))
+        >>> sess.run(tf.global_variables_initializer())
+        >>> sess.run(step)
+        >>> bool(sess.run(w) < 1.0)
+        True
     """
 
     def __init__(

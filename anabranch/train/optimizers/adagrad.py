@@ -28,6 +28,14 @@ class AdagradOptimizer(KernelOptimizer):
 
     Raises:
         ValueError: `initial_accumulator_value` is not positive.
+
+    Example:
+        >>> w = tf.get_variable("w", initializer=1.0)
+        >>> step = tf.train.AdagradOptimizer(0.1).minimize(tf.square(w))
+        >>> sess.run(tf.global_variables_initializer())
+        >>> sess.run(step)
+        >>> sess.run(w)
+        np.float32(0.90122706)
     """
 
     def __init__(

@@ -29,6 +29,17 @@ class AdamOptimizer(KernelOptimizer):
         epsilon: keeps the divisor away from zero.
         use_locking: see `Optimizer`.
         name: see `Optimizer`.
+
+    Raises:
+        ValueError: `name` is empty.
+
+    Example:
+        >>> w = tf.get_variable("w", initializer=1.0)
+        >>> step = tf.train.AdamOptimizer(0.1).minimize(tf.square(w))
+        >>> sess.run(tf.global_variables_initializer())
+        >>> sess.run(step)
+        >>> sess.run(w)
+        np.float32(0.90000004)
     """
 
     def __init__(

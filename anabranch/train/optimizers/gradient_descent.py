@@ -18,6 +18,17 @@ class GradientDescentOptimizer(KernelOptimizer):
         learning_rate: a number, a scalar tensor or variable, or a function that returns one.
         use_locking: see `Optimizer`. The same holds for all optimizers.
         name: see `Optimizer`.
+
+    Raises:
+        ValueError: `name` is empty.
+
+    Example:
+        >>> w = tf.get_variable("w", initializer=1.0)
+        >>> step = tf.train.GradientDescentOptimizer(0.25).minimize(tf.square(w))
+        >>> sess.run(w.initializer)
+        >>> sess.run(step)
+        >>> sess.run(w)
+        np.float32(0.5)
     """
 
     def __init__(self, learning_rate: Any, use_locking: bool = False, name: str = "GradientDescent") -> None:

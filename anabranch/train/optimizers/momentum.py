@@ -24,6 +24,17 @@ class MomentumOptimizer(KernelOptimizer):
         use_locking: see `Optimizer`.
         name: see `Optimizer`.
         use_nesterov: whether to look ahead.
+
+    Raises:
+        ValueError: `name` is empty.
+
+    Example:
+        >>> w = tf.get_variable("w", initializer=1.0)
+        >>> step = tf.train.MomentumOptimizer(0.25, momentum=0.9).minimize(tf.square(w))
+        >>> sess.run(tf.global_variables_initializer())
+        >>> sess.run(step)
+        >>> sess.run(w)
+        np.float32(0.5)
     """
 
     def __init__(

@@ -27,8 +27,19 @@ class RMSPropOptimizer(KernelOptimizer):
         momentum: of the steps.
         epsilon: keeps the root away from zero.
         use_locking: see `Optimizer`.
-        name: see `Optimizer`.
         centered: whether to use the variance in place of the mean square.
+        name: see `Optimizer`.
+
+    Raises:
+        ValueError: `name` is empty.
+
+    Example:
+        >>> w = tf.get_variable("w", initializer=1.0)
+        >>> step = tf.train.RMSPropOptimizer(0.1).minimize(tf.square(w))
+        >>> sess.run(tf.global_variables_initializer())
+        >>> sess.run(step)
+        >>> bool(sess.run(w) < 1.0)
+        True
     """
 
     def __init__(
