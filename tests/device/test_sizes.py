@@ -25,6 +25,11 @@ def scalar() -> Any:
     return tf.placeholder(tf.int64, [], name="sizes")
 
 
+def gradient_of_fill() -> Any:
+    value = tf.constant(1.0)
+    return tf.gradients(tf.fill(vector(2), value), value)
+
+
 #: what makes a tensor of a fed size, and the feed; each result, or something inside of its kernel, overflows 64 bits
 OVERFLOWING: dict[str, tuple[Callable[[], Any], Any]] = {
     "fill": (lambda: tf.fill(vector(2), 1.0), [HUGE, HUGE]),
@@ -43,22 +48,19 @@ OVERFLOWING: dict[str, tuple[Callable[[], Any], Any]] = {
     "range": (lambda: tf.range(scalar()), 2**62),
     "reduced": (lambda: tf.reduce_sum(tf.fill(vector(2), 1.0)), [HUGE, HUGE]),
     "shape_of": (lambda: tf.reduce_max(tf.fill(vector(2), 1.0)[:1, :1]), [HUGE, HUGE]),
-    "gradient": (lambda: tf.gradients(tf.fill(vector(2), X), X), [HUGE, HUGE]),
+    "gradient": (gradient_of_fill, [HUGE, HUGE]),
     "in_a_branch": (lambda: tf.cond(tf.size(vector(2)) > 0, lambda: tf.zeros([HUGE, HUGE]), lambda: 0.0), [1, 1]),
     "in_a_loop": (
         lambda: tf.while_loop(lambda i: i < 2.0, lambda i: i + tf.reduce_sum(tf.ones([HUGE, HUGE])), [0.0]),
         1,
     ),
 }
-X = None
 
 
 @pytest.mark.parametrize("name", OVERFLOWING)
 def test_products_that_overflow(name: str) -> None:
-    global X
     make, value = OVERFLOWING[name]
     with Graph().as_default() as graph, tf.Session() as session:
-        X = tf.constant(1.0)
         result = make()
         feeds = {op.outputs[0]: value for op in graph.get_operations() if op.name == "sizes"}
         with pytest.raises(errors.InvalidArgumentError) as caught:
@@ -80,7 +82,9 @@ def test_what_no_memory_holds(value: Any) -> None:
     with Graph().as_default(), tf.Session() as session:
         size = tf.placeholder(tf.int64, [1])
         filled = tf.fill(size, value, name="plenty")  # too large
-        with refused(errors.ResourceExhaustedError, "OOM when allocating tensor with shape", "plenty", line="too large"):
+        with refused(
+            errors.ResourceExhaustedError, "OOM when allocating tensor with shape", "plenty", line="too large"
+        ):
             session.run(filled, {size: [10**13]})
 
 
