@@ -213,9 +213,11 @@ def test_partial_run_runs_every_operation_once(session: Session) -> None:
     second = raw.AddV2(drawn, b)
     handle = session.partial_run_setup([first, second], [a, b])
     one = session.partial_run(handle, first, {a: 0.0})
+    with pytest.raises(errors.InvalidArgumentError, match="fetched already"):
+        session.partial_run(handle, first)
     two = session.partial_run(handle, second, {b: 1.0})
     np.testing.assert_allclose(two, one + 1, rtol=1e-6)
-    with pytest.raises(errors.InvalidArgumentError, match="fetched already"):
+    with pytest.raises(errors.InvalidArgumentError, match="no partial run"):  # everything was fetched
         session.partial_run(handle, first)
     with pytest.raises(errors.InvalidArgumentError, match="no partial run"):
         session.partial_run("nobody", first)
