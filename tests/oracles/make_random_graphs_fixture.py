@@ -21,7 +21,7 @@ FILE = ROOT / "tests" / "fixtures" / "tensorflow" / "random_graphs.json.gz"
 SEED = 20
 WANTED = 24
 #: of each program
-_OPERATIONS = 20
+_OPERATIONS = 16
 #: characters of JSON; larger programs are left out
 _LARGEST = 60_000
 #: of the programs that are fed, and so compiled
@@ -40,7 +40,9 @@ def main() -> None:
         is_fed = bool(program["feeds"][0])
         if is_fed and fed >= _FED:
             continue
-        record = Recorder(program, ours, genuine).record()
+        recorder = Recorder(program, ours, genuine)
+        record = recorder.record()
+        print(f"index {index - 1}: {dict(recorder.result.counts)} {recorder.result.disagreements[:2]}"[:700], flush=True)
         if record is None or len(json.dumps(record)) > _LARGEST:
             continue
         fed += is_fed
