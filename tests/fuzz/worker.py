@@ -186,7 +186,8 @@ class Worker:
         try:
             found = self._sessions[session].run(fetches, values)
         except Exception as error:
-            message = getattr(error, "message", None) or str(error)
+            # TensorFlow tells the whole stack before it says what is wrong
+            message = re.split(r"Node: '[^']*'\n", getattr(error, "message", None) or str(error))[-1]
             return {"error": [type(error).__name__, message], "node": self._guilty(error)}
         return {"values": [None if value is None else encode_array(value) for value in found]}
 

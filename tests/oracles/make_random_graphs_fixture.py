@@ -40,9 +40,7 @@ def main() -> None:
         is_fed = bool(program["feeds"][0])
         if is_fed and fed >= _FED:
             continue
-        recorder = Recorder(program, ours, genuine)
-        record = recorder.record()
-        print(f"index {index - 1}: {dict(recorder.result.counts)} {recorder.result.disagreements[:2]}"[:700], flush=True)
+        record = Recorder(program, ours, genuine).record()
         if record is None or len(json.dumps(record)) > _LARGEST:
             continue
         fed += is_fed
