@@ -76,6 +76,7 @@ def _real_transform(rank: int) -> OpFunction:
         "input: Treal, fft_length: int32 -> output: Tcomplex",
         f"{_REAL}, {_COMPLEX}",
         static=("fft_length",),
+        ranks={"fft_length": 1},
     )
 
     @op.shape
@@ -105,6 +106,7 @@ def _inverse_real_transform(rank: int) -> OpFunction:
         "input: Tcomplex, fft_length: int32 -> output: Treal",
         f"{_REAL}, {_COMPLEX}",
         static=("fft_length",),
+        ranks={"fft_length": 1},
     )
 
     @op.shape

@@ -169,6 +169,7 @@ def _fused(version: str, types: str, formats: str) -> tuple[OpFunction, OpFuncti
         f"x: T, scale: {u}, offset: {u}, mean: {u}, variance: {u} -> "
         f"y: T, batch_mean: {u}, batch_variance: {u}, {', '.join(reserved)}",
         f"{types}, epsilon: float = 0.0001, exponential_avg_factor: float = 1.0, {formats}, is_training: bool = True",
+        ranks=dict.fromkeys(("scale", "offset", "mean", "variance"), 1),
     )
     spare = [f"reserve_space_{i + len(reserved)}: {u}" for i in (1, 2)]
     backward = define_op(
@@ -177,6 +178,7 @@ def _fused(version: str, types: str, formats: str) -> tuple[OpFunction, OpFuncti
         f"x_backprop: T, scale_backprop: {u}, offset_backprop: {u}, {', '.join(spare)}",
         f"{types.replace('U: {bfloat16, float}', 'U: {float}')}, epsilon: float = 0.0001, {formats}, "
         "is_training: bool = True",
+        ranks=dict.fromkeys(("scale", "reserve_space_1", "reserve_space_2"), 1),
     )
 
     @forward.shape

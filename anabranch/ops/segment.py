@@ -169,6 +169,7 @@ def _unsorted_segments(
         "data: T, segment_ids: Tindices, num_segments: Tnumsegments -> output: T",
         f"T: {types}, Tindices: {{int16, int32, int64}}, Tnumsegments: index = int32",
         static=("num_segments",),
+        ranks={"num_segments": 0},
     )
 
     @op.shape
@@ -315,6 +316,7 @@ def _sparse_segments(kind: str) -> OpFunction:
         f"SparseSegment{kind}",
         "data: T, indices: Tidx, segment_ids: Tsegmentids -> output: T",
         f"T: {_sparse_types(kind)}, {_SPARSE_INDEX_ATTRS}",
+        ranks={"indices": 1, "segment_ids": 1},
     )
 
     @op.shape
@@ -347,6 +349,7 @@ def _sparse_segments_with_count(kind: str) -> OpFunction:
         "data: T, indices: Tidx, segment_ids: Tsegmentids, num_segments: Tnumsegments -> output: T",
         f"T: {_sparse_types(kind)}, {_SPARSE_INDEX_ATTRS}, Tnumsegments: index = int32",
         static=("num_segments",),
+        ranks={"indices": 1, "segment_ids": 1, "num_segments": 0},
     )
 
     @op.shape
@@ -392,6 +395,7 @@ def _sparse_segments_grad(kind: str) -> OpFunction:
         "grad: T, indices: Tidx, segment_ids: Tsegmentids, output_dim0: int32 -> output: T",
         f"T: floating, {_SPARSE_INDEX_ATTRS}",
         static=("output_dim0",),
+        ranks={"indices": 1, "segment_ids": 1, "output_dim0": 0},
     )
 
     @op.shape

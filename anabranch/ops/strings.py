@@ -372,7 +372,8 @@ def _(inputs: TensorShape, segment_ids: TensorShape, num_segments: TensorShape, 
 @UnsortedSegmentJoin.host_kernel
 def _(inputs: Any, segment_ids: Any, num_segments: Any, *, separator: bytes, ctx: Any) -> Any:
     count = scalar_int(num_segments)
-    ctx.check(segment_ids < count, f"segment_ids {{0}} must be less than num_segments = {count}", segment_ids)
+    inside = (segment_ids >= 0) & (segment_ids < count)
+    ctx.check(inside, f"segment_ids {{0}} must be at least 0 and less than num_segments = {count}", segment_ids)
     row = inputs.shape[segment_ids.ndim :]
     rows = inputs.reshape(segment_ids.size, -1)
     result = np.empty((count, rows.shape[1]), np.object_)

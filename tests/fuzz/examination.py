@@ -389,7 +389,7 @@ class Recorder(Examination):
         """The program, TensorFlow's graph of it, and its values; None where rounding or a refusal plays a part."""
         self._kept: dict[str, Any] | None = None
         found = self.run()
-        if found.disagreements or any(name not in _AGREEMENT for name in found.counts):
+        if found.disagreements or any(n and name not in _AGREEMENT for name, n in found.counts.items()):
             return None
         return self._kept
 

@@ -14,9 +14,9 @@ from tests.fuzz.wire import receive, send
 
 ROOT = Path(__file__).resolve().parents[2]
 #: seconds after which a worker that does not answer is taken for stuck
-PATIENCE = 180.0
-#: requests after which a worker is started anew, so that what it keeps does not add up
-_REQUESTS = 20_000
+PATIENCE = 300.0
+#: programs after which a worker is started anew, so that what it keeps does not add up
+_PROGRAMS = 500
 
 
 class SideDiedError(Exception):
@@ -30,7 +30,7 @@ class Side:
         self.name = name
         self._process: subprocess.Popen[bytes] | None = None
         self._log = Path(tempfile.gettempdir()) / f"fuzz-{name}-{os.getpid()}.log"
-        self._requests = 0
+        self._programs = 0
 
     def ask(self, request: str, **arguments: Any) -> dict[str, Any]:
         """Sends a request and waits for the answer."""
@@ -64,8 +64,8 @@ class Side:
     def forget(self) -> None:
         """Lets the worker drop its graphs."""
         self.ask("close")
-        self._requests += 1
-        if self._requests > _REQUESTS:
+        self._programs += 1
+        if self._programs > _PROGRAMS:
             self.stop()
 
     def stop(self) -> None:
@@ -88,7 +88,7 @@ class Side:
                 cwd=ROOT,
                 env={**os.environ, "PYTHONPATH": str(ROOT)},
             )
-        self._requests = 0
+        self._programs = 0
 
     def _died(self, what: str) -> SideDiedError:
         assert self._process is not None

@@ -130,9 +130,18 @@ JOINED = [
     OpCase("ReduceJoin", (MATRIX, np.zeros(0, np.int32)), expected=MATRIX, label="none"),
     OpCase(
         "UnsortedSegmentJoin",
-        (text(b"a", b"b", b"c"), longs(1, -1, 1), np.int32(3)),
+        (text(b"a", b"b", b"c"), longs(1, 0, 1), np.int32(3)),
         {"separator": ":"},
-        expected=text(b"", b"a:c", b""),
+        expected=text(b"b", b"a:c", b""),
+    ),
+    *(
+        OpCase(
+            "UnsortedSegmentJoin",
+            (text(b"a", b"b"), longs(1, outside), np.int32(3)),
+            error=errors.InvalidArgumentError,
+            label=f"segment {outside}",
+        )
+        for outside in (-1, 3)
     ),
     OpCase(
         "StringSplit",
