@@ -132,7 +132,7 @@ def shape(input: Any, name: str | None = None, out_type: Any = dtypes.int32) -> 
         A vector with one size per dimension, of dtype `out_type`.
 
     Raises:
-        TypeError: `out_type` is another dtype.
+        TypeError: `input` cannot be converted to a tensor.
 
     Example:
         >>> x = tf.placeholder(tf.float32, [None, 3])
@@ -179,7 +179,7 @@ def size(input: Any, name: str | None = None, out_type: Any = dtypes.int32) -> T
         A scalar of dtype `out_type`.
 
     Raises:
-        TypeError: `out_type` is another dtype.
+        TypeError: `input` cannot be converted to a tensor.
 
     Example:
         >>> sess.run(tf.size([[1, 2, 3], [4, 5, 6]]))

@@ -282,8 +282,8 @@ def cumsum(x: Any, axis: Any = 0, exclusive: bool = False, reverse: bool = False
     Returns:
         A tensor of the shape and dtype of `x`.
 
-    Raises:
-        ValueError: `axis` is out of range.
+    Raises (in the step):
+        InvalidArgumentError: `axis` is out of range.
 
     Example:
         >>> sess.run(tf.cumsum([1, 2, 3]))

@@ -136,7 +136,7 @@ def variables_initializer(var_list: Any, name: str = "init") -> Operation:
         An operation.
 
     Raises:
-        TypeError: the list holds something else than variables.
+        AttributeError: the list holds something else than variables.
 
     Example:
         >>> a, b = tf.get_variable("a", initializer=1.0), tf.get_variable("b", initializer=2.0)
