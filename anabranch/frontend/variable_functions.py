@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from anabranch.frontend.array import boolean_mask
+from anabranch.frontend.gathering import boolean_mask
 from anabranch.frontend.variables import Variable
 from anabranch.graph.collections import GraphKeys
 from anabranch.graph.composite import IndexedSlices
