@@ -12,7 +12,17 @@ import scipy.special as sp
 
 from anabranch import errors
 from anabranch.core import dtypes
-from anabranch.frontend import casting, clipping, contraction, linalg, math as tfm, operators, reduction, segments, spectral
+from anabranch.frontend import (
+    casting,
+    clipping,
+    contraction,
+    linalg,
+    math as tfm,
+    operators,
+    reduction,
+    segments,
+    spectral,
+)
 from anabranch.frontend.constants import constant, placeholder
 from anabranch.graph.composite import IndexedSlices, SparseTensor
 from anabranch.graph.graph import get_default_graph
