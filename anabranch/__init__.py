@@ -66,16 +66,12 @@ from anabranch.core.shapes import (
 from anabranch.errors import OpError as OpError
 from anabranch.frontend import operators as _operators, sparse as _sparse, sparse_math as _sparse_math
 from anabranch.frontend.array import (
-    batch_gather as batch_gather,
-    boolean_mask as boolean_mask,
     broadcast_dynamic_shape as broadcast_dynamic_shape,
     broadcast_static_shape as broadcast_static_shape,
     broadcast_to as broadcast_to,
     concat as concat,
     ensure_shape as ensure_shape,
     expand_dims as expand_dims,
-    gather as gather,
-    gather_nd as gather_nd,
     guarantee_const as guarantee_const,
     identity as identity,
     identity_n as identity_n,
@@ -85,7 +81,6 @@ from anabranch.frontend.array import (
     parallel_stack as parallel_stack,
     rank as rank,
     reshape as reshape,
-    sequence_mask as sequence_mask,
     shape as shape,
     shape_n as shape_n,
     size as size,
@@ -96,8 +91,6 @@ from anabranch.frontend.array import (
     tile as tile,
     transpose as transpose,
     unstack as unstack,
-    where as where,
-    where_v2 as where_v2,
 )
 from anabranch.frontend.casting import (
     cast as cast,
@@ -202,6 +195,15 @@ from anabranch.frontend.framework import (
     set_random_seed as set_random_seed,
 )
 from anabranch.frontend.functional import foldl as foldl, foldr as foldr, map_fn as map_fn, scan as scan
+from anabranch.frontend.gathering import (
+    batch_gather as batch_gather,
+    boolean_mask as boolean_mask,
+    gather as gather,
+    gather_nd as gather_nd,
+    sequence_mask as sequence_mask,
+    where as where,
+    where_v2 as where_v2,
+)
 from anabranch.frontend.grouping import (
     group as group,
     initialize_all_tables as initialize_all_tables,
@@ -403,6 +405,9 @@ from anabranch.frontend.reduction import (
     reduce_min as reduce_min,
     reduce_prod as reduce_prod,
     reduce_sum as reduce_sum,
+)
+from anabranch.frontend.script import numpy_function as numpy_function, py_func as py_func
+from anabranch.frontend.segments import (
     segment_max as segment_max,
     segment_mean as segment_mean,
     segment_min as segment_min,
@@ -418,7 +423,6 @@ from anabranch.frontend.reduction import (
     unsorted_segment_sqrt_n as unsorted_segment_sqrt_n,
     unsorted_segment_sum as unsorted_segment_sum,
 )
-from anabranch.frontend.script import numpy_function as numpy_function, py_func as py_func
 from anabranch.frontend.sequence_examples import parse_single_sequence_example as parse_single_sequence_example
 from anabranch.frontend.slicing import newaxis as newaxis, slice as slice, strided_slice as strided_slice
 from anabranch.frontend.sorting import argsort as argsort, sort as sort

@@ -126,6 +126,13 @@ class BaseSession:
         """Ends the session; steps can no longer be run, and its own variables are released.
 
         Steps of other threads that are waiting are cancelled: they raise CancelledError.
+
+        Raises:
+            nothing
+
+        Example:
+            >>> session = tf.Session()
+            >>> session.close()
         """
         first, self._closed = not self._closed, True
         if first and isinstance(self._master, LocalMaster):
@@ -139,7 +146,20 @@ class BaseSession:
             table.clear()
 
     def as_default(self) -> contextlib.AbstractContextManager[Self]:
-        """Makes this the default session of the current thread inside a `with` block; does not close it."""
+        """Makes this the default session of the current thread inside a `with` block; does not close it.
+
+        Returns:
+            A context manager, which gives the session.
+
+        Raises:
+            nothing
+
+        Example:
+            >>> session = tf.Session()
+            >>> with session.as_default():
+            ...     tf.constant(2.0).eval()
+            np.float32(2.0)
+        """
         result: contextlib.AbstractContextManager[Self] = default_sessions.enter(self)
         return result
 
@@ -178,6 +198,12 @@ class BaseSession:
             CancelledError: the session was closed meanwhile.
             OpError: the step failed; variables are as they were before the failing operation.
             KeyboardInterrupt: the program was interrupted; the step is over, and the session can be used again.
+
+        Example:
+            >>> x = tf.placeholder(tf.float32, [2])
+            >>> total = tf.reduce_sum(x)
+            >>> sess.run({"total": total, "squares": x * x}, feed_dict={x: [1.0, 2.0]})
+            {'total': np.float32(3.0), 'squares': array([1., 4.], dtype=float32)}
         """
         mapping = self._mapping(fetches)
         tensors, values = self._feeds(feed_dict) if feed_dict else ((), [])

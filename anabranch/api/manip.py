@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from anabranch.frontend.array import gather_nd, reshape, tile
+from anabranch.frontend.array import reshape, tile
 from anabranch.frontend.data_flow import scatter_nd
+from anabranch.frontend.gathering import gather_nd
 from anabranch.frontend.rearranging import batch_to_space_nd, reverse, roll, space_to_batch_nd
 
 __all__ = [

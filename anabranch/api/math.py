@@ -119,6 +119,8 @@ from anabranch.frontend.reduction import (
     reduce_std,
     reduce_sum,
     reduce_variance,
+)
+from anabranch.frontend.segments import (
     segment_max,
     segment_mean,
     segment_min,

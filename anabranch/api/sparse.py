@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from anabranch.frontend.accumulators import SparseConditionalAccumulator
-from anabranch.frontend.reduction import (
+from anabranch.frontend.segments import (
     sparse_segment_mean as segment_mean,
     sparse_segment_sqrt_n as segment_sqrt_n,
     sparse_segment_sum as segment_sum,

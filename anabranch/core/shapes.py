@@ -413,8 +413,15 @@ class TensorShape:
     def as_list(self) -> list[int | None]:
         """The lengths, None where unknown.
 
+        Returns:
+            A list of integers and None.
+
         Raises:
-          ValueError: the rank is unknown.
+            ValueError: the rank is unknown.
+
+        Example:
+            >>> tf.placeholder(tf.float32, [None, 3]).shape.as_list()
+            [None, 3]
         """
         if self.dims_tuple is None:
             raise ValueError("as_list() is not defined on a TensorShape of unknown rank")

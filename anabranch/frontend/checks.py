@@ -59,9 +59,6 @@ def Assert(condition: Any, data: Any, summarize: int | None = None, name: str | 
     Returns:
         The operation; nothing waits for it unless it is a control dependency.
 
-    Raises:
-        InvalidArgumentError: `condition` is False while the graph is built.
-
     Raises (in the step):
         InvalidArgumentError: `condition` is false.
 

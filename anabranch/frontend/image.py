@@ -405,10 +405,10 @@ def decode_png(contents: Any, channels: int = 0, dtype: Any = dtypes.uint8, name
         A tensor of shape [height, width, channels].
 
     Raises:
-        ValueError: an unknown number of channels, or another dtype.
+        TypeError: another dtype.
 
     Raises (in the step):
-        InvalidArgumentError: the data do not decode.
+        InvalidArgumentError: the data do not decode, or not to so many channels.
 
     Example:
         >>> file = tf.image.encode_png(np.full([2, 3, 1], 7, np.uint8))

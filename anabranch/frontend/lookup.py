@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from anabranch.core.dtypes import DType, as_dtype, int64, string
-from anabranch.frontend.array import where
 from anabranch.frontend.casting import cast
 from anabranch.frontend.framework import convert_to_tensor, init_scope, name_scope
+from anabranch.frontend.gathering import where
 from anabranch.frontend.grouping import no_op
 from anabranch.frontend.lookup_tables import (
     KeyValueTensorInitializer,

@@ -278,9 +278,6 @@ def read_file(filename: Any, name: str | None = None) -> Tensor:
     Returns:
         A string scalar.
 
-    Raises:
-        ValueError: `filename` is known to be no scalar.
-
     Raises (in the step):
         NotFoundError: there is no such file.
 

@@ -120,6 +120,19 @@ class QueueBase:
 
         Args:
             vals: a tensor, a list of them, or a dictionary.
+            name: of the operation.
+
+        Returns:
+            An operation.
+
+        Raises:
+            ValueError: `vals` do not have the queue's shapes, or another number of parts.
+
+        Example:
+            >>> queue = tf.FIFOQueue(10, tf.int32, shapes=[[]])
+            >>> sess.run(queue.enqueue(7))
+            >>> sess.run(queue.size())
+            np.int32(1)
         """
         with name_scope(name, f"{self._name}_enqueue", self._scope_values(vals)) as scope:
             tensors = self._components(vals)
@@ -161,6 +174,21 @@ class QueueBase:
         """The next element; waits for one.
 
         When it runs: `OutOfRangeError` if the queue is closed and empty.
+
+        Args:
+            name: of the operation.
+
+        Returns:
+            A tensor, a list of them, or a dictionary, as the queue's elements are.
+
+        Raises:
+            nothing
+
+        Example:
+            >>> queue = tf.FIFOQueue(10, tf.int32, shapes=[[]])
+            >>> sess.run(queue.enqueue(7))
+            >>> sess.run(queue.dequeue())
+            np.int32(7)
         """
         name = f"{self._name}_Dequeue" if name is None else name
         found = raw.QueueDequeueV2(self._queue_ref, component_types=self._dtypes, name=name)

@@ -140,7 +140,7 @@ def random_normal(
         A tensor of shape `shape` and dtype `dtype`.
 
     Raises:
-        ValueError: another dtype.
+        TypeError: another dtype.
 
     Example:
         >>> numbers = sess.run(tf.random_normal([1000], seed=1))
@@ -171,7 +171,7 @@ def truncated_normal(
         A tensor of shape `shape` and dtype `dtype`.
 
     Raises:
-        ValueError: another dtype.
+        TypeError: another dtype.
 
     Example:
         >>> numbers = sess.run(tf.truncated_normal([1000], stddev=0.5))

@@ -156,7 +156,7 @@ class TFRecordReader(ReaderBase):
         options: a `TFRecordOptions`: how files are compressed.
 
     Raises:
-        TypeError: `options` is no `TFRecordOptions`.
+        ValueError: `options` names no compression.
 
     Example:
         >>> with tf.python_io.TFRecordWriter("records") as writer:

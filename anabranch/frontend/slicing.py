@@ -9,8 +9,8 @@ import numpy as np
 
 from anabranch.core import dtypes
 from anabranch.core.shapes import Dimension
-from anabranch.frontend.array import boolean_mask
 from anabranch.frontend.framework import convert_to_tensor, name_scope
+from anabranch.frontend.gathering import boolean_mask
 from anabranch.graph.conversion import constant_of
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw

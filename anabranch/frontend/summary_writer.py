@@ -222,6 +222,12 @@ class FileWriter:
         Raises:
             TypeError: it is neither.
             DecodeError: the bytes are no `Summary`.
+
+        Example:
+            >>> with tf.summary.FileWriter("logs") as writer:
+            ...     writer.add_summary(tf.Summary(value=[tf.Summary.Value(tag="loss", simple_value=0.5)]), 1)
+            >>> len(tf.gfile.Glob("logs/events.*"))
+            1
         """
         if isinstance(summary, bytes):
             message = Summary.FromString(summary)

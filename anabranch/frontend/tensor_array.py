@@ -134,7 +134,23 @@ class TensorArray:
 
     # ------------------------------------------------------------------ one element
     def read(self, index: Any, name: str | None = None) -> Tensor:
-        """The element at `index`."""
+        """The element at `index`.
+
+        Args:
+            index: an int32 scalar.
+            name: of the operation.
+
+        Returns:
+            A tensor of the element's shape.
+
+        Raises (in the step):
+            InvalidArgumentError: there is no such element.
+
+        Example:
+            >>> array = tf.TensorArray(tf.float32, size=2).unstack([1.0, 2.0])
+            >>> sess.run(array.read(1))
+            np.float32(2.0)
+        """
         (item,) = self._op(
             "TensorListGetItem",
             self._flow,
@@ -145,7 +161,24 @@ class TensorArray:
         return item
 
     def write(self, index: Any, value: Any, name: str | None = None) -> TensorArray:
-        """An array with `value` at `index`."""
+        """An array with `value` at `index`.
+
+        Args:
+            index: an int32 scalar.
+            value: of the array's dtype, and of the shape of its elements.
+            name: of the operation.
+
+        Returns:
+            The `TensorArray` to go on with.
+
+        Raises:
+            ValueError: `value` has another dtype or shape.
+
+        Example:
+            >>> array = tf.TensorArray(tf.float32, size=2).write(0, 1.0).write(1, 2.0)
+            >>> sess.run(array.stack())
+            array([1., 2.], dtype=float32)
+        """
         item = _ensured(self._converted(value), self._element_shape)
         (flow,) = self._op(
             "TensorListSetItem",
@@ -159,7 +192,23 @@ class TensorArray:
 
     # ------------------------------------------------------------------ all elements
     def stack(self, name: str | None = None) -> Tensor:
-        """All elements as one tensor, along a new first axis."""
+        """All elements as one tensor, along a new first axis.
+
+        Args:
+            name: of the operation.
+
+        Returns:
+            A tensor of shape [size, ...].
+
+        Raises (in the step):
+            InvalidArgumentError: the elements differ in shape.
+
+        Example:
+            >>> array = tf.TensorArray(tf.float32, size=2).write(0, [1.0, 2.0]).write(1, [3.0, 4.0])
+            >>> sess.run(array.stack())
+            array([[1., 2.],
+                   [3., 4.]], dtype=float32)
+        """
         (tensor,) = self._op(
             "TensorListStack",
             self._flow,

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from anabranch.frontend.array import boolean_mask
+from anabranch.frontend.gathering import boolean_mask
 from anabranch.frontend.variables import Variable
 from anabranch.graph.collections import GraphKeys
 from anabranch.graph.composite import IndexedSlices
@@ -136,7 +136,7 @@ def variables_initializer(var_list: Any, name: str = "init") -> Operation:
         An operation.
 
     Raises:
-        TypeError: the list holds something else than variables.
+        AttributeError: the list holds something else than variables.
 
     Example:
         >>> a, b = tf.get_variable("a", initializer=1.0), tf.get_variable("b", initializer=2.0)

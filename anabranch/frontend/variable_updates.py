@@ -57,9 +57,21 @@ class VariableUpdates:
 
         Args:
             value: of this variable's dtype, and of a shape that its static shape allows.
+            use_locking: accepted; updates are in sequence.
+            name: of the operation.
+            read_value: whether the value is read afterwards.
+
+        Returns:
+            The value afterwards, of the variable's shape; the operation with `read_value` False.
 
         Raises:
             ValueError: the shape or dtype of `value` does not fit.
+
+        Example:
+            >>> v = tf.get_variable("v", initializer=[1.0, 2.0])
+            >>> sess.run(v.initializer)
+            >>> sess.run(v.assign([3.0, 4.0]))
+            array([3., 4.], dtype=float32)
         """
         return self._assigned(raw.AssignVariableOp(self.handle, self._fitting(value), name=name), read_value)
 
@@ -74,7 +86,26 @@ class VariableUpdates:
     def assign_add(
         self, delta: Any, use_locking: bool | None = None, name: str | None = None, read_value: bool = True
     ) -> Tensor | Operation:
-        """Adds `delta`, of this variable's dtype and shape."""
+        """Adds to the value.
+
+        Args:
+            delta: of this variable's dtype and shape.
+            use_locking: accepted; updates are in sequence.
+            name: of the operation.
+            read_value: whether the value is read afterwards.
+
+        Returns:
+            The value afterwards, of the variable's shape; the operation with `read_value` False.
+
+        Raises:
+            ValueError: the shape or dtype of `delta` does not fit.
+
+        Example:
+            >>> v = tf.get_variable("v", initializer=[1.0, 2.0])
+            >>> sess.run(v.initializer)
+            >>> sess.run(v.assign_add([10.0, 10.0]))
+            array([11., 12.], dtype=float32)
+        """
         return self._assigned(raw.AssignAddVariableOp(self.handle, self._fitting(delta), name=name), read_value)
 
     @overload
@@ -88,7 +119,26 @@ class VariableUpdates:
     def assign_sub(
         self, delta: Any, use_locking: bool | None = None, name: str | None = None, read_value: bool = True
     ) -> Tensor | Operation:
-        """Subtracts `delta`, of this variable's dtype and shape."""
+        """Subtracts from the value.
+
+        Args:
+            delta: of this variable's dtype and shape.
+            use_locking: accepted; updates are in sequence.
+            name: of the operation.
+            read_value: whether the value is read afterwards.
+
+        Returns:
+            The value afterwards, of the variable's shape; the operation with `read_value` False.
+
+        Raises:
+            ValueError: the shape or dtype of `delta` does not fit.
+
+        Example:
+            >>> v = tf.get_variable("v", initializer=[1.0, 2.0])
+            >>> sess.run(v.initializer)
+            >>> sess.run(v.assign_sub([1.0, 1.0]))
+            array([0., 1.], dtype=float32)
+        """
         return self._assigned(raw.AssignSubVariableOp(self.handle, self._fitting(delta), name=name), read_value)
 
     def count_up_to(self, limit: int) -> Tensor:

@@ -384,7 +384,22 @@ class Variable(VariableUpdates, metaclass=_VariableType):
             return self._read()
 
     def read_value(self) -> Tensor:
-        """A fresh read, also where `value` would give a cached copy."""
+        """A fresh read, also where `value` would give a cached copy.
+
+        Returns:
+            A tensor of the variable's dtype and shape, read after the open control dependencies.
+
+        Raises (in the step):
+            FailedPreconditionError: the variable is not initialized.
+
+        Example:
+            >>> v = tf.get_variable("v", initializer=1.0)
+            >>> with tf.control_dependencies([v.assign_add(2.0)]):
+            ...     after = v.read_value()
+            >>> sess.run(v.initializer)
+            >>> sess.run(after)
+            np.float32(3.0)
+        """
         with self._reading_graph().name_scope("Read"):
             value = self._read()
         tensor: Tensor = raw.Identity(value)
@@ -427,9 +442,16 @@ class Variable(VariableUpdates, metaclass=_VariableType):
 
         Args:
             value: array of the variable's shape.
+            session: default: the default session.
 
         Raises:
             ValueError: there is no session, or `value` has another shape.
+
+        Example:
+            >>> v = tf.get_variable("v", [2])
+            >>> v.load([1.0, 2.0], sess)
+            >>> sess.run(v)
+            array([1., 2.], dtype=float32)
         """
         self.initializer.run({self.initializer.inputs[1]: value}, session)
 

@@ -210,7 +210,23 @@ class Graph(GraphScopes):
 
     # ------------------------------------------------------------------ exchange
     def as_graph_def(self, from_version: int | None = None, add_shapes: bool = False) -> GraphDef:
-        """The graph as a GraphDef message; see `graphdef.graph_to_proto`."""
+        """The graph as a `GraphDef` message.
+
+        Args:
+            from_version: only operations added after that `version` of the graph.
+            add_shapes: whether nodes carry the shapes of their outputs as an attribute.
+
+        Returns:
+            A `GraphDef`.
+
+        Raises:
+            nothing
+
+        Example:
+            >>> x = tf.constant(1.0, name="x")
+            >>> [node.name for node in tf.get_default_graph().as_graph_def().node]
+            ['x']
+        """
         result: GraphDef = Graph.EXPORT["as_graph_def"](self, from_version, add_shapes)
         return result
 
@@ -222,11 +238,39 @@ class Graph(GraphScopes):
 
     # ------------------------------------------------------------------ look-up
     def get_operations(self) -> list[Operation]:
-        """All operations, in the order of creation."""
+        """All operations, in the order of creation.
+
+        Returns:
+            A list of operations.
+
+        Raises:
+            nothing
+
+        Example:
+            >>> x = tf.constant(1.0, name="x") + 1.0
+            >>> len(tf.get_default_graph().get_operations())
+            3
+        """
         return list(self._operations)
 
     def get_operation_by_name(self, name: str) -> Operation:
-        """Raises TypeError for a name that is no string, KeyError for an unknown one."""
+        """The operation of a name.
+
+        Args:
+            name: such as "x".
+
+        Returns:
+            The `Operation`.
+
+        Raises:
+            TypeError: `name` is no string.
+            KeyError: there is no such operation.
+
+        Example:
+            >>> x = tf.constant([1.0, 2.0], name="x")
+            >>> tf.get_default_graph().get_operation_by_name("x").type
+            'Const'
+        """
         if not isinstance(name, str):
             raise TypeError(f"operation names are strings, got {name!r}")
         element = self.as_graph_element(name, allow_tensor=False)
@@ -234,7 +278,24 @@ class Graph(GraphScopes):
         return element
 
     def get_tensor_by_name(self, name: str) -> Tensor:
-        """Raises TypeError for what is no string, ValueError for a malformed name, KeyError for an unknown one."""
+        """The tensor of a name.
+
+        Args:
+            name: of its operation and the number of the output, such as "x:0".
+
+        Returns:
+            The `Tensor`.
+
+        Raises:
+            TypeError: `name` is no string.
+            ValueError: it is not of that form.
+            KeyError: there is no such operation or output.
+
+        Example:
+            >>> x = tf.constant([1.0, 2.0], name="x")
+            >>> tf.get_default_graph().get_tensor_by_name("x:0") is x
+            True
+        """
         if not isinstance(name, str):
             raise TypeError(f"tensor names are strings, got {name!r}")
         element = self.as_graph_element(name, allow_operation=False)
@@ -438,7 +499,20 @@ class Graph(GraphScopes):
 
     @contextlib.contextmanager
     def as_default(self) -> Iterator[Graph]:
-        """Makes this the default graph of the current thread inside the block."""
+        """Makes this the default graph of the current thread inside the block.
+
+        Returns:
+            A context manager, which gives the graph.
+
+        Raises:
+            nothing
+
+        Example:
+            >>> with tf.Graph().as_default() as graph:
+            ...     x = tf.constant(1.0)
+            >>> x.graph is graph
+            True
+        """
         with default_graphs.enter(self):
             yield self
 

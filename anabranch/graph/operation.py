@@ -97,14 +97,34 @@ class Tensor:
         return self._shape
 
     def get_shape(self) -> TensorShape:
-        """The same as `shape`."""
+        """The same as `shape`.
+
+        Returns:
+            A `TensorShape`.
+
+        Raises:
+            nothing
+
+        Example:
+            >>> tf.zeros([2, 3]).get_shape().as_list()
+            [2, 3]
+        """
         return self._shape
 
     def set_shape(self, shape: Any) -> None:
         """Adds what the caller knows of the shape.
 
+        Args:
+            shape: a list of sizes, None where one is not known; or a `TensorShape`.
+
         Raises:
             ValueError: it contradicts what is known already.
+
+        Example:
+            >>> x = tf.placeholder(tf.float32)
+            >>> x.set_shape([None, 3])
+            >>> x.shape.as_list()
+            [None, 3]
         """
         try:
             self._shape = self._shape.merge_with(shape)
@@ -129,8 +149,19 @@ class Tensor:
     def eval(self, feed_dict: Any = None, session: Any = None) -> TensorValue:
         """Runs a step in `session` (default: the default session) that fetches this tensor.
 
+        Args:
+            feed_dict: values for tensors.
+            session: default: the default session.
+
+        Returns:
+            The tensor's value: an array of its shape, or a NumPy scalar.
+
         Raises:
             ValueError: there is no default session, or this tensor belongs to another graph.
+
+        Example:
+            >>> tf.constant([1.0, 2.0]).eval()
+            array([1., 2.], dtype=float32)
         """
         return Tensor.EVALUATE["eval"](self, feed_dict, session)
 
@@ -382,7 +413,21 @@ class Operation:
         return group_by_argument(self.op_def.inputs, self.attrs, self._inputs)
 
     def run(self, feed_dict: Any = None, session: Any = None) -> None:
-        """Runs a step in `session` (default: the default session) that has this operation as its target."""
+        """Runs a step in `session` (default: the default session) that has this operation as its target.
+
+        Args:
+            feed_dict: values for tensors.
+            session: default: the default session.
+
+        Raises:
+            ValueError: there is no default session, or this operation belongs to another graph.
+
+        Example:
+            >>> v = tf.get_variable("v", initializer=1.0)
+            >>> v.initializer.run()
+            >>> v.eval()
+            np.float32(1.0)
+        """
         Tensor.EVALUATE["run"](self, feed_dict, session)
 
     # ------------------------------------------------------------------ changes (graph layer only)

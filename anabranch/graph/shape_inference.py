@@ -68,14 +68,8 @@ def infer_shapes(
     count = 1 if len(op_def.outputs) == 1 and not op_def.outputs[0].is_list else _total(op_def, attrs)
     if rule is None:
         return [_UNKNOWN_SHAPE] * count
-    known: dict[str, Any] = {}
-    for keyword in rule.keywords:
-        known[keyword] = ShapeContext(op_def, attrs, inputs) if keyword == "ctx" else attrs[keyword]
-    shapes = group_by_argument(op_def.inputs, attrs, [t._shape for t in inputs])
     try:
-        if op_def.ranks:
-            op_def.check_ranks(None if isinstance(shape, list) else shape.ndims for shape in shapes)
-        result = rule.function(*shapes, **known)
+        result = _apply(rule, op_def, attrs, inputs, [t._shape for t in inputs])
     except ValueError as error:
         given = ", ".join(f"{t.name} {t._shape}" for t in inputs)
         raise ValueError(f"operation {name!r} ({op_def.name}), created at {site}: {error} (inputs: {given})") from error
@@ -105,10 +99,18 @@ def check_shapes(op: Operation, values: Sequence[Any]) -> None:
         tensor._shape if tensor.dtype in _NO_ARRAYS else TensorShape.from_tuple(np.shape(value))
         for tensor, value in zip(op.inputs, values, strict=True)
     ]
+    _apply(rule, op.op_def, op.attrs, op.inputs, shapes)
+
+
+def _apply(rule: Rule, op_def: OpDef, attrs: dict[str, Any], inputs: list[Tensor], shapes: list[TensorShape]) -> Any:
+    """What a shape rule says of inputs of some shapes."""
+    grouped = group_by_argument(op_def.inputs, attrs, shapes)
+    if op_def.ranks:
+        op_def.check_ranks(None if isinstance(shape, list) else shape.ndims for shape in grouped)
     known: dict[str, Any] = {}
     for keyword in rule.keywords:
-        known[keyword] = ShapeContext(op.op_def, op.attrs, list(op.inputs)) if keyword == "ctx" else op.attrs[keyword]
-    rule.function(*group_by_argument(op.op_def.inputs, op.attrs, shapes), **known)
+        known[keyword] = ShapeContext(op_def, attrs, inputs) if keyword == "ctx" else attrs[keyword]
+    return rule.function(*grouped, **known)
 
 
 def _total(op_def: OpDef, attrs: dict[str, Any]) -> int:

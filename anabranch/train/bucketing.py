@@ -12,10 +12,10 @@ from anabranch import errors
 from anabranch.core.dtypes import float32, int32
 from anabranch.core.shapes import TensorShape
 from anabranch.frontend import summary
-from anabranch.frontend.array import where_v2
 from anabranch.frontend.casting import cast
 from anabranch.frontend.control_flow import cond
 from anabranch.frontend.framework import convert_to_tensor, get_static_value, name_scope
+from anabranch.frontend.gathering import where_v2
 from anabranch.frontend.grouping import group, no_op
 from anabranch.frontend.layers.utils import smart_cond
 from anabranch.frontend.queues import FIFOQueue, PaddingFIFOQueue, QueueBase

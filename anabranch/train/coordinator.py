@@ -61,6 +61,12 @@ class Coordinator:
 
         Raises:
             The exception itself, if it is given after `join` has returned: nobody else would learn of it.
+
+        Example:
+            >>> coordinator = tf.train.Coordinator()
+            >>> coordinator.request_stop()
+            >>> coordinator.should_stop()
+            True
         """
         failure = ex[1] if isinstance(ex, tuple) else ex
         with self._lock:
@@ -82,7 +88,19 @@ class Coordinator:
             self._stop_event.clear()
 
     def should_stop(self) -> bool:
-        """Whether a stop was requested."""
+        """Whether a stop was requested.
+
+        Returns:
+            A bool.
+
+        Raises:
+            nothing
+
+        Example:
+            >>> coordinator = tf.train.Coordinator()
+            >>> coordinator.should_stop()
+            False
+        """
         return self._stop_event.is_set()
 
     def wait_for_stop(self, timeout: float | None = None) -> bool:
@@ -118,6 +136,18 @@ class Coordinator:
         Raises:
             The exception given to `request_stop`.
             RuntimeError: threads still run after the grace period.
+
+        Example:
+            >>> coordinator = tf.train.Coordinator()
+            >>> try:
+            ...     raise ValueError("no more input")
+            ... except ValueError as error:
+            ...     coordinator.request_stop(error)
+            >>> try:
+            ...     coordinator.join([])
+            ... except ValueError as error:
+            ...     print(error)
+            no more input
         """
         with self._lock:
             waited_for = self._registered_threads | set(threads or ())

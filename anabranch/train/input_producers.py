@@ -7,10 +7,11 @@ from typing import Any
 from anabranch.core.dtypes import float32, int64, string
 from anabranch.core.shapes import TensorShape
 from anabranch.frontend import summary
-from anabranch.frontend.array import gather, identity, shape, size
+from anabranch.frontend.array import identity, shape, size
 from anabranch.frontend.casting import cast
 from anabranch.frontend.checks import Assert
 from anabranch.frontend.framework import control_dependencies, convert_to_tensor, name_scope
+from anabranch.frontend.gathering import gather
 from anabranch.frontend.parsing import matching_files
 from anabranch.frontend.queues import FIFOQueue, QueueBase
 from anabranch.frontend.random import random_shuffle

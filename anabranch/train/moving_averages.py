@@ -171,9 +171,23 @@ class ExponentialMovingAverage:
         Args:
             var_list: variables and tensors; default: the trainable variables.
 
+        Returns:
+            An operation: each time that it runs, the shadows follow by one step.
+
         Raises:
             TypeError: one is of a dtype that has no average.
             ValueError: one has an average already.
+
+        Example:
+            >>> v = tf.get_variable("v", initializer=1.0)
+            >>> average = tf.train.ExponentialMovingAverage(0.5)
+            >>> maintain = average.apply([v])
+            >>> sess.run(tf.global_variables_initializer())
+            >>> sess.run(v.assign(3.0))
+            np.float32(3.0)
+            >>> sess.run(maintain)
+            >>> sess.run(average.average(v))
+            np.float32(2.0)
         """
         graph = get_default_graph()
         averaged = list(graph.get_collection(GraphKeys.TRAINABLE_VARIABLES) if var_list is None else var_list)

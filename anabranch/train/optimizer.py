@@ -111,6 +111,14 @@ class Optimizer:
 
         Raises:
             ValueError: no variable has a gradient.
+
+        Example:
+            >>> w = tf.get_variable("w", initializer=1.0)
+            >>> step = tf.train.GradientDescentOptimizer(0.25).minimize(tf.square(w))
+            >>> sess.run(w.initializer)
+            >>> sess.run(step)
+            >>> sess.run(w)
+            np.float32(0.5)
         """
         loss = loss() if callable(loss) else loss
         grads_and_vars = self.compute_gradients(
@@ -141,13 +149,25 @@ class Optimizer:
     ) -> GradientsAndVariables:
         """Adds the backward pass. Arguments as in `minimize`; `var_list` may hold tensors too.
 
+        Args:
+            loss: what to minimize, a tensor or a function that returns it.
+            var_list: the variables, and tensors; default: the trainable variables of the graph.
+            gate_gradients, aggregation_method, colocate_gradients_with_ops, grad_loss: as of `minimize`.
+
         Returns:
             Pairs (gradient, variable); the gradient is a tensor, an `IndexedSlices`, or None.
 
         Raises:
             TypeError: `var_list` holds something else than variables and tensors.
-            ValueError: there are no variables, one has a dtype that this optimizer cannot update, or
-                `gate_gradients` is no such value.
+            ValueError: there are no variables, one has a dtype that this optimizer cannot update, or `gate_gradients`
+                is no such value.
+
+        Example:
+            >>> w = tf.get_variable("w", initializer=3.0)
+            >>> (gradient, variable), = tf.train.GradientDescentOptimizer(0.1).compute_gradients(tf.square(w))
+            >>> sess.run(w.initializer)
+            >>> sess.run(gradient), variable is w
+            (np.float32(6.0), True)
         """
         if gate_gradients not in (self.GATE_NONE, self.GATE_OP, self.GATE_GRAPH):
             raise ValueError(
@@ -184,9 +204,20 @@ class Optimizer:
             global_step: a variable that is incremented after the updates.
             name: of the returned operation; default: the optimizer's name.
 
+        Returns:
+            The operation that updates the variables and increments `global_step`.
+
         Raises:
             TypeError: a gradient is neither a tensor, an `IndexedSlices` nor None, or a variable is none.
             ValueError: no pairs, or none with a gradient.
+
+        Example:
+            >>> w = tf.get_variable("w", initializer=3.0)
+            >>> step = tf.train.GradientDescentOptimizer(0.5).apply_gradients([(tf.constant(1.0), w)])
+            >>> sess.run(w.initializer)
+            >>> sess.run(step)
+            >>> sess.run(w)
+            np.float32(2.5)
         """
         pairs = [(_checked_gradient(g), _checked_variable(v)) for g, v in grads_and_vars]
         if not pairs:

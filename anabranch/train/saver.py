@@ -204,6 +204,13 @@ class Saver:
             ValueError: the directory cannot be made, or `latest_filename` is a path or collides with `save_path`.
             FailedPreconditionError: a variable is not initialized.
             OpError: the checkpoint cannot be written; one that was there before is as it was.
+
+        Example:
+            >>> v = tf.get_variable("v", initializer=1.0)
+            >>> saver = tf.train.Saver()
+            >>> sess.run(v.initializer)
+            >>> saver.save(sess, "runs/model", global_step=100)
+            'runs/model-100'
         """
         if not self._is_empty:
             self._definition("save")
@@ -345,6 +352,16 @@ class Saver:
             NotFoundError: tensors are missing in it; the message lists all, with the closest names it has.
             InvalidArgumentError: tensors have other shapes or dtypes; the message lists all.
             DataLossError: it is damaged.
+
+        Example:
+            >>> v = tf.get_variable("v", initializer=1.0)
+            >>> saver = tf.train.Saver()
+            >>> sess.run(v.initializer)
+            >>> path = saver.save(sess, "runs/model")
+            >>> with tf.Session() as later:
+            ...     saver.restore(later, path)
+            ...     later.run(v)
+            np.float32(1.0)
         """
         if self._is_empty:
             return

@@ -1,6 +1,7 @@
 """The help of the functions that programs use most: arguments, result, shapes, errors, and an example that runs.
 
-`most_used_names.csv` says in how many of 135 public repositories and in how many of their files each name stands.
+`most_used_names.csv` says in how many public repositories, and in how many of their files, each name stands;
+`most_used_methods.txt` are the methods that the examples and tests here call most.
 """
 
 from __future__ import annotations
@@ -15,12 +16,15 @@ import pytest
 
 import anabranch as tf
 from anabranch.tools.docstrings import Docstring, parse
-from anabranch.tools.public_names import public_names, signature_of, underlying
+from anabranch.tools.public_names import public_functions, public_names, signature_of, underlying
 from tests.example_checker import ExampleChecker, run_example
 
-LIST = Path(__file__).resolve().parents[1] / "fixtures" / "most_used_names.csv"
-NAMES = [row["name"] for row in csv.DictReader(LIST.read_text("utf-8").splitlines())]
-PUBLIC = {public.name: public.value for public in public_names()}
+FIXTURES = Path(__file__).resolve().parents[1] / "fixtures"
+NAMES = [row["name"] for row in csv.DictReader((FIXTURES / "most_used_names.csv").read_text("utf-8").splitlines())]
+METHODS = (FIXTURES / "most_used_methods.txt").read_text("utf-8").split()
+PUBLIC = {public.name: public.value for public in public_names()} | {
+    public.name: public.value for public in public_functions() if public.name in METHODS
+}
 #: how shapes are told of
 SHAPE_WORDS = ("shape", "scalar", "vector", "matri", "[", "rank")
 
@@ -65,7 +69,7 @@ def test_the_list_holds_three_hundred_different_names() -> None:
 
 
 def test_each_function_is_told_of_in_full() -> None:
-    faults = {name: found for name in NAMES if (found := faults_of(PUBLIC[name], parse(PUBLIC[name])))}
+    faults = {name: found for name in [*NAMES, *METHODS] if (found := faults_of(PUBLIC[name], parse(PUBLIC[name])))}
     assert faults == {}
 
 
@@ -78,7 +82,7 @@ def test_what_the_help_lacks_is_noticed() -> None:
     assert faults_of(bare, parse(bare)) == [*expected, "no result", "no errors", "no shapes", "no example"]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [*NAMES, *METHODS])
 def test_example(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Examples are written for Python's prompt, in an empty directory, with `sess` a session of an empty graph."""
     monkeypatch.chdir(tmp_path)

@@ -20,15 +20,16 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from tests.example_checker import run_example
 
-LIST = Path(__file__).resolve().parents[1] / "fixtures" / "most_used_names.csv"
+FIXTURES = Path(__file__).resolve().parents[1] / "fixtures"
 
 
 def write_examples() -> None:
     from anabranch.tools.docstrings import parse
-    from anabranch.tools.public_names import public_names
+    from anabranch.tools.public_names import public_functions, public_names
 
-    public = {name.name: name.value for name in public_names()}
-    names = [row["name"] for row in csv.DictReader(LIST.read_text("utf-8").splitlines())]
+    public = {name.name: name.value for name in [*public_functions(), *public_names()]}
+    names = [row["name"] for row in csv.DictReader((FIXTURES / "most_used_names.csv").read_text("utf-8").splitlines())]
+    names += (FIXTURES / "most_used_methods.txt").read_text("utf-8").split()
     print(json.dumps({name: parse(public[name]).sections["Example"] for name in names}))
 
 

@@ -114,7 +114,19 @@ class Dataset:
 
     # ------------------------------------------------------------------ iterators
     def make_one_shot_iterator(self) -> Iterator:
-        """An iterator that needs no initializer; see `make_one_shot_iterator`."""
+        """An iterator that needs no initializer; see `make_one_shot_iterator`.
+
+        Returns:
+            An `Iterator`.
+
+        Raises:
+            ValueError: the dataset depends on a variable, a placeholder or a table.
+
+        Example:
+            >>> number = tf.data.Dataset.range(3).make_one_shot_iterator().get_next()
+            >>> sess.run(number), sess.run(number)
+            (np.int64(0), np.int64(1))
+        """
         return self._make_one_shot_iterator()
 
     def _make_one_shot_iterator(self) -> Iterator:
@@ -133,7 +145,25 @@ class Dataset:
         return Iterator._of(resource, None, self._structure)
 
     def make_initializable_iterator(self, shared_name: str | None = None) -> Iterator:
-        """An iterator whose `initializer` must be run first; see `make_initializable_iterator`."""
+        """An iterator whose `initializer` must be run first; see `make_initializable_iterator`.
+
+        Args:
+            shared_name: the name under which other graphs and sessions of the task find the iterator.
+
+        Returns:
+            An `Iterator`.
+
+        Raises:
+            nothing
+
+        Example:
+            >>> count = tf.placeholder(tf.int64, [])
+            >>> iterator = tf.data.Dataset.range(count).batch(10).make_initializable_iterator()
+            >>> numbers = iterator.get_next()
+            >>> sess.run(iterator.initializer, {count: 3})
+            >>> sess.run(numbers)
+            array([0, 1, 2])
+        """
         return self._make_initializable_iterator(shared_name)
 
     def _make_initializable_iterator(self, shared_name: str | None = None) -> Iterator:
@@ -152,8 +182,19 @@ class Dataset:
     def from_tensor_slices(tensors: Any) -> Dataset:
         """The rows of `tensors`, a structure of values with first dimensions alike.
 
+        Args:
+            tensors: arrays, lists or tensors of shape [n, ...], or a structure of them with one n.
+
+        Returns:
+            A `Dataset` of n elements in the structure of `tensors`.
+
         Raises:
             ValueError: a component is a scalar, or they differ in their number of rows.
+
+        Example:
+            >>> dataset = tf.data.Dataset.from_tensor_slices({"x": [1, 2], "y": [[3], [4]]})
+            >>> sess.run(tf.data.make_one_shot_iterator(dataset).get_next())
+            {'x': np.int32(1), 'y': array([3], dtype=int32)}
         """
         wholes, flat = components_of(tensors, sliced_component_of)
         rows = TensorShape([None])
@@ -195,9 +236,18 @@ class Dataset:
             output_shapes: structure of shapes; default: unknown ones.
             args: tuple of tensors.
 
+        Returns:
+            A `Dataset`.
+
         Raises:
             TypeError: `generator` is not callable.
             InvalidArgumentError (in the step): it yields something else; the message shows what.
+
+        Example:
+            >>> dataset = tf.data.Dataset.from_generator(lambda: iter([1, 4, 9]), tf.int32, [])
+            >>> numbers = tf.data.make_one_shot_iterator(dataset).get_next()
+            >>> sess.run(numbers), sess.run(numbers)
+            (np.int32(1), np.int32(4))
         """
         return Dataset(*generator_variant(generator, output_types, output_shapes, args))
 
@@ -279,7 +329,22 @@ class Dataset:
         return made.with_options(dataset._options)
 
     def repeat(self, count: Any = None) -> Dataset:
-        """The elements `count` times over; endlessly for None or -1."""
+        """The elements `count` times over; endlessly for None or -1.
+
+        Args:
+            count: an integer scalar, or None.
+
+        Returns:
+            A `Dataset`.
+
+        Raises:
+            nothing
+
+        Example:
+            >>> dataset = tf.data.Dataset.range(2).repeat(2).batch(4)
+            >>> sess.run(tf.data.make_one_shot_iterator(dataset).get_next())
+            array([0, 1, 0, 1])
+        """
         return self._made("RepeatDataset", count=_int64(-1 if count is None else count, "count"))
 
     def take(self, count: Any) -> Dataset:
@@ -309,7 +374,20 @@ class Dataset:
         """The elements in random order, each drawn from a buffer of the next `buffer_size`.
 
         Args:
+            buffer_size: an integer scalar, at least 1.
+            seed: of the order.
             reshuffle_each_iteration: whether every repetition has another order (the default).
+
+        Returns:
+            A `Dataset` of the same elements.
+
+        Raises (in the step):
+            InvalidArgumentError: `buffer_size` is less than 1.
+
+        Example:
+            >>> dataset = tf.data.Dataset.range(5).shuffle(5).batch(5)
+            >>> sorted(sess.run(tf.data.make_one_shot_iterator(dataset).get_next()).tolist())
+            [0, 1, 2, 3, 4]
         """
         seeds = seed_tensors(seed)
         reshuffle = True if reshuffle_each_iteration is None else reshuffle_each_iteration
@@ -322,15 +400,43 @@ class Dataset:
         )
 
     def prefetch(self, buffer_size: Any) -> Dataset:
-        """The same elements; up to `buffer_size` (None, -1: our choice) are computed ahead in a thread."""
+        """The same elements; up to `buffer_size` (None, -1: our choice) are computed ahead in a thread.
+
+        Args:
+            buffer_size: an integer scalar.
+
+        Returns:
+            A `Dataset` of the same elements.
+
+        Raises:
+            nothing
+
+        Example:
+            >>> dataset = tf.data.Dataset.range(3).batch(3).prefetch(1)
+            >>> sess.run(tf.data.make_one_shot_iterator(dataset).get_next())
+            array([0, 1, 2])
+        """
         return self._made("PrefetchDataset", buffer_size=_int64(-1 if buffer_size is None else buffer_size))
 
     # ------------------------------------------------------------------ together
     def batch(self, batch_size: Any, drop_remainder: Any = False) -> Dataset:
         """`batch_size` elements stacked; what is left at the end is a smaller batch, or is dropped.
 
+        Args:
+            batch_size: an integer scalar.
+            drop_remainder: whether a smaller batch at the end is left out; batches then have a known size.
+
+        Returns:
+            A `Dataset`, whose elements have the shapes [batch_size, ...].
+
         Raises (in the step):
             InvalidArgumentError: elements of one batch differ in shape.
+
+        Example:
+            >>> dataset = tf.data.Dataset.range(5).batch(2)
+            >>> numbers = tf.data.make_one_shot_iterator(dataset).get_next()
+            >>> [sess.run(numbers).tolist() for _ in range(3)]
+            [[0, 1], [2, 3], [4]]
         """
         size, drop = _int64(batch_size, "batch_size"), convert_to_tensor(drop_remainder, dtypes.bool)
         known = known_batch(size, drop)
@@ -418,8 +524,16 @@ class Dataset:
             map_func: builds the graph of the function; a tuple element arrives as several arguments.
             num_parallel_calls: how many calls may run at once; `tf.data.experimental.AUTOTUNE` leaves it to us.
 
+        Returns:
+            A `Dataset`, whose elements have the structure that `map_func` returns.
+
         Raises:
             TypeError: `map_func` returns something that no element can hold.
+
+        Example:
+            >>> dataset = tf.data.Dataset.range(3).map(lambda x: x * 10).batch(3)
+            >>> sess.run(tf.data.make_one_shot_iterator(dataset).get_next())
+            array([ 0, 10, 20])
         """
         body = ElementBody(map_func, "Dataset.map()", self._structure)
         if num_parallel_calls is None:
@@ -463,8 +577,19 @@ class Dataset:
     def filter(self, predicate: Callable[..., Any]) -> Dataset:
         """The elements of which `predicate`, a boolean scalar, is true.
 
+        Args:
+            predicate: builds the graph of the function; takes an element, returns a boolean scalar.
+
+        Returns:
+            A `Dataset` of some of the elements.
+
         Raises:
             ValueError: `predicate` returns something else.
+
+        Example:
+            >>> dataset = tf.data.Dataset.range(6).filter(lambda x: tf.equal(x % 2, 0)).batch(3)
+            >>> sess.run(tf.data.make_one_shot_iterator(dataset).get_next())
+            array([0, 2, 4])
         """
         body = ElementBody(predicate, "Dataset.filter()", self._structure)
         check_predicate(body, "`predicate`")

@@ -117,9 +117,21 @@ class Iterator:
     def get_next(self, name: str | None = None) -> Structure:
         """The next element, in the structure of the dataset's elements. Call it once, and fetch it often.
 
+        Args:
+            name: of the operation.
+
+        Returns:
+            A tensor of the element's shape, or a structure of tensors, as the dataset's elements are.
+
         Raises (in the step):
             OutOfRangeError: there is none.
             FailedPreconditionError: the iterator was not initialised.
+
+        Example:
+            >>> iterator = tf.data.make_one_shot_iterator(tf.data.Dataset.from_tensor_slices(([1, 2], [3, 4])))
+            >>> x, y = iterator.get_next()
+            >>> sess.run([x, y]), sess.run([x, y])
+            ([np.int32(1), np.int32(3)], [np.int32(2), np.int32(4)])
         """
         self._get_next_calls += 1
         if self._get_next_calls > _MANY_CALLS:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from anabranch.frontend.array import concat, where, where_v2
+from anabranch.frontend.array import concat
 from anabranch.frontend.checks import assert_less, assert_same_float_dtype
 from anabranch.frontend.constants import fill, ones, ones_like, zeros_like
 from anabranch.frontend.distributions.distribution import FULLY_REPARAMETERIZED
@@ -21,6 +21,7 @@ from anabranch.frontend.distributions.parameters import (
 )
 from anabranch.frontend.distributions.special import log_cdf_laplace, log_ndtr, ndtr, ndtri
 from anabranch.frontend.framework import name_scope
+from anabranch.frontend.gathering import where, where_v2
 from anabranch.frontend.grouping import with_dependencies
 from anabranch.frontend.math import abs, betainc, digamma, exp, is_nan, lgamma, log, log1p, sign, square
 from anabranch.frontend.random import random_gamma, random_normal, random_uniform

@@ -16,7 +16,6 @@ from anabranch.frontend.array import (
     identity,
     one_hot,
     reshape,
-    sequence_mask,
     shape as shape_of,
     transpose,
 )
@@ -38,6 +37,7 @@ from anabranch.frontend.distributions.parameters import (
     vector_covariance,
 )
 from anabranch.frontend.framework import convert_to_tensor, name_scope
+from anabranch.frontend.gathering import sequence_mask
 from anabranch.frontend.grouping import with_dependencies
 from anabranch.frontend.math import lbeta, log, sqrt, square
 from anabranch.frontend.nn_activations import log_softmax, softmax, softplus

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from anabranch.core.shapes import TensorShape
-from anabranch.frontend.array import concat, expand_dims, shape as shape_of, where_v2
+from anabranch.frontend.array import concat, expand_dims, shape as shape_of
 from anabranch.frontend.casting import cast
 from anabranch.frontend.checks import (
     assert_less,
@@ -28,6 +28,7 @@ from anabranch.frontend.distributions.parameters import (
     vector_covariance,
 )
 from anabranch.frontend.framework import name_scope
+from anabranch.frontend.gathering import where_v2
 from anabranch.frontend.grouping import with_dependencies
 from anabranch.frontend.math import betainc, digamma, igamma, lbeta, lgamma, log, log1p, sqrt, square, xlogy
 from anabranch.frontend.random import random_gamma, random_uniform

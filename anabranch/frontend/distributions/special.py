@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from anabranch.core import dtypes
-from anabranch.frontend.array import where
 from anabranch.frontend.constants import ones_like, zeros_like
+from anabranch.frontend.gathering import where
 from anabranch.frontend.math import abs, erf, erfc, exp, log, log1p, maximum, minimum, sqrt, square
 from anabranch.graph.operation import Tensor
 

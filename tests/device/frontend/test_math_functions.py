@@ -12,7 +12,17 @@ import scipy.special as sp
 
 from anabranch import errors
 from anabranch.core import dtypes
-from anabranch.frontend import casting, clipping, contraction, linalg, math as tfm, operators, reduction, spectral
+from anabranch.frontend import (
+    casting,
+    clipping,
+    contraction,
+    linalg,
+    math as tfm,
+    operators,
+    reduction,
+    segments,
+    spectral,
+)
 from anabranch.frontend.constants import constant, placeholder
 from anabranch.graph.composite import IndexedSlices, SparseTensor
 from anabranch.graph.graph import get_default_graph
@@ -258,11 +268,11 @@ def test_ranges() -> None:
 
 def test_segments() -> None:
     ids = np.int32([0, 0, 2])
-    check(reduction.segment_sum(X, ids), np.stack([X[:2].sum(0), np.zeros(4), X[2]]), 1e-6)
-    check(reduction.unsorted_segment_mean(X, ids, 3), np.stack([X[:2].mean(0), np.zeros(4), X[2]]), 1e-6)
-    check(reduction.unsorted_segment_sqrt_n(X, ids, 3), np.stack([X[:2].sum(0) / 2**0.5, np.zeros(4), X[2]]), 1e-6)
-    check(reduction.sparse_segment_mean(X, [2, 0], [0, 0]), [(X[2] + X[0]) / 2], 1e-6)
-    check(reduction.sparse_segment_sum(X, [2, 0], [0, 0], num_segments=2), [X[2] + X[0], np.zeros(4)], 1e-6)
+    check(segments.segment_sum(X, ids), np.stack([X[:2].sum(0), np.zeros(4), X[2]]), 1e-6)
+    check(segments.unsorted_segment_mean(X, ids, 3), np.stack([X[:2].mean(0), np.zeros(4), X[2]]), 1e-6)
+    check(segments.unsorted_segment_sqrt_n(X, ids, 3), np.stack([X[:2].sum(0) / 2**0.5, np.zeros(4), X[2]]), 1e-6)
+    check(segments.sparse_segment_mean(X, [2, 0], [0, 0]), [(X[2] + X[0]) / 2], 1e-6)
+    check(segments.sparse_segment_sum(X, [2, 0], [0, 0], num_segments=2), [X[2] + X[0], np.zeros(4)], 1e-6)
 
 
 def test_counting() -> None:

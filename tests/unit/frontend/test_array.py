@@ -10,7 +10,7 @@ import pytest
 from anabranch import errors
 from anabranch.autodiff.gradients import gradients
 from anabranch.core.shapes import Dimension, TensorShape
-from anabranch.frontend import array, constants, data_flow, grouping, rearranging, slicing
+from anabranch.frontend import array, constants, data_flow, gathering, grouping, rearranging, slicing
 from anabranch.graph.composite import IndexedSlices, SparseTensor
 from anabranch.graph.constants import constant_value
 from anabranch.graph.graph import get_default_graph
@@ -258,46 +258,46 @@ def test_one_hot_chooses_its_dtype() -> None:
 # ---------------------------------------------------------------------- gathering and masking
 def test_gather_axes_and_batches() -> None:
     x = constants.constant(X)
-    same(array.gather(x, [2, 0]), X[[2, 0]])
-    same(array.gather(x, [1], axis=1), X[:, [1]])
-    same(array.batch_gather(x, [[0], [1], [2]]), [[0], [5], [10]])
-    same(array.gather_nd(x, [[0, 1], [2, 3]]), [1, 11])
-    same(array.gather_nd(x, [[1], [2], [3]], batch_dims=1), [1, 6, 11])
+    same(gathering.gather(x, [2, 0]), X[[2, 0]])
+    same(gathering.gather(x, [1], axis=1), X[:, [1]])
+    same(gathering.batch_gather(x, [[0], [1], [2]]), [[0], [5], [10]])
+    same(gathering.gather_nd(x, [[0, 1], [2, 3]]), [1, 11])
+    same(gathering.gather_nd(x, [[1], [2], [3]], batch_dims=1), [1, 6, 11])
     with pytest.raises(errors.InvalidArgumentError, match=r"indices\[1\] = 3 is not in \[0, 3\)"):
-        run(array.gather(x, [0, 3]))
-    (grad,) = gradients([array.gather(x, [0, 0])], [x])
+        run(gathering.gather(x, [0, 3]))
+    (grad,) = gradients([gathering.gather(x, [0, 0])], [x])
     assert isinstance(grad, IndexedSlices)
 
 
 def test_boolean_mask() -> None:
     x, mask = constants.placeholder("float32", [None, 4]), constants.placeholder("bool", [None, None])
-    same(array.boolean_mask(x, [True, False, True]), X[[0, 2]], feeds={x: X})
-    same(array.boolean_mask(x, [True, False, False, True], axis=1), X[:, [0, 3]], feeds={x: X})
-    same(array.boolean_mask(x, mask), X[X > 5], feeds={x: X, mask: X > 5})
-    assert array.boolean_mask(x, mask).shape.as_list() == [None]
-    (grad,) = gradients([array.boolean_mask(raw.Mul(x, x), mask)], [x])
+    same(gathering.boolean_mask(x, [True, False, True]), X[[0, 2]], feeds={x: X})
+    same(gathering.boolean_mask(x, [True, False, False, True], axis=1), X[:, [0, 3]], feeds={x: X})
+    same(gathering.boolean_mask(x, mask), X[X > 5], feeds={x: X, mask: X > 5})
+    assert gathering.boolean_mask(x, mask).shape.as_list() == [None]
+    (grad,) = gradients([gathering.boolean_mask(raw.Mul(x, x), mask)], [x])
     same(grad, np.where(X > 5, 2 * X, 0), feeds={x: X, mask: X > 5})
     with pytest.raises(ValueError, match="cannot be scalar"):
-        array.boolean_mask(x, True)
+        gathering.boolean_mask(x, True)
     with pytest.raises(ValueError, match="Number of mask dimensions"):
-        array.boolean_mask(x, constants.placeholder("bool"))
+        gathering.boolean_mask(x, constants.placeholder("bool"))
 
 
 def test_where_has_two_meanings() -> None:
-    same(array.where([True, False, True]), [[0], [2]])
-    same(array.where([True, False], [1, 2], [3, 4]), [1, 4])
-    same(array.where([True, False], [[1, 1], [2, 2]], [[3, 3], [4, 4]]), [[1, 1], [4, 4]])
-    same(array.where_v2([[True], [False]], [1, 2], 0), [[1, 2], [0, 0]])
+    same(gathering.where([True, False, True]), [[0], [2]])
+    same(gathering.where([True, False], [1, 2], [3, 4]), [1, 4])
+    same(gathering.where([True, False], [[1, 1], [2, 2]], [[3, 3], [4, 4]]), [[1, 1], [4, 4]])
+    same(gathering.where_v2([[True], [False]], [1, 2], 0), [[1, 2], [0, 0]])
     with pytest.raises(ValueError, match="both"):
-        array.where([True], [1])
+        gathering.where([True], [1])
 
 
 def test_sequence_mask() -> None:
-    same(array.sequence_mask([1, 3], 4), [[1, 0, 0, 0], [1, 1, 1, 0]])
+    same(gathering.sequence_mask([1, 3], 4), [[1, 0, 0, 0], [1, 1, 1, 0]])
     lengths = constants.placeholder("int32", [None])
-    same(array.sequence_mask(lengths, dtype="float32"), [[1, 0], [1, 1]], feeds={lengths: [1, 2]})
+    same(gathering.sequence_mask(lengths, dtype="float32"), [[1, 0], [1, 1]], feeds={lengths: [1, 2]})
     with pytest.raises(ValueError, match="scalar"):
-        array.sequence_mask([1], [2, 3])
+        gathering.sequence_mask([1], [2, 3])
 
 
 # ---------------------------------------------------------------------- rearranging
