@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from anabranch.core import dtypes
-from anabranch.core.op_def import ArgDef, OpDef
+from anabranch.core.op_def import ArgDef, OpDef, Rule
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.constants import constant_value, constant_value_as_shape
 from anabranch.graph.creation_site import CreationSite
