@@ -79,22 +79,20 @@ class OpError(Exception):
 
     def __init__(self, node_def: Any, op: Any, message: str, error_code: int = UNKNOWN) -> None:
         super().__init__(node_def, op, message)
-        self._node_def = node_def
-        self._op = op
+        self._node_def: NodeLike | None = node_def
+        self._op: OperationLike | None = op
         self._message = message
         self._error_code = error_code
 
     @property
     def node_def(self) -> NodeLike | None:
         """The NodeDef of the operation that failed, or None."""
-        result: NodeLike | None = self._node_def
-        return result
+        return self._node_def
 
     @property
     def op(self) -> OperationLike | None:
         """The `Operation` that failed, or None if it is unknown or not part of the user's graph."""
-        result: OperationLike | None = self._op
-        return result
+        return self._op
 
     @property
     def message(self) -> str:

@@ -24,12 +24,11 @@ class _Wrapper(RNNCell):
         super().__init__()
         if not hasattr(cell, "state_size") or not callable(cell):
             raise TypeError(f"The parameter cell is not an RNNCell: {cell!r}")
-        self._cell = cell
+        self._cell: RNNCell = cell
 
     @property
     def wrapped_cell(self) -> RNNCell:
-        result: RNNCell = self._cell
-        return result
+        return self._cell
 
     @property
     def state_size(self) -> nest.Structure:

@@ -64,9 +64,9 @@ class VariableScope:
         self._name = name
         self._initializer = initializer
         self._regularizer = regularizer
-        self._reuse = reuse
+        self._reuse: bool | enum.Enum | None = reuse
         self._caching_device = caching_device
-        self._partitioner = partitioner
+        self._partitioner: Callable[..., Any] | None = partitioner
         self._custom_getter = custom_getter
         self._name_scope = name_scope
         self._dtype = dtype
@@ -84,8 +84,7 @@ class VariableScope:
 
     @property
     def reuse(self) -> bool | enum.Enum | None:
-        result: bool | enum.Enum | None = self._reuse
-        return result
+        return self._reuse
 
     @property
     def initializer(self) -> object:
@@ -109,8 +108,7 @@ class VariableScope:
 
     @property
     def partitioner(self) -> Callable[..., Any] | None:
-        result: Callable[..., Any] | None = self._partitioner
-        return result
+        return self._partitioner
 
     @property
     def custom_getter(self) -> Callable[..., Any] | None:

@@ -73,10 +73,10 @@ class QueueRunner:
     def _take(self, queue: Any, enqueue_ops: Any, close_op: Any, cancel_op: Any, closed_types: Any) -> None:
         if not queue or not enqueue_ops:
             raise ValueError("Must provide queue and enqueue_ops.")
-        self._queue = queue
+        self._queue: QueueBase = queue
         self._enqueue_ops = list(enqueue_ops)
-        self._close_op = queue.close() if close_op is None else close_op
-        self._cancel_op = queue.close(cancel_pending_enqueues=True) if cancel_op is None else cancel_op
+        self._close_op: Operation = queue.close() if close_op is None else close_op
+        self._cancel_op: Operation = queue.close(cancel_pending_enqueues=True) if cancel_op is None else cancel_op
         if closed_types is not None and not (
             isinstance(closed_types, tuple)
             and closed_types
@@ -107,8 +107,7 @@ class QueueRunner:
     @property
     def queue(self) -> QueueBase:
         """The queue."""
-        result: QueueBase = self._queue
-        return result
+        return self._queue
 
     @property
     def enqueue_ops(self) -> list[Any]:
@@ -118,14 +117,12 @@ class QueueRunner:
     @property
     def close_op(self) -> Operation:
         """Closes the queue."""
-        result: Operation = self._close_op
-        return result
+        return self._close_op
 
     @property
     def cancel_op(self) -> Operation:
         """Closes the queue and cancels what waits for room."""
-        result: Operation = self._cancel_op
-        return result
+        return self._cancel_op
 
     @property
     def queue_closed_exception_types(self) -> tuple[type[BaseException], ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from anabranch.frontend.grouping import group
 from anabranch.frontend.platform import logging
@@ -20,6 +20,8 @@ from anabranch.graph.operation import Operation, Tensor
 from anabranch.train.saver import Saver
 
 __all__ = ["Scaffold"]
+
+_Member = TypeVar("_Member")
 
 
 class Scaffold:
@@ -85,14 +87,14 @@ class Scaffold:
         elif copy_from_scaffold is not None:
             self._init_fn = copy_from_scaffold.init_fn
 
-    _init_op: Any
-    _init_feed_dict: Any
-    _ready_op: Any
-    _ready_for_local_init_op: Any
-    _local_init_op: Any
-    _local_init_feed_dict: Any
-    _summary_op: Any
-    _saver: Any
+    _init_op: Operation
+    _init_feed_dict: dict[Any, Any] | None
+    _ready_op: Tensor | None
+    _ready_for_local_init_op: Tensor | None
+    _local_init_op: Operation
+    _local_init_feed_dict: dict[Any, Any] | None
+    _summary_op: Tensor | None
+    _saver: Saver
 
     def finalize(self) -> Scaffold:
         """Makes what is missing, and finalizes the graph."""
@@ -122,14 +124,14 @@ class Scaffold:
         return self
 
     @staticmethod
-    def get_or_default(arg_name: str, collection_key: str, default_constructor: Callable[[], Any]) -> object:
+    def get_or_default(arg_name: str, collection_key: str, default_constructor: Callable[[], _Member]) -> _Member:
         """The one member of a collection; where it is empty, what the constructor makes, which joins it.
 
         Raises:
             RuntimeError: the collection has several members.
         """
         graph = get_default_graph()
-        members = graph.get_collection(collection_key)
+        members: list[_Member] = graph.get_collection(collection_key)
         if len(members) > 1:
             raise RuntimeError(
                 f'More than one item in the collection "{collection_key}". Please indicate which one to use by passing '
@@ -150,13 +152,11 @@ class Scaffold:
 
     @property
     def init_op(self) -> Operation:
-        result: Operation = self._init_op
-        return result
+        return self._init_op
 
     @property
     def init_feed_dict(self) -> dict[Any, Any] | None:
-        result: dict[Any, Any] | None = self._init_feed_dict
-        return result
+        return self._init_feed_dict
 
     @property
     def init_fn(self) -> Callable[[Any], Any] | None:
@@ -164,33 +164,27 @@ class Scaffold:
 
     @property
     def ready_op(self) -> Tensor | None:
-        result: Tensor | None = self._ready_op
-        return result
+        return self._ready_op
 
     @property
     def ready_for_local_init_op(self) -> Tensor | None:
-        result: Tensor | None = self._ready_for_local_init_op
-        return result
+        return self._ready_for_local_init_op
 
     @property
     def local_init_op(self) -> Operation:
-        result: Operation = self._local_init_op
-        return result
+        return self._local_init_op
 
     @property
     def local_init_feed_dict(self) -> dict[Any, Any] | None:
-        result: dict[Any, Any] | None = self._local_init_feed_dict
-        return result
+        return self._local_init_feed_dict
 
     @property
     def summary_op(self) -> Tensor | None:
-        result: Tensor | None = self._summary_op
-        return result
+        return self._summary_op
 
     @property
     def saver(self) -> Saver:
-        result: Saver = self._saver
-        return result
+        return self._saver
 
 
 def _default_init_op() -> Any:

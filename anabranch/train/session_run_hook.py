@@ -60,7 +60,7 @@ class SessionRunContext:
 
     def __init__(self, original_args: SessionRunArgs, session: Any) -> None:
         self._original_args = original_args
-        self._session = session
+        self._session: Session = session
         self._stop_requested = False
 
     @property
@@ -71,8 +71,7 @@ class SessionRunContext:
     @property
     def session(self) -> Session:
         """The session."""
-        result: Session = self._session
-        return result
+        return self._session
 
     @property
     def stop_requested(self) -> bool:

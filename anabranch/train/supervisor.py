@@ -113,15 +113,17 @@ class Supervisor:
         self._save_model_secs = save_model_secs if is_chief else None
         self._stop_grace_secs = stop_grace_secs
         with self._graph.as_default():
-            self._ready_op = _given(ready_op, GraphKeys.READY_OP, report_uninitialized_variables)
-            self._ready_for_local_init_op = _given(
+            self._ready_op: Tensor | None = _given(ready_op, GraphKeys.READY_OP, report_uninitialized_variables)
+            self._ready_for_local_init_op: Tensor | None = _given(
                 ready_for_local_init_op, GraphKeys.READY_FOR_LOCAL_INIT_OP, lambda: None
             )
-            self._init_op = _given(init_op, GraphKeys.INIT_OP, global_variables_initializer)
+            self._init_op: Operation = _given(init_op, GraphKeys.INIT_OP, global_variables_initializer)
             self._local_init_op = _given(local_init_op, GraphKeys.LOCAL_INIT_OP, Scaffold.default_local_init_op)
-            self._saver = _given(saver, GraphKeys.SAVERS, _default_saver)
-            self._summary_op = _given(summary_op, GraphKeys.SUMMARY_OP, merge_all)
-            self._global_step = _given(global_step, GraphKeys.GLOBAL_STEP, _called_global_step)
+            self._saver: Saver = _given(saver, GraphKeys.SAVERS, _default_saver)
+            self._summary_op: Tensor | None = _given(summary_op, GraphKeys.SUMMARY_OP, merge_all)
+            self._global_step: Tensor | Variable | None = _given(
+                global_step, GraphKeys.GLOBAL_STEP, _called_global_step
+            )
         self._session_manager = session_manager or SessionManager(
             local_init_op=self._local_init_op,
             ready_op=self._ready_op,
@@ -131,7 +133,7 @@ class Supervisor:
             local_init_run_options=local_init_run_options,
         )
         if not is_chief:
-            self._summary_writer: Any = None
+            self._summary_writer: FileWriter | None = None
         elif _is_default(summary_writer):
             self._summary_writer = FileWriter(self._logdir) if self._logdir else None
         else:
@@ -155,8 +157,7 @@ class Supervisor:
 
     @property
     def init_op(self) -> Operation:
-        result: Operation = self._init_op
-        return result
+        return self._init_op
 
     @property
     def init_feed_dict(self) -> dict[Any, Any] | None:
@@ -164,24 +165,20 @@ class Supervisor:
 
     @property
     def ready_op(self) -> Tensor | None:
-        result: Tensor | None = self._ready_op
-        return result
+        return self._ready_op
 
     @property
     def ready_for_local_init_op(self) -> Tensor | None:
-        result: Tensor | None = self._ready_for_local_init_op
-        return result
+        return self._ready_for_local_init_op
 
     @property
     def summary_writer(self) -> FileWriter | None:
         """What events are written with; None if this is not the chief, or without `logdir`."""
-        result: FileWriter | None = self._summary_writer
-        return result
+        return self._summary_writer
 
     @property
     def summary_op(self) -> Tensor | None:
-        result: Tensor | None = self._summary_op
-        return result
+        return self._summary_op
 
     @property
     def save_summaries_secs(self) -> float | None:
@@ -190,13 +187,11 @@ class Supervisor:
 
     @property
     def global_step(self) -> Tensor | Variable | None:
-        result: Tensor | Variable | None = self._global_step
-        return result
+        return self._global_step
 
     @property
     def saver(self) -> Saver:
-        result: Saver = self._saver
-        return result
+        return self._saver
 
     @property
     def save_model_secs(self) -> float | None:
