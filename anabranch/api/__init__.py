@@ -1,97 +1,120 @@
-"""The submodules that users see (`tf.nn`, `tf.train`, ...): explicit lists of public names, no logic.
+"""The public names, each said once: in the stub (`.pyi`) of the module in which users see it.
 
-Here stands what the package itself needs to show its names: `publish`.
+A stub holds imports, ``from anabranch.frontend.math import add as add``, and other names for what it imports,
+``uniform = random_uniform``, and nothing else. As everywhere in stubs, an import is public if it is said ``as`` itself.
+Type checkers and editors read the stub as it is. `publish` makes it true when the program runs: a name is imported from
+where it stands when somebody first asks for it, so that a program loads what it uses. The modules themselves hold a
+docstring.
 """
 
 from __future__ import annotations
 
 import importlib
+import re
 import sys
-from collections.abc import Iterable, Mapping
 from types import ModuleType
 from typing import Any, Final
 
 from anabranch.core import absent_names
 
-#: what every module with annotations binds beside its own names
-_NOT_NAMES: Final = frozenset({"annotations", "TYPE_CHECKING"})
+_IMPORT: Final = re.compile(
+    r"^from (?P<module>[\w.]+) import (?:\((?P<listed>[^)]*)\)|(?P<one>[^(\n]*))$", re.MULTILINE
+)
+_NAME: Final = re.compile(r"(?P<there>\w+)(?: as (?P<here>\w+))?")
+_OTHER_NAME: Final = re.compile(r"^(?P<public>\w+) = (?P<imported>\w+)$", re.MULTILINE)
 
 
-class _PublicPackage(ModuleType):
-    """A package that imports some of its public names when they are first asked for.
+class _PublicModule(ModuleType):
+    """A module that imports its public names when they are first asked for, and tells of TensorFlow's that are absent.
 
-    A public submodule may have the name of a folder of the package: `tf.train` is `anabranch.api.train`, also after
+    A public module may have the name of a folder of the package: `tf.train` is `anabranch.api.train`, also after
     `import anabranch.train`, which would bind the folder.
+
+    Attributes:
+        _homes: public name -> the module that it is imported from, and its name there.
+        _path: what users write after `tf.`; None until they come by that way.
     """
 
-    _modules: dict[str, str]
-    _homes: dict[str, str]
+    _homes: dict[str, tuple[str, str]]
+    _path: str | None
     __all__: list[str]
 
     def __getattr__(self, name: str) -> Any:
-        if name in self._modules:
-            found: Any = importlib.import_module(self._modules[name])
-            _teach(found, name)
-        elif name in self._homes:
-            found = getattr(importlib.import_module(self._homes[name]), name)
-        else:
-            raise _no_attribute(self, "", name)
-        self.__dict__[name] = found
+        if name not in self._homes:
+            raise self._no_attribute(name)
+        module, there = self._homes[name]
+        own = module == self.__name__  # a module below this package
+        found = self.__dict__[name] = importlib.import_module(f"{module}.{there}") if own else imported(module, there)
+        if self._path is not None and isinstance(found, ModuleType):
+            _teach(found, f"{self._path}.{name}" if self._path else name)
         return found
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if not (name in self._modules and _is_folder(self.__name__, name, value)):
+        if not (name in self._homes and _is_folder(self.__name__, name, value)):
             super().__setattr__(name, value)
 
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *self.__all__})
 
-
-class _PublicModule(ModuleType):
-    """A public submodule, which tells of TensorFlow's names that it does not have."""
-
-    _public_path: str
-
-    def __getattr__(self, name: str) -> Any:
-        raise _no_attribute(self, self._public_path, name)
+    def _no_attribute(self, name: str) -> AttributeError:
+        if self._path is not None and name[0] != "_" and absent_names.is_tensorflows(self._path, name):
+            # without `obj=`, among whose names Python would look for a similar one
+            return AttributeError(absent_names.absence(self._path, name, dir(self)), name=name)
+        return AttributeError(f"module {self.__name__!r} has no attribute {name!r}", name=name, obj=self)
 
 
 def _teach(module: ModuleType, path: str) -> None:
-    """Makes a public submodule, and those that it shows, tell of the names that they do not have."""
+    """Lets a public module, and those that it holds, know under which path users see them."""
+    held = vars(module)
+    if "__getattr__" in held or "__all__" not in held or held.get("_path") is not None:
+        return
+    held.update(_path=path, _homes=held.get("_homes", {}))
     module.__class__ = _PublicModule
-    vars(module)["_public_path"] = path
-    for name, value in list(vars(module).items()):
-        inside = isinstance(value, ModuleType) and type(value) is ModuleType and name in vars(module)["__all__"]
-        if inside and "__getattr__" not in vars(value):
+    for name in held["__all__"]:
+        if isinstance(value := held.get(name), ModuleType):
             _teach(value, f"{path}.{name}")
 
 
-def _no_attribute(module: ModuleType, path: str, name: str) -> AttributeError:
-    if not name.startswith("_") and absent_names.is_tensorflows(path, name):
-        # without `obj=`, among whose names Python would look for a similar one
-        return AttributeError(absent_names.absence(path, name, dir(module)), name=name)
-    return AttributeError(f"module {module.__name__!r} has no attribute {name!r}", name=name, obj=module)
-
-
-def publish(package: str, *, modules: Iterable[str], names: Mapping[str, Iterable[str]]) -> None:
-    """To be called when `package` has loaded: makes it import the rest of its public names when they are asked for.
-
-    Its `__all__` becomes `modules`, `names`, and what it has imported by name.
+def publish(name: str, path: str | None = None) -> None:
+    """Gives a module the names of its stub; to be called at its end.
 
     Args:
-        package: the name of the package.
-        modules: the public submodules, each by its path below the package, whose last part is the public name.
-        names: other public names, by the path of the module that holds them.
+        name: the module's `__name__`. Its `__all__` becomes the names of the stub.
+        path: what users write after `tf.`; None: what they come by.
     """
-    module = sys.modules[package]
+    module = sys.modules[name]
+    assert module.__file__ is not None
+    with open(f"{module.__file__}i", encoding="utf-8") as stub:
+        homes = names_of_stub(stub.read())
     held = vars(module)
-    later = {path.rpartition(".")[2]: f"{package}.{path}" for path in modules}
-    homes = {name: f"{package}.{path}" for path, its_names in names.items() for name in its_names}
-    for name in later:
-        held.pop(name, None)
-    imported = {name for name, value in held.items() if name[0] != "_" and not _is_folder(package, name, value)}
-    held.update(_modules=later, _homes=homes, __all__=sorted({*(imported - _NOT_NAMES), *later, *homes}))
-    module.__class__ = _PublicPackage
+    for public in homes:
+        if public in held and _is_folder(name, public, held[public]):
+            del held[public]
+    held.update(_homes=homes, _path=path, __all__=sorted(homes))
+    module.__class__ = _PublicModule
+
+
+def names_of_stub(text: str) -> dict[str, tuple[str, str]]:
+    """The public names of a stub, each with the module that it is imported from, and its name there."""
+    homes: dict[str, tuple[str, str]] = {}
+    public: dict[str, tuple[str, str]] = {}
+    for line in _IMPORT.finditer(text):
+        for name in _NAME.finditer(line["listed"] or line["one"]):
+            here = name["here"] or name["there"]
+            homes[here] = line["module"], name["there"]
+            if name["here"] == name["there"]:
+                public[here] = homes[here]
+    public.update((line["public"], homes[line["imported"]]) for line in _OTHER_NAME.finditer(text))
+    return public
+
+
+def imported(module: str, name: str) -> Any:
+    """What ``from module import name`` gives: an attribute, or a module below a package."""
+    holder = importlib.import_module(module)
+    try:
+        return getattr(holder, name)
+    except AttributeError:
+        return importlib.import_module(f"{module}.{name}")
 
 
 def _is_folder(package: str, name: str, value: object) -> bool:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from anabranch.frontend.platform.app import flags, run
+from anabranch.api import publish
 
-__all__ = [
-    "flags",
-    "run",
-]
+publish(__name__)

@@ -2,13 +2,6 @@
 
 from __future__ import annotations
 
-from anabranch.frontend.math import bitwise_and, bitwise_or, bitwise_xor, invert, left_shift, right_shift
+from anabranch.api import publish
 
-__all__ = [
-    "bitwise_and",
-    "bitwise_or",
-    "bitwise_xor",
-    "invert",
-    "left_shift",
-    "right_shift",
-]
+publish(__name__)

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from anabranch.train.bucketing import bucket, bucket_by_sequence_length
+from anabranch.api import publish
 
-__all__ = ["bucket", "bucket_by_sequence_length"]
+publish(__name__)

@@ -2,52 +2,6 @@
 
 from __future__ import annotations
 
-from anabranch.frontend.platform.logging import (
-    DEBUG,
-    ERROR,
-    FATAL,
-    INFO,
-    WARN,
-    WARNING,
-    TaskLevelStatusMessage,
-    debug,
-    error,
-    fatal,
-    flush,
-    get_logger,
-    get_verbosity,
-    info,
-    log,
-    log_every_n,
-    log_first_n,
-    log_if,
-    set_verbosity,
-    vlog,
-    warn,
-    warning,
-)
+from anabranch.api import publish
 
-__all__ = [
-    "DEBUG",
-    "ERROR",
-    "FATAL",
-    "INFO",
-    "TaskLevelStatusMessage",
-    "WARN",
-    "WARNING",
-    "debug",
-    "error",
-    "fatal",
-    "flush",
-    "get_logger",
-    "get_verbosity",
-    "info",
-    "log",
-    "log_every_n",
-    "log_first_n",
-    "log_if",
-    "set_verbosity",
-    "vlog",
-    "warn",
-    "warning",
-]
+publish(__name__)

@@ -2,22 +2,6 @@
 
 from __future__ import annotations
 
-from anabranch.api import lookup_experimental as experimental
-from anabranch.frontend.lookup import (
-    StaticHashTable,
-    StaticVocabularyTable,
-)
-from anabranch.frontend.lookup_tables import (
-    KeyValueTensorInitializer,
-    TextFileIndex,
-    TextFileInitializer,
-)
+from anabranch.api import publish
 
-__all__ = [
-    "KeyValueTensorInitializer",
-    "StaticHashTable",
-    "StaticVocabularyTable",
-    "TextFileIndex",
-    "TextFileInitializer",
-    "experimental",
-]
+publish(__name__)

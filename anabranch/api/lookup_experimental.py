@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from anabranch.frontend.mutable_tables import (
-    DenseHashTable,
-)
+from anabranch.api import publish
 
-__all__ = ["DenseHashTable"]
+publish(__name__)

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-from anabranch.frontend.math import bessel_i0, bessel_i0e, bessel_i1, bessel_i1e
+from anabranch.api import publish
 
-__all__ = [
-    "bessel_i0",
-    "bessel_i0e",
-    "bessel_i1",
-    "bessel_i1e",
-]
+publish(__name__)

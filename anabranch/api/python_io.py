@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-from anabranch.io.records import TFRecordCompressionType, TFRecordOptions, TFRecordWriter, tf_record_iterator
+from anabranch.api import publish
 
-__all__ = [
-    "TFRecordCompressionType",
-    "TFRecordOptions",
-    "TFRecordWriter",
-    "tf_record_iterator",
-]
+publish(__name__)

@@ -2,12 +2,6 @@
 
 from __future__ import annotations
 
-from anabranch.frontend.queues import FIFOQueue, PaddingFIFOQueue, PriorityQueue, QueueBase, RandomShuffleQueue
+from anabranch.api import publish
 
-__all__ = [
-    "FIFOQueue",
-    "PaddingFIFOQueue",
-    "PriorityQueue",
-    "QueueBase",
-    "RandomShuffleQueue",
-]
+publish(__name__)

@@ -2,18 +2,6 @@
 
 from __future__ import annotations
 
-from anabranch.frontend.platform.resource_loader import (
-    get_data_files_path,
-    get_path_to_datafile,
-    get_root_dir_with_all_resources,
-    load_resource,
-    readahead_file_path,
-)
+from anabranch.api import publish
 
-__all__ = [
-    "get_data_files_path",
-    "get_path_to_datafile",
-    "get_root_dir_with_all_resources",
-    "load_resource",
-    "readahead_file_path",
-]
+publish(__name__)

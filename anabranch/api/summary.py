@@ -2,44 +2,6 @@
 
 from __future__ import annotations
 
-from anabranch.frontend.summary import (
-    Event,
-    FileWriter,
-    FileWriterCache,
-    SessionLog,
-    Summary,
-    SummaryDescription,
-    TaggedRunMetadata,
-    all_v2_summary_ops,
-    audio,
-    get_summary_description,
-    histogram,
-    image,
-    initialize,
-    merge,
-    merge_all,
-    scalar,
-    tensor_summary,
-    text,
-)
+from anabranch.api import publish
 
-__all__ = [
-    "Event",
-    "FileWriter",
-    "FileWriterCache",
-    "SessionLog",
-    "Summary",
-    "SummaryDescription",
-    "TaggedRunMetadata",
-    "all_v2_summary_ops",
-    "audio",
-    "get_summary_description",
-    "histogram",
-    "image",
-    "initialize",
-    "merge",
-    "merge_all",
-    "scalar",
-    "tensor_summary",
-    "text",
-]
+publish(__name__)

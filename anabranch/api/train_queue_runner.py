@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from anabranch.train.queue_runner import QueueRunner, add_queue_runner, start_queue_runners
+from anabranch.api import publish
 
-__all__ = ["QueueRunner", "add_queue_runner", "start_queue_runners"]
+publish(__name__)

@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import Any, Final
 
 import anabranch as tf
+from anabranch.compat import v1
 
 #: functions with a body of their own that a class may define under a name with underscores
 _CALLED_BY_SYNTAX: Final = frozenset({"__call__", "__getitem__", "__enter__", "__iter__", "__len__"})
@@ -24,11 +25,14 @@ class PublicName:
 
 
 def public_modules() -> dict[str, ModuleType]:
-    """The modules that users see, by the name under which they see them first: `tf` and all below it."""
+    """The modules that users see, by the name under which they see them first: `tf` and all below it.
+
+    `tf.compat.v1` is `tf` once more, and is left out.
+    """
     found: dict[str, ModuleType] = {}
 
     def add(name: str, module: ModuleType) -> None:
-        if module in found.values() or not _is_ours(module.__name__):
+        if module in found.values() or module is v1 or not _is_ours(module.__name__):
             return
         found[name] = module
         for inner in _names_in(module):

@@ -17,32 +17,38 @@ import pytest
 
 import anabranch as tf
 import anabranch.api
+from anabranch.api import names_of_stub
 from anabranch.core import absent_names
 
 API_MODULES = sorted(module.name for module in pkgutil.iter_modules(anabranch.api.__path__))
-SOURCE = ast.parse(Path(tf.__file__).read_text())
+ROOT = Path(tf.__file__).parent
+STUBS = [*sorted(ROOT.glob("api/*.pyi")), ROOT / "__init__.pyi", ROOT / "compat" / "__init__.pyi"]
 
 
-def imported_for_types() -> set[str]:
-    """The names that `anabranch/__init__.py` imports or declares under `TYPE_CHECKING`."""
-    (block,) = (statement for statement in SOURCE.body if isinstance(statement, ast.If))
-    names = set()
-    for statement in block.body:
+@pytest.mark.parametrize("stub", STUBS, ids=lambda stub: f"{stub.parent.name}.{stub.stem}")
+def test_a_stub_says_each_name_once_and_is_read_as_type_checkers_read_it(stub: Path) -> None:
+    text = stub.read_text("utf-8")
+    homes, public = {}, []
+    for statement in ast.parse(text).body:
         if isinstance(statement, ast.ImportFrom):
-            names |= {alias.asname or alias.name for alias in statement.names}
-        elif isinstance(statement, ast.AnnAssign):
-            names.add(ast.unparse(statement.target))
-    return {name for name in names if not name.startswith("_")}
+            for alias in statement.names:
+                homes[alias.asname or alias.name] = (statement.module, alias.name)
+                if alias.asname == alias.name:
+                    public.append((alias.name, homes[alias.name]))
+        elif isinstance(statement, ast.Assign):
+            public.append((ast.unparse(statement.targets[0]), homes[ast.unparse(statement.value)]))
+        else:
+            assert ast.unparse(statement) == "__version__: str"
+    assert len(dict(public)) == len(public)
+    assert names_of_stub(text) == dict(public)
 
 
-def imported_at_once() -> set[str]:
-    return {
-        alias.name
-        for statement in SOURCE.body
-        if isinstance(statement, ast.ImportFrom) and str(statement.module).startswith("anabranch")
-        for alias in statement.names
-        if alias.asname == alias.name
-    }
+@pytest.mark.parametrize("stub", STUBS, ids=lambda stub: f"{stub.parent.name}.{stub.stem}")
+def test_a_public_module_holds_no_name_beside_its_stub(stub: Path) -> None:
+    body = ast.parse(stub.with_suffix(".py").read_text("utf-8")).body
+    bound = [alias.asname for s in body if isinstance(s, ast.ImportFrom) for alias in s.names if alias.asname]
+    assert all(name.startswith("_") for name in bound)
+    assert not any(isinstance(s, ast.Assign | ast.FunctionDef | ast.ClassDef) for s in body)
 
 
 def test_every_name_of_the_package_resolves() -> None:
@@ -57,14 +63,19 @@ def test_every_name_of_a_submodule_resolves(name: str) -> None:
     assert [public for public in module.__all__ if not hasattr(module, public)] == []
 
 
-def test_what_is_loaded_later_is_what_type_checkers_see() -> None:
-    assert imported_for_types() == {*vars(tf)["_modules"], *vars(tf)["_homes"]}
+def test_names_are_listed_before_they_are_loaded() -> None:
+    done = subprocess.run([sys.executable, "-c", LISTING], capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
 
 
-def test_the_public_names_are_those_that_the_file_shows() -> None:
-    defined = {"NoGradient", "NotDifferentiable", "raw_ops", "reverse_v2"}
-    assert set(tf.__all__) == imported_at_once() | imported_for_types() | defined
-    assert set(tf.__all__) <= set(dir(tf))
+LISTING = """
+import sys
+import anabranch as tf
+assert "anabranch.session" not in sys.modules  # a program loads what it uses
+assert set(tf.__all__) <= set(dir(tf)) and {"relu", "conv2d"} <= set(dir(tf.nn))
+assert "anabranch.session" not in sys.modules
+assert tf.Session.__module__ == "anabranch.session"
+"""
 
 
 def test_an_unknown_name_is_an_error_that_says_it() -> None:

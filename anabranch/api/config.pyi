@@ -1,0 +1,11 @@
+from anabranch.api import config_experimental
+from anabranch.runtime.device_settings import (
+    get_soft_device_placement as get_soft_device_placement,
+    get_visible_devices as get_visible_devices,
+    list_logical_devices as list_logical_devices,
+    list_physical_devices as list_physical_devices,
+    set_soft_device_placement as set_soft_device_placement,
+    set_visible_devices as set_visible_devices,
+)
+
+experimental = config_experimental

@@ -1,0 +1,11 @@
+from anabranch.runtime.device_settings import (
+    VirtualDeviceConfiguration as VirtualDeviceConfiguration,
+    get_memory_growth as get_memory_growth,
+    get_virtual_device_configuration as get_virtual_device_configuration,
+    get_visible_devices as get_visible_devices,
+    list_logical_devices as list_logical_devices,
+    list_physical_devices as list_physical_devices,
+    set_memory_growth as set_memory_growth,
+    set_virtual_device_configuration as set_virtual_device_configuration,
+    set_visible_devices as set_visible_devices,
+)

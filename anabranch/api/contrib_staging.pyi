@@ -1,0 +1,1 @@
+from anabranch.frontend.staging import MapStagingArea as MapStagingArea, StagingArea as StagingArea

@@ -1,0 +1,46 @@
+from anabranch.frontend.data.csv import CsvDataset as CsvDataset, make_csv_dataset as make_csv_dataset
+from anabranch.frontend.data.experimental import (
+    AUTOTUNE as AUTOTUNE,
+    INFINITE_CARDINALITY as INFINITE_CARDINALITY,
+    UNKNOWN_CARDINALITY as UNKNOWN_CARDINALITY,
+    Counter as Counter,
+    RandomDataset as RandomDataset,
+    Reducer as Reducer,
+    bucket_by_sequence_length as bucket_by_sequence_length,
+    bytes_produced_stats as bytes_produced_stats,
+    cardinality as cardinality,
+    choose_from_datasets as choose_from_datasets,
+    copy_to_device as copy_to_device,
+    dense_to_sparse_batch as dense_to_sparse_batch,
+    enumerate_dataset as enumerate_dataset,
+    from_variant as from_variant,
+    get_single_element as get_single_element,
+    get_structure as get_structure,
+    group_by_reducer as group_by_reducer,
+    group_by_window as group_by_window,
+    ignore_errors as ignore_errors,
+    latency_stats as latency_stats,
+    map_and_batch as map_and_batch,
+    map_and_batch_with_legacy_function as map_and_batch_with_legacy_function,
+    parallel_interleave as parallel_interleave,
+    parse_example_dataset as parse_example_dataset,
+    prefetch_to_device as prefetch_to_device,
+    sample_from_datasets as sample_from_datasets,
+    scan as scan,
+    shuffle_and_repeat as shuffle_and_repeat,
+    take_while as take_while,
+    to_variant as to_variant,
+    unbatch as unbatch,
+    unique as unique,
+)
+from anabranch.frontend.data.optional import Optional as Optional, get_next_as_optional as get_next_as_optional
+from anabranch.frontend.data.options import (
+    DistributeOptions as DistributeOptions,
+    OptimizationOptions as OptimizationOptions,
+    StatsOptions as StatsOptions,
+    ThreadingOptions as ThreadingOptions,
+)
+from anabranch.train.iterator_saveables import (
+    CheckpointInputPipelineHook as CheckpointInputPipelineHook,
+    make_saveable_from_iterator as make_saveable_from_iterator,
+)

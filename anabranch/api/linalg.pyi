@@ -1,0 +1,54 @@
+from anabranch.frontend.array import matrix_transpose as matrix_transpose
+from anabranch.frontend.clipping import global_norm as global_norm
+from anabranch.frontend.contraction import einsum as einsum, tensordot as tensordot
+from anabranch.frontend.linalg import (
+    adjoint as adjoint,
+    cholesky as cholesky,
+    cholesky_solve as cholesky_solve,
+    cross as cross,
+    expm as expm,
+    eye as eye,
+    logdet as logdet,
+    lu as lu,
+    matmul as matmul,
+    matrix_determinant,
+    matrix_inverse,
+    matrix_rank as matrix_rank,
+    matrix_solve,
+    matrix_solve_ls,
+    matrix_triangular_solve,
+    matvec as matvec,
+    norm as norm,
+    normalize as normalize,
+    pinv as pinv,
+    qr as qr,
+    self_adjoint_eig,
+    self_adjoint_eigvals,
+    slogdet as slogdet,
+    svd as svd,
+    trace as trace,
+)
+from anabranch.frontend.nn_activations import l2_normalize as l2_normalize
+from anabranch.frontend.rearranging import (
+    diag as _diag,
+    diag_part as _diag_part,
+    matrix_band_part,
+    matrix_diag,
+    matrix_diag_part,
+    matrix_set_diag,
+)
+
+band_part = matrix_band_part
+det = matrix_determinant
+diag = matrix_diag
+diag_part = matrix_diag_part
+eigh = self_adjoint_eig
+eigvalsh = self_adjoint_eigvals
+inv = matrix_inverse
+lstsq = matrix_solve_ls
+set_diag = matrix_set_diag
+solve = matrix_solve
+tensor_diag = _diag
+tensor_diag_part = _diag_part
+transpose = matrix_transpose
+triangular_solve = matrix_triangular_solve

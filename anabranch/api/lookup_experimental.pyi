@@ -1,0 +1,1 @@
+from anabranch.frontend.mutable_tables import DenseHashTable as DenseHashTable

@@ -1,0 +1,16 @@
+from anabranch.core.nest import (
+    assert_same_structure as assert_same_structure,
+    assert_shallow_structure as assert_shallow_structure,
+    flatten as flatten,
+    flatten_dict_items as flatten_dict_items,
+    flatten_up_to as flatten_up_to,
+    flatten_with_joined_string_paths as flatten_with_joined_string_paths,
+    flatten_with_tuple_paths as flatten_with_tuple_paths,
+    is_nested as is_nested,
+    is_sequence as is_sequence,
+    map_structure as map_structure,
+    map_structure_up_to as map_structure_up_to,
+    map_structure_with_paths as map_structure_with_paths,
+    map_structure_with_tuple_paths as map_structure_with_tuple_paths,
+    pack_sequence_as as pack_sequence_as,
+)

@@ -1,0 +1,14 @@
+from anabranch.frontend.rnn_cells import (
+    BasicLSTMCell as BasicLSTMCell,
+    BasicRNNCell as BasicRNNCell,
+    GRUCell as GRUCell,
+    LSTMCell as LSTMCell,
+    LSTMStateTuple as LSTMStateTuple,
+    MultiRNNCell as MultiRNNCell,
+    RNNCell as RNNCell,
+)
+from anabranch.frontend.rnn_wrappers import (
+    DeviceWrapper as DeviceWrapper,
+    DropoutWrapper as DropoutWrapper,
+    ResidualWrapper as ResidualWrapper,
+)

@@ -1,0 +1,28 @@
+from anabranch.frontend.candidate_sampling import (
+    all_candidate_sampler as all_candidate_sampler,
+    fixed_unigram_candidate_sampler as fixed_unigram_candidate_sampler,
+    log_uniform_candidate_sampler as log_uniform_candidate_sampler,
+    uniform_candidate_sampler as uniform_candidate_sampler,
+)
+from anabranch.frontend.framework import get_seed as get_seed, set_random_seed as set_random_seed
+from anabranch.frontend.random import (
+    categorical as categorical,
+    multinomial as multinomial,
+    random_gamma,
+    random_normal,
+    random_poisson,
+    random_shuffle,
+    random_uniform,
+    stateless_categorical as stateless_categorical,
+    stateless_multinomial as stateless_multinomial,
+    stateless_normal as stateless_normal,
+    stateless_truncated_normal as stateless_truncated_normal,
+    stateless_uniform as stateless_uniform,
+    truncated_normal as truncated_normal,
+)
+
+gamma = random_gamma
+normal = random_normal
+poisson = random_poisson
+shuffle = random_shuffle
+uniform = random_uniform
