@@ -15,6 +15,7 @@ from anabranch.graph.constants import constant_value
 from anabranch.graph.operation import Operation
 from anabranch.ops import raw, shape_rules
 from anabranch.ops.layout import normal_axis
+from anabranch.ops.sparse import sparse_shapes
 
 # ---------------------------------------------------------------------- positions and distinct values
 Where = define_op("Where", "input: T -> index: int64", "T: {numbers, bool} = bool")
@@ -291,6 +292,8 @@ def _(
     *,
     ctx: Any,
 ) -> TensorShape:
+    sparse_shapes(hypothesis_indices, hypothesis_values, hypothesis_shape)
+    sparse_shapes(truth_indices, truth_values, truth_shape)
     groups = [ctx.constant_as_shape(name) for name in ("hypothesis_shape", "truth_shape")]
     if any(g.ndims is None for g in groups):
         return TensorShape(None)

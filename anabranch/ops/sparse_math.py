@@ -366,6 +366,10 @@ def _reduction(name: str, types: str, maximum: bool) -> tuple[Any, Any]:
         f"{name}Sparse", f"{inputs} -> output_indices: int64, output_values: T, output_shape: int64", attrs
     )
 
+    def check(indices: TensorShape, values: TensorShape, shape: TensorShape, axes: TensorShape) -> None:
+        sparse_shapes(indices, values, shape)
+        axes.with_rank_at_most(1)
+
     @dense.shape
     def _(
         input_indices: TensorShape,
@@ -376,6 +380,7 @@ def _reduction(name: str, types: str, maximum: bool) -> tuple[Any, Any]:
         keep_dims: bool,
         ctx: Any,
     ) -> TensorShape:
+        check(input_indices, input_values, input_shape, reduction_axes)
         shape, axes = ctx.constant_as_shape("input_shape"), ctx.constant("reduction_axes")
         if shape.ndims is None or axes is None:
             return shape_rules.UNKNOWN
@@ -401,6 +406,7 @@ def _reduction(name: str, types: str, maximum: bool) -> tuple[Any, Any]:
 
     @sparse.shape
     def _(*shapes: TensorShape) -> Any:
+        check(*shapes)
         return TensorShape([None, None]), TensorShape([None]), TensorShape([None])
 
     @sparse.host_kernel

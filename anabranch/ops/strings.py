@@ -300,7 +300,10 @@ def _(input: Any, delimiter: Any, *, skip_empty: bool) -> Any:
 
 
 StringSplitV2 = define_op(
-    "StringSplitV2", "input: string, sep: string -> indices: int64, values: string, shape: int64", "maxsplit: int = -1"
+    "StringSplitV2",
+    "input: string, sep: string -> indices: int64, values: string, shape: int64",
+    "maxsplit: int = -1",
+    ranks={"sep": 0},
 )
 StringSplitV2.shape(_split_shapes)
 StringSplitV2.not_differentiable()
@@ -332,6 +335,7 @@ ReduceJoin.not_differentiable()
 
 @ReduceJoin.shape
 def _(inputs: TensorShape, reduction_indices: TensorShape, *, keep_dims: bool, ctx: Any) -> TensorShape:
+    reduction_indices.with_rank_at_most(1)
     known, dims = ctx.constant("reduction_indices"), inputs.dims_tuple
     if known is None or dims is None:
         return TensorShape(None)
