@@ -273,6 +273,7 @@ SplitV = define_op(
     "value: T, size_splits: Tlen, split_dim: int32 -> output: num_split * T",
     "num_split: int >= 1, T: any, Tlen: {int8, int32, int64} = int64",
     static=("size_splits", "split_dim"),
+    ranks={"size_splits": 1},
 )
 
 
@@ -385,6 +386,7 @@ Tile = define_op(
     "input: T, multiples: Tmultiples -> output: T",
     "T: any, Tmultiples: {int32, int64} = int32",
     static=("multiples",),
+    ranks={"multiples": 1},
 )
 
 

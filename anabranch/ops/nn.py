@@ -515,7 +515,9 @@ def _(predictions: Any, targets: Any, *, k: int, xp: Any) -> Any:
     return _in_top_k(predictions, targets, k, xp)
 
 
-InTopKV2 = define_op("InTopKV2", "predictions: float32, targets: T, k: T -> precision: bool", "T: index = int32")
+InTopKV2 = define_op(
+    "InTopKV2", "predictions: float32, targets: T, k: T -> precision: bool", "T: index = int32", ranks={"k": 0}
+)
 InTopKV2.not_differentiable()
 
 

@@ -267,6 +267,7 @@ MaxPoolV2 = define_op(
     "input: T, ksize: int32, strides: int32 -> output: T",
     f"T: {_POOLED}, {_PADDING}, {_VECTORS}",
     static=("ksize", "strides"),
+    ranks={"ksize": 1, "strides": 1},
 )
 
 
@@ -294,6 +295,7 @@ MaxPoolGradV2 = define_op(
     "orig_input: T, orig_output: T, grad: T, ksize: int32, strides: int32 -> output: T",
     f"{_PADDING}, {_FORMAT_2D}, T: real = float32",
     static=("ksize", "strides"),
+    ranks={"ksize": 1, "strides": 1},
 )
 MaxPoolGradV2.shape(_gradient_shape)
 
@@ -316,6 +318,7 @@ MaxPoolGradGradV2 = define_op(
     "orig_input: T, orig_output: T, grad: T, ksize: int32, strides: int32 -> output: T",
     f"{_PADDING}, {_FORMAT_2D}, T: real",
     static=("ksize", "strides"),
+    ranks={"ksize": 1, "strides": 1},
 )
 MaxPoolGradGradV2.shape(_second_gradient_shape)
 
@@ -393,8 +396,10 @@ MaxPoolGradWithArgmax = _argmax_op("MaxPoolGradWithArgmax")
 
 @MaxPoolGradWithArgmax.shape
 def _(input: TensorShape, grad: TensorShape, argmax: TensorShape) -> TensorShape:
-    shape_rules.merged(shape_rules.with_rank(grad, 4, "grad"), argmax)
-    return shape_rules.with_rank(input, 4, "the input")
+    pooled = shape_rules.merged(shape_rules.with_rank(grad, 4, "grad"), argmax)
+    input = shape_rules.with_rank(input, 4, "the input")
+    shape_rules.merged(*(TensorShape([shape[0], shape[3]]) for shape in (input, pooled)))
+    return input
 
 
 @MaxPoolGradWithArgmax.kernel

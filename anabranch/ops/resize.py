@@ -175,7 +175,12 @@ def _by_weights(name: str, taps: TapsFunction, grad_types: str) -> tuple[OpFunct
     backward = define_op(
         f"{name}Grad", "grads: float32, original_image: T -> output: T", f"T: {grad_types}, {_CENTERS}"
     )
-    backward.shape(lambda grads, original_image: original_image)
+
+    @backward.shape
+    def _(grads: TensorShape, original_image: TensorShape) -> TensorShape:
+        grads, original_image = grads.with_rank(4), original_image.with_rank(4)
+        shape_rules.merged(*(TensorShape([shape[0], shape[3]]) for shape in (grads, original_image)))
+        return original_image
 
     @forward.kernel
     def _(images: Any, size: Any, *, align_corners: bool, half_pixel_centers: bool) -> Any:

@@ -353,6 +353,7 @@ def _(
     shrink_axis_mask: int,
     ctx: Any,
 ) -> TensorShape:
+    shape_rules.merged(begin, end, strides)
     masks = dict(zip(_MASK_NAMES, (begin_mask, end_mask, ellipsis_mask, new_axis_mask, shrink_axis_mask), strict=True))
     bounds = [partial_vector(ctx.tensor(name)) for name in ("begin", "end", "strides")]
     return _strided_shape(input.dims_tuple, bounds, masks)
@@ -398,6 +399,7 @@ def _(op: Operation) -> frozenset[int]:
 def _(
     shape: TensorShape, begin: TensorShape, end: TensorShape, strides: TensorShape, dy: TensorShape, *, ctx: Any
 ) -> TensorShape:
+    shape_rules.merged(begin, end, strides)
     found: TensorShape = ctx.constant_as_shape("shape")
     return found
 

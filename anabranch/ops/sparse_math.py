@@ -250,6 +250,7 @@ SparseAdd = define_op(
     "a_indices: int64, a_values: T, a_shape: int64, b_indices: int64, b_values: T, b_shape: int64, thresh: Treal -> "
     "sum_indices: int64, sum_values: T, sum_shape: int64",
     "T: numbers, Treal: real",
+    ranks={"thresh": 0},
 )
 SparseAdd.shape(_two_sparse)
 
@@ -291,7 +292,9 @@ SparseAddGrad.not_differentiable()
 
 @SparseAddGrad.shape
 def _(backprop_val_grad: TensorShape, a_indices: TensorShape, b_indices: TensorShape, sum_indices: TensorShape) -> Any:
-    return a_indices.with_rank(2)[:1], b_indices.with_rank(2)[:1]
+    _, rank = sparse_shapes(sum_indices, backprop_val_grad, TensorShape([None]))
+    counts = [sparse_shapes(i, TensorShape([None]), TensorShape([rank]))[0] for i in (a_indices, b_indices)]
+    return TensorShape([counts[0]]), TensorShape([counts[1]])
 
 
 @SparseAddGrad.host_kernel

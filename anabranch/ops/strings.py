@@ -281,6 +281,7 @@ StringSplit = define_op(
     "StringSplit",
     "input: string, delimiter: string -> indices: int64, values: string, shape: int64",
     "skip_empty: bool = True",
+    ranks={"delimiter": 0},
 )
 StringSplit.shape(_split_shapes)
 StringSplit.not_differentiable()
@@ -361,6 +362,7 @@ UnsortedSegmentJoin = define_op(
     "UnsortedSegmentJoin",
     "inputs: string, segment_ids: Tindices, num_segments: Tnumsegments -> output: string",
     "separator: string = '', Tindices: {int32, int64}, Tnumsegments: {int32, int64} = int32",
+    ranks={"num_segments": 0},
 )
 UnsortedSegmentJoin.not_differentiable()
 
@@ -370,6 +372,8 @@ def _(inputs: TensorShape, segment_ids: TensorShape, num_segments: TensorShape, 
     count = ctx.constant("num_segments")
     if inputs.ndims is None or segment_ids.ndims is None:
         return TensorShape(None)
+    segment_ids = segment_ids.with_rank_at_least(1)
+    inputs = shape_rules.merged(inputs, segment_ids.concatenate(inputs[segment_ids.ndims :]))
     return TensorShape([None if count is None else scalar_int(count), *inputs[segment_ids.ndims :]])
 
 
