@@ -138,8 +138,8 @@ class OpDef:
         stateful: the operation reads or changes something besides its inputs; it is neither folded nor merged.
         static: names of inputs whose *values* (not only shapes) must be known when a step is compiled; where that
             differs between operations of one type, `static_when` decides. Ask `static_positions`.
-        ranks: the rank that an input must have, by its name: checked when an operation is built, and where that was not
-            known, when it runs.
+        ranks: the rank that an input (each one of a list) must have, by its name: checked when an operation is built,
+            and where that was not known, when it runs.
         reads, writes: names of resource inputs whose variable is read / written by the operation.
         shape_valued: the outputs depend on the inputs' shapes only, never on their values.
         few_values: the outputs take so few different values that a program may be compiled for each of them.
@@ -244,19 +244,22 @@ class OpDef:
             start += length
         return frozenset(found)
 
-    def check_ranks(self, found: Iterable[int | None]) -> None:
-        """Compares the ranks of the inputs, None where one is unknown or the input is a list, with `ranks`.
+    def check_ranks(self, found: Iterable[int | list[int | None] | None]) -> None:
+        """Compares the ranks of the inputs, None where one is unknown, with `ranks`; those of a list all the same way.
 
         Raises:
             ValueError: an input has another rank.
         """
-        for arg, rank in zip(self.inputs, found, strict=True):
+        for arg, given in zip(self.inputs, found, strict=True):
             wanted = self.ranks.get(arg.name)
-            if wanted is not None and rank is not None and rank != wanted:
-                raise ValueError(
-                    f"Shape must be rank {wanted} but is rank {rank} for the input {arg.name!r}; tf.reshape gives it "
-                    f"another one"
-                )
+            if wanted is None:
+                continue
+            for rank in given if isinstance(given, list) else (given,):
+                if rank is not None and rank != wanted:
+                    raise ValueError(
+                        f"Shape must be rank {wanted} but is rank {rank} for the input {arg.name!r}; tf.reshape gives "
+                        f"it another one"
+                    )
 
     def input_arg(self, name: str) -> ArgDef:
         for arg in self.inputs:

@@ -106,7 +106,7 @@ def _apply(rule: Rule, op_def: OpDef, attrs: dict[str, Any], inputs: list[Tensor
     """What a shape rule says of inputs of some shapes."""
     grouped = group_by_argument(op_def.inputs, attrs, shapes)
     if op_def.ranks:
-        op_def.check_ranks(None if isinstance(shape, list) else shape.ndims for shape in grouped)
+        op_def.check_ranks([s.ndims for s in shape] if isinstance(shape, list) else shape.ndims for shape in grouped)
     known: dict[str, Any] = {}
     for keyword in rule.keywords:
         known[keyword] = ShapeContext(op_def, attrs, inputs) if keyword == "ctx" else attrs[keyword]

@@ -449,7 +449,7 @@ OneHot = define_op(
     "indices: TI, depth: int32, on_value: T, off_value: T -> output: T",
     "axis: int = -1, T: any, TI: {uint8, int8, int32, int64} = int64",
     static=("depth",),
-    ranks={"depth": 0},
+    ranks={"depth": 0, "on_value": 0, "off_value": 0},
 )
 OneHot.not_differentiable()
 

@@ -15,7 +15,7 @@ import numpy as np
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import define_op
 from anabranch.graph.operation import Operation
-from anabranch.ops import raw
+from anabranch.ops import raw, shape_rules
 from anabranch.ops.layout import int_list, scalar_int
 
 _ALIGN = "align: {'LEFT_RIGHT', 'RIGHT_LEFT', 'LEFT_LEFT', 'RIGHT_RIGHT'} = 'RIGHT_LEFT'"
@@ -34,12 +34,10 @@ class _Band:
     @classmethod
     def of(cls, k: Any, rows: int, columns: int, align: bytes) -> _Band:
         """Raises ValueError for a band that the matrices do not have."""
-        bounds = int_list(k)
-        if len(bounds) not in (1, 2) or bounds[0] > bounds[-1]:
-            raise ValueError(f"k must be one number or [lowest, highest], got {bounds}")
-        if any(not -rows < bound < columns and bound for bound in bounds):  # an empty matrix has its main diagonal
-            raise ValueError(f"diagonals {bounds} do not lie within matrices of shape [{rows}, {columns}]")
-        return cls(bounds[0], bounds[-1], rows, columns, align.decode())
+        low, high = _bounds(k)
+        if any(not -rows < bound < columns and bound for bound in (low, high)):  # an empty matrix has its main diagonal
+            raise ValueError(f"diagonals {low} to {high} do not lie within matrices of shape [{rows}, {columns}]")
+        return cls(low, high, rows, columns, align.decode())
 
     def length(self, diagonal: int) -> int:
         return min(self.rows + min(diagonal, 0), self.columns - max(diagonal, 0))
@@ -77,10 +75,16 @@ class _Band:
         return np.where(inside, self.high - diagonal, 0), np.where(inside, place, 0), inside
 
 
+def _bounds(k: Any) -> tuple[int, int]:
+    """The lowest and the highest diagonal; raises ValueError where `k` does not say them."""
+    bounds = int_list(k) if np.ndim(k) <= 1 else []
+    if len(bounds) not in (1, 2) or bounds[0] > bounds[-1]:
+        raise ValueError(f"k must be one number or [lowest, highest], got {np.asarray(k).tolist()}")
+    return bounds[0], bounds[-1]
+
+
 def _packed(diagonal: Any, band: _Band, xp: Any) -> Any:
-    """The packed form with one row per diagonal; raises ValueError for another shape than the band has."""
-    if list(np.shape(diagonal)[len(np.shape(diagonal)) - len(band.packed_shape) :]) != band.packed_shape:
-        raise ValueError(f"the band has shape {band.packed_shape}, the given diagonals {list(np.shape(diagonal))}")
+    """The packed form with one row per diagonal."""
     return xp.expand_dims(diagonal, -2) if band.low == band.high else diagonal
 
 
@@ -146,26 +150,40 @@ def _(input: Any, k: Any, padding_value: Any, *, align: bytes, xp: Any) -> Any:
 
 
 # ---------------------------------------------------------------------- matrices that have a band
-def _sizes(packed: tuple[int, ...], k: Any, num_rows: Any, num_cols: Any) -> tuple[int, int]:
-    """Rows and columns of the matrices; -1 stands for as few as the diagonals need (both: square)."""
-    low, high = int_list(k)[0], int_list(k)[-1]
-    rows, columns, width = scalar_int(num_rows), scalar_int(num_cols), packed[-1]
+def _sizes(width: int, low: int, high: int, num_rows: Any, num_cols: Any) -> tuple[int, int]:
+    """Rows and columns of the matrices whose longest diagonal has `width` elements.
+
+    -1 stands for as few as the diagonals need (both: square). The band must reach the last row or the last column.
+    """
+    rows, columns = scalar_int(num_rows), scalar_int(num_cols)
     least_rows, least_columns = width - min(high, 0), width + max(low, 0)
     if rows == columns == -1:
         return (max(least_rows, least_columns),) * 2
-    return least_rows if rows == -1 else rows, least_columns if columns == -1 else columns
+    rows, columns = least_rows if rows == -1 else rows, least_columns if columns == -1 else columns
+    if rows < least_rows or columns < least_columns or (rows > least_rows and columns > least_columns):
+        raise ValueError(
+            f"diagonals {low} to {high}, the longest of {width} elements, belong to matrices of {least_rows} rows and "
+            f"at least {least_columns} columns, or the other way round, not to [{rows}, {columns}]"
+        )
+    return rows, columns
 
 
 def _diag_shape(diagonal: TensorShape, known: list[Any]) -> TensorShape:
     dims = diagonal.with_rank_at_least(1).dims_tuple
-    if dims is None or any(value is None for value in known) or dims[-1] is None:
+    if dims is None or known[0] is None:
         return TensorShape(None)
-    batch = dims[: -1 if len(set(int_list(known[0]))) == 1 else -2]
-    return TensorShape([*batch, *_sizes((dims[-1],), known[0], known[1], known[2])])
+    low, high = _bounds(known[0])
+    packed = [dims[-1]] if low == high else [high - low + 1, dims[-1]]
+    batch = dims[: -len(packed)]
+    shape_rules.merged(diagonal, TensorShape([*batch, *packed]))
+    if known[1] is None or known[2] is None or dims[-1] is None:
+        return TensorShape([*batch, None, None])
+    return TensorShape([*batch, *_sizes(dims[-1], low, high, known[1], known[2])])
 
 
 def _diag(diagonal: Any, sizes: list[Any], padding_value: Any, align: bytes, xp: Any) -> Any:
-    rows, columns = _sizes(np.shape(diagonal), sizes[0], sizes[1], sizes[2])
+    _diag_shape(TensorShape(np.shape(diagonal)), sizes)
+    rows, columns = _sizes(np.shape(diagonal)[-1], *_bounds(sizes[0]), sizes[1], sizes[2])
     band = _Band.of(sizes[0], rows, columns, align)
     row, place, inside = band.matrix_from()
     return xp.where(inside, xp.asarray(_packed(diagonal, band, xp))[..., row, place], padding_value)
@@ -237,7 +255,23 @@ def _(diagonal: Any, k: Any, num_rows: Any, num_cols: Any, padding_value: Any, *
 
 
 # ---------------------------------------------------------------------- replacing a band
+def _set_shape(input: TensorShape, diagonal: TensorShape, k: Any) -> TensorShape:
+    """The input's shape; of `diagonal` the batch's, then that of the band's packed form."""
+    dims = input.with_rank_at_least(2).dims_tuple
+    if dims is None or k is None:
+        return input
+    rows, columns = dims[-2:]
+    if rows is None or columns is None:
+        low, high = _bounds(k)
+        form: list[int | None] = [None] if low == high else [high - low + 1, None]
+    else:
+        form = [*_Band.of(k, rows, columns, b"LEFT_LEFT").packed_shape]
+    whole = shape_rules.merged(diagonal, TensorShape([*dims[:-2], *form]))
+    return whole[: len(dims) - 2].concatenate([rows, columns])
+
+
 def _set_diag(input: Any, diagonal: Any, k: Any, align: bytes, xp: Any) -> Any:
+    _set_shape(TensorShape(np.shape(input)), TensorShape(np.shape(diagonal)), k)
     band = _Band.of(k, np.shape(input)[-2], np.shape(input)[-1], align)
     row, place, inside = band.matrix_from()
     return xp.where(inside, xp.asarray(_packed(diagonal, band, xp))[..., row, place], input)
@@ -255,8 +289,8 @@ MatrixSetDiagV2.gradient(_set_gradient)
 
 
 @MatrixSetDiagV2.shape
-def _(input: TensorShape, diagonal: TensorShape, k: TensorShape) -> TensorShape:
-    return input.with_rank_at_least(2)
+def _(input: TensorShape, diagonal: TensorShape, k: TensorShape, *, ctx: Any) -> TensorShape:
+    return _set_shape(input, diagonal, ctx.constant("k"))
 
 
 @MatrixSetDiagV2.kernel
@@ -271,8 +305,8 @@ MatrixSetDiagV3.gradient(_set_gradient)
 
 
 @MatrixSetDiagV3.shape
-def _(input: TensorShape, diagonal: TensorShape, k: TensorShape) -> TensorShape:
-    return input.with_rank_at_least(2)
+def _(input: TensorShape, diagonal: TensorShape, k: TensorShape, *, ctx: Any) -> TensorShape:
+    return _set_shape(input, diagonal, ctx.constant("k"))
 
 
 @MatrixSetDiagV3.kernel

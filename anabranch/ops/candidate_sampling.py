@@ -199,7 +199,11 @@ def _(true_classes: Array, sampled_candidates: Array, *, num_true: int, ctx: Any
         true_classes.ndim == 2 and true_classes.shape[1] == num_true,
         f"true_classes must have shape [batch, {num_true}], got {list(true_classes.shape)}",
     )
-    hits = (true_classes[:, :, None] == sampled_candidates).any(axis=1)
+    # of a candidate that was drawn several times, the last place counts
+    last = np.array(
+        [candidate not in sampled_candidates[i + 1 :] for i, candidate in enumerate(sampled_candidates)], bool
+    )
+    hits = (true_classes[:, :, None] == sampled_candidates).any(axis=1) & last
     rows, ids = np.nonzero(hits)
     weights = np.full(len(rows), -np.finfo(np.float32).max, np.float32)
     return rows.astype(np.int32), ids.astype(np.int64), weights

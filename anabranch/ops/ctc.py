@@ -57,7 +57,7 @@ CTCLoss = define_op(
 def _(
     inputs: TensorShape, labels_indices: TensorShape, labels_values: TensorShape, sequence_length: TensorShape
 ) -> tuple[TensorShape, TensorShape]:
-    shape_rules.with_rank(labels_indices, 2, "labels_indices")
+    shape_rules.with_rank(labels_indices, 2, "labels_indices").merge_with([None, 2])
     shape_rules.with_rank(labels_values, 1, "labels_values").merge_with(labels_indices[:1])
     logits = _check_logits(inputs, sequence_length)
     return logits[1:2], logits

@@ -15,6 +15,7 @@ from anabranch.graph.constants import constant_value
 from anabranch.graph.operation import Operation
 from anabranch.ops import raw, shape_rules
 from anabranch.ops.layout import normal_axis
+from anabranch.ops.sparse import sparse_shapes
 
 # ---------------------------------------------------------------------- positions and distinct values
 Where = define_op("Where", "input: T -> index: int64", "T: {numbers, bool} = bool")
@@ -42,11 +43,15 @@ def _unique(x: Any, axis: int | None) -> tuple[Any, Any, Any]:
 
 def _unique_axis(x: Any, axis: Any) -> int | None:
     """The axis given as a vector of at most one element."""
-    axes = np.reshape(axis, -1)
-    if axes.size == 0:
+    if axis.size == 0:
         return None if np.ndim(x) == 1 else 0
-    at = normal_axis(int(axes[0]), np.ndim(x))
+    at = normal_axis(int(axis[0]), np.ndim(x))
     return None if np.ndim(x) == 1 else at
+
+
+def _check_unique_axis(axis: TensorShape) -> None:
+    if axis[0].value not in (None, 0, 1):
+        raise ValueError(f"the axis is a vector of at most one element, got shape {axis}")
 
 
 def _vector_shapes(x: TensorShape, count: int) -> tuple[TensorShape, ...]:
@@ -88,12 +93,13 @@ def _(x: Any, *, out_idx: DType) -> Any:
 
 _UNIQUE_V2_ATTRS = "T: any, Taxis: {int32, int64} = int64, out_idx: {int32, int64} = int32"
 
-UniqueV2 = define_op("UniqueV2", "x: T, axis: Taxis -> y: T, idx: out_idx", _UNIQUE_V2_ATTRS)
+UniqueV2 = define_op("UniqueV2", "x: T, axis: Taxis -> y: T, idx: out_idx", _UNIQUE_V2_ATTRS, ranks={"axis": 1})
 UniqueV2.not_differentiable()
 
 
 @UniqueV2.shape
 def _(x: TensorShape, axis: TensorShape) -> tuple[TensorShape, ...]:
+    _check_unique_axis(axis)
     return TensorShape(None if x.ndims is None else [None] * x.ndims), TensorShape([None])
 
 
@@ -104,13 +110,17 @@ def _(x: Any, axis: Any, *, out_idx: DType) -> Any:
 
 
 UniqueWithCountsV2 = define_op(
-    "UniqueWithCountsV2", "x: T, axis: Taxis -> y: T, idx: out_idx, count: out_idx", _UNIQUE_V2_ATTRS
+    "UniqueWithCountsV2",
+    "x: T, axis: Taxis -> y: T, idx: out_idx, count: out_idx",
+    _UNIQUE_V2_ATTRS,
+    ranks={"axis": 1},
 )
 UniqueWithCountsV2.not_differentiable()
 
 
 @UniqueWithCountsV2.shape
 def _(x: TensorShape, axis: TensorShape) -> tuple[TensorShape, ...]:
+    _check_unique_axis(axis)
     return TensorShape(None if x.ndims is None else [None] * x.ndims), TensorShape([None]), TensorShape([None])
 
 
@@ -232,7 +242,7 @@ UnravelIndex.not_differentiable()
 
 @UnravelIndex.shape
 def _(indices: TensorShape, dims: TensorShape) -> TensorShape:
-    return shape_rules.with_rank(dims, 1, "argument 'dims'").concatenate(indices)
+    return shape_rules.with_rank(dims, 1, "argument 'dims'").concatenate(indices.with_rank_at_most(1))
 
 
 @UnravelIndex.kernel
@@ -291,6 +301,8 @@ def _(
     *,
     ctx: Any,
 ) -> TensorShape:
+    sparse_shapes(hypothesis_indices, hypothesis_values, hypothesis_shape)
+    sparse_shapes(truth_indices, truth_values, truth_shape)
     groups = [ctx.constant_as_shape(name) for name in ("hypothesis_shape", "truth_shape")]
     if any(g.ndims is None for g in groups):
         return TensorShape(None)

@@ -57,7 +57,9 @@ Dilation2D = define_op("Dilation2D", "input: T, filter: T -> output: T", _ATTRS)
 
 
 @Dilation2D.shape
-def _(input: TensorShape, filter: TensorShape, *, strides: list[int], rates: list[int], padding: bytes) -> TensorShape:
+def _dilated_shape(
+    input: TensorShape, filter: TensorShape, *, strides: list[int], rates: list[int], padding: bytes
+) -> TensorShape:
     dims = shape_rules.with_rank(input, 4, "the input").dims_tuple or (None,) * 4
     kernel = shape_rules.with_rank(filter, 3, "the filter").dims_tuple or (None,) * 3
     windows.per_axis(strides, _NHWC, "strides")
@@ -90,7 +92,16 @@ Dilation2DBackpropInput.not_differentiable()
 
 
 @Dilation2DBackpropInput.shape
-def _(input: TensorShape, filter: TensorShape, out_backprop: TensorShape) -> TensorShape:
+def _(
+    input: TensorShape,
+    filter: TensorShape,
+    out_backprop: TensorShape,
+    *,
+    strides: list[int],
+    rates: list[int],
+    padding: bytes,
+) -> TensorShape:
+    shape_rules.merged(_dilated_shape(input, filter, strides=strides, rates=rates, padding=padding), out_backprop)
     return shape_rules.with_rank(input, 4, "the input")
 
 
@@ -110,7 +121,16 @@ Dilation2DBackpropFilter.not_differentiable()
 
 
 @Dilation2DBackpropFilter.shape
-def _(input: TensorShape, filter: TensorShape, out_backprop: TensorShape) -> TensorShape:
+def _(
+    input: TensorShape,
+    filter: TensorShape,
+    out_backprop: TensorShape,
+    *,
+    strides: list[int],
+    rates: list[int],
+    padding: bytes,
+) -> TensorShape:
+    shape_rules.merged(_dilated_shape(input, filter, strides=strides, rates=rates, padding=padding), out_backprop)
     return shape_rules.with_rank(filter, 3, "the filter")
 
 

@@ -276,8 +276,9 @@ def _box_op(name: str, inputs: str, outputs: str, attrs: str) -> OpFunction:
 
     @op.shape
     def _(*shapes: TensorShape, pad_to_max_output_size: bool, ctx: Any) -> Any:
+        any_length = chosen(None, *shapes)
         known = ctx.constant("max_output_size") if pad_to_max_output_size else None
-        return chosen(None if known is None else int(known), *shapes)
+        return any_length if known is None else chosen(int(known), *shapes)
 
     return op
 

@@ -102,9 +102,8 @@ ParallelConcat.not_differentiable()
 def _(values: list[TensorShape], *, shape: TensorShape) -> TensorShape:
     if not shape.is_fully_defined():
         raise ValueError(f"the shape of a parallel concatenation must be fully known, got {shape}")
-    for value in values:
-        TensorShape([1, *(shape.dims_tuple or ())[1:]]).assert_is_compatible_with(value)
-    return shape
+    shape_rules.merged(TensorShape([1, *shape[1:]]), *values)
+    return shape.merge_with([len(values), *shape[1:]])
 
 
 @ParallelConcat.kernel
@@ -202,6 +201,7 @@ ConcatOffset = define_op(
     "concat_dim: int32, shape: N * shape_type -> offset: N * shape_type",
     "N: int >= 2, shape_type: {int32, int64} = int32",
     static=("concat_dim",),
+    ranks={"concat_dim": 0},
 )
 ConcatOffset.not_differentiable()
 
@@ -273,6 +273,7 @@ SplitV = define_op(
     "value: T, size_splits: Tlen, split_dim: int32 -> output: num_split * T",
     "num_split: int >= 1, T: any, Tlen: {int8, int32, int64} = int64",
     static=("size_splits", "split_dim"),
+    ranks={"size_splits": 1},
 )
 
 
@@ -334,7 +335,7 @@ def _transpose(x: Any, perm: Any, ctx: Any, xp: Any) -> Any:
 
 _TRANSPOSE_ATTRS = "T: any, Tperm: {int32, int64} = int32"
 
-Transpose = define_op("Transpose", "x: T, perm: Tperm -> y: T", _TRANSPOSE_ATTRS, static=("perm",))
+Transpose = define_op("Transpose", "x: T, perm: Tperm -> y: T", _TRANSPOSE_ATTRS, static=("perm",), ranks={"perm": 1})
 Transpose.shape(_transposed_shape)
 
 
@@ -348,7 +349,9 @@ def _(op: Any, grad: Any) -> Any:
     return Transpose(grad, InvertPermutation(op.inputs[1])), None
 
 
-ConjugateTranspose = define_op("ConjugateTranspose", "x: T, perm: Tperm -> y: T", _TRANSPOSE_ATTRS, static=("perm",))
+ConjugateTranspose = define_op(
+    "ConjugateTranspose", "x: T, perm: Tperm -> y: T", _TRANSPOSE_ATTRS, static=("perm",), ranks={"perm": 1}
+)
 ConjugateTranspose.shape(_transposed_shape)
 
 
@@ -383,6 +386,7 @@ Tile = define_op(
     "input: T, multiples: Tmultiples -> output: T",
     "T: any, Tmultiples: {int32, int64} = int32",
     static=("multiples",),
+    ranks={"multiples": 1},
 )
 
 
@@ -421,7 +425,11 @@ _REVERSIBLE = "{floating, integers, complex, bool, string}"
 Reverse = define_op(
     "Reverse", "tensor: T, dims: bool -> output: T", f"T: {_REVERSIBLE}", static=("dims",), ranks={"dims": 1}
 )
-Reverse.shape(shape_rules.same_as_first)
+
+
+@Reverse.shape
+def _(tensor: TensorShape, dims: TensorShape) -> TensorShape:
+    return tensor if dims.num_elements() is None else tensor.with_rank(dims.num_elements())
 
 
 @Reverse.kernel

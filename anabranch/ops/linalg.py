@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from anabranch.core.shapes import TensorShape, broadcast_shape
+from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import OpFunction, define_op
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw, shape_rules
@@ -264,7 +264,7 @@ def _(matrix: TensorShape, rhs: TensorShape, l2_regularizer: TensorShape) -> Ten
     if matrix.ndims is None or rhs.ndims is None:
         return shape_rules.UNKNOWN
     matrix[-2].assert_is_compatible_with(rhs[-2])
-    return broadcast_shape(matrix[:-2], rhs[:-2]).concatenate([matrix[-1], rhs[-1]])
+    return shape_rules.merged(matrix[:-2], rhs[:-2]).concatenate([matrix[-1], rhs[-1]])
 
 
 @MatrixSolveLs.kernel

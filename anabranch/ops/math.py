@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from anabranch.core.shapes import TensorShape
+from anabranch.core.shapes import TensorShape, broadcast_dims
 from anabranch.errors import UnimplementedError
 from anabranch.graph.building import OpFunction, define_op
 from anabranch.graph.operation import Tensor
@@ -36,7 +36,7 @@ def _(s0: TensorShape, s1: TensorShape, *, ctx: Any) -> list[TensorShape]:
 
 
 def _repeated_axes(s0: Any, s1: Any) -> tuple[list[int], list[int]]:
-    rank = max(len(s0), len(s1))
+    rank = len(broadcast_dims(tuple(s0), tuple(s1)) or ())
     a, b = ([1] * (rank - len(s)) + [int(d) for d in s] for s in (s0, s1))
     axes_a = [i for i in range(rank) if a[i] == 1 and (b[i] != 1 or i < rank - len(s0))]
     axes_b = [i for i in range(rank) if b[i] == 1 and (a[i] != 1 or i < rank - len(s1))]
@@ -491,7 +491,10 @@ ClipByValue = define_op("ClipByValue", "t: T, clip_value_min: T, clip_value_max:
 
 @ClipByValue.shape
 def _(t: TensorShape, clip_value_min: TensorShape, clip_value_max: TensorShape) -> TensorShape:
-    return shape_rules.broadcast(t, clip_value_min, clip_value_max)
+    for bound in (clip_value_min, clip_value_max):
+        if bound.ndims:
+            t = shape_rules.merged(t, bound)
+    return t
 
 
 @ClipByValue.kernel

@@ -27,8 +27,13 @@ def _bias_axis(rank: int, data_format: bytes) -> int:
     return rank - 1 if data_format == b"NHWC" else 1
 
 
+def _least_rank(data_format: bytes) -> int:
+    """With the channels in the middle there is something behind them."""
+    return 2 if data_format == b"NHWC" else 3
+
+
 def _bias_shape(value: TensorShape, bias: TensorShape, data_format: bytes) -> TensorShape:
-    value, bias = value.with_rank_at_least(2), shape_rules.with_rank(bias, 1, "the bias")
+    value, bias = value.with_rank_at_least(_least_rank(data_format)), shape_rules.with_rank(bias, 1, "the bias")
     if value.dims_tuple is None:
         return value
     axis = _bias_axis(len(value.dims_tuple), data_format)
@@ -88,7 +93,7 @@ BiasAddGrad = define_op(
 
 @BiasAddGrad.shape
 def _(out_backprop: TensorShape, *, data_format: bytes) -> TensorShape:
-    known = out_backprop.with_rank_at_least(2).dims_tuple
+    known = out_backprop.with_rank_at_least(_least_rank(data_format)).dims_tuple
     return TensorShape([None if known is None else known[_bias_axis(len(known), data_format)]])
 
 
@@ -510,7 +515,9 @@ def _(predictions: Any, targets: Any, *, k: int, xp: Any) -> Any:
     return _in_top_k(predictions, targets, k, xp)
 
 
-InTopKV2 = define_op("InTopKV2", "predictions: float32, targets: T, k: T -> precision: bool", "T: index = int32")
+InTopKV2 = define_op(
+    "InTopKV2", "predictions: float32, targets: T, k: T -> precision: bool", "T: index = int32", ranks={"k": 0}
+)
 InTopKV2.not_differentiable()
 
 

@@ -26,7 +26,7 @@ def _fused_channels(x: TensorShape, data_format: bytes, *vectors: TensorShape) -
     x = shape_rules.with_rank(x, layout.rank, "x")
     channels = TensorShape([x[layout.channel]])
     for vector in vectors:
-        channels = channels.merge_with(shape_rules.with_rank(vector, 1, "scale and offset"))
+        channels = channels.merge_with(shape_rules.with_rank(vector, 1, "what has one number per channel"))
     dims = list(x.dims_tuple or [None] * layout.rank)
     dims[layout.channel] = channels[0].value
     return TensorShape(dims), channels
@@ -193,8 +193,16 @@ def _fused(version: str, types: str, formats: str) -> tuple[OpFunction, OpFuncti
         return [y, *vectors, *([np.zeros((), scale.dtype)] if third else [])]
 
     @backward.shape
-    def _(grad: TensorShape, x: TensorShape, scale: TensorShape, *_: Any, data_format: bytes) -> Any:
-        data, channels = _fused_channels(x.merge_with(grad), data_format, scale)
+    def _(
+        grad: TensorShape,
+        x: TensorShape,
+        scale: TensorShape,
+        mean: TensorShape,
+        variance: TensorShape,
+        *_: Any,
+        data_format: bytes,
+    ) -> Any:
+        data, channels = _fused_channels(x.merge_with(grad), data_format, scale, mean, variance)
         return [data, channels, channels, TensorShape([0]), TensorShape([0])]
 
     @backward.kernel

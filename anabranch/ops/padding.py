@@ -21,7 +21,8 @@ Pairs = list[tuple[int, int]]
 
 
 def _pairs(paddings: Any) -> Pairs:
-    """(before, after) per dimension, from a known [rank, 2] array."""
+    """(before, after) per dimension, from a known [rank, 2] array; raises ValueError for another one."""
+    shape_rules.with_rank(TensorShape(np.shape(paddings)), 2, "paddings").merge_with([None, 2])
     return [(int(before), int(after)) for before, after in np.asarray(paddings)]
 
 

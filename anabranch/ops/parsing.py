@@ -26,7 +26,7 @@ ParseExample = define_op(
     "sparse_shapes: Nsparse * int64, dense_values: Tdense",
     f"Nsparse: int >= 0, Ndense: int >= 0, sparse_types: list({_FEATURE_TYPES}) >= 0, "
     f"Tdense: list({_FEATURE_TYPES}) >= 0, dense_shapes: list(shape) >= 0",
-    ranks={"names": 1},
+    ranks={"names": 1, "sparse_keys": 0, "dense_keys": 0},
 )
 ParseExample.not_differentiable()
 
@@ -45,8 +45,25 @@ def _sparse_shapes(count: int, rank: int) -> list[Any]:
     return [[indices] * count, [values] * count, [shape] * count]
 
 
+def check_defaults(defaults: list[TensorShape], shapes: list[TensorShape]) -> None:
+    """Raises ValueError where a default, if there is one, has another shape than its feature of a fixed length."""
+    for default, shape in zip(defaults, shapes, strict=True):
+        if default.num_elements() and shape.is_fully_defined():
+            shape.assert_is_compatible_with(default)
+
+
 @ParseExample.shape
-def _(serialized: TensorShape, *_: Any, Nsparse: int, dense_shapes: list[TensorShape]) -> list[Any]:
+def _(
+    serialized: TensorShape,
+    names: TensorShape,
+    sparse_keys: list[TensorShape],
+    dense_keys: list[TensorShape],
+    dense_defaults: list[TensorShape],
+    *,
+    Nsparse: int,
+    dense_shapes: list[TensorShape],
+) -> list[Any]:
+    check_defaults(dense_defaults, dense_shapes)
     batch = shape_rules.with_rank(serialized, 1, "argument 'serialized'")
     return [*_sparse_shapes(Nsparse, 2), [batch.concatenate(s) for s in dense_shapes]]
 

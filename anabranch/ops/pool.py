@@ -5,7 +5,7 @@ A maximum's gradient goes to the first of equal elements, in the window's row-ma
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -16,7 +16,7 @@ from anabranch.core.dtypes import DType
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import OpFunction, define_op
 from anabranch.graph.operation import Operation, Tensor
-from anabranch.ops import raw, windows
+from anabranch.ops import raw, shape_rules, windows
 from anabranch.ops.sliding import MAX_UNROLLED_TAPS, Window, shifted, unshifted, wide
 
 Attrs = dict[str, Any]
@@ -136,7 +136,6 @@ def _from_average(grad: Any, window: Window) -> Any:
 
 
 # ---------------------------------------------------------------------- shapes and attributes
-ShapeFunction = Callable[..., TensorShape]
 
 
 def _pooled_shape(op: OpFunction) -> None:
@@ -268,6 +267,7 @@ MaxPoolV2 = define_op(
     "input: T, ksize: int32, strides: int32 -> output: T",
     f"T: {_POOLED}, {_PADDING}, {_VECTORS}",
     static=("ksize", "strides"),
+    ranks={"ksize": 1, "strides": 1},
 )
 
 
@@ -295,6 +295,7 @@ MaxPoolGradV2 = define_op(
     "orig_input: T, orig_output: T, grad: T, ksize: int32, strides: int32 -> output: T",
     f"{_PADDING}, {_FORMAT_2D}, T: real = float32",
     static=("ksize", "strides"),
+    ranks={"ksize": 1, "strides": 1},
 )
 MaxPoolGradV2.shape(_gradient_shape)
 
@@ -317,6 +318,7 @@ MaxPoolGradGradV2 = define_op(
     "orig_input: T, orig_output: T, grad: T, ksize: int32, strides: int32 -> output: T",
     f"{_PADDING}, {_FORMAT_2D}, T: real",
     static=("ksize", "strides"),
+    ranks={"ksize": 1, "strides": 1},
 )
 MaxPoolGradGradV2.shape(_second_gradient_shape)
 
@@ -381,17 +383,23 @@ def _flat_places(argmax: Any, shape: Sequence[int], include_batch: bool, ctx: An
     return places if include_batch else places + size * np.arange(shape[0]).reshape(-1, 1, 1, 1)
 
 
-def _argmax_op(name: str, shape: ShapeFunction) -> OpFunction:
-    op = define_op(
+def _argmax_op(name: str) -> OpFunction:
+    return define_op(
         name,
         "input: T, grad: T, argmax: Targmax -> output: T",
         f"{_SIZES_2D}, {_PADDING}, include_batch_in_index: bool = False, Targmax: index, T: real",
     )
-    op.shape(shape)
-    return op
 
 
-MaxPoolGradWithArgmax = _argmax_op("MaxPoolGradWithArgmax", lambda input, grad, argmax: input)
+MaxPoolGradWithArgmax = _argmax_op("MaxPoolGradWithArgmax")
+
+
+@MaxPoolGradWithArgmax.shape
+def _(input: TensorShape, grad: TensorShape, argmax: TensorShape) -> TensorShape:
+    pooled = shape_rules.merged(shape_rules.with_rank(grad, 4, "grad"), argmax)
+    input = shape_rules.with_rank(input, 4, "the input")
+    shape_rules.merged(*(TensorShape([shape[0], shape[3]]) for shape in (input, pooled)))
+    return input
 
 
 @MaxPoolGradWithArgmax.kernel
@@ -406,7 +414,13 @@ def _(op: Any, grad: Tensor) -> Any:
     return raw.ZerosLike(x), MaxPoolGradGradWithArgmax(x, grad, argmax, **_argmax_attrs(op)), None
 
 
-MaxPoolGradGradWithArgmax = _argmax_op("MaxPoolGradGradWithArgmax", lambda input, grad, argmax: argmax)
+MaxPoolGradGradWithArgmax = _argmax_op("MaxPoolGradGradWithArgmax")
+
+
+@MaxPoolGradGradWithArgmax.shape
+def _(input: TensorShape, grad: TensorShape, argmax: TensorShape) -> TensorShape:
+    shape_rules.merged(shape_rules.with_rank(input, 4, "the input"), grad)
+    return shape_rules.with_rank(argmax, 4, "argmax")
 
 
 @MaxPoolGradGradWithArgmax.kernel

@@ -175,7 +175,12 @@ def _by_weights(name: str, taps: TapsFunction, grad_types: str) -> tuple[OpFunct
     backward = define_op(
         f"{name}Grad", "grads: float32, original_image: T -> output: T", f"T: {grad_types}, {_CENTERS}"
     )
-    backward.shape(lambda grads, original_image: original_image)
+
+    @backward.shape
+    def _(grads: TensorShape, original_image: TensorShape) -> TensorShape:
+        grads, original_image = grads.with_rank(4), original_image.with_rank(4)
+        shape_rules.merged(*(TensorShape([shape[0], shape[3]]) for shape in (grads, original_image)))
+        return original_image
 
     @forward.kernel
     def _(images: Any, size: Any, *, align_corners: bool, half_pixel_centers: bool) -> Any:
@@ -323,6 +328,12 @@ def _check_boxes(box_ind: Any, batch: int, ctx: Any) -> None:
     ctx.check((box_ind >= 0) & (box_ind < batch), f"box_ind must be in [0, {batch}), got {{0}}", box_ind)
 
 
+def _boxes_shape(boxes: TensorShape, box_ind: TensorShape) -> TensorShape:
+    """[boxes, 4] of as many boxes as there are indices."""
+    indices = shape_rules.with_rank(box_ind, 1, "box_ind")
+    return shape_rules.merged(shape_rules.with_rank(boxes, 2, "boxes"), TensorShape([indices[0], 4]))
+
+
 CropAndResize = define_op(
     "CropAndResize",
     "image: T, boxes: float32, box_ind: int32, crop_size: int32 -> crops: float32",
@@ -334,7 +345,7 @@ CropAndResize = define_op(
 @CropAndResize.shape
 def _(image: TensorShape, boxes: TensorShape, box_ind: TensorShape, crop_size: TensorShape, *, ctx: Any) -> TensorShape:
     image = shape_rules.with_rank(image, 4, "image")
-    count = shape_rules.with_rank(boxes, 2, "boxes")[:1].merge_with(shape_rules.with_rank(box_ind, 1, "box_ind"))
+    count = _boxes_shape(boxes, box_ind)
     wanted = ctx.constant("crop_size")
     size = (None, None) if wanted is None else _check_size(wanted)
     return TensorShape([count[0], *size, image[3]])
@@ -375,6 +386,7 @@ CropAndResizeGradImage.not_differentiable()
 def _(
     grads: TensorShape, boxes: TensorShape, box_ind: TensorShape, image_size: TensorShape, *, ctx: Any
 ) -> TensorShape:
+    shape_rules.with_rank(grads, 4, "grads")[:1].merge_with(_boxes_shape(boxes, box_ind)[:1])
     size: TensorShape = ctx.constant_as_shape("image_size")
     return shape_rules.with_rank(size, 4, "image_size")
 
@@ -399,7 +411,11 @@ CropAndResizeGradBoxes.not_differentiable()
 
 @CropAndResizeGradBoxes.shape
 def _(grads: TensorShape, image: TensorShape, boxes: TensorShape, box_ind: TensorShape) -> TensorShape:
-    return shape_rules.with_rank(boxes, 2, "boxes")
+    boxes = _boxes_shape(boxes, box_ind)
+    grads, image = shape_rules.with_rank(grads, 4, "grads"), shape_rules.with_rank(image, 4, "image")
+    shape_rules.merged(grads[:1], boxes[:1])
+    shape_rules.merged(grads[3:], image[3:])
+    return boxes
 
 
 @CropAndResizeGradBoxes.kernel

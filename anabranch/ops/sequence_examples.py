@@ -17,7 +17,7 @@ from anabranch.core.shapes import TensorShape
 from anabranch.errors import InvalidArgumentError
 from anabranch.graph.building import define_op
 from anabranch.ops import shape_rules
-from anabranch.ops.parsing import array_of, dense_column, feature_name, holds, sparse_column, values_of
+from anabranch.ops.parsing import array_of, check_defaults, dense_column, feature_name, holds, sparse_column, values_of
 from anabranch.proto import SequenceExample
 
 _TYPES = "list({float, int64, string}) >= 0 = []"
@@ -44,6 +44,14 @@ ParseSingleSequenceExample = define_op(
     "feature_list_sparse_keys: Nfeature_list_sparse * string, feature_list_dense_keys: Nfeature_list_dense * string, "
     f"context_dense_defaults: Tcontext_dense, debug_name: string -> {_OUTPUTS}",
     _ATTRS,
+    ranks={
+        "feature_list_dense_missing_assumed_empty": 1,
+        "context_sparse_keys": 0,
+        "context_dense_keys": 0,
+        "feature_list_sparse_keys": 0,
+        "feature_list_dense_keys": 0,
+        "debug_name": 0,
+    },
 )
 ParseSingleSequenceExample.not_differentiable()
 
@@ -66,13 +74,14 @@ def _sparse_shapes(count: int, rank: int) -> list[Any]:
 @ParseSingleSequenceExample.shape
 def _(
     serialized: TensorShape,
-    *_: Any,
+    *others: Any,
     Ncontext_sparse: int,
     Nfeature_list_sparse: int,
     context_dense_shapes: list[TensorShape],
     feature_list_dense_shapes: list[TensorShape],
 ) -> list[Any]:
     shape_rules.with_rank(serialized, 0, "argument 'serialized'")
+    check_defaults(others[-2], context_dense_shapes)
     lists = [TensorShape([None]).concatenate(s) for s in feature_list_dense_shapes]
     context = [*_sparse_shapes(Ncontext_sparse, 1), list(context_dense_shapes)]
     return [*context, *_sparse_shapes(Nfeature_list_sparse, 2), lists]

@@ -23,6 +23,7 @@ from anabranch.ops import raw, shape_rules
 from anabranch.ops.layout import int_list
 
 _MASK_NAMES = ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask")
+_BOUNDS = ("begin", "end", "strides")
 _STRIDED_ATTRS = "T: any, Index: {int32, int64}, " + ", ".join(f"{name}: int = 0" for name in _MASK_NAMES)
 
 
@@ -235,13 +236,10 @@ def _promised_lengths(op: Operation, entries: int, masks: dict[str, int]) -> dic
     source, part = _whole_and_part(op)
     if source is None or part is None:
         return {}
-    lengths: dict[int, int | None] = {}
-    position = 0
-    for piece in _pieces(source, entries, masks):
-        if piece.kind == "range":
-            lengths[piece.entry] = part[position]
-        position += piece.kind != "index"
-    return lengths
+    pieces = [piece for piece in _pieces(source, entries, masks) if piece.kind != "index"]
+    if len(pieces) != len(part):  # a gradient of another rank, which the kernel refuses
+        return {}
+    return {piece.entry: length for piece, length in zip(pieces, part, strict=True) if piece.kind == "range"}
 
 
 def _whole_and_part(op: Operation) -> tuple[int | None, Dims]:
@@ -335,7 +333,8 @@ StridedSlice = define_op(
     "StridedSlice",
     "input: T, begin: Index, end: Index, strides: Index -> output: T",
     _STRIDED_ATTRS.replace("{int32, int64}", "{int16, int32, int64}"),
-    static=("begin", "end", "strides"),
+    static=_BOUNDS,
+    ranks=dict.fromkeys(_BOUNDS, 1),
 )
 StridedSlice.static_when(_static_bounds)
 
@@ -354,6 +353,7 @@ def _(
     shrink_axis_mask: int,
     ctx: Any,
 ) -> TensorShape:
+    shape_rules.merged(begin, end, strides)
     masks = dict(zip(_MASK_NAMES, (begin_mask, end_mask, ellipsis_mask, new_axis_mask, shrink_axis_mask), strict=True))
     bounds = [partial_vector(ctx.tensor(name)) for name in ("begin", "end", "strides")]
     return _strided_shape(input.dims_tuple, bounds, masks)
@@ -385,7 +385,8 @@ StridedSliceGrad = define_op(
     "StridedSliceGrad",
     "shape: Index, begin: Index, end: Index, strides: Index, dy: T -> output: T",
     _STRIDED_ATTRS,
-    static=("shape", "begin", "end", "strides"),
+    static=("shape", *_BOUNDS),
+    ranks=dict.fromkeys(("shape", *_BOUNDS), 1),
 )
 
 
@@ -398,6 +399,7 @@ def _(op: Operation) -> frozenset[int]:
 def _(
     shape: TensorShape, begin: TensorShape, end: TensorShape, strides: TensorShape, dy: TensorShape, *, ctx: Any
 ) -> TensorShape:
+    shape_rules.merged(begin, end, strides)
     found: TensorShape = ctx.constant_as_shape("shape")
     return found
 
@@ -406,6 +408,8 @@ def _(
 def _(shape: Any, begin: Any, end: Any, strides: Any, dy: Any, *, ctx: Any) -> Any:
     dims = tuple(int_list(shape))
     region = _region(ctx, dims, begin, end, strides)
+    if list(np.shape(dy)) != region.shape:
+        raise ValueError(f"the slice has shape {region.shape}, the gradient {list(np.shape(dy))}")
     part = jnp.reshape(dy, region.sizes)
     back = [axis for axis, r in enumerate(region.ranges) if r.step < 0]
     part = lax.rev(part, back) if back else part
@@ -438,7 +442,8 @@ ResourceStridedSliceAssign = define_op(
     "ref: resource, begin: Index, end: Index, strides: Index, value: T ->",
     _STRIDED_ATTRS,
     stateful=True,
-    static=("begin", "end", "strides"),
+    static=_BOUNDS,
+    ranks=dict.fromkeys(_BOUNDS, 1),
     reads=("ref",),
     writes=("ref",),
 )

@@ -171,6 +171,7 @@ SparseSplit = define_op(
     "split_dim: int64, indices: int64, values: T, shape: int64 -> "
     "output_indices: num_split * int64, output_values: num_split * T, output_shape: num_split * int64",
     "num_split: int >= 1, T: any",
+    ranks={"split_dim": 0},
 )
 SparseSplit.not_differentiable()
 
@@ -242,8 +243,12 @@ SparseSliceGrad.not_differentiable()
 
 
 @SparseSliceGrad.shape
-def _(backprop_val_grad: TensorShape, input_indices: TensorShape, *_: TensorShape) -> TensorShape:
-    return shape_rules.with_rank(input_indices, 2, "argument 'input_indices'")[:1]
+def _(
+    backprop_val_grad: TensorShape, input_indices: TensorShape, input_start: TensorShape, output_indices: TensorShape
+) -> TensorShape:
+    _, rank = sparse_shapes(output_indices, backprop_val_grad, input_start)
+    count, _ = sparse_shapes(input_indices, TensorShape([None]), TensorShape([rank]))
+    return TensorShape([count])
 
 
 @SparseSliceGrad.host_kernel
@@ -334,6 +339,7 @@ SparseToDense = define_op(
     "SparseToDense",
     "sparse_indices: Tindices, output_shape: Tindices, sparse_values: T, default_value: T -> dense: T",
     "validate_indices: bool = True, T: any, Tindices: index",
+    ranks={"output_shape": 1, "default_value": 0},
 )
 
 

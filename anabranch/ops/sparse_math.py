@@ -250,6 +250,7 @@ SparseAdd = define_op(
     "a_indices: int64, a_values: T, a_shape: int64, b_indices: int64, b_values: T, b_shape: int64, thresh: Treal -> "
     "sum_indices: int64, sum_values: T, sum_shape: int64",
     "T: numbers, Treal: real",
+    ranks={"thresh": 0},
 )
 SparseAdd.shape(_two_sparse)
 
@@ -291,7 +292,9 @@ SparseAddGrad.not_differentiable()
 
 @SparseAddGrad.shape
 def _(backprop_val_grad: TensorShape, a_indices: TensorShape, b_indices: TensorShape, sum_indices: TensorShape) -> Any:
-    return a_indices.with_rank(2)[:1], b_indices.with_rank(2)[:1]
+    _, rank = sparse_shapes(sum_indices, backprop_val_grad, TensorShape([None]))
+    counts = [sparse_shapes(i, TensorShape([None]), TensorShape([rank]))[0] for i in (a_indices, b_indices)]
+    return TensorShape([counts[0]]), TensorShape([counts[1]])
 
 
 @SparseAddGrad.host_kernel
@@ -366,6 +369,10 @@ def _reduction(name: str, types: str, maximum: bool) -> tuple[Any, Any]:
         f"{name}Sparse", f"{inputs} -> output_indices: int64, output_values: T, output_shape: int64", attrs
     )
 
+    def check(indices: TensorShape, values: TensorShape, shape: TensorShape, axes: TensorShape) -> None:
+        sparse_shapes(indices, values, shape)
+        axes.with_rank_at_most(1)
+
     @dense.shape
     def _(
         input_indices: TensorShape,
@@ -376,6 +383,7 @@ def _reduction(name: str, types: str, maximum: bool) -> tuple[Any, Any]:
         keep_dims: bool,
         ctx: Any,
     ) -> TensorShape:
+        check(input_indices, input_values, input_shape, reduction_axes)
         shape, axes = ctx.constant_as_shape("input_shape"), ctx.constant("reduction_axes")
         if shape.ndims is None or axes is None:
             return shape_rules.UNKNOWN
@@ -401,6 +409,7 @@ def _reduction(name: str, types: str, maximum: bool) -> tuple[Any, Any]:
 
     @sparse.shape
     def _(*shapes: TensorShape) -> Any:
+        check(*shapes)
         return TensorShape([None, None]), TensorShape([None]), TensorShape([None])
 
     @sparse.host_kernel

@@ -281,6 +281,7 @@ StringSplit = define_op(
     "StringSplit",
     "input: string, delimiter: string -> indices: int64, values: string, shape: int64",
     "skip_empty: bool = True",
+    ranks={"delimiter": 0},
 )
 StringSplit.shape(_split_shapes)
 StringSplit.not_differentiable()
@@ -300,7 +301,10 @@ def _(input: Any, delimiter: Any, *, skip_empty: bool) -> Any:
 
 
 StringSplitV2 = define_op(
-    "StringSplitV2", "input: string, sep: string -> indices: int64, values: string, shape: int64", "maxsplit: int = -1"
+    "StringSplitV2",
+    "input: string, sep: string -> indices: int64, values: string, shape: int64",
+    "maxsplit: int = -1",
+    ranks={"sep": 0},
 )
 StringSplitV2.shape(_split_shapes)
 StringSplitV2.not_differentiable()
@@ -332,6 +336,7 @@ ReduceJoin.not_differentiable()
 
 @ReduceJoin.shape
 def _(inputs: TensorShape, reduction_indices: TensorShape, *, keep_dims: bool, ctx: Any) -> TensorShape:
+    reduction_indices.with_rank_at_most(1)
     known, dims = ctx.constant("reduction_indices"), inputs.dims_tuple
     if known is None or dims is None:
         return TensorShape(None)
@@ -357,6 +362,7 @@ UnsortedSegmentJoin = define_op(
     "UnsortedSegmentJoin",
     "inputs: string, segment_ids: Tindices, num_segments: Tnumsegments -> output: string",
     "separator: string = '', Tindices: {int32, int64}, Tnumsegments: {int32, int64} = int32",
+    ranks={"num_segments": 0},
 )
 UnsortedSegmentJoin.not_differentiable()
 
@@ -366,6 +372,8 @@ def _(inputs: TensorShape, segment_ids: TensorShape, num_segments: TensorShape, 
     count = ctx.constant("num_segments")
     if inputs.ndims is None or segment_ids.ndims is None:
         return TensorShape(None)
+    segment_ids = segment_ids.with_rank_at_least(1)
+    inputs = shape_rules.merged(inputs, segment_ids.concatenate(inputs[segment_ids.ndims :]))
     return TensorShape([None if count is None else scalar_int(count), *inputs[segment_ids.ndims :]])
 
 

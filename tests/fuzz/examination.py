@@ -41,6 +41,7 @@ _PROPER = {
     "InternalError",
     "ResourceExhaustedError",
     "UnknownError",
+    "DataLossError",
 }
 
 

@@ -111,9 +111,9 @@ def _hits() -> list[OpCase]:
             (TRUE, np.array([9, 3, 5, 3, 0])),
             {"num_true": 2},
             expected=(
-                np.array([0, 0, 0, 1], np.int32),
-                np.array([1, 3, 4, 0]),
-                np.full(4, lowest, np.float32),
+                np.array([0, 0, 1], np.int32),
+                np.array([3, 4, 0]),  # not 1: what was drawn twice counts at its last place
+                np.full(3, lowest, np.float32),
             ),
         ),
         OpCase(
