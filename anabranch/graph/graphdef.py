@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from anabranch.graph.exchanged_loops import in_tensorflows_vocabulary
 from anabranch.graph.graph import MIN_CONSUMER_VERSION, PRODUCER_VERSION, Graph
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.proto import AttrValue, GraphDef, NodeDef, VersionDef
@@ -40,6 +41,7 @@ def graph_to_proto(graph: Graph, from_version: int | None = None, add_shapes: bo
         write = WRITE_FUNCTION["function_to_proto"]
         message.library.function.extend(write(body, name, add_shapes) for name, body in functions.items())
         message.versions.min_consumer = max(message.versions.min_consumer, _MIN_CONSUMER_OF_FUNCTIONS)
+    in_tensorflows_vocabulary(message)
     size = message.ByteSize()
     if size > MAX_MESSAGE_BYTES:
         raise ValueError(

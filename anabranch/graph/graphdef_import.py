@@ -19,6 +19,7 @@ from anabranch.errors import OpError, UnimplementedError
 from anabranch.graph import graphdef, ref_handles, ref_variables
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.creation_site import user_frame
+from anabranch.graph.exchanged_loops import restored
 from anabranch.graph.function_def import FunctionPlan, function_to_proto
 from anabranch.graph.function_graph import FunctionGraph
 from anabranch.graph.graph import Graph, get_default_graph
@@ -77,7 +78,7 @@ def import_graph_def(
         >>> copy.name, sess.run(copy)
         ('copy/y:0', np.float32(9.0))
     """
-    message = _as_message(graph_def)
+    message = restored(_as_message(graph_def))
     replaced = _checked_input_map(input_map)
     wanted = _checked_elements(return_elements)
     if producer_op_list is not None:

@@ -13,6 +13,7 @@ from anabranch.graph.building import define_op
 from anabranch.graph.constants import partial_vector
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw, shape_rules
+from anabranch.ops.list_values import TensorList
 
 # ---------------------------------------------------------------------- constants and placeholders
 Const = define_op("Const", "-> output: dtype", "value: tensor, dtype: any")
@@ -381,6 +382,8 @@ ZerosLike.not_differentiable()
 
 @ZerosLike.kernel
 def _(x: Any, *, xp: Any) -> Any:
+    if isinstance(x, TensorList):
+        return x.to_host().zeroed() if xp is np else x.zeroed()
     return xp.full(np.shape(x), zero_of(x.dtype), dtype=x.dtype)
 
 

@@ -139,6 +139,8 @@ TensorListPushBack.shape(list_shape)
 
 @TensorListPushBack.kernel
 def _(handle: Any, tensor: Any, *, ctx: Any) -> TensorList:
+    if isinstance(tensor, TensorList):
+        raise ctx.needs_host("a list of lists grows")
     longer = resized(handle, handle.length + 1).of_shape(np.shape(tensor))
     if longer.element_shape != np.shape(tensor):
         raise ctx.needs_host(f"elements of shapes {longer.element_shape} and {np.shape(tensor)} in one list")
@@ -153,7 +155,8 @@ def _(handle: Any, tensor: Any) -> TensorList:
 @TensorListPushBack.gradient
 def _(op: Operation, grad: Any) -> Any:
     item = op.inputs[1]
-    popped = TensorListPopBack(as_list_gradient(grad, op.outputs[0]), full_shape(item), element_dtype=item.dtype)
+    shape = -1 if item.dtype is dtypes.variant else full_shape(item)
+    popped = TensorListPopBack(as_list_gradient(grad, op.outputs[0]), shape, element_dtype=item.dtype)
     return list(popped)
 
 
@@ -172,6 +175,8 @@ def _(handle: TensorShape, shape: TensorShape, *, ctx: Any) -> tuple[TensorShape
 @TensorListPopBack.kernel
 def _(handle: Any, shape: Any, *, element_dtype: Any, ctx: Any) -> Any:
     ctx.check(handle.length > 0, "Trying to pop from an empty list")
+    if element_dtype is dtypes.variant:
+        raise ctx.needs_host("a list of lists shrinks")
     known = _known_shape(shape) if isinstance(shape, np.ndarray) else None
     ctx.check(handle.elements is not None or known is not None, "the shape of the list's elements is not known")
     full = handle.of_shape(known or ())

@@ -131,6 +131,15 @@ class TensorList:
         """A list like this one in which nothing was written."""
         return TensorList([None] * self.length if self.on_host else None, self.length, self.dtype)
 
+    def zeroed(self) -> TensorList:
+        """A list like this one with zeros where something was written."""
+        if not self.on_host:
+            return jax.tree.map(jnp.zeros_like, self)  # type: ignore[no-any-return]
+        elements = [
+            e.zeroed() if isinstance(e, TensorList) else None if e is None else np.zeros_like(e) for e in self.elements
+        ]
+        return TensorList(elements, self.length, self.dtype)
+
     def item(self, index: int, shape: Any) -> Any:
         """Element `index` of a Python list; zeros of `shape` where nothing was written.
 
@@ -148,6 +157,19 @@ class TensorList:
         if known is None:
             raise ValueError(f"element {index} of the list was never written, and its shape is not known")
         return np.zeros(known, self.dtype)
+
+
+def _zeros_like(element: Any) -> Any:
+    if isinstance(element, TensorList):
+        return element.zeroed()
+    return None if element is None else np.zeros_like(element)
+
+
+def sum_of_lists(a: TensorList, b: TensorList, ctx: Any) -> TensorList:
+    """The sums of the elements, in a compiled program; elements of different shapes are for the host."""
+    if None not in (a.element_shape, b.element_shape) and a.shape != b.shape:
+        raise ctx.needs_host("lists of elements of different shapes are added")
+    return a + b
 
 
 def element_shape(shape: Any) -> tuple[int, ...] | None:

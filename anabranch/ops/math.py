@@ -16,6 +16,7 @@ from anabranch.graph.building import OpFunction, define_op
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw, shape_rules
 from anabranch.ops.factories import attach_gradient, binary, unary, unary_compiled
+from anabranch.ops.list_values import TensorList, sum_of_lists
 
 BroadcastGradientArgs = define_op(
     "BroadcastGradientArgs",
@@ -169,7 +170,9 @@ def _(inputs: list[TensorShape]) -> TensorShape:
 
 
 @AddN.kernel
-def _(inputs: list[Any], *, xp: Any) -> Any:
+def _(inputs: list[Any], *, xp: Any, ctx: Any) -> Any:
+    if isinstance(inputs[0], TensorList):
+        return functools.reduce(lambda a, b: sum_of_lists(a, b, ctx), inputs)
     return functools.reduce(xp.add, inputs)
 
 

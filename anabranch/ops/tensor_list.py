@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -19,7 +18,7 @@ from anabranch.graph.building import define_op
 from anabranch.graph.composite import IndexedSlices
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
-from anabranch.ops.list_values import TensorList, check_element_shape, element_shape as _known_shape
+from anabranch.ops.list_values import TensorList, check_element_shape, element_shape as _known_shape, sum_of_lists
 
 #: the attribute of operations that take the shape of elements
 SHAPE_ATTR = "shape_type: {int32, int64}"
@@ -208,9 +207,7 @@ TensorListAdd.shape(list_shape)
 
 @TensorListAdd.kernel
 def _(a: Any, b: Any, *, ctx: Any) -> TensorList:
-    if None not in (a.element_shape, b.element_shape) and a.shape != b.shape:
-        raise ctx.needs_host("lists of elements of different shapes are added")
-    return a + b  # type: ignore[no-any-return]
+    return sum_of_lists(a, b, ctx)
 
 
 @TensorListAdd.host_kernel
@@ -278,13 +275,12 @@ TensorListZerosLike.shape(list_shape)
 
 @TensorListZerosLike.kernel
 def _(like: Any) -> TensorList:
-    return jax.tree.map(jnp.zeros_like, like)  # type: ignore[no-any-return]
+    return like.zeroed()  # type: ignore[no-any-return]
 
 
 @TensorListZerosLike.host_kernel
 def _(like: Any) -> TensorList:
-    elements = [None if e is None else np.zeros_like(e) for e in like.to_host().elements]
-    return TensorList(elements, like.length, like.dtype)
+    return like.to_host().zeroed()  # type: ignore[no-any-return]
 
 
 def as_list_gradient(grad: Any, like: Tensor) -> Tensor:

@@ -124,6 +124,7 @@ class Examination:
         fetches = self._fetches(mine, theirs)
         got, wanted = self._steps(here, fetches), self._steps(there, fetches)
         self._compare_refusals(mine["refusals"], theirs["refusals"], got, wanted, "program")
+        self._compare_missing(here, mine, there, theirs)
         self._compare_values(here, got, there, wanted, "program", fetches)
         self._exchange(here, got, mine["graph_def"], self.genuine, "our graph there", fetches)
         self._exchange(there, wanted, theirs["graph_def"], self.ours, "their graph here", fetches)
@@ -193,9 +194,7 @@ class Examination:
     def _compare_built(self, mine: dict[str, Any], theirs: dict[str, Any]) -> None:
         for ref in sorted(set(mine["tensors"]) & set(theirs["tensors"])):
             ours, other = mine["tensors"][ref], theirs["tensors"][ref]
-            if (ours is None) != (other is None):
-                self._disagree("no gradient", producer(ref), f"{ref}: ours is {ours}, theirs {other}", "program")
-            elif ours is not None:
+            if ours is not None:
                 self._compare_static(ref, ours, other)
 
     def _compare_static(self, ref: str, ours: dict[str, Any], other: dict[str, Any]) -> None:
@@ -214,6 +213,25 @@ class Examination:
             return both
         keep = {"update", "gradients"}
         return [r for r in both if self.nodes[producer(r)]["kind"] in keep or self.random.random() < 0.4]
+
+    # ------------------------------------------------------------------ gradients that only one side has
+    def _compare_missing(self, here: Graph, mine: dict[str, Any], there: Graph, theirs: dict[str, Any]) -> None:
+        """A gradient that is None on one side must be zero on the other."""
+        for ref in sorted(set(mine["tensors"]) & set(theirs["tensors"])):
+            if (mine["tensors"][ref] is None) == (theirs["tensors"][ref] is None):
+                continue
+            graph, side = (there, "here") if mine["tensors"][ref] is None else (here, "there")
+            found = self._steps(graph, [ref])
+            if any(np.any(step[ref] != 0) for step in found.values):
+                flow = "second" if self.program["control_flow_v2"] else "first"
+                order = 1 + any(self.nodes[producer(y)]["kind"] == "gradients" for y in self._behind(ref))
+                message = f"{ref}: None {side}, not zero on the other side; order {order}, {flow} control flow"
+                self._disagree("no gradient", producer(ref), message, "program")
+            else:
+                self.result.counts["gradients None on one side, zero on the other"] += 1
+
+    def _behind(self, ref: str) -> list[str]:
+        return [f"{name}:0" for name in needed(self.program, {ref}) - {producer(ref)}]
 
     # ------------------------------------------------------------------ running
     def _steps(self, graph: Graph, fetches: list[str]) -> Outcome:

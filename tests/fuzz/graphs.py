@@ -120,11 +120,15 @@ class Generator:
 
     Args:
         kernels: of the other side, by operation type: the values that attributes may have.
+        loops: whether to make much control flow and always gradients, of operations that have gradients.
     """
 
-    def __init__(self, seed: int, index: int, kernels: Kernels) -> None:
+    def __init__(self, seed: int, index: int, kernels: Kernels, loops: bool = False) -> None:
         self.random = np.random.default_rng([seed, index])
+        self.loops = loops
         self.operations = sorted(name for name in rows_by_operation() if kernels.get(name))
+        if loops:
+            self.operations = [name for name in self.operations if _has_gradient(name)]
         self.shadows = Shadows(kernels)
         self.program: dict[str, Any] = {
             "seed": seed,
@@ -148,7 +152,7 @@ class Generator:
         for _ in range(self.random.integers(3)):
             self._variable()
         wanted = int(self.random.integers(20, 61)) if operations is None else operations
-        self._with_gradients = self.random.random() < 0.5
+        self._with_gradients = self.loops or self.random.random() < 0.5
         while self.operation_count < wanted:
             self._step(self.top)
         if self._with_gradients:
@@ -165,7 +169,7 @@ class Generator:
             self._fold,
             self._array_loop,
         ]
-        draw = self.random.random()
+        draw = self.random.random() * (0.3 if self.loops and scope.depth == 0 else 1.0)
         if draw < 0.06 and scope.depth < 2:
             compound[self.random.integers(len(compound))](scope)
         elif draw < 0.12 and scope.depth == 0 and self.last_change:
@@ -619,6 +623,13 @@ def _castable(name: str, kind: str) -> bool:
     return name in {*_FLOATS, *_OTHERS, "uint16", "uint32", "uint64"} and name != "string"
 
 
-def make_program(seed: int, index: int, kernels: Kernels, operations: int | None = None) -> dict[str, Any]:
-    """The program of that seed and index."""
-    return Generator(seed, index, kernels).make(operations)
+def _has_gradient(name: str) -> bool:
+    op = find_op_def(name)
+    return op is not None and op.gradient_rule is not None
+
+
+def make_program(
+    seed: int, index: int, kernels: Kernels, operations: int | None = None, loops: bool = False
+) -> dict[str, Any]:
+    """The program of that seed and index; with `loops`, one of control flow and gradients."""
+    return Generator(seed, index, kernels, loops).make(operations)

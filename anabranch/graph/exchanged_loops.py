@@ -1,0 +1,433 @@
+"""Gradients of loops in TensorFlow's vocabulary: for export, and back again  (design D2; docs/decisions/0014-loops.md).
+
+A few operation types are only here: `_RecordingWhile` and the bounds beside it, sums of lists. A GraphDef has what they
+do in operations that TensorFlow has. A `_RecordingWhile` becomes a `While` with further loop variables: the iteration
+count, and for each record a list that every iteration pushes an item to. Its outputs keep their numbers.
+
+A node that was rewritten holds the one that it was in the attribute `_anabranch`; TensorFlow lets such attributes pass.
+Reading restores it, so that a graph from here is compiled as before, unless somebody has changed the graph meanwhile:
+then rewriting what the attributes hold does not give what stands there, and the graph is read as it stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from google.protobuf.message import DecodeError
+
+from anabranch.core import dtypes
+from anabranch.proto import AttrValue, FunctionDef, GraphDef, NodeDef, OpDef
+from anabranch.proto.attr_values import attr_to_proto
+from anabranch.proto.tensors import make_tensor_proto
+
+#: of a node: the node that was rewritten to it; of a function: that rewriting made it
+_ORIGIN = "_anabranch"
+
+
+@dataclass
+class _Scope:
+    """The graph or function that nodes stand in, and the functions of the library by name."""
+
+    library: dict[str, FunctionDef]
+    in_function: bool
+    #: functions to make, by name, each from the one that it extends
+    derived: dict[str, Callable[[], FunctionDef]] = field(default_factory=dict)
+
+    def output(self, node: str, argument: str, number: int = 0) -> str:
+        """An output as an input is written; each argument of the types used here is one tensor."""
+        if self.in_function:
+            return f"{node}:{argument}:0"
+        return node if number == 0 else f"{node}:{number}"
+
+
+@dataclass
+class _Rewriting:
+    """What a node becomes: helpers before it, and itself; and the new names that its outputs have in functions."""
+
+    helpers: list[NodeDef]
+    node: NodeDef
+    outputs: dict[str, str]
+
+
+# ---------------------------------------------------------------------- for export
+def in_tensorflows_vocabulary(message: GraphDef) -> None:
+    """Rewrites, in place, the nodes of types that TensorFlow does not have."""
+    library = {function.signature.name: function for function in message.library.function}
+    derived: dict[str, Callable[[], FunctionDef]] = {}
+    _rewrite(message.node, _Scope(library, False, derived))
+    for function in library.values():
+        outputs = _rewrite(function.node_def, _Scope(library, True, derived))
+        _rename_results(function, outputs)
+    message.library.function.extend(make() for name, make in derived.items() if name not in library)
+
+
+def _rewrite(nodes: Any, scope: _Scope) -> dict[str, str]:
+    """Rewrites the nodes of a graph or of a function; gives the new names of outputs."""
+    written: list[NodeDef] = []
+    outputs: dict[str, str] = {}
+    for node in nodes:
+        _state_all_results(node, scope)
+        rewriter = _rewriter_of(node, scope)
+        if rewriter is not None:
+            found = rewriter(node, scope)
+            found.node.attr[_ORIGIN].s = node.SerializeToString(deterministic=True)
+            written += [*found.helpers, found.node]
+            outputs.update(found.outputs)
+        else:
+            written.append(node)
+    if len(written) == len(nodes) and not any(_ORIGIN in node.attr for node in written):
+        return {}
+    _rename_inputs(written, outputs)
+    copies = [_copy(node) for node in written]
+    del nodes[:]
+    nodes.extend(copies)
+    return outputs
+
+
+def _rename_inputs(nodes: Iterable[NodeDef], names: dict[str, str]) -> None:
+    for node in nodes:
+        for i, text in enumerate(node.input):
+            if text in names:
+                node.input[i] = names[text]
+
+
+def _rename_results(function: FunctionDef, names: dict[str, str]) -> None:
+    for result, text in list(function.ret.items()):
+        if text in names:
+            function.ret[result] = names[text]
+
+
+def _copy(message: Any) -> Any:
+    copied = type(message)()
+    copied.CopyFrom(message)
+    return copied
+
+
+# ---------------------------------------------------------------------- nodes
+def _node(name: str, op: str, inputs: Iterable[str], device: str = "", **attrs: Any) -> NodeDef:
+    """A node; attributes are dtypes, whole numbers, or messages."""
+    node = NodeDef(name=name, op=op, input=inputs, device=device)
+    for key, value in attrs.items():
+        if isinstance(value, AttrValue):
+            node.attr[key].CopyFrom(value)
+        else:
+            node.attr[key].CopyFrom(attr_to_proto("int" if isinstance(value, int) else "type", value))
+    return node
+
+
+def _constant(name: str, value: int, device: str) -> NodeDef:
+    tensor = AttrValue(tensor=make_tensor_proto(np.array(value, np.int32), dtypes.int32))
+    return _node(name, "Const", (), device, dtype=dtypes.int32, value=tensor)
+
+
+def _replacement(node: NodeDef, op: str, inputs: Iterable[str], **attrs: Any) -> NodeDef:
+    """The node that takes the place of another: under its name, with its control inputs, device and annotations."""
+    controls = [text for text in node.input if text.startswith("^")]
+    made = _node(node.name, op, [*inputs, *controls], node.device, **attrs)
+    for key, value in node.attr.items():
+        if key.startswith("_"):
+            made.attr[key].CopyFrom(value)
+    return made
+
+
+def _data_inputs(node: NodeDef) -> list[str]:
+    return [text for text in node.input if not text.startswith("^")]
+
+
+# ---------------------------------------------------------------------- loops
+def _recording_while(node: NodeDef, scope: _Scope) -> _Rewriting:
+    """`_RecordingWhile(bound, variables)` as `While(variables, count, records, bound)`."""
+    name, device = node.name, node.device
+    bound, *variables = _data_inputs(node)
+    size = len(variables)
+    kinds = _record_dtypes(node, scope)
+    helpers = [_constant(f"{name}/_count", 0, device), _constant(f"{name}/_any", -1, device)]
+    anything = scope.output(f"{name}/_any", "output")
+    records = []
+    for k, kind in enumerate(kinds):
+        lists = _node(
+            f"{name}/_record_{k}",
+            "EmptyTensorList",
+            [anything, anything],
+            device,
+            element_dtype=kind,
+            shape_type=dtypes.int32,
+        )
+        helpers.append(lists)
+        records.append(scope.output(lists.name, "handle"))
+    inputs = [*variables, scope.output(f"{name}/_count", "output"), *records, bound]
+    made = _while(node, "While", inputs, [dtypes.int32, *[dtypes.variant] * len(kinds), dtypes.int32], scope)
+    positions = list(node.attr["recorded"].list.i)
+    _derive(made, scope, "_recording", lambda body: _recording_body(body, size, positions))
+    outputs = {f"{name}:count:0": f"{name}:output:{size}"}
+    outputs.update({f"{name}:record:{k}": f"{name}:output:{size + 1 + k}" for k in range(len(kinds))})
+    return _Rewriting(helpers, made, outputs)
+
+
+def _record_dtypes(node: NodeDef, scope: _Scope) -> list[dtypes.DType]:
+    results = scope.library[node.attr["body"].func.name].signature.output_arg
+    return [dtypes.as_dtype(results[position].type) for position in node.attr["recorded"].list.i]
+
+
+def _bound(node: NodeDef, scope: _Scope) -> _Rewriting:
+    """How often a loop runs, counted by a loop of the same kind."""
+    name, device = node.name, node.device
+    inputs = _data_inputs(node)
+    start = _constant(f"{name}/_count", 0, device)
+    loop = _while(node, "While", [*inputs, scope.output(start.name, "output")], [dtypes.int32], scope)
+    loop.name = f"{name}/_loop"
+    _derive(loop, scope, "_counting", lambda body: _recording_body(body, len(inputs), [], bounded=False))
+    count = f"{loop.name}:output:{len(inputs)}" if scope.in_function else f"{loop.name}:{len(inputs)}"
+    made = _replacement(node, "Identity", [count], T=dtypes.int32)
+    return _Rewriting([start, loop], made, {f"{name}:bound:0": f"{name}:output:0"})
+
+
+def _while(node: NodeDef, op: str, inputs: list[str], more: list[dtypes.DType], scope: _Scope) -> NodeDef:
+    """A loop in the place of another, with further scalar variables after the old ones."""
+    made = _replacement(node, op, inputs)
+    for key in ("T", "cond", "body", "output_shapes", "parallel_iterations"):
+        if key in node.attr:
+            made.attr[key].CopyFrom(node.attr[key])
+    made.attr["T"].list.type.extend(dtype.as_datatype_enum for dtype in more)  # type: ignore[misc]
+    if "output_shapes" in made.attr and made.attr["output_shapes"].list.shape:
+        for _ in more:
+            made.attr["output_shapes"].list.shape.add()
+    # these are annotations of another number of outputs
+    made.attr.pop("_output_shapes", None)
+    return made
+
+
+def _derive(loop: NodeDef, scope: _Scope, suffix: str, body_of: Callable[[FunctionDef], FunctionDef]) -> None:
+    """Gives a loop a condition and a body with as many variables as it has now; they are made from its old ones."""
+    library, types = scope.library, loop.attr["T"].list.type
+    for key, extend in (("cond", lambda cond: _with_parameters(cond, types)), ("body", body_of)):
+        old = loop.attr[key].func.name
+        new = f"{old}{suffix}_{len(types)}"
+        loop.attr[key].func.name = new
+        scope.derived[new] = lambda extend=extend, old=old, new=new: _named(extend(library[old]), new)  # type: ignore[misc]
+
+
+def _named(function: FunctionDef, name: str) -> FunctionDef:
+    function.signature.name = name
+    function.attr[_ORIGIN].b = True
+    return function
+
+
+def _with_parameters(function: FunctionDef, types: Any) -> FunctionDef:
+    """A copy of a function that takes further scalars, and does nothing with them."""
+    made: FunctionDef = _copy(function)
+    taken = {*(arg.name for arg in made.signature.input_arg), *(node.name for node in made.node_def)}
+    for number, dtype in enumerate(types[len(made.signature.input_arg) :]):
+        name = _free(f"further_{number}", taken)
+        made.signature.input_arg.append(OpDef.ArgDef(name=name, type=dtype))
+        shapes = made.arg_attr[len(made.signature.input_arg) - 1].attr["_output_shapes"].list.shape
+        shapes.add()
+    return made
+
+
+def _free(name: str, taken: set[str]) -> str:
+    while name in taken:
+        name += "_"
+    taken.add(name)
+    return name
+
+
+def _recording_body(body: FunctionDef, size: int, positions: list[int], bounded: bool = True) -> FunctionDef:
+    """A loop's body that counts, and pushes some of the old body's results to lists."""
+    kinds = [body.signature.output_arg[p].type for p in positions]
+    more = [dtypes.int32.as_datatype_enum, *[dtypes.variant.as_datatype_enum] * len(kinds)]
+    if bounded:
+        more.append(dtypes.int32.as_datatype_enum)
+    old = [arg.type for arg in body.signature.input_arg]
+    made = _with_parameters(body, [*old, *more])
+    count, *lists = [arg.name for arg in made.signature.input_arg[size:]]
+    results = [body.ret[arg.name] for arg in body.signature.output_arg]
+    taken = {node.name for node in made.node_def} | {arg.name for arg in made.signature.input_arg}
+    one, number = _free("further_one", taken), _free("further_number", taken)
+    made.node_def.append(_constant(one, 1, ""))
+    made.node_def.append(_node(number, "AddV2", [count, f"{one}:output:0"], T=dtypes.int32))
+    new = [f"{number}:z:0"]
+    for position, kind, record in zip(positions, kinds, lists, strict=False):
+        push = _free("further_push", taken)
+        dtype = dtypes.as_dtype(kind)
+        made.node_def.append(_node(push, "TensorListPushBack", [record, results[position]], element_dtype=dtype))
+        new.append(f"{push}:output_handle:0")
+    if bounded:
+        new.append(lists[-1])
+    _set_results(made, size, new)
+    return made
+
+
+def _set_results(function: FunctionDef, size: int, more: list[str]) -> None:
+    """Keeps the first results of a function, and gives it further ones: what its last parameters become."""
+    for arg in function.signature.output_arg[size:]:
+        del function.ret[arg.name]
+    del function.signature.output_arg[size:]
+    taken = {arg.name for arg in function.signature.output_arg}
+    parameters = function.signature.input_arg[size:]
+    for parameter, text in zip(parameters, more, strict=True):
+        name = _free(parameter.name, taken)
+        function.signature.output_arg.append(OpDef.ArgDef(name=name, type=parameter.type))
+        function.ret[name] = text
+
+
+# ---------------------------------------------------------------------- sums of lists
+def _zeros(node: NodeDef, scope: _Scope) -> _Rewriting:
+    made = _replacement(node, "ZerosLike", _data_inputs(node), T=dtypes.variant)
+    return _Rewriting([], made, {f"{node.name}:zeros:0": f"{node.name}:y:0"})
+
+
+def _sum(node: NodeDef, scope: _Scope) -> _Rewriting:
+    return _Rewriting([], _replacement(node, "AddN", _data_inputs(node), N=2, T=dtypes.variant), {})
+
+
+def _added_items(node: NodeDef, scope: _Scope) -> _Rewriting:
+    """Rows added to elements of a list: rows of one element are summed, and put into a list of their own first."""
+    name, device, output = node.name, node.device, scope.output
+    handle, indices, values = _data_inputs(node)
+    index_type = dtypes.as_dtype(node.attr["Tindices"].type)
+    kind = dtypes.as_dtype(node.attr["element_dtype"].type)
+    helpers: list[NodeDef] = []
+
+    def add(label: str, op: str, inputs: list[str], **attrs: Any) -> str:
+        helpers.append(_node(f"{name}/_{label}", op, inputs, device, **attrs))
+        return f"{name}/_{label}"
+
+    unique = add("unique", "Unique", [indices], T=index_type, out_idx=dtypes.int32)
+    rows = output(unique, "y")
+    count = add("count", "Size", [rows], T=index_type, out_type=dtypes.int32)
+    types = {"T": kind, "Tindices": dtypes.int32, "Tnumsegments": dtypes.int32}
+    sums = add("sums", "UnsortedSegmentSum", [values, output(unique, "idx", 1), output(count, "output")], **types)
+    if index_type is not dtypes.int32:
+        cast = add("rows", "Cast", [rows], SrcT=index_type, DstT=dtypes.int32)
+        rows = output(cast, "y")
+    helpers.append(_constant(f"{name}/_any", -1, device))
+    length = output(add("length", "TensorListLength", [handle]), "length")
+    inputs = [output(sums, "output"), rows, output(f"{name}/_any", "output"), length]
+    items = add("items", "TensorListScatterV2", inputs, element_dtype=kind, shape_type=dtypes.int32)
+    made = _replacement(node, "AddN", [handle, output(items, "output_handle")], N=2, T=dtypes.variant)
+    return _Rewriting(helpers, made, {})
+
+
+# ---------------------------------------------------------------------- what grew elsewhere
+def _plain_while(node: NodeDef, scope: _Scope) -> _Rewriting:
+    """A loop whose body has further results, for another loop that records them: with a body without these."""
+    made = _while(node, node.op, _data_inputs(node), [], scope)
+    size = len(made.attr["T"].list.type)
+    _derive(made, scope, "_plain", lambda body: _first_results(body, size))
+    return _Rewriting([], made, {})
+
+
+def _first_results(body: FunctionDef, size: int) -> FunctionDef:
+    made: FunctionDef = _copy(body)
+    _set_results(made, size, [])
+    return made
+
+
+def _state_all_results(node: NodeDef, scope: _Scope) -> None:
+    """States all results of a conditional's branches, where another one that shares them made them give more."""
+    if node.op not in _CONDITIONALS or node.attr["then_branch"].func.name not in scope.library:
+        return
+    results = scope.library[node.attr["then_branch"].func.name].signature.output_arg
+    stated = node.attr["Tout"].list.type
+    further = results[len(stated) :]
+    stated.extend(arg.type for arg in further)
+    for key in ("output_shapes", "_output_shapes"):
+        if key in node.attr and node.attr[key].list.shape:
+            for _ in further:
+                node.attr[key].list.shape.add(unknown_rank=True)
+
+
+_CONDITIONALS = frozenset({"If", "StatelessIf"})
+_LOOPS = frozenset({"While", "StatelessWhile"})
+
+
+def _rewriter_of(node: NodeDef, scope: _Scope) -> Callable[[NodeDef, _Scope], _Rewriting] | None:
+    if node.op in _LOOPS:
+        body = scope.library.get(node.attr["body"].func.name)
+        grown = body is not None and len(body.signature.output_arg) > len(node.attr["T"].list.type)
+        return _plain_while if grown else None
+    return _REWRITERS.get(node.op)
+
+
+_REWRITERS: dict[str, Callable[[NodeDef, _Scope], _Rewriting]] = {
+    "_RecordingWhile": _recording_while,
+    "_LoopBound": _bound,
+    "_DeviceLoopBound": _bound,
+    "_TensorListZeros": _zeros,
+    "_TensorListZerosLike": _zeros,
+    "_TensorListAdd": _sum,
+    "_TensorListAddItems": _added_items,
+}
+
+
+# ---------------------------------------------------------------------- back again
+def restored(message: GraphDef) -> GraphDef:
+    """The graph as it was before `in_tensorflows_vocabulary`; as it stands where it was changed since."""
+    if not any(_ORIGIN in node.attr for node in _all_nodes(message)):
+        return message
+    found: GraphDef = _copy(message)
+    library = {function.signature.name: function for function in found.library.function}
+    try:
+        _restore(found.node, _Scope(library, False))
+        for function in library.values():
+            outputs = _restore(function.node_def, _Scope(library, True))
+            _rename_results(function, outputs)
+    except (_ChangedError, DecodeError, KeyError, IndexError, ValueError, TypeError):
+        return _without_origins(message)
+    kept = [f for f in found.library.function if _ORIGIN not in f.attr]
+    del found.library.function[:]
+    found.library.function.extend(kept)
+    return found
+
+
+class _ChangedError(Exception):
+    """A node is not what rewriting its origin gives."""
+
+
+def _all_nodes(message: GraphDef) -> Iterator[NodeDef]:
+    yield from message.node
+    for function in message.library.function:
+        yield from function.node_def
+
+
+def _restore(nodes: Any, scope: _Scope) -> dict[str, str]:
+    """Puts the origins of nodes in their places; gives the old names of outputs by the new ones."""
+    if not any(_ORIGIN in node.attr for node in nodes):
+        return {}
+    originals = {node.name: NodeDef.FromString(node.attr[_ORIGIN].s) for node in nodes if _ORIGIN in node.attr}
+    again = {name: _rewritten_again(node, scope) for name, node in originals.items()}
+    renamed = {old: new for found in again.values() for old, new in found.outputs.items()}
+    expected = {made.name: made for found in again.values() for made in (*found.helpers, found.node)}
+    _rename_inputs(expected.values(), renamed)
+    helpers = set(expected) - set(originals)
+    present = {node.name: node for node in nodes}
+    for name, wanted in expected.items():
+        if name not in present or (present[name].op, *present[name].input) != (wanted.op, *wanted.input):
+            raise _ChangedError(name)
+    kept = [originals.get(node.name, node) for node in nodes if node.name not in helpers]
+    names = {new: old for old, new in renamed.items()}
+    _rename_inputs((node for node in kept if node.name not in originals), names)
+    copies = [_copy(node) for node in kept]
+    del nodes[:]
+    nodes.extend(copies)
+    return names
+
+
+def _rewritten_again(node: NodeDef, scope: _Scope) -> _Rewriting:
+    rewriter = _rewriter_of(node, scope)
+    if rewriter is None:
+        raise _ChangedError(node.name)
+    return rewriter(node, scope)
+
+
+def _without_origins(message: GraphDef) -> GraphDef:
+    found: GraphDef = _copy(message)
+    for node in _all_nodes(found):
+        node.attr.pop(_ORIGIN, None)
+    for function in found.library.function:
+        function.attr.pop(_ORIGIN, None)
+    return found
