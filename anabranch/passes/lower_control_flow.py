@@ -20,7 +20,7 @@ Bodies may hold conditionals and loops again: the pipeline lowers until none is 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -49,15 +49,20 @@ _SCALAR: Final = TensorShape([])
 
 
 def lower_control_flow(
-    step: StepGraph, chosen: set[Operation], order: Mapping[Operation, list[Operation]]
+    step: StepGraph,
+    chosen: set[Operation],
+    order: Mapping[Operation, list[Operation]],
+    inner: Callable[[Operation], bool],
 ) -> StepGraph:
     """Replaces conditionals and loops by primitives.
 
     Args:
         chosen: which.
         order: for each operation of the step, those that come before it to a variable.
+        inner: of a conditional in the body of one that is replaced, whether it is replaced as well; it touches no
+            variable.
     """
-    return _Lowering(step, chosen, order).run()
+    return _Lowering(step, chosen, order, inner).run()
 
 
 def has_effects(op: Operation) -> bool:
@@ -87,8 +92,14 @@ def _keeps_order(body: Any) -> bool:
 class _Lowering:
     """One round of lowering."""
 
-    def __init__(self, step: StepGraph, chosen: set[Operation], order: Mapping[Operation, list[Operation]]) -> None:
-        self.step, self.chosen, self.order = step, chosen, order
+    def __init__(
+        self,
+        step: StepGraph,
+        chosen: set[Operation],
+        order: Mapping[Operation, list[Operation]],
+        inner: Callable[[Operation], bool],
+    ) -> None:
+        self.step, self.chosen, self.order, self.inner = step, set(chosen), order, inner
         self.operations: list[Operation] = []
         self.replaced: dict[Tensor, Tensor] = {}
         #: operation that was lowered -> the last node of what it became, as dead or alive as it would be
@@ -103,11 +114,13 @@ class _Lowering:
         self.merged = {t for op in step.operations if op.type in MERGES for t in step.inputs_of(op)}
 
     def run(self) -> StepGraph:
-        for op in self.step.operations:
-            if op in self.chosen:
-                parts = _LoweredLoop(self, op) if op.type in _LOOPS else _Conditional(self, op)
-                parts.lower()
-                self._put_in_order(op, parts.gate)
+        pending = [iter(self.step.operations)]
+        while pending:
+            op = next(pending[-1], None)
+            if op is None:
+                pending.pop()
+            elif op in self.chosen:
+                pending.append(self._lower(op))
             else:
                 self.operations.append(op)
                 self._keep_waiting(op)
@@ -118,6 +131,20 @@ class _Lowering:
             self.operations, alias=alias, targets=targets, controls=self.controls, after=self.after
         )
         return _without_unneeded(lowered)
+
+    def _lower(self, op: Operation) -> Iterator[Operation]:
+        """Lowers an operation; gives what it becomes, where conditionals in its bodies are still to be lowered.
+
+        To lower these at once, and not in a round of their own, matters where conditionals are nested deeply.
+        """
+        first = len(self.operations)
+        parts = _LoweredLoop(self, op) if op.type in _LOOPS else _Conditional(self, op)
+        parts.lower()
+        self._put_in_order(op, parts.gate)
+        made = self.operations[first:]
+        del self.operations[first:]
+        self.chosen.update(copy for copy in made if copy.type in _CONDITIONALS and self.inner(copy))
+        return iter(made)
 
     def controls_of(self, op: Operation) -> list[Operation]:
         """What an operation waits for in the lowered step, besides what it takes.
@@ -286,7 +313,8 @@ class _Conditional(_LoweredOperation):
         values: dict[Tensor, Tensor] = {}
         for parameter, tensor in zip(body.inputs, self.inputs[1:], strict=True):
             values[parameter] = tensor
-            if not self.lowering.is_known(tensor):
+            # a constant of an enclosing branch that is lowered in the same round is known soon
+            if not self.lowering.is_known(tensor) and tensor.op.type != "Const":
                 values[parameter] = self._in_branch(tensor, number)
                 self.gated.add(values[parameter])
         return values
