@@ -27,7 +27,7 @@ from anabranch.placement.partition import partition
 from anabranch.placement.placer import Placement, Placer, apply
 from anabranch.xla.islands import Grouping, Island, PlanItem, functional_host_work, group, order_of, runs_on_host
 from anabranch.xla.receives import ReceiveReport, delay_receives
-from anabranch.xla.state import touches_variables
+from anabranch.xla.state import touches_variables, writes_variables
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,9 +151,12 @@ def _to_lower(
     return functional_host_work(step, on_host) | spanning
 
 
-def _lower_inside(op: Operation) -> bool:
-    """Whether a conditional inside one that is lowered is lowered with it: XLA cannot take it, and no order matters."""
-    return (_lower_everything.get() or runs_on_host(op)) and not touches_variables(op)
+def _lower_inside(op: Operation, outer: Operation) -> bool:
+    """Whether a conditional in a body is lowered together with what the body belongs to.
+
+    It is where XLA cannot take it, unless it has to be put in order with others that come to its variables.
+    """
+    return (_lower_everything.get() or runs_on_host(op)) and not (writes_variables(outer) and touches_variables(op))
 
 
 _lower_everything: ContextVar[bool] = ContextVar("lower_everything", default=False)

@@ -21,9 +21,12 @@ def draws_random(body: Any) -> bool:
 
 def touches_variables(op: Operation) -> bool:
     """Whether an operation, or a body that it calls, reads or writes a variable."""
-    if op.op_def.reads or op.op_def.writes:
-        return True
-    return any(touched for body in bodies_of(op) for touched in _state_in_terms_of_parameters(body))
+    return bool(op.op_def.reads) or writes_variables(op) or any(_state_in_terms_of_parameters(b)[0] for b in bodies_of(op))
+
+
+def writes_variables(op: Operation) -> bool:
+    """Whether an operation, or a body that it calls, writes a variable."""
+    return bool(op.op_def.writes) or any(_state_in_terms_of_parameters(body)[1] for body in bodies_of(op))
 
 
 def state_of(op: Operation, handle_of: Callable[[Tensor], Any]) -> tuple[list[ResourceHandle], list[ResourceHandle]]:
