@@ -25,8 +25,9 @@ from anabranch.passes.unneeded_bounds import UNKNOWN_BOUND, unneeded_bounds
 from anabranch.passes.verify import verify
 from anabranch.placement.partition import partition
 from anabranch.placement.placer import Placement, Placer, apply
-from anabranch.xla.islands import Grouping, Island, PlanItem, functional_host_work, group, order_of
+from anabranch.xla.islands import Grouping, Island, PlanItem, functional_host_work, group, order_of, runs_on_host
 from anabranch.xla.receives import ReceiveReport, delay_receives
+from anabranch.xla.state import touches_variables, writes_variables
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +115,7 @@ def build_plan(
         placer.check_exists(op for op in needed if op not in left)
     step = stage("cse", lambda: merge_common_subexpressions(step))
     while chosen := _to_lower(step, placer=placer):
-        step = stage("lower", functools.partial(lower_control_flow, step, chosen, order_of(step)))
+        step = stage("lower", functools.partial(lower_control_flow, step, chosen, order_of(step), _lower_inside))
         step = stage("fold", functools.partial(fold, step))
     placement, devices = None, {}
     if placer is not None:
@@ -150,6 +151,14 @@ def _to_lower(
     return functional_host_work(step, on_host) | spanning
 
 
+def _lower_inside(op: Operation, outer: Operation) -> bool:
+    """Whether a conditional in a body is lowered together with what the body belongs to.
+
+    It is where XLA cannot take it, unless it has to be put in order with others that come to its variables.
+    """
+    return (_lower_everything.get() or runs_on_host(op)) and not (writes_variables(outer) and touches_variables(op))
+
+
 _lower_everything: ContextVar[bool] = ContextVar("lower_everything", default=False)
 
 
@@ -172,5 +181,5 @@ def plan_of_island(island: Island, on_host: frozenset[Operation], devices: Mappi
     step.controls = island.controls
     step.device = dict.fromkeys(island.operations, island.device) if island.device else {}
     while chosen := _to_lower(step, on_host):
-        step = fold(lower_control_flow(step, chosen, order_of(step)))
+        step = fold(lower_control_flow(step, chosen, order_of(step), _lower_inside))
     return _announced(Plan(group(step, on_host), step, devices=devices))

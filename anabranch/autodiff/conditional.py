@@ -12,7 +12,7 @@ from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import apply_op
 from anabranch.graph.composite import IndexedSlices
 from anabranch.graph.conversion import convert_to_tensor
-from anabranch.graph.function_graph import FunctionGraph
+from anabranch.graph.function_graph import FunctionGraph, is_small_constant
 from anabranch.graph.graph import Graph, get_default_graph, op_def_of
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
@@ -29,6 +29,10 @@ class _GradientBody(FunctionGraph):
 
     def _as_outer(self, tensor: Tensor) -> Tensor:
         return tensor if tensor.graph is self.forward else super()._as_outer(tensor)
+
+    def _is_copied(self, tensor: Tensor) -> bool:
+        """Also numbers of the branch: outside of it, where they would be intermediates, no gradient can name them."""
+        return (tensor.graph is self.forward and is_small_constant(tensor)) or super()._is_copied(tensor)
 
     def differentiate(self, out_grads: list[Tensor | None]) -> list[Any]:
         """Builds the gradients of the branch's outputs with respect to its parameters."""

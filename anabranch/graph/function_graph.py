@@ -80,7 +80,7 @@ class FunctionGraph(Graph):
         if tensor in self._constants:
             return self._constants[tensor]
         outer = self._as_outer(tensor)
-        if _is_copied(tensor):
+        if self._is_copied(tensor):
             copied = self._copy_constant(tensor)
             self._constants[tensor] = copied
             return copied
@@ -120,6 +120,13 @@ class FunctionGraph(Graph):
         attrs = {"dtype": dtype.base_dtype, "shape": shape}
         return self.create_op(op_def_of("Placeholder"), [], attrs, name=name, control_inputs=[]).outputs[0]
 
+    def _is_copied(self, tensor: Tensor) -> bool:
+        """Whether a body holds a copy of a constant instead of taking it as a parameter, so that shapes follow from it.
+
+        Not where a gradient could be asked for: that of a copy would not be the gradient of the constant.
+        """
+        return is_small_constant(tensor) and not (tensor.dtype.is_floating or tensor.dtype.is_complex)
+
     def _copy_constant(self, tensor: Tensor) -> Tensor:
         attrs = dict(tensor.op.attrs)
         attrs.pop("_class", None)
@@ -127,11 +134,6 @@ class FunctionGraph(Graph):
         return op.outputs[0]
 
 
-def _is_copied(tensor: Tensor) -> bool:
-    """Whether a body holds a copy of a constant instead of taking it as a parameter, so that shapes follow from it.
-
-    Not where a gradient could be asked for: that of a copy would not be the gradient of the constant.
-    """
-    if tensor.op.type != "Const" or tensor.dtype.is_floating or tensor.dtype.is_complex:
-        return False
-    return bool(tensor.op.attrs["value"].nbytes <= _COPIED_CONSTANT_BYTES)
+def is_small_constant(tensor: Tensor) -> bool:
+    """Whether a tensor is a constant that costs less to copy than to hand on."""
+    return tensor.op.type == "Const" and bool(tensor.op.attrs["value"].nbytes <= _COPIED_CONSTANT_BYTES)

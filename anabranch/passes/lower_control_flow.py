@@ -20,7 +20,8 @@ Bodies may hold conditionals and loops again: the pipeline lowers until none is 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -49,15 +50,20 @@ _SCALAR: Final = TensorShape([])
 
 
 def lower_control_flow(
-    step: StepGraph, chosen: set[Operation], order: Mapping[Operation, list[Operation]]
+    step: StepGraph,
+    chosen: set[Operation],
+    order: Mapping[Operation, list[Operation]],
+    inner: Callable[[Operation, Operation], bool],
 ) -> StepGraph:
     """Replaces conditionals and loops by primitives.
 
     Args:
         chosen: which.
         order: for each operation of the step, those that come before it to a variable.
+        inner: of a conditional in a body, and of the operation replaced that the body belongs to, whether it is
+            replaced as well; no order of operations on variables may concern it.
     """
-    return _Lowering(step, chosen, order).run()
+    return _Lowering(step, chosen, order, inner).run()
 
 
 def has_effects(op: Operation) -> bool:
@@ -87,8 +93,14 @@ def _keeps_order(body: Any) -> bool:
 class _Lowering:
     """One round of lowering."""
 
-    def __init__(self, step: StepGraph, chosen: set[Operation], order: Mapping[Operation, list[Operation]]) -> None:
-        self.step, self.chosen, self.order = step, chosen, order
+    def __init__(
+        self,
+        step: StepGraph,
+        chosen: set[Operation],
+        order: Mapping[Operation, list[Operation]],
+        inner: Callable[[Operation, Operation], bool],
+    ) -> None:
+        self.step, self.chosen, self.order, self.inner = step, set(chosen), order, inner
         self.operations: list[Operation] = []
         self.replaced: dict[Tensor, Tensor] = {}
         #: operation that was lowered -> the last node of what it became, as dead or alive as it would be
@@ -99,15 +111,21 @@ class _Lowering:
         self.after: dict[Operation, list[Operation]] = {op: list(found) for op, found in step.after.items()}
         self.used = {t for op in step.operations for t in step.inputs_of(op)}
         self.used.update(map(step.resolve, step.fetches))
+        #: result of a lowered conditional -> what its branches give
+        self.sides: dict[Tensor, _Sides] = {}
+        #: output of a Switch into a branch -> the tensor outside of all conditionals that it is
+        self.outside: dict[Tensor, Tensor] = {}
         #: what a Merge takes has to be dead where its producer is
         self.merged = {t for op in step.operations if op.type in MERGES for t in step.inputs_of(op)}
 
     def run(self) -> StepGraph:
-        for op in self.step.operations:
-            if op in self.chosen:
-                parts = _LoweredLoop(self, op) if op.type in _LOOPS else _Conditional(self, op)
-                parts.lower()
-                self._put_in_order(op, parts.gate)
+        pending = [iter(self.step.operations)]
+        while pending:
+            op = next(pending[-1], None)
+            if op is None:
+                pending.pop()
+            elif op in self.chosen:
+                pending.append(self._lower(op))
             else:
                 self.operations.append(op)
                 self._keep_waiting(op)
@@ -118,6 +136,20 @@ class _Lowering:
             self.operations, alias=alias, targets=targets, controls=self.controls, after=self.after
         )
         return _without_unneeded(lowered)
+
+    def _lower(self, op: Operation) -> Iterator[Operation]:
+        """Lowers an operation; gives what it becomes, where conditionals in its bodies are still to be lowered.
+
+        To lower these at once, and not in a round of their own, matters where conditionals are nested deeply.
+        """
+        first = len(self.operations)
+        parts = _LoweredLoop(self, op) if op.type in _LOOPS else _Conditional(self, op)
+        parts.lower()
+        self._put_in_order(op, parts.gate)
+        made = self.operations[first:]
+        del self.operations[first:]
+        self.chosen.update(copy for copy in made if copy.type in _CONDITIONALS and self.inner(copy, op))
+        return iter(made)
 
     def controls_of(self, op: Operation) -> list[Operation]:
         """What an operation waits for in the lowered step, besides what it takes.
@@ -156,12 +188,16 @@ class _LoweredOperation:
     def __init__(self, lowering: _Lowering, op: Operation) -> None:
         self.lowering, self.op = lowering, op
         self.inputs = [lowering.outer(t) for t in op.inputs]
-        computed = [t for t in self.inputs if not lowering.is_known(t)]
+        computed = self.awaited([t for t in self.inputs if not lowering.is_known(t)])
         types = [t.dtype for t in computed]
         self.gate = self.add("_Gate", computed, "gate", lowering.controls_of(op), T=types)
         self._sides: dict[Tensor, Operation] = {}
         #: tensors that exist only in the branch, or the iteration, in which they are computed
         self.gated: set[Tensor] = set()
+
+    def awaited(self, computed: list[Tensor]) -> list[Tensor]:
+        """Of the inputs that are computed, those that the gate takes."""
+        return computed
 
     # ---- making operations
     def add(
@@ -237,11 +273,35 @@ class _LoweredOperation:
 
 
 # ---------------------------------------------------------------------- conditionals
+@dataclass(frozen=True, slots=True)
+class _Sides:
+    """What the branches of a conditional give for one result, what chooses among them, and what they wait for."""
+
+    selector: Tensor
+    gate: Operation
+    results: list[Tensor]
+
+
 class _Conditional(_LoweredOperation):
     """What an `If` or a `Case` becomes: the branches behind a chain of tests.
 
     The first test that is true chooses its branch; the last branch is taken where none is.
+
+    What the branches of one conditional gave, the branches of another one with the same predicate take as it is, and
+    not by way of a Merge and a Switch: so does a gradient with what it needs of the forward computation. (Both are
+    alive where this branch is; an operation that takes nothing else waits for the pivot.) Otherwise what is computed
+    inside of many conditionals would go through each of them on its way out, and again on its way in.
     """
+
+    def awaited(self, computed: list[Tensor]) -> list[Tensor]:
+        """All, but of the results of a conditional with the same predicate only one: they are there or not together."""
+        lowering = self.lowering
+        self.selector = lowering.outside.get(self.inputs[0], self.inputs[0])
+        count = len(self.op.attrs["branches"]) if self.op.type in _CASES else 2
+        found = {t: lowering.sides[t] for t in computed if t in lowering.sides}
+        self.sides = {t: s for t, s in found.items() if s.selector is self.selector and len(s.results) == count}
+        first: dict[Operation, Tensor] = {}
+        return [t for t in computed if t not in self.sides or first.setdefault(self.sides[t].gate, t) is t]
 
     def lower(self) -> None:
         self.chooser = self.primitive("Identity", [self.inputs[0]], "chooser", [self.gate]).outputs[0]
@@ -280,13 +340,18 @@ class _Conditional(_LoweredOperation):
         if key not in self.switches:
             name = f"switch_{len(self.switches)}"
             self.switches[key] = self.primitive("Switch", [tensor, self.tests[test]], name)
+            source = self.lowering.outside.get(tensor, tensor)
+            self.lowering.outside.update(dict.fromkeys(self.switches[key].outputs, source))
         return self.switches[key]
 
     def _parameters(self, body: Any, number: int) -> dict[Tensor, Tensor]:
         values: dict[Tensor, Tensor] = {}
         for parameter, tensor in zip(body.inputs, self.inputs[1:], strict=True):
             values[parameter] = tensor
-            if not self.lowering.is_known(tensor):
+            if tensor in self.sides:
+                values[parameter] = self.lowering.outer(self.sides[tensor].results[number])
+            # a constant of an enclosing branch that is lowered in the same round is known soon
+            elif not self.lowering.is_known(tensor) and tensor.op.type != "Const":
                 values[parameter] = self._in_branch(tensor, number)
                 self.gated.add(values[parameter])
         return values
@@ -294,6 +359,7 @@ class _Conditional(_LoweredOperation):
     def _merge(self, position: int, results: list[Tensor]) -> Operation:
         """The result of the branch taken; of two branches at a time, so that it shows which test they differ in."""
         alive = [t if t in self.gated else self._in_branch(t, number) for number, t in enumerate(results)]
+        sides = _Sides(self.selector, self.gate, list(alive))
         merged = alive.pop()
         if not alive:
             merged = self.primitive("Identity", [merged], f"merge_{position}", [self.gate]).outputs[0]
@@ -303,6 +369,7 @@ class _Conditional(_LoweredOperation):
             merged = merge.outputs[0]
         if position < len(self.op.outputs):
             merged._shape = self.op.outputs[position].shape
+        self.lowering.sides[merged] = sides
         return merged.op
 
 

@@ -19,6 +19,16 @@ def draws_random(body: Any) -> bool:
     return any(op.op_def.random or any(draws_random(b) for b in bodies_of(op)) for op in operations_of_body(body))
 
 
+def touches_variables(op: Operation) -> bool:
+    """Whether an operation, or a body that it calls, reads or writes a variable."""
+    return bool(op.op_def.reads) or writes_variables(op) or any(_state_in_terms_of_parameters(b)[0] for b in bodies_of(op))
+
+
+def writes_variables(op: Operation) -> bool:
+    """Whether an operation, or a body that it calls, writes a variable."""
+    return bool(op.op_def.writes) or any(_state_in_terms_of_parameters(body)[1] for body in bodies_of(op))
+
+
 def state_of(op: Operation, handle_of: Callable[[Tensor], Any]) -> tuple[list[ResourceHandle], list[ResourceHandle]]:
     """The variables that an operation reads and writes, including those that its function bodies touch."""
     op_def = op.op_def
