@@ -157,8 +157,16 @@ def _(input: TensorShape, num_lower: TensorShape, num_upper: TensorShape) -> Ten
 
 
 @MatrixBandPart.kernel
-def _(input: Any, num_lower: Any, num_upper: Any, *, xp: Any) -> Any:
+def _(input: Any, num_lower: Any, num_upper: Any, *, ctx: Any, xp: Any) -> Any:
     rows, columns = np.shape(input)[-2:]
+    ctx.check(
+        num_lower <= rows, f"num_lower must be negative or at most {rows}, the number of rows, got {{0}}", num_lower
+    )
+    ctx.check(
+        num_upper <= columns,
+        f"num_upper must be negative or at most {columns}, the number of columns, got {{0}}",
+        num_upper,
+    )
     below = np.arange(rows)[:, None] - np.arange(columns)[None, :]
     inside = ((num_lower < 0) | (below <= num_lower)) & ((num_upper < 0) | (-below <= num_upper))
     return xp.where(inside, input, _zero(input))

@@ -69,7 +69,10 @@ def _(
 
 
 @ParseSingleExample.shape
-def _(serialized: TensorShape, *_: Any, num_sparse: int, dense_shapes: list[TensorShape]) -> list[Any]:
+def _(
+    serialized: TensorShape, dense_defaults: list[TensorShape], *, num_sparse: int, dense_shapes: list[TensorShape]
+) -> list[Any]:
+    check_defaults(dense_defaults, dense_shapes)
     shape_rules.with_rank(serialized, 0, "argument 'serialized'")
     return [*_sparse_shapes(num_sparse, 1), list(dense_shapes)]
 

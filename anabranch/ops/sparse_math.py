@@ -344,7 +344,7 @@ def _groups(indices: Array, shape: Array, axes: Array, keep_dims: bool, ctx: Any
     rank = len(shape)
     check_sparse(ctx, indices, shape)
     ctx.check(np.all((axes >= -rank) & (axes < rank)), f"reduction axes {axes.tolist()} are not in [{-rank}, {rank})")
-    reduced = {int(a) % rank for a in axes.reshape(-1)} if axes.size else set(range(rank))
+    reduced = {int(a) % rank for a in axes.reshape(-1)}
     kept = [i for i in range(rank) if i not in reduced]
     whole = [1 if i in reduced else int(shape[i]) for i in range(rank)]
     return flat_positions(indices[:, kept], shape[kept]), whole if keep_dims else [int(shape[i]) for i in kept], whole
@@ -387,7 +387,7 @@ def _reduction(name: str, types: str, maximum: bool) -> tuple[Any, Any]:
         shape, axes = ctx.constant_as_shape("input_shape"), ctx.constant("reduction_axes")
         if shape.ndims is None or axes is None:
             return shape_rules.UNKNOWN
-        reduced = {int(a) % shape.ndims for a in axes.reshape(-1)} if axes.size else set(range(shape.ndims))
+        reduced = {int(a) % shape.ndims for a in axes.reshape(-1)}
         dims = [(1 if i in reduced else d) for i, d in enumerate(shape.dims_tuple) if keep_dims or i not in reduced]
         return TensorShape(dims)
 
@@ -443,8 +443,7 @@ def _(op: Any, grad: Tensor) -> Any:
     if not op.attrs["keep_dims"]:
         rank = raw.Size(shape)
         places = raw.Range(0, rank, 1)
-        # no axes at all stand for every axis
-        axes = places if axes.shape.num_elements() == 0 else raw.FloorMod(raw.Reshape(axes, [-1]), rank)
+        axes = raw.FloorMod(raw.Reshape(axes, [-1]), rank)
         ones = raw.Fill(raw.Shape(axes), np.int64(1))
         grad = raw.Reshape(grad, raw.DynamicStitch([places, axes], [shape, ones]))
     return None, SparseDenseCwiseAdd(indices, raw.ZerosLike(values), shape, grad), None, None

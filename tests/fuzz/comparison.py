@@ -89,3 +89,17 @@ def rounded(array: Array, random: np.random.Generator) -> Array:
     signs = random.integers(0, 2, size=array.shape) * 2 - 1
     with np.errstate(all="ignore"):
         return np.asarray(_wide(array) * (1 + 2.1 * unit * signs)).astype(array.dtype)
+
+
+def projections(vectors: Array, values: Array) -> Array:
+    """What eigenvectors [..., n, n] say that does not depend on how a library chooses them.
+
+    An eigenvector times a number of modulus one is another one, and those of equal eigenvalues can be mixed.
+
+    Returns:
+        [..., n, n, n]: for each eigenvalue the projection onto the space of the eigenvectors that belong to it.
+    """
+    limit = np.sqrt(np.finfo(values.dtype).eps) * np.max(np.abs(values), axis=-1, keepdims=True, initial=0)
+    groups = np.cumsum(np.diff(values, axis=-1, prepend=values[..., :1]) > limit, axis=-1)
+    together = (groups[..., :, None] == groups[..., None, :]).astype(vectors.dtype)
+    return np.asarray(np.einsum("...ik,...jk,...ck->...cij", vectors, vectors.conj(), together))

@@ -62,6 +62,14 @@ RANKS = [
     refused("Cross", floats(1, 2), floats(1, 2), label="two elements"),
 ]
 VALUES = [
+    refused("MatrixBandPart", MATRIX, np.int64(3), np.int64(0), label="more bands than rows"),
+    refused("MatrixBandPart", MATRIX, np.int64(0), np.int64(4), label="more bands than columns"),
+    refused("MatrixDiagV3", MATRIX, ints(0), np.int32(5), np.int32(5), np.float32(0), label="neither rows nor columns"),
+    refused("MatrixDiagV2", MATRIX, ints(0), np.int32(2), np.int32(-1), np.float32(0), label="too few rows"),
+    refused("MatrixDiagV3", floats(1, 2), ints(0, 1), *[np.int32(-1)] * 2, np.float32(0), label="one of two diagonals"),
+    refused("BroadcastGradientArgs", ints(2, 3), ints(2, 4), label="no broadcast"),
+    refused("BiasAddGrad", MATRIX, data_format="NCHW", label="a matrix of channels"),
+    refused("StridedSliceGrad", ints(4), ints(0), ints(2), ints(1), floats([1, 2]), label="a gradient of another rank"),
     refused("DynamicStitch", [ints(-1, 1)], [floats(1, 2)], label="negative"),
     refused("ParallelDynamicStitch", [ints(-1, 1)], [floats(1, 2)], label="negative"),
     refused("DynamicPartition", floats(1), ints(-1), num_partitions=2, label="negative"),
