@@ -174,11 +174,13 @@ def _(handle: TensorShape, shape: TensorShape, *, ctx: Any) -> tuple[TensorShape
 
 @TensorListPopBack.kernel
 def _(handle: Any, shape: Any, *, element_dtype: Any, ctx: Any) -> Any:
-    ctx.check(handle.length > 0, "Trying to pop from an empty list")
+    if handle.length == 0:  # an error only where it runs: a loop may make no iteration
+        raise ctx.needs_host("an empty list is popped from")
     if element_dtype is dtypes.variant:
         raise ctx.needs_host("a list of lists shrinks")
     known = _known_shape(shape) if isinstance(shape, np.ndarray) else None
-    ctx.check(handle.elements is not None or known is not None, "the shape of the list's elements is not known")
+    if handle.elements is None and known is None:
+        raise ctx.needs_host("the shape of the list's elements is not known")
     full = handle.of_shape(known or ())
     return TensorList(full.elements[:-1], full.length - 1, full.dtype), full.elements[-1]
 

@@ -163,3 +163,23 @@ def test_annotations_that_do_not_fit_are_not_believed(change: Callable[[NodeDef]
     imported, (found,) = _imported(_changed(graph.as_graph_def(), change), [first.name])
     assert "_RecordingWhile" not in _types(imported)
     np.testing.assert_allclose(found, value, rtol=1e-5)
+
+
+def test_a_loop_without_an_iteration_pops_from_no_list() -> None:
+    """TensorFlow's gradient of a loop that never ran: its body would take an item from an empty list."""
+    times = tf.placeholder(tf.int32, [])
+    empty = tf.raw_ops.EmptyTensorList(
+        element_shape=tf.zeros([0], tf.int32), max_num_elements=-1, element_dtype=tf.float32
+    )
+
+    def body(i: Any, total: Any, items: Any) -> Any:
+        rest, item = tf.raw_ops.TensorListPopBack(
+            input_handle=items, element_shape=tf.zeros([0], tf.int32), element_dtype=tf.float32
+        )
+        return i + 1, total + item, rest
+
+    _, total, _ = tf.while_loop(lambda i, *_: i < times, body, (0, 1.5, empty))
+    with tf.Session() as session:
+        assert session.run(total, {times: 0}) == 1.5
+        with pytest.raises(tf.errors.InvalidArgumentError, match="pop from an empty list"):
+            session.run(total, {times: 1})

@@ -120,7 +120,7 @@ class Generator:
 
     Args:
         kernels: of the other side, by operation type: the values that attributes may have.
-        loops: whether to make much control flow and always gradients, of operations that have gradients.
+        loops: whether to make much control flow and always gradients, of plain operations that have gradients.
     """
 
     def __init__(self, seed: int, index: int, kernels: Kernels, loops: bool = False) -> None:
@@ -128,7 +128,7 @@ class Generator:
         self.loops = loops
         self.operations = sorted(name for name in rows_by_operation() if kernels.get(name))
         if loops:
-            self.operations = [name for name in self.operations if _has_gradient(name)]
+            self.operations = [name for name in self.operations if _is_plain(name)]
         self.shadows = Shadows(kernels)
         self.program: dict[str, Any] = {
             "seed": seed,
@@ -623,9 +623,10 @@ def _castable(name: str, kind: str) -> bool:
     return name in {*_FLOATS, *_OTHERS, "uint16", "uint32", "uint64"} and name != "string"
 
 
-def _has_gradient(name: str) -> bool:
+def _is_plain(name: str) -> bool:
+    """Whether an operation has a gradient, and nothing to choose but the dtype of its inputs."""
     op = find_op_def(name)
-    return op is not None and op.gradient_rule is not None
+    return op is not None and op.gradient_rule is not None and not op.static and set(op.attrs) <= op.inferred
 
 
 def make_program(
