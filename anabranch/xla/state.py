@@ -21,7 +21,9 @@ def draws_random(body: Any) -> bool:
 
 def touches_variables(op: Operation) -> bool:
     """Whether an operation, or a body that it calls, reads or writes a variable."""
-    return bool(op.op_def.reads) or writes_variables(op) or any(_state_in_terms_of_parameters(b)[0] for b in bodies_of(op))
+    return (
+        bool(op.op_def.reads) or writes_variables(op) or any(_state_in_terms_of_parameters(b)[0] for b in bodies_of(op))
+    )
 
 
 def writes_variables(op: Operation) -> bool:
