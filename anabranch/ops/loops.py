@@ -10,6 +10,7 @@ and lists with the values that chosen tensors of the body (*records*) had in eac
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,6 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.extend.core import jaxpr_as_fun
 
 from anabranch.core.resources import ResourceHandle
 from anabranch.core.shapes import TensorShape
@@ -60,6 +62,10 @@ DeviceLoopBound = define_op(
 )
 
 
+#: the number of the first iteration
+_FIRST = np.int32(0)
+
+
 # ---------------------------------------------------------------------- compiled
 @dataclass(slots=True)
 class _Iteration:
@@ -71,6 +77,39 @@ class _Iteration:
     ok: list[Any]
     shown: list[tuple[Any, ...]]
     factors: list[Any]
+
+
+@dataclass(slots=True)
+class _TracedStep:
+    """An iteration, traced once.
+
+    To trace it again for `lax.while_loop` would take twice the time for each loop that one is nested in.
+
+    Attributes:
+        structure: of what the program gives: an `_Iteration`'s parts.
+        carried, factors: the positions of the loop variables that it takes, and what it keeps.
+        values: the loop variables' first values, in the form that they keep.
+        types: of what it gives.
+    """
+
+    program: Any
+    structure: Any
+    carried: list[int]
+    factors: list[Any]
+    values: list[Any]
+    variables: list[Any]
+    types: _Iteration
+
+    def run(self, number: Any, values: dict[int, Any], variables: list[Any], factors: list[Any]) -> _Iteration:
+        """Runs it, on the first values of what is no longer carried; gives what `values` and `factors` name."""
+        given = [values.get(position, first) for position, first in zip(self.carried, self.values, strict=True)]
+        flat = jaxpr_as_fun(self.program)(*jax.tree.leaves((number, given, variables)))
+        done = _Iteration(*jax.tree.unflatten(self.structure, flat))
+        value_of = dict(zip(self.carried, done.values, strict=True))
+        factor_of = dict(zip(self.factors, done.factors, strict=True))
+        done.values = [value_of[position] for position in values]
+        done.factors = [factor_of[t] for t in factors]
+        return done
 
 
 class CompiledLoop:
@@ -159,14 +198,21 @@ class CompiledLoop:
         )
 
     # ---- the loop
-    def run(self, bound: int, recorded: list[int], count: bool) -> tuple[list[Any], Any, list[Any]]:
+    def run(
+        self, bound: int, recorded: list[int], count: bool, shaped: Sequence[int] = ()
+    ) -> tuple[list[Any], Any, list[Any]]:
         """Runs the loop.
 
+        Args:
+            shaped: results of the body that are records of which no value matters.
+
         Returns:
-            The loop variables, the number of iterations (None unless `count`), one array [bound, ...] per record.
+            The loop variables, the number of iterations (None unless `count`), one array [bound, ...] per record; those
+            of `shaped` come last, and hold nothing.
         """
-        values, variables, types = self._stable_types(recorded)
-        values, kept = self._choose_sums(values, types, bound)
+        traced = self._traced([*recorded, *shaped])
+        types, variables = traced.types, traced.variables
+        values, kept = self._choose_sums(traced.values, types, bound)
         first, checks = self.condition(np.uint32(0), values, variables)
         guarded = bool(checks)  # then the condition is evaluated with the iteration, which can hand its checks on
         numbered = count or bool(recorded) or bool(kept) or self.ctx.draws_random(self.body, self.cond)
@@ -176,7 +222,7 @@ class CompiledLoop:
             "variables": variables,
             "ok": [jnp.asarray(True)] * len(types.ok),
             "shown": jax.tree.map(lambda t: jnp.zeros(t.shape, t.dtype), types.shown),
-            "records": [_room(t, max(bound, 1)) for t in (*types.records, *kept)],
+            "records": [_room(t, max(bound, 1)) for t in (*types.records[: len(recorded)], *kept)],
             "going": first if guarded else None,
             "condition_ok": [c.ok for c in checks],
         }
@@ -191,7 +237,8 @@ class CompiledLoop:
 
         def iterate(carry: Any) -> Any:
             number = carry["number"]
-            done = self.step(_iteration(carry), carry["values"], carry["variables"], recorded)
+            current = dict(zip(self.carried, carry["values"], strict=True))
+            done = traced.run(_iteration(carry), current, carry["variables"], self.factors)
             new: dict[str, Any] = {
                 "number": None if number is None else number + 1,
                 "values": done.values,
@@ -200,7 +247,9 @@ class CompiledLoop:
                 "shown": done.shown,
                 "records": [
                     jax.tree.map(lambda r, v: lax.dynamic_update_index_in_dim(r, v, number, 0), room, value)
-                    for room, value in zip(carry["records"], (*done.records, *done.factors), strict=True)
+                    for room, value in zip(
+                        carry["records"], (*done.records[: len(recorded)], *done.factors), strict=True
+                    )
                 ],
                 "going": None,
                 "condition_ok": [],
@@ -217,7 +266,8 @@ class CompiledLoop:
         for later in self.later:
             full[later.position] = later.total(self.inputs[later.position], all_of)
         self._tell()
-        return full, last["number"], last["records"][: len(recorded)]
+        empty = [_room(t, max(bound, 1)) for t in types.records[len(recorded) :]]
+        return full, last["number"], [*last["records"][: len(recorded)], *empty]
 
     def _choose_sums(self, values: list[Any], types: _Iteration, bound: int) -> tuple[list[Any], list[Any]]:
         """Settles which sums are made after the loop: their variables are not carried.
@@ -241,20 +291,20 @@ class CompiledLoop:
                 f"loop {name}: {len(self.later)} sums after it, {len(self.products)} products with work before"
             )
 
-    def _stable_types(self, recorded: list[int]) -> tuple[list[Any], list[Any], Any]:
-        """The loop variables' first values, in the form that they keep; and the types of what an iteration gives."""
+    def _traced(self, recorded: list[int]) -> _TracedStep:
+        """Traces an iteration, until the loop variables have the form that they keep."""
         values = [_as_carried(self.inputs[i]) for i in self.carried]
         variables = [jnp.asarray(self.variables[h]) for h in self.written]
+        trace = jax.make_jaxpr(
+            lambda number, values, variables: _leaves(self.step(number, values, variables, recorded)), return_shape=True
+        )
         for _ in range(len(values) + 1):
-            types = jax.eval_shape(
-                lambda values, variables: _leaves(self.step(np.uint32(1), values, variables, recorded)),
-                values,
-                variables,
-            )
+            program, types = trace(_FIRST, values, variables)
             step = _Iteration(*types)
             merged = [self._merged(i, a, b) for i, a, b in zip(self.carried, values, step.values, strict=True)]
             if all(a is b for a, b in zip(values, merged, strict=True)):
-                return values, variables, step
+                structure = jax.tree.structure(types)
+                return _TracedStep(program, structure, self.carried, self.factors, values, variables, step)
             values = merged
         raise self.ctx.needs_host("the loop variables do not settle on shapes")
 
@@ -287,7 +337,7 @@ def _leaves(step: _Iteration) -> tuple[Any, ...]:
 
 
 def _iteration(carry: Any) -> Any:
-    return np.uint32(0) if carry["number"] is None else carry["number"]
+    return _FIRST if carry["number"] is None else carry["number"]
 
 
 def _as_carried(value: Any) -> Any:
@@ -320,12 +370,9 @@ def _(
     if wanted and length < 0:
         raise ctx.needs_host("how often the loop runs is not known before it has run")
     loop = CompiledLoop(ctx, *_bodies(ctx, cond, body), input, used)
-    results, number, rooms = loop.run(length, [recorded[k] for k in stored], True)
-    found = dict(zip(stored, rooms, strict=True))
-    shapes = [k for k in wanted if only_shapes[k]]
-    if shapes:
-        _, _, types = loop._stable_types([recorded[k] for k in shapes])
-        found.update((k, _room(t, max(length, 1))) for k, t in zip(shapes, types.records, strict=True))
+    shaped = [k for k in wanted if only_shapes[k]]
+    results, number, rooms = loop.run(length, [recorded[k] for k in stored], True, [recorded[k] for k in shaped])
+    found = dict(zip([*stored, *shaped], rooms, strict=True))
     lists = [_record_list(found.get(k), max(length, 1)) for k in range(len(recorded))]
     return [*results, number, *lists]
 

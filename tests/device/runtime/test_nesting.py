@@ -27,7 +27,7 @@ def test_deeply_nested_conditionals() -> None:
             assert session.run(y, {x: -3.0}) == 9
 
 
-@pytest.mark.parametrize("depth", [1, 8])
+@pytest.mark.parametrize("depth", [1, 8, 32])
 def test_gradients_of_nested_conditionals(depth: int) -> None:
     with Graph().as_default():
         x = tf.placeholder(tf.float32, [])
@@ -35,6 +35,17 @@ def test_gradients_of_nested_conditionals(depth: int) -> None:
         with tf.Session() as session:
             assert session.run(gradient, {x: 1.0}) == 1
             assert session.run(gradient, {x: -3.0}) == -6
+
+
+def test_gradient_of_nested_loops() -> None:
+    def looped(x: Any, depth: int) -> Any:
+        if not depth:
+            return x * 1.5
+        return tf.while_loop(lambda k, _: k < 1, lambda k, v: (k + 1, looped(v, depth - 1)), [0, x])[1]
+
+    with Graph().as_default(), tf.Session() as session:
+        x = tf.placeholder(tf.float32, [])
+        assert session.run(tf.gradients(looped(x, 7), x), {x: 2.0}) == [1.5]
 
 
 def test_bodies_come_innermost_first_and_know_their_depth() -> None:
