@@ -73,10 +73,10 @@ def test_offsets_of_shapes_that_do_not_fit(dim: int, shapes: Any, message: str) 
 @pytest.mark.parametrize(
     ("x", "shift", "axis", "message"),
     [
-        (1, 1, 0, "1-D or higher"),
-        ([1, 2], [[1]], 0, "shift must be"),
-        ([1, 2], 1, [[0]], "axis must be"),
-        ([1, 2], [1, 2], 0, "same size"),
+        (1, 1, 0, "at least rank 1"),
+        ([1, 2], [[1]], 0, "at most rank 1 but is rank 2 for the shift"),
+        ([1, 2], 1, [[0]], "at most rank 1 but is rank 2 for the axis"),
+        ([1, 2], [1, 2], 0, "shapes must be equal"),
         ([1, 2], 1, 1, "out of range"),
     ],
 )
@@ -85,7 +85,7 @@ def test_roll_says_what_is_wrong(x: Any, shift: Any, axis: Any, message: str) ->
     rolled = tf.roll(*unknown)
     with tf.Session() as session, pytest.raises(tf.errors.InvalidArgumentError, match=message):
         session.run(rolled, dict(zip(unknown, (x, shift, axis), strict=True)))
-    if message == "same size":
+    if message == "shapes must be equal":
         with pytest.raises(ValueError, match="shapes must be equal"):
             tf.roll(x, shift, axis)
 

@@ -21,8 +21,8 @@ def nothing_left() -> None:
     gc.collect()
 
 
-def _alive(kind: type) -> int:
-    return sum(isinstance(one, kind) for one in gc.get_objects())
+def _alive(kind: type) -> list[Any]:
+    return [one for one in gc.get_objects() if isinstance(one, kind)]
 
 
 def _totals(count: int) -> list[Any]:
@@ -69,12 +69,15 @@ def test_executables_of_all_islands_are_bounded(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv(EXECUTABLES_VARIABLE, "4")
     x = tf.placeholder(tf.float32, [None])
     results = [x + 1.0, x * 2.0]
+    others = {
+        id(one): one for one in _alive(Variant)
+    }  # which something else in this process holds, a traceback perhaps
     with tf.Session() as session:
         for size in range(1, 6):
             for result in results:
                 session.run(result, {x: np.ones(size)})
         gc.collect()
-        assert _alive(Variant) <= 4
+        assert len([one for one in _alive(Variant) if id(one) not in others]) <= 4
         np.testing.assert_array_equal(session.run(results[1], {x: np.ones(1)}), [2.0])
 
 
@@ -133,8 +136,8 @@ def test_a_partial_run_is_prepared_once() -> None:
             assert session.partial_run(handle, total, {a: number, b: 2.0}) == number + 2
             assert session.partial_run(handle, product) == 2 * (number + 2)
             if number == 0:
-                before, steps = len(compile_log.events), _alive(PreparedStep)
-        assert (len(compile_log.events), _alive(PreparedStep)) == (before, steps)
+                before, steps = len(compile_log.events), len(_alive(PreparedStep))
+        assert (len(compile_log.events), len(_alive(PreparedStep))) == (before, steps)
         assert not session._partial_runs
         with pytest.raises(tf.errors.InvalidArgumentError, match="there is no partial run"):
             session.partial_run(handle, product)
