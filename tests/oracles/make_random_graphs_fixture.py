@@ -19,7 +19,7 @@ from tests.fuzz.sides import ROOT, Side
 
 FILE = ROOT / "tests" / "fixtures" / "tensorflow" / "random_graphs.json.gz"
 SEED = 20
-WANTED = 21
+WANTED = 19
 #: of each program
 _OPERATIONS = 16
 #: characters of JSON; larger programs are left out
