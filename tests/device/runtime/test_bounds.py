@@ -69,9 +69,7 @@ def test_executables_of_all_islands_are_bounded(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv(EXECUTABLES_VARIABLE, "4")
     x = tf.placeholder(tf.float32, [None])
     results = [x + 1.0, x * 2.0]
-    others = {
-        id(one): one for one in _alive(Variant)
-    }  # which something else in this process holds, a traceback perhaps
+    others = {id(one): one for one in _alive(Variant)}  # those that something else in this process holds
     with tf.Session() as session:
         for size in range(1, 6):
             for result in results:
