@@ -19,7 +19,8 @@ DEADLINE = 300
 
 def resolve(*choice: str) -> tuple[int, str]:
     """How many packages the choice of extras needs, and what is wrong with it (empty: nothing)."""
-    command = [sys.executable, "-m", "uv", "pip", "compile", "pyproject.toml", *choice, "--no-header", "--no-annotate"]
+    command = [sys.executable, "-m", "uv", "pip", "compile", "pyproject.toml", *choice]
+    command += ["--no-header", "--no-annotate", "--system-certs"]  # as pip does
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=DEADLINE, check=False)
     return len(done.stdout.splitlines()), done.stderr.strip() if done.returncode else ""
 
