@@ -61,8 +61,9 @@ for step in range({COUNT}):
 sys.stdin.read()
 """
     with start(program, tmp_path) as process:
+        deadline = time.monotonic() + 60
         try:
-            while len(steps_in(tmp_path)) < COUNT and process.poll() is None:
+            while len(steps_in(tmp_path)) < COUNT and process.poll() is None and time.monotonic() < deadline:
                 time.sleep(0.01)
         finally:
             process.send_signal(ending)
