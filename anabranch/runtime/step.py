@@ -17,6 +17,7 @@ from anabranch.core.bounded import LeastRecentlyUsed, limit_from, ticks
 from anabranch.core.interrupts import uninterrupted
 from anabranch.core.pending import Pending
 from anabranch.core.resources import ResourceHandle
+from anabranch.errors import ResourceExhaustedError
 from anabranch.graph.loop_structure import PRIMITIVES
 from anabranch.graph.operation import Operation
 from anabranch.passes.prune import PLACEHOLDERS
@@ -387,7 +388,12 @@ def _fetched(value: Any) -> Any:
     array = np.asarray(value)
     if array.ndim == 0:
         return array[()]
-    return array.copy()
+    try:
+        return array.copy()
+    except MemoryError as error:
+        raise ResourceExhaustedError(
+            None, None, f"the host is out of memory for a fetched value: {error}; fetch less of it"
+        ) from error
 
 
 def _recorded(call: StepCall, values: list[Any], record: Recorder) -> None:
