@@ -51,6 +51,13 @@ def test_ensure_shape_names_the_operation() -> None:
         session.run(tf.ensure_shape(p, [3]), {p: [1, 2]})
 
 
+def test_functions_of_datasets_are_held_to_a_shape() -> None:
+    elements = tf.data.Dataset.from_generator(lambda: iter([np.ones(2)]), tf.float64)
+    element = elements.map(lambda x: tf.ensure_shape(x, [3])).make_one_shot_iterator().get_next()
+    with tf.Session() as session, pytest.raises(tf.errors.InvalidArgumentError, match="not compatible with expected"):
+        session.run(element)
+
+
 def test_scalars_cannot_be_concatenated() -> None:
     with pytest.raises(ValueError, match="Can't concatenate scalars"):
         tf.concat([tf.constant(1), tf.constant(2)], tf.placeholder(tf.int32))
