@@ -3,6 +3,8 @@
 Classes that a newer compiler wrote import where the tests run with a new runtime, and nowhere else.
 """
 
+from __future__ import annotations
+
 import re
 import tomllib
 from pathlib import Path
