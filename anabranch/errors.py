@@ -109,6 +109,10 @@ class OpError(Exception):
         if self._op is None:
             self._op = op
 
+    def replace_operation(self, op: Any) -> None:
+        """Names the user's operation in place of the step's node for it."""
+        self._op = op
+
     def add_context(self, text: str) -> None:
         """Adds to the message what the failed operation was part of."""
         self._message += text

@@ -16,12 +16,14 @@ from typing import Any
 
 from anabranch.core.devices import Device
 from anabranch.graph.operation import Operation, Tensor
+from anabranch.graph.step_nodes import StepFunction, StepNode
 from anabranch.passes.cse import merge_common_subexpressions
 from anabranch.passes.fold import fold
 from anabranch.passes.lower_control_flow import FUNCTIONAL, lower_control_flow
 from anabranch.passes.prune import prune
+from anabranch.passes.rewriting import step_of_function, step_of_members
 from anabranch.passes.step_graph import StepGraph
-from anabranch.passes.unneeded_bounds import UNKNOWN_BOUND, unneeded_bounds
+from anabranch.passes.unneeded_bounds import drop_unneeded_bounds
 from anabranch.passes.verify import verify
 from anabranch.placement.partition import partition
 from anabranch.placement.placer import Placement, Placer, apply
@@ -75,22 +77,37 @@ def _announced(plan: Plan) -> Plan:
     return plan
 
 
-def build_plan(
+def plan_step(
     fetches: Sequence[Tensor],
     targets: Sequence[Operation],
     feeds: Sequence[Tensor],
-    known: Mapping[Tensor, Any] | None = None,
     placer: Placer | None = None,
 ) -> Plan:
     """Compiles a kind of step down to islands and host calls.
 
     Args:
-        known: values of feeds that are the same in every step (resource handles passed to a function body).
         placer: chooses the devices; None: everything runs on the default device.
 
     Raises:
         InvalidArgumentError: what is needed contains a cycle, or cannot be placed.
     """
+    return _plan(lambda: prune(fetches, targets, feeds), placer)
+
+
+def plan_function(function: StepFunction, known: Mapping[int, Any], placer: Placer | None = None) -> Plan:
+    """Compiles the call of a function, as a step of its own, down to islands and host calls.
+
+    Args:
+        known: position of a parameter -> its value, where that is the same in every call (resource handles).
+        placer: as of `plan_step`.
+
+    Raises:
+        InvalidArgumentError: the operations cannot be placed.
+    """
+    return _plan(lambda: step_of_function(function, known), placer)
+
+
+def _plan(begin: Callable[[], StepGraph], placer: Placer | None) -> Plan:
     stages: list[StageReport] = []
 
     def stage(name: str, run: Callable[[], StepGraph]) -> StepGraph:
@@ -100,19 +117,12 @@ def build_plan(
         stages.append(StageReport(name, len(step.operations), time.perf_counter() - start))
         return step
 
-    known = dict(known or {})
-    # what is known of the feeds needs no operation either
-    step = stage("prune", lambda: prune(fetches, targets, [*feeds, *known]))
-    if bounds := unneeded_bounds(step) - set(feeds):
-        known |= dict.fromkeys(bounds, UNKNOWN_BOUND)
-        step = stage("prune", lambda: prune(fetches, targets, [*feeds, *known]))
-    step.feeds = list(feeds)
-    step.known.update(known)
+    step = stage("prune", lambda: drop_unneeded_bounds(begin()))
     needed = step.operations
     step = stage("fold", lambda: fold(step))
     if placer is not None:
-        left = set(step.operations)
-        placer.check_exists(op for op in needed if op not in left)
+        left = {op.name for op in step.operations}
+        placer.check_exists(op for op in needed if op.name not in left)
     step = stage("cse", lambda: merge_common_subexpressions(step))
     while chosen := _to_lower(step, placer=placer):
         step = stage("lower", functools.partial(lower_control_flow, step, chosen, order_of(step), _lower_inside))
@@ -138,8 +148,8 @@ def build_plan(
 
 
 def _to_lower(
-    step: StepGraph, on_host: frozenset[Operation] = frozenset(), placer: Placer | None = None
-) -> set[Operation]:
+    step: StepGraph, on_host: frozenset[str] = frozenset(), placer: Placer | None = None
+) -> set[StepNode]:
     """The conditionals and loops that XLA cannot take whole, or that belong on several devices.
 
     Inside `lowering_everything` all of them.
@@ -151,7 +161,7 @@ def _to_lower(
     return functional_host_work(step, on_host) | spanning
 
 
-def _lower_inside(op: Operation, outer: Operation) -> bool:
+def _lower_inside(op: StepNode, outer: StepNode) -> bool:
     """Whether a conditional in a body is lowered together with what the body belongs to.
 
     It is where XLA cannot take it, unless it has to be put in order with others that come to its variables.
@@ -175,11 +185,9 @@ def lowering_everything() -> Iterator[None]:
         _lower_everything.reset(token)
 
 
-def plan_of_island(island: Island, on_host: frozenset[Operation], devices: Mapping[str, Device]) -> Plan:
-    """The plan of an island's operations with some of them taken out of the compiled part."""
-    step = StepGraph(island.operations, island.outputs, [], island.inputs, island.known, island.alias)
-    step.controls = island.controls
-    step.device = dict.fromkeys(island.operations, island.device) if island.device else {}
+def plan_of_island(island: Island, on_host: frozenset[str], devices: Mapping[str, Device]) -> Plan:
+    """The plan of an island's operations with some of them, given by name, taken out of the compiled part."""
+    step = step_of_members(island.operations, island.outputs, island.inputs)
     while chosen := _to_lower(step, on_host):
         step = fold(lower_control_flow(step, chosen, order_of(step), _lower_inside))
     return _announced(Plan(group(step, on_host), step, devices=devices))

@@ -16,10 +16,11 @@ from typing import Any, Protocol, Self, TypeVar, overload
 from anabranch.core import nest
 from anabranch.core.bounded import Table, ticks
 from anabranch.core.values import TensorValue
-from anabranch.errors import InvalidArgumentError
+from anabranch.errors import InvalidArgumentError, OpError
 from anabranch.frontend.feeds import feed_array
 from anabranch.frontend.fetches import FetchMapping, feed_function_for
 from anabranch.graph.graph import Graph, get_default_graph
+from anabranch.graph.graph_copy import name_operation
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.placement.cost_model import CostModel
 from anabranch.proto import GraphDef
@@ -211,16 +212,24 @@ class BaseSession:
         if step is None:
             step = self._prepared_once(mapping, tensors)
         if options is None:
-            return mapping.arrange(step.run(values, None, self._timeout))
+            return mapping.arrange(self._run(step, values, None, self._timeout))
         timeout = _seconds(options.timeout_in_ms) or self._timeout
         if wants_trace(options):
             record = StepRecord()
             with record.profiling(options):
-                results = step.run(values, record, timeout)
+                results = self._run(step, values, record, timeout)
             if run_metadata is not None:
                 record.fill(run_metadata, self._graph, step, options)
             return mapping.arrange(results)
-        return mapping.arrange(step.run(values, None, timeout))
+        return mapping.arrange(self._run(step, values, None, timeout))
+
+    def _run(self, step: Step, values: Sequence[Any], record: StepRecord | None, timeout: float | None) -> list[Any]:
+        """Runs a step; its errors name operations of the graph, where the step's nodes stand for some."""
+        try:
+            return step.run(values, record, timeout)
+        except OpError as error:
+            name_operation(error, self._graph)
+            raise
 
     def _mapping(self, fetches: Any) -> FetchMapping:
         if self._closed:
@@ -257,7 +266,11 @@ class BaseSession:
         for tensor in feeds:
             if not self._graph.is_feedable(tensor):
                 raise ValueError(f"Tensor {tensor.name} may not be fed.")
-        return self._master.prepare(mapping.tensors, mapping.targets, feeds)
+        try:
+            return self._master.prepare(mapping.tensors, mapping.targets, feeds)
+        except OpError as error:
+            name_operation(error, self._graph)
+            raise
 
     def _feeds(self, feed_dict: Any) -> tuple[tuple[Tensor, ...], list[Any]]:
         tensors: list[Tensor] = []
@@ -341,7 +354,7 @@ class BaseSession:
             if self._closed:
                 raise RuntimeError("Attempted to use a closed Session.")
             arrays = [feed_array(t, v) for t, v in zip(tensors, values, strict=True)]
-            return mapping.arrange(step.run(arrays, None, self._timeout))
+            return mapping.arrange(self._run(step, arrays, None, self._timeout))
 
         return run_step
 
@@ -473,7 +486,7 @@ class _PartialRun:
     ) -> Any:
         """Runs a piece; returns what the caller fetches."""
         self._values.update(zip(tensors, values, strict=True))
-        results = piece.step.run([self._values[t] for t in piece.feeds], None, self._session._timeout)
+        results = self._session._run(piece.step, [self._values[t] for t in piece.feeds], None, self._session._timeout)
         self._values.update(zip(piece.fetches, results, strict=True))
         self._done |= piece.operations
         self._open_feeds -= set(tensors)

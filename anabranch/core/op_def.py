@@ -175,6 +175,11 @@ class OpDef:
     defined_at: str = ""
     #: names of attributes that are inferred from the inputs
     inferred: frozenset[str] = field(default=frozenset())
+    #: whether attributes name functions
+    calls_functions: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.calls_functions = any(attr.kind in ("func", "list(func)") for attr in self.attrs.values())
 
     # ------------------------------------------------------------------ decorators
     def shape(self, function: Callable[..., Any]) -> Callable[..., Any]:

@@ -8,7 +8,8 @@ import numpy as np
 
 from anabranch.core.kernel_context import KernelContext
 from anabranch.core.shapes import TensorShape
-from anabranch.graph.operation import Operation, Tensor, group_by_argument
+from anabranch.graph.operation import Tensor, group_by_argument
+from anabranch.graph.step_nodes import AnyOperation, AnyTensor, StepTensor
 
 _MAX_ELEMENTS = 100_000
 _MAX_DEPTH = 60
@@ -22,29 +23,26 @@ def constant_value(tensor: Any) -> np.ndarray[Any, Any] | None:
     Every portable kernel (`OpDef.portable`) takes part, so whatever arithmetic leads from constants and known shapes
     to `tensor` is followed. The result is read-only.
     """
-    if not isinstance(tensor, Tensor):
+    if not isinstance(tensor, Tensor | StepTensor):
         return tensor if isinstance(tensor, np.ndarray) else None
     return _evaluate(tensor, 0)
 
 
-def _evaluate(tensor: Tensor, depth: int) -> np.ndarray[Any, Any] | None:
+def _evaluate(tensor: AnyTensor, depth: int) -> np.ndarray[Any, Any] | None:
     op = tensor.op
     if op.type == "Const":
         value: np.ndarray[Any, Any] = op.attrs["value"]
         return value
+    if isinstance(tensor, StepTensor) and isinstance(tensor.known, np.ndarray):
+        return tensor.known
     if not op.op_def.portable or op.op_def.stateful or depth > _MAX_DEPTH:
         return None
-    cached: np.ndarray[Any, Any] | None = tensor.get_attribute("constant")
-    if cached is not None:
-        return cached
-    computed = _run_portable(tensor, depth)
-    if computed is not None:
-        # an unknown value is asked for again: shapes may become known later (set_shape)
-        tensor.set_attribute("constant", computed)
-    return computed
+    if tensor._constant is None:  # what is not known is asked for again: shapes may become known later (set_shape)
+        tensor._constant = _run_portable(tensor, depth)
+    return tensor._constant
 
 
-def _run_portable(tensor: Tensor, depth: int) -> np.ndarray[Any, Any] | None:
+def _run_portable(tensor: AnyTensor, depth: int) -> np.ndarray[Any, Any] | None:
     op = tensor.op
     inputs: list[Any] = []
     for source in op.inputs:
@@ -62,7 +60,7 @@ def _run_portable(tensor: Tensor, depth: int) -> np.ndarray[Any, Any] | None:
     return run_on_known_values(op, inputs)[tensor.value_index]
 
 
-def run_on_known_values(op: Operation, inputs: list[Any]) -> list[np.ndarray[Any, Any] | None]:
+def run_on_known_values(op: AnyOperation, inputs: list[Any]) -> list[np.ndarray[Any, Any] | None]:
     """Runs a portable kernel on NumPy values; a list of Nones where these make it fail, or the results are very large.
 
     A failure is left to the step that runs the operation: it reports the error with its class.
@@ -93,7 +91,7 @@ def flatten_outputs(result: Any) -> list[Any]:
     return [] if result is None else [result]
 
 
-def partial_vector(tensor: Tensor, depth: int = 0) -> list[int | None] | None:
+def partial_vector(tensor: AnyTensor, depth: int = 0) -> list[int | None] | None:
     """The elements of an integer vector as far as they are known; None where not even the length is.
 
     Follows shapes through the operations with which programs take them apart and put them together.
@@ -113,23 +111,23 @@ def partial_vector(tensor: Tensor, depth: int = 0) -> list[int | None] | None:
     return [None] * (1 if not dims else dims[0] or 0)
 
 
-def _partial_shape(tensor: Tensor, depth: int) -> list[int | None] | None:
+def _partial_shape(tensor: AnyTensor, depth: int) -> list[int | None] | None:
     dims = tensor.op.inputs[tensor.value_index].shape.dims_tuple
     return None if dims is None else list(dims)
 
 
-def _partial_pass(tensor: Tensor, depth: int) -> list[int | None] | None:
+def _partial_pass(tensor: AnyTensor, depth: int) -> list[int | None] | None:
     return partial_vector(tensor.op.inputs[0], depth)
 
 
-def _partial_pack(tensor: Tensor, depth: int) -> list[int | None] | None:
+def _partial_pack(tensor: AnyTensor, depth: int) -> list[int | None] | None:
     parts = [partial_vector(t, depth) for t in tensor.op.inputs if t.shape.ndims == 0]
     if len(parts) != len(tensor.op.inputs):
         return None
     return [None if part is None else part[0] for part in parts]
 
 
-def _partial_concat(tensor: Tensor, depth: int) -> list[int | None] | None:
+def _partial_concat(tensor: AnyTensor, depth: int) -> list[int | None] | None:
     found: list[int | None] = []
     for source in tensor.op.inputs[:-1]:
         part = partial_vector(source, depth) if source.shape.ndims == 1 else None
@@ -139,7 +137,7 @@ def _partial_concat(tensor: Tensor, depth: int) -> list[int | None] | None:
     return found
 
 
-def _partial_strided_slice(tensor: Tensor, depth: int) -> list[int | None] | None:
+def _partial_strided_slice(tensor: AnyTensor, depth: int) -> list[int | None] | None:
     op = tensor.op
     source = partial_vector(op.inputs[0], depth) if op.inputs[0].shape.ndims == 1 else None
     bounds = [_evaluate(t, 0) for t in op.inputs[1:4]]
@@ -166,7 +164,7 @@ _PARTIAL_RULES: dict[str, Any] = {
 }
 
 
-def constant_value_as_shape(tensor: Tensor) -> TensorShape:
+def constant_value_as_shape(tensor: AnyTensor) -> TensorShape:
     """The shape that an integer vector describes, as far as it is known; -1 stands for an unknown dimension."""
     if tensor.shape.ndims == 0:
         value = constant_value(tensor)

@@ -40,10 +40,6 @@ class FunctionGraph(Graph):
         self.seed = self.outer_graph.seed
         self._collections = self.outer_graph._collections
         self._scopes.container = self.outer_graph.current_container
-        #: the planner's note of what a call runs, in order
-        self.run_order: tuple[Any, list[Operation]] | None = None
-        #: what was found out about a call (`loop_bodies.remembered`)
-        self.facts: dict[Any, tuple[int, Any]] = {}
         #: operations of enclosing graphs that the body was told to wait for: the caller waits for them
         self.outer_control_inputs: list[Operation] = []
 

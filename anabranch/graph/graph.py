@@ -27,8 +27,6 @@ MIN_CONSUMER_VERSION = 0
 _MAX_TENSORS: Final = 1 << 17
 
 
-#: numbers the changes of all graphs of the process
-_changes = itertools.count(1)
 
 
 class Graph(GraphScopes):
@@ -53,8 +51,6 @@ class Graph(GraphScopes):
     outer_graph: Graph | None = None
     #: functions behind `as_graph_def` and `graph_def_versions`, filled in by `graphdef`
     EXPORT: ClassVar[dict[str, Callable[..., Any]]] = {}
-    #: the number of the last change of any graph: what was found out before it may hold no more
-    last_change: ClassVar[int] = 0
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -117,7 +113,6 @@ class Graph(GraphScopes):
                 self._apply_device_functions(op)
             self._operations.append(op)
             self._by_name[full_name] = op
-            Graph.last_change = next(_changes)
         if self._scopes.controls and control_inputs is None:  # else it does not wait, and who takes its results must
             self._record_in_control_scopes(op)
         return op
@@ -171,7 +166,6 @@ class Graph(GraphScopes):
 
     def _changed(self) -> None:
         self.structure_version += 1
-        Graph.last_change = next(_changes)
 
     @property
     def version(self) -> int:

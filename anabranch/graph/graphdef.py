@@ -10,7 +10,8 @@ from typing import Any
 
 from anabranch.graph.exchanged_loops import in_tensorflows_vocabulary
 from anabranch.graph.graph import MIN_CONSUMER_VERSION, PRODUCER_VERSION, Graph
-from anabranch.graph.operation import Operation, Tensor
+from anabranch.graph.operation import Operation
+from anabranch.graph.step_nodes import AnyOperation, AnyTensor
 from anabranch.proto import AttrValue, GraphDef, NodeDef, VersionDef
 from anabranch.proto.attr_values import attr_to_proto
 from anabranch.proto.tensors import make_tensor_proto, shape_to_proto
@@ -61,9 +62,9 @@ WRITE_FUNCTION: dict[str, Callable[..., Any]] = {}
 
 
 def node_to_proto(
-    op: Operation,
+    op: AnyOperation,
     *,
-    input_name: Callable[[Tensor], str] | None = None,
+    input_name: Callable[[Any], str] | None = None,
     add_shapes: bool = False,
 ) -> NodeDef:
     """The message of one operation.
@@ -92,12 +93,12 @@ def node_to_proto(
     return node
 
 
-def graph_input_name(tensor: Tensor) -> str:
+def graph_input_name(tensor: AnyTensor) -> str:
     """A tensor as the input of a node of a GraphDef: output 0 goes by the name of its operation."""
     return tensor.op.name if tensor.value_index == 0 else tensor.name
 
 
-def _attr_message(op: Operation, name: str, value: Any) -> AttrValue:
+def _attr_message(op: AnyOperation, name: str, value: Any) -> AttrValue:
     definition = op.op_def.attrs.get(name)
     kind = None if definition is None else definition.kind
     if kind == "tensor" and name == "value" and "dtype" in op.attrs:

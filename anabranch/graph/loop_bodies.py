@@ -10,19 +10,19 @@ import functools
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
-from anabranch.core.attrs import FuncAttr
-from anabranch.graph.graph import Graph
 from anabranch.graph.operation import Operation, Tensor
+from anabranch.graph.step_nodes import AnyOperation, AnyTensor, StepFunction, StepNode, StepTensor, called_names
 
 #: operation types that run their bodies any number of times in an island
 LOOPS = frozenset({"While", "StatelessWhile", "_RecordingWhile", "_DeviceLoopBound"})
 T = TypeVar("T")  #: what a fact about a body is
+_AnyTensor = TypeVar("_AnyTensor", Tensor, StepTensor)
 _PASSING = frozenset({"Identity"})
 
 
-def behind_identities(tensor: Tensor) -> Tensor:
+def behind_identities(tensor: _AnyTensor) -> _AnyTensor:
     """The tensor that `tensor` is a copy of."""
-    while tensor.op.type in _PASSING and not tensor.op._control_inputs:
+    while tensor.op.type in _PASSING and not tensor.op.control_inputs:
         tensor = tensor.op.inputs[0]
     return tensor
 
@@ -32,20 +32,20 @@ def fixed_parameters(body: Any) -> list[bool]:
     return [behind_identities(out) is parameter for parameter, out in zip(body.inputs, body.outputs, strict=False)]
 
 
-def operations_behind(tensors: Iterable[Tensor]) -> set[Operation]:
+def operations_behind(tensors: Iterable[AnyTensor]) -> set[Any]:
     """The operations that tensors are computed from, control edges included."""
-    found: set[Operation] = set()
-    stack = [t.op for t in tensors]
+    found: set[AnyOperation] = set()
+    stack: list[AnyOperation] = [t.op for t in tensors]
     while stack:
         op = stack.pop()
         if op not in found:
             found.add(op)
-            stack.extend(t.op for t in op._inputs)
-            stack.extend(op._control_inputs)
+            stack.extend(t.op for t in op.inputs)
+            stack.extend(op.control_inputs)
     return found
 
 
-def parameters_behind(body: Any, tensors: Iterable[Tensor]) -> set[int]:
+def parameters_behind(body: Any, tensors: Iterable[AnyTensor]) -> set[int]:
     """The positions of the parameters that tensors of a body are computed from."""
     behind = operations_behind(tensors)
     return {i for i, parameter in enumerate(body.inputs) if parameter.op in behind}
@@ -63,43 +63,37 @@ def closure_of_parameters(body: Any, start: Iterable[int]) -> set[int]:
     return found
 
 
-def bodies_of(op: Operation) -> list[Any]:
-    """The function graphs that an operation calls."""
-    found: list[Any] = []
-    if op.op_def.defers_bodies:
-        return found
-    for name, attr in op.op_def.attrs.items():
-        if attr.kind in {"func", "list(func)"}:
-            value = op.attrs[name]
-            functions = value if isinstance(value, list) else [value]
-            found.extend(op.graph.get_function(f.name) for f in functions if isinstance(f, FuncAttr) and f.name)
-    return found
+# ---------------------------------------------------------------------- in a step
+def bodies_of(op: StepNode) -> list[StepFunction]:
+    """The functions that an operation calls while it runs."""
+    if not op.functions or op.op_def.defers_bodies:
+        return []
+    return [op.function(name) for name in called_names(op.attrs, op.op_def)]
 
 
-def remembered(find: Callable[[Any], T]) -> Callable[[Any], T]:
-    """Makes a function of a function graph remember what it found, until any graph is changed.
+def remembered(find: Callable[[StepFunction], T]) -> Callable[[StepFunction], T]:
+    """Makes a question about functions remember its answers.
 
-    It is called for the innermost bodies first. So one that asks for the bodies of its operations finds the answer
-    there, and neither takes the time that the bodies in bodies add up to, nor calls itself, however deep they are.
+    It is asked of the innermost functions first. So one that asks about the functions that its operations call finds
+    the answer there, and neither takes the time that functions in functions add up to, nor calls itself, however deep
+    they are.
     """
 
-    def found_before(body: Any, now: int) -> bool:
-        return find in body.facts and body.facts[find][0] == now
-
-    def fact(body: Any) -> T:
-        now = Graph.last_change
-        if not found_before(body, now):
-            for inner in innermost_first(body, lambda inner: found_before(inner, now)):
-                inner.facts[find] = now, find(inner)
-        return body.facts[find][1]  # type: ignore[no-any-return]
+    def fact(body: StepFunction) -> T:
+        if find not in body.facts:
+            for inner in innermost_first(body, lambda inner: find in inner.facts):
+                inner.facts[find] = find(inner)
+        return body.facts[find]  # type: ignore[no-any-return]
 
     return functools.update_wrapper(fact, find)
 
 
-def innermost_first(body: Any, passed_over: Callable[[Any], bool] = lambda _: False) -> list[Any]:
-    """A function graph and those that it calls, directly or not, each once and after those that it calls itself."""
-    ordered: list[Any] = []
-    seen: set[Any] = set()
+def innermost_first(
+    body: StepFunction, passed_over: Callable[[StepFunction], bool] = lambda _: False
+) -> list[StepFunction]:
+    """A function and those that it calls, directly or not, each once and after those that it calls itself."""
+    ordered: list[StepFunction] = []
+    seen: set[StepFunction] = set()
     stack = [(body, False)]
     while stack:
         current, complete = stack.pop()
@@ -108,26 +102,26 @@ def innermost_first(body: Any, passed_over: Callable[[Any], bool] = lambda _: Fa
         elif current not in seen and not passed_over(current):
             seen.add(current)
             stack.append((current, True))
-            stack.extend((inner, False) for op in current.get_operations() for inner in bodies_of(op))
+            stack.extend((inner, False) for op in current.operations for inner in bodies_of(op))
     return ordered
 
 
 @remembered
-def _holds_loop(body: Any) -> bool:
-    return any(map(contains_loop, body.get_operations()))
+def _holds_loop(body: StepFunction) -> bool:
+    return any(map(contains_loop, body.operations))
 
 
-def contains_loop(op: Operation) -> bool:
-    """Whether an operation is a loop, or calls a function graph with one in it."""
+def contains_loop(op: StepNode) -> bool:
+    """Whether an operation is a loop, or calls a function with one in it."""
     return op.type in LOOPS or any(map(_holds_loop, bodies_of(op)))
 
 
 @remembered
-def _deepest(body: Any) -> int:
-    return max(map(nesting, body.get_operations()), default=0)
+def _deepest(body: StepFunction) -> int:
+    return max(map(nesting, body.operations), default=0)
 
 
-def nesting(op: Operation) -> int:
-    """How deep the bodies that an operation calls are nested; a loop counts three times."""
+def nesting(op: StepNode) -> int:
+    """How deep the functions that an operation calls are nested; a loop counts three times."""
     bodies = bodies_of(op)
     return (3 if op.type in LOOPS else 1) + max(map(_deepest, bodies)) if bodies else 0

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from anabranch.graph.operation import Operation, Tensor
+from anabranch.graph.step_nodes import AnyOperation, AnyTensor
 
 SWITCHES: Final = frozenset({"Switch", "RefSwitch"})
 MERGES: Final = frozenset({"Merge", "RefMerge"})
@@ -19,6 +19,6 @@ NEXT_ITERATIONS: Final = frozenset({"NextIteration", "RefNextIteration"})
 PRIMITIVES: Final = SWITCHES | MERGES | ENTERS | EXITS | NEXT_ITERATIONS | {"LoopCond", "ControlTrigger", "_Gate"}
 
 
-def is_back_edge(op: Operation, tensor: Tensor) -> bool:
+def is_back_edge(op: AnyOperation, tensor: AnyTensor) -> bool:
     """Whether `op` takes `tensor` from the iteration before."""
-    return tensor._op.op_def.name in NEXT_ITERATIONS and op.op_def.name in MERGES
+    return op.op_def.name in MERGES and tensor.op.op_def.name in NEXT_ITERATIONS

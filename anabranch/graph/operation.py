@@ -47,7 +47,10 @@ class Tensor:
         array([3., 5.], dtype=float32)
     """
 
-    __slots__ = ("__dict__", "__weakref__", "_attributes", "_consumers", "_dtype", "_op", "_shape", "_value_index")
+    __slots__ = (
+        *("__dict__", "__weakref__", "_attributes", "_consumers", "_dtype", "_op", "_shape", "_value_index"),
+        "_constant",
+    )
     __array_priority__ = 100
 
     #: operator name -> function, filled in by `frontend.operators`
@@ -62,6 +65,8 @@ class Tensor:
         self._shape = shape
         self._consumers: list[Operation] = []
         self._attributes: dict[str, Any] | None = None
+        #: its value where that follows from constants and shapes, once somebody has computed it
+        self._constant: np.ndarray[Any, Any] | None = None
 
     # ------------------------------------------------------------------ what it is
     @property
@@ -299,8 +304,7 @@ class Operation:
 
     __slots__ = (
         *("__dict__", "__weakref__", "_control_inputs", "_control_outputs", "_graph", "_id", "_inputs", "_name"),
-        *("_origin", "_outputs"),
-        *("attrs", "device", "op_def", "site"),
+        *("_outputs", "attrs", "device", "op_def", "site"),
     )
 
     #: the function behind `node_def`, filled in by `graphdef`
@@ -326,7 +330,6 @@ class Operation:
         self._control_inputs = control_inputs
         self._control_outputs: list[Operation] = []
         self._outputs: list[Tensor] = []
-        self._origin: Operation | None = None
         self.attrs = attrs
         self.device = device
         self.site = site
@@ -346,11 +349,6 @@ class Operation:
     @property
     def type(self) -> str:
         return self.op_def.name
-
-    @property
-    def origin(self) -> Operation:
-        """The operation of a user's graph of which the planner made this copy; else the operation itself."""
-        return self._origin or self
 
     @property
     def inputs(self) -> list[Tensor]:

@@ -12,7 +12,8 @@ from anabranch.core.op_def import ArgDef, OpDef, Rule
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.constants import constant_value, constant_value_as_shape
 from anabranch.graph.creation_site import CreationSite
-from anabranch.graph.operation import Operation, Tensor, group_by_argument
+from anabranch.graph.operation import Tensor, group_by_argument
+from anabranch.graph.step_nodes import AnyTensor, StepNode
 
 _UNKNOWN_SHAPE = TensorShape(None)
 _NO_ARRAYS = (dtypes.resource, dtypes.variant)
@@ -23,7 +24,7 @@ class ShapeContext:
 
     __slots__ = ("_attrs", "_grouped", "_op_def")
 
-    def __init__(self, op_def: OpDef, attrs: dict[str, Any], inputs: list[Tensor]) -> None:
+    def __init__(self, op_def: OpDef, attrs: dict[str, Any], inputs: Sequence[AnyTensor]) -> None:
         self._op_def = op_def
         self._attrs = attrs
         self._grouped = group_by_argument(op_def.inputs, attrs, inputs)
@@ -79,12 +80,12 @@ def infer_shapes(
     return found
 
 
-def is_open(op: Operation) -> bool:
+def is_open(op: StepNode) -> bool:
     """Whether the shapes of an operation's inputs, of which not all was known when it was made, may yet be refused."""
     return op.op_def.shape_rule is not None and not all(t.shape.is_fully_defined() for t in op.inputs)
 
 
-def check_shapes(op: Operation, values: Sequence[Any]) -> None:
+def check_shapes(op: StepNode, values: Sequence[Any]) -> None:
     """Applies an operation's shape rule to the shapes of the values that it meets.
 
     So kernels need not repeat what the rule says of ranks and sizes. A handle or a list of tensors has the shape that
@@ -96,13 +97,15 @@ def check_shapes(op: Operation, values: Sequence[Any]) -> None:
     rule = op.op_def.shape_rule
     assert rule is not None
     shapes = [
-        tensor._shape if tensor.dtype in _NO_ARRAYS else TensorShape.from_tuple(np.shape(value))
+        tensor.shape if tensor.dtype in _NO_ARRAYS else TensorShape.from_tuple(np.shape(value))
         for tensor, value in zip(op.inputs, values, strict=True)
     ]
     _apply(rule, op.op_def, op.attrs, op.inputs, shapes)
 
 
-def _apply(rule: Rule, op_def: OpDef, attrs: dict[str, Any], inputs: list[Tensor], shapes: list[TensorShape]) -> Any:
+def _apply(
+    rule: Rule, op_def: OpDef, attrs: dict[str, Any], inputs: Sequence[AnyTensor], shapes: list[TensorShape]
+) -> Any:
     """What a shape rule says of inputs of some shapes."""
     grouped = group_by_argument(op_def.inputs, attrs, shapes)
     if op_def.ranks:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-import weakref
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from anabranch.core import dtypes
+from anabranch.core.resources import ResourceHandle
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import define_op
 from anabranch.graph.operation import Operation
@@ -123,7 +123,15 @@ def _(inputs: list[Any], *, template: bytes, placeholder: bytes, summarize: int)
 
 
 # ---------------------------------------------------------------------- printing
-_printed: weakref.WeakKeyDictionary[Operation, int] = weakref.WeakKeyDictionary()
+class _Printed:
+    """How often an operation has printed."""
+
+    def __init__(self) -> None:
+        self.times = 0
+
+    def close(self) -> None:
+        """For the container that goes away."""
+
 
 Print = define_op(
     "Print",
@@ -140,9 +148,9 @@ def _(input: TensorShape, data: list[TensorShape]) -> TensorShape:
 
 @Print.host_kernel
 def _(input: Any, data: list[Any], *, message: bytes, first_n: int, summarize: int, ctx: Any) -> Any:
-    count = _printed.get(ctx.op, 0)
-    if first_n < 0 or count < first_n:
-        _printed[ctx.op] = count + 1
+    printed = ctx.containers.object(ResourceHandle("", ctx.private_name, "print"), _Printed)
+    if first_n < 0 or printed.times < first_n:
+        printed.times += 1
         sys.stderr.write(message.decode("utf-8", "replace") + "".join(_summary(d, summarize) for d in data) + "\n")
         sys.stderr.flush()
     return input

@@ -201,14 +201,14 @@ def _switch(ctx: Any, taken: Any, bodies: list[Any], input: list[Any]) -> list[A
 
 
 def _if_kernel(cond: Any, input: list[Any], *, ctx: Any, then_branch: Any, else_branch: Any) -> list[Any]:
-    bodies = [ctx.op.graph.get_function(f.name) for f in (else_branch, then_branch)]
+    bodies = [ctx.op.function(f.name) for f in (else_branch, then_branch)]
     truth = truth_of(cond)
     known = isinstance(truth, bool | np.bool_ | np.ndarray)
     return _switch(ctx, int(bool(truth)) if known else truth.astype(np.int32), bodies, input)
 
 
 def _case_kernel(branch_index: Any, input: list[Any], *, ctx: Any, branches: list[Any]) -> list[Any]:
-    bodies = [ctx.op.graph.get_function(f.name) for f in branches]
+    bodies = [ctx.op.function(f.name) for f in branches]
     if isinstance(branch_index, np.ndarray | np.generic):
         return _switch(ctx, _in_range(int(branch_index), len(bodies)), bodies, input)
     inside = (branch_index >= 0) & (branch_index < len(bodies))

@@ -73,7 +73,7 @@ def made_by(dataset: Elements, ctx: Any) -> Elements:
 
 def function_of(ctx: Any, function: Any, captured: Sequence[Any]) -> FunctionOfElements:
     """The function of an attribute, with the values of its captured inputs."""
-    return FunctionOfElements(ctx, ctx.op.graph.get_function(function.name), captured)
+    return FunctionOfElements(ctx, ctx.op.function(function.name), captured)
 
 
 # ---------------------------------------------------------------------- tensors

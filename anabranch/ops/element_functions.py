@@ -8,7 +8,7 @@ random numbers, loops), runs as a step of its own, which XLA compiles.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -20,7 +20,8 @@ from anabranch.core.pending import Pending
 from anabranch.core.resources import ResourceHandle
 from anabranch.errors import InvalidArgumentError, OpError
 from anabranch.graph.constants import flatten_outputs, run_on_known_values
-from anabranch.graph.operation import Operation, Tensor, group_by_argument
+from anabranch.graph.operation import group_by_argument
+from anabranch.graph.step_nodes import StepFunction, StepNode, StepTensor
 from anabranch.state.datasets import Element
 
 #: a tensor of more elements is worth a compiled program
@@ -39,7 +40,7 @@ class _Instruction:
         result, dtype: the only result's place and type, where there are no lists; else `result` is -1.
     """
 
-    op: Operation
+    op: StepNode
     function: Callable[..., Any]
     keywords: dict[str, Any]
     arguments: tuple[Any, ...]
@@ -50,26 +51,25 @@ class _Instruction:
 
 
 class FunctionOfElements:
-    """A function graph with the values that it captured.
+    """A function with the values that it captured.
 
     Its random operations begin their sequences when it is made, which is when an iterator is initialized: those with a
     seed give the same numbers in each walk through the data, the others draw new ones.
 
     Args:
         ctx: the context of the operation that has the function as an attribute.
-        body: the function graph.
+        body: the function.
         captured: the values of its last parameters.
 
     Raises (when called):
         OpError: as the function's operations; the message says whose function it is.
     """
 
-    def __init__(self, ctx: Any, body: Any, captured: Sequence[Any]) -> None:
+    def __init__(self, ctx: Any, body: StepFunction, captured: Sequence[Any]) -> None:
         self._ctx = ctx
         self._body = body
         self._captured = list(captured)
-        operations = operations_behind(body.outputs, body.inputs)
-        self._program = _Program(ctx, body, operations, self._captured) if _runs_directly(operations) else None
+        self._program = _Program(ctx, body, self._captured) if _runs_directly(body.operations) else None
         self._draws = ctx.new_draws()
 
     def __call__(self, *element: Any) -> Element:
@@ -86,36 +86,12 @@ class FunctionOfElements:
         return tuple([v if isinstance(v, np.ndarray | ResourceHandle) else np.asarray(v) for v in results])
 
 
-def operations_behind(outputs: Iterable[Tensor], parameters: Iterable[Tensor]) -> list[Operation]:
-    """What a call of a function graph runs: what its outputs need, in an order that respects all edges."""
-    done = {t.op for t in parameters}
-    ordered: list[Operation] = []
-    stack: list[tuple[Operation, bool]] = [(t.op, False) for t in outputs]
-    while stack:
-        op, visited = stack.pop()
-        if visited:
-            ordered.append(op)
-        elif op not in done:
-            done.add(op)
-            before = [*(t.op for t in op.inputs), *op.control_inputs]
-            stack.append((op, True))
-            stack.extend((b, False) for b in sorted(before, key=lambda o: o._id, reverse=True) if b not in done)
-    return sorted(ordered, key=lambda o: o._id) if _ids_respect_edges(ordered) else ordered
-
-
-def _ids_respect_edges(operations: list[Operation]) -> bool:
-    """Whether the order of creation is an order of execution: then effects happen in the order of the program."""
-    return all(
-        b._id < op._id for op in operations for b in [*(t.op for t in op.inputs), *op.control_inputs] if b is not op
-    )
-
-
 def host_rule(op_def: OpDef) -> Rule | None:
     """The kernel of an operation that works on NumPy arrays."""
     return op_def.host_rule or (op_def.compiled_rule if op_def.portable else None)
 
 
-def _runs_directly(operations: list[Operation]) -> bool:
+def _runs_directly(operations: list[StepNode]) -> bool:
     for op in operations:
         rule = host_rule(op.op_def)
         if op.type.startswith(_COMPILED_ONLY):
@@ -125,7 +101,7 @@ def _runs_directly(operations: list[Operation]) -> bool:
     return not _is_large_arithmetic(operations)
 
 
-def _is_large_arithmetic(operations: list[Operation]) -> bool:
+def _is_large_arithmetic(operations: list[StepNode]) -> bool:
     """Whether everything compiles, shapes are known, and some tensor is large."""
     sizes = [t.shape.num_elements() for op in operations for t in op.outputs]
     if None in sizes or any(op.op_def.compiled_rule is None for op in operations):
@@ -138,17 +114,17 @@ def _is_large_arithmetic(operations: list[Operation]) -> bool:
 class _Program:
     """The kernel calls of a function graph, in order. Thread-safe. The caller silences NumPy's warnings."""
 
-    def __init__(self, ctx: Any, body: Any, operations: list[Operation], captured: list[Any]) -> None:
-        self._slots: dict[Tensor, int] = {}
+    def __init__(self, ctx: Any, body: StepFunction, captured: list[Any]) -> None:
+        self._slots: dict[StepTensor, int] = {}
         self._template: list[Any] = []
         for parameter in body.inputs:
             self._new_slot(parameter)
         self._declared = len(body.inputs) - len(captured)
         for i, value in enumerate(captured):
             self._template[self._declared + i] = value
-        self._known: set[Tensor] = set()
+        self._known: set[StepTensor] = set()
         self._instructions: list[_Instruction] = []
-        for op in operations:
+        for op in body.operations:
             if not self._is_known(op):
                 self._instructions.append(self._instruction(ctx, op))
         self._outputs = [self._slots[t] for t in body.outputs]
@@ -176,12 +152,12 @@ class _Program:
             raise InvalidArgumentError(None, op, f"{op.type} cannot take these inputs: {error}") from error
         return tuple([values[slot] for slot in self._outputs])
 
-    def _new_slot(self, tensor: Tensor, value: Any = None) -> int:
+    def _new_slot(self, tensor: StepTensor, value: Any = None) -> int:
         slot = self._slots[tensor] = len(self._template)
         self._template.append(value)
         return slot
 
-    def _is_known(self, op: Operation) -> bool:
+    def _is_known(self, op: StepNode) -> bool:
         """Whether the operation gives the same in every call; then its outputs are known from now on."""
         if op.type == "Const":
             values: list[Any] = [op.attrs["value"]]
@@ -196,7 +172,7 @@ class _Program:
             self._known.add(tensor)
         return True
 
-    def _instruction(self, ctx: Any, op: Operation) -> _Instruction:
+    def _instruction(self, ctx: Any, op: StepNode) -> _Instruction:
         rule = host_rule(op.op_def)
         assert rule is not None
         specials = {"ctx": ctx.for_operation(op), "xp": np}

@@ -90,7 +90,7 @@ OneShotIterator = _handle_op(
 def _(*, dataset_factory: Any, container: bytes, shared_name: bytes, ctx: Any) -> ResourceHandle:
     handle = ResourceHandle(container.decode(), shared_name.decode() or ctx.op.name, _KIND)
     resource: IteratorResource = ctx.containers.object(handle, IteratorResource)
-    body = ctx.op.graph.get_function(dataset_factory.name)
+    body = ctx.op.function(dataset_factory.name)
     resource.initialize_once(lambda: dataset_of(ctx.call(body, [])[0], ctx))
     return handle
 

@@ -40,7 +40,7 @@ import numpy as np
 from jax import lax
 
 from anabranch.graph.loop_bodies import behind_identities, operations_behind, parameters_behind
-from anabranch.graph.operation import Operation, Tensor
+from anabranch.graph.step_nodes import StepFunction, StepNode, StepTensor
 from anabranch.ops.list_values import TensorList
 
 #: set to 0, this variable turns the rewrites off
@@ -56,7 +56,7 @@ _ADDITIONS = frozenset({"Add", "AddV2", "AddN"})
 _FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 
 #: reads the value of a tensor of the body, in the iteration that is traced
-ValueOf = Callable[[Tensor], Any]
+ValueOf = Callable[[StepTensor], Any]
 
 
 def enabled() -> bool:
@@ -70,13 +70,13 @@ class LaterSum:
     """A loop variable that only collects terms."""
 
     position: int
-    terms: list[Operation]
+    terms: list[StepNode]
 
     @property
-    def factors(self) -> list[Tensor]:
+    def factors(self) -> list[StepTensor]:
         return [t for op in self.terms for t in op.inputs]
 
-    def total(self, start: Any, all_of: dict[Tensor, Any]) -> Any:
+    def total(self, start: Any, all_of: dict[StepTensor, Any]) -> Any:
         """The last value, from the first one and the factors of all iterations."""
         total = jnp.asarray(start)
         for op in self.terms:
@@ -84,23 +84,23 @@ class LaterSum:
         return total
 
 
-def _sum_of_products(op: Operation, a: Any, b: Any) -> Any:
+def _sum_of_products(op: StepNode, a: Any, b: Any) -> Any:
     inner_a, inner_b = 1 if op.attrs["transpose_a"] else 2, 2 if op.attrs["transpose_b"] else 1
     return lax.dot_general(a, b, (((0, inner_a), (0, inner_b)), ((), ())))
 
 
-def _sum_of_bias_gradients(op: Operation, rows: Any) -> Any:
+def _sum_of_bias_gradients(op: StepNode, rows: Any) -> Any:
     return jnp.sum(rows, axis=tuple(range(rows.ndim - 1)))
 
 
 _SUMS: dict[str, Callable[..., Any]] = {"MatMul": _sum_of_products, "BiasAddGrad": _sum_of_bias_gradients}
 
 
-def later_sums(cond: Any, body: Any, positions: Sequence[int]) -> list[LaterSum]:
+def later_sums(cond: StepFunction, body: StepFunction, positions: Sequence[int]) -> list[LaterSum]:
     """The loop variables among `positions` of which only the last value matters, and that only collect terms."""
     needed = operations_behind(body.outputs)
-    uses: dict[Tensor, int] = {}
-    for tensor in (*body.outputs, *(t for op in needed for t in op._inputs)):
+    uses: dict[StepTensor, int] = {}
+    for tensor in (*body.outputs, *(t for op in needed for t in op.inputs)):
         uses[tensor] = uses.get(tensor, 0) + 1
     in_condition = parameters_behind(cond, cond.outputs)
     found = []
@@ -111,17 +111,17 @@ def later_sums(cond: Any, body: Any, positions: Sequence[int]) -> list[LaterSum]
     return found
 
 
-def _terms(body: Any, position: int, uses: dict[Tensor, int]) -> list[Operation] | None:
+def _terms(body: StepFunction, position: int, uses: dict[StepTensor, int]) -> list[StepNode] | None:
     """The terms of `parameter + term + ...`, in any order; None if a result is anything else."""
     parameter, pending = body.inputs[position], [body.outputs[position]]
-    terms: list[Operation] = []
+    terms: list[StepNode] = []
     starts = 0
     while pending:
         tensor = pending.pop()
         op = tensor.op
         if op.type in _SUMS and _is_summable(op):
             terms.append(op)
-        elif uses[tensor] > 1 or op._control_inputs:
+        elif uses[tensor] > 1 or op.control_inputs:
             return None  # somebody else sees the sum
         elif tensor is parameter:
             starts += 1
@@ -132,11 +132,11 @@ def _terms(body: Any, position: int, uses: dict[Tensor, int]) -> list[Operation]
     return terms if starts == 1 else None
 
 
-def _is_summable(op: Operation) -> bool:
+def _is_summable(op: StepNode) -> bool:
     return op.outputs[0].dtype.as_numpy_dtype in _FLOATS and op.attrs.get("data_format") != b"NCHW"
 
 
-def worth_keeping(sums: Sequence[LaterSum], types: dict[Tensor, Any], bound: int) -> list[LaterSum]:
+def worth_keeping(sums: Sequence[LaterSum], types: dict[StepTensor, Any], bound: int) -> list[LaterSum]:
     """Those sums that are cheaper after the loop.
 
     Args:
@@ -154,7 +154,7 @@ def worth_keeping(sums: Sequence[LaterSum], types: dict[Tensor, Any], bound: int
     return chosen
 
 
-def _is_smaller(op: Operation, types: dict[Tensor, Any]) -> bool:
+def _is_smaller(op: StepNode, types: dict[StepTensor, Any]) -> bool:
     """Whether the factors of a product take less room than it does."""
     if op.type != "MatMul":
         return False
@@ -164,7 +164,7 @@ def _is_smaller(op: Operation, types: dict[Tensor, Any]) -> bool:
 
 
 # ---------------------------------------------------------------------- products before the loop
-def products(body: Any, inputs: list[Any], fixed: list[bool]) -> dict[Operation, Callable[[ValueOf], Any]]:
+def products(body: StepFunction, inputs: list[Any], fixed: list[bool]) -> dict[StepNode, Callable[[ValueOf], Any]]:
     """Other ways to compute products of the body with a fixed matrix; what these need is computed here.
 
     Args:
@@ -175,7 +175,7 @@ def products(body: Any, inputs: list[Any], fixed: list[bool]) -> dict[Operation,
     makers = _Products(body, given)
     found = {}
     for op in operations_behind(body.outputs):
-        if op.type == "MatMul" and not op.attrs["transpose_a"] and not op._control_inputs:
+        if op.type == "MatMul" and not op.attrs["transpose_a"] and not op.control_inputs:
             kernel = makers.transposed(op) if op.attrs["transpose_b"] else makers.by_rows(op)
             if kernel is not None:
                 found[op] = kernel
@@ -185,7 +185,7 @@ def products(body: Any, inputs: list[Any], fixed: list[bool]) -> dict[Operation,
 class _Products:
     """What is computed before one loop."""
 
-    def __init__(self, body: Any, given: dict[Tensor, Any]) -> None:
+    def __init__(self, body: StepFunction, given: dict[StepTensor, Any]) -> None:
         self.body, self.given = body, given
         self.counters = {
             p
@@ -193,16 +193,16 @@ class _Products:
             if p.dtype.is_integer and _is_counter(p, behind_identities(out))
         }
         self.room = MAX_BYTES
-        self._transposed: dict[Tensor, Any] = {}
+        self._transposed: dict[StepTensor, Any] = {}
 
-    def _matrix(self, tensor: Tensor) -> Any:
+    def _matrix(self, tensor: StepTensor) -> Any:
         """The value of a fixed matrix, else None."""
         value = self.given.get(behind_identities(tensor))
         if value is None or isinstance(value, TensorList) or getattr(value, "ndim", 0) != 2:
             return None
         return value if value.dtype in _FLOATS else None
 
-    def transposed(self, op: Operation) -> Callable[[ValueOf], Any] | None:
+    def transposed(self, op: StepNode) -> Callable[[ValueOf], Any] | None:
         source = behind_identities(op.inputs[1])
         matrix = self._matrix(op.inputs[1])
         if matrix is None or behind_identities(op.inputs[0]) in self.given:
@@ -212,7 +212,7 @@ class _Products:
         turned = self._transposed[source]
         return lambda value_of: jnp.matmul(value_of(op.inputs[0]), turned)
 
-    def by_rows(self, op: Operation) -> Callable[[ValueOf], Any] | None:
+    def by_rows(self, op: StepNode) -> Callable[[ValueOf], Any] | None:
         matrix = self._matrix(op.inputs[1])
         if matrix is None:
             return None
@@ -237,7 +237,7 @@ class _Products:
 
         return kernel
 
-    def _rows(self, part: Tensor, piece: Any) -> tuple[Any, Tensor] | None:
+    def _rows(self, part: StepTensor, piece: Any) -> tuple[Any, StepTensor] | None:
         """The products of all rows of the list that `part` is read from, and the tensor that tells which row it is."""
         op = behind_identities(part).op
         if op.type != "TensorListGetItem" or not self._counts(op.inputs[1]):
@@ -253,7 +253,7 @@ class _Products:
         self.room -= cost
         return jnp.matmul(jnp.asarray(rows.elements), piece), op.inputs[1]
 
-    def _counts(self, index: Tensor) -> bool:
+    def _counts(self, index: StepTensor) -> bool:
         """Whether an index takes another value in each iteration: a counter, or a fixed number minus it."""
         tensor = behind_identities(index)
         if tensor in self.counters:
@@ -263,11 +263,11 @@ class _Products:
         changing = [t for t in map(behind_identities, tensor.op.inputs) if not self._stays(t)]
         return len(changing) == 1 and self._counts(changing[0])
 
-    def _stays(self, tensor: Tensor) -> bool:
+    def _stays(self, tensor: StepTensor) -> bool:
         return tensor in self.given or tensor.op.type == "Const"
 
 
-def _is_counter(parameter: Tensor, result: Tensor) -> bool:
+def _is_counter(parameter: StepTensor, result: StepTensor) -> bool:
     """Whether a loop variable grows or falls by one per iteration."""
     if result.op.type not in {"Add", "AddV2", "Sub"}:
         return False
@@ -279,16 +279,16 @@ def _is_counter(parameter: Tensor, result: Tensor) -> bool:
     return bool(np.all(np.abs(other.op.attrs["value"]) == 1))
 
 
-def _columns(matrix: Tensor) -> int:
+def _columns(matrix: StepTensor) -> int:
     """How many columns a matrix has; -1 where that is not known while the graph is built."""
     dims = matrix.shape.dims_tuple
     return -1 if dims is None or len(dims) != 2 or dims[1] is None else dims[1]
 
 
-def _joined(tensor: Tensor) -> list[Tensor]:
+def _joined(tensor: StepTensor) -> list[StepTensor]:
     """The matrices that a matrix is joined from along its columns."""
     op = behind_identities(tensor).op
-    if op.type != "ConcatV2" or op._control_inputs:
+    if op.type != "ConcatV2" or op.control_inputs:
         return [tensor]
     axis = behind_identities(op.inputs[-1])
     if axis.op.type != "Const" or int(axis.op.attrs["value"]) not in (1, -1):

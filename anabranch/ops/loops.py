@@ -349,7 +349,7 @@ def _room(result: Any, bound: int) -> Any:
 
 
 def _bodies(ctx: Any, cond: Any, body: Any) -> tuple[Any, Any]:
-    return ctx.op.graph.get_function(cond.name), ctx.op.graph.get_function(body.name)
+    return ctx.op.function(cond.name), ctx.op.function(body.name)
 
 
 def _while_kernel(input: list[Any], *, ctx: Any, cond: Any, body: Any) -> list[Any]:

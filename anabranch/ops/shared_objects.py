@@ -2,12 +2,11 @@
 
 An operation that makes such an object gives a handle out and makes the object the first time it runs; all others find
 it in the containers of their task. A name that the user gives (`shared_name`) is found by every graph of the task; an
-object without one belongs to its operation.
+object without one belongs to its operation, in its session.
 """
 
 from __future__ import annotations
 
-import itertools
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -15,10 +14,6 @@ from typing import Any
 from anabranch.core.pending import Pending
 from anabranch.core.resources import ResourceHandle
 from anabranch.errors import CancelledError, InvalidArgumentError, NotFoundError
-
-_graph_numbers: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
-_numbers = itertools.count()
-
 
 #: what makes an object: (facts that all who share it must agree on, None: any; function that makes it)
 Plan = tuple[dict[str, Any], Callable[[], Any]]
@@ -44,7 +39,7 @@ def open_object(
         if entry is not None and entry is known():
             return opened
     op = ctx.op
-    name = op.attrs["shared_name"].decode() or (op.name if by_node_name else _private_name(op))
+    name = op.attrs["shared_name"].decode() or (op.name if by_node_name else ctx.private_name)
     handle = ResourceHandle(op.attrs["container"].decode(), name, kind)
     facts, make = plan(handle)
     entry = ctx.containers.object(handle, lambda: _Entry(make(), facts))
@@ -58,13 +53,6 @@ def open_object(
             )
     ctx.opened = handle, weakref.ref(entry)
     return handle
-
-
-def _private_name(op: Any) -> str:
-    number = _graph_numbers.get(op.graph)
-    if number is None:
-        number = _graph_numbers.setdefault(op.graph, next(_numbers))
-    return f"_{number}_{op.name}"
 
 
 def _shown(value: Any) -> str:

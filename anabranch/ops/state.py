@@ -13,6 +13,7 @@ from anabranch.errors import NotFoundError, OutOfRangeError
 from anabranch.graph.building import define_op
 from anabranch.graph.composite import IndexedSlices
 from anabranch.graph.operation import Tensor
+from anabranch.graph.step_nodes import AnyTensor, StepTensor
 from anabranch.ops import raw, shape_rules
 from anabranch.ops.gather_scatter import check_indices, check_updates
 from anabranch.ops.rows import combined_rows, guarded
@@ -32,8 +33,10 @@ def _(*, container: bytes, shared_name: bytes, shape: TensorShape, ctx: Any, xp:
     return ResourceHandle(container.decode(), shared_name.decode() or ctx.op.name, "variable", shape=shape)
 
 
-def handle_shape(handle: Tensor) -> TensorShape:
+def handle_shape(handle: AnyTensor) -> TensorShape:
     """The (partial) shape of the variable behind a handle, as its `VarHandleOp` states it."""
+    if isinstance(handle, StepTensor):
+        return handle.known.shape if isinstance(handle.known, ResourceHandle) else shape_rules.UNKNOWN
     op = handle.op
     while op.type == "Identity":
         op = op.inputs[0].op

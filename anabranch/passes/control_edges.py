@@ -15,93 +15,83 @@ Example: of ``a = py_func(...); c = Const(^a); d = c + 1; write(d)`` the step ke
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
+from typing import Any
 
 from anabranch.graph.loop_structure import SWITCHES, is_back_edge
-from anabranch.graph.operation import Operation, Tensor
-from anabranch.passes.detached import detached_operation
+from anabranch.graph.step_nodes import StepNode, StepTensor
+from anabranch.passes.added_nodes import added_node
+from anabranch.passes.rewriting import Rewriting
 from anabranch.passes.step_graph import StepGraph
 
 #: control edges that each consumer of a removed operation gets for it at most
 MAX_DIRECT = 4
 
 
-class ControlEdges:
-    """What operations wait for while a pass removes others, in step order.
-
-    Attributes:
-        controls: the control inputs in the new step, where they are not those of the graph.
-    """
+class RemovingOperations(Rewriting):
+    """A step graph in the making of which some operations are taken out."""
 
     def __init__(self, step: StepGraph) -> None:
-        self._step = step
-        self._fed = set(step.feeds)
+        super().__init__(step)
         self._members = set(step.operations)
-        self._instead: dict[Operation, tuple[Operation, ...]] = {}
-        self._sides: dict[Tensor, Operation] = {}
-        self.controls: dict[Operation, list[Operation]] = dict(step.controls)
+        self._instead: dict[StepNode, tuple[StepNode, ...]] = {}
+        self._sides: dict[StepTensor, StepNode] = {}
 
-    def replace(self, op: Operation, other: Operation) -> None:
-        """Lets everything that waited for `op` wait for an operation that stays."""
-        self._instead[op] = (other,)
+    def stands_for(self, op: StepNode) -> tuple[StepNode, ...]:
+        """What is waited for in place of an operation of the old graph: what it became, if it stays."""
+        found = self._instead.get(op)
+        return (self.node(op),) if found is None else found
 
-    def behind(self, op: Operation) -> tuple[Operation, ...]:
-        """What is waited for in place of an operation that was removed; nothing, if it stays."""
-        return self._instead.get(op, ())
+    def ends(self) -> list[StepNode]:
+        """The targets of the new graph: also what removed targets, and removed operations that are fetched, waited for."""
+        found = dict.fromkeys(source for op in self.step.targets for source in self.stands_for(op))
+        for tensor in self.step.fetches:
+            found.update(dict.fromkeys(self._instead.get(tensor.op, ())))
+        return list(found)
 
-    def stands_for(self, op: Operation) -> tuple[Operation, ...]:
-        """What is waited for in place of an operation: itself, if it stays."""
-        return self._instead.get(op, (op,))
+    def inherit(self, op: StepNode) -> list[StepNode]:
+        """The control inputs of an operation that stays, with those that it inherits."""
+        removed = dict.fromkeys(t.op for t in op.inputs if t.op in self._instead)
+        found = dict.fromkeys(source for c in op.control_inputs for source in self.stands_for(c))
+        if removed:
+            given = {self.tensor(t).op for t in op.inputs if not is_back_edge(op, t)}
+            inherited = dict.fromkeys(source for r in removed for source in self._instead[r])
+            found.update((source, None) for source in inherited if source not in given)
+        return list(found)
 
-    def keep(self, op: Operation, taken: Iterable[Tensor] = ()) -> None:
-        """Gives an operation that stays the edges that it inherits.
+    def merge(self, op: StepNode, first: StepNode) -> None:
+        """Takes out an operation; another one of the new graph, which computes the same, stands for it."""
+        for out, same in zip(op.outputs, first.outputs, strict=True):
+            self.stand_for(out, same)
+        self._instead[op] = (first,)
 
-        Args:
-            taken: inputs whose values are known where their operations were removed.
-        """
-        old = self._step.controls_of(op)
-        taken = list(taken)
-        removed = dict.fromkeys(t.op for t in taken if t.op in self._instead and t not in self._fed)
-        if not removed and not any(c in self._instead for c in old):
-            return
-        found = dict.fromkeys(source for c in old for source in self.stands_for(c))
-        inherited = dict.fromkeys(source for r in removed for source in self._instead[r])
-        given = {t.op for t in taken if not is_back_edge(op, t)}
-        found.update((source, None) for source in inherited if source not in given)
-        self.controls[op] = list(found)
-
-    def remove(self, op: Operation) -> list[Operation]:
-        """Takes out an operation whose values are known; returns what comes into the step in its place."""
-        added: list[Operation] = []
-        sources: dict[Operation, None] = {}
-        for tensor in self._step.inputs_of(op):
-            sources.update(dict.fromkeys(self._behind(tensor, added)))
-        for control in self._step.controls_of(op):
+    def remove(self, op: StepNode, values: Sequence[Any]) -> None:
+        """Takes out an operation whose values are known."""
+        sources: dict[StepNode, None] = {}
+        for tensor in op.inputs:
+            sources.update(dict.fromkeys(self._behind(tensor)))
+        for control in op.control_inputs:
             sources.update(dict.fromkeys(self.stands_for(control)))
         if len(sources) > MAX_DIRECT:
-            join = detached_operation("NoOp", op, "waits", [], list(sources), op.device)
-            added.append(join)
-            sources = {join: None}
+            sources = {self.add(added_node("NoOp", op, "waits", [], list(sources), op.device)): None}
         self._instead[op] = tuple(sources)
-        return added
+        for out, value in zip(op.outputs, values, strict=True):
+            self.knows(out, value)
 
-    def _behind(self, tensor: Tensor, added: list[Operation]) -> tuple[Operation, ...]:
+    def _behind(self, tensor: StepTensor) -> tuple[StepNode, ...]:
         """The operations behind an input of one that is removed."""
         op = tensor.op
-        if tensor in self._fed:
-            return ()
         if op in self._instead:
             return self._instead[op]
         if op not in self._members:
             return ()
         if op.type not in SWITCHES:
-            return (op,)
+            return (self.node(op),)
         if tensor not in self._sides:
-            self._sides[tensor] = side_of(tensor)
-            added.append(self._sides[tensor])
+            self._sides[tensor] = self.add(side_of(self.tensor(tensor)))
         return (self._sides[tensor],)
 
 
-def side_of(tensor: Tensor) -> Operation:
-    """An operation that is alive when one output of a Switch is."""
-    return detached_operation("_Gate", tensor.op, f"side_{tensor.value_index}", [tensor], T=[tensor.dtype])
+def side_of(tensor: StepTensor) -> StepNode:
+    """A node that is alive when one output of a Switch is."""
+    return added_node("_Gate", tensor.op, f"side_{tensor.value_index}", [tensor], T=[tensor.dtype])

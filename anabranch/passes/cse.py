@@ -9,8 +9,8 @@ import numpy as np
 
 from anabranch.core.resources import ResourceHandle
 from anabranch.core.shapes import TensorShape
-from anabranch.graph.operation import Operation, Tensor
-from anabranch.passes.control_edges import ControlEdges
+from anabranch.graph.step_nodes import StepNode, StepTensor
+from anabranch.passes.control_edges import RemovingOperations
 from anabranch.passes.step_graph import StepGraph
 
 _MAX_COMPARED_BYTES = 4096
@@ -19,56 +19,50 @@ _MAX_COMPARED_BYTES = 4096
 def merge_common_subexpressions(step: StepGraph) -> StepGraph:
     """Redirects the consumers of a repeated operation to its first occurrence.
 
-    Operations with state, with control edges, with function bodies, or fed outputs are left alone; except that reads of
-    a variable are merged between which nothing of the step writes it. (Inside an island such reads cost nothing, but
-    each would be sent to another device.)
+    Operations with state, and those that others wait for by a control edge, are left alone; except that reads of a
+    variable are merged between which nothing of the step writes it. (Inside an island such reads cost nothing, but each
+    would be sent to another device.)
     """
-    alias: dict[Tensor, Tensor] = dict(step.alias)
-    seen: dict[Hashable, Operation] = {}
-    fed = set(step.feeds)
-    pinned = set(step.targets)
-    constants: dict[Hashable, Tensor] = {}
-    versions = _Versions(step)
-    edges = ControlEdges(step)
-    kept = []
+    seen: dict[Hashable, StepNode] = {}
+    pinned = {*step.targets, *(c for op in step.operations for c in op.control_inputs)}
+    constants: dict[Hashable, StepTensor] = {}
+    versions = _Versions()
+    rewriting = RemovingOperations(step)
     for op in step.operations:
         for tensor in op.inputs:
-            _merge_constant(tensor, step.known, constants, alias)
+            if tensor.is_known:
+                _merge_constant(tensor, constants, rewriting)
         version = versions.seen_by(op)
-        mergeable = op not in pinned and not any(t in fed for t in op.outputs)
-        edges.keep(op)
-        key = _key(op, alias, version, edges.controls.get(op, op._control_inputs)) if mergeable else None
-        first = None if key is None else seen.setdefault(key, op)
-        if first is None or first is op:
-            kept.append(op)
+        controls = rewriting.inherit(op)
+        inputs = [rewriting.tensor(t) for t in op.inputs]
+        key = None if op in pinned else _key(op, inputs, version, controls)
+        first = None if key is None else seen.get(key)
+        if first is not None:
+            rewriting.merge(op, first)
             continue
-        alias.update(zip(op.outputs, first.outputs, strict=True))
-        edges.replace(op, first)
-    return step.with_operations(kept, alias=alias, controls=edges.controls)
+        node = rewriting.keep(op, inputs=inputs, control_inputs=controls)
+        if key is not None:
+            seen[key] = node
+    return rewriting.result()
 
 
 def _merge_constant(
-    tensor: Tensor, known: dict[Tensor, Any], constants: dict[Hashable, Tensor], alias: dict[Tensor, Tensor]
+    tensor: StepTensor, constants: dict[Hashable, StepTensor], rewriting: RemovingOperations
 ) -> None:
-    if tensor in alias:
-        return
-    value = known.get(tensor)
+    value = tensor.known
     if isinstance(value, np.ndarray) and value.dtype != np.object_ and value.nbytes <= _MAX_COMPARED_BYTES:
-        first = constants.setdefault((value.dtype, value.shape, value.tobytes()), tensor)
-        if first is not tensor:
-            alias[tensor] = first
+        rewriting.stand_for(tensor, constants.setdefault((value.dtype, value.shape, value.tobytes()), tensor))
 
 
 class _Versions:
     """Counts, in step order, the operations that may have written each resource."""
 
-    def __init__(self, step: StepGraph) -> None:
-        self._known = step.known
+    def __init__(self) -> None:
         self._count: dict[ResourceHandle, int] = {}
 
-    def seen_by(self, op: Operation) -> Hashable:
+    def seen_by(self, op: StepNode) -> Hashable:
         """What an operation that only reads variables sees of them, or None for any other; counts those that write."""
-        handles = [v for t in op._inputs if isinstance(v := self._known.get(t), ResourceHandle)]
+        handles = [t.known for t in op.inputs if isinstance(t.known, ResourceHandle)]
         if op.type == "ReadVariableOp" and handles:
             return handles[0], self._count.get(handles[0], 0)
         for handle in handles:
@@ -76,13 +70,12 @@ class _Versions:
         return None
 
 
-def _key(op: Operation, alias: dict[Tensor, Tensor], read: Hashable, controls: list[Operation]) -> Hashable:
+def _key(op: StepNode, inputs: list[StepTensor], read: Hashable, controls: list[StepNode]) -> Hashable:
     op_def = op.op_def
-    if (op_def.stateful and read is None) or op._control_inputs or op._control_outputs or not op.outputs:
+    if (op_def.stateful and read is None) or not op.outputs:
         return None
-    inputs: list[Any] = [alias.get(t, t) for t in op.inputs]
     if op_def.commutative:
-        inputs.sort(key=id)
+        inputs = sorted(inputs, key=id)
     attrs = tuple((k, _hashable(op.attrs[k])) for k in op_def.attrs)
     if any(a is _UNHASHABLE for _, a in attrs):
         return None

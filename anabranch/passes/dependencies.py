@@ -8,7 +8,7 @@ through a Switch or an Enter: the operation that takes it is then as dead or ali
 from __future__ import annotations
 
 from anabranch.graph.loop_structure import PRIMITIVES, is_back_edge
-from anabranch.graph.operation import Operation, Tensor
+from anabranch.graph.step_nodes import StepNode, StepTensor
 from anabranch.passes.step_graph import StepGraph
 
 
@@ -22,13 +22,9 @@ class Dependencies:
     def __init__(self, step: StepGraph) -> None:
         self.step = step
         self.members = set(step.operations)
-        self.fed = set(step.feeds)
         self.dynamic = any(op.op_def.name in PRIMITIVES for op in step.operations)
 
-    def of(self, op: Operation) -> tuple[list[Tensor], list[Operation]]:
+    def of(self, op: StepNode) -> tuple[list[StepTensor], list[StepNode]]:
         """The tensors and the operations of this step that `op` waits for, back edges left out."""
-        tensors = dict.fromkeys(t for t in self.step.inputs_of(op) if self._is_computed(t) and not is_back_edge(op, t))
-        return list(tensors), list(dict.fromkeys(self.step.controls_of(op)))
-
-    def _is_computed(self, tensor: Tensor) -> bool:
-        return tensor not in self.fed and (tensor not in self.step.known or tensor.op in self.members)
+        tensors = dict.fromkeys(t for t in op.inputs if t.op in self.members and not is_back_edge(op, t))
+        return list(tensors), list(dict.fromkeys(op.control_inputs))

@@ -12,9 +12,8 @@ from typing import NoReturn
 
 from anabranch.errors import InvalidArgumentError
 from anabranch.graph.loop_structure import ENTERS, EXITS, MERGES, NEXT_ITERATIONS, is_back_edge
-from anabranch.graph.operation import Operation, Tensor
+from anabranch.graph.step_nodes import StepNode, StepTensor
 from anabranch.passes.dependencies import Dependencies
-from anabranch.passes.step_graph import StepGraph
 
 
 @dataclass(slots=True, eq=False)
@@ -25,7 +24,7 @@ class Frame:
     parent: Frame | None
     parallel_iterations: int
     position: int
-    first: Operation | None = None
+    first: StepNode | None = None
 
     def __str__(self) -> str:
         return "outside of all loops" if self.parent is None else f"in the loop {self.name!r}"
@@ -36,21 +35,21 @@ class Frames:
     """The frames of a step, each after the one around it, and where its operations run."""
 
     all: list[Frame] = field(default_factory=lambda: [Frame("", None, 1, 0)])
-    of: dict[Operation, Frame] = field(default_factory=dict)
+    of: dict[StepNode, Frame] = field(default_factory=dict)
     _children: dict[tuple[int, str], Frame] = field(default_factory=dict)
 
     @property
     def root(self) -> Frame:
         return self.all[0]
 
-    def home(self, op: Operation) -> Frame:
+    def home(self, op: StepNode) -> Frame:
         """The frame in which the outputs of an operation live."""
         frame = self.of[op]
         if op.type in ENTERS:
             return self.entered(op)
         return frame.parent or frame if op.type in EXITS else frame
 
-    def entered(self, op: Operation) -> Frame:
+    def entered(self, op: StepNode) -> Frame:
         """The frame that an Enter leads into."""
         parent, name = self.of[op], op.attrs["frame_name"].decode(errors="replace")
         found = self._children.get((parent.position, name))
@@ -74,18 +73,18 @@ def find_frames(dependencies: Dependencies) -> Frames:
         return frames
     for op in step.operations:
         tensors, controls = dependencies.of(op)
-        frames.of[op] = _common_frame(step, op, [*(t.op for t in tensors), *controls], frames)
+        frames.of[op] = _common_frame(op, [*(t.op for t in tensors), *controls], frames)
         _check_place(op, frames)
     _check_back_edges(dependencies, frames)
     _check_ends(dependencies, frames)
     return frames
 
 
-def _common_frame(step: StepGraph, op: Operation, sources: Iterable[Operation], frames: Frames) -> Frame:
+def _common_frame(op: StepNode, sources: Iterable[StepNode], frames: Frames) -> Frame:
     found: Frame | None = None
-    first: Operation | None = None
+    first: StepNode | None = None
     for source in sources:
-        if source.type == "Const" and not step.controls_of(source) and op.type not in MERGES:
+        if source.type == "Const" and not source.control_inputs and op.type not in MERGES:
             continue  # it will be folded; what is the same everywhere stands in no frame
         frame = frames.home(source)
         if found is None:
@@ -100,7 +99,7 @@ def _common_frame(step: StepGraph, op: Operation, sources: Iterable[Operation], 
     return found or frames.root
 
 
-def _check_place(op: Operation, frames: Frames) -> None:
+def _check_place(op: StepNode, frames: Frames) -> None:
     frame = frames.of[op]
     if op.type in ENTERS:
         entered = frames.entered(op)
@@ -119,17 +118,17 @@ def _check_place(op: Operation, frames: Frames) -> None:
 def _check_back_edges(dependencies: Dependencies, frames: Frames) -> None:
     step = dependencies.step
     for op in step.operations:
-        inputs = step.inputs_of(op)
+        inputs = op.inputs
         back = [t for t in inputs if t.op.type in NEXT_ITERATIONS]
         if any(not is_back_edge(op, t) for t in back):
             _refuse(op, f"takes the value of {back[0].name!r}", "only a Merge takes the value of a NextIteration")
-        if any(c.type in NEXT_ITERATIONS for c in step.controls_of(op)):
+        if any(c.type in NEXT_ITERATIONS for c in op.control_inputs):
             _refuse(op, "waits for a NextIteration", "let it wait for what the NextIteration takes")
         if back:
             _check_loop_merge(op, inputs, frames)
 
 
-def _check_loop_merge(op: Operation, inputs: list[Tensor], frames: Frames) -> None:
+def _check_loop_merge(op: StepNode, inputs: list[StepTensor], frames: Frames) -> None:
     way_out = "such a Merge takes two values: one of an Enter and one of a NextIteration"
     kinds = [t.op.type for t in inputs]
     entering = [t for t in inputs if t.op.type in ENTERS]
@@ -146,17 +145,17 @@ def _check_loop_merge(op: Operation, inputs: list[Tensor], frames: Frames) -> No
 
 def _check_ends(dependencies: Dependencies, frames: Frames) -> None:
     step = dependencies.step
+    fed = set(step.feeds)
     for tensor in step.fetches:
-        resolved = step.resolve(tensor)
-        if resolved.op in frames.of and resolved not in dependencies.fed and resolved not in step.known:
-            _check_outside(resolved.op, frames.home(resolved.op), "fetched")
+        if tensor.op in frames.of and not tensor.is_known:
+            _check_outside(tensor.op, frames.home(tensor.op), "fetched")
     for op in step.targets:
         if op in frames.of:
             _check_outside(op, frames.of[op], "run as a target")
     for op in step.operations:
         if frames.of[op].parent is not None:
-            for tensor in step.inputs_of(op):
-                if tensor in dependencies.fed:
+            for tensor in op.inputs:
+                if tensor in fed:
                     _refuse(
                         op,
                         f"stands {frames.of[op]} and takes {tensor.name!r}, which is fed",
@@ -164,12 +163,12 @@ def _check_ends(dependencies: Dependencies, frames: Frames) -> None:
                     )
 
 
-def _check_outside(op: Operation, frame: Frame, what: str) -> None:
+def _check_outside(op: StepNode, frame: Frame, what: str) -> None:
     if frame.parent is not None:
         _refuse(
             op, f"stands {frame} and cannot be {what}: it has a value in each iteration", "fetch what leaves the loop"
         )
 
 
-def _refuse(op: Operation, what: str, way_out: str) -> NoReturn:
+def _refuse(op: StepNode, what: str, way_out: str) -> NoReturn:
     raise InvalidArgumentError(None, op, f"operation {op.name!r} ({op.type}) {what}; {way_out}")

@@ -20,7 +20,7 @@ Bodies may hold conditionals and loops again: the pipeline lowers until none is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -28,14 +28,14 @@ import numpy as np
 
 from anabranch.core import dtypes
 from anabranch.core.device import DeviceSpec
+from anabranch.core.dtypes import DType
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.loop_bodies import bodies_of, fixed_parameters, remembered
-from anabranch.graph.loop_structure import MERGES, SWITCHES, is_back_edge
-from anabranch.graph.operation import Operation, Tensor
+from anabranch.graph.loop_structure import MERGES, SWITCHES
+from anabranch.graph.step_nodes import StepFunction, StepNode, StepTensor
+from anabranch.passes.added_nodes import added_node
 from anabranch.passes.control_edges import side_of
-from anabranch.passes.dependencies import Dependencies
-from anabranch.passes.detached import detached_operation
-from anabranch.passes.prune import operations_of_body
+from anabranch.passes.rewriting import Rewriting, needed_by_ends
 from anabranch.passes.step_graph import StepGraph
 
 _CASES: Final = frozenset({"Case", "StatelessCase"})
@@ -51,9 +51,9 @@ _SCALAR: Final = TensorShape([])
 
 def lower_control_flow(
     step: StepGraph,
-    chosen: set[Operation],
-    order: Mapping[Operation, list[Operation]],
-    inner: Callable[[Operation, Operation], bool],
+    chosen: set[StepNode],
+    order: Mapping[StepNode, list[StepNode]],
+    inner: Callable[[StepNode, StepNode], bool],
 ) -> StepGraph:
     """Replaces conditionals and loops by primitives.
 
@@ -66,7 +66,7 @@ def lower_control_flow(
     return _Lowering(step, chosen, order, inner).run()
 
 
-def has_effects(op: Operation) -> bool:
+def has_effects(op: StepNode) -> bool:
     """Whether somebody notices that an operation runs, besides by its outputs."""
     bodies = bodies_of(op)
     if bodies:
@@ -77,67 +77,64 @@ def has_effects(op: Operation) -> bool:
 
 
 @remembered
-def _call_has_effects(body: Any) -> bool:
-    return any(map(has_effects, operations_of_body(body)))
+def _call_has_effects(body: StepFunction) -> bool:
+    return any(map(has_effects, body.operations))
 
 
 @remembered
-def _keeps_order(body: Any) -> bool:
+def _keeps_order(body: StepFunction) -> bool:
     """Whether somebody notices in which order the calls of a body run; where operations wait, the graph says so."""
     return any(
         any(map(_keeps_order, bodies_of(op))) if bodies_of(op) else has_effects(op) and not op.op_def.asynchronous
-        for op in operations_of_body(body)
+        for op in body.operations
     )
 
 
-class _Lowering:
+class _Lowering(Rewriting):
     """One round of lowering."""
 
     def __init__(
         self,
         step: StepGraph,
-        chosen: set[Operation],
-        order: Mapping[Operation, list[Operation]],
-        inner: Callable[[Operation, Operation], bool],
+        chosen: set[StepNode],
+        order: Mapping[StepNode, list[StepNode]],
+        inner: Callable[[StepNode, StepNode], bool],
     ) -> None:
-        self.step, self.chosen, self.order, self.inner = step, set(chosen), order, inner
-        self.operations: list[Operation] = []
-        self.replaced: dict[Tensor, Tensor] = {}
+        super().__init__(step)
+        self.chosen, self.order, self.inner = set(chosen), order, inner
         #: operation that was lowered -> the last node of what it became, as dead or alive as it would be
-        self.done: dict[Operation, Operation] = {}
-        self.controls: dict[Operation, list[Operation]] = dict(step.controls)
+        self.done: dict[StepNode, StepNode] = {}
         #: results of lowered loops for which something from before the loop stands
-        self.unchanged: set[Tensor] = set()
-        self.after: dict[Operation, list[Operation]] = {op: list(found) for op, found in step.after.items()}
-        self.used = {t for op in step.operations for t in step.inputs_of(op)}
-        self.used.update(map(step.resolve, step.fetches))
+        self.unchanged: set[StepTensor] = set()
+        self.used = {t for op in step.operations for t in op.inputs}.union(step.fetches)
         #: result of a lowered conditional -> what its branches give
-        self.sides: dict[Tensor, _Sides] = {}
+        self.sides: dict[StepTensor, _Sides] = {}
         #: output of a Switch into a branch -> the tensor outside of all conditionals that it is
-        self.outside: dict[Tensor, Tensor] = {}
+        self.outside: dict[StepTensor, StepTensor] = {}
         #: what a Merge takes has to be dead where its producer is
-        self.merged = {t for op in step.operations if op.type in MERGES for t in step.inputs_of(op)}
+        self.merged = {t for op in step.operations if op.type in MERGES for t in op.inputs}
+        self.colocated = dict(step.colocated)
 
     def run(self) -> StepGraph:
-        pending = [iter(self.step.operations)]
+        pending = [(iter(self.step.operations), False)]
         while pending:
-            op = next(pending[-1], None)
+            operations, are_new = pending[-1]
+            op = next(operations, None)
             if op is None:
                 pending.pop()
             elif op in self.chosen:
-                pending.append(self._lower(op))
+                pending.append((self._lower(op), True))
+            elif are_new:
+                self._complete(op)
             else:
-                self.operations.append(op)
-                self._keep_waiting(op)
-                self._put_in_order(op, op)
-        alias = {t: self.replaced.get(a, a) for t, a in self.step.alias.items()} | self.replaced
-        targets = [self.done.get(op, op) for op in self.step.targets]
-        lowered = self.step.with_operations(
-            self.operations, alias=alias, targets=targets, controls=self.controls, after=self.after
-        )
-        return _without_unneeded(lowered)
+                after = [self.node(a) for a in op.after if a not in self.chosen]
+                self.keep(op, control_inputs=self.controls_of(op), after=after + self._earlier(op))
+        targets = [self.done.get(op) or self.node(op) for op in self.step.targets]
+        lowered = self.result(targets=targets, colocated=self.colocated)
+        needed = needed_by_ends(lowered, also=[op for op in lowered.operations if has_effects(op)])
+        return lowered.with_operations([op for op in lowered.operations if op in needed])
 
-    def _lower(self, op: Operation) -> Iterator[Operation]:
+    def _lower(self, op: StepNode) -> Iterator[StepNode]:
         """Lowers an operation; gives what it becomes, where conditionals in its bodies are still to be lowered.
 
         To lower these at once, and not in a round of their own, matters where conditionals are nested deeply.
@@ -145,130 +142,122 @@ class _Lowering:
         first = len(self.operations)
         parts = _LoweredLoop(self, op) if op.type in _LOOPS else _Conditional(self, op)
         parts.lower()
-        self._put_in_order(op, parts.gate)
+        parts.gate.after += self._earlier(op) + [self.node(e) for e in self.order.get(op, ()) if e not in self.chosen]
         made = self.operations[first:]
         del self.operations[first:]
         self.chosen.update(copy for copy in made if copy.type in _CONDITIONALS and self.inner(copy, op))
         return iter(made)
 
-    def controls_of(self, op: Operation) -> list[Operation]:
+    def _complete(self, op: StepNode) -> None:
+        """Takes a node that this pass has made, and that nobody else knows, into the new graph."""
+        op.control_inputs = self.controls_of(op)
+        op.inputs = [self.tensor(t) for t in op.inputs]
+        self.operations.append(op)
+
+    def controls_of(self, op: StepNode) -> list[StepNode]:
         """What an operation waits for in the lowered step, besides what it takes.
 
         A loop may give back what it was given. Who takes that waits for the end of the loop.
         """
-        found = dict.fromkeys(self.done.get(c, c) for c in self.step.controls_of(op))
-        found.update((self.done[t.op], None) for t in self.step.inputs_of(op) if t in self.unchanged)
+        found = dict.fromkeys(self.done.get(c) or self.node(c) for c in op.control_inputs)
+        found.update((self.done[t.op], None) for t in op.inputs if t in self.unchanged)
         return list(found)
 
-    def _keep_waiting(self, op: Operation) -> None:
-        controls = self.controls_of(op)
-        if controls != self.step.controls_of(op):
-            self.controls[op] = controls
-
-    def _put_in_order(self, op: Operation, first: Operation) -> None:
-        """An operation, or the gate of a lowered one, comes after what it came after."""
-        earlier = [self.done[e] for e in self.order.get(op, ()) if e in self.chosen]
-        if op in self.chosen:
-            earlier += [e for e in self.order.get(op, ()) if e not in self.chosen]
-        if earlier:
-            self.after.setdefault(first, []).extend(earlier)
-
-    def outer(self, tensor: Tensor) -> Tensor:
-        """What stands for an input of a lowered operation."""
-        resolved = self.step.resolve(tensor)
-        return self.replaced.get(resolved, resolved)
-
-    def is_known(self, tensor: Tensor) -> bool:
-        return tensor in self.step.known
+    def _earlier(self, op: StepNode) -> list[StepNode]:
+        """Of what comes before an operation to a variable, the ends of what was lowered."""
+        return [self.done[earlier] for earlier in self.order.get(op, ()) if earlier in self.chosen]
 
 
 class _LoweredOperation:
     """What one conditional or loop becomes."""
 
-    def __init__(self, lowering: _Lowering, op: Operation) -> None:
+    def __init__(self, lowering: _Lowering, op: StepNode) -> None:
         self.lowering, self.op = lowering, op
-        self.inputs = [lowering.outer(t) for t in op.inputs]
-        computed = self.awaited([t for t in self.inputs if not lowering.is_known(t)])
+        self.inputs = [lowering.tensor(t) for t in op.inputs]
+        computed = self.awaited([t for t in self.inputs if not t.is_known])
         types = [t.dtype for t in computed]
         self.gate = self.add("_Gate", computed, "gate", lowering.controls_of(op), T=types)
-        self._sides: dict[Tensor, Operation] = {}
+        self._sides: dict[StepTensor, StepNode] = {}
         #: tensors that exist only in the branch, or the iteration, in which they are computed
-        self.gated: set[Tensor] = set()
+        self.gated: set[StepTensor] = set()
 
-    def awaited(self, computed: list[Tensor]) -> list[Tensor]:
+    def awaited(self, computed: list[StepTensor]) -> list[StepTensor]:
         """Of the inputs that are computed, those that the gate takes."""
         return computed
 
-    # ---- making operations
+    # ---- making nodes
     def add(
-        self, kind: str, inputs: list[Tensor], name: str, controls: list[Operation] | None = None, **attrs: Any
-    ) -> Operation:
-        """Adds an operation that belongs to no graph's list."""
-        op = detached_operation(kind, self.op, name, inputs, controls, self.op.device, **attrs)
-        self.lowering.operations.append(op)
-        return op
+        self,
+        kind: str,
+        inputs: list[StepTensor],
+        name: str,
+        controls: Sequence[StepNode] = (),
+        outputs: Sequence[tuple[DType, TensorShape]] = (),
+        **attrs: Any,
+    ) -> StepNode:
+        """Adds a node."""
+        return self.lowering.add(added_node(kind, self.op, name, inputs, controls, self.op.device, outputs, **attrs))
 
     def primitive(
-        self, kind: str, inputs: list[Tensor], name: str, controls: list[Operation] | None = None, **attrs: Any
-    ) -> Operation:
+        self, kind: str, inputs: list[StepTensor], name: str, controls: Sequence[StepNode] = (), **attrs: Any
+    ) -> StepNode:
         """Adds a primitive: its outputs are like its first input, but for the index of a Merge."""
-        first = inputs[0]
-        op = self.add(kind, inputs, name, controls, T=first.dtype, **attrs)
-        count = 2 if kind == "Switch" else 1
-        op._outputs = [Tensor(op, i, first.dtype, first.shape) for i in range(count)]
-        if kind == "Merge":
-            op._outputs.append(Tensor(op, 1, dtypes.int32, _SCALAR))
-        return op
+        like = (inputs[0].dtype, inputs[0].shape)
+        second = {"Switch": [like], "Merge": [(dtypes.int32, _SCALAR)]}.get(kind, [])
+        return self.add(kind, inputs, name, controls, [like, *second], T=inputs[0].dtype, **attrs)
 
-    def constant(self, value: int, after: Operation) -> Tensor:
+    def constant(self, value: int, after: StepNode) -> StepTensor:
         """Adds an int32 scalar."""
-        op = self.add("Const", [], f"number_{value}", [after], value=np.array(value, np.int32), dtype=dtypes.int32)
-        op._outputs = [Tensor(op, 0, dtypes.int32, _SCALAR)]
-        return op.outputs[0]
+        held = np.array(value, np.int32)
+        kind = (dtypes.int32, _SCALAR)
+        return self.add("Const", [], f"number_{value}", [after], [kind], value=held, dtype=dtypes.int32).outputs[0]
 
-    def computed(self, kind: str, inputs: list[Tensor], name: str, dtype: Any, **attrs: Any) -> Tensor:
+    def computed(self, kind: str, inputs: list[StepTensor], name: str, dtype: DType, **attrs: Any) -> StepTensor:
         """Adds an operation with a scalar result."""
-        op = self.add(kind, inputs, name, **attrs)
-        op._outputs = [Tensor(op, 0, dtype, _SCALAR)]
-        return op.outputs[0]
+        return self.add(kind, inputs, name, (), [(dtype, _SCALAR)], **attrs).outputs[0]
 
-    def copy_body(self, body: Any, values: dict[Tensor, Tensor], label: str, pivot: Operation) -> list[Tensor]:
-        """Copies the operations of a function graph; returns its results."""
-        copies: dict[Operation, Operation] = {}
-        for inner in operations_of_body(body):
-            inputs = [values[t] for t in inner._inputs]
-            controls = [copies[c] for c in inner._control_inputs if c in copies]
-            given = [values[t] for c in inner._control_inputs if c not in copies for t in c._outputs]
+    def copy_body(
+        self, body: StepFunction, values: dict[StepTensor, StepTensor], label: str, pivot: StepNode
+    ) -> list[StepTensor]:
+        """Copies the operations of a function; returns its results."""
+        prefix = f"{self.op.name}/{label}/"
+        copies: dict[StepNode, StepNode] = {}
+        self.lowering.colocated.update((prefix + name, op) for name, op in body.colocated.items())
+        for inner in body.operations:
+            inputs = [values[t] for t in inner.inputs]
+            controls = [copies[c] for c in inner.control_inputs if c in copies]
+            given = [values[t] for c in inner.control_inputs if c not in copies for t in c.outputs]
             if not controls and not any(t in self.gated for t in (*inputs, *given)):
                 controls = [pivot]
-            controls += [self._there(t) for t in given if not self.lowering.is_known(t)]
-            copies[inner] = self._copy(inner, inputs, controls, f"{self.op.name}/{label}/{inner.name}")
-            values.update(zip(inner._outputs, copies[inner]._outputs, strict=True))
-            self.gated.update(copies[inner]._outputs)
+            controls += [self._there(t) for t in given if not t.is_known]
+            copies[inner] = self._copy(inner, inputs, controls, prefix)
+            values.update(zip(inner.outputs, copies[inner].outputs, strict=True))
+            self.gated.update(copies[inner].outputs)
         return [values[t] for t in body.outputs]
 
-    def _there(self, tensor: Tensor) -> Operation:
+    def _there(self, tensor: StepTensor) -> StepNode:
         """What to wait for until a parameter is there."""
         if tensor.op.type not in SWITCHES:
             return tensor.op
         if tensor not in self._sides:
-            self._sides[tensor] = side_of(tensor)
-            self.lowering.operations.append(self._sides[tensor])
+            self._sides[tensor] = self.lowering.add(side_of(tensor))
         return self._sides[tensor]
 
-    def _copy(self, inner: Operation, inputs: list[Tensor], controls: list[Operation], name: str) -> Operation:
-        device = _merged_devices(self.op.device, inner.device)
-        op = Operation(inner.graph, inner._id, inner.op_def, name, [], [], inner.attrs, device, inner.site)
-        op._inputs, op._control_inputs, op._origin = inputs, controls, inner.origin
-        op._outputs = [Tensor(op, t.value_index, t.dtype, t.shape) for t in inner._outputs]
-        self.lowering.operations.append(op)
-        return op
+    def _copy(
+        self, inner: StepNode, inputs: list[StepTensor], controls: list[StepNode], prefix: str
+    ) -> StepNode:
+        node = inner.copied(inputs, controls, [])
+        node.name = prefix + inner.name
+        node.device = _merged_devices(self.op.device, inner.device)
+        if "_class" in inner.attrs:
+            node.attrs = inner.attrs | {"_class": [_colocated_inside(group, prefix) for group in inner.attrs["_class"]]}
+        return self.lowering.add(node)
 
-    def finish(self, results: list[Tensor | None], last: list[Operation]) -> None:
+    def finish(self, results: list[StepTensor | None], last: list[StepNode]) -> None:
         """Lets results stand for the outputs, and a node after `last` for the end."""
         for out, result in zip(self.op.outputs, results, strict=True):
             if result is not None:
-                self.lowering.replaced[out] = result
+                self.lowering.stand_for(out, result)
         self.lowering.done[self.op] = self.add("NoOp", [], "done", last or [self.gate])
 
 
@@ -277,9 +266,9 @@ class _LoweredOperation:
 class _Sides:
     """What the branches of a conditional give for one result, what chooses among them, and what they wait for."""
 
-    selector: Tensor
-    gate: Operation
-    results: list[Tensor]
+    selector: StepTensor
+    gate: StepNode
+    results: list[StepTensor]
 
 
 class _Conditional(_LoweredOperation):
@@ -293,33 +282,33 @@ class _Conditional(_LoweredOperation):
     inside of many conditionals would go through each of them on its way out, and again on its way in.
     """
 
-    def awaited(self, computed: list[Tensor]) -> list[Tensor]:
+    def awaited(self, computed: list[StepTensor]) -> list[StepTensor]:
         """All, but of the results of a conditional with the same predicate only one: they are there or not together."""
         lowering = self.lowering
         self.selector = lowering.outside.get(self.inputs[0], self.inputs[0])
         count = len(self.op.attrs["branches"]) if self.op.type in _CASES else 2
         found = {t: lowering.sides[t] for t in computed if t in lowering.sides}
         self.sides = {t: s for t, s in found.items() if s.selector is self.selector and len(s.results) == count}
-        first: dict[Operation, Tensor] = {}
+        first: dict[StepNode, StepTensor] = {}
         return [t for t in computed if t not in self.sides or first.setdefault(self.sides[t].gate, t) is t]
 
     def lower(self) -> None:
         self.chooser = self.primitive("Identity", [self.inputs[0]], "chooser", [self.gate]).outputs[0]
         self.tests, branches = self._case() if self.op.type in _CASES else self._if()
-        self.switches: dict[tuple[int, Tensor], Operation] = {}
+        self.switches: dict[tuple[int, StepTensor], StepNode] = {}
         sides = []
         for number, (label, function) in enumerate(branches.items()):
-            body = self.op.graph.get_function(function.name)
+            body = self.op.function(function.name)
             pivot = self.primitive("Identity", [self._in_branch(self.chooser, number)], f"{label}/pivot")
             sides.append(self.copy_body(body, self._parameters(body, number), label, pivot))
         merges = [self._merge(i, list(results)) for i, results in enumerate(zip(*sides, strict=True))]
         self.finish([merge.outputs[0] for merge in merges[: len(self.op.outputs)]], merges)
 
-    def _if(self) -> tuple[list[Tensor], dict[str, Any]]:
+    def _if(self) -> tuple[list[StepTensor], dict[str, Any]]:
         attrs = self.op.attrs
         return [self.chooser], {"then": attrs["then_branch"], "else": attrs["else_branch"]}
 
-    def _case(self) -> tuple[list[Tensor], dict[str, Any]]:
+    def _case(self) -> tuple[list[StepTensor], dict[str, Any]]:
         """A test for each branch but the last, which is also taken where no branch has the number."""
         branches = {f"branch{i}": function for i, function in enumerate(self.op.attrs["branches"])}
         tests = [
@@ -328,14 +317,14 @@ class _Conditional(_LoweredOperation):
         ]
         return tests, branches
 
-    def _in_branch(self, tensor: Tensor, number: int) -> Tensor:
+    def _in_branch(self, tensor: StepTensor, number: int) -> StepTensor:
         """A tensor from outside as a branch sees it: what comes through the tests before."""
         last = number == len(self.tests)
         for test in range(number):
             tensor = self._switch(tensor, test).outputs[0]
         return tensor if last else self._switch(tensor, number).outputs[1]
 
-    def _switch(self, tensor: Tensor, test: int) -> Operation:
+    def _switch(self, tensor: StepTensor, test: int) -> StepNode:
         key = test, tensor
         if key not in self.switches:
             name = f"switch_{len(self.switches)}"
@@ -344,19 +333,19 @@ class _Conditional(_LoweredOperation):
             self.lowering.outside.update(dict.fromkeys(self.switches[key].outputs, source))
         return self.switches[key]
 
-    def _parameters(self, body: Any, number: int) -> dict[Tensor, Tensor]:
-        values: dict[Tensor, Tensor] = {}
+    def _parameters(self, body: StepFunction, number: int) -> dict[StepTensor, StepTensor]:
+        values: dict[StepTensor, StepTensor] = {}
         for parameter, tensor in zip(body.inputs, self.inputs[1:], strict=True):
             values[parameter] = tensor
             if tensor in self.sides:
-                values[parameter] = self.lowering.outer(self.sides[tensor].results[number])
+                values[parameter] = self.lowering.tensor(self.sides[tensor].results[number])
             # a constant of an enclosing branch that is lowered in the same round is known soon
-            elif not self.lowering.is_known(tensor) and tensor.op.type != "Const":
+            elif not tensor.is_known and tensor.op.type != "Const":
                 values[parameter] = self._in_branch(tensor, number)
                 self.gated.add(values[parameter])
         return values
 
-    def _merge(self, position: int, results: list[Tensor]) -> Operation:
+    def _merge(self, position: int, results: list[StepTensor]) -> StepNode:
         """The result of the branch taken; of two branches at a time, so that it shows which test they differ in."""
         alive = [t if t in self.gated else self._in_branch(t, number) for number, t in enumerate(results)]
         sides = _Sides(self.selector, self.gate, list(alive))
@@ -368,7 +357,7 @@ class _Conditional(_LoweredOperation):
             merge = self.primitive("Merge", [merged, alive.pop()], label, N=2)
             merged = merge.outputs[0]
         if position < len(self.op.outputs):
-            merged._shape = self.op.outputs[position].shape
+            merged.shape = self.op.outputs[position].shape
         self.lowering.sides[merged] = sides
         return merged.op
 
@@ -377,22 +366,22 @@ class _Conditional(_LoweredOperation):
 class _Variable:
     """A loop variable that changes: its Merge, its Switch, and its Exit."""
 
-    def __init__(self, loop: _LoweredLoop, tensor: Tensor, name: str, shape: TensorShape) -> None:
+    def __init__(self, loop: _LoweredLoop, tensor: StepTensor, name: str, shape: TensorShape) -> None:
         self._loop, self._name = loop, name
         enter = loop.enter(tensor, f"enter_{name}", False)
-        enter.outputs[0]._shape = shape
+        enter.outputs[0].shape = shape
         self.merge = loop.primitive("Merge", [enter.outputs[0]], f"merge_{name}", N=2)
 
-    def switch(self, condition: Tensor) -> None:
+    def switch(self, condition: StepTensor) -> None:
         self.sides = self._loop.primitive("Switch", [self.merge.outputs[0], condition], f"switch_{self._name}").outputs
 
-    def next(self, tensor: Tensor, pivot: Operation) -> None:
+    def next(self, tensor: StepTensor, pivot: StepNode) -> None:
         """Closes the loop."""
         controls = [] if tensor in self._loop.gated else [pivot]
         following = self._loop.primitive("NextIteration", [tensor], f"next_{self._name}", controls)
-        self.merge._inputs = [self.merge._inputs[0], following.outputs[0]]
+        self.merge.inputs = [self.merge.inputs[0], following.outputs[0]]
 
-    def leave(self) -> Operation:
+    def leave(self) -> StepNode:
         return self._loop.primitive("Exit", [self.sides[0]], f"exit_{self._name}")
 
 
@@ -401,8 +390,8 @@ class _LoweredLoop(_LoweredOperation):
 
     def lower(self) -> None:
         op, attrs = self.op, self.op.attrs
-        self.condition: Any = op.graph.get_function(attrs["cond"].name)
-        self.body: Any = op.graph.get_function(attrs["body"].name)
+        self.condition = op.function(attrs["cond"].name)
+        self.body = op.function(attrs["body"].name)
         self.records = attrs.get("recorded", ())
         if op.type == "_RecordingWhile":
             self.inputs = self.inputs[1:]
@@ -415,7 +404,7 @@ class _LoweredLoop(_LoweredOperation):
             variable.next(results[position], self.pivot)
         self._leave_all()
 
-    def enter(self, tensor: Tensor, name: str, constant: bool) -> Operation:
+    def enter(self, tensor: StepTensor, name: str, constant: bool) -> StepNode:
         """An Enter into the loop's frame."""
         return self.primitive(
             "Enter",
@@ -433,7 +422,7 @@ class _LoweredLoop(_LoweredOperation):
         changing = [i for i in range(len(self.inputs)) if not fixed[i]] or [0]
         self.outside = dict(enumerate(self.inputs))
         for i, tensor in enumerate(self.inputs):
-            if i not in changing and not self.lowering.is_known(tensor):
+            if i not in changing and not tensor.is_known:
                 self.outside[i] = self.enter(tensor, f"constant_{i}", True).outputs[0]
         self.variables = {i: _Variable(self, self.inputs[i], str(i), shapes[i]) for i in changing}
         self._enter_records()
@@ -448,8 +437,7 @@ class _LoweredLoop(_LoweredOperation):
         size = len(self.inputs)
         for k in range(len(self.records)):
             if self.op.outputs[size + 1 + k] in self.lowering.used:
-                start = self.add("_RecordStart", [], f"record_{k}", [self.gate])
-                start._outputs = [Tensor(start, 0, dtypes.variant, _SCALAR)]
+                start = self.add("_RecordStart", [], f"record_{k}", [self.gate], [(dtypes.variant, _SCALAR)])
                 self.lists[k] = _Variable(self, start.outputs[0], f"record_{k}", _SCALAR)
 
     @property
@@ -468,7 +456,7 @@ class _LoweredLoop(_LoweredOperation):
         for variable in self._all_variables:
             variable.switch(self.going_on.outputs[0])
 
-    def _trace_body(self) -> list[Tensor]:
+    def _trace_body(self) -> list[StepTensor]:
         first = next(iter(self.variables.values()))
         self.pivot = self.primitive("Identity", [first.sides[1]], "body/pivot")
         inside = dict(self.outside)
@@ -490,26 +478,26 @@ class _LoweredLoop(_LoweredOperation):
     def _leave_all(self) -> None:
         exits = {i: v.leave() for i, v in self.variables.items()}
         last = list(exits.values())
-        results: list[Tensor | None] = [
+        results: list[StepTensor | None] = [
             exits[i].outputs[0] if i in exits else self._unchanged(i, last[0]) for i in range(len(self.inputs))
         ]
         for i, leaving in exits.items():
-            leaving.outputs[0]._shape = self.op.outputs[i].shape
+            leaving.outputs[0].shape = self.op.outputs[i].shape
         if self.count is not None:
             last.append(self.count.leave())
             results.append(last[-1].outputs[0])
             results += [self._record(k) for k in range(len(self.records))]
         self.finish(results, last)
 
-    def _unchanged(self, position: int, leaving: Operation) -> Tensor:
+    def _unchanged(self, position: int, leaving: StepNode) -> StepTensor:
         """The result of a loop variable that the loop never changes."""
         tensor = self.inputs[position]
         self.lowering.unchanged.add(self.op.outputs[position])
-        if self.op.outputs[position] in self.lowering.merged and self.lowering.is_known(tensor):
+        if self.op.outputs[position] in self.lowering.merged and tensor.is_known:
             return self.primitive("Identity", [tensor], f"result_{position}", [leaving]).outputs[0]
         return tensor
 
-    def _record(self, number: int) -> Tensor | None:
+    def _record(self, number: int) -> StepTensor | None:
         if number not in self.lists:
             return None
         found = self.lists[number].leave().outputs[0]
@@ -517,31 +505,13 @@ class _LoweredLoop(_LoweredOperation):
         return self.computed("_RecordEnd", [found], f"end_{number}", dtypes.variant, element_dtype=dtype)
 
 
-# ---------------------------------------------------------------------- what is left over
-def _without_unneeded(step: StepGraph) -> StepGraph:
-    """Drops what nothing needs any more, such as switches for inputs that neither branch takes."""
-    needed: set[Operation] = set()
-    dependencies = Dependencies(step)
-    members = dependencies.members
-    stack = [step.resolve(t).op for t in step.fetches]
-    stack += step.targets
-    stack += [op for op in step.operations if has_effects(op)]
-    while stack:
-        op = stack.pop()
-        if op in needed or op not in members:
-            continue
-        needed.add(op)
-        tensors, controls = dependencies.of(op)
-        stack.extend(t.op for t in tensors)
-        stack.extend(controls)
-        stack.extend(step.after.get(op, ()))
-        stack.extend(t.op for t in step.inputs_of(op) if is_back_edge(op, t))
-    after = {op: [e for e in found if e in needed] for op, found in step.after.items() if op in needed}
-    return step.with_operations([op for op in step.operations if op in needed], after=after)
-
-
 def _merged_devices(outer: str, inner: str) -> str:
     """What an operation of a body asks for; what it leaves open the operation that the body belongs to says."""
     if not outer or not inner:
         return inner or outer
     return DeviceSpec.from_string(outer).make_merged_spec(DeviceSpec.from_string(inner)).to_string()
+
+
+def _colocated_inside(group: bytes, prefix: str) -> bytes:
+    """A colocation group of a body, in a copy of the body whose names begin with `prefix`."""
+    return b"loc:@" + prefix.encode() + group[len(b"loc:@") :] if group.startswith(b"loc:@") else group

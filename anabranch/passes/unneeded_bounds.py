@@ -10,26 +10,41 @@ from typing import Final
 
 import numpy as np
 
-from anabranch.graph.operation import Operation, Tensor
+from anabranch.graph.step_nodes import StepNode, StepTensor
+from anabranch.passes.rewriting import Rewriting, needed_by_ends
 from anabranch.passes.step_graph import StepGraph
 
 #: what `_RecordingWhile` takes for "not known"
 UNKNOWN_BOUND: Final = np.array(-1, np.int32)
 
 
-def unneeded_bounds(step: StepGraph) -> set[Tensor]:
-    """The bounds that only loops take of which the step takes no record."""
-    taken = {tensor for op in step.operations for tensor in op._inputs}.union(step.fetches)
-    needed = set(step.fetches)
-    bounds: set[Tensor] = set()
+def drop_unneeded_bounds(step: StepGraph) -> StepGraph:
+    """A step that does not compute the bounds that only loops take of which it takes no record."""
+    bounds = _unneeded_bounds(step)
+    if not bounds:
+        return step
+    rewriting = Rewriting(step)
+    for bound in bounds:
+        rewriting.knows(bound, UNKNOWN_BOUND)
+    for op in step.operations:
+        rewriting.keep(op)
+    found = rewriting.result()
+    needed = needed_by_ends(found)
+    return found.with_operations([op for op in found.operations if op in needed])
+
+
+def _unneeded_bounds(step: StepGraph) -> set[StepTensor]:
+    taken = {tensor for op in step.operations for tensor in op.inputs}.union(step.fetches)
+    needed = {*step.fetches, *step.feeds}
+    bounds: set[StepTensor] = set()
     for op in step.operations:
         if op.type == "_RecordingWhile" and taken.isdisjoint(_records(op)):
-            bounds.add(op._inputs[0])
-            needed.update(op._inputs[1:])
+            bounds.add(op.inputs[0])
+            needed.update(op.inputs[1:])
         else:
-            needed.update(op._inputs)
+            needed.update(op.inputs)
     return bounds - needed
 
 
-def _records(loop: Operation) -> list[Tensor]:
-    return loop._outputs[len(loop._inputs) :]
+def _records(loop: StepNode) -> list[StepTensor]:
+    return loop.outputs[len(loop.inputs) :]

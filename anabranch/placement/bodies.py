@@ -12,12 +12,11 @@ from collections.abc import Callable, Iterator
 
 from anabranch.core.device import DeviceSpec
 from anabranch.graph.loop_bodies import bodies_of
-from anabranch.graph.operation import Operation
-from anabranch.passes.prune import operations_of_body
+from anabranch.graph.step_nodes import StepNode
 from anabranch.placement.constraints import PROGRAM, PlacementRequest
 
 
-def spans_devices(op: Operation, request: Callable[[Operation], PlacementRequest]) -> bool:
+def spans_devices(op: StepNode, request: Callable[[StepNode], PlacementRequest]) -> bool:
     """Whether an operation's bodies ask for several devices, or touch variables that do.
 
     Args:
@@ -32,7 +31,7 @@ def spans_devices(op: Operation, request: Callable[[Operation], PlacementRequest
     return False
 
 
-def request_of_whole(op: Operation, request: Callable[[Operation], PlacementRequest]) -> PlacementRequest:
+def request_of_whole(op: StepNode, request: Callable[[StepNode], PlacementRequest]) -> PlacementRequest:
     """What is asked for an operation together with its bodies, if these do not span devices.
 
     Args:
@@ -49,15 +48,15 @@ def request_of_whole(op: Operation, request: Callable[[Operation], PlacementRequ
     return PlacementRequest(merged.to_string(), (ruled or stated)[0].source)
 
 
-def _with_bodies(op: Operation) -> Iterator[Operation]:
+def _with_bodies(op: StepNode) -> Iterator[StepNode]:
     stack = [op]
     while stack:
         op = stack.pop()
         yield op
-        stack.extend(inner for body in reversed(bodies_of(op)) for inner in reversed(operations_of_body(body)))
+        stack.extend(inner for body in reversed(bodies_of(op)) for inner in reversed(body.operations))
 
 
-def _asked(op: Operation, request: Callable[[Operation], PlacementRequest]) -> Iterator[str]:
+def _asked(op: StepNode, request: Callable[[StepNode], PlacementRequest]) -> Iterator[str]:
     for inner in _with_bodies(op):
         yield request(inner).device
         for tensor in inner.inputs:

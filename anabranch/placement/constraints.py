@@ -30,7 +30,7 @@ from anabranch.core.devices import Device
 from anabranch.core.resources import ResourceHandle
 from anabranch.errors import InvalidArgumentError
 from anabranch.graph.loop_structure import is_back_edge
-from anabranch.graph.operation import Operation
+from anabranch.graph.step_nodes import StepNode
 from anabranch.passes.step_graph import StepGraph
 
 #: the source of what a program's device scopes ask for
@@ -64,12 +64,12 @@ class Group:
         reason: why the members belong together.
     """
 
-    members: list[Operation] = field(default_factory=list)
-    outside: list[Operation] = field(default_factory=list)
+    members: list[StepNode] = field(default_factory=list)
+    outside: list[StepNode] = field(default_factory=list)
     resources: list[ResourceHandle] = field(default_factory=list)
-    followers: set[Operation] = field(default_factory=set)
+    followers: set[StepNode] = field(default_factory=set)
     spec: DeviceSpec = field(default_factory=DeviceSpec)
-    asked_by: dict[str, Operation] = field(default_factory=dict)
+    asked_by: dict[str, StepNode] = field(default_factory=dict)
     feasible: list[Device] = field(default_factory=list)
     relaxed: str = ""
     reason: str = ""
@@ -104,7 +104,7 @@ class UnionFind:
         self._size[a] += self._size[b]
 
 
-def request_of_graph(op: Operation) -> PlacementRequest:
+def request_of_graph(op: StepNode) -> PlacementRequest:
     """What the program's device scopes ask for an operation."""
     return PlacementRequest(op.device)
 
@@ -121,8 +121,8 @@ class Constraints:
     """
 
     devices: Sequence[Device]
-    host_work: Callable[[Operation], bool]
-    request: Callable[[Operation], PlacementRequest] = request_of_graph
+    host_work: Callable[[StepNode], bool]
+    request: Callable[[StepNode], PlacementRequest] = request_of_graph
     soft: bool = False
 
     def groups(self, step: StepGraph) -> list[Group]:
@@ -138,7 +138,7 @@ class Constraints:
             self._find_feasible(group)
         return groups
 
-    def check_exists(self, operations: Iterable[Operation]) -> None:
+    def check_exists(self, operations: Iterable[StepNode]) -> None:
         """Checks requests of operations that are not placed because their results are known.
 
         Raises:
@@ -154,14 +154,14 @@ class Constraints:
     # ------------------------------------------------------------------ requests
     def _merge_requests(self, group: Group) -> None:
         # the operation that made a resource says where it lives; then the order of creation decides
-        everybody = sorted([*group.outside, *group.members], key=lambda op: op._id)
+        everybody = sorted([*group.outside, *group.members], key=lambda op: op.number)
         stated = [(op, request) for op in everybody if (request := self.request(op)).device]
         # what the policy says of one member overrides what the program says of any
         ruled = [(op, request) for op, request in stated if request.source != PROGRAM]
         for op, request in ruled or stated:
             self._merge(group, op, DeviceSpec.from_string(request.device))
 
-    def _merge(self, group: Group, op: Operation, asked: DeviceSpec) -> None:
+    def _merge(self, group: Group, op: StepNode, asked: DeviceSpec) -> None:
         stated = {part: value for part in _FIELDS if (value := getattr(asked, part)) is not None}
         clashes = [part for part, value in stated.items() if getattr(group.spec, part) not in (None, value)]
         if clashes:
@@ -172,7 +172,7 @@ class Constraints:
                 setattr(group.spec, part, value)
                 group.asked_by[part] = op
 
-    def _ignore(self, group: Group, op: Operation, clashes: list[str]) -> None:
+    def _ignore(self, group: Group, op: StepNode, clashes: list[str]) -> None:
         """Goes on without what an operation asks for, if that is allowed."""
         first = group.asked_by[clashes[0]]
         if op in group.followers:
@@ -181,7 +181,7 @@ class Constraints:
             raise self._contradiction(group, first, op)
         group.relaxed = f"{op.name} asks for {self._asked(op)}, and {first.name}, beside it, for another device"
 
-    def _contradiction(self, group: Group, first: Operation, second: Operation) -> InvalidArgumentError:
+    def _contradiction(self, group: Group, first: StepNode, second: StepNode) -> InvalidArgumentError:
         return InvalidArgumentError(
             None,
             second,
@@ -191,7 +191,7 @@ class Constraints:
             "placement (ConfigProto(allow_soft_placement=True))",
         )
 
-    def _asked(self, op: Operation) -> str:
+    def _asked(self, op: StepNode) -> str:
         request = self.request(op)
         return f"{request.device!r}" + ("" if request.source == PROGRAM else f" (by {request.source})")
 
@@ -213,7 +213,7 @@ class Constraints:
     def _able(self, group: Group, spec: DeviceSpec) -> list[Device]:
         return [d for d in self.devices if spec.covers(d.spec) and all(self.can_run(d, op) for op in group.members)]
 
-    def can_run(self, device: Device, op: Operation) -> bool:
+    def can_run(self, device: Device, op: StepNode) -> bool:
         """Whether a device has a kernel for an operation."""
         return (device.device_type == "CPU" or not self.host_work(op)) and device.supports(op)
 
@@ -238,7 +238,7 @@ class Constraints:
             "soft placement (ConfigProto(allow_soft_placement=True))",
         )
 
-    def _problem(self, group: Group, op: Operation, asking: Operation, exists: bool) -> str:
+    def _problem(self, group: Group, op: StepNode, asking: StepNode, exists: bool) -> str:
         by = "" if asking is op else f" (asked for by {asking.name!r}, created at {asking.site}: {group.reason})"
         if not group.asked_by:
             kinds = sorted({member.type for member in group.members})
@@ -248,25 +248,26 @@ class Constraints:
         return f"no kernel for {op.type} on {group.spec.to_string()!r}{by}"
 
 
-def _reaches_over(op: Operation, request: Callable[[Operation], PlacementRequest]) -> bool:
+def _reaches_over(op: StepNode, request: Callable[[StepNode], PlacementRequest]) -> bool:
     """Whether an operation calls functions on resources for which several devices are asked."""
     if not any(attr.kind in ("func", "list(func)") for attr in op.op_def.attrs.values()):
         return False
-    return len({request(t.op).device for t in op._inputs if t.dtype.name == "resource"} - {""}) > 1
+    return len({request(t.op).device for t in op.inputs if t.dtype.name == "resource"} - {""}) > 1
 
 
 class _Joining:
     """The groups of one step, before anything is asked for them."""
 
-    def __init__(self, step: StepGraph, request: Callable[[Operation], PlacementRequest]) -> None:
+    def __init__(self, step: StepGraph, request: Callable[[StepNode], PlacementRequest]) -> None:
         self._step = step
         self._request = request
         self._sets = UnionFind()
         self._members = set(step.operations)
-        self._outside: dict[Operation, None] = {}
-        self._reasons: dict[Operation, str] = {}
-        self._colocated: set[Operation] = set()
-        self._takers: set[Operation] = set()
+        self._by_name = {**step.colocated, **{op.name: op for op in step.operations}}
+        self._outside: dict[StepNode, None] = {}
+        self._reasons: dict[StepNode, str] = {}
+        self._colocated: set[StepNode] = set()
+        self._takers: set[StepNode] = set()
 
     def groups(self) -> list[Group]:
         for op in self._step.operations:
@@ -281,23 +282,24 @@ class _Joining:
                 self._join_class(op)
         return self._collect()
 
-    def _join_class(self, op: Operation) -> None:
+    def _join_class(self, op: StepNode) -> None:
         for group in op.attrs.get("_class", ()):
             if not group.startswith(_COLOCATE):
                 continue
-            self._sets.union(op, (op.graph, group))
+            name = group[len(_COLOCATE) :].decode()
+            self._sets.union(op, group)
             self._colocated.add(op)
-            self._reasons[op] = f"it is colocated with {group[len(_COLOCATE) :].decode()!r}"
-            other = op.graph._by_name.get(group[len(_COLOCATE) :].decode())
+            self._reasons[op] = f"it is colocated with {name!r}"
+            other = self._by_name.get(name)
             if other is not None and other is not op:
                 self._lend(other)
                 self._sets.union(op, other)
 
-    def _join_resources(self, op: Operation) -> None:
+    def _join_resources(self, op: StepNode) -> None:
         if _reaches_over(op, self._request):
             return
-        for tensor in self._step.inputs_of(op):
-            value = self._step.known.get(tensor)
+        for tensor in op.inputs:
+            value = tensor.known
             if isinstance(value, ResourceHandle):
                 self._sets.union(op, value)
                 self._takers.add(op)
@@ -312,7 +314,7 @@ class _Joining:
                 self._takers.add(op)
                 self._reasons[op] = f"it takes the resource of {tensor.op.name!r}"
 
-    def _lend(self, op: Operation) -> None:
+    def _lend(self, op: StepNode) -> None:
         if op not in self._members:
             self._outside[op] = None
 
@@ -334,4 +336,4 @@ class _Joining:
         return list(found.values())
 
     def _handles(self) -> Iterable[ResourceHandle]:
-        return dict.fromkeys(v for v in self._step.known.values() if isinstance(v, ResourceHandle))
+        return dict.fromkeys(v for v in self._step.known_tensors().values() if isinstance(v, ResourceHandle))

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from anabranch.errors import DataLossError
-from anabranch.graph.operation import Operation, Tensor
+from anabranch.graph.step_nodes import StepNode, StepTensor
 
 #: what an unknown dimension is taken for
 ASSUMED_DIMENSION = 32
@@ -81,12 +81,12 @@ class CostModel:
     measured: dict[str, Mean] = field(default_factory=dict)
 
     # ------------------------------------------------------------------ questions
-    def seconds(self, op: Operation, device_type: str) -> float:
+    def seconds(self, op: StepNode, device_type: str) -> float:
         """What an operation takes on a type of device (s)."""
         mean = self.measured.get(_key(op, device_type))
         return mean.seconds if mean is not None else self.estimate(op, device_type)
 
-    def estimate(self, op: Operation, device_type: str) -> float:
+    def estimate(self, op: StepNode, device_type: str) -> float:
         """What an operation would take by its bytes and FLOPs (s)."""
         rates = self.rates.get(device_type) or self.rates.setdefault(device_type, Rates())
         return rates.overhead + max(touched_bytes(op) / rates.bytes_per_second, flops(op) / rates.flops_per_second)
@@ -96,7 +96,7 @@ class CostModel:
         return self.transfers.get(f"{source_type}:{destination_type}", self.transfers[""]).seconds(size)
 
     # ------------------------------------------------------------------ measurements
-    def add(self, operations: Sequence[Operation], device_type: str, seconds: float) -> None:
+    def add(self, operations: Sequence[StepNode], device_type: str, seconds: float) -> None:
         """Learns from one run of an island or host operation."""
         estimates = [self.estimate(op, device_type) for op in operations]
         total = sum(estimates)
@@ -141,44 +141,44 @@ class CostModel:
             ) from error
 
 
-def _key(op: Operation, device_type: str) -> str:
+def _key(op: StepNode, device_type: str) -> str:
     return f"{device_type} {op.type} {max(touched_bytes(op), 1).bit_length()}"
 
 
 # ---------------------------------------------------------------------- estimates
-def elements(tensor: Tensor) -> int:
+def elements(tensor: StepTensor) -> int:
     """How many elements a tensor has; unknown dimensions are guessed."""
     dims = tensor.shape.dims_tuple
     return 1 if dims is None else math.prod(ASSUMED_DIMENSION if d is None else d for d in dims)
 
 
-def size_of(tensor: Tensor) -> int:
+def size_of(tensor: StepTensor) -> int:
     """How many bytes a tensor has; unknown dimensions are guessed."""
     return elements(tensor) * max(1, tensor.dtype.size)
 
 
-def touched_bytes(op: Operation) -> int:
+def touched_bytes(op: StepNode) -> int:
     """How many bytes an operation takes and makes."""
-    return sum(map(size_of, op._inputs)) + sum(map(size_of, op._outputs))
+    return sum(map(size_of, op.inputs)) + sum(map(size_of, op.outputs))
 
 
-def flops(op: Operation) -> int:
+def flops(op: StepNode) -> int:
     """How many floating-point operations an operation needs: products exactly, others one per element."""
-    made = sum(map(elements, op._outputs))
+    made = sum(map(elements, op.outputs))
     if op.type in ("MatMul", "BatchMatMul", "BatchMatMulV2"):
-        return 2 * made * _inner(op._inputs[0], op.attrs.get("transpose_a", op.attrs.get("adj_x", False)))
+        return 2 * made * _inner(op.inputs[0], op.attrs.get("transpose_a", op.attrs.get("adj_x", False)))
     if op.type.startswith(("Conv", "DepthwiseConv")):
-        return 2 * max(made, *map(elements, op._inputs)) * _filter_work(op._inputs)
+        return 2 * max(made, *map(elements, op.inputs)) * _filter_work(op.inputs)
     return made
 
 
-def _inner(tensor: Tensor, transposed: Any) -> int:
+def _inner(tensor: StepTensor, transposed: Any) -> int:
     dims = tensor.shape.dims_tuple
     found = dims[-2 if transposed else -1] if dims is not None and len(dims) >= 2 else None
     return ASSUMED_DIMENSION if found is None else found
 
 
-def _filter_work(inputs: Iterable[Tensor]) -> int:
+def _filter_work(inputs: Iterable[StepTensor]) -> int:
     """Products for each element of a convolution: the size of the smallest input of rank 4, per output channel."""
     filters = [t for t in inputs if t.shape.rank is not None and t.shape.rank >= 3]
     smallest = min(filters, key=elements, default=None)

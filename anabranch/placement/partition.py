@@ -10,13 +10,10 @@ Values that are the same in every step, and fed values, are everywhere and not s
 
 Devices of one process are run by one executor. There, a `_Recv` also waits for its `_Send` by a control edge, so
 that it is in the same loop frame and dead when the sent value is dead, and never waits for anything else.
-
-The added operations belong to no graph: they take tensors, but the tensors do not know of them.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,83 +21,92 @@ import numpy as np
 from anabranch.core.dtypes import float32
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.loop_structure import SWITCHES
-from anabranch.graph.operation import Operation, Tensor
-from anabranch.passes.detached import detached_operation
+from anabranch.graph.step_nodes import StepNode, StepTensor
+from anabranch.passes.added_nodes import added_node
+from anabranch.passes.rewriting import Rewriting
 from anabranch.passes.step_graph import StepGraph
 
 
 def partition(step: StepGraph) -> StepGraph:
     """Adds the Send and Recv operations that a placed step needs."""
-    if len(set(step.device.values())) <= 1:
+    if len({op.placed_on for op in step.operations}) <= 1:
         return step
-    return _Partition(step).result()
+    return _Partition(step).run()
 
 
-class _Partition:
+class _Partition(Rewriting):
+    """The pairs are made first, in terms of the old graph; then each is put behind the operation that it sends from."""
+
     def __init__(self, step: StepGraph) -> None:
-        self.step = replace(step, known=dict(step.known), device=dict(step.device))
-        self._given = {*step.known, *step.feeds}
-        #: the pairs to insert after each operation, in order
-        self._after: dict[Operation, list[Operation]] = {}
-        self._received: dict[str, dict[Tensor, Tensor]] = {}
-        self._signalled: dict[tuple[frozenset[Operation], str], Operation] = {}
+        super().__init__(step)
+        self._members = set(step.operations)
+        #: what to insert after each operation, in order
+        self._after: dict[StepNode, list[StepNode]] = {}
+        self._received: dict[str, dict[StepTensor, StepTensor]] = {}
+        self._signalled: dict[tuple[frozenset[StepNode], str], StepNode] = {}
         self._position = {op: at for at, op in enumerate(step.operations)}
-        self._controls: dict[Operation, list[Operation]] = dict(step.controls)
-        self._named: dict[tuple[Operation, str], list[Tensor]] = {}
+        self._named: dict[tuple[StepNode, str], int] = {}
         self._count = 0
 
-    def result(self) -> StepGraph:
-        step = self.step
-        for op in step.operations:
-            device = step.device[op]
-            for tensor in step.inputs_of(op):
-                if tensor not in self._given and step.device[tensor.op] != device:
-                    self._receive(tensor, device)
-        for op in step.operations:
-            self._receive_controls(op, step.device[op])
-        operations = [added for op in step.operations for added in (op, *self._after.get(op, ()))]
-        return replace(step, operations=operations, local_alias=self._local_aliases(), controls=self._controls)
+    def run(self) -> StepGraph:
+        for op in self.step.operations:
+            for tensor in op.inputs:
+                if self._is_computed(tensor) and tensor.op.placed_on != op.placed_on:
+                    self._receive(tensor, op.placed_on)
+        controls = {op: self._controls(op) for op in self.step.operations}
+        for op in self.step.operations:
+            received = self._received.get(op.placed_on, {})
+            inputs = [received[t] if t in received else self.tensor(t) for t in op.inputs]
+            self.keep(op, inputs=inputs, control_inputs=[self.node(c) for c in controls[op]])
+            for added in self._after.get(op, ()):
+                added.inputs = [self.tensor(t) for t in added.inputs]
+                added.control_inputs = [self.node(c) for c in added.control_inputs]
+                self.add(added)
+        return self.result()
 
-    def _receive(self, tensor: Tensor, device: str) -> None:
+    def _is_computed(self, tensor: StepTensor) -> bool:
+        return tensor.op in self._members and not tensor.is_known
+
+    def _receive(self, tensor: StepTensor, device: str) -> None:
         received = self._received.setdefault(device, {})
         if tensor not in received:
-            received[tensor] = self._pair(tensor, tensor.op, device, [])._outputs[0]
+            received[tensor] = self._pair(tensor, tensor.op, device, []).outputs[0]
 
-    def _receive_controls(self, op: Operation, device: str) -> None:
-        step = self.step
-        near: list[Operation] = []
-        far: dict[str, list[Operation]] = {}
-        for control in step.controls_of(op):
-            received = self._received_of(control, device)
-            if step.device[control] == device:
+    def _controls(self, op: StepNode) -> list[StepNode]:
+        """What an operation waits for on its own device, Recvs among it."""
+        near: list[StepNode] = []
+        far: dict[str, list[StepNode]] = {}
+        for control in op.control_inputs:
+            received = self._received_of(control, op.placed_on)
+            if control.placed_on == op.placed_on:
                 near.append(control)
             elif received is not None:
                 near.append(received)
             else:
-                far.setdefault(step.device[control], []).append(control)
-        if near != step.controls_of(op):
-            self._controls[op] = near + [self._signal(sources, device) for sources in far.values()]
+                far.setdefault(control.placed_on, []).append(control)
+        return near + [self._signal(sources, op.placed_on) for sources in far.values()]
 
-    def _received_of(self, op: Operation, device: str) -> Operation | None:
+    def _received_of(self, op: StepNode, device: str) -> StepNode | None:
         """A Recv on a device of something that an operation of another computes."""
         received = self._received.get(device, {})
-        return next((received[t].op for t in op._outputs if t in received), None) if op.type not in SWITCHES else None
+        return next((received[t].op for t in op.outputs if t in received), None) if op.type not in SWITCHES else None
 
-    def _signal(self, sources: list[Operation], device: str) -> Operation:
+    def _signal(self, sources: list[StepNode], device: str) -> StepNode:
         """The Recv on a device that completes after operations of another."""
         key = frozenset(sources), device
         if key not in self._signalled:
             last = max(sources, key=self._position.__getitem__)
-            empty = detached_operation("Const", last, "signal", [], value=np.zeros(0, np.float32), dtype=float32)
-            empty._outputs = [Tensor(empty, 0, float32, TensorShape([0]))]
-            self.step.known[empty._outputs[0]] = empty.attrs["value"]
-            self._signalled[key] = self._pair(empty._outputs[0], last, device, sources)
+            value = np.zeros(0, np.float32)
+            kind = (float32, TensorShape([0]))
+            empty = added_node("Const", last, "signal", outputs=[kind], value=value, dtype=float32).outputs[0]
+            empty.known = value
+            self._signalled[key] = self._pair(empty, last, device, sources)
         return self._signalled[key]
 
-    def _pair(self, tensor: Tensor, source: Operation, device: str, controls: list[Operation]) -> Operation:
+    def _pair(self, tensor: StepTensor, source: StepNode, device: str, controls: list[StepNode]) -> StepNode:
         """Sends `tensor`, which is there once `source` has run, and after `controls`; returns the Recv."""
-        step, self._count = self.step, self._count + 1
-        here = step.device[source]
+        self._count += 1
+        here = source.placed_on
         attrs: dict[str, Any] = {
             "tensor_name": f"edge_{self._count}_{tensor.name if not controls else '^' + source.name}".encode(),
             "send_device": here.encode(),
@@ -110,23 +116,14 @@ class _Partition:
         }
         label = f"{tensor.value_index}_" if tensor.value_index else "control_" if controls else ""
         where = f"{label}{_short(here)}_to_{_short(device)}"
-        same = self._named.setdefault((source, where), [])  # signals of which one operation is the last
-        same.append(tensor)
-        where += f"_{len(same)}" if len(same) > 1 else ""
-        send = detached_operation("_Send", source, f"send_{where}", [tensor], controls, **attrs, T=tensor.dtype)
-        recv = detached_operation("_Recv", source, f"recv_{where}", [], [send], **attrs, tensor_type=tensor.dtype)
-        recv._outputs = [Tensor(recv, 0, tensor.dtype, tensor.shape)]
-        step.device[send], step.device[recv] = here, device
+        count = self._named[source, where] = self._named.get((source, where), 0) + 1
+        where += f"_{count}" if count > 1 else ""  # signals of which one operation is the last
+        send = added_node("_Send", source, f"send_{where}", [tensor], controls, **attrs, T=tensor.dtype)
+        kind = (tensor.dtype, tensor.shape)
+        recv = added_node("_Recv", source, f"recv_{where}", [], [send], outputs=[kind], **attrs, tensor_type=tensor.dtype)
+        send.placed_on, recv.placed_on = here, device
         self._after.setdefault(source, []).extend((send, recv))
         return recv
-
-    def _local_aliases(self) -> dict[str, dict[Tensor, Tensor]]:
-        """On each device: the step's aliases, then the received copy."""
-        alias = self.step.alias
-        return {
-            device: {**{t: received.get(stands, stands) for t, stands in alias.items()}, **received}
-            for device, received in self._received.items()
-        }
 
 
 def _short(device: str) -> str:

@@ -16,13 +16,14 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
 from anabranch.core.device import DeviceSpec
 from anabranch.core.devices import Device
 from anabranch.core.resources import ResourceHandle
-from anabranch.graph.operation import Operation
+from anabranch.graph.step_nodes import StepNode, StepTensor
+from anabranch.passes.rewriting import Rewriting
 from anabranch.passes.step_graph import StepGraph
 from anabranch.placement.bodies import request_of_whole, spans_devices
 from anabranch.placement.constraints import Constraints, Group, PlacementRequest
@@ -49,20 +50,20 @@ class Placement:
     """The placement of a step.
 
     Attributes:
-        device: operation -> full device name; empty where everything runs on the session's only device.
-        assigned: operation -> the report; those that are not listed run on `default`, which nothing contradicts.
+        device: name of an operation -> full device name; empty where everything runs on the session's only device.
+        assigned: name -> the report; those that are not listed run on `default`, which nothing contradicts.
         default: where operations without constraints run.
         seconds: what the greedy placer expects the step to take.
     """
 
-    device: dict[Operation, str] = field(default_factory=dict)
-    assigned: dict[Operation, Assigned] = field(default_factory=dict)
+    device: dict[str, str] = field(default_factory=dict)
+    assigned: dict[str, Assigned] = field(default_factory=dict)
     default: str = ""
     seconds: float | None = None
 
-    def of(self, op: Operation) -> Assigned:
+    def of(self, op: StepNode) -> Assigned:
         """The report for an operation."""
-        return self.assigned.get(op) or Assigned("", self.default, "the only device")
+        return self.assigned.get(op.name) or Assigned("", self.default, "the only device")
 
 
 class Placer:
@@ -79,7 +80,7 @@ class Placer:
     def __init__(
         self,
         devices: Sequence[Device],
-        host_work: Callable[[Operation], bool],
+        host_work: Callable[[StepNode], bool],
         policy: PlacementPolicy | None = None,
         soft: bool = False,
         log: bool = False,
@@ -94,7 +95,7 @@ class Placer:
         self._homes: dict[ResourceHandle, str] = {}
         self._lock = threading.Lock()
 
-    def _request(self, op: Operation) -> PlacementRequest:
+    def _request(self, op: StepNode) -> PlacementRequest:
         return request_of_whole(op, self.policy.request)
 
     def place(self, step: StepGraph) -> Placement:
@@ -110,7 +111,7 @@ class Placer:
             self._print(step, placement)
         return placement
 
-    def check_exists(self, folded: Iterable[Operation]) -> None:
+    def check_exists(self, folded: Iterable[StepNode]) -> None:
         """Refuses requests for devices that do not exist, of operations whose results became known.
 
         Raises:
@@ -118,14 +119,14 @@ class Placer:
         """
         self._constraints.check_exists(folded)
 
-    def spans_devices(self, op: Operation) -> bool:
+    def spans_devices(self, op: StepNode) -> bool:
         """Whether a conditional or loop belongs on several devices, so that it must be lowered before it is placed."""
         return len(self.devices) > 1 and spans_devices(op, self.policy.request)
 
     def _has_nothing_to_choose(self, step: StepGraph) -> bool:
         if len(self.devices) > 1 or self.devices[0].device_type != "CPU" or not self.policy.is_trivial:
             return False
-        return not any(self._request(op).device for op in step.operations) and not any(t.op.device for t in step.known)
+        return not any(self._request(op).device for op in step.operations) and not any(t.op.device for t in step.known_tensors())
 
     def _placed(self, step: StepGraph) -> Placement:
         groups = self._constraints.groups(step)
@@ -172,9 +173,9 @@ class Placer:
     @staticmethod
     def _place_beside(
         at: int,
-        beside: Mapping[int, Operation],
+        beside: Mapping[int, StepNode],
         groups: Sequence[Group],
-        group_of: Mapping[Operation, int],
+        group_of: Mapping[StepNode, int],
         chosen: list[str],
         why: list[str],
     ) -> None:
@@ -217,10 +218,10 @@ class Placer:
             cost = {kind: self.cost_model.seconds(op, kind) for kind in set(types)}
             inputs = [
                 Input(position[t.op], t.value_index, size_of(t))
-                for t in step.inputs_of(op)
-                if t.op in position and t not in step.known and t not in step.feeds
+                for t in op.inputs
+                if t.op in position and not t.is_known
             ]
-            inputs += [Input(position[c], -1, 0) for c in step.controls_of(op) if c in position]
+            inputs += [Input(position[c], -1, 0) for c in op.control_inputs if c in position]
             jobs.append(Job([cost[kind] for kind in types], inputs, group_of[op]))
         return jobs
 
@@ -234,9 +235,9 @@ class Placer:
         requests = {op: self._constraints.request(op) for group in groups for op in group.members}
         for group, device, reason in zip(groups, chosen, why, strict=True):
             for op in group.members:
-                placement.device[op] = device
+                placement.device[op.name] = device
                 asked = requests[op].device
-                placement.assigned[op] = Assigned(asked, device, _why(group, op, requests[op], device, reason))
+                placement.assigned[op.name] = Assigned(asked, device, _why(group, op, requests[op], device, reason))
         if len({d.xla_device for d in self.devices}) == 1 and set(chosen) <= {placement.default}:
             placement.device = {}
         return placement
@@ -251,7 +252,7 @@ class Placer:
                     sys.stderr.write(line)
 
 
-def _why(group: Group, op: Operation, request: PlacementRequest, got: str, reason: str) -> str:
+def _why(group: Group, op: StepNode, request: PlacementRequest, got: str, reason: str) -> str:
     asked, source = request.device, request.source
     if group.relaxed:
         return f"soft placement: {group.relaxed}"
@@ -271,26 +272,31 @@ class _Neighbours:
     """Beside which operation one that nothing binds should run."""
 
     def __init__(self, step: StepGraph) -> None:
-        self._step = step
-        self._given = {*step.known, *step.feeds}
-        self._takers: dict[Operation, list[Operation]] = {}
+        self._members = set(step.operations)
+        self._takers: dict[StepNode, list[StepNode]] = {}
         for op in step.operations:
-            for tensor in step.inputs_of(op):
-                if tensor not in self._given:
+            for tensor in op.inputs:
+                if self._is_computed(tensor):
                     self._takers.setdefault(tensor.op, []).append(op)
 
-    def of(self, group: Group) -> Operation | None:
+    def of(self, group: Group) -> StepNode | None:
         """The neighbour of a group of one operation, or None."""
         if len(group.members) > 1 or group.asked_by or group.outside:
             return None
         op = group.members[0]
-        computed = [t for t in self._step.inputs_of(op) if t not in self._given]
+        computed = [t for t in op.inputs if self._is_computed(t)]
         if op.type in _DESCRIPTIONS and computed:
             return computed[0].op
         takers = list(dict.fromkeys(self._takers.get(op, ())))
         return takers[0] if not computed and len(takers) == 1 and len(op.outputs) == 1 else None
 
+    def _is_computed(self, tensor: StepTensor) -> bool:
+        return tensor.op in self._members and not tensor.is_known
+
 
 def apply(step: StepGraph, placement: Placement) -> StepGraph:
     """A step with the devices of a placement."""
-    return replace(step, device=dict(placement.device))
+    rewriting = Rewriting(step)
+    for op in step.operations:
+        rewriting.keep(op, placed_on=placement.device[op.name])
+    return rewriting.result()

@@ -40,7 +40,7 @@ from typing import Any, Final
 
 from anabranch.core import device as device_names
 from anabranch.errors import InvalidArgumentError, NotFoundError
-from anabranch.graph.operation import Operation
+from anabranch.graph.step_nodes import StepNode
 from anabranch.placement.constraints import PlacementRequest
 from anabranch.placement.cost_model import CostModel
 
@@ -80,7 +80,7 @@ class PlacementRule:
             except re.error as error:
                 raise ValueError(f"{self.regex!r} is not a regular expression: {error}") from error
 
-    def matches(self, op: Operation) -> bool:
+    def matches(self, op: StepNode) -> bool:
         """Whether the rule is for an operation."""
         return (
             (self.name is None or fnmatch.fnmatchcase(op.name, self.name))
@@ -124,7 +124,7 @@ class PlacementPolicy:
         """Whether the policy leaves everything to the program and the default placer."""
         return not self.rules and self.placer == "default" and not self.clear
 
-    def request(self, op: Operation) -> PlacementRequest:
+    def request(self, op: StepNode) -> PlacementRequest:
         """What is asked for an operation, by a rule or by the program."""
         for rule in self.rules:
             if rule.matches(op):

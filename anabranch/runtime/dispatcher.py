@@ -20,7 +20,7 @@ from typing import Any, Protocol
 
 from anabranch.core.interrupts import admit
 from anabranch.core.pending import Pending
-from anabranch.graph.operation import Operation
+from anabranch.graph.step_nodes import StepNode
 from anabranch.runtime.executor import Executor, Instance
 from anabranch.runtime.executor_graph import ExecutorGraph
 from anabranch.runtime.waiting import ActiveSteps, StepWaiting, deadline_after, error_of
@@ -50,7 +50,7 @@ class Work(Protocol):
         """How it is to be run."""
 
     @property
-    def op(self) -> Operation:
+    def op(self) -> StepNode:
         """The operation that stands for it in messages."""
 
     def run(self, values: list[Any], record: Any) -> None:

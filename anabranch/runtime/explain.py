@@ -136,7 +136,7 @@ def placement_rows(plan: Plan, placement: Placement) -> list[tuple[str, ...]]:
     """Of each operation of a step: its name, its type, what was asked for it, what it got, and why."""
     rows: list[tuple[str, ...]] = []
     for op in plan.step.operations:
-        if op in placement.assigned or not placement.assigned:
+        if op.name in placement.assigned or not placement.assigned:
             found = placement.of(op)
             rows.append((op.name, op.type, found.asked or "-", found.got.removeprefix(_DEVICE), found.why))
     return rows

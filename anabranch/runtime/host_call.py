@@ -12,13 +12,13 @@ from anabranch.core.pending import Pending
 from anabranch.core.resources import ResourceHandle
 from anabranch.errors import InvalidArgumentError, OpError, UnimplementedError
 from anabranch.graph.constants import flatten_outputs
-from anabranch.graph.operation import Operation, group_by_argument
+from anabranch.graph.operation import group_by_argument
+from anabranch.graph.step_nodes import StepNode
 from anabranch.graph.shape_inference import check_shapes, is_open
 from anabranch.ops.list_values import TensorList
-from anabranch.runtime.containers import Containers
-from anabranch.runtime.host_context import BodyRunner, HostContext
+from anabranch.runtime.host_context import HostContext
 from anabranch.runtime.host_sizes import HostSizes
-from anabranch.runtime.random_counters import RandomCounters
+from anabranch.runtime.session_environment import SessionEnvironment
 from anabranch.xla.islands import HostCall
 from anabranch.xla.lowering import hash_name, out_of_memory
 
@@ -40,9 +40,7 @@ class HostKernelCall:
         item: HostCall,
         slots: dict[Any, int],
         outputs: list[int],
-        containers: Containers,
-        counters: RandomCounters,
-        run_body: BodyRunner,
+        environment: SessionEnvironment,
     ) -> None:
         op = self.op = item.operation
         self.device = item.device
@@ -58,8 +56,8 @@ class HostKernelCall:
         self._rule = rule
         #: None where the values of inputs do not decide how large the results are
         self._sizes = HostSizes(op, rule) if rule is op_def.compiled_rule and op_def.static_positions(op) else None
-        self._context = HostContext(op, containers, run_body)
-        self._sources = [(None, item.known[t]) if t in item.known else (slots[t], None) for t in item.inputs]
+        self._context = HostContext(op, environment)
+        self._sources = [(None, t.known) if t.is_known else (slots[t], None) for t in item.inputs]
         self._outputs = outputs
         self._dtypes = [out.dtype.as_numpy_dtype for out in op.outputs]
         #: inputs and outputs need not be regrouped where no argument stands for several tensors
@@ -70,7 +68,7 @@ class HostKernelCall:
         self._open = is_open(op)
         #: the inputs' shapes that were found right before
         self._checked: list[Any] = []
-        self._counters = counters.group([op]) if rule.asks_for("rng") else None
+        self._counters = environment.counters.group([op.origin]) if rule.asks_for("rng") else None
         self._keywords = {k: op.attrs[k] for k in rule.attr_names()}
         if rule.asks_for("ctx"):
             self._keywords["ctx"] = self._context
@@ -168,7 +166,7 @@ def _typed(value: Any, dtype: Any) -> Any:
     return value if getattr(value, "dtype", None) == dtype and hasattr(value, "shape") else np.asarray(value, dtype)
 
 
-def _gives_handles(op: Operation) -> bool:
+def _gives_handles(op: StepNode) -> bool:
     return bool(op.outputs) and all(out.dtype is dtypes.resource for out in op.outputs)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -12,14 +11,10 @@ import numpy as np
 from anabranch.core.kernel_context import KernelContext
 from anabranch.core.resources import ResourceHandle
 from anabranch.errors import FailedPreconditionError
-from anabranch.graph.operation import Operation
-from anabranch.runtime.containers import Containers
+from anabranch.graph.step_nodes import StepFunction, StepNode
 from anabranch.runtime.random_counters import Draws
+from anabranch.runtime.session_environment import SessionEnvironment
 from anabranch.xla.jax_settings import wide_types
-
-#: (body, inputs, where its random operations count) -> outputs
-BodyRunner = Callable[[Any, list[Any], Draws | None], list[Any]]
-
 
 class HostContext(KernelContext):
     """The kernel context of an operation that runs on the host.
@@ -28,17 +23,22 @@ class HostContext(KernelContext):
         opened: for operations that make shared objects: the handle, and a weak reference to what it meant last time.
     """
 
-    __slots__ = ("_run_body", "containers", "opened")
+    __slots__ = ("_environment", "containers", "opened")
 
-    def __init__(self, op: Operation, containers: Containers, run_body: BodyRunner) -> None:
+    def __init__(self, op: StepNode, environment: SessionEnvironment) -> None:
         super().__init__(op)
-        self.containers = containers
-        self._run_body = run_body
+        self._environment = environment
+        self.containers = environment.containers
         self.opened: tuple[ResourceHandle, weakref.ref[Any]] | None = None
 
-    def for_operation(self, op: Operation) -> HostContext:
+    def for_operation(self, op: StepNode) -> HostContext:
         """The context of another operation of the same session."""
-        return HostContext(op, self.containers, self._run_body)
+        return HostContext(op, self._environment)
+
+    @property
+    def private_name(self) -> str:
+        """Names what belongs to this operation of this session alone."""
+        return f"_{self._environment.session}_{self.op.origin}"
 
     def is_initialized(self, handle: ResourceHandle) -> bool:
         """Whether the variable has a value."""
@@ -76,9 +76,9 @@ class HostContext(KernelContext):
         """Host kernels check before they write, so nothing guards them."""
         return None
 
-    def call(self, body: Any, inputs: list[Any], *, draws: Draws | None = None, **_: Any) -> list[Any]:
-        """Runs a function graph as a step of its own; `draws` is what `new_draws` gave, if it has its own."""
-        return self._run_body(body, inputs, draws)
+    def call(self, body: StepFunction, inputs: list[Any], *, draws: Draws | None = None, **_: Any) -> list[Any]:
+        """Runs a function as a step of its own; `draws` is what `new_draws` gave, if it has its own."""
+        return self._environment.run_function(body, inputs, draws)
 
     @staticmethod
     def new_draws() -> Draws:

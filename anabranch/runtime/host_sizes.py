@@ -13,7 +13,8 @@ from anabranch.core.kernel_context import KernelContext
 from anabranch.core.op_def import Rule
 from anabranch.core.sizes import check_storable
 from anabranch.errors import OpError
-from anabranch.graph.operation import Operation, group_by_argument
+from anabranch.graph.operation import group_by_argument
+from anabranch.graph.step_nodes import StepNode
 from anabranch.xla.jax_settings import wide_types
 from anabranch.xla.sizes import values_of
 
@@ -38,7 +39,7 @@ class HostSizes:
         rule: its kernel.
     """
 
-    def __init__(self, op: Operation, rule: Rule) -> None:
+    def __init__(self, op: StepNode, rule: Rule) -> None:
         self._op, self._rule = op, rule
         self._static = sorted(op.op_def.static_positions(op))
         self._keywords: dict[str, Any] = {name: op.attrs[name] for name in rule.attr_names()}

@@ -37,13 +37,13 @@ from anabranch.runtime.containers import Containers
 from anabranch.runtime.devices import explicit_xla_device
 from anabranch.runtime.host_context import uninitialized
 from anabranch.runtime.jax_errors import as_op_error
-from anabranch.runtime.random_counters import RandomCounters
+from anabranch.runtime.session_environment import SessionEnvironment
 from anabranch.runtime.worker_threads import worker_threads
 from anabranch.xla.executable import Executable, Variant, VariantKey, failed_check
 from anabranch.xla.islands import Island
 from anabranch.xla.jax_settings import wide_types
 from anabranch.xla.lowering import NeedsHostError
-from anabranch.xla.state import state_of
+from anabranch.xla.state import known_handle, state_of
 from anabranch.xla.watched_loops import watching
 
 Values = list[Any]
@@ -70,10 +70,10 @@ class IslandCall:
         self,
         island: Island,
         slots: dict[Any, int],
-        containers: Containers,
-        counters: RandomCounters,
+        environment: SessionEnvironment,
         device: Device | None = None,
     ) -> None:
+        containers = environment.containers
         self.executable = executable = Executable(island, explicit_xla_device(device))
         self.island = island
         self._inputs = [slots[t] for t in executable.dynamic]
@@ -83,7 +83,7 @@ class IslandCall:
         self._outputs = [slots[t] for t in island.outputs]
         self._has_constants = bool(executable.constants)
         self._written = [containers.variable(h) for h in island.writes]
-        self._counters = counters.group(island.random) if executable.uses_random else None
+        self._counters = environment.counters.group([op.origin for op in island.random]) if executable.uses_random else None
         argument_order = [*executable.read_only, *executable.donated]
         self._bind_variables(argument_order, set(executable.read_only), containers)
         first = len(self._inputs) + len(executable.constants)
@@ -280,14 +280,13 @@ class IslandCall:
 
     def _taker_of(self, position: int) -> Any:
         """The first operation that takes an input."""
-        tensor, alias = self.executable.dynamic[position], self.island.alias
-        return next(op for op in self.island.operations if any(alias.get(t, t) is tensor for t in op.inputs))
+        tensor = self.executable.dynamic[position]
+        return next(op for op in self.island.operations if tensor in op.inputs)
 
     def _without_value(self, handle: ResourceHandle) -> Exception:
         """What a variable without a value means: an error, unless a conditional may not need it, as the host finds."""
-        alias, known = self.island.alias, self.island.known
         for op in self.island.operations:
-            if handle in state_of(op, lambda t: known.get(alias.get(t, t)))[0]:
+            if handle in state_of(op, known_handle)[0]:
                 if bodies_of(op):
                     return NeedsHostError(op, f"the {handle} has no value yet, which the branch taken may not need")
                 return uninitialized(op, handle)
@@ -296,8 +295,4 @@ class IslandCall:
 
 def _fixed_shape(island: Island, handle: ResourceHandle) -> bool:
     """Whether the graph fixes the shape of a variable, so that it need not be part of the compilation key."""
-    for tensor, value in island.known.items():
-        if isinstance(value, ResourceHandle) and value == handle:
-            shape = tensor.op.attrs.get("shape")
-            return shape is not None and shape.is_fully_defined()
-    return False
+    return any(value == handle and value.shape.is_fully_defined() for value in island.known.values() if isinstance(value, ResourceHandle))

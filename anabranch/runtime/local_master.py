@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import threading
 from collections.abc import Sequence
@@ -11,7 +12,8 @@ from anabranch.core import dtypes
 from anabranch.core.bounded import Table
 from anabranch.graph.loop_structure import PRIMITIVES
 from anabranch.graph.operation import Operation, Tensor
-from anabranch.pipeline import build_plan
+from anabranch.graph.step_nodes import StepFunction, StepNode
+from anabranch.pipeline import plan_function, plan_step
 from anabranch.placement.cost_model import CostModel
 from anabranch.placement.placer import Placer
 from anabranch.placement.policy import PlacementPolicy, policy_of
@@ -21,14 +23,18 @@ from anabranch.runtime.device_settings import settings
 from anabranch.runtime.devices import DeviceAttributes, attributes_of, session_devices
 from anabranch.runtime.measurement import measure_step, measure_transfers
 from anabranch.runtime.random_counters import Draws, RandomCounters, drawing
+from anabranch.runtime.session_environment import SessionEnvironment
 from anabranch.runtime.step import PreparedStep, prepared_steps
 from anabranch.runtime.waiting import ActiveSteps
 from anabranch.xla.islands import runs_on_host
 
 
-def _is_host_work(op: Operation) -> bool:
+def _is_host_work(op: StepNode) -> bool:
     """Whether only a CPU can run an operation. The executor itself runs the primitives of control flow."""
     return op.type not in PRIMITIVES and runs_on_host(op)
+
+
+_session_numbers = itertools.count(1)
 
 
 class LocalTask:
@@ -72,8 +78,9 @@ class LocalMaster:
         self.placer = Placer(session_devices(config), _is_host_work, policy_of(placement), soft, log)
         self._owns_task = task is None
         self.task = task or LocalTask()
-        self.counters = RandomCounters()
-        self._bodies = Table()
+        self._session = f"session_{next(_session_numbers)}"
+        self._counters = RandomCounters()
+        self._functions = Table()
         self._active = ActiveSteps()
 
     def close(self) -> None:
@@ -82,7 +89,7 @@ class LocalMaster:
         if self._owns_task:
             closed, self.task = self.task, LocalTask()
             closed.containers.close()
-            self._bodies.clear()
+            self._functions.clear()
 
     def forget(self) -> None:
         """Ends the threads of a session that nobody holds any more, and hence no step is running in."""
@@ -104,29 +111,33 @@ class LocalMaster:
         Raises:
             OpError: the graph cannot be run (a cycle, an operation without a kernel), or not placed.
         """
-        plan = build_plan(fetches, targets, feeds, placer=self.placer)
-        return PreparedStep(plan, self.task.containers, self.counters, self.run_body, self._active)
+        plan = plan_step(fetches, targets, feeds, self.placer)
+        return PreparedStep(plan, self._environment())
 
-    def run_body(self, body: Any, inputs: list[Any], draws: Draws | None = None) -> list[Any]:
-        """Runs a function graph as a step of its own.
+    def _environment(self) -> SessionEnvironment:
+        return SessionEnvironment(
+            self._session, self.task.containers, self._counters, self.run_function, self._active
+        )
+
+    def run_function(self, body: StepFunction, inputs: list[Any], draws: Draws | None = None) -> list[Any]:
+        """Runs a function as a step of its own.
 
         Args:
             draws: where its random operations count; None: where they count for the step that calls.
         """
         handles = tuple(v for v, p in zip(inputs, body.inputs, strict=True) if p.dtype is dtypes.resource)
-        key = (body, body.version, handles)
-        step = self._bodies.get(key)
+        key = (body, handles)
+        step = self._functions.get(key)
         if step is None:
-            step = self._prepare_body(body, inputs)
-            prepared_steps.add(self._bodies, key, step)
+            step = self._prepare_function(body, inputs)
+            prepared_steps.add(self._functions, key, step)
         feeds = [v for v, p in zip(inputs, body.inputs, strict=True) if p.dtype is not dtypes.resource]
         if draws is None:
             return step.run_on_device(feeds)
         with drawing(draws):
             return step.run_on_device(feeds)
 
-    def _prepare_body(self, body: Any, inputs: list[Any]) -> PreparedStep:
-        known = {p: v for v, p in zip(inputs, body.inputs, strict=True) if p.dtype is dtypes.resource}
-        feeds = [p for p in body.inputs if p not in known]
-        plan = build_plan(body.outputs, [], feeds, known, self.placer)
-        return PreparedStep(plan, self.task.containers, self.counters, self.run_body, self._active)
+    def _prepare_function(self, body: StepFunction, inputs: list[Any]) -> PreparedStep:
+        known = {i: inputs[i] for i, p in enumerate(body.inputs) if p.dtype is dtypes.resource}
+        plan = plan_function(body, known, self.placer)
+        return PreparedStep(plan, self._environment())

@@ -10,7 +10,7 @@ from anabranch.core.devices import LOCAL_TASK
 from anabranch.graph import function_def as _function_def  # writes the library's functions  # noqa: F401
 from anabranch.graph.graph import Graph
 from anabranch.graph.graphdef import graph_to_proto, node_to_proto
-from anabranch.graph.operation import Operation, Tensor
+from anabranch.graph.step_nodes import StepNode, StepTensor
 from anabranch.pipeline import Plan
 from anabranch.proto import AttrValue, GraphDef, NodeDef
 from anabranch.proto.attr_values import attr_to_proto
@@ -54,37 +54,36 @@ class _Writer:
     """Adds nodes to a message; what they take from outside is added before them."""
 
     def __init__(self, plan: Plan, graph: Graph, device: str) -> None:
-        self.step = plan.step
         # a Recv waits for its Send on another device, which is none of this graph's
-        self.members = {op for op in plan.step.operations if plan.step.device.get(op, device) == device}
+        self.members = {op for op in plan.step.operations if (op.placed_on or device) == device}
         self.feeds = set(plan.step.feeds)
         self.device = device
         #: no operations yet, but the graph's library of functions
         self.message = graph_to_proto(graph, from_version=len(graph.get_operations()))
-        self._given: dict[Tensor, str] = {}
+        self._given: dict[StepTensor, str] = {}
 
-    def add(self, op: Operation, island: str | None) -> None:
-        inputs = [self._input(tensor) for tensor in self.step.inputs_of(op)]
+    def add(self, op: StepNode, island: str | None) -> None:
+        inputs = [self._input(tensor) for tensor in op.inputs]
         node = node_to_proto(op)
         del node.input[:]
         node.input.extend(inputs)
-        node.input.extend(f"^{control.name}" for control in self.step.controls_of(op) if control in self.members)
+        node.input.extend(f"^{control.name}" for control in op.control_inputs if control in self.members)
         node.device = self.device
         if island is not None:
             node.attr["_island"].CopyFrom(AttrValue(s=island.encode()))
         self.message.node.append(node)
 
-    def _input(self, tensor: Tensor) -> str:
-        if tensor in self.feeds or tensor in self.step.known:
+    def _input(self, tensor: StepTensor) -> str:
+        if tensor in self.feeds or tensor.is_known:
             if tensor not in self._given:
                 self._given[tensor] = self._add_given(tensor)
             return self._given[tensor]
         return tensor.op.name if tensor.value_index == 0 else tensor.name
 
-    def _add_given(self, tensor: Tensor) -> str:
+    def _add_given(self, tensor: StepTensor) -> str:
         """Adds a node for a value from outside; returns how it is named."""
         name = tensor.op.name if tensor.value_index == 0 else f"{tensor.op.name}/output_{tensor.value_index}"
-        value = self.step.known.get(tensor)
+        value = tensor.known
         if tensor in self.feeds:
             node = self._node(name, "Placeholder", tensor)
             node.attr["shape"].CopyFrom(AttrValue(shape=shape_to_proto(tensor.shape)))
@@ -99,7 +98,7 @@ class _Writer:
         return name
 
     @staticmethod
-    def _node(name: str, kind: str, tensor: Tensor) -> Any:
+    def _node(name: str, kind: str, tensor: StepTensor) -> Any:
         node = NodeDef(name=name, op=kind)
         node.attr["dtype"].CopyFrom(attr_to_proto("type", tensor.dtype.base_dtype))
         return node

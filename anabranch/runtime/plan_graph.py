@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from anabranch.graph.loop_structure import ENTERS, EXITS, MERGES, NEXT_ITERATIONS, SWITCHES
-from anabranch.graph.operation import Operation, Tensor
+from anabranch.graph.step_nodes import StepNode, StepTensor
 from anabranch.pipeline import Plan
 from anabranch.runtime.executor_graph import ExecutorGraph, FrameSpec, Kind, Known, NodeSpec, Output
 from anabranch.xla.islands import PASSING, HostCall, Island, PlanItem
@@ -42,14 +42,14 @@ class PlanGraph:
         self._feed_of = {tensor: i for i, tensor in enumerate(plan.step.feeds)}
         self._first = len(plan.step.feeds)
         self._item_of = {op: i for i, item in enumerate(plan.items) for op in _members(item)}
-        self._port_of = {t: port for item in plan.items for port, t in enumerate(_outputs(item))}
+        self._port_of = {t: port for item in plan.items for port, t in enumerate(item.outputs)}
         feeds = [NodeSpec(tensor.name, Kind.FEED) for tensor in plan.step.feeds]
         frames = [
             FrameSpec(f.name, -1 if f.parent is None else f.parent.position, f.parallel_iterations)
             for f in plan.grouping.frames.all
         ]
         specs = [*feeds, *(self._node(item) for item in plan.items)]
-        fetches = [self._output(t) for t in map(self._step.resolve, plan.step.fetches) if t not in self._step.known]
+        fetches = [self._output(t) for t in plan.step.fetches if not t.is_known]
         self.graph = ExecutorGraph(specs, [f for f in fetches if f is not None], frames)
         self.slots = self._slots()
 
@@ -57,23 +57,23 @@ class PlanGraph:
         """The number of the node of an item of the plan."""
         return self._first + position
 
-    def _slots(self) -> dict[Tensor, int]:
+    def _slots(self) -> dict[StepTensor, int]:
         slots = {tensor: self.graph.slot((i, 0)) for tensor, i in self._feed_of.items()}
         for position, item in enumerate(self._plan.items):
-            for port, tensor in enumerate(_outputs(item)):
+            for port, tensor in enumerate(item.outputs):
                 slots.setdefault(tensor, self.graph.slot((self._first + position, port)))
         return slots
 
     def output_slots(self, position: int) -> list[int]:
         """The slots of an item's own outputs, also where they are fed and nobody takes them."""
-        count = len(_outputs(self._plan.items[position]))
+        count = len(self._plan.items[position].outputs)
         return [self.graph.slot((self._first + position, port)) for port in range(count)]
 
     # ---- nodes
     def _node(self, item: PlanItem) -> NodeSpec:
         members = _members(item)
         frames = self._plan.grouping.frames
-        spec = NodeSpec(members[-1].name, kind_of(item), frames.of[members[0]].position, outputs=len(_outputs(item)))
+        spec = NodeSpec(members[-1].name, kind_of(item), frames.of[members[0]].position, outputs=len(item.outputs))
         inputs, controls = self._waits(members)
         if spec.kind not in (Kind.WORK, Kind.TRIGGER):
             assert isinstance(item, HostCall)
@@ -92,7 +92,7 @@ class PlanGraph:
         spec.after = sorted(after - {self._number(members[0])})
         return spec
 
-    def _waits(self, members: list[Operation]) -> tuple[list[Any], list[int]]:
+    def _waits(self, members: list[StepNode]) -> tuple[list[Any], list[int]]:
         own = self._item_of[members[0]]
         inputs: dict[Output, None] = {}
         controls: dict[int, None] = {}
@@ -109,17 +109,17 @@ class PlanGraph:
             controls.update((self._number(c), None) for c in operations if self._item_of[c] != own)
         return list(inputs), list(controls)
 
-    def _number(self, op: Operation) -> int:
+    def _number(self, op: StepNode) -> int:
         return self._first + self._item_of[op]
 
-    def _input(self, tensor: Tensor, item: HostCall) -> Output | Known:
-        if tensor in item.known:
-            return Known(item.known[tensor])
+    def _input(self, tensor: StepTensor, item: HostCall) -> Output | Known:
+        if tensor.is_known:
+            return Known(tensor.known)
         output = self._output(tensor)
         assert output is not None
         return output
 
-    def _output(self, tensor: Tensor) -> Output | None:
+    def _output(self, tensor: StepTensor) -> Output | None:
         """Where a tensor comes from; None where an island keeps it for itself."""
         if tensor in self._feed_of:
             return self._feed_of[tensor], 0
@@ -127,9 +127,7 @@ class PlanGraph:
         return None if port is None else (self._number(tensor.op), port)
 
 
-def _members(item: PlanItem) -> list[Operation]:
+def _members(item: PlanItem) -> list[StepNode]:
     return item.operations if isinstance(item, Island) else [item.operation]
 
 
-def _outputs(item: PlanItem) -> list[Tensor]:
-    return item.outputs if isinstance(item, Island) else item.operation.outputs

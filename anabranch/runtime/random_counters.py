@@ -11,7 +11,6 @@ from contextvars import ContextVar
 import numpy as np
 from numpy.typing import NDArray
 
-from anabranch.graph.operation import Operation
 
 
 class Draws:
@@ -63,13 +62,13 @@ class RandomCounters:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._index: dict[Operation, int] = {}
+        self._index: dict[str, int] = {}
         self.draws = Draws()
 
-    def group(self, operations: Sequence[Operation]) -> CounterGroup:
-        """The counters of the random operations of one island."""
+    def group(self, operations: Sequence[str]) -> CounterGroup:
+        """The counters of the random operations of one island, which are named as `StepNode.origin` does."""
         with self._lock:
-            positions = [self._index.setdefault(op.origin, len(self._index)) for op in operations]
+            positions = [self._index.setdefault(name, len(self._index)) for name in operations]
         return CounterGroup(self.draws, np.array(positions, np.intp))
 
 

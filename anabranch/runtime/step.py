@@ -19,17 +19,15 @@ from anabranch.core.pending import Pending
 from anabranch.core.resources import ResourceHandle
 from anabranch.errors import ResourceExhaustedError
 from anabranch.graph.loop_structure import PRIMITIVES
-from anabranch.graph.operation import Operation
+from anabranch.graph.step_nodes import StepNode
 from anabranch.passes.prune import PLACEHOLDERS
 from anabranch.pipeline import Plan, plan_of_island
-from anabranch.runtime.containers import Containers
 from anabranch.runtime.dispatcher import Mode, StepRun
 from anabranch.runtime.executor_graph import Kind
 from anabranch.runtime.host_call import HostKernelCall
-from anabranch.runtime.host_context import BodyRunner
 from anabranch.runtime.island_call import WATCH, IslandCall
 from anabranch.runtime.plan_graph import PlanGraph, kind_of
-from anabranch.runtime.random_counters import RandomCounters
+from anabranch.runtime.session_environment import SessionEnvironment
 from anabranch.runtime.transfer_call import EXCHANGE, TRANSFERS, TransferCall
 from anabranch.runtime.waiting import ActiveSteps, StepWaiting, deadline_after, run_alone, wait_for
 from anabranch.xla.islands import HostCall, Island, PlanItem
@@ -76,18 +74,11 @@ class PreparedStep:
     calling thread. Any other is run by the executor (docs/decisions/0015-executor.md).
     """
 
-    def __init__(
-        self,
-        plan: Plan,
-        containers: Containers,
-        counters: RandomCounters,
-        run_body: BodyRunner,
-        active: ActiveSteps | None = None,
-    ) -> None:
+    def __init__(self, plan: Plan, environment: SessionEnvironment) -> None:
         self.plan = plan
         self.used = 0
-        self._active = active = active or ActiveSteps()
-        self._environment = (containers, counters, run_body, active)
+        self._environment = environment
+        self._active = environment.active
         self._graph = PlanGraph(plan) if needs_executor(plan) else None
         self._slots = slots = _assign_slots(plan) if self._graph is None else self._graph.slots
         self._size = len(slots)
@@ -102,27 +93,24 @@ class PreparedStep:
         self._slow = frozenset(
             position for position, item in enumerate(plan.items) if isinstance(item, HostCall) and _is_slow(item)
         )
-        resolved = [plan.step.resolve(t) for t in plan.step.fetches]
-        self._known = {i: plan.step.known[t] for i, t in enumerate(resolved) if t in plan.step.known}
-        self._fetch_slots = [-1 if i in self._known else slots[t] for i, t in enumerate(resolved)]
+        self._known = {i: t.known for i, t in enumerate(plan.step.fetches) if t.is_known}
+        self._fetch_slots = [-1 if t.is_known else slots[t] for t in plan.step.fetches]
         #: whether an exception that comes from outside finds the step undone or done, wherever it enters
         self._is_whole = _is_whole(self._calls) if self._graph is None else False
         #: for each call of a plan that runs straight through, the slots that nothing after it reads
         self._emptied = _last_readings(plan, slots, {*self._fetch_slots, *self._feed_slots}) if self._calls else []
 
     def _bind(self, item: PlanItem, position: int) -> StepCall:
-        containers, counters, run_body, _ = self._environment
-        devices = self.plan.devices
+        environment, devices = self._environment, self.plan.devices
         if isinstance(item, Island):
-            return IslandCall(item, self._slots, containers, counters, devices.get(item.device))
+            return IslandCall(item, self._slots, environment, devices.get(item.device))
         if self._graph is None:
-            unfed = {**self._slots, **dict.fromkeys(self.plan.step.feeds, self._size)}  # a fed output comes in vain
-            outputs = [unfed[t] for t in item.operation.outputs]
+            outputs = [self._slots[t] for t in item.outputs]
         else:
             outputs = self._graph.output_slots(position)
         if item.operation.type in TRANSFERS:
-            return TransferCall(item, self._slots, outputs, containers, counters, devices)
-        return HostKernelCall(item, self._slots, outputs, containers, counters, run_body)
+            return TransferCall(item, self._slots, outputs, environment, devices)
+        return HostKernelCall(item, self._slots, outputs, environment)
 
     def _bind_nodes(self, graph: PlanGraph) -> None:
         several = _uses_several_devices(self.plan)
@@ -173,7 +161,7 @@ class PreparedStep:
         for slot, value in zip(self._feed_slots, feeds, strict=True):
             values[slot] = value
         if self._has_transfers:
-            with self._environment[0].rendezvous.step() as values[EXCHANGE]:
+            with self._environment.containers.rendezvous.step() as values[EXCHANGE]:
                 self._run_calls(values, record, timeout)
         else:
             self._run_calls(values, record, timeout)
@@ -226,17 +214,17 @@ class PreparedStep:
     def _run_graph(
         self, graph: PlanGraph, feeds: Sequence[Any], record: Recorder | None, timeout: float | None
     ) -> list[Any]:
-        with self._environment[0].rendezvous.step() if self._has_transfers else contextlib.nullcontext() as exchange:
+        with self._environment.containers.rendezvous.step() if self._has_transfers else contextlib.nullcontext() as exchange:
             results = iter(StepRun(graph.graph, feeds, record, timeout, self._active, exchange).run())
         return [self._known[i] if slot < 0 else next(results) for i, slot in enumerate(self._fetch_slots)]
 
     def _split(self, call: StepCall, refusal: NeedsHostError) -> _SplitIsland:
         """What runs in place of an island of which one operation turned out to be host work."""
         assert isinstance(call, IslandCall)
-        plan = plan_of_island(call.island, frozenset({refusal.op}), self.plan.devices)
-        step = PreparedStep(plan, *self._environment)
-        inputs = [self._slots[t] for t in plan.step.feeds]
-        outputs = [self._slots[t] for t in plan.step.fetches]
+        plan = plan_of_island(call.island, frozenset({refusal.op.name}), self.plan.devices)
+        step = PreparedStep(plan, self._environment)
+        inputs = [self._slots[t] for t in call.island.inputs]
+        outputs = [self._slots[t] for t in call.island.outputs]
         return _SplitIsland(step, inputs, outputs)
 
 
@@ -270,13 +258,13 @@ def _is_slow(call: HostCall) -> bool:
     return call.operation.op_def.asynchronous or call.operation.op_def.blocking
 
 
-def _are_ordered(plan: Plan, island: Island, op: Operation) -> bool:
+def _are_ordered(plan: Plan, island: Island, op: StepNode) -> bool:
     return op in _before(plan, island.operations) or not _before(plan, [op]).isdisjoint(island.operations)
 
 
-def _before(plan: Plan, later: Sequence[Operation]) -> set[Operation]:
+def _before(plan: Plan, later: Sequence[StepNode]) -> set[StepNode]:
     """The operations of a plan that must have ended before all of some others can begin; among them these."""
-    grouping, seen, stack = plan.grouping, set[Operation](), list(later)
+    grouping, seen, stack = plan.grouping, set[StepNode](), list(later)
     while stack:
         op = stack.pop()
         if op in seen:
@@ -365,8 +353,7 @@ def _assign_slots(plan: Plan) -> dict[Any, int]:
     for tensor in plan.step.feeds:
         slots.setdefault(tensor, len(slots))
     for item in plan.items:
-        tensors = item.outputs if isinstance(item, Island) else item.operation.outputs
-        for tensor in tensors:
+        for tensor in item.outputs:
             slots.setdefault(tensor, len(slots))
     return slots
 

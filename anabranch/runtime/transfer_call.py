@@ -13,10 +13,9 @@ from anabranch.core.kernel_context import KernelContext
 from anabranch.core.pending import Pending
 from anabranch.core.resources import ResourceHandle
 from anabranch.ops.list_values import TensorList
-from anabranch.runtime.containers import Containers
 from anabranch.runtime.host_call import HostKernelCall
-from anabranch.runtime.random_counters import RandomCounters
 from anabranch.runtime.rendezvous import NOTHING, Exchange
+from anabranch.runtime.session_environment import SessionEnvironment
 from anabranch.xla.islands import HostCall
 
 Values = list[Any]
@@ -84,11 +83,10 @@ class TransferCall(HostKernelCall):
         item: HostCall,
         slots: dict[Any, int],
         outputs: list[int],
-        containers: Containers,
-        counters: RandomCounters,
+        environment: SessionEnvironment,
         devices: Mapping[str, Device],
     ) -> None:
-        super().__init__(item, slots, outputs, containers, counters, _no_bodies)
+        super().__init__(item, slots, outputs, environment)
         source, destination, tensor = (
             self.op.attrs[name].decode() for name in ("send_device", "recv_device", "tensor_name")
         )
@@ -115,7 +113,3 @@ class TransferCall(HostKernelCall):
             ((slot, known),) = self._sources
             self._rule.function(known if slot is None else values[slot], ctx=context)
         return None
-
-
-def _no_bodies(body: Any, inputs: list[Any], draws: Any = None) -> list[Any]:
-    raise AssertionError("a transfer calls no function")

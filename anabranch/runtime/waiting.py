@@ -17,7 +17,7 @@ from typing import Any, Final
 from anabranch.core.interrupts import admitted
 from anabranch.core.pending import Pending
 from anabranch.errors import CancelledError, DeadlineExceededError, FailedPreconditionError, OpError
-from anabranch.graph.operation import Operation
+from anabranch.graph.step_nodes import StepNode
 from anabranch.runtime.worker_threads import worker_threads
 
 _log = logging.getLogger(__name__)
@@ -80,9 +80,9 @@ class StepWaiting:
         #: (what it is about, Pending or error or None); (None, error) ends the step
         self._events: queue.SimpleQueue[tuple[Any, Any]] = queue.SimpleQueue()
         #: what was started and is settled by somebody else: by whom, what to wait for, since when
-        self._pending: dict[Any, tuple[Operation, Pending, float]] = {}
+        self._pending: dict[Any, tuple[StepNode, Pending, float]] = {}
         #: what threads of their own run, and since when
-        self._apart: dict[Any, tuple[Operation, float]] = {}
+        self._apart: dict[Any, tuple[StepNode, float]] = {}
         #: read by other threads
         self.only_waits = False
         #: why compiled loops of the step were stopped
@@ -113,7 +113,7 @@ class StepWaiting:
         """Who is asked whether compiled loops may go on; nobody in a step without a deadline."""
         return None if self._deadline is None else self
 
-    def stops(self, op: Operation) -> bool:
+    def stops(self, op: StepNode) -> bool:
         """Whether a loop of the step has to end; see `xla.watched_loops.Watch`."""
         if self._cancelled_by is not None:
             self.stopped = type(self._cancelled_by)(None, op, f"{self._cancelled_by.message}: {_told_loop(op)}")
@@ -208,11 +208,11 @@ class StepWaiting:
                 self.who_waits(),
             )
 
-    def _first_op(self) -> Operation | None:
+    def _first_op(self) -> StepNode | None:
         waiting = [*(op for op, _, _ in self._pending.values()), *(op for op, _ in self._apart.values())]
         return waiting[0] if waiting else None
 
-    def _too_late(self, op: Operation | None, who: str) -> DeadlineExceededError:
+    def _too_late(self, op: StepNode | None, who: str) -> DeadlineExceededError:
         message = (  # programs look for its beginning
             f"Timed out waiting for notification: the step did not end within {self._timeout} s: {who}; "
             "give it more time (timeout_in_ms)"
@@ -235,11 +235,11 @@ class StepWaiting:
         return "; ".join(told[:_MAX_TOLD] + more) or "no operation waits"
 
 
-def _told(op: Operation, what: str, seconds: float) -> str:
+def _told(op: StepNode, what: str, seconds: float) -> str:
     return f"{op.name!r} ({op.type}, created at {op.creation_site}) {what} ({seconds:.1f} s so far)"
 
 
-def _told_loop(op: Operation) -> str:
+def _told_loop(op: StepNode) -> str:
     return f"{op.name!r} ({op.type}, created at {op.creation_site}) was running"
 
 
@@ -249,7 +249,7 @@ def deadline_after(timeout: float | None) -> float | None:
 
 
 def wait_for(
-    op: Operation, pending: Pending, timeout: float | None, deadline: float | None, active: ActiveSteps
+    op: StepNode, pending: Pending, timeout: float | None, deadline: float | None, active: ActiveSteps
 ) -> None:
     """Waits for the result of one operation, in a step that has nothing else to do.
 
@@ -272,7 +272,7 @@ def wait_for(
 
 
 def run_alone(
-    op: Operation, work: Callable[[], None], timeout: float | None, deadline: float | None, active: ActiveSteps
+    op: StepNode, work: Callable[[], None], timeout: float | None, deadline: float | None, active: ActiveSteps
 ) -> None:
     """Runs what may hold its thread for long, in a step that has nothing else to do.
 

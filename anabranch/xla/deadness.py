@@ -21,7 +21,7 @@ from collections.abc import Hashable
 from typing import Any
 
 from anabranch.graph.loop_structure import EXITS, MERGES, SWITCHES, is_back_edge
-from anabranch.graph.operation import Operation, Tensor
+from anabranch.graph.step_nodes import StepNode, StepTensor
 from anabranch.passes.dependencies import Dependencies
 from anabranch.passes.frames import Frames
 
@@ -29,7 +29,7 @@ Condition = frozenset[Hashable]
 ALWAYS: Condition = frozenset()
 
 
-def find_conditions(dependencies: Dependencies, frames: Frames) -> dict[Operation, Condition]:
+def find_conditions(dependencies: Dependencies, frames: Frames) -> dict[StepNode, Condition]:
     """The condition under which each operation of a step is alive."""
     if not dependencies.dynamic:
         return dict.fromkeys(dependencies.step.operations, ALWAYS)
@@ -40,26 +40,26 @@ class _DeadnessAnalysis:
     def __init__(self, dependencies: Dependencies, frames: Frames) -> None:
         self.step, self.dependencies = dependencies.step, dependencies
         self.waits = {op: dependencies.of(op) for op in self.step.operations}
-        self.found: dict[Operation, Condition] = {}
-        self.outputs: dict[Operation, Condition] = {}
+        self.found: dict[StepNode, Condition] = {}
+        self.outputs: dict[StepNode, Condition] = {}
         self.loop_merges = [op for op in self.step.operations if op.type in MERGES and self._back_edge(op) is not None]
         #: Merge -> the class of loop Merges that are assumed to be alive together
-        self.classes: dict[Operation, Hashable] = {op: ("frame", frames.of[op].position) for op in self.loop_merges}
+        self.classes: dict[StepNode, Hashable] = {op: ("frame", frames.of[op].position) for op in self.loop_merges}
         #: Exits of which nothing is assumed
-        self.plain_exits: set[Operation] = set()
+        self.plain_exits: set[StepNode] = set()
 
-    def run(self) -> dict[Operation, Condition]:
+    def run(self) -> dict[StepNode, Condition]:
         while True:
             for op in self.step.operations:
                 self._visit(op)
             if not self._refine():
                 return self.found
 
-    def _back_edge(self, op: Operation) -> Tensor | None:
-        return next((t for t in self.step.inputs_of(op) if is_back_edge(op, t)), None)
+    def _back_edge(self, op: StepNode) -> StepTensor | None:
+        return next((t for t in op.inputs if is_back_edge(op, t)), None)
 
     # ---- one pass
-    def _visit(self, op: Operation) -> None:
+    def _visit(self, op: StepNode) -> None:
         tensors, controls = self.waits[op]
         if op.type in MERGES:
             condition = self._merge(op, tensors)
@@ -70,19 +70,19 @@ class _DeadnessAnalysis:
         self.found[op] = condition
         self.outputs[op] = self._exit(op, condition) if op.type in EXITS else condition
 
-    def of_tensor(self, tensor: Tensor) -> Condition:
+    def of_tensor(self, tensor: StepTensor) -> Condition:
         condition = self.outputs[tensor.op]
         if tensor.op.type in SWITCHES:
             return condition | {(self._predicate(tensor.op), bool(tensor.value_index))}
         return condition
 
-    def _predicate(self, switch: Operation) -> Hashable:
-        tensor = self.step.resolve(switch.inputs[1])
-        while tensor.op.type in ("Identity", "LoopCond") and tensor not in self.dependencies.fed:
-            tensor = self.step.resolve(tensor.op.inputs[0])
+    def _predicate(self, switch: StepNode) -> Hashable:
+        tensor = switch.inputs[1]
+        while tensor.op.type in ("Identity", "LoopCond") and tensor.op in self.dependencies.members:
+            tensor = tensor.op.inputs[0]
         return tensor
 
-    def _merge(self, op: Operation, tensors: list[Tensor]) -> Condition:
+    def _merge(self, op: StepNode, tensors: list[StepTensor]) -> Condition:
         if op in self.classes:
             return self.of_tensor(tensors[0]) | {self.classes[op]}
         sides = [self.of_tensor(t) for t in tensors]
@@ -94,18 +94,18 @@ class _DeadnessAnalysis:
             return sides[0]
         return frozenset([("merge", op)])
 
-    def _exit(self, op: Operation, condition: Condition) -> Condition:
+    def _exit(self, op: StepNode, condition: Condition) -> Condition:
         merge = self._variable_of(op)
         if op in self.plain_exits or merge is None:
             return frozenset([("exit", op)])
         return self.found[merge] - {self.classes[merge]}
 
-    def _variable_of(self, op: Operation) -> Operation | None:
+    def _variable_of(self, op: StepNode) -> StepNode | None:
         """The Merge of the loop variable that an Exit takes from a Switch on it."""
-        switch = self.step.resolve(op.inputs[0]).op
+        switch = op.inputs[0].op
         if switch.type not in SWITCHES:
             return None
-        merge = self.step.resolve(switch.inputs[0]).op
+        merge = switch.inputs[0].op
         return merge if merge in self.classes else None
 
     # ---- what was assumed
@@ -122,16 +122,16 @@ class _DeadnessAnalysis:
         self.plain_exits |= wrong
         return split or bool(new)
 
-    def _next_condition(self, merge: Operation) -> Condition:
+    def _next_condition(self, merge: StepNode) -> Condition:
         back = self._back_edge(merge)
         assert back is not None
         return self.outputs[back.op]
 
-    def _leaves_in_the_end(self, op: Operation) -> bool:
+    def _leaves_in_the_end(self, op: StepNode) -> bool:
         merge = self._variable_of(op)
         if merge is None:
             return False
-        source = self.step.resolve(op.inputs[0])
+        source = op.inputs[0]
         predicate = self._predicate(source.op)
         going_on = self.found[merge] | {(predicate, not source.value_index)}
         left = self.found[merge] | {(predicate, bool(source.value_index))}

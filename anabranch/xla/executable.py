@@ -19,14 +19,14 @@ from anabranch.core import dtypes
 from anabranch.core.bounded import LeastRecentlyUsed, limit_from, ticks
 from anabranch.core.resources import ResourceHandle
 from anabranch.errors import OpError
-from anabranch.graph.operation import Operation, Tensor
+from anabranch.graph.step_nodes import StepNode, StepTensor
 from anabranch.ops.list_values import TensorList
 from anabranch.xla.inner_traces import bound_inner_traces
 from anabranch.xla.interpreter import Interpretation, TooLargeError
 from anabranch.xla.islands import Island
 from anabranch.xla.lowering import Check, TraceState, trace_operations
 from anabranch.xla.sizes import check_compiled, check_traced
-from anabranch.xla.state import state_of
+from anabranch.xla.state import known_handle, state_of
 from anabranch.xla.watched_loops import WatchedLoops
 
 #: compiled variants kept per island
@@ -175,9 +175,7 @@ class Executable:
         ]
         self.uses_random = bool(island.random)
         self._parts = _before_and_after_writes(island)
-        self._used = frozenset(island.alias.get(t, t) for op in island.operations for t in op.inputs).union(
-            island.outputs
-        )
+        self._used = frozenset(t for op in island.operations for t in op.inputs).union(island.outputs)
         self._variants: OrderedDict[Hashable, Variant] = OrderedDict()
         self._lock = threading.Lock()
         self._last_key: Hashable = None
@@ -339,7 +337,7 @@ class Executable:
     def _trace(
         self,
         args: Sequence[Any],
-        fixed: dict[Tensor, Any],
+        fixed: dict[StepTensor, Any],
         checks: list[Check],
         notes: dict[str, None],
         watched: WatchedLoops | None,
@@ -352,7 +350,7 @@ class Executable:
         values, state = self._begin(args, fixed)
         state.notes, state.watched = notes, watched
         before, after = self._parts
-        trace_operations(before, values, state, self.island.alias)
+        trace_operations(before, values, state)
         first = self._continue(after, values, state, None)
         if first[1].checks and self.island.writes:
             guard = jnp.all(jnp.stack([c.ok for c in first[1].checks]))
@@ -362,37 +360,37 @@ class Executable:
         return self._results(args, values, final)
 
     def _bind(
-        self, args: Sequence[Any], fixed: dict[Tensor, Any]
-    ) -> tuple[dict[Tensor, Any], dict[ResourceHandle, Any], Any]:
+        self, args: Sequence[Any], fixed: dict[StepTensor, Any]
+    ) -> tuple[dict[StepTensor, Any], dict[ResourceHandle, Any], Any]:
         tensors = [*self.dynamic, *self.island.constants]
         handles = [*self.read_only, *self.donated]
-        env: dict[Tensor, Any] = {**self.island.known, **fixed}
+        env: dict[StepTensor, Any] = {**self.island.known, **fixed}
         env.update(zip(tensors, args[: len(tensors)], strict=True))
         variables = dict(zip(handles, args[len(tensors) : len(tensors) + len(handles)], strict=True))
         return env, variables, args[-1] if self.uses_random else None
 
-    def _begin(self, args: Sequence[Any], fixed: dict[Tensor, Any]) -> tuple[dict[Tensor, Any], TraceState]:
+    def _begin(self, args: Sequence[Any], fixed: dict[StepTensor, Any]) -> tuple[dict[StepTensor, Any], TraceState]:
         env, variables, counters = self._bind(args, fixed)
         position = {op: i for i, op in enumerate(self.island.random)}
 
-        def counter_of(op: Operation) -> Any:
+        def counter_of(op: StepNode) -> Any:
             return counters[position[op]] if op in position else np.uint32(0)
 
         run_seed = 0 if counters is None else counters[-1]
         return env, TraceState(variables, counter_of, run_seed, used=self._used)
 
     def _continue(
-        self, operations: list[Operation], env: dict[Tensor, Any], state: TraceState, guard: Any
-    ) -> tuple[dict[Tensor, Any], TraceState]:
+        self, operations: list[StepNode], env: dict[StepTensor, Any], state: TraceState, guard: Any
+    ) -> tuple[dict[StepTensor, Any], TraceState]:
         """Traces the rest of the island from a state that stays as it is."""
         values = dict(env)
         later = replace(
             state, variables=dict(state.variables), written=set(state.written), checks=list(state.checks), guard=guard
         )
-        trace_operations(operations, values, later, self.island.alias)
+        trace_operations(operations, values, later)
         return values, later
 
-    def _results(self, args: Sequence[Any], values: dict[Tensor, Any], state: TraceState) -> tuple[Any, ...]:
+    def _results(self, args: Sequence[Any], values: dict[StepTensor, Any], state: TraceState) -> tuple[Any, ...]:
         new_values = [jnp.asarray(state.variables[h]) for h in self.island.writes]
         taken = {id(v) for v in (*args, *new_values)}
         outputs = [_own_buffer(values[t], taken) for t in self.island.outputs]
@@ -403,13 +401,13 @@ class Executable:
         return (*outputs, *new_values, failed, *shown)
 
 
-def _before_and_after_writes(island: Island) -> tuple[list[Operation], list[Operation]]:
+def _before_and_after_writes(island: Island) -> tuple[list[StepNode], list[StepNode]]:
     """The operations that no write of the island leads to, and the others: writes, and what depends on them."""
-    after: set[Operation] = set()
+    after: set[StepNode] = set()
     written: set[ResourceHandle] = set()
     for op in island.operations:
-        reads, writes = state_of(op, lambda t: island.known[island.alias.get(t, t)])
-        if writes or not written.isdisjoint(reads) or any(island.alias.get(t, t).op in after for t in op.inputs):
+        reads, writes = state_of(op, known_handle)
+        if writes or not written.isdisjoint(reads) or any(t.op in after for t in op.inputs):
             after.add(op)
             written.update(writes)
     return [op for op in island.operations if op not in after], [op for op in island.operations if op in after]

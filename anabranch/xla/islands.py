@@ -45,15 +45,15 @@ from anabranch.core import dtypes
 from anabranch.core.resources import ResourceHandle
 from anabranch.graph.loop_bodies import bodies_of, nesting, remembered
 from anabranch.graph.loop_structure import PRIMITIVES, is_back_edge
-from anabranch.graph.operation import Operation, Tensor
+from anabranch.graph.step_nodes import StepFunction, StepNode, StepTensor
 from anabranch.passes.dependencies import Dependencies
 from anabranch.passes.frames import Frames, find_frames
 from anabranch.passes.lower_control_flow import FUNCTIONAL
-from anabranch.passes.prune import PLACEHOLDERS, operations_of_body
+from anabranch.passes.prune import PLACEHOLDERS
 from anabranch.passes.step_graph import StepGraph
 from anabranch.xla.deadness import find_conditions
 from anabranch.xla.levels import find_levels
-from anabranch.xla.state import draws_random, state_of
+from anabranch.xla.state import draws_random, known_handle, state_of
 from anabranch.xla.variable_order import variable_order
 
 #: types that hand their inputs on as they are
@@ -87,22 +87,19 @@ class Island:
         random: operations that draw random numbers, in order.
         known: values that never change, as far as the island uses them.
         constants: large known values, passed as arguments.
-        controls: operation -> its control inputs within the island, where they are not those of the graph.
     """
 
-    operations: list[Operation]
+    operations: list[StepNode]
     level: int
     device: str = ""
-    inputs: list[Tensor] = field(default_factory=list)
-    static: frozenset[Tensor] = frozenset()
-    outputs: list[Tensor] = field(default_factory=list)
+    inputs: list[StepTensor] = field(default_factory=list)
+    static: frozenset[StepTensor] = frozenset()
+    outputs: list[StepTensor] = field(default_factory=list)
     reads: list[ResourceHandle] = field(default_factory=list)
     writes: list[ResourceHandle] = field(default_factory=list)
-    random: list[Operation] = field(default_factory=list)
-    known: dict[Tensor, Any] = field(default_factory=dict)
-    constants: list[Tensor] = field(default_factory=list)
-    alias: dict[Tensor, Tensor] = field(default_factory=dict)
-    controls: dict[Operation, list[Operation]] = field(default_factory=dict)
+    random: list[StepNode] = field(default_factory=list)
+    known: dict[StepTensor, Any] = field(default_factory=dict)
+    constants: list[StepTensor] = field(default_factory=list)
 
     @property
     def name(self) -> str:
@@ -114,11 +111,23 @@ class Island:
 class HostCall:
     """One operation that runs on the host between islands."""
 
-    operation: Operation
+    operation: StepNode
     level: int
-    inputs: list[Tensor]
-    known: dict[Tensor, Any]
-    device: str = ""
+
+    @property
+    def inputs(self) -> list[StepTensor]:
+        """The tensors that it takes."""
+        return self.operation.inputs
+
+    @property
+    def outputs(self) -> list[StepTensor]:
+        """The tensors that it gives."""
+        return self.operation.outputs
+
+    @property
+    def device(self) -> str:
+        """The full name of the device; empty: the default device."""
+        return self.operation.placed_on
 
 
 PlanItem = Island | HostCall
@@ -136,22 +145,22 @@ class Grouping:
     """
 
     items: list[PlanItem]
-    waits: dict[Operation, tuple[list[Tensor], list[Operation]]]
-    order: dict[Operation, list[Operation]]
+    waits: dict[StepNode, tuple[list[StepTensor], list[StepNode]]]
+    order: dict[StepNode, list[StepNode]]
     frames: Frames
 
 
-def group(step: StepGraph, on_host: frozenset[Operation] = frozenset()) -> Grouping:
+def group(step: StepGraph, on_host: frozenset[str] = frozenset()) -> Grouping:
     """Groups the operations of a step into islands and host calls.
 
     Args:
-        on_host: operations that must not be compiled although they could be.
+        on_host: names of operations that must not be compiled although they could be.
     """
     analysis = _IslandAnalysis(step, on_host)
     items = analysis.items()
     dynamic = analysis.dependencies.dynamic
     islands = [item for item in items if isinstance(item, Island)]
-    quick = {op for island in islands if _is_quick_on_host(island, dynamic) for op in island.operations}
+    quick = {op.name for island in islands if _is_quick_on_host(island, dynamic) for op in island.operations}
     if quick and not functional_host_work(step, on_host | quick):  # a loop must not lose what it is compiled for
         analysis = _IslandAnalysis(step, on_host | quick)
         items = analysis.items()
@@ -168,19 +177,19 @@ def _is_quick_on_host(island: Island, dynamic: bool) -> bool:
 
 def _is_small(island: Island) -> bool:
     return len(island.operations) <= MAX_QUICK_OPERATIONS and all(
-        op.op_def.portable and not op.op_def.stateful and op._outputs and all(map(_is_small_integer, op._outputs))
+        op.op_def.portable and not op.op_def.stateful and op.outputs and all(map(_is_small_integer, op.outputs))
         for op in island.operations
     )
 
 
-def order_of(step: StepGraph) -> dict[Operation, list[Operation]]:
+def order_of(step: StepGraph) -> dict[StepNode, list[StepNode]]:
     """For each operation of a step, those that come before it to a variable of theirs."""
     analysis = _IslandAnalysis(step, frozenset())
-    states = {op: state_of(op, analysis._handle) for op in step.operations}
+    states = {op: state_of(op, known_handle) for op in step.operations}
     return variable_order(step, states, find_frames(analysis.dependencies))
 
 
-def functional_host_work(step: StepGraph, on_host: frozenset[Operation] = frozenset()) -> set[Operation]:
+def functional_host_work(step: StepGraph, on_host: frozenset[str] = frozenset()) -> set[StepNode]:
     """The conditionals and loops of a step that are not compiled: they are to be lowered before it is grouped."""
     if not any(op.type in FUNCTIONAL for op in step.operations):
         return set()
@@ -189,7 +198,7 @@ def functional_host_work(step: StepGraph, on_host: frozenset[Operation] = frozen
     return {op for op in analysis.host if op.type in FUNCTIONAL}
 
 
-def runs_on_host(op: Operation) -> bool:
+def runs_on_host(op: StepNode) -> bool:
     """Whether an operation is host work: it has no compiled kernel, handles strings, or calls a body that is.
 
     Constant texts are not: a kernel that takes them as static inputs (an assertion's message) is compiled with them.
@@ -198,48 +207,48 @@ def runs_on_host(op: Operation) -> bool:
         return True
     if op.type == "Const":
         return False
-    if any(_host_dtype(t) for t in op._outputs):
+    if any(_host_dtype(t) for t in op.outputs):
         return True
-    texts = {i for i, t in enumerate(op._inputs) if _host_dtype(t)}
-    if texts and not (texts <= op.op_def.static_positions(op) and all(op._inputs[i].op.type == "Const" for i in texts)):
+    texts = {i for i, t in enumerate(op.inputs) if _host_dtype(t)}
+    if texts and not (texts <= op.op_def.static_positions(op) and all(op.inputs[i].op.type == "Const" for i in texts)):
         return True
     return nesting(op) > MAX_NESTING or any(not is_compilable(body) for body in bodies_of(op))
 
 
-def _passes_handle(op: Operation) -> bool:
+def _passes_handle(op: StepNode) -> bool:
     """Whether an operation passes on a handle that is not known while planning: that of a queue, say.
 
     Loops and conditionals give back the handles that they take; these are known, or else their bodies are host work.
     """
-    return any(t._dtype is dtypes.resource for t in op._outputs) and op.type not in FUNCTIONAL
+    return any(t.dtype is dtypes.resource for t in op.outputs) and op.type not in FUNCTIONAL
 
 
-def _host_dtype(tensor: Tensor) -> bool:
-    return tensor._dtype is dtypes.string
+def _host_dtype(tensor: StepTensor) -> bool:
+    return tensor.dtype is dtypes.string
 
 
 @remembered
-def is_compilable(body: Any) -> bool:
+def is_compilable(body: StepFunction) -> bool:
     """Whether every operation of a function graph can be part of an island."""
-    return not any(runs_on_host(op) for op in operations_of_body(body))
+    return not any(runs_on_host(op) for op in body.operations)
 
 
 # ---------------------------------------------------------------------- levels
 class _IslandAnalysis:
     """The levels, cuts and boundaries of one step."""
 
-    def __init__(self, step: StepGraph, on_host: frozenset[Operation]) -> None:
+    def __init__(self, step: StepGraph, on_host: frozenset[str]) -> None:
         self.step = step
-        self.fed = set(step.feeds)
-        self.host = {op for op in step.operations if op in on_host or runs_on_host(op) or _passes_handle(op)}
+        self.members = set(step.operations)
+        self.host = {op for op in step.operations if op.name in on_host or runs_on_host(op) or _passes_handle(op)}
         self.dependencies = Dependencies(step)
         self._keep_changing_sizes_on_host()
-        self.static: set[Tensor] = set()
-        self.cuts: set[Tensor] = set()
+        self.static: set[StepTensor] = set()
+        self.cuts: set[StepTensor] = set()
 
     def items(self) -> list[PlanItem]:
         self._find_static()
-        self.state = {op: state_of(op, self._handle) for op in self.step.operations}
+        self.state = {op: state_of(op, known_handle) for op in self.step.operations}
         self.waits = {op: self.dependencies.of(op) for op in self.step.operations}
         self.frames = find_frames(self.dependencies)
         self.order = variable_order(self.step, self.state, self.frames)
@@ -253,27 +262,20 @@ class _IslandAnalysis:
         self.level = self.levels.of
         return self._build()
 
-    def _handle(self, tensor: Tensor) -> Any:
-        """Which resource a handle names; None where only the step finds out."""
-        return self.step.known.get(self.step.resolve(tensor))
-
-    def _is_given(self, tensor: Tensor) -> bool:
-        return tensor in self.step.known or tensor in self.fed
-
-    def _taken(self, op: Operation) -> list[Tensor]:
+    def _taken(self, op: StepNode) -> list[StepTensor]:
         """The inputs of an operation; a Recv takes what its Send does."""
         (sender,) = op.control_inputs if op.type == "_Recv" else (op,)
-        return self.step.inputs_of(sender)
+        return sender.inputs
 
     # ---- which sizes change from step to step
     def _keep_changing_sizes_on_host(self) -> None:
-        changing: set[Tensor] = set()
+        changing: set[StepTensor] = set()
         for op in self.step.operations:
             concerned = any(tensor in changing for tensor in self._taken(op))
             if concerned and (_has_host_form(op) or op.op_def.portable) and not op.op_def.shape_valued:
                 self.host.add(op)
             if concerned or (op in self.host and _decides_sizes(op)):
-                changing.update(t for t in op._outputs if not t.shape.is_fully_defined() and t not in self.fed)
+                changing.update(t for t in op.outputs if not t.shape.is_fully_defined())
 
     # ---- which values must be known when an island is compiled
     def _find_static(self) -> None:
@@ -285,32 +287,30 @@ class _IslandAnalysis:
             for tensor in self._static_inputs(op):
                 self._need_value(tensor)
 
-    def _would_compile_each_step(self, op: Operation) -> bool:
+    def _would_compile_each_step(self, op: StepNode) -> bool:
         """Whether data decides the static inputs of an operation: then its host kernel serves it better."""
-        inputs = self.step.inputs_of(op)
-        found: dict[Tensor, bool] = {}
+        inputs = op.inputs
+        found: dict[StepTensor, bool] = {}
         return not all(self._follows_from_shapes(inputs[i], found) for i in op.op_def.static_positions(op))
 
-    def _follows_from_shapes(self, tensor: Tensor, found: dict[Tensor, bool]) -> bool:
-        if self._is_given(tensor):
-            return tensor not in self.fed
+    def _follows_from_shapes(self, tensor: StepTensor, found: dict[StepTensor, bool]) -> bool:
         op = tensor.op
+        if tensor.is_known or op not in self.members:
+            return tensor.is_known
         if op.type == "_Recv":
             return self._follows_from_shapes(self._taken(op)[0], found)
         if op.op_def.few_values:
             return True
-        if op.type == "_Recv":  # the value that another device sends
-            return all(self._follows_from_shapes(t, found) for send in op._control_inputs for t in send._inputs)
         if op in self.host or not op.op_def.portable or op.op_def.stateful:
             return False
         if tensor not in found:
-            sources = () if op.op_def.shape_valued else self.step.inputs_of(op)
+            sources = () if op.op_def.shape_valued else op.inputs
             found[tensor] = all(self._follows_from_shapes(t, found) for t in sources)
         return found[tensor]
 
-    def _static_inputs(self, op: Operation) -> list[Tensor]:
-        inputs = self.step.inputs_of(op)
-        found: list[Tensor] = []
+    def _static_inputs(self, op: StepNode) -> list[StepTensor]:
+        inputs = op.inputs
+        found: list[StepTensor] = []
         found.extend(inputs[i] for i in op.op_def.static_positions(op))
         wanted = [out for out in op.outputs if out in self.static and out not in self.cuts]
         if wanted and not op.op_def.shape_valued:
@@ -320,17 +320,17 @@ class _IslandAnalysis:
             found.extend(t for t, inner in zip(outer, body.inputs, strict=True) if inner in static_parameters(body))
         return found
 
-    def _need_value(self, tensor: Tensor) -> None:
-        if tensor in self.step.known:
+    def _need_value(self, tensor: StepTensor) -> None:
+        if tensor.is_known:
             return
         self.static.add(tensor)
         op = tensor.op
-        if tensor in self.fed or op in self.host:
+        if op not in self.members or op in self.host:
             return
         if not self._follows_from_small_values(op):
             self.cuts.add(tensor)
 
-    def _follows_from_small_values(self, op: Operation) -> bool:
+    def _follows_from_small_values(self, op: StepNode) -> bool:
         """Whether an operation can be computed while tracing without making its inputs' values part of the key
         that differ from step to step: only shapes and a few integers may decide what is compiled.
         """
@@ -338,7 +338,7 @@ class _IslandAnalysis:
             return True
         if not op.op_def.portable or op.op_def.stateful:
             return False
-        return all(t in self.step.known or _is_small_integer(t) for t in self.step.inputs_of(op))
+        return all(t.is_known or _is_small_integer(t) for t in op.inputs)
 
     # ---- what need not be compiled
     def _pass_on_host(self) -> None:
@@ -373,15 +373,15 @@ class _IslandAnalysis:
                 changed = changed or found != self.waiting[op]
                 self.waiting[op] = found
 
-    def _sources(self, op: Operation) -> list[Operation]:
+    def _sources(self, op: StepNode) -> list[StepNode]:
         """The operations that `op` comes after, in this iteration or the one before."""
         tensors, controls = self.waits[op]
-        back = [t.op for t in self.step.inputs_of(op) if is_back_edge(op, t)]
+        back = [t.op for t in op.inputs if is_back_edge(op, t)]
         return [*(t.op for t in tensors), *controls, *self.order.get(op, ()), *back]
 
     def _find_awaited(self) -> None:
         """The operations whose results another device waits for, in however many steps."""
-        self.awaited: set[Operation] = {op for op in self.step.operations if op.type == "_Send"}
+        self.awaited: set[StepNode] = {op for op in self.step.operations if op.type == "_Send"}
         if not self.awaited:
             return
         for op in reversed(self.step.operations):
@@ -390,10 +390,10 @@ class _IslandAnalysis:
                 self.awaited.update((*(t.op for t in tensors), *controls, *self.order.get(op, ())))
 
     # ---- levels
-    def _edges(self, op: Operation) -> list[tuple[Operation, int]]:
+    def _edges(self, op: StepNode) -> list[tuple[StepNode, int]]:
         """What an operation comes after, and by how many levels at least."""
         tensors, controls = self.waits[op]
-        found: list[tuple[Operation, int]] = []
+        found: list[tuple[StepNode, int]] = []
         for tensor in tensors:
             cut = tensor in self.cuts and self._uses_value(op, tensor)
             found.append((tensor.op, self._changes(tensor.op, op) + cut))
@@ -403,23 +403,21 @@ class _IslandAnalysis:
             found.append((earlier, self._changes(earlier, op) + survives))
         return found
 
-    def _changes(self, earlier: Operation, later: Operation) -> bool:
-        device = self.step.device
-        return (earlier in self.host) != (later in self.host) or device.get(earlier, "") != device.get(later, "")
+    def _changes(self, earlier: StepNode, later: StepNode) -> bool:
+        return (earlier in self.host) != (later in self.host) or earlier.placed_on != later.placed_on
 
-    def _uses_value(self, op: Operation, tensor: Tensor) -> bool:
+    def _uses_value(self, op: StepNode, tensor: StepTensor) -> bool:
         return op not in self.host and tensor in self._static_inputs(op)
 
     # ---- building the items
-    def _key(self, op: Operation) -> Hashable:
+    def _key(self, op: StepNode) -> Hashable:
         """What the operations of an island have in common; see the module docstring."""
         if op in self.levels.tangled:
             return op
         frame = self.frames.of[op].position
-        device = self.step.device.get(op, "")
-        return self.level[op], device, frame, op in self.awaited, self.condition[op], self.waiting[op]
+        return self.level[op], op.placed_on, frame, op in self.awaited, self.condition[op], self.waiting[op]
 
-    def _place(self, op: Operation) -> tuple[int, ...]:
+    def _place(self, op: StepNode) -> tuple[int, ...]:
         """Where an operation comes among the items."""
         # a placeholder that runs was not fed, which is to be found out before anything has happened
         level = -1 if op.type in PLACEHOLDERS else self.level[op]
@@ -431,15 +429,13 @@ class _IslandAnalysis:
         islands: dict[Hashable, Island] = {}
         items: list[tuple[tuple[int, ...], int, PlanItem]] = []
         for position, op in enumerate(self.step.operations):
-            key, device = self._key(op), self.step.device.get(op, "")
+            key = self._key(op)
             if op in self.host:
-                inputs = self.step.inputs_of(op)
-                known = {t: self.step.known[t] for t in inputs if t in self.step.known}
-                items.append((self._place(op), position, HostCall(op, self.level[op], inputs, known, device)))
+                items.append((self._place(op), position, HostCall(op, self.level[op])))
             elif key in islands:
                 islands[key].operations.append(op)
             else:
-                islands[key] = Island([op], self.level[op], device)
+                islands[key] = Island([op], self.level[op], op.placed_on)
                 items.append((self._place(op), position, islands[key]))
         for island in islands.values():
             self._complete(island)
@@ -448,18 +444,15 @@ class _IslandAnalysis:
 
     def _complete(self, island: Island) -> None:
         members = set(island.operations)
-        inputs: dict[Tensor, None] = {}
+        inputs: dict[StepTensor, None] = {}
         reads: dict[ResourceHandle, None] = {}
         writes: dict[ResourceHandle, None] = {}
         for op in island.operations:
-            for tensor in self.step.inputs_of(op):
-                if tensor in self.step.known:
-                    island.known[tensor] = self.step.known[tensor]
-                elif tensor in self.fed or tensor.op not in members:
+            for tensor in op.inputs:
+                if tensor.is_known:
+                    island.known[tensor] = tensor.known
+                elif tensor.op not in members:
                     inputs[tensor] = None
-            controls = self.step.controls_of(op)
-            if controls is not op._control_inputs or not members.issuperset(controls):
-                island.controls[op] = [control for control in controls if control in members]
             op_reads, op_writes = self.state[op]
             # what the island itself wrote before need not come from outside
             reads.update((handle, None) for handle in op_reads if handle not in writes)
@@ -471,17 +464,15 @@ class _IslandAnalysis:
         island.constants = [
             t for t, v in island.known.items() if isinstance(v, np.ndarray) and v.nbytes > MAX_LITERAL_BYTES
         ]
-        island.alias = self.step.alias_on(island.device)
 
     def _find_outputs(self, islands: dict[Hashable, Island]) -> None:
         """An island's outputs: what is fetched of it, and what operations outside it take."""
         home = {op: key for key, island in islands.items() for op in island.operations}
-        needed: dict[Hashable, dict[Tensor, None]] = {key: {} for key in islands}
-        fetched = [self.step.resolve(t) for t in self.step.fetches]
-        uses: list[tuple[Tensor, Operation | None]] = [(t, None) for t in fetched]
-        uses.extend((t, op) for op in self.step.operations for t in self.step.inputs_of(op))
+        needed: dict[Hashable, dict[StepTensor, None]] = {key: {} for key in islands}
+        uses: list[tuple[StepTensor, StepNode | None]] = [(t, None) for t in self.step.fetches]
+        uses.extend((t, op) for op in self.step.operations for t in op.inputs)
         for tensor, user in uses:
-            if self._is_given(tensor) or tensor.op in self.host:
+            if tensor.is_known or tensor.op not in home:
                 continue
             key = home[tensor.op]
             if user is None or user in self.host or home[user] != key:
@@ -490,12 +481,12 @@ class _IslandAnalysis:
             island.outputs = list(needed[key])
 
 
-def _has_host_form(op: Operation) -> bool:
+def _has_host_form(op: StepNode) -> bool:
     """Whether there is a way to run an operation that is not compiled: a host kernel, or to lower it."""
     return op.op_def.host_rule is not None or op.type in FUNCTIONAL
 
 
-def _decides_sizes(op: Operation) -> bool:
+def _decides_sizes(op: StepNode) -> bool:
     """Whether the values of the inputs decide the shape of an output."""
     op_def = op.op_def
     if op.type in PRIMITIVES:
@@ -503,18 +494,15 @@ def _decides_sizes(op: Operation) -> bool:
     return op_def.compiled_rule is None and not op_def.stateful and op.type != "PyFuncStateless"
 
 
-def _is_small_integer(tensor: Tensor) -> bool:
+def _is_small_integer(tensor: StepTensor) -> bool:
     size = tensor.shape.num_elements()
     return (tensor.dtype.is_integer or tensor.dtype.is_bool) and size is not None and size <= MAX_KEY_ELEMENTS
 
 
 @remembered
-def static_parameters(body: Any) -> frozenset[Tensor]:
+def static_parameters(body: StepFunction) -> frozenset[StepTensor]:
     """The parameters of a function graph whose values must be known when it is compiled."""
-    operations = operations_of_body(body)
-    step = StepGraph(operations, list(body.outputs), [], list(body.inputs))
-    analysis = _IslandAnalysis.__new__(_IslandAnalysis)
-    analysis.step, analysis.fed, analysis.host = step, set(body.inputs), set()
-    analysis.static, analysis.cuts = set(), set()
+    analysis = _IslandAnalysis(StepGraph(body.operations, body.outputs, [], body.inputs), frozenset())
+    analysis.host = set()
     analysis._find_static()
     return frozenset(t for t in body.inputs if t in analysis.static)

@@ -32,22 +32,22 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from anabranch.graph.loop_structure import ENTERS, EXITS
-from anabranch.graph.operation import Operation
+from anabranch.graph.step_nodes import StepNode
 from anabranch.passes.frames import Frame, Frames
 
 #: for an operation, those that it comes after with the weight of the edge; back edges left out
-Edges = Mapping[Operation, Sequence[tuple[Operation, int]]]
+Edges = Mapping[StepNode, Sequence[tuple[StepNode, int]]]
 
 
 @dataclass(slots=True)
 class Levels:
     """The level of each operation, and those of which nothing is promised; see the module docstring."""
 
-    of: dict[Operation, int] = field(default_factory=dict)
-    tangled: set[Operation] = field(default_factory=set)
+    of: dict[StepNode, int] = field(default_factory=dict)
+    tangled: set[StepNode] = field(default_factory=set)
 
 
-def find_levels(operations: Sequence[Operation], edges: Edges, frames: Frames) -> Levels:
+def find_levels(operations: Sequence[StepNode], edges: Edges, frames: Frames) -> Levels:
     """The levels of a step's operations, which come in an order that respects `edges`."""
     if len(frames.all) == 1:
         levels = Levels()
@@ -67,13 +67,13 @@ class _End:
     frame: int
 
 
-_Point = Operation | _Begin | _End
+_Point = StepNode | _Begin | _End
 
 
 class _Loops:
     """The levels of a step with loops: of its operations, and of the begin and the end of each loop."""
 
-    def __init__(self, operations: Sequence[Operation], edges: Edges, frames: Frames) -> None:
+    def __init__(self, operations: Sequence[StepNode], edges: Edges, frames: Frames) -> None:
         self._operations, self._frames = operations, frames
         self._before: dict[_Point, list[tuple[_Point, int]]] = {op: [] for op in operations}
         for frame in frames.all[1:]:
@@ -85,7 +85,7 @@ class _Loops:
         for op in operations:
             self._add(op, edges[op])
 
-    def _add(self, op: Operation, edges: Iterable[tuple[Operation, int]]) -> None:
+    def _add(self, op: StepNode, edges: Iterable[tuple[StepNode, int]]) -> None:
         frame: Frame = self._frames.of[op]
         before = self._before[op]
         for earlier, weight in edges:

@@ -19,9 +19,9 @@ from anabranch.core.op_def import OpDef
 from anabranch.core.resources import ResourceHandle
 from anabranch.errors import CancelledError, InvalidArgumentError, OpError, ResourceExhaustedError
 from anabranch.graph.constants import flatten_outputs
-from anabranch.graph.operation import Operation, Tensor, group_by_argument
+from anabranch.graph.operation import group_by_argument
+from anabranch.graph.step_nodes import StepFunction, StepNode, StepTensor
 from anabranch.graph.shape_inference import check_shapes, is_open
-from anabranch.passes.prune import operations_of_body
 from anabranch.xla.state import draws_random, state_of_body
 from anabranch.xla.watched_loops import WatchedLoops
 
@@ -35,7 +35,7 @@ _LOW_63_BITS = 0x7FFFFFFFFFFFFFFF
 class NeedsHostError(Exception):
     """An operation met values that only the host can run it on: the planner takes it out of its island."""
 
-    def __init__(self, op: Operation, why: str) -> None:
+    def __init__(self, op: StepNode, why: str) -> None:
         super().__init__(why)
         self.op = op
 
@@ -49,7 +49,7 @@ class Check:
         values: what the message shows (traced).
     """
 
-    op: Operation
+    op: StepNode
     ok: Any
     message: str
     values: tuple[Any, ...]
@@ -74,13 +74,13 @@ class TraceState:
     """
 
     variables: dict[ResourceHandle, Any]
-    counter_of: Callable[[Operation], Any]
+    counter_of: Callable[[StepNode], Any]
     run_seed: Any
     guard: Any = None
     written: set[ResourceHandle] = field(default_factory=set)
     checks: list[Check] = field(default_factory=list)
-    used: frozenset[Tensor] | None = None
-    kernels: Mapping[Operation, Callable[[Callable[[Tensor], Any]], Any]] = field(default_factory=dict)
+    used: frozenset[StepTensor] | None = None
+    kernels: Mapping[StepNode, Callable[[Callable[[StepTensor], Any]], Any]] = field(default_factory=dict)
     notes: dict[str, None] = field(default_factory=dict)
     watched: WatchedLoops | None = None
 
@@ -90,7 +90,7 @@ class TraceContext(KernelContext):
 
     __slots__ = ("state",)
 
-    def __init__(self, op: Operation, state: TraceState) -> None:
+    def __init__(self, op: StepNode, state: TraceState) -> None:
         super().__init__(op)
         self.state = state
 
@@ -133,7 +133,7 @@ class TraceContext(KernelContext):
         """Whether calling one of the function graphs draws random numbers."""
         return any(draws_random(body) for body in bodies)
 
-    def body_state(self, body: Any, inputs: list[Any]) -> tuple[list[ResourceHandle], list[ResourceHandle]]:
+    def body_state(self, body: StepFunction, inputs: list[Any]) -> tuple[list[ResourceHandle], list[ResourceHandle]]:
         """The variables that calling a function graph with these inputs reads and writes."""
         handles = {p: v for p, v in zip(body.inputs, inputs, strict=True) if isinstance(v, ResourceHandle)}
         return state_of_body(body, handles)
@@ -152,12 +152,12 @@ class TraceContext(KernelContext):
 
     def call(
         self,
-        body: Any,
+        body: StepFunction,
         inputs: list[Any],
         state: TraceState | None = None,
         iteration: Any = 0,
-        kernels: Mapping[Operation, Callable[[Callable[[Tensor], Any]], Any]] | None = None,
-        also: Sequence[Tensor] = (),
+        kernels: Mapping[StepNode, Callable[[Callable[[StepTensor], Any]], Any]] | None = None,
+        also: Sequence[StepTensor] = (),
     ) -> list[Any]:
         """Traces a function graph.
 
@@ -171,20 +171,18 @@ class TraceContext(KernelContext):
         outer = state or self.state
         counter = jnp.asarray(outer.counter_of(self.op), np.uint32) * np.uint32(0x9E3779B1)
         counter = counter + jnp.asarray(iteration, np.uint32)
-        operations = operations_of_body(body)
-        used = frozenset(t for op in operations for t in op._inputs).union(body.outputs)
+        operations = body.operations
+        used = frozenset(t for op in operations for t in op.inputs).union(body.outputs)
         inner = replace(outer, counter_of=lambda _: counter, used=used, kernels=kernels or {})
-        env: dict[Tensor, Any] = dict(zip(body.inputs, inputs, strict=True))
+        env: dict[StepTensor, Any] = dict(zip(body.inputs, inputs, strict=True))
         try:
-            trace_operations(operations, env, inner, {})
+            trace_operations(operations, env, inner)
         except NeedsHostError as refusal:
             raise self.needs_host(f"{refusal.op.name}: {refusal}") from refusal
         return [env[t] for t in (*body.outputs, *also)]
 
 
-def trace_operations(
-    operations: Iterable[Operation], env: dict[Tensor, Any], state: TraceState, alias: dict[Tensor, Tensor]
-) -> None:
+def trace_operations(operations: Iterable[StepNode], env: dict[StepTensor, Any], state: TraceState) -> None:
     """Runs the compiled kernels of `operations`, reading and writing tensor values in `env`.
 
     Raises:
@@ -192,9 +190,9 @@ def trace_operations(
     """
     for op in operations:
         if op in state.kernels:
-            env[op._outputs[0]] = state.kernels[op](env.__getitem__)
+            env[op.outputs[0]] = state.kernels[op](env.__getitem__)
             continue
-        inputs = [env[alias.get(t, t)] for t in op._inputs]
+        inputs = [env[t] for t in op.inputs]
         try:
             # the scope's name tells `xla.sizes`, and profiles, what a traced value belongs to
             with jax.named_scope(op.name):
@@ -206,18 +204,18 @@ def trace_operations(
             raise _as_op_error(op, inputs, error) from error
         except MemoryError as error:
             raise out_of_memory(op, error) from error
-        for tensor, value in zip(op._outputs, results, strict=True):
+        for tensor, value in zip(op.outputs, results, strict=True):
             env.setdefault(tensor, value)
 
 
-def _as_op_error(op: Operation, inputs: list[Any], error: Exception) -> InvalidArgumentError:
+def _as_op_error(op: StepNode, inputs: list[Any], error: Exception) -> InvalidArgumentError:
     shapes = ", ".join(f"{t.name} {_describe(v)}" for t, v in zip(op.inputs, inputs, strict=True))
     return InvalidArgumentError(
         None, op, f"{op.type} cannot take these inputs: {shapes}: {str(error).rstrip('.')}; look at what was fed"
     )
 
 
-def out_of_memory(op: Operation, error: MemoryError) -> ResourceExhaustedError:
+def out_of_memory(op: StepNode, error: MemoryError) -> ResourceExhaustedError:
     """The error of an operation whose kernel found too little memory on the host."""
     return ResourceExhaustedError(
         None, op, f"{op.type}: the host is out of memory: {error}; look at the sizes asked for"
@@ -228,7 +226,7 @@ def _describe(value: Any) -> str:
     return f"{np.shape(value)} {getattr(value, 'dtype', type(value).__name__)}"
 
 
-def run_kernel(op: Operation, inputs: list[Any], state: TraceState) -> list[Any]:
+def run_kernel(op: StepNode, inputs: list[Any], state: TraceState) -> list[Any]:
     """One kernel's results, flat, with the dtypes of the signature."""
     op_def: OpDef = op.op_def
     rule = op_def.compiled_rule
@@ -253,17 +251,17 @@ def run_kernel(op: Operation, inputs: list[Any], state: TraceState) -> list[Any]
     # XLA keeps the name with whatever it makes of the operation: profiles tell it (`runtime/kernel_profile.py`)
     with np.errstate(all="ignore"), jax.named_scope(op.name):
         result = compute(**keywords)
-    return [_typed(value, out) for value, out in zip(flatten_outputs(result), op._outputs, strict=True)]
+    return [_typed(value, out) for value, out in zip(flatten_outputs(result), op.outputs, strict=True)]
 
 
-def _check_static(op: Operation, inputs: list[Any]) -> None:
+def _check_static(op: StepNode, inputs: list[Any]) -> None:
     """Inside a function body, what must be known may be a value that only the device has."""
     for position in op.op_def.static_positions(op):
         if isinstance(inputs[position], jax.core.Tracer):
             raise NeedsHostError(op, f"input {op.inputs[position].name} is not known when the program is compiled")
 
 
-def _stays_known(op: Operation, inputs: list[Any], compute: Callable[[], Any]) -> bool:
+def _stays_known(op: StepNode, inputs: list[Any], compute: Callable[[], Any]) -> bool:
     """Whether a portable kernel is to run in NumPy: everything it needs is known, and small like its results."""
     op_def = op.op_def
     if not op_def.portable:
@@ -279,7 +277,7 @@ def _stays_known(op: Operation, inputs: list[Any], compute: Callable[[], Any]) -
     return size <= _MAX_KNOWN_ELEMENTS and _result_size(op, compute) <= _MAX_KNOWN_ELEMENTS
 
 
-def _result_size(op: Operation, compute: Callable[[], Any]) -> int:
+def _result_size(op: StepNode, compute: Callable[[], Any]) -> int:
     """The number of elements of an operation's results, without computing them."""
     sizes = [out.shape.num_elements() for out in op.outputs]
     if None in sizes:
@@ -295,7 +293,7 @@ def _without_effects(compute: Callable[..., Any], keywords: Mapping[str, Any]) -
     return compute(**{**keywords, "ctx": TraceContext(context.op, replace(context.state, checks=[]))})
 
 
-def _typed(value: Any, out: Tensor) -> Any:
+def _typed(value: Any, out: StepTensor) -> Any:
     """The signature decides the dtype: 64-bit defaults of the array library must not leak."""
     if isinstance(value, ResourceHandle) or out.dtype is dtypes.resource or out.dtype is dtypes.variant:
         return value
@@ -307,7 +305,7 @@ def _typed(value: Any, out: Tensor) -> Any:
     return value if value.dtype == wanted else value.astype(wanted)
 
 
-def random_key(op: Operation, run_seed: Any, counter: Any) -> Any:
+def random_key(op: StepNode, run_seed: Any, counter: Any) -> Any:
     """The random key of an operation in a step.
 
     Args:

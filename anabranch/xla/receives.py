@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from anabranch.core.devices import Device
 from anabranch.graph.loop_structure import MERGES
-from anabranch.graph.operation import Operation
+from anabranch.graph.step_nodes import StepNode
 from anabranch.passes.step_graph import StepGraph
 from anabranch.placement.cost_model import CostModel, size_of
 from anabranch.placement.receive_schedule import Item, ReceiveSchedule, order, schedule_receives
@@ -65,7 +65,7 @@ def _report(items: Sequence[PlanItem], schedule: ReceiveSchedule) -> ReceiveRepo
     delayed = []
     for number, waited in schedule.after.items():
         (receive,) = _members(items[number])
-        size = size_of(receive._outputs[0])
+        size = size_of(receive.outputs[0])
         delayed.append(DelayedReceive(receive.name, items[number].device, size, _members(items[waited])[-1].name))
     peaks = {device: (most, schedule.delayed.peak[device]) for device, most in schedule.at_once.peak.items()}
     return ReceiveReport(delayed, peaks)
@@ -77,7 +77,7 @@ class _Items:
     def __init__(self, grouping: Grouping, step: StepGraph, devices: Mapping[str, Device], costs: CostModel) -> None:
         self._grouping, self._step, self._devices, self._costs = grouping, step, devices, costs
         self._number = {op: number for number, item in enumerate(grouping.items) for op in _members(item)}
-        self._fetched = {step.resolve(tensor).op for tensor in step.fetches}
+        self._fetched = {tensor.op for tensor in step.fetches}
 
     def all(self) -> list[Item]:
         return [self._item(number, item) for number, item in enumerate(self._grouping.items)]
@@ -90,26 +90,26 @@ class _Items:
             device=item.device,
             seconds=self._transfer(first) if receives else sum(self._seconds(op, item.device) for op in members),
             inputs=sorted({source for op in members for source in self._sources(op)} - {number}),
-            received=size_of(first._outputs[0]) if receives else None,
+            received=size_of(first.outputs[0]) if receives else None,
             frame=self._grouping.frames.of[first].position,
             waits_for_all=first.type not in MERGES,
             kept=receives and first in self._fetched,
         )
 
-    def _sources(self, op: Operation) -> list[int]:
+    def _sources(self, op: StepNode) -> list[int]:
         tensors, controls = self._grouping.waits[op]
         sources = [*(t.op for t in tensors), *controls, *self._grouping.order.get(op, ())]
         return [self._number[source] for source in sources if source in self._number]
 
-    def _seconds(self, op: Operation, device: str) -> float:
+    def _seconds(self, op: StepNode, device: str) -> float:
         return 0.0 if op.type == "_Send" else self._costs.seconds(op, self._devices[device].device_type)
 
-    def _transfer(self, op: Operation) -> float:
+    def _transfer(self, op: StepNode) -> float:
         source, destination = (
             self._devices[op.attrs[end].decode()].device_type for end in ("send_device", "recv_device")
         )
-        return self._costs.transfer_seconds(source, destination, size_of(op._outputs[0]))
+        return self._costs.transfer_seconds(source, destination, size_of(op.outputs[0]))
 
 
-def _members(item: PlanItem) -> list[Operation]:
+def _members(item: PlanItem) -> list[StepNode]:
     return item.operations if isinstance(item, Island) else [item.operation]

@@ -15,7 +15,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr
 from anabranch.core.sizes import available_memory, check_passable, out_of_memory
 from anabranch.errors import OpError
 from anabranch.graph.loop_bodies import bodies_of
-from anabranch.graph.operation import Operation
+from anabranch.graph.step_nodes import StepNode
 
 #: programs that need less are not worth asking the system about its memory
 _UNCHECKED = 1 << 28
@@ -29,7 +29,7 @@ class TracedValue(NamedTuple):
     scope: str
 
 
-def check_traced(program: Any, operations: Sequence[Operation]) -> None:
+def check_traced(program: Any, operations: Sequence[StepNode]) -> None:
     """Checks the sizes of all values of a traced program.
 
     Args:
@@ -47,7 +47,7 @@ def check_traced(program: Any, operations: Sequence[Operation]) -> None:
             raise _named(error, value, operations) from None
 
 
-def check_compiled(compiled: Any, program: Any, operations: Sequence[Operation]) -> None:
+def check_compiled(compiled: Any, program: Any, operations: Sequence[StepNode]) -> None:
     """Checks that the memory suffices for what a compiled program stores.
 
     Args:
@@ -89,7 +89,7 @@ def _inner_programs(parameters: Iterable[Any]) -> Iterator[Any]:
             yield from _inner_programs(parameter)
 
 
-def _named(error: OpError, value: TracedValue, operations: Sequence[Operation]) -> OpError:
+def _named(error: OpError, value: TracedValue, operations: Sequence[StepNode]) -> OpError:
     """The error, with the operation that a value was traced for, and what that is called."""
     op = _operation_of(value.scope, operations) or operations[-1]
     error.attribute_to(op)
@@ -97,14 +97,14 @@ def _named(error: OpError, value: TracedValue, operations: Sequence[Operation]) 
     return error
 
 
-def _operation_of(scope: str, operations: Iterable[Operation]) -> Operation | None:
+def _operation_of(scope: str, operations: Iterable[StepNode]) -> StepNode | None:
     """The innermost operation whose scope (`lowering.trace_operations`) stands in a name stack."""
     text = f"/{scope}/"
     named = [op for op in _with_bodies(operations) if f"/{op.name}/" in text]
     return max(named, key=lambda op: (text.rfind(f"/{op.name}/") + len(op.name), len(op.name)), default=None)
 
 
-def _with_bodies(operations: Iterable[Operation]) -> Iterator[Operation]:
+def _with_bodies(operations: Iterable[StepNode]) -> Iterator[StepNode]:
     for op in operations:
         yield op
         for body in bodies_of(op):

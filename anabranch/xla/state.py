@@ -9,29 +9,34 @@ from anabranch.core import dtypes
 from anabranch.core.resources import ResourceHandle
 from anabranch.errors import InvalidArgumentError
 from anabranch.graph.loop_bodies import bodies_of, remembered
-from anabranch.graph.operation import Operation, Tensor, group_by_argument
-from anabranch.passes.prune import operations_of_body
+from anabranch.graph.operation import group_by_argument
+from anabranch.graph.step_nodes import StepFunction, StepNode, StepTensor
 
 
 @remembered
-def draws_random(body: Any) -> bool:
+def draws_random(body: StepFunction) -> bool:
     """Whether calling a function graph draws random numbers."""
-    return any(op.op_def.random or any(draws_random(b) for b in bodies_of(op)) for op in operations_of_body(body))
+    return any(op.op_def.random or any(draws_random(b) for b in bodies_of(op)) for op in body.operations)
 
 
-def touches_variables(op: Operation) -> bool:
+def touches_variables(op: StepNode) -> bool:
     """Whether an operation, or a body that it calls, reads or writes a variable."""
     return (
         bool(op.op_def.reads) or writes_variables(op) or any(_state_in_terms_of_parameters(b)[0] for b in bodies_of(op))
     )
 
 
-def writes_variables(op: Operation) -> bool:
+def writes_variables(op: StepNode) -> bool:
     """Whether an operation, or a body that it calls, writes a variable."""
     return bool(op.op_def.writes) or any(_state_in_terms_of_parameters(body)[1] for body in bodies_of(op))
 
 
-def state_of(op: Operation, handle_of: Callable[[Tensor], Any]) -> tuple[list[ResourceHandle], list[ResourceHandle]]:
+def known_handle(tensor: StepTensor) -> ResourceHandle | None:
+    """Which resource a handle names; None where only the step finds out."""
+    return tensor.known if isinstance(tensor.known, ResourceHandle) else None
+
+
+def state_of(op: StepNode, handle_of: Callable[[StepTensor], Any]) -> tuple[list[ResourceHandle], list[ResourceHandle]]:
     """The variables that an operation reads and writes, including those that its function bodies touch."""
     op_def = op.op_def
     reads: list[ResourceHandle] = []
@@ -59,7 +64,7 @@ def state_of(op: Operation, handle_of: Callable[[Tensor], Any]) -> tuple[list[Re
     return list(dict.fromkeys(reads)), list(dict.fromkeys(writes))
 
 
-def _known(handle: ResourceHandle | None, tensor: Tensor, op: Operation) -> ResourceHandle:
+def _known(handle: ResourceHandle | None, tensor: StepTensor, op: StepNode) -> ResourceHandle:
     if handle is None:
         raise InvalidArgumentError(
             None,
@@ -71,12 +76,12 @@ def _known(handle: ResourceHandle | None, tensor: Tensor, op: Operation) -> Reso
 
 
 def state_of_body(
-    body: Any, handles: Mapping[Tensor, ResourceHandle]
+    body: StepFunction, handles: Mapping[StepTensor, ResourceHandle]
 ) -> tuple[list[ResourceHandle], list[ResourceHandle]]:
     """The variables that a call of a function graph reads and writes; `handles`: its resource parameters' values."""
 
     def named(place: Any) -> Any:
-        if not isinstance(place, Tensor):
+        if not isinstance(place, StepTensor):
             return place
         return handles[place] if place in handles else ResourceHandle("", place.op.name, "variable")
 
@@ -85,18 +90,18 @@ def state_of_body(
 
 
 @remembered
-def _state_in_terms_of_parameters(body: Any) -> tuple[list[Any], list[Any]]:
+def _state_in_terms_of_parameters(body: StepFunction) -> tuple[list[Any], list[Any]]:
     """What a call reads and writes: parameters of the body, and the handles of variables that it names itself."""
     parameters = set(body.inputs)
 
-    def inner_handle(tensor: Tensor) -> Any:
+    def inner_handle(tensor: StepTensor) -> Any:
         while tensor not in parameters and tensor.op.type == "Identity":
             tensor = tensor.op.inputs[0]
         return tensor if tensor in parameters else ResourceHandle("", tensor.op.name, "variable")
 
     reads: list[ResourceHandle] = []
     writes: list[ResourceHandle] = []
-    for inner in operations_of_body(body):
+    for inner in body.operations:
         inner_reads, inner_writes = state_of(inner, inner_handle)
         reads.extend(inner_reads)
         writes.extend(inner_writes)

@@ -11,28 +11,28 @@ from collections.abc import Mapping
 from typing import Any
 
 from anabranch.core.resources import ResourceHandle
-from anabranch.graph.operation import Operation
+from anabranch.graph.step_nodes import StepNode
 from anabranch.passes.frames import Frames
 from anabranch.passes.step_graph import StepGraph
 
 #: operation -> the variables that it reads and those that it writes
-States = Mapping[Operation, tuple[list[ResourceHandle], list[ResourceHandle]]]
+States = Mapping[StepNode, tuple[list[ResourceHandle], list[ResourceHandle]]]
 
 
 class _VariableHistory:
     """The operations on each variable so far, in step order: the last write, and the reads since then."""
 
     def __init__(self) -> None:
-        self._last_write: dict[Any, Operation] = {}
-        self._reads: dict[Any, list[Operation]] = {}
+        self._last_write: dict[Any, StepNode] = {}
+        self._reads: dict[Any, list[StepNode]] = {}
 
-    def before(self, reads: list[Any], writes: list[Any]) -> list[Operation]:
+    def before(self, reads: list[Any], writes: list[Any]) -> list[StepNode]:
         """What an operation with these reads and writes must come after."""
         found = [self._last_write[h] for h in (*reads, *writes) if h in self._last_write]
         found.extend(earlier for h in writes for earlier in self._reads.get(h, ()))
         return found
 
-    def add(self, op: Operation, reads: list[Any], writes: list[Any]) -> None:
+    def add(self, op: StepNode, reads: list[Any], writes: list[Any]) -> None:
         """Adds the next operation."""
         for handle in writes:
             self._last_write[handle] = op
@@ -41,13 +41,13 @@ class _VariableHistory:
             self._reads.setdefault(handle, []).append(op)
 
 
-def variable_order(step: StepGraph, states: States, frames: Frames | None = None) -> dict[Operation, list[Operation]]:
-    """For each operation, those that come before it to a variable of theirs; and what `step.after` says."""
+def variable_order(step: StepGraph, states: States, frames: Frames | None = None) -> dict[StepNode, list[StepNode]]:
+    """For each operation, those that come before it to a variable of theirs; and what their `after` says."""
     histories: dict[int, _VariableHistory] = {}
-    found: dict[Operation, list[Operation]] = {}
+    found: dict[StepNode, list[StepNode]] = {}
     for op in step.operations:
         reads, writes = states[op]
-        earlier = list(step.after.get(op, ()))
+        earlier = list(op.after)
         if reads or writes:
             place = 0 if frames is None else frames.of[op].position
             history = histories.setdefault(place, _VariableHistory())

@@ -25,7 +25,7 @@ import numpy as np
 from jax import lax
 from jax.experimental import io_callback
 
-from anabranch.graph.operation import Operation
+from anabranch.graph.step_nodes import StepNode
 
 #: time between two questions (s)
 _PERIOD: Final = 0.02
@@ -40,7 +40,7 @@ _COUNT: Final = jax.ShapeDtypeStruct((), np.int32)  # type: ignore[no-untyped-ca
 class Watch(Protocol):
     """Who knows whether a step may go on."""
 
-    def stops(self, op: Operation) -> bool:
+    def stops(self, op: StepNode) -> bool:
         """Whether a loop has to end. Any thread may ask."""
 
 
@@ -61,7 +61,7 @@ class WatchedLoops:
         return replace(self, first=_FIRST_INSIDE)
 
     def run(
-        self, op: Operation, going: Callable[[Any], Any], iterate: Callable[[Any], Any], carry: Any
+        self, op: StepNode, going: Callable[[Any], Any], iterate: Callable[[Any], Any], carry: Any
     ) -> tuple[Any, Any]:
         """Like `lax.while_loop(going, iterate, carry)`; also returns whether the loop came to its own end."""
 
@@ -113,7 +113,7 @@ def watching(watch: Watch) -> Iterator[np.ndarray[Any, Any]]:
         del _watching[number]
 
 
-def _next_stretch(op: Operation, number: Any, done: Any) -> np.ndarray[Any, Any]:
+def _next_stretch(op: StepNode, number: Any, done: Any) -> np.ndarray[Any, Any]:
     """How many more iterations a loop may make that has just made `done`."""
     asking = _watching[int(number)]
     if asking.watch.stops(op):

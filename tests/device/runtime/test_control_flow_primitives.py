@@ -13,7 +13,7 @@ from anabranch import errors
 from anabranch.graph.graph import get_default_graph
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
-from anabranch.pipeline import build_plan, lowering_everything
+from anabranch.pipeline import plan_step, lowering_everything
 from anabranch.runtime.step import needs_executor
 from anabranch.xla.islands import Island
 
@@ -207,7 +207,7 @@ def test_an_island_holds_what_lives_and_repeats_together() -> None:
     switch = raw.Switch(x, p)
     merge = raw.Merge([raw.Neg(raw.Exp(switch.output_false)), raw.Sin(raw.Exp(switch.output_true))]).output
     beside = [loop(tf.constant(3.0), lambda v: raw.Exp(raw.AddV2(v, 1.0)), 0.0, name)[0] for name in "ab"]
-    plan = build_plan([merge, *beside], [], [p, x])
+    plan = plan_step([merge, *beside], [], [p, x])
     islands = sorted(sorted(op.type for op in island.operations) for island in plan.islands)
     assert islands == [["AddV2", "Exp"]] * 2 + [["Exp", "Neg"], ["Exp", "Sin"]]
 
@@ -296,7 +296,7 @@ def test_host_work_makes_a_loop_run_by_primitives() -> None:
         return i + 1, total + square
 
     result = tf.while_loop(lambda i, _: i < n, body, (0, 0))
-    plan = build_plan(result, [], [n])
+    plan = plan_step(result, [], [n])
     assert "lower" in [report.stage for report in plan.stages]
     assert needs_executor(plan)
     assert not any(op.type in ("While", "StatelessWhile") for op in plan.step.operations)
@@ -307,7 +307,7 @@ def test_host_work_makes_a_loop_run_by_primitives() -> None:
 
 def test_what_xla_takes_whole_is_not_lowered() -> None:
     n = tf.placeholder(tf.int32, [])
-    plan = build_plan([tf.while_loop(lambda i: i < n, lambda i: i + 1, [0])], [], [n])
+    plan = plan_step([tf.while_loop(lambda i: i < n, lambda i: i + 1, [0])], [], [n])
     assert [type(item) for item in plan.items] == [Island]
     assert not needs_executor(plan)
 
@@ -366,7 +366,7 @@ def test_gradients_record_what_a_lowered_loop_computes() -> None:
     for i in range(4):
         unrolled = tf.sin(unrolled) * (i + 1.0)
     expected = tf.gradients(unrolled, x)[0]
-    plan = build_plan([gradient], [], [x])
+    plan = plan_step([gradient], [], [x])
     assert {"_RecordStart", "_RecordAdd", "_RecordEnd"} <= {op.type for op in plan.step.operations}
     np.testing.assert_allclose(*run([gradient, expected], {x: [0.1, 0.5, -2.0]}), rtol=1e-5)
 

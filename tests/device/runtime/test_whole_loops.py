@@ -8,7 +8,7 @@ import pytest
 
 import anabranch as tf
 from anabranch.graph.loop_structure import PRIMITIVES
-from anabranch.pipeline import build_plan
+from anabranch.pipeline import plan_step
 from anabranch.xla.islands import Island
 
 
@@ -32,7 +32,7 @@ def test_a_training_step_is_one_island(network: Any) -> None:
     x = tf.placeholder(tf.float32, [3, 7, 4])
     loss = tf.reduce_sum(tf.square(network(x)))
     train = tf.train.GradientDescentOptimizer(0.1).minimize(loss)
-    plan = build_plan([loss], [train], [x])
+    plan = plan_step([loss], [train], [x])
     assert not [item for item in plan.items if not isinstance(item, Island)]
     assert not [op.name for op in plan.step.operations if op.type in PRIMITIVES]
     assert len(plan.items) == 1
@@ -42,9 +42,9 @@ def test_a_step_that_takes_no_record_does_not_look_for_the_bound_of_a_loop() -> 
     x, count = tf.placeholder(tf.float32, [4]), tf.placeholder(tf.int32, [])
     weights = tf.get_variable("weights", [4], initializer=tf.ones_initializer())
     y = tf.while_loop(lambda i, _: i < count, lambda i, y: (i + 1, tf.tanh(y * weights)), [0, x])[1]
-    before = build_plan([y], [], [x, count])
+    before = plan_step([y], [], [x, count])
     gradient = tf.gradients(y, weights)[0]
-    inference, training = build_plan([y], [], [x, count]), build_plan([y, gradient], [], [x, count])
+    inference, training = plan_step([y], [], [x, count]), plan_step([y, gradient], [], [x, count])
     bounds = [[op for op in p.step.operations if op.type == "_DeviceLoopBound"] for p in (inference, training)]
     assert [len(found) for found in bounds] == [0, 1]
     assert len(inference.items) == len(before.items) == 1

@@ -16,7 +16,7 @@ from anabranch.graph.composite import IndexedSlices
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.graph import get_default_graph
 from anabranch.ops import raw
-from anabranch.pipeline import build_plan
+from anabranch.pipeline import plan_step
 from anabranch.session import Session
 from anabranch.train.optimizer import Optimizer
 from anabranch.train.optimizers.adadelta import AdadeltaOptimizer
@@ -420,7 +420,7 @@ def test_a_gate_asks_for_no_gradient_that_leads_nowhere() -> None:
     w = Variable(np.ones((3, 2), np.float32))
     loss = raw.Sum(raw.MatMul(x, w.value()), [0, 1])
     ((gradient, _),) = GradientDescentOptimizer(1.0).compute_gradients(loss, gate_gradients=Optimizer.GATE_OP)
-    plan = build_plan([gradient], [], [x])
+    plan = plan_step([gradient], [], [x])
     products = [op for item in plan.items for op in getattr(item, "operations", ()) if op.type == "MatMul"]
     assert [op for op in products if op.attrs["transpose_a"]]
     assert not [op for op in products if op.attrs["transpose_b"]]

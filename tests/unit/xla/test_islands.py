@@ -15,7 +15,7 @@ from anabranch.ops import (
 )
 from anabranch.passes.fold import fold
 from anabranch.passes.prune import prune
-from anabranch.pipeline import build_plan
+from anabranch.pipeline import plan_step
 from anabranch.session import Session
 from anabranch.xla.islands import Island, group
 
@@ -29,7 +29,7 @@ def variable(name: str = "v", shape: Any = (2,)) -> Any:
 
 
 def kinds(fetches: Any, feeds: Any, targets: Any = ()) -> list[list[str]]:
-    plan = build_plan(fetches, list(targets), feeds)
+    plan = plan_step(fetches, list(targets), feeds)
     return [
         [op.type for op in item.operations] if isinstance(item, Island) else [f"host {item.operation.type}"]
         for item in plan.items
@@ -120,7 +120,7 @@ def test_a_variable_first_written_in_an_island_is_not_read_from_outside() -> Non
     write = raw.AssignVariableOp(handle, convert_to_tensor([1.0, 2.0]))
     with get_default_graph().control_dependencies([write]):
         read = raw.ReadVariableOp(handle, dtype="float32")
-    plan = build_plan([read], [], [])
+    plan = plan_step([read], [], [])
     assert plan.islands[0].reads == []
     with Session() as session:
         assert session.run(read).tolist() == [1, 2]

@@ -15,7 +15,7 @@ from anabranch.graph.operation import Operation
 from anabranch.ops import (
     vocabulary as _vocabulary,  # noqa: F401
 )
-from anabranch.pipeline import Plan, build_plan
+from anabranch.pipeline import Plan, plan_step
 from anabranch.runtime.executor import Executor
 from anabranch.runtime.plan_graph import PlanGraph
 from anabranch.xla.islands import Island
@@ -112,6 +112,6 @@ def test_no_island_of_a_random_program_waits_for_itself(seed: int) -> None:
     program = random_program(seed)
     made = written(program)
     with made.graph.as_default():
-        plan = build_plan(made.values, [], made.feeds)
+        plan = plan_step(made.values, [], made.feeds)
     assert stuck_islands(plan) == []
     assert runs_to_its_end(plan, seed)

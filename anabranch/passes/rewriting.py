@@ -1,0 +1,165 @@
+"""Making one step graph from another, operation by operation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from anabranch.graph.loop_structure import is_back_edge
+from anabranch.graph.step_nodes import StepFunction, StepNode, StepTensor
+from anabranch.passes.step_graph import StepGraph
+
+
+class Rewriting:
+    """A step graph in the making: the operations of another are taken over in their order, or something in their place.
+
+    Where neither what an operation takes nor what it waits for has changed, both graphs share the node. A Merge with a
+    back edge takes what comes only later, so that it is copied, and completed in the end.
+
+    Attributes:
+        operations: those of the new graph so far.
+    """
+
+    def __init__(self, step: StepGraph) -> None:
+        self.step = step
+        self.operations: list[StepNode] = []
+        self._tensors: dict[StepTensor, StepTensor] = {}
+        self._nodes: dict[StepNode, StepNode] = {}
+        self._unfinished: list[tuple[StepNode, list[StepTensor]]] = []
+        self._names: set[str] | None = None
+
+    def tensor(self, tensor: StepTensor) -> StepTensor:
+        """What stands for a tensor of the old graph."""
+        return self._tensors.get(tensor, tensor)
+
+    def node(self, node: StepNode) -> StepNode:
+        """What an operation of the old graph became."""
+        return self._nodes.get(node, node)
+
+    def stand_for(self, old: StepTensor, new: StepTensor) -> None:
+        """Lets everything that took a tensor of the old graph take one of the new graph."""
+        if old is not new:
+            self._tensors[old] = new
+
+    def knows(self, tensor: StepTensor, value: Any) -> StepTensor:
+        """Lets a tensor be known, so that nothing need compute it; returns what stands for it."""
+        known = StepTensor(tensor.op, tensor.value_index, tensor.dtype, tensor.shape, value)
+        self._tensors[tensor] = known
+        return known
+
+    def keep(
+        self,
+        op: StepNode,
+        *,
+        inputs: list[StepTensor] | None = None,
+        control_inputs: list[StepNode] | None = None,
+        after: list[StepNode] | None = None,
+        placed_on: str | None = None,
+    ) -> StepNode:
+        """Takes an operation over; returns its node in the new graph.
+
+        Args:
+            inputs, control_inputs, after, placed_on: what it has there, in terms of the new graph; default: what stands
+                for what it had.
+        """
+        new_inputs = [self._tensors.get(t, t) for t in op.inputs] if inputs is None else inputs
+        new_controls = [self._nodes.get(c, c) for c in op.control_inputs] if control_inputs is None else control_inputs
+        new_after = [self._nodes.get(a, a) for a in op.after] if after is None else after
+        back = any(is_back_edge(op, t) for t in op.inputs)
+        if (
+            not back
+            and new_inputs == op.inputs
+            and new_controls == op.control_inputs
+            and new_after == op.after
+            and placed_on in (None, op.placed_on)
+        ):
+            self.operations.append(op)
+            return op
+        return self.replace(op, op.copied(new_inputs, new_controls, new_after, placed_on))
+
+    def add(self, node: StepNode) -> StepNode:
+        """Takes a node into the new graph that the old one does not have, under a name made unique; returns it."""
+        if self._names is None:
+            self._names = {op.name for op in self.step.operations}
+        name, count = node.name, 0
+        while node.name in self._names:
+            count += 1
+            node.name = f"{name}_{count}"
+        self._names.add(node.name)
+        self.operations.append(node)
+        return node
+
+    def replace(self, op: StepNode, new: StepNode) -> StepNode:
+        """Takes a node into the new graph in place of one of the old, with the same outputs; returns it."""
+        self.operations.append(new)
+        self._nodes[op] = new
+        for old, made in zip(op.outputs, new.outputs, strict=True):
+            self._tensors.setdefault(old, made)
+        if any(is_back_edge(new, t) for t in new.inputs):
+            self._unfinished.append((new, op.inputs))
+        return new
+
+    def result(self, **changes: Any) -> StepGraph:
+        """The new graph; `changes`: what differs besides its operations, in terms of the new graph."""
+        for merge, old in self._unfinished:
+            merge.inputs = [
+                self.tensor(before) if is_back_edge(merge, now) else now
+                for before, now in zip(old, merge.inputs, strict=True)
+            ]
+        changes.setdefault("fetches", [self.tensor(t) for t in self.step.fetches])
+        changes.setdefault("targets", [self.node(op) for op in self.step.targets])
+        return self.step.with_operations(self.operations, **changes)
+
+
+def step_of_function(function: StepFunction, known: Mapping[int, Any]) -> StepGraph:
+    """A call of a function as a step of its own, which is fed the parameters.
+
+    Args:
+        known: position of a parameter -> its value, where that is the same in every call; such a parameter is not fed.
+    """
+    feeds = [parameter for position, parameter in enumerate(function.inputs) if position not in known]
+    rewriting = Rewriting(StepGraph(function.operations, function.outputs, [], feeds))
+    for position, value in known.items():
+        rewriting.knows(function.inputs[position], value)
+    given = {parameter.op for parameter in function.inputs}
+    for op in function.operations:
+        # waiting for a parameter means waiting for the feed, which is there from the start
+        rewriting.keep(op, control_inputs=[rewriting.node(c) for c in op.control_inputs if c not in given])
+    return rewriting.result()
+
+
+def step_of_members(
+    operations: list[StepNode], fetches: list[StepTensor], feeds: list[StepTensor]
+) -> StepGraph:
+    """Some operations of a step as a step of their own, which is fed what the others give.
+
+    Args:
+        operations: in step order.
+        fetches: what they give to the others.
+        feeds: what they take from the others.
+    """
+    members = set(operations)
+    rewriting = Rewriting(StepGraph(operations, fetches, [], feeds))
+    for op in operations:
+        controls = [rewriting.node(c) for c in op.control_inputs if c in members]
+        rewriting.keep(op, control_inputs=controls, after=[rewriting.node(a) for a in op.after if a in members])
+    return rewriting.result()
+
+
+def needed_by_ends(step: StepGraph, also: Iterable[StepNode] = ()) -> set[StepNode]:
+    """The operations that the fetches, the targets, and some others need.
+
+    Args:
+        also: operations that are to stay with what they need.
+    """
+    members = set(step.operations)
+    needed: set[StepNode] = set()
+    stack = [*(t.op for t in step.fetches), *step.targets, *also]
+    while stack:
+        op = stack.pop()
+        if op in members and op not in needed:
+            needed.add(op)
+            stack.extend(t.op for t in op.inputs)
+            stack.extend(op.control_inputs)
+            stack.extend(op.after)
+    return needed

@@ -1,0 +1,34 @@
+"""What all steps of one session share on a task."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from anabranch.graph.step_nodes import StepFunction
+from anabranch.runtime.containers import Containers
+from anabranch.runtime.random_counters import Draws, RandomCounters
+from anabranch.runtime.waiting import ActiveSteps
+
+#: (function, inputs, where its random operations count) -> outputs
+FunctionRunner = Callable[[StepFunction, list[Any], Draws | None], list[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class SessionEnvironment:
+    """See the module docstring.
+
+    Attributes:
+        session: names what belongs to the session alone, among what the sessions of its task have.
+        containers: the task's variables, queues and tables.
+        counters: how often each random operation of the session has run.
+        run_function: runs a function as a step of its own.
+        active: the steps that are under way.
+    """
+
+    session: str
+    containers: Containers
+    counters: RandomCounters
+    run_function: FunctionRunner
+    active: ActiveSteps
