@@ -147,9 +147,7 @@ def _plan(begin: Callable[[], StepGraph], placer: Placer | None) -> Plan:
     return _announced(Plan(grouping, step, stages, placement, devices, receives))
 
 
-def _to_lower(
-    step: StepGraph, on_host: frozenset[str] = frozenset(), placer: Placer | None = None
-) -> set[StepNode]:
+def _to_lower(step: StepGraph, on_host: frozenset[str] = frozenset(), placer: Placer | None = None) -> set[StepNode]:
     """The conditionals and loops that XLA cannot take whole, or that belong on several devices.
 
     Inside `lowering_everything` all of them.

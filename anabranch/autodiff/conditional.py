@@ -124,8 +124,8 @@ def _intermediate(op: Operation, tensor: Tensor, which: int) -> Tensor:
             continue
         with branch.as_default():
             branch.outputs.append(raw.FakeParam(dtype=tensor.dtype, shape=tensor.shape))
-    op.attrs["Tout"] = [*op.attrs["Tout"], tensor.dtype]
-    op.attrs["output_shapes"] = [*op.attrs["output_shapes"], tensor.shape]
+    more = {"Tout": [*op.attrs["Tout"], tensor.dtype], "output_shapes": [*op.attrs["output_shapes"], tensor.shape]}
+    op.attrs = {**op.attrs, **more}
     return op.graph._append_output(op, tensor.dtype, tensor.shape)
 
 

@@ -338,7 +338,8 @@ def _need_values(tensor: Tensor) -> None:
     if op.op_def is RecordingWhile:
         position = tensor.value_index - (len(op.inputs) - 1) - 1
         if position >= 0:
-            op.attrs["only_shapes"] = [s and k != position for k, s in enumerate(op.attrs["only_shapes"])]
+            only_shapes = [s and k != position for k, s in enumerate(op.attrs["only_shapes"])]
+            op.attrs = {**op.attrs, "only_shapes": only_shapes}
             op.graph._changed()
             body: Any = op.graph.get_function(op.attrs["body"].name)
             inner = body.outputs[op.attrs["recorded"][position]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -76,8 +77,9 @@ def run_on_known_values(op: AnyOperation, inputs: list[Any]) -> list[np.ndarray[
             result = rule.function(*group_by_argument(op.op_def.inputs, op.attrs, inputs), **known)
     except Exception:  # whatever a kernel raises on these values will be raised again, named, by the step
         return [None] * len(op.outputs)
+    tensors: Sequence[AnyTensor] = op.outputs
     outputs: list[np.ndarray[Any, Any] | None] = []
-    for value, out in zip(flatten_outputs(result), op.outputs, strict=True):
+    for value, out in zip(flatten_outputs(result), tensors, strict=True):
         array = np.asarray(value, dtype=out.dtype.as_numpy_dtype).view()
         array.flags.writeable = False
         outputs.append(array)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import difflib
-import itertools
 import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -25,8 +24,6 @@ PRODUCER_VERSION = 134
 MIN_CONSUMER_VERSION = 0
 #: tensors that one argument of an operation may stand for: a graph file can say any number
 _MAX_TENSORS: Final = 1 << 17
-
-
 
 
 class Graph(GraphScopes):
@@ -131,7 +128,7 @@ class Graph(GraphScopes):
         op.op_def = op_def
         op._inputs.insert(0, first)
         first._consumers.append(op)
-        op.attrs.update(attrs)
+        op.attrs = {**op.attrs, **attrs}
         for dtype in added:
             self._append_output(op, dtype, TensorShape([]))
         self._changed()

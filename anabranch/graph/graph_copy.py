@@ -58,7 +58,7 @@ class GraphCopy:
         node = self.node(op)
         node.inputs = [self.tensor(t) for t in op._inputs]
         if op._control_inputs:
-            node.control_inputs = [self.node(c) for c in op._control_inputs if c not in without]
+            node.control_inputs = tuple([self.node(c) for c in op._control_inputs if c not in without])
         if "_class" in op.attrs:
             self._colocate(op)
         return node
@@ -69,8 +69,8 @@ class GraphCopy:
             op.op_def,
             op._name,
             [],
-            [],
-            dict(op.attrs),
+            (),
+            op.attrs,
             op.device,
             op._id,
             op.site,

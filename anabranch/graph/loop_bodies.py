@@ -10,7 +10,7 @@ import functools
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
-from anabranch.graph.operation import Operation, Tensor
+from anabranch.graph.operation import Tensor
 from anabranch.graph.step_nodes import AnyOperation, AnyTensor, StepFunction, StepNode, StepTensor, called_names
 
 #: operation types that run their bodies any number of times in an island

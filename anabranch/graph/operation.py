@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from anabranch.core.attrs import AttributeValue
@@ -66,7 +66,7 @@ class Tensor:
         self._consumers: list[Operation] = []
         self._attributes: dict[str, Any] | None = None
         #: its value where that follows from constants and shapes, once somebody has computed it
-        self._constant: np.ndarray[Any, Any] | None = None
+        self._constant: Any = None
 
     # ------------------------------------------------------------------ what it is
     @property
@@ -298,7 +298,8 @@ _attach_operators()
 class Operation:
     """A vertex of a graph: an operation type applied to inputs, with attributes fixed at construction.
 
-    Created by `Graph.create_op` only. `attrs` holds plain Python values (see `core.attrs`); those whose name begins
+    Created by `Graph.create_op` only. `attrs` holds plain Python values (see `core.attrs`) in a dictionary that is
+    replaced and never changed, for steps share it; those whose name begins
     with an underscore are annotations that any operation may carry.
     """
 
@@ -449,7 +450,7 @@ class Operation:
         self._graph._changed()
 
     def _set_attr(self, name: str, value: Any) -> None:
-        self.attrs[name] = value
+        self.attrs = {**self.attrs, name: value}
         self._graph._changed()
 
     def __repr__(self) -> str:
@@ -459,7 +460,7 @@ class Operation:
         return f'Operation("{self._name}", type={self.type})'
 
 
-def group_by_argument(args: Any, attrs: dict[str, Any], values: list[Any]) -> list[Any]:
+def group_by_argument(args: Any, attrs: Mapping[str, Any], values: Sequence[Any]) -> list[Any]:
     """Regroups flat values by the arguments of a signature (`OpDef.inputs` or `.outputs`)."""
     grouped: list[Any] = []
     at = 0

@@ -97,7 +97,7 @@ class StepNode:
         op_def: OpDef,
         name: str,
         inputs: list[StepTensor],
-        control_inputs: list[StepNode],
+        control_inputs: tuple[StepNode, ...],
         attrs: dict[str, Any],
         device: str,
         number: int,
@@ -110,7 +110,7 @@ class StepNode:
         self.inputs = inputs
         self.outputs: list[StepTensor] = []
         self.control_inputs = control_inputs
-        self.after: list[StepNode] = []
+        self.after: tuple[StepNode, ...] = ()
         self.attrs = attrs
         self.device = device
         self.placed_on = ""
@@ -148,8 +148,8 @@ class StepNode:
     def copied(
         self,
         inputs: list[StepTensor],
-        control_inputs: list[StepNode],
-        after: list[StepNode],
+        control_inputs: tuple[StepNode, ...],
+        after: tuple[StepNode, ...] = (),
         placed_on: str | None = None,
     ) -> StepNode:
         """The same operation with other edges, and outputs of its own."""

@@ -32,7 +32,7 @@ def added_node(
     filled = {k: a.default for k, a in op_def.attrs.items() if a.default is not MISSING} | attrs
     name = f"{beside.name}/{label}"
     node = StepNode(
-        op_def, name, list(inputs), list(control_inputs), filled, device, beside.number, beside.site, name, {}
+        op_def, name, list(inputs), tuple(control_inputs), filled, device, beside.number, beside.site, name, {}
     )
     node.outputs = [StepTensor(node, i, dtype, shape) for i, (dtype, shape) in enumerate(outputs)]
     return node

@@ -33,7 +33,6 @@ class RemovingOperations(Rewriting):
 
     def __init__(self, step: StepGraph) -> None:
         super().__init__(step)
-        self._members = set(step.operations)
         self._instead: dict[StepNode, tuple[StepNode, ...]] = {}
         self._sides: dict[StepTensor, StepNode] = {}
 
@@ -43,13 +42,13 @@ class RemovingOperations(Rewriting):
         return (self.node(op),) if found is None else found
 
     def ends(self) -> list[StepNode]:
-        """The targets of the new graph: also what removed targets, and removed operations that are fetched, waited for."""
+        """The targets of the new graph: those of the old, and what removed targets and fetches waited for."""
         found = dict.fromkeys(source for op in self.step.targets for source in self.stands_for(op))
         for tensor in self.step.fetches:
             found.update(dict.fromkeys(self._instead.get(tensor.op, ())))
         return list(found)
 
-    def inherit(self, op: StepNode) -> list[StepNode]:
+    def inherit(self, op: StepNode) -> tuple[StepNode, ...]:
         """The control inputs of an operation that stays, with those that it inherits."""
         removed = dict.fromkeys(t.op for t in op.inputs if t.op in self._instead)
         found = dict.fromkeys(source for c in op.control_inputs for source in self.stands_for(c))
@@ -57,7 +56,7 @@ class RemovingOperations(Rewriting):
             given = {self.tensor(t).op for t in op.inputs if not is_back_edge(op, t)}
             inherited = dict.fromkeys(source for r in removed for source in self._instead[r])
             found.update((source, None) for source in inherited if source not in given)
-        return list(found)
+        return tuple(found)
 
     def merge(self, op: StepNode, first: StepNode) -> None:
         """Takes out an operation; another one of the new graph, which computes the same, stands for it."""
@@ -76,7 +75,7 @@ class RemovingOperations(Rewriting):
             sources = {self.add(added_node("NoOp", op, "waits", [], list(sources), op.device)): None}
         self._instead[op] = tuple(sources)
         for out, value in zip(op.outputs, values, strict=True):
-            self.knows(out, value)
+            self.stand_for(out, StepTensor(op, out.value_index, out.dtype, out.shape, value))
 
     def _behind(self, tensor: StepTensor) -> tuple[StepNode, ...]:
         """The operations behind an input of one that is removed."""

@@ -19,12 +19,11 @@ _MAX_COMPARED_BYTES = 4096
 def merge_common_subexpressions(step: StepGraph) -> StepGraph:
     """Redirects the consumers of a repeated operation to its first occurrence.
 
-    Operations with state, and those that others wait for by a control edge, are left alone; except that reads of a
-    variable are merged between which nothing of the step writes it. (Inside an island such reads cost nothing, but each
-    would be sent to another device.)
+    Operations with state and targets are left alone; except that reads of a variable are merged between which nothing
+    of the step writes it. (Inside an island such reads cost nothing, but each would be sent to another device.)
     """
     seen: dict[Hashable, StepNode] = {}
-    pinned = {*step.targets, *(c for op in step.operations for c in op.control_inputs)}
+    pinned = set(step.targets)
     constants: dict[Hashable, StepTensor] = {}
     versions = _Versions()
     rewriting = RemovingOperations(step)
@@ -46,9 +45,7 @@ def merge_common_subexpressions(step: StepGraph) -> StepGraph:
     return rewriting.result()
 
 
-def _merge_constant(
-    tensor: StepTensor, constants: dict[Hashable, StepTensor], rewriting: RemovingOperations
-) -> None:
+def _merge_constant(tensor: StepTensor, constants: dict[Hashable, StepTensor], rewriting: RemovingOperations) -> None:
     value = tensor.known
     if isinstance(value, np.ndarray) and value.dtype != np.object_ and value.nbytes <= _MAX_COMPARED_BYTES:
         rewriting.stand_for(tensor, constants.setdefault((value.dtype, value.shape, value.tobytes()), tensor))
@@ -70,7 +67,7 @@ class _Versions:
         return None
 
 
-def _key(op: StepNode, inputs: list[StepTensor], read: Hashable, controls: list[StepNode]) -> Hashable:
+def _key(op: StepNode, inputs: list[StepTensor], read: Hashable, controls: tuple[StepNode, ...]) -> Hashable:
     op_def = op.op_def
     if (op_def.stateful and read is None) or not op.outputs:
         return None

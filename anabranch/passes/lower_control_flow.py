@@ -127,7 +127,7 @@ class _Lowering(Rewriting):
             elif are_new:
                 self._complete(op)
             else:
-                after = [self.node(a) for a in op.after if a not in self.chosen]
+                after = self.nodes(a for a in op.after if a not in self.chosen)
                 self.keep(op, control_inputs=self.controls_of(op), after=after + self._earlier(op))
         targets = [self.done.get(op) or self.node(op) for op in self.step.targets]
         lowered = self.result(targets=targets, colocated=self.colocated)
@@ -142,7 +142,7 @@ class _Lowering(Rewriting):
         first = len(self.operations)
         parts = _LoweredLoop(self, op) if op.type in _LOOPS else _Conditional(self, op)
         parts.lower()
-        parts.gate.after += self._earlier(op) + [self.node(e) for e in self.order.get(op, ()) if e not in self.chosen]
+        parts.gate.after = self._earlier(op) + self.nodes(e for e in self.order.get(op, ()) if e not in self.chosen)
         made = self.operations[first:]
         del self.operations[first:]
         self.chosen.update(copy for copy in made if copy.type in _CONDITIONALS and self.inner(copy, op))
@@ -154,18 +154,18 @@ class _Lowering(Rewriting):
         op.inputs = [self.tensor(t) for t in op.inputs]
         self.operations.append(op)
 
-    def controls_of(self, op: StepNode) -> list[StepNode]:
+    def controls_of(self, op: StepNode) -> tuple[StepNode, ...]:
         """What an operation waits for in the lowered step, besides what it takes.
 
         A loop may give back what it was given. Who takes that waits for the end of the loop.
         """
         found = dict.fromkeys(self.done.get(c) or self.node(c) for c in op.control_inputs)
         found.update((self.done[t.op], None) for t in op.inputs if t in self.unchanged)
-        return list(found)
+        return tuple(found)
 
-    def _earlier(self, op: StepNode) -> list[StepNode]:
+    def _earlier(self, op: StepNode) -> tuple[StepNode, ...]:
         """Of what comes before an operation to a variable, the ends of what was lowered."""
-        return [self.done[earlier] for earlier in self.order.get(op, ()) if earlier in self.chosen]
+        return tuple([self.done[earlier] for earlier in self.order.get(op, ()) if earlier in self.chosen])
 
 
 class _LoweredOperation:
@@ -243,10 +243,8 @@ class _LoweredOperation:
             self._sides[tensor] = self.lowering.add(side_of(tensor))
         return self._sides[tensor]
 
-    def _copy(
-        self, inner: StepNode, inputs: list[StepTensor], controls: list[StepNode], prefix: str
-    ) -> StepNode:
-        node = inner.copied(inputs, controls, [])
+    def _copy(self, inner: StepNode, inputs: list[StepTensor], controls: list[StepNode], prefix: str) -> StepNode:
+        node = inner.copied(inputs, tuple(controls))
         node.name = prefix + inner.name
         node.device = _merged_devices(self.op.device, inner.device)
         if "_class" in inner.attrs:

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from anabranch.graph.graph_copy import GraphCopy, functions_of, needed_operations
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.graph.ordering import in_execution_order
-from anabranch.graph.graph_copy import GraphCopy, functions_of, needed_operations
 from anabranch.passes.step_graph import StepGraph
 
 #: types whose tensors have no value but the one that is fed

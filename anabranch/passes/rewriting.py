@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from anabranch.graph.loop_structure import is_back_edge
+from anabranch.graph.loop_structure import MERGES, is_back_edge
 from anabranch.graph.step_nodes import StepFunction, StepNode, StepTensor
 from anabranch.passes.step_graph import StepGraph
 
@@ -23,6 +23,7 @@ class Rewriting:
     def __init__(self, step: StepGraph) -> None:
         self.step = step
         self.operations: list[StepNode] = []
+        self._members = set(step.operations)
         self._tensors: dict[StepTensor, StepTensor] = {}
         self._nodes: dict[StepNode, StepNode] = {}
         self._unfinished: list[tuple[StepNode, list[StepTensor]]] = []
@@ -36,15 +37,19 @@ class Rewriting:
         """What an operation of the old graph became."""
         return self._nodes.get(node, node)
 
+    def nodes(self, nodes: Iterable[StepNode]) -> tuple[StepNode, ...]:
+        """What operations of the old graph became."""
+        return tuple([self._nodes.get(node, node) for node in nodes])
+
     def stand_for(self, old: StepTensor, new: StepTensor) -> None:
         """Lets everything that took a tensor of the old graph take one of the new graph."""
         if old is not new:
             self._tensors[old] = new
 
     def knows(self, tensor: StepTensor, value: Any) -> StepTensor:
-        """Lets a tensor be known, so that nothing need compute it; returns what stands for it."""
-        known = StepTensor(tensor.op, tensor.value_index, tensor.dtype, tensor.shape, value)
-        self._tensors[tensor] = known
+        """Lets a tensor be known; returns what stands for it. Who takes that does not need its operation any more."""
+        op = tensor.op.copied([], ()) if tensor.op in self._members else tensor.op
+        known = self._tensors[tensor] = StepTensor(op, tensor.value_index, tensor.dtype, tensor.shape, value)
         return known
 
     def keep(
@@ -52,8 +57,8 @@ class Rewriting:
         op: StepNode,
         *,
         inputs: list[StepTensor] | None = None,
-        control_inputs: list[StepNode] | None = None,
-        after: list[StepNode] | None = None,
+        control_inputs: tuple[StepNode, ...] | None = None,
+        after: tuple[StepNode, ...] | None = None,
         placed_on: str | None = None,
     ) -> StepNode:
         """Takes an operation over; returns its node in the new graph.
@@ -63,16 +68,10 @@ class Rewriting:
                 for what it had.
         """
         new_inputs = [self._tensors.get(t, t) for t in op.inputs] if inputs is None else inputs
-        new_controls = [self._nodes.get(c, c) for c in op.control_inputs] if control_inputs is None else control_inputs
-        new_after = [self._nodes.get(a, a) for a in op.after] if after is None else after
-        back = any(is_back_edge(op, t) for t in op.inputs)
-        if (
-            not back
-            and new_inputs == op.inputs
-            and new_controls == op.control_inputs
-            and new_after == op.after
-            and placed_on in (None, op.placed_on)
-        ):
+        new_controls = self.nodes(op.control_inputs) if control_inputs is None else control_inputs
+        new_after = self.nodes(op.after) if after is None else after
+        same = new_inputs == op.inputs and new_controls == op.control_inputs and new_after == op.after
+        if same and placed_on in (None, op.placed_on) and not _has_back_edge(op):
             self.operations.append(op)
             return op
         return self.replace(op, op.copied(new_inputs, new_controls, new_after, placed_on))
@@ -95,7 +94,7 @@ class Rewriting:
         self._nodes[op] = new
         for old, made in zip(op.outputs, new.outputs, strict=True):
             self._tensors.setdefault(old, made)
-        if any(is_back_edge(new, t) for t in new.inputs):
+        if _has_back_edge(new):
             self._unfinished.append((new, op.inputs))
         return new
 
@@ -111,6 +110,10 @@ class Rewriting:
         return self.step.with_operations(self.operations, **changes)
 
 
+def _has_back_edge(op: StepNode) -> bool:
+    return op.op_def.name in MERGES and any(is_back_edge(op, t) for t in op.inputs)
+
+
 def step_of_function(function: StepFunction, known: Mapping[int, Any]) -> StepGraph:
     """A call of a function as a step of its own, which is fed the parameters.
 
@@ -124,13 +127,11 @@ def step_of_function(function: StepFunction, known: Mapping[int, Any]) -> StepGr
     given = {parameter.op for parameter in function.inputs}
     for op in function.operations:
         # waiting for a parameter means waiting for the feed, which is there from the start
-        rewriting.keep(op, control_inputs=[rewriting.node(c) for c in op.control_inputs if c not in given])
+        rewriting.keep(op, control_inputs=rewriting.nodes(c for c in op.control_inputs if c not in given))
     return rewriting.result()
 
 
-def step_of_members(
-    operations: list[StepNode], fetches: list[StepTensor], feeds: list[StepTensor]
-) -> StepGraph:
+def step_of_members(operations: list[StepNode], fetches: list[StepTensor], feeds: list[StepTensor]) -> StepGraph:
     """Some operations of a step as a step of their own, which is fed what the others give.
 
     Args:
@@ -141,8 +142,8 @@ def step_of_members(
     members = set(operations)
     rewriting = Rewriting(StepGraph(operations, fetches, [], feeds))
     for op in operations:
-        controls = [rewriting.node(c) for c in op.control_inputs if c in members]
-        rewriting.keep(op, control_inputs=controls, after=[rewriting.node(a) for a in op.after if a in members])
+        controls = rewriting.nodes(c for c in op.control_inputs if c in members)
+        rewriting.keep(op, control_inputs=controls, after=rewriting.nodes(a for a in op.after if a in members))
     return rewriting.result()
 
 

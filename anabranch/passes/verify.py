@@ -6,7 +6,7 @@ from typing import NoReturn
 
 from anabranch.errors import InternalError
 from anabranch.graph.loop_structure import is_back_edge
-from anabranch.graph.step_nodes import StepNode
+from anabranch.graph.step_nodes import StepNode, StepTensor
 from anabranch.passes.dependencies import Dependencies
 from anabranch.passes.frames import find_frames
 from anabranch.passes.step_graph import StepGraph
@@ -19,35 +19,40 @@ def verify(step: StepGraph, stage: str) -> None:
     it; only the back edges of loops may lead to what comes earlier. What it waits for is done before. The fetches are
     known, fed or computed, and the targets are operations of the step. Malformed loops raise InvalidArgumentError.
     """
-    fed = set(step.feeds)
+    given = set(step.feeds)
     members = set(step.operations)
     done: set[StepNode] = set()
     names: set[str] = set()
     for op in step.operations:
         if op.name in names:
             _fail(stage, op, "has the name of another one")
+        if any(output.op is not op for output in op.outputs):
+            _fail(stage, op, "gives outputs that belong to another")
         for tensor in op.inputs:
-            if is_back_edge(op, tensor):
-                if tensor.op not in members:
-                    _fail(stage, op, f"takes {tensor.name!r} of the iteration before, which is not computed")
-            elif tensor not in fed and not tensor.is_known and tensor.op not in done:
-                _fail(stage, op, f"comes before its input {tensor.name!r}")
-            elif tensor.op in members and tensor.op.outputs[tensor.value_index] is not tensor:
-                _fail(stage, op, f"takes {tensor.name!r} as it was before the operation changed")
+            _check_input(stage, op, tensor, given, members if is_back_edge(op, tensor) else done)
         for earlier in (*op.control_inputs, *op.after):
             if earlier not in done:
                 _fail(stage, op, f"does not come after {earlier.name!r}")
-        if any(output.op is not op for output in op.outputs):
-            _fail(stage, op, "gives outputs that belong to another")
         names.add(op.name)
         done.add(op)
     for tensor in step.fetches:
-        if tensor not in fed and not tensor.is_known and tensor.op not in members:
+        if not _is_there(tensor, given, members):
             _fail(stage, tensor.op, f"does not compute the fetch {tensor.name!r}, nor does anything else")
     for op in step.targets:
         if op not in members:
             _fail(stage, op, "is a target, and is not part of the step")
     find_frames(Dependencies(step))
+
+
+def _check_input(stage: str, op: StepNode, tensor: StepTensor, given: set[StepTensor], computed: set[StepNode]) -> None:
+    if not _is_there(tensor, given, computed):
+        _fail(stage, op, f"comes before its input {tensor.name!r}")
+    if not tensor.is_known and tensor.op in computed and tensor.op.outputs[tensor.value_index] is not tensor:
+        _fail(stage, op, f"takes {tensor.name!r} as it was before the operation changed")
+
+
+def _is_there(tensor: StepTensor, given: set[StepTensor], computed: set[StepNode]) -> bool:
+    return tensor.is_known or tensor.op in computed or tensor in given
 
 
 def _fail(stage: str, op: StepNode, what: str) -> NoReturn:

@@ -39,7 +39,6 @@ class _Partition(Rewriting):
 
     def __init__(self, step: StepGraph) -> None:
         super().__init__(step)
-        self._members = set(step.operations)
         #: what to insert after each operation, in order
         self._after: dict[StepNode, list[StepNode]] = {}
         self._received: dict[str, dict[StepTensor, StepTensor]] = {}
@@ -57,10 +56,10 @@ class _Partition(Rewriting):
         for op in self.step.operations:
             received = self._received.get(op.placed_on, {})
             inputs = [received[t] if t in received else self.tensor(t) for t in op.inputs]
-            self.keep(op, inputs=inputs, control_inputs=[self.node(c) for c in controls[op]])
+            self.keep(op, inputs=inputs, control_inputs=self.nodes(controls[op]))
             for added in self._after.get(op, ()):
                 added.inputs = [self.tensor(t) for t in added.inputs]
-                added.control_inputs = [self.node(c) for c in added.control_inputs]
+                added.control_inputs = self.nodes(added.control_inputs)
                 self.add(added)
         return self.result()
 
@@ -120,7 +119,9 @@ class _Partition(Rewriting):
         where += f"_{count}" if count > 1 else ""  # signals of which one operation is the last
         send = added_node("_Send", source, f"send_{where}", [tensor], controls, **attrs, T=tensor.dtype)
         kind = (tensor.dtype, tensor.shape)
-        recv = added_node("_Recv", source, f"recv_{where}", [], [send], outputs=[kind], **attrs, tensor_type=tensor.dtype)
+        recv = added_node(
+            "_Recv", source, f"recv_{where}", [], [send], outputs=[kind], **attrs, tensor_type=tensor.dtype
+        )
         send.placed_on, recv.placed_on = here, device
         self._after.setdefault(source, []).extend((send, recv))
         return recv

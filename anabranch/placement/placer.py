@@ -126,7 +126,9 @@ class Placer:
     def _has_nothing_to_choose(self, step: StepGraph) -> bool:
         if len(self.devices) > 1 or self.devices[0].device_type != "CPU" or not self.policy.is_trivial:
             return False
-        return not any(self._request(op).device for op in step.operations) and not any(t.op.device for t in step.known_tensors())
+        return not any(self._request(op).device for op in step.operations) and not any(
+            t.op.device for t in step.known_tensors()
+        )
 
     def _placed(self, step: StepGraph) -> Placement:
         groups = self._constraints.groups(step)

@@ -16,6 +16,7 @@ from anabranch.runtime.random_counters import Draws
 from anabranch.runtime.session_environment import SessionEnvironment
 from anabranch.xla.jax_settings import wide_types
 
+
 class HostContext(KernelContext):
     """The kernel context of an operation that runs on the host.
 

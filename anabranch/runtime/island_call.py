@@ -83,7 +83,9 @@ class IslandCall:
         self._outputs = [slots[t] for t in island.outputs]
         self._has_constants = bool(executable.constants)
         self._written = [containers.variable(h) for h in island.writes]
-        self._counters = environment.counters.group([op.origin for op in island.random]) if executable.uses_random else None
+        self._counters = (
+            environment.counters.group([op.origin for op in island.random]) if executable.uses_random else None
+        )
         argument_order = [*executable.read_only, *executable.donated]
         self._bind_variables(argument_order, set(executable.read_only), containers)
         first = len(self._inputs) + len(executable.constants)
@@ -295,4 +297,5 @@ class IslandCall:
 
 def _fixed_shape(island: Island, handle: ResourceHandle) -> bool:
     """Whether the graph fixes the shape of a variable, so that it need not be part of the compilation key."""
-    return any(value == handle and value.shape.is_fully_defined() for value in island.known.values() if isinstance(value, ResourceHandle))
+    known = (value for value in island.known.values() if isinstance(value, ResourceHandle))
+    return any(value == handle and value.shape.is_fully_defined() for value in known)

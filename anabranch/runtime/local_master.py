@@ -115,9 +115,7 @@ class LocalMaster:
         return PreparedStep(plan, self._environment())
 
     def _environment(self) -> SessionEnvironment:
-        return SessionEnvironment(
-            self._session, self.task.containers, self._counters, self.run_function, self._active
-        )
+        return SessionEnvironment(self._session, self.task.containers, self._counters, self.run_function, self._active)
 
     def run_function(self, body: StepFunction, inputs: list[Any], draws: Draws | None = None) -> list[Any]:
         """Runs a function as a step of its own.

@@ -129,5 +129,3 @@ class PlanGraph:
 
 def _members(item: PlanItem) -> list[StepNode]:
     return item.operations if isinstance(item, Island) else [item.operation]
-
-

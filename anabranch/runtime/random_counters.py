@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-
 class Draws:
     """How often each of some operations has drawn, from the beginning of their sequences.
 

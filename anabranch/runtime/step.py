@@ -29,7 +29,7 @@ from anabranch.runtime.island_call import WATCH, IslandCall
 from anabranch.runtime.plan_graph import PlanGraph, kind_of
 from anabranch.runtime.session_environment import SessionEnvironment
 from anabranch.runtime.transfer_call import EXCHANGE, TRANSFERS, TransferCall
-from anabranch.runtime.waiting import ActiveSteps, StepWaiting, deadline_after, run_alone, wait_for
+from anabranch.runtime.waiting import StepWaiting, deadline_after, run_alone, wait_for
 from anabranch.xla.islands import HostCall, Island, PlanItem
 from anabranch.xla.lowering import NeedsHostError
 
@@ -214,7 +214,11 @@ class PreparedStep:
     def _run_graph(
         self, graph: PlanGraph, feeds: Sequence[Any], record: Recorder | None, timeout: float | None
     ) -> list[Any]:
-        with self._environment.containers.rendezvous.step() if self._has_transfers else contextlib.nullcontext() as exchange:
+        with (
+            self._environment.containers.rendezvous.step()
+            if self._has_transfers
+            else contextlib.nullcontext() as exchange
+        ):
             results = iter(StepRun(graph.graph, feeds, record, timeout, self._active, exchange).run())
         return [self._known[i] if slot < 0 else next(results) for i, slot in enumerate(self._fetch_slots)]
 

@@ -20,8 +20,8 @@ from anabranch.core.resources import ResourceHandle
 from anabranch.errors import CancelledError, InvalidArgumentError, OpError, ResourceExhaustedError
 from anabranch.graph.constants import flatten_outputs
 from anabranch.graph.operation import group_by_argument
-from anabranch.graph.step_nodes import StepFunction, StepNode, StepTensor
 from anabranch.graph.shape_inference import check_shapes, is_open
+from anabranch.graph.step_nodes import StepFunction, StepNode, StepTensor
 from anabranch.xla.state import draws_random, state_of_body
 from anabranch.xla.watched_loops import WatchedLoops
 

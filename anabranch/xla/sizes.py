@@ -108,4 +108,4 @@ def _with_bodies(operations: Iterable[StepNode]) -> Iterator[StepNode]:
     for op in operations:
         yield op
         for body in bodies_of(op):
-            yield from _with_bodies(body.get_operations())
+            yield from _with_bodies(body.operations)

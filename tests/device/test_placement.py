@@ -151,8 +151,8 @@ def test_what_a_body_leaves_open_its_loop_says() -> None:
     with tf.device("/job:localhost"):
         x = tf.while_loop(lambda i, _: i < 3, body, (0, tf.placeholder_with_default(1.0, [])))[1]
     with tf.Session(config=config()) as session:
-        assigned = session._prepare(session._mapping([x]), []).plan.placement.assigned
-        asked = {op.type: found.asked for op, found in assigned.items()}
+        plan = session._prepare(session._mapping([x]), []).plan
+        asked = {op.type: plan.placement.of(op).asked for op in plan.step.operations}
         assert asked["PyFunc"] == "/job:localhost/device:CPU:1"
         assert asked["Merge"] == "/job:localhost"
         assert session.run(x) == -1

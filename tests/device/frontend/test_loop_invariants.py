@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 import anabranch as tf
-from anabranch.passes.prune import operations_of_body
+from anabranch.graph.graph_copy import functions_of
 
 
 def kinds(loop: Any) -> set[str]:
     """The types of the operations that the body of a loop runs."""
     op = loop.op
-    body = op.graph.get_function(op.attrs["body"].name)
-    return {inner.type for inner in operations_of_body(body)}
+    body = functions_of(op.graph, [op])[op.attrs["body"].name]
+    return {inner.type for inner in body.operations}
 
 
 def product(v: Any, inside: Any = lambda x: x) -> Any:

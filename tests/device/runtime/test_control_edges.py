@@ -19,10 +19,11 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 import anabranch as tf
+from anabranch.graph.function_graph import FunctionGraph
 from anabranch.graph.graph import Graph
-from anabranch.graph.loop_bodies import bodies_of
 from anabranch.graph.loop_structure import is_back_edge
 from anabranch.graph.operation import Operation, Tensor
+from anabranch.graph.step_nodes import StepNode, called_names
 from anabranch.pipeline import Plan, plan_listeners
 from anabranch.runtime.step import needs_executor
 from anabranch.xla.islands import Island
@@ -199,7 +200,7 @@ class Order:
 
     def _find_callers(self, graph: Any) -> None:
         for op in graph.get_operations():
-            for body in bodies_of(op):
+            for body in (op.graph.get_function(name) for name in called_names(op.attrs, op.op_def)):
                 self.callers.setdefault(body, []).append(op)
                 self._find_callers(body)
 
@@ -242,7 +243,7 @@ def ordered_pairs(program: Program, order: Order) -> list[tuple[str, str]]:
 
 def lost_edges(plan: Plan, program: Program, order: Order) -> list[str]:
     """The pairs that a plan leaves unordered, so that only chance puts them in order."""
-    copies: dict[Operation, Operation] = {op.origin: op for op in plan.step.operations}
+    copies = {op.origin: op for op in plan.step.operations}
     item_of = {
         op: number
         for number, item in enumerate(plan.items)
@@ -251,7 +252,7 @@ def lost_edges(plan: Plan, program: Program, order: Order) -> list[str]:
     straight = not needs_executor(plan)
     lost = []
     for a, b in ordered_pairs(program, order):
-        one, other = copies.get(program.noticed[a]), copies.get(program.noticed[b])
+        one, other = copies.get(origin(program.noticed[a])), copies.get(origin(program.noticed[b]))
         if one is None or other is None or item_of[one] == item_of[other]:
             continue
         within = plan.grouping.frames.of[one] is plan.grouping.frames.of[other]
@@ -260,16 +261,21 @@ def lost_edges(plan: Plan, program: Program, order: Order) -> list[str]:
     return lost
 
 
-def _behind(plan: Plan, op: Operation, within: bool) -> set[Operation]:
+def origin(op: Operation) -> str:
+    """How nodes of steps name the operation that they are copied from."""
+    return f"{op.name}@{op.graph.name}" if isinstance(op.graph, FunctionGraph) else op.name
+
+
+def _behind(plan: Plan, op: StepNode, within: bool) -> set[StepNode]:
     """What an operation of a plan comes after; in one iteration, or in earlier ones as well."""
-    found: set[Operation] = set()
+    found: set[StepNode] = set()
     stack = [op]
     while stack:
         later = stack.pop()
         tensors, controls = plan.grouping.waits[later]
         before = [*(t.op for t in tensors), *controls, *plan.grouping.order.get(later, ())]
         if not within:
-            before += [t.op for t in plan.step.inputs_of(later) if is_back_edge(later, t)]
+            before += [t.op for t in later.inputs if is_back_edge(later, t)]
         stack += [earlier for earlier in before if earlier not in found]
         found.update(before)
     return found

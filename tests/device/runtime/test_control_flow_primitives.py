@@ -13,7 +13,7 @@ from anabranch import errors
 from anabranch.graph.graph import get_default_graph
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
-from anabranch.pipeline import plan_step, lowering_everything
+from anabranch.pipeline import lowering_everything, plan_step
 from anabranch.runtime.step import needs_executor
 from anabranch.xla.islands import Island
 

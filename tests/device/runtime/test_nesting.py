@@ -9,6 +9,7 @@ import pytest
 import anabranch as tf
 from anabranch.graph.graph import Graph
 from anabranch.graph.loop_bodies import innermost_first, nesting
+from anabranch.passes.prune import prune
 
 
 def nested(x: Any, depth: int) -> Any:
@@ -51,17 +52,17 @@ def test_gradient_of_nested_loops() -> None:
 def test_bodies_come_innermost_first_and_know_their_depth() -> None:
     with Graph().as_default():
         x = tf.placeholder(tf.float32, [])
-        op = nested(x, 3).op
-        while op.type == "Identity":
-            op = op.inputs[0].op
+        chosen = nested(x, 3)
         inside = tf.while_loop(lambda k: k < 2, lambda k: tf.cast(nested(tf.cast(k, tf.float32), 1), tf.int32), [0])
+        step = prune([chosen, inside], [], [x])
+        op = next(op for op in step.operations if op.type.endswith("If"))
         assert nesting(op) == 3
-        assert nesting(inside.op) == 4
-        bodies = innermost_first(op.graph.get_function(op.attrs["then_branch"].name))
+        assert nesting(step.fetches[1].op) == 4
+        bodies = innermost_first(op.function(op.attrs["then_branch"].name))
     positions = {body: at for at, body in enumerate(bodies)}
     for body in bodies:
-        for inner in body.get_operations():
+        for inner in body.operations:
             for attr in ("then_branch", "else_branch"):
                 if attr in inner.attrs:
-                    assert positions[body.get_function(inner.attrs[attr].name)] < positions[body]
+                    assert positions[inner.function(inner.attrs[attr].name)] < positions[body]
     assert len(bodies) == 5

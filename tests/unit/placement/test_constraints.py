@@ -20,6 +20,7 @@ from anabranch.ops import (
 from anabranch.passes.fold import fold
 from anabranch.passes.prune import prune
 from anabranch.passes.step_graph import StepGraph
+from anabranch.passes.verify import verify
 from anabranch.placement.bodies import spans_devices
 from anabranch.placement.constraints import Constraints, UnionFind, request_of_graph
 from anabranch.placement.cost_model import CostModel
@@ -61,7 +62,7 @@ def step_of(*fetches: Any) -> StepGraph:
 
 def placed(fetches: Any, devices: Any, **options: Any) -> dict[str, str]:
     placement = Placer(devices, host_work, **options).place(step_of(*fetches))
-    return {op.name: f"{d.device_type}:{d.device_index}" for op, name in placement.device.items() for d in [spec(name)]}
+    return {op: f"{d.device_type}:{d.device_index}" for op, name in placement.device.items() for d in [spec(name)]}
 
 
 def spec(name: str) -> DeviceSpec:
@@ -147,9 +148,9 @@ def test_a_variable_stays_where_its_first_step_found_it() -> None:
             first = raw.ReadVariableOp(handle, dtype="float32", name="first")
         second = raw.ReadVariableOp(handle, dtype="float32", name="second")
         placer = Placer(CPUS, host_work)
-        assert placer.place(step_of(first)).device[first.op].endswith("CPU:1")
+        assert placer.place(step_of(first)).device[first.op.name].endswith("CPU:1")
         report = placer.place(step_of(second))
-        assert report.device[second.op].endswith("CPU:1")
+        assert report.device[second.op.name].endswith("CPU:1")
         assert report.of(second.op).why == "its variable is there"
 
 
@@ -229,7 +230,7 @@ def body_devices(*asked: str) -> Any:
 def test_a_conditional_over_variables_of_several_devices_can_be_placed() -> None:
     with Graph().as_default():
         several, one = body_devices("/cpu:0", "/cpu:1"), body_devices("/cpu:1", "/cpu:1")
-        chosen = [next(op for op in _ancestors(t) if "If" in op.type) for t in (several, one)]
+        chosen = [next(op for op in _ancestors(t) if "If" in op.type) for t in step_of(several, one).fetches]
         assert [spans_devices(op, request_of_graph) for op in chosen] == [True, False]
         found = placed([several, one], CPUS)
         assert [found[op.name] for op in chosen] == ["CPU:0", "CPU:1"]
@@ -307,14 +308,13 @@ def test_a_placement_keeps_all_constraints_or_is_refused(data: Any, soft: bool, 
         except InvalidArgumentError:
             return
         by_name = {device.name: device for device in devices}
-        got = {op: by_name[placement.device[op]] for op in step.operations}
+        got = {op: by_name[placement.device[op.name]] for op in step.operations}
         for op, device in got.items():
             assert Constraints(devices, host_work).can_run(device, op)
             if not soft and op.device and (op.type != "ReadVariableOp" or "_class" in op.attrs):
                 assert spec(op.device).covers(device.spec)
             for group in op.attrs.get("_class", ()):
-                other = op.graph.get_operation_by_name(group[5:].decode())
-                assert got.get(other, device) is device
+                assert by_name.get(placement.device.get(group[5:].decode(), device.name)) is device
         users: dict[Any, Any] = {}
         for op, device in got.items():
             for tensor in op.inputs:
@@ -327,18 +327,21 @@ def test_a_placement_keeps_all_constraints_or_is_refused(data: Any, soft: bool, 
 def check_partition(step: StepGraph) -> None:
     """No operation takes a tensor of another device; one Send and Recv for each tensor and pair of devices."""
     parts = partition(step)
-    given_tensors = {*parts.known, *parts.feeds}
     names = set()
     seen = set()
     for op in parts.operations:
-        for tensor in parts.inputs_of(op):
-            assert tensor in given_tensors or (parts.device[tensor.op] == parts.device[op] and tensor.op in seen)
+        for tensor in op.inputs:
+            given_tensor = tensor.is_known or tensor in parts.feeds
+            assert given_tensor or (tensor.op.placed_on == op.placed_on and tensor.op in seen)
         if op.type == "_Send":
             key = (op.inputs[0], op.attrs["send_device"], op.attrs["recv_device"])
             assert key not in names
             names.add(key)
         seen.add(op)
-    assert [op for op in parts.operations if op.type not in ("_Send", "_Recv")] == step.operations
+    assert [op.name for op in parts.operations if op.type not in ("_Send", "_Recv")] == [
+        op.name for op in step.operations
+    ]
+    verify(parts, "partition")
 
 
 def test_a_control_edge_between_devices_becomes_a_signal() -> None:
@@ -352,10 +355,11 @@ def test_a_control_edge_between_devices_becomes_a_signal() -> None:
         step = step_of(second, third)
         parts = partition(apply(step, Placer(CPUS, host_work).place(step)))
     (send,) = [op for op in parts.operations if op.name.startswith("first/send")]
-    assert parts.controls_of(send) == [first.op]
-    assert parts.known[send.inputs[0]].size == 0
-    assert [c.type for c in parts.controls_of(second.op)] == ["_Recv"]
-    assert parts.controls_of(second.op) == parts.controls_of(third.op)
+    by_name = {op.name: op for op in parts.operations}
+    assert send.control_inputs == (by_name["first"],)
+    assert send.inputs[0].known.size == 0
+    assert [c.type for c in by_name["second"].control_inputs] == ["_Recv"]
+    assert by_name["second"].control_inputs == by_name["third"].control_inputs
     assert not first.consumers()  # the graph of the program is as it was
 
 
@@ -373,10 +377,11 @@ def test_control_edges_from_one_device_are_one_signal() -> None:
         parts = partition(apply(step, Placer(CPUS, host_work).place(step)))
     check_partition(apply(step, Placer(CPUS, host_work).place(step)))
     joint, single = [op for op in parts.operations if op.type == "_Send"]
-    assert parts.controls_of(joint) == [first.op, third.op, second.op]
-    assert parts.controls_of(single) == [third.op]
+    assert [control.name for control in joint.control_inputs] == ["n0", "n2", "n1"]
+    assert [control.name for control in single.control_inputs] == ["n2"]
     assert [op.name for op in (joint, single)] == [f"n2/send_control_CPU_0_to_CPU_1{tail}" for tail in ("", "_2")]
-    assert parts.controls_of(waits[0].op) == parts.controls_of(waits[1].op) != parts.controls_of(waits[2].op)
+    one, other, last = (t.op.control_inputs for t in parts.fetches)
+    assert one == other != last
 
 
 def test_a_greedy_placement_of_a_model_reads_costs() -> None:

@@ -49,7 +49,7 @@ class Unrolled:
         tensors, controls = self.plan.grouping.waits[op]
         for earlier in (*(t.op for t in tensors), *controls, *self.plan.grouping.order.get(op, ())):
             yield from self._source(earlier, at)
-        for tensor in self.plan.step.inputs_of(op):
+        for tensor in op.inputs:
             if is_back_edge(op, tensor) and at[-1] > 0:
                 yield tensor.op, (*at[:-1], at[-1] - 1)
 
