@@ -40,7 +40,8 @@ def _evaluate(tensor: AnyTensor, depth: int) -> np.ndarray[Any, Any] | None:
         return None
     if tensor._constant is None:  # what is not known is asked for again: shapes may become known later (set_shape)
         tensor._constant = _run_portable(tensor, depth)
-    return tensor._constant
+    computed: np.ndarray[Any, Any] | None = tensor._constant
+    return computed
 
 
 def _run_portable(tensor: AnyTensor, depth: int) -> np.ndarray[Any, Any] | None:
