@@ -25,7 +25,10 @@ from anabranch.xla.lowering import hash_name, out_of_memory
 Values = list[Any]
 
 #: types of results that are one tensor for sure
-_ARRAYS: Final = frozenset({np.ndarray, np.bool_, np.int32, np.int64, np.float32, np.float64})
+_ARRAYS: Final = frozenset({np.ndarray, np.bool_, np.int32, np.int64, np.float32, np.float64, ResourceHandle})
+#: values that are no arrays, and stay what they are
+_KEPT: Final = (ResourceHandle, TensorList)
+_ON_HOST: Final = (np.ndarray, *_KEPT)
 
 
 class HostKernelCall:
@@ -145,8 +148,11 @@ class HostKernelCall:
             self._checked = shapes
 
     def _store(self, values: Values, results: Sequence[Any]) -> None:
-        for slot, dtype, value in zip(self._outputs, self._dtypes, results, strict=True):
-            values[slot] = value if isinstance(value, ResourceHandle | TensorList) else _typed(value, dtype)
+        if len(results) != len(self._outputs):
+            raise ValueError(f"{self.op.type} gave {len(results)} results for {len(self._outputs)} outputs")
+        for position, slot in enumerate(self._outputs):
+            value = results[position]
+            values[slot] = value if isinstance(value, _KEPT) else _typed(value, self._dtypes[position])
 
     @property
     def sources(self) -> list[str]:
@@ -173,7 +179,7 @@ def _gives_handles(op: Operation) -> bool:
 
 
 def _on_host(value: Any) -> Any:
-    return value if isinstance(value, np.ndarray | ResourceHandle | TensorList) else np.asarray(value)
+    return value if isinstance(value, _ON_HOST) else np.asarray(value)
 
 
 def _generator(op: Any, count: int, run_seed: int) -> np.random.Generator:

@@ -18,6 +18,7 @@ from anabranch.core.interrupts import uninterrupted
 from anabranch.core.pending import Pending
 from anabranch.core.resources import ResourceHandle
 from anabranch.errors import ResourceExhaustedError
+from anabranch.graph.loop_bodies import bodies_of
 from anabranch.graph.loop_structure import PRIMITIVES
 from anabranch.graph.operation import Operation
 from anabranch.passes.prune import PLACEHOLDERS
@@ -106,7 +107,7 @@ class PreparedStep:
         self._known = {i: plan.step.known[t] for i, t in enumerate(resolved) if t in plan.step.known}
         self._fetch_slots = [-1 if i in self._known else slots[t] for i, t in enumerate(resolved)]
         #: whether an exception that comes from outside finds the step undone or done, wherever it enters
-        self._is_whole = _is_whole(self._calls) if self._graph is None else False
+        self._is_whole = _is_whole(plan, self._calls) if self._graph is None else False
         #: for each call of a plan that runs straight through, the slots that nothing after it reads
         self._emptied = _last_readings(plan, slots, {*self._fetch_slots, *self._feed_slots}) if self._calls else []
 
@@ -170,25 +171,28 @@ class PreparedStep:
 
     def _run_straight(self, feeds: Sequence[Any], record: Recorder | None, timeout: float | None) -> list[Any]:
         values: list[Any] = [None] * (self._size + 3)
-        for slot, value in zip(self._feed_slots, feeds, strict=True):
-            values[slot] = value
-        if self._has_transfers:
-            with self._environment[0].rendezvous.step() as values[EXCHANGE]:
-                self._run_calls(values, record, timeout)
+        for position, slot in enumerate(self._feed_slots):
+            values[slot] = feeds[position]
+        if timeout is None and not self._has_transfers:
+            self._run_calls(values, record, None, None)
         else:
-            self._run_calls(values, record, timeout)
-        return [self._known[i] if slot < 0 else values[slot] for i, slot in enumerate(self._fetch_slots)]
+            self._run_calls_inside(values, record, timeout)
+        if self._known:
+            return [self._known[i] if slot < 0 else values[slot] for i, slot in enumerate(self._fetch_slots)]
+        return [values[slot] for slot in self._fetch_slots]
 
-    def _run_calls(self, values: list[Any], record: Recorder | None, timeout: float | None) -> None:
-        deadline = deadline_after(timeout)
-        if deadline is None:
-            self._run_all(values, record, None, None)
-            return
-        watch = values[WATCH] = StepWaiting(timeout, deadline, self._active)
-        with watch.under_way():
-            self._run_all(values, record, timeout, deadline)
+    def _run_calls_inside(self, values: list[Any], record: Recorder | None, timeout: float | None) -> None:
+        """Runs the calls where others can reach them: by the rendezvous, and to stop them at the deadline."""
+        with contextlib.ExitStack() as stack:
+            if self._has_transfers:
+                values[EXCHANGE] = stack.enter_context(self._environment[0].rendezvous.step())
+            deadline = deadline_after(timeout)
+            if deadline is not None:
+                watch = values[WATCH] = StepWaiting(timeout, deadline, self._active)
+                stack.enter_context(watch.under_way())
+            self._run_calls(values, record, timeout, deadline)
 
-    def _run_all(
+    def _run_calls(
         self, values: list[Any], record: Recorder | None, timeout: float | None, deadline: float | None
     ) -> None:
         for position, call in enumerate(self._calls):
@@ -262,8 +266,24 @@ def needs_executor(plan: Plan) -> bool:
     return any(not _are_ordered(plan, island, op) for island in islands for op in blocking)
 
 
-def _is_whole(calls: Sequence[StepCall]) -> bool:
-    return not calls or (len(calls) == 1 and isinstance(calls[0], IslandCall) and calls[0].stores_at_once)
+def _is_whole(plan: Plan, calls: Sequence[StepCall]) -> bool:
+    """Whether at most one item of a plan changes anything, and that one does so at once, or in a function of the user.
+
+    (Signals are not put off inside functions of the user in any case.)
+    """
+    changing = [call for call, item in zip(calls, plan.items, strict=True) if _changes(item)]
+    if len(changing) != 1:
+        return not changing
+    (call,) = changing
+    return call.stores_at_once if isinstance(call, IslandCall) else call.op.type == "PyFunc"  # type: ignore[attr-defined]
+
+
+def _changes(item: PlanItem) -> bool:
+    """Whether anybody could tell that an item ran, or how far, from something other than its results."""
+    if isinstance(item, Island):
+        return bool(item.writes or item.random)
+    op_def = item.operation.op_def
+    return op_def.stateful or bool(op_def.writes) or op_def.asynchronous or bool(bodies_of(item.operation))
 
 
 def _is_slow(call: HostCall) -> bool:
@@ -356,8 +376,8 @@ class _SplitIsland:
         watch = values[WATCH]
         timeout = None if watch is None else watch.seconds_left
         results = self.step.run_on_device([values[i] for i in self.inputs], record, timeout)
-        for slot, value in zip(self.outputs, results, strict=True):
-            values[slot] = value
+        for position, slot in enumerate(self.outputs):
+            values[slot] = results[position]
 
 
 def _assign_slots(plan: Plan) -> dict[Any, int]:
