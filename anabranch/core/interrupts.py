@@ -17,9 +17,9 @@ holds it off. The values of variables are safe from that as well, see `runtime.i
 from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found]  # `signal` makes enumeration members of numbers, which takes long
+import os
 import signal
 import threading
-from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
@@ -32,6 +32,11 @@ _SIGNALS: Final = tuple(int(s) for s in signal.Signals if s.name not in _NEVER_P
 
 _handler_of: Callable[[int], Any] = _signal.getsignal
 _set_handler: Callable[[int, Any], Any] = _signal.signal
+
+Handlers = dict[int, Callable[[int, Any], Any]]
+
+#: what all signals had as handlers when a step looked last, and those that are functions: they hardly ever change
+_seen: tuple[list[Any], Handlers] = ([], {})
 
 
 class _PutOff:
@@ -46,15 +51,18 @@ class _PutOff:
 
     def __init__(self) -> None:
         self.is_open = True
-        self._handlers: dict[int, Callable[[int, Any], Any]] = {}
-        self._came: deque[int] = deque()
+        self._handlers: Handlers = {}
+        self._came: list[int] = []
 
     def begin(self) -> None:
-        for number in _SIGNALS:
-            handler = _handler_of(number)
-            if callable(handler):
-                self._handlers[number] = handler
-                _set_handler(number, self._take)
+        global _seen
+        found = list(map(_handler_of, _SIGNALS))
+        seen, self._handlers = _seen
+        if found != seen:
+            self._handlers = {n: handler for n, handler in zip(_SIGNALS, found, strict=True) if callable(handler)}
+            _seen = found, self._handlers
+        for number in self._handlers:
+            _set_handler(number, self._take)
         self.is_open = False
 
     def end(self) -> None:
@@ -65,13 +73,14 @@ class _PutOff:
                 if _handler_of(number) == self._take:
                     _set_handler(number, handler)
         finally:
-            self.deliver()
+            if self._came:
+                self.deliver()
 
     def deliver(self) -> None:
         """Runs the handlers of the signals that came, even where one of them raises."""
         if not self._came:
             return
-        number = self._came.popleft()
+        number = self._came.pop(0)
         try:
             self._handlers[number](number, None)
         finally:
@@ -88,8 +97,18 @@ class _PutOff:
 _current: _PutOff | None = None
 
 
-def _on_main_thread() -> bool:
-    return threading.get_ident() == threading.main_thread().ident
+_own_thread: Callable[[], int] = threading.get_ident
+_main_thread = threading.main_thread().ident
+
+
+def _note_main_thread() -> None:
+    """The main thread of a forked process is the one that forked."""
+    global _main_thread
+    _main_thread = _own_thread()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_note_main_thread)
 
 
 def uninterrupted(work: Callable[..., R], *args: Any) -> R:
@@ -99,7 +118,7 @@ def uninterrupted(work: Callable[..., R], *args: Any) -> R:
         BaseException: what the work or the handlers raise.
     """
     global _current
-    if not _on_main_thread() or (_current is not None and not _current.is_open):
+    if _own_thread() != _main_thread or (_current is not None and not _current.is_open):
         return work(*args)
     around, here = _current, _PutOff()
     try:
@@ -115,7 +134,7 @@ class _Admitted:
     __slots__ = ("_closed",)
 
     def __enter__(self) -> None:
-        here = _current if _on_main_thread() else None
+        here = _current if _own_thread() == _main_thread else None
         self._closed = here if here is not None and not here.is_open else None
         if self._closed is None:
             return

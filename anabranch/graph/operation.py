@@ -215,8 +215,7 @@ class Tensor:
         result: Tensor = Tensor.OPERATORS["invert"](self)
         return result
 
-    def __hash__(self) -> int:
-        return id(self)
+    __hash__ = object.__hash__
 
     def __eq__(self, other: object) -> bool:
         return self is other

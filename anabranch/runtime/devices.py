@@ -25,7 +25,7 @@ from anabranch.core.devices import (
 )
 from anabranch.errors import InvalidArgumentError
 from anabranch.runtime.device_settings import settings
-from anabranch.xla.jax_settings import configure_process, wide_types
+from anabranch.xla.jax_settings import configure_process, in_wide_types
 
 
 class XlaDevice(Device):
@@ -48,8 +48,7 @@ class XlaDevice(Device):
 
     def put(self, value: Any) -> jax.Array:
         """A host array, or another device's, as an array of this device."""
-        with wide_types():
-            result: jax.Array = jax.device_put(value, self.xla_device)
+        result: jax.Array = in_wide_types(jax.device_put, value, self.xla_device)
         return result
 
     def get(self, value: Any) -> np.ndarray[Any, Any]:

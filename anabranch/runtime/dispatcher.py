@@ -23,6 +23,7 @@ from anabranch.core.pending import Pending
 from anabranch.graph.step_nodes import StepNode
 from anabranch.runtime.executor import Executor, Instance
 from anabranch.runtime.executor_graph import ExecutorGraph
+from anabranch.runtime.step_frame import StepFrame
 from anabranch.runtime.waiting import ActiveSteps, StepWaiting, deadline_after, error_of
 from anabranch.runtime.worker_threads import worker_threads
 
@@ -53,13 +54,13 @@ class Work(Protocol):
     def op(self) -> StepNode:
         """The operation that stands for it in messages."""
 
-    def run(self, values: list[Any], record: Any) -> None:
+    def run(self, frame: StepFrame, record: Any) -> None:
         """Computes outputs from inputs, in the slots of an iteration. `record`: who is told of it, or None."""
 
-    def start(self, values: list[Any]) -> Pending | None:
+    def start(self, frame: StepFrame) -> Pending | None:
         """For asynchronous work: like `run`, but returns what to wait for if it is not done."""
 
-    def finish(self, values: list[Any], pending: Pending, started: float, record: Any) -> None:
+    def finish(self, frame: StepFrame, pending: Pending, started: float, record: Any) -> None:
         """For asynchronous work: stores the outputs of what `start` returned; raises what it failed with."""
 
 
@@ -71,7 +72,7 @@ class StepRun(StepWaiting):
         feeds: one value per feed.
         record: told about everything that runs, when given.
         timeout: seconds after which the step fails; None: never.
-        scope: as of `Executor`.
+        exchange: as of `Executor`.
     """
 
     def __init__(
@@ -81,13 +82,15 @@ class StepRun(StepWaiting):
         record: Any,
         timeout: float | None,
         active: ActiveSteps,
-        scope: Any = None,
+        exchange: Any = None,
     ) -> None:
         super().__init__(timeout, deadline_after(timeout), active)
         self._has_loops = graph.has_loops
-        self._executor = Executor(graph, feeds, scope, self.watch)
+        self._executor = Executor(graph, feeds, exchange, self.watch)
         self._record = record
         self._here: deque[Instance] = deque()
+        #: what ran on another thread and has ended, until its event is handled
+        self._ended: set[Instance] = set()
 
     # ------------------------------------------------------------------ the thread of the step
     def run(self) -> list[Any]:
@@ -116,7 +119,7 @@ class StepRun(StepWaiting):
         if self._here:
             instance = self._here.popleft()
             node, iteration = instance
-            node.payload.run(iteration.values, self._record)
+            node.payload.run(iteration, self._record)
             self._hand_out(self._executor.finished(instance))
         elif self._executor.paused:
             self._hand_out(self._executor.resume())
@@ -133,9 +136,10 @@ class StepRun(StepWaiting):
         node, iteration = instance
         if isinstance(outcome, Pending):
             _, _, started = self._pending.pop(instance)
-            node.payload.finish(iteration.values, outcome, started, self._record)
+            node.payload.finish(iteration, outcome, started, self._record)
         else:
             del self._apart[instance]
+            self._ended.discard(instance)
             if outcome is not None:
                 raise outcome
         self._hand_out(self._executor.finished(instance))
@@ -153,7 +157,7 @@ class StepRun(StepWaiting):
                     more += self._start(instance)
                 elif mode is Mode.AT_ONCE:
                     node, iteration = instance
-                    node.payload.run(iteration.values, self._record)
+                    node.payload.run(iteration, self._record)
                     more += self._executor.finished(instance)
                 else:
                     apart.append(instance)
@@ -166,11 +170,11 @@ class StepRun(StepWaiting):
     def _start(self, instance: Instance) -> list[Instance]:
         node, iteration = instance
         started = time.time()
-        pending = node.payload.start(iteration.values)
+        pending = node.payload.start(iteration)
         if pending is None:
             return self._executor.finished(instance)
         if pending.is_settled:
-            node.payload.finish(iteration.values, pending, started, self._record)
+            node.payload.finish(iteration, pending, started, self._record)
             return self._executor.finished(instance)
         self._pending[instance] = node.payload.op, pending, started
         pending.when_settled(lambda settled: self._events.put((instance, settled)))
@@ -178,9 +182,13 @@ class StepRun(StepWaiting):
 
     def _run_apart(self, instance: Instance) -> None:
         node, iteration = instance
-        events, record = self._events, self._record
-        run = node.payload.run
-        worker_threads.submit(lambda: events.put((instance, error_of(lambda: run(iteration.values, record)))))
+
+        def run() -> None:
+            outcome = error_of(lambda: node.payload.run(iteration, self._record))
+            self._ended.add(instance)
+            self._events.put((instance, outcome))
+
+        worker_threads.submit(run)
         # not before it is sure to run: `_give_up` waits for it
         self._apart[instance] = node.payload.op, time.time()
 
@@ -197,7 +205,5 @@ class StepRun(StepWaiting):
         for _, pending, _ in list(self._pending.values()):
             pending.cancel(error)
         brief = self._brief()
-        while brief:
-            instance, _ = self._events.get()
-            if instance is not None:
-                brief.discard(instance)
+        while not brief <= self._ended:  # the event of one that has ended may have been drawn when the error came
+            self._events.get()

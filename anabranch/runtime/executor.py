@@ -97,6 +97,7 @@ from anabranch.runtime.executor_graph import (
     Node,
     StaticFrame,
 )
+from anabranch.runtime.step_frame import StepFrame
 
 #: the mark of a Merge that has taken an input; below it, marks count dead inputs
 _TAKEN: Final = 1 << 30
@@ -106,7 +107,7 @@ PAUSE: Final = 1024
 _RAN: Final = -1
 
 
-class Iteration:
+class Iteration(StepFrame):
     """One iteration of a frame state.
 
     #: `missing[i]` inputs of node i have not arrived; `_RAN` once it has run.
@@ -114,11 +115,16 @@ class Iteration:
     #: `outstanding`: instances that are ready or running, and child frames.
     """
 
-    __slots__ = ("children", "frame", "marks", "missing", "nodes", "number", "outstanding", "values")
+    __slots__ = ("children", "frame", "marks", "missing", "nodes", "number", "outstanding")
 
-    def __init__(self, frame: FrameState, number: int, missing: list[int], marks: list[int], values: list[Any]) -> None:
+    def __init__(self, frame: FrameState, number: int, outer: StepFrame | None) -> None:
+        super().__init__(frame.values[:])
         self.frame, self.number, self.nodes = frame, number, frame.static.nodes
-        self.missing, self.marks, self.values = missing, marks, values
+        self.missing, self.marks = frame.missing[:], frame.marks[:]
+        if outer is not None:
+            self.waiting = outer.waiting
+            if outer.exchange is not None:
+                self.exchange = outer.exchange.within(frame.static.name, number)
         self.outstanding = 0
         self.children: dict[int, FrameState] = {}
 
@@ -144,19 +150,13 @@ class FrameState:
         self.deferred: list[tuple[Node, Any]] = []
         self.exited: set[int] = set()
         self.missing, self.marks = static.missing[:], [0] * len(static.nodes)
-        self.values: list[Any] = [None] * (static.size + 3)
-        if parent is not None:
-            self.values[-2] = parent.values[-2]
+        self.values: list[Any] = [None] * static.size
         #: nodes that nothing but constants makes ready
         self.ready: list[Node] = []
 
     def new_iteration(self) -> Iteration:
         self.newest += 1
-        found = Iteration(self, self.newest, self.missing[:], self.marks[:], self.values[:])
-        self.iterations[self.newest] = found
-        scope = None if self.parent is None else self.parent.values[-1]
-        if scope is not None:
-            found.values[-1] = scope.within(self.static.name, self.newest)
+        found = self.iterations[self.newest] = Iteration(self, self.newest, self.parent)
         return found
 
     @property
@@ -177,12 +177,14 @@ class Executor:
 
     Args:
         feeds: one value per Feed node, in the order of the graph.
-        scope: what the last value of the root iteration is. That of an iteration of a loop is what the method `within`
-            of the outer one gives for the loop's name and the iteration's number.
-        shared: what the last but one value of all iterations is.
+        exchange: that of the root iteration. That of an iteration of a loop is what the method `within` of the outer
+            one gives for the loop's name and the iteration's number.
+        waiting: that of all iterations.
     """
 
-    def __init__(self, graph: ExecutorGraph, feeds: Sequence[Any] = (), scope: Any = None, shared: Any = None) -> None:
+    def __init__(
+        self, graph: ExecutorGraph, feeds: Sequence[Any] = (), exchange: Any = None, waiting: Any = None
+    ) -> None:
         self.graph = graph
         self.running = 0
         self.done = False
@@ -192,7 +194,7 @@ class Executor:
         self.root = FrameState(graph.frames[0], None).new_iteration()
         #: of each slot of the root, how many nodes will still read it
         self._readers = graph.readers[:]
-        self.root.values[-2:] = shared, scope
+        self.root.exchange, self.root.waiting = exchange, waiting
         for slot, value in zip(graph.feeds, feeds, strict=True):
             self.root.values[slot] = value
 

@@ -137,7 +137,7 @@ class StaticFrame:
         self.missing: list[int] = []
         self.enters = 0
         self.exits: list[Node] = []
-        #: number of value slots; one more is for values that nobody takes
+        #: number of value slots
         self.size = 0
 
 

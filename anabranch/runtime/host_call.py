@@ -18,17 +18,20 @@ from anabranch.graph.step_nodes import StepNode
 from anabranch.ops.list_values import TensorList
 from anabranch.runtime.host_context import HostContext
 from anabranch.runtime.host_sizes import HostSizes
+from anabranch.runtime.item_call import ItemCall
 from anabranch.runtime.session_environment import SessionEnvironment
+from anabranch.runtime.step_frame import StepFrame
 from anabranch.xla.islands import HostCall
 from anabranch.xla.lowering import hash_name, out_of_memory
 
-Values = list[Any]
-
 #: types of results that are one tensor for sure
-_ARRAYS: Final = frozenset({np.ndarray, np.bool_, np.int32, np.int64, np.float32, np.float64})
+_ARRAYS: Final = frozenset({np.ndarray, np.bool_, np.int32, np.int64, np.float32, np.float64, ResourceHandle})
+#: values that are no arrays, and stay what they are
+_KEPT: Final = (ResourceHandle, TensorList)
+_ON_HOST: Final = (np.ndarray, *_KEPT)
 
 
-class HostKernelCall:
+class HostKernelCall(ItemCall):
     """A host operation bound to the slots of a step.
 
     Raises (when made):
@@ -43,7 +46,7 @@ class HostKernelCall:
         environment: SessionEnvironment,
     ) -> None:
         op = self.op = item.operation
-        self.device = item.device
+        self.operations, self.kind, self.device = [op], op.type, item.device
         op_def = op.op_def
         rule = op_def.host_rule or (op_def.compiled_rule if op_def.portable else None)
         if rule is None:
@@ -75,23 +78,23 @@ class HostKernelCall:
         if rule.asks_for("xp"):
             self._keywords["xp"] = np
 
-    def __call__(self, values: Values) -> None:
+    def __call__(self, frame: StepFrame) -> None:
         """Runs the kernel on host arrays and stores its outputs, waiting for them if need be.
 
         Raises:
             OpError: the kernel's own, or InvalidArgumentError for values that it cannot take.
         """
-        pending = self.start(values)
+        pending = self.start(frame)
         if pending is not None:
-            self.finish(values, pending)
+            self.finish(frame, pending)
 
-    def start(self, values: Values) -> Pending | None:
+    def start(self, frame: StepFrame) -> Pending | None:
         """Runs the kernel; returns what to wait for before `finish`, or None when the outputs are stored already.
 
         Raises:
             OpError: as `__call__`.
         """
-        inputs = []
+        inputs, values = [], frame.values
         for slot, known in self._sources:
             value = known if slot is None else values[slot]
             inputs.append(value if type(value) is np.ndarray else _on_host(value))
@@ -100,10 +103,10 @@ class HostKernelCall:
         result = self._run(inputs)
         if isinstance(result, Pending):
             return result
-        self._store(values, [result] if self._single and type(result) in _ARRAYS else flatten_outputs(result))
+        self._store(frame, [result] if self._single and type(result) in _ARRAYS else flatten_outputs(result))
         return None
 
-    def finish(self, values: Values, pending: Pending) -> None:
+    def finish(self, frame: StepFrame, pending: Pending) -> None:
         """Stores the outputs of an asynchronous kernel; waits when they are not there yet.
 
         Raises:
@@ -114,7 +117,7 @@ class HostKernelCall:
         except OpError as error:
             error.attribute_to(self.op)
             raise
-        self._store(values, results)
+        self._store(frame, results)
 
     def _run(self, inputs: list[Any]) -> Any:
         op, keywords = self.op, self._keywords
@@ -142,18 +145,24 @@ class HostKernelCall:
             check_shapes(self.op, inputs)
             self._checked = shapes
 
-    def _store(self, values: Values, results: Sequence[Any]) -> None:
-        for slot, dtype, value in zip(self._outputs, self._dtypes, results, strict=True):
-            values[slot] = value if isinstance(value, ResourceHandle | TensorList) else _typed(value, dtype)
+    def _store(self, frame: StepFrame, results: Sequence[Any]) -> None:
+        if len(results) != len(self._outputs):
+            raise ValueError(f"{self.op.type} gave {len(results)} results for {len(self._outputs)} outputs")
+        values = frame.values
+        for position, slot in enumerate(self._outputs):
+            value = results[position]
+            values[slot] = value if isinstance(value, _KEPT) else _typed(value, self._dtypes[position])
 
     @property
     def sources(self) -> list[str]:
-        """The names of the operations whose results it takes."""
         return [t.op.name for t in self.op.inputs]
 
-    def outputs_in(self, values: Values) -> list[Any]:
-        """What the operation put into the slots of a step."""
-        return [values[slot] for slot in self._outputs]
+    def release(self) -> None:
+        """Nothing to do: nothing is compiled."""
+
+    def changes_at_once(self) -> bool:
+        """Whether it is a function of the user, in which signals are not put off in any case."""
+        return self.op.type == "PyFunc"
 
 
 def _typed(value: Any, dtype: Any) -> Any:
@@ -171,7 +180,7 @@ def _gives_handles(op: StepNode) -> bool:
 
 
 def _on_host(value: Any) -> Any:
-    return value if isinstance(value, np.ndarray | ResourceHandle | TensorList) else np.asarray(value)
+    return value if isinstance(value, _ON_HOST) else np.asarray(value)
 
 
 def _generator(op: Any, count: int, run_seed: int) -> np.random.Generator:

@@ -14,7 +14,7 @@ from anabranch.errors import FailedPreconditionError
 from anabranch.graph.step_nodes import StepFunction, StepNode
 from anabranch.runtime.random_counters import Draws
 from anabranch.runtime.session_environment import SessionEnvironment
-from anabranch.xla.jax_settings import wide_types
+from anabranch.xla.jax_settings import in_wide_types
 
 
 class HostContext(KernelContext):
@@ -67,8 +67,7 @@ class HostContext(KernelContext):
         state = self.containers.variable(handle)
         host = np.array(value)
         handle.check_fits(host.shape)
-        with wide_types():
-            array = host if host.dtype == np.object_ else jax.device_put(host)  # text stays on the host
+        array = host if host.dtype == np.object_ else in_wide_types(jax.device_put, host)  # text stays on the host
         with state.lock:
             state.value = array
 

@@ -15,7 +15,7 @@ from anabranch.core.sizes import check_storable
 from anabranch.errors import OpError
 from anabranch.graph.operation import group_by_argument
 from anabranch.graph.step_nodes import StepNode
-from anabranch.xla.jax_settings import wide_types
+from anabranch.xla.jax_settings import in_wide_types
 from anabranch.xla.sizes import values_of
 
 #: inputs and sizes whose product is smaller cannot ask for much
@@ -57,8 +57,8 @@ class HostSizes:
         if self._bound(inputs) < _SMALL:
             return
         try:
-            with wide_types():
-                program = jax.make_jaxpr(partial(self._traced, inputs))(*self._stand_ins(inputs))
+            trace = jax.make_jaxpr(partial(self._traced, inputs))
+            program = in_wide_types(trace, *self._stand_ins(inputs))
         except (OpError, TypeError, ValueError, IndexError, ArithmeticError):
             return  # the kernel will say so itself
         for value in values_of(program):

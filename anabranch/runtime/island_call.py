@@ -9,7 +9,7 @@ call, of iterators made before, which compute when they are drawn from:
 - locking a variable and noting that it is locked (`held`), pinning it and noting that (`pinned`);
 - undoing all that is noted, in `finally`, whose first bytecodes make no call but this. An iterator that was drawn from
   is at its end, so that undoing what is undone already does nothing;
-- running the executable, which takes the donated buffers, and storing the results in all variables (`_run`).
+- running the executable, which takes the donated buffers, and storing the results in all variables (`_stored`).
 
 The last holds only if the executable is called without Python code in between. JAX does so from the second call on, and
 never for programs that call back (watched loops). All other calls are made by a worker thread, which owns the locks
@@ -18,10 +18,11 @@ then and to which no signal comes; the thread of the step waits for it (`_NotInO
 
 from __future__ import annotations
 
+import threading
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import partial
-from itertools import chain, compress, repeat
+from itertools import chain, compress, islice, repeat
 from operator import call
 from typing import Any, Final
 
@@ -36,30 +37,31 @@ from anabranch.graph.loop_bodies import bodies_of, contains_loop
 from anabranch.runtime.containers import Containers
 from anabranch.runtime.devices import explicit_xla_device
 from anabranch.runtime.host_context import uninitialized
+from anabranch.runtime.item_call import ItemCall
 from anabranch.runtime.jax_errors import as_op_error
 from anabranch.runtime.session_environment import SessionEnvironment
+from anabranch.runtime.step_frame import StepFrame
 from anabranch.runtime.worker_threads import worker_threads
 from anabranch.xla.executable import Executable, Variant, VariantKey, failed_check
 from anabranch.xla.islands import Island
-from anabranch.xla.jax_settings import wide_types
+from anabranch.xla.jax_settings import in_wide_types
 from anabranch.xla.lowering import NeedsHostError
 from anabranch.xla.state import known_handle, state_of
 from anabranch.xla.watched_loops import watching
 
-Values = list[Any]
-
-#: where a step with a deadline, and each iteration of its loops, keeps its `StepWaiting` among its values
-WATCH: Final = -2
-
 #: draws everything from an iterator, in one call
 _drain: Final[Callable[[Any], None]] = deque[Any](maxlen=0).extend
+_acquire: Final[Callable[[Any], bool]] = type(threading.Lock()).acquire
+_release: Final[Callable[[Any], None]] = type(threading.Lock()).release
+_pin: Final[Callable[[list[None], None], None]] = list.append
+_unpin: Final[Callable[[list[None], None], None]] = list.remove
 
 
 class _NotInOneCallError(Exception):
     """The variant's program cannot be called without Python code in between."""
 
 
-class IslandCall:
+class IslandCall(ItemCall):
     """An island bound to the variables of a task and to the slots in which a step keeps its values.
 
     All its variables are locked, in one global order (by name), while their values are taken, so that an island sees
@@ -76,6 +78,8 @@ class IslandCall:
         containers = environment.containers
         self.executable = executable = Executable(island, explicit_xla_device(device))
         self.island = island
+        self.op, self.operations = island.operations[-1], island.operations
+        self.kind, self.device = "Island", island.device
         self._inputs = [slots[t] for t in executable.dynamic]
         self._open = [self._inputs[i] for i in executable.open_inputs]
         self._lists = [i for i, t in enumerate(executable.dynamic) if t.dtype is dtypes.variant]
@@ -102,87 +106,85 @@ class IslandCall:
         every = {(s.handle.container, s.handle.name): s for s in (*self._arguments, *self._written)}
         #: every variable touched, in locking order
         touched = [every[key] for key in sorted(every)]
-        pinned = [s for s in touched if s not in self._written]
-        self._acquires: list[Callable[[], Any]] = [s.lock.acquire for s in touched]
-        self._releases: list[Callable[..., Any]] = [s.lock.__exit__ for s in touched if s in self._written]
+        self._locks = [s.lock for s in touched]
         self._writes = [s in self._written for s in touched]
-        self._pins = [s.pins.append for s in pinned]
-        self._unpins: list[Callable[..., Any]] = [s.pins.remove for s in pinned]
-        self._pinned_releases: list[Callable[..., Any]] = [s.lock.__exit__ for s in pinned]
         self._reads = [not writes for writes in self._writes]
+        self._written_locks = list(compress(self._locks, self._writes))
+        self._read_locks = list(compress(self._locks, self._reads))
+        self._pins = [s.pins for s in compress(touched, self._reads)]
         donated = self._arguments[self._donated_from :]
         stores = [partial(setattr, s, "value") for s in self._written]
-        #: what takes each new value: its variable, or, while a check may still fail, None where the old one stays
-        self._stores: list[Callable[[Any], None] | None] = [*stores]
+        #: what takes each new value while a check may still fail: its variable, or None where the old one stays
         self._stores_checked = [
             store if state in donated else None for state, store in zip(self._written, stores, strict=True)
         ]
         self._stores_late = [store for state, store in zip(self._written, stores, strict=True) if state not in donated]
 
-    @property
-    def stores_at_once(self) -> bool:
+    def changes_at_once(self) -> bool:
         """Whether all that it writes is stored in one call, even if it has checks."""
         return len(self._stores_late) in (0, len(self._written))
 
-    def __call__(self, values: Values) -> None:
+    def release(self) -> None:
+        self.executable.clear()
+
+    @property
+    def sources(self) -> list[str]:
+        return [t.op.name for t in self.island.inputs]
+
+    def __call__(self, frame: StepFrame) -> None:
         """Runs the island on the values of a step and stores its outputs there.
 
         Raises:
             FailedPreconditionError: a variable that it reads has no value.
             OpError: a check failed (no variable is changed then), the device failed, or a loop of the step was stopped.
         """
-        args = [values[i] for i in self._inputs]
+        in_wide_types(self._run, frame)
+
+    def _run(self, frame: StepFrame) -> None:
+        values = frame.values
+        args = [values[slot] for slot in self._inputs]
         for position in self._lists:
             if getattr(args[position], "on_host", True):
                 raise NeedsHostError(
                     self._taker_of(position), "a list whose elements have different shapes, or a dataset"
                 )
-        with wide_types():
-            results = self._results(values, args)
-        for slot, result in zip(self._outputs, results, strict=False):
-            values[slot] = result
-
-    def _results(self, values: Values, args: list[Any]) -> Any:
-        """Runs the island; the outputs come first among the results."""
         if self._has_constants:
             args += self.executable.constant_arguments()
         tail = () if self._counters is None else (self._counters.advance(),)
-        if not self._acquires:
-            return self._dispatch(values, [*args, *tail])
-        try:
-            return self._with_variables(values, args, tail)
-        except _NotInOneCallError:
-            return worker_threads.call(lambda: self._apart(values, args, tail))
+        if not self._locks:
+            results = self._dispatch(frame, [*args, *tail])
+        else:
+            try:
+                results = self._with_variables(frame, args, tail)
+            except _NotInOneCallError:
+                results = worker_threads.call(lambda: self._apart(frame, args, tail))
+        for position, slot in enumerate(self._outputs):
+            values[slot] = results[position]
 
-    def _apart(self, values: Values, args: list[Any], tail: tuple[Any, ...]) -> Any:
+    def _apart(self, frame: StepFrame, args: list[Any], tail: tuple[Any, ...]) -> Any:
         """On a thread of ours: no exception comes from outside there, so that it may take several calls."""
-        with wide_types():
-            return self._with_variables(values, args, tail, apart=True)
+        return in_wide_types(self._with_variables, frame, args, tail, True)
 
-    def outputs_in(self, values: Values) -> list[Any]:
-        """The island's outputs among the values of a step."""
-        return [values[slot] for slot in self._outputs]
-
-    def _with_variables(self, values: Values, inputs: list[Any], tail: tuple[Any, ...], apart: bool = False) -> Any:
+    def _with_variables(self, frame: StepFrame, inputs: list[Any], tail: tuple[Any, ...], apart: bool = False) -> Any:
         held: list[bool] = []
         if not self._pins:
-            undo: Iterator[Any] = map(call, self._releases, held)
+            undo: Iterator[Any] = map(_release, compress(self._locks, held))
             try:
-                held.extend(map(call, self._acquires))
-                results = self._dispatch(values, [*inputs, *self._take_values(), *tail], apart)
+                held.extend(map(_acquire, self._locks))
+                results = self._dispatch(frame, [*inputs, *self._take_values(), *tail], apart)
             finally:
                 _drain(undo)
             return results
         pinned: list[None] = []
-        release_pinned = map(call, self._pinned_releases, compress(held, self._reads))
-        release_written = map(call, self._releases, compress(held, self._writes))
-        undo = chain(map(call, self._unpins, pinned), release_pinned, release_written)
+        release_read = map(_release, compress(self._read_locks, compress(held, self._reads)))
+        release_written = map(_release, compress(self._written_locks, compress(held, self._writes)))
+        undo = chain(map(_unpin, self._pins, pinned), release_read, release_written)
         try:
-            held.extend(map(call, self._acquires))
+            held.extend(map(_acquire, self._locks))
             args = [*inputs, *self._take_values(), *tail]
-            pinned.extend(map(call, self._pins, repeat(None)))
-            _drain(release_pinned)
-            results = self._dispatch(values, args, apart)
+            pinned.extend(map(_pin, self._pins, repeat(None)))
+            _drain(release_read)
+            results = self._dispatch(frame, args, apart)
         finally:
             _drain(undo)
         return results
@@ -200,11 +202,12 @@ class IslandCall:
             args.append(value.copy() if state.pins and position >= donated_from else value)
         return args
 
-    def _dispatch(self, values: Values, args: list[Any], apart: bool = False) -> Any:
-        if self._has_loops and values[WATCH] is not None:
-            return self._dispatch_watched(values, args, apart)
+    def _dispatch(self, frame: StepFrame, args: list[Any], apart: bool = False) -> Any:
+        if self._has_loops and frame.waiting is not None:
+            return self._dispatch_watched(frame, args, apart)
+        values = frame.values
         if self._simple_key:
-            key: Hashable = tuple([values[i].shape for i in self._open])
+            key: Hashable = tuple([values[i].shape for i in self._open]) if self._open else ()
             variant = self.executable.variant(key, ())
         else:
             variant = self._variant(values, args)
@@ -213,24 +216,23 @@ class IslandCall:
             self._finish_checked(variant.checks, results)
         return results
 
-    def _dispatch_watched(self, values: Values, args: list[Any], apart: bool) -> Any:
-        watch = values[WATCH]
-        variant = self._variant(values, args, watched=True)
-        with watching(watch) as number:
+    def _dispatch_watched(self, frame: StepFrame, args: list[Any], apart: bool) -> Any:
+        variant = self._variant(frame.values, args, watched=True)
+        with watching(frame.waiting) as number:
             results = self._call(variant, [*args, number], apart)
         try:
             self._finish_checked(variant.checks, results)
         except OpError as error:
-            raise watch.stopped or error from None
+            raise frame.waiting.stopped or error from None
         return results
 
     def _call(self, variant: Variant, args: list[Any], apart: bool) -> Any:
-        """Runs a variant and stores what it writes; returns its other results, the outputs first."""
+        """Runs a variant; returns its results but for what it stored, the outputs first."""
         try:
-            if not self._acquires:
+            if not self._written:
                 results = self.executable.call(variant, args)
             else:
-                results = self._run(variant, args, apart)
+                results = self._stored(variant, args, apart)
             waited = results[0] if len(results) else self._written[0].value if self._written else None
             if waited is not None:
                 # the program may still read fed arrays, which belong to the caller, and the next writer of a variable
@@ -242,25 +244,26 @@ class IslandCall:
             raise as_op_error(error, self.island.operations[-1], self.island.name) from error
         return results
 
-    def _run(self, variant: Variant, args: list[Any], apart: bool) -> list[Any]:
+    def _stored(self, variant: Variant, args: list[Any], apart: bool) -> list[Any]:
+        """Runs a variant and stores what it writes, in one call; returns its other results."""
         results = self.executable.results(variant, args)
         if results is None:
             if not apart:
                 raise _NotInOneCallError
             results = iter(self.executable.call(variant, args))
+        others: list[Any] = []
+        stores = map(setattr, self._written, repeat("value"), results)
         if variant.checks:
-            others: list[Any] = []
-            stores = [store or others.append for store in self._stores_checked]
-            takers: Iterable[Any] = chain(repeat(others.append, len(self._outputs)), stores, repeat(others.append))
+            takers = [store or others.append for store in self._stores_checked]
+            outputs = repeat(others.append, len(self._outputs))
+            _drain(map(call, chain(outputs, takers, repeat(others.append)), results))
         elif self._outputs:
-            others = []
-            takers = [*[others.append] * len(self._outputs), *self._stores]
+            _drain(chain(map(others.append, islice(results, len(self._outputs))), stores))
         else:
-            others, takers = [], self._stores
-        _drain(map(call, takers, results))
+            _drain(stores)
         return others
 
-    def _variant(self, values: Values, args: list[Any], watched: bool = False) -> Variant:
+    def _variant(self, values: list[Any], args: list[Any], watched: bool = False) -> Variant:
         static = [np.asarray(values[i]) for i in self._static]
         key = VariantKey(
             tuple([np.shape(values[i]) for i in self._open]),

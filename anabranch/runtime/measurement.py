@@ -15,8 +15,9 @@ import numpy as np
 
 from anabranch.core.devices import Device
 from anabranch.placement.cost_model import CostModel
+from anabranch.runtime.item_call import ItemEvent
 from anabranch.runtime.rendezvous import Rendezvous
-from anabranch.runtime.step import ItemEvent, PreparedStep
+from anabranch.runtime.step import PreparedStep
 from anabranch.runtime.transfer_call import TRANSFERS, Route, TransferContext
 from anabranch.runtime.worker_threads import worker_threads
 

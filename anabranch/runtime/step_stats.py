@@ -10,9 +10,9 @@ from typing import Any
 from anabranch.core.device import DeviceSpec
 from anabranch.graph.graph import Graph
 from anabranch.proto import RunOptions
+from anabranch.runtime.item_call import ItemEvent
 from anabranch.runtime.kernel_profile import KernelEvent, profiled
 from anabranch.runtime.partition_graphs import default_device, step_graph_defs
-from anabranch.runtime.step import ItemEvent
 
 _UINT32 = 0xFFFFFFFF
 _MAX_LABELLED = 50

@@ -16,14 +16,11 @@ from anabranch.ops.list_values import TensorList
 from anabranch.runtime.host_call import HostKernelCall
 from anabranch.runtime.rendezvous import NOTHING, Exchange
 from anabranch.runtime.session_environment import SessionEnvironment
+from anabranch.runtime.step_frame import StepFrame
 from anabranch.xla.islands import HostCall
-
-Values = list[Any]
 
 #: the operations that this file runs
 TRANSFERS: Final = frozenset({"_Send", "_Recv"})
-#: where a step, and each iteration of its loops, keeps its `Exchange` among its values: at their end
-EXCHANGE: Final = -1
 
 
 class TransferContext(KernelContext):
@@ -97,19 +94,19 @@ class TransferCall(HostKernelCall):
         """The names of the operations whose results it takes: a Recv takes what its Send sent."""
         return super().sources or [op.name for op in self.op.control_inputs]
 
-    def start(self, values: Values) -> Pending | None:
+    def start(self, frame: StepFrame) -> Pending | None:
         """Sends, or asks for the value; returns what to wait for, or None when all is done.
 
         Raises:
             OpError: the destination device cannot take the value.
         """
-        context = TransferContext(self.op, values[EXCHANGE], self._route)
+        context = TransferContext(self.op, frame.exchange, self._route)
         if self._outputs:
             result = self._rule.function(ctx=context)
             if isinstance(result, Pending):
                 return result
-            self._store(values, (result,))
+            self._store(frame, (result,))
         else:
             ((slot, known),) = self._sources
-            self._rule.function(known if slot is None else values[slot], ctx=context)
+            self._rule.function(known if slot is None else frame.values[slot], ctx=context)
         return None

@@ -67,7 +67,8 @@ class WorkerThreads:
         try:
             done.acquire()
         except BaseException:
-            done.acquire()
+            if not outcome:  # otherwise it may have come between the end of the waiting and here
+                done.acquire()
             raise
         result, error = outcome.pop()
         if error is not None:

@@ -39,10 +39,9 @@ class Components:
             InvalidArgumentError: it is none of this object's.
         """
         self._check_types(arrays)
-        if self.shapes:
-            for i, (array, shape) in enumerate(zip(arrays, self.shapes, strict=True)):
-                self._check_shape(i, array.shape, shape)
-        return tuple(owned(a) for a in arrays)
+        for i, shape in enumerate(self.shapes):
+            self._check_shape(i, arrays[i].shape, shape)
+        return tuple([owned(a) for a in arrays])
 
     def elements(self, arrays: Sequence[Any]) -> list[Element]:
         """The elements that stand along the first dimension of arrays.
@@ -81,8 +80,8 @@ class Components:
                 None,
                 f"Wrong number of components in tuple for {self.title}. Expected {len(self.dtypes)}, got {len(arrays)}",
             )
-        for i, (array, dtype) in enumerate(zip(arrays, self.dtypes, strict=True)):
-            wanted = dtype.as_numpy_dtype
+        for i, dtype in enumerate(self.dtypes):
+            array, wanted = arrays[i], dtype.as_numpy_dtype
             if array.dtype.type is not wanted and array.dtype != wanted:
                 raise InvalidArgumentError(
                     None,

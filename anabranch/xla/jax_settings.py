@@ -2,7 +2,7 @@
 
 A program may use JAX beside a session. Importing this package changes nothing of it. `configure_process` is called when
 the devices of a session are first asked for. What is a matter of meaning, that 64-bit types are real, holds inside
-`with wide_types():` only, on the thread that says so, around our own calls of JAX.
+`in_wide_types` only, on the thread that calls it, around our own calls of JAX.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import ctypes
 import functools
 import os
 import sys
-from contextlib import AbstractContextManager
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
 
 import jax
 
@@ -24,10 +24,26 @@ _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
 #: free memory at the end of the heap beyond this is given back to the system (bytes)
 _KEPT_BYTES = 1 << 30
 
+R = TypeVar("R")
 
-def wide_types() -> AbstractContextManager[Any]:
-    """Inside the block, and on this thread only, float64, int64 and complex128 are types of JAX like the others."""
-    return jax.enable_x64(True)  # type: ignore[no-any-return]
+#: whether 64-bit types are real on this thread, as far as it has a setting of its own
+_setting: Final[Callable[[], Any]] = jax.enable_x64.get_local
+_set: Final[Callable[[Any], None]] = jax.enable_x64.set_local
+
+
+def in_wide_types(work: Callable[..., R], *args: Any) -> R:
+    """Calls `work(*args)`; there float64, int64 and complex128 are types of JAX like the others, on this thread only.
+
+    Does what `with jax.enable_x64(True):` does, without its five calls of Python functions, in any of which an
+    exception from outside (a signal's) would leave the setting as it is then.
+    """
+    before = _setting()
+    try:
+        _set(True)
+        result = work(*args)
+    finally:
+        _set(before)
+    return result
 
 
 @functools.cache

@@ -23,7 +23,7 @@ from anabranch.graph.building import define_op
 from anabranch.graph.graph import get_default_graph
 from anabranch.ops import raw
 from anabranch.runtime import waiting
-from anabranch.runtime.step import needs_executor
+from anabranch.runtime.run_order import needs_executor
 from anabranch.runtime.step_stats import StepRecord
 
 DEADLINE = 60.0

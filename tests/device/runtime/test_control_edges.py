@@ -25,7 +25,7 @@ from anabranch.graph.loop_structure import is_back_edge
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.graph.step_nodes import StepNode, called_names
 from anabranch.pipeline import Plan, plan_listeners
-from anabranch.runtime.step import needs_executor
+from anabranch.runtime.run_order import needs_executor
 from anabranch.xla.islands import Island
 
 Log = list[tuple[str, str]]

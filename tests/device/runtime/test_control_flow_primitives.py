@@ -14,7 +14,7 @@ from anabranch.graph.graph import get_default_graph
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
 from anabranch.pipeline import lowering_everything, plan_step
-from anabranch.runtime.step import needs_executor
+from anabranch.runtime.run_order import needs_executor
 from anabranch.xla.islands import Island
 
 #: the operations of one family of primitives, and of that on references, which are values here

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import sys
 from typing import Any
 
+import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
+
+from anabranch.xla.jax_settings import in_wide_types
 
 #: what a program can see of its process: settings of JAX, of the garbage collector, of NumPy, warnings and signals
 LOOK = """
@@ -91,3 +97,22 @@ def test_steps_leave_the_program_the_jax_it_knows() -> None:
     assert inside == ["float32"]
     assert values == [[1 / 3 + 1e-12] * 3, 1 + 1e-12, "float64"]  # while ours are as wide as they say
     assert found == {}
+
+
+@pytest.mark.parametrize("own", [None, True, False])
+def test_wide_types_end_with_the_call_whatever_the_program_set(own: bool | None) -> None:
+    def types(fails: bool) -> str:
+        found = str(jnp.asarray(np.float64(1.0)).dtype)
+        if fails:
+            raise LookupError(found)
+        return found
+
+    of_process = types(False)
+    with jax.enable_x64(own) if own is not None else contextlib.nullcontext():
+        before = types(False)
+        assert before == {None: of_process, True: "float64", False: "float32"}[own]
+        assert in_wide_types(types, False) == "float64"
+        with pytest.raises(LookupError, match="float64"):
+            in_wide_types(types, True)
+        assert types(False) == before
+    assert types(False) == of_process

@@ -10,14 +10,16 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from types import FrameType
+from types import FrameType, ModuleType
 from typing import Any, Self
 
+import jax
 import numpy as np
 import pytest
 
 import anabranch as tf
-from anabranch.runtime import island_call
+from anabranch.runtime import island_call, step as step_module, worker_threads
+from anabranch.xla import jax_settings
 
 DEADLINE = 300
 
@@ -29,14 +31,16 @@ class ThrownError(Exception):
 class Thrower:
     """Throws at one of the points at which CPython takes notice of exceptions from outside.
 
-    These are the entry of a function, a jump backwards, and the end of a call; only those in the code of islands count.
+    These are the entry of a function, a jump backwards, and the end of a call.
 
     Args:
         point: at which of them, from 1 on.
+        modules: whose code counts.
     """
 
-    def __init__(self, point: int) -> None:
+    def __init__(self, point: int, modules: tuple[ModuleType, ...] = (island_call, jax_settings)) -> None:
         self.left = point
+        self._files = [module.__file__ for module in modules]
         self._last: dict[FrameType, str] = {}
 
     def __enter__(self) -> Self:
@@ -48,7 +52,7 @@ class Thrower:
         self._last.clear()
 
     def __call__(self, frame: FrameType, event: str, _: Any) -> Any:
-        if frame.f_code.co_filename != island_call.__file__ or self.left <= 0:
+        if frame.f_code.co_filename not in self._files or self.left <= 0:
             return None
         frame.f_trace_opcodes = True
         if event == "opcode":
@@ -82,10 +86,12 @@ def test_no_point_of_an_island_loses_a_variable_or_keeps_a_lock(kind: str) -> No
         states = [session._master.task.containers.variable(session.run(v.handle)) for v in tf.global_variables()]
         for _ in range(2):
             session.run(step)
+        types = jax.enable_x64.get_local()
         for point in itertools.count(1):
             with contextlib.suppress(ThrownError), Thrower(point) as thrower:
                 session.run(step)
             assert not any(state.lock.locked() or state.pins for state in states), point
+            assert jax.enable_x64.get_local() is types, point
             one, other = session.run([first, second])
             assert one == other, point
             if thrower.left > 0:
@@ -117,6 +123,80 @@ def test_a_thread_that_is_thrown_at_while_it_waits_for_a_variable_takes_no_lock(
         assert done.is_set()
         assert not any(state.lock.locked() for state in states)
         np.testing.assert_array_equal(*session.run([first, second]))
+
+
+def test_no_point_of_a_call_on_another_thread_waits_for_ever() -> None:
+    points = []
+
+    def call() -> None:
+        for point in itertools.count(1):
+            with contextlib.suppress(ThrownError), Thrower(point, (worker_threads,)) as thrower:
+                worker_threads.WorkerThreads("test").call(lambda: None)  # all runs start a thread
+            points.append(point)
+            if thrower.left > 0:
+                break
+
+    thread = threading.Thread(target=call, daemon=True)
+    thread.start()
+    thread.join(DEADLINE)
+    assert not thread.is_alive(), points
+    assert len(points) > 10
+
+
+def _text_and_update(first: Any, second: Any) -> Any:
+    text = tf.strings.join([tf.placeholder_with_default("a", []), "b"])
+    return [text, first.assign_add(tf.cast(tf.strings.length(text), tf.float32))]
+
+
+def _called(function: Any = lambda: np.float32(1.0), count: int = 1) -> list[Any]:
+    return [tf.py_func(function, [], tf.float32) for _ in range(count)]
+
+
+def _enqueued() -> Any:
+    return tf.FIFOQueue(100, [tf.float32]).enqueue([1.0])
+
+
+def _branching_on_the_host(first: Any) -> Any:
+    """Two updates, in a branch that the host runs since it makes texts."""
+    return tf.cond(
+        tf.placeholder_with_default(True, []),
+        lambda: tf.strings.join([tf.as_string(first.assign_add(1.0)), tf.as_string(first.assign_add(1.0))]),
+        lambda: tf.constant(""),
+    )
+
+
+#: steps, and whether signals have to be put off while they run: whether several items of theirs change something, or
+#: one does so in several calls
+STEPS: dict[str, tuple[Any, bool]] = {
+    "island": (lambda first, second: [first.assign_add(1.0), second.assign_add(1.0)], False),
+    "text": (lambda first, second: tf.strings.join([tf.placeholder_with_default("a", []), "b"]), False),
+    "text and update": (_text_and_update, False),
+    "function": (lambda first, second: _called(), False),
+    "function of readings": (lambda first, second: tf.py_func(np.add, [first, second], tf.float32) * 2.0, False),
+    "function and update": (lambda first, second: first.assign_add(_called()[0]), True),
+    "two functions": (lambda first, second: _called(count=2), True),
+    "queue": (lambda first, second: _enqueued(), True),
+    "branch": (lambda first, second: _branching_on_the_host(first), True),
+}
+
+
+@pytest.mark.parametrize("kind", STEPS)
+def test_signals_are_put_off_where_several_items_change_something(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    put_off = []
+
+    def uninterrupted(work: Any, *args: Any) -> Any:
+        put_off.append(work)
+        return work(*args)
+
+    build, expected = STEPS[kind]
+    variables = [tf.get_variable(name, initializer=0.0, use_resource=True) for name in ("first", "second")]
+    fetches = build(*variables)
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        session.run(fetches)
+        monkeypatch.setattr(step_module, "uninterrupted", uninterrupted)
+        session.run(fetches)
+    assert bool(put_off) == expected
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")

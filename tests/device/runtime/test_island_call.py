@@ -3,35 +3,14 @@
 from __future__ import annotations
 
 import threading
+import time
 from typing import Any
 
 import pytest
 
 import anabranch as tf
 
-
-class WatchedLock:
-    """A lock that notes, whenever it is acquired, whether another lock is held at that moment."""
-
-    def __init__(self, other: threading.Lock) -> None:
-        self._lock = threading.Lock()
-        self._other = other
-        self.found_locked: list[bool] = []
-
-    def acquire(self) -> bool:
-        self.found_locked.append(self._other.locked())
-        return self._lock.acquire()
-
-    def release(self) -> None:
-        self._lock.release()
-
-    def locked(self) -> bool:
-        return self._lock.locked()
-
-    __enter__ = acquire
-
-    def __exit__(self, *_: object) -> None:
-        self.release()
+DEADLINE = 300
 
 
 def states(session: Any, *variables: Any) -> list[Any]:
@@ -45,10 +24,17 @@ def test_an_island_sees_its_variables_as_of_one_moment() -> None:
     with tf.Session() as session:
         session.run(tf.global_variables_initializer())
         first, last = states(session, a, b)
-        last.lock = WatchedLock(first.lock)
-        session.run([a.read_value(), b.read_value()])
-        # no writer of both can come between the two readings: the first is locked until the last is, too
-        assert last.lock.found_locked[0]
+        reads = [a.read_value(), b.read_value()]
+        thread = threading.Thread(target=session.run, args=(reads,))
+        deadline = time.monotonic() + DEADLINE
+        with last.lock:
+            thread.start()
+            # no writer of both can come between the two readings: the first is locked until the last is, too
+            while not first.lock.locked():
+                assert time.monotonic() < deadline
+            assert not first.lock.acquire(timeout=0.1)
+        thread.join(DEADLINE)
+        assert not thread.is_alive()
         assert not first.lock.locked()
         assert not last.lock.locked()
         assert first.pins == last.pins == []

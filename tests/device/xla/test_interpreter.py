@@ -15,7 +15,7 @@ import anabranch as tf
 from anabranch.xla import executable, interpreter
 from anabranch.xla.executable import compile_log
 from anabranch.xla.interpreter import Interpretation, TooLargeError
-from anabranch.xla.jax_settings import wide_types
+from anabranch.xla.jax_settings import in_wide_types
 
 rng = np.random.default_rng(0)
 X = rng.standard_normal((3, 4)).astype(np.float32)
@@ -119,8 +119,8 @@ def test_as_compiled(name: str) -> None:
     def flat(*args: Any) -> Any:
         return jax.tree.leaves(program(*args))
 
-    with wide_types():
-        compiled, interpreted = jax.jit(flat)(*args), Interpretation(flat, args)(*args)
+    compiled = in_wide_types(jax.jit(flat), *args)
+    interpreted = in_wide_types(lambda: Interpretation(flat, args)(*args))
     assert len(compiled) == len(interpreted)
     for ours, theirs in zip(interpreted, compiled, strict=True):
         assert (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -109,3 +112,50 @@ def test_a_step_inside_a_step_puts_off_for_itself() -> None:
 def test_a_handler_that_the_work_sets_stays() -> None:
     uninterrupted(lambda: signal.signal(signal.SIGUSR1, signal.SIG_IGN))
     assert signal.getsignal(signal.SIGUSR1) is signal.SIG_IGN
+
+
+def test_a_handler_that_the_program_sets_between_steps_is_put_off_too() -> None:
+    seen = []
+    uninterrupted(lambda: None)
+    signal.signal(signal.SIGUSR2, lambda number, _: seen.append("second"))
+    uninterrupted(lambda: None)
+    signal.signal(signal.SIGUSR2, lambda number, _: seen.append("third"))
+
+    def work() -> None:
+        signal.raise_signal(signal.SIGUSR2)
+        seen.append("work")
+
+    uninterrupted(work)
+    assert seen == ["work", "third"]
+
+
+FORK = """
+import os, signal, threading
+from anabranch.core.interrupts import uninterrupted
+
+seen = []
+signal.signal(signal.SIGUSR1, lambda *_: seen.append("handler"))
+
+def work():
+    signal.raise_signal(signal.SIGUSR1)
+    seen.append("work")
+
+def fork():
+    child = os.fork()
+    if child == 0:
+        uninterrupted(work)
+        os._exit(0 if seen == ["work", "handler"] else 1)
+    status.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+
+status = []
+thread = threading.Thread(target=fork)
+thread.start()
+thread.join()
+assert status == [0]
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs processes that fork")
+def test_the_thread_that_forks_is_the_main_one_of_the_new_process() -> None:
+    done = subprocess.run([sys.executable, "-c", FORK], capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr

@@ -15,6 +15,7 @@ from anabranch.errors import AbortedError, CancelledError, DeadlineExceededError
 from anabranch.runtime.dispatcher import Mode, StepRun
 from anabranch.runtime.executor_graph import ExecutorGraph, Kind, Known, NodeSpec, Output
 from anabranch.runtime.rendezvous import Rendezvous
+from anabranch.runtime.step_frame import StepFrame
 from anabranch.runtime.waiting import ActiveSteps
 from anabranch.runtime.worker_threads import WorkerThreads
 
@@ -29,18 +30,18 @@ class FunctionWork:
         self.op: Any = SimpleNamespace(name=name, type="Function", creation_site="here.py:1")
         self.slot = -1
 
-    def run(self, values: list[Any], record: Any) -> None:
-        values[self.slot] = self._function()
+    def run(self, frame: StepFrame, record: Any) -> None:
+        frame.values[self.slot] = self._function()
 
-    def start(self, values: list[Any]) -> Pending | None:
+    def start(self, frame: StepFrame) -> Pending | None:
         result = self._function()
         if isinstance(result, Pending):
             return result
-        values[self.slot] = result
+        frame.values[self.slot] = result
         return None
 
-    def finish(self, values: list[Any], pending: Pending, started: float, record: Any) -> None:
-        (values[self.slot],) = pending.wait()
+    def finish(self, frame: StepFrame, pending: Pending, started: float, record: Any) -> None:
+        (frame.values[self.slot],) = pending.wait()
 
 
 def step(*works: FunctionWork, inputs: dict[int, Sequence[Output]] | None = None) -> ExecutorGraph:

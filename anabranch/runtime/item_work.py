@@ -1,0 +1,55 @@
+"""An item of a plan as the dispatcher runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from anabranch.core.pending import Pending
+from anabranch.runtime.dispatcher import Mode
+from anabranch.runtime.host_call import HostKernelCall
+from anabranch.runtime.item_call import ItemCall, Recorder
+from anabranch.runtime.step_frame import StepFrame
+from anabranch.xla.lowering import NeedsHostError
+
+#: gives what runs in place of an island of which one operation turned out to be host work
+Split = Callable[[ItemCall, NeedsHostError], ItemCall]
+
+
+class ItemWork:
+    """See `runtime.dispatcher.Work`."""
+
+    __slots__ = ("_call", "_split", "mode", "op")
+
+    def __init__(self, call: ItemCall, mode: Mode, split: Split) -> None:
+        self._call, self.mode, self._split = call, mode, split
+        self.op = call.op
+
+    def run(self, frame: StepFrame, record: Recorder | None) -> None:
+        """Computes outputs from inputs."""
+        try:
+            self._run(frame, record)
+        except NeedsHostError as refusal:
+            self._call = self._split(self._call, refusal)
+            self._run(frame, record)
+
+    def _run(self, frame: StepFrame, record: Recorder | None) -> None:
+        if record is None:
+            self._call(frame)
+        else:
+            self._call.run_recorded(frame, record)
+
+    def release(self) -> None:
+        """Lets executables go."""
+        self._call.release()
+
+    def start(self, frame: StepFrame) -> Pending | None:
+        """Begins asynchronous work; returns what to wait for if it is not done."""
+        assert isinstance(self._call, HostKernelCall)
+        return self._call.start(frame)
+
+    def finish(self, frame: StepFrame, pending: Pending, started: float, record: Recorder | None) -> None:
+        """Stores the outputs of what `start` returned."""
+        assert isinstance(self._call, HostKernelCall)
+        self._call.finish(frame, pending)
+        if record is not None:
+            record(self._call.event(frame, started))
