@@ -65,12 +65,11 @@ class _PublicModule(ModuleType):
 
 def _teach(module: ModuleType, path: str) -> None:
     """Lets a public module, and those that it holds, know under which path users see them."""
-    held = vars(module)
-    if "__getattr__" in held or "__all__" not in held or held.get("_path") is not None:
+    if not isinstance(module, _PublicModule) or module._path is not None:
         return
-    held.update(_path=path, _homes=held.get("_homes", {}))
-    module.__class__ = _PublicModule
-    for name in held["__all__"]:
+    held = vars(module)
+    held["_path"] = path
+    for name in module.__all__:
         if isinstance(value := held.get(name), ModuleType):
             _teach(value, f"{path}.{name}")
 

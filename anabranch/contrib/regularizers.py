@@ -8,8 +8,6 @@ from typing import Any
 
 import anabranch as tf
 
-__all__ = ["apply_regularization", "l1_l2_regularizer", "l1_regularizer", "l2_regularizer", "sum_regularizer"]
-
 Regularizer = Callable[..., tf.Tensor | None]
 
 

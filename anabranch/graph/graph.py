@@ -18,7 +18,7 @@ from anabranch.graph.creation_site import CreationSite, user_frame
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.graph.scopes import GraphScopes, ScopeState
 from anabranch.graph.shape_inference import infer_shapes
-from anabranch.proto import GraphDef, VersionDef
+from anabranch.proto.graph_pb2 import GraphDef, VersionDef
 
 #: the version numbers that exported graphs carry
 PRODUCER_VERSION = 134

@@ -11,7 +11,6 @@ import threading
 import unittest
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
-from unittest import mock
 
 import numpy as np
 from google.protobuf import text_format
@@ -21,18 +20,6 @@ from anabranch.core.device import canonical_name
 from anabranch.errors import OpError
 from anabranch.graph.graph import Graph, get_default_graph, reset_default_graph
 from anabranch.session import Session, default_sessions
-
-__all__ = [
-    "TestCase",
-    "assert_equal_graph_def",
-    "get_temp_dir",
-    "gpu_device_name",
-    "is_built_with_cuda",
-    "is_gpu_available",
-    "main",
-    "mock",
-    "test_src_dir_path",
-]
 
 _DEFAULT_SEED = 87654321
 

@@ -22,7 +22,7 @@ from anabranch.core import absent_names
 
 API_MODULES = sorted(module.name for module in pkgutil.iter_modules(anabranch.api.__path__))
 ROOT = Path(tf.__file__).parent
-STUBS = [*sorted(ROOT.glob("api/*.pyi")), ROOT / "__init__.pyi", ROOT / "compat" / "__init__.pyi"]
+STUBS = [stub for stub in sorted(ROOT.rglob("*.pyi")) if stub.parent.name != "proto"]
 
 
 @pytest.mark.parametrize("stub", STUBS, ids=lambda stub: f"{stub.parent.name}.{stub.stem}")
