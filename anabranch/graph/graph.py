@@ -561,9 +561,10 @@ class _DefaultGraphs(threading.local):
         try:
             yield
         finally:
-            if not self.stack or self.stack[-1] is not graph:
-                raise AssertionError("default graphs were left in another order than they were entered")
-            self.stack.pop()
+            if self.stack:  # else a `TestCase` has emptied it meanwhile
+                if self.stack[-1] is not graph:
+                    raise AssertionError("default graphs were left in another order than they were entered")
+                self.stack.pop()
 
     def get(self) -> Graph:
         if self.stack:

@@ -18,7 +18,7 @@ from google.protobuf import text_format
 from anabranch.core import compat, nest
 from anabranch.core.device import canonical_name
 from anabranch.errors import OpError
-from anabranch.graph.graph import Graph, get_default_graph, reset_default_graph
+from anabranch.graph.graph import Graph, default_graphs, get_default_graph, reset_default_graph
 from anabranch.session import Session, default_sessions
 
 _DEFAULT_SEED = 87654321
@@ -52,11 +52,15 @@ class TestCase(unittest.TestCase):
         self._temporary: str | None = None
 
     def setUp(self) -> None:
-        """Resets the default graph and the seeds; closes the cached session."""
+        """Resets the default graph and the seeds; closes the cached session.
+
+        Graphs and sessions that are the default around the test, or that an earlier test has left so, no longer are.
+        """
         self._close_cached()
         random.seed(_DEFAULT_SEED)
         np.random.seed(_DEFAULT_SEED % (1 << 32))  # noqa: NPY002 - tests of that time use the global generator
         default_sessions.stack.clear()
+        default_graphs.stack.clear()
         reset_default_graph()
         get_default_graph().seed = _DEFAULT_SEED
 
