@@ -159,7 +159,7 @@ def test_counts_at_thresholds() -> None:
         "recall": tp / (tp + fn + 1e-7),
     }
     for name, values in cases.items():
-        metric = getattr(metrics, name + "_at_thresholds")
+        metric = getattr(metrics_at_thresholds, name + "_at_thresholds")
         value, update = gathered(lambda x, y, m=metric: m(x, y, LIMITS, WEIGHTS), FLAGS, SCORES)  # type: ignore[misc]
         np.testing.assert_allclose(value, values, rtol=1e-5)
         np.testing.assert_allclose(update, values, rtol=1e-5)

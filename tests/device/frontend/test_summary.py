@@ -291,7 +291,7 @@ def test_a_dropped_writer_loses_nothing(tmp_path: Path) -> None:
 def test_the_end_of_the_program_loses_nothing(tmp_path: Path) -> None:
     program = f"""
 from anabranch.frontend.summary_writer import FileWriter
-from anabranch.proto import Summary
+from anabranch.proto.summary_pb2 import Summary
 writer = FileWriter({str(tmp_path)!r}, max_queue=100)
 for i in range(50):
     writer.add_summary(Summary(value=[Summary.Value(tag="x", simple_value=i)]), i)
