@@ -30,7 +30,7 @@ from anabranch.graph.operation import Operation, Tensor
 """
 
 
-def main() -> None:
+def write() -> None:
     """Writes the stub to its place."""
     STUB.write_text(stub(), "utf-8")
 
@@ -90,4 +90,4 @@ def _default(value: Any) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    write()
