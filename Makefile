@@ -15,7 +15,7 @@ SEED ?= 1
 PROTOS = $(wildcard anabranch/proto/*.proto)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo demo-text test tiny lint format types extras api-docs bench bench-env fuzz protos lock clean distclean
+.PHONY: help venv demo demo-text test tiny lint format types extras api-docs bench bench-env fuzz protos stubs lock clean distclean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -78,6 +78,9 @@ fuzz: venv bench-env ## run random graphs beside genuine TensorFlow: SECONDS=360
 
 protos: venv ## regenerate the protocol-buffer classes
 	$(BIN)/python -m grpc_tools.protoc -I. --plugin=$(BIN)/protoc-gen-mypy --python_out=. --mypy_out=. $(PROTOS)
+
+stubs: venv ## write the stub of tf.raw_ops anew from the registry of operations
+	$(BIN)/python -m anabranch.tools.raw_ops_stub
 
 lock: venv ## resolve requirements/lock.txt anew from pyproject.toml
 	env -u PIP_FIND_LINKS -u PIP_EXTRA_INDEX_URL $(BIN)/uv pip compile pyproject.toml --extra dev --universal \

@@ -87,6 +87,7 @@ from anabranch.core.shapes import (
     dimension_value as dimension_value,
 )
 from anabranch.errors import OpError as OpError
+from anabranch.frontend import raw_ops as raw_ops
 from anabranch.frontend.accumulators import (
     ConditionalAccumulator as ConditionalAccumulator,
     ConditionalAccumulatorBase as ConditionalAccumulatorBase,
@@ -606,7 +607,6 @@ from anabranch.graph.graph import (
 )
 from anabranch.graph.graphdef_import import import_graph_def as import_graph_def
 from anabranch.graph.operation import Operation as Operation, Tensor as Tensor
-from anabranch.ops import raw
 from anabranch.placement.cost_model import CostModel as CostModel
 from anabranch.placement.policy import PlacementPolicy as PlacementPolicy, PlacementRule as PlacementRule
 from anabranch.proto.config_pb2 import (
@@ -642,7 +642,6 @@ from anabranch.session import (
 
 NoGradient = no_gradient
 NotDifferentiable = no_gradient
-raw_ops = raw
 reverse_v2 = reverse
 
 __version__: str

@@ -23,7 +23,7 @@ from anabranch.graph.graph import Graph, get_default_graph
 from anabranch.graph.graph_copy import name_operation
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.placement.cost_model import CostModel
-from anabranch.proto import GraphDef
+from anabranch.proto.graph_pb2 import GraphDef
 from anabranch.runtime.local_master import LocalMaster, LocalTask
 from anabranch.runtime.step import prepared_steps
 from anabranch.runtime.step_stats import StepRecord, wants_trace
@@ -706,5 +706,3 @@ def _run_operation(op: Operation, feed_dict: Any, session: BaseSession | None) -
 
 Tensor.EVALUATE["eval"] = _evaluate
 Tensor.EVALUATE["run"] = _run_operation
-
-__all__ = ["BaseSession", "InteractiveSession", "Session", "get_default_session"]

@@ -252,6 +252,13 @@ def eager_annotations(source: Source) -> Iterator[str]:
         yield f"{source.path}:1: lacks `from __future__ import annotations`"
 
 
+def names_said_again(source: Source) -> Iterator[str]:
+    """The stub of a public module says its names, and `api.publish` makes `__all__` of them."""
+    for statement in source.tree.body:
+        if ast.unparse(statement).startswith("__all__"):
+            yield f"{source.path}:{statement.lineno}: says names in `__all__`; the stub of a public module says them"
+
+
 RULES: tuple[Callable[[Source], Iterator[str]], ...] = (
     misplaced_rooms,
     downward_imports,
@@ -262,6 +269,7 @@ RULES: tuple[Callable[[Source], Iterator[str]], ...] = (
     peer_imports,
     execution_of_data,
     eager_annotations,
+    names_said_again,
 )
 
 
@@ -349,6 +357,8 @@ def test_the_documents_list_the_rooms_in_order() -> None:
         (execution_of_data, "anabranch.io.x", "builtins.exec(text)"),
         (execution_of_data, "anabranch.io.x", "np.load(path, allow_pickle=True)"),
         (eager_annotations, "anabranch.io.x", "import os"),
+        (names_said_again, "anabranch.io.x", "__all__ = ['x']"),
+        (names_said_again, "anabranch.io.x", "__all__: list[str] = []"),
     ],
 )
 def test_a_rule_finds(rule: Callable[[Source], Iterator[str]], module: str, text: str) -> None:

@@ -1,6 +1,6 @@
 """The public names, each said once: in the stub (`.pyi`) of the module in which users see it.
 
-A stub holds imports, ``from anabranch.frontend.math import add as add``, and other names for what it imports,
+A stub holds imports, ``from anabranch.frontend.elementwise import add as add``, and other names for what it imports,
 ``uniform = random_uniform``, and nothing else. As everywhere in stubs, an import is public if it is said ``as`` itself.
 Type checkers and editors read the stub as it is. `publish` makes it true when the program runs: a name is imported from
 where it stands when somebody first asks for it, so that a program loads what it uses. The modules themselves hold a
@@ -65,12 +65,11 @@ class _PublicModule(ModuleType):
 
 def _teach(module: ModuleType, path: str) -> None:
     """Lets a public module, and those that it holds, know under which path users see them."""
-    held = vars(module)
-    if "__getattr__" in held or "__all__" not in held or held.get("_path") is not None:
+    if not isinstance(module, _PublicModule) or module._path is not None:
         return
-    held.update(_path=path, _homes=held.get("_homes", {}))
-    module.__class__ = _PublicModule
-    for name in held["__all__"]:
+    held = vars(module)
+    held["_path"] = path
+    for name in module.__all__:
         if isinstance(value := held.get(name), ModuleType):
             _teach(value, f"{path}.{name}")
 

@@ -1,2 +1,2 @@
-from anabranch.frontend.platform import flags as flags
+from anabranch.api import flags as flags
 from anabranch.frontend.platform.app import run as run

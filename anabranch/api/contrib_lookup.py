@@ -1,4 +1,4 @@
-"""What `tf.contrib.lookup` is made of: the names of tables that no other public submodule has."""
+"""What `tf.contrib.lookup` is made of: the tables that no other public submodule has."""
 
 from __future__ import annotations
 

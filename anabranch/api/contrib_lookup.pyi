@@ -1,22 +1,6 @@
 from anabranch.frontend.lookup import (
     FastHashSpec as FastHashSpec,
-    HasherSpec as HasherSpec,
-    HashTable as HashTable,
     IdTableWithHashBuckets as IdTableWithHashBuckets,
-    InitializableLookupTableBase as InitializableLookupTableBase,
-    StrongHashSpec as StrongHashSpec,
-    index_table_from_file as index_table_from_file,
     index_table_from_tensor as index_table_from_tensor,
-    index_to_string_table_from_file as index_to_string_table_from_file,
     index_to_string_table_from_tensor as index_to_string_table_from_tensor,
 )
-from anabranch.frontend.lookup_tables import (
-    KeyValueTensorInitializer as KeyValueTensorInitializer,
-    LookupInterface as LookupInterface,
-    TableInitializerBase as TableInitializerBase,
-    TextFileIdTableInitializer as TextFileIdTableInitializer,
-    TextFileIndex as TextFileIndex,
-    TextFileInitializer as TextFileInitializer,
-    TextFileStringTableInitializer as TextFileStringTableInitializer,
-)
-from anabranch.frontend.mutable_tables import DenseHashTable as DenseHashTable, MutableHashTable as MutableHashTable

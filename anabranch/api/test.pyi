@@ -1,3 +1,5 @@
+from unittest import mock as mock
+
 from anabranch.testing.gradient_checker import (
     compute_gradient as compute_gradient,
     compute_gradient_error as compute_gradient_error,
@@ -10,6 +12,5 @@ from anabranch.testing.test_case import (
     is_built_with_cuda as is_built_with_cuda,
     is_gpu_available as is_gpu_available,
     main as main,
-    mock as mock,
     test_src_dir_path as test_src_dir_path,
 )

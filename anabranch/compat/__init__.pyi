@@ -6,9 +6,8 @@ from anabranch.core.compat import (
     as_text as as_text,
     bytes_or_text_types as bytes_or_text_types,
     complex_types as complex_types,
-    dimension_at_index as dimension_at_index,
-    dimension_value as dimension_value,
     integral_types as integral_types,
     path_to_str as path_to_str,
     real_types as real_types,
 )
+from anabranch.core.shapes import dimension_at_index as dimension_at_index, dimension_value as dimension_value

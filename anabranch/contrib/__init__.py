@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from anabranch.contrib import data, layers, legacy_seq2seq, lookup, rnn, seq2seq, slim, staging, training
+from anabranch.api import publish
 
-__all__ = ["data", "layers", "legacy_seq2seq", "lookup", "rnn", "seq2seq", "slim", "staging", "training"]
+publish(__name__)

@@ -8,8 +8,6 @@ from typing import Any
 
 import anabranch as tf
 
-__all__ = ["apply_regularization", "l1_l2_regularizer", "l1_regularizer", "l2_regularizer", "sum_regularizer"]
-
 Regularizer = Callable[..., tf.Tensor | None]
 
 
@@ -32,15 +30,13 @@ def _sum_of_magnitudes(weights: tf.Tensor) -> tf.Tensor:
     every = (
         list(range(weights.shape.ndims))
         if weights.shape.ndims is not None
-        else tf.raw_ops.Range(0, tf.raw_ops.Rank(weights), 1)
+        else tf.raw_ops.Range(start=0, limit=tf.raw_ops.Rank(input=weights), delta=1)
     )
-    tensor: tf.Tensor = tf.raw_ops.Sum(tf.raw_ops.Abs(weights), tf.convert_to_tensor(every, "int32"))
-    return tensor
+    return tf.raw_ops.Sum(input=tf.raw_ops.Abs(x=weights), axis=tf.convert_to_tensor(every, "int32"))
 
 
 def _scaled(scale: Any, loss: tf.Tensor, name: str) -> tf.Tensor:
-    tensor: tf.Tensor = tf.raw_ops.Mul(tf.convert_to_tensor(scale, loss.dtype, name="scale"), loss, name=name)
-    return tensor
+    return tf.raw_ops.Mul(x=tf.convert_to_tensor(scale, loss.dtype, name="scale"), y=loss, name=name)
 
 
 def l1_regularizer(scale: Any, scope: str | None = None) -> Regularizer:
@@ -86,7 +82,7 @@ def l2_regularizer(scale: Any, scope: str | None = None) -> Regularizer:
 
     def l2(weights: Any, name: str | None = None) -> tf.Tensor:
         with tf.get_default_graph().name_scope(scope or name or "l2_regularizer") as full_name:
-            return _scaled(scale, tf.raw_ops.L2Loss(tf.convert_to_tensor(weights)), full_name)
+            return _scaled(scale, tf.raw_ops.L2Loss(t=tf.convert_to_tensor(weights)), full_name)
 
     return l2
 
@@ -111,8 +107,7 @@ def sum_regularizer(regularizer_list: Sequence[Regularizer | None], scope: str |
             losses = [loss for loss in (r(weights) for r in regularizers) if loss is not None]
             if not losses:
                 return None
-            tensor: tf.Tensor = tf.raw_ops.AddN(losses, name=full_name)
-            return tensor
+            return tf.raw_ops.AddN(inputs=losses, name=full_name)
 
     return total
 
@@ -133,7 +128,7 @@ def apply_regularization(regularizer: Regularizer, weights_list: Any = None) -> 
     with graph.name_scope("get_regularization_penalty") as full_name:
         losses = [loss for loss in (regularizer(w) for w in weights) if loss is not None]
         total: tf.Tensor = (
-            tf.raw_ops.AddN(losses, name=full_name) if losses else tf.convert_to_tensor(0.0, name=full_name)
+            tf.raw_ops.AddN(inputs=losses, name=full_name) if losses else tf.convert_to_tensor(0.0, name=full_name)
         )
     graph.add_to_collection(tf.GraphKeys.REGULARIZATION_LOSSES, total)
     return total

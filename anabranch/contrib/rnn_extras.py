@@ -7,13 +7,6 @@ from typing import Any
 
 import anabranch as tf
 
-__all__ = [
-    "LayerNormBasicLSTMCell",
-    "stack_bidirectional_dynamic_rnn",
-    "stack_bidirectional_rnn",
-    "transpose_batch_time",
-]
-
 
 class LayerNormBasicLSTMCell(tf.nn.rnn_cell.RNNCell):
     """An LSTM whose gates and state are normalized (Ba et al. 2016), with dropout of what enters the state.

@@ -7,34 +7,6 @@ step.
 
 from __future__ import annotations
 
-from anabranch.contrib.seq2seq_decoders import BasicDecoder, BasicDecoderOutput, Decoder, dynamic_decode
-from anabranch.contrib.seq2seq_helpers import (
-    CustomHelper,
-    GreedyEmbeddingHelper,
-    Helper,
-    InferenceHelper,
-    SampleEmbeddingHelper,
-)
-from anabranch.contrib.seq2seq_loss import sequence_loss, tile_batch
-from anabranch.contrib.seq2seq_training_helpers import (
-    ScheduledEmbeddingTrainingHelper,
-    ScheduledOutputTrainingHelper,
-    TrainingHelper,
-)
+from anabranch.api import publish
 
-__all__ = [
-    "BasicDecoder",
-    "BasicDecoderOutput",
-    "CustomHelper",
-    "Decoder",
-    "GreedyEmbeddingHelper",
-    "Helper",
-    "InferenceHelper",
-    "SampleEmbeddingHelper",
-    "ScheduledEmbeddingTrainingHelper",
-    "ScheduledOutputTrainingHelper",
-    "TrainingHelper",
-    "dynamic_decode",
-    "sequence_loss",
-    "tile_batch",
-]
+publish(__name__)

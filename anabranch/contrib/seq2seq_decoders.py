@@ -7,8 +7,6 @@ from typing import Any, NamedTuple
 import anabranch as tf
 from anabranch.contrib.seq2seq_helpers import Helper
 
-__all__ = ["BasicDecoder", "BasicDecoderOutput", "Decoder", "dynamic_decode"]
-
 
 class Decoder:
     """What `dynamic_decode` asks of a decoder: how decoding begins, and how one step is taken."""

@@ -7,8 +7,6 @@ from typing import Any
 
 import anabranch as tf
 
-__all__ = ["CustomHelper", "GreedyEmbeddingHelper", "Helper", "InferenceHelper", "SampleEmbeddingHelper"]
-
 
 class Helper:
     """What `BasicDecoder` asks of a helper."""

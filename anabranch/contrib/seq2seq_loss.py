@@ -7,8 +7,6 @@ from typing import Any
 
 import anabranch as tf
 
-__all__ = ["sequence_loss", "tile_batch"]
-
 
 def sequence_loss(
     logits: Any,

@@ -8,8 +8,6 @@ from typing import Any
 import anabranch as tf
 from anabranch.contrib.seq2seq_helpers import Helper, checked_outputs, drawn, embedding_function
 
-__all__ = ["ScheduledEmbeddingTrainingHelper", "ScheduledOutputTrainingHelper", "TrainingHelper"]
-
 
 def _time_major(value: Any) -> Any:
     rank = value.shape.ndims

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from anabranch.api.contrib_staging import MapStagingArea, StagingArea
+from anabranch.api import publish
 
-__all__ = ["MapStagingArea", "StagingArea"]
+publish(__name__)

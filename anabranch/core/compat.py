@@ -7,22 +7,6 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 
-from anabranch.core.shapes import dimension_at_index, dimension_value
-
-__all__ = [
-    "as_bytes",
-    "as_str",
-    "as_str_any",
-    "as_text",
-    "bytes_or_text_types",
-    "complex_types",
-    "dimension_at_index",
-    "dimension_value",
-    "integral_types",
-    "path_to_str",
-    "real_types",
-]
-
 integral_types: Final = (numbers.Integral, np.integer)
 real_types: Final = (numbers.Real, np.integer, np.floating)
 complex_types: Final = (numbers.Complex, np.number)

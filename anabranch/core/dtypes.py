@@ -58,6 +58,8 @@ _ABSTRACT: Final = frozenset(
 finfo: Final[Any] = ml_dtypes.finfo  # knows NumPy's types as well, and carries no annotations
 
 
+#: what `as_dtype` takes
+DTypeLike: TypeAlias = "DType | str | int | type[Any] | np.dtype[Any]"
 #: a limit of a dtype
 Number: TypeAlias = "int | np.floating[Any]"
 

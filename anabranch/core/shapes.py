@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, TypeAlias, overload
 
 Dims: TypeAlias = tuple[int | None, ...] | None
+#: what a program may give for a shape: None is an unknown rank, a number a vector's length
+ShapeLike: TypeAlias = "TensorShape | Iterable[int | Dimension | None] | int | None"
 
 
 class Dimension:

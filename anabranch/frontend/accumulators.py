@@ -6,12 +6,10 @@ from typing import Any, NamedTuple
 
 from anabranch.core.dtypes import DType, as_dtype, int64
 from anabranch.core.shapes import TensorShape
-from anabranch.frontend.framework import convert_to_tensor
 from anabranch.graph.composite import IndexedSlices
+from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
-
-__all__ = ["ConditionalAccumulator", "ConditionalAccumulatorBase", "SparseConditionalAccumulator"]
 
 
 class ConditionalAccumulatorBase:

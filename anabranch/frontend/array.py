@@ -11,39 +11,11 @@ from anabranch.core.dtypes import as_dtype
 from anabranch.core.shapes import Dimension, TensorShape, broadcast_shape as _broadcast_shape
 from anabranch.frontend.casting import cast
 from anabranch.frontend.constants import constant
-from anabranch.frontend.framework import convert_to_tensor, name_scope
+from anabranch.frontend.framework import name_scope
 from anabranch.graph.composite import SparseTensor, SparseTensorValue
-from anabranch.graph.conversion import constant_of
+from anabranch.graph.conversion import constant_of, convert_to_tensor
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
-
-__all__ = [
-    "broadcast_dynamic_shape",
-    "broadcast_static_shape",
-    "broadcast_to",
-    "concat",
-    "ensure_shape",
-    "expand_dims",
-    "guarantee_const",
-    "identity",
-    "identity_n",
-    "matrix_transpose",
-    "one_hot",
-    "pad",
-    "parallel_stack",
-    "rank",
-    "reshape",
-    "shape",
-    "shape_n",
-    "size",
-    "split",
-    "squeeze",
-    "stack",
-    "stop_gradient",
-    "tile",
-    "transpose",
-    "unstack",
-]
 
 
 # ---------------------------------------------------------------------- identities

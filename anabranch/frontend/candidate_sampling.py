@@ -7,19 +7,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from anabranch.frontend.embedding import embedding_lookup
-from anabranch.frontend.framework import convert_to_tensor, get_seed, name_scope
+from anabranch.frontend.framework import get_seed, name_scope
+from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
-
-__all__ = [
-    "all_candidate_sampler",
-    "compute_accidental_hits",
-    "fixed_unigram_candidate_sampler",
-    "log_uniform_candidate_sampler",
-    "nce_loss",
-    "sampled_softmax_loss",
-    "uniform_candidate_sampler",
-]
 
 
 class Candidates(NamedTuple):

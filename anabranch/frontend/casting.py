@@ -6,23 +6,11 @@ from typing import Any, Protocol, TypeVar, overload
 
 from anabranch.core import dtypes
 from anabranch.core.dtypes import DType, as_dtype
-from anabranch.frontend.framework import convert_to_tensor, name_scope
+from anabranch.frontend.framework import name_scope
 from anabranch.graph.composite import IndexedSlices, SparseTensor
+from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.operation import Tensor
 from anabranch.ops import math as arithmetic
-
-__all__ = [
-    "cast",
-    "saturate_cast",
-    "to_bfloat16",
-    "to_complex128",
-    "to_complex64",
-    "to_double",
-    "to_float",
-    "to_int32",
-    "to_int64",
-]
-
 
 #: what some functions take and give back beside tensors
 _Sparse = TypeVar("_Sparse", SparseTensor, IndexedSlices)

@@ -10,41 +10,14 @@ import numpy as np
 from anabranch.core import dtypes
 from anabranch.core.dtypes import as_dtype
 from anabranch.errors import InvalidArgumentError
-from anabranch.frontend.framework import control_dependencies, convert_to_tensor, get_default_graph, name_scope
+from anabranch.frontend.framework import control_dependencies, name_scope
 from anabranch.frontend.grouping import group, no_op, with_dependencies
 from anabranch.graph.composite import SparseTensor, SparseTensorValue
 from anabranch.graph.constants import constant_value
+from anabranch.graph.conversion import convert_to_tensor
+from anabranch.graph.graph import get_default_graph
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
-
-__all__ = [
-    "Assert",
-    "add_check_numerics_ops",
-    "assert_equal",
-    "assert_greater",
-    "assert_greater_equal",
-    "assert_integer",
-    "assert_less",
-    "assert_less_equal",
-    "assert_near",
-    "assert_negative",
-    "assert_non_negative",
-    "assert_non_positive",
-    "assert_none_equal",
-    "assert_positive",
-    "assert_proper_iterable",
-    "assert_rank",
-    "assert_rank_at_least",
-    "assert_rank_in",
-    "assert_same_float_dtype",
-    "assert_scalar",
-    "assert_type",
-    "check_numerics",
-    "is_non_decreasing",
-    "is_numeric_tensor",
-    "is_strictly_increasing",
-    "verify_tensor_all_finite",
-]
 
 
 def Assert(condition: Any, data: Any, summarize: int | None = None, name: str | None = None) -> Operation:

@@ -7,13 +7,12 @@ from typing import Any, overload
 import numpy as np
 
 from anabranch.frontend.array import size, stack
-from anabranch.frontend.framework import convert_to_tensor, name_scope
+from anabranch.frontend.framework import name_scope
 from anabranch.frontend.reduction import reduce_sum
 from anabranch.graph.composite import IndexedSlices
+from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.operation import Tensor
 from anabranch.ops import logic, math as arithmetic, raw
-
-__all__ = ["clip_by_average_norm", "clip_by_global_norm", "clip_by_norm", "clip_by_value", "global_norm"]
 
 
 def _values(t: Any) -> Tensor:

@@ -11,23 +11,12 @@ from anabranch.core import dtypes
 from anabranch.core.dtypes import DType, as_dtype
 from anabranch.core.shapes import TensorShape
 from anabranch.core.values import to_array
-from anabranch.frontend.framework import convert_to_tensor, name_scope
+from anabranch.frontend.framework import name_scope
 from anabranch.graph.composite import SparseTensor, SparseTensorValue
 from anabranch.graph.constants import constant_value_as_shape
-from anabranch.graph.conversion import constant_of
+from anabranch.graph.conversion import constant_of, convert_to_tensor
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
-
-__all__ = [
-    "constant",
-    "fill",
-    "ones",
-    "ones_like",
-    "placeholder",
-    "placeholder_with_default",
-    "zeros",
-    "zeros_like",
-]
 
 #: larger constants of one value are computed by a Fill operation instead of stored in the graph
 _MAX_STORED_ELEMENTS = 1000

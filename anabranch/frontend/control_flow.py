@@ -20,8 +20,6 @@ from anabranch.graph.graph import Graph, get_default_graph, op_def_of
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
 
-__all__ = ["case", "cond", "smart_case", "smart_cond", "smart_constant_value", "switch_case"]
-
 
 @overload
 def cond(

@@ -5,29 +5,11 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from anabranch.core import dtypes
-from anabranch.frontend.framework import convert_to_tensor, name_scope
+from anabranch.frontend.framework import name_scope
 from anabranch.graph.composite import SparseTensor, SparseTensorValue
+from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
-
-__all__ = [
-    "dynamic_partition",
-    "dynamic_stitch",
-    "edit_distance",
-    "parallel_dynamic_stitch",
-    "scatter_nd",
-    "searchsorted",
-    "setdiff1d",
-    "tensor_scatter_add",
-    "tensor_scatter_nd_add",
-    "tensor_scatter_nd_sub",
-    "tensor_scatter_nd_update",
-    "tensor_scatter_sub",
-    "tensor_scatter_update",
-    "unique",
-    "unique_with_counts",
-    "unravel_index",
-]
 
 
 # ---------------------------------------------------------------------- scattering

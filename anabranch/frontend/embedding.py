@@ -7,13 +7,12 @@ from typing import Any
 import numpy as np
 
 from anabranch.core.shapes import TensorShape
-from anabranch.frontend.framework import colocate_with, convert_to_tensor, name_scope
+from anabranch.frontend.framework import colocate_with, name_scope
 from anabranch.frontend.sparse import as_sparse_tensor, sparse_fill_empty_rows, sparse_reshape, sparse_retain
 from anabranch.graph.composite import SparseTensor
+from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
-
-__all__ = ["embedding_lookup", "embedding_lookup_sparse", "safe_embedding_lookup_sparse"]
 
 _COMBINERS = ("mean", "sqrtn", "sum")
 

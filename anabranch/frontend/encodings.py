@@ -8,8 +8,6 @@ from anabranch.core.dtypes import as_dtype
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
 
-__all__ = ["decode_compressed", "decode_json_example", "parse_tensor", "serialize_tensor"]
-
 
 def serialize_tensor(tensor: Any, name: str | None = None) -> Tensor:
     """A tensor of any type but resource and variant as a scalar string: a serialized TensorProto message."""

@@ -21,8 +21,6 @@ from anabranch.core.resources import ResourceHandle
 from anabranch.core.values import to_array
 from anabranch.graph.operation import Tensor
 
-__all__ = ["feed_array"]
-
 #: floats below this have an int64, of either sign
 _INT64_END = 2.0**63
 

@@ -13,37 +13,9 @@ from anabranch.core.dtypes import DType, as_dtype
 from anabranch.graph.composite import IndexedSlices, SparseTensor, SparseTensorValue
 from anabranch.graph.constants import constant_value
 from anabranch.graph.conversion import convert_to_tensor, is_tensor_like, register_tensor_conversion_function
-from anabranch.graph.graph import Graph, get_default_graph, reset_default_graph
+from anabranch.graph.graph import Graph, get_default_graph
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
-from anabranch.proto.tensors import make_ndarray, make_tensor_proto
-
-__all__ = [
-    "add_to_collection",
-    "add_to_collections",
-    "as_dtype",
-    "colocate_with",
-    "container",
-    "control_dependencies",
-    "convert_to_tensor",
-    "convert_to_tensor_or_indexed_slices",
-    "convert_to_tensor_or_sparse_tensor",
-    "device",
-    "get_collection",
-    "get_collection_ref",
-    "get_default_graph",
-    "get_seed",
-    "get_static_value",
-    "init_scope",
-    "is_tensor",
-    "make_ndarray",
-    "make_tensor_proto",
-    "name_scope",
-    "op_scope",
-    "register_tensor_conversion_function",
-    "reset_default_graph",
-    "set_random_seed",
-]
 
 DEFAULT_GRAPH_SEED = 87654321
 _MAX_SEED = 2**31 - 1

@@ -14,8 +14,6 @@ from anabranch.graph.graph import get_default_graph
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
 
-__all__ = ["foldl", "foldr", "map_fn", "scan"]
-
 
 def _count(tensors: list[Tensor]) -> Any:
     """The number of elements: an int where it is known."""

@@ -9,20 +9,11 @@ import numpy as np
 from anabranch.core import dtypes
 from anabranch.frontend.array import reshape, shape as shape_of
 from anabranch.frontend.casting import cast
-from anabranch.frontend.framework import convert_to_tensor, name_scope
+from anabranch.frontend.framework import name_scope
 from anabranch.graph.constants import constant_value
+from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
-
-__all__ = [
-    "batch_gather",
-    "boolean_mask",
-    "gather",
-    "gather_nd",
-    "sequence_mask",
-    "where",
-    "where_v2",
-]
 
 
 # ---------------------------------------------------------------------- gathering

@@ -13,8 +13,6 @@ from anabranch.errors import DataLossError
 from anabranch.graph.graph import Graph
 from anabranch.io import durable, gfile
 
-__all__ = ["write_graph"]
-
 M = TypeVar("M", bound=Message)
 
 

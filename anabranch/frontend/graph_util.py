@@ -9,19 +9,8 @@ from anabranch.core.registry import find_op_def
 from anabranch.core.shapes import TensorShape
 from anabranch.frontend.platform import logging
 from anabranch.graph.graph import Graph
-from anabranch.graph.graphdef_import import import_graph_def
-from anabranch.proto import AttrValue, GraphDef, NodeDef
-from anabranch.proto.graph_pb2 import DT_INT32, DT_INT64, DT_RESOURCE, DT_STRING
+from anabranch.proto.graph_pb2 import DT_INT32, DT_INT64, DT_RESOURCE, DT_STRING, AttrValue, GraphDef, NodeDef
 from anabranch.proto.tensors import make_tensor_proto
-
-__all__ = [
-    "convert_variables_to_constants",
-    "extract_sub_graph",
-    "import_graph_def",
-    "must_run_on_cpu",
-    "remove_training_nodes",
-    "tensor_shape_from_node_def_name",
-]
 
 _VARIABLES = frozenset({"Variable", "VariableV2", "VarHandleOp"})
 _HOST_DTYPES = frozenset({DT_INT32, DT_INT64, DT_STRING})

@@ -6,13 +6,12 @@ from collections.abc import Iterable
 from typing import Any, TypeVar
 
 from anabranch.core import nest
-from anabranch.frontend.framework import control_dependencies, device, get_default_graph, name_scope
+from anabranch.frontend.framework import control_dependencies, device, name_scope
 from anabranch.graph.collections import GraphKeys
 from anabranch.graph.composite import IndexedSlices, SparseTensor
+from anabranch.graph.graph import get_default_graph
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
-
-__all__ = ["group", "initialize_all_tables", "no_op", "tables_initializer", "tuple", "with_dependencies"]
 
 Value = TypeVar("Value", Tensor, IndexedSlices, SparseTensor)
 

@@ -10,38 +10,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from anabranch.core import dtypes
-from anabranch.frontend import image_adjust, image_geometry, image_quality
-from anabranch.frontend.framework import convert_to_tensor, get_seed, name_scope
-from anabranch.frontend.image_adjust import *  # noqa: F403
-from anabranch.frontend.image_geometry import *  # noqa: F403
+from anabranch.frontend.framework import get_seed, name_scope
 from anabranch.frontend.image_geometry import as_batch, from_batch, image_size, pad_to_bounding_box
-from anabranch.frontend.image_quality import *  # noqa: F403
 from anabranch.frontend.nn_activations import renamed
 from anabranch.graph.constants import constant_value
+from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
-
-__all__ = [  # noqa: PLE0604
-    "ResizeMethod",
-    "crop_and_resize",
-    "decode_png",
-    "draw_bounding_boxes",
-    "encode_png",
-    "non_max_suppression",
-    "non_max_suppression_padded",
-    "non_max_suppression_with_scores",
-    "resize",
-    "resize_area",
-    "resize_bicubic",
-    "resize_bilinear",
-    "resize_image_with_pad",
-    "resize_images",
-    "resize_nearest_neighbor",
-    "sample_distorted_bounding_box",
-    *image_adjust.__all__,
-    *image_geometry.__all__,
-    *image_quality.__all__,
-]
 
 
 class ResizeMethod:

@@ -8,32 +8,11 @@ import numpy as np
 
 from anabranch.core import dtypes
 from anabranch.core.dtypes import DType, as_dtype
-from anabranch.frontend.framework import convert_to_tensor, name_scope
+from anabranch.frontend.framework import name_scope
 from anabranch.frontend.random import random_uniform
+from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
-
-__all__ = [
-    "adjust_brightness",
-    "adjust_contrast",
-    "adjust_gamma",
-    "adjust_hue",
-    "adjust_saturation",
-    "convert_image_dtype",
-    "grayscale_to_rgb",
-    "hsv_to_rgb",
-    "per_image_standardization",
-    "random_brightness",
-    "random_contrast",
-    "random_hue",
-    "random_saturation",
-    "rgb_to_grayscale",
-    "rgb_to_hsv",
-    "rgb_to_yiq",
-    "rgb_to_yuv",
-    "yiq_to_rgb",
-    "yuv_to_rgb",
-]
 
 #: how much each colour contributes to luminance (Rec. 601)
 _LUMA = np.array([0.2989, 0.5870, 0.1140], np.float32)

@@ -8,17 +8,6 @@ from anabranch.core import dtypes
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
 
-__all__ = [
-    "decode_and_crop_jpeg",
-    "decode_bmp",
-    "decode_gif",
-    "decode_image",
-    "decode_jpeg",
-    "encode_jpeg",
-    "extract_jpeg_shape",
-    "is_jpeg",
-]
-
 _CHANNELS = (None, 0, 1, 3, 4)
 _IMAGE_TYPES = (dtypes.uint8, dtypes.uint16, dtypes.float32)
 

@@ -11,27 +11,13 @@ import numpy as np
 from anabranch.core import dtypes
 from anabranch.frontend.checks import assert_greater_equal, assert_non_negative
 from anabranch.frontend.control_flow import cond
-from anabranch.frontend.framework import convert_to_tensor, name_scope
+from anabranch.frontend.framework import name_scope
 from anabranch.frontend.grouping import with_dependencies
 from anabranch.frontend.random import random_uniform
 from anabranch.graph.constants import constant_value
+from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
-
-__all__ = [
-    "central_crop",
-    "crop_to_bounding_box",
-    "flip_left_right",
-    "flip_up_down",
-    "pad_to_bounding_box",
-    "random_crop",
-    "random_flip_left_right",
-    "random_flip_up_down",
-    "resize_image_with_crop_or_pad",
-    "resize_with_crop_or_pad",
-    "rot90",
-    "transpose_image",
-]
 
 
 # ---------------------------------------------------------------------- one image or a batch

@@ -7,13 +7,12 @@ from typing import Any
 import numpy as np
 
 from anabranch.core import dtypes
-from anabranch.frontend.framework import convert_to_tensor, name_scope
+from anabranch.frontend.framework import name_scope
 from anabranch.frontend.image_adjust import convert_image_dtype
 from anabranch.frontend.image_geometry import as_batch, from_batch
+from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
-
-__all__ = ["image_gradients", "psnr", "sobel_edges", "ssim", "total_variation"]
 
 
 def psnr(a: Any, b: Any, max_val: Any, name: str | None = None) -> Tensor:

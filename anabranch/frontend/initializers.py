@@ -15,38 +15,6 @@ from anabranch.graph.conversion import constant_of, convert_to_tensor
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
 
-__all__ = [
-    "Constant",
-    "GlorotNormal",
-    "GlorotUniform",
-    "Identity",
-    "Initializer",
-    "Ones",
-    "Orthogonal",
-    "RandomNormal",
-    "RandomUniform",
-    "TruncatedNormal",
-    "UniformUnitScaling",
-    "VarianceScaling",
-    "Zeros",
-    "constant_initializer",
-    "glorot_normal_initializer",
-    "glorot_uniform_initializer",
-    "he_normal",
-    "he_uniform",
-    "identity_initializer",
-    "lecun_normal",
-    "lecun_uniform",
-    "ones_initializer",
-    "orthogonal_initializer",
-    "random_normal_initializer",
-    "random_uniform_initializer",
-    "truncated_normal_initializer",
-    "uniform_unit_scaling_initializer",
-    "variance_scaling_initializer",
-    "zeros_initializer",
-]
-
 #: A constant with more elements than this is made when it is needed, not stored in the graph.
 _STORED_ELEMENTS = 1000
 

@@ -11,41 +11,12 @@ from anabranch.core import dtypes
 from anabranch.core.dtypes import as_dtype
 from anabranch.frontend.arguments import one_of
 from anabranch.frontend.array import matrix_transpose
-from anabranch.frontend.framework import convert_to_tensor, name_scope
+from anabranch.frontend.framework import name_scope
 from anabranch.frontend.math import abs, conj, real
 from anabranch.frontend.reduction import reduce_max, reduce_sum
-from anabranch.graph.conversion import is_tensor_like
+from anabranch.graph.conversion import convert_to_tensor, is_tensor_like
 from anabranch.graph.operation import Tensor
 from anabranch.ops import linalg as ops, math as arithmetic, matmul as products, raw
-
-__all__ = [
-    "adjoint",
-    "cholesky",
-    "cholesky_solve",
-    "cross",
-    "expm",
-    "eye",
-    "logdet",
-    "lu",
-    "matmul",
-    "matrix_determinant",
-    "matrix_inverse",
-    "matrix_rank",
-    "matrix_solve",
-    "matrix_solve_ls",
-    "matrix_triangular_solve",
-    "matvec",
-    "norm",
-    "normalize",
-    "pinv",
-    "qr",
-    "self_adjoint_eig",
-    "self_adjoint_eigvals",
-    "slogdet",
-    "sparse_matmul",
-    "svd",
-    "trace",
-]
 
 
 # ---------------------------------------------------------------------- the identity

@@ -9,7 +9,7 @@ import numpy as np
 
 from anabranch.core.dtypes import DType, as_dtype, int64, string
 from anabranch.frontend.casting import cast
-from anabranch.frontend.framework import convert_to_tensor, init_scope, name_scope
+from anabranch.frontend.framework import init_scope, name_scope
 from anabranch.frontend.gathering import where
 from anabranch.frontend.grouping import no_op
 from anabranch.frontend.lookup_tables import (
@@ -22,23 +22,9 @@ from anabranch.frontend.lookup_tables import (
 )
 from anabranch.frontend.strings import as_string, string_to_hash_bucket_fast, string_to_hash_bucket_strong
 from anabranch.graph.composite import SparseTensor
+from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
-
-__all__ = [
-    "FastHashSpec",
-    "HashTable",
-    "HasherSpec",
-    "IdTableWithHashBuckets",
-    "InitializableLookupTableBase",
-    "StaticHashTable",
-    "StaticVocabularyTable",
-    "StrongHashSpec",
-    "index_table_from_file",
-    "index_table_from_tensor",
-    "index_to_string_table_from_file",
-    "index_to_string_table_from_tensor",
-]
 
 
 class InitializableLookupTableBase(LookupInterface):

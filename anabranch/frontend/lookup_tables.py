@@ -5,22 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from anabranch.core.dtypes import DType, as_dtype, int64, string
-from anabranch.frontend.framework import convert_to_tensor, init_scope, name_scope
+from anabranch.frontend.framework import init_scope, name_scope
 from anabranch.graph.collections import GraphKeys
 from anabranch.graph.composite import SparseTensor
+from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.graph import get_default_graph
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
-
-__all__ = [
-    "KeyValueTensorInitializer",
-    "LookupInterface",
-    "TableInitializerBase",
-    "TextFileIdTableInitializer",
-    "TextFileIndex",
-    "TextFileInitializer",
-    "TextFileStringTableInitializer",
-]
 
 
 class LookupInterface:

@@ -7,7 +7,7 @@ from typing import Any
 
 from anabranch.core import dtypes
 from anabranch.core.dtypes import DType
-from anabranch.frontend import nn
+from anabranch.frontend import nn_losses
 from anabranch.frontend.framework import name_scope
 from anabranch.frontend.weights_broadcast import (
     assert_broadcastable,
@@ -19,26 +19,6 @@ from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.graph import get_default_graph
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
-
-__all__ = [
-    "Reduction",
-    "absolute_difference",
-    "add_loss",
-    "compute_weighted_loss",
-    "cosine_distance",
-    "get_losses",
-    "get_regularization_loss",
-    "get_regularization_losses",
-    "get_total_loss",
-    "hinge_loss",
-    "huber_loss",
-    "log_loss",
-    "mean_pairwise_squared_error",
-    "mean_squared_error",
-    "sigmoid_cross_entropy",
-    "softmax_cross_entropy",
-    "sparse_softmax_cross_entropy",
-]
 
 
 class Reduction:
@@ -447,7 +427,7 @@ def sigmoid_cross_entropy(
             smoothing = convert_to_tensor(label_smoothing, logits.dtype)
             one = convert_to_tensor(1.0, logits.dtype)
             labels = raw.AddV2(raw.Mul(labels, raw.Sub(one, smoothing)), raw.Mul(smoothing, 0.5))
-        losses = nn.sigmoid_cross_entropy_with_logits(labels=labels, logits=logits, name="xentropy")
+        losses = nn_losses.sigmoid_cross_entropy_with_logits(labels=labels, logits=logits, name="xentropy")
         return compute_weighted_loss(losses, weights, full_scope, loss_collection, reduction)
 
 
@@ -496,7 +476,7 @@ def softmax_cross_entropy(
             count = raw.StridedSlice(raw.Shape(labels), [-1], [0], [1], end_mask=1, shrink_axis_mask=1)
             share = raw.RealDiv(smoothing, raw.Cast(count, DstT=logits.dtype))
             labels = raw.AddV2(raw.Mul(labels, raw.Sub(convert_to_tensor(1.0, logits.dtype), smoothing)), share)
-        losses = nn.softmax_cross_entropy_with_logits(labels=labels, logits=logits, name="xentropy")
+        losses = nn_losses.softmax_cross_entropy_with_logits(labels=labels, logits=logits, name="xentropy")
         return compute_weighted_loss(losses, weights, full_scope, loss_collection, reduction)
 
 
@@ -532,7 +512,7 @@ def sparse_softmax_cross_entropy(
     with name_scope(scope, "sparse_softmax_cross_entropy_loss", [logits, labels, weights]) as full_scope:
         labels, logits = remove_squeezable_dimensions(labels, logits, expected_rank_diff=1)
         weights = _squeezed_weights(labels, weights)
-        losses = nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits, name="xentropy")
+        losses = nn_losses.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits, name="xentropy")
         return compute_weighted_loss(losses, weights, full_scope, loss_collection, reduction)
 
 

@@ -27,67 +27,11 @@ from anabranch.frontend.metric_parts import (
     running_mean,
     sum_all,
 )
-from anabranch.frontend.metrics_at_k import (
-    average_precision_at_k,
-    precision_at_k,
-    precision_at_top_k,
-    recall_at_k,
-    recall_at_top_k,
-    sparse_average_precision_at_k,
-    sparse_precision_at_k,
-)
-from anabranch.frontend.metrics_at_thresholds import (
-    auc,
-    false_negatives_at_thresholds,
-    false_positives_at_thresholds,
-    precision_at_thresholds,
-    recall_at_thresholds,
-    sensitivity_at_specificity,
-    specificity_at_sensitivity,
-    true_negatives_at_thresholds,
-    true_positives_at_thresholds,
-)
 from anabranch.frontend.variable_scope import variable_scope
 from anabranch.frontend.weights_broadcast import broadcast_weights
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.graph import get_default_graph
 from anabranch.ops import raw
-
-__all__ = [
-    "accuracy",
-    "auc",
-    "average_precision_at_k",
-    "false_negatives",
-    "false_negatives_at_thresholds",
-    "false_positives",
-    "false_positives_at_thresholds",
-    "mean",
-    "mean_absolute_error",
-    "mean_cosine_distance",
-    "mean_iou",
-    "mean_per_class_accuracy",
-    "mean_relative_error",
-    "mean_squared_error",
-    "mean_tensor",
-    "percentage_below",
-    "precision",
-    "precision_at_k",
-    "precision_at_thresholds",
-    "precision_at_top_k",
-    "recall",
-    "recall_at_k",
-    "recall_at_thresholds",
-    "recall_at_top_k",
-    "root_mean_squared_error",
-    "sensitivity_at_specificity",
-    "sparse_average_precision_at_k",
-    "sparse_precision_at_k",
-    "specificity_at_sensitivity",
-    "true_negatives",
-    "true_negatives_at_thresholds",
-    "true_positives",
-    "true_positives_at_thresholds",
-]
 
 
 # ---------------------------------------------------------------------- means

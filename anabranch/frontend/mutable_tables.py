@@ -5,19 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from anabranch.core.shapes import TensorShape
-from anabranch.frontend.framework import convert_to_tensor, name_scope
+from anabranch.frontend.framework import name_scope
 from anabranch.frontend.lookup_tables import LookupInterface
 from anabranch.graph.collections import GraphKeys
 from anabranch.graph.composite import SparseTensor
+from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.graph import get_default_graph
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
-
-__all__ = [
-    "DenseHashTable",
-    "MutableHashTable",
-    "MutableLookupInterface",
-]
 
 
 class MutableLookupInterface(LookupInterface):

@@ -10,36 +10,12 @@ import numpy as np
 from anabranch.core import dtypes
 from anabranch.errors import InvalidArgumentError
 from anabranch.frontend.array import concat, shape as shape_of, size, stop_gradient
-from anabranch.frontend.framework import convert_to_tensor, name_scope
+from anabranch.frontend.framework import name_scope
 from anabranch.frontend.random import random_uniform
 from anabranch.graph.constants import constant_value
+from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
-
-__all__ = [
-    "bias_add",
-    "crelu",
-    "dropout",
-    "elu",
-    "in_top_k",
-    "l2_loss",
-    "l2_normalize",
-    "leaky_relu",
-    "log_softmax",
-    "nth_element",
-    "relu",
-    "relu6",
-    "relu_layer",
-    "selu",
-    "silu",
-    "softmax",
-    "softplus",
-    "softsign",
-    "swish",
-    "top_k",
-    "xw_plus_b",
-    "zero_fraction",
-]
 
 
 def renamed(name: str, value: Any, old_name: str, old_value: Any) -> Any:

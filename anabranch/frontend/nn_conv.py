@@ -7,37 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from anabranch.frontend.framework import convert_to_tensor, name_scope
+from anabranch.frontend.framework import name_scope
 from anabranch.frontend.nn_activations import renamed
 from anabranch.graph.constants import constant_value_as_shape
+from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
-
-__all__ = [
-    "atrous_conv2d",
-    "atrous_conv2d_transpose",
-    "conv1d",
-    "conv1d_transpose",
-    "conv2d",
-    "conv2d_backprop_filter",
-    "conv2d_backprop_input",
-    "conv2d_transpose",
-    "conv3d",
-    "conv3d_backprop_filter",
-    "conv3d_backprop_filter_v2",
-    "conv3d_transpose",
-    "conv_transpose",
-    "convolution",
-    "depthwise_conv2d",
-    "depthwise_conv2d_backprop_filter",
-    "depthwise_conv2d_backprop_input",
-    "depthwise_conv2d_native",
-    "depthwise_conv2d_native_backprop_filter",
-    "depthwise_conv2d_native_backprop_input",
-    "dilation2d",
-    "erosion2d",
-    "separable_conv2d",
-]
 
 #: data formats by number of spatial dimensions: channels last, channels second
 FORMATS = {1: ("NWC", "NCW"), 2: ("NHWC", "NCHW"), 3: ("NDHWC", "NCDHW")}

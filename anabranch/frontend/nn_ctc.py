@@ -6,13 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from anabranch.frontend.framework import convert_to_tensor, convert_to_tensor_or_sparse_tensor
+from anabranch.frontend.framework import convert_to_tensor_or_sparse_tensor
 from anabranch.frontend.nn_activations import renamed
 from anabranch.graph.composite import SparseTensor
+from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
-
-__all__ = ["ctc_beam_search_decoder", "ctc_beam_search_decoder_v2", "ctc_greedy_decoder", "ctc_loss"]
 
 
 def ctc_loss(

@@ -8,19 +8,11 @@ import numpy as np
 
 from anabranch.core import dtypes
 from anabranch.frontend.array import stop_gradient
-from anabranch.frontend.framework import convert_to_tensor, name_scope
+from anabranch.frontend.framework import name_scope
 from anabranch.frontend.nn_activations import renamed, swapped_with_last
+from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
-
-__all__ = [
-    "log_poisson_loss",
-    "sigmoid_cross_entropy_with_logits",
-    "softmax_cross_entropy_with_logits",
-    "softmax_cross_entropy_with_logits_v2",
-    "sparse_softmax_cross_entropy_with_logits",
-    "weighted_cross_entropy_with_logits",
-]
 
 
 def _check_named(function: str, sentinel: Any, labels: Any, logits: Any) -> None:

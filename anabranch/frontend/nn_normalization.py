@@ -8,22 +8,11 @@ import numpy as np
 
 from anabranch.core import dtypes
 from anabranch.frontend.array import stop_gradient
-from anabranch.frontend.framework import convert_to_tensor, name_scope
+from anabranch.frontend.framework import name_scope
 from anabranch.frontend.nn_activations import renamed
+from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
-
-__all__ = [
-    "batch_norm_with_global_normalization",
-    "batch_normalization",
-    "fused_batch_norm",
-    "local_response_normalization",
-    "lrn",
-    "moments",
-    "normalize_moments",
-    "sufficient_statistics",
-    "weighted_moments",
-]
 
 #: cuDNN refuses a smaller epsilon; TensorFlow therefore never uses one
 LEAST_EPSILON = 1.001e-5

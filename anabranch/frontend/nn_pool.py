@@ -7,27 +7,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from anabranch.core.dtypes import as_dtype, int64 as int64_dtype
-from anabranch.frontend.framework import convert_to_tensor, name_scope
+from anabranch.frontend.framework import name_scope
 from anabranch.frontend.nn_activations import renamed
 from anabranch.frontend.nn_conv import FORMATS, channels_last, per_axis
 from anabranch.frontend.rearranging import batch_to_space_nd, required_space_to_batch_paddings, space_to_batch_nd
+from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
-
-__all__ = [
-    "avg_pool",
-    "avg_pool1d",
-    "avg_pool2d",
-    "avg_pool3d",
-    "avg_pool_v2",
-    "max_pool",
-    "max_pool1d",
-    "max_pool2d",
-    "max_pool3d",
-    "max_pool_v2",
-    "max_pool_with_argmax",
-    "pool",
-]
 
 
 def _window(ksize: Any, strides: Any, data_format: str | None, spatial: int) -> dict[str, Any]:

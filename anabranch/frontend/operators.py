@@ -23,8 +23,6 @@ from anabranch.graph.graph import get_default_graph
 from anabranch.graph.operation import Tensor
 from anabranch.ops import logic, math as arithmetic, raw
 
-__all__: list[str] = []
-
 
 def _operator(name: str, apply: Callable[[Any, Any, str], Any]) -> Callable[[Any, Any], Any]:
     """The operator `name` of two operands, at least one of them a tensor; `apply(x, y, operation name)`."""

@@ -16,18 +16,6 @@ from anabranch.graph.graph import get_default_graph
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
 
-__all__ = [
-    "FixedLenFeature",
-    "FixedLenSequenceFeature",
-    "VarLenFeature",
-    "decode_csv",
-    "matching_files",
-    "parse_example",
-    "parse_single_example",
-    "read_file",
-    "write_file",
-]
-
 _PARSED_TYPES = (dtypes.float32, dtypes.int64, dtypes.string)
 
 

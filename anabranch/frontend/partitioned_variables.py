@@ -15,13 +15,6 @@ from anabranch.graph.graph import get_default_graph
 from anabranch.graph.operation import BINARY_OPERATORS, Tensor
 from anabranch.ops import raw
 
-__all__ = [
-    "PartitionedVariable",
-    "fixed_size_partitioner",
-    "min_max_variable_partitioner",
-    "variable_axis_size_partitioner",
-]
-
 Partitioner = Callable[..., list[int]]
 
 

@@ -9,12 +9,11 @@ import sys
 from typing import Any
 
 from anabranch.core import dtypes, nest
-from anabranch.frontend.framework import convert_to_tensor, name_scope
+from anabranch.frontend.framework import name_scope
 from anabranch.graph.composite import SparseTensor
+from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
-
-__all__ = ["Print", "print", "print_v2", "timestamp"]
 
 _LOG_STREAMS = {"INFO": "log(info)", "WARN": "log(warning)", "WARNING": "log(warning)", "ERROR": "log(error)"}
 

@@ -17,18 +17,10 @@ from anabranch.frontend.components import (
     common_shape,
     in_order,
 )
-from anabranch.frontend.framework import convert_to_tensor, get_seed, get_static_value, name_scope
+from anabranch.frontend.framework import get_seed, get_static_value, name_scope
+from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
-
-__all__ = [
-    "Barrier",
-    "FIFOQueue",
-    "PaddingFIFOQueue",
-    "PriorityQueue",
-    "QueueBase",
-    "RandomShuffleQueue",
-]
 
 
 class QueueBase:

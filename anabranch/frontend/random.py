@@ -13,28 +13,10 @@ import numpy as np
 from anabranch.core import dtypes
 from anabranch.core.dtypes import DType, as_dtype
 from anabranch.core.shapes import TensorShape
-from anabranch.frontend.framework import convert_to_tensor, get_seed, name_scope
+from anabranch.frontend.framework import get_seed, name_scope
+from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
-
-__all__ = [
-    "categorical",
-    "multinomial",
-    "parameterized_truncated_normal",
-    "random_gamma",
-    "random_normal",
-    "random_poisson",
-    "random_shuffle",
-    "random_uniform",
-    "stateless_categorical",
-    "stateless_multinomial",
-    "stateless_normal",
-    "stateless_random_normal",
-    "stateless_random_uniform",
-    "stateless_truncated_normal",
-    "stateless_uniform",
-    "truncated_normal",
-]
 
 
 def _shape_tensor(shape: Any) -> Tensor:

@@ -5,20 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from anabranch.core.dtypes import int64
-from anabranch.frontend.framework import convert_to_tensor
 from anabranch.frontend.queues import QueueBase
+from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.io.records import TFRecordOptions
 from anabranch.ops import raw
-
-__all__ = [
-    "FixedLengthRecordReader",
-    "IdentityReader",
-    "ReaderBase",
-    "TFRecordReader",
-    "TextLineReader",
-    "WholeFileReader",
-]
 
 
 class ReaderBase:

@@ -7,34 +7,11 @@ from typing import Any
 import numpy as np
 
 from anabranch.frontend.array import reshape, shape
-from anabranch.frontend.framework import convert_to_tensor, name_scope
+from anabranch.frontend.framework import name_scope
 from anabranch.graph.constants import constant_value
+from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
-
-__all__ = [
-    "batch_to_space",
-    "batch_to_space_nd",
-    "bitcast",
-    "depth_to_space",
-    "diag",
-    "diag_part",
-    "extract_image_patches",
-    "invert_permutation",
-    "matrix_band_part",
-    "matrix_diag",
-    "matrix_diag_part",
-    "matrix_set_diag",
-    "meshgrid",
-    "repeat",
-    "required_space_to_batch_paddings",
-    "reverse",
-    "reverse_sequence",
-    "roll",
-    "space_to_batch",
-    "space_to_batch_nd",
-    "space_to_depth",
-]
 
 
 # ---------------------------------------------------------------------- order of elements

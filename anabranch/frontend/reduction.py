@@ -11,38 +11,11 @@ from anabranch.core import dtypes
 from anabranch.core.dtypes import as_dtype
 from anabranch.frontend.arguments import one_of
 from anabranch.frontend.checks import assert_less, assert_non_negative
-from anabranch.frontend.framework import control_dependencies, convert_to_tensor, name_scope
+from anabranch.frontend.framework import control_dependencies, name_scope
 from anabranch.graph.building import OpFunction
+from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.operation import Tensor
 from anabranch.ops import logic, math as arithmetic, raw, reduction as ops, sequence
-
-__all__ = [
-    "arg_max",
-    "arg_min",
-    "argmax",
-    "argmin",
-    "bincount",
-    "confusion_matrix",
-    "count_nonzero",
-    "cumprod",
-    "cumsum",
-    "histogram_fixed_width",
-    "histogram_fixed_width_bins",
-    "lin_space",
-    "linspace",
-    "range",
-    "reduce_all",
-    "reduce_any",
-    "reduce_euclidean_norm",
-    "reduce_logsumexp",
-    "reduce_max",
-    "reduce_mean",
-    "reduce_min",
-    "reduce_prod",
-    "reduce_std",
-    "reduce_sum",
-    "reduce_variance",
-]
 
 
 # ---------------------------------------------------------------------- along axes

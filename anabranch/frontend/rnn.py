@@ -17,15 +17,6 @@ from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
 
-__all__ = [
-    "bidirectional_dynamic_rnn",
-    "dynamic_rnn",
-    "raw_rnn",
-    "static_bidirectional_rnn",
-    "static_rnn",
-    "static_state_saving_rnn",
-]
-
 
 # ---------------------------------------------------------------------- helpers
 def _check_cell(name: str, cell: Any) -> None:

@@ -11,9 +11,9 @@ import numpy as np
 from anabranch.core import nest
 from anabranch.core.dtypes import DType, as_dtype
 from anabranch.core.shapes import TensorShape
+from anabranch.frontend.elementwise import sigmoid, tanh
 from anabranch.frontend.initializers import constant_initializer, zeros_initializer
 from anabranch.frontend.layers.base import Layer
-from anabranch.frontend.math import sigmoid, tanh
 from anabranch.frontend.nn_activations import relu
 from anabranch.frontend.variable_scope import get_variable_scope, variable_scope
 from anabranch.frontend.variables import Variable
@@ -22,17 +22,6 @@ from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.graph import get_default_graph
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
-
-__all__ = [
-    "BasicLSTMCell",
-    "BasicRNNCell",
-    "GRUCell",
-    "LSTMCell",
-    "LSTMStateTuple",
-    "MultiRNNCell",
-    "RNNCell",
-    "zero_state",
-]
 
 _ACTIVATIONS: dict[str, Callable[..., Any]] = {"tanh": tanh, "sigmoid": sigmoid, "relu": relu}
 

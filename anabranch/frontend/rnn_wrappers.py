@@ -14,8 +14,6 @@ from anabranch.graph.graph import get_default_graph
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
 
-__all__ = ["DeviceWrapper", "DropoutWrapper", "ResidualWrapper"]
-
 
 class _Wrapper(RNNCell):
     """A cell that adds something to another; it has no scope of its own."""

@@ -12,8 +12,6 @@ from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
 from anabranch.ops.script import register_function
 
-__all__ = ["numpy_function", "py_func"]
-
 
 @overload
 def py_func(

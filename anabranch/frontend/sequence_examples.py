@@ -13,8 +13,6 @@ from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.graph import get_default_graph
 from anabranch.ops import raw
 
-__all__ = ["parse_sequence_example", "parse_single_sequence_example"]
-
 
 def _check_kinds(features: Mapping[str, Any], kinds: tuple[type, ...]) -> None:
     for key in sorted(features):

@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 
 from anabranch.frontend.checks import Assert
-from anabranch.frontend.framework import convert_to_tensor, name_scope
+from anabranch.frontend.framework import name_scope
 from anabranch.frontend.grouping import group, no_op
+from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
-
-__all__ = ["assert_shapes"]
 
 _ANY_RANK = (Ellipsis, "*")
 

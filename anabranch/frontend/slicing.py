@@ -9,13 +9,11 @@ import numpy as np
 
 from anabranch.core import dtypes
 from anabranch.core.shapes import Dimension
-from anabranch.frontend.framework import convert_to_tensor, name_scope
+from anabranch.frontend.framework import name_scope
 from anabranch.frontend.gathering import boolean_mask
-from anabranch.graph.conversion import constant_of
+from anabranch.graph.conversion import constant_of, convert_to_tensor
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
-
-__all__ = ["newaxis", "slice", "slice_helper", "strided_slice"]
 
 newaxis = None
 _python_slice = slice

@@ -9,35 +9,12 @@ import numpy as np
 from anabranch.core import dtypes
 from anabranch.core.dtypes import DType, as_dtype
 from anabranch.core.shapes import TensorShape
-from anabranch.frontend.framework import convert_to_tensor, name_scope
+from anabranch.frontend.framework import name_scope
 from anabranch.graph.composite import IndexedSlices, SparseTensor, SparseTensorValue
 from anabranch.graph.constants import constant_value
+from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
-
-__all__ = [
-    "SparseTensor",
-    "SparseTensorValue",
-    "as_sparse_tensor",
-    "sparse_concat",
-    "sparse_expand_dims",
-    "sparse_eye",
-    "sparse_fill_empty_rows",
-    "sparse_from_dense",
-    "sparse_mask",
-    "sparse_merge",
-    "sparse_placeholder",
-    "sparse_reorder",
-    "sparse_reset_shape",
-    "sparse_reshape",
-    "sparse_retain",
-    "sparse_slice",
-    "sparse_split",
-    "sparse_tensor_to_dense",
-    "sparse_to_dense",
-    "sparse_to_indicator",
-    "sparse_transpose",
-]
 
 
 def as_sparse_tensor(value: Any) -> SparseTensor:

@@ -7,23 +7,12 @@ from typing import Any, overload
 import numpy as np
 
 from anabranch.core.dtypes import DType
-from anabranch.frontend.framework import convert_to_tensor, name_scope
+from anabranch.frontend.framework import name_scope
 from anabranch.frontend.sparse import as_sparse_tensor, one_of
 from anabranch.graph.composite import SparseTensor, SparseTensorValue
+from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
-
-__all__ = [
-    "sparse_add",
-    "sparse_maximum",
-    "sparse_minimum",
-    "sparse_reduce_max",
-    "sparse_reduce_max_sparse",
-    "sparse_reduce_sum",
-    "sparse_reduce_sum_sparse",
-    "sparse_softmax",
-    "sparse_tensor_dense_matmul",
-]
 
 
 def _parts(value: SparseTensor) -> list[Tensor]:

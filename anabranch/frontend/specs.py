@@ -8,8 +8,6 @@ from anabranch.core.dtypes import DType, as_dtype, float32
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.operation import Tensor
 
-__all__ = ["TensorSpec"]
-
 
 class TensorSpec:
     """What a tensor must be: its dtype, its shape as far as it matters, and a name.

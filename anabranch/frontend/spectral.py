@@ -6,25 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 from anabranch.core import dtypes
-from anabranch.frontend.framework import convert_to_tensor, name_scope
+from anabranch.frontend.framework import name_scope
 from anabranch.graph.building import OpFunction
+from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.operation import Tensor
 from anabranch.ops import fft as ops, raw
-
-__all__ = [
-    "fft",
-    "fft2d",
-    "fft3d",
-    "ifft",
-    "ifft2d",
-    "ifft3d",
-    "irfft",
-    "irfft2d",
-    "irfft3d",
-    "rfft",
-    "rfft2d",
-    "rfft3d",
-]
 
 
 def _complex_transform(name: str, op: OpFunction, what: str) -> Callable[..., Tensor]:

@@ -12,12 +12,11 @@ from anabranch.core.dtypes import DType, int32, int64
 from anabranch.core.shapes import TensorShape
 from anabranch.frontend.array import identity
 from anabranch.frontend.components import as_name_list, as_type_list, in_order
-from anabranch.frontend.framework import control_dependencies, convert_to_tensor, name_scope
+from anabranch.frontend.framework import control_dependencies, name_scope
+from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.graph import get_default_graph
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
-
-__all__ = ["BaseStagingArea", "CriticalSection", "MapStagingArea", "StagingArea"]
 
 
 class BaseStagingArea:

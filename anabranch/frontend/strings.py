@@ -9,44 +9,11 @@ import numpy as np
 
 from anabranch.core import dtypes
 from anabranch.core.compat import as_text
-from anabranch.frontend.framework import convert_to_tensor, name_scope
+from anabranch.frontend.framework import name_scope
 from anabranch.graph.composite import SparseTensor
+from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
-
-__all__ = [
-    "as_string",
-    "decode_base64",
-    "decode_raw",
-    "encode_base64",
-    "format",
-    "join",
-    "length",
-    "lower",
-    "reduce_join",
-    "regex_full_match",
-    "regex_replace",
-    "split",
-    "string_format",
-    "string_join",
-    "string_length",
-    "string_lower",
-    "string_split",
-    "string_strip",
-    "string_to_hash_bucket",
-    "string_to_hash_bucket_fast",
-    "string_to_hash_bucket_strong",
-    "string_to_number",
-    "string_upper",
-    "strip",
-    "substr",
-    "to_hash_bucket",
-    "to_hash_bucket_fast",
-    "to_hash_bucket_strong",
-    "to_number",
-    "unsorted_segment_join",
-    "upper",
-]
 
 
 def _renamed(name: str, value: Any, old_name: str, old_value: Any) -> Any:

@@ -17,7 +17,6 @@ from google.protobuf import json_format
 from anabranch.core import dtypes
 from anabranch.frontend.framework import name_scope
 from anabranch.frontend.platform import logging
-from anabranch.frontend.summary_writer import FileWriter, FileWriterCache
 from anabranch.graph.collections import GraphKeys
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.graph import Graph, get_default_graph
@@ -26,28 +25,10 @@ from anabranch.ops import (
     raw,
     summary as _summary_ops,  # the vocabulary behind `raw`  # noqa: F401
 )
-from anabranch.proto import Event, SessionLog, Summary, SummaryDescription, SummaryMetadata, TaggedRunMetadata
-
-__all__ = [
-    "Event",
-    "FileWriter",
-    "FileWriterCache",
-    "SessionLog",
-    "Summary",
-    "SummaryDescription",
-    "TaggedRunMetadata",
-    "all_v2_summary_ops",
-    "audio",
-    "get_summary_description",
-    "histogram",
-    "image",
-    "initialize",
-    "merge",
-    "merge_all",
-    "scalar",
-    "tensor_summary",
-    "text",
-]
+from anabranch.proto.summary_pb2 import (
+    SummaryDescription,
+    SummaryMetadata,
+)
 
 _INVALID_IN_TAG = re.compile(r"[^-/\w\.]")
 _TEXT_PLUGIN = "text"

@@ -25,9 +25,9 @@ from anabranch.graph import function_def as _function_def  # writes the library'
 from anabranch.graph.graph import Graph, get_default_graph
 from anabranch.graph.graphdef import graph_to_proto
 from anabranch.io.event_files import EventsWriter
-from anabranch.proto import Event, GraphDef, MetaGraphDef, SessionLog, Summary, TaggedRunMetadata
-
-__all__ = ["FileWriter", "FileWriterCache"]
+from anabranch.proto.graph_pb2 import GraphDef
+from anabranch.proto.summary_pb2 import Event, SessionLog, Summary, TaggedRunMetadata
+from anabranch.proto.training_pb2 import MetaGraphDef
 
 
 class _Flush:

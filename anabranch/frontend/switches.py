@@ -4,22 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = [
-    "control_flow_v2_enabled",
-    "disable_control_flow_v2",
-    "disable_eager_execution",
-    "disable_resource_variables",
-    "disable_tensor_equality",
-    "disable_v2_behavior",
-    "disable_v2_tensorshape",
-    "enable_control_flow_v2",
-    "enable_eager_execution",
-    "enable_resource_variables",
-    "executing_eagerly",
-    "executing_eagerly_outside_functions",
-    "resource_variables_enabled",
-]
-
 
 def executing_eagerly() -> bool:
     """False: operations are always nodes of a graph."""

@@ -6,11 +6,10 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from anabranch.frontend.variable_scope import AUTO_REUSE, VariableScope, variable_scope
+from anabranch.frontend.variable_scope import VariableScope, variable_scope
+from anabranch.frontend.variable_store import AUTO_REUSE
 from anabranch.graph.collections import GraphKeys
 from anabranch.graph.graph import get_default_graph
-
-__all__ = ["make_template"]
 
 
 class Template:

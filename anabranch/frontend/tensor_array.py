@@ -19,8 +19,6 @@ from anabranch.graph.graph import get_default_graph, op_def_of
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
 
-__all__ = ["TensorArray"]
-
 
 class TensorArray:
     """A list of tensors of one dtype, of a size known when the step runs, each written once.

@@ -16,39 +16,6 @@ from anabranch.graph.graph import get_default_graph
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
 
-__all__ = [
-    "global_variables",
-    "all_variables",
-    "local_variables",
-    "model_variables",
-    "trainable_variables",
-    "moving_average_variables",
-    "variables_initializer",
-    "initialize_variables",
-    "global_variables_initializer",
-    "initialize_all_variables",
-    "local_variables_initializer",
-    "initialize_local_variables",
-    "is_variable_initialized",
-    "assert_variables_initialized",
-    "report_uninitialized_variables",
-    "assign",
-    "assign_add",
-    "assign_sub",
-    "count_up_to",
-    "batch_scatter_update",
-    "scatter_update",
-    "scatter_add",
-    "scatter_sub",
-    "scatter_mul",
-    "scatter_div",
-    "scatter_min",
-    "scatter_max",
-    "scatter_nd_update",
-    "scatter_nd_add",
-    "scatter_nd_sub",
-]
-
 
 # ---------------------------------------------------------------------- listing
 def global_variables(scope: str | None = None) -> list[Variable]:

@@ -10,8 +10,6 @@ from typing import Any
 
 from anabranch.graph.graph import Graph, get_default_graph
 
-__all__ = ["VariableAggregation", "VariableSynchronization", "variable_creator_scope"]
-
 
 class VariableSynchronization(enum.Enum):
     """When the copies of a variable on several devices are brought together."""

@@ -21,18 +21,6 @@ from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.graph import Graph, get_default_graph
 from anabranch.graph.operation import Tensor
 
-__all__ = [
-    "AUTO_REUSE",
-    "VariableScope",
-    "create_partitioned_variables",
-    "get_local_variable",
-    "get_variable",
-    "get_variable_scope",
-    "no_regularizer",
-    "variable_op_scope",
-    "variable_scope",
-]
-
 Regularizer = Callable[[Any], Tensor | None]
 
 

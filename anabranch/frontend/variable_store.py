@@ -19,8 +19,6 @@ from anabranch.graph.graph import get_default_graph
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
 
-__all__ = ["AUTO_REUSE"]
-
 
 class _ReuseMode(enum.Enum):
     """How `get_variable` treats names that exist."""

@@ -6,7 +6,6 @@ import contextlib
 from collections.abc import Callable
 from typing import Any, ClassVar, TypeAlias
 
-from anabranch import proto
 from anabranch.core.compat import as_text
 from anabranch.core.dtypes import DType, as_dtype, resource
 from anabranch.core.shapes import TensorShape
@@ -25,9 +24,8 @@ from anabranch.graph.conversion import convert_to_tensor, register_tensor_conver
 from anabranch.graph.graph import Graph, get_default_graph
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
-from anabranch.proto import VariableDef
-
-__all__ = ["Variable"]
+from anabranch.proto import training_pb2
+from anabranch.proto.training_pb2 import VariableDef
 
 
 class SaveSliceInfo:
@@ -74,7 +72,7 @@ class SaveSliceInfo:
         assert self.full_name is not None
         if export_scope is not None and not self.full_name.startswith(export_scope):
             return None
-        return proto.SaveSliceInfoDef(
+        return training_pb2.SaveSliceInfoDef(
             full_name=_without_scope(self.full_name, export_scope),
             full_shape=list(self.full_shape),
             var_offset=list(self.var_offset),
@@ -466,7 +464,7 @@ class Variable(VariableUpdates, metaclass=_VariableType):
         """The `VariableDef` message; None for a variable outside `export_scope`."""
         if export_scope is not None and not self.name.startswith(export_scope):
             return None
-        message = proto.VariableDef(
+        message = training_pb2.VariableDef(
             variable_name=_without_scope(self.name, export_scope),
             initializer_name=_without_scope(self.initializer.name, export_scope),
             snapshot_name=_without_scope((self._cached_value or self._graph_element).name, export_scope),

@@ -12,8 +12,6 @@ from anabranch.graph.graph import get_default_graph
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
 
-__all__ = ["assert_broadcastable", "broadcast_weights", "remove_squeezable_dimensions"]
-
 _PROBLEM = "weights can not be broadcast to values"
 
 

@@ -21,8 +21,6 @@ from anabranch.graph.graph import get_default_graph, op_def_of
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
 
-__all__ = ["while_loop"]
-
 
 def while_loop(
     cond: Callable[..., Any],

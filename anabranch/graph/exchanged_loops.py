@@ -19,8 +19,8 @@ import numpy as np
 from google.protobuf.message import DecodeError
 
 from anabranch.core import dtypes
-from anabranch.proto import AttrValue, FunctionDef, GraphDef, NodeDef, OpDef
 from anabranch.proto.attr_values import attr_to_proto
+from anabranch.proto.graph_pb2 import AttrValue, FunctionDef, GraphDef, NodeDef, OpDef
 from anabranch.proto.tensors import make_tensor_proto
 
 #: of a node: the node that was rewritten to it; of a function: that rewriting made it

@@ -17,8 +17,8 @@ from anabranch.graph import graphdef
 from anabranch.graph.function_graph import FunctionGraph
 from anabranch.graph.node_plans import NodeError, NodePlan, Slot, check_connections, read_nodes
 from anabranch.graph.operation import Tensor
-from anabranch.proto import AttrValue, FunctionDef, NodeDef, OpDef
 from anabranch.proto.attr_values import attr_from_proto
+from anabranch.proto.graph_pb2 import AttrValue, FunctionDef, NodeDef, OpDef
 from anabranch.proto.tensors import shape_to_proto
 
 _INNER_INPUT = re.compile(r"([^:]+)(?::([^:]+):(\d+))?|([^:]+):0")

@@ -17,7 +17,7 @@ from anabranch.graph.creation_site import CreationSite, user_frame
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.graph.scopes import GraphScopes, ScopeState
 from anabranch.graph.shape_inference import infer_shapes
-from anabranch.proto import GraphDef, VersionDef
+from anabranch.proto.graph_pb2 import GraphDef, VersionDef
 
 #: the version numbers that exported graphs carry
 PRODUCER_VERSION = 134
@@ -552,9 +552,10 @@ class _DefaultGraphs(threading.local):
         try:
             yield
         finally:
-            if not self.stack or self.stack[-1] is not graph:
-                raise AssertionError("default graphs were left in another order than they were entered")
-            self.stack.pop()
+            if self.stack:  # else a `TestCase` has emptied it meanwhile
+                if self.stack[-1] is not graph:
+                    raise AssertionError("default graphs were left in another order than they were entered")
+                self.stack.pop()
 
     def get(self) -> Graph:
         if self.stack:

@@ -12,8 +12,8 @@ from anabranch.graph.exchanged_loops import in_tensorflows_vocabulary
 from anabranch.graph.graph import MIN_CONSUMER_VERSION, PRODUCER_VERSION, Graph
 from anabranch.graph.operation import Operation
 from anabranch.graph.step_nodes import AnyOperation, AnyTensor
-from anabranch.proto import AttrValue, GraphDef, NodeDef, VersionDef
 from anabranch.proto.attr_values import attr_to_proto
+from anabranch.proto.graph_pb2 import AttrValue, GraphDef, NodeDef, VersionDef
 from anabranch.proto.tensors import make_tensor_proto, shape_to_proto
 
 #: The consumer that graphs with a function library ask for, as TensorFlow states it.

@@ -34,7 +34,7 @@ from anabranch.graph.node_plans import (
     read_nodes,
 )
 from anabranch.graph.operation import Operation, Tensor
-from anabranch.proto import AttrValue, FunctionDef, GraphDef, NameAttrList, NodeDef
+from anabranch.proto.graph_pb2 import AttrValue, FunctionDef, GraphDef, NameAttrList, NodeDef
 
 _log = logging.getLogger(__name__)
 

@@ -19,8 +19,8 @@ from anabranch.core.shapes import TensorShape
 from anabranch.errors import NotFoundError
 from anabranch.graph.building import attr_value
 from anabranch.graph.graph import arg_dtypes
-from anabranch.proto import AttrValue, NodeDef
 from anabranch.proto.attr_values import attr_from_proto
+from anabranch.proto.graph_pb2 import AttrValue, NodeDef
 
 #: A tensor by its node and output index.
 Slot = tuple[str, int]

@@ -8,8 +8,8 @@ from typing import Any
 from anabranch.core.dtypes import DType
 from anabranch.core.op_def import ArgDef, AttrDef, OpDef
 from anabranch.core.registry import find_op_def
-from anabranch.proto import AttrValue, GraphDef, NodeDef, OpDef as OpDefProto, OpList
 from anabranch.proto.attr_values import attr_to_proto
+from anabranch.proto.graph_pb2 import AttrValue, GraphDef, NodeDef, OpDef as OpDefProto, OpList
 
 
 def op_def_to_proto(op_def: OpDef) -> OpDefProto:

@@ -11,7 +11,7 @@ from anabranch.core.op_def import OpDef
 from anabranch.core.shapes import TensorShape
 from anabranch.core.values import TensorValue
 from anabranch.graph.creation_site import CreationSite
-from anabranch.proto import NodeDef
+from anabranch.proto.graph_pb2 import NodeDef
 
 if TYPE_CHECKING:
     from anabranch.graph.graph import Graph

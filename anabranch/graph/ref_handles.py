@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from anabranch.proto import NodeDef
-from anabranch.proto.graph_pb2 import DT_RESOURCE
+from anabranch.proto.graph_pb2 import DT_RESOURCE, NodeDef
 
 _QUEUES: Final = ("FIFOQueue", "PaddingFIFOQueue", "PriorityQueue", "RandomShuffleQueue")
 _USING_QUEUES: Final = ("Enqueue", "EnqueueMany", "Dequeue", "DequeueMany", "DequeueUpTo", "Close", "IsClosed", "Size")

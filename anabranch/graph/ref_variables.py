@@ -21,8 +21,7 @@ from typing import Final
 from anabranch.core.dtypes import as_dtype, resource
 from anabranch.core.registry import find_op_def
 from anabranch.graph.node_plans import NodeError, Slot
-from anabranch.proto import AttrValue, NodeDef
-from anabranch.proto.graph_pb2 import DT_INVALID, DT_RESOURCE
+from anabranch.proto.graph_pb2 import DT_INVALID, DT_RESOURCE, AttrValue, NodeDef
 
 _VARIABLES: Final = frozenset({"Variable", "VariableV2", "TemporaryVariable"})
 

@@ -1,4 +1,4 @@
-"""Nodes: what a step runs, apart from the user's graph (§3.2; docs/decisions/0031).
+"""Nodes: what a step runs, apart from the user's graph (§3.2; docs/decisions/0032).
 
 When a step is planned, the operations that it needs are copied to nodes once (`passes.prune`). The passes then make
 graphs of nodes from graphs of nodes, and nothing of the user's graph is looked at any more. A node keeps the name of

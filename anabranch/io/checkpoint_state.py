@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from google.protobuf import text_format
 
 from anabranch.io import durable, remote
-from anabranch.proto import CheckpointState
+from anabranch.proto.training_pb2 import CheckpointState
 
 DEFAULT_FILENAME = "checkpoint"
 

@@ -17,34 +17,9 @@ import os
 
 from anabranch.io import checkpoint_manifest, remote
 from anabranch.io.checkpoint_reader import CheckpointReader
-from anabranch.io.checkpoint_writer import (
-    DEFAULT_SHARD_BYTES,
-    merge_checkpoints,
-    remove_checkpoint,
-    sweep_uncommitted,
-    write_checkpoint,
-)
 from anabranch.io.plain_safetensors import PlainSafetensorsReader, is_plain_file
-from anabranch.io.slices import SliceInfo
 from anabranch.io.tensor_bundle import TensorBundleReader, bundle_exists, bundle_files
 from anabranch.io.tensor_reader import TensorReader
-
-__all__ = [
-    "DEFAULT_SHARD_BYTES",
-    "CheckpointReader",
-    "PlainSafetensorsReader",
-    "SliceInfo",
-    "TensorBundleReader",
-    "TensorReader",
-    "checkpoint_exists",
-    "entry_file",
-    "list_files",
-    "merge_checkpoints",
-    "open_checkpoint",
-    "remove_checkpoint",
-    "sweep_uncommitted",
-    "write_checkpoint",
-]
 
 
 def entry_file(prefix: str | os.PathLike[str]) -> str | None:

@@ -17,7 +17,7 @@ from google.protobuf.message import DecodeError
 
 from anabranch import errors
 from anabranch.io import gfile, os_errors, records, remote
-from anabranch.proto import Event
+from anabranch.proto.summary_pb2 import Event
 
 FILE_VERSION: Final = "brain.Event:2"
 _BUFFER_BYTES: Final = 1 << 18

@@ -22,6 +22,7 @@ Path: TypeAlias = "str | bytes | os.PathLike[str] | os.PathLike[bytes]"
 #: What is read from a file: `bytes` if its mode has a "b", else `str`.
 Contents: TypeAlias = Any
 
+_WILD: Final = re.compile(r"[*?[\\]")
 _MODES: Final = ("r", "w", "a", "r+", "w+", "a+")
 
 
@@ -227,17 +228,23 @@ def glob(pattern: Path | list[Path] | tuple[Path, ...]) -> list[str]:
     """The paths that match a pattern, or one of several, sorted within each pattern.
 
     `*` matches anything but `/`, `?` one character, `[...]` one of several, and a backslash takes what follows
-    literally. Nothing matched, or no such directory: an empty list.
+    literally. Nothing matched, or no such directory: an empty list. A path begins as its pattern does, with `./` where
+    the pattern names no directory before the first of these characters.
     """
     patterns = pattern if isinstance(pattern, (list, tuple)) else (pattern,)
-    return [name for one in patterns for name in sorted(_matches(_local(one)))]
+    return [name for one in patterns for name in sorted(_matches(os.fsdecode(one)))]
 
 
 def _matches(pattern: str) -> list[str]:
-    if remote.is_remote(pattern):
-        files = remote.file_system(pattern)
-        return [files.unstrip_protocol(name) for name in files.glob(pattern)]
-    return _glob.glob(_python_pattern(pattern), include_hidden=True)
+    local = _local(pattern)
+    if remote.is_remote(local):
+        files = remote.file_system(local)
+        return [files.unstrip_protocol(name) for name in files.glob(local)]
+    scheme = pattern.removesuffix(local)
+    wild = _WILD.search(local)
+    if wild is not None:
+        local = ("" if "/" in local[: wild.start()] else "./") + local.rstrip("/")
+    return [scheme + name for name in _glob.glob(_python_pattern(local), include_hidden=True)]
 
 
 def _python_pattern(pattern: str) -> str:

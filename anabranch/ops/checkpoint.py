@@ -15,8 +15,9 @@ from anabranch.core.compat import as_text
 from anabranch.core.dtypes import DType
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import define_op
-from anabranch.io import checkpoint_store
-from anabranch.io.checkpoint_store import SliceInfo, TensorReader
+from anabranch.io import checkpoint_store, checkpoint_writer
+from anabranch.io.slices import SliceInfo
+from anabranch.io.tensor_reader import TensorReader
 from anabranch.ops import shape_rules
 
 _MAX_NAMES_TOLD = 20
@@ -67,7 +68,7 @@ def _(prefix: Any, tensor_names: Any, shape_and_slices: Any, tensors: list[Any])
         values[key] = value
         if spec:
             boxes[key] = SliceInfo.from_spec(name, spec)
-    checkpoint_store.write_checkpoint(target, values, slices=boxes, step=_step_of(target))
+    checkpoint_writer.write_checkpoint(target, values, slices=boxes, step=_step_of(target))
 
 
 def _step_of(prefix: str) -> int | None:
@@ -185,7 +186,7 @@ def _(checkpoint_prefixes: Any, destination_prefix: Any, *, delete_old_dirs: boo
     parts, target = _texts(checkpoint_prefixes), _text(destination_prefix)
     if allow_missing_files:
         parts = [part for part in parts if checkpoint_store.checkpoint_exists(part)]
-    checkpoint_store.merge_checkpoints(parts, target, delete_old=delete_old_dirs)
+    checkpoint_writer.merge_checkpoints(parts, target, delete_old=delete_old_dirs)
     if delete_old_dirs:
         for directory in {os.path.dirname(part) for part in parts} - {os.path.dirname(target)}:
             # only what the save made for itself: a directory that holds anything else stays

@@ -15,7 +15,8 @@ from anabranch.graph.building import define_op
 from anabranch.io.byte_sources import WINDOW_BITS, inflated
 from anabranch.ops import shape_rules
 from anabranch.ops.strings import elementwise
-from anabranch.proto import Example, TensorProto
+from anabranch.proto.example_pb2 import Example
+from anabranch.proto.graph_pb2 import TensorProto
 from anabranch.proto.tensors import make_ndarray, make_tensor_proto
 
 # ---------------------------------------------------------------------- tensors

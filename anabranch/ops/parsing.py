@@ -14,7 +14,7 @@ from anabranch.errors import InvalidArgumentError
 from anabranch.graph.building import define_op
 from anabranch.io.csv_rows import split_row
 from anabranch.ops import shape_rules
-from anabranch.proto import Example, Feature
+from anabranch.proto.example_pb2 import Example, Feature
 
 _FEATURE_TYPES = "{float, int64, string}"
 _KINDS = {"float_list": float32, "int64_list": int64, "bytes_list": string}

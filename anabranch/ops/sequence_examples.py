@@ -18,7 +18,7 @@ from anabranch.errors import InvalidArgumentError
 from anabranch.graph.building import define_op
 from anabranch.ops import shape_rules
 from anabranch.ops.parsing import array_of, check_defaults, dense_column, feature_name, holds, sparse_column, values_of
-from anabranch.proto import SequenceExample
+from anabranch.proto.example_pb2 import SequenceExample
 
 _TYPES = "list({float, int64, string}) >= 0 = []"
 _COUNTS = ", ".join(

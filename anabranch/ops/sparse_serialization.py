@@ -10,7 +10,7 @@ from anabranch.core import dtypes
 from anabranch.core.shapes import TensorShape
 from anabranch.errors import InvalidArgumentError
 from anabranch.graph.building import define_op
-from anabranch.proto import TensorProto
+from anabranch.proto.graph_pb2 import TensorProto
 from anabranch.proto.tensors import make_ndarray, make_tensor_proto
 
 _PARTS = "sparse_indices: int64, sparse_values: T, sparse_shape: int64 -> serialized_sparse: out_type"

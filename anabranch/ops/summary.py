@@ -17,7 +17,7 @@ from anabranch.errors import InvalidArgumentError
 from anabranch.graph.building import define_op
 from anabranch.io.png import encode_png
 from anabranch.ops import shape_rules
-from anabranch.proto import HistogramProto, Summary, SummaryMetadata
+from anabranch.proto.summary_pb2 import HistogramProto, Summary, SummaryMetadata
 from anabranch.proto.tensors import make_tensor_proto
 
 Array = np.ndarray[Any, Any]

@@ -1,4 +1,4 @@
-"""What one kind of step runs: nodes of its own, in order, and where they meet the caller (docs/decisions/0031).
+"""What one kind of step runs: nodes of its own, in order, and where they meet the caller (docs/decisions/0032).
 
 A pass makes one `StepGraph` of another and changes neither that one nor its nodes; what stays the same is shared.
 """

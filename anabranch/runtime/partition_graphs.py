@@ -12,8 +12,8 @@ from anabranch.graph.graph import Graph
 from anabranch.graph.graphdef import graph_to_proto, node_to_proto
 from anabranch.graph.step_nodes import StepNode, StepTensor
 from anabranch.pipeline import Plan
-from anabranch.proto import AttrValue, GraphDef, NodeDef
 from anabranch.proto.attr_values import attr_to_proto
+from anabranch.proto.graph_pb2 import AttrValue, GraphDef, NodeDef
 from anabranch.proto.tensors import make_tensor_proto, shape_to_proto
 from anabranch.xla.islands import Island
 

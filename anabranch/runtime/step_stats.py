@@ -9,7 +9,7 @@ from typing import Any
 
 from anabranch.core.device import DeviceSpec
 from anabranch.graph.graph import Graph
-from anabranch.proto import RunOptions
+from anabranch.proto.config_pb2 import RunOptions
 from anabranch.runtime.item_call import ItemEvent
 from anabranch.runtime.kernel_profile import KernelEvent, profiled
 from anabranch.runtime.partition_graphs import default_device, step_graph_defs

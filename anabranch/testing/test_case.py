@@ -11,7 +11,6 @@ import threading
 import unittest
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
-from unittest import mock
 
 import numpy as np
 from google.protobuf import text_format
@@ -19,20 +18,8 @@ from google.protobuf import text_format
 from anabranch.core import compat, nest
 from anabranch.core.device import canonical_name
 from anabranch.errors import OpError
-from anabranch.graph.graph import Graph, get_default_graph, reset_default_graph
+from anabranch.graph.graph import Graph, default_graphs, get_default_graph, reset_default_graph
 from anabranch.session import Session, default_sessions
-
-__all__ = [
-    "TestCase",
-    "assert_equal_graph_def",
-    "get_temp_dir",
-    "gpu_device_name",
-    "is_built_with_cuda",
-    "is_gpu_available",
-    "main",
-    "mock",
-    "test_src_dir_path",
-]
 
 _DEFAULT_SEED = 87654321
 
@@ -65,11 +52,15 @@ class TestCase(unittest.TestCase):
         self._temporary: str | None = None
 
     def setUp(self) -> None:
-        """Resets the default graph and the seeds; closes the cached session."""
+        """Resets the default graph and the seeds; closes the cached session.
+
+        Graphs and sessions that are the default around the test, or that an earlier test has left so, no longer are.
+        """
         self._close_cached()
         random.seed(_DEFAULT_SEED)
         np.random.seed(_DEFAULT_SEED % (1 << 32))  # noqa: NPY002 - tests of that time use the global generator
         default_sessions.stack.clear()
+        default_graphs.stack.clear()
         reset_default_graph()
         get_default_graph().seed = _DEFAULT_SEED
 

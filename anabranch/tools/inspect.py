@@ -27,10 +27,12 @@ from anabranch.core.consoles import table_console
 from anabranch.core.dtypes import as_dtype
 from anabranch.errors import DataLossError, OpError
 from anabranch.io.checkpoint_state import read_checkpoint_state
-from anabranch.io.checkpoint_store import TensorReader, checkpoint_exists, open_checkpoint
+from anabranch.io.checkpoint_store import checkpoint_exists, open_checkpoint
 from anabranch.io.event_files import summary_iterator
-from anabranch.proto import DataType, GraphDef, MetaGraphDef, SavedModel
+from anabranch.io.tensor_reader import TensorReader
+from anabranch.proto.graph_pb2 import DataType, GraphDef
 from anabranch.proto.tensors import shape_from_proto
+from anabranch.proto.training_pb2 import MetaGraphDef, SavedModel
 from anabranch.tools.doctor import size_text
 
 _SAVED_MODEL_FILES: Final = ("saved_model.pb", "saved_model.pbtxt")

@@ -20,6 +20,9 @@ from typing import Any, Final
 
 import anabranch as tf
 from anabranch.core import absent_names
+from anabranch.core.registry import find_op_def
+from anabranch.frontend import raw_functions
+from anabranch.graph.building import OpFunction
 
 ROOT: Final = "tensorflow"
 #: the version of the interface, which programs compare with
@@ -150,28 +153,28 @@ PRIVATE_MODULES: Final[dict[str, str]] = {
     "python.training.training_util": "anabranch.train.training_util tf.train",
     "python.util.compat": "tf.compat",
     "python.util.nest": "anabranch.core.nest",
-    "core.example.example_pb2": "anabranch.proto",
-    "core.example.feature_pb2": "anabranch.proto",
-    "core.framework.attr_value_pb2": "anabranch.proto",
-    "core.framework.function_pb2": "anabranch.proto",
-    "core.framework.graph_pb2": "anabranch.proto",
-    "core.framework.node_def_pb2": "anabranch.proto",
-    "core.framework.op_def_pb2": "anabranch.proto",
-    "core.framework.step_stats_pb2": "anabranch.proto",
-    "core.framework.summary_pb2": "anabranch.proto",
-    "core.framework.tensor_pb2": "anabranch.proto",
-    "core.framework.tensor_shape_pb2": "anabranch.proto",
+    "core.example.example_pb2": "anabranch.proto.example_pb2",
+    "core.example.feature_pb2": "anabranch.proto.example_pb2",
+    "core.framework.attr_value_pb2": "anabranch.proto.graph_pb2",
+    "core.framework.function_pb2": "anabranch.proto.graph_pb2",
+    "core.framework.graph_pb2": "anabranch.proto.graph_pb2",
+    "core.framework.node_def_pb2": "anabranch.proto.graph_pb2",
+    "core.framework.op_def_pb2": "anabranch.proto.graph_pb2",
+    "core.framework.step_stats_pb2": "anabranch.proto.step_stats_pb2",
+    "core.framework.summary_pb2": "anabranch.proto.summary_pb2",
+    "core.framework.tensor_pb2": "anabranch.proto.graph_pb2",
+    "core.framework.tensor_shape_pb2": "anabranch.proto.graph_pb2",
     "core.framework.types_pb2": "anabranch.proto.graph_pb2",
-    "core.framework.variable_pb2": "anabranch.proto",
-    "core.framework.versions_pb2": "anabranch.proto",
+    "core.framework.variable_pb2": "anabranch.proto.saved_object_pb2 anabranch.proto.training_pb2",
+    "core.framework.versions_pb2": "anabranch.proto.graph_pb2",
     "core.lib.core.error_codes_pb2": "anabranch.proto.error_code_pb2",
-    "core.protobuf.config_pb2": "anabranch.proto",
-    "core.protobuf.meta_graph_pb2": "anabranch.proto",
-    "core.protobuf.queue_runner_pb2": "anabranch.proto",
-    "core.protobuf.rewriter_config_pb2": "anabranch.proto",
-    "core.protobuf.saver_pb2": "anabranch.proto",
-    "core.protobuf.tensorflow_server_pb2": "anabranch.proto",
-    "core.util.event_pb2": "anabranch.proto",
+    "core.protobuf.config_pb2": "anabranch.proto.config_pb2",
+    "core.protobuf.meta_graph_pb2": "anabranch.proto.training_pb2",
+    "core.protobuf.queue_runner_pb2": "anabranch.proto.training_pb2",
+    "core.protobuf.rewriter_config_pb2": "anabranch.proto.config_pb2",
+    "core.protobuf.saver_pb2": "anabranch.proto.training_pb2",
+    "core.protobuf.tensorflow_server_pb2": "anabranch.proto.config_pb2",
+    "core.util.event_pb2": "anabranch.proto.summary_pb2",
 }
 #: modules of generated wrappers: functions named after operation types
 _GENERATED: Final = re.compile(r"python\.ops\.gen_\w+_ops")
@@ -216,9 +219,9 @@ class _GeneratedWrappers:
     def __getattr__(self, name: str) -> Any:
         camel = "".join(part[:1].upper() + part[1:] for part in name.split("_"))
         for candidate in (camel, name):
-            found = getattr(tf.raw_ops, candidate, None)
-            if found is not None:
-                return found
+            op = find_op_def(candidate)
+            if isinstance(op, OpFunction):
+                return raw_functions.generated_function(op)
         raise AttributeError(name)
 
 

@@ -8,8 +8,6 @@ from typing import Any
 from anabranch import errors
 from anabranch.train.supervisor import Supervisor
 
-__all__ = ["basic_train_loop"]
-
 
 def basic_train_loop(
     supervisor: Supervisor,

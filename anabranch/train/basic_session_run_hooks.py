@@ -19,18 +19,6 @@ from anabranch.graph.operation import Tensor
 from anabranch.train import training_util
 from anabranch.train.session_run_hook import SessionRunArgs, SessionRunContext, SessionRunHook, SessionRunValues
 
-__all__ = [
-    "FeedFnHook",
-    "FinalOpsHook",
-    "GlobalStepWaiterHook",
-    "LoggingTensorHook",
-    "NanLossDuringTrainingError",
-    "NanTensorHook",
-    "NeverTriggerTimer",
-    "SecondOrStepTimer",
-    "StopAtStepHook",
-]
-
 _POLL_SECONDS = 0.5
 
 

@@ -11,26 +11,16 @@ from anabranch.core.dtypes import DType
 from anabranch.core.shapes import TensorShape
 from anabranch.frontend import summary
 from anabranch.frontend.casting import cast
-from anabranch.frontend.framework import convert_to_tensor, name_scope
+from anabranch.frontend.framework import name_scope
 from anabranch.frontend.grouping import no_op
 from anabranch.frontend.layers.utils import smart_cond
 from anabranch.frontend.queues import FIFOQueue, PaddingFIFOQueue, QueueBase, RandomShuffleQueue
+from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
 from anabranch.train.input_producers import fraction_full
 from anabranch.train.queue_runner import QueueRunner, add_queue_runner
 from anabranch.train.queued_examples import Examples, in_order
-
-__all__ = [
-    "batch",
-    "batch_join",
-    "maybe_batch",
-    "maybe_batch_join",
-    "maybe_shuffle_batch",
-    "maybe_shuffle_batch_join",
-    "shuffle_batch",
-    "shuffle_batch_join",
-]
 
 
 # ---------------------------------------------------------------------- queues of examples

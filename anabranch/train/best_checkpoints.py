@@ -13,8 +13,6 @@ from anabranch.io import checkpoint_store, durable, gfile
 from anabranch.train import checkpoint_management
 from anabranch.train.saver import Saver
 
-__all__ = ["BestCheckpoints"]
-
 _STATE_FILE = "best_checkpoints.json"
 
 

@@ -14,18 +14,17 @@ from anabranch.core.shapes import TensorShape
 from anabranch.frontend import summary
 from anabranch.frontend.casting import cast
 from anabranch.frontend.control_flow import cond
-from anabranch.frontend.framework import convert_to_tensor, get_static_value, name_scope
+from anabranch.frontend.framework import get_static_value, name_scope
 from anabranch.frontend.gathering import where_v2
 from anabranch.frontend.grouping import group, no_op
 from anabranch.frontend.layers.utils import smart_cond
 from anabranch.frontend.queues import FIFOQueue, PaddingFIFOQueue, QueueBase
+from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
 from anabranch.train.input_producers import fraction_full
 from anabranch.train.queue_runner import QueueRunner, add_queue_runner
 from anabranch.train.queued_examples import Examples
-
-__all__ = ["bucket", "bucket_by_sequence_length"]
 
 _ENDS = (errors.OutOfRangeError, errors.CancelledError)
 

@@ -11,18 +11,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from anabranch.frontend.platform import logging
-from anabranch.io import checkpoint_state, checkpoint_store, gfile
-from anabranch.proto import CheckpointState, SaverDef
-
-__all__ = [
-    "checkpoint_exists",
-    "generate_checkpoint_state_proto",
-    "get_checkpoint_mtimes",
-    "get_checkpoint_state",
-    "latest_checkpoint",
-    "remove_checkpoint",
-    "update_checkpoint_state",
-]
+from anabranch.io import checkpoint_state, checkpoint_store, checkpoint_writer, gfile
+from anabranch.proto.training_pb2 import CheckpointState, SaverDef
 
 
 def generate_checkpoint_state_proto(
@@ -182,7 +172,7 @@ def remove_checkpoint(
     meta_graph = meta_graph_filename(checkpoint_prefix, meta_graph_suffix)
     if gfile.exists(meta_graph):
         gfile.remove(meta_graph)
-    checkpoint_store.remove_checkpoint(checkpoint_prefix)
+    checkpoint_writer.remove_checkpoint(checkpoint_prefix)
 
 
 def meta_graph_filename(checkpoint_filename: str, meta_graph_suffix: str = "meta") -> str:

@@ -18,19 +18,9 @@ from anabranch.frontend.variables import Variable
 from anabranch.graph.graph import get_default_graph
 from anabranch.graph.operation import Tensor
 from anabranch.io import checkpoint_store
-from anabranch.io.checkpoint_store import TensorReader
+from anabranch.io.tensor_reader import TensorReader
 from anabranch.ops import raw
 from anabranch.train import checkpoint_management
-
-__all__ = [
-    "NewCheckpointReader",
-    "checkpoints_iterator",
-    "init_from_checkpoint",
-    "list_variables",
-    "load_checkpoint",
-    "load_variable",
-    "wait_for_new_checkpoint",
-]
 
 
 def NewCheckpointReader(filepattern: str) -> TensorReader:

@@ -12,8 +12,6 @@ from typing import Any
 from anabranch import errors
 from anabranch.frontend.platform import logging
 
-__all__ = ["Coordinator", "LooperThread"]
-
 ExceptionInfo = tuple[type[BaseException] | None, BaseException | None, TracebackType | None]
 
 

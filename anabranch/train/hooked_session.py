@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from anabranch import errors
 from anabranch.frontend.platform import logging
 from anabranch.graph.graph import Graph
-from anabranch.proto import RunMetadata, RunOptions
+from anabranch.proto.config_pb2 import RunMetadata, RunOptions
 from anabranch.train.coordinator import Coordinator
 from anabranch.train.session_run_hook import SessionRunArgs, SessionRunContext, SessionRunHook, SessionRunValues
 

@@ -10,25 +10,17 @@ from anabranch.frontend import summary
 from anabranch.frontend.array import identity, shape, size
 from anabranch.frontend.casting import cast
 from anabranch.frontend.checks import Assert
-from anabranch.frontend.framework import control_dependencies, convert_to_tensor, name_scope
+from anabranch.frontend.framework import control_dependencies, name_scope
 from anabranch.frontend.gathering import gather
 from anabranch.frontend.parsing import matching_files
 from anabranch.frontend.queues import FIFOQueue, QueueBase
 from anabranch.frontend.random import random_shuffle
 from anabranch.frontend.variables import Variable
 from anabranch.graph.collections import GraphKeys
+from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
 from anabranch.train.queue_runner import QueueRunner, add_queue_runner
-
-__all__ = [
-    "input_producer",
-    "limit_epochs",
-    "match_filenames_once",
-    "range_input_producer",
-    "slice_input_producer",
-    "string_input_producer",
-]
 
 
 def match_filenames_once(pattern: Any, name: str | None = None) -> Variable:

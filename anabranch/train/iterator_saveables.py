@@ -16,8 +16,6 @@ from anabranch.train.saveables import SaveableObject, SaveSpec
 from anabranch.train.saver import Saver
 from anabranch.train.session_run_hook import SessionRunContext, SessionRunHook, SessionRunValues
 
-__all__ = ["CheckpointInputPipelineHook", "make_saveable_from_iterator"]
-
 
 class IteratorSaveable(SaveableObject):
     """An iterator, saved as a string scalar under the name of its handle's operation."""

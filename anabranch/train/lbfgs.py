@@ -27,8 +27,6 @@ from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
 from anabranch.train.optimizer import GradientsAndVariables, Optimizer
 
-__all__ = ["LBFGSOptimizer"]
-
 #: pairs with s · y below this fraction of y · y say nothing about the curvature and are left out
 _MIN_CURVATURE = 1e-10
 

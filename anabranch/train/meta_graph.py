@@ -19,14 +19,8 @@ from anabranch.graph.graphdef_import import import_graph_def
 from anabranch.graph.op_list import op_list_of, strip_default_attrs as strip_defaults
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.io import gfile
-from anabranch.proto import CollectionDef, GraphDef, MetaGraphDef, NodeDef, SaverDef, VariableDef
-
-__all__ = [
-    "export_meta_graph",
-    "import_scoped_meta_graph",
-    "read_meta_graph_file",
-    "register_proto_function",
-]
+from anabranch.proto.graph_pb2 import GraphDef, NodeDef
+from anabranch.proto.training_pb2 import CollectionDef, MetaGraphDef, SaverDef, VariableDef
 
 _UNBOUND = "$unbound_inputs_"
 

@@ -28,15 +28,6 @@ from anabranch.train.scaffold import Scaffold
 from anabranch.train.session_manager import SessionManager
 from anabranch.train.session_run_hook import SessionRunHook
 
-__all__ = [
-    "ChiefSessionCreator",
-    "MonitoredSession",
-    "MonitoredTrainingSession",
-    "SessionCreator",
-    "SingularMonitoredSession",
-    "WorkerSessionCreator",
-]
-
 _Result = TypeVar("_Result")
 
 #: stands for "not given" where None has a meaning

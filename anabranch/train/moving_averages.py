@@ -17,8 +17,6 @@ from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
 from anabranch.train import slot_creator
 
-__all__ = ["ExponentialMovingAverage", "assign_moving_average", "weighted_moving_average"]
-
 _AVERAGED_DTYPES = (dtypes.bfloat16, dtypes.float16, dtypes.float32, dtypes.float64)
 
 

@@ -13,12 +13,10 @@ from anabranch.frontend.queues import QueueBase
 from anabranch.graph.collections import GraphKeys
 from anabranch.graph.graph import get_default_graph
 from anabranch.graph.operation import Operation
-from anabranch.proto import QueueRunnerDef
+from anabranch.proto.training_pb2 import QueueRunnerDef
 from anabranch.session import BaseSession, get_default_session
 from anabranch.train.coordinator import Coordinator
 from anabranch.train.meta_graph import register_proto_function
-
-__all__ = ["QueueRunner", "add_queue_runner", "start_queue_runners"]
 
 
 class QueueRunner:

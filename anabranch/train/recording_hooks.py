@@ -12,19 +12,12 @@ from anabranch.frontend.summary_writer import FileWriterCache
 from anabranch.graph.collections import GraphKeys
 from anabranch.graph.graph import get_default_graph
 from anabranch.io import gfile
-from anabranch.proto import RunOptions, SessionLog, Summary
+from anabranch.proto.config_pb2 import RunOptions
+from anabranch.proto.summary_pb2 import SessionLog, Summary
 from anabranch.runtime.timeline import Timeline
 from anabranch.train import meta_graph, training_util
 from anabranch.train.basic_session_run_hooks import SecondOrStepTimer, global_step_for
 from anabranch.train.session_run_hook import SessionRunArgs, SessionRunContext, SessionRunHook, SessionRunValues
-
-__all__ = [
-    "CheckpointSaverHook",
-    "CheckpointSaverListener",
-    "ProfilerHook",
-    "StepCounterHook",
-    "SummarySaverHook",
-]
 
 
 class CheckpointSaverListener:

@@ -17,10 +17,9 @@ from anabranch.graph.constants import constant_value
 from anabranch.graph.graph import Graph
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.io import checkpoint_store
-from anabranch.io.checkpoint_store import SliceInfo, TensorReader
+from anabranch.io.slices import SliceInfo
+from anabranch.io.tensor_reader import TensorReader
 from anabranch.train.saveables import SaveableObject, VariableSaveable, named_saveables, saveable_objects
-
-__all__ = ["RestoreReport", "restore_partial", "restore_report"]
 
 _MAX_TOLD = 25
 

@@ -16,8 +16,6 @@ from anabranch.graph.graph import get_default_graph
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
 
-__all__ = ["SaveSpec", "SaveableObject"]
-
 
 class SaveSpec:
     """One tensor of a checkpoint.

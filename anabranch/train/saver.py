@@ -13,15 +13,13 @@ from anabranch.core.compat import as_text
 from anabranch.frontend.platform import logging
 from anabranch.graph.collections import GraphKeys
 from anabranch.graph.operation import Tensor
-from anabranch.io import checkpoint_state, checkpoint_store
+from anabranch.io import checkpoint_state, checkpoint_store, checkpoint_writer
 from anabranch.io.tensor_reader import TensorReader
-from anabranch.proto import MetaGraphDef, SaverDef
+from anabranch.proto.training_pb2 import MetaGraphDef, SaverDef
 from anabranch.train import checkpoint_management, meta_graph, restoring
 from anabranch.train.saveables import all_saveable_objects
 from anabranch.train.saver_builder import BaseSaverBuilder
 from anabranch.train.training_util import global_step as value_of_global_step
-
-__all__ = ["Saver", "import_meta_graph"]
 
 
 class Saver:
@@ -291,7 +289,7 @@ class Saver:
             known = list(state.all_model_checkpoint_paths) if state is not None else []
             if restored in known:
                 self.recover_last_checkpoints(known)
-        checkpoint_store.sweep_uncommitted(save_path)
+        checkpoint_writer.sweep_uncommitted(save_path)
 
     def _record(self, prefix: str) -> None:
         definition = self._definition("save")

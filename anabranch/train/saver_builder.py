@@ -11,11 +11,9 @@ from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.graph import Graph, get_default_graph
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
-from anabranch.proto import SaverDef
+from anabranch.proto.training_pb2 import SaverDef
 from anabranch.train import saveables as things
 from anabranch.train.saveables import named_saveables, saveable_objects
-
-__all__ = ["BaseSaverBuilder"]
 
 
 class BaseSaverBuilder:

@@ -19,8 +19,6 @@ from anabranch.graph.graph import get_default_graph
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.train.saver import Saver
 
-__all__ = ["Scaffold"]
-
 _Member = TypeVar("_Member")
 
 

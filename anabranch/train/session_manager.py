@@ -17,8 +17,6 @@ from anabranch.graph.operation import Operation, Tensor
 from anabranch.io.checkpoint_state import read_checkpoint_state
 from anabranch.session import Session
 
-__all__ = ["SessionManager"]
-
 
 class SessionManager:
     """Makes sessions whose variables have values.

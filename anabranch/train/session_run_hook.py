@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from anabranch.proto import RunMetadata, RunOptions
+from anabranch.proto.config_pb2 import RunMetadata, RunOptions
 from anabranch.session import Session
-
-__all__ = ["SessionRunArgs", "SessionRunContext", "SessionRunHook", "SessionRunValues"]
 
 
 class SessionRunArgs(NamedTuple):

@@ -24,7 +24,7 @@ from anabranch.frontend.variables import Variable
 from anabranch.graph.collections import GraphKeys
 from anabranch.graph.graph import Graph, get_default_graph
 from anabranch.graph.operation import Operation, Tensor
-from anabranch.proto import SessionLog, Summary
+from anabranch.proto.summary_pb2 import SessionLog, Summary
 from anabranch.session import Session
 from anabranch.train import training_util
 from anabranch.train.coordinator import Coordinator, LooperThread
@@ -32,8 +32,6 @@ from anabranch.train.meta_graph import export_meta_graph
 from anabranch.train.saver import Saver
 from anabranch.train.scaffold import Scaffold
 from anabranch.train.session_manager import SessionManager
-
-__all__ = ["Supervisor"]
 
 
 class Supervisor:

@@ -17,14 +17,6 @@ from anabranch.graph.graph import Graph, get_default_graph
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
 
-__all__ = [
-    "assert_global_step",
-    "create_global_step",
-    "get_global_step",
-    "get_or_create_global_step",
-    "global_step",
-]
-
 #: the collection that holds the tensor which hooks read
 _READ_COLLECTION = "global_step_read_op_cache"
 

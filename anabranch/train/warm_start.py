@@ -17,8 +17,6 @@ from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
 from anabranch.train.checkpoint_utils import at_place_of, init_from_checkpoint, prefix_of, replace_initializer
 
-__all__ = ["VocabInfo", "warm_start"]
-
 
 class _VocabInfo(NamedTuple):
     new_vocab: str

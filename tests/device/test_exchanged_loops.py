@@ -14,7 +14,7 @@ import pytest
 
 import anabranch as tf
 from anabranch.graph.graph import Graph
-from anabranch.proto import GraphDef, NodeDef
+from anabranch.proto.graph_pb2 import GraphDef, NodeDef
 
 _ROWS = np.array([[1.0, 2.0, 0.5], [0.1, 0.2, 0.3]], np.float32)
 

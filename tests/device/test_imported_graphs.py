@@ -17,7 +17,8 @@ from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.graph import Graph, get_default_graph
 from anabranch.graph.graphdef_import import import_graph_def
 from anabranch.ops import raw
-from anabranch.proto import GraphDef, VariableDef
+from anabranch.proto.graph_pb2 import GraphDef
+from anabranch.proto.training_pb2 import VariableDef
 from anabranch.session import Session
 
 FIXTURES = Path(__file__).resolve().parents[1] / "fixtures" / "tensorflow"

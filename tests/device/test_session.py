@@ -16,7 +16,7 @@ from anabranch.graph.composite import IndexedSlices, IndexedSlicesValue, SparseT
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.graph import Graph, get_default_graph
 from anabranch.ops import raw
-from anabranch.proto import RunMetadata, RunOptions
+from anabranch.proto.config_pb2 import RunMetadata, RunOptions
 from anabranch.session import InteractiveSession, Session, get_default_session
 
 

@@ -125,6 +125,26 @@ def train_in_a_monitored_session(directory: str) -> int:
     return counter.steps
 
 
+def raw_operations(x: tf.Tensor) -> tf.Tensor:
+    product = tf.raw_ops.MatMul(a=x, b=[[1.0], [2.0]], transpose_a=False, name="product")
+    assert_type(product, tf.Tensor)
+    top = tf.raw_ops.TopKV2(input=[3.0, 5.0], k=1, index_type=tf.int64)
+    assert_type(top.indices, tf.Tensor)
+    assert_type(tf.raw_ops.Split(axis=0, value=product, num_split=2), list[tf.Tensor])
+    with tf.control_dependencies([tf.raw_ops.NoOp()]):
+        cast = tf.raw_ops.Cast(x=top.indices, DstT="float32")
+    return tf.raw_ops.AddN(inputs=[tf.raw_ops.Sum(input=product, axis=[0, 1]), tf.raw_ops.Sum(input=cast, axis=0)])
+
+
+def what_type_checkers_refuse(x: tf.Tensor) -> None:
+    tf.raw_ops.MatMul(x, x)  # type: ignore[call-arg]
+    tf.raw_ops.MatMul(a=x)  # type: ignore[call-arg]
+    tf.raw_ops.MatMul(a=x, b=x, transpose_a="yes")  # type: ignore[arg-type]
+    tf.raw_ops.MatMull(a=x, b=x)  # type: ignore[attr-defined]
+    tf.raw_ops.AddN(inputs=3)  # type: ignore[arg-type]
+    tf.raw_ops.TopKV2(input=x, k=1).keys  # type: ignore[attr-defined]
+
+
 def main() -> None:
     with tempfile.TemporaryDirectory() as directory:
         with tf.Graph().as_default():
@@ -134,6 +154,8 @@ def main() -> None:
             print("steps:", train_in_a_monitored_session(directory + "/monitored"))
         with tf.Graph().as_default(), tf.Session() as sess:
             print("control flow:", float(sess.run(control_flow(tf.constant([1.0, 2.0])))))
+        with tf.Graph().as_default(), tf.Session() as sess:
+            print("raw operations:", float(sess.run(raw_operations(tf.constant([[1.0, 2.0], [3.0, 4.0]])))))
 
 
 if __name__ == "__main__":

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from anabranch.contrib.slim import prefetch_queue
+from anabranch.api import publish
 
-__all__ = ["prefetch_queue"]
+publish(__name__)

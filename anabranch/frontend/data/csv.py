@@ -20,8 +20,6 @@ from anabranch.io.csv_rows import RowFile, split_row
 from anabranch.io.positioned_records import LineFile
 from anabranch.ops import raw
 
-__all__ = ["CsvDataset", "make_csv_dataset"]
-
 _KINDS = (dtypes.int32, dtypes.int64, dtypes.float32, dtypes.float64, dtypes.string)
 
 

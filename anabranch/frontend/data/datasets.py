@@ -43,8 +43,6 @@ from anabranch.graph.graph import get_default_graph, op_def_of
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
 
-__all__ = ["Dataset"]
-
 
 class Dataset:
     """A sequence of elements, each a structure (tuples, dicts) of tensors, sparse tensors or datasets.

@@ -29,41 +29,6 @@ from anabranch.graph.graph import op_def_of
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
 
-__all__ = [
-    "AUTOTUNE",
-    "INFINITE_CARDINALITY",
-    "UNKNOWN_CARDINALITY",
-    "Counter",
-    "RandomDataset",
-    "Reducer",
-    "bucket_by_sequence_length",
-    "bytes_produced_stats",
-    "cardinality",
-    "choose_from_datasets",
-    "copy_to_device",
-    "dense_to_sparse_batch",
-    "enumerate_dataset",
-    "from_variant",
-    "get_single_element",
-    "get_structure",
-    "group_by_reducer",
-    "group_by_window",
-    "ignore_errors",
-    "latency_stats",
-    "map_and_batch",
-    "map_and_batch_with_legacy_function",
-    "parallel_interleave",
-    "parse_example_dataset",
-    "prefetch_to_device",
-    "sample_from_datasets",
-    "scan",
-    "shuffle_and_repeat",
-    "take_while",
-    "to_variant",
-    "unbatch",
-    "unique",
-]
-
 #: leaves a buffer size or a degree of parallelism to us
 AUTOTUNE: Final = -1
 INFINITE_CARDINALITY: Final = -1

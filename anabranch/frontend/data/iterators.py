@@ -13,15 +13,6 @@ from anabranch.graph.graph import get_default_graph
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
 
-__all__ = [
-    "Iterator",
-    "get_legacy_output_classes",
-    "get_legacy_output_shapes",
-    "get_legacy_output_types",
-    "make_initializable_iterator",
-    "make_one_shot_iterator",
-]
-
 _MANY_CALLS = 32
 
 

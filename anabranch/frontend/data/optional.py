@@ -23,8 +23,6 @@ from anabranch.graph.graph import op_def_of
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
 
-__all__ = ["Optional", "get_next_as_optional"]
-
 
 class Optional:
     """A value that may be missing; `value_structure` describes it."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-__all__ = ["DistributeOptions", "OptimizationOptions", "Options", "StatsOptions", "ThreadingOptions"]
-
 
 class _Wishes:
     """A set of named options; unset ones are None.

@@ -8,8 +8,6 @@ from anabranch.graph.graph import op_def_of
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
 
-__all__ = ["position_of", "restore_operation"]
-
 
 def position_of(iterator: Iterator) -> Tensor:
     """A string scalar: where an iterator stands."""

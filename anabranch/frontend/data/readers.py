@@ -12,8 +12,6 @@ from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
 
-__all__ = ["FixedLengthRecordDataset", "TFRecordDataset", "TextLineDataset"]
-
 _DEFAULT_BUFFER = 256 * 1024
 
 

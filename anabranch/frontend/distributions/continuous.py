@@ -20,14 +20,13 @@ from anabranch.frontend.distributions.parameters import (
     positive,
 )
 from anabranch.frontend.distributions.special import log_cdf_laplace, log_ndtr, ndtr, ndtri
+from anabranch.frontend.elementwise import digamma, exp, is_nan, lgamma, log, log1p, sign, square
 from anabranch.frontend.framework import name_scope
 from anabranch.frontend.gathering import where, where_v2
 from anabranch.frontend.grouping import with_dependencies
-from anabranch.frontend.math import abs, betainc, digamma, exp, is_nan, lgamma, log, log1p, sign, square
+from anabranch.frontend.math import abs, betainc
 from anabranch.frontend.random import random_gamma, random_normal, random_uniform
 from anabranch.graph.operation import Tensor
-
-__all__ = ["Laplace", "Normal", "StudentT", "Uniform"]
 
 
 class _LocationScale(ScalarDistribution):

@@ -36,10 +36,11 @@ from anabranch.frontend.distributions.parameters import (
     options,
     vector_covariance,
 )
-from anabranch.frontend.framework import convert_to_tensor, name_scope
+from anabranch.frontend.elementwise import log, sqrt, square
+from anabranch.frontend.framework import name_scope
 from anabranch.frontend.gathering import sequence_mask
 from anabranch.frontend.grouping import with_dependencies
-from anabranch.frontend.math import lbeta, log, sqrt, square
+from anabranch.frontend.math import lbeta
 from anabranch.frontend.nn_activations import log_softmax, softmax, softplus
 from anabranch.frontend.nn_losses import (
     sigmoid_cross_entropy_with_logits,
@@ -47,9 +48,8 @@ from anabranch.frontend.nn_losses import (
 )
 from anabranch.frontend.random import multinomial, random_gamma, random_uniform
 from anabranch.frontend.reduction import argmax, reduce_max, reduce_sum
+from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.operation import Tensor
-
-__all__ = ["Bernoulli", "Categorical", "DirichletMultinomial", "Multinomial"]
 
 
 class Bernoulli(ScalarDistribution):

@@ -7,12 +7,10 @@ from typing import Any
 
 from anabranch.frontend.array import identity
 from anabranch.frontend.checks import Assert
+from anabranch.frontend.elementwise import is_nan, logical_not
 from anabranch.frontend.framework import control_dependencies, name_scope
-from anabranch.frontend.math import is_nan, logical_not
 from anabranch.frontend.reduction import reduce_any
 from anabranch.graph.operation import Tensor
-
-__all__ = ["RegisterKL", "cross_entropy", "kl_divergence"]
 
 Rule = Callable[..., Any]
 _rules: dict[tuple[type, type], Rule] = {}

@@ -27,15 +27,14 @@ from anabranch.frontend.distributions.parameters import (
     positive,
     vector_covariance,
 )
+from anabranch.frontend.elementwise import digamma, lgamma, log, log1p, sqrt, square, xlogy
 from anabranch.frontend.framework import name_scope
 from anabranch.frontend.gathering import where_v2
 from anabranch.frontend.grouping import with_dependencies
-from anabranch.frontend.math import betainc, digamma, igamma, lbeta, lgamma, log, log1p, sqrt, square, xlogy
+from anabranch.frontend.math import betainc, igamma, lbeta
 from anabranch.frontend.random import random_gamma, random_uniform
 from anabranch.frontend.reduction import reduce_min, reduce_sum
 from anabranch.graph.operation import Tensor
-
-__all__ = ["Beta", "Dirichlet", "Exponential", "Gamma", "vector_concentration"]
 
 
 class Gamma(ScalarDistribution):

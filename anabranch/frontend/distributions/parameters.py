@@ -16,27 +16,15 @@ from anabranch.frontend.array import (
 from anabranch.frontend.checks import assert_equal, assert_less_equal, assert_near, assert_non_negative, assert_positive
 from anabranch.frontend.constants import ones_like
 from anabranch.frontend.distributions.distribution import Distribution
-from anabranch.frontend.framework import convert_to_tensor, name_scope
+from anabranch.frontend.elementwise import floor, lgamma, log, log1p, sigmoid
+from anabranch.frontend.framework import name_scope
 from anabranch.frontend.grouping import with_dependencies
 from anabranch.frontend.linalg import matmul
-from anabranch.frontend.math import floor, lgamma, log, log1p, sigmoid
 from anabranch.frontend.nn_activations import softmax
 from anabranch.frontend.rearranging import matrix_set_diag
 from anabranch.frontend.reduction import reduce_sum
+from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.operation import Tensor
-
-__all__ = [
-    "ScalarDistribution",
-    "check_counts",
-    "derived_seed",
-    "floating_parameters",
-    "integer_like",
-    "log_combinations",
-    "logits_and_probs",
-    "options",
-    "positive",
-    "vector_covariance",
-]
 
 
 class ScalarDistribution(Distribution):

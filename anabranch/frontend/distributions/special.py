@@ -9,11 +9,10 @@ import numpy as np
 
 from anabranch.core import dtypes
 from anabranch.frontend.constants import ones_like, zeros_like
+from anabranch.frontend.elementwise import erf, erfc, exp, log, log1p, maximum, minimum, sqrt, square
 from anabranch.frontend.gathering import where
-from anabranch.frontend.math import abs, erf, erfc, exp, log, log1p, maximum, minimum, sqrt, square
+from anabranch.frontend.math import abs
 from anabranch.graph.operation import Tensor
-
-__all__ = ["log_cdf_laplace", "log_ndtr", "ndtr", "ndtri"]
 
 #: below this the series replaces the logarithm of `ndtr`
 _LIMITS = {dtypes.float64: -20.0, dtypes.float32: -10.0, dtypes.float16: -5.0}

@@ -24,8 +24,6 @@ from anabranch.graph.graph import Graph, get_default_graph
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
 
-__all__ = ["InputSpec", "Layer"]
-
 
 class InputSpec:
     """What a layer asks of an input.

@@ -21,19 +21,6 @@ from anabranch.graph.graph import get_default_graph
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
 
-__all__ = [
-    "Conv1D",
-    "Conv2D",
-    "Conv3D",
-    "SeparableConv1D",
-    "SeparableConv2D",
-    "conv1d",
-    "conv2d",
-    "conv3d",
-    "separable_conv1d",
-    "separable_conv2d",
-]
-
 _ZEROS = zeros_initializer()
 
 

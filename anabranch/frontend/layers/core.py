@@ -10,15 +10,13 @@ import numpy as np
 
 from anabranch.core.dtypes import as_dtype, float32
 from anabranch.core.shapes import TensorShape
-from anabranch.frontend import nn
+from anabranch.frontend import nn_activations
 from anabranch.frontend.initializers import zeros_initializer
 from anabranch.frontend.layers.base import InputSpec, Layer
 from anabranch.frontend.layers.utils import get_activation, get_initializer, normalize_data_format, smart_cond
 from anabranch.graph.graph import get_default_graph
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
-
-__all__ = ["Dense", "Dropout", "Flatten", "dense", "dropout", "flatten"]
 
 
 class Dense(Layer):
@@ -160,7 +158,9 @@ class Dropout(Layer):
 
     def call(self, inputs: Tensor, training: Any = False) -> Tensor:
         def dropped() -> Any:
-            return nn.dropout(inputs, noise_shape=self._get_noise_shape(inputs), seed=self.seed, rate=self.rate)
+            return nn_activations.dropout(
+                inputs, noise_shape=self._get_noise_shape(inputs), seed=self.seed, rate=self.rate
+            )
 
         result: Tensor = smart_cond(training, dropped, lambda: raw.Identity(inputs))
         return result

@@ -7,7 +7,7 @@ from typing import Any
 
 from anabranch.core.dtypes import as_dtype, bfloat16, float16, float32
 from anabranch.core.shapes import TensorShape
-from anabranch.frontend import nn
+from anabranch.frontend import nn_normalization
 from anabranch.frontend.constants import constant
 from anabranch.frontend.initializers import ones_initializer, zeros_initializer
 from anabranch.frontend.layers.base import InputSpec, Layer
@@ -16,8 +16,6 @@ from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.graph import get_default_graph
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
-
-__all__ = ["BatchNormalization", "batch_normalization"]
 
 _ZEROS = zeros_initializer()
 _ONES = ones_initializer()
@@ -203,10 +201,10 @@ class BatchNormalization(Layer):
         beta = self.beta if self.center else constant(0.0, self.moving_mean.dtype, channels)
 
         def with_batch() -> Any:
-            return nn.fused_batch_norm(inputs, gamma, beta, epsilon=self.epsilon, data_format=data_format)
+            return nn_normalization.fused_batch_norm(inputs, gamma, beta, epsilon=self.epsilon, data_format=data_format)
 
         def with_averages() -> Any:
-            return nn.fused_batch_norm(
+            return nn_normalization.fused_batch_norm(
                 inputs,
                 gamma,
                 beta,
@@ -232,7 +230,7 @@ class BatchNormalization(Layer):
         scale, offset = self._adjusted(scale, offset, inputs, training)
         mean, variance = self.moving_mean, self.moving_variance
         if constant_value(training) is not False:
-            batch_mean, batch_variance = nn.moments(inputs, reduced, keep_dims=keep_dims)
+            batch_mean, batch_variance = nn_normalization.moments(inputs, reduced, keep_dims=keep_dims)
             new_mean = _choose(training, batch_mean, self._like(mean, batch_mean))
             new_variance = _choose(training, batch_variance, self._like(variance, batch_variance))
             if self.renorm:
@@ -241,7 +239,7 @@ class BatchNormalization(Layer):
                 scale, offset = _composed(r, d, scale, offset)
             self._update_averages(inputs, self._over_groups(new_mean), self._over_groups(new_variance), training)
             mean, variance = new_mean, new_variance
-        outputs = nn.batch_normalization(
+        outputs = nn_normalization.batch_normalization(
             inputs,
             _cast(self._broadcast(mean, axes, inputs), inputs),
             _cast(self._broadcast(variance, axes, inputs), inputs),

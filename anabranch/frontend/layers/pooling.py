@@ -16,21 +16,6 @@ from anabranch.frontend.layers.utils import (
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
 
-__all__ = [
-    "AveragePooling1D",
-    "AveragePooling2D",
-    "AveragePooling3D",
-    "MaxPooling1D",
-    "MaxPooling2D",
-    "MaxPooling3D",
-    "average_pooling1d",
-    "average_pooling2d",
-    "average_pooling3d",
-    "max_pooling1d",
-    "max_pooling2d",
-    "max_pooling3d",
-]
-
 
 class _Pooling(Layer):
     """Base of the pooling layers.

@@ -12,8 +12,6 @@ from anabranch.frontend.layers.utils import convert_data_format, deconv_output_l
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
 
-__all__ = ["Conv2DTranspose", "Conv3DTranspose", "conv2d_transpose", "conv3d_transpose"]
-
 _ZEROS = zeros_initializer()
 
 

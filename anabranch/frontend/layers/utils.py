@@ -7,13 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from anabranch.frontend import initializers, nn
+from anabranch.frontend import initializers, nn_activations
 from anabranch.frontend.control_flow import cond
 from anabranch.graph.constants import constant_value as known_value
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
-
-__all__ = ["constant_value", "smart_cond"]
 
 
 # ---------------------------------------------------------------------- arguments
@@ -89,16 +87,16 @@ def _exponential(x: Any) -> Any:
 
 
 _ACTIVATIONS: dict[str, Callable[..., Any]] = {
-    "relu": nn.relu,
-    "relu6": nn.relu6,
+    "relu": nn_activations.relu,
+    "relu6": nn_activations.relu6,
     "tanh": _tanh,
     "sigmoid": _sigmoid,
     "exponential": _exponential,
-    "softmax": nn.softmax,
-    "elu": nn.elu,
-    "selu": nn.selu,
-    "softplus": nn.softplus,
-    "softsign": nn.softsign,
+    "softmax": nn_activations.softmax,
+    "elu": nn_activations.elu,
+    "selu": nn_activations.selu,
+    "softplus": nn_activations.softplus,
+    "softsign": nn_activations.softsign,
 }
 
 _INITIALIZERS: dict[str, Callable[[], Any]] = {

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from anabranch.frontend.platform import flags
+import absl.app
+import absl.flags
 
-__all__ = ["flags", "run"]
+from anabranch.frontend.platform import flags
 
 
 def run(main: Callable[[list[str]], Any] | None = None, argv: Sequence[str] | None = None) -> NoReturn:
     """Parses the flags, calls `main` with what is left of the command line, and exits with what it returns.
 
+    It is `absl.app.run`, except that flags that nobody defined are left to `main`. So absl's own flags work, such as
+    `--help` and `--pdb_post_mortem`, and absl's handler prints the messages of Python's loggers.
+
     Args:
         main: takes the program's name followed by the arguments that are no known flags, unknown flags among them. None
             means the function `main` of the main module.
-        argv: the program's name and its arguments; None or empty means `sys.argv`.
+        argv: the program's name and its arguments; None means `sys.argv`.
 
     Returns:
         Nothing: the process exits.
@@ -28,16 +33,15 @@ def run(main: Callable[[list[str]], Any] | None = None, argv: Sequence[str] | No
         AttributeError: `main` is None and the main module has no function `main`.
 
     Example:
-        >>> try:
-        ...     tf.app.run(lambda argv: print("arguments:", argv[1:]), ["program", "input.txt"])
-        ... except SystemExit:
-        ...     print("done")
-        arguments: ['input.txt']
-        done
+        >>> def main(argv):
+        ...     print("arguments:", argv[1:])
+        >>> if __name__ == "__main__":
+        ...     tf.app.run(main)
     """
-    command_line = list(argv or sys.argv)
-    main = main or _main_of_program()
-    sys.exit(main(_parse(command_line)))
+    log_of_jax = logging.getLogger("jax")
+    if log_of_jax.level == logging.NOTSET:
+        log_of_jax.setLevel(logging.WARNING)  # absl prints what comes from INFO up, of all loggers
+    absl.app.run(main or _main_of_program(), None if argv is None else list(argv), flags_parser=_parse)
 
 
 def _main_of_program() -> Callable[[list[str]], Any]:
@@ -47,19 +51,9 @@ def _main_of_program() -> Callable[[list[str]], Any]:
     return main
 
 
-def _parse(command_line: list[str]) -> list[str]:
+def _parse(command_line: Sequence[str]) -> list[str]:
     try:
-        rest = flags.FLAGS._parse_flags(command_line[1:])
-    except flags.Error as error:
+        return flags.FLAGS(command_line, known_only=True)
+    except absl.flags.Error as error:
         sys.stderr.write(f"FATAL Flags parsing error:\n  {error}\nPass --help or --helpfull to see the flags.\n")
         sys.exit(1)
-    return _parse_absl_flags([*command_line[:1], *rest])
-
-
-def _parse_absl_flags(command_line: list[str]) -> list[str]:
-    """Parses the flags that the program defined with absl itself, which TensorFlow shares, if it imported that."""
-    absl_flags: Any = sys.modules.get("absl.flags")
-    if absl_flags is None:
-        return command_line
-    rest: list[str] = absl_flags.FLAGS(command_line, known_only=True)
-    return rest

@@ -16,31 +16,6 @@ import threading
 from collections.abc import Iterator
 from typing import IO, Any, Final
 
-__all__ = [
-    "DEBUG",
-    "ERROR",
-    "FATAL",
-    "INFO",
-    "WARN",
-    "WARNING",
-    "TaskLevelStatusMessage",
-    "debug",
-    "error",
-    "fatal",
-    "flush",
-    "get_logger",
-    "get_verbosity",
-    "info",
-    "log",
-    "log_every_n",
-    "log_first_n",
-    "log_if",
-    "set_verbosity",
-    "vlog",
-    "warn",
-    "warning",
-]
-
 DEBUG: Final = logging.DEBUG
 INFO: Final = logging.INFO
 WARN: Final = logging.WARNING

@@ -6,14 +6,6 @@ import inspect
 import os
 from types import FrameType
 
-__all__ = [
-    "get_data_files_path",
-    "get_path_to_datafile",
-    "get_root_dir_with_all_resources",
-    "load_resource",
-    "readahead_file_path",
-]
-
 
 def load_resource(path: str) -> bytes:
     """The contents of a file of this package. Raises OSError where it cannot be read.

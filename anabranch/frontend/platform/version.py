@@ -6,15 +6,6 @@ from typing import Final
 
 from anabranch.graph.graph import MIN_CONSUMER_VERSION, PRODUCER_VERSION
 
-__all__ = [
-    "COMPILER_VERSION",
-    "GIT_VERSION",
-    "GRAPH_DEF_VERSION",
-    "GRAPH_DEF_VERSION_MIN_CONSUMER",
-    "GRAPH_DEF_VERSION_MIN_PRODUCER",
-    "VERSION",
-]
-
 VERSION: Final = "0.1.0"
 GIT_VERSION: Final = "unknown"
 COMPILER_VERSION: Final = "XLA"

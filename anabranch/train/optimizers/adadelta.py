@@ -9,8 +9,6 @@ from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
 from anabranch.train.optimizers.kernel_optimizer import KernelOptimizer, cast_like
 
-__all__ = ["AdadeltaOptimizer"]
-
 
 class AdadeltaOptimizer(KernelOptimizer):
     """Steps scaled by the ratio of past steps to past gradients (Zeiler, 2012).

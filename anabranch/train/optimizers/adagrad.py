@@ -12,8 +12,6 @@ from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
 from anabranch.train.optimizers.kernel_optimizer import ConstantSlot, KernelOptimizer, cast_like
 
-__all__ = ["AdagradDAOptimizer", "AdagradOptimizer", "ProximalAdagradOptimizer"]
-
 
 class AdagradOptimizer(KernelOptimizer):
     """``accumulator += g²; w -= learning_rate * g / sqrt(accumulator)`` (Duchi, Hazan and Singer, 2011).

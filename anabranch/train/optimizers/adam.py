@@ -11,8 +11,6 @@ from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
 from anabranch.train.optimizers.kernel_optimizer import KernelOptimizer, cast_like
 
-__all__ = ["AdamOptimizer"]
-
 
 class AdamOptimizer(KernelOptimizer):
     """Running means of the gradient and of its square, corrected for their start at zero (Kingma and Ba, 2015).

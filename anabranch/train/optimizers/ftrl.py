@@ -9,8 +9,6 @@ from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
 from anabranch.train.optimizers.kernel_optimizer import ConstantSlot, KernelOptimizer, cast_like
 
-__all__ = ["FtrlOptimizer"]
-
 
 class FtrlOptimizer(KernelOptimizer):
     """Follow the regularized leader, for sparse linear models (McMahan et al., 2013).

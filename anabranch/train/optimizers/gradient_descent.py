@@ -8,8 +8,6 @@ from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
 from anabranch.train.optimizers.kernel_optimizer import KernelOptimizer, cast_like
 
-__all__ = ["GradientDescentOptimizer", "ProximalGradientDescentOptimizer"]
-
 
 class GradientDescentOptimizer(KernelOptimizer):
     """``w -= learning_rate * g``. The update of a sparse gradient touches the rows concerned only.

@@ -9,8 +9,6 @@ from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
 from anabranch.train.optimizers.kernel_optimizer import KernelOptimizer, cast_like
 
-__all__ = ["MomentumOptimizer"]
-
 
 class MomentumOptimizer(KernelOptimizer):
     """``accumulation = momentum * accumulation + g; w -= learning_rate * accumulation``.

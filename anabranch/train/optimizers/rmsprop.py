@@ -9,8 +9,6 @@ from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
 from anabranch.train.optimizers.kernel_optimizer import ConstantSlot, KernelOptimizer, cast_like
 
-__all__ = ["RMSPropOptimizer"]
-
 
 class RMSPropOptimizer(KernelOptimizer):
     """Divides the gradient by a running root mean square of itself (Tieleman and Hinton, 2012).

@@ -9,8 +9,9 @@ import pytest
 
 from anabranch.core import dtypes
 from anabranch.errors import InvalidArgumentError
-from anabranch.frontend import image
-from anabranch.frontend.framework import convert_to_tensor, set_random_seed
+from anabranch.frontend import image, image_adjust, image_geometry, image_quality
+from anabranch.frontend.framework import set_random_seed
+from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.graph import Graph
 from anabranch.ops import raw
 from anabranch.session import Session
@@ -84,54 +85,54 @@ def middle(x: Array, height: int, width: int) -> Array:
 
 @pytest.mark.parametrize("size", [(3, 9), (8, 2), (5, 6), (9, 9), (1, 1)])
 def test_cropping_or_padding_to_a_size(size: tuple[int, int]) -> None:
-    close(run(image.resize_image_with_crop_or_pad(ONE, *size)), middle(ONE, *size))
+    close(run(image_geometry.resize_image_with_crop_or_pad(ONE, *size)), middle(ONE, *size))
     hidden = unknown_size()
-    built = image.resize_image_with_crop_or_pad(hidden, *size)
+    built = image_geometry.resize_image_with_crop_or_pad(hidden, *size)
     assert built.shape.as_list() == [*size, 3]
     close(run(built, {hidden: ONE}), middle(ONE, *size))
 
 
 def test_boxes_within_the_image() -> None:
-    close(run(image.crop_to_bounding_box(BATCH, 1, 2, 3, 4)), BATCH[:, 1:4, 2:6])
-    close(run(image.pad_to_bounding_box(ONE, 1, 2, 7, 9)), np.pad(ONE, ((1, 1), (2, 1), (0, 0))))
-    close(run(image.central_crop(np.pad(ONE, ((2, 1), (3, 3), (0, 0))), 0.5)).shape, (4, 6, 3))
+    close(run(image_geometry.crop_to_bounding_box(BATCH, 1, 2, 3, 4)), BATCH[:, 1:4, 2:6])
+    close(run(image_geometry.pad_to_bounding_box(ONE, 1, 2, 7, 9)), np.pad(ONE, ((1, 1), (2, 1), (0, 0))))
+    close(run(image_geometry.central_crop(np.pad(ONE, ((2, 1), (3, 3), (0, 0))), 0.5)).shape, (4, 6, 3))
     for arguments in ((-1, 0, 2, 2), (0, 0, 6, 2), (0, 3, 2, 4), (0, 0, 0, 2)):
         with pytest.raises(ValueError):
-            image.crop_to_bounding_box(ONE, *arguments)
+            image_geometry.crop_to_bounding_box(ONE, *arguments)
     with pytest.raises(ValueError, match="target"):
-        image.pad_to_bounding_box(ONE, 0, 0, 4, 9)
+        image_geometry.pad_to_bounding_box(ONE, 0, 0, 4, 9)
     hidden = unknown_size()
     with pytest.raises(InvalidArgumentError, match="height must be"):
-        run(image.crop_to_bounding_box(hidden, 0, 0, 6, 2), {hidden: ONE})
+        run(image_geometry.crop_to_bounding_box(hidden, 0, 0, 6, 2), {hidden: ONE})
 
 
 def test_random_crops_are_parts_of_the_image() -> None:
     whole = np.arange(30).reshape(5, 6, 1)
     for _ in range(3):
-        part = run(image.random_crop(whole, [2, 3, 1]))
+        part = run(image_geometry.random_crop(whole, [2, 3, 1]))
         y, x = divmod(int(part[0, 0, 0]), 6)
         assert np.array_equal(part, whole[y : y + 2, x : x + 3])
     hidden = unknown_size()
     with pytest.raises(InvalidArgumentError, match="Need value.shape >= size"):
-        run(image.random_crop(hidden, [6, 1, 1]), {hidden: ONE})
+        run(image_geometry.random_crop(hidden, [6, 1, 1]), {hidden: ONE})
 
 
 # ---------------------------------------------------------------------- mirrors
 def test_mirrors_and_turns() -> None:
-    close(run(image.flip_left_right(BATCH)), BATCH[:, :, ::-1])
-    close(run(image.flip_up_down(ONE)), ONE[::-1])
-    close(run(image.transpose_image(BATCH)), BATCH.swapaxes(1, 2))
+    close(run(image_geometry.flip_left_right(BATCH)), BATCH[:, :, ::-1])
+    close(run(image_geometry.flip_up_down(ONE)), ONE[::-1])
+    close(run(image_geometry.transpose_image(BATCH)), BATCH.swapaxes(1, 2))
     fed = raw.Placeholder(dtype=dtypes.int32, shape=[])
-    turned = image.rot90(ONE, fed)
+    turned = image_geometry.rot90(ONE, fed)
     for k in range(5):
-        close(run(image.rot90(ONE, k)), np.rot90(ONE, k))
+        close(run(image_geometry.rot90(ONE, k)), np.rot90(ONE, k))
         close(run(turned, {fed: k}), np.rot90(ONE, k))
 
 
 def test_random_mirrors_choose_for_each_image() -> None:
     set_random_seed(5)
     many = np.broadcast_to(ONE, (40, *ONE.shape))
-    got = run(image.random_flip_left_right(many))
+    got = run(image_geometry.random_flip_left_right(many))
     mirrored = [np.array_equal(g, ONE[:, ::-1]) for g in got]
     assert all(m or np.array_equal(g, ONE) for m, g in zip(mirrored, got, strict=True))
     assert 5 < sum(mirrored) < 35
@@ -139,84 +140,84 @@ def test_random_mirrors_choose_for_each_image() -> None:
 
 # ---------------------------------------------------------------------- colours
 def test_dtypes_are_scaled() -> None:
-    close(run(image.convert_image_dtype(BYTES, dtypes.float32)), BYTES / 255)
-    assert np.array_equal(run(image.convert_image_dtype(BYTES / np.float32(255), dtypes.uint8)), BYTES)
-    wide = run(image.convert_image_dtype(BYTES, dtypes.uint16))
+    close(run(image_adjust.convert_image_dtype(BYTES, dtypes.float32)), BYTES / 255)
+    assert np.array_equal(run(image_adjust.convert_image_dtype(BYTES / np.float32(255), dtypes.uint8)), BYTES)
+    wide = run(image_adjust.convert_image_dtype(BYTES, dtypes.uint16))
     assert np.array_equal(wide, BYTES.astype(np.uint16) * 256)
-    assert np.array_equal(run(image.convert_image_dtype(wide, dtypes.uint8)), BYTES)
+    assert np.array_equal(run(image_adjust.convert_image_dtype(wide, dtypes.uint8)), BYTES)
     over = np.array([[-0.5, 1.5]], np.float32)
-    assert run(image.convert_image_dtype(over, dtypes.uint8, saturate=True)).tolist() == [[0, 255]]
+    assert run(image_adjust.convert_image_dtype(over, dtypes.uint8, saturate=True)).tolist() == [[0, 255]]
 
 
 def test_brightness_contrast_gamma() -> None:
-    close(run(image.adjust_brightness(ONE, 0.25)), ONE + 0.25)
-    assert np.all(run(image.adjust_brightness(BYTES, 1.0)) == 255)
+    close(run(image_adjust.adjust_brightness(ONE, 0.25)), ONE + 0.25)
+    assert np.all(run(image_adjust.adjust_brightness(BYTES, 1.0)) == 255)
     mean = ONE.mean((0, 1))
-    close(run(image.adjust_contrast(ONE, 0.5)), (ONE - mean) / 2 + mean)
-    close(run(image.adjust_gamma(ONE, 2, 0.5)), 0.5 * ONE**2)
+    close(run(image_adjust.adjust_contrast(ONE, 0.5)), (ONE - mean) / 2 + mean)
+    close(run(image_adjust.adjust_gamma(ONE, 2, 0.5)), 0.5 * ONE**2)
     with pytest.raises(ValueError, match="non-negative"):
-        image.adjust_gamma(ONE, -1)
+        image_adjust.adjust_gamma(ONE, -1)
 
 
 def test_colour_spaces_go_there_and_back() -> None:
     for there, back in (
-        (image.rgb_to_hsv, image.hsv_to_rgb),
-        (image.rgb_to_yiq, image.yiq_to_rgb),
-        (image.rgb_to_yuv, image.yuv_to_rgb),
+        (image_adjust.rgb_to_hsv, image_adjust.hsv_to_rgb),
+        (image_adjust.rgb_to_yiq, image_adjust.yiq_to_rgb),
+        (image_adjust.rgb_to_yuv, image_adjust.yuv_to_rgb),
     ):
         close(run(back(there(BATCH))), BATCH, 1e-4)
-    grey = run(image.rgb_to_grayscale(ONE))
+    grey = run(image_adjust.rgb_to_grayscale(ONE))
     close(grey, (ONE @ np.array([0.2989, 0.587, 0.114], np.float32))[..., None])
-    assert run(image.grayscale_to_rgb(grey)).shape == ONE.shape
-    close(run(image.adjust_hue(image.adjust_hue(ONE, 0.3), -0.3)), ONE, 1e-4)
+    assert run(image_adjust.grayscale_to_rgb(grey)).shape == ONE.shape
+    close(run(image_adjust.adjust_hue(image_adjust.adjust_hue(ONE, 0.3), -0.3)), ONE, 1e-4)
 
 
 def test_random_distortions_stay_in_their_range() -> None:
-    moved = run(image.random_brightness(ONE, 0.2)) - ONE
+    moved = run(image_adjust.random_brightness(ONE, 0.2)) - ONE
     assert np.ptp(moved) < 1e-5
     assert np.abs(moved).max() <= 0.2
     grey = np.full((2, 2, 3), 0.5, np.float32)
     for distorted in (
-        image.random_hue(grey, 0.3),
-        image.random_saturation(grey, 0.1, 2.0),
-        image.random_contrast(grey, 0.1, 2.0),
+        image_adjust.random_hue(grey, 0.3),
+        image_adjust.random_saturation(grey, 0.1, 2.0),
+        image_adjust.random_contrast(grey, 0.1, 2.0),
     ):
         close(run(distorted), grey)
     for bad in (
-        lambda: image.random_hue(ONE, 0.6),
-        lambda: image.random_contrast(ONE, 2, 1),
-        lambda: image.random_brightness(ONE, -1),
+        lambda: image_adjust.random_hue(ONE, 0.6),
+        lambda: image_adjust.random_contrast(ONE, 2, 1),
+        lambda: image_adjust.random_brightness(ONE, -1),
     ):
         with pytest.raises(ValueError):
             bad()
 
 
 def test_standardization_of_each_image() -> None:
-    got = run(image.per_image_standardization(BATCH))
+    got = run(image_adjust.per_image_standardization(BATCH))
     close(got.mean((1, 2, 3)), np.zeros(2))
     close(got.std((1, 2, 3)), np.ones(2), 1e-4)
-    assert np.all(run(image.per_image_standardization(np.full((4, 4, 1), 7, np.uint8))) == 0)
+    assert np.all(run(image_adjust.per_image_standardization(np.full((4, 4, 1), 7, np.uint8))) == 0)
 
 
 # ---------------------------------------------------------------------- quality
 def test_likeness() -> None:
     other = BATCH[::-1].copy()
     error = ((BATCH - other) ** 2).mean((1, 2, 3))
-    close(run(image.psnr(BATCH, other, 1.0)), -10 * np.log10(error), 1e-4)
+    close(run(image_quality.psnr(BATCH, other, 1.0)), -10 * np.log10(error), 1e-4)
     large = RNG.uniform(size=(2, 16, 15, 3)).astype(np.float32)
-    close(run(image.ssim(large, large, 1.0)), [1, 1])
-    assert np.all(run(image.ssim(large, 1 - large, 1.0)) < 0)
+    close(run(image_quality.ssim(large, large, 1.0)), [1, 1])
+    assert np.all(run(image_quality.ssim(large, 1 - large, 1.0)) < 0)
 
 
 def test_slopes() -> None:
     down, right = np.diff(BATCH, axis=1), np.diff(BATCH, axis=2)
-    close(run(image.total_variation(BATCH)), np.abs(down).sum((1, 2, 3)) + np.abs(right).sum((1, 2, 3)), 1e-4)
-    close(run(image.total_variation(ONE)), np.abs(down[0]).sum() + np.abs(right[0]).sum(), 1e-4)
-    got = run(image.image_gradients(BATCH))
+    close(run(image_quality.total_variation(BATCH)), np.abs(down).sum((1, 2, 3)) + np.abs(right).sum((1, 2, 3)), 1e-4)
+    close(run(image_quality.total_variation(ONE)), np.abs(down[0]).sum() + np.abs(right[0]).sum(), 1e-4)
+    got = run(image_quality.image_gradients(BATCH))
     close(got[0], np.pad(down, ((0, 0), (0, 1), (0, 0), (0, 0))))
     close(got[1], np.pad(right, ((0, 0), (0, 0), (0, 1), (0, 0))))
     ramp = np.broadcast_to(np.arange(6, dtype=np.float32)[:, None, None], (1, 6, 5, 2))
-    edges = run(image.sobel_edges(ramp))
+    edges = run(image_quality.sobel_edges(ramp))
     close(edges[:, 1:-1, :, :, 0], np.full((1, 4, 5, 2), 8))
     close(edges[..., 1], np.zeros((1, 6, 5, 2)))
 

@@ -17,7 +17,8 @@ from anabranch.frontend.control_flow import cond
 from anabranch.frontend.initializers import Constant, Ones
 from anabranch.frontend.layers import convolutional, core, normalization, pooling, transposed, utils
 from anabranch.frontend.layers.base import InputSpec, Layer
-from anabranch.frontend.variable_scope import AUTO_REUSE, variable_scope
+from anabranch.frontend.variable_scope import variable_scope
+from anabranch.frontend.variable_store import AUTO_REUSE
 from anabranch.graph.collections import GraphKeys
 from anabranch.graph.graph import Graph, get_default_graph
 from anabranch.ops import raw

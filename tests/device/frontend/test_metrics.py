@@ -10,7 +10,7 @@ import pytest
 
 from anabranch import errors
 from anabranch.core.shapes import TensorShape
-from anabranch.frontend import metrics, variable_functions as functions
+from anabranch.frontend import metrics, metrics_at_k, metrics_at_thresholds, variable_functions as functions
 from anabranch.graph.collections import GraphKeys
 from anabranch.graph.composite import SparseTensor
 from anabranch.graph.graph import get_default_graph
@@ -159,7 +159,7 @@ def test_counts_at_thresholds() -> None:
         "recall": tp / (tp + fn + 1e-7),
     }
     for name, values in cases.items():
-        metric = getattr(metrics, name + "_at_thresholds")
+        metric = getattr(metrics_at_thresholds, name + "_at_thresholds")
         value, update = gathered(lambda x, y, m=metric: m(x, y, LIMITS, WEIGHTS), FLAGS, SCORES)  # type: ignore[misc]
         np.testing.assert_allclose(value, values, rtol=1e-5)
         np.testing.assert_allclose(update, values, rtol=1e-5)
@@ -171,12 +171,12 @@ def test_auc_approaches_the_area() -> None:
     above = ALL_SCORES[label][:, None] > ALL_SCORES[~label][None]
     pairs = ALL_WEIGHTS[label][:, None] * ALL_WEIGHTS[~label][None]
     expected = (above * pairs).sum() / pairs.sum()
-    value, update = gathered(lambda x, y: metrics.auc(x, y, WEIGHTS, num_thresholds=2000), FLAGS, SCORES)
+    value, update = gathered(lambda x, y: metrics_at_thresholds.auc(x, y, WEIGHTS, num_thresholds=2000), FLAGS, SCORES)
     assert abs(value - expected) < 0.01
     assert value == update
     areas = {
         method: gathered(
-            lambda x, y, m=method: metrics.auc(x, y, curve="PR", summation_method=m),
+            lambda x, y, m=method: metrics_at_thresholds.auc(x, y, curve="PR", summation_method=m),
             FLAGS,
             SCORES,  # type: ignore[misc]
         )[0]
@@ -188,11 +188,11 @@ def test_auc_approaches_the_area() -> None:
 
 def test_auc_wants_probabilities() -> None:
     with pytest.raises(errors.InvalidArgumentError, match=r"\[0, 1\]"):
-        gathered(metrics.auc, FLAGS, [s + 1 for s in SCORES])
+        gathered(metrics_at_thresholds.auc, FLAGS, [s + 1 for s in SCORES])
     with pytest.raises(ValueError, match="ROC or PR"):
-        metrics.auc([1.0], [1.0], curve="XY")
+        metrics_at_thresholds.auc([1.0], [1.0], curve="XY")
     with pytest.raises(ValueError, match="summation_method"):
-        metrics.auc([1.0], [1.0], summation_method="wild")
+        metrics_at_thresholds.auc([1.0], [1.0], summation_method="wild")
 
 
 def test_sensitivity_and_specificity() -> None:
@@ -201,13 +201,13 @@ def test_sensitivity_and_specificity() -> None:
     positive = ALL_SCORES[None] > limits[:, None]
     sensitivity = (positive & label).sum(1) / label.sum()
     specificity = (~positive & ~label).sum(1) / (~label).sum()
-    value, update = gathered(lambda x, y: metrics.sensitivity_at_specificity(x, y, 0.6), FLAGS, SCORES)
+    value, update = gathered(lambda x, y: metrics_at_thresholds.sensitivity_at_specificity(x, y, 0.6), FLAGS, SCORES)
     np.testing.assert_allclose(value, sensitivity[np.argmin(np.abs(specificity - 0.6))], rtol=1e-4)
     assert value == update
-    value, _ = gathered(lambda x, y: metrics.specificity_at_sensitivity(x, y, 0.6), FLAGS, SCORES)
+    value, _ = gathered(lambda x, y: metrics_at_thresholds.specificity_at_sensitivity(x, y, 0.6), FLAGS, SCORES)
     distance = np.abs(sensitivity - 0.6)
     np.testing.assert_allclose(value, specificity[np.flatnonzero(distance == distance.min())[-1]], rtol=1e-4)
-    for metric in (metrics.sensitivity_at_specificity, metrics.specificity_at_sensitivity):
+    for metric in (metrics_at_thresholds.sensitivity_at_specificity, metrics_at_thresholds.specificity_at_sensitivity):
         with pytest.raises(ValueError, match="range"):
             metric([1.0], [1.0], 1.5)
 
@@ -237,14 +237,14 @@ def test_precision_and_recall_at_k(k: int, class_id: int | None) -> None:
     for weights in (None, WEIGHTS_K):
         precision, recall = precision_and_recall(k, class_id, np.ones(4) if weights is None else weights)
         value, update = gathered(
-            lambda x, y, w=weights: metrics.precision_at_k(x, y, k, class_id, w),  # type: ignore[misc]
+            lambda x, y, w=weights: metrics_at_k.precision_at_k(x, y, k, class_id, w),  # type: ignore[misc]
             LABELS_K,
             SCORES_K,
             (None, 2),
         )
         np.testing.assert_allclose([value, update], precision, rtol=1e-6)
         value, update = gathered(
-            lambda x, y, w=weights: metrics.recall_at_k(x, y, k, class_id, w),  # type: ignore[misc]
+            lambda x, y, w=weights: metrics_at_k.recall_at_k(x, y, k, class_id, w),  # type: ignore[misc]
             LABELS_K,
             SCORES_K,
             (None, 2),
@@ -254,7 +254,7 @@ def test_precision_and_recall_at_k(k: int, class_id: int | None) -> None:
 
 def test_one_label_per_example_and_sparse_labels() -> None:
     flat = [labels[:, 0] for labels in LABELS_K]
-    value, _ = gathered(lambda x, y: metrics.precision_at_k(x, y, 2), flat, SCORES_K)
+    value, _ = gathered(lambda x, y: metrics_at_k.precision_at_k(x, y, 2), flat, SCORES_K)
     hits = [
         r in np.argsort(-s)[:2]
         for rows, scores in zip(flat, SCORES_K, strict=True)
@@ -264,15 +264,15 @@ def test_one_label_per_example_and_sparse_labels() -> None:
 
     def with_sparse(x: Any, y: Any) -> Any:
         sparse = SparseTensor([[0, 0], [1, 0], [2, 0], [3, 0]], x, [4, 3])
-        return metrics.precision_at_k(sparse, y, 2)
+        return metrics_at_k.precision_at_k(sparse, y, 2)
 
     again, _ = gathered(with_sparse, flat, SCORES_K)
     assert again == value
 
 
 def test_precision_at_given_classes() -> None:
-    value, update = metrics.precision_at_top_k(np.array([[1, 2]]), np.array([[2, 5, 1]]), k=3)
-    _, new_recall = metrics.recall_at_top_k(np.array([[1, 2, 3]]), np.array([[2, 5]]))
+    value, update = metrics_at_k.precision_at_top_k(np.array([[1, 2]]), np.array([[2, 5, 1]]), k=3)
+    _, new_recall = metrics_at_k.recall_at_top_k(np.array([[1, 2, 3]]), np.array([[2, 5]]))
     with Session() as session:
         session.run(functions.local_variables_initializer())
         assert np.isnan(session.run(value))
@@ -286,12 +286,14 @@ def test_average_precision(k: int) -> None:
         for row, score in zip(labels, scores, strict=True):
             relevant = np.isin(np.argsort(-score)[:k], row)
             found.append((np.cumsum(relevant) / np.arange(1, k + 1) * relevant).sum() / min(k, 2))
-    value, update = gathered(lambda x, y: metrics.average_precision_at_k(x, y, k), LABELS_K, SCORES_K, (None, 2))
+    value, update = gathered(lambda x, y: metrics_at_k.average_precision_at_k(x, y, k), LABELS_K, SCORES_K, (None, 2))
     np.testing.assert_allclose([value, update], np.mean(found), rtol=1e-6)
-    value, _ = gathered(lambda x, y: metrics.average_precision_at_k(x, y, k, WEIGHTS_K), LABELS_K, SCORES_K, (None, 2))
+    value, _ = gathered(
+        lambda x, y: metrics_at_k.average_precision_at_k(x, y, k, WEIGHTS_K), LABELS_K, SCORES_K, (None, 2)
+    )
     np.testing.assert_allclose(value, np.average(found, weights=np.tile(WEIGHTS_K, 3)), rtol=1e-6)
     with pytest.raises(ValueError, match="k=0"):
-        metrics.average_precision_at_k([[1]], [[0.5, 0.5]], 0)
+        metrics_at_k.average_precision_at_k([[1]], [[0.5, 0.5]], 0)
 
 
 # ---------------------------------------------------------------------- names and collections

@@ -23,7 +23,11 @@ from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.graph import Graph, get_default_graph
 from anabranch.io.event_files import summary_iterator
 from anabranch.ops import raw
-from anabranch.proto import ConfigProto, GraphDef, MetaGraphDef, NodeDef, RunMetadata, RunOptions, SessionLog, Summary
+from anabranch.proto import summary_pb2
+from anabranch.proto.config_pb2 import ConfigProto, RunMetadata, RunOptions
+from anabranch.proto.graph_pb2 import GraphDef, NodeDef
+from anabranch.proto.summary_pb2 import SessionLog, Summary
+from anabranch.proto.training_pb2 import MetaGraphDef
 from anabranch.session import Session
 
 
@@ -259,7 +263,7 @@ def test_events_become_visible_without_flush(tmp_path: Path) -> None:
 
 
 def one_event(value: float) -> Any:
-    return summary.Event(summary=one(value))
+    return summary_pb2.Event(summary=one(value))
 
 
 def test_a_closed_writer_warns_and_can_be_reopened(tmp_path: Path) -> None:
@@ -287,7 +291,7 @@ def test_a_dropped_writer_loses_nothing(tmp_path: Path) -> None:
 def test_the_end_of_the_program_loses_nothing(tmp_path: Path) -> None:
     program = f"""
 from anabranch.frontend.summary_writer import FileWriter
-from anabranch.proto import Summary
+from anabranch.proto.summary_pb2 import Summary
 writer = FileWriter({str(tmp_path)!r}, max_queue=100)
 for i in range(50):
     writer.add_summary(Summary(value=[Summary.Value(tag="x", simple_value=i)]), i)

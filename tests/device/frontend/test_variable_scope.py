@@ -20,7 +20,6 @@ from anabranch.frontend.partitioned_variables import (
 )
 from anabranch.frontend.template import make_template
 from anabranch.frontend.variable_scope import (
-    AUTO_REUSE,
     create_partitioned_variables,
     get_local_variable,
     get_variable,
@@ -29,6 +28,7 @@ from anabranch.frontend.variable_scope import (
     variable_op_scope,
     variable_scope,
 )
+from anabranch.frontend.variable_store import AUTO_REUSE
 from anabranch.frontend.variables import Variable
 from anabranch.graph.collections import GraphKeys
 from anabranch.graph.conversion import convert_to_tensor

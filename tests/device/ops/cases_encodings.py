@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from anabranch import errors
-from anabranch.proto import Example, Feature, Features, Int64List, TensorProto
+from anabranch.proto.example_pb2 import Example, Feature, Features, Int64List
+from anabranch.proto.graph_pb2 import TensorProto
 from anabranch.proto.tensors import make_ndarray, make_tensor_proto
 from anabranch.testing.op_cases import OpCase
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from anabranch import errors
-from anabranch.proto import BytesList, Example, Feature, Features, FloatList, Int64List
+from anabranch.proto.example_pb2 import BytesList, Example, Feature, Features, FloatList, Int64List
 from anabranch.testing.op_cases import OpCase
 
 RECORD = Example(

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from anabranch import errors
-from anabranch.proto import (
+from anabranch.proto.example_pb2 import (
     BytesList,
     Feature,
     FeatureList,

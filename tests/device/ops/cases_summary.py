@@ -11,7 +11,7 @@ import numpy as np
 
 from anabranch.errors import InvalidArgumentError
 from anabranch.io.png import decode_png
-from anabranch.proto import Summary, SummaryMetadata
+from anabranch.proto.summary_pb2 import Summary, SummaryMetadata
 from anabranch.proto.tensors import make_ndarray
 from anabranch.testing.op_cases import OpCase
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import anabranch as tf
+from anabranch.ops import raw
 
 FIXTURE = Path(__file__).parents[2] / "fixtures" / "tensorflow" / "strings.json"
 CASES: list[dict[str, Any]] = json.loads(FIXTURE.read_text())
@@ -58,7 +59,7 @@ class Step:
             fed = [tf.placeholder(tf.int32 if name == "reduction_indices" else tf.string) for name in inputs]
             self.nodes[key] = (
                 fed,
-                getattr(tf.raw_ops, self.op)(*fed, **{name: as_bytes(value) for name, value in attrs.items()}),
+                getattr(raw, self.op)(*fed, **{name: as_bytes(value) for name, value in attrs.items()}),
             )
         fed, node = self.nodes[key]
         values = [

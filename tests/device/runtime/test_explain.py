@@ -11,7 +11,7 @@ from rich.console import Console
 
 from anabranch.graph.graph import get_default_graph
 from anabranch.ops import raw
-from anabranch.proto import ConfigProto
+from anabranch.proto.config_pb2 import ConfigProto
 from anabranch.runtime import explain
 from anabranch.session import Session
 

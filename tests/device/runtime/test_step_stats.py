@@ -9,7 +9,7 @@ import numpy as np
 
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
-from anabranch.proto import RunMetadata, RunOptions
+from anabranch.proto.config_pb2 import RunMetadata, RunOptions
 from anabranch.proto.tensors import make_ndarray
 from anabranch.runtime.timeline import Timeline
 from anabranch.session import Session

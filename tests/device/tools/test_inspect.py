@@ -15,9 +15,10 @@ from anabranch.errors import DataLossError
 from anabranch.frontend.summary_writer import FileWriter
 from anabranch.graph.graph import Graph
 from anabranch.io.checkpoint_state import write_checkpoint_state
-from anabranch.io.checkpoint_store import list_files, write_checkpoint
+from anabranch.io.checkpoint_store import list_files
+from anabranch.io.checkpoint_writer import write_checkpoint
 from anabranch.ops import raw
-from anabranch.proto import Summary
+from anabranch.proto.summary_pb2 import Summary
 from anabranch.tools import command_line
 from anabranch.tools.inspect import Inspector, NotInspectableError, Report
 

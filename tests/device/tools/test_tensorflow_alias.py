@@ -44,7 +44,6 @@ def module(name: str) -> ModuleType:
         ("tensorflow.python.framework.tensor_shape", "TensorShape", tf.TensorShape),
         ("tensorflow.python.ops.array_ops", "concat", tf.concat),
         ("tensorflow.python.ops.nn_ops", "conv2d", tf.nn.conv2d),
-        ("tensorflow.python.ops.gen_math_ops", "mat_mul", tf.raw_ops.MatMul),
         ("tensorflow.python.platform.gfile", "Exists", tf.gfile.Exists),
         ("tensorflow.python.util.nest", "is_sequence", None),
         ("tensorflow.python.training.moving_averages", "assign_moving_average", None),
@@ -55,6 +54,15 @@ def module(name: str) -> ModuleType:
 def test_names_are_anabranchs(name: str, attribute: str, expected: object) -> None:
     found = getattr(module(name), attribute)
     assert found is expected or (expected is None and found is not None) or found == expected
+
+
+def test_generated_modules_take_arguments_by_position_and_by_tensorflows_names() -> None:
+    functions = module("tensorflow.python.ops.gen_math_ops")
+    with tf.Session() as sess:
+        assert sess.run(functions.mat_mul([[2.0]], [[3.0]])) == [[6.0]]
+        assert sess.run(functions._sum([2.0, 3.0], axis=0)) == 5.0
+    with pytest.raises(AttributeError, match="mat_mull"):
+        functions.mat_mull
 
 
 def test_private_modules_are_reached_from_the_top() -> None:

@@ -15,7 +15,7 @@ from anabranch.frontend.variable_functions import global_variables_initializer
 from anabranch.frontend.variable_scope import get_variable, variable_scope
 from anabranch.frontend.variables import Variable
 from anabranch.graph.graph import Graph
-from anabranch.io.checkpoint_store import write_checkpoint
+from anabranch.io.checkpoint_writer import write_checkpoint
 from anabranch.session import Session
 from anabranch.train import checkpoint_management as management, checkpoint_utils as utils
 

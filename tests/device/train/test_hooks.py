@@ -22,7 +22,7 @@ from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.graph import get_default_graph
 from anabranch.io.event_files import summary_iterator
 from anabranch.ops import raw
-from anabranch.proto import SessionLog
+from anabranch.proto.summary_pb2 import SessionLog
 from anabranch.train import basic_session_run_hooks
 from anabranch.train.basic_session_run_hooks import (
     FeedFnHook,

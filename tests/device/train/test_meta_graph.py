@@ -15,7 +15,7 @@ from anabranch.graph.collections import GraphKeys
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.graph import Graph, get_default_graph
 from anabranch.ops import raw
-from anabranch.proto import MetaGraphDef, SaverDef, VariableDef
+from anabranch.proto.training_pb2 import MetaGraphDef, SaverDef, VariableDef
 from anabranch.session import Session
 from anabranch.train import meta_graph
 from anabranch.train.meta_graph import export_meta_graph, import_scoped_meta_graph, register_proto_function

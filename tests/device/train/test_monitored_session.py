@@ -19,7 +19,7 @@ from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.graph import Graph, get_default_graph
 from anabranch.io.event_files import summary_iterator
 from anabranch.ops import raw
-from anabranch.proto import RunMetadata, RunOptions
+from anabranch.proto.config_pb2 import RunMetadata, RunOptions
 from anabranch.session import Session
 from anabranch.train.basic_session_run_hooks import StopAtStepHook
 from anabranch.train.checkpoint_management import latest_checkpoint

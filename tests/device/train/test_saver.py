@@ -20,7 +20,7 @@ from anabranch.frontend.variables import Variable
 from anabranch.graph.graph import Graph, get_default_graph
 from anabranch.io import checkpoint_store
 from anabranch.ops import raw
-from anabranch.proto import SaverDef
+from anabranch.proto.training_pb2 import SaverDef
 from anabranch.session import Session
 from anabranch.train import saver as saver_module
 from anabranch.train.best_checkpoints import BestCheckpoints

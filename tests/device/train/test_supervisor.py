@@ -16,7 +16,8 @@ from anabranch.graph.collections import GraphKeys
 from anabranch.graph.graph import Graph, get_default_graph
 from anabranch.io.event_files import summary_iterator
 from anabranch.ops import raw
-from anabranch.proto import MetaGraphDef, SessionLog
+from anabranch.proto.summary_pb2 import SessionLog
+from anabranch.proto.training_pb2 import MetaGraphDef
 from anabranch.train.basic_loops import basic_train_loop
 from anabranch.train.checkpoint_management import latest_checkpoint
 from anabranch.train.optimizers.gradient_descent import GradientDescentOptimizer

@@ -153,5 +153,14 @@ def test_operations_that_fail(folder: str) -> None:
         ]:
             with pytest.raises(getattr(tf.errors, f"{error}Error"), match=message):
                 session.run(fetch)
-        in_blocks = load(model, "w", [2, 0], no_columns, [], num_rows=2, num_cols=4, max_rows_in_memory=2)
+        in_blocks = load(
+            ckpt_path=model,
+            old_tensor_name="w",
+            row_remapping=[2, 0],
+            col_remapping=no_columns,
+            initializing_values=[],
+            num_rows=2,
+            num_cols=4,
+            max_rows_in_memory=2,
+        )
         assert session.run(in_blocks).tolist() == OLD[[2, 0]].tolist()

@@ -164,6 +164,20 @@ def test_shapes_are_constants_where_known() -> None:
     assert [t.shape.as_list() for t in array.shape_n([known, partial])] == [[2], [2]]
 
 
+def test_types_of_shapes_are_checked_where_tensorflow_checks_them() -> None:
+    """A known shape is a constant of any dtype; an operation gives int32 or int64."""
+    known, partial = constants.constant(X), constants.placeholder("float32", [None, 4])
+    for function in (array.shape, array.size):
+        assert [function(known, out_type=name).dtype.name for name in ("float32", "int8")] == ["float32", "int8"]
+        with pytest.raises(TypeError, match="Expected bool"):
+            function(known, out_type="bool")
+        for name in ("float32", "int8", "uint8", "bool", "string"):
+            with pytest.raises(TypeError, match=rf"'out_type' of \w+ has DataType {name} not in"):
+                function(partial, out_type=name)
+    with pytest.raises(TypeError, match="'out_type' of ShapeN has DataType float32 not in"):
+        array.shape_n([known], out_type="float32")
+
+
 def test_reshape_and_its_kin() -> None:
     x = constants.placeholder("float32", [None, 4])
     assert array.reshape(x, [-1, 2, 2]).shape.as_list() == [None, 2, 2]

@@ -21,7 +21,7 @@ WRITER = """
 import resource, sys
 from anabranch.errors import OpError
 from anabranch.frontend.summary_writer import FileWriter
-from anabranch.proto import Summary
+from anabranch.proto.summary_pb2 import Summary
 
 def curve(value):
     return Summary(value=[Summary.Value(tag="loss", simple_value=value)])

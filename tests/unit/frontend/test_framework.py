@@ -7,6 +7,7 @@ import pytest
 
 from anabranch.frontend import framework
 from anabranch.frontend.constants import constant, placeholder
+from anabranch.graph import conversion
 from anabranch.graph.composite import IndexedSlices, SparseTensor, SparseTensorValue
 from anabranch.graph.function_graph import FunctionGraph
 from anabranch.graph.graph import Graph, get_default_graph
@@ -102,13 +103,13 @@ def test_what_is_a_tensor() -> None:
 def test_composite_values_are_converted_or_kept() -> None:
     slices = IndexedSlices(constant([[1.0], [2.0], [4.0]]), constant([2, 0, 2]), constant([3, 1]))
     assert framework.convert_to_tensor_or_indexed_slices(slices) is slices
-    dense = framework.convert_to_tensor(slices)
+    dense = conversion.convert_to_tensor(slices)
     with Session() as session:
         assert session.run(dense).tolist() == [[2.0], [0.0], [5.0]]
     with pytest.raises(ValueError, match="dtype"):
         framework.convert_to_tensor_or_indexed_slices(slices, "int32")
     with pytest.raises(ValueError, match="without dense_shape"):
-        framework.convert_to_tensor(IndexedSlices(slices.values, slices.indices))
+        conversion.convert_to_tensor(IndexedSlices(slices.values, slices.indices))
     sparse = framework.convert_to_tensor_or_sparse_tensor(SparseTensorValue([[0]], [1.0], [1]))
     assert isinstance(sparse, SparseTensor)
     assert framework.convert_to_tensor_or_sparse_tensor([1.0]).shape.as_list() == [1]

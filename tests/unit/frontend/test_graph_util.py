@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from anabranch.frontend.graph_util import remove_training_nodes
-from anabranch.proto import GraphDef
+from anabranch.proto.graph_pb2 import GraphDef
 
 
 def graph(**nodes: tuple[str, list[str]]) -> GraphDef:

@@ -25,7 +25,7 @@ from anabranch.graph.graphdef_import import import_graph_def
 from anabranch.graph.node_plans import HINT_ATTRS
 from anabranch.graph.op_list import op_list_of, strip_default_attrs
 from anabranch.ops import raw
-from anabranch.proto import GraphDef, NodeDef, OpList
+from anabranch.proto.graph_pb2 import GraphDef, NodeDef, OpList
 from anabranch.proto.tensors import make_ndarray, make_tensor_proto
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures" / "tensorflow"

@@ -14,7 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from anabranch.io.checkpoint_store import CheckpointReader, list_files, write_checkpoint
+from anabranch.io.checkpoint_reader import CheckpointReader
+from anabranch.io.checkpoint_store import list_files
+from anabranch.io.checkpoint_writer import write_checkpoint
 
 CHANGING_CALLS = ("open", "write", "fsync", "rename", "replace", "unlink", "link", "mkdir")
 NAMES = ("a", "b", "c")

@@ -6,7 +6,7 @@ import sys
 
 import numpy as np
 
-from anabranch.io.checkpoint_store import write_checkpoint
+from anabranch.io.checkpoint_writer import write_checkpoint
 
 
 def main(prefix: str, start: int, count: int) -> None:

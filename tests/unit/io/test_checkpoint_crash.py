@@ -12,7 +12,9 @@ import numpy as np
 import pytest
 
 from anabranch.io import durable
-from anabranch.io.checkpoint_store import CheckpointReader, list_files, write_checkpoint
+from anabranch.io.checkpoint_reader import CheckpointReader
+from anabranch.io.checkpoint_store import list_files
+from anabranch.io.checkpoint_writer import write_checkpoint
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]

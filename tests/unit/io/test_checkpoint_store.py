@@ -23,15 +23,10 @@ from hypothesis.extra import numpy as hnp
 from anabranch import errors
 from anabranch.core import dtypes
 from anabranch.io import checkpoint_manifest, checkpoint_writer, crc32c, slices
-from anabranch.io.checkpoint_store import (
-    CheckpointReader,
-    SliceInfo,
-    checkpoint_exists,
-    list_files,
-    merge_checkpoints,
-    remove_checkpoint,
-    write_checkpoint,
-)
+from anabranch.io.checkpoint_reader import CheckpointReader
+from anabranch.io.checkpoint_store import checkpoint_exists, list_files
+from anabranch.io.checkpoint_writer import merge_checkpoints, remove_checkpoint, write_checkpoint
+from anabranch.io.slices import SliceInfo
 
 Array = npt.NDArray[Any]
 SAVED_DTYPES = [dtype for dtype in dtypes.ALL if dtype.is_numpy_compatible]

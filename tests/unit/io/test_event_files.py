@@ -14,7 +14,7 @@ from tensorboard.backend.event_processing import event_file_loader
 from anabranch import errors
 from anabranch.io import records
 from anabranch.io.event_files import EventsWriter, summary_iterator
-from anabranch.proto import Event, Summary
+from anabranch.proto.summary_pb2 import Event, Summary
 
 FIXTURE = Path(__file__).parents[2] / "fixtures" / "tensorflow" / "events.out.tfevents"
 

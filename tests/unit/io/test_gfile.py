@@ -164,6 +164,48 @@ def test_glob(tmp_path: Path) -> None:
     assert names(str(tmp_path / "none" / "*")) == []
 
 
+@pytest.mark.parametrize(
+    ("pattern", "expected"),
+    [
+        ("*", ["./.h", "./[x].txt", "./a.txt", "./b.txt", "./sub", "./sub2"]),
+        ("./*", ["./.h", "./[x].txt", "./a.txt", "./b.txt", "./sub", "./sub2"]),
+        ("*.txt", ["./[x].txt", "./a.txt", "./b.txt"]),
+        ("./*.txt", ["./[x].txt", "./a.txt", "./b.txt"]),
+        ("?.txt", ["./a.txt", "./b.txt"]),
+        ("[ab].txt", ["./a.txt", "./b.txt"]),
+        ("\\[x].txt", ["./[x].txt"]),
+        ("a.txt", ["a.txt"]),
+        ("./a.txt", ["./a.txt"]),
+        (".*", ["./.h"]),
+        ("sub/*", ["sub/c.txt"]),
+        ("./sub/*", ["./sub/c.txt"]),
+        ("sub/./*", ["sub/./c.txt"]),
+        ("sub/../?.txt", ["sub/../a.txt", "sub/../b.txt"]),
+        ("sub*/*", ["./sub/c.txt", "./sub2/c.txt"]),
+        ("*/c.txt", ["./sub/c.txt", "./sub2/c.txt"]),
+        ("sub*/", ["./sub", "./sub2"]),
+        ("sub", ["sub"]),
+        (".", ["."]),
+        (["sub/*", "?.txt"], ["sub/c.txt", "./a.txt", "./b.txt"]),
+        ("nope*", []),
+    ],
+)
+def test_found_paths_begin_as_tensorflows_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pattern: str | list[str], expected: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("a.txt", "b.txt", ".h", "[x].txt", "sub/c.txt", "sub2/c.txt"):
+        os.makedirs(os.path.dirname(name) or ".", exist_ok=True)
+        Path(name).write_bytes(b"")
+    assert gfile.glob(pattern) == expected  # type: ignore[arg-type]
+
+
+def test_a_found_path_keeps_the_scheme_of_its_pattern(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"")
+    assert gfile.glob(f"file://{tmp_path}/*") == [f"file://{tmp_path}/a"]
+    assert gfile.exists(gfile.glob(f"file://{tmp_path}/*")[0])
+
+
 def test_stat(tmp_path: Path) -> None:
     (tmp_path / "f").write_bytes(b"abc")
     statistics = gfile.Stat(tmp_path / "f")

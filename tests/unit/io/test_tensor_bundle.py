@@ -18,7 +18,9 @@ import pytest
 from anabranch import errors
 from anabranch.core import dtypes
 from anabranch.io import crc32c, sstable, tensor_bundle
-from anabranch.io.checkpoint_store import CheckpointReader, checkpoint_exists, open_checkpoint, write_checkpoint
+from anabranch.io.checkpoint_reader import CheckpointReader
+from anabranch.io.checkpoint_store import checkpoint_exists, open_checkpoint
+from anabranch.io.checkpoint_writer import write_checkpoint
 from anabranch.io.tensor_bundle import TensorBundleReader
 
 Array = npt.NDArray[Any]

@@ -11,8 +11,8 @@ import pytest
 from anabranch.core import dtypes
 from anabranch.core.attrs import AttrPlaceholder, FuncAttr, same_attr_value
 from anabranch.core.shapes import TensorShape
-from anabranch.proto import AttrValue, GraphDef, NodeDef
 from anabranch.proto.attr_values import attr_from_proto, attr_to_proto
+from anabranch.proto.graph_pb2 import AttrValue, GraphDef, NodeDef
 
 FILES = Path(__file__).parents[2] / "fixtures" / "tensorflow"
 FUNC = FuncAttr("body", {"T": dtypes.float32, "N": 3, "shapes": [TensorShape([None, 2])], "U": AttrPlaceholder("V")})

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
 
-import anabranch.proto
 from anabranch import errors
 from anabranch.core.dtypes import as_dtype
 from anabranch.proto import (
@@ -94,12 +93,6 @@ def test_enum_has_exactly_tensorflows_numbers(name: str) -> None:
 
 def test_no_message_is_missing() -> None:
     assert set(FACTS["messages"]) - set(MESSAGES) == LEFT_OUT
-
-
-def test_package_exports_every_message_and_enum() -> None:
-    top = {name.split(".")[-1] for name in MESSAGES if "." not in name} | {n for n in ENUMS if "." not in n} | {"Code"}
-    assert set(anabranch.proto.__all__) == top
-    assert all(hasattr(anabranch.proto, name) for name in top)
 
 
 def test_dtypes_have_the_numbers_of_the_enum() -> None:

@@ -11,18 +11,11 @@ import pytest
 from google.protobuf import text_format
 from google.protobuf.message import Message
 
-from anabranch.proto import (
-    CheckpointState,
-    Event,
-    Example,
-    GraphDef,
-    MetaGraphDef,
-    RunMetadata,
-    SavedModel,
-    SequenceExample,
-    VariableDef,
-    WhileContextDef,
-)
+from anabranch.proto.config_pb2 import RunMetadata
+from anabranch.proto.example_pb2 import Example, SequenceExample
+from anabranch.proto.graph_pb2 import GraphDef
+from anabranch.proto.summary_pb2 import Event
+from anabranch.proto.training_pb2 import CheckpointState, MetaGraphDef, SavedModel, VariableDef, WhileContextDef
 
 FILES = Path(__file__).parents[2] / "fixtures" / "tensorflow"
 BINARY: dict[str, type[Message]] = {

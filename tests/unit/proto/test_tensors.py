@@ -16,7 +16,7 @@ from hypothesis.extra import numpy as hnp
 from anabranch.core import dtypes
 from anabranch.core.dtypes import as_dtype
 from anabranch.core.shapes import TensorShape
-from anabranch.proto import TensorProto, TensorShapeProto
+from anabranch.proto.graph_pb2 import TensorProto, TensorShapeProto
 from anabranch.proto.tensors import make_ndarray, make_tensor_proto, shape_from_proto, shape_to_proto
 
 CASES = json.loads((Path(__file__).parents[2] / "fixtures" / "tensorflow" / "tensors.json").read_text())

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from anabranch.proto import StepStats
+from anabranch.proto.step_stats_pb2 import StepStats
 from anabranch.runtime.timeline import Timeline
 
 CPU = "/job:localhost/replica:0/task:0/device:CPU:0"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 from xml.etree import ElementTree as ET
 
-from anabranch.proto import RunMetadata
+from anabranch.proto.config_pb2 import RunMetadata
 from anabranch.runtime.timeline_svg import timeline_svg
 
 TASK = "/job:localhost/replica:0/task:0/device:"

@@ -1,1 +1,0 @@
-from anabranch.frontend.staging import MapStagingArea as MapStagingArea, StagingArea as StagingArea

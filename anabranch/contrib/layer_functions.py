@@ -1,0 +1,89 @@
+"""What `tf.contrib.layers` has beside regularizers: initializers, flatten."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import anabranch as tf
+
+
+def flatten(inputs: Any, outputs_collections: Any = None, scope: str | None = None) -> tf.Tensor:
+    """Makes a matrix: the first dimension stays, all others become one.
+
+    Args:
+        inputs: a tensor of shape [batch, ...], of known rank.
+        outputs_collections: the collections that the result joins.
+        scope: name scope of the operations.
+
+    Returns:
+        A tensor of shape [batch, product of the other sizes].
+
+    Raises:
+        ValueError: the rank of `inputs` is not known, or 0.
+
+    Example:
+        >>> tf.contrib.layers.flatten(tf.zeros([2, 3, 4])).shape
+        TensorShape([Dimension(2), Dimension(12)])
+    """
+    with tf.name_scope(scope, "Flatten", [inputs]):
+        outputs = tf.layers.flatten(tf.convert_to_tensor(inputs))
+    if outputs_collections is not None:
+        tf.add_to_collections(outputs_collections, outputs)
+    return outputs
+
+
+def xavier_initializer(
+    uniform: bool = True, seed: int | None = None, dtype: Any = tf.float32
+) -> Callable[..., tf.Tensor]:
+    """Glorot and Bengio (2010): keeps the scale of gradients alike in all layers.
+
+    Args:
+        uniform: whether the distribution is uniform, or a cut-off normal one.
+        seed: of the random numbers.
+        dtype: of the variable, where it does not say; floating.
+
+    Returns:
+        An initializer: a function from a shape to a tensor of it.
+
+    Raises:
+        TypeError: `dtype` is not floating.
+
+    Example:
+        >>> initializer = tf.contrib.layers.xavier_initializer()
+        >>> bool((abs(sess.run(initializer([3, 3]))) <= 1.0).all())
+        True
+    """
+    return variance_scaling_initializer(1.0, "FAN_AVG", uniform, seed, dtype)
+
+
+def variance_scaling_initializer(
+    factor: float = 2.0, mode: str = "FAN_IN", uniform: bool = False, seed: int | None = None, dtype: Any = tf.float32
+) -> Callable[..., tf.Tensor]:
+    """Weights of variance `factor` / n, where n is the number of inputs, of outputs, or their mean.
+
+    Args:
+        factor: a positive number.
+        mode: "FAN_IN" (n = inputs of a unit), "FAN_OUT" (its outputs) or "FAN_AVG" (their mean).
+        uniform: whether the distribution is uniform, or a cut-off normal one.
+        seed: of the random numbers.
+        dtype: of the variable, where it does not say; floating.
+
+    Returns:
+        An initializer: a function from a shape to a tensor of it.
+
+    Raises:
+        TypeError: `dtype` is not a floating-point type.
+        ValueError: `mode` is unknown.
+
+    Example:
+        >>> initializer = tf.contrib.layers.variance_scaling_initializer(uniform=True)
+        >>> bool((abs(sess.run(initializer([6, 3]))) <= 1.0).all())
+        True
+    """
+    if not tf.as_dtype(dtype).is_floating:
+        raise TypeError("Cannot create initializer for non-floating point type.")
+    if mode not in {"FAN_IN", "FAN_OUT", "FAN_AVG"}:
+        raise ValueError(f"Unknown mode {mode} [FAN_IN, FAN_OUT, FAN_AVG]")
+    distribution = "uniform" if uniform else "truncated_normal"
+    return tf.variance_scaling_initializer(factor, mode.lower(), distribution, seed, dtype)

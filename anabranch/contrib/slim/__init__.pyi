@@ -1,0 +1,1 @@
+from anabranch.contrib.slim import prefetch_queue as prefetch_queue

@@ -1,0 +1,4 @@
+from anabranch.frontend.staging import (
+    MapStagingArea as MapStagingArea,
+    StagingArea as StagingArea,
+)

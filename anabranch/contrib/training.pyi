@@ -1,0 +1,10 @@
+from anabranch.contrib.hparams import HParams as HParams
+from anabranch.contrib.load_balancing import (
+    GreedyLoadBalancingStrategy as GreedyLoadBalancingStrategy,
+    RandomStrategy as RandomStrategy,
+    byte_size_load_fn as byte_size_load_fn,
+)
+from anabranch.train.bucketing import (
+    bucket as bucket,
+    bucket_by_sequence_length as bucket_by_sequence_length,
+)

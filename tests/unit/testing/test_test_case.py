@@ -1,0 +1,93 @@
+"""`tf.test.TestCase` begins each test with a fresh default graph, whatever surrounds it."""
+
+from __future__ import annotations
+
+import contextlib
+import unittest
+from collections.abc import Callable, Iterator
+
+import pytest
+
+import anabranch as tf
+
+seen: list[tf.Graph] = []
+left: list[object] = []
+
+
+class Case(tf.test.TestCase):
+    __test__ = False  # for pytest
+
+    def looks(self) -> None:
+        seen.append(tf.get_default_graph())
+        assert tf.get_default_graph().seed is not None
+        assert tf.get_default_graph().get_operations() == []
+        with self.session() as session:
+            assert session.run(tf.constant(1) + 1) == 2
+        self.assertAllClose(self.evaluate(tf.constant(2.0)), 2.0)
+
+    def leaves_its_graph(self) -> None:
+        left.append(graph := tf.Graph().as_default())
+        graph.__enter__()
+        tf.constant(1)
+
+
+def run(*methods: str) -> list[str]:
+    """What went wrong in the tests."""
+    result = unittest.TestResult()
+    unittest.TestSuite(Case(method) for method in methods).run(result)
+    assert result.testsRun == len(methods)
+    return [text for _, text in result.errors + result.failures]
+
+
+@contextlib.contextmanager
+def in_a_session() -> Iterator[None]:
+    with tf.Session(graph=tf.Graph()):
+        yield
+
+
+@contextlib.contextmanager
+def in_a_scope() -> Iterator[None]:
+    with tf.Graph().as_default(), tf.Graph().as_default(), tf.name_scope("scope"), tf.device("/cpu:0"):
+        yield
+
+
+@pytest.mark.parametrize(
+    "around", [contextlib.nullcontext, tf.Graph().as_default, in_a_session, in_a_scope], ids=lambda f: f.__name__
+)
+def test_a_test_has_a_graph_of_its_own(around: Callable[[], contextlib.AbstractContextManager[object]]) -> None:
+    seen.clear()
+    with around():
+        graph = tf.get_default_graph()
+        tf.constant(1)
+        assert run("looks", "looks") == []
+    assert len({graph, *seen}) == 3
+    assert tf.get_default_graph() is seen[-1]
+    assert tf.get_default_session() is None
+
+
+def test_what_an_earlier_test_left_does_not_matter() -> None:
+    assert run("leaves_its_graph", "looks", "leaves_its_graph", "looks") == []
+
+
+def test_set_up_may_be_called_for_another_graph() -> None:
+    class Other(tf.test.TestCase):
+        def setUp(self) -> None:
+            with tf.Graph().as_default():
+                super().setUp()
+
+        def looks(self) -> None:
+            tf.constant(1)
+
+    result = unittest.TestResult()
+    Other("looks").run(result)
+    assert result.wasSuccessful(), result.errors
+
+
+def test_graphs_that_are_left_out_of_order_are_told_of() -> None:
+    first, second = tf.Graph().as_default(), tf.Graph().as_default()
+    first.__enter__()
+    second.__enter__()
+    with pytest.raises(AssertionError, match="in another order"):
+        first.__exit__(None, None, None)
+    second.__exit__(None, None, None)
+    run("looks")
