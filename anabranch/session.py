@@ -7,16 +7,15 @@ found by its fetches and fed tensors and goes straight to its plan.
 from __future__ import annotations
 
 import contextlib
-import itertools
+import functools
 import threading
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, Self, TypeVar, overload
+from typing import Any, Self, TypeVar, overload
 
 from anabranch.core import nest
-from anabranch.core.bounded import Table, ticks
 from anabranch.core.values import TensorValue
-from anabranch.errors import InvalidArgumentError, OpError
+from anabranch.errors import OpError
 from anabranch.frontend.feeds import feed_array
 from anabranch.frontend.fetches import FetchMapping, feed_function_for
 from anabranch.graph.graph import Graph, get_default_graph
@@ -24,41 +23,14 @@ from anabranch.graph.graph_copy import name_operation
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.placement.cost_model import CostModel
 from anabranch.proto.graph_pb2 import GraphDef
-from anabranch.runtime.local_master import LocalMaster, LocalTask
+from anabranch.runtime.masters import Step, master_for, reset_containers
+from anabranch.runtime.partial_runs import PartialRuns
 from anabranch.runtime.step import prepared_steps
 from anabranch.runtime.step_stats import StepRecord, wants_trace
 
 _Key = TypeVar("_Key")
 
 _MAX_MAPPINGS = 4096
-_LOCAL_SCHEME = "local://"
-
-
-class Step(Protocol):
-    """A prepared step. May be run by several threads at once. See `core.bounded.Kept`."""
-
-    used: int
-
-    def release(self) -> None:
-        """Lets executables go; a run that comes later compiles anew."""
-
-    def run(
-        self, feeds: Sequence[Any], record: Callable[[Any], None] | None = None, timeout: float | None = None
-    ) -> list[Any]:
-        """One value per fetch, for one array per feed; fails when it waits for longer than `timeout` seconds."""
-
-
-class Master(Protocol):
-    """Prepares steps. The local one runs them in this process; a cluster's sends them to its tasks."""
-
-    def devices(self) -> list[Any]:
-        """The devices that steps can use."""
-
-    def measure(self, model: CostModel, step: Any, feeds: Sequence[Any], runs: int) -> None:
-        """Adds to a model what a step and transfers between the devices cost."""
-
-    def prepare(self, fetches: Sequence[Tensor], targets: Sequence[Operation], feeds: Sequence[Tensor]) -> Step:
-        """Compiles a kind of step."""
 
 
 class BaseSession:
@@ -93,18 +65,14 @@ class BaseSession:
         self._config = config
         #: seconds that a step may wait, unless its options say otherwise; None: any time
         self._timeout = _seconds(getattr(config, "operation_timeout_in_ms", 0))
-        self._master: Master = _master_for(self._target, config, placement)
-        if isinstance(self._master, LocalMaster):
-            # threads that compute ahead would keep the containers of a forgotten session alive, and themselves
-            weakref.finalize(self, self._master.forget).atexit = False
+        self._master = master_for(self._target, config, placement)
+        # threads that compute ahead would keep the containers of a forgotten session alive, and themselves
+        weakref.finalize(self, self._master.forget).atexit = False
         self._closed = False
         self._mappings: dict[Any, FetchMapping] = {}
         self._preparing = threading.RLock()
         self._structure_version = self._graph.structure_version
-        self._partial_runs: dict[str, _PartialRun] = {}
-        self._run_numbers = itertools.count()
-        #: the pieces of partial runs, by what was run before them, and what they feed and fetch
-        self._pieces = Table()
+        self._partial_runs = PartialRuns(self._master.prepare)
 
     @property
     def graph(self) -> Graph:
@@ -136,11 +104,11 @@ class BaseSession:
             >>> session.close()
         """
         first, self._closed = not self._closed, True
-        if first and isinstance(self._master, LocalMaster):
+        if first:
             self._master.close()
-        tables = [*(mapping.steps for mapping in list(self._mappings.values())), self._pieces]
+        tables = [mapping.steps for mapping in list(self._mappings.values())]
         self._mappings.clear()
-        self._partial_runs.clear()
+        self._partial_runs.close()
         for table in tables:
             for step in list(table.values()):
                 step.release()
@@ -369,12 +337,7 @@ class BaseSession:
         The handle is good until everything was fed and fetched, a piece failed, or the session is closed.
         """
         mapping = FetchMapping(self._graph, fetches)
-        tensors = [t for f in feeds or () for t, _ in self._feed_parts(f, None)]
-        if not mapping.tensors and not mapping.targets:
-            raise InvalidArgumentError(None, None, "partial_run_setup needs at least one fetch")
-        handle = f"partial_run_{next(self._run_numbers)}"
-        self._partial_runs[handle] = _PartialRun(self, mapping, tensors)
-        return handle
+        return self._partial_runs.set_up(mapping, [t for f in feeds or () for t, _ in self._feed_parts(f, None)])
 
     def partial_run(self, handle: str, fetches: Any, feed_dict: Any = None) -> nest.Structure:
         """Runs the next piece: what `fetches` need and has not run yet. Each operation runs at most once in all.
@@ -384,159 +347,14 @@ class BaseSession:
                 or the run is over, because everything was fetched, or a piece failed.
             OpError: the piece failed.
         """
-        run = self._partial_runs.get(handle)
-        if run is None:
-            raise InvalidArgumentError(None, None, f"there is no partial run {handle!r}; call partial_run_setup first")
         tensors, values = self._feeds(feed_dict or {})
-        mapping = self._mapping(fetches)
-        piece = run.next_piece(mapping, tensors)
-        try:
-            results = run.advance(piece, mapping, tensors, values)
-        except BaseException:
-            self._partial_runs.pop(handle, None)  # what it had computed so far is lost
-            raise
-        if run.is_over:
-            self._partial_runs.pop(handle, None)
-        return results
+        run = functools.partial(self._run, record=None, timeout=self._timeout)
+        return self._partial_runs.advance(handle, self._mapping(fetches), tensors, values, run)
 
 
 def _seconds(milliseconds: int) -> float | None:
     """A time limit of a message: zero means none."""
     return milliseconds / 1000 if milliseconds else None
-
-
-def _master_for(target: str, config: Any, placement: Any) -> Master:
-    if not target:
-        return LocalMaster(None, config, placement)
-    if target.startswith(_LOCAL_SCHEME):
-        return LocalMaster(LocalTask.named(target[len(_LOCAL_SCHEME) :]), config, placement)
-    raise InvalidArgumentError(
-        None, None, f"no session can be opened at target {target!r}; use '' or '{_LOCAL_SCHEME}<name>'"
-    )
-
-
-class _PreparedPiece:
-    """One piece of a partial run, prepared; runs with the same declarations and earlier pieces share it.
-
-    Attributes:
-        operations: what it runs.
-        fetches: what it computes, besides what is known before: for the caller, and for later pieces.
-        feeds: what it takes: everything that is known then.
-    """
-
-    def __init__(self, operations: set[Operation], fetches: list[Tensor], feeds: list[Tensor], step: Step) -> None:
-        self.operations, self.fetches, self.feeds, self.step = operations, fetches, feeds, step
-        self.used = 0
-
-    def release(self) -> None:
-        """See `core.bounded.Kept`."""
-        self.step.release()
-
-
-class _PartialRun:
-    """A step that runs in pieces: what earlier pieces computed is fed to later ones."""
-
-    def __init__(self, session: BaseSession, mapping: FetchMapping, feeds: list[Tensor]) -> None:
-        self._session = session
-        self._open_fetches = set(mapping.tensors)
-        self._open_targets = set(mapping.targets)
-        self._open_feeds = set(feeds)
-        self._all = (mapping.tensors, mapping.targets)
-        self._values: dict[Tensor, Any] = {}
-        self._done: set[Operation] = set()
-        #: what was declared, and what each piece so far fed and fetched
-        self._history: tuple[Any, ...] = (tuple(mapping.tensors), tuple(mapping.targets), tuple(feeds))
-
-    @property
-    def is_over(self) -> bool:
-        """Whether all that was declared was fed and fetched."""
-        return not (self._open_fetches or self._open_targets or self._open_feeds)
-
-    def next_piece(self, mapping: FetchMapping, tensors: Sequence[Tensor]) -> _PreparedPiece:
-        """What runs for these fetches when these are fed.
-
-        Raises:
-            InvalidArgumentError: see `BaseSession.partial_run`.
-        """
-        self._check(mapping, tensors)
-        history = (self._history, tuple(tensors), tuple(mapping.tensors), tuple(mapping.targets))
-        piece: _PreparedPiece | None = self._session._pieces.get(history)
-        if piece is None:
-            piece = self._prepare(mapping, tensors)
-            prepared_steps.add(self._session._pieces, history, piece)
-        self._history = history
-        piece.used = next(ticks)
-        return piece
-
-    def _prepare(self, mapping: FetchMapping, tensors: Sequence[Tensor]) -> _PreparedPiece:
-        known = {*self._values, *tensors}
-        operations, missing = self._needed(known, mapping.tensors, mapping.targets)
-        if missing:
-            raise InvalidArgumentError(
-                None, None, f"this piece of the partial run needs {missing[0].name!r}, which is not fed yet"
-            )
-        kept = self._needed_later(known, operations)
-        fetches = [t for t in dict.fromkeys([*mapping.tensors, *kept]) if t not in known]
-        targets = [op for op in mapping.targets if op not in self._done]
-        feeds = [*self._values, *(t for t in tensors if t not in self._values)]
-        return _PreparedPiece(operations, fetches, feeds, self._session._master.prepare(fetches, targets, feeds))
-
-    def advance(
-        self, piece: _PreparedPiece, mapping: FetchMapping, tensors: Sequence[Tensor], values: Sequence[Any]
-    ) -> Any:
-        """Runs a piece; returns what the caller fetches."""
-        self._values.update(zip(tensors, values, strict=True))
-        results = self._session._run(piece.step, [self._values[t] for t in piece.feeds], None, self._session._timeout)
-        self._values.update(zip(piece.fetches, results, strict=True))
-        self._done |= piece.operations
-        self._open_feeds -= set(tensors)
-        self._open_fetches -= set(mapping.tensors)
-        self._open_targets -= set(mapping.targets)
-        return mapping.arrange([self._values[t] for t in mapping.tensors])
-
-    def _check(self, mapping: FetchMapping, feeds: Sequence[Tensor]) -> None:
-        for tensor in feeds:
-            if tensor not in self._open_feeds:
-                raise InvalidArgumentError(
-                    None,
-                    tensor.op,
-                    f"the feed {tensor.name!r} was not declared in partial_run_setup, or was fed already",
-                )
-        for tensor in mapping.tensors:
-            if tensor not in self._open_fetches:
-                raise InvalidArgumentError(
-                    None,
-                    tensor.op,
-                    f"the fetch {tensor.name!r} was not declared in partial_run_setup, or was fetched already",
-                )
-
-    def _needed(
-        self, known: set[Tensor], fetches: Sequence[Tensor], targets: Sequence[Operation]
-    ) -> tuple[set[Operation], list[Tensor]]:
-        """The operations that must still run for these, and those declared feeds they need that have no value."""
-        needed: set[Operation] = set()
-        missing: list[Tensor] = []
-        stack: list[Any] = [*fetches, *targets]
-        while stack:
-            item = stack.pop()
-            if isinstance(item, Tensor):
-                if item in known:
-                    continue
-                if item in self._open_feeds:
-                    missing.append(item)
-                    continue
-                item = item.op
-            if item not in needed and item not in self._done:
-                needed.add(item)
-                stack.extend(item.inputs)
-                stack.extend(item.control_inputs)
-        return needed, missing
-
-    def _needed_later(self, known: set[Tensor], piece: set[Operation]) -> list[Tensor]:
-        """Outputs of this piece that operations of later pieces take."""
-        everything, _ = self._needed(known, *self._all)
-        later = everything - piece
-        return [t for op in later for t in op.inputs if t.op in piece]
 
 
 # ---------------------------------------------------------------------- public classes
@@ -591,9 +409,7 @@ class Session(BaseSession):
         Raises:
             InvalidArgumentError: the target is not a shared one.
         """
-        if not target.startswith(_LOCAL_SCHEME):
-            raise InvalidArgumentError(None, None, f"only a shared target can be reset, got {target!r}")
-        LocalTask.named(target[len(_LOCAL_SCHEME) :]).containers.reset(containers or ())
+        reset_containers(target, containers or ())
 
 
 class InteractiveSession(BaseSession):
