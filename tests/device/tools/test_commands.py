@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,9 @@ def test_all_is_well(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Mon
         found
     )
     assert found["a step"]["state"] == "ok"
-    assert f"{tmp_path}/xla: 0 programs, 0 B of at most 2.0 GiB" in found["compile cache"]["value"]
+    # where compiling takes long, the doctor's own step is kept
+    told = rf"{re.escape(str(tmp_path))}/xla: \d+ programs, [\d.]+ \w+ of at most 2\.0 GiB"
+    assert re.match(told, found["compile cache"]["value"])
 
 
 def test_the_report_for_people(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
