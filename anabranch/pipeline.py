@@ -19,6 +19,7 @@ from anabranch.graph.operation import Operation, Tensor
 from anabranch.graph.step_nodes import StepFunction, StepNode
 from anabranch.passes.cse import merge_common_subexpressions
 from anabranch.passes.fold import fold
+from anabranch.passes.frames import Frames
 from anabranch.passes.lower_control_flow import FUNCTIONAL, lower_control_flow
 from anabranch.passes.prune import prune
 from anabranch.passes.rewriting import step_of_function, step_of_members
@@ -27,9 +28,11 @@ from anabranch.passes.unneeded_bounds import drop_unneeded_bounds
 from anabranch.passes.verify import verify
 from anabranch.placement.partition import partition
 from anabranch.placement.placer import Placement, Placer, apply
+from anabranch.placement.verify_devices import verify_partitioned, verify_placed
 from anabranch.xla.islands import Grouping, Island, PlanItem, functional_host_work, group, order_of, runs_on_host
 from anabranch.xla.receives import ReceiveReport, delay_receives
 from anabranch.xla.state import touches_variables, writes_variables
+from anabranch.xla.verify_items import verify_items
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,11 +113,14 @@ def plan_function(function: StepFunction, known: Mapping[int, Any], placer: Plac
 def _plan(begin: Callable[[], StepGraph], placer: Placer | None) -> Plan:
     stages: list[StageReport] = []
 
+    def noted(name: str, count: int, start: float) -> None:
+        stages.append(StageReport(name, count, time.perf_counter() - start))
+
     def stage(name: str, run: Callable[[], StepGraph]) -> StepGraph:
         start = time.perf_counter()
         step = run()
         verify(step, name)
-        stages.append(StageReport(name, len(step.operations), time.perf_counter() - start))
+        noted(name, len(step.operations), start)
         return step
 
     step = stage("prune", lambda: drop_unneeded_bounds(begin()))
@@ -127,24 +133,27 @@ def _plan(begin: Callable[[], StepGraph], placer: Placer | None) -> Plan:
     while chosen := _to_lower(step, placer=placer):
         step = stage("lower", functools.partial(lower_control_flow, step, chosen, order_of(step), _lower_inside))
         step = stage("fold", functools.partial(fold, step))
-    placement, devices = None, {}
+    plan = Plan(Grouping([], {}, {}, Frames()), step, stages)
     if placer is not None:
         start = time.perf_counter()
-        placement = placer.place(step)
-        stages.append(StageReport("place", len(step.operations), time.perf_counter() - start))
-        devices = {device.name: device for device in placer.devices}
-    if placement is not None and placement.device:
-        placed = apply(step, placement)
-        step = stage("partition", lambda: partition(placed))
+        plan.devices = {device.name: device for device in placer.devices}
+        plan.placement = placer.place(step)
+        noted("place", len(step.operations), start)
+        if plan.placement.device:
+            placed = apply(step, plan.placement)
+            verify_placed(placed, plan.devices, "place")
+            step = plan.step = stage("partition", lambda: partition(placed))
+            verify_partitioned(step, "partition")
     start = time.perf_counter()
-    grouping = group(step)
-    stages.append(StageReport("islands", len(grouping.items), time.perf_counter() - start))
-    receives = None
+    plan.grouping = group(step)
+    verify_items(plan.grouping, step, "islands")
+    noted("islands", len(plan.items), start)
     if placer is not None and any(op.type == "_Recv" for op in step.operations):
         start = time.perf_counter()
-        grouping, receives = delay_receives(grouping, step, devices, placer.cost_model)
-        stages.append(StageReport("receives", len(receives.delayed), time.perf_counter() - start))
-    return _announced(Plan(grouping, step, stages, placement, devices, receives))
+        plan.grouping, plan.receives = delay_receives(plan.grouping, step, plan.devices, placer.cost_model)
+        verify_items(plan.grouping, step, "receives")
+        noted("receives", len(plan.receives.delayed), start)
+    return _announced(plan)
 
 
 def _to_lower(step: StepGraph, on_host: frozenset[str] = frozenset(), placer: Placer | None = None) -> set[StepNode]:
@@ -188,4 +197,6 @@ def plan_of_island(island: Island, on_host: frozenset[str], devices: Mapping[str
     step = step_of_members(island.operations, island.outputs, island.inputs)
     while chosen := _to_lower(step, on_host):
         step = fold(lower_control_flow(step, chosen, order_of(step), _lower_inside))
-    return _announced(Plan(group(step, on_host), step, devices=devices))
+    grouping = group(step, on_host)
+    verify_items(grouping, step, "islands")
+    return _announced(Plan(grouping, step, devices=devices))

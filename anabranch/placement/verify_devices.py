@@ -1,0 +1,49 @@
+"""What must hold of a step once its operations have devices, and once it is cut between them."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from typing import NoReturn
+
+from anabranch.errors import InternalError
+from anabranch.graph.step_nodes import StepNode
+from anabranch.passes.step_graph import StepGraph
+
+_SENDER_ATTRS = ("tensor_name", "send_device", "recv_device")
+
+
+def verify_placed(step: StepGraph, devices: Container[str], stage: str) -> None:
+    """Raises InternalError unless every operation has one of the session's devices."""
+    for op in step.operations:
+        if op.placed_on not in devices:
+            _fail(stage, op, f"is on {op.placed_on!r}, which is no device of the session")
+
+
+def verify_partitioned(step: StepGraph, stage: str) -> None:
+    """Raises InternalError unless devices meet in Send and Recv operations only, each pair under a name of its own.
+
+    No operation takes what one of another device computes, or waits for one; but a Recv waits for its Send.
+    """
+    members = set(step.operations)
+    names: set[bytes] = set()
+    for op in step.operations:
+        for tensor in op.inputs:
+            if tensor.op in members and not tensor.is_known and tensor.op.placed_on != op.placed_on:
+                _fail(stage, op, f"on {op.placed_on!r} takes {tensor.name!r} of {tensor.op.placed_on!r}")
+        if op.type == "_Recv":
+            _check_pair(op, names, stage)
+        elif any(control.placed_on != op.placed_on for control in op.control_inputs):
+            _fail(stage, op, f"on {op.placed_on!r} waits for an operation of another device")
+
+
+def _check_pair(recv: StepNode, names: set[bytes], stage: str) -> None:
+    sends = [control for control in recv.control_inputs if control.type == "_Send"]
+    if len(sends) != 1 or any(sends[0].attrs[name] != recv.attrs[name] for name in _SENDER_ATTRS):
+        _fail(stage, recv, "does not wait for the Send of its tensor")
+    if recv.attrs["tensor_name"] in names:
+        _fail(stage, recv, f"receives {recv.attrs['tensor_name'].decode()!r}, as another one does")
+    names.add(recv.attrs["tensor_name"])
+
+
+def _fail(stage: str, op: StepNode, what: str) -> NoReturn:
+    raise InternalError(None, op, f"after stage {stage!r} operation {op.name!r} ({op.type}) {what}")
