@@ -68,7 +68,7 @@ def _draw(images: Array, boxes: Array, colours: Array) -> Array:
 DrawBoundingBoxes = define_op(
     "DrawBoundingBoxes", "images: T, boxes: float32 -> output: T", "T: {float, half} = float32"
 )
-DrawBoundingBoxes.shape(_drawn_shape)
+DrawBoundingBoxes.late_shape(_drawn_shape)
 DrawBoundingBoxes.not_differentiable()
 
 
@@ -80,7 +80,7 @@ def _(images: Array, boxes: Array) -> Array:
 DrawBoundingBoxesV2 = define_op(
     "DrawBoundingBoxesV2", "images: T, boxes: float32, colors: float32 -> output: T", "T: {float, half} = float32"
 )
-DrawBoundingBoxesV2.shape(_drawn_shape)
+DrawBoundingBoxesV2.late_shape(_drawn_shape)
 DrawBoundingBoxesV2.not_differentiable()
 
 

@@ -261,7 +261,7 @@ ScatterNd = define_op(
 )
 
 
-@ScatterNd.shape
+@ScatterNd.late_shape
 def _(indices: TensorShape, updates: TensorShape, shape: TensorShape, *, ctx: Any) -> TensorShape:
     target: TensorShape = ctx.constant_as_shape("shape")
     check_updates(target, indices, updates)
@@ -292,7 +292,7 @@ def _scatter_into(
         f"T: any, Tindices: {{{indices}}}, {_POLICY}",
     )
 
-    @op.shape
+    @op.late_shape
     def _(target: TensorShape, indices: TensorShape, updates: TensorShape) -> TensorShape:
         check_updates(target, indices, updates)
         return target

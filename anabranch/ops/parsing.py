@@ -52,7 +52,7 @@ def check_defaults(defaults: list[TensorShape], shapes: list[TensorShape]) -> No
             shape.assert_is_compatible_with(default)
 
 
-@ParseExample.shape
+@ParseExample.late_shape
 def _(
     serialized: TensorShape,
     names: TensorShape,

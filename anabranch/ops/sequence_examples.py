@@ -71,7 +71,7 @@ def _sparse_shapes(count: int, rank: int) -> list[Any]:
     return [[TensorShape([None, rank])] * count, [TensorShape([None])] * count, [TensorShape([rank])] * count]
 
 
-@ParseSingleSequenceExample.shape
+@ParseSingleSequenceExample.late_shape
 def _(
     serialized: TensorShape,
     *others: Any,

@@ -395,7 +395,7 @@ def _(op: Operation) -> frozenset[int]:
     return _static_bounds(op) | {0}
 
 
-@StridedSliceGrad.shape
+@StridedSliceGrad.late_shape
 def _(
     shape: TensorShape, begin: TensorShape, end: TensorShape, strides: TensorShape, dy: TensorShape, *, ctx: Any
 ) -> TensorShape:

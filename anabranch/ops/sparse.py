@@ -76,7 +76,7 @@ SparseReorder = define_op(
 )
 
 
-@SparseReorder.shape
+@SparseReorder.late_shape
 def _(input_indices: TensorShape, input_values: TensorShape, input_shape: TensorShape) -> Any:
     count, rank = sparse_shapes(input_indices, input_values, input_shape)
     return TensorShape([count, rank]), TensorShape([count])
@@ -176,7 +176,7 @@ SparseSplit = define_op(
 SparseSplit.not_differentiable()
 
 
-@SparseSplit.shape
+@SparseSplit.late_shape
 def _(split_dim: Any, indices: TensorShape, values: TensorShape, shape: TensorShape, *, num_split: int) -> Any:
     _, rank = sparse_shapes(indices, values, shape)
     return (
@@ -214,7 +214,7 @@ SparseSlice = define_op(
     "output_indices: int64, output_values: T, output_shape: int64",
     "T: any",
 )
-SparseSlice.shape(_some_elements)
+SparseSlice.late_shape(_some_elements)
 
 
 @SparseSlice.host_kernel
@@ -242,7 +242,7 @@ SparseSliceGrad = define_op(
 SparseSliceGrad.not_differentiable()
 
 
-@SparseSliceGrad.shape
+@SparseSliceGrad.late_shape
 def _(
     backprop_val_grad: TensorShape, input_indices: TensorShape, input_start: TensorShape, output_indices: TensorShape
 ) -> TensorShape:
@@ -343,7 +343,7 @@ SparseToDense = define_op(
 )
 
 
-@SparseToDense.shape
+@SparseToDense.late_shape
 def _(
     sparse_indices: TensorShape,
     output_shape: TensorShape,

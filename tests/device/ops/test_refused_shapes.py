@@ -1,11 +1,12 @@
-"""Shapes that TensorFlow refuses are refused: the first row of every operation, with the shape of one input changed.
+"""Shapes are refused if TensorFlow refuses them, and when: each operation's first row, one input's shape changed.
 
-`tests/oracles/make_refused_shapes_fixture.py` records what TensorFlow refuses.
+`tests/oracles/make_refused_shapes_fixture.py` records what TensorFlow says.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -16,12 +17,33 @@ from anabranch.graph.graph import Graph
 from anabranch.ops import raw
 from anabranch.session import Session
 from anabranch.testing.op_cases import OpCase
+from tests.fuzz.differences import Disagreement, known_differences
 from tests.fuzz.op_rows import rows_by_operation
-from tests.fuzz.perturbed_shapes import REFUSED, Inputs, perturbed_inputs
+from tests.fuzz.perturbed_shapes import BUILT, NEVER, REFUSED, RUN, Inputs, perturbed_inputs
 
-RECORDED: dict[str, list[str]] = json.loads(REFUSED.read_text())
+RECORDED: dict[str, dict[str, str]] = json.loads(REFUSED.read_text())
+KNOWN = known_differences()
 #: the mechanism is the same for all of them
 HIDDEN = sorted(RECORDED)[::12]
+
+
+def _calls(name: str, *verdicts: str) -> Iterator[tuple[str, OpCase, Inputs]]:
+    """The calls of the operation that TensorFlow refuses at these times, with their labels."""
+    case = rows_by_operation()[name][0]
+    for label, inputs in perturbed_inputs(case):
+        if RECORDED[name].get(label) in verdicts:
+            yield label, case, inputs
+
+
+def _build(case: OpCase, inputs: Inputs) -> None:
+    """Adds the operation, on placeholders of known shape."""
+
+    def tensor(array: Any) -> Any:
+        return raw.Placeholder(dtype=array.dtype if array.dtype.kind != "O" else "string", shape=array.shape)
+
+    with Graph().as_default():
+        arguments = [[tensor(v) for v in a] if isinstance(a, list) else tensor(a) for a in inputs]
+        getattr(raw, case.op)(*arguments, **case.attrs)
 
 
 def _call(case: OpCase, inputs: Inputs, known: bool) -> None:
@@ -44,16 +66,20 @@ def _call(case: OpCase, inputs: Inputs, known: bool) -> None:
 
 def _taken(name: str, known: bool) -> list[str]:
     """The calls that should be refused and are not."""
-    case = rows_by_operation()[name][0]
-    calls = dict(perturbed_inputs(case))
     taken = []
-    for label in RECORDED[name]:
+    for label, case, inputs in _calls(name, BUILT, RUN):
         try:
-            _call(case, calls[label], known)
+            _call(case, inputs, known)
         except (ValueError, errors.InvalidArgumentError):
             continue
         taken.append(label)
     return taken
+
+
+def _is_known(name: str, error: Exception) -> bool:
+    """Whether docs/differences.md says that this is refused here only."""
+    found = Disagreement("refused here only", "n", name, "-", f"{type(error).__name__}: {error}", "program")
+    return any(row.covers(found) for row in KNOWN)
 
 
 @pytest.mark.parametrize("name", sorted(RECORDED))
@@ -64,3 +90,21 @@ def test_known_shapes_are_refused(name: str) -> None:
 @pytest.mark.parametrize("name", HIDDEN)
 def test_shapes_met_at_run_time_are_refused(name: str) -> None:
     assert not _taken(name, known=False)
+
+
+@pytest.mark.parametrize("name", sorted(name for name, calls in RECORDED.items() if RUN in calls.values()))
+def test_what_is_refused_when_it_runs_can_be_built(name: str) -> None:
+    for _, case, inputs in _calls(name, RUN):
+        _build(case, inputs)
+
+
+@pytest.mark.parametrize("name", sorted(RECORDED))
+def test_what_is_not_refused_runs(name: str) -> None:
+    refused = []
+    for label, case, inputs in _calls(name, NEVER):
+        try:
+            _call(case, inputs, known=False)
+        except (ValueError, errors.OpError) as error:
+            if not _is_known(name, error):
+                refused.append(f"{label}: {error}")
+    assert not refused
