@@ -141,7 +141,7 @@ class OpDef:
         ranks: the rank that an input (each one of a list) must have, by its name: checked when an operation is built,
             and where that was not known, when it runs.
         late_ranks: the same, but refused only when it runs.
-        refuses_late: so is whatever the shape rule and `ranks` refuse (`late_shape`).
+        refuses_late: so is whatever the shape rule refuses (`late_shape`).
         reads, writes: names of resource inputs whose variable is read / written by the operation.
         shape_valued: the outputs depend on the inputs' shapes only, never on their values.
         few_values: the outputs take so few different values that a program may be compiled for each of them.

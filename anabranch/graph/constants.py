@@ -10,7 +10,7 @@ import numpy as np
 from anabranch.core import dtypes
 from anabranch.core.kernel_context import KernelContext
 from anabranch.core.op_def import ArgDef, OpDef, Rule
-from anabranch.core.shapes import TensorShape
+from anabranch.core.shapes import LateShapeError, TensorShape
 from anabranch.graph.operation import Operation, Tensor, group_by_argument
 
 _MAX_ELEMENTS = 100_000
@@ -263,4 +263,9 @@ def apply_shape_rule(
     known: dict[str, Any] = {}
     for keyword in rule.keywords:
         known[keyword] = ShapeContext(op_def, attrs, inputs) if keyword == "ctx" else attrs[keyword]
-    return rule.function(*grouped, **known)
+    try:
+        return rule.function(*grouped, **known)
+    except ValueError as error:
+        if op_def.refuses_late:
+            raise LateShapeError(*error.args) from error
+        raise

@@ -27,9 +27,9 @@ def infer_shapes(
         return [_UNKNOWN_SHAPE] * count
     try:
         result = apply_shape_rule(rule, op_def, attrs, inputs, [t._shape for t in inputs])
+    except LateShapeError:
+        return [_UNKNOWN_SHAPE] * count
     except ValueError as error:
-        if op_def.refuses_late or isinstance(error, LateShapeError):
-            return [_UNKNOWN_SHAPE] * count
         given = ", ".join(f"{t.name} {t._shape}" for t in inputs)
         raise ValueError(f"operation {name!r} ({op_def.name}), created at {site}: {error} (inputs: {given})") from error
     found = _flatten(result)

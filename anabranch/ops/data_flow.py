@@ -93,7 +93,7 @@ def _(x: Any, *, out_idx: DType) -> Any:
 
 _UNIQUE_V2_ATTRS = "T: any, Taxis: {int32, int64} = int64, out_idx: {int32, int64} = int32"
 
-UniqueV2 = define_op("UniqueV2", "x: T, axis: Taxis -> y: T, idx: out_idx", _UNIQUE_V2_ATTRS, ranks={"axis": 1})
+UniqueV2 = define_op("UniqueV2", "x: T, axis: Taxis -> y: T, idx: out_idx", _UNIQUE_V2_ATTRS, late_ranks={"axis": 1})
 UniqueV2.not_differentiable()
 
 
@@ -113,7 +113,7 @@ UniqueWithCountsV2 = define_op(
     "UniqueWithCountsV2",
     "x: T, axis: Taxis -> y: T, idx: out_idx, count: out_idx",
     _UNIQUE_V2_ATTRS,
-    ranks={"axis": 1},
+    late_ranks={"axis": 1},
 )
 UniqueWithCountsV2.not_differentiable()
 

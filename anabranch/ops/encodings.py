@@ -88,6 +88,8 @@ DecodeJSONExample.not_differentiable()
 @DecodeJSONExample.host_kernel
 def _(json_examples: Any, *, ctx: Any) -> Any:
     def encoded(text: Any) -> Any:
+        if not text.lstrip().startswith(b"{"):
+            raise InvalidArgumentError(None, ctx.op, f"Error while parsing JSON: no object, but {text[:50]!r}")
         try:
             return json_format.Parse(text, Example()).SerializeToString(deterministic=True)
         except (json_format.ParseError, UnicodeDecodeError) as error:

@@ -300,7 +300,7 @@ def _pow_gradient(op: Any, grad: Tensor) -> Any:
     return sum_to_operands(op, grad_x, Mul(Mul(grad, z), log))
 
 
-Pow = define_op("Pow", "x: T, y: T -> z: T", "T: numbers")
+Pow = define_op("Pow", "x: T, y: T -> z: T", f"T: {_SIGNED_OR_COMPLEX}")
 Pow.shape(shape_rules.broadcast)
 Pow.gradient(_pow_gradient)
 

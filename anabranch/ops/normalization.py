@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from jax import lax
 
-from anabranch.core.shapes import TensorShape
+from anabranch.core.shapes import LateShapeError, TensorShape
 from anabranch.graph.building import OpFunction, define_op
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw, shape_rules, windows
@@ -192,7 +192,7 @@ def _fused(version: str, types: str, formats: str) -> tuple[OpFunction, OpFuncti
         vectors = [vector.astype(scale.dtype) for vector in vectors]
         return [y, *vectors, *([np.zeros((), scale.dtype)] if third else [])]
 
-    @backward.late_shape
+    @backward.shape
     def _(
         grad: TensorShape,
         x: TensorShape,
@@ -202,7 +202,10 @@ def _fused(version: str, types: str, formats: str) -> tuple[OpFunction, OpFuncti
         *_: Any,
         data_format: bytes,
     ) -> Any:
-        data, channels = _fused_channels(x.merge_with(grad), data_format, scale, mean, variance)
+        _fused_channels(grad, data_format, scale)
+        data, channels = _fused_channels(x, data_format, scale, mean, variance)
+        if not grad.is_compatible_with(x):
+            raise LateShapeError(f"the gradient has shape {grad}, but x has {x}")
         return [data, channels, channels, TensorShape([0]), TensorShape([0])]
 
     @backward.kernel

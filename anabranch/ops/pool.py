@@ -295,7 +295,7 @@ MaxPoolGradV2 = define_op(
     "orig_input: T, orig_output: T, grad: T, ksize: int32, strides: int32 -> output: T",
     f"{_PADDING}, {_FORMAT_2D}, T: real = float32",
     static=("ksize", "strides"),
-    ranks={"ksize": 1, "strides": 1},
+    late_ranks={"ksize": 1, "strides": 1},
 )
 MaxPoolGradV2.late_shape(_gradient_shape)
 

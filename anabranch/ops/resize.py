@@ -178,9 +178,9 @@ def _by_weights(name: str, taps: TapsFunction, grad_types: str) -> tuple[OpFunct
 
     @backward.late_shape
     def _(grads: TensorShape, original_image: TensorShape) -> TensorShape:
+        """As many images and channels as in `grads`, of the original's size."""
         grads, original_image = grads.with_rank(4), original_image.with_rank(4)
-        shape_rules.merged(*(TensorShape([shape[0], shape[3]]) for shape in (grads, original_image)))
-        return original_image
+        return grads[:1].concatenate(original_image[1:3]).concatenate(grads[3:])
 
     @forward.kernel
     def _(images: Any, size: Any, *, align_corners: bool, half_pixel_centers: bool) -> Any:

@@ -171,7 +171,7 @@ SparseSplit = define_op(
     "split_dim: int64, indices: int64, values: T, shape: int64 -> "
     "output_indices: num_split * int64, output_values: num_split * T, output_shape: num_split * int64",
     "num_split: int >= 1, T: any",
-    ranks={"split_dim": 0},
+    late_ranks={"split_dim": 0},
 )
 SparseSplit.not_differentiable()
 
@@ -339,7 +339,7 @@ SparseToDense = define_op(
     "SparseToDense",
     "sparse_indices: Tindices, output_shape: Tindices, sparse_values: T, default_value: T -> dense: T",
     "validate_indices: bool = True, T: any, Tindices: index",
-    ranks={"output_shape": 1, "default_value": 0},
+    late_ranks={"output_shape": 1, "default_value": 0},
 )
 
 

@@ -250,7 +250,7 @@ SparseAdd = define_op(
     "a_indices: int64, a_values: T, a_shape: int64, b_indices: int64, b_values: T, b_shape: int64, thresh: Treal -> "
     "sum_indices: int64, sum_values: T, sum_shape: int64",
     "T: numbers, Treal: real",
-    ranks={"thresh": 0},
+    late_ranks={"thresh": 0},
 )
 SparseAdd.late_shape(_two_sparse)
 

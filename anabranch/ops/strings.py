@@ -367,7 +367,7 @@ UnsortedSegmentJoin = define_op(
 UnsortedSegmentJoin.not_differentiable()
 
 
-@UnsortedSegmentJoin.shape
+@UnsortedSegmentJoin.late_shape
 def _(inputs: TensorShape, segment_ids: TensorShape, num_segments: TensorShape, *, ctx: Any) -> TensorShape:
     count = ctx.constant("num_segments")
     if inputs.ndims is None or segment_ids.ndims is None:

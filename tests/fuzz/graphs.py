@@ -15,6 +15,8 @@ import numpy as np
 
 from anabranch.core.op_def import OpDef
 from anabranch.core.registry import find_op_def
+from anabranch.core.shapes import LateShapeError
+from anabranch.graph.constants import apply_shape_rule
 from anabranch.graph.conversion import constant_of
 from anabranch.graph.graph import Graph
 from anabranch.graph.operation import Operation, Tensor
@@ -91,7 +93,8 @@ class Shadows:
                     found.append(builder.enter(node, builder.operation(node)))
                 except (TypeError, ValueError, LookupError, NotImplementedError):
                     return None
-                if not self._has_kernel(graph.get_operations()[-1]):
+                added = graph.get_operations()[-1]
+                if not self._has_kernel(added) or _is_refused_when_run(added):
                     return None
         return [(ts[0].dtype.name, tuple(_shape(t) for t in ts)) for ts in zip(*found, strict=True)]
 
@@ -101,6 +104,19 @@ class Shadows:
             all(_attr_name(operation.attrs[name]) in names for name, names in kernel.items() if names)
             for kernel in self.kernels.get(operation.type, ())
         )
+
+
+def _is_refused_when_run(operation: Operation) -> bool:
+    """Whether the shape rule has a refusal that waits; in a loop that does not turn, nobody would hear of it."""
+    op_def = operation.op_def
+    if op_def.shape_rule is None:
+        return False
+    inputs = list(operation.inputs)
+    try:
+        apply_shape_rule(op_def.shape_rule, op_def, operation.attrs, inputs, [t.shape for t in inputs])
+    except LateShapeError:
+        return True
+    return False
 
 
 def _attr_name(value: Any) -> str:

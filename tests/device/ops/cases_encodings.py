@@ -56,5 +56,6 @@ CASES = [
     OpCase("DecodeCompressed", (TEXTS,), {"compression_type": "LZ4"}, error=INVALID, label="unknown kind"),
     OpCase("DecodeJSONExample", (JSON,), expected=[scalar(EXAMPLE.SerializeToString())], label="JSON"),
     OpCase("DecodeJSONExample", (scalar(b"{x"),), error=INVALID, label="no JSON"),
+    OpCase("DecodeJSONExample", (scalar(b"[]"),), error=INVALID, label="no object"),
     OpCase("DecodeJSONExample", (scalar(b'{"feature": 1}'),), error=INVALID, label="no example"),
 ]  # fmt: skip

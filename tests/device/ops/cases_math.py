@@ -134,7 +134,7 @@ ARITHMETIC = [
     *integers("Maximum", np.maximum),
     *integers("Minimum", np.minimum),
     *integers("SquaredDifference", lambda x, y: (x - y) ** 2, narrow=False),
-    *integers("Pow", np.power, I, np.abs(J)),
+    *integers("Pow", np.power, I, np.abs(J), narrow=False),
     OpCase("Add", (np.array([b"ab", b"c"], object), np.array(b"!", object)), expected=[b"ab!", b"c!"], label="strings"),
     OpCase("FloorDiv", (I, 0), error=errors.InvalidArgumentError, label="by zero"),
     OpCase("FloorMod", (I, 0), error=errors.InvalidArgumentError, label="by zero"),
