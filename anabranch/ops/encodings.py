@@ -71,6 +71,8 @@ def _(bytes: Any, *, compression_type: bytes, ctx: Any) -> Any:
         raise InvalidArgumentError(None, ctx.op, message)
 
     def decompressed(data: Any) -> Any:
+        if not data:
+            return data
         try:
             return inflated(data, kind)
         except ValueError as error:

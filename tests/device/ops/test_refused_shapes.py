@@ -9,11 +9,13 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 
 from anabranch import errors
 from anabranch.graph.conversion import constant_of
 from anabranch.graph.graph import Graph
+from anabranch.graph.graphdef_import import import_graph_def
 from anabranch.ops import raw
 from anabranch.session import Session
 from anabranch.testing.op_cases import OpCase
@@ -108,3 +110,39 @@ def test_what_is_not_refused_runs(name: str) -> None:
             if not _is_known(name, error):
                 refused.append(f"{label}: {error}")
     assert not refused
+
+
+def _zeros(*shape: int, dtype: Any = np.float32) -> Any:
+    return np.zeros(shape, dtype)
+
+
+#: calls that TensorFlow builds and does not run
+WAITING: list[tuple[str, list[Any], dict[str, Any]]] = [
+    ("TanhGrad", [_zeros(2, 3), _zeros(4)], {}),
+    ("CropAndResizeGradBoxes", [_zeros(2, 2, 2, 1), _zeros(1, 4, 4, 1), _zeros(3, 4), _zeros(2, dtype=np.int32)], {}),
+    (
+        "MaxPoolGradWithArgmax",
+        [_zeros(1, 4, 4, 1), _zeros(1, 2, 2, 1), _zeros(1, 3, 3, 1, dtype=np.int64)],
+        {"ksize": [1, 2, 2, 1], "strides": [1, 2, 2, 1], "padding": "VALID"},
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "arrays", "attrs"), WAITING, ids=[name for name, *_ in WAITING])
+@pytest.mark.parametrize("constant", [False, True])
+def test_a_graph_is_read_and_its_other_nodes_run(name: str, arrays: Any, attrs: Any, constant: bool) -> None:
+    with Graph().as_default() as graph:
+        made = [
+            constant_of(a, f"x{i}") if constant else raw.Placeholder(dtype=a.dtype, shape=a.shape, name=f"x{i}")
+            for i, a in enumerate(arrays)
+        ]
+        getattr(raw, name)(*made, **attrs, name="bad")
+        raw.Neg(made[0], name="good")
+    names = [f"x{i}:0" for i in range(len(arrays))]
+    with Graph().as_default(), Session() as session:
+        tensors = import_graph_def(graph.as_graph_def(), return_elements=["good:0", "bad:0", *names], name="")
+        good, bad, *inputs = tensors
+        feeds = {} if constant else dict(zip(inputs, arrays, strict=True))
+        np.testing.assert_array_equal(session.run(good, feeds), -arrays[0])
+        with pytest.raises(errors.InvalidArgumentError):
+            session.run(bad, feeds)
