@@ -182,8 +182,11 @@ def _fused(version: str, types: str, formats: str) -> tuple[OpFunction, OpFuncti
     )
 
     @forward.shape
-    def _(x: TensorShape, scale: TensorShape, offset: TensorShape, *_: Any, data_format: bytes) -> Any:
-        data, channels = _fused_channels(x, data_format, scale, offset)
+    def _(
+        x: TensorShape, scale: TensorShape, offset: TensorShape, *given: Any, data_format: bytes, is_training: bool
+    ) -> Any:
+        """Mean and variance are given where nothing is trained."""
+        data, channels = _fused_channels(x, data_format, scale, offset, *(() if is_training else given))
         return [data, *([channels] * 4), *([shape_rules.SCALAR] if third else [])]
 
     @forward.kernel

@@ -135,6 +135,13 @@ TAKEN = [
 ]
 
 PAIRS = [
+    refused(
+        "FusedBatchNormV3",
+        np.zeros((3, 2, 4, 3), np.float32),
+        *[np.ones(n, np.float32) for n in (3, 3, 1, 3)],
+        label="one mean",
+        is_training=False,
+    ),
     *(
         refused(op, floats([1, 2], [3, 4]).astype(np.complex64), label="parts of another dtype", Tout="float64")
         for op in ("Real", "Imag", "Angle", "ComplexAbs")
@@ -170,6 +177,12 @@ BY_ELEMENTS = [
 ]
 _WINDOW = {"ksize": [1, 2, 2, 1], "strides": [1, 2, 2, 1]}
 MENDED = [
+    OpCase(
+        "DrawBoundingBoxes",
+        (np.zeros((1, 2, 2, 1), np.float32), floats([[[0, 0, np.nan, 1], [np.nan, 0, 0, 1]]]).reshape(1, 2, 4)),
+        expected=floats([1, 1], [0, 0]).reshape(1, 2, 2, 1),
+        label="NaN ends nothing and begins outside",
+    ),
     *(
         OpCase(
             "MatrixTriangularSolve",
