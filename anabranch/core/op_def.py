@@ -39,7 +39,7 @@ import numpy as np
 from anabranch.core import dtypes
 from anabranch.core.attrs import single_precision
 from anabranch.core.dtypes import DType
-from anabranch.core.shapes import TensorShape
+from anabranch.core.shapes import LateShapeError, TensorShape
 
 #: Keywords that a rule may ask for besides attributes of its operation.
 #: `xp`: the array module (numpy or jax.numpy). A kernel that asks for it is *portable*: it runs on known values while
@@ -140,6 +140,8 @@ class OpDef:
             differs between operations of one type, `static_when` decides. Ask `static_positions`.
         ranks: the rank that an input (each one of a list) must have, by its name: checked when an operation is built,
             and where that was not known, when it runs.
+        late_ranks: the same, but refused only when it runs.
+        refuses_late: so is whatever the shape rule refuses (`late_shape`).
         reads, writes: names of resource inputs whose variable is read / written by the operation.
         shape_valued: the outputs depend on the inputs' shapes only, never on their values.
         few_values: the outputs take so few different values that a program may be compiled for each of them.
@@ -158,6 +160,8 @@ class OpDef:
     commutative: bool = False
     static: frozenset[str] = frozenset()
     ranks: dict[str, int] = field(default_factory=dict)
+    late_ranks: dict[str, int] = field(default_factory=dict)
+    refuses_late: bool = False
     reads: frozenset[str] = frozenset()
     writes: frozenset[str] = frozenset()
     shape_valued: bool = False
@@ -186,6 +190,15 @@ class OpDef:
         """Attaches the shape rule: TensorShapes of the inputs -> TensorShape, or a tuple/list of them per output."""
         self.shape_rule = self._rule(function, self.shape_rule, "shape rule")
         return function
+
+    def late_shape(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Attaches a shape rule whose refusals wait until the operation runs.
+
+        For operations of which TensorFlow checks little before: graphs that have one which cannot run are built and
+        read, and their other nodes run. What is refused has outputs of unknown shape.
+        """
+        self.refuses_late = True
+        return self.shape(function)
 
     def kernel(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Attaches the compiled kernel: a traceable function of jax arrays (also of NumPy arrays when it asks `xp`)."""
@@ -254,14 +267,18 @@ class OpDef:
 
         Raises:
             ValueError: an input has another rank.
+            LateShapeError: an input has another rank than `late_ranks` says.
         """
         for arg, given in zip(self.inputs, found, strict=True):
             wanted = self.ranks.get(arg.name)
+            refusal = ValueError
+            if wanted is None:
+                wanted, refusal = self.late_ranks.get(arg.name), LateShapeError
             if wanted is None:
                 continue
             for rank in given if isinstance(given, list) else (given,):
                 if rank is not None and rank != wanted:
-                    raise ValueError(
+                    raise refusal(
                         f"Shape must be rank {wanted} but is rank {rank} for the input {arg.name!r}; tf.reshape gives "
                         f"it another one"
                     )
@@ -314,7 +331,7 @@ def parse_op_def(
     inferred = {a for arg in inputs for a in (arg.type_attr, arg.number_attr, arg.type_list_attr) if a}
     for key in ("static", "reads", "writes"):
         flags[key] = frozenset(flags.get(key, ()))
-    for key in ("static", "reads", "writes", "ranks"):
+    for key in ("static", "reads", "writes", "ranks", "late_ranks"):
         unknown = set(flags.get(key, ())) - {arg.name for arg in inputs}
         if unknown:
             raise ValueError(f"operation {name}: {key} names {sorted(unknown)}, which are not inputs")

@@ -206,6 +206,10 @@ def _to_dims(dims: Any) -> Dims:
     return tuple([_length(d) for d in lengths])
 
 
+class LateShapeError(ValueError):
+    """Shapes that an operation refuses only when it runs: until then the shapes of its outputs are not known."""
+
+
 class TensorShape:
     """The static shape of a tensor: fully known, known but for some dimensions, or of unknown rank.
 

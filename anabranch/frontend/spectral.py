@@ -8,6 +8,7 @@ from typing import Any
 from anabranch.core import dtypes
 from anabranch.frontend.framework import name_scope
 from anabranch.graph.building import OpFunction
+from anabranch.graph.constants import constant_value
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.operation import Tensor
 from anabranch.ops import fft as ops, raw
@@ -44,7 +45,7 @@ def _real_transform(name: str, op: OpFunction, rank: int, inverse: bool) -> Call
                 if wide
                 else {"Treal": "float32", "Tcomplex": "complex64"}
             )
-            result: Tensor = op(x, length, name=scope, **kinds)
+            result: Tensor = op(_padded(x, length, rank, inverse), length, name=scope, **kinds)
             return result
 
     function.__name__ = function.__qualname__ = name
@@ -57,6 +58,23 @@ def _real_transform(name: str, op: OpFunction, rank: int, inverse: bool) -> Call
             default: as given.
     """
     return function
+
+
+def _padded(x: Tensor, length: Tensor, rank: int, inverse: bool) -> Tensor:
+    """`x` with zeros after the end of the dimensions that are too short for a signal of that length."""
+    if x.shape.ndims is not None and 0 in x.shape.as_list():
+        return x
+    shape = raw.Shape(x)
+    outer = raw.StridedSlice(shape, [0], [-rank], [1], begin_mask=1)
+    inner = raw.StridedSlice(shape, [-rank], [0], [1], end_mask=1)
+    if inverse:
+        length = raw.Select([i == rank - 1 for i in range(rank)], raw.AddV2(raw.FloorDiv(length, 2), 1), length)
+    missing = raw.Maximum(raw.Sub(length, inner), 0)
+    known = constant_value(missing)
+    if known is not None and not known.any():
+        return x
+    after = raw.ConcatV2([raw.ZerosLike(outer), missing], 0)
+    return raw.Pad(x, raw.Pack([raw.ZerosLike(after), after], axis=1))  # type: ignore[no-any-return]
 
 
 def _default_length(x: Tensor, rank: int, inverse: bool) -> Any:

@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from anabranch.core import dtypes
 from anabranch.core.kernel_context import KernelContext
-from anabranch.core.shapes import TensorShape
+from anabranch.core.op_def import ArgDef, OpDef, Rule
+from anabranch.core.shapes import LateShapeError, TensorShape
 from anabranch.graph.operation import Tensor, group_by_argument
 from anabranch.graph.step_nodes import AnyOperation, AnyTensor, StepTensor
 
@@ -16,6 +18,7 @@ _MAX_ELEMENTS = 100_000
 _MAX_DEPTH = 60
 #: what a graph says how to make, but is larger, is left to the step
 _MAX_COMPUTED_ELEMENTS = 1 << 22
+_NO_ARRAYS = (dtypes.resource, dtypes.variant)
 
 
 def constant_value(tensor: Any) -> np.ndarray[Any, Any] | None:
@@ -74,6 +77,8 @@ def run_on_known_values(op: AnyOperation, inputs: list[Any]) -> list[np.ndarray[
     special = {"xp": np, "ctx": KernelContext(op)}
     known = {k: op.attrs[k] for k in rule.attr_names()} | {k: v for k, v in special.items() if rule.asks_for(k)}
     try:
+        if is_open(op):
+            check_shapes(op, inputs)
         with np.errstate(all="ignore"):
             result = rule.function(*group_by_argument(op.op_def.inputs, op.attrs, inputs), **known)
     except Exception:  # whatever a kernel raises on these values will be raised again, named, by the step
@@ -178,3 +183,90 @@ def constant_value_as_shape(tensor: AnyTensor) -> TensorShape:
     if elements is None:
         return TensorShape(None)
     return TensorShape([None if e is None or e < 0 else e for e in elements])
+
+
+# ---------------------------------------------------------------------- shape rules
+class ShapeContext:
+    """Passed to shape rules that ask for `ctx`: the inputs' constant values, dtypes, and the output count."""
+
+    __slots__ = ("_attrs", "_grouped", "_op_def")
+
+    def __init__(self, op_def: OpDef, attrs: dict[str, Any], inputs: Sequence[AnyTensor]) -> None:
+        self._op_def = op_def
+        self._attrs = attrs
+        self._grouped = group_by_argument(op_def.inputs, attrs, inputs)
+
+    def tensor(self, name: str) -> Any:
+        """The input (a tensor, or a list of them) of that name."""
+        for arg, value in zip(self._op_def.inputs, self._grouped, strict=True):
+            if arg.name == name:
+                return value
+        raise KeyError(f"operation {self._op_def.name} has no input {name!r}")
+
+    def constant(self, name: str) -> np.ndarray[Any, Any] | None:
+        """The value of an input where it is known while the graph is built."""
+        return constant_value(self.tensor(name))
+
+    def constant_as_shape(self, name: str) -> TensorShape:
+        """The (partial) shape that an integer vector input describes."""
+        return constant_value_as_shape(self.tensor(name))
+
+    @property
+    def output_count(self) -> int:
+        """How many tensors the operation has as outputs, flat."""
+        return sum(count_of(arg, self._attrs) for arg in self._op_def.outputs)
+
+
+def count_of(arg: ArgDef, attrs: dict[str, Any]) -> int:
+    """How many tensors an argument stands for."""
+    if arg.number_attr is not None:
+        count: int = attrs[arg.number_attr]
+        return count
+    return len(attrs[arg.type_list_attr]) if arg.type_list_attr is not None else 1
+
+
+def is_open(op: AnyOperation) -> bool:
+    """Whether the shapes of an operation's inputs may yet be refused.
+
+    Not all was known of them when it was made, or a refusal was put off (`OpDef.late_shape`).
+    """
+    if op.op_def.shape_rule is None:
+        return False
+    return not all(t.shape.is_fully_defined() for t in op.inputs) or any(t.shape.ndims is None for t in op.outputs)
+
+
+def check_shapes(op: AnyOperation, values: Sequence[Any]) -> None:
+    """Applies an operation's shape rule to the shapes of the values that it meets.
+
+    So kernels need not repeat what the rule says of ranks and sizes. A handle or a list of tensors has the shape that
+    is known of its tensor.
+
+    Raises:
+        ValueError: the shapes do not go together.
+    """
+    rule = op.op_def.shape_rule
+    assert rule is not None
+    tensors: Sequence[AnyTensor] = op.inputs
+    shapes = [
+        tensor.shape if tensor.dtype in _NO_ARRAYS else TensorShape.from_tuple(np.shape(value))
+        for tensor, value in zip(tensors, values, strict=True)
+    ]
+    apply_shape_rule(rule, op.op_def, op.attrs, op.inputs, shapes)
+
+
+def apply_shape_rule(
+    rule: Rule, op_def: OpDef, attrs: dict[str, Any], inputs: Sequence[AnyTensor], shapes: list[TensorShape]
+) -> Any:
+    """What a shape rule says of inputs of some shapes."""
+    grouped = group_by_argument(op_def.inputs, attrs, shapes)
+    if op_def.ranks or op_def.late_ranks:
+        op_def.check_ranks([s.ndims for s in shape] if isinstance(shape, list) else shape.ndims for shape in grouped)
+    known: dict[str, Any] = {}
+    for keyword in rule.keywords:
+        known[keyword] = ShapeContext(op_def, attrs, inputs) if keyword == "ctx" else attrs[keyword]
+    try:
+        return rule.function(*grouped, **known)
+    except ValueError as error:
+        if op_def.refuses_late:
+            raise LateShapeError(*error.args) from error
+        raise

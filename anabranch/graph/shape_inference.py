@@ -2,59 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
-from anabranch.core import dtypes
-from anabranch.core.op_def import ArgDef, OpDef, Rule
-from anabranch.core.shapes import TensorShape
-from anabranch.graph.constants import constant_value, constant_value_as_shape
+from anabranch.core.op_def import OpDef
+from anabranch.core.shapes import LateShapeError, TensorShape
+from anabranch.graph.constants import apply_shape_rule, count_of
 from anabranch.graph.creation_site import CreationSite
-from anabranch.graph.operation import Tensor, group_by_argument
-from anabranch.graph.step_nodes import AnyTensor, StepNode
+from anabranch.graph.operation import Tensor
 
 _UNKNOWN_SHAPE = TensorShape(None)
-_NO_ARRAYS = (dtypes.resource, dtypes.variant)
-
-
-class ShapeContext:
-    """Passed to shape rules that ask for `ctx`: the inputs' constant values, dtypes, and the output count."""
-
-    __slots__ = ("_attrs", "_grouped", "_op_def")
-
-    def __init__(self, op_def: OpDef, attrs: dict[str, Any], inputs: Sequence[AnyTensor]) -> None:
-        self._op_def = op_def
-        self._attrs = attrs
-        self._grouped = group_by_argument(op_def.inputs, attrs, inputs)
-
-    def tensor(self, name: str) -> Any:
-        """The input (a tensor, or a list of them) of that name."""
-        for arg, value in zip(self._op_def.inputs, self._grouped, strict=True):
-            if arg.name == name:
-                return value
-        raise KeyError(f"operation {self._op_def.name} has no input {name!r}")
-
-    def constant(self, name: str) -> np.ndarray[Any, Any] | None:
-        """The value of an input where it is known while the graph is built."""
-        return constant_value(self.tensor(name))
-
-    def constant_as_shape(self, name: str) -> TensorShape:
-        """The (partial) shape that an integer vector input describes."""
-        return constant_value_as_shape(self.tensor(name))
-
-    @property
-    def output_count(self) -> int:
-        """How many tensors the operation has as outputs, flat."""
-        return sum(_count(arg, self._attrs) for arg in self._op_def.outputs)
-
-
-def _count(arg: ArgDef, attrs: dict[str, Any]) -> int:
-    if arg.number_attr is not None:
-        count: int = attrs[arg.number_attr]
-        return count
-    return len(attrs[arg.type_list_attr]) if arg.type_list_attr is not None else 1
 
 
 def infer_shapes(
@@ -70,7 +26,9 @@ def infer_shapes(
     if rule is None:
         return [_UNKNOWN_SHAPE] * count
     try:
-        result = _apply(rule, op_def, attrs, inputs, [t._shape for t in inputs])
+        result = apply_shape_rule(rule, op_def, attrs, inputs, [t._shape for t in inputs])
+    except LateShapeError:
+        return [_UNKNOWN_SHAPE] * count
     except ValueError as error:
         given = ", ".join(f"{t.name} {t._shape}" for t in inputs)
         raise ValueError(f"operation {name!r} ({op_def.name}), created at {site}: {error} (inputs: {given})") from error
@@ -80,44 +38,8 @@ def infer_shapes(
     return found
 
 
-def is_open(op: StepNode) -> bool:
-    """Whether the shapes of an operation's inputs, of which not all was known when it was made, may yet be refused."""
-    return op.op_def.shape_rule is not None and not all(t.shape.is_fully_defined() for t in op.inputs)
-
-
-def check_shapes(op: StepNode, values: Sequence[Any]) -> None:
-    """Applies an operation's shape rule to the shapes of the values that it meets.
-
-    So kernels need not repeat what the rule says of ranks and sizes. A handle or a list of tensors has the shape that
-    is known of its tensor.
-
-    Raises:
-        ValueError: the shapes do not go together.
-    """
-    rule = op.op_def.shape_rule
-    assert rule is not None
-    shapes = [
-        tensor.shape if tensor.dtype in _NO_ARRAYS else TensorShape.from_tuple(np.shape(value))
-        for tensor, value in zip(op.inputs, values, strict=True)
-    ]
-    _apply(rule, op.op_def, op.attrs, op.inputs, shapes)
-
-
-def _apply(
-    rule: Rule, op_def: OpDef, attrs: dict[str, Any], inputs: Sequence[AnyTensor], shapes: list[TensorShape]
-) -> Any:
-    """What a shape rule says of inputs of some shapes."""
-    grouped = group_by_argument(op_def.inputs, attrs, shapes)
-    if op_def.ranks:
-        op_def.check_ranks([s.ndims for s in shape] if isinstance(shape, list) else shape.ndims for shape in grouped)
-    known: dict[str, Any] = {}
-    for keyword in rule.keywords:
-        known[keyword] = ShapeContext(op_def, attrs, inputs) if keyword == "ctx" else attrs[keyword]
-    return rule.function(*grouped, **known)
-
-
 def _total(op_def: OpDef, attrs: dict[str, Any]) -> int:
-    return sum(_count(arg, attrs) for arg in op_def.outputs)
+    return sum(count_of(arg, attrs) for arg in op_def.outputs)
 
 
 def _flatten(result: Any) -> list[TensorShape]:

@@ -356,6 +356,7 @@ Fill = define_op(
     "dims: index_type, value: T -> output: T",
     "T: any, index_type: {int32, int64} = int32",
     static=("dims",),
+    late_ranks={"dims": 1},
 )
 
 
@@ -455,7 +456,7 @@ OneHot = define_op(
     "indices: TI, depth: int32, on_value: T, off_value: T -> output: T",
     "axis: int = -1, T: any, TI: {uint8, int8, int32, int64} = int64",
     static=("depth",),
-    ranks={"depth": 0, "on_value": 0, "off_value": 0},
+    late_ranks={"depth": 0, "on_value": 0, "off_value": 0},
 )
 OneHot.not_differentiable()
 

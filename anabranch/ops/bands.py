@@ -288,7 +288,7 @@ MatrixSetDiagV2 = define_op("MatrixSetDiagV2", "input: T, diagonal: T, k: int32 
 MatrixSetDiagV2.gradient(_set_gradient)
 
 
-@MatrixSetDiagV2.shape
+@MatrixSetDiagV2.late_shape
 def _(input: TensorShape, diagonal: TensorShape, k: TensorShape, *, ctx: Any) -> TensorShape:
     return _set_shape(input, diagonal, ctx.constant("k"))
 
@@ -304,7 +304,7 @@ MatrixSetDiagV3 = define_op(
 MatrixSetDiagV3.gradient(_set_gradient)
 
 
-@MatrixSetDiagV3.shape
+@MatrixSetDiagV3.late_shape
 def _(input: TensorShape, diagonal: TensorShape, k: TensorShape, *, ctx: Any) -> TensorShape:
     return _set_shape(input, diagonal, ctx.constant("k"))
 

@@ -40,6 +40,11 @@ def _drawn_shape(images: TensorShape, boxes: TensorShape, *_: Any) -> TensorShap
     return images
 
 
+def _pixel(place: Any) -> int:
+    """A place as a number of pixels; what is NaN or infinite lies before the first, as a processor converts it."""
+    return int(place) if np.isfinite(place) else -(2**63)
+
+
 def _draw(images: Array, boxes: Array, colours: Array) -> Array:
     """Lines one pixel wide along the boxes' borders, as far as they lie in the image."""
     out = images.copy()
@@ -52,7 +57,7 @@ def _draw(images: Array, boxes: Array, colours: Array) -> Array:
     for image, own in zip(out, boxes, strict=True):
         for i, box in enumerate(own):
             colour = colours[i % len(colours)][:depth]
-            top, left, bottom, right = (int(v * (n - 1)) for v, n in zip(box, (height, width) * 2, strict=True))
+            top, left, bottom, right = (_pixel(v * (n - 1)) for v, n in zip(box, (height, width) * 2, strict=True))
             rows, columns = slice(max(top, 0), bottom + 1), slice(max(left, 0), right + 1)
             if top > bottom or left > right or bottom < 0 or right < 0 or top >= height or left >= width:
                 continue
@@ -68,7 +73,7 @@ def _draw(images: Array, boxes: Array, colours: Array) -> Array:
 DrawBoundingBoxes = define_op(
     "DrawBoundingBoxes", "images: T, boxes: float32 -> output: T", "T: {float, half} = float32"
 )
-DrawBoundingBoxes.shape(_drawn_shape)
+DrawBoundingBoxes.late_shape(_drawn_shape)
 DrawBoundingBoxes.not_differentiable()
 
 
@@ -80,7 +85,7 @@ def _(images: Array, boxes: Array) -> Array:
 DrawBoundingBoxesV2 = define_op(
     "DrawBoundingBoxesV2", "images: T, boxes: float32, colors: float32 -> output: T", "T: {float, half} = float32"
 )
-DrawBoundingBoxesV2.shape(_drawn_shape)
+DrawBoundingBoxesV2.late_shape(_drawn_shape)
 DrawBoundingBoxesV2.not_differentiable()
 
 

@@ -200,10 +200,8 @@ def _(true_classes: Array, sampled_candidates: Array, *, num_true: int, ctx: Any
         f"true_classes must have shape [batch, {num_true}], got {list(true_classes.shape)}",
     )
     # of a candidate that was drawn several times, the last place counts
-    last = np.array(
-        [candidate not in sampled_candidates[i + 1 :] for i, candidate in enumerate(sampled_candidates)], bool
-    )
-    hits = (true_classes[:, :, None] == sampled_candidates).any(axis=1) & last
-    rows, ids = np.nonzero(hits)
-    weights = np.full(len(rows), -np.finfo(np.float32).max, np.float32)
-    return rows.astype(np.int32), ids.astype(np.int64), weights
+    places = {candidate: i for i, candidate in enumerate(sampled_candidates.tolist())}
+    hits = [(row, places[c]) for row, classes in enumerate(true_classes.tolist()) for c in classes if c in places]
+    rows, ids = zip(*hits, strict=True) if hits else ((), ())
+    weights = np.full(len(hits), -np.finfo(np.float32).max, np.float32)
+    return np.array(rows, np.int32), np.array(ids, np.int64), weights

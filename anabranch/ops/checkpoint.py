@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from anabranch import errors
-from anabranch.core.compat import as_text
+from anabranch.core.compat import as_bytes, as_text
 from anabranch.core.dtypes import DType
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import define_op
@@ -21,6 +21,10 @@ from anabranch.io.tensor_reader import TensorReader
 from anabranch.ops import shape_rules
 
 _MAX_NAMES_TOLD = 20
+
+
+def _bytes(value: Any) -> bytes:
+    return as_bytes(np.asarray(value, np.object_).reshape(())[()])
 
 
 def _text(value: Any) -> str:
@@ -150,7 +154,7 @@ ShardedFilename.shape(shape_rules.scalar)
 
 @ShardedFilename.host_kernel
 def _(basename: Any, shard: Any, num_shards: Any) -> bytes:
-    return f"{_text(basename)}-{int(shard):05d}-of-{int(num_shards):05d}".encode()
+    return _bytes(basename) + f"-{int(shard):05d}-of-{int(num_shards):05d}".encode()
 
 
 ShardedFilespec = define_op(
@@ -162,7 +166,7 @@ ShardedFilespec.shape(shape_rules.scalar)
 
 @ShardedFilespec.host_kernel
 def _(basename: Any, num_shards: Any) -> bytes:
-    return f"{_text(basename)}-?????-of-{int(num_shards):05d}".encode()
+    return _bytes(basename) + f"-?????-of-{int(num_shards):05d}".encode()
 
 
 MergeV2Checkpoints = define_op(

@@ -27,8 +27,17 @@ Complex = define_op(
 Complex.shape(shape_rules.broadcast)
 
 
+def check_parts(ctx: Any, real: Any, whole: Any) -> None:
+    """Makes the step fail unless a complex dtype has parts of that real one."""
+    ctx.check(
+        whole.real_dtype is real,
+        f"{real.name} and {whole.name} do not go together: the parts of {whole.name} are {whole.real_dtype.name}",
+    )
+
+
 @Complex.kernel
-def _(real: Any, imag: Any, *, Tout: Any, xp: Any) -> Any:
+def _(real: Any, imag: Any, *, T: Any, Tout: Any, xp: Any, ctx: Any) -> Any:
+    check_parts(ctx, T, Tout)
     real, imag = xp.broadcast_arrays(real, imag)
     if xp is jnp:
         return jax.lax.complex(real, imag)
@@ -55,7 +64,8 @@ def _part(name: str, signature: str, function: Callable[..., Any], gradient: Cal
     op.shape(shape_rules.same_as_first)
 
     @op.kernel
-    def _(z: Any, *, Tout: Any, xp: Any) -> Any:
+    def _(z: Any, *, T: Any, Tout: Any, xp: Any, ctx: Any) -> Any:
+        check_parts(ctx, Tout, T)
         return function(xp, z).astype(Tout.as_numpy_dtype)
 
     return attach_gradient(op, gradient)

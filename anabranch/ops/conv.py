@@ -273,9 +273,9 @@ def _convolution(
         to_filter,
         static=("filter_sizes",),
     )
-    _attach_shape(forward, lambda shapes, attrs, ctx: _forward_shape(shapes, attrs, depthwise))
-    _attach_shape(back, _to_input_shape)
-    _attach_shape(back_to_filter, _to_filter_shape)
+    _attach_shape(forward.shape, forward, lambda shapes, attrs, ctx: _forward_shape(shapes, attrs, depthwise))
+    _attach_shape(back.late_shape, back, _to_input_shape)
+    _attach_shape(back_to_filter.late_shape, back_to_filter, _to_filter_shape)
 
     @forward.kernel
     def _(input: Any, filter: Any, *, ctx: Any) -> Any:
@@ -293,11 +293,13 @@ def _convolution(
     return forward, back, back_to_filter
 
 
-def _attach_shape(op: OpFunction, rule: Callable[[tuple[TensorShape, ...], Attrs, Any], TensorShape]) -> None:
+def _attach_shape(
+    attach: Callable[[Any], Any], op: OpFunction, rule: Callable[[tuple[TensorShape, ...], Attrs, Any], TensorShape]
+) -> None:
     """Attaches `rule(input shapes, attributes, ctx)`."""
     if "explicit_paddings" in op.attrs:
 
-        @op.shape
+        @attach
         def _(
             *shapes: TensorShape,
             strides: list[int],
@@ -312,7 +314,7 @@ def _attach_shape(op: OpFunction, rule: Callable[[tuple[TensorShape, ...], Attrs
 
     else:
 
-        @op.shape
+        @attach
         def _(
             *shapes: TensorShape, strides: list[int], padding: bytes, data_format: bytes, dilations: list[int], ctx: Any
         ) -> TensorShape:

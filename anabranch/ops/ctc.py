@@ -53,7 +53,7 @@ CTCLoss = define_op(
 )
 
 
-@CTCLoss.shape
+@CTCLoss.late_shape
 def _(
     inputs: TensorShape, labels_indices: TensorShape, labels_values: TensorShape, sequence_length: TensorShape
 ) -> tuple[TensorShape, TensorShape]:

@@ -80,7 +80,7 @@ UniqueWithCounts = define_op("UniqueWithCounts", "x: T -> y: T, idx: out_idx, co
 UniqueWithCounts.not_differentiable()
 
 
-@UniqueWithCounts.shape
+@UniqueWithCounts.late_shape
 def _(x: TensorShape) -> tuple[TensorShape, ...]:
     return _vector_shapes(x, 3)
 
@@ -93,11 +93,11 @@ def _(x: Any, *, out_idx: DType) -> Any:
 
 _UNIQUE_V2_ATTRS = "T: any, Taxis: {int32, int64} = int64, out_idx: {int32, int64} = int32"
 
-UniqueV2 = define_op("UniqueV2", "x: T, axis: Taxis -> y: T, idx: out_idx", _UNIQUE_V2_ATTRS, ranks={"axis": 1})
+UniqueV2 = define_op("UniqueV2", "x: T, axis: Taxis -> y: T, idx: out_idx", _UNIQUE_V2_ATTRS, late_ranks={"axis": 1})
 UniqueV2.not_differentiable()
 
 
-@UniqueV2.shape
+@UniqueV2.late_shape
 def _(x: TensorShape, axis: TensorShape) -> tuple[TensorShape, ...]:
     _check_unique_axis(axis)
     return TensorShape(None if x.ndims is None else [None] * x.ndims), TensorShape([None])
@@ -113,12 +113,12 @@ UniqueWithCountsV2 = define_op(
     "UniqueWithCountsV2",
     "x: T, axis: Taxis -> y: T, idx: out_idx, count: out_idx",
     _UNIQUE_V2_ATTRS,
-    ranks={"axis": 1},
+    late_ranks={"axis": 1},
 )
 UniqueWithCountsV2.not_differentiable()
 
 
-@UniqueWithCountsV2.shape
+@UniqueWithCountsV2.late_shape
 def _(x: TensorShape, axis: TensorShape) -> tuple[TensorShape, ...]:
     _check_unique_axis(axis)
     return TensorShape(None if x.ndims is None else [None] * x.ndims), TensorShape([None]), TensorShape([None])
@@ -240,14 +240,15 @@ UnravelIndex = define_op("UnravelIndex", "indices: Tidx, dims: Tidx -> output: T
 UnravelIndex.not_differentiable()
 
 
-@UnravelIndex.shape
+@UnravelIndex.late_shape
 def _(indices: TensorShape, dims: TensorShape) -> TensorShape:
     return shape_rules.with_rank(dims, 1, "argument 'dims'").concatenate(indices.with_rank_at_most(1))
 
 
 @UnravelIndex.kernel
 def _(indices: Any, dims: Any, *, ctx: Any, xp: Any) -> Any:
-    ctx.check((indices >= 0) & (indices < xp.prod(dims)), "index is out of bounds of the shape {0}", dims)
+    ctx.check(indices >= 0, "an index is negative: {0}", indices)
+    ctx.check(indices < xp.prod(dims), "index is out of bounds of the shape {0}", dims)
     sizes = xp.reshape(dims, (-1,) + (1,) * len(np.shape(indices)))
     below = xp.cumprod(sizes[::-1], axis=0)[::-1] // sizes
     return ((indices // below) % sizes).astype(indices.dtype)
@@ -257,7 +258,7 @@ def _(indices: Any, dims: Any, *, ctx: Any, xp: Any) -> Any:
 def _searching(name: str, side: str) -> Any:
     op = define_op(name, "sorted_inputs: T, values: T -> output: out_type", "T: any, out_type: {int32, int64} = int32")
 
-    @op.shape
+    @op.late_shape
     def _(sorted_inputs: TensorShape, values: TensorShape) -> TensorShape:
         rows = shape_rules.with_rank(sorted_inputs, 2, "argument 'sorted_inputs'")
         found = shape_rules.with_rank(values, 2, "argument 'values'")

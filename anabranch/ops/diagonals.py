@@ -9,7 +9,7 @@ import numpy as np
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import define_op
 from anabranch.graph.operation import Operation
-from anabranch.ops import raw, shape_rules
+from anabranch.ops import raw
 
 _DIAG_TYPES = "T: {bfloat16, half, float, double, int32, int64, complex64, complex128}"
 
@@ -117,7 +117,7 @@ def _(op: Operation, grad: Any) -> Any:
 MatrixSetDiag = define_op("MatrixSetDiag", "input: T, diagonal: T -> output: T", "T: any")
 
 
-@MatrixSetDiag.shape
+@MatrixSetDiag.late_shape
 def _(input: TensorShape, diagonal: TensorShape) -> TensorShape:
     _matrix_diagonal_shape(input).assert_is_compatible_with(diagonal)
     return input
@@ -146,13 +146,12 @@ MatrixBandPart = define_op(
     "MatrixBandPart",
     "input: T, num_lower: Tindex, num_upper: Tindex -> band: T",
     "T: any, Tindex: {int32, int64} = int64",
+    late_ranks={"num_lower": 0, "num_upper": 0},
 )
 
 
 @MatrixBandPart.shape
 def _(input: TensorShape, num_lower: TensorShape, num_upper: TensorShape) -> TensorShape:
-    shape_rules.with_rank(num_lower, 0, "argument 'num_lower'")
-    shape_rules.with_rank(num_upper, 0, "argument 'num_upper'")
     return input.with_rank_at_least(2)
 
 

@@ -91,7 +91,7 @@ Dilation2DBackpropInput = define_op(
 Dilation2DBackpropInput.not_differentiable()
 
 
-@Dilation2DBackpropInput.shape
+@Dilation2DBackpropInput.late_shape
 def _(
     input: TensorShape,
     filter: TensorShape,
@@ -120,7 +120,7 @@ Dilation2DBackpropFilter = define_op(
 Dilation2DBackpropFilter.not_differentiable()
 
 
-@Dilation2DBackpropFilter.shape
+@Dilation2DBackpropFilter.late_shape
 def _(
     input: TensorShape,
     filter: TensorShape,

@@ -72,6 +72,8 @@ def _(bytes: Any, *, compression_type: bytes, ctx: Any) -> Any:
         raise InvalidArgumentError(None, ctx.op, message)
 
     def decompressed(data: Any) -> Any:
+        if not data:
+            return data
         try:
             return inflated(data, kind)
         except ValueError as error:
@@ -89,6 +91,8 @@ DecodeJSONExample.not_differentiable()
 @DecodeJSONExample.host_kernel
 def _(json_examples: Any, *, ctx: Any) -> Any:
     def encoded(text: Any) -> Any:
+        if not text.lstrip().startswith(b"{"):
+            raise InvalidArgumentError(None, ctx.op, f"Error while parsing JSON: no object, but {text[:50]!r}")
         try:
             return json_format.Parse(text, Example()).SerializeToString(deterministic=True)
         except (json_format.ParseError, UnicodeDecodeError) as error:

@@ -11,7 +11,7 @@ from anabranch.graph.building import OpFunction, define_op
 from anabranch.graph.constants import constant_value
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
-from anabranch.ops.complex_numbers import complex_of
+from anabranch.ops.complex_numbers import check_parts, complex_of
 
 _COMPLEX = "Tcomplex: {complex64, complex128} = complex64"
 _REAL = "Treal: {float, double} = float32"
@@ -84,8 +84,10 @@ def _real_transform(rank: int) -> OpFunction:
         return _transformed_shape(input, ctx.constant("fft_length"), rank, True)
 
     @op.kernel
-    def _(input: Any, fft_length: Any, *, Tcomplex: Any, xp: Any, ctx: Any) -> Any:
+    def _(input: Any, fft_length: Any, *, Treal: Any, Tcomplex: Any, xp: Any, ctx: Any) -> Any:
+        check_parts(ctx, Treal, Tcomplex)
         lengths = _lengths(ctx, fft_length, rank)
+        _check_long_enough(ctx, np.shape(input), lengths)
         return xp.fft.rfftn(input, s=lengths, axes=_axes(rank)).astype(Tcomplex.as_numpy_dtype)
 
     @op.gradient
@@ -114,8 +116,10 @@ def _inverse_real_transform(rank: int) -> OpFunction:
         return _transformed_shape(input, ctx.constant("fft_length"), rank, False)
 
     @op.kernel
-    def _(input: Any, fft_length: Any, *, Treal: Any, xp: Any, ctx: Any) -> Any:
+    def _(input: Any, fft_length: Any, *, Treal: Any, Tcomplex: Any, xp: Any, ctx: Any) -> Any:
+        check_parts(ctx, Treal, Tcomplex)
         lengths = _lengths(ctx, fft_length, rank)
+        _check_long_enough(ctx, np.shape(input), [*lengths[:-1], lengths[-1] // 2 + 1])
         return xp.fft.irfftn(input, s=lengths, axes=_axes(rank)).astype(Treal.as_numpy_dtype)
 
     @op.gradient
@@ -135,6 +139,13 @@ def _lengths(ctx: Any, fft_length: Any, rank: int) -> list[int]:
     ctx.check(len(lengths) == rank, f"fft_length must have {rank} elements, got {lengths}")
     ctx.check(all(n > 0 for n in lengths), f"fft_length must be positive, got {lengths}")
     return lengths
+
+
+def _check_long_enough(ctx: Any, shape: tuple[int, ...], needed: list[int]) -> None:
+    """Zeros are put in by those who want them (`tf.signal`); only empty dimensions are taken for zeros here."""
+    for axis, least in zip(range(len(shape) - len(needed), len(shape)), needed, strict=True):
+        fits = shape[axis] == 0 or shape[axis] >= least
+        ctx.check(fits, f"Input dimension {axis} must have length of at least {least} but got: {shape[axis]}")
 
 
 def _inner_lengths(x: Tensor, rank: int) -> Tensor:

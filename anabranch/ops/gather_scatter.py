@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from anabranch.core.shapes import TensorShape
+from anabranch.core.shapes import LateShapeError, TensorShape
 from anabranch.graph.building import define_op
 from anabranch.graph.composite import IndexedSlices
 from anabranch.graph.constants import constant_value
@@ -241,15 +241,22 @@ def _apply(target: Any, at: tuple[Any, ...], updates: Any, how: str, xp: Any) ->
 
 
 def check_updates(target: TensorShape, indices: TensorShape, updates: TensorShape) -> None:
-    """Raises ValueError unless updates.shape = indices.shape[:-1] + target.shape[depth of the index vectors:]."""
+    """Raises ValueError unless updates.shape = indices.shape[:-1] + target.shape[depth of the index vectors:].
+
+    Where TensorFlow lets it pass until the operation runs, the error is a LateShapeError.
+    """
     picked, rows = indices.with_rank_at_least(1).dims_tuple, target.dims_tuple
     if picked is None or rows is None or picked[-1] is None:
         return
     if picked[-1] > len(rows):
-        raise ValueError(f"index vectors of {picked[-1]} elements are too long for a tensor of rank {len(rows)}")
+        raise LateShapeError(f"index vectors of {picked[-1]} elements are too long for a tensor of rank {len(rows)}")
     wanted = TensorShape([*picked[:-1], *rows[picked[-1] :]])
     if not updates.is_compatible_with(wanted):
-        raise ValueError(f"updates must have shape {wanted} = indices.shape[:-1] + shape[{picked[-1]}:], got {updates}")
+        # TensorFlow compares what there is, from both ends, and the rank only when it runs
+        too_few = updates.ndims is not None and updates.ndims < len(picked) - 1
+        raise (LateShapeError if too_few else ValueError)(
+            f"updates must have shape {wanted} = indices.shape[:-1] + shape[{picked[-1]}:], got {updates}"
+        )
 
 
 ScatterNd = define_op(

@@ -74,7 +74,7 @@ def _colour_op(
 ) -> OpFunction:
     op = attach_gradient(define_op(name, f"images: T{more} -> output: T", f"T: {types} = float32"), gradient)
 
-    @op.shape
+    @(op.late_shape if more else op.shape)
     def _(images: TensorShape, *rest: TensorShape) -> TensorShape:
         for factor in rest:
             shape_rules.with_rank(factor, 0, "the factor")

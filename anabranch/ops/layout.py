@@ -201,7 +201,7 @@ ConcatOffset = define_op(
     "concat_dim: int32, shape: N * shape_type -> offset: N * shape_type",
     "N: int >= 2, shape_type: {int32, int64} = int32",
     static=("concat_dim",),
-    ranks={"concat_dim": 0},
+    late_ranks={"concat_dim": 0},
 )
 ConcatOffset.not_differentiable()
 
@@ -239,7 +239,7 @@ Split = define_op(
     "split_dim: int32, value: T -> output: num_split * T",
     "num_split: int >= 1, T: any",
     static=("split_dim",),
-    ranks={"split_dim": 0},
+    late_ranks={"split_dim": 0},
 )
 
 
@@ -273,7 +273,7 @@ SplitV = define_op(
     "value: T, size_splits: Tlen, split_dim: int32 -> output: num_split * T",
     "num_split: int >= 1, T: any, Tlen: {int8, int32, int64} = int64",
     static=("size_splits", "split_dim"),
-    ranks={"size_splits": 1},
+    late_ranks={"size_splits": 1},
 )
 
 

@@ -15,7 +15,7 @@ from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import OpFunction, define_op
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw, shape_rules
-from anabranch.ops.math import conj
+from anabranch.ops.math import conj, sum_to_shape
 
 _TYPES = "{double, float, half, complex64, complex128}"
 
@@ -30,9 +30,13 @@ def _transposed(x: Any) -> Any:
 
 
 def _factored(ctx: Any, matrix: Any) -> tuple[Any, Any]:
-    """The LU factors and the permutation of invertible matrices; the step fails where one is singular."""
+    """The LU factors and the permutation of invertible matrices; the step fails where one is singular.
+
+    A first pivot that is NaN counts as singular, as it does in TensorFlow; later ones are let through.
+    """
     factors, _, permutation = jax.lax.linalg.lu(matrix)
-    ctx.check(jnp.all(jnp.diagonal(factors, axis1=-2, axis2=-1) != 0), "Input is not invertible.")
+    pivots = jnp.diagonal(factors, axis1=-2, axis2=-1)
+    ctx.check(jnp.all(pivots != 0) & ~jnp.any(jnp.isnan(pivots[..., :1])), "Input is not invertible.")
     return factors, permutation
 
 
@@ -120,6 +124,8 @@ Cholesky.shape(_square)
 def _(input: Any, *, ctx: Any) -> Any:
     """Reads the lower triangle only."""
     factor = jnp.tril(jax.lax.linalg.cholesky(_widened(input), symmetrize_input=False))
+    finite = jnp.all(jnp.isfinite(jnp.tril(input)))
+    ctx.check(finite, "Cholesky decomposition was not successful. The input has elements that are not finite.")
     ctx.check(jnp.all(jnp.isfinite(factor)), "Cholesky decomposition was not successful. The input might not be valid.")
     return factor.astype(input.dtype)
 
@@ -182,8 +188,12 @@ def _(input: TensorShape) -> list[TensorShape]:
 
 @LogMatrixDeterminant.kernel
 def _(input: Any) -> Any:
-    sign, log = jnp.linalg.slogdet(_widened(input))
-    return sign.astype(input.dtype), log.astype(input.dtype)
+    """From the pivots one by one: their product may be too small, or too large, to be told."""
+    factors, swaps, _ = jax.lax.linalg.lu(_widened(input))
+    pivots = jnp.diagonal(factors, axis1=-2, axis2=-1)
+    odd = jnp.sum(swaps != np.arange(swaps.shape[-1]), axis=-1) % 2
+    sign = jnp.prod(jnp.sign(pivots), axis=-1) * (1 - 2 * odd)
+    return sign.astype(input.dtype), jnp.sum(jnp.log(jnp.abs(pivots)), axis=-1).astype(input.dtype)
 
 
 @LogMatrixDeterminant.gradient
@@ -222,13 +232,25 @@ def _(op: Any, grad: Tensor) -> Any:
     return _by_matrix(grad_rhs, op.outputs[0], adjoint), grad_rhs
 
 
+def _broadcast_solution(matrix: TensorShape, rhs: TensorShape) -> TensorShape:
+    """Like `_solution`; the batches broadcast."""
+    matrix, rhs = _square(matrix), rhs.with_rank_at_least(2)
+    if matrix.ndims is None or rhs.ndims is None:
+        return shape_rules.UNKNOWN
+    batch = shape_rules.broadcast(matrix[:-2], rhs[:-2])
+    return batch.concatenate([matrix[-1].merge_with(rhs[-2]), rhs[-1]])
+
+
 def _triangular_solve(name: str, types: str) -> OpFunction:
     op = define_op(name, "matrix: T, rhs: T -> output: T", f"lower: bool = True, adjoint: bool = False, T: {types}")
-    op.shape(_solution)
+    op.shape(_broadcast_solution)
 
     @op.kernel
     def _(matrix: Any, rhs: Any, *, lower: bool, adjoint: bool, ctx: Any) -> Any:
-        _check_system(ctx, matrix, rhs)
+        if matrix.shape[:-2] != rhs.shape[:-2]:
+            batch = np.broadcast_shapes(matrix.shape[:-2], rhs.shape[:-2])
+            matrix = jnp.broadcast_to(matrix, (*batch, *matrix.shape[-2:]))
+            rhs = jnp.broadcast_to(rhs, (*batch, *rhs.shape[-2:]))
         wide = matrix.astype(np.float32) if matrix.dtype.itemsize == 2 else matrix
         ctx.check(jnp.all(jnp.diagonal(wide, axis1=-2, axis2=-1) != 0), "Input is not invertible.")
         complex_adjoint = adjoint and np.dtype(wide.dtype).kind == "c"
@@ -242,7 +264,8 @@ def _triangular_solve(name: str, types: str) -> OpFunction:
         lower, adjoint = operation.attrs["lower"], operation.attrs["adjoint"]
         grad_rhs = op(operation.inputs[0], grad, lower=lower, adjoint=not adjoint)
         grad_matrix = _by_matrix(grad_rhs, operation.outputs[0], adjoint)
-        return raw.MatrixBandPart(grad_matrix, -1 if lower else 0, 0 if lower else -1), grad_rhs
+        triangle = raw.MatrixBandPart(grad_matrix, -1 if lower else 0, 0 if lower else -1)
+        return sum_to_shape(triangle, operation.inputs[0]), sum_to_shape(grad_rhs, operation.inputs[1])
 
     return op
 

@@ -18,6 +18,10 @@ from anabranch.ops import raw, shape_rules
 from anabranch.ops.factories import attach_gradient, binary, unary, unary_compiled
 from anabranch.ops.list_values import TensorList, sum_of_lists
 
+_DIVISIBLE = "{bfloat16, half, float, double, int32, int64}"
+_SIGNED = "{bfloat16, half, float, double, int8, int16, int32, int64}"
+_SIGNED_OR_COMPLEX = f"{_SIGNED[:-1]}, complex64, complex128}}"
+
 BroadcastGradientArgs = define_op(
     "BroadcastGradientArgs",
     "s0: T, s1: T -> r0: T, r1: T",
@@ -28,7 +32,7 @@ BroadcastGradientArgs = define_op(
 BroadcastGradientArgs.not_differentiable()
 
 
-@BroadcastGradientArgs.shape
+@BroadcastGradientArgs.late_shape
 def _(s0: TensorShape, s1: TensorShape, *, ctx: Any) -> list[TensorShape]:
     known = [ctx.constant("s0"), ctx.constant("s1")]
     if known[0] is None or known[1] is None:
@@ -158,7 +162,7 @@ MulNoNan = binary(
     "inexact",
     _no_nan_gradient,
 )
-Neg = unary("Neg", lambda xp, x: xp.negative(x), "numbers", lambda op, grad: raw.Neg(grad))
+Neg = unary("Neg", lambda xp, x: xp.negative(x), _SIGNED_OR_COMPLEX, lambda op, grad: raw.Neg(grad))
 
 AddN = define_op("AddN", "inputs: N * T -> sum: T", "N: int >= 1, T: {numbers, variant}", commutative=True)
 AddN.gradient(lambda op, grad: [grad] * len(op.inputs))
@@ -182,7 +186,7 @@ AccumulateNV2 = define_op(
 AccumulateNV2.gradient(lambda op, grad: [grad] * len(op.inputs))
 
 
-@AccumulateNV2.shape
+@AccumulateNV2.late_shape
 def _(inputs: list[TensorShape], *, shape: TensorShape) -> TensorShape:
     return shape_rules.merged(shape, *inputs)
 
@@ -244,8 +248,8 @@ RealDiv = _division("RealDiv", _quotient, "numbers", _quotient_gradient)
 FloorDiv = _division("FloorDiv", _floor_quotient, "numbers", no_gradient)
 TruncateDiv = _division("TruncateDiv", _truncated_quotient, "numbers", no_gradient)
 FloorMod = _division("FloorMod", lambda xp, x, y: xp.mod(x, y), "real", _remainder_gradient("FloorDiv"))
-TruncateMod = _division("TruncateMod", lambda xp, x, y: xp.fmod(x, y), "real", _remainder_gradient("TruncateDiv"))
-Mod = _division("Mod", lambda xp, x, y: xp.fmod(x, y), "real", _remainder_gradient("TruncateDiv"))
+TruncateMod = _division("TruncateMod", lambda xp, x, y: xp.fmod(x, y), _DIVISIBLE, _remainder_gradient("TruncateDiv"))
+Mod = _division("Mod", lambda xp, x, y: xp.fmod(x, y), _DIVISIBLE, _remainder_gradient("TruncateDiv"))
 
 
 def _div_no_nan_gradient(op: Any, grad: Tensor) -> Any:
@@ -296,7 +300,7 @@ def _pow_gradient(op: Any, grad: Tensor) -> Any:
     return sum_to_operands(op, grad_x, Mul(Mul(grad, z), log))
 
 
-Pow = define_op("Pow", "x: T, y: T -> z: T", "T: numbers")
+Pow = define_op("Pow", "x: T, y: T -> z: T", f"T: {_SIGNED_OR_COMPLEX}")
 Pow.shape(shape_rules.broadcast)
 Pow.gradient(_pow_gradient)
 
@@ -331,7 +335,7 @@ def _squared_difference_gradient(op: Any, grad: Tensor) -> Any:
 SquaredDifference = binary(
     "SquaredDifference",
     _squared_difference,
-    "numbers",
+    f"{_DIVISIBLE[:-1]}, complex64, complex128}}",
     commutative=True,
     gradient=_squared_difference_gradient,
 )
@@ -351,17 +355,23 @@ def _from_result(
         conjugating: whether the operation takes the conjugate of a complex y itself. Those for tanh and sigmoid do not.
     """
     op = define_op(name, "y: T, dy: T -> z: T", "T: inexact")
-    op.shape(shape_rules.merged)
+    op.shape(shape_rules.same_as_first)
 
     @op.kernel
-    def _(y: Any, dy: Any, *, xp: Any) -> Any:
+    def _(y: Any, dy: Any, *, xp: Any, ctx: Any) -> Any:
+        """The two go together element by element, whatever their shapes are."""
+        ctx.check(np.size(y) == np.size(dy), f"y of shape {np.shape(y)} and dy of shape {np.shape(dy)} differ in size")
+        dy = xp.reshape(dy, np.shape(y))
         return function(xp.conj(y) if conjugating and np.dtype(y.dtype).kind == "c" else y, dy)
 
     @op.gradient
     def _(operation: Any, grad: Tensor) -> Any:
         y, dy = operation.inputs
-        by = by_y(conj(y), dy if conjugating else conj(dy))
-        return Mul(conj(grad) if conjugating else grad, by), op(conj(y), grad)
+        alike = y.shape.ndims is not None and y.shape.dims_tuple == dy.shape.dims_tuple
+        shaped = dy if alike else raw.Reshape(dy, raw.Shape(y))
+        by = by_y(conj(y), shaped if conjugating else conj(shaped))
+        by_dy = op(conj(y), grad)
+        return Mul(conj(grad) if conjugating else grad, by), by_dy if alike else raw.Reshape(by_dy, raw.Shape(dy))
 
     return op
 
@@ -407,8 +417,8 @@ Rsqrt = unary(
     "inexact",
     _by_result(RsqrtGrad),
 )
-Reciprocal = unary("Reciprocal", _reciprocal, "numbers", _by_result(ReciprocalGrad))
-Inv = unary("Inv", _reciprocal, "numbers", _by_result(InvGrad))
+Reciprocal = unary("Reciprocal", _reciprocal, _SIGNED_OR_COMPLEX, _by_result(ReciprocalGrad))
+Inv = unary("Inv", _reciprocal, _SIGNED_OR_COMPLEX, _by_result(InvGrad))
 
 # ---------------------------------------------------------------------- exponentials, trigonometry
 Exp = unary("Exp", lambda xp, x: xp.exp(x), "inexact", chain(lambda x, y: y))
@@ -455,13 +465,13 @@ def _sign_gradient(op: Any, grad: Tensor) -> Any:
     return DivNoNan(Sub(grad, Mul(sign, along)), size)
 
 
-Abs = unary("Abs", lambda xp, x: xp.abs(x), "real", lambda op, grad: Mul(grad, raw.Sign(op.inputs[0])))
-Sign = unary("Sign", lambda xp, x: xp.sign(x), "numbers", _sign_gradient)
+Abs = unary("Abs", lambda xp, x: xp.abs(x), _SIGNED, lambda op, grad: Mul(grad, raw.Sign(op.inputs[0])))
+Sign = unary("Sign", lambda xp, x: xp.sign(x), _SIGNED_OR_COMPLEX, _sign_gradient)
 Floor = unary("Floor", lambda xp, x: xp.floor(x), "floating", no_gradient)
 Ceil = unary("Ceil", lambda xp, x: xp.ceil(x), "floating", no_gradient)
 Rint = unary("Rint", lambda xp, x: xp.rint(x), "floating", no_gradient)
 #: half to even
-Round = unary("Round", lambda xp, x: x if _is_integer(x) else xp.rint(x), "numbers", no_gradient)
+Round = unary("Round", lambda xp, x: x if _is_integer(x) else xp.rint(x), _SIGNED_OR_COMPLEX, no_gradient)
 
 NextAfter = define_op("NextAfter", "x1: T, x2: T -> output: T", "T: {double, float} = float32")
 NextAfter.shape(shape_rules.broadcast)
@@ -492,7 +502,7 @@ Minimum = binary("Minimum", lambda xp, x, y: xp.minimum(x, y), "real", _extreme_
 ClipByValue = define_op("ClipByValue", "t: T, clip_value_min: T, clip_value_max: T -> output: T", "T: numbers")
 
 
-@ClipByValue.shape
+@ClipByValue.late_shape
 def _(t: TensorShape, clip_value_min: TensorShape, clip_value_max: TensorShape) -> TensorShape:
     for bound in (clip_value_min, clip_value_max):
         if bound.ndims:

@@ -328,6 +328,7 @@ def _(features: TensorShape, labels: TensorShape) -> tuple[TensorShape, TensorSh
 
 @SoftmaxCrossEntropyWithLogits.kernel
 def _(features: Any, labels: Any, *, xp: Any) -> Any:
+    features, labels = xp.broadcast_arrays(features, labels)
     logs, targets = _log_softmax(xp, features), wide(labels)
     # 0 * -inf counts as 0: a class of probability zero that has no label costs nothing.
     loss = -xp.sum(xp.where(targets == 0, targets * 0, targets * logs), axis=-1)
@@ -338,7 +339,7 @@ def _(features: Any, labels: Any, *, xp: Any) -> Any:
 def _(op: Any, grad_loss: Any, grad_backprop: Any) -> Any:
     to_labels = []
     if grad_loss is not None:
-        to_labels.append(raw.Mul(raw.ExpandDims(grad_loss, np.int32(-1)), LogSoftmax(op.inputs[0])))
+        to_labels.append(raw.Mul(raw.ExpandDims(grad_loss, np.int32(-1)), LogSoftmax(_all_features(op))))
     if _flows(grad_backprop):
         to_labels.append(grad_backprop)
     grads = _cross_entropy_gradient(op, grad_loss, grad_backprop), raw.Neg(raw.AddN(to_labels)) if to_labels else None
@@ -350,13 +351,21 @@ def _flows(grad: Tensor | None) -> bool:
     return grad is not None and grad.op.type != "ZerosLike"
 
 
+def _all_features(op: Any) -> Tensor:
+    """The logits of all classes, where they were broadcast to the shape of the labels."""
+    features, whole = op.inputs[0], op.outputs[1]
+    if features.shape.is_fully_defined() and features.shape.dims_tuple == whole.shape.dims_tuple:
+        return features  # type: ignore[no-any-return]
+    return raw.BroadcastTo(features, raw.Shape(whole))  # type: ignore[no-any-return]
+
+
 def _cross_entropy_gradient(op: Any, grad_loss: Tensor | None, grad_backprop: Any) -> Tensor | None:
     """What flows back to the logits: through the loss, and (second order) through the `backprop` output."""
     terms = []
     if grad_loss is not None:
         terms.append(raw.Mul(raw.ExpandDims(grad_loss, np.int32(-1)), op.outputs[1]))
     if _flows(grad_backprop):
-        terms.append(_through_softmax(grad_backprop, Softmax(op.inputs[0])))
+        terms.append(_through_softmax(grad_backprop, Softmax(_all_features(op))))
     return raw.AddN(terms) if len(terms) > 1 else (terms[0] if terms else None)
 
 
@@ -469,13 +478,13 @@ TopKV2 = define_op(
     "input: T, k: Tk -> values: T, indices: index_type",
     "sorted: bool = True, T: real, Tk: {int16, int32, int64} = int32, index_type: {int16, int32, int64} = int32",
     static=("k",),
+    late_ranks={"k": 0},
 )
 TopKV2.gradient(_top_k_gradient)
 
 
 @TopKV2.shape
 def _(input: TensorShape, k: TensorShape, *, ctx: Any) -> tuple[TensorShape, TensorShape]:
-    shape_rules.with_rank(k, 0, "k")
     known = ctx.constant("k")
     if known is not None and known < 0:
         raise ValueError(f"k must be >= 0, got {known}")
@@ -516,7 +525,7 @@ def _(predictions: Any, targets: Any, *, k: int, xp: Any) -> Any:
 
 
 InTopKV2 = define_op(
-    "InTopKV2", "predictions: float32, targets: T, k: T -> precision: bool", "T: index = int32", ranks={"k": 0}
+    "InTopKV2", "predictions: float32, targets: T, k: T -> precision: bool", "T: index = int32", late_ranks={"k": 0}
 )
 InTopKV2.not_differentiable()
 
@@ -531,12 +540,13 @@ def _(predictions: Any, targets: Any, k: Any, *, xp: Any) -> Any:
     return _in_top_k(predictions, targets, k, xp)
 
 
-NthElement = define_op("NthElement", "input: T, n: int32 -> values: T", "reverse: bool = False, T: real")
+NthElement = define_op(
+    "NthElement", "input: T, n: int32 -> values: T", "reverse: bool = False, T: real", late_ranks={"n": 0}
+)
 
 
 @NthElement.shape
 def _(input: TensorShape, n: TensorShape) -> TensorShape:
-    shape_rules.with_rank(n, 0, "n")
     return input.with_rank_at_least(1)[:-1]
 
 

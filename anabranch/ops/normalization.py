@@ -5,11 +5,10 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-import jax
 import numpy as np
 from jax import lax
 
-from anabranch.core.shapes import TensorShape
+from anabranch.core.shapes import LateShapeError, TensorShape
 from anabranch.graph.building import OpFunction, define_op
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw, shape_rules, windows
@@ -169,7 +168,8 @@ def _fused(version: str, types: str, formats: str) -> tuple[OpFunction, OpFuncti
         f"x: T, scale: {u}, offset: {u}, mean: {u}, variance: {u} -> "
         f"y: T, batch_mean: {u}, batch_variance: {u}, {', '.join(reserved)}",
         f"{types}, epsilon: float = 0.0001, exponential_avg_factor: float = 1.0, {formats}, is_training: bool = True",
-        ranks=dict.fromkeys(("scale", "offset", "mean", "variance"), 1),
+        ranks=dict.fromkeys(("scale", "offset"), 1),
+        late_ranks=dict.fromkeys(("mean", "variance"), 1),
     )
     spare = [f"reserve_space_{i + len(reserved)}: {u}" for i in (1, 2)]
     backward = define_op(
@@ -182,8 +182,11 @@ def _fused(version: str, types: str, formats: str) -> tuple[OpFunction, OpFuncti
     )
 
     @forward.shape
-    def _(x: TensorShape, scale: TensorShape, offset: TensorShape, *_: Any, data_format: bytes) -> Any:
-        data, channels = _fused_channels(x, data_format, scale, offset)
+    def _(
+        x: TensorShape, scale: TensorShape, offset: TensorShape, *given: Any, data_format: bytes, is_training: bool
+    ) -> Any:
+        """Mean and variance are given where nothing is trained."""
+        data, channels = _fused_channels(x, data_format, scale, offset, *(() if is_training else given))
         return [data, *([channels] * 4), *([shape_rules.SCALAR] if third else [])]
 
     @forward.kernel
@@ -202,7 +205,10 @@ def _fused(version: str, types: str, formats: str) -> tuple[OpFunction, OpFuncti
         *_: Any,
         data_format: bytes,
     ) -> Any:
-        data, channels = _fused_channels(x.merge_with(grad), data_format, scale, mean, variance)
+        _fused_channels(grad, data_format, scale)
+        data, channels = _fused_channels(x, data_format, scale, mean, variance)
+        if not grad.is_compatible_with(x):
+            raise LateShapeError(f"the gradient has shape {grad}, but x has {x}")
         return [data, channels, channels, TensorShape([0]), TensorShape([0])]
 
     @backward.kernel
@@ -298,17 +304,25 @@ _LOCAL = (
 )
 
 
-def _local_response(x: Any, attrs: dict[str, Any]) -> Any:
-    """The input / (bias + alpha * (sum of squares of the channels within depth_radius)) ** beta; float32."""
+def _channel_sums(x: Any, attrs: dict[str, Any]) -> Any:
+    """At each channel the sum of those within depth_radius."""
     radius = min(attrs["depth_radius"], x.shape[3])  # more sees the same channels
     if radius < 0:
         raise ValueError(f"depth_radius must not be negative, it is {radius}")
     zero = np.zeros((), x.dtype)
-    squares = lax.reduce_window(
-        x * x, zero, lax.add, (1, 1, 1, 2 * radius + 1), (1, 1, 1, 1), [(0, 0)] * 3 + [(radius, radius)]
-    )
-    bias, alpha, beta = (np.asarray(attrs[name], x.dtype) for name in ("bias", "alpha", "beta"))
-    return x * (bias + alpha * squares) ** -beta
+    sides = [(0, 0)] * 3 + [(radius, radius)]
+    return lax.reduce_window(x, zero, lax.add, (1, 1, 1, 2 * radius + 1), (1, 1, 1, 1), sides)
+
+
+def _local_norm(x: Any, attrs: dict[str, Any]) -> Any:
+    """Bias + alpha * (sum of squares of the channels within depth_radius)."""
+    bias, alpha = (np.asarray(attrs[name], x.dtype) for name in ("bias", "alpha"))
+    return bias + alpha * _channel_sums(x * x, attrs)
+
+
+def _local_response(x: Any, attrs: dict[str, Any]) -> Any:
+    """The input / (its local norm) ** beta; float32."""
+    return x * _local_norm(x, attrs) ** -np.asarray(attrs["beta"], x.dtype)
 
 
 LRN = define_op("LRN", "input: T -> output: T", _LOCAL)
@@ -342,5 +356,10 @@ def _(input_grads: TensorShape, input_image: TensorShape, output_image: TensorSh
 
 @LRNGrad.kernel
 def _(input_grads: Any, input_image: Any, output_image: Any, *, ctx: Any) -> Any:
-    _, pull = jax.vjp(lambda x: _local_response(x, ctx.op.attrs), wide(input_image))
-    return pull(wide(input_grads))[0].astype(input_image.dtype)
+    """The output stands in the formula itself, and is taken as it is given."""
+    grad, x, y = (wide(t) for t in (input_grads, input_image, output_image))
+    attrs = ctx.op.attrs
+    alpha, beta = (np.asarray(attrs[name], x.dtype) for name in ("alpha", "beta"))
+    norm = _local_norm(x, attrs)
+    across = _channel_sums(grad * y / norm, attrs)
+    return (grad * norm**-beta - 2 * alpha * beta * x * across).astype(input_image.dtype)

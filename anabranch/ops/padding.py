@@ -82,13 +82,16 @@ def _(op: Operation, grad: Any) -> Any:
 
 
 PadV2 = define_op(
-    "PadV2", "input: T, paddings: Tpaddings, constant_values: T -> output: T", _PAD_ATTRS, static=("paddings",)
+    "PadV2",
+    "input: T, paddings: Tpaddings, constant_values: T -> output: T",
+    _PAD_ATTRS,
+    static=("paddings",),
+    late_ranks={"constant_values": 0},
 )
 
 
 @PadV2.shape
 def _(input: TensorShape, paddings: TensorShape, constant_values: TensorShape, *, ctx: Any) -> TensorShape:
-    shape_rules.with_rank(constant_values, 0, "argument 'constant_values'")
     return _padded_shape(input, paddings, ctx.constant("paddings"))
 
 

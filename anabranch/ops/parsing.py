@@ -52,7 +52,7 @@ def check_defaults(defaults: list[TensorShape], shapes: list[TensorShape]) -> No
             shape.assert_is_compatible_with(default)
 
 
-@ParseExample.shape
+@ParseExample.late_shape
 def _(
     serialized: TensorShape,
     names: TensorShape,
@@ -258,6 +258,8 @@ def _(records: TensorShape, record_defaults: list[TensorShape]) -> list[TensorSh
     for i, default in enumerate(record_defaults):
         if default.rank is not None and default.rank > 1:
             raise ValueError(f"each record default is a scalar or a vector, got shape {default} for field {i}")
+        if (default.num_elements() or 0) > 1:
+            raise ValueError(f"each record default has at most one element, got shape {default} for field {i}")
     return [records] * len(record_defaults)
 
 

@@ -204,8 +204,8 @@ def _max_pool(names: tuple[str, str, str], types: tuple[str, str, str], sizes: s
         names[2], "orig_input: T, orig_output: T, grad: T -> output: T", f"{sizes}, {formats[1]}, T: {types[2]}"
     )
     _pooled_shape(forward)
-    backward.shape(_gradient_shape)
-    second.shape(_second_gradient_shape)
+    backward.late_shape(_gradient_shape)
+    second.late_shape(_second_gradient_shape)
 
     @forward.kernel
     def _(input: Any, *, ctx: Any) -> Any:
@@ -295,9 +295,9 @@ MaxPoolGradV2 = define_op(
     "orig_input: T, orig_output: T, grad: T, ksize: int32, strides: int32 -> output: T",
     f"{_PADDING}, {_FORMAT_2D}, T: real = float32",
     static=("ksize", "strides"),
-    ranks={"ksize": 1, "strides": 1},
+    late_ranks={"ksize": 1, "strides": 1},
 )
-MaxPoolGradV2.shape(_gradient_shape)
+MaxPoolGradV2.late_shape(_gradient_shape)
 
 
 @MaxPoolGradV2.kernel
@@ -320,7 +320,7 @@ MaxPoolGradGradV2 = define_op(
     static=("ksize", "strides"),
     ranks={"ksize": 1, "strides": 1},
 )
-MaxPoolGradGradV2.shape(_second_gradient_shape)
+MaxPoolGradGradV2.late_shape(_second_gradient_shape)
 
 
 @MaxPoolGradGradV2.kernel
@@ -352,6 +352,7 @@ def _(input: TensorShape, *, ksize: list[int], strides: list[int], padding: byte
 
 @MaxPoolWithArgmax.kernel
 def _(input: Any, *, Targmax: DType, include_batch_in_index: bool, ctx: Any) -> Any:
+    ctx.check(input.size > 0, f"the input must not be empty, got shape {input.shape}")
     window = pool_window(input.shape, ctx.op.attrs)
     maxima = _maxima(input, window)
     hit = jnp.minimum(_first_hit(input, maxima, window), window.taps - 1).astype(np.int64)
@@ -394,7 +395,7 @@ def _argmax_op(name: str) -> OpFunction:
 MaxPoolGradWithArgmax = _argmax_op("MaxPoolGradWithArgmax")
 
 
-@MaxPoolGradWithArgmax.shape
+@MaxPoolGradWithArgmax.late_shape
 def _(input: TensorShape, grad: TensorShape, argmax: TensorShape) -> TensorShape:
     pooled = shape_rules.merged(shape_rules.with_rank(grad, 4, "grad"), argmax)
     input = shape_rules.with_rank(input, 4, "the input")
@@ -417,7 +418,7 @@ def _(op: Any, grad: Tensor) -> Any:
 MaxPoolGradGradWithArgmax = _argmax_op("MaxPoolGradGradWithArgmax")
 
 
-@MaxPoolGradGradWithArgmax.shape
+@MaxPoolGradGradWithArgmax.late_shape
 def _(input: TensorShape, grad: TensorShape, argmax: TensorShape) -> TensorShape:
     shape_rules.merged(shape_rules.with_rank(input, 4, "the input"), grad)
     return shape_rules.with_rank(argmax, 4, "argmax")

@@ -194,7 +194,7 @@ def _extreme(name: str) -> Callable[..., Any]:
 
 def _norm(xp: Any, x: Any, axes: tuple[int, ...], keep_dims: bool) -> Any:
     if not axes:
-        return x
+        return xp.abs(x).astype(x.dtype)
     squares = xp.square(xp.abs(x))
     return xp.sqrt(xp.sum(squares, axis=axes, keepdims=keep_dims, dtype=squares.dtype))
 

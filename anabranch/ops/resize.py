@@ -176,11 +176,11 @@ def _by_weights(name: str, taps: TapsFunction, grad_types: str) -> tuple[OpFunct
         f"{name}Grad", "grads: float32, original_image: T -> output: T", f"T: {grad_types}, {_CENTERS}"
     )
 
-    @backward.shape
+    @backward.late_shape
     def _(grads: TensorShape, original_image: TensorShape) -> TensorShape:
+        """As many images and channels as in `grads`, of the original's size."""
         grads, original_image = grads.with_rank(4), original_image.with_rank(4)
-        shape_rules.merged(*(TensorShape([shape[0], shape[3]]) for shape in (grads, original_image)))
-        return original_image
+        return grads[:1].concatenate(original_image[1:3]).concatenate(grads[3:])
 
     @forward.kernel
     def _(images: Any, size: Any, *, align_corners: bool, half_pixel_centers: bool) -> Any:
@@ -382,7 +382,7 @@ CropAndResizeGradImage = define_op(
 CropAndResizeGradImage.not_differentiable()
 
 
-@CropAndResizeGradImage.shape
+@CropAndResizeGradImage.late_shape
 def _(
     grads: TensorShape, boxes: TensorShape, box_ind: TensorShape, image_size: TensorShape, *, ctx: Any
 ) -> TensorShape:
@@ -409,7 +409,7 @@ CropAndResizeGradBoxes = define_op(
 CropAndResizeGradBoxes.not_differentiable()
 
 
-@CropAndResizeGradBoxes.shape
+@CropAndResizeGradBoxes.late_shape
 def _(grads: TensorShape, image: TensorShape, boxes: TensorShape, box_ind: TensorShape) -> TensorShape:
     boxes = _boxes_shape(boxes, box_ind)
     grads, image = shape_rules.with_rank(grads, 4, "grads"), shape_rules.with_rank(image, 4, "image")

@@ -91,7 +91,7 @@ def _(start: Any, stop: Any, num: Any, *, xp: Any, ctx: Any) -> Any:
         return xp.reshape(start, (1,))
     at = xp.arange(count, dtype=start.dtype)
     inner = start + at * ((stop - start) / xp.asarray(count - 1, dtype=start.dtype))
-    return xp.where(at == count - 1, stop, inner)
+    return xp.where(at == 0, start, xp.where(at == count - 1, stop, inner))
 
 
 # ---------------------------------------------------------------------- counting

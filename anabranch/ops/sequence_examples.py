@@ -44,7 +44,7 @@ ParseSingleSequenceExample = define_op(
     "feature_list_sparse_keys: Nfeature_list_sparse * string, feature_list_dense_keys: Nfeature_list_dense * string, "
     f"context_dense_defaults: Tcontext_dense, debug_name: string -> {_OUTPUTS}",
     _ATTRS,
-    ranks={
+    late_ranks={
         "feature_list_dense_missing_assumed_empty": 1,
         "context_sparse_keys": 0,
         "context_dense_keys": 0,
@@ -71,7 +71,7 @@ def _sparse_shapes(count: int, rank: int) -> list[Any]:
     return [[TensorShape([None, rank])] * count, [TensorShape([None])] * count, [TensorShape([rank])] * count]
 
 
-@ParseSingleSequenceExample.shape
+@ParseSingleSequenceExample.late_shape
 def _(
     serialized: TensorShape,
     *others: Any,
@@ -224,7 +224,9 @@ def _(
     if debug_name.size not in (0, serialized.size):
         message = f"there are {serialized.size} records, but {debug_name.size} names of them"
         raise InvalidArgumentError(None, ctx.op, message)
-    records = _parsed(serialized.tolist(), debug_name.tolist(), feature_list_dense_missing_assumed_empty, ctx)
+    records = _parsed(
+        serialized.tolist(), debug_name.reshape(-1).tolist(), feature_list_dense_missing_assumed_empty, ctx
+    )
     context = records.context(
         _texts(context_sparse_keys),
         context_sparse_types,

@@ -215,7 +215,7 @@ def _static_bounds(op: Operation) -> frozenset[int]:
     """
     begin, end, strides = (partial_vector(t) for t in op.inputs[1:4])
     everything = frozenset((1, 2, 3))
-    if begin is None or end is None or strides is None:
+    if begin is None or end is None or strides is None or not len(begin) == len(end) == len(strides):
         return everything
     masks = {name: op.attrs[name] for name in _MASK_NAMES}
     promised = _promised_lengths(op, len(begin), masks)
@@ -386,7 +386,8 @@ StridedSliceGrad = define_op(
     "shape: Index, begin: Index, end: Index, strides: Index, dy: T -> output: T",
     _STRIDED_ATTRS,
     static=("shape", *_BOUNDS),
-    ranks=dict.fromkeys(("shape", *_BOUNDS), 1),
+    ranks={"shape": 1},
+    late_ranks=dict.fromkeys(_BOUNDS, 1),
 )
 
 
@@ -395,7 +396,7 @@ def _(op: Operation) -> frozenset[int]:
     return _static_bounds(op) | {0}
 
 
-@StridedSliceGrad.shape
+@StridedSliceGrad.late_shape
 def _(
     shape: TensorShape, begin: TensorShape, end: TensorShape, strides: TensorShape, dy: TensorShape, *, ctx: Any
 ) -> TensorShape:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from jax import lax
+from jax import lax, numpy as jnp
 
 #: expressions over more taps compile slowly
 MAX_UNROLLED_TAPS = 36
@@ -44,6 +44,8 @@ class Window:
 
 def shifted(data: Any, window: Window, fill: Any = 0) -> list[Any]:
     """For each tap, what it sees at every position of the window: arrays of the output's shape."""
+    if 0 in window.outputs:
+        return [jnp.zeros(window.outputs, data.dtype)] * window.taps
     padded = lax.pad(data, np.array(fill, data.dtype), [(low, high, 0) for low, high in window.pads])
     found = []
     for offset in window.offsets():
@@ -54,6 +56,8 @@ def shifted(data: Any, window: Window, fill: Any = 0) -> list[Any]:
 
 def unshifted(parts: Sequence[Any], window: Window) -> Any:
     """The transpose of `shifted`: puts what each tap saw back in place, and sums."""
+    if 0 in window.outputs:
+        return jnp.zeros(window.lengths, parts[0].dtype)
     total: Any = 0
     zero = np.zeros((), parts[0].dtype)
     for part, offset in zip(parts, window.offsets(), strict=True):

@@ -76,7 +76,7 @@ SparseReorder = define_op(
 )
 
 
-@SparseReorder.shape
+@SparseReorder.late_shape
 def _(input_indices: TensorShape, input_values: TensorShape, input_shape: TensorShape) -> Any:
     count, rank = sparse_shapes(input_indices, input_values, input_shape)
     return TensorShape([count, rank]), TensorShape([count])
@@ -171,12 +171,12 @@ SparseSplit = define_op(
     "split_dim: int64, indices: int64, values: T, shape: int64 -> "
     "output_indices: num_split * int64, output_values: num_split * T, output_shape: num_split * int64",
     "num_split: int >= 1, T: any",
-    ranks={"split_dim": 0},
+    late_ranks={"split_dim": 0},
 )
 SparseSplit.not_differentiable()
 
 
-@SparseSplit.shape
+@SparseSplit.late_shape
 def _(split_dim: Any, indices: TensorShape, values: TensorShape, shape: TensorShape, *, num_split: int) -> Any:
     _, rank = sparse_shapes(indices, values, shape)
     return (
@@ -214,7 +214,7 @@ SparseSlice = define_op(
     "output_indices: int64, output_values: T, output_shape: int64",
     "T: any",
 )
-SparseSlice.shape(_some_elements)
+SparseSlice.late_shape(_some_elements)
 
 
 @SparseSlice.host_kernel
@@ -242,7 +242,7 @@ SparseSliceGrad = define_op(
 SparseSliceGrad.not_differentiable()
 
 
-@SparseSliceGrad.shape
+@SparseSliceGrad.late_shape
 def _(
     backprop_val_grad: TensorShape, input_indices: TensorShape, input_start: TensorShape, output_indices: TensorShape
 ) -> TensorShape:
@@ -339,11 +339,11 @@ SparseToDense = define_op(
     "SparseToDense",
     "sparse_indices: Tindices, output_shape: Tindices, sparse_values: T, default_value: T -> dense: T",
     "validate_indices: bool = True, T: any, Tindices: index",
-    ranks={"output_shape": 1, "default_value": 0},
+    late_ranks={"output_shape": 1, "default_value": 0},
 )
 
 
-@SparseToDense.shape
+@SparseToDense.late_shape
 def _(
     sparse_indices: TensorShape,
     output_shape: TensorShape,

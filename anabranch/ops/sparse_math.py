@@ -45,7 +45,7 @@ SparseTensorDenseMatMul = define_op(
 )
 
 
-@SparseTensorDenseMatMul.shape
+@SparseTensorDenseMatMul.late_shape
 def _(
     a_indices: TensorShape,
     a_values: TensorShape,
@@ -134,7 +134,7 @@ SparseTensorDenseAdd = define_op(
 )
 
 
-@SparseTensorDenseAdd.shape
+@SparseTensorDenseAdd.late_shape
 def _(a_indices: TensorShape, a_values: TensorShape, a_shape: TensorShape, b: TensorShape, *, ctx: Any) -> TensorShape:
     sparse_shapes(a_indices, a_values, a_shape)
     return b.merge_with(ctx.constant_as_shape("a_shape"))
@@ -173,7 +173,7 @@ def _at_elements(indices: Any, shape: Any, dense: Any, ctx: Any, xp: Any) -> Any
 def _with_dense(name: str, function: Callable[[Any, Any], Any], gradient: Callable[..., tuple[Any, Any]]) -> Any:
     op = define_op(name, "sp_indices: int64, sp_values: T, sp_shape: int64, dense: T -> output: T", "T: numbers")
 
-    @op.shape
+    @op.late_shape
     def _(sp_indices: TensorShape, sp_values: TensorShape, sp_shape: TensorShape, dense: TensorShape) -> TensorShape:
         return TensorShape([sparse_shapes(sp_indices, sp_values, sp_shape)[0]])
 
@@ -250,9 +250,9 @@ SparseAdd = define_op(
     "a_indices: int64, a_values: T, a_shape: int64, b_indices: int64, b_values: T, b_shape: int64, thresh: Treal -> "
     "sum_indices: int64, sum_values: T, sum_shape: int64",
     "T: numbers, Treal: real",
-    ranks={"thresh": 0},
+    late_ranks={"thresh": 0},
 )
-SparseAdd.shape(_two_sparse)
+SparseAdd.late_shape(_two_sparse)
 
 
 @SparseAdd.host_kernel
@@ -272,7 +272,10 @@ def _(
     total = np.zeros(len(indices), a_values.dtype)
     np.add.at(total, at_a, a_values)
     np.add.at(total, at_b, b_values)
-    kept = np.abs(total) >= thresh
+    # an element that only one side has is no sum, however small it is
+    of_a, of_b = np.zeros((2, len(indices)), np.bool_)
+    of_a[at_a], of_b[at_b] = True, True
+    kept = (of_a != of_b) | (np.abs(total) >= thresh)
     return indices[kept], total[kept], a_shape
 
 
@@ -290,7 +293,7 @@ SparseAddGrad = define_op(
 SparseAddGrad.not_differentiable()
 
 
-@SparseAddGrad.shape
+@SparseAddGrad.late_shape
 def _(backprop_val_grad: TensorShape, a_indices: TensorShape, b_indices: TensorShape, sum_indices: TensorShape) -> Any:
     _, rank = sparse_shapes(sum_indices, backprop_val_grad, TensorShape([None]))
     counts = [sparse_shapes(i, TensorShape([None]), TensorShape([rank]))[0] for i in (a_indices, b_indices)]
@@ -310,7 +313,7 @@ def _extremum(name: str, function: Any, types: str) -> Any:
         f"T: {types}",
     )
 
-    @op.shape
+    @op.late_shape
     def _(*shapes: TensorShape) -> Any:
         return _two_sparse(*shapes)[:2]
 
@@ -373,7 +376,7 @@ def _reduction(name: str, types: str, maximum: bool) -> tuple[Any, Any]:
         sparse_shapes(indices, values, shape)
         axes.with_rank_at_most(1)
 
-    @dense.shape
+    @dense.late_shape
     def _(
         input_indices: TensorShape,
         input_values: TensorShape,
@@ -407,7 +410,7 @@ def _reduction(name: str, types: str, maximum: bool) -> tuple[Any, Any]:
             found[np.isin(np.arange(len(found)), groups, invert=True)] = 0
         return found.reshape(dims)
 
-    @sparse.shape
+    @sparse.late_shape
     def _(*shapes: TensorShape) -> Any:
         check(*shapes)
         return TensorShape([None, None]), TensorShape([None]), TensorShape([None])
@@ -455,7 +458,7 @@ SparseSoftmax = define_op(
 )
 
 
-@SparseSoftmax.shape
+@SparseSoftmax.late_shape
 def _(sp_indices: TensorShape, sp_values: TensorShape, sp_shape: TensorShape) -> TensorShape:
     return TensorShape([sparse_shapes(sp_indices, sp_values, sp_shape)[0]])
 

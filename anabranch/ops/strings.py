@@ -334,7 +334,7 @@ ReduceJoin = define_op(
 ReduceJoin.not_differentiable()
 
 
-@ReduceJoin.shape
+@ReduceJoin.late_shape
 def _(inputs: TensorShape, reduction_indices: TensorShape, *, keep_dims: bool, ctx: Any) -> TensorShape:
     reduction_indices.with_rank_at_most(1)
     known, dims = ctx.constant("reduction_indices"), inputs.dims_tuple
@@ -367,7 +367,7 @@ UnsortedSegmentJoin = define_op(
 UnsortedSegmentJoin.not_differentiable()
 
 
-@UnsortedSegmentJoin.shape
+@UnsortedSegmentJoin.late_shape
 def _(inputs: TensorShape, segment_ids: TensorShape, num_segments: TensorShape, *, ctx: Any) -> TensorShape:
     count = ctx.constant("num_segments")
     if inputs.ndims is None or segment_ids.ndims is None:

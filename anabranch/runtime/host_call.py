@@ -11,9 +11,8 @@ from anabranch.core import dtypes
 from anabranch.core.pending import Pending
 from anabranch.core.resources import ResourceHandle
 from anabranch.errors import InvalidArgumentError, OpError, UnimplementedError
-from anabranch.graph.constants import flatten_outputs
+from anabranch.graph.constants import check_shapes, flatten_outputs, is_open
 from anabranch.graph.operation import group_by_argument
-from anabranch.graph.shape_inference import check_shapes, is_open
 from anabranch.graph.step_nodes import StepNode
 from anabranch.ops.list_values import TensorList
 from anabranch.runtime.host_context import HostContext

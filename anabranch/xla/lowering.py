@@ -18,9 +18,8 @@ from anabranch.core.kernel_context import KernelContext
 from anabranch.core.op_def import OpDef
 from anabranch.core.resources import ResourceHandle
 from anabranch.errors import CancelledError, InvalidArgumentError, OpError, ResourceExhaustedError
-from anabranch.graph.constants import flatten_outputs
+from anabranch.graph.constants import check_shapes, flatten_outputs, is_open
 from anabranch.graph.operation import group_by_argument
-from anabranch.graph.shape_inference import check_shapes, is_open
 from anabranch.graph.step_nodes import StepFunction, StepNode, StepTensor
 from anabranch.xla.state import draws_random, state_of_body
 from anabranch.xla.watched_loops import WatchedLoops

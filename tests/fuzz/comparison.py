@@ -92,14 +92,26 @@ def rounded(array: Array, random: np.random.Generator) -> Array:
 
 
 def projections(vectors: Array, values: Array) -> Array:
-    """What eigenvectors [..., n, n] say that does not depend on how a library chooses them.
+    """What eigenvectors, or singular vectors, [..., n, k] say that does not depend on how a library chooses them.
 
-    An eigenvector times a number of modulus one is another one, and those of equal eigenvalues can be mixed.
+    A vector times a number of modulus one is another one, and those of equal values can be mixed. Where there are
+    fewer vectors than dimensions, those of the singular value zero can be any.
+
+    Args:
+        values: [..., up to k], in order; more vectors than values belong to the singular value zero.
 
     Returns:
-        [..., n, n, n]: for each eigenvalue the projection onto the space of the eigenvectors that belong to it.
+        [..., k, n, n]: for each value the projection onto the space of the vectors that belong to it.
     """
+    missing = vectors.shape[-1] - values.shape[-1]
+    values = (
+        np.concatenate([np.abs(values), np.zeros((*values.shape[:-1], missing), values.dtype)], -1)
+        if missing
+        else values
+    )
     limit = np.sqrt(np.finfo(values.dtype).eps) * np.max(np.abs(values), axis=-1, keepdims=True, initial=0)
-    groups = np.cumsum(np.diff(values, axis=-1, prepend=values[..., :1]) > limit, axis=-1)
+    groups = np.cumsum(np.abs(np.diff(values, axis=-1, prepend=values[..., :1])) > limit, axis=-1)
     together = (groups[..., :, None] == groups[..., None, :]).astype(vectors.dtype)
+    if vectors.shape[-1] < vectors.shape[-2]:
+        together = together * (np.abs(values) > limit)[..., None, :]
     return np.asarray(np.einsum("...ik,...jk,...ck->...cij", vectors, vectors.conj(), together))

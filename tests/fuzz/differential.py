@@ -26,9 +26,10 @@ from rich.table import Table
 
 from tests.fuzz.differences import Disagreement, KnownDifference, known_differences
 from tests.fuzz.examination import Examination
-from tests.fuzz.graphs import Kernels, make_program
+from tests.fuzz.graphs import make_program
 from tests.fuzz.minimise import Minimiser, size
 from tests.fuzz.programs import blocks
+from tests.fuzz.shadows import Kernels
 from tests.fuzz.sides import ROOT, Side
 
 #: disagreements of one signature that are made small and written down; the others are counted

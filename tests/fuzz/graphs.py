@@ -15,24 +15,16 @@ import numpy as np
 
 from anabranch.core.op_def import OpDef
 from anabranch.core.registry import find_op_def
-from anabranch.graph.conversion import constant_of
-from anabranch.graph.graph import Graph
-from anabranch.graph.operation import Operation, Tensor
-from anabranch.ops import raw
 from anabranch.testing.op_cases import OpCase
 from tests.fuzz.op_rows import coded_attr, input_arrays, rows_by_operation
-from tests.fuzz.programs import Builder, Node
+from tests.fuzz.programs import Node
+from tests.fuzz.shadows import FEEDS, Kernels, Shadows, Shape
 from tests.fuzz.wire import Array, encode_array, numpy_dtype
 
-#: sets of feeds of one program; from the third shape on, an island is interpreted first
-FEEDS = 3
 _FLOATS = ("float32", "float32", "float32", "float64", "float16", "bfloat16")
 _OTHERS = ("int32", "int64", "bool", "complex64", "uint8", "int8", "int16", "string", "complex128")
 _DIMENSIONS = ((2, 3, 4), (3, 2, 5), (4, 4, 4), (2, 2, 2), (3, 3, 3), (1, 1, 1), (1, 3, 2), (2, 1, 0), (5, 0, 2))
 _SPECIAL = (np.nan, np.inf, -np.inf, -0.0, 0.0, 1e-30, 1e30)
-
-Shape = tuple[int, ...]
-Kernels = dict[str, list[dict[str, list[str]]]]
 
 
 @dataclass(eq=False)
@@ -63,56 +55,6 @@ class Scope:
         self.values.append(value)
         self.own.append(value)
         return value
-
-
-class Shadows:
-    """One graph for each set of feeds, and the tensors of the program in it."""
-
-    def __init__(self, kernels: Kernels) -> None:
-        self.kernels = kernels
-        self.graphs = [Graph() for _ in range(FEEDS)]
-        self.builders = [Builder(None, raw) for _ in range(FEEDS)]
-
-    def known(self, ref: str, dtype: str, shapes: tuple[Shape | None, ...], value: Array | None = None) -> None:
-        """Enters a tensor of which dtype and shapes are known, or the value."""
-        for graph, builder, shape in zip(self.graphs, self.builders, shapes, strict=True):
-            with graph.as_default():
-                if value is not None:
-                    builder.tensors[ref] = _constant(value, dtype)
-                else:
-                    builder.tensors[ref] = raw.Placeholder(dtype=dtype, shape=shape)
-
-    def operation(self, node: Node) -> list[tuple[str, tuple[Shape | None, ...]]] | None:
-        """Adds an operation; gives dtype and shapes of its outputs, or None where it is refused."""
-        found: list[list[Tensor]] = []
-        for graph, builder in zip(self.graphs, self.builders, strict=True):
-            with graph.as_default():
-                try:
-                    found.append(builder.enter(node, builder.operation(node)))
-                except (TypeError, ValueError, LookupError, NotImplementedError):
-                    return None
-                if not self._has_kernel(graph.get_operations()[-1]):
-                    return None
-        return [(ts[0].dtype.name, tuple(_shape(t) for t in ts)) for ts in zip(*found, strict=True)]
-
-    def _has_kernel(self, operation: Operation) -> bool:
-        """Whether the other side can run the operation with these attributes."""
-        return any(
-            all(_attr_name(operation.attrs[name]) in names for name, names in kernel.items() if names)
-            for kernel in self.kernels.get(operation.type, ())
-        )
-
-
-def _attr_name(value: Any) -> str:
-    return value.decode() if isinstance(value, bytes) else str(value.name)
-
-
-def _constant(value: Array, dtype: str) -> Tensor:
-    return constant_of(value, "value") if dtype != "string" else constant_of(np.asarray(value, np.object_), "value")
-
-
-def _shape(tensor: Tensor) -> Shape | None:
-    return tuple(tensor.shape.as_list()) if tensor.shape.is_fully_defined() else None
 
 
 class Generator:

@@ -1,4 +1,4 @@
-"""Calls of an operation with one input's shape changed: which of them TensorFlow refuses is recorded, and tested here.
+"""Calls of an operation with one input's shape changed: what TensorFlow says of each is recorded, and tested here.
 
 The inputs are those of the operation's first row in the op tables.
 """
@@ -15,8 +15,13 @@ from anabranch.testing.op_cases import OpCase
 from tests.fuzz.op_rows import input_arrays
 from tests.fuzz.wire import Array
 
-#: by operation type, the labels of the calls that TensorFlow refuses
+#: By operation type and label of a call, when TensorFlow refuses it: `BUILT`, `RUN` or `NEVER`
 REFUSED = Path(__file__).resolve().parents[1] / "fixtures" / "refused_shapes.json"
+#: where the shapes are known, it refuses to build the operation
+BUILT = "when built"
+#: it builds the operation, and refuses to run it
+RUN = "when run"
+NEVER = "never"
 
 Inputs = list[Array | list[Array]]
 

@@ -112,7 +112,9 @@ def _hits() -> list[OpCase]:
             {"num_true": 2},
             expected=(
                 np.array([0, 0, 1], np.int32),
-                np.array([3, 4, 0]),  # not 1: what was drawn twice counts at its last place
+                np.array(
+                    [4, 3, 0]
+                ),  # in the order of the true classes; not 1: what was drawn twice counts at its last place
                 np.full(3, lowest, np.float32),
             ),
         ),

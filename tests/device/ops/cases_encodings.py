@@ -54,8 +54,10 @@ CASES = [
            expected=[scalar(b"ab")], label="gzip"),
     OpCase("DecodeCompressed", (scalar(gzip.compress(b"ab")[:-9]),), {"compression_type": "GZIP"},
            error=errors.DataLossError, label="cut"),
+    OpCase("DecodeCompressed", (scalar(b""),), {"compression_type": "GZIP"}, expected=[scalar(b"")], label="nothing"),
     OpCase("DecodeCompressed", (TEXTS,), {"compression_type": "LZ4"}, error=INVALID, label="unknown kind"),
     OpCase("DecodeJSONExample", (JSON,), expected=[scalar(EXAMPLE.SerializeToString())], label="JSON"),
     OpCase("DecodeJSONExample", (scalar(b"{x"),), error=INVALID, label="no JSON"),
+    OpCase("DecodeJSONExample", (scalar(b"[]"),), error=INVALID, label="no object"),
     OpCase("DecodeJSONExample", (scalar(b'{"feature": 1}'),), error=INVALID, label="no example"),
 ]  # fmt: skip

@@ -53,7 +53,7 @@ def of_type(op: str, oracle: Callable[..., Any], x: Any, label: str, **more: Any
 
 def norm(x: Any, axis: Any, keepdims: bool = False) -> Any:
     if axis == ():
-        return x  # as in TensorFlow, nothing is done along no axes
+        return np.abs(x)
     return np.sqrt(np.sum(np.abs(x) ** 2, axis=axis, keepdims=keepdims))
 
 

@@ -134,4 +134,115 @@ TAKEN = [
     ),
 ]
 
-CASES = [*REPEATED_AXES, *RANKS, *VALUES, *TAKEN]
+PAIRS = [
+    refused(
+        "FusedBatchNormV3",
+        np.zeros((3, 2, 4, 3), np.float32),
+        *[np.ones(n, np.float32) for n in (3, 3, 1, 3)],
+        label="one mean",
+        is_training=False,
+    ),
+    *(
+        refused(op, floats([1, 2], [3, 4]).astype(np.complex64), label="parts of another dtype", Tout="float64")
+        for op in ("Real", "Imag", "Angle", "ComplexAbs")
+    ),
+    refused("Complex", MATRIX, MATRIX, label="parts of another dtype", Tout="complex128"),
+    refused("RFFT2D", floats([1, 2], [3, 4]), ints(2, 3), label="too short"),
+    refused("IRFFT2D", floats([1, 2], [3, 4]).astype(np.complex64), ints(2, 4), label="too short"),
+    *(refused(op, floats([np.nan, 1], [1, 2]), label="a first pivot that is NaN") for op in ("MatrixInverse", "Lu")),
+    refused("MatrixSolve", floats([np.nan, 1], [1, 2]), floats([1], [2]), label="a first pivot that is NaN"),
+    refused("UnravelIndex", ints(-1), ints(2, 3), label="negative"),
+    *(
+        refused(op, floats(1, 2), floats(1, 2, 3), label="sizes")
+        for op in ("SqrtGrad", "RsqrtGrad", "InvGrad", "ReciprocalGrad", "SigmoidGrad", "TanhGrad")
+    ),
+    refused(
+        "MaxPoolWithArgmax",
+        np.zeros((0, 2, 2, 1), np.float32),
+        label="nothing",
+        ksize=[1, 2, 2, 1],
+        strides=[1, 2, 2, 1],
+        padding="VALID",
+    ),
+]
+BY_ELEMENTS = [
+    OpCase(op, (floats([1, 2, 3], [4, 5, 6]), floats([1, 2], [3, 4], [5, 6])), expected=[wanted], label="other shapes")
+    for op, wanted in (
+        ("SqrtGrad", floats([0.5, 0.5, 0.5], [0.5, 0.5, 0.5])),
+        ("InvGrad", floats([-1, -8, -27], [-64, -125, -216])),
+        ("ReciprocalGrad", floats([-1, -8, -27], [-64, -125, -216])),
+        ("SigmoidGrad", floats([0, -4, -18], [-48, -100, -180])),
+        ("TanhGrad", floats([0, -6, -24], [-60, -120, -210])),
+    )
+]
+_WINDOW = {"ksize": [1, 2, 2, 1], "strides": [1, 2, 2, 1]}
+MENDED = [
+    OpCase(
+        "DrawBoundingBoxes",
+        (np.zeros((1, 2, 2, 1), np.float32), floats([[[0, 0, np.nan, 1], [np.nan, 0, 0, 1]]]).reshape(1, 2, 4)),
+        expected=floats([1, 1], [0, 0]).reshape(1, 2, 2, 1),
+        label="NaN ends nothing and begins outside",
+    ),
+    *(
+        OpCase(
+            "MatrixTriangularSolve",
+            (matrix, rhs),
+            oracle=lambda m, r: np.linalg.solve(np.tril(m), r),
+            label=f"batches {matrix.shape[:-2]} and {rhs.shape[:-2]}",
+        )
+        for matrix, rhs in (
+            (np.eye(2) + np.ones((2, 2)), np.arange(6.0).reshape(3, 2, 1)),
+            (np.eye(2) + np.ones((3, 2, 2)), np.arange(4.0).reshape(2, 2)),
+            (np.eye(2) + np.ones((2, 1, 2, 2)), np.arange(6.0).reshape(3, 2, 1)),
+        )
+    ),
+    OpCase(
+        "LogMatrixDeterminant",
+        (floats([1e-30, 0, 0], [0, 0, -1e-30], [0, 1e-30, 0]),),
+        expected=[np.float32(1), np.float32(3 * np.log(1e-30))],
+        gradient=False,
+        label="too small a determinant",
+    ),
+    OpCase("EuclideanNorm", (floats(-2, 3), ints()), expected=[floats(2, 3)], label="no axes"),
+    OpCase(
+        "SoftmaxCrossEntropyWithLogits",
+        (floats([1], [2]), floats([0.25, 0.75])),
+        expected=[floats(np.log(2), np.log(2)), floats([0.25, -0.25], [0.25, -0.25])],
+        label="one logit for all classes",
+    ),
+    OpCase(
+        "LinSpace", (np.float32(1), np.float32(np.nan), np.int32(3)), expected=floats(1, np.nan, np.nan), label="NaN"
+    ),
+    OpCase(
+        "ShardedFilespec",
+        (np.array(b"\xff", np.object_), np.int32(3)),
+        expected=np.array(b"\xff-?????-of-00003", np.object_),
+    ),
+    OpCase(
+        "ShardedFilename",
+        (np.array(b"\xff", np.object_), np.int32(1), np.int32(3)),
+        expected=np.array(b"\xff-00001-of-00003", np.object_),
+    ),
+    *(
+        OpCase(
+            op, (np.zeros((1, 0, 4, 2), np.float32),), {**_WINDOW, "padding": padding}, expected=[nothing], label=label
+        )
+        for op in ("MaxPool", "AvgPool")
+        for padding in ("SAME", "VALID")
+        for nothing, label in ((np.zeros((1, 0, 2, 2), np.float32), f"nothing, {padding}"),)
+    ),
+    OpCase(
+        "LRNGrad",
+        (
+            np.full((1, 1, 1, 2), 2, np.float32),
+            np.full((1, 1, 1, 2), 3, np.float32),
+            np.full((1, 1, 1, 2), 5, np.float32),
+        ),
+        {"depth_radius": 1, "bias": 2.0, "alpha": 0.5, "beta": 1.0},
+        # dy / norm - 2 alpha beta x (dy y / norm, of both channels), with norm = 2 + (9 + 9) / 2
+        expected=np.full((1, 1, 1, 2), 2 / 11 - 2 * 0.5 * 3 * 2 * (2 * 5 / 11), np.float32),
+        label="an output of its own",
+    ),
+]
+
+CASES = [*REPEATED_AXES, *RANKS, *VALUES, *PAIRS, *TAKEN, *BY_ELEMENTS, *MENDED]

@@ -249,7 +249,8 @@ def _pairs() -> list[OpCase]:
     total = dense(*SPARSE) + dense(*OTHER)
     indices = np.argwhere((dense(*SPARSE) != 0) | (dense(*OTHER) != 0))
     values = total[tuple(indices.T)]
-    kept = np.abs(values) >= 2.5
+    summed = (dense(*SPARSE) != 0) & (dense(*OTHER) != 0)
+    kept = (np.abs(values) >= 2.5) | ~summed[tuple(indices.T)]  # only sums are held against the threshold
     places = tuple(indices.T)
     other_shape = (*OTHER[:2], np.array([4, 4]))
     return [

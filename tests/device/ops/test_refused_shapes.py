@@ -1,27 +1,51 @@
-"""Shapes that TensorFlow refuses are refused: the first row of every operation, with the shape of one input changed.
+"""Shapes are refused if TensorFlow refuses them, and when: each operation's first row, one input's shape changed.
 
-`tests/oracles/make_refused_shapes_fixture.py` records what TensorFlow refuses.
+`tests/oracles/make_refused_shapes_fixture.py` records what TensorFlow says.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 
 from anabranch import errors
 from anabranch.graph.conversion import constant_of
 from anabranch.graph.graph import Graph
+from anabranch.graph.graphdef_import import import_graph_def
 from anabranch.ops import raw
 from anabranch.session import Session
 from anabranch.testing.op_cases import OpCase
+from tests.fuzz.differences import Disagreement, known_differences
 from tests.fuzz.op_rows import rows_by_operation
-from tests.fuzz.perturbed_shapes import REFUSED, Inputs, perturbed_inputs
+from tests.fuzz.perturbed_shapes import BUILT, NEVER, REFUSED, RUN, Inputs, perturbed_inputs
 
-RECORDED: dict[str, list[str]] = json.loads(REFUSED.read_text())
+RECORDED: dict[str, dict[str, str]] = json.loads(REFUSED.read_text())
+KNOWN = known_differences()
 #: the mechanism is the same for all of them
 HIDDEN = sorted(RECORDED)[::12]
+
+
+def _calls(name: str, *verdicts: str) -> Iterator[tuple[str, OpCase, Inputs]]:
+    """The calls of the operation that TensorFlow refuses at these times, with their labels."""
+    case = rows_by_operation()[name][0]
+    for label, inputs in perturbed_inputs(case):
+        if RECORDED[name].get(label) in verdicts:
+            yield label, case, inputs
+
+
+def _build(case: OpCase, inputs: Inputs) -> None:
+    """Adds the operation, on placeholders of known shape."""
+
+    def tensor(array: Any) -> Any:
+        return raw.Placeholder(dtype=array.dtype if array.dtype.kind != "O" else "string", shape=array.shape)
+
+    with Graph().as_default():
+        arguments = [[tensor(v) for v in a] if isinstance(a, list) else tensor(a) for a in inputs]
+        getattr(raw, case.op)(*arguments, **case.attrs)
 
 
 def _call(case: OpCase, inputs: Inputs, known: bool) -> None:
@@ -44,16 +68,20 @@ def _call(case: OpCase, inputs: Inputs, known: bool) -> None:
 
 def _taken(name: str, known: bool) -> list[str]:
     """The calls that should be refused and are not."""
-    case = rows_by_operation()[name][0]
-    calls = dict(perturbed_inputs(case))
     taken = []
-    for label in RECORDED[name]:
+    for label, case, inputs in _calls(name, BUILT, RUN):
         try:
-            _call(case, calls[label], known)
+            _call(case, inputs, known)
         except (ValueError, errors.InvalidArgumentError):
             continue
         taken.append(label)
     return taken
+
+
+def _is_known(name: str, error: Exception) -> bool:
+    """Whether docs/differences.md says that this is refused here only."""
+    found = Disagreement("refused here only", "n", name, "-", f"{type(error).__name__}: {error}", "program")
+    return any(row.covers(found) for row in KNOWN)
 
 
 @pytest.mark.parametrize("name", sorted(RECORDED))
@@ -64,3 +92,57 @@ def test_known_shapes_are_refused(name: str) -> None:
 @pytest.mark.parametrize("name", HIDDEN)
 def test_shapes_met_at_run_time_are_refused(name: str) -> None:
     assert not _taken(name, known=False)
+
+
+@pytest.mark.parametrize("name", sorted(name for name, calls in RECORDED.items() if RUN in calls.values()))
+def test_what_is_refused_when_it_runs_can_be_built(name: str) -> None:
+    for _, case, inputs in _calls(name, RUN):
+        _build(case, inputs)
+
+
+@pytest.mark.parametrize("name", sorted(RECORDED))
+def test_what_is_not_refused_runs(name: str) -> None:
+    refused = []
+    for label, case, inputs in _calls(name, NEVER):
+        try:
+            _call(case, inputs, known=False)
+        except (ValueError, errors.OpError) as error:
+            if not _is_known(name, error):
+                refused.append(f"{label}: {error}")
+    assert not refused
+
+
+def _zeros(*shape: int, dtype: Any = np.float32) -> Any:
+    return np.zeros(shape, dtype)
+
+
+#: calls that TensorFlow builds and does not run
+WAITING: list[tuple[str, list[Any], dict[str, Any]]] = [
+    ("TanhGrad", [_zeros(2, 3), _zeros(4)], {}),
+    ("CropAndResizeGradBoxes", [_zeros(2, 2, 2, 1), _zeros(1, 4, 4, 1), _zeros(3, 4), _zeros(2, dtype=np.int32)], {}),
+    (
+        "MaxPoolGradWithArgmax",
+        [_zeros(1, 4, 4, 1), _zeros(1, 2, 2, 1), _zeros(1, 3, 3, 1, dtype=np.int64)],
+        {"ksize": [1, 2, 2, 1], "strides": [1, 2, 2, 1], "padding": "VALID"},
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "arrays", "attrs"), WAITING, ids=[name for name, *_ in WAITING])
+@pytest.mark.parametrize("constant", [False, True])
+def test_a_graph_is_read_and_its_other_nodes_run(name: str, arrays: Any, attrs: Any, constant: bool) -> None:
+    with Graph().as_default() as graph:
+        made = [
+            constant_of(a, f"x{i}") if constant else raw.Placeholder(dtype=a.dtype, shape=a.shape, name=f"x{i}")
+            for i, a in enumerate(arrays)
+        ]
+        getattr(raw, name)(*made, **attrs, name="bad")
+        raw.Neg(made[0], name="good")
+    names = [f"x{i}:0" for i in range(len(arrays))]
+    with Graph().as_default(), Session() as session:
+        tensors = import_graph_def(graph.as_graph_def(), return_elements=["good:0", "bad:0", *names], name="")
+        good, bad, *inputs = tensors
+        feeds = {} if constant else dict(zip(inputs, arrays, strict=True))
+        np.testing.assert_array_equal(session.run(good, feeds), -arrays[0])
+        with pytest.raises(errors.InvalidArgumentError):
+            session.run(bad, feeds)
