@@ -64,7 +64,7 @@ PlaceholderV2 = _placeholder("PlaceholderV2", "dtype: any, shape: shape")
 
 
 PlaceholderWithDefault = define_op(
-    "PlaceholderWithDefault", "input: dtype -> output: dtype", "dtype: any, shape: shape"
+    "PlaceholderWithDefault", "input: dtype -> output: dtype", "dtype: any, shape: shape", knows_objects=True
 )
 
 
@@ -93,7 +93,7 @@ def _(op: Any, grad: Any) -> Any:
 # ---------------------------------------------------------------------- identities
 def identity(name: str, gradient: Any = lambda op, grad: grad, inputs: str = "input", outputs: str = "output") -> Any:
     """An operation that passes its input on."""
-    op = define_op(name, f"{inputs}: T -> {outputs}: T", "T: any")
+    op = define_op(name, f"{inputs}: T -> {outputs}: T", "T: any", knows_objects=True)
     op.shape(shape_rules.same_as_first)
 
     @op.kernel
@@ -112,7 +112,7 @@ Snapshot = identity("Snapshot")
 GuaranteeConst = identity("GuaranteeConst", gradient=None)
 
 
-IdentityN = define_op("IdentityN", "input: T -> output: T", "T: list(any) >= 1")
+IdentityN = define_op("IdentityN", "input: T -> output: T", "T: list(any) >= 1", knows_objects=True)
 
 
 @IdentityN.shape
@@ -130,7 +130,9 @@ def _(op: Any, *grads: Any) -> Any:
     return list(grads)
 
 
-PreventGradient = define_op("PreventGradient", "input: T -> output: T", "T: any, message: string = ''")
+PreventGradient = define_op(
+    "PreventGradient", "input: T -> output: T", "T: any, message: string = ''", knows_objects=True
+)
 PreventGradient.shape(shape_rules.same_as_first)
 
 
@@ -378,7 +380,7 @@ def _(op: Any, grad: Any) -> Any:
     return None, raw.Sum(grad, raw.Range(0, Rank(grad), 1))
 
 
-ZerosLike = define_op("ZerosLike", "x: T -> y: T", "T: any")
+ZerosLike = define_op("ZerosLike", "x: T -> y: T", "T: any", knows_objects=True)
 ZerosLike.shape(shape_rules.same_as_first)
 ZerosLike.not_differentiable()
 

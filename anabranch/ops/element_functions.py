@@ -21,6 +21,7 @@ from anabranch.core.resources import ResourceHandle
 from anabranch.errors import InvalidArgumentError, OpError
 from anabranch.graph.constants import flatten_outputs, run_on_known_values
 from anabranch.graph.operation import Operation, Tensor, group_by_argument
+from anabranch.ops.object_values import boxed, unboxed
 from anabranch.state.datasets import Element
 
 #: a tensor of more elements is worth a compiled program
@@ -68,11 +69,14 @@ class FunctionOfElements:
         self._ctx = ctx
         self._body = body
         self._captured = list(captured)
+        self._has_objects = any(t.dtype in (dtypes.resource, dtypes.variant) for t in body.inputs)
         operations = operations_behind(body.outputs, body.inputs)
         self._program = _Program(ctx, body, operations, self._captured) if _runs_directly(operations) else None
         self._draws = ctx.new_draws()
 
     def __call__(self, *element: Any) -> Element:
+        if self._has_objects:
+            element = tuple(map(unboxed, element))
         try:
             if self._program is not None:
                 return self._program.run(element)
@@ -83,7 +87,7 @@ class FunctionOfElements:
             if where not in error.message:
                 error.add_context(where)
             raise
-        return tuple([v if isinstance(v, np.ndarray | ResourceHandle) else np.asarray(v) for v in results])
+        return tuple([np.asarray(boxed(v)) for v in results])
 
 
 def operations_behind(outputs: Iterable[Tensor], parameters: Iterable[Tensor]) -> list[Operation]:
@@ -118,7 +122,7 @@ def host_rule(op_def: OpDef) -> Rule | None:
 def _runs_directly(operations: list[Operation]) -> bool:
     for op in operations:
         rule = host_rule(op.op_def)
-        if op.type.startswith(_COMPILED_ONLY):
+        if op.type.startswith(_COMPILED_ONLY) or op.op_def.object_positions(op):
             return False
         if op.type != "Const" and (rule is None or rule.asks_for("rng")):
             return False

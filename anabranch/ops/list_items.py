@@ -76,6 +76,7 @@ TensorListSetItem = define_op(
     "TensorListSetItem",
     "input_handle: variant, index: int32, item: element_dtype -> output_handle: variant",
     "element_dtype: any, resize_if_index_out_of_bounds: bool = False",
+    knows_objects=True,
 )
 TensorListSetItem.shape(list_shape)
 
@@ -133,6 +134,7 @@ TensorListPushBack = define_op(
     "TensorListPushBack",
     "input_handle: variant, tensor: element_dtype -> output_handle: variant",
     "element_dtype: any",
+    knows_objects=True,
 )
 TensorListPushBack.shape(list_shape)
 

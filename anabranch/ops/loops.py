@@ -386,7 +386,9 @@ def _record_list(room: Any, length: int) -> TensorList:
 
 # ---------------------------------------------------------------------- records of a lowered loop
 RecordStart = define_op("_RecordStart", "-> record: variant", stateful=True)
-RecordAdd = define_op("_RecordAdd", "record: variant, item: T -> longer: variant", "T: any", stateful=True)
+RecordAdd = define_op(
+    "_RecordAdd", "record: variant, item: T -> longer: variant", "T: any", stateful=True, knows_objects=True
+)
 RecordEnd = define_op("_RecordEnd", "record: variant -> list: variant", "element_dtype: any")
 for _op in (RecordStart, RecordAdd, RecordEnd):
     _op.shape(lambda *_: TensorShape([]))

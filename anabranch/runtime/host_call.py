@@ -15,6 +15,7 @@ from anabranch.graph.constants import flatten_outputs
 from anabranch.graph.operation import Operation, group_by_argument
 from anabranch.graph.shape_inference import check_shapes, is_open
 from anabranch.ops.list_values import TensorList
+from anabranch.ops.object_values import boxed, unboxed
 from anabranch.runtime.containers import Containers
 from anabranch.runtime.host_context import BodyRunner, HostContext
 from anabranch.runtime.host_sizes import HostSizes
@@ -63,6 +64,9 @@ class HostKernelCall:
         self._outputs = outputs
         self._dtypes = [out.dtype.as_numpy_dtype for out in op.outputs]
         #: inputs and outputs need not be regrouped where no argument stands for several tensors
+        #: positions of inputs that are arrays of objects to the kernel; whether its outputs may be such
+        self._boxed = op_def.object_positions(op)
+        self._unboxes = any(t.dtype in (dtypes.resource, dtypes.variant) for t in op.outputs)
         self._flat = not any(arg.is_list for arg in op_def.inputs)
         self._single = len(op_def.outputs) == 1 and not op_def.outputs[0].is_list
         #: whether NumPy might warn of numbers, as XLA does not; functions of the user keep their own settings
@@ -97,6 +101,8 @@ class HostKernelCall:
         for slot, known in self._sources:
             value = known if slot is None else values[slot]
             inputs.append(value if type(value) is np.ndarray else _on_host(value))
+        for position in self._boxed:
+            inputs[position] = boxed(inputs[position])
         if self._sizes is not None:
             self._sizes.check(inputs)
         result = self._run(inputs)
@@ -145,6 +151,8 @@ class HostKernelCall:
             self._checked = shapes
 
     def _store(self, values: Values, results: Sequence[Any]) -> None:
+        if self._unboxes:
+            results = [unboxed(value) for value in results]
         for slot, dtype, value in zip(self._outputs, self._dtypes, results, strict=True):
             values[slot] = value if isinstance(value, ResourceHandle | TensorList) else _typed(value, dtype)
 
