@@ -102,6 +102,26 @@ def check_shapes(op: Operation, values: Sequence[Any]) -> None:
     _apply(rule, op.op_def, op.attrs, op.inputs, shapes)
 
 
+class ShapeCheck:
+    """`check_shapes` for one operation that is called again and again: only shapes unlike the last ones are looked at.
+
+    It may be called from several threads.
+    """
+
+    __slots__ = ("_checked", "_op")
+
+    def __init__(self, op: Operation) -> None:
+        self._op = op
+        #: the inputs' shapes that were found right before
+        self._checked: list[Any] = []
+
+    def __call__(self, values: Sequence[Any]) -> None:
+        shapes = [getattr(value, "shape", None) for value in values]
+        if shapes != self._checked:
+            check_shapes(self._op, values)
+            self._checked = shapes
+
+
 def _apply(rule: Rule, op_def: OpDef, attrs: dict[str, Any], inputs: list[Tensor], shapes: list[TensorShape]) -> Any:
     """What a shape rule says of inputs of some shapes."""
     grouped = group_by_argument(op_def.inputs, attrs, shapes)

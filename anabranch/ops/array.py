@@ -155,19 +155,15 @@ EnsureShape = define_op("EnsureShape", "input: T -> output: T", "shape: shape, T
 @EnsureShape.shape
 def _(input: TensorShape, *, shape: TensorShape, ctx: Any) -> TensorShape:
     if not input.is_compatible_with(shape):
-        raise ValueError(_incompatible(ctx.tensor("input").op.name, input, shape))
+        raise ValueError(
+            f"Shape of tensor {ctx.tensor('input').op.name} {_listed(input)} is not compatible with expected shape "
+            f"{_listed(shape)}."
+        )
     return input.merge_with(shape)
 
 
-def _incompatible(name: str, found: TensorShape, wanted: TensorShape) -> str:
-    return f"Shape of tensor {name} {_listed(found)} is not compatible with expected shape {_listed(wanted)}."
-
-
 @EnsureShape.kernel
-def _(input: Any, *, shape: TensorShape, ctx: Any, xp: Any) -> Any:
-    # functions of datasets run without the shape rule
-    found = TensorShape(np.shape(input))
-    ctx.check(shape.is_compatible_with(found), _incompatible(ctx.op.inputs[0].op.name, found, shape))
+def _(input: Any, *, xp: Any) -> Any:
     return input
 
 

@@ -21,6 +21,7 @@ from anabranch.core.resources import ResourceHandle
 from anabranch.errors import InvalidArgumentError, OpError
 from anabranch.graph.constants import flatten_outputs, run_on_known_values
 from anabranch.graph.operation import Operation, Tensor, group_by_argument
+from anabranch.graph.shape_inference import ShapeCheck, is_open
 from anabranch.ops.object_values import boxed, unboxed
 from anabranch.state.datasets import Element
 
@@ -37,12 +38,16 @@ class _Instruction:
     """One kernel call: where its arguments lie (a list for a variadic one) and where its results go.
 
     Attributes:
+        inputs: where all inputs lie.
+        check_shapes: what looks at the shapes of the inputs first, where the graph does not know them.
         result, dtype: the only result's place and type, where there are no lists; else `result` is -1.
     """
 
     op: Operation
     function: Callable[..., Any]
     keywords: dict[str, Any]
+    inputs: tuple[int, ...]
+    check_shapes: ShapeCheck | None
     arguments: tuple[Any, ...]
     results: tuple[int, ...]
     dtypes: tuple[Any, ...]
@@ -164,6 +169,8 @@ class _Program:
         instruction = None
         try:
             for instruction in self._instructions:
+                if instruction.check_shapes is not None:
+                    instruction.check_shapes([values[i] for i in instruction.inputs])
                 if instruction.result < 0:
                     _execute(instruction, values)
                     continue
@@ -205,12 +212,14 @@ class _Program:
         assert rule is not None
         specials = {"ctx": ctx.for_operation(op), "xp": np}
         keywords = {k: specials[k] if k in specials else op.attrs[k] for k in rule.keywords}
-        arguments = group_by_argument(op.op_def.inputs, op.attrs, [self._slots[t] for t in op.inputs])
+        inputs = [self._slots[t] for t in op.inputs]
+        check = ShapeCheck(op) if is_open(op) else None
+        arguments = group_by_argument(op.op_def.inputs, op.attrs, inputs)
         results = tuple([self._new_slot(t) for t in op.outputs])
         kinds = tuple([np.dtype(t.dtype.as_numpy_dtype) for t in op.outputs])
         simple = not any(arg.is_list for arg in (*op.op_def.inputs, *op.op_def.outputs)) and len(results) == 1
         only = (results[0], kinds[0]) if simple else (-1, None)
-        return _Instruction(op, rule.function, keywords, tuple(arguments), results, kinds, *only)
+        return _Instruction(op, rule.function, keywords, tuple(inputs), check, tuple(arguments), results, kinds, *only)
 
 
 def _execute(instruction: _Instruction, values: list[Any]) -> None:

@@ -232,6 +232,12 @@ class _LoweredOperation:
         op._outputs = [Tensor(op, 0, dtype, _SCALAR)]
         return op.outputs[0]
 
+    def truth(self, tensor: Tensor, name: str, controls: list[Operation] | None = None) -> Tensor:
+        """The boolean scalar that decides: conditionals and loops take other tensors too, a Switch does not."""
+        if tensor.dtype is dtypes.bool and tensor.shape.ndims == 0:
+            return tensor
+        return self.computed("ToBool", [tensor], name, dtypes.bool, controls=controls, T=tensor.dtype)
+
     def copy_body(self, body: Any, values: dict[Tensor, Tensor], label: str, pivot: Operation) -> list[Tensor]:
         """Copies the operations of a function graph; returns its results."""
         copies: dict[Operation, Operation] = {}
@@ -317,7 +323,7 @@ class _Conditional(_LoweredOperation):
 
     def _if(self) -> tuple[list[Tensor], dict[str, Any]]:
         attrs = self.op.attrs
-        return [self.chooser], {"then": attrs["then_branch"], "else": attrs["else_branch"]}
+        return [self.truth(self.chooser, "test")], {"then": attrs["then_branch"], "else": attrs["else_branch"]}
 
     def _case(self) -> tuple[list[Tensor], dict[str, Any]]:
         """A test for each branch but the last, which is also taken where no branch has the number."""
@@ -464,6 +470,7 @@ class _LoweredLoop(_LoweredOperation):
         values = {p: inside[i] for i, p in enumerate(self.condition.inputs)}
         truth = self.copy_body(self.condition, values, "cond", first)[0]
         controls = [] if truth in self.gated else [first]
+        truth = self.truth(truth, "cond/truth", controls)
         self.going_on = self.primitive("LoopCond", [truth], "loop_cond", controls)
         for variable in self._all_variables:
             variable.switch(self.going_on.outputs[0])

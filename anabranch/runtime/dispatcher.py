@@ -88,6 +88,8 @@ class StepRun(StepWaiting):
         self._executor = Executor(graph, feeds, scope, self.watch)
         self._record = record
         self._here: deque[Instance] = deque()
+        #: what ran on other threads and has told, or is about to tell, by an event; they add to it
+        self._over: set[Instance] = set()
 
     # ------------------------------------------------------------------ the thread of the step
     def run(self) -> list[Any]:
@@ -180,7 +182,14 @@ class StepRun(StepWaiting):
         node, iteration = instance
         events, record = self._events, self._record
         run = node.payload.run
-        worker_threads.submit(lambda: events.put((instance, error_of(lambda: run(iteration.values, record)))))
+        over = self._over
+
+        def work() -> None:
+            error = error_of(lambda: run(iteration.values, record))
+            over.add(instance)
+            events.put((instance, error))
+
+        worker_threads.submit(work)
         # not before it is sure to run: `_give_up` waits for it
         self._apart[instance] = node.payload.op, time.time()
 
@@ -196,8 +205,6 @@ class StepRun(StepWaiting):
         self._executor.abort(error)
         for _, pending, _ in list(self._pending.values()):
             pending.cancel(error)
-        brief = self._brief()
-        while brief:
-            instance, _ = self._events.get()
-            if instance is not None:
-                brief.discard(instance)
+        # an exception that another thread threw may have come right after an event was taken: then `_over` has it alone
+        while self._brief() - self._over:
+            self._events.get()

@@ -13,7 +13,7 @@ from anabranch.core.resources import ResourceHandle
 from anabranch.errors import InvalidArgumentError, OpError, UnimplementedError
 from anabranch.graph.constants import flatten_outputs
 from anabranch.graph.operation import Operation, group_by_argument
-from anabranch.graph.shape_inference import check_shapes, is_open
+from anabranch.graph.shape_inference import ShapeCheck, is_open
 from anabranch.ops.list_values import TensorList
 from anabranch.ops.object_values import boxed, unboxed
 from anabranch.runtime.containers import Containers
@@ -71,9 +71,7 @@ class HostKernelCall:
         self._single = len(op_def.outputs) == 1 and not op_def.outputs[0].is_list
         #: whether NumPy might warn of numbers, as XLA does not; functions of the user keep their own settings
         self._calculates = not (op_def.asynchronous or op_def.blocking or _gives_handles(op))
-        self._open = is_open(op)
-        #: the inputs' shapes that were found right before
-        self._checked: list[Any] = []
+        self._check_shapes = ShapeCheck(op) if is_open(op) else None
         self._counters = counters.group([op]) if rule.asks_for("rng") else None
         self._keywords = {k: op.attrs[k] for k in rule.attr_names()}
         if rule.asks_for("ctx"):
@@ -129,7 +127,7 @@ class HostKernelCall:
         if self._counters is not None:
             keywords = {**keywords, "rng": _generator(op, *self._counters.advance().tolist())}
         try:
-            if self._open:
+            if self._check_shapes is not None:
                 self._check_shapes(inputs)
             arguments = inputs if self._flat else group_by_argument(op.op_def.inputs, op.attrs, inputs)
             if not self._calculates:
@@ -143,12 +141,6 @@ class HostKernelCall:
             raise InvalidArgumentError(None, op, f"{op.type} cannot take these inputs: {error}") from error
         except MemoryError as error:
             raise out_of_memory(op, error) from error
-
-    def _check_shapes(self, inputs: list[Any]) -> None:
-        shapes = [getattr(value, "shape", None) for value in inputs]
-        if shapes != self._checked:
-            check_shapes(self.op, inputs)
-            self._checked = shapes
 
     def _store(self, values: Values, results: Sequence[Any]) -> None:
         if self._unboxes:

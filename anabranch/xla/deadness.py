@@ -78,7 +78,7 @@ class _DeadnessAnalysis:
 
     def _predicate(self, switch: Operation) -> Hashable:
         tensor = self.step.resolve(switch.inputs[1])
-        while tensor.op.type in ("Identity", "LoopCond") and tensor not in self.dependencies.fed:
+        while tensor.op.type in ("Identity", "LoopCond", "ToBool") and tensor not in self.dependencies.fed:
             tensor = self.step.resolve(tensor.op.inputs[0])
         return tensor
 

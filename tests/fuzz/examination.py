@@ -217,7 +217,7 @@ class Examination:
     def _compare_built(self, mine: dict[str, Any], theirs: dict[str, Any]) -> None:
         for ref in sorted(set(mine["tensors"]) & set(theirs["tensors"])):
             ours, other = mine["tensors"][ref], theirs["tensors"][ref]
-            if ours is not None:
+            if ours is not None and other is not None:
                 self._compare_static(ref, ours, other)
 
     def _compare_static(self, ref: str, ours: dict[str, Any], other: dict[str, Any]) -> None:

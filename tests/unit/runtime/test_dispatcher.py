@@ -75,6 +75,34 @@ def test_work_apart_runs_at_the_same_time_as_work_here(mode: Mode) -> None:
     assert threads["here"] == threading.get_ident()
 
 
+class ThrownError(BaseException):
+    """What another thread throws into that of a step."""
+
+
+class InterruptedRun(StepRun):
+    """A run whose thread is hit by an exception right after it has taken an event."""
+
+    def _wait(self) -> tuple[Any, Any]:
+        super()._wait()
+        raise ThrownError
+
+
+def test_an_event_that_an_exception_loses_is_not_waited_for() -> None:
+    works = [FunctionWork(n, lambda: 1, Mode.APART_BRIEFLY) for n in ("one", "other", "third")]
+    ended: list[BaseException] = []
+
+    def run_it() -> None:
+        try:
+            InterruptedRun(step(*works), [], None, None, ActiveSteps()).run()
+        except ThrownError as error:
+            ended.append(error)
+
+    thread = threading.Thread(target=run_it, daemon=True)
+    thread.start()
+    thread.join(DEADLINE)
+    assert ended
+
+
 def test_work_that_would_run_alone_needs_no_thread() -> None:
     work = FunctionWork("alone", threading.get_ident, Mode.APART)
     assert run(step(work)) == [threading.get_ident()]
