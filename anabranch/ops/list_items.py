@@ -47,6 +47,7 @@ def _(handle: TensorShape, index: TensorShape, shape: TensorShape, *, ctx: Any) 
 @TensorListGetItem.kernel
 def _(handle: Any, index: Any, shape: Any, *, element_dtype: Any, ctx: Any) -> Any:
     check_index(ctx, index, handle.length)
+    handle.merged_shape(shape)
     if handle.elements is not None and handle.length:
         return jax.tree.map(lambda e: lax.dynamic_index_in_dim(jnp.asarray(e), index, keepdims=False), handle.elements)
     if element_dtype is dtypes.variant:
@@ -60,6 +61,7 @@ def _(handle: Any, index: Any, shape: Any, *, element_dtype: Any, ctx: Any) -> A
 @TensorListGetItem.host_kernel
 def _(handle: Any, index: Any, shape: Any, *, ctx: Any) -> Any:
     check_index(ctx, index, handle.length)
+    handle.merged_shape(shape)
     return handle.to_host().item(int(index), shape)
 
 
@@ -191,10 +193,10 @@ def _(handle: Any, shape: Any, *, element_dtype: Any, ctx: Any) -> Any:
         raise ctx.needs_host("an empty list is popped from")
     if element_dtype is dtypes.variant:
         raise ctx.needs_host("a list of lists shrinks")
-    known = handle.known_shape(shape)
-    if handle.elements is None and known is None:
+    known = handle.known_shape(shape) if handle.elements is None else ()
+    if known is None:
         raise ctx.needs_host("the shape of the list's elements is not known")
-    full = handle.of_shape(known or ())
+    full = handle.of_shape(known)
     return full.replaced(full.elements[:-1], full.length - 1), full.elements[-1]
 
 

@@ -5,6 +5,7 @@ See `ops.tensor_list`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax.numpy as jnp
@@ -16,7 +17,7 @@ from anabranch.graph.composite import IndexedSlices
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.operation import Operation
 from anabranch.ops import raw
-from anabranch.ops.list_values import Declared, TensorList, check_element_shape
+from anabranch.ops.list_values import Declared, TensorList, check_element_shape, stated_shape
 from anabranch.ops.tensor_list import (
     SHAPE_ATTR,
     TensorListAdd,
@@ -125,7 +126,6 @@ TensorListScatterIntoExistingList.shape(list_shape)
 @TensorListScatterIntoExistingList.kernel
 def _(handle: Any, tensor: Any, indices: Any, *, ctx: Any) -> TensorList:
     check_index(ctx, indices, handle.length)
-    handle.check_item(np.shape(tensor)[1:], "set")
     handle = handle.of_shape(np.shape(tensor)[1:])
     if handle.element_shape != np.shape(tensor)[1:]:
         raise ctx.needs_host(f"elements of shapes {handle.element_shape} and {np.shape(tensor)[1:]} in one list")
@@ -135,7 +135,6 @@ def _(handle: Any, tensor: Any, indices: Any, *, ctx: Any) -> TensorList:
 @TensorListScatterIntoExistingList.host_kernel
 def _(handle: Any, tensor: Any, indices: Any, *, ctx: Any) -> TensorList:
     check_index(ctx, indices, handle.length)
-    handle.check_item(tensor.shape[1:], "set")
     elements = list(handle.to_host().elements)
     for index, row in zip(indices, tensor, strict=True):
         elements[int(index)] = row
@@ -208,7 +207,7 @@ def _(tensor: Any, shape: Any, lengths: Any, *, ctx: Any) -> TensorList:
     if len(set(lengths.tolist())) > 1:
         raise ctx.needs_host("a list of elements of different lengths")
     rows = int(lengths[0]) if len(lengths) else 0
-    check_element_shape(shape, (rows, *tensor.shape[1:]))
+    check_element_shape(stated_shape(shape)[1:], tensor.shape[1:])
     pieces = jnp.reshape(tensor, (len(lengths), rows, *tensor.shape[1:]))
     return TensorList(pieces, len(lengths), tensor.dtype, Declared.by(shape))
 
@@ -217,8 +216,7 @@ def _(tensor: Any, shape: Any, lengths: Any, *, ctx: Any) -> TensorList:
 def _(tensor: Any, shape: Any, lengths: Any, *, ctx: Any) -> TensorList:
     total = int(lengths.sum())
     ctx.check(total == tensor.shape[0], f"the lengths sum to {total}, the tensor has {tensor.shape[0]} rows")
-    for rows in lengths.tolist():
-        check_element_shape(shape, (rows, *tensor.shape[1:]))
+    check_element_shape(stated_shape(shape)[1:], tensor.shape[1:])
     pieces = np.split(tensor, np.cumsum(lengths)[:-1]) if len(lengths) else []
     return TensorList(pieces, len(lengths), tensor.dtype, Declared.by(shape))
 
@@ -248,12 +246,34 @@ def _(handle: TensorShape, shape: TensorShape, dims: TensorShape, *, ctx: Any) -
     return rows, TensorShape([None])
 
 
+def _no_rows(handle: TensorList, shape: Any, ctx: Any) -> Any:
+    """What the elements of an empty list are together, where their shape but for the first length is known."""
+    wanted = handle.merged_shape(shape)
+    rows = wanted[1:] if wanted.ndims else TensorShape(None)
+    ctx.check(
+        rows.is_fully_defined(),
+        f"the elements of the list that is concatenated, of which there are none, have shape {wanted}",
+    )
+    return np.zeros((0, *rows.sizes()), handle.dtype)
+
+
+def _check_pieces(handle: TensorList, stated: Any, shapes: Sequence[Any]) -> None:
+    """Raises ValueError unless elements have the shape that the input states, or all are declared with one shape."""
+    wanted = handle.merged_shape(stated)
+    if handle.declared is None or not handle.declared.shape.is_fully_defined():
+        for shape in shapes:
+            check_element_shape(wanted, shape)
+
+
 @TensorListConcatV2.kernel
 def _(handle: Any, shape: Any, dims: Any, *, ctx: Any) -> Any:
+    if handle.length == 0:
+        return _no_rows(handle, shape, ctx), np.zeros((0,), np.int64)
+    known = handle.known_shape(shape)
     if handle.elements is None:
-        known = handle.known_shape(shape)
         ctx.check(known is not None, "nothing was written into the list that is concatenated")
         handle = handle.of_shape(known)
+    _check_pieces(handle, shape, [handle.element_shape])
     elements = jnp.asarray(handle.elements)
     ctx.check(elements.ndim > 1, "scalars cannot be concatenated; use stack()")
     lengths = np.full(handle.length, elements.shape[1], np.int64)
@@ -261,11 +281,14 @@ def _(handle: Any, shape: Any, dims: Any, *, ctx: Any) -> Any:
 
 
 @TensorListConcatV2.host_kernel
-def _(handle: Any, shape: Any, dims: Any, *, element_dtype: Any, ctx: Any) -> Any:
+def _(handle: Any, shape: Any, dims: Any, *, ctx: Any) -> Any:
+    if handle.length == 0:
+        return _no_rows(handle, shape, ctx), np.zeros((0,), np.int64)
     handle = handle.to_host()
     items = [np.asarray(handle.item(i, shape)) for i in range(handle.length)]
     ctx.check(all(item.ndim for item in items), "scalars cannot be concatenated; use stack()")
-    joined = np.concatenate(items) if items else np.zeros((0,), element_dtype.as_numpy_dtype)
+    _check_pieces(handle, shape, [item.shape for item in items])
+    joined = np.concatenate(items)
     return joined, np.array([len(item) for item in items], np.int64)
 
 

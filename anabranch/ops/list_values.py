@@ -111,10 +111,12 @@ class TensorList:
         Raises:
             ValueError: they contradict each other.
         """
+        return element_shape(self.merged_shape(stated))
+
+    def merged_shape(self, stated: Any) -> TensorShape:
+        """What an `element_shape` input and the declaration say together; raises as `known_shape`."""
         wanted = stated_shape(stated)
-        if self.declared is not None:
-            wanted = wanted.merge_with(self.declared.shape)
-        return element_shape(wanted)
+        return wanted if self.declared is None else wanted.merge_with(self.declared.shape)
 
     def block_until_ready(self) -> TensorList:
         """Waits for the elements, as arrays do."""
