@@ -84,7 +84,7 @@ TensorListSetItem.shape(list_shape)
 
 
 @TensorListSetItem.kernel
-def _(handle: Any, index: Any, item: Any, *, resize_if_index_out_of_bounds: bool, ctx: Any) -> TensorList:
+def _(handle: TensorList, index: Any, item: Any, *, resize_if_index_out_of_bounds: bool, ctx: Any) -> TensorList:
     if resize_if_index_out_of_bounds:
         if not isinstance(index, np.ndarray | np.generic):
             raise ctx.needs_host("a list grows with an index that only the device knows")
@@ -96,7 +96,7 @@ def _(handle: Any, index: Any, item: Any, *, resize_if_index_out_of_bounds: bool
     if handle.element_shape != _form(item):
         raise ctx.needs_host(f"elements of shapes {handle.element_shape} and {_form(item)} in one list")
     if handle.length == 0:
-        return handle  # type: ignore[no-any-return]
+        return handle
 
     def update(room: Any, value: Any) -> Any:
         return lax.dynamic_update_index_in_dim(jnp.asarray(room), jnp.asarray(value), index, 0)
@@ -117,7 +117,7 @@ def _form(item: Any) -> Any:
 
 
 @TensorListSetItem.host_kernel
-def _(handle: Any, index: Any, item: Any, *, resize_if_index_out_of_bounds: bool, ctx: Any) -> TensorList:
+def _(handle: TensorList, index: Any, item: Any, *, resize_if_index_out_of_bounds: bool, ctx: Any) -> TensorList:
     handle = handle.to_host()
     if resize_if_index_out_of_bounds and int(index) >= handle.length:
         handle = resized(handle, int(index) + 1)
@@ -162,7 +162,7 @@ def _(handle: Any, tensor: Any, *, ctx: Any) -> TensorList:
 
 
 @TensorListPushBack.host_kernel
-def _(handle: Any, tensor: Any) -> TensorList:
+def _(handle: TensorList, tensor: Any) -> TensorList:
     handle.check_item(_shape_of(tensor), "append")
     return handle.replaced([*handle.to_host().elements, tensor], handle.length + 1)
 

@@ -124,7 +124,7 @@ TensorListScatterIntoExistingList.shape(list_shape)
 
 
 @TensorListScatterIntoExistingList.kernel
-def _(handle: Any, tensor: Any, indices: Any, *, ctx: Any) -> TensorList:
+def _(handle: TensorList, tensor: Any, indices: Any, *, ctx: Any) -> TensorList:
     check_index(ctx, indices, handle.length)
     handle = handle.of_shape(np.shape(tensor)[1:])
     if handle.element_shape != np.shape(tensor)[1:]:
@@ -133,7 +133,7 @@ def _(handle: Any, tensor: Any, indices: Any, *, ctx: Any) -> TensorList:
 
 
 @TensorListScatterIntoExistingList.host_kernel
-def _(handle: Any, tensor: Any, indices: Any, *, ctx: Any) -> TensorList:
+def _(handle: TensorList, tensor: Any, indices: Any, *, ctx: Any) -> TensorList:
     check_index(ctx, indices, handle.length)
     elements = list(handle.to_host().elements)
     for index, row in zip(indices, tensor, strict=True):

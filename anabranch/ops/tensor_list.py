@@ -233,7 +233,7 @@ TensorListAddItems.shape(list_shape)
 
 
 @TensorListAddItems.kernel
-def _(handle: Any, indices: Any, values: Any, *, ctx: Any) -> TensorList:
+def _(handle: TensorList, indices: Any, values: Any, *, ctx: Any) -> TensorList:
     handle = handle.of_shape(np.shape(values)[1:])
     if handle.element_shape != np.shape(values)[1:]:
         raise ctx.needs_host("elements of different shapes are added to a list")
@@ -241,7 +241,7 @@ def _(handle: Any, indices: Any, values: Any, *, ctx: Any) -> TensorList:
 
 
 @TensorListAddItems.host_kernel
-def _(handle: Any, indices: Any, values: Any) -> TensorList:
+def _(handle: TensorList, indices: Any, values: Any) -> TensorList:
     elements = list(handle.to_host().elements)
     for index, row in zip(indices, values, strict=True):
         old = elements[int(index)]
