@@ -67,7 +67,8 @@ class WorkerThreads:
         try:
             done.acquire()
         except BaseException:
-            done.acquire()
+            while not outcome:  # the exception may have come right after the lock was taken
+                done.acquire()
             raise
         result, error = outcome.pop()
         if error is not None:
