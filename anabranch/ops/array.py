@@ -385,6 +385,8 @@ ZerosLike.not_differentiable()
 def _(x: Any, *, xp: Any) -> Any:
     if isinstance(x, TensorList):
         return x.to_host().zeroed() if xp is np else x.zeroed()
+    if x.dtype == np.object_ and x.ndim == 0 and hasattr(x.item(), "zeroed"):  # an optional
+        return x.item().zeroed()
     return xp.full(np.shape(x), zero_of(x.dtype), dtype=x.dtype)
 
 

@@ -175,3 +175,16 @@ def test_a_function_of_a_dataset_takes_it_and_gives_it_back(made: Callable[[], M
         session.run(iterator.initializer)
         for _ in range(2):
             np.testing.assert_array_equal(session.run(following), expected)
+
+
+def test_zeros_of_an_optional_are_an_optional_of_zeros() -> None:
+    with Graph().as_default(), tf.Session() as session:
+        value, use = _dense()
+        for made in (R.OptionalFromValue(components=[tf.constant([1.0, 2.0]), value]), R.OptionalNone()):
+            zeros = R.ZerosLike(x=made)
+            has_value = session.run([R.OptionalHasValue(optional=v) for v in (made, zeros)])
+            assert has_value[0] == has_value[1]
+            if has_value[0]:
+                types, shapes = [tf.float32, tf.variant], [[2], []]
+                number, rows = R.OptionalGetValue(optional=zeros, output_types=types, output_shapes=shapes)
+                assert not any(np.any(v) for v in session.run([number, use(rows)]))
