@@ -150,6 +150,8 @@ class OpDef:
             behind it.
         defers_bodies: its functions are kept and called later, for the elements of a dataset: what they touch is not
             touched by the operation.
+        knows_objects: where an input may have any type, its kernels know handles and lists of tensors, which are no
+            arrays. Ask `takes_objects`.
     """
 
     name: str
@@ -169,6 +171,7 @@ class OpDef:
     asynchronous: bool = False
     blocking: bool = False
     defers_bodies: bool = False
+    knows_objects: bool = False
     doc: str = ""
     shape_rule: Rule | None = None
     compiled_rule: Rule | None = None
@@ -247,8 +250,24 @@ class OpDef:
         """The flat positions of the inputs of `op` whose values must be known when a step is compiled."""
         if self.static_rule is not None:
             return self.static_rule(op)
-        if not self.static:
+        return self._positions(op, lambda arg: arg.name in self.static) if self.static else frozenset()
+
+    @property
+    def takes_objects(self) -> bool:
+        """Whether inputs of any type reach the kernels as they are: what has functions hands them on to these."""
+        return self.knows_objects or any(attr.kind in {"func", "list(func)"} for attr in self.attrs.values())
+
+    def object_positions(self, op: Any) -> frozenset[int]:
+        """The flat positions of handles and variants that the kernels of `op` get in arrays of objects."""
+        found = frozenset(
+            i for i, t in enumerate(op._inputs) if t._dtype is dtypes.resource or t._dtype is dtypes.variant
+        )
+        if not found or self.takes_objects:
             return frozenset()
+        return found & self._positions(op, lambda arg: arg.dtype is None)
+
+    def _positions(self, op: Any, wanted: Callable[[ArgDef], bool]) -> frozenset[int]:
+        """The flat positions of some of the input arguments."""
         found: set[int] = set()
         start = 0
         for arg in self.inputs:
@@ -257,7 +276,7 @@ class OpDef:
                 length = op.attrs[arg.number_attr]
             elif arg.type_list_attr is not None:
                 length = len(op.attrs[arg.type_list_attr])
-            if arg.name in self.static:
+            if wanted(arg):
                 found.update(range(start, start + length))
             start += length
         return frozenset(found)

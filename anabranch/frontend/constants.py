@@ -271,7 +271,7 @@ def _like(kind: str, tensor: Any, dtype: Any, name: str | None, optimize: bool) 
             shape, dims = tensor.shape, None
         wanted = tensor.dtype.base_dtype if dtype is None else as_dtype(dtype).base_dtype
         make = zeros if kind == "zeros_like" else ones
-        if optimize and shape is not None and shape.is_fully_defined():
+        if optimize and shape is not None and shape.is_fully_defined() and wanted is not dtypes.variant:
             return make(shape, wanted, name=scope)
         if kind == "zeros_like" and dims is None and wanted is tensor.dtype.base_dtype:
             result: Tensor = raw.ZerosLike(tensor, name=scope)

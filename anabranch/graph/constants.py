@@ -254,6 +254,26 @@ def check_shapes(op: AnyOperation, values: Sequence[Any]) -> None:
     apply_shape_rule(rule, op.op_def, op.attrs, op.inputs, shapes)
 
 
+class ShapeCheck:
+    """`check_shapes` for one operation that is called again and again: only shapes unlike the last ones are looked at.
+
+    It may be called from several threads.
+    """
+
+    __slots__ = ("_checked", "_op")
+
+    def __init__(self, op: AnyOperation) -> None:
+        self._op = op
+        #: the inputs' shapes that were found right before
+        self._checked: list[Any] = []
+
+    def __call__(self, values: Sequence[Any]) -> None:
+        shapes = [getattr(value, "shape", None) for value in values]
+        if shapes != self._checked:
+            check_shapes(self._op, values)
+            self._checked = shapes
+
+
 def apply_shape_rule(
     rule: Rule, op_def: OpDef, attrs: dict[str, Any], inputs: Sequence[AnyTensor], shapes: list[TensorShape]
 ) -> Any:

@@ -64,7 +64,7 @@ PlaceholderV2 = _placeholder("PlaceholderV2", "dtype: any, shape: shape")
 
 
 PlaceholderWithDefault = define_op(
-    "PlaceholderWithDefault", "input: dtype -> output: dtype", "dtype: any, shape: shape"
+    "PlaceholderWithDefault", "input: dtype -> output: dtype", "dtype: any, shape: shape", knows_objects=True
 )
 
 
@@ -93,7 +93,7 @@ def _(op: Any, grad: Any) -> Any:
 # ---------------------------------------------------------------------- identities
 def identity(name: str, gradient: Any = lambda op, grad: grad, inputs: str = "input", outputs: str = "output") -> Any:
     """An operation that passes its input on."""
-    op = define_op(name, f"{inputs}: T -> {outputs}: T", "T: any")
+    op = define_op(name, f"{inputs}: T -> {outputs}: T", "T: any", knows_objects=True)
     op.shape(shape_rules.same_as_first)
 
     @op.kernel
@@ -112,7 +112,7 @@ Snapshot = identity("Snapshot")
 GuaranteeConst = identity("GuaranteeConst", gradient=None)
 
 
-IdentityN = define_op("IdentityN", "input: T -> output: T", "T: list(any) >= 1")
+IdentityN = define_op("IdentityN", "input: T -> output: T", "T: list(any) >= 1", knows_objects=True)
 
 
 @IdentityN.shape
@@ -130,7 +130,9 @@ def _(op: Any, *grads: Any) -> Any:
     return list(grads)
 
 
-PreventGradient = define_op("PreventGradient", "input: T -> output: T", "T: any, message: string = ''")
+PreventGradient = define_op(
+    "PreventGradient", "input: T -> output: T", "T: any, message: string = ''", knows_objects=True
+)
 PreventGradient.shape(shape_rules.same_as_first)
 
 
@@ -153,19 +155,15 @@ EnsureShape = define_op("EnsureShape", "input: T -> output: T", "shape: shape, T
 @EnsureShape.shape
 def _(input: TensorShape, *, shape: TensorShape, ctx: Any) -> TensorShape:
     if not input.is_compatible_with(shape):
-        raise ValueError(_incompatible(ctx.tensor("input").op.name, input, shape))
+        raise ValueError(
+            f"Shape of tensor {ctx.tensor('input').op.name} {_listed(input)} is not compatible with expected shape "
+            f"{_listed(shape)}."
+        )
     return input.merge_with(shape)
 
 
-def _incompatible(name: str, found: TensorShape, wanted: TensorShape) -> str:
-    return f"Shape of tensor {name} {_listed(found)} is not compatible with expected shape {_listed(wanted)}."
-
-
 @EnsureShape.kernel
-def _(input: Any, *, shape: TensorShape, ctx: Any, xp: Any) -> Any:
-    # functions of datasets run without the shape rule
-    found = TensorShape(np.shape(input))
-    ctx.check(shape.is_compatible_with(found), _incompatible(ctx.op.inputs[0].op.name, found, shape))
+def _(input: Any, *, xp: Any) -> Any:
     return input
 
 
@@ -379,7 +377,7 @@ def _(op: Any, grad: Any) -> Any:
     return None, raw.Sum(grad, raw.Range(0, Rank(grad), 1))
 
 
-ZerosLike = define_op("ZerosLike", "x: T -> y: T", "T: any")
+ZerosLike = define_op("ZerosLike", "x: T -> y: T", "T: any", knows_objects=True)
 ZerosLike.shape(shape_rules.same_as_first)
 ZerosLike.not_differentiable()
 
@@ -388,6 +386,8 @@ ZerosLike.not_differentiable()
 def _(x: Any, *, xp: Any) -> Any:
     if isinstance(x, TensorList):
         return x.to_host().zeroed() if xp is np else x.zeroed()
+    if x.dtype == np.object_ and x.ndim == 0 and hasattr(x.item(), "zeroed"):  # an optional
+        return x.item().zeroed()
     return xp.full(np.shape(x), zero_of(x.dtype), dtype=x.dtype)
 
 

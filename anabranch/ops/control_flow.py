@@ -25,7 +25,8 @@ from anabranch.core.resources import ResourceHandle
 from anabranch.core.shapes import TensorShape
 from anabranch.errors import InvalidArgumentError
 from anabranch.graph.building import define_op
-from anabranch.ops.list_values import TensorList
+from anabranch.ops import shape_rules
+from anabranch.ops.list_values import TensorList, common_declaration
 
 FakeParam = define_op("FakeParam", "-> output: dtype", "dtype: any, shape: shape")
 FakeParam.not_differentiable()
@@ -64,15 +65,32 @@ StatelessIf = define_op("StatelessIf", "cond: Tcond, input: Tin -> output: Tout"
 
 
 _CASE_ATTRS = "Tin: list(type) >= 0, Tout: list(type) >= 0, branches: list(func) >= 1, output_shapes: list(shape) = []"
-Case = define_op("Case", "branch_index: int32, input: Tin -> output: Tout", _CASE_ATTRS, stateful=True)
-StatelessCase = define_op("StatelessCase", "branch_index: int32, input: Tin -> output: Tout", _CASE_ATTRS)
+_SCALAR_INDEX = {"branch_index": 0}
+Case = define_op(
+    "Case", "branch_index: int32, input: Tin -> output: Tout", _CASE_ATTRS, stateful=True, ranks=_SCALAR_INDEX
+)
+StatelessCase = define_op(
+    "StatelessCase", "branch_index: int32, input: Tin -> output: Tout", _CASE_ATTRS, ranks=_SCALAR_INDEX
+)
 
 
 def truth_of(cond: Any) -> Any:
-    """Numbers are true when they are not zero, other tensors when they are not empty."""
+    """Scalars are true when they are not zero and no empty text, other tensors when they have elements."""
     if np.ndim(cond) != 0:
         return np.size(cond) > 0
+    if isinstance(cond, bytes) or cond.dtype.kind in "SO":
+        return bool(cond if isinstance(cond, bytes) else cond.item())
     return cond if cond.dtype == np.bool_ else cond != 0
+
+
+ToBool = define_op("ToBool", "input: T -> output: bool", "T: any")
+ToBool.shape(shape_rules.scalar)
+ToBool.not_differentiable()
+
+
+@ToBool.kernel
+def _(input: Any, *, xp: Any) -> Any:
+    return xp.asarray(truth_of(input))
 
 
 def _as_result(value: Any) -> Any:
@@ -83,7 +101,7 @@ def _of_type(result: Any, wanted: Any) -> Any:
     """A branch's result as both branches give it: what this one does not compute becomes zeros."""
     if isinstance(wanted, TensorList):
         if isinstance(result, TensorList) and (wanted.elements is None or result.elements is not None):
-            return result
+            return result.declared_as(wanted.declared)
         return jax.tree.map(lambda t: jnp.zeros(t.shape, t.dtype), wanted)
     return result if result.shape == wanted.shape else jnp.zeros(wanted.shape, wanted.dtype)
 
@@ -134,7 +152,10 @@ class _Branches:
         common = next((r for r in given if not isinstance(r, TensorList) or r.elements is not None), given[0])
         for result in given:
             if isinstance(result, TensorList) and isinstance(common, TensorList) and result.elements is None:
-                result = TensorList(common.elements, result.length, result.dtype)
+                result = TensorList(common.elements, result.length, result.dtype, result.declared)
+            if isinstance(result, TensorList) and isinstance(common, TensorList):
+                common = common.declared_as(common_declaration(common.declared, result.declared))
+                result = result.declared_as(common.declared)
             if result.shape != common.shape:
                 raise self.ctx.needs_host(f"the branches give results of shapes {common.shape} and {result.shape}")
         return common

@@ -21,8 +21,9 @@ from anabranch.ops import raw, shape_rules
 _SCALAR = TensorShape([])
 _ENTER_ATTRS = "T: any, frame_name: string, is_constant: bool = False, parallel_iterations: int = 10"
 
-Switch = define_op("Switch", "data: T, pred: bool -> output_false: T, output_true: T", "T: any")
-RefSwitch = define_op("RefSwitch", "data: T, pred: bool -> output_false: T, output_true: T", "T: any")
+_SWITCH = ("data: T, pred: bool -> output_false: T, output_true: T", "T: any")
+Switch = define_op("Switch", *_SWITCH, ranks={"pred": 0})
+RefSwitch = define_op("RefSwitch", *_SWITCH, ranks={"pred": 0})
 Merge = define_op("Merge", "inputs: N * T -> output: T, value_index: int32", "T: any, N: int >= 1")
 RefMerge = define_op("RefMerge", "inputs: N * T -> output: T, value_index: int32", "T: any, N: int >= 1")
 Enter = define_op("Enter", "data: T -> output: T", _ENTER_ATTRS)
@@ -31,7 +32,7 @@ Exit = define_op("Exit", "data: T -> output: T", "T: any")
 RefExit = define_op("RefExit", "data: T -> output: T", "T: any")
 NextIteration = define_op("NextIteration", "data: T -> output: T", "T: any")
 RefNextIteration = define_op("RefNextIteration", "data: T -> output: T", "T: any")
-LoopCond = define_op("LoopCond", "input: bool -> output: bool")
+LoopCond = define_op("LoopCond", "input: bool -> output: bool", ranks={"input": 0})
 ControlTrigger = define_op("ControlTrigger", "->")
 #: lets others wait for tensors, and be dead if one of them is: where a lowered conditional or loop begins
 Gate = define_op("_Gate", "input: T ->", "T: list(type) >= 0")
@@ -58,8 +59,6 @@ def _(*, error_msg: bytes, exit_without_error: bool, ctx: Any) -> None:
 
 # ---------------------------------------------------------------------- shapes
 def _switch_shape(data: TensorShape, pred: TensorShape) -> tuple[TensorShape, TensorShape]:
-    if pred.ndims not in (None, 0):
-        raise ValueError(f"the predicate of a Switch must be a scalar, it has shape {pred}")
     return data, data
 
 
@@ -85,7 +84,8 @@ for _op in (Switch, RefSwitch):
     _op.shape(_switch_shape)
 for _op in (Merge, RefMerge):
     _op.shape(_merge_shape)
-for _op in (Exit, RefExit, NextIteration, RefNextIteration, LoopCond):
+LoopCond.shape(shape_rules.scalar)
+for _op in (Exit, RefExit, NextIteration, RefNextIteration):
     _op.shape(_same_shape)
 for _op in (ControlTrigger, Abort, Gate):
     _op.shape(shape_rules.no_outputs)

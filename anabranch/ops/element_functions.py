@@ -19,9 +19,10 @@ from anabranch.core.op_def import OpDef, Rule
 from anabranch.core.pending import Pending
 from anabranch.core.resources import ResourceHandle
 from anabranch.errors import InvalidArgumentError, OpError
-from anabranch.graph.constants import flatten_outputs, run_on_known_values
+from anabranch.graph.constants import ShapeCheck, flatten_outputs, is_open, run_on_known_values
 from anabranch.graph.operation import group_by_argument
 from anabranch.graph.step_nodes import StepFunction, StepNode, StepTensor
+from anabranch.ops.object_values import boxed, unboxed
 from anabranch.state.datasets import Element
 
 #: a tensor of more elements is worth a compiled program
@@ -37,12 +38,16 @@ class _Instruction:
     """One kernel call: where its arguments lie (a list for a variadic one) and where its results go.
 
     Attributes:
+        inputs: where all inputs lie.
+        check_shapes: what looks at the shapes of the inputs first, where the graph does not know them.
         result, dtype: the only result's place and type, where there are no lists; else `result` is -1.
     """
 
     op: StepNode
     function: Callable[..., Any]
     keywords: dict[str, Any]
+    inputs: tuple[int, ...]
+    check_shapes: ShapeCheck | None
     arguments: tuple[Any, ...]
     results: tuple[int, ...]
     dtypes: tuple[Any, ...]
@@ -69,10 +74,13 @@ class FunctionOfElements:
         self._ctx = ctx
         self._body = body
         self._captured = list(captured)
+        self._has_objects = any(t.dtype in (dtypes.resource, dtypes.variant) for t in body.inputs)
         self._program = _Program(ctx, body, self._captured) if _runs_directly(body.operations) else None
         self._draws = ctx.new_draws()
 
     def __call__(self, *element: Any) -> Element:
+        if self._has_objects:
+            element = tuple(map(unboxed, element))
         try:
             if self._program is not None:
                 return self._program.run(element)
@@ -83,7 +91,7 @@ class FunctionOfElements:
             if where not in error.message:
                 error.add_context(where)
             raise
-        return tuple([v if isinstance(v, np.ndarray | ResourceHandle) else np.asarray(v) for v in results])
+        return tuple([np.asarray(boxed(v)) for v in results])
 
 
 def host_rule(op_def: OpDef) -> Rule | None:
@@ -94,7 +102,7 @@ def host_rule(op_def: OpDef) -> Rule | None:
 def _runs_directly(operations: list[StepNode]) -> bool:
     for op in operations:
         rule = host_rule(op.op_def)
-        if op.type.startswith(_COMPILED_ONLY):
+        if op.type.startswith(_COMPILED_ONLY) or op.op_def.object_positions(op):
             return False
         if op.type != "Const" and (rule is None or rule.asks_for("rng")):
             return False
@@ -136,6 +144,8 @@ class _Program:
         instruction = None
         try:
             for instruction in self._instructions:
+                if instruction.check_shapes is not None:
+                    instruction.check_shapes([values[i] for i in instruction.inputs])
                 if instruction.result < 0:
                     _execute(instruction, values)
                     continue
@@ -177,12 +187,14 @@ class _Program:
         assert rule is not None
         specials = {"ctx": ctx.for_operation(op), "xp": np}
         keywords = {k: specials[k] if k in specials else op.attrs[k] for k in rule.keywords}
-        arguments = group_by_argument(op.op_def.inputs, op.attrs, [self._slots[t] for t in op.inputs])
+        inputs = [self._slots[t] for t in op.inputs]
+        check = ShapeCheck(op) if is_open(op) else None
+        arguments = group_by_argument(op.op_def.inputs, op.attrs, inputs)
         results = tuple([self._new_slot(t) for t in op.outputs])
         kinds = tuple([np.dtype(t.dtype.as_numpy_dtype) for t in op.outputs])
         simple = not any(arg.is_list for arg in (*op.op_def.inputs, *op.op_def.outputs)) and len(results) == 1
         only = (results[0], kinds[0]) if simple else (-1, None)
-        return _Instruction(op, rule.function, keywords, tuple(arguments), results, kinds, *only)
+        return _Instruction(op, rule.function, keywords, tuple(inputs), check, tuple(arguments), results, kinds, *only)
 
 
 def _execute(instruction: _Instruction, values: list[Any]) -> None:

@@ -189,7 +189,8 @@ def _(image: TensorShape) -> TensorShape:
 
 
 @EncodePng.host_kernel
-def _(image: Array, *, compression: int) -> Any:
+def _(image: Array, *, compression: int, ctx: Any) -> Any:
+    ctx.check(-1 <= compression <= 9, f"compression should be in [-1,9], got {compression}; 9 is the densest")
     out = np.empty(image.shape[:-3], np.object_)
     for at in np.ndindex(*out.shape):
         out[at] = encode_png(image[at], compression)

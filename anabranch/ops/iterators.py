@@ -18,6 +18,7 @@ from anabranch.core.shapes import TensorShape
 from anabranch.errors import InvalidArgumentError, NotFoundError, OpError, OutOfRangeError
 from anabranch.graph.building import OpFunction, define_op
 from anabranch.ops import shape_rules
+from anabranch.ops.array import zero_of
 from anabranch.ops.dataset_sources import TYPED, dataset_of
 from anabranch.state.datasets import Element
 from anabranch.state.iterators import IteratorResource
@@ -253,6 +254,15 @@ class OptionalElement:
     """The value of an optional: an element, or None."""
 
     element: Element | None
+
+    def zeroed(self) -> OptionalElement:
+        """An optional like this one, with zeros for numbers."""
+        return OptionalElement(None if self.element is None else tuple(map(_zeros_like, self.element)))
+
+
+def _zeros_like(value: Any) -> Any:
+    found = value.item() if value.dtype == np.object_ and value.ndim == 0 else value
+    return _boxed(found.zeroed()) if hasattr(found, "zeroed") else np.full_like(value, zero_of(value.dtype))
 
 
 OptionalFromValue = define_op(

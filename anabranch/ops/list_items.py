@@ -19,7 +19,7 @@ from anabranch.graph.composite import IndexedSlices
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.operation import Operation
 from anabranch.ops import raw
-from anabranch.ops.list_values import TensorList, element_shape as _known_shape
+from anabranch.ops.list_values import TensorList
 from anabranch.ops.tensor_list import (
     TensorListLength,
     TensorListResize,
@@ -47,12 +47,13 @@ def _(handle: TensorShape, index: TensorShape, shape: TensorShape, *, ctx: Any) 
 @TensorListGetItem.kernel
 def _(handle: Any, index: Any, shape: Any, *, element_dtype: Any, ctx: Any) -> Any:
     check_index(ctx, index, handle.length)
+    handle.merged_shape(shape)
     if handle.elements is not None and handle.length:
         return jax.tree.map(lambda e: lax.dynamic_index_in_dim(jnp.asarray(e), index, keepdims=False), handle.elements)
     if element_dtype is dtypes.variant:
         return TensorList(None, 0, np.float32)
-    known = _known_shape(shape) if isinstance(shape, np.ndarray) else None
-    known = _known_shape(ctx.output_shape()) if known is None else known
+    known = handle.known_shape(shape)
+    known = handle.known_shape(ctx.output_shape()) if known is None else known
     ctx.check(known is not None, "nothing was written into the list, and the shape of its elements is not known")
     return jnp.zeros(known, element_dtype.as_numpy_dtype)
 
@@ -60,6 +61,7 @@ def _(handle: Any, index: Any, shape: Any, *, element_dtype: Any, ctx: Any) -> A
 @TensorListGetItem.host_kernel
 def _(handle: Any, index: Any, shape: Any, *, ctx: Any) -> Any:
     check_index(ctx, index, handle.length)
+    handle.merged_shape(shape)
     return handle.to_host().item(int(index), shape)
 
 
@@ -76,44 +78,54 @@ TensorListSetItem = define_op(
     "TensorListSetItem",
     "input_handle: variant, index: int32, item: element_dtype -> output_handle: variant",
     "element_dtype: any, resize_if_index_out_of_bounds: bool = False",
+    knows_objects=True,
 )
 TensorListSetItem.shape(list_shape)
 
 
 @TensorListSetItem.kernel
-def _(handle: Any, index: Any, item: Any, *, resize_if_index_out_of_bounds: bool, ctx: Any) -> TensorList:
+def _(handle: TensorList, index: Any, item: Any, *, resize_if_index_out_of_bounds: bool, ctx: Any) -> TensorList:
     if resize_if_index_out_of_bounds:
         if not isinstance(index, np.ndarray | np.generic):
             raise ctx.needs_host("a list grows with an index that only the device knows")
         if int(index) >= handle.length:
             handle = resized(handle, int(index) + 1)
     check_index(ctx, index, handle.length)
+    handle.check_item(_shape_of(item), "set")
     handle = handle.of_item(item)
     if handle.element_shape != _form(item):
         raise ctx.needs_host(f"elements of shapes {handle.element_shape} and {_form(item)} in one list")
     if handle.length == 0:
-        return handle  # type: ignore[no-any-return]
+        return handle
 
     def update(room: Any, value: Any) -> Any:
         return lax.dynamic_update_index_in_dim(jnp.asarray(room), jnp.asarray(value), index, 0)
 
-    return TensorList(jax.tree.map(update, handle.elements, item), handle.length, handle.dtype)
+    if isinstance(item, TensorList):
+        item = item.declared_as(handle.elements.declared)
+    return handle.replaced(jax.tree.map(update, handle.elements, item))
+
+
+def _shape_of(item: Any) -> tuple[int, ...]:
+    """The shape of an item: a list, like a handle, is a scalar."""
+    return () if isinstance(item, TensorList) else np.shape(item)
 
 
 def _form(item: Any) -> Any:
     """What `TensorList.element_shape` is of a list of such elements."""
-    return item.shape[1:] if isinstance(item, TensorList) else np.shape(item)
+    return item.declared_as(None).shape[1:] if isinstance(item, TensorList) else np.shape(item)
 
 
 @TensorListSetItem.host_kernel
-def _(handle: Any, index: Any, item: Any, *, resize_if_index_out_of_bounds: bool, ctx: Any) -> TensorList:
+def _(handle: TensorList, index: Any, item: Any, *, resize_if_index_out_of_bounds: bool, ctx: Any) -> TensorList:
     handle = handle.to_host()
     if resize_if_index_out_of_bounds and int(index) >= handle.length:
         handle = resized(handle, int(index) + 1)
     check_index(ctx, index, handle.length)
+    handle.check_item(_shape_of(item), "set")
     elements = list(handle.elements)
     elements[int(index)] = item
-    return TensorList(elements, handle.length, handle.dtype)
+    return handle.replaced(elements)
 
 
 @TensorListSetItem.gradient
@@ -133,6 +145,7 @@ TensorListPushBack = define_op(
     "TensorListPushBack",
     "input_handle: variant, tensor: element_dtype -> output_handle: variant",
     "element_dtype: any",
+    knows_objects=True,
 )
 TensorListPushBack.shape(list_shape)
 
@@ -141,15 +154,17 @@ TensorListPushBack.shape(list_shape)
 def _(handle: Any, tensor: Any, *, ctx: Any) -> TensorList:
     if isinstance(tensor, TensorList):
         raise ctx.needs_host("a list of lists grows")
+    handle.check_item(_shape_of(tensor), "append")
     longer = resized(handle, handle.length + 1).of_shape(np.shape(tensor))
     if longer.element_shape != np.shape(tensor):
         raise ctx.needs_host(f"elements of shapes {longer.element_shape} and {np.shape(tensor)} in one list")
-    return TensorList(jnp.asarray(longer.elements).at[-1].set(tensor), longer.length, longer.dtype)
+    return longer.replaced(jnp.asarray(longer.elements).at[-1].set(tensor))
 
 
 @TensorListPushBack.host_kernel
-def _(handle: Any, tensor: Any) -> TensorList:
-    return TensorList([*handle.to_host().elements, tensor], handle.length + 1, handle.dtype)
+def _(handle: TensorList, tensor: Any) -> TensorList:
+    handle.check_item(_shape_of(tensor), "append")
+    return handle.replaced([*handle.to_host().elements, tensor], handle.length + 1)
 
 
 @TensorListPushBack.gradient
@@ -178,18 +193,18 @@ def _(handle: Any, shape: Any, *, element_dtype: Any, ctx: Any) -> Any:
         raise ctx.needs_host("an empty list is popped from")
     if element_dtype is dtypes.variant:
         raise ctx.needs_host("a list of lists shrinks")
-    known = _known_shape(shape) if isinstance(shape, np.ndarray) else None
-    if handle.elements is None and known is None:
+    known = handle.known_shape(shape) if handle.elements is None else ()
+    if known is None:
         raise ctx.needs_host("the shape of the list's elements is not known")
-    full = handle.of_shape(known or ())
-    return TensorList(full.elements[:-1], full.length - 1, full.dtype), full.elements[-1]
+    full = handle.of_shape(known)
+    return full.replaced(full.elements[:-1], full.length - 1), full.elements[-1]
 
 
 @TensorListPopBack.host_kernel
 def _(handle: Any, shape: Any, *, ctx: Any) -> Any:
     ctx.check(handle.length > 0, "Trying to pop from an empty list")
     handle = handle.to_host()
-    return TensorList(handle.elements[:-1], handle.length - 1, handle.dtype), handle.item(handle.length - 1, shape)
+    return handle.replaced(handle.elements[:-1], handle.length - 1), handle.item(handle.length - 1, shape)
 
 
 @TensorListPopBack.gradient

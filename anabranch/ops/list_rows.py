@@ -5,6 +5,7 @@ See `ops.tensor_list`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax.numpy as jnp
@@ -16,7 +17,7 @@ from anabranch.graph.composite import IndexedSlices
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.operation import Operation
 from anabranch.ops import raw
-from anabranch.ops.list_values import TensorList, check_element_shape, element_shape as _known_shape
+from anabranch.ops.list_values import Declared, TensorList, check_element_shape, stated_shape
 from anabranch.ops.tensor_list import (
     SHAPE_ATTR,
     TensorListAdd,
@@ -50,8 +51,8 @@ def _(handle: Any, shape: Any, *, element_dtype: Any, num_elements: int, ctx: An
     if handle.elements is not None:
         check_element_shape(shape, handle.element_shape)
         return jnp.asarray(handle.elements)
-    known = _known_shape(shape)
-    known = _known_shape(ctx.output_shape()[1:]) if known is None else known
+    known = handle.known_shape(shape)
+    known = handle.known_shape(ctx.output_shape()[1:]) if known is None else known
     ctx.check(known is not None or handle.length == 0, "nothing was written into the list that is stacked")
     return jnp.zeros((handle.length, *(known or ())), element_dtype.as_numpy_dtype)
 
@@ -60,7 +61,7 @@ def _(handle: Any, shape: Any, *, element_dtype: Any, num_elements: int, ctx: An
 def _(handle: Any, shape: Any, *, element_dtype: Any, num_elements: int, ctx: Any) -> Any:
     ctx.check(num_elements in (-1, handle.length), f"{num_elements} elements expected, the list has {handle.length}")
     if handle.length == 0:
-        known = _known_shape(ctx.output_shape()[1:]) or _known_shape(shape) or ()
+        known = handle.known_shape(ctx.output_shape()[1:]) or handle.known_shape(shape) or ()
         return np.zeros((0, *known), element_dtype.as_numpy_dtype)
     return _stacked(handle.to_host(), range(handle.length), shape, ctx)
 
@@ -71,7 +72,7 @@ def _stacked(handle: TensorList, indices: Any, shape: Any, ctx: Any) -> Any:
     ctx.check(len(shapes) <= 1, f"elements of different shapes cannot be stacked: {shapes[:4]}; use concat()")
     if shapes:
         check_element_shape(shape, shapes[0])
-    return np.stack(items) if items else np.zeros((0, *(_known_shape(shape) or ())), handle.dtype)
+    return np.stack(items) if items else np.zeros((0, *(handle.known_shape(shape) or ())), handle.dtype)
 
 
 @TensorListStack.gradient
@@ -97,8 +98,8 @@ def _(handle: Any, indices: Any, shape: Any, *, element_dtype: Any, ctx: Any) ->
     if handle.elements is not None and handle.length:
         check_element_shape(shape, handle.element_shape)
         return jnp.take(jnp.asarray(handle.elements), indices, axis=0, mode="clip")
-    known = _known_shape(shape) if isinstance(shape, np.ndarray) else None
-    known = _known_shape(ctx.output_shape()[1:]) if known is None else known
+    known = handle.known_shape(shape)
+    known = handle.known_shape(ctx.output_shape()[1:]) if known is None else known
     ctx.check(known is not None, "nothing was written into the list that is gathered from")
     return jnp.zeros((indices.shape[0], *(known or ())), element_dtype.as_numpy_dtype)
 
@@ -123,21 +124,21 @@ TensorListScatterIntoExistingList.shape(list_shape)
 
 
 @TensorListScatterIntoExistingList.kernel
-def _(handle: Any, tensor: Any, indices: Any, *, ctx: Any) -> TensorList:
+def _(handle: TensorList, tensor: Any, indices: Any, *, ctx: Any) -> TensorList:
     check_index(ctx, indices, handle.length)
     handle = handle.of_shape(np.shape(tensor)[1:])
     if handle.element_shape != np.shape(tensor)[1:]:
         raise ctx.needs_host(f"elements of shapes {handle.element_shape} and {np.shape(tensor)[1:]} in one list")
-    return TensorList(jnp.asarray(handle.elements).at[indices].set(tensor), handle.length, handle.dtype)
+    return handle.replaced(jnp.asarray(handle.elements).at[indices].set(tensor))
 
 
 @TensorListScatterIntoExistingList.host_kernel
-def _(handle: Any, tensor: Any, indices: Any, *, ctx: Any) -> TensorList:
+def _(handle: TensorList, tensor: Any, indices: Any, *, ctx: Any) -> TensorList:
     check_index(ctx, indices, handle.length)
     elements = list(handle.to_host().elements)
     for index, row in zip(indices, tensor, strict=True):
         elements[int(index)] = row
-    return TensorList(elements, handle.length, handle.dtype)
+    return handle.replaced(elements)
 
 
 @TensorListScatterIntoExistingList.gradient
@@ -167,7 +168,7 @@ def _(tensor: Any, indices: Any, shape: Any, num_elements: Any, *, ctx: Any) -> 
     check_element_shape(shape, tensor.shape[1:])
     check_index(ctx, indices, length)
     elements = jnp.zeros((length, *tensor.shape[1:]), tensor.dtype).at[indices].set(tensor)
-    return TensorList(elements, length, tensor.dtype)
+    return TensorList(elements, length, tensor.dtype, Declared.by(shape))
 
 
 @TensorListScatterV2.host_kernel
@@ -179,7 +180,7 @@ def _(tensor: Any, indices: Any, shape: Any, num_elements: Any, *, ctx: Any) -> 
     elements: list[Any] = [None] * length
     for index, row in zip(indices, tensor, strict=True):
         elements[int(index)] = row
-    return TensorList(elements, length, tensor.dtype)
+    return TensorList(elements, length, tensor.dtype, Declared.by(shape))
 
 
 @TensorListScatterV2.gradient
@@ -206,17 +207,18 @@ def _(tensor: Any, shape: Any, lengths: Any, *, ctx: Any) -> TensorList:
     if len(set(lengths.tolist())) > 1:
         raise ctx.needs_host("a list of elements of different lengths")
     rows = int(lengths[0]) if len(lengths) else 0
-    check_element_shape(shape, (rows, *tensor.shape[1:]))
-    return TensorList(jnp.reshape(tensor, (len(lengths), rows, *tensor.shape[1:])), len(lengths), tensor.dtype)
+    check_element_shape(stated_shape(shape)[1:], tensor.shape[1:])
+    pieces = jnp.reshape(tensor, (len(lengths), rows, *tensor.shape[1:]))
+    return TensorList(pieces, len(lengths), tensor.dtype, Declared.by(shape))
 
 
 @TensorListSplit.host_kernel
 def _(tensor: Any, shape: Any, lengths: Any, *, ctx: Any) -> TensorList:
     total = int(lengths.sum())
     ctx.check(total == tensor.shape[0], f"the lengths sum to {total}, the tensor has {tensor.shape[0]} rows")
-    for rows in lengths.tolist():
-        check_element_shape(shape, (rows, *tensor.shape[1:]))
-    return TensorList(np.split(tensor, np.cumsum(lengths)[:-1]) if len(lengths) else [], len(lengths), tensor.dtype)
+    check_element_shape(stated_shape(shape)[1:], tensor.shape[1:])
+    pieces = np.split(tensor, np.cumsum(lengths)[:-1]) if len(lengths) else []
+    return TensorList(pieces, len(lengths), tensor.dtype, Declared.by(shape))
 
 
 @TensorListSplit.gradient
@@ -244,12 +246,34 @@ def _(handle: TensorShape, shape: TensorShape, dims: TensorShape, *, ctx: Any) -
     return rows, TensorShape([None])
 
 
+def _no_rows(handle: TensorList, shape: Any, ctx: Any) -> Any:
+    """What the elements of an empty list are together, where their shape but for the first length is known."""
+    wanted = handle.merged_shape(shape)
+    rows = wanted[1:] if wanted.ndims else TensorShape(None)
+    ctx.check(
+        rows.is_fully_defined(),
+        f"the elements of the list that is concatenated, of which there are none, have shape {wanted}",
+    )
+    return np.zeros((0, *rows.sizes()), handle.dtype)
+
+
+def _check_pieces(handle: TensorList, stated: Any, shapes: Sequence[Any]) -> None:
+    """Raises ValueError unless elements have the shape that the input states, or all are declared with one shape."""
+    wanted = handle.merged_shape(stated)
+    if handle.declared is None or not handle.declared.shape.is_fully_defined():
+        for shape in shapes:
+            check_element_shape(wanted, shape)
+
+
 @TensorListConcatV2.kernel
 def _(handle: Any, shape: Any, dims: Any, *, ctx: Any) -> Any:
+    if handle.length == 0:
+        return _no_rows(handle, shape, ctx), np.zeros((0,), np.int64)
+    known = handle.known_shape(shape)
     if handle.elements is None:
-        known = _known_shape(shape) if isinstance(shape, np.ndarray) else None
         ctx.check(known is not None, "nothing was written into the list that is concatenated")
         handle = handle.of_shape(known)
+    _check_pieces(handle, shape, [handle.element_shape])
     elements = jnp.asarray(handle.elements)
     ctx.check(elements.ndim > 1, "scalars cannot be concatenated; use stack()")
     lengths = np.full(handle.length, elements.shape[1], np.int64)
@@ -257,11 +281,14 @@ def _(handle: Any, shape: Any, dims: Any, *, ctx: Any) -> Any:
 
 
 @TensorListConcatV2.host_kernel
-def _(handle: Any, shape: Any, dims: Any, *, element_dtype: Any, ctx: Any) -> Any:
+def _(handle: Any, shape: Any, dims: Any, *, ctx: Any) -> Any:
+    if handle.length == 0:
+        return _no_rows(handle, shape, ctx), np.zeros((0,), np.int64)
     handle = handle.to_host()
     items = [np.asarray(handle.item(i, shape)) for i in range(handle.length)]
     ctx.check(all(item.ndim for item in items), "scalars cannot be concatenated; use stack()")
-    joined = np.concatenate(items) if items else np.zeros((0,), element_dtype.as_numpy_dtype)
+    _check_pieces(handle, shape, [item.shape for item in items])
+    joined = np.concatenate(items)
     return joined, np.array([len(item) for item in items], np.int64)
 
 

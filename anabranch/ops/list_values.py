@@ -5,11 +5,16 @@ The elements are tensors, or lists again: what an outer loop records of an inner
 A list is *dense* where all its elements have one shape: one array with the elements along its first axis, so that it
 can be part of a compiled program and be carried through its loops. Otherwise it is a Python list that only host kernels
 see. A list into which nothing was written yet is dense without a shape: its elements stand for zeros.
+
+The operation that makes a list declares the shape of its elements, as far as it is known. Lists made of it keep that,
+and take no element of another shape; where two lists become one, as the results of branches and the iterations of a
+loop do in a compiled program, what both declare is left.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -17,6 +22,29 @@ import jax.numpy as jnp
 import numpy as np
 
 from anabranch.core.shapes import TensorShape
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """The shape that the elements of a list are declared with, as far as it is known."""
+
+    dims: tuple[int | None, ...] | None
+
+    @classmethod
+    def by(cls, stated: Any) -> Declared:
+        """What an `element_shape` input declares."""
+        return cls(stated_shape(stated).dims_tuple)
+
+    @property
+    def shape(self) -> TensorShape:
+        return TensorShape(self.dims)
+
+
+def common_declaration(a: Declared | None, b: Declared | None) -> Declared | None:
+    """What two lists declare alike."""
+    if a is None or b is None or a == b:
+        return a if a == b else None
+    return Declared(a.shape.most_specific_compatible_shape(b.shape).dims_tuple)
 
 
 @jax.tree_util.register_pytree_node_class
@@ -27,21 +55,23 @@ class TensorList:
         elements: array [length, ...]; None while nothing was written; or a Python list whose unwritten items are None.
         length: number of elements.
         dtype: NumPy dtype of the elements.
+        declared: the shape that all elements were declared with; None where nobody declared one.
     """
 
-    __slots__ = ("dtype", "elements", "length")
+    __slots__ = ("declared", "dtype", "elements", "length")
 
-    def __init__(self, elements: Any, length: int, dtype: Any) -> None:
+    def __init__(self, elements: Any, length: int, dtype: Any, declared: Declared | None = None) -> None:
         self.elements = elements
         self.length = length
         self.dtype = np.dtype(dtype)
+        self.declared = declared
 
-    def tree_flatten(self) -> tuple[tuple[Any], tuple[int, Any]]:
-        """For JAX: the elements are data, length and dtype are structure."""
-        return (self.elements,), (self.length, self.dtype)
+    def tree_flatten(self) -> tuple[tuple[Any], tuple[int, Any, Declared | None]]:
+        """For JAX: the elements are data; length, dtype and declaration are structure."""
+        return (self.elements,), (self.length, self.dtype, self.declared)
 
     @classmethod
-    def tree_unflatten(cls, structure: tuple[int, Any], children: Sequence[Any]) -> TensorList:
+    def tree_unflatten(cls, structure: tuple[int, Any, Declared | None], children: Sequence[Any]) -> TensorList:
         """The way back from `tree_flatten`."""
         return cls(children[0], *structure)
 
@@ -65,7 +95,28 @@ class TensorList:
     @property
     def shape(self) -> Any:
         """What a compiled program that takes the list depends on, besides its values."""
-        return ("list", self.length, self.element_shape, self.dtype.str)
+        return ("list", self.length, self.element_shape, self.dtype.str, self.declared)
+
+    def check_item(self, shape: Sequence[int], verb: str) -> None:
+        """Raises ValueError unless the elements were declared with a shape that a tensor of this shape has."""
+        if self.declared is not None and not self.declared.shape.is_compatible_with(shape):
+            raise ValueError(
+                f"Tried to {verb} a tensor with incompatible shape. Op element shape: {[*shape]} list shape: "
+                f"{self.declared.shape}; declare the list with a shape that all of its elements have"
+            )
+
+    def known_shape(self, stated: Any) -> tuple[int, ...] | None:
+        """The shape of elements by what an `element_shape` input and the declaration say; None where that is open.
+
+        Raises:
+            ValueError: they contradict each other.
+        """
+        return element_shape(self.merged_shape(stated))
+
+    def merged_shape(self, stated: Any) -> TensorShape:
+        """What an `element_shape` input and the declaration say together; raises as `known_shape`."""
+        wanted = stated_shape(stated)
+        return wanted if self.declared is None else wanted.merge_with(self.declared.shape)
 
     def block_until_ready(self) -> TensorList:
         """Waits for the elements, as arrays do."""
@@ -73,16 +124,23 @@ class TensorList:
         return self
 
     # ------------------------------------------------------------------ forms
+    def replaced(self, elements: Any, length: int | None = None) -> TensorList:
+        """A list of other elements, declared like this one."""
+        return TensorList(elements, self.length if length is None else length, self.dtype, self.declared)
+
+    def declared_as(self, declared: Declared | None) -> TensorList:
+        """The same elements with another declaration."""
+        return self if declared == self.declared else TensorList(self.elements, self.length, self.dtype, declared)
+
     def to_host(self) -> TensorList:
         """The same list as a Python list of NumPy arrays."""
         if self.on_host:
             return self
         if self.elements is None:
-            return TensorList([None] * self.length, self.length, self.dtype)
+            return self.replaced([None] * self.length)
         if isinstance(self.elements, TensorList):
-            items = [jax.tree.map(lambda e, i=i: e[i], self.elements) for i in range(self.length)]
-            return TensorList(items, self.length, self.dtype)
-        return TensorList(list(np.asarray(self.elements)), self.length, self.dtype)
+            return self.replaced([jax.tree.map(lambda e, i=i: e[i], self.elements) for i in range(self.length)])
+        return self.replaced(list(np.asarray(self.elements)))
 
     def to_dense(self, capacity: int | None = None) -> TensorList:
         """The same list as one array where its elements have one shape; else itself.
@@ -97,39 +155,42 @@ class TensorList:
         if self.dtype == np.object_ or len(shapes) > 1:
             return self
         if not shapes:
-            return TensorList(None, length, self.dtype)
+            return self.replaced(None, length)
         dense = np.zeros((length, *shapes.pop()), self.dtype)
         for i, element in enumerate(self.elements):
             if element is not None:
                 dense[i] = element
-        return TensorList(dense, length, self.dtype)
+        return self.replaced(dense, length)
 
     def of_shape(self, shape: Sequence[int]) -> TensorList:
         """A dense list without written elements, as one of zeros of this element shape; any other list as it is."""
         if self.elements is not None:
             return self
-        return TensorList(jnp.zeros((self.length, *shape), self.dtype), self.length, self.dtype)
+        return self.replaced(jnp.zeros((self.length, *shape), self.dtype))
 
     def of_item(self, item: Any) -> TensorList:
-        """The same with room for elements like `item`, which may be a list."""
+        """The same with room for elements like `item`, which may be a list: one without a declaration."""
         if self.elements is not None:
             return self
+        if isinstance(item, TensorList):
+            item = item.declared_as(None)
         room = jax.tree.map(lambda t: jnp.zeros((self.length, *np.shape(t)), t.dtype), item)
-        return TensorList(room, self.length, self.dtype)
+        return self.replaced(room)
 
     def __add__(self, other: TensorList) -> TensorList:
-        """The sums of the elements; what was never written counts as zeros."""
+        """The sums of the elements; what was never written counts as zeros. Declared is what both declare alike."""
+        declared = common_declaration(self.declared, other.declared)
         if self.elements is None or other.elements is None:
-            return other if self.elements is None else self
+            return (other if self.elements is None else self).declared_as(declared)
         if not self.on_host and not other.on_host:
-            return TensorList(self.elements + other.elements, self.length, self.dtype)
+            return TensorList(self.elements + other.elements, self.length, self.dtype, declared)
         pairs = zip(self.to_host().elements, other.to_host().elements, strict=True)
         sums = [b if a is None else a if b is None else a + b for a, b in pairs]
-        return TensorList(sums, self.length, self.dtype)
+        return TensorList(sums, self.length, self.dtype, declared)
 
     def zeros(self) -> TensorList:
         """A list like this one in which nothing was written."""
-        return TensorList([None] * self.length if self.on_host else None, self.length, self.dtype)
+        return self.replaced([None] * self.length if self.on_host else None)
 
     def zeroed(self) -> TensorList:
         """A list like this one with zeros where something was written."""
@@ -138,7 +199,7 @@ class TensorList:
         elements = [
             e.zeroed() if isinstance(e, TensorList) else None if e is None else np.zeros_like(e) for e in self.elements
         ]
-        return TensorList(elements, self.length, self.dtype)
+        return self.replaced(elements)
 
     def item(self, index: int, shape: Any) -> Any:
         """Element `index` of a Python list; zeros of `shape` where nothing was written.
@@ -151,7 +212,7 @@ class TensorList:
             return found
         if self.dtype == np.object_:
             return TensorList(None, 0, np.float32)
-        known = element_shape(shape)
+        known = self.known_shape(shape)
         if known is None:
             known = next((np.shape(e) for e in self.elements if e is not None), None)
         if known is None:
@@ -167,28 +228,28 @@ def _zeros_like(element: Any) -> Any:
 
 def sum_of_lists(a: TensorList, b: TensorList, ctx: Any) -> TensorList:
     """The sums of the elements, in a compiled program; elements of different shapes are for the host."""
-    if None not in (a.element_shape, b.element_shape) and a.shape != b.shape:
+    if None not in (a.element_shape, b.element_shape) and (a.length, a.element_shape) != (b.length, b.element_shape):
         raise ctx.needs_host("lists of elements of different shapes are added")
     return a + b
 
 
+def stated_shape(stated: Any) -> TensorShape:
+    """The shape that an `element_shape` input states: one of unknown rank where only the step knows the input."""
+    if isinstance(stated, TensorShape):
+        return stated
+    if not isinstance(stated, np.ndarray) or stated.ndim == 0:
+        return TensorShape(None)
+    return TensorShape([None if d < 0 else int(d) for d in stated])
+
+
 def element_shape(shape: Any) -> tuple[int, ...] | None:
     """The shape that an `element_shape` input states, None where it leaves something open."""
-    if isinstance(shape, TensorShape):
-        return None if not shape.is_fully_defined() else tuple(d or 0 for d in shape.as_list())
-    dims = np.asarray(shape)
-    if dims.ndim == 0 or (dims < 0).any():
-        return None
-    return tuple(int(d) for d in dims)
+    known = stated_shape(shape)
+    return tuple(d or 0 for d in known.as_list()) if known.is_fully_defined() else None
 
 
 def check_element_shape(stated: Any, shape: Sequence[int]) -> None:
     """Raises ValueError unless elements of `shape` are what a known `element_shape` input states."""
-    if isinstance(stated, TensorShape):
-        wanted = stated
-    elif isinstance(stated, np.ndarray) and stated.ndim:
-        wanted = TensorShape([None if d < 0 else int(d) for d in stated])
-    else:
-        return
+    wanted = stated_shape(stated)
     if not wanted.is_compatible_with(shape):
         raise ValueError(f"the elements of the list are declared with shape {wanted}, but have shape {[*shape]}")

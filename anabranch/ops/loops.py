@@ -32,7 +32,7 @@ from anabranch.graph.loop_bodies import (
 )
 from anabranch.ops import loop_rewrites
 from anabranch.ops.control_flow import truth_of
-from anabranch.ops.list_values import TensorList
+from anabranch.ops.list_values import Declared, TensorList, common_declaration
 
 _WHILE_ATTRS = (
     "T: list(type) >= 0, cond: func, body: func, output_shapes: list(shape) = [], parallel_iterations: int = 10"
@@ -133,6 +133,8 @@ class CompiledLoop:
             raise ctx.needs_host("the condition of the loop changes a variable")
         self.variables = {handle: ctx.read(handle) for handle in reads}
         self.written = list(writes)
+        #: what the lists that a loop variable is in turn declare alike, where they differ
+        self.declared: dict[int, Declared | None] = {}
         self.checks: list[Any] = []
         self.condition_checks: list[Any] = []
         self.later: list[loop_rewrites.LaterSum] = []
@@ -189,13 +191,17 @@ class CompiledLoop:
         new_variables = [jnp.asarray(state.variables[h]) for h in self.written]
         shown = [tuple(jnp.asarray(v) for v in c.values) for c in state.checks]
         return _Iteration(
-            [_as_carried(results[i]) for i in self.carried],
+            [self._as_declared(i, _as_carried(results[i])) for i in self.carried],
             new_variables,
             [_as_carried(results[i]) for i in recorded],
             [c.ok for c in state.checks],
             shown,
             [_as_carried(v) for v in results[len(self.body.outputs) :]],
         )
+
+    def _as_declared(self, position: int, result: Any) -> Any:
+        """A new value of a loop variable; a list declares what those of all iterations do."""
+        return result.declared_as(self.declared[position]) if position in self.declared else result
 
     # ---- the loop
     def run(
@@ -298,7 +304,7 @@ class CompiledLoop:
         trace = jax.make_jaxpr(
             lambda number, values, variables: _leaves(self.step(number, values, variables, recorded)), return_shape=True
         )
-        for _ in range(len(values) + 1):
+        for _ in range(2 * len(values) + 1):  # a list may settle on a shape, and then on what it declares
             program, types = trace(_FIRST, values, variables)
             step = _Iteration(*types)
             merged = [self._merged(i, a, b) for i, a, b in zip(self.carried, values, step.values, strict=True)]
@@ -311,6 +317,9 @@ class CompiledLoop:
     def _merged(self, position: int, value: Any, result: Any) -> Any:
         name = self.body.inputs[position].op.name
         if isinstance(value, TensorList) and isinstance(result, TensorList):
+            if value.declared != result.declared:
+                declared = self.declared[position] = common_declaration(value.declared, result.declared)
+                value, result = value.declared_as(declared), result.declared_as(declared)
             if value.length == result.length and value.element_shape in (None, result.element_shape):
                 if value.elements is not None or result.elements is None:
                     return value
@@ -386,7 +395,9 @@ def _record_list(room: Any, length: int) -> TensorList:
 
 # ---------------------------------------------------------------------- records of a lowered loop
 RecordStart = define_op("_RecordStart", "-> record: variant", stateful=True)
-RecordAdd = define_op("_RecordAdd", "record: variant, item: T -> longer: variant", "T: any", stateful=True)
+RecordAdd = define_op(
+    "_RecordAdd", "record: variant, item: T -> longer: variant", "T: any", stateful=True, knows_objects=True
+)
 RecordEnd = define_op("_RecordEnd", "record: variant -> list: variant", "element_dtype: any")
 for _op in (RecordStart, RecordAdd, RecordEnd):
     _op.shape(lambda *_: TensorShape([]))

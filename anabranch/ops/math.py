@@ -164,7 +164,9 @@ MulNoNan = binary(
 )
 Neg = unary("Neg", lambda xp, x: xp.negative(x), _SIGNED_OR_COMPLEX, lambda op, grad: raw.Neg(grad))
 
-AddN = define_op("AddN", "inputs: N * T -> sum: T", "N: int >= 1, T: {numbers, variant}", commutative=True)
+AddN = define_op(
+    "AddN", "inputs: N * T -> sum: T", "N: int >= 1, T: {numbers, variant}", commutative=True, knows_objects=True
+)
 AddN.gradient(lambda op, grad: [grad] * len(op.inputs))
 
 

@@ -17,7 +17,9 @@ from anabranch.graph.building import define_op
 
 _ROUTE = "tensor_name: string, send_device: string, send_device_incarnation: int, recv_device: string"
 
-Send = define_op("_Send", "tensor: T ->", f"T: type, {_ROUTE}, client_terminated: bool = False", stateful=True)
+Send = define_op(
+    "_Send", "tensor: T ->", f"T: type, {_ROUTE}, client_terminated: bool = False", stateful=True, knows_objects=True
+)
 Send.not_differentiable()
 
 

@@ -295,8 +295,9 @@ def _take_range(
     region: _Region, piece: _Piece, begin: Any, end: Any, stride: int, dim: int, masks: dict[str, int], ctx: Any
 ) -> None:
     entries = ctx.op.inputs[1].shape.num_elements()
-    begin = 0 if masks["begin_mask"] >> piece.entry & 1 and stride > 0 else begin
-    end = dim if masks["end_mask"] >> piece.entry & 1 and stride > 0 else end
+    # where the slice begins at an end of the dimension, or ends at one, nobody knows the number, and it does not matter
+    begin = 0 if masks["begin_mask"] >> piece.entry & 1 else begin
+    end = dim if masks["end_mask"] >> piece.entry & 1 else end
     if isinstance(begin, int) and isinstance(end, int):
         region.ranges[piece.axis] = _range_of(piece, begin, end, stride, dim, masks)
         return

@@ -18,7 +18,7 @@ from anabranch.graph.building import define_op
 from anabranch.graph.composite import IndexedSlices
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
-from anabranch.ops.list_values import TensorList, check_element_shape, element_shape as _known_shape, sum_of_lists
+from anabranch.ops.list_values import Declared, TensorList, check_element_shape, sum_of_lists
 
 #: the attribute of operations that take the shape of elements
 SHAPE_ATTR = "shape_type: {int32, int64}"
@@ -53,15 +53,15 @@ TensorListReserve.shape(list_shape)
 @TensorListReserve.kernel
 def _(shape: Any, num_elements: Any, *, element_dtype: Any, ctx: Any) -> TensorList:
     length = list_length(ctx, num_elements)
-    made = TensorList(None, length, element_dtype.as_numpy_dtype)
-    known = _known_shape(shape)
-    return made if known is None else made.of_shape(known)
+    made = TensorList(None, length, element_dtype.as_numpy_dtype, Declared.by(shape))
+    known = made.known_shape(None)
+    return made if known is None or made.dtype == np.object_ else made.of_shape(known)
 
 
 @TensorListReserve.host_kernel
 def _(shape: Any, num_elements: Any, *, element_dtype: Any, ctx: Any) -> TensorList:
     length = list_length(ctx, num_elements)
-    return TensorList([None] * length, length, element_dtype.as_numpy_dtype)
+    return TensorList([None] * length, length, element_dtype.as_numpy_dtype, Declared.by(shape))
 
 
 def list_length(ctx: Any, value: Any) -> int:
@@ -81,12 +81,12 @@ EmptyTensorList.shape(list_shape)
 
 @EmptyTensorList.host_kernel
 def _(shape: Any, max_num_elements: Any, *, element_dtype: Any) -> TensorList:
-    return TensorList([], 0, element_dtype.as_numpy_dtype)
+    return TensorList([], 0, element_dtype.as_numpy_dtype, Declared.by(shape))
 
 
 @EmptyTensorList.kernel
 def _(shape: Any, max_num_elements: Any, *, element_dtype: Any) -> TensorList:
-    return TensorList(None, 0, element_dtype.as_numpy_dtype)
+    return TensorList(None, 0, element_dtype.as_numpy_dtype, Declared.by(shape))
 
 
 TensorListFromTensor = define_op(
@@ -100,13 +100,13 @@ TensorListFromTensor.shape(list_shape)
 @TensorListFromTensor.kernel
 def _(tensor: Any, shape: Any) -> TensorList:
     check_element_shape(shape, tensor.shape[1:])
-    return TensorList(jnp.asarray(tensor), tensor.shape[0], tensor.dtype)
+    return TensorList(jnp.asarray(tensor), tensor.shape[0], tensor.dtype, Declared.by(shape))
 
 
 @TensorListFromTensor.host_kernel
 def _(tensor: Any, shape: Any) -> TensorList:
     check_element_shape(shape, tensor.shape[1:])
-    return TensorList(list(tensor), tensor.shape[0], tensor.dtype)
+    return TensorList(list(tensor), tensor.shape[0], tensor.dtype, Declared.by(shape))
 
 
 @TensorListFromTensor.gradient
@@ -155,10 +155,14 @@ def _(handle: TensorShape) -> TensorShape:
 
 @TensorListElementShape.kernel
 def _(handle: Any, *, shape_type: Any, xp: Any) -> Any:
-    shape = (
-        next((np.shape(e) for e in handle.elements if e is not None), None) if handle.on_host else handle.element_shape
-    )
-    return np.array(-1 if shape is None else shape, shape_type.as_numpy_dtype)
+    if handle.declared is not None:
+        shape = handle.declared.dims
+    elif handle.on_host:
+        shape = next((np.shape(e) for e in handle.elements if e is not None), None)
+    else:
+        shape = handle.element_shape
+    dims = -1 if shape is None else [-1 if d is None else d for d in shape]
+    return np.array(dims, shape_type.as_numpy_dtype)
 
 
 TensorListResize = define_op(
@@ -171,12 +175,12 @@ def resized(handle: TensorList, length: int) -> TensorList:
     """A list of another length: elements are dropped at the end, or unwritten ones added."""
     if handle.on_host:
         kept = handle.elements[:length]
-        return TensorList([*kept, *[None] * (length - len(kept))], length, handle.dtype)
+        return handle.replaced([*kept, *[None] * (length - len(kept))], length)
     if handle.elements is None or length == handle.length:
-        return TensorList(handle.elements, length, handle.dtype)
+        return handle.replaced(handle.elements, length)
     kept = handle.elements[:length]
     padding = jnp.zeros((length - kept.shape[0], *kept.shape[1:]), kept.dtype)
-    return TensorList(jnp.concatenate([kept, padding]), length, handle.dtype)
+    return handle.replaced(jnp.concatenate([kept, padding]), length)
 
 
 @TensorListResize.kernel
@@ -229,20 +233,20 @@ TensorListAddItems.shape(list_shape)
 
 
 @TensorListAddItems.kernel
-def _(handle: Any, indices: Any, values: Any, *, ctx: Any) -> TensorList:
+def _(handle: TensorList, indices: Any, values: Any, *, ctx: Any) -> TensorList:
     handle = handle.of_shape(np.shape(values)[1:])
     if handle.element_shape != np.shape(values)[1:]:
         raise ctx.needs_host("elements of different shapes are added to a list")
-    return TensorList(jnp.asarray(handle.elements).at[indices].add(values), handle.length, handle.dtype)
+    return handle.replaced(jnp.asarray(handle.elements).at[indices].add(values))
 
 
 @TensorListAddItems.host_kernel
-def _(handle: Any, indices: Any, values: Any) -> TensorList:
+def _(handle: TensorList, indices: Any, values: Any) -> TensorList:
     elements = list(handle.to_host().elements)
     for index, row in zip(indices, values, strict=True):
         old = elements[int(index)]
         elements[int(index)] = row if old is None else old + row
-    return TensorList(elements, handle.length, handle.dtype)
+    return handle.replaced(elements)
 
 
 @TensorListAddItems.gradient

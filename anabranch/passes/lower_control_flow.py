@@ -212,9 +212,23 @@ class _LoweredOperation:
         kind = (dtypes.int32, _SCALAR)
         return self.add("Const", [], f"number_{value}", [after], [kind], value=held, dtype=dtypes.int32).outputs[0]
 
-    def computed(self, kind: str, inputs: list[StepTensor], name: str, dtype: DType, **attrs: Any) -> StepTensor:
+    def computed(
+        self,
+        kind: str,
+        inputs: list[StepTensor],
+        name: str,
+        dtype: DType,
+        controls: Sequence[StepNode] = (),
+        **attrs: Any,
+    ) -> StepTensor:
         """Adds an operation with a scalar result."""
-        return self.add(kind, inputs, name, (), [(dtype, _SCALAR)], **attrs).outputs[0]
+        return self.add(kind, inputs, name, controls, [(dtype, _SCALAR)], **attrs).outputs[0]
+
+    def truth(self, tensor: StepTensor, name: str, controls: Sequence[StepNode] = ()) -> StepTensor:
+        """The boolean scalar that decides: conditionals and loops take other tensors too, a Switch does not."""
+        if tensor.dtype is dtypes.bool and tensor.shape.ndims == 0:
+            return tensor
+        return self.computed("ToBool", [tensor], name, dtypes.bool, controls, T=tensor.dtype)
 
     def copy_body(
         self, body: StepFunction, values: dict[StepTensor, StepTensor], label: str, pivot: StepNode
@@ -304,7 +318,7 @@ class _Conditional(_LoweredOperation):
 
     def _if(self) -> tuple[list[StepTensor], dict[str, Any]]:
         attrs = self.op.attrs
-        return [self.chooser], {"then": attrs["then_branch"], "else": attrs["else_branch"]}
+        return [self.truth(self.chooser, "test")], {"then": attrs["then_branch"], "else": attrs["else_branch"]}
 
     def _case(self) -> tuple[list[StepTensor], dict[str, Any]]:
         """A test for each branch but the last, which is also taken where no branch has the number."""
@@ -450,6 +464,7 @@ class _LoweredLoop(_LoweredOperation):
         values = {p: inside[i] for i, p in enumerate(self.condition.inputs)}
         truth = self.copy_body(self.condition, values, "cond", first)[0]
         controls = [] if truth in self.gated else [first]
+        truth = self.truth(truth, "cond/truth", controls)
         self.going_on = self.primitive("LoopCond", [truth], "loop_cond", controls)
         for variable in self._all_variables:
             variable.switch(self.going_on.outputs[0])

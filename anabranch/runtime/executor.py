@@ -394,7 +394,10 @@ class Executor:
         taken = None
         if not dead:
             predicate = node.predicate
-            taken = _truth(iteration.values[predicate] if predicate >= 0 else node.predicate_known)
+            truth = iteration.values[predicate] if predicate >= 0 else node.predicate_known
+            if getattr(truth, "ndim", 0):
+                raise _not_scalar(node, iteration, truth)
+            taken = bool(truth)
             iteration.values[node.slots[taken]] = _value(iteration, node)
         self._arrive(iteration, false[0], taken is not False, stack)
         self._arrive(iteration, true[0], taken is not True, stack)
@@ -514,9 +517,13 @@ def _value(iteration: Iteration, node: Node) -> Any:
     return iteration.values[node.source] if node.source >= 0 else node.known
 
 
-def _truth(value: Any) -> bool:
-    """Scalars are true when they are not zero or empty, other tensors when they have elements."""
-    return value.size > 0 if getattr(value, "ndim", 0) else bool(value)
+def _not_scalar(node: Node, iteration: Iteration, predicate: Any) -> InvalidArgumentError:
+    return InvalidArgumentError(
+        None,
+        None,
+        f"{_where(node, iteration)}: the second input of a Switch, its predicate, must be a scalar, but it has shape "
+        f"{[*predicate.shape]}; tf.reduce_all or tf.reduce_any makes one of a vector",
+    )
 
 
 def _where(node: Node, iteration: Iteration) -> str:

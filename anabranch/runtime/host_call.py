@@ -11,10 +11,11 @@ from anabranch.core import dtypes
 from anabranch.core.pending import Pending
 from anabranch.core.resources import ResourceHandle
 from anabranch.errors import InvalidArgumentError, OpError, UnimplementedError
-from anabranch.graph.constants import check_shapes, flatten_outputs, is_open
+from anabranch.graph.constants import ShapeCheck, flatten_outputs, is_open
 from anabranch.graph.operation import group_by_argument
 from anabranch.graph.step_nodes import StepNode
 from anabranch.ops.list_values import TensorList
+from anabranch.ops.object_values import boxed, unboxed
 from anabranch.runtime.host_context import HostContext
 from anabranch.runtime.host_sizes import HostSizes
 from anabranch.runtime.item_call import ItemCall
@@ -63,13 +64,14 @@ class HostKernelCall(ItemCall):
         self._outputs = outputs
         self._dtypes = [out.dtype.as_numpy_dtype for out in op.outputs]
         #: inputs and outputs need not be regrouped where no argument stands for several tensors
+        #: positions of inputs that are arrays of objects to the kernel; whether its outputs may be such
+        self._boxed = op_def.object_positions(op)
+        self._unboxes = any(t.dtype in (dtypes.resource, dtypes.variant) for t in op.outputs)
         self._flat = not any(arg.is_list for arg in op_def.inputs)
         self._single = len(op_def.outputs) == 1 and not op_def.outputs[0].is_list
         #: whether NumPy might warn of numbers, as XLA does not; functions of the user keep their own settings
         self._calculates = not (op_def.asynchronous or op_def.blocking or _gives_handles(op))
-        self._open = is_open(op)
-        #: the inputs' shapes that were found right before
-        self._checked: list[Any] = []
+        self._check_shapes = ShapeCheck(op) if is_open(op) else None
         self._counters = environment.counters.group([op.origin]) if rule.asks_for("rng") else None
         self._keywords = {k: op.attrs[k] for k in rule.attr_names()}
         if rule.asks_for("ctx"):
@@ -97,6 +99,8 @@ class HostKernelCall(ItemCall):
         for slot, known in self._sources:
             value = known if slot is None else values[slot]
             inputs.append(value if type(value) is np.ndarray else _on_host(value))
+        for position in self._boxed:
+            inputs[position] = boxed(inputs[position])
         if self._sizes is not None:
             self._sizes.check(inputs)
         result = self._run(inputs)
@@ -123,7 +127,7 @@ class HostKernelCall(ItemCall):
         if self._counters is not None:
             keywords = {**keywords, "rng": _generator(op, *self._counters.advance().tolist())}
         try:
-            if self._open:
+            if self._check_shapes is not None:
                 self._check_shapes(inputs)
             arguments = inputs if self._flat else group_by_argument(op.op_def.inputs, op.attrs, inputs)
             if not self._calculates:
@@ -138,15 +142,11 @@ class HostKernelCall(ItemCall):
         except MemoryError as error:
             raise out_of_memory(op, error) from error
 
-    def _check_shapes(self, inputs: list[Any]) -> None:
-        shapes = [getattr(value, "shape", None) for value in inputs]
-        if shapes != self._checked:
-            check_shapes(self.op, inputs)
-            self._checked = shapes
-
     def _store(self, frame: StepFrame, results: Sequence[Any]) -> None:
         if len(results) != len(self._outputs):
             raise ValueError(f"{self.op.type} gave {len(results)} results for {len(self._outputs)} outputs")
+        if self._unboxes:
+            results = [unboxed(value) for value in results]
         values = frame.values
         for position, slot in enumerate(self._outputs):
             value = results[position]

@@ -67,7 +67,7 @@ class WorkerThreads:
         try:
             done.acquire()
         except BaseException:
-            if not outcome:  # otherwise it may have come between the end of the waiting and here
+            while not outcome:  # the exception may have come right after the lock was taken
                 done.acquire()
             raise
         result, error = outcome.pop()

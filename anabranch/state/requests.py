@@ -26,7 +26,7 @@ import contextlib
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from anabranch.core.pending import Pending
 from anabranch.errors import CancelledError, OpError
@@ -96,6 +96,10 @@ class Line(deque[R]):
             self.remove(request)
 
 
+#: the arguments of one attempt to take a lock
+_WITHOUT_WAITING: Final = (False,)
+
+
 class SharedObject:
     """What several steps use at once: one lock, requests that wait, and answers given outside the lock.
 
@@ -161,12 +165,18 @@ class SharedObject:
 
     def _work_off(self) -> None:
         """Decides and answers what has arrived, unless another thread is at it, which then does this as well."""
-        while self._arrived and self._lock.acquire(blocking=False):
+        while self._arrived:
+            held: list[bool] = []
             try:
+                # one call, after which the lock is noted: an exception that another thread throws comes after calls
+                held.extend(map(self._lock.acquire, _WITHOUT_WAITING))
+                if not held[0]:
+                    return
                 self._let_in()
                 decided = self._take_decided()
             finally:
-                self._lock.release()
+                if held == [True]:
+                    self._lock.release()
             answer_all(decided)
 
     def _take_decided(self) -> list[Request]:

@@ -188,7 +188,7 @@ class _Built:
         if isinstance(value, list):
             return [self._tensor(f"{arg.name}_{i}", v, known, constant) for i, v in enumerate(value)]
         tensor = self._tensor(arg.name, value, known, constant)
-        return raw.TensorListFromTensor(tensor, -1) if arg.dtype is dtypes.variant else tensor
+        return raw.TensorListFromTensor(tensor, [*value.shape[1:]]) if arg.dtype is dtypes.variant else tensor
 
     def _stacked(self, tensor: Tensor, shape: Any) -> Tensor:
         if tensor.dtype is not dtypes.variant:

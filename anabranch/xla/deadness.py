@@ -78,7 +78,7 @@ class _DeadnessAnalysis:
 
     def _predicate(self, switch: StepNode) -> Hashable:
         tensor = switch.inputs[1]
-        while tensor.op.type in ("Identity", "LoopCond") and tensor.op in self.dependencies.members:
+        while tensor.op.type in ("Identity", "LoopCond", "ToBool") and tensor.op in self.dependencies.members:
             tensor = tensor.op.inputs[0]
         return tensor
 

@@ -201,13 +201,15 @@ def functional_host_work(step: StepGraph, on_host: frozenset[str] = frozenset())
 def runs_on_host(op: StepNode) -> bool:
     """Whether an operation is host work: it has no compiled kernel, handles strings, or calls a body that is.
 
+    So is one that gets handles or lists of tensors in arrays of objects.
+
     Constant texts are not: a kernel that takes them as static inputs (an assertion's message) is compiled with them.
     """
     if op.op_def.compiled_rule is None:
         return True
     if op.type == "Const":
         return False
-    if any(_host_dtype(t) for t in op.outputs):
+    if any(_host_dtype(t) for t in op.outputs) or op.op_def.object_positions(op):
         return True
     texts = {i for i, t in enumerate(op.inputs) if _host_dtype(t)}
     if texts and not (texts <= op.op_def.static_positions(op) and all(op.inputs[i].op.type == "Const" for i in texts)):
@@ -218,9 +220,16 @@ def runs_on_host(op: StepNode) -> bool:
 def _passes_handle(op: StepNode) -> bool:
     """Whether an operation passes on a handle that is not known while planning: that of a queue, say.
 
-    Loops and conditionals give back the handles that they take; these are known, or else their bodies are host work.
+    Loops and conditionals give back the handles that they take.
     """
     return any(t.dtype is dtypes.resource for t in op.outputs) and op.type not in FUNCTIONAL
+
+
+def _takes_unknown_handle(op: StepNode) -> bool:
+    """Whether a conditional, a loop or a list takes a handle that only the step knows: that of a queue, say."""
+    return (op.type in FUNCTIONAL or (op.op_def.knows_objects and op.op_def.host_rule is not None)) and any(
+        t.dtype is dtypes.resource and known_handle(t) is None for t in op.inputs
+    )
 
 
 def _host_dtype(tensor: StepTensor) -> bool:
@@ -240,7 +249,11 @@ class _IslandAnalysis:
     def __init__(self, step: StepGraph, on_host: frozenset[str]) -> None:
         self.step = step
         self.members = set(step.operations)
-        self.host = {op for op in step.operations if op.name in on_host or runs_on_host(op) or _passes_handle(op)}
+        self.host = {
+            op
+            for op in step.operations
+            if op.name in on_host or runs_on_host(op) or _passes_handle(op) or _takes_unknown_handle(op)
+        }
         self.dependencies = Dependencies(step)
         self._keep_changing_sizes_on_host()
         self.static: set[StepTensor] = set()

@@ -117,3 +117,30 @@ def test_a_window_that_moves_is_one_executable() -> None:
     finally:
         compile_log.listeners.remove(compiled.append)
     assert len(compiled) <= 2
+
+
+@pytest.mark.parametrize("stride", [1, 2, -1, -3])
+@pytest.mark.parametrize("begin_mask", [0, 1])
+@pytest.mark.parametrize("end_mask", [0, 1])
+def test_bounds_that_the_masks_leave_out_may_be_computed(stride: int, begin_mask: int, end_mask: int) -> None:
+    """A slice and its gradient, and that one's; begin and end come from the step, and only their number is known."""
+    bounds = (4, 1) if stride < 0 else (1, 4)
+    x, weights = np.arange(5.0), np.arange(5.0) + 1
+    taken = slice(None if begin_mask else bounds[0], None if end_mask else bounds[1], stride)
+    with tf.Graph().as_default(), tf.Session() as session:
+        begin, end = tf.placeholder(tf.int32, [1]), tf.placeholder(tf.int32, [1])
+        source, known = tf.placeholder(tf.float64, None), tf.placeholder(tf.float64, [5])
+        masks = {"begin_mask": begin_mask, "end_mask": end_mask, "ellipsis_mask": 0, "new_axis_mask": 0}
+        feeds = {begin: [bounds[0]], end: [bounds[1]], source: x, known: x}
+        for tensor in (source, known):
+            part = tf.raw_ops.StridedSlice(
+                input=tensor, begin=begin, end=end, strides=[stride], shrink_axis_mask=0, **masks
+            )
+            grad = tf.gradients(part**2, tensor)[0]
+            again = tf.gradients(grad * weights, tensor)[0]
+            expected = np.zeros(5)
+            expected[taken] = 2.0
+            values = session.run([part, grad, again], feeds)
+            np.testing.assert_array_equal(values[0], x[taken])
+            np.testing.assert_array_equal(values[1], expected * x)
+            np.testing.assert_array_equal(values[2], expected * weights)

@@ -33,8 +33,10 @@ from tests.device.ops.table import table_rows
 
 HOSTILE = (-1, 0, 1, -(2**31), 2**31 - 1, 2**31, 2**31 + 1, 2**40, 2**62, 2**63 - 1, -(2**63), -2, 3, 2**20)
 ADDRESS_SPACE = 8 << 30
-#: seconds after which a case counts as one without end
-PATIENCE = 60
+#: seconds of processor time after which a case counts as one without end: the largest tensors that fit take a while
+PATIENCE = 180
+#: so many times these seconds after which one that waits does
+WAITING = 3
 #: cases that one child runs
 BATCH = 100
 #: what a refusal may be; while a graph is built, also Python's own errors for wrong arguments
@@ -249,12 +251,15 @@ def run_batch(seed: int, first: int, count: int, seconds: float) -> None:
         if time.monotonic() > until:
             return
         print(f"begin {number}", flush=True)
-        signal.alarm(PATIENCE)  # nobody handles it: the process ends when a case does not
+        # nobody handles them: the process ends when a case does not, be it at work or waiting
+        signal.setitimer(signal.ITIMER_PROF, PATIENCE)
+        signal.alarm(WAITING * PATIENCE)
         case = make_case(table, seed, number)
         try:
             outcome = run_case(case)
         except Exception as error:  # any exception that is no refusal is what this looks for
             outcome = f"finding {type(error).__name__}: {str(error)[:400]!r} in {str(case)[:600]!r}"
+        signal.setitimer(signal.ITIMER_PROF, 0)
         signal.alarm(0)
         print(f"end {outcome}", flush=True)
 
@@ -291,7 +296,8 @@ def _count(child: subprocess.CompletedProcess[str], number: int, counts: Counts)
                 _tell(counts, f"case {number}: {rest}")
     if child.returncode:
         counts.outcomes["finding"] += 1
-        how = f"no end after {PATIENCE} s" if child.returncode == -signal.SIGALRM else f"exit {child.returncode}"
+        endless = child.returncode in (-signal.SIGALRM, -signal.SIGPROF)
+        how = f"no end after {PATIENCE} s of work" if endless else f"exit {child.returncode}"
         _tell(counts, f"case {number}: {how}: {child.stderr[-600:]!r}")
     return number + 1
 

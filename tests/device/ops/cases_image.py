@@ -257,6 +257,10 @@ CASES = [
     ),
     OpCase("EncodePng", (PNG,), oracle=encode_png),
     OpCase("EncodePng", (PNG.astype(np.uint16) * 200,), {"compression": 9}, lambda x: encode_png(x, 9), label="uint16"),
+    *(
+        OpCase("EncodePng", (PNG,), {"compression": level}, error=InvalidArgumentError, label=f"compression {level}")
+        for level in (-2, 10)
+    ),
     OpCase("EncodePng", (np.zeros((4, 3, 5), np.uint8),), error=InvalidArgumentError, label="five channels"),
     OpCase("DecodePng", (np.array(encode_png(PNG), np.object_),), expected=PNG),
     OpCase(

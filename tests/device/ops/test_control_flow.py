@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import anabranch as tf
 from anabranch.core.attrs import FuncAttr
 from anabranch.graph.function_graph import FunctionGraph
 from anabranch.ops import raw
+from anabranch.pipeline import lowering_everything
 
 AT = np.array([0.0, 1.0])
 
@@ -41,15 +43,59 @@ def conditional(kind: str, pred: Any, x: Any) -> Any:
         (np.float32(0.5), True),
         (np.zeros([0], np.float32), False),
         (np.zeros([1], np.float32), True),
+        (np.zeros([2], np.bool_), True),
+        (np.array(b"", np.object_), False),
+        (np.array(b"0", np.object_), True),
+        (np.array([], np.object_), False),
     ],
     ids=repr,
 )
-def test_numbers_are_true_unless_zero_and_other_tensors_unless_empty(kind: str, value: Any, taken: bool) -> None:
-    pred, x = tf.placeholder(value.dtype, value.shape), tf.placeholder(tf.float32, [2])
+@pytest.mark.parametrize("known_rank", [True, False])
+@pytest.mark.parametrize("lowered", [False, True])
+def test_scalars_are_true_unless_zero_and_other_tensors_unless_empty(
+    kind: str, value: Any, taken: bool, known_rank: bool, lowered: bool
+) -> None:
+    dtype = tf.string if value.dtype == np.object_ else value.dtype
+    pred, x = tf.placeholder(dtype, value.shape if known_rank else None), tf.placeholder(tf.float32, [2])
     result = conditional(kind, pred, x)
     assert result.op.type == kind
-    with tf.Session() as session:
+    with lowering_everything() if lowered else contextlib.nullcontext(), tf.Session() as session:
         assert session.run(result, {pred: value, x: [2, 3]}).tolist() == ([-2, -3] if taken else [4, 9])
+
+
+#: what a loop goes on with, given the number of iterations left: scalars and vectors of any type
+CONDITIONS: dict[str, Any] = {
+    "number": lambda left: left,
+    "float": lambda left: tf.cast(left, tf.float32),
+    "empty or not": lambda left: tf.zeros([left]),
+    "bools": lambda left: tf.zeros([left], tf.bool),
+    "text": lambda left: tf.strings.substr("xxxxx", 0, left),
+}
+
+
+@pytest.mark.parametrize("lowered", [False, True])
+@pytest.mark.parametrize("condition", CONDITIONS)
+@pytest.mark.parametrize("kind", ["While", "StatelessWhile"])
+def test_a_loop_goes_on_while_its_condition_gives_what_is_true(kind: str, condition: str, lowered: bool) -> None:
+    cond = branch("left", CONDITIONS[condition], tf.int32)
+    body = branch("less", lambda left: raw.Sub(left, 1), tf.int32)
+    start = tf.placeholder_with_default(3, [])
+    left = getattr(raw, kind)([start], cond=cond, body=body)[0]
+    with lowering_everything() if lowered else contextlib.nullcontext(), tf.Session() as session:
+        assert session.run(left) == 0
+
+
+@pytest.mark.parametrize("lowered", [False, True])
+@pytest.mark.parametrize("kind", ["Case", "StatelessCase"])
+def test_the_number_of_a_branch_is_a_scalar(kind: str, lowered: bool) -> None:
+    index = tf.placeholder(tf.int32, None)
+    branches = [branch("negated", raw.Neg), branch("squared", raw.Square)]
+    result = getattr(raw, kind)(index, [tf.constant([2.0])], Tout=[tf.float32], branches=branches)[0]
+    with lowering_everything() if lowered else contextlib.nullcontext(), tf.Session() as session:
+        assert session.run(result, {index: 1}) == [4]
+        for wrong in ([0], [0, 1], [[1]]):
+            with pytest.raises(tf.errors.InvalidArgumentError):
+                session.run(result, {index: wrong})
 
 
 @pytest.mark.parametrize("kind", ["If", "StatelessIf"])

@@ -129,7 +129,7 @@ def test_lengths_shapes_and_zeros(form: Any) -> None:
     ]
     length, shape, *zeros = run(fetches, feeds)
     assert length == 3
-    assert shape.tolist() == [2]
+    assert shape.tolist() == ([2] if form is dense else [-1]), "what the list was declared with"
     for value in zeros:
         np.testing.assert_array_equal(value, np.zeros((3, 2)))
 

@@ -30,7 +30,13 @@ def run(fetches: Any, feeds: Any = None) -> Any:
 
 
 def loop(
-    limit: Any, body: Any, start: Any = 0, name: str = "loop", kinds: Any = FAMILIES[0], **enter: Any
+    limit: Any,
+    body: Any,
+    start: Any = 0,
+    name: str = "loop",
+    kinds: Any = FAMILIES[0],
+    condition: Any = raw.Less,
+    **enter: Any,
 ) -> tuple[Tensor, dict[str, Any]]:
     """A loop by hand, while its variable is below `limit`; returns its result, and its parts by name."""
     _, merge_type, enter_type, exit_type, next_type = (getattr(raw, kind) for kind in kinds)
@@ -39,7 +45,7 @@ def loop(
     entering.set_shape(tf.convert_to_tensor(start).shape)  # the loop keeps it
     merge = merge_type([entering, entering], name=f"{name}/merge")
     inside = enter_type(limit, frame_name=name, is_constant=True, name=f"{name}/limit", **enter)
-    going_on = raw.LoopCond(raw.Less(merge.output, inside), name=f"{name}/cond")
+    going_on = raw.LoopCond(condition(merge.output, inside), name=f"{name}/cond")
     switch = switch_type(merge.output, going_on, name=f"{name}/switch")
     following = next_type(body(switch.output_true), name=f"{name}/next")
     merge.output.op._update_input(1, following)
@@ -48,6 +54,24 @@ def loop(
 
 
 # ---------------------------------------------------------------------- values
+@pytest.mark.parametrize("kinds", FAMILIES)
+@pytest.mark.parametrize("predicate", [[True], [False, True], [[True]], []], ids=str)
+def test_what_decides_must_be_a_scalar(kinds: Any, predicate: Any) -> None:
+    """In a conditional and in a loop, known, fed, and computed."""
+    fed = tf.placeholder(tf.bool, None)
+    for given in (fed, tf.logical_not(fed), tf.placeholder_with_default(tf.constant(predicate, tf.bool), None)):
+        merged = getattr(raw, kinds[1])(list(getattr(raw, kinds[0])(tf.constant([1.0, 2.0]), given))).output
+        with pytest.raises(errors.InvalidArgumentError, match="scalar"):
+            run(merged, {fed: predicate})
+    with pytest.raises(ValueError, match="rank 0"):
+        getattr(raw, kinds[0])(tf.constant([1.0, 2.0]), tf.constant(predicate, tf.bool))
+    with pytest.raises(ValueError, match="rank 0"):
+        raw.LoopCond(tf.constant(predicate, tf.bool))
+    left, _ = loop(fed, lambda v: v, start=True, kinds=kinds, condition=lambda v, limit: limit)
+    with pytest.raises(errors.InvalidArgumentError, match="scalar"):
+        run(left, {fed: predicate})
+
+
 @pytest.mark.parametrize("kinds", FAMILIES)
 def test_a_conditional(kinds: Any) -> None:
     p, x = tf.placeholder(tf.bool, []), tf.placeholder(tf.float32, [2])

@@ -12,6 +12,7 @@ import pytest
 
 from anabranch.core.pending import Pending
 from anabranch.errors import AbortedError, CancelledError, DeadlineExceededError, InternalError
+from anabranch.runtime import worker_threads
 from anabranch.runtime.dispatcher import Mode, StepRun
 from anabranch.runtime.executor_graph import ExecutorGraph, Kind, Known, NodeSpec, Output
 from anabranch.runtime.rendezvous import Rendezvous
@@ -74,6 +75,66 @@ def test_work_apart_runs_at_the_same_time_as_work_here(mode: Mode) -> None:
     assert run(step(*works)) == ["one", "other", "here"]
     assert len(set(threads.values())) == 3
     assert threads["here"] == threading.get_ident()
+
+
+class ThrownError(BaseException):
+    """What another thread throws into that of a step."""
+
+
+class InterruptedRun(StepRun):
+    """A run whose thread is hit by an exception right after it has taken an event."""
+
+    def _wait(self) -> tuple[Any, Any]:
+        super()._wait()
+        raise ThrownError
+
+
+def test_an_event_that_an_exception_loses_is_not_waited_for() -> None:
+    works = [FunctionWork(n, lambda: 1, Mode.APART_BRIEFLY) for n in ("one", "other", "third")]
+    ended: list[BaseException] = []
+
+    def run_it() -> None:
+        try:
+            InterruptedRun(step(*works), [], None, None, ActiveSteps()).run()
+        except ThrownError as error:
+            ended.append(error)
+
+    thread = threading.Thread(target=run_it, daemon=True)
+    thread.start()
+    thread.join(DEADLINE)
+    assert ended
+
+
+class InterruptedLock:
+    """A lock whose taker is hit by an exception right after it has taken it for the second time, and then no more."""
+
+    def __init__(self) -> None:
+        self._lock, self._taken = threading.Lock(), 0
+        self.release = self._lock.release
+
+    def acquire(self) -> None:
+        self._lock.acquire()
+        self._taken += 1
+        if self._taken == 2:
+            raise ThrownError
+
+
+def test_a_call_that_an_exception_ends_is_not_waited_for_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads = WorkerThreads("interrupted")
+    ended: list[BaseException] = []
+
+    def call_it() -> None:
+        try:
+            threads.call(lambda: 1)
+        except ThrownError as error:
+            ended.append(error)
+
+    thread = threading.Thread(target=call_it, daemon=True)
+    kept = {name: getattr(threading, name) for name in ("Thread", "current_thread", "enumerate")}
+    monkeypatch.setattr(worker_threads, "threading", SimpleNamespace(Lock=InterruptedLock, **kept))
+    thread.start()
+    thread.join(DEADLINE)
+    assert ended
 
 
 def test_work_that_would_run_alone_needs_no_thread() -> None:

@@ -1,0 +1,35 @@
+"""Values that are no arrays, handles and lists of tensors, where an operation takes tensors of any type.
+
+Kernels that know them get them as they are (`OpDef.takes_objects`). All others get each as an array of rank 0 that
+holds it: so they can be pushed to a stack, staged, queued, be elements of a dataset, reshaped or stacked like texts.
+What comes out of such an operation as an array of rank 0 is taken out of it again.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from anabranch.core.resources import ResourceHandle
+from anabranch.ops.list_values import TensorList
+
+_OBJECTS = (ResourceHandle, TensorList)
+
+
+def boxed(value: Any) -> Any:
+    """A handle or a list of tensors in an array of rank 0; any other value as it is."""
+    if not isinstance(value, _OBJECTS):
+        return value
+    box = np.empty((), np.object_)
+    box[()] = value
+    return box
+
+
+def unboxed(value: Any) -> Any:
+    """The way back from `boxed`."""
+    if isinstance(value, np.ndarray) and value.dtype == np.object_ and value.ndim == 0:
+        found = value.item()
+        if isinstance(found, _OBJECTS):
+            return found
+    return value

@@ -1,0 +1,141 @@
+"""The shape that the elements of a list are declared with: kept by whatever is made of the list, and held to.
+
+What is refused here and what is taken, genuine TensorFlow refuses and takes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import anabranch as tf
+from anabranch import errors
+from anabranch.graph.graph import Graph
+from anabranch.pipeline import lowering_everything
+
+R = tf.raw_ops
+
+
+def _hidden(value: Any, dtype: Any = None) -> Any:
+    return tf.placeholder_with_default(tf.constant(value, dtype), None)
+
+
+def _ints(value: Any) -> Any:
+    return tf.constant(value, tf.int32)
+
+
+MAKERS: dict[str, Callable[[Any], Any]] = {
+    "reserve": lambda s: R.TensorListReserve(element_shape=_ints(s), num_elements=3, element_dtype=tf.float32),
+    "empty": lambda s: R.TensorListPushBack(
+        input_handle=R.EmptyTensorList(element_shape=_ints(s), max_num_elements=-1, element_dtype=tf.float32),
+        tensor=tf.ones([1, 2]),
+    ),
+    "from tensor": lambda s: R.TensorListFromTensor(tensor=tf.ones([3, 1, 2]), element_shape=_ints(s)),
+    "split": lambda s: R.TensorListSplit(
+        tensor=tf.ones([3, 2]), element_shape=_ints(s), lengths=_hidden([1, 1, 1], tf.int64)
+    ),
+    "scatter": lambda s: R.TensorListScatterV2(
+        tensor=tf.ones([3, 1, 2]), indices=_ints([0, 1, 2]), element_shape=_ints(s), num_elements=4
+    ),
+}
+
+
+def _popped(h: Any) -> Any:
+    longer = R.TensorListPushBack(input_handle=h, tensor=_hidden(np.ones([1, 2], np.float32)))
+    return R.TensorListPopBack(input_handle=longer, element_shape=-1, element_dtype=tf.float32).output_handle
+
+
+def _chosen(h: Any) -> Any:
+    return tf.cond(_hidden(True), lambda: _popped(h), lambda: R.Identity(input=h))
+
+
+def _looped(h: Any) -> Any:
+    return tf.while_loop(lambda i, _: i < 2, lambda i, a: (i + 1, _popped(a)), (0, h))[1]
+
+
+#: a list of the elements of another one
+KEEPERS: dict[str, Callable[[Any], Any]] = {
+    "as it is": lambda h: h,
+    "resize": lambda h: R.TensorListResize(input_handle=h, size=5),
+    "push and pop": _popped,
+    "set": lambda h: R.TensorListSetItem(input_handle=h, index=0, item=_hidden(np.ones([1, 2], np.float32))),
+    "scatter into": lambda h: R.TensorListScatterIntoExistingList(
+        input_handle=h, tensor=tf.ones([1, 1, 2]), indices=_ints([0])
+    ),
+    "zeros": tf.zeros_like,
+    "sum": lambda h: tf.add_n([h, h]),
+    "conditional": _chosen,
+    "loop": _looped,
+}
+
+#: what gives a list an element
+TAKERS: dict[str, Callable[[Any, Any], Any]] = {
+    "set": lambda h, x: R.TensorListSetItem(input_handle=h, index=0, item=x),
+    "push": lambda h, x: R.TensorListPushBack(input_handle=h, tensor=x),
+}
+
+SHAPES = [[1, 2], [-1, 2], [-1, -1], -1]
+
+
+def _fits(declared: Any, shape: list[int]) -> bool:
+    return declared == -1 or tf.TensorShape([None if d < 0 else d for d in declared]).is_compatible_with(shape)
+
+
+@pytest.mark.parametrize(("keeper", "lowered"), [*((k, False) for k in KEEPERS), ("conditional", True), ("loop", True)])
+@pytest.mark.parametrize("maker", MAKERS)
+def test_elements_of_another_shape_are_refused(maker: str, keeper: str, lowered: bool) -> None:
+    with lowering_everything() if lowered else contextlib.nullcontext(), Graph().as_default(), tf.Session() as session:
+        item = tf.placeholder(tf.float32, None)
+        taken = []
+        for declared in SHAPES:
+            handle = KEEPERS[keeper](MAKERS[maker](declared))
+            shape = R.TensorListElementShape(input_handle=handle, shape_type=tf.int32)
+            assert session.run(shape).tolist() == declared
+            taken += [(declared, R.TensorListLength(input_handle=take(handle, item))) for take in TAKERS.values()]
+        for shape in ([1, 2], [1, 3], [2, 2], [2], []):
+            for declared, length in taken:
+                feeds = {item: np.ones(shape, np.float32)}
+                if _fits(declared, shape):
+                    assert session.run(length, feeds) > 0
+                    continue
+                with pytest.raises(errors.InvalidArgumentError, match="incompatible shape"):
+                    session.run(length, feeds)
+
+
+#: reading elements, given the shape that the operation states
+READERS: dict[str, Callable[[Any, Any], Any]] = {
+    "get": lambda h, s: R.TensorListGetItem(input_handle=h, index=0, element_shape=_ints(s), element_dtype=tf.float32),
+    "stack": lambda h, s: R.TensorListStack(input_handle=h, element_shape=_ints(s), element_dtype=tf.float32),
+    "gather": lambda h, s: R.TensorListGather(
+        input_handle=h, indices=_ints([0]), element_shape=_ints(s), element_dtype=tf.float32
+    ),
+    "concat": lambda h, s: (
+        R.TensorListConcatV2(
+            input_handle=h, element_shape=_ints(s), leading_dims=tf.constant([], tf.int64), element_dtype=tf.float32
+        ).tensor
+    ),
+}
+
+
+@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("maker", MAKERS)
+def test_a_stated_shape_that_contradicts_the_declared_one_is_refused(maker: str, reader: str) -> None:
+    with Graph().as_default(), tf.Session() as session:
+        for stated in ([1, 2], [-1, 2], -1):
+            assert session.run(READERS[reader](MAKERS[maker]([1, 2]), stated)).size in {2, 6, 8}
+        for stated in ([1, 3], [-1, 3], [2], [1, 1, 2]):
+            with pytest.raises((errors.InvalidArgumentError, ValueError)):
+                session.run(READERS[reader](MAKERS[maker]([1, 2]), stated))
+
+
+@pytest.mark.parametrize("stated", [[-1, 2], [3, 2]])
+def test_nothing_is_concatenated_to_no_rows_of_the_stated_shape(stated: list[int]) -> None:
+    with Graph().as_default(), tf.Session() as session:
+        empty = R.EmptyTensorList(element_shape=_ints(-1), max_num_elements=-1, element_dtype=tf.float32)
+        assert session.run(READERS["concat"](empty, stated)).shape == (0, 2)
+        with pytest.raises(errors.InvalidArgumentError):
+            session.run(READERS["concat"](empty, -1))
