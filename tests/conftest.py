@@ -8,6 +8,9 @@ import hypothesis
 import numpy as np
 import pytest
 
+from tests.operations_run import OperationsRun
+from tests.slowest_files import SlowestFiles
+
 # A first example may wait for a compilation, so that examples have no deadline; and a run can be repeated.
 hypothesis.settings.register_profile("anabranch", deadline=None, derandomize=True, max_examples=50)
 hypothesis.settings.load_profile("anabranch")
@@ -15,6 +18,8 @@ hypothesis.settings.load_profile("anabranch")
 
 def pytest_configure(config: pytest.Config) -> None:
     """Keeps compiled programs among pytest's own caches; processes that tests start inherit the setting."""
+    config.pluginmanager.register(OperationsRun(config))
+    config.pluginmanager.register(SlowestFiles())
     if getattr(config, "cache", None) is not None:
         os.environ.setdefault("ANABRANCH_CACHE_DIR", str(config.cache.mkdir("compiled")))
 

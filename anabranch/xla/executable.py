@@ -37,6 +37,8 @@ EXECUTABLES_VARIABLE = "ANABRANCH_MAX_EXECUTABLES"
 DEFAULT_EXECUTABLES = 512
 #: variants of an island that are compiled at their first call; later ones only when they have been called often
 EAGER_VARIANTS = 2
+#: options of XLA for programs compiled from now on; None: as it chooses (tests that check no generated code hurry it)
+COMPILER_OPTIONS: dict[str, bool | int] | None = None
 #: calls for which such a later variant is interpreted, if it is small
 INTERPRETED_CALLS = 16
 
@@ -316,7 +318,7 @@ class Executable:
         first = len(self.dynamic) + len(self.constants) + len(self.read_only)
         donate = tuple(range(first, first + len(self.donated)))
         # without arguments on the device, this is what makes the program run there
-        there: dict[str, Any] = {}
+        there: dict[str, Any] = {"compiler_options": COMPILER_OPTIONS}
         if self.device is not None:
             there["out_shardings"] = jax.sharding.SingleDeviceSharding(self.device)
         function = jax.jit(island_program, donate_argnums=donate, keep_unused=True, **there)

@@ -1,4 +1,7 @@
-"""Runs the tests of conditionals and loops both ways: compiled whole, and lowered to primitives for the executor."""
+"""Runs the tests of conditionals and loops both ways: compiled whole, and lowered to primitives for the executor.
+
+Tests of graphs rather than of the code that is generated for them are compiled quickly: in half of the time.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from anabranch.pipeline import lowering_everything
+from anabranch.xla import executable
 
 #: modules whose tests run both ways
 BOTH_WAYS = frozenset(
@@ -15,6 +19,17 @@ BOTH_WAYS = frozenset(
         *("test_conditional", "test_while", "test_inside_bodies", "test_switch_case", "test_cond_results"),
     }
 )
+#: modules whose tests compare programs with each other, or gradients with differences: kernels are checked elsewhere
+COMPILED_QUICKLY = frozenset(
+    {
+        *("test_random_loops", "test_random_placements", "test_loops_of_higher_order", "test_nesting"),
+        *("test_random_programs", "test_random_primitives", "test_random_functions", "test_random_slices"),
+        *("test_while", "test_conditional", "test_inside_bodies", "test_exchanged_loops", "test_loop_rewrites"),
+        *("test_hidden_shapes", "test_refused_shapes", "test_training", "test_state"),
+    }
+)
+#: XLA's options for that
+QUICK = {"xla_backend_optimization_level": 0, "xla_cpu_use_fusion_emitters": False}
 #: tests that say how often something is compiled
 COMPILED_ONLY = frozenset({"test_one_compilation_whatever_the_count", "test_value_structure_and_one_compilation"})
 
@@ -33,3 +48,15 @@ def lowered(request: pytest.FixtureRequest) -> Iterator[bool]:
         return
     with lowering_everything():
         yield True
+
+
+@pytest.fixture
+def compiled_quickly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Programs of this test are compiled without optimizations."""
+    monkeypatch.setattr(executable, "COMPILER_OPTIONS", QUICK)
+
+
+@pytest.fixture(autouse=True)
+def _compiled_quickly(request: pytest.FixtureRequest) -> None:
+    if request.module.__name__.rsplit(".", 1)[-1] in COMPILED_QUICKLY:
+        request.getfixturevalue("compiled_quickly")

@@ -17,6 +17,7 @@ from anabranch.runtime.timeline import Timeline
 from anabranch.runtime.transfer_call import Route, TransferContext
 from anabranch.tools.device_lib import list_local_devices
 from tests.device.device_steps import TASK, config, devices_of, traced
+from tests.device.shared_task import SharedTask
 
 
 # ---------------------------------------------------------------------------------------------- what there is
@@ -174,13 +175,14 @@ def test_a_loop_over_variables_of_two_devices() -> None:
             return i + 1, x + b
 
     result = tf.while_loop(lambda i, _: i < 3, body, (0, 1.0))[1]
-    with tf.Session(config=config()) as session:
+    task = SharedTask()
+    with task.session(config=config()) as session:
         session.run(tf.global_variables_initializer())
         # 1 * 2 + 4 = 6, 6 * 2 + 5 = 17, 17 * 2 + 6 = 40
         got, metadata = traced(session, result)
         assert got == 40
         assert session.run(b) == 6
-        assert session._master.task.containers.rendezvous.steps == 0
+        assert task.containers.rendezvous.steps == 0
     ran = devices_of(metadata)
     assert {ran["while/While/body/mul"], ran["while/While/body/add_1"]} == {"CPU:0", "CPU:1"}
     sent = [
@@ -204,11 +206,12 @@ def test_a_branch_on_another_device(flag: bool) -> None:
             return tf.negative(y)
 
     result = tf.cond(tf.placeholder_with_default(flag, []), far, lambda: x + 1) * 2
-    with tf.Session(config=config()) as session:
+    task = SharedTask()
+    with task.session(config=config()) as session:
         got, metadata = traced(session, result, {x: 1.0})
         np.testing.assert_allclose(got, -2 * np.exp(1) if flag else 4, rtol=1e-6)
         assert any("recv_" in name for name in devices_of(metadata)) == flag
-        assert session._master.task.containers.rendezvous.steps == 0
+        assert task.containers.rendezvous.steps == 0
 
 
 def test_what_data_or_shapes_decide_is_as_known_on_another_device() -> None:
@@ -366,7 +369,8 @@ def test_threads_run_steps_that_use_several_devices() -> None:
         add = v.assign_add(tf.placeholder_with_default(1.0, []))
     with tf.device("/cpu:0"):
         result = tf.identity(add)
-    with tf.Session(config=config()) as session:
+    task = SharedTask()
+    with task.session(config=config()) as session:
         session.run(v.initializer)
         threads = [threading.Thread(target=lambda: [session.run(result) for _ in range(25)]) for _ in range(4)]
         for thread in threads:
@@ -374,7 +378,7 @@ def test_threads_run_steps_that_use_several_devices() -> None:
         for thread in threads:
             thread.join(60)
         assert session.run(v) == 100
-        assert session._master.task.containers.rendezvous.steps == 0
+        assert task.containers.rendezvous.steps == 0
 
 
 def test_a_failing_step_leaves_the_rendezvous_empty() -> None:
@@ -383,11 +387,12 @@ def test_a_failing_step_leaves_the_rendezvous_empty() -> None:
         checked = tf.debugging.check_numerics(x, "x is bad")
     with tf.device("/cpu:1"):
         y = tf.negative(checked)
-    with tf.Session(config=config()) as session:
+    task = SharedTask()
+    with task.session(config=config()) as session:
         with pytest.raises(tf.errors.InvalidArgumentError, match="x is bad"):
             session.run(y, {x: np.nan})
         assert session.run(y, {x: 1.0}) == -1
-        assert session._master.task.containers.rendezvous.steps == 0
+        assert task.containers.rendezvous.steps == 0
 
 
 def test_random_numbers_do_not_depend_on_the_device() -> None:

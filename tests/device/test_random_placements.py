@@ -11,6 +11,7 @@ from hypothesis import given, settings, strategies as st
 
 import anabranch as tf
 from anabranch.placement import receive_schedule
+from tests.device.shared_task import SharedTask
 
 DEVICES = 3
 
@@ -99,10 +100,11 @@ def outcome(program: list[Instruction], spread: bool, gradients: bool = False) -
         x = tf.placeholder(tf.float32, [])
         values = builder.run(program, [x, tf.constant(0.75)])
         fetches = [values[-1], *builder.variables] if not gradients else tf.gradients(values[-1], [x])
-        with tf.Session(config=tf.ConfigProto(device_count={"CPU": DEVICES})) as session:
+        task = SharedTask()
+        with task.session(config=tf.ConfigProto(device_count={"CPU": DEVICES})) as session:
             session.run(tf.global_variables_initializer())
             found = [session.run(fetches, {x: start}) for start in (0.3, -0.4)]
-            assert session._master.task.containers.rendezvous.steps == 0
+            assert task.containers.rendezvous.steps == 0
             return found
 
 

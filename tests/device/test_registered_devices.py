@@ -182,6 +182,7 @@ def test_devices_with_memory_of_their_own() -> None:
         import anabranch as tf
         from anabranch.core.devices import register_device
         from anabranch.runtime.devices import XlaDevice
+        from anabranch.runtime.local_master import LocalTask
         register_device("FAR", lambda count: [XlaDevice("FAR", 0, jax.devices()[1])])
         x = tf.placeholder(tf.float32, [2, 2])
         with tf.device("/device:FAR:0"):
@@ -191,11 +192,11 @@ def test_devices_with_memory_of_their_own() -> None:
         near = tf.negative(far) + 0 * numbers
         with tf.device("/device:FAR:0"):
             update = v.assign_sub(0.5 * tf.reduce_sum(near) * tf.ones([2, 2]))
-        with tf.Session() as session:
+        with tf.Session("local://watched") as session:
             session.run(v.initializer)
             for _ in range(2):
                 got = session.run([near, update], {x: np.zeros((2, 2))})
-            (state,) = session._master.task.containers.live_variables()
+            (state,) = LocalTask.named("watched").containers.live_variables()
             print(state.value.device.id, got[0].tolist(), float(np.asarray(state.value)[0, 0]))
             session.run(tf.global_variables_initializer())
             print(session.run(v).tolist())

@@ -69,22 +69,51 @@ def convolve(
     return out.astype(np.result_type(data))
 
 
-def convolve_to_input(shape: Sequence[int], filter: Array, grad: Array, **how: Any) -> Array:
-    """By linearity: the product of `grad` with the convolution of each unit."""
+def convolve_to_input(
+    shape: Sequence[int],
+    filter: Array,
+    grad: Array,
+    strides: Sequence[int],
+    dilations: Sequence[int],
+    padding: Any,
+    depthwise: bool = False,
+) -> Array:
+    """The transpose of `convolve`: what a pixel gave to an output through a tap, comes back to it through that tap."""
+    _, walk = positions(shape[1:-1], filter.shape[:-2], strides, dilations, padding)
+    channels, depth = filter.shape[-2:]
     out = np.zeros(shape, np.float64)
-    for at in np.ndindex(*shape):
-        unit = np.zeros(shape, np.float64)
-        unit[at] = 1
-        out[at] = (convolve(unit, filter, **how) * grad).sum()
+    for at, seen in walk:
+        back = grad[(slice(None), *at)].astype(np.float64)
+        for tap, place in seen:
+            weights = filter[tap].astype(np.float64)
+            if depthwise:
+                out[(slice(None), *place)] += (back.reshape(-1, channels, depth) * weights).sum(-1)
+            else:
+                out[(slice(None), *place)] += back @ weights.T
     return out.astype(grad.dtype)
 
 
-def convolve_to_filter(data: Array, shape: Sequence[int], grad: Array, **how: Any) -> Array:
+def convolve_to_filter(
+    data: Array,
+    shape: Sequence[int],
+    grad: Array,
+    strides: Sequence[int],
+    dilations: Sequence[int],
+    padding: Any,
+    depthwise: bool = False,
+) -> Array:
+    """The transpose of `convolve` in the filter: each tap adds up the products of its pixels with their outputs."""
+    _, walk = positions(data.shape[1:-1], shape[:-2], strides, dilations, padding)
+    channels, depth = shape[-2:]
     out = np.zeros(shape, np.float64)
-    for at in np.ndindex(*shape):
-        unit = np.zeros(shape, np.float64)
-        unit[at] = 1
-        out[at] = (convolve(data.astype(np.float64), unit, **how) * grad).sum()
+    for at, seen in walk:
+        back = grad[(slice(None), *at)].astype(np.float64)
+        for tap, place in seen:
+            pixel = data[(slice(None), *place)].astype(np.float64)
+            if depthwise:
+                out[tap] += (pixel[:, :, None] * back.reshape(-1, channels, depth)).sum(0)
+            else:
+                out[tap] += pixel.T @ back
     return out.astype(grad.dtype)
 
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import functools
 import gzip
-import importlib
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +15,10 @@ from anabranch.core.dtypes import DType
 from anabranch.core.op_def import MISSING, ArgDef, AttrDef, OpDef
 from anabranch.core.registry import all_op_defs, find_op_def
 from anabranch.core.shapes import TensorShape
+from tests.device.ops.table import table_rows
+from tests.device.ops.tested_elsewhere import TESTED_ELSEWHERE
 
 TESTS = Path(__file__).resolve().parent.parent
-TABLE = TESTS / "device" / "ops"
 SIGNATURES = TESTS / "fixtures" / "tensorflow" / "op_signatures.json.gz"
 
 #: Types that TensorFlow added after the API that we follow, or that no kernel of ours computes with.
@@ -43,19 +42,9 @@ OPS = all_op_defs()
 
 
 @functools.cache
-def table_modules() -> list[Any]:
-    return [importlib.import_module(f"tests.device.ops.{path.stem}") for path in sorted(TABLE.glob("cases_*.py"))]
-
-
-@functools.cache
 def rows() -> frozenset[str]:
-    return frozenset(case.op for module in table_modules() for case in module.CASES)
-
-
-@functools.cache
-def covered_elsewhere() -> dict[str, str]:
-    """Operations that have no value semantics of their own: the file of tests that covers each."""
-    return {op: path for module in table_modules() for op, path in getattr(module, "TESTED_ELSEWHERE", {}).items()}
+    """The operations of the rows that `test_table.py` runs to the end."""
+    return frozenset(row.op for row in table_rows() if row.error is None)
 
 
 @functools.cache
@@ -74,18 +63,22 @@ def test_it_is_complete(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(OPS))
-def test_it_has_a_row_in_the_table(name: str) -> None:
-    if name in rows():
-        return
-    path = covered_elsewhere().get(name)
-    assert path is not None, f"{name} has no row in tests/device/ops/cases_*.py"
-    text = (TESTS.parent / path).read_text("utf-8")
-    assert re.search(rf"\b{name}\b", text), f"{path} is said to test {name}, which it does not mention"
+def test_it_is_run(name: str) -> None:
+    """By a row of the table, or by the tests of a file, which `tests/operations_run.py` holds to it."""
+    where = "" if name in rows() else TESTED_ELSEWHERE.get(name)
+    assert where is not None, (
+        f"{name} has no row in tests/device/ops/cases_*.py; or tested_elsewhere.py says what runs it"
+    )
+    assert (TESTS.parent / where).exists(), f"{where} is said to run {name}, and does not exist"
 
 
 def test_the_table_names_operations_that_exist() -> None:
-    unknown = sorted(name for name in {*rows(), *covered_elsewhere()} if find_op_def(name) is None)
+    unknown = sorted(name for name in {*rows(), *TESTED_ELSEWHERE} if find_op_def(name) is None)
     assert not unknown
+
+
+def test_no_operation_is_said_to_be_tested_elsewhere_that_has_a_row() -> None:
+    assert not sorted(rows() & TESTED_ELSEWHERE.keys())
 
 
 # ------------------------------------------------------------------------------------------------- signatures

@@ -31,18 +31,8 @@ X = real(2, 3)
 T = np.array([b"a", b"bc", b""], np.object_)
 HALF = real(2, 3).astype(bfloat16)
 
-TESTED_ELSEWHERE = {
-    "Placeholder": "tests/device/test_session.py",
-    "PlaceholderV2": "tests/unit/frontend/test_array.py",
-    "PlaceholderWithDefault": "tests/unit/frontend/test_array.py",
-    "PreventGradient": "tests/unit/frontend/test_array.py",
-    "Print": "tests/unit/frontend/test_checks.py",
-    "PrintV2": "tests/unit/frontend/test_checks.py",
-    "Timestamp": "tests/unit/frontend/test_checks.py",
-    "NoOp": "tests/unit/frontend/test_array.py",
-}
-
 IDENTITIES = [
+    OpCase("PreventGradient", (X,), {"message": "m"}, oracle=lambda x: x, gradient=False),
     *[
         OpCase(op, (value,), oracle=lambda x: x, label=value.dtype.name)
         for op in ("Identity", "Snapshot", "StopGradient", "GuaranteeConst")

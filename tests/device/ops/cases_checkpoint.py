@@ -21,11 +21,3 @@ CASES = [
     ),
     OpCase("ShardedFilespec", (_bytes(b"logs/model"), np.int32(12)), expected=_bytes(b"logs/model-?????-of-00012")),
 ]
-
-TESTED_ELSEWHERE = {
-    "SaveV2": "tests/device/ops/test_checkpoint.py",
-    "RestoreV2": "tests/device/ops/test_checkpoint.py",
-    "GenerateVocabRemapping": "tests/device/train/test_warm_start.py",
-    "LoadAndRemapMatrix": "tests/device/train/test_warm_start.py",
-    "MergeV2Checkpoints": "tests/device/ops/test_checkpoint.py",
-}

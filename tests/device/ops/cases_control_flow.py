@@ -16,7 +16,3 @@ CASES: list[OpCase] = [
         *(("no text", b"", False), ("text", b"0", True), ("texts", [b""], True)),
     )
 ]
-TESTED_ELSEWHERE = {
-    **dict.fromkeys(("If", "StatelessIf", "FakeParam"), "tests/device/ops/test_control_flow.py"),
-    **dict.fromkeys(("Case", "StatelessCase"), "tests/device/frontend/test_switch_case.py"),
-}

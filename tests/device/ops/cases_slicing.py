@@ -25,8 +25,6 @@ X = real(4, 3)
 T = np.array([b"a", b"bc", b"", b"a"], np.object_)
 INVALID = errors.InvalidArgumentError
 
-TESTED_ELSEWHERE = {"ResourceStridedSliceAssign": "tests/device/test_slices.py"}
-
 
 # ---------------------------------------------------------------------- slices
 class Indexing:

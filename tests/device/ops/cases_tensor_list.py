@@ -9,12 +9,6 @@ import numpy as np
 from anabranch.errors import InvalidArgumentError
 from anabranch.testing.op_cases import OpCase
 
-#: operations that call function graphs, which a row cannot hold
-TESTED_ELSEWHERE = dict.fromkeys(
-    ("While", "StatelessWhile", "_RecordingWhile", "_LoopBound", "_DeviceLoopBound"),
-    "tests/device/ops/test_tensor_list.py",
-)
-
 X = np.array([[1.0, 2.0], [3.0, -1.0], [0.5, 4.0]])
 ROW = np.array([-1.0, 7.0])
 PAIR = np.array([[9.0, 8.0], [7.0, 6.0]])

@@ -18,6 +18,7 @@ import pytest
 import anabranch as tf
 from anabranch.frontend.queues import Barrier
 from anabranch.ops import raw
+from tests.device.shared_task import SharedTask
 
 DEADLINE = 30.0
 
@@ -42,10 +43,6 @@ class Background:
         if isinstance(self._outcome[0], Exception):
             raise self._outcome[0]
         return self._outcome[0]
-
-
-def containers_of(session: Any) -> Any:
-    return session._master.task.containers
 
 
 @pytest.fixture(params=["FIFOQueueV2", "PaddingFIFOQueueV2", "RandomShuffleQueueV2"])
@@ -130,10 +127,10 @@ def test_an_element_is_not_the_array_that_was_fed() -> None:
 def test_closing_a_session_wakes_what_waits() -> None:
     queue = tf.FIFOQueue(1, tf.float32)
     take = queue.dequeue()
-    session = tf.Session()
-    session.run(queue.queue_ref.op)
+    task = SharedTask()
+    session = task.session()
+    entry = task.containers.find_object(session.run(queue.queue_ref))
     waiting = Background(session, take)
-    (entry,) = containers_of(session)._objects.values()
     deadline = time.monotonic() + DEADLINE
     while not entry.object.waiting():
         assert time.monotonic() < deadline
@@ -206,9 +203,10 @@ def test_a_container_is_reset() -> None:
         queue = tf.FIFOQueue(10, tf.int32, name="q")
     put, size = queue.enqueue(1), queue.size()
     assert queue.queue_ref.op.get_attr("container") == b"mine"
-    with tf.Session() as session:
+    target = SharedTask().target
+    with tf.Session(target) as session:
         session.run(put)
-        containers_of(session).reset(["mine"])
+        tf.Session.reset(target, ["mine"])
         assert session.run(size) == 0
 
 

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from anabranch.testing.op_cases import OpCase, check_case
+from anabranch.testing.op_cases import OpCase, check_case, check_gradient, wants_gradient
 from tests.device.ops.table import table_rows
 
 
 @pytest.mark.parametrize("case", table_rows(), ids=str)
 def test_row(case: OpCase) -> None:
     check_case(case)
+
+
+@pytest.mark.parametrize("case", [row for row in table_rows() if wants_gradient(row)], ids=str)
+@pytest.mark.usefixtures("compiled_quickly")
+def test_gradient(case: OpCase) -> None:
+    check_gradient(case)

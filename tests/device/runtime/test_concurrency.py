@@ -22,7 +22,9 @@ from anabranch.core.registry import find_op_def
 from anabranch.graph.building import define_op
 from anabranch.graph.graph import get_default_graph
 from anabranch.ops import raw
+from anabranch.pipeline import plan_step
 from anabranch.runtime import waiting
+from anabranch.runtime.local_master import LocalMaster
 from anabranch.runtime.run_order import needs_executor
 from anabranch.runtime.step_stats import StepRecord
 
@@ -117,14 +119,13 @@ def test_a_function_runs_in_place_where_nothing_can_run_beside_it() -> None:
     x = tf.placeholder(tf.float32, [])
     function = tf.py_func(lambda v: v, [tf.exp(x)], tf.float32)
     queue = tf.FIFOQueue(2, [tf.float32], shapes=[[]])
-    with tf.Session() as session:
-        first, again = tf.py_func(lambda v: v, [x], tf.float32), tf.py_func(lambda v: v, [function], tf.float32)
-        straight = [[function + 1.0], [function, tf.sin(x)], [queue.enqueue(function)], [again]]
-        beside = [[first, tf.exp(x)], [function, queue.dequeue()], [function, first]]
-        for fetches in straight + beside:
-            tensors = [f for f in fetches if isinstance(f, tf.Tensor)]
-            targets = [f for f in fetches if isinstance(f, tf.Operation)]
-            assert needs_executor(session._master.prepare(tensors, targets, [x]).plan) == (fetches in beside)
+    first, again = tf.py_func(lambda v: v, [x], tf.float32), tf.py_func(lambda v: v, [function], tf.float32)
+    straight = [[function + 1.0], [function, tf.sin(x)], [queue.enqueue(function)], [again]]
+    beside = [[first, tf.exp(x)], [function, queue.dequeue()], [function, first]]
+    for fetches in straight + beside:
+        tensors = [f for f in fetches if isinstance(f, tf.Tensor)]
+        targets = [f for f in fetches if isinstance(f, tf.Operation)]
+        assert needs_executor(plan_step(tensors, targets, [x])) == (fetches in beside)
 
 
 def test_functions_see_numpy_as_their_program_set_it() -> None:
@@ -166,10 +167,8 @@ def test_an_exception_in_a_function_comes_with_its_traceback() -> None:
 def test_a_trace_shows_functions_on_threads_of_their_own() -> None:
     barrier = threading.Barrier(2, timeout=DEADLINE)
     results = [tf.py_func(lambda x: (barrier.wait(), x)[1], [float(i)], tf.float32) for i in (1, 2)]
-    with tf.Session() as session:
-        step = session._master.prepare([results[0] + results[1]], [], [])
-        record = StepRecord()
-        step.run([], record)
+    record = StepRecord()
+    LocalMaster().prepare([results[0] + results[1]], [], []).run([], record)
     functions = [e for e in record.events if e.kind == "PyFunc"]
     assert len(functions) == 2
     assert functions[0].thread != functions[1].thread
@@ -251,11 +250,11 @@ def test_what_begins_to_wait_after_its_session_was_closed_is_cancelled() -> None
     """A thread may have been about to run its step when another one closed the session."""
     queue = tf.FIFOQueue(1, [tf.float32], shapes=[[]])
     taken, put = queue.dequeue(), queue.enqueue(1.0)
-    session = tf.Session()
-    session.run([put, taken])
-    waits = session._master.prepare([taken], [], [])
-    both = session._master.prepare([receive()], [put], [])
-    session.close()
+    master = LocalMaster()
+    master.prepare([taken], [put], []).run([])
+    waits = master.prepare([taken], [], [])
+    both = master.prepare([receive()], [put], [])
+    master.close()
     with pytest.raises(errors.CancelledError, match="session was closed"):
         waits.run([])
     with pytest.raises(errors.CancelledError, match="session was closed"):
@@ -414,14 +413,15 @@ def test_an_interrupt_ends_a_blocked_step_and_leaves_the_session_usable(fetches:
 BLOCKED = """
     import os, signal, threading
     import anabranch as tf
+    from anabranch.runtime.local_master import LocalTask
 
     signal.signal(signal.SIGINT, signal.default_int_handler)
     queue = tf.FIFOQueue(3, tf.int32, shapes=[[]])
     x = tf.placeholder(tf.int32, [None])
     put, three, up_to, size = queue.enqueue_many(x), queue.dequeue_many(3), queue.dequeue_up_to(3), queue.size()
-    session = tf.Session()
+    session = tf.Session("local://watched")
     session.run(put, {{x: {before}}})
-    (entry,) = session._master.task.containers._objects.values()
+    entry = LocalTask.named("watched").containers.find_object(session.run(queue.queue_ref))
 
     def tell():
         while not entry.object.waiting():

@@ -20,6 +20,7 @@ import pytest
 import anabranch as tf
 from anabranch.runtime import island_call, step as step_module, worker_threads
 from anabranch.xla import jax_settings
+from tests.device.shared_task import SharedTask
 
 DEADLINE = 300
 
@@ -81,9 +82,10 @@ def test_no_point_of_an_island_loses_a_variable_or_keeps_a_lock(kind: str) -> No
     first = tf.get_variable("first", initializer=0.0, use_resource=True)
     second = tf.get_variable("second", initializer=0.0, use_resource=True)
     step = _island(kind, first, second)
-    with tf.Session() as session:
+    task = SharedTask()
+    with task.session() as session:
         session.run(tf.global_variables_initializer())
-        states = [session._master.task.containers.variable(session.run(v.handle)) for v in tf.global_variables()]
+        states = task.variables(session, *tf.global_variables())
         for _ in range(2):
             session.run(step)
         types = jax.enable_x64.get_local()
@@ -104,10 +106,11 @@ def test_a_thread_that_is_thrown_at_while_it_waits_for_a_variable_takes_no_lock(
     first = tf.get_variable("first", initializer=0.0, use_resource=True)
     second = tf.get_variable("second", initializer=0.0, use_resource=True)
     step = _island("plain", first, second)
-    with tf.Session() as session:
+    task = SharedTask()
+    with task.session() as session:
         session.run(tf.global_variables_initializer())
         session.run(step)
-        states = [session._master.task.containers.variable(session.run(v.handle)) for v in (first, second)]
+        states = task.variables(session, first, second)
         last = max(states, key=lambda state: state.handle.name)
         done = threading.Event()
 

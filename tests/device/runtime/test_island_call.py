@@ -4,26 +4,22 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import Any
 
 import pytest
 
 import anabranch as tf
+from tests.device.shared_task import SharedTask
 
 DEADLINE = 300
-
-
-def states(session: Any, *variables: Any) -> list[Any]:
-    containers = session._master.task.containers
-    return [containers.variable(session.run(variable.handle)) for variable in variables]
 
 
 def test_an_island_sees_its_variables_as_of_one_moment() -> None:
     a = tf.get_variable("a", [], initializer=tf.zeros_initializer())
     b = tf.get_variable("b", [], initializer=tf.zeros_initializer())
-    with tf.Session() as session:
+    task = SharedTask()
+    with task.session() as session:
         session.run(tf.global_variables_initializer())
-        first, last = states(session, a, b)
+        first, last = task.variables(session, a, b)
         reads = [a.read_value(), b.read_value()]
         thread = threading.Thread(target=session.run, args=(reads,))
         deadline = time.monotonic() + DEADLINE
@@ -45,12 +41,13 @@ def test_a_missing_value_leaves_nothing_locked_or_pinned() -> None:
     b = tf.get_variable("b", [], initializer=tf.zeros_initializer())
     total = a + b
     update = tf.assign(a, total)
-    with tf.Session() as session:
+    task = SharedTask()
+    with task.session() as session:
         session.run(a.initializer)
         for fetch in (total, update):
             with pytest.raises(tf.errors.FailedPreconditionError, match="'b'"):
                 session.run(fetch)
-        for state in states(session, a, b):
+        for state in task.variables(session, a, b):
             assert not state.lock.locked()
             assert not state.pins
         session.run(b.initializer)

@@ -1,0 +1,99 @@
+"""Operations that a row of the op table cannot hold, and the file of tests that runs each.
+
+They have effects, call functions, or depend on what was done before. `tests/operations_run.py` holds each file to it.
+"""
+
+from __future__ import annotations
+
+#: file of tests -> the operation types that it runs
+_BY_FILE = {
+    "tests/device/data/test_dataset_ops.py": """
+        TensorDataset TensorSliceDataset SparseTensorSliceDataset RangeDataset RandomDataset
+        ExperimentalRandomDataset GeneratorDataset TextLineDataset _CSVRowDataset TFRecordDataset
+        FixedLengthRecordDataset FixedLengthRecordDatasetV2 MatchingFilesDataset
+        ExperimentalMatchingFilesDataset TakeDataset SkipDataset RepeatDataset ShardDataset CacheDataset
+        ConcatenateDataset ZipDataset DirectedInterleaveDataset ExperimentalDirectedInterleaveDataset
+        ShuffleDataset ShuffleAndRepeatDataset BatchDataset BatchDatasetV2 PaddedBatchDataset
+        PaddedBatchDatasetV2 WindowDataset DenseToSparseBatchDataset ExperimentalDenseToSparseBatchDataset
+        UnbatchDataset ExperimentalUnbatchDataset UniqueDataset ExperimentalUniqueDataset IgnoreErrorsDataset
+        ExperimentalIgnoreErrorsDataset ModelDataset OptimizeDataset DatasetCardinality
+        ExperimentalDatasetCardinality DatasetToSingleElement MapDataset ParallelMapDataset MapAndBatchDataset
+        ExperimentalMapAndBatchDataset FilterDataset TakeWhileDataset ExperimentalTakeWhileDataset
+        FlatMapDataset InterleaveDataset ParallelInterleaveDatasetV2 ParallelInterleaveDataset
+        ExperimentalParallelInterleaveDataset GroupByWindowDataset ExperimentalGroupByWindowDataset ScanDataset
+        ExperimentalScanDataset ReduceDataset PrefetchDataset Iterator IteratorV2 AnonymousIterator
+        AnonymousIteratorV2 DeleteIterator OneShotIterator MakeIterator IteratorGetNext IteratorGetNextSync
+        IteratorToStringHandle IteratorFromStringHandle IteratorFromStringHandleV2 SerializeIterator
+        DeserializeIterator _IteratorPosition _RestoreIterator OptionalFromValue OptionalNone OptionalHasValue
+        OptionalGetValue IteratorGetNextAsOptional SerializeSparse SerializeManySparse DeserializeSparse
+        DeserializeManySparse
+    """,
+    "tests/device/frontend/test_switch_case.py": "Case StatelessCase _DeviceLoopBound",
+    "tests/device/frontend/test_while_loop.py": "While StatelessWhile",
+    "tests/device/ops/test_checkpoint.py": "SaveV2 RestoreV2 MergeV2Checkpoints",
+    "tests/device/ops/test_control_flow.py": "If StatelessIf FakeParam",
+    "tests/device/ops/test_queues.py": """
+        FIFOQueueV2 PaddingFIFOQueueV2 PriorityQueueV2 RandomShuffleQueueV2 _SelectHandle QueueEnqueueV2
+        QueueEnqueueManyV2 QueueDequeueV2 QueueDequeueManyV2 QueueDequeueUpToV2 QueueSizeV2 QueueIsClosedV2
+        QueueCloseV2 Barrier BarrierInsertMany BarrierTakeMany BarrierClose BarrierReadySize
+        BarrierIncompleteSize
+    """,
+    "tests/device/ops/test_reader_operations.py": """
+        WholeFileReaderV2 IdentityReaderV2 TextLineReaderV2 TFRecordReaderV2 FixedLengthRecordReaderV2
+        ReaderReadV2 ReaderReadUpToV2 ReaderNumRecordsProducedV2 ReaderNumWorkUnitsCompletedV2 ReaderResetV2
+        ReaderSerializeStateV2 ReaderRestoreStateV2
+    """,
+    "tests/device/ops/test_script.py": "PyFunc PyFuncStateless",
+    "tests/device/ops/test_staging.py": """
+        ConditionalAccumulator AccumulatorApplyGradient AccumulatorTakeGradient AccumulatorSetGlobalStep
+        AccumulatorNumAccumulated ResourceConditionalAccumulator ResourceAccumulatorApplyGradient
+        ResourceAccumulatorTakeGradient ResourceAccumulatorSetGlobalStep ResourceAccumulatorNumAccumulated
+        SparseConditionalAccumulator SparseAccumulatorApplyGradient SparseAccumulatorTakeGradient Stage Unstage
+        StagePeek StageSize StageClear MapStage MapUnstage MapUnstageNoKey MapPeek MapSize MapIncompleteSize
+        MapClear OrderedMapStage OrderedMapUnstage OrderedMapUnstageNoKey OrderedMapPeek OrderedMapSize
+        OrderedMapIncompleteSize OrderedMapClear MutexV2 MutexLock ConsumeMutexLock Stack StackPush StackPop
+        StackClose StackV2 StackPushV2 StackPopV2 StackCloseV2 AddSparseToTensorsMap AddManySparseToTensorsMap
+        TakeManySparseFromTensorsMap
+    """,
+    "tests/device/ops/test_state.py": """
+        VarHandleOp ReadVariableOp AssignVariableOp AssignAddVariableOp AssignSubVariableOp VarIsInitializedOp
+        VariableShape DestroyResourceOp ResourceCountUpTo ResourceGather ResourceGatherNd ResourceScatterUpdate
+        ResourceScatterAdd ResourceScatterSub ResourceScatterMul ResourceScatterDiv ResourceScatterMin
+        ResourceScatterMax ResourceScatterNdUpdate ResourceScatterNdAdd ResourceScatterNdSub
+        ResourceScatterNdMin ResourceScatterNdMax
+    """,
+    "tests/device/ops/test_table_operations.py": """
+        HashTableV2 MutableHashTableV2 MutableHashTableOfTensorsV2 MutableDenseHashTableV2 InitializeTableV2
+        InitializeTableFromTextFileV2 LookupTableFindV2 LookupTableInsertV2 LookupTableRemoveV2
+        LookupTableImportV2 LookupTableExportV2 LookupTableSizeV2
+    """,
+    "tests/device/ops/test_tensor_arrays.py": """
+        TensorArrayV3 TensorArrayGradV3 TensorArrayWriteV3 TensorArrayReadV3 TensorArrayGatherV3
+        TensorArrayScatterV3 TensorArrayConcatV3 TensorArraySplitV3 TensorArraySizeV3 TensorArrayCloseV3
+    """,
+    "tests/device/ops/test_tensor_list.py": "_RecordingWhile _LoopBound",
+    "tests/device/ops/test_training.py": """
+        ResourceApplyAdadelta ResourceApplyAdagrad ResourceApplyAdagradDA ResourceApplyAdagradV2
+        ResourceApplyCenteredRMSProp ResourceApplyFtrl ResourceApplyFtrlV2 ResourceApplyKerasMomentum
+        ResourceApplyMomentum ResourceApplyProximalAdagrad ResourceApplyProximalGradientDescent
+        ResourceApplyRMSProp ResourceApplyAdaMax ResourceApplyAdam ResourceApplyAdamWithAmsgrad
+        ResourceApplyAddSign ResourceApplyGradientDescent ResourceApplyPowerSign ResourceSparseApplyAdadelta
+        ResourceSparseApplyAdagrad ResourceSparseApplyAdagradDA ResourceSparseApplyAdagradV2
+        ResourceSparseApplyCenteredRMSProp ResourceSparseApplyFtrl ResourceSparseApplyFtrlV2
+        ResourceSparseApplyKerasMomentum ResourceSparseApplyMomentum ResourceSparseApplyProximalAdagrad
+        ResourceSparseApplyProximalGradientDescent ResourceSparseApplyRMSProp
+    """,
+    "tests/device/runtime/test_control_flow_primitives.py": """
+        Switch Merge Enter Exit NextIteration LoopCond ControlTrigger Abort RefSwitch RefMerge RefEnter RefExit
+        RefNextIteration _Gate _RecordStart _RecordAdd _RecordEnd
+    """,
+    "tests/device/test_devices.py": "_Send _Recv",
+    "tests/device/test_session.py": "Placeholder",
+    "tests/device/test_slices.py": "ResourceStridedSliceAssign",
+    "tests/device/train/test_warm_start.py": "GenerateVocabRemapping LoadAndRemapMatrix",
+    "tests/unit/frontend/test_array.py": "PlaceholderV2 PlaceholderWithDefault NoOp",
+    "tests/unit/frontend/test_checks.py": "Print PrintV2 Timestamp",
+}
+
+#: operation type -> the file of tests that runs it
+TESTED_ELSEWHERE = {name: path for path, names in _BY_FILE.items() for name in names.split()}
