@@ -259,9 +259,7 @@ class OpDef:
 
     def object_positions(self, op: Any) -> frozenset[int]:
         """The flat positions of handles and variants that the kernels of `op` get in arrays of objects."""
-        found = frozenset(
-            i for i, t in enumerate(op._inputs) if t._dtype is dtypes.resource or t._dtype is dtypes.variant
-        )
+        found = frozenset(i for i, t in enumerate(op.inputs) if t.dtype is dtypes.resource or t.dtype is dtypes.variant)
         if not found or self.takes_objects:
             return frozenset()
         return found & self._positions(op, lambda arg: arg.dtype is None)

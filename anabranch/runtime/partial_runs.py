@@ -30,6 +30,10 @@ class PartialRuns:
         #: the pieces, by what was run before them, and what they feed and fetch
         self._pieces = Table()
 
+    def __len__(self) -> int:
+        """How many are under way."""
+        return len(self._runs)
+
     def set_up(self, mapping: FetchMapping, feeds: list[Tensor]) -> str:
         """Declares a run; returns its handle.
 
