@@ -19,7 +19,7 @@ from anabranch.core.op_def import OpDef
 from anabranch.core.shapes import TensorShape
 from anabranch.errors import NotFoundError
 from anabranch.graph.creation_site import CreationSite
-from anabranch.graph.operation import Operation, Tensor, group_by_argument
+from anabranch.graph.operation import Operation, Tensor
 
 
 class _NotKnown:
@@ -127,10 +127,6 @@ class StepNode:
     def creation_site(self) -> str:
         """``file:line`` of the user code that created the operation."""
         return str(self.site)
-
-    def grouped_inputs(self) -> list[Any]:
-        """The inputs by argument of the signature: a tensor, or a list of them for a variadic argument."""
-        return group_by_argument(self.op_def.inputs, self.attrs, self.inputs)
 
     def function(self, name: str) -> StepFunction:
         """The function of that name, which an attribute mentions.
