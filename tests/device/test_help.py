@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,14 @@ PUBLIC = {public.name: public.value for public in public_names()} | {
 }
 #: how shapes are told of
 SHAPE_WORDS = ("shape", "scalar", "vector", "matri", "[", "rank")
+
+
+@pytest.fixture(autouse=True)
+def _log_as_before() -> Iterator[None]:
+    """Examples set the level of the program's log."""
+    level = tf.logging.get_verbosity()
+    yield
+    tf.logging.set_verbosity(level)
 
 
 def parameters_of(value: Any) -> tuple[set[str], bool]:

@@ -36,4 +36,4 @@ def test_reductions_at_their_edges() -> None:
         tf.reduce_sum(tf.placeholder("float32"), [[1], [2]])
     with tf.Session() as session:
         assert session.run(tf.reduce_all([])) is not None
-        assert session.run(tf.math.reduce_euclidean_norm([3.0, -4.0], [])).tolist() == [3.0, -4.0]
+        assert session.run(tf.math.reduce_euclidean_norm([3.0, -4.0], [])).tolist() == [3.0, 4.0]
