@@ -11,6 +11,7 @@ from anabranch.core import dtypes
 from anabranch.core.kernel_context import KernelContext
 from anabranch.core.op_def import ArgDef, OpDef, Rule
 from anabranch.core.shapes import LateShapeError, TensorShape
+from anabranch.graph.kernel_binding import BoundKernel, flatten_outputs
 from anabranch.graph.operation import Tensor, group_by_argument
 from anabranch.graph.step_nodes import AnyOperation, AnyTensor, StepTensor
 
@@ -74,13 +75,11 @@ def run_on_known_values(op: AnyOperation, inputs: list[Any]) -> list[np.ndarray[
     assert rule is not None
     if sum(out.shape.num_elements() or 0 for out in op.outputs) > _MAX_COMPUTED_ELEMENTS:
         return [None] * len(op.outputs)
-    special = {"xp": np, "ctx": KernelContext(op)}
-    known = {k: op.attrs[k] for k in rule.attr_names()} | {k: v for k, v in special.items() if rule.asks_for(k)}
     try:
         if is_open(op):
             check_shapes(op, inputs)
         with np.errstate(all="ignore"):
-            result = rule.function(*group_by_argument(op.op_def.inputs, op.attrs, inputs), **known)
+            result = BoundKernel(op, rule, np, KernelContext(op))(inputs)
     except Exception:  # whatever a kernel raises on these values will be raised again, named, by the step
         return [None] * len(op.outputs)
     tensors: Sequence[AnyTensor] = op.outputs
@@ -90,13 +89,6 @@ def run_on_known_values(op: AnyOperation, inputs: list[Any]) -> list[np.ndarray[
         array.flags.writeable = False
         outputs.append(array)
     return outputs
-
-
-def flatten_outputs(result: Any) -> list[Any]:
-    """A kernel's result (an array, or nested tuples and lists of them per output argument) as a flat list."""
-    if isinstance(result, tuple | list):
-        return [leaf for item in result for leaf in flatten_outputs(item)]
-    return [] if result is None else [result]
 
 
 def partial_vector(tensor: AnyTensor, depth: int = 0) -> list[int | None] | None:

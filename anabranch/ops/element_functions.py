@@ -8,7 +8,7 @@ random numbers, loops), runs as a step of its own, which XLA compiles.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -17,10 +17,9 @@ import numpy as np
 from anabranch.core import dtypes
 from anabranch.core.op_def import OpDef, Rule
 from anabranch.core.pending import Pending
-from anabranch.core.resources import ResourceHandle
-from anabranch.errors import InvalidArgumentError, OpError
-from anabranch.graph.constants import ShapeCheck, flatten_outputs, is_open, run_on_known_values
-from anabranch.graph.operation import group_by_argument
+from anabranch.errors import OpError
+from anabranch.graph.constants import ShapeCheck, is_open, run_on_known_values
+from anabranch.graph.kernel_binding import VALUE_ERRORS, BoundKernel, flatten_outputs, host_array, refusal
 from anabranch.graph.step_nodes import StepFunction, StepNode, StepTensor
 from anabranch.ops.object_values import boxed, unboxed
 from anabranch.state.datasets import Element
@@ -44,8 +43,7 @@ class _Instruction:
     """
 
     op: StepNode
-    function: Callable[..., Any]
-    keywords: dict[str, Any]
+    kernel: BoundKernel
     inputs: tuple[int, ...]
     check_shapes: ShapeCheck | None
     arguments: tuple[Any, ...]
@@ -149,17 +147,16 @@ class _Program:
                 if instruction.result < 0:
                     _execute(instruction, values)
                     continue
-                value = instruction.function(*[values[i] for i in instruction.arguments], **instruction.keywords)
+                value = instruction.kernel.on_arguments([values[i] for i in instruction.arguments])
                 if value.__class__ is not np.ndarray or value.dtype is not instruction.dtype:
-                    value = _typed(value.wait()[0] if isinstance(value, Pending) else value, instruction.dtype)
+                    value = host_array(value.wait()[0] if isinstance(value, Pending) else value, instruction.dtype)
                 values[instruction.result] = value
         except OpError as error:
             error.attribute_to(None if instruction is None else instruction.op)
             raise
-        except (TypeError, ValueError, IndexError, KeyError, OverflowError) as error:
+        except VALUE_ERRORS as error:
             assert instruction is not None
-            op = instruction.op
-            raise InvalidArgumentError(None, op, f"{op.type} cannot take these inputs: {error}") from error
+            raise refusal(instruction.op, [values[i] for i in instruction.inputs], error) from error
         return tuple([values[slot] for slot in self._outputs])
 
     def _new_slot(self, tensor: StepTensor, value: Any = None) -> int:
@@ -185,35 +182,22 @@ class _Program:
     def _instruction(self, ctx: Any, op: StepNode) -> _Instruction:
         rule = host_rule(op.op_def)
         assert rule is not None
-        specials = {"ctx": ctx.for_operation(op), "xp": np}
-        keywords = {k: specials[k] if k in specials else op.attrs[k] for k in rule.keywords}
+        kernel = BoundKernel(op, rule, np, ctx.for_operation(op))
         inputs = [self._slots[t] for t in op.inputs]
         check = ShapeCheck(op) if is_open(op) else None
-        arguments = group_by_argument(op.op_def.inputs, op.attrs, inputs)
+        arguments = kernel.grouped(inputs)
         results = tuple([self._new_slot(t) for t in op.outputs])
         kinds = tuple([np.dtype(t.dtype.as_numpy_dtype) for t in op.outputs])
         simple = not any(arg.is_list for arg in (*op.op_def.inputs, *op.op_def.outputs)) and len(results) == 1
         only = (results[0], kinds[0]) if simple else (-1, None)
-        return _Instruction(op, rule.function, keywords, tuple(inputs), check, tuple(arguments), results, kinds, *only)
+        return _Instruction(op, kernel, tuple(inputs), check, tuple(arguments), results, kinds, *only)
 
 
 def _execute(instruction: _Instruction, values: list[Any]) -> None:
     """Runs any instruction."""
     arguments = [[values[i] for i in a] if isinstance(a, list) else values[a] for a in instruction.arguments]
-    result = instruction.function(*arguments, **instruction.keywords)
+    result = instruction.kernel.on_arguments(arguments)
     if isinstance(result, Pending):
         result = result.wait()
     for slot, value, dtype in zip(instruction.results, flatten_outputs(result), instruction.dtypes, strict=True):
-        values[slot] = _typed(value, dtype)
-
-
-def _typed(value: Any, dtype: Any) -> Any:
-    if isinstance(value, np.ndarray):
-        return value if value.dtype == dtype else value.astype(dtype)
-    if isinstance(value, ResourceHandle):
-        return value
-    if dtype == np.object_:
-        box = np.empty((), np.object_)
-        box[()] = value
-        return box
-    return np.asarray(value, dtype)
+        values[slot] = host_array(value, dtype)

@@ -9,6 +9,7 @@ import numpy as np
 from anabranch.core import dtypes
 from anabranch.core.kernel_context import KernelContext
 from anabranch.graph.constants import run_on_known_values
+from anabranch.graph.kernel_binding import BoundKernel
 from anabranch.graph.loop_structure import ENTERS, MERGES, SWITCHES
 from anabranch.graph.step_nodes import StepNode, StepTensor
 from anabranch.passes.control_edges import RemovingOperations
@@ -94,9 +95,7 @@ def _handles(op: StepNode, inputs: list[StepTensor]) -> list[Any] | None:
     rule = op.op_def.compiled_rule
     if rule is None or not all(t.is_known for t in inputs):
         return None
-    specials: dict[str, Any] = {"xp": np, "ctx": KernelContext(op)}
-    keywords = {k: specials[k] if k in specials else op.attrs[k] for k in rule.keywords}
-    return [rule.function(*(t.known for t in inputs), **keywords)]
+    return [BoundKernel(op, rule, np, KernelContext(op))([t.known for t in inputs])]
 
 
 def _known_inputs(op: StepNode, inputs: list[StepTensor]) -> list[Any] | None:

@@ -10,9 +10,16 @@ import numpy as np
 from anabranch.core import dtypes
 from anabranch.core.pending import Pending
 from anabranch.core.resources import ResourceHandle
-from anabranch.errors import InvalidArgumentError, OpError, UnimplementedError
-from anabranch.graph.constants import ShapeCheck, flatten_outputs, is_open
-from anabranch.graph.operation import group_by_argument
+from anabranch.errors import OpError, UnimplementedError
+from anabranch.graph.constants import ShapeCheck, is_open
+from anabranch.graph.kernel_binding import (
+    VALUE_ERRORS,
+    BoundKernel,
+    flatten_outputs,
+    host_array,
+    out_of_memory,
+    refusal,
+)
 from anabranch.graph.step_nodes import StepNode
 from anabranch.ops.list_values import TensorList
 from anabranch.ops.object_values import boxed, unboxed
@@ -22,7 +29,7 @@ from anabranch.runtime.item_call import ItemCall
 from anabranch.runtime.session_environment import SessionEnvironment
 from anabranch.runtime.step_frame import StepFrame
 from anabranch.xla.islands import HostCall
-from anabranch.xla.lowering import hash_name, out_of_memory
+from anabranch.xla.lowering import hash_name
 
 #: types of results that are one tensor for sure
 _ARRAYS: Final = frozenset({np.ndarray, np.bool_, np.int32, np.int64, np.float32, np.float64, ResourceHandle})
@@ -56,28 +63,20 @@ class HostKernelCall(ItemCall):
                 f"operation {op.name!r} ({op.type}) has no host kernel for inputs of type "
                 f"{[t.dtype.name for t in op.inputs]}; use numeric tensors",
             )
-        self._rule = rule
         #: None where the values of inputs do not decide how large the results are
         self._sizes = HostSizes(op, rule) if rule is op_def.compiled_rule and op_def.static_positions(op) else None
-        self._context = HostContext(op, environment)
+        self._kernel = BoundKernel(op, rule, np, HostContext(op, environment))
         self._sources = [(None, t.known) if t.is_known else (slots[t], None) for t in item.inputs]
         self._outputs = outputs
         self._dtypes = [out.dtype.as_numpy_dtype for out in op.outputs]
-        #: inputs and outputs need not be regrouped where no argument stands for several tensors
         #: positions of inputs that are arrays of objects to the kernel; whether its outputs may be such
         self._boxed = op_def.object_positions(op)
         self._unboxes = any(t.dtype in (dtypes.resource, dtypes.variant) for t in op.outputs)
-        self._flat = not any(arg.is_list for arg in op_def.inputs)
         self._single = len(op_def.outputs) == 1 and not op_def.outputs[0].is_list
         #: whether NumPy might warn of numbers, as XLA does not; functions of the user keep their own settings
         self._calculates = not (op_def.asynchronous or op_def.blocking or _gives_handles(op))
         self._check_shapes = ShapeCheck(op) if is_open(op) else None
         self._counters = environment.counters.group([op.origin]) if rule.asks_for("rng") else None
-        self._keywords = {k: op.attrs[k] for k in rule.attr_names()}
-        if rule.asks_for("ctx"):
-            self._keywords["ctx"] = self._context
-        if rule.asks_for("xp"):
-            self._keywords["xp"] = np
 
     def __call__(self, frame: StepFrame) -> None:
         """Runs the kernel on host arrays and stores its outputs, waiting for them if need be.
@@ -123,22 +122,20 @@ class HostKernelCall(ItemCall):
         self._store(frame, results)
 
     def _run(self, inputs: list[Any]) -> Any:
-        op, keywords = self.op, self._keywords
-        if self._counters is not None:
-            keywords = {**keywords, "rng": _generator(op, *self._counters.advance().tolist())}
+        op = self.op
         try:
             if self._check_shapes is not None:
                 self._check_shapes(inputs)
-            arguments = inputs if self._flat else group_by_argument(op.op_def.inputs, op.attrs, inputs)
+            more = {} if self._counters is None else {"rng": _generator(op, *self._counters.advance().tolist())}
             if not self._calculates:
-                return self._rule.function(*arguments, **keywords)
+                return self._kernel(inputs, **more)
             with np.errstate(all="ignore"):
-                return self._rule.function(*arguments, **keywords)
+                return self._kernel(inputs, **more)
         except OpError as error:
             error.attribute_to(op)
             raise
-        except (TypeError, ValueError, IndexError, KeyError, ArithmeticError) as error:
-            raise InvalidArgumentError(None, op, f"{op.type} cannot take these inputs: {error}") from error
+        except VALUE_ERRORS as error:
+            raise refusal(op, inputs, error) from error
         except MemoryError as error:
             raise out_of_memory(op, error) from error
 
@@ -150,7 +147,7 @@ class HostKernelCall(ItemCall):
         values = frame.values
         for position, slot in enumerate(self._outputs):
             value = results[position]
-            values[slot] = value if isinstance(value, _KEPT) else _typed(value, self._dtypes[position])
+            values[slot] = value if isinstance(value, _KEPT) else host_array(value, self._dtypes[position])
 
     @property
     def sources(self) -> list[str]:
@@ -162,16 +159,6 @@ class HostKernelCall(ItemCall):
     def changes_at_once(self) -> bool:
         """Whether it is a function of the user, in which signals are not put off in any case."""
         return self.op.type == "PyFunc"
-
-
-def _typed(value: Any, dtype: Any) -> Any:
-    if dtype is np.object_:
-        if isinstance(value, np.ndarray):
-            return value
-        boxed = np.empty((), np.object_)
-        boxed[()] = value
-        return boxed
-    return value if getattr(value, "dtype", None) == dtype and hasattr(value, "shape") else np.asarray(value, dtype)
 
 
 def _gives_handles(op: StepNode) -> bool:

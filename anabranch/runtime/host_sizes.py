@@ -13,7 +13,7 @@ from anabranch.core.kernel_context import KernelContext
 from anabranch.core.op_def import Rule
 from anabranch.core.sizes import check_storable
 from anabranch.errors import OpError
-from anabranch.graph.operation import group_by_argument
+from anabranch.graph.kernel_binding import VALUE_ERRORS, BoundKernel
 from anabranch.graph.step_nodes import StepNode
 from anabranch.xla.jax_settings import in_wide_types
 from anabranch.xla.sizes import values_of
@@ -40,12 +40,9 @@ class HostSizes:
     """
 
     def __init__(self, op: StepNode, rule: Rule) -> None:
-        self._op, self._rule = op, rule
+        self._op = op
+        self._kernel = BoundKernel(op, rule, jnp, _UncheckedContext(op))
         self._static = sorted(op.op_def.static_positions(op))
-        self._keywords: dict[str, Any] = {name: op.attrs[name] for name in rule.attr_names()}
-        self._keywords["xp"] = jnp
-        if rule.asks_for("ctx"):
-            self._keywords["ctx"] = _UncheckedContext(op)
 
     def check(self, inputs: list[Any]) -> None:
         """Looks at the sizes where the values of the inputs are so large that it may matter.
@@ -59,7 +56,7 @@ class HostSizes:
         try:
             trace = jax.make_jaxpr(partial(self._traced, inputs))
             program = in_wide_types(trace, *self._stand_ins(inputs))
-        except (OpError, TypeError, ValueError, IndexError, ArithmeticError):
+        except (OpError, *VALUE_ERRORS):
             return  # the kernel will say so itself
         for value in values_of(program):
             check_storable(value.shape, value.dtype, self._op, self._op.type)
@@ -84,4 +81,4 @@ class HostSizes:
         rest = iter(traced)
         known = set(self._static)
         values = [v if i in known else next(rest) for i, v in enumerate(inputs)]
-        return self._rule.function(*group_by_argument(self._op.op_def.inputs, self._op.attrs, values), **self._keywords)
+        return self._kernel(values)

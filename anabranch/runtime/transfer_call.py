@@ -102,11 +102,11 @@ class TransferCall(HostKernelCall):
         """
         context = TransferContext(self.op, frame.exchange, self._route)
         if self._outputs:
-            result = self._rule.function(ctx=context)
+            result = self._kernel((), ctx=context)
             if isinstance(result, Pending):
                 return result
             self._store(frame, (result,))
         else:
             ((slot, known),) = self._sources
-            self._rule.function(known if slot is None else frame.values[slot], ctx=context)
+            self._kernel((known if slot is None else frame.values[slot],), ctx=context)
         return None

@@ -24,9 +24,9 @@ from anabranch.core.shapes import TensorShape
 from anabranch.core.values import to_array
 from anabranch.graph.building import OpFunction
 from anabranch.graph.composite import IndexedSlices, IndexedSlicesValue
-from anabranch.graph.constants import flatten_outputs
 from anabranch.graph.conversion import constant_of
 from anabranch.graph.graph import Graph
+from anabranch.graph.kernel_binding import BoundKernel, flatten_outputs
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
 from anabranch.ops.list_values import TensorList
@@ -231,13 +231,10 @@ class _Built:
 def _run_portable(operation: Operation, inputs: list[Any]) -> list[Array]:
     rule = operation.op_def.compiled_rule
     assert rule is not None
-    known = {name: operation.attrs[name] for name in rule.attr_names()}
-    known["xp"] = np
-    if rule.asks_for("ctx"):
-        known["ctx"] = KernelContext(operation)
     with np.errstate(all="ignore"):
         lists = [_as_list(arg, value) for arg, value in zip(operation.op_def.inputs, inputs, strict=True)]
-        return [np.asarray(v) for v in flatten_outputs(rule.function(*lists, **known))]
+        kernel = BoundKernel(operation, rule, np, KernelContext(operation))
+        return [np.asarray(v) for v in flatten_outputs(kernel.on_arguments(lists))]
 
 
 def _as_list(arg: ArgDef, value: Any) -> Any:

@@ -15,11 +15,10 @@ from jax import lax
 
 from anabranch.core import dtypes
 from anabranch.core.kernel_context import KernelContext
-from anabranch.core.op_def import OpDef
 from anabranch.core.resources import ResourceHandle
-from anabranch.errors import CancelledError, InvalidArgumentError, OpError, ResourceExhaustedError
-from anabranch.graph.constants import check_shapes, flatten_outputs, is_open
-from anabranch.graph.operation import group_by_argument
+from anabranch.errors import CancelledError, InvalidArgumentError, OpError
+from anabranch.graph.constants import check_shapes, is_open
+from anabranch.graph.kernel_binding import VALUE_ERRORS, BoundKernel, flatten_outputs, out_of_memory, refusal
 from anabranch.graph.step_nodes import StepFunction, StepNode, StepTensor
 from anabranch.xla.state import draws_random, state_of_body
 from anabranch.xla.watched_loops import WatchedLoops
@@ -199,57 +198,28 @@ def trace_operations(operations: Iterable[StepNode], env: dict[StepTensor, Any],
         except OpError as error:
             error.attribute_to(op)
             raise
-        except (TypeError, ValueError, IndexError, ArithmeticError) as error:
-            raise _as_op_error(op, inputs, error) from error
+        except VALUE_ERRORS as error:
+            raise refusal(op, inputs, error) from error
         except MemoryError as error:
             raise out_of_memory(op, error) from error
         for tensor, value in zip(op.outputs, results, strict=True):
             env.setdefault(tensor, value)
 
 
-def _as_op_error(op: StepNode, inputs: list[Any], error: Exception) -> InvalidArgumentError:
-    shapes = ", ".join(f"{t.name} {_describe(v)}" for t, v in zip(op.inputs, inputs, strict=True))
-    return InvalidArgumentError(
-        None, op, f"{op.type} cannot take these inputs: {shapes}: {str(error).rstrip('.')}; look at what was fed"
-    )
-
-
-def out_of_memory(op: StepNode, error: MemoryError) -> ResourceExhaustedError:
-    """The error of an operation whose kernel found too little memory on the host."""
-    return ResourceExhaustedError(
-        None, op, f"{op.type}: the host is out of memory: {error}; look at the sizes asked for"
-    )
-
-
-def _describe(value: Any) -> str:
-    return f"{np.shape(value)} {getattr(value, 'dtype', type(value).__name__)}"
-
-
 def run_kernel(op: StepNode, inputs: list[Any], state: TraceState) -> list[Any]:
     """One kernel's results, flat, with the dtypes of the signature."""
-    op_def: OpDef = op.op_def
-    rule = op_def.compiled_rule
+    rule = op.op_def.compiled_rule
     assert rule is not None
     _check_static(op, inputs)
     if is_open(op):
         check_shapes(op, inputs)
-    keywords: dict[str, Any] = {}
-    for keyword in rule.keywords:
-        if keyword == "xp":
-            keywords[keyword] = jnp
-        elif keyword == "ctx":
-            keywords[keyword] = TraceContext(op, state)
-        elif keyword == "rng":
-            keywords[keyword] = random_key(op, state.run_seed, state.counter_of(op))
-        else:
-            keywords[keyword] = op.attrs[keyword]
-    grouped = group_by_argument(op_def.inputs, op.attrs, inputs)
-    compute = partial(rule.function, *grouped)
-    if _stays_known(op, inputs, partial(_without_effects, compute, keywords)):
-        keywords["xp"] = np
+    drawn = random_key(op, state.run_seed, state.counter_of(op)) if rule.asks_for("rng") else None
+    kernel = BoundKernel(op, rule, jnp, TraceContext(op, state), drawn)
+    unnoticed = TraceContext(op, replace(state, checks=[]))  # what a kernel checks that only tells sizes is forgotten
+    library = np if _stays_known(op, inputs, partial(kernel, inputs, ctx=unnoticed)) else jnp
     # XLA keeps the name with whatever it makes of the operation: profiles tell it (`runtime/kernel_profile.py`)
     with np.errstate(all="ignore"), jax.named_scope(op.name):
-        result = compute(**keywords)
+        result = kernel(inputs, xp=library)
     return [_typed(value, out) for value, out in zip(flatten_outputs(result), op.outputs, strict=True)]
 
 
@@ -282,14 +252,6 @@ def _result_size(op: StepNode, compute: Callable[[], Any]) -> int:
     if None in sizes:
         sizes = [math.prod(np.shape(value)) for value in flatten_outputs(jax.eval_shape(compute))]
     return sum(size for size in sizes if size is not None)
-
-
-def _without_effects(compute: Callable[..., Any], keywords: Mapping[str, Any]) -> Any:
-    """Calls a kernel so that what it checks is forgotten."""
-    context = keywords.get("ctx")
-    if context is None:
-        return compute(**keywords)
-    return compute(**{**keywords, "ctx": TraceContext(context.op, replace(context.state, checks=[]))})
 
 
 def _typed(value: Any, out: StepTensor) -> Any:

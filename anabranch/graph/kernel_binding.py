@@ -1,0 +1,100 @@
+"""The one way to call a kernel: bound to an operation, an array library, a context and random numbers, then to values.
+
+Kernels are called while a graph is built (for values that are known), while an island is traced, between islands, for
+the elements of datasets, and to find out sizes. All of them give the same keywords their meaning here, and take the
+same exceptions for "cannot take these values".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from anabranch.core.op_def import Rule
+from anabranch.core.resources import ResourceHandle
+from anabranch.errors import InvalidArgumentError, ResourceExhaustedError
+from anabranch.graph.operation import group_by_argument
+from anabranch.graph.step_nodes import AnyOperation
+
+#: what kernels raise where they cannot take the values that they meet
+VALUE_ERRORS: Final = (TypeError, ValueError, IndexError, KeyError, ArithmeticError)
+
+
+class BoundKernel:
+    """A kernel with everything but the values of its inputs.
+
+    Args:
+        op: the operation, whose attributes the kernel may ask for.
+        rule: the kernel.
+        xp: the array library for a kernel that asks for one.
+        ctx: what it may know and do besides; see `core.kernel_context`.
+        rng: what it draws random numbers from.
+    """
+
+    __slots__ = ("_flat", "_function", "_keywords", "_op")
+
+    def __init__(self, op: AnyOperation, rule: Rule, xp: Any = np, ctx: Any = None, rng: Any = None) -> None:
+        self._op = op
+        self._function = rule.function
+        self._keywords: dict[str, Any] = {name: op.attrs[name] for name in rule.attr_names()}
+        for name, value in (("xp", xp), ("ctx", ctx), ("rng", rng)):
+            if rule.asks_for(name):
+                self._keywords[name] = value
+        self._flat = not any(arg.is_list for arg in op.op_def.inputs)
+
+    def __call__(self, inputs: Sequence[Any], **instead: Any) -> Any:
+        """What the kernel gives for the values of the inputs, flat: a value, or nested lists and tuples of them.
+
+        Args:
+            instead: keywords with another meaning this time, of those that the kernel asks for.
+        """
+        return self.on_arguments(self.grouped(inputs), **instead)
+
+    def on_arguments(self, arguments: Sequence[Any], **instead: Any) -> Any:
+        """The same for values that are grouped by argument already."""
+        if instead:
+            keywords = self._keywords | {name: instead[name] for name in instead.keys() & self._keywords.keys()}
+            return self._function(*arguments, **keywords)
+        return self._function(*arguments, **self._keywords)
+
+    def grouped(self, inputs: Sequence[Any]) -> Sequence[Any]:
+        """Something of each input, flat, by the arguments of the kernel."""
+        return inputs if self._flat else group_by_argument(self._op.op_def.inputs, self._op.attrs, inputs)
+
+
+def flatten_outputs(result: Any) -> list[Any]:
+    """A kernel's result (an array, or nested tuples and lists of them per output argument) as a flat list."""
+    if isinstance(result, tuple | list):
+        return [leaf for item in result for leaf in flatten_outputs(item)]
+    return [] if result is None else [result]
+
+
+def host_array(value: Any, dtype: Any) -> Any:
+    """A kernel's result as an array of the dtype of the signature; an object that is no array is put into one."""
+    if isinstance(value, np.ndarray):
+        return value if value.dtype == dtype or dtype == np.object_ else value.astype(dtype)
+    if dtype == np.object_:
+        if isinstance(value, ResourceHandle):
+            return value
+        box = np.empty((), np.object_)
+        box[()] = value
+        return box
+    return value if getattr(value, "dtype", None) == dtype and hasattr(value, "shape") else np.asarray(value, dtype)
+
+
+def refusal(op: AnyOperation, inputs: Sequence[Any], error: Exception) -> InvalidArgumentError:
+    """The error of an operation whose kernel raised one of `VALUE_ERRORS`."""
+    named = zip((t.name for t in op.inputs), inputs, strict=True)
+    given = ", ".join(f"{name} {np.shape(v)} {getattr(v, 'dtype', type(v).__name__)}" for name, v in named)
+    return InvalidArgumentError(
+        None, op, f"{op.type} cannot take these inputs: {given}: {str(error).rstrip('.')}; look at what was fed"
+    )
+
+
+def out_of_memory(op: AnyOperation, error: MemoryError) -> ResourceExhaustedError:
+    """The error of an operation whose kernel found too little memory on the host."""
+    return ResourceExhaustedError(
+        None, op, f"{op.type}: the host is out of memory: {error}; look at the sizes asked for"
+    )
