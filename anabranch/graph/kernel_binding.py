@@ -8,6 +8,7 @@ same exceptions for "cannot take these values".
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -33,31 +34,27 @@ class BoundKernel:
         rng: what it draws random numbers from.
     """
 
-    __slots__ = ("_flat", "_function", "_keywords", "_op")
+    __slots__ = ("_asked", "_flat", "_op", "on_arguments")
 
     def __init__(self, op: AnyOperation, rule: Rule, xp: Any = np, ctx: Any = None, rng: Any = None) -> None:
         self._op = op
-        self._function = rule.function
-        self._keywords: dict[str, Any] = {name: op.attrs[name] for name in rule.attr_names()}
-        for name, value in (("xp", xp), ("ctx", ctx), ("rng", rng)):
-            if rule.asks_for(name):
-                self._keywords[name] = value
+        self._asked = frozenset(rule.keywords)
         self._flat = not any(arg.is_list for arg in op.op_def.inputs)
+        keywords: dict[str, Any] = {name: op.attrs[name] for name in rule.attr_names()}
+        special = {"xp": xp, "ctx": ctx, "rng": rng}
+        keywords.update((name, value) for name, value in special.items() if name in self._asked)
+        #: calls the kernel with values that are grouped by argument already
+        self.on_arguments = partial(rule.function, **keywords)
 
     def __call__(self, inputs: Sequence[Any], **instead: Any) -> Any:
         """What the kernel gives for the values of the inputs, flat: a value, or nested lists and tuples of them.
 
         Args:
-            instead: keywords with another meaning this time, of those that the kernel asks for.
+            instead: keywords with another meaning this time; those that the kernel does not ask for are left out.
         """
-        return self.on_arguments(self.grouped(inputs), **instead)
-
-    def on_arguments(self, arguments: Sequence[Any], **instead: Any) -> Any:
-        """The same for values that are grouped by argument already."""
         if instead:
-            keywords = self._keywords | {name: instead[name] for name in instead.keys() & self._keywords.keys()}
-            return self._function(*arguments, **keywords)
-        return self._function(*arguments, **self._keywords)
+            instead = {name: value for name, value in instead.items() if name in self._asked}
+        return self.on_arguments(*self.grouped(inputs), **instead)
 
     def grouped(self, inputs: Sequence[Any]) -> Sequence[Any]:
         """Something of each input, flat, by the arguments of the kernel."""

@@ -147,7 +147,7 @@ class _Program:
                 if instruction.result < 0:
                     _execute(instruction, values)
                     continue
-                value = instruction.kernel.on_arguments([values[i] for i in instruction.arguments])
+                value = instruction.kernel.on_arguments(*[values[i] for i in instruction.arguments])
                 if value.__class__ is not np.ndarray or value.dtype is not instruction.dtype:
                     value = host_array(value.wait()[0] if isinstance(value, Pending) else value, instruction.dtype)
                 values[instruction.result] = value
@@ -196,7 +196,7 @@ class _Program:
 def _execute(instruction: _Instruction, values: list[Any]) -> None:
     """Runs any instruction."""
     arguments = [[values[i] for i in a] if isinstance(a, list) else values[a] for a in instruction.arguments]
-    result = instruction.kernel.on_arguments(arguments)
+    result = instruction.kernel.on_arguments(*arguments)
     if isinstance(result, Pending):
         result = result.wait()
     for slot, value, dtype in zip(instruction.results, flatten_outputs(result), instruction.dtypes, strict=True):

@@ -234,7 +234,7 @@ def _run_portable(operation: Operation, inputs: list[Any]) -> list[Array]:
     with np.errstate(all="ignore"):
         lists = [_as_list(arg, value) for arg, value in zip(operation.op_def.inputs, inputs, strict=True)]
         kernel = BoundKernel(operation, rule, np, KernelContext(operation))
-        return [np.asarray(v) for v in flatten_outputs(kernel.on_arguments(lists))]
+        return [np.asarray(v) for v in flatten_outputs(kernel.on_arguments(*lists))]
 
 
 def _as_list(arg: ArgDef, value: Any) -> Any:

@@ -37,7 +37,7 @@ def test_inputs_are_grouped_by_argument() -> None:
     arrays = [np.full(1, i, np.float32) for i in range(3)]
     assert kernel([*arrays, np.int32(0)]).tolist() == [0.0, 1.0, 2.0]
     assert kernel.grouped(["a", "b", "c", "axis"]) == [["a", "b", "c"], "axis"]
-    assert kernel.on_arguments([arrays, np.int32(0)]).tolist() == [0.0, 1.0, 2.0]
+    assert kernel.on_arguments(arrays, np.int32(0)).tolist() == [0.0, 1.0, 2.0]
 
 
 def test_results_are_flat() -> None:
