@@ -107,7 +107,7 @@ _NO_FUNCTIONS: Final[Mapping[str, StepFunction]] = {}
 class _Made:
     """A copy of a function graph: of which state of it, and the copies of the functions that it calls."""
 
-    state: tuple[int, int, int]
+    state: tuple[int, ...]
     called: dict[str, StepFunction]
     function: StepFunction
 
@@ -145,7 +145,8 @@ def _called_by(operations: Iterable[Operation]) -> list[str]:
 
 
 def _copied(name: str, body: FunctionGraph, called: dict[str, StepFunction]) -> StepFunction:
-    state = (body.version, body.structure_version, len(body.outputs))
+    # not the tensors themselves, which would keep the graph alive
+    state = (body.version, body.structure_version, *map(id, body.inputs), *map(id, body.outputs))
     made = _made.get(body)
     if made is None or made.state != state or made.called != called:
         made = _made[body] = _Made(state, called, copy_of_function(name, body.inputs, body.outputs, called))
