@@ -20,8 +20,11 @@ _COLOCATE: Final = b"loc:@"
 class GraphCopy:
     """The nodes of some operations of one graph, made when they are first asked for.
 
+    Attributes:
+        colocated: the operations with which some are to share a device, whether they run or not: by name.
+
     Args:
-        functions: the copies of functions that are made already, by name; more are added.
+        functions: the copies of the functions that the operations call, by name.
         scope: what the operations' names do not say: "" in a graph, ``@name`` in a function.
     """
 

@@ -22,7 +22,7 @@ class StepGraph:
         fetches: tensors whose values the step returns.
         targets: operations that must run although nothing of them is fetched.
         feeds: tensors whose values the step is given.
-        colocated: operations that do not run, but whose devices others are to share: by name.
+        colocated: operations whose devices others are to share, also where they do not run: by name.
     """
 
     operations: list[StepNode]
