@@ -255,7 +255,7 @@ class OpDef:
     @property
     def takes_objects(self) -> bool:
         """Whether inputs of any type reach the kernels as they are: what has functions hands them on to these."""
-        return self.knows_objects or any(attr.kind in {"func", "list(func)"} for attr in self.attrs.values())
+        return self.knows_objects or self.calls_functions
 
     def object_positions(self, op: Any) -> frozenset[int]:
         """The flat positions of handles and variants that the kernels of `op` get in arrays of objects."""

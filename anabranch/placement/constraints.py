@@ -250,7 +250,7 @@ class Constraints:
 
 def _reaches_over(op: StepNode, request: Callable[[StepNode], PlacementRequest]) -> bool:
     """Whether an operation calls functions on resources for which several devices are asked."""
-    if not any(attr.kind in ("func", "list(func)") for attr in op.op_def.attrs.values()):
+    if not op.op_def.calls_functions:
         return False
     return len({request(t.op).device for t in op.inputs if t.dtype.name == "resource"} - {""}) > 1
 
