@@ -19,7 +19,6 @@ from anabranch.graph.operation import Operation, Tensor
 from anabranch.graph.step_nodes import StepFunction, StepNode
 from anabranch.passes.cse import merge_common_subexpressions
 from anabranch.passes.fold import fold
-from anabranch.passes.frames import Frames
 from anabranch.passes.lower_control_flow import FUNCTIONAL, lower_control_flow
 from anabranch.passes.prune import prune
 from anabranch.passes.rewriting import step_of_function, step_of_members
@@ -133,27 +132,27 @@ def _plan(begin: Callable[[], StepGraph], placer: Placer | None) -> Plan:
     while chosen := _to_lower(step, placer=placer):
         step = stage("lower", functools.partial(lower_control_flow, step, chosen, order_of(step), _lower_inside))
         step = stage("fold", functools.partial(fold, step))
-    plan = Plan(Grouping([], {}, {}, Frames()), step, stages)
+    placement, devices, receives = None, {}, None
     if placer is not None:
         start = time.perf_counter()
-        plan.devices = {device.name: device for device in placer.devices}
-        plan.placement = placer.place(step)
+        devices = {device.name: device for device in placer.devices}
+        placement = placer.place(step)
         noted("place", len(step.operations), start)
-        if plan.placement.device:
-            placed = apply(step, plan.placement)
-            verify_placed(placed, plan.devices, "place")
-            step = plan.step = stage("partition", lambda: partition(placed))
-            verify_partitioned(step, "partition")
+    if placement is not None and placement.device:
+        placed = apply(step, placement)
+        verify_placed(placed, devices, "place")
+        step = stage("partition", lambda: partition(placed))
+        verify_partitioned(step, "partition")
     start = time.perf_counter()
-    plan.grouping = group(step)
-    verify_items(plan.grouping, step, "islands")
-    noted("islands", len(plan.items), start)
+    grouping = group(step)
+    verify_items(grouping, step, "islands")
+    noted("islands", len(grouping.items), start)
     if placer is not None and any(op.type == "_Recv" for op in step.operations):
         start = time.perf_counter()
-        plan.grouping, plan.receives = delay_receives(plan.grouping, step, plan.devices, placer.cost_model)
-        verify_items(plan.grouping, step, "receives")
-        noted("receives", len(plan.receives.delayed), start)
-    return _announced(plan)
+        grouping, receives = delay_receives(grouping, step, devices, placer.cost_model)
+        verify_items(grouping, step, "receives")
+        noted("receives", len(receives.delayed), start)
+    return _announced(Plan(grouping, step, stages, placement, devices, receives))
 
 
 def _to_lower(step: StepGraph, on_host: frozenset[str] = frozenset(), placer: Placer | None = None) -> set[StepNode]:
