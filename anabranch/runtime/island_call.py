@@ -228,6 +228,8 @@ class IslandCall(ItemCall):
 
     def _call(self, variant: Variant, args: list[Any], apart: bool) -> Any:
         """Runs a variant; returns its results but for what it stored, the outputs first."""
+        if self._locks and not apart and not self.executable.is_ready(variant):
+            raise _NotInOneCallError  # an exception that comes while JAX traces may be lost to another one
         try:
             if not self._written:
                 results = self.executable.call(variant, args)

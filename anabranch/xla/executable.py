@@ -240,6 +240,11 @@ class Executable:
         )
         return f"new shapes or static values: {', '.join(told[:_MAX_TOLD])}{more}{evicted}"
 
+    @staticmethod
+    def is_ready(variant: Variant) -> bool:
+        """Whether a variant is compiled, or has an interpretation to be called: then JAX need not trace it first."""
+        return variant.compiled or (variant.interpreted_calls > 0 and variant.interpretation is not None)
+
     def call(self, variant: Variant, args: Sequence[Any]) -> Any:
         """Runs a variant. The first call compiles it and logs that.
 

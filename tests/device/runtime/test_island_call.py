@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
+from typing import Any
 
 import pytest
 
 import anabranch as tf
+from anabranch.xla import executable
+from anabranch.xla.interpreter import Interpretation
 from tests.device.shared_task import SharedTask
 
 DEADLINE = 300
@@ -52,3 +55,25 @@ def test_a_missing_value_leaves_nothing_locked_or_pinned() -> None:
             assert not state.pins
         session.run(b.initializer)
         assert session.run(update) == 0
+
+
+@pytest.mark.parametrize("writes", [False, True])
+def test_what_jax_traces_is_traced_on_another_thread(writes: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An exception for the program's thread that came meanwhile could be replaced by one of JAX's own."""
+    traced: list[int] = []
+
+    class Noted(Interpretation):
+        def __init__(self, *args: Any) -> None:
+            traced.append(threading.get_ident())
+            super().__init__(*args)
+
+    monkeypatch.setattr(executable, "Interpretation", Noted)
+    v = tf.get_variable("v", [], initializer=tf.zeros_initializer())
+    x = tf.placeholder(tf.float32, [None])
+    fetch = tf.assign_add(v, tf.reduce_sum(x)) if writes else v + tf.reduce_sum(x)
+    with tf.Session() as session:
+        session.run(v.initializer)
+        for size in range(1, 7):
+            session.run(fetch, {x: [1.0] * size})
+    assert traced
+    assert threading.get_ident() not in traced
