@@ -106,8 +106,16 @@ class Containers:
     def close_objects(self, containers: Iterable[str] | None = None) -> None:
         """Drops the queues, tables and readers of some containers (default: all) and cancels what waits."""
         names = None if containers is None else set(containers)
+        self._close_objects(lambda container, _: names is None or container in names)
+
+    def close_private(self, prefix: str) -> None:
+        """The same for those whose names begin with the prefix of a session that has ended."""
+        self._close_objects(lambda _, name: name.startswith(prefix))
+
+    def _close_objects(self, chosen: Callable[[str, str], bool]) -> None:
+        """Drops the objects of which `chosen` says so, by container and name."""
         with self._lock:
-            keys = [key for key in self._objects if names is None or key[0] in names]
+            keys = [key for key in self._objects if chosen(key[0], key[2])]
             closed = [self._objects.pop(key) for key in keys]
         for item in closed:  # outside the lock: the steps that wait there go on, and may look for other objects
             closing = getattr(item, "close", None)

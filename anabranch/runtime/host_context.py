@@ -39,7 +39,7 @@ class HostContext(KernelContext):
     @property
     def private_name(self) -> str:
         """Names what belongs to this operation of this session alone."""
-        return f"_{self._environment.session}_{self.op.origin}"
+        return f"{self._environment.private_prefix}{self.op.origin}"
 
     def is_initialized(self, handle: ResourceHandle) -> bool:
         """Whether the variable has a value."""

@@ -90,11 +90,15 @@ class LocalMaster:
             closed, self.task = self.task, LocalTask()
             closed.containers.close()
             self._functions.clear()
+        else:
+            self.task.containers.close_private(self._environment().private_prefix)
 
     def forget(self) -> None:
         """Ends the threads of a session that nobody holds any more, and hence no step is running in."""
         if self._owns_task:
             self.task.containers.close()
+        else:
+            self.task.containers.close_private(self._environment().private_prefix)
 
     def devices(self) -> list[DeviceAttributes]:
         """The devices that steps can use."""

@@ -32,3 +32,8 @@ class SessionEnvironment:
     counters: RandomCounters
     run_function: FunctionRunner
     active: ActiveSteps
+
+    @property
+    def private_prefix(self) -> str:
+        """How the names begin of objects that belong to the session alone."""
+        return f"_{self.session}_"

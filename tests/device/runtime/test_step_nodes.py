@@ -12,7 +12,7 @@ import pytest
 import anabranch as tf
 from anabranch.errors import InvalidArgumentError
 from anabranch.pipeline import lowering_everything
-from anabranch.runtime.local_master import LocalMaster
+from anabranch.runtime.local_master import LocalMaster, LocalTask
 
 
 def _model() -> tuple[Any, Any, Any]:
@@ -90,3 +90,19 @@ def test_objects_without_a_shared_name_belong_to_an_operation_of_a_session() -> 
         again = tf.identity(size)  # another plan
         assert one.run([size, again]) == [2, 2]
         assert other.run(size) == 1
+        one.close()
+        assert other.run(size) == 1
+
+
+def test_a_task_keeps_no_private_objects_of_sessions_that_have_ended() -> None:
+    containers = LocalTask.named("kept").containers
+    queue, shared = tf.FIFOQueue(5, tf.int32), tf.FIFOQueue(5, tf.int32, shared_name="shared")
+    handles = []
+    for _ in range(3):
+        with tf.Session("local://kept") as session:
+            session.run([queue.enqueue(1), shared.enqueue(1)])
+            handles.append(session.run([queue.queue_ref, shared.queue_ref]))
+    assert len({private for private, _ in handles}) == 3
+    assert [containers.find_object(private) for private, _ in handles] == [None] * 3
+    with tf.Session("local://kept") as session:
+        assert session.run(shared.size()) == 3
