@@ -88,114 +88,15 @@ from anabranch.core.shapes import (
 )
 from anabranch.errors import OpError as OpError
 from anabranch.frontend import raw_ops as raw_ops
-from anabranch.frontend.accumulators import (
-    ConditionalAccumulator as ConditionalAccumulator,
-    ConditionalAccumulatorBase as ConditionalAccumulatorBase,
-    SparseConditionalAccumulator as SparseConditionalAccumulator,
-)
-from anabranch.frontend.array import (
-    broadcast_dynamic_shape as broadcast_dynamic_shape,
-    broadcast_static_shape as broadcast_static_shape,
-    broadcast_to as broadcast_to,
-    concat as concat,
-    ensure_shape as ensure_shape,
-    expand_dims as expand_dims,
-    guarantee_const as guarantee_const,
-    identity as identity,
-    identity_n as identity_n,
-    matrix_transpose as matrix_transpose,
-    one_hot as one_hot,
-    pad as pad,
-    parallel_stack as parallel_stack,
-    rank as rank,
-    reshape as reshape,
-    shape as shape,
-    shape_n as shape_n,
-    size as size,
-    split as split,
-    squeeze as squeeze,
-    stack as stack,
-    stop_gradient as stop_gradient,
-    tile as tile,
-    transpose as transpose,
-    unstack as unstack,
-)
-from anabranch.frontend.casting import (
-    cast as cast,
-    saturate_cast as saturate_cast,
-    to_bfloat16 as to_bfloat16,
-    to_complex64 as to_complex64,
-    to_complex128 as to_complex128,
-    to_double as to_double,
-    to_float as to_float,
-    to_int32 as to_int32,
-    to_int64 as to_int64,
-)
-from anabranch.frontend.checks import (
-    Assert as Assert,
-    add_check_numerics_ops as add_check_numerics_ops,
-    assert_equal as assert_equal,
-    assert_greater as assert_greater,
-    assert_greater_equal as assert_greater_equal,
-    assert_integer as assert_integer,
-    assert_less as assert_less,
-    assert_less_equal as assert_less_equal,
-    assert_near as assert_near,
-    assert_negative as assert_negative,
-    assert_non_negative as assert_non_negative,
-    assert_non_positive as assert_non_positive,
-    assert_none_equal as assert_none_equal,
-    assert_positive as assert_positive,
-    assert_proper_iterable as assert_proper_iterable,
-    assert_rank as assert_rank,
-    assert_rank_at_least as assert_rank_at_least,
-    assert_rank_in as assert_rank_in,
-    assert_same_float_dtype as assert_same_float_dtype,
-    assert_scalar as assert_scalar,
-    assert_type as assert_type,
-    check_numerics as check_numerics,
-    is_non_decreasing as is_non_decreasing,
-    is_numeric_tensor as is_numeric_tensor,
-    is_strictly_increasing as is_strictly_increasing,
-    verify_tensor_all_finite as verify_tensor_all_finite,
-)
-from anabranch.frontend.clipping import (
+from anabranch.frontend.arithmetic.clipping import (
     clip_by_average_norm as clip_by_average_norm,
     clip_by_global_norm as clip_by_global_norm,
     clip_by_norm as clip_by_norm,
     clip_by_value as clip_by_value,
     global_norm as global_norm,
 )
-from anabranch.frontend.constants import (
-    constant as constant,
-    fill as fill,
-    ones as ones,
-    ones_like as ones_like,
-    placeholder as placeholder,
-    placeholder_with_default as placeholder_with_default,
-    zeros as zeros,
-    zeros_like as zeros_like,
-)
-from anabranch.frontend.contraction import einsum as einsum, tensordot as tensordot
-from anabranch.frontend.control_flow import case as case, cond as cond, switch_case as switch_case
-from anabranch.frontend.data_flow import (
-    dynamic_partition as dynamic_partition,
-    dynamic_stitch as dynamic_stitch,
-    edit_distance as edit_distance,
-    scatter_nd as scatter_nd,
-    searchsorted as searchsorted,
-    setdiff1d as setdiff1d,
-    tensor_scatter_add as tensor_scatter_add,
-    tensor_scatter_nd_add as tensor_scatter_nd_add,
-    tensor_scatter_nd_sub as tensor_scatter_nd_sub,
-    tensor_scatter_nd_update as tensor_scatter_nd_update,
-    tensor_scatter_sub as tensor_scatter_sub,
-    tensor_scatter_update as tensor_scatter_update,
-    unique as unique,
-    unique_with_counts as unique_with_counts,
-    unravel_index as unravel_index,
-)
-from anabranch.frontend.elementwise import (
+from anabranch.frontend.arithmetic.contraction import einsum as einsum, tensordot as tensordot
+from anabranch.frontend.arithmetic.elementwise import (
     acos as acos,
     acosh as acosh,
     add as add,
@@ -253,63 +154,7 @@ from anabranch.frontend.elementwise import (
     truncatediv as truncatediv,
     truncatemod as truncatemod,
 )
-from anabranch.frontend.encodings import (
-    decode_compressed as decode_compressed,
-    decode_json_example as decode_json_example,
-    parse_tensor as parse_tensor,
-    serialize_tensor as serialize_tensor,
-)
-from anabranch.frontend.framework import (
-    add_to_collection as add_to_collection,
-    add_to_collections as add_to_collections,
-    colocate_with as colocate_with,
-    container as container,
-    control_dependencies as control_dependencies,
-    convert_to_tensor_or_indexed_slices as convert_to_tensor_or_indexed_slices,
-    convert_to_tensor_or_sparse_tensor as convert_to_tensor_or_sparse_tensor,
-    device as device,
-    get_collection as get_collection,
-    get_collection_ref as get_collection_ref,
-    get_seed as get_seed,
-    get_static_value as get_static_value,
-    init_scope as init_scope,
-    is_tensor as is_tensor,
-    name_scope as name_scope,
-    op_scope as op_scope,
-    set_random_seed as set_random_seed,
-)
-from anabranch.frontend.functional import foldl as foldl, foldr as foldr, map_fn as map_fn, scan as scan
-from anabranch.frontend.gathering import (
-    batch_gather as batch_gather,
-    boolean_mask as boolean_mask,
-    gather as gather,
-    gather_nd as gather_nd,
-    sequence_mask as sequence_mask,
-    where as where,
-    where_v2 as where_v2,
-)
-from anabranch.frontend.grouping import (
-    group as group,
-    initialize_all_tables as initialize_all_tables,
-    no_op as no_op,
-    tables_initializer as tables_initializer,
-    tuple as tuple,
-)
-from anabranch.frontend.image_geometry import random_crop as random_crop
-from anabranch.frontend.initializers import (
-    constant_initializer as constant_initializer,
-    glorot_normal_initializer as glorot_normal_initializer,
-    glorot_uniform_initializer as glorot_uniform_initializer,
-    ones_initializer as ones_initializer,
-    orthogonal_initializer as orthogonal_initializer,
-    random_normal_initializer as random_normal_initializer,
-    random_uniform_initializer as random_uniform_initializer,
-    truncated_normal_initializer as truncated_normal_initializer,
-    uniform_unit_scaling_initializer as uniform_unit_scaling_initializer,
-    variance_scaling_initializer as variance_scaling_initializer,
-    zeros_initializer as zeros_initializer,
-)
-from anabranch.frontend.linalg import (
+from anabranch.frontend.arithmetic.linalg import (
     cholesky as cholesky,
     cholesky_solve as cholesky_solve,
     cross as cross,
@@ -328,7 +173,7 @@ from anabranch.frontend.linalg import (
     svd as svd,
     trace as trace,
 )
-from anabranch.frontend.math import (
+from anabranch.frontend.arithmetic.math import (
     abs as abs,
     accumulate_n as accumulate_n,
     add_n as add_n,
@@ -353,39 +198,7 @@ from anabranch.frontend.math import (
     truediv as truediv,
     zeta as zeta,
 )
-from anabranch.frontend.parsing import (
-    FixedLenFeature as FixedLenFeature,
-    FixedLenSequenceFeature as FixedLenSequenceFeature,
-    VarLenFeature as VarLenFeature,
-    decode_csv as decode_csv,
-    matching_files as matching_files,
-    parse_example as parse_example,
-    parse_single_example as parse_single_example,
-    read_file as read_file,
-    write_file as write_file,
-)
-from anabranch.frontend.partitioned_variables import (
-    fixed_size_partitioner as fixed_size_partitioner,
-    min_max_variable_partitioner as min_max_variable_partitioner,
-    variable_axis_size_partitioner as variable_axis_size_partitioner,
-)
-from anabranch.frontend.platform.version import (
-    COMPILER_VERSION as COMPILER_VERSION,
-    GIT_VERSION as GIT_VERSION,
-    GRAPH_DEF_VERSION as GRAPH_DEF_VERSION,
-    GRAPH_DEF_VERSION_MIN_CONSUMER as GRAPH_DEF_VERSION_MIN_CONSUMER,
-    GRAPH_DEF_VERSION_MIN_PRODUCER as GRAPH_DEF_VERSION_MIN_PRODUCER,
-    VERSION as VERSION,
-)
-from anabranch.frontend.printing import Print as Print, print as print, timestamp as timestamp
-from anabranch.frontend.queues import (
-    FIFOQueue as FIFOQueue,
-    PaddingFIFOQueue as PaddingFIFOQueue,
-    PriorityQueue as PriorityQueue,
-    QueueBase as QueueBase,
-    RandomShuffleQueue as RandomShuffleQueue,
-)
-from anabranch.frontend.random import (
+from anabranch.frontend.arithmetic.random import (
     multinomial as multinomial,
     random_gamma as random_gamma,
     random_normal as random_normal,
@@ -394,38 +207,7 @@ from anabranch.frontend.random import (
     random_uniform as random_uniform,
     truncated_normal as truncated_normal,
 )
-from anabranch.frontend.readers import (
-    FixedLengthRecordReader as FixedLengthRecordReader,
-    IdentityReader as IdentityReader,
-    ReaderBase as ReaderBase,
-    TextLineReader as TextLineReader,
-    TFRecordReader as TFRecordReader,
-    WholeFileReader as WholeFileReader,
-)
-from anabranch.frontend.rearranging import (
-    batch_to_space as batch_to_space,
-    batch_to_space_nd as batch_to_space_nd,
-    bitcast as bitcast,
-    depth_to_space as depth_to_space,
-    diag as diag,
-    diag_part as diag_part,
-    extract_image_patches as extract_image_patches,
-    invert_permutation as invert_permutation,
-    matrix_band_part as matrix_band_part,
-    matrix_diag as matrix_diag,
-    matrix_diag_part as matrix_diag_part,
-    matrix_set_diag as matrix_set_diag,
-    meshgrid as meshgrid,
-    repeat as repeat,
-    required_space_to_batch_paddings as required_space_to_batch_paddings,
-    reverse as reverse,
-    reverse_sequence as reverse_sequence,
-    roll as roll,
-    space_to_batch as space_to_batch,
-    space_to_batch_nd as space_to_batch_nd,
-    space_to_depth as space_to_depth,
-)
-from anabranch.frontend.reduction import (
+from anabranch.frontend.arithmetic.reduction import (
     arg_max as arg_max,
     arg_min as arg_min,
     argmax as argmax,
@@ -449,8 +231,112 @@ from anabranch.frontend.reduction import (
     reduce_prod as reduce_prod,
     reduce_sum as reduce_sum,
 )
-from anabranch.frontend.script import numpy_function as numpy_function, py_func as py_func
-from anabranch.frontend.segments import (
+from anabranch.frontend.arithmetic.spectral import (
+    fft as fft,
+    fft2d as fft2d,
+    fft3d as fft3d,
+    ifft as ifft,
+    ifft2d as ifft2d,
+    ifft3d as ifft3d,
+)
+from anabranch.frontend.arrays.array import (
+    broadcast_dynamic_shape as broadcast_dynamic_shape,
+    broadcast_static_shape as broadcast_static_shape,
+    broadcast_to as broadcast_to,
+    concat as concat,
+    ensure_shape as ensure_shape,
+    expand_dims as expand_dims,
+    guarantee_const as guarantee_const,
+    identity as identity,
+    identity_n as identity_n,
+    matrix_transpose as matrix_transpose,
+    one_hot as one_hot,
+    pad as pad,
+    parallel_stack as parallel_stack,
+    rank as rank,
+    reshape as reshape,
+    shape as shape,
+    shape_n as shape_n,
+    size as size,
+    split as split,
+    squeeze as squeeze,
+    stack as stack,
+    stop_gradient as stop_gradient,
+    tile as tile,
+    transpose as transpose,
+    unstack as unstack,
+)
+from anabranch.frontend.arrays.casting import (
+    cast as cast,
+    saturate_cast as saturate_cast,
+    to_bfloat16 as to_bfloat16,
+    to_complex64 as to_complex64,
+    to_complex128 as to_complex128,
+    to_double as to_double,
+    to_float as to_float,
+    to_int32 as to_int32,
+    to_int64 as to_int64,
+)
+from anabranch.frontend.arrays.constants import (
+    constant as constant,
+    fill as fill,
+    ones as ones,
+    ones_like as ones_like,
+    placeholder as placeholder,
+    placeholder_with_default as placeholder_with_default,
+    zeros as zeros,
+    zeros_like as zeros_like,
+)
+from anabranch.frontend.arrays.data_flow import (
+    dynamic_partition as dynamic_partition,
+    dynamic_stitch as dynamic_stitch,
+    edit_distance as edit_distance,
+    scatter_nd as scatter_nd,
+    searchsorted as searchsorted,
+    setdiff1d as setdiff1d,
+    tensor_scatter_add as tensor_scatter_add,
+    tensor_scatter_nd_add as tensor_scatter_nd_add,
+    tensor_scatter_nd_sub as tensor_scatter_nd_sub,
+    tensor_scatter_nd_update as tensor_scatter_nd_update,
+    tensor_scatter_sub as tensor_scatter_sub,
+    tensor_scatter_update as tensor_scatter_update,
+    unique as unique,
+    unique_with_counts as unique_with_counts,
+    unravel_index as unravel_index,
+)
+from anabranch.frontend.arrays.gathering import (
+    batch_gather as batch_gather,
+    boolean_mask as boolean_mask,
+    gather as gather,
+    gather_nd as gather_nd,
+    sequence_mask as sequence_mask,
+    where as where,
+    where_v2 as where_v2,
+)
+from anabranch.frontend.arrays.rearranging import (
+    batch_to_space as batch_to_space,
+    batch_to_space_nd as batch_to_space_nd,
+    bitcast as bitcast,
+    depth_to_space as depth_to_space,
+    diag as diag,
+    diag_part as diag_part,
+    extract_image_patches as extract_image_patches,
+    invert_permutation as invert_permutation,
+    matrix_band_part as matrix_band_part,
+    matrix_diag as matrix_diag,
+    matrix_diag_part as matrix_diag_part,
+    matrix_set_diag as matrix_set_diag,
+    meshgrid as meshgrid,
+    repeat as repeat,
+    required_space_to_batch_paddings as required_space_to_batch_paddings,
+    reverse as reverse,
+    reverse_sequence as reverse_sequence,
+    roll as roll,
+    space_to_batch as space_to_batch,
+    space_to_batch_nd as space_to_batch_nd,
+    space_to_depth as space_to_depth,
+)
+from anabranch.frontend.arrays.segments import (
     segment_max as segment_max,
     segment_mean as segment_mean,
     segment_min as segment_min,
@@ -466,10 +352,118 @@ from anabranch.frontend.segments import (
     unsorted_segment_sqrt_n as unsorted_segment_sqrt_n,
     unsorted_segment_sum as unsorted_segment_sum,
 )
-from anabranch.frontend.sequence_examples import parse_single_sequence_example as parse_single_sequence_example
-from anabranch.frontend.slicing import newaxis as newaxis, slice as slice, strided_slice as strided_slice
-from anabranch.frontend.sorting import argsort as argsort, sort as sort
-from anabranch.frontend.sparse import (
+from anabranch.frontend.arrays.slicing import newaxis as newaxis, slice as slice, strided_slice as strided_slice
+from anabranch.frontend.arrays.sorting import argsort as argsort, sort as sort
+from anabranch.frontend.arrays.strings import (
+    as_string as as_string,
+    decode_base64 as decode_base64,
+    decode_raw as decode_raw,
+    encode_base64 as encode_base64,
+    reduce_join as reduce_join,
+    regex_replace as regex_replace,
+    string_join as string_join,
+    string_split as string_split,
+    string_strip as string_strip,
+    string_to_hash_bucket as string_to_hash_bucket,
+    string_to_hash_bucket_fast as string_to_hash_bucket_fast,
+    string_to_hash_bucket_strong as string_to_hash_bucket_strong,
+    string_to_number as string_to_number,
+    substr as substr,
+)
+from anabranch.frontend.control_flow.checks import (
+    Assert as Assert,
+    add_check_numerics_ops as add_check_numerics_ops,
+    assert_equal as assert_equal,
+    assert_greater as assert_greater,
+    assert_greater_equal as assert_greater_equal,
+    assert_integer as assert_integer,
+    assert_less as assert_less,
+    assert_less_equal as assert_less_equal,
+    assert_near as assert_near,
+    assert_negative as assert_negative,
+    assert_non_negative as assert_non_negative,
+    assert_non_positive as assert_non_positive,
+    assert_none_equal as assert_none_equal,
+    assert_positive as assert_positive,
+    assert_proper_iterable as assert_proper_iterable,
+    assert_rank as assert_rank,
+    assert_rank_at_least as assert_rank_at_least,
+    assert_rank_in as assert_rank_in,
+    assert_same_float_dtype as assert_same_float_dtype,
+    assert_scalar as assert_scalar,
+    assert_type as assert_type,
+    check_numerics as check_numerics,
+    is_non_decreasing as is_non_decreasing,
+    is_numeric_tensor as is_numeric_tensor,
+    is_strictly_increasing as is_strictly_increasing,
+    verify_tensor_all_finite as verify_tensor_all_finite,
+)
+from anabranch.frontend.control_flow.conditionals import case as case, cond as cond, switch_case as switch_case
+from anabranch.frontend.control_flow.functional import foldl as foldl, foldr as foldr, map_fn as map_fn, scan as scan
+from anabranch.frontend.control_flow.grouping import (
+    group as group,
+    initialize_all_tables as initialize_all_tables,
+    no_op as no_op,
+    tables_initializer as tables_initializer,
+    tuple as tuple,
+)
+from anabranch.frontend.control_flow.printing import Print as Print, print as print, timestamp as timestamp
+from anabranch.frontend.control_flow.script import numpy_function as numpy_function, py_func as py_func
+from anabranch.frontend.control_flow.tensor_array import TensorArray as TensorArray
+from anabranch.frontend.control_flow.while_loop import while_loop as while_loop
+from anabranch.frontend.framework import (
+    add_to_collection as add_to_collection,
+    add_to_collections as add_to_collections,
+    colocate_with as colocate_with,
+    container as container,
+    control_dependencies as control_dependencies,
+    convert_to_tensor_or_indexed_slices as convert_to_tensor_or_indexed_slices,
+    convert_to_tensor_or_sparse_tensor as convert_to_tensor_or_sparse_tensor,
+    device as device,
+    get_collection as get_collection,
+    get_collection_ref as get_collection_ref,
+    get_seed as get_seed,
+    get_static_value as get_static_value,
+    init_scope as init_scope,
+    is_tensor as is_tensor,
+    name_scope as name_scope,
+    op_scope as op_scope,
+    set_random_seed as set_random_seed,
+)
+from anabranch.frontend.images.geometry import random_crop as random_crop
+from anabranch.frontend.platform.version import (
+    COMPILER_VERSION as COMPILER_VERSION,
+    GIT_VERSION as GIT_VERSION,
+    GRAPH_DEF_VERSION as GRAPH_DEF_VERSION,
+    GRAPH_DEF_VERSION_MIN_CONSUMER as GRAPH_DEF_VERSION_MIN_CONSUMER,
+    GRAPH_DEF_VERSION_MIN_PRODUCER as GRAPH_DEF_VERSION_MIN_PRODUCER,
+    VERSION as VERSION,
+)
+from anabranch.frontend.resources.accumulators import (
+    ConditionalAccumulator as ConditionalAccumulator,
+    ConditionalAccumulatorBase as ConditionalAccumulatorBase,
+    SparseConditionalAccumulator as SparseConditionalAccumulator,
+)
+from anabranch.frontend.resources.queues import (
+    FIFOQueue as FIFOQueue,
+    PaddingFIFOQueue as PaddingFIFOQueue,
+    PriorityQueue as PriorityQueue,
+    QueueBase as QueueBase,
+    RandomShuffleQueue as RandomShuffleQueue,
+)
+from anabranch.frontend.resources.staging import CriticalSection as CriticalSection
+from anabranch.frontend.sparse.arithmetic import (
+    sparse_add as sparse_add,
+    sparse_maximum as sparse_maximum,
+    sparse_minimum as sparse_minimum,
+    sparse_reduce_max as sparse_reduce_max,
+    sparse_reduce_max_sparse as sparse_reduce_max_sparse,
+    sparse_reduce_sum as sparse_reduce_sum,
+    sparse_reduce_sum_sparse as sparse_reduce_sum_sparse,
+    sparse_softmax as sparse_softmax,
+    sparse_tensor_dense_matmul as sparse_tensor_dense_matmul,
+)
+from anabranch.frontend.sparse.form import (
     sparse_concat as sparse_concat,
     sparse_fill_empty_rows as sparse_fill_empty_rows,
     sparse_mask as sparse_mask,
@@ -486,43 +480,33 @@ from anabranch.frontend.sparse import (
     sparse_to_indicator as sparse_to_indicator,
     sparse_transpose as sparse_transpose,
 )
-from anabranch.frontend.sparse_math import (
-    sparse_add as sparse_add,
-    sparse_maximum as sparse_maximum,
-    sparse_minimum as sparse_minimum,
-    sparse_reduce_max as sparse_reduce_max,
-    sparse_reduce_max_sparse as sparse_reduce_max_sparse,
-    sparse_reduce_sum as sparse_reduce_sum,
-    sparse_reduce_sum_sparse as sparse_reduce_sum_sparse,
-    sparse_softmax as sparse_softmax,
-    sparse_tensor_dense_matmul as sparse_tensor_dense_matmul,
-)
 from anabranch.frontend.specs import TensorSpec as TensorSpec
-from anabranch.frontend.spectral import (
-    fft as fft,
-    fft2d as fft2d,
-    fft3d as fft3d,
-    ifft as ifft,
-    ifft2d as ifft2d,
-    ifft3d as ifft3d,
+from anabranch.frontend.storage.encodings import (
+    decode_compressed as decode_compressed,
+    decode_json_example as decode_json_example,
+    parse_tensor as parse_tensor,
+    serialize_tensor as serialize_tensor,
 )
-from anabranch.frontend.staging import CriticalSection as CriticalSection
-from anabranch.frontend.strings import (
-    as_string as as_string,
-    decode_base64 as decode_base64,
-    decode_raw as decode_raw,
-    encode_base64 as encode_base64,
-    reduce_join as reduce_join,
-    regex_replace as regex_replace,
-    string_join as string_join,
-    string_split as string_split,
-    string_strip as string_strip,
-    string_to_hash_bucket as string_to_hash_bucket,
-    string_to_hash_bucket_fast as string_to_hash_bucket_fast,
-    string_to_hash_bucket_strong as string_to_hash_bucket_strong,
-    string_to_number as string_to_number,
-    substr as substr,
+from anabranch.frontend.storage.parsing import (
+    FixedLenFeature as FixedLenFeature,
+    FixedLenSequenceFeature as FixedLenSequenceFeature,
+    VarLenFeature as VarLenFeature,
+    decode_csv as decode_csv,
+    matching_files as matching_files,
+    parse_example as parse_example,
+    parse_single_example as parse_single_example,
+    read_file as read_file,
+    write_file as write_file,
 )
+from anabranch.frontend.storage.readers import (
+    FixedLengthRecordReader as FixedLengthRecordReader,
+    IdentityReader as IdentityReader,
+    ReaderBase as ReaderBase,
+    TextLineReader as TextLineReader,
+    TFRecordReader as TFRecordReader,
+    WholeFileReader as WholeFileReader,
+)
+from anabranch.frontend.storage.sequence_examples import parse_single_sequence_example as parse_single_sequence_example
 from anabranch.frontend.switches import (
     control_flow_v2_enabled as control_flow_v2_enabled,
     disable_control_flow_v2 as disable_control_flow_v2,
@@ -538,9 +522,7 @@ from anabranch.frontend.switches import (
     executing_eagerly_outside_functions as executing_eagerly_outside_functions,
     resource_variables_enabled as resource_variables_enabled,
 )
-from anabranch.frontend.template import make_template as make_template
-from anabranch.frontend.tensor_array import TensorArray as TensorArray
-from anabranch.frontend.variable_functions import (
+from anabranch.frontend.variables.functions import (
     all_variables as all_variables,
     assert_variables_initialized as assert_variables_initialized,
     assign as assign,
@@ -572,12 +554,30 @@ from anabranch.frontend.variable_functions import (
     trainable_variables as trainable_variables,
     variables_initializer as variables_initializer,
 )
-from anabranch.frontend.variable_policy import (
+from anabranch.frontend.variables.initializers import (
+    constant_initializer as constant_initializer,
+    glorot_normal_initializer as glorot_normal_initializer,
+    glorot_uniform_initializer as glorot_uniform_initializer,
+    ones_initializer as ones_initializer,
+    orthogonal_initializer as orthogonal_initializer,
+    random_normal_initializer as random_normal_initializer,
+    random_uniform_initializer as random_uniform_initializer,
+    truncated_normal_initializer as truncated_normal_initializer,
+    uniform_unit_scaling_initializer as uniform_unit_scaling_initializer,
+    variance_scaling_initializer as variance_scaling_initializer,
+    zeros_initializer as zeros_initializer,
+)
+from anabranch.frontend.variables.partitioned import (
+    fixed_size_partitioner as fixed_size_partitioner,
+    min_max_variable_partitioner as min_max_variable_partitioner,
+    variable_axis_size_partitioner as variable_axis_size_partitioner,
+)
+from anabranch.frontend.variables.policy import (
     VariableAggregation as VariableAggregation,
     VariableSynchronization as VariableSynchronization,
     variable_creator_scope as variable_creator_scope,
 )
-from anabranch.frontend.variable_scope import (
+from anabranch.frontend.variables.scope import (
     VariableScope as VariableScope,
     create_partitioned_variables as create_partitioned_variables,
     get_local_variable as get_local_variable,
@@ -587,9 +587,9 @@ from anabranch.frontend.variable_scope import (
     variable_op_scope as variable_op_scope,
     variable_scope as variable_scope,
 )
-from anabranch.frontend.variable_store import AUTO_REUSE as AUTO_REUSE
-from anabranch.frontend.variables import Variable as Variable
-from anabranch.frontend.while_loop import while_loop as while_loop
+from anabranch.frontend.variables.store import AUTO_REUSE as AUTO_REUSE
+from anabranch.frontend.variables.template import make_template as make_template
+from anabranch.frontend.variables.variables import Variable as Variable
 from anabranch.graph.collections import GraphKeys as GraphKeys
 from anabranch.graph.composite import (
     IndexedSlices as IndexedSlices,

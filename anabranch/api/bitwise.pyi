@@ -1,4 +1,4 @@
-from anabranch.frontend.elementwise import (
+from anabranch.frontend.arithmetic.elementwise import (
     bitwise_and as bitwise_and,
     bitwise_or as bitwise_or,
     bitwise_xor as bitwise_xor,

@@ -1,4 +1,4 @@
-from anabranch.frontend.lookup import (
+from anabranch.frontend.resources.lookup import (
     FastHashSpec as FastHashSpec,
     IdTableWithHashBuckets as IdTableWithHashBuckets,
     index_table_from_tensor as index_table_from_tensor,

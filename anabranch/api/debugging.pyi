@@ -1,4 +1,5 @@
-from anabranch.frontend.checks import (
+from anabranch.frontend.arithmetic.elementwise import is_finite as is_finite, is_inf as is_inf, is_nan as is_nan
+from anabranch.frontend.control_flow.checks import (
     Assert as Assert,
     assert_equal as assert_equal,
     assert_greater as assert_greater,
@@ -25,7 +26,6 @@ from anabranch.frontend.checks import (
     is_strictly_increasing as is_strictly_increasing,
     verify_tensor_all_finite,
 )
-from anabranch.frontend.elementwise import is_finite as is_finite, is_inf as is_inf, is_nan as is_nan
-from anabranch.frontend.shape_checks import assert_shapes as assert_shapes
+from anabranch.frontend.control_flow.shape_checks import assert_shapes as assert_shapes
 
 assert_all_finite = verify_tensor_all_finite

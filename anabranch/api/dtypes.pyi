@@ -25,9 +25,9 @@ from anabranch.core.dtypes import (
     uint64 as uint64,
     variant as variant,
 )
-from anabranch.frontend.casting import cast as cast, saturate_cast as saturate_cast
-from anabranch.frontend.math import complex as complex
-from anabranch.frontend.strings import as_string as as_string
+from anabranch.frontend.arithmetic.math import complex as complex
+from anabranch.frontend.arrays.casting import cast as cast, saturate_cast as saturate_cast
+from anabranch.frontend.arrays.strings import as_string as as_string
 
 float64 = double
 half = float16

@@ -1,4 +1,4 @@
-from anabranch.frontend.graph_util import (
+from anabranch.frontend.storage.graph_util import (
     convert_variables_to_constants as convert_variables_to_constants,
     extract_sub_graph as extract_sub_graph,
     must_run_on_cpu as must_run_on_cpu,

@@ -1,22 +1,5 @@
-from anabranch.frontend.image import (
-    ResizeMethod as ResizeMethod,
-    crop_and_resize as crop_and_resize,
-    decode_png as decode_png,
-    draw_bounding_boxes as draw_bounding_boxes,
-    encode_png as encode_png,
-    non_max_suppression as non_max_suppression,
-    non_max_suppression_padded as non_max_suppression_padded,
-    non_max_suppression_with_scores as non_max_suppression_with_scores,
-    resize as resize,
-    resize_area as resize_area,
-    resize_bicubic as resize_bicubic,
-    resize_bilinear as resize_bilinear,
-    resize_image_with_pad as resize_image_with_pad,
-    resize_images as resize_images,
-    resize_nearest_neighbor as resize_nearest_neighbor,
-    sample_distorted_bounding_box as sample_distorted_bounding_box,
-)
-from anabranch.frontend.image_adjust import (
+from anabranch.frontend.arrays.rearranging import extract_image_patches as extract_image_patches
+from anabranch.frontend.images.adjust import (
     adjust_brightness as adjust_brightness,
     adjust_contrast as adjust_contrast,
     adjust_gamma as adjust_gamma,
@@ -37,7 +20,7 @@ from anabranch.frontend.image_adjust import (
     yiq_to_rgb as yiq_to_rgb,
     yuv_to_rgb as yuv_to_rgb,
 )
-from anabranch.frontend.image_codecs import (
+from anabranch.frontend.images.codecs import (
     decode_and_crop_jpeg as decode_and_crop_jpeg,
     decode_bmp as decode_bmp,
     decode_gif as decode_gif,
@@ -47,7 +30,7 @@ from anabranch.frontend.image_codecs import (
     extract_jpeg_shape as extract_jpeg_shape,
     is_jpeg as is_jpeg,
 )
-from anabranch.frontend.image_geometry import (
+from anabranch.frontend.images.geometry import (
     central_crop as central_crop,
     crop_to_bounding_box as crop_to_bounding_box,
     flip_left_right as flip_left_right,
@@ -61,13 +44,30 @@ from anabranch.frontend.image_geometry import (
     rot90 as rot90,
     transpose_image as transpose_image,
 )
-from anabranch.frontend.image_quality import (
+from anabranch.frontend.images.image import (
+    ResizeMethod as ResizeMethod,
+    crop_and_resize as crop_and_resize,
+    decode_png as decode_png,
+    draw_bounding_boxes as draw_bounding_boxes,
+    encode_png as encode_png,
+    non_max_suppression as non_max_suppression,
+    non_max_suppression_padded as non_max_suppression_padded,
+    non_max_suppression_with_scores as non_max_suppression_with_scores,
+    resize as resize,
+    resize_area as resize_area,
+    resize_bicubic as resize_bicubic,
+    resize_bilinear as resize_bilinear,
+    resize_image_with_pad as resize_image_with_pad,
+    resize_images as resize_images,
+    resize_nearest_neighbor as resize_nearest_neighbor,
+    sample_distorted_bounding_box as sample_distorted_bounding_box,
+)
+from anabranch.frontend.images.quality import (
     image_gradients as image_gradients,
     psnr as psnr,
     sobel_edges as sobel_edges,
     ssim as ssim,
     total_variation as total_variation,
 )
-from anabranch.frontend.rearranging import extract_image_patches as extract_image_patches
 
 transpose = transpose_image

@@ -1,5 +1,10 @@
-from anabranch.frontend.grouping import tables_initializer as tables_initializer
-from anabranch.frontend.initializers import (
+from anabranch.frontend.control_flow.grouping import tables_initializer as tables_initializer
+from anabranch.frontend.variables.functions import (
+    global_variables_initializer,
+    local_variables_initializer,
+    variables_initializer,
+)
+from anabranch.frontend.variables.initializers import (
     Identity,
     constant_initializer,
     glorot_normal_initializer,
@@ -16,11 +21,6 @@ from anabranch.frontend.initializers import (
     uniform_unit_scaling_initializer,
     variance_scaling_initializer,
     zeros_initializer,
-)
-from anabranch.frontend.variable_functions import (
-    global_variables_initializer,
-    local_variables_initializer,
-    variables_initializer,
 )
 
 constant = constant_initializer

@@ -1,13 +1,10 @@
 from anabranch.api import io_gfile
-from anabranch.frontend.encodings import (
-    decode_compressed as decode_compressed,
-    decode_json_example as decode_json_example,
-    parse_tensor as parse_tensor,
-    serialize_tensor as serialize_tensor,
+from anabranch.frontend.arrays.strings import (
+    decode_base64 as decode_base64,
+    decode_raw as decode_raw,
+    encode_base64 as encode_base64,
 )
-from anabranch.frontend.graph_io import write_graph as write_graph
-from anabranch.frontend.image import decode_png as decode_png, encode_png as encode_png
-from anabranch.frontend.image_codecs import (
+from anabranch.frontend.images.codecs import (
     decode_and_crop_jpeg as decode_and_crop_jpeg,
     decode_bmp as decode_bmp,
     decode_gif as decode_gif,
@@ -17,7 +14,21 @@ from anabranch.frontend.image_codecs import (
     extract_jpeg_shape as extract_jpeg_shape,
     is_jpeg as is_jpeg,
 )
-from anabranch.frontend.parsing import (
+from anabranch.frontend.images.image import decode_png as decode_png, encode_png as encode_png
+from anabranch.frontend.resources.queues import (
+    PaddingFIFOQueue as PaddingFIFOQueue,
+    PriorityQueue as PriorityQueue,
+    QueueBase as QueueBase,
+    RandomShuffleQueue as RandomShuffleQueue,
+)
+from anabranch.frontend.storage.encodings import (
+    decode_compressed as decode_compressed,
+    decode_json_example as decode_json_example,
+    parse_tensor as parse_tensor,
+    serialize_tensor as serialize_tensor,
+)
+from anabranch.frontend.storage.graph_io import write_graph as write_graph
+from anabranch.frontend.storage.parsing import (
     FixedLenFeature as FixedLenFeature,
     FixedLenSequenceFeature as FixedLenSequenceFeature,
     VarLenFeature as VarLenFeature,
@@ -28,20 +39,9 @@ from anabranch.frontend.parsing import (
     read_file as read_file,
     write_file as write_file,
 )
-from anabranch.frontend.queues import (
-    PaddingFIFOQueue as PaddingFIFOQueue,
-    PriorityQueue as PriorityQueue,
-    QueueBase as QueueBase,
-    RandomShuffleQueue as RandomShuffleQueue,
-)
-from anabranch.frontend.sequence_examples import (
+from anabranch.frontend.storage.sequence_examples import (
     parse_sequence_example as parse_sequence_example,
     parse_single_sequence_example as parse_single_sequence_example,
-)
-from anabranch.frontend.strings import (
-    decode_base64 as decode_base64,
-    decode_raw as decode_raw,
-    encode_base64 as encode_base64,
 )
 from anabranch.io.records import (
     TFRecordCompressionType as TFRecordCompressionType,

@@ -1,4 +1,4 @@
-from anabranch.frontend.strings import join as join
+from anabranch.frontend.arrays.strings import join as join
 from anabranch.io.gfile import (
     GFile as GFile,
     copy as copy,

@@ -1,7 +1,6 @@
-from anabranch.frontend.array import matrix_transpose as matrix_transpose
-from anabranch.frontend.clipping import global_norm as global_norm
-from anabranch.frontend.contraction import einsum as einsum, tensordot as tensordot
-from anabranch.frontend.linalg import (
+from anabranch.frontend.arithmetic.clipping import global_norm as global_norm
+from anabranch.frontend.arithmetic.contraction import einsum as einsum, tensordot as tensordot
+from anabranch.frontend.arithmetic.linalg import (
     adjoint as adjoint,
     cholesky as cholesky,
     cholesky_solve as cholesky_solve,
@@ -28,8 +27,8 @@ from anabranch.frontend.linalg import (
     svd as svd,
     trace as trace,
 )
-from anabranch.frontend.nn_activations import l2_normalize as l2_normalize
-from anabranch.frontend.rearranging import (
+from anabranch.frontend.arrays.array import matrix_transpose as matrix_transpose
+from anabranch.frontend.arrays.rearranging import (
     diag as _diag,
     diag_part as _diag_part,
     matrix_band_part,
@@ -37,6 +36,7 @@ from anabranch.frontend.rearranging import (
     matrix_diag_part,
     matrix_set_diag,
 )
+from anabranch.frontend.nn.activations import l2_normalize as l2_normalize
 
 band_part = matrix_band_part
 det = matrix_determinant

@@ -1,6 +1,9 @@
 from anabranch.api import lookup_experimental
-from anabranch.frontend.lookup import StaticHashTable as StaticHashTable, StaticVocabularyTable as StaticVocabularyTable
-from anabranch.frontend.lookup_tables import (
+from anabranch.frontend.resources.lookup import (
+    StaticHashTable as StaticHashTable,
+    StaticVocabularyTable as StaticVocabularyTable,
+)
+from anabranch.frontend.resources.lookup_tables import (
     KeyValueTensorInitializer as KeyValueTensorInitializer,
     TextFileIndex as TextFileIndex,
     TextFileInitializer as TextFileInitializer,

@@ -1,1 +1,1 @@
-from anabranch.frontend.mutable_tables import DenseHashTable as DenseHashTable
+from anabranch.frontend.resources.mutable_tables import DenseHashTable as DenseHashTable

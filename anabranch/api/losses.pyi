@@ -1,4 +1,4 @@
-from anabranch.frontend.losses import (
+from anabranch.frontend.measures.losses import (
     Reduction as Reduction,
     absolute_difference as absolute_difference,
     add_loss as add_loss,

@@ -1,7 +1,7 @@
-from anabranch.frontend.array import reshape as reshape, tile as tile
-from anabranch.frontend.data_flow import scatter_nd as scatter_nd
-from anabranch.frontend.gathering import gather_nd as gather_nd
-from anabranch.frontend.rearranging import (
+from anabranch.frontend.arrays.array import reshape as reshape, tile as tile
+from anabranch.frontend.arrays.data_flow import scatter_nd as scatter_nd
+from anabranch.frontend.arrays.gathering import gather_nd as gather_nd
+from anabranch.frontend.arrays.rearranging import (
     batch_to_space_nd as batch_to_space_nd,
     reverse as reverse,
     roll as roll,

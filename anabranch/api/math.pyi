@@ -1,9 +1,5 @@
 from anabranch.api import math_special
-from anabranch.frontend.checks import (
-    is_non_decreasing as is_non_decreasing,
-    is_strictly_increasing as is_strictly_increasing,
-)
-from anabranch.frontend.elementwise import (
+from anabranch.frontend.arithmetic.elementwise import (
     acos as acos,
     acosh as acosh,
     add as add,
@@ -62,7 +58,7 @@ from anabranch.frontend.elementwise import (
     xdivy as xdivy,
     xlogy as xlogy,
 )
-from anabranch.frontend.math import (
+from anabranch.frontend.arithmetic.math import (
     abs as abs,
     accumulate_n as accumulate_n,
     add_n as add_n,
@@ -90,18 +86,7 @@ from anabranch.frontend.math import (
     truediv as truediv,
     zeta as zeta,
 )
-from anabranch.frontend.nn_activations import (
-    in_top_k as in_top_k,
-    l2_normalize as l2_normalize,
-    log_softmax as log_softmax,
-    softmax as softmax,
-    softplus as softplus,
-    softsign as softsign,
-    top_k as top_k,
-    zero_fraction as zero_fraction,
-)
-from anabranch.frontend.rearranging import invert_permutation as invert_permutation
-from anabranch.frontend.reduction import (
+from anabranch.frontend.arithmetic.reduction import (
     argmax as argmax,
     argmin as argmin,
     bincount as bincount,
@@ -121,7 +106,8 @@ from anabranch.frontend.reduction import (
     reduce_sum as reduce_sum,
     reduce_variance as reduce_variance,
 )
-from anabranch.frontend.segments import (
+from anabranch.frontend.arrays.rearranging import invert_permutation as invert_permutation
+from anabranch.frontend.arrays.segments import (
     segment_max as segment_max,
     segment_mean as segment_mean,
     segment_min as segment_min,
@@ -133,6 +119,20 @@ from anabranch.frontend.segments import (
     unsorted_segment_prod as unsorted_segment_prod,
     unsorted_segment_sqrt_n as unsorted_segment_sqrt_n,
     unsorted_segment_sum as unsorted_segment_sum,
+)
+from anabranch.frontend.control_flow.checks import (
+    is_non_decreasing as is_non_decreasing,
+    is_strictly_increasing as is_strictly_increasing,
+)
+from anabranch.frontend.nn.activations import (
+    in_top_k as in_top_k,
+    l2_normalize as l2_normalize,
+    log_softmax as log_softmax,
+    softmax as softmax,
+    softplus as softplus,
+    softsign as softsign,
+    top_k as top_k,
+    zero_fraction as zero_fraction,
 )
 
 divide_no_nan = div_no_nan

@@ -1,2 +1,2 @@
-from anabranch.frontend.elementwise import bessel_i0e as bessel_i0e, bessel_i1e as bessel_i1e
-from anabranch.frontend.math import bessel_i0 as bessel_i0, bessel_i1 as bessel_i1
+from anabranch.frontend.arithmetic.elementwise import bessel_i0e as bessel_i0e, bessel_i1e as bessel_i1e
+from anabranch.frontend.arithmetic.math import bessel_i0 as bessel_i0, bessel_i1 as bessel_i1

@@ -1,4 +1,4 @@
-from anabranch.frontend.metrics import (
+from anabranch.frontend.measures.metrics import (
     accuracy as accuracy,
     false_negatives as false_negatives,
     false_positives as false_positives,
@@ -17,7 +17,7 @@ from anabranch.frontend.metrics import (
     true_negatives as true_negatives,
     true_positives as true_positives,
 )
-from anabranch.frontend.metrics_at_k import (
+from anabranch.frontend.measures.metrics_at_k import (
     average_precision_at_k as average_precision_at_k,
     precision_at_k as precision_at_k,
     precision_at_top_k as precision_at_top_k,
@@ -26,7 +26,7 @@ from anabranch.frontend.metrics_at_k import (
     sparse_average_precision_at_k as sparse_average_precision_at_k,
     sparse_precision_at_k as sparse_precision_at_k,
 )
-from anabranch.frontend.metrics_at_thresholds import (
+from anabranch.frontend.measures.metrics_at_thresholds import (
     auc as auc,
     false_negatives_at_thresholds as false_negatives_at_thresholds,
     false_positives_at_thresholds as false_positives_at_thresholds,

@@ -1,20 +1,11 @@
 from anabranch.api import nn_rnn_cell
-from anabranch.frontend.candidate_sampling import (
-    all_candidate_sampler as all_candidate_sampler,
-    compute_accidental_hits as compute_accidental_hits,
-    fixed_unigram_candidate_sampler as fixed_unigram_candidate_sampler,
-    log_uniform_candidate_sampler as log_uniform_candidate_sampler,
-    nce_loss as nce_loss,
-    sampled_softmax_loss as sampled_softmax_loss,
-    uniform_candidate_sampler as uniform_candidate_sampler,
+from anabranch.frontend.arithmetic.elementwise import sigmoid as sigmoid, tanh as tanh
+from anabranch.frontend.arrays.rearranging import (
+    depth_to_space as depth_to_space,
+    space_to_batch as space_to_batch,
+    space_to_depth as space_to_depth,
 )
-from anabranch.frontend.elementwise import sigmoid as sigmoid, tanh as tanh
-from anabranch.frontend.embedding import (
-    embedding_lookup as embedding_lookup,
-    embedding_lookup_sparse as embedding_lookup_sparse,
-    safe_embedding_lookup_sparse as safe_embedding_lookup_sparse,
-)
-from anabranch.frontend.nn_activations import (
+from anabranch.frontend.nn.activations import (
     bias_add as bias_add,
     crelu as crelu,
     dropout as dropout,
@@ -37,7 +28,16 @@ from anabranch.frontend.nn_activations import (
     xw_plus_b as xw_plus_b,
     zero_fraction as zero_fraction,
 )
-from anabranch.frontend.nn_conv import (
+from anabranch.frontend.nn.candidate_sampling import (
+    all_candidate_sampler as all_candidate_sampler,
+    compute_accidental_hits as compute_accidental_hits,
+    fixed_unigram_candidate_sampler as fixed_unigram_candidate_sampler,
+    log_uniform_candidate_sampler as log_uniform_candidate_sampler,
+    nce_loss as nce_loss,
+    sampled_softmax_loss as sampled_softmax_loss,
+    uniform_candidate_sampler as uniform_candidate_sampler,
+)
+from anabranch.frontend.nn.conv import (
     atrous_conv2d as atrous_conv2d,
     atrous_conv2d_transpose as atrous_conv2d_transpose,
     conv1d as conv1d,
@@ -62,13 +62,7 @@ from anabranch.frontend.nn_conv import (
     erosion2d as erosion2d,
     separable_conv2d as separable_conv2d,
 )
-from anabranch.frontend.nn_ctc import (
-    ctc_beam_search_decoder as ctc_beam_search_decoder,
-    ctc_beam_search_decoder_v2 as ctc_beam_search_decoder_v2,
-    ctc_greedy_decoder as ctc_greedy_decoder,
-    ctc_loss as ctc_loss,
-)
-from anabranch.frontend.nn_losses import (
+from anabranch.frontend.nn.cross_entropies import (
     log_poisson_loss as log_poisson_loss,
     sigmoid_cross_entropy_with_logits as sigmoid_cross_entropy_with_logits,
     softmax_cross_entropy_with_logits as softmax_cross_entropy_with_logits,
@@ -76,7 +70,18 @@ from anabranch.frontend.nn_losses import (
     sparse_softmax_cross_entropy_with_logits as sparse_softmax_cross_entropy_with_logits,
     weighted_cross_entropy_with_logits as weighted_cross_entropy_with_logits,
 )
-from anabranch.frontend.nn_normalization import (
+from anabranch.frontend.nn.ctc import (
+    ctc_beam_search_decoder as ctc_beam_search_decoder,
+    ctc_beam_search_decoder_v2 as ctc_beam_search_decoder_v2,
+    ctc_greedy_decoder as ctc_greedy_decoder,
+    ctc_loss as ctc_loss,
+)
+from anabranch.frontend.nn.embedding import (
+    embedding_lookup as embedding_lookup,
+    embedding_lookup_sparse as embedding_lookup_sparse,
+    safe_embedding_lookup_sparse as safe_embedding_lookup_sparse,
+)
+from anabranch.frontend.nn.normalization import (
     batch_norm_with_global_normalization as batch_norm_with_global_normalization,
     batch_normalization as batch_normalization,
     fused_batch_norm as fused_batch_norm,
@@ -87,7 +92,7 @@ from anabranch.frontend.nn_normalization import (
     sufficient_statistics as sufficient_statistics,
     weighted_moments as weighted_moments,
 )
-from anabranch.frontend.nn_pool import (
+from anabranch.frontend.nn.pool import (
     avg_pool as avg_pool,
     avg_pool1d as avg_pool1d,
     avg_pool2d as avg_pool2d,
@@ -101,12 +106,7 @@ from anabranch.frontend.nn_pool import (
     max_pool_with_argmax as max_pool_with_argmax,
     pool as pool,
 )
-from anabranch.frontend.rearranging import (
-    depth_to_space as depth_to_space,
-    space_to_batch as space_to_batch,
-    space_to_depth as space_to_depth,
-)
-from anabranch.frontend.rnn import (
+from anabranch.frontend.nn.rnn import (
     bidirectional_dynamic_rnn as bidirectional_dynamic_rnn,
     dynamic_rnn as dynamic_rnn,
     raw_rnn as raw_rnn,

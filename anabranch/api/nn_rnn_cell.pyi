@@ -1,4 +1,4 @@
-from anabranch.frontend.rnn_cells import (
+from anabranch.frontend.nn.rnn_cells import (
     BasicLSTMCell as BasicLSTMCell,
     BasicRNNCell as BasicRNNCell,
     GRUCell as GRUCell,
@@ -7,7 +7,7 @@ from anabranch.frontend.rnn_cells import (
     MultiRNNCell as MultiRNNCell,
     RNNCell as RNNCell,
 )
-from anabranch.frontend.rnn_wrappers import (
+from anabranch.frontend.nn.rnn_wrappers import (
     DeviceWrapper as DeviceWrapper,
     DropoutWrapper as DropoutWrapper,
     ResidualWrapper as ResidualWrapper,

@@ -1,4 +1,4 @@
-from anabranch.frontend.queues import (
+from anabranch.frontend.resources.queues import (
     FIFOQueue as FIFOQueue,
     PaddingFIFOQueue as PaddingFIFOQueue,
     PriorityQueue as PriorityQueue,

@@ -1,11 +1,4 @@
-from anabranch.frontend.candidate_sampling import (
-    all_candidate_sampler as all_candidate_sampler,
-    fixed_unigram_candidate_sampler as fixed_unigram_candidate_sampler,
-    log_uniform_candidate_sampler as log_uniform_candidate_sampler,
-    uniform_candidate_sampler as uniform_candidate_sampler,
-)
-from anabranch.frontend.framework import get_seed as get_seed, set_random_seed as set_random_seed
-from anabranch.frontend.random import (
+from anabranch.frontend.arithmetic.random import (
     categorical as categorical,
     multinomial as multinomial,
     random_gamma,
@@ -19,6 +12,13 @@ from anabranch.frontend.random import (
     stateless_truncated_normal as stateless_truncated_normal,
     stateless_uniform as stateless_uniform,
     truncated_normal as truncated_normal,
+)
+from anabranch.frontend.framework import get_seed as get_seed, set_random_seed as set_random_seed
+from anabranch.frontend.nn.candidate_sampling import (
+    all_candidate_sampler as all_candidate_sampler,
+    fixed_unigram_candidate_sampler as fixed_unigram_candidate_sampler,
+    log_uniform_candidate_sampler as log_uniform_candidate_sampler,
+    uniform_candidate_sampler as uniform_candidate_sampler,
 )
 
 gamma = random_gamma

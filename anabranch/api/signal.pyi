@@ -1,4 +1,4 @@
-from anabranch.frontend.spectral import (
+from anabranch.frontend.arithmetic.spectral import (
     fft as fft,
     fft2d as fft2d,
     fft3d as fft3d,

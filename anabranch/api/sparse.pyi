@@ -1,6 +1,17 @@
-from anabranch.frontend.accumulators import SparseConditionalAccumulator as SparseConditionalAccumulator
-from anabranch.frontend.segments import sparse_segment_mean, sparse_segment_sqrt_n, sparse_segment_sum
-from anabranch.frontend.sparse import (
+from anabranch.frontend.arrays.segments import sparse_segment_mean, sparse_segment_sqrt_n, sparse_segment_sum
+from anabranch.frontend.resources.accumulators import SparseConditionalAccumulator as SparseConditionalAccumulator
+from anabranch.frontend.sparse.arithmetic import (
+    sparse_add,
+    sparse_maximum,
+    sparse_minimum,
+    sparse_reduce_max,
+    sparse_reduce_max_sparse,
+    sparse_reduce_sum,
+    sparse_reduce_sum_sparse,
+    sparse_softmax,
+    sparse_tensor_dense_matmul,
+)
+from anabranch.frontend.sparse.form import (
     sparse_concat,
     sparse_expand_dims,
     sparse_eye,
@@ -18,17 +29,6 @@ from anabranch.frontend.sparse import (
     sparse_tensor_to_dense,
     sparse_to_indicator,
     sparse_transpose,
-)
-from anabranch.frontend.sparse_math import (
-    sparse_add,
-    sparse_maximum,
-    sparse_minimum,
-    sparse_reduce_max,
-    sparse_reduce_max_sparse,
-    sparse_reduce_sum,
-    sparse_reduce_sum_sparse,
-    sparse_softmax,
-    sparse_tensor_dense_matmul,
 )
 from anabranch.graph.composite import SparseTensor as SparseTensor
 

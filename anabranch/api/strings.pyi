@@ -1,4 +1,4 @@
-from anabranch.frontend.strings import (
+from anabranch.frontend.arrays.strings import (
     as_string as as_string,
     format as format,
     join as join,

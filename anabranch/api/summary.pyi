@@ -1,4 +1,4 @@
-from anabranch.frontend.summary import (
+from anabranch.frontend.storage.summary import (
     all_v2_summary_ops as all_v2_summary_ops,
     audio as audio,
     get_summary_description as get_summary_description,
@@ -11,7 +11,7 @@ from anabranch.frontend.summary import (
     tensor_summary as tensor_summary,
     text as text,
 )
-from anabranch.frontend.summary_writer import FileWriter as FileWriter, FileWriterCache as FileWriterCache
+from anabranch.frontend.storage.summary_writer import FileWriter as FileWriter, FileWriterCache as FileWriterCache
 from anabranch.proto.summary_pb2 import (
     Event as Event,
     SessionLog as SessionLog,

@@ -8,7 +8,7 @@ from anabranch.core import dtypes
 from anabranch.graph.composite import IndexedSlices
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.ops import raw
-from anabranch.ops.tensor_list import TensorListAdd, TensorListAddItems
+from anabranch.ops.lists.tensor_list import TensorListAdd, TensorListAddItems
 
 
 class AggregationMethod:

@@ -1,4 +1,4 @@
-"""The gradient of `If` and `Case`: see `ops.control_flow` for the idea  (§4.1, WP4.1)."""
+"""The gradient of `If` and `Case`: see `ops.control_flow.conditionals` for the idea  (§4.1, WP4.1)."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from anabranch.graph.function_graph import FunctionGraph, is_small_constant
 from anabranch.graph.graph import Graph, get_default_graph, op_def_of
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
-from anabranch.ops.control_flow import Case, If, StatelessCase, StatelessIf
-from anabranch.ops.tensor_list import as_list_gradient
+from anabranch.ops.control_flow.conditionals import Case, If, StatelessCase, StatelessIf
+from anabranch.ops.lists.tensor_list import as_list_gradient
 
 
 class _GradientBody(FunctionGraph):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import anabranch.ops.list_items  # lists carry the records  # noqa: F401
+import anabranch.ops.lists.items  # lists carry the records  # noqa: F401
 from anabranch.autodiff.gradients import gradients
 from anabranch.autodiff.loop_bounds import loop_bound
 from anabranch.autodiff.zeros import zeros_like
@@ -24,8 +24,8 @@ from anabranch.graph.graph import Graph, get_default_graph
 from anabranch.graph.loop_bodies import closure_of_parameters, fixed_parameters, operations_behind, parameters_behind
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
-from anabranch.ops.loops import RecordingWhile, StatelessWhile, While
-from anabranch.ops.tensor_list import TensorListAdd, TensorListAddItems, TensorListZeros, as_list_gradient
+from anabranch.ops.control_flow.loops import RecordingWhile, StatelessWhile, While
+from anabranch.ops.lists.tensor_list import TensorListAdd, TensorListAddItems, TensorListZeros, as_list_gradient
 
 _SCALAR = TensorShape([])
 

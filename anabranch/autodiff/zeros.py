@@ -6,7 +6,7 @@ from anabranch.core import dtypes
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
-from anabranch.ops.tensor_list import TensorListZeros
+from anabranch.ops.lists.tensor_list import TensorListZeros
 
 
 def zeros_like(tensor: Tensor) -> Tensor:

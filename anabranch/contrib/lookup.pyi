@@ -5,7 +5,7 @@ from anabranch.contrib.string_tables import (
     string_to_index as string_to_index,
     string_to_index_table_from_tensor as string_to_index_table_from_tensor,
 )
-from anabranch.frontend.lookup import (
+from anabranch.frontend.resources.lookup import (
     FastHashSpec as FastHashSpec,
     HasherSpec as HasherSpec,
     HashTable as HashTable,
@@ -15,7 +15,7 @@ from anabranch.frontend.lookup import (
     index_table_from_file as index_table_from_file,
     index_to_string_table_from_file as index_to_string_table_from_file,
 )
-from anabranch.frontend.lookup_tables import (
+from anabranch.frontend.resources.lookup_tables import (
     KeyValueTensorInitializer as KeyValueTensorInitializer,
     LookupInterface as LookupInterface,
     TableInitializerBase as TableInitializerBase,
@@ -24,7 +24,7 @@ from anabranch.frontend.lookup_tables import (
     TextFileInitializer as TextFileInitializer,
     TextFileStringTableInitializer as TextFileStringTableInitializer,
 )
-from anabranch.frontend.mutable_tables import (
+from anabranch.frontend.resources.mutable_tables import (
     DenseHashTable as DenseHashTable,
     MutableHashTable as MutableHashTable,
 )

@@ -4,12 +4,12 @@ from anabranch.contrib.rnn_extras import (
     stack_bidirectional_rnn as stack_bidirectional_rnn,
     transpose_batch_time as transpose_batch_time,
 )
-from anabranch.frontend.rnn import (
+from anabranch.frontend.nn.rnn import (
     static_bidirectional_rnn as static_bidirectional_rnn,
     static_rnn as static_rnn,
     static_state_saving_rnn as static_state_saving_rnn,
 )
-from anabranch.frontend.rnn_cells import (
+from anabranch.frontend.nn.rnn_cells import (
     BasicLSTMCell as BasicLSTMCell,
     BasicRNNCell as BasicRNNCell,
     GRUCell as GRUCell,
@@ -18,7 +18,7 @@ from anabranch.frontend.rnn_cells import (
     MultiRNNCell as MultiRNNCell,
     RNNCell as RNNCell,
 )
-from anabranch.frontend.rnn_wrappers import (
+from anabranch.frontend.nn.rnn_wrappers import (
     DeviceWrapper as DeviceWrapper,
     DropoutWrapper as DropoutWrapper,
     ResidualWrapper as ResidualWrapper,

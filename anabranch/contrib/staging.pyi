@@ -1,4 +1,4 @@
-from anabranch.frontend.staging import (
+from anabranch.frontend.resources.staging import (
     MapStagingArea as MapStagingArea,
     StagingArea as StagingArea,
 )

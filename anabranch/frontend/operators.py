@@ -13,15 +13,16 @@ from typing import Any
 import numpy as np
 
 from anabranch.core import dtypes
-from anabranch.frontend.linalg import matmul
-from anabranch.frontend.math import QUOTIENT_TYPES, abs
-from anabranch.frontend.slicing import slice_helper
+from anabranch.frontend.arithmetic.linalg import matmul
+from anabranch.frontend.arithmetic.math import QUOTIENT_TYPES, abs
+from anabranch.frontend.arrays.slicing import slice_helper
 from anabranch.graph.building import OpFunction
 from anabranch.graph.composite import SparseTensor, SparseTensorValue
 from anabranch.graph.conversion import convert_to_tensor, is_tensor_like
 from anabranch.graph.graph import get_default_graph
 from anabranch.graph.operation import Tensor
-from anabranch.ops import logic, math as arithmetic, raw
+from anabranch.ops import raw
+from anabranch.ops.arithmetic import logic, math as arithmetic
 
 
 def _operator(name: str, apply: Callable[[Any, Any, str], Any]) -> Callable[[Any, Any], Any]:

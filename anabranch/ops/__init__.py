@@ -1,1 +1,1 @@
-"""The op vocabulary: one file per family, one adjacent block per operation (design D2, D3)."""
+"""The op vocabulary: a folder per subject, a file per family, one adjacent block per operation (design D2, D3)."""

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from anabranch.core.resources import ResourceHandle
-from anabranch.ops.list_values import TensorList
+from anabranch.ops.lists.values import TensorList
 
 _OBJECTS = (ResourceHandle, TensorList)
 

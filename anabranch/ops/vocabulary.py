@@ -1,4 +1,4 @@
-"""Registers the whole vocabulary: importing this module imports every family, that is, every module beside it."""
+"""Registers the whole vocabulary: importing this module imports every family, in whatever folder of `ops`."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ import pkgutil
 
 import anabranch.ops
 
-for _family in pkgutil.iter_modules(anabranch.ops.__path__):
-    importlib.import_module(f"{anabranch.ops.__name__}.{_family.name}")
+for _module in pkgutil.walk_packages(anabranch.ops.__path__, f"{anabranch.ops.__name__}."):
+    importlib.import_module(_module.name)

@@ -21,7 +21,7 @@ from anabranch.graph.kernel_binding import (
     refusal,
 )
 from anabranch.graph.step_nodes import StepNode
-from anabranch.ops.list_values import TensorList
+from anabranch.ops.lists.values import TensorList
 from anabranch.ops.object_values import boxed, unboxed
 from anabranch.runtime.host_context import HostContext
 from anabranch.runtime.host_sizes import HostSizes

@@ -12,7 +12,7 @@ from anabranch.core.devices import Device
 from anabranch.core.kernel_context import KernelContext
 from anabranch.core.pending import Pending
 from anabranch.core.resources import ResourceHandle
-from anabranch.ops.list_values import TensorList
+from anabranch.ops.lists.values import TensorList
 from anabranch.runtime.host_call import HostKernelCall
 from anabranch.runtime.rendezvous import NOTHING, Exchange
 from anabranch.runtime.session_environment import SessionEnvironment

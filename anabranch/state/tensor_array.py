@@ -1,6 +1,7 @@
 """Tensor arrays with an identity: what loops of TensorFlow 1 write and read in place  (§3.4, WP4.5).
 
-(`tf.TensorArray` of this package is a value; see `ops.tensor_list`. These objects serve graphs that others wrote.)
+(`tf.TensorArray` of this package is a value; see `ops.lists.tensor_list`. These objects serve graphs that others
+wrote.)
 An array lives as long as the step that made it. The graph orders writes and reads by the *flow*, a number without
 meaning that each of them takes and hands on.
 """

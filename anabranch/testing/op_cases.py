@@ -29,7 +29,7 @@ from anabranch.graph.graph import Graph
 from anabranch.graph.kernel_binding import BoundKernel, flatten_outputs
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
-from anabranch.ops.list_values import TensorList
+from anabranch.ops.lists.values import TensorList
 from anabranch.session import Session
 
 Array = np.ndarray[Any, Any]

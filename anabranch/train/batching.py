@@ -9,12 +9,12 @@ from typing import Any
 from anabranch.core import nest
 from anabranch.core.dtypes import DType
 from anabranch.core.shapes import TensorShape
-from anabranch.frontend import summary
-from anabranch.frontend.casting import cast
+from anabranch.frontend.arrays.casting import cast
+from anabranch.frontend.control_flow.grouping import no_op
 from anabranch.frontend.framework import name_scope
-from anabranch.frontend.grouping import no_op
 from anabranch.frontend.layers.utils import smart_cond
-from anabranch.frontend.queues import FIFOQueue, PaddingFIFOQueue, QueueBase, RandomShuffleQueue
+from anabranch.frontend.resources.queues import FIFOQueue, PaddingFIFOQueue, QueueBase, RandomShuffleQueue
+from anabranch.frontend.storage import summary
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw

@@ -11,14 +11,14 @@ import numpy as np
 from anabranch import errors
 from anabranch.core.dtypes import float32, int32
 from anabranch.core.shapes import TensorShape
-from anabranch.frontend import summary
-from anabranch.frontend.casting import cast
-from anabranch.frontend.control_flow import cond
+from anabranch.frontend.arrays.casting import cast
+from anabranch.frontend.arrays.gathering import where_v2
+from anabranch.frontend.control_flow.conditionals import cond
+from anabranch.frontend.control_flow.grouping import group, no_op
 from anabranch.frontend.framework import get_static_value, name_scope
-from anabranch.frontend.gathering import where_v2
-from anabranch.frontend.grouping import group, no_op
 from anabranch.frontend.layers.utils import smart_cond
-from anabranch.frontend.queues import FIFOQueue, PaddingFIFOQueue, QueueBase
+from anabranch.frontend.resources.queues import FIFOQueue, PaddingFIFOQueue, QueueBase
+from anabranch.frontend.storage import summary
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from anabranch.core.compat import as_text
-from anabranch.frontend.partitioned_variables import PartitionedVariable
 from anabranch.frontend.platform import logging
-from anabranch.frontend.variables import Variable
+from anabranch.frontend.variables.partitioned import PartitionedVariable
+from anabranch.frontend.variables.variables import Variable
 from anabranch.graph.graph import get_default_graph
 from anabranch.graph.operation import Tensor
 from anabranch.io import checkpoint_store

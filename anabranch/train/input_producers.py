@@ -6,16 +6,16 @@ from typing import Any
 
 from anabranch.core.dtypes import float32, int64, string
 from anabranch.core.shapes import TensorShape
-from anabranch.frontend import summary
-from anabranch.frontend.array import identity, shape, size
-from anabranch.frontend.casting import cast
-from anabranch.frontend.checks import Assert
+from anabranch.frontend.arithmetic.random import random_shuffle
+from anabranch.frontend.arrays.array import identity, shape, size
+from anabranch.frontend.arrays.casting import cast
+from anabranch.frontend.arrays.gathering import gather
+from anabranch.frontend.control_flow.checks import Assert
 from anabranch.frontend.framework import control_dependencies, name_scope
-from anabranch.frontend.gathering import gather
-from anabranch.frontend.parsing import matching_files
-from anabranch.frontend.queues import FIFOQueue, QueueBase
-from anabranch.frontend.random import random_shuffle
-from anabranch.frontend.variables import Variable
+from anabranch.frontend.resources.queues import FIFOQueue, QueueBase
+from anabranch.frontend.storage import summary
+from anabranch.frontend.storage.parsing import matching_files
+from anabranch.frontend.variables.variables import Variable
 from anabranch.graph.collections import GraphKeys
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.operation import Tensor

@@ -21,7 +21,7 @@ import numpy as np
 
 from anabranch.core import dtypes
 from anabranch.core.dtypes import DType
-from anabranch.frontend.grouping import group
+from anabranch.frontend.control_flow.grouping import group
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw

@@ -10,9 +10,9 @@ from typing import Any
 from google.protobuf.message import Message
 
 from anabranch.core.compat import as_bytes
-from anabranch.frontend import graph_io
 from anabranch.frontend.platform import logging
-from anabranch.frontend.variables import Variable
+from anabranch.frontend.storage import graph_io
+from anabranch.frontend.variables.variables import Variable
 from anabranch.graph.collections import GraphKeys
 from anabranch.graph.graph import Graph, get_default_graph
 from anabranch.graph.graphdef_import import import_graph_def

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from anabranch.core import dtypes
+from anabranch.frontend.control_flow.grouping import group
 from anabranch.frontend.framework import init_scope
-from anabranch.frontend.grouping import group
-from anabranch.frontend.variable_scope import get_variable, variable_scope
-from anabranch.frontend.variables import Variable
+from anabranch.frontend.variables.scope import get_variable, variable_scope
+from anabranch.frontend.variables.variables import Variable
 from anabranch.graph.collections import GraphKeys
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.graph import get_default_graph

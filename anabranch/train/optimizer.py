@@ -13,10 +13,10 @@ from anabranch.autodiff.dead_ends import explain_missing_gradients
 from anabranch.autodiff.gradients import gradients
 from anabranch.core import dtypes, nest
 from anabranch.core.dtypes import DType
-from anabranch.frontend import grouping
+from anabranch.frontend.control_flow import grouping
 from anabranch.frontend.framework import init_scope
-from anabranch.frontend.variable_policy import outermost_graph
-from anabranch.frontend.variables import Variable
+from anabranch.frontend.variables.policy import outermost_graph
+from anabranch.frontend.variables.variables import Variable
 from anabranch.graph.collections import GraphKeys
 from anabranch.graph.composite import IndexedSlices
 from anabranch.graph.conversion import convert_to_tensor

@@ -9,7 +9,7 @@ from typing import Any
 
 from anabranch import errors
 from anabranch.frontend.platform import logging
-from anabranch.frontend.queues import QueueBase
+from anabranch.frontend.resources.queues import QueueBase
 from anabranch.graph.collections import GraphKeys
 from anabranch.graph.graph import get_default_graph
 from anabranch.graph.operation import Operation

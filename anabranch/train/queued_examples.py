@@ -11,11 +11,11 @@ from typing import Any
 
 from anabranch.core.dtypes import DType, int32, int64
 from anabranch.core.shapes import TensorShape
-from anabranch.frontend.casting import cast
-from anabranch.frontend.components import common_shape
-from anabranch.frontend.data_flow import dynamic_partition
+from anabranch.frontend.arrays.casting import cast
+from anabranch.frontend.arrays.data_flow import dynamic_partition
 from anabranch.frontend.framework import convert_to_tensor_or_sparse_tensor
-from anabranch.frontend.sparse import sparse_retain
+from anabranch.frontend.resources.components import common_shape
+from anabranch.frontend.sparse.form import sparse_retain
 from anabranch.graph.composite import SparseTensor
 from anabranch.graph.graph import get_default_graph
 from anabranch.graph.operation import Tensor

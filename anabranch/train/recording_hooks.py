@@ -6,9 +6,9 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from anabranch.frontend.graph_io import write_graph
 from anabranch.frontend.platform import logging
-from anabranch.frontend.summary_writer import FileWriterCache
+from anabranch.frontend.storage.graph_io import write_graph
+from anabranch.frontend.storage.summary_writer import FileWriterCache
 from anabranch.graph.collections import GraphKeys
 from anabranch.graph.graph import get_default_graph
 from anabranch.io import gfile

@@ -7,11 +7,11 @@ from typing import Any
 
 from anabranch.core.dtypes import DType, as_dtype
 from anabranch.core.shapes import TensorShape
-from anabranch.frontend.mutable_tables import (
+from anabranch.frontend.resources.mutable_tables import (
     MutableLookupInterface,
 )
-from anabranch.frontend.partitioned_variables import PartitionedVariable
-from anabranch.frontend.variables import Variable
+from anabranch.frontend.variables.partitioned import PartitionedVariable
+from anabranch.frontend.variables.variables import Variable
 from anabranch.graph.graph import get_default_graph
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from anabranch.frontend.grouping import group
+from anabranch.frontend.control_flow.grouping import group
 from anabranch.frontend.platform import logging
-from anabranch.frontend.summary import merge_all
-from anabranch.frontend.variable_functions import (
+from anabranch.frontend.storage.summary import merge_all
+from anabranch.frontend.variables.functions import (
     global_variables,
     global_variables_initializer,
     local_variables_initializer,

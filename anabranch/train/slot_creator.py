@@ -11,8 +11,8 @@ from typing import Any
 
 from anabranch.core.dtypes import as_dtype
 from anabranch.core.shapes import TensorShape
-from anabranch.frontend.variable_scope import get_variable_scope
-from anabranch.frontend.variables import Variable
+from anabranch.frontend.variables.scope import get_variable_scope
+from anabranch.frontend.variables.variables import Variable
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.graph import Graph
 from anabranch.graph.operation import Tensor

@@ -11,16 +11,16 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from anabranch.frontend.graph_io import write_graph
 from anabranch.frontend.platform import logging
-from anabranch.frontend.summary import merge_all
-from anabranch.frontend.summary_writer import FileWriter
-from anabranch.frontend.variable_functions import (
+from anabranch.frontend.storage.graph_io import write_graph
+from anabranch.frontend.storage.summary import merge_all
+from anabranch.frontend.storage.summary_writer import FileWriter
+from anabranch.frontend.variables.functions import (
     global_variables,
     global_variables_initializer,
     report_uninitialized_variables,
 )
-from anabranch.frontend.variables import Variable
+from anabranch.frontend.variables.variables import Variable
 from anabranch.graph.collections import GraphKeys
 from anabranch.graph.graph import Graph, get_default_graph
 from anabranch.graph.operation import Operation, Tensor

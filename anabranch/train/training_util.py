@@ -8,9 +8,9 @@ import numpy as np
 
 from anabranch.core import dtypes
 from anabranch.frontend.platform import logging
-from anabranch.frontend.variable_policy import VariableAggregation
-from anabranch.frontend.variable_scope import get_variable
-from anabranch.frontend.variables import Variable
+from anabranch.frontend.variables.policy import VariableAggregation
+from anabranch.frontend.variables.scope import get_variable
+from anabranch.frontend.variables.variables import Variable
 from anabranch.graph.collections import GraphKeys
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.graph import Graph, get_default_graph

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, Self
 
 from anabranch.core.dtypes import float32
-from anabranch.frontend.array import concat
-from anabranch.frontend.initializers import zeros_initializer
+from anabranch.frontend.arrays.array import concat
 from anabranch.frontend.platform import logging
-from anabranch.frontend.variables import Variable
+from anabranch.frontend.variables.initializers import zeros_initializer
+from anabranch.frontend.variables.variables import Variable
 from anabranch.graph.collections import GraphKeys
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.graph import get_default_graph

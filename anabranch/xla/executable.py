@@ -20,7 +20,7 @@ from anabranch.core.bounded import LeastRecentlyUsed, limit_from, ticks
 from anabranch.core.resources import ResourceHandle
 from anabranch.errors import OpError
 from anabranch.graph.step_nodes import StepNode, StepTensor
-from anabranch.ops.list_values import TensorList
+from anabranch.ops.lists.values import TensorList
 from anabranch.xla.inner_traces import bound_inner_traces
 from anabranch.xla.interpreter import Interpretation, TooLargeError
 from anabranch.xla.islands import Island

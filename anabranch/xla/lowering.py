@@ -278,7 +278,8 @@ def random_key(op: StepNode, run_seed: Any, counter: Any) -> Any:
         # operations without a seed must differ from each other as well
         seed, seed2 = run_seed, hash_name(op.name)
     # Threefry keys: they are independent whatever the seeds. Only the bulk of the numbers comes from a faster generator
-    # (`ops.random_bits`). One million float32 numbers on 2 cores: Threefry 1.3 ms, rbg and unsafe_rbg 4.4 ms, ours 0.2.
+    # (`ops.arithmetic.random_bits`). One million float32 numbers on 2 cores: Threefry 1.3 ms, rbg and unsafe_rbg 4.4,
+    # ours 0.2.
     if isinstance(seed, int):
         word: Any = (seed * _GOLDEN + seed2) & _LOW_63_BITS
     else:

@@ -10,9 +10,9 @@ import pytest
 
 from anabranch import errors
 from anabranch.autodiff.gradients import gradients
-from anabranch.frontend import graph_util
-from anabranch.frontend.control_flow import cond
-from anabranch.frontend.variables import Variable
+from anabranch.frontend.control_flow.conditionals import cond
+from anabranch.frontend.storage import graph_util
+from anabranch.frontend.variables.variables import Variable
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.graph import Graph, get_default_graph
 from anabranch.graph.graphdef_import import import_graph_def

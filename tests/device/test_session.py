@@ -11,7 +11,7 @@ import pytest
 
 from anabranch import errors
 from anabranch.core import dtypes
-from anabranch.frontend.variables import Variable
+from anabranch.frontend.variables.variables import Variable
 from anabranch.graph.composite import IndexedSlices, IndexedSlicesValue, SparseTensor, SparseTensorValue
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.graph import Graph, get_default_graph

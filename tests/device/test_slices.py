@@ -10,7 +10,7 @@ import pytest
 import anabranch as tf
 from anabranch import errors
 from anabranch.autodiff.gradients import gradients
-from anabranch.frontend import array, constants, slicing
+from anabranch.frontend.arrays import array, constants, slicing
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
 from anabranch.session import Session

@@ -79,7 +79,8 @@ PROGRAMS = {"mlp": _mlp, "conv": _conv, "choice": _choice, "words": _words}
 def _names() -> SimpleNamespace:
     """What programs need of anabranch."""
     from anabranch.autodiff import gradients
-    from anabranch.frontend import control_flow, variable_functions, variables
+    from anabranch.frontend.control_flow import conditionals as control_flow
+    from anabranch.frontend.variables import functions as variable_functions, variables
     from anabranch.graph import conversion
     from anabranch.ops import raw
     from anabranch.train.optimizers import adam, momentum

@@ -13,7 +13,7 @@ from anabranch.core import dtypes
 from anabranch.core.dtypes import DType, as_dtype
 from anabranch.frontend.data.datasets import Dataset
 from anabranch.frontend.data.readers import RowDataset, TextLineDataset
-from anabranch.frontend.parsing import decode_csv
+from anabranch.frontend.storage.parsing import decode_csv
 from anabranch.graph.operation import Tensor
 from anabranch.io import gfile
 from anabranch.io.csv_rows import RowFile, split_row

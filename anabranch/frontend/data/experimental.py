@@ -22,7 +22,7 @@ from anabranch.frontend.data.structure import (
     flat_attrs,
     values_from,
 )
-from anabranch.frontend.parsing import parse_example
+from anabranch.frontend.storage.parsing import parse_example
 from anabranch.graph.building import apply_op
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.graph import op_def_of

@@ -13,10 +13,10 @@ from anabranch.core import dtypes
 from anabranch.core.dtypes import DType
 from anabranch.core.shapes import TensorShape
 from anabranch.core.values import to_array
+from anabranch.frontend.control_flow.script import py_func
 from anabranch.frontend.data import nest
 from anabranch.frontend.data.functions import ElementBody
 from anabranch.frontend.data.structure import flat_attrs, from_legacy
-from anabranch.frontend.script import py_func
 from anabranch.graph.building import apply_op
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.graph import op_def_of

@@ -7,9 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from anabranch.frontend.array import concat
-from anabranch.frontend.checks import assert_less, assert_same_float_dtype
-from anabranch.frontend.constants import fill, ones, ones_like, zeros_like
+from anabranch.frontend.arithmetic.elementwise import digamma, exp, is_nan, lgamma, log, log1p, sign, square
+from anabranch.frontend.arithmetic.math import abs, betainc
+from anabranch.frontend.arithmetic.random import random_gamma, random_normal, random_uniform
+from anabranch.frontend.arrays.array import concat
+from anabranch.frontend.arrays.constants import fill, ones, ones_like, zeros_like
+from anabranch.frontend.arrays.gathering import where, where_v2
+from anabranch.frontend.control_flow.checks import assert_less, assert_same_float_dtype
+from anabranch.frontend.control_flow.grouping import with_dependencies
 from anabranch.frontend.distributions.distribution import FULLY_REPARAMETERIZED
 from anabranch.frontend.distributions.divergences import RegisterKL
 from anabranch.frontend.distributions.parameters import (
@@ -20,12 +25,7 @@ from anabranch.frontend.distributions.parameters import (
     positive,
 )
 from anabranch.frontend.distributions.special import log_cdf_laplace, log_ndtr, ndtr, ndtri
-from anabranch.frontend.elementwise import digamma, exp, is_nan, lgamma, log, log1p, sign, square
 from anabranch.frontend.framework import name_scope
-from anabranch.frontend.gathering import where, where_v2
-from anabranch.frontend.grouping import with_dependencies
-from anabranch.frontend.math import abs, betainc
-from anabranch.frontend.random import random_gamma, random_normal, random_uniform
 from anabranch.graph.operation import Tensor
 
 

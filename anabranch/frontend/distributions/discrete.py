@@ -7,7 +7,11 @@ from typing import Any
 from anabranch.core import dtypes
 from anabranch.core.dtypes import DType
 from anabranch.core.shapes import TensorShape
-from anabranch.frontend.array import (
+from anabranch.frontend.arithmetic.elementwise import log, sqrt, square
+from anabranch.frontend.arithmetic.math import lbeta
+from anabranch.frontend.arithmetic.random import multinomial, random_gamma, random_uniform
+from anabranch.frontend.arithmetic.reduction import argmax, reduce_max, reduce_sum
+from anabranch.frontend.arrays.array import (
     broadcast_dynamic_shape,
     broadcast_static_shape,
     broadcast_to,
@@ -19,9 +23,11 @@ from anabranch.frontend.array import (
     shape as shape_of,
     transpose,
 )
-from anabranch.frontend.casting import cast
-from anabranch.frontend.checks import assert_less_equal, assert_non_negative
-from anabranch.frontend.constants import ones_like
+from anabranch.frontend.arrays.casting import cast
+from anabranch.frontend.arrays.constants import ones_like
+from anabranch.frontend.arrays.gathering import sequence_mask
+from anabranch.frontend.control_flow.checks import assert_less_equal, assert_non_negative
+from anabranch.frontend.control_flow.grouping import with_dependencies
 from anabranch.frontend.distributions.distribution import NOT_REPARAMETERIZED, Distribution
 from anabranch.frontend.distributions.divergences import RegisterKL
 from anabranch.frontend.distributions.gammas import vector_concentration
@@ -36,18 +42,12 @@ from anabranch.frontend.distributions.parameters import (
     options,
     vector_covariance,
 )
-from anabranch.frontend.elementwise import log, sqrt, square
 from anabranch.frontend.framework import name_scope
-from anabranch.frontend.gathering import sequence_mask
-from anabranch.frontend.grouping import with_dependencies
-from anabranch.frontend.math import lbeta
-from anabranch.frontend.nn_activations import log_softmax, softmax, softplus
-from anabranch.frontend.nn_losses import (
+from anabranch.frontend.nn.activations import log_softmax, softmax, softplus
+from anabranch.frontend.nn.cross_entropies import (
     sigmoid_cross_entropy_with_logits,
     sparse_softmax_cross_entropy_with_logits,
 )
-from anabranch.frontend.random import multinomial, random_gamma, random_uniform
-from anabranch.frontend.reduction import argmax, reduce_max, reduce_sum
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.operation import Tensor
 

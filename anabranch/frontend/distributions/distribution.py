@@ -16,11 +16,11 @@ from typing import Any, Self
 from anabranch.core import dtypes
 from anabranch.core.dtypes import DType, as_dtype
 from anabranch.core.shapes import TensorShape
-from anabranch.frontend.array import concat, reshape, shape as shape_of, size
+from anabranch.frontend.arithmetic.elementwise import equal, exp, log, log1p, sqrt, square
+from anabranch.frontend.arithmetic.reduction import reduce_prod
+from anabranch.frontend.arrays.array import concat, reshape, shape as shape_of, size
 from anabranch.frontend.distributions.divergences import cross_entropy, kl_divergence
-from anabranch.frontend.elementwise import equal, exp, log, log1p, sqrt, square
 from anabranch.frontend.framework import get_static_value, name_scope
-from anabranch.frontend.reduction import reduce_prod
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.operation import Tensor
 

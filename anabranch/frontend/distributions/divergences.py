@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from anabranch.frontend.array import identity
-from anabranch.frontend.checks import Assert
-from anabranch.frontend.elementwise import is_nan, logical_not
+from anabranch.frontend.arithmetic.elementwise import is_nan, logical_not
+from anabranch.frontend.arithmetic.reduction import reduce_any
+from anabranch.frontend.arrays.array import identity
+from anabranch.frontend.control_flow.checks import Assert
 from anabranch.frontend.framework import control_dependencies, name_scope
-from anabranch.frontend.reduction import reduce_any
 from anabranch.graph.operation import Tensor
 
 Rule = Callable[..., Any]

@@ -7,16 +7,22 @@ from typing import Any
 import numpy as np
 
 from anabranch.core.shapes import TensorShape
-from anabranch.frontend.array import concat, expand_dims, shape as shape_of
-from anabranch.frontend.casting import cast
-from anabranch.frontend.checks import (
+from anabranch.frontend.arithmetic.elementwise import digamma, lgamma, log, log1p, sqrt, square, xlogy
+from anabranch.frontend.arithmetic.math import betainc, igamma, lbeta
+from anabranch.frontend.arithmetic.random import random_gamma, random_uniform
+from anabranch.frontend.arithmetic.reduction import reduce_min, reduce_sum
+from anabranch.frontend.arrays.array import concat, expand_dims, shape as shape_of
+from anabranch.frontend.arrays.casting import cast
+from anabranch.frontend.arrays.constants import ones, ones_like, zeros_like
+from anabranch.frontend.arrays.gathering import where_v2
+from anabranch.frontend.control_flow.checks import (
     assert_less,
     assert_near,
     assert_positive,
     assert_rank_at_least,
     assert_same_float_dtype,
 )
-from anabranch.frontend.constants import ones, ones_like, zeros_like
+from anabranch.frontend.control_flow.grouping import with_dependencies
 from anabranch.frontend.distributions.distribution import FULLY_REPARAMETERIZED, Distribution
 from anabranch.frontend.distributions.divergences import RegisterKL
 from anabranch.frontend.distributions.parameters import (
@@ -27,13 +33,7 @@ from anabranch.frontend.distributions.parameters import (
     positive,
     vector_covariance,
 )
-from anabranch.frontend.elementwise import digamma, lgamma, log, log1p, sqrt, square, xlogy
 from anabranch.frontend.framework import name_scope
-from anabranch.frontend.gathering import where_v2
-from anabranch.frontend.grouping import with_dependencies
-from anabranch.frontend.math import betainc, igamma, lbeta
-from anabranch.frontend.random import random_gamma, random_uniform
-from anabranch.frontend.reduction import reduce_min, reduce_sum
 from anabranch.graph.operation import Tensor
 
 

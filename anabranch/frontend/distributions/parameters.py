@@ -6,23 +6,29 @@ from typing import Any
 
 from anabranch.core import dtypes
 from anabranch.core.shapes import TensorShape
-from anabranch.frontend.array import (
+from anabranch.frontend.arithmetic.elementwise import floor, lgamma, log, log1p, sigmoid
+from anabranch.frontend.arithmetic.linalg import matmul
+from anabranch.frontend.arithmetic.reduction import reduce_sum
+from anabranch.frontend.arrays.array import (
     broadcast_dynamic_shape,
     broadcast_static_shape,
     expand_dims,
     identity,
     shape as shape_of,
 )
-from anabranch.frontend.checks import assert_equal, assert_less_equal, assert_near, assert_non_negative, assert_positive
-from anabranch.frontend.constants import ones_like
+from anabranch.frontend.arrays.constants import ones_like
+from anabranch.frontend.arrays.rearranging import matrix_set_diag
+from anabranch.frontend.control_flow.checks import (
+    assert_equal,
+    assert_less_equal,
+    assert_near,
+    assert_non_negative,
+    assert_positive,
+)
+from anabranch.frontend.control_flow.grouping import with_dependencies
 from anabranch.frontend.distributions.distribution import Distribution
-from anabranch.frontend.elementwise import floor, lgamma, log, log1p, sigmoid
 from anabranch.frontend.framework import name_scope
-from anabranch.frontend.grouping import with_dependencies
-from anabranch.frontend.linalg import matmul
-from anabranch.frontend.nn_activations import softmax
-from anabranch.frontend.rearranging import matrix_set_diag
-from anabranch.frontend.reduction import reduce_sum
+from anabranch.frontend.nn.activations import softmax
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.operation import Tensor
 

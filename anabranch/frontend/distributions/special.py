@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from anabranch.core import dtypes
-from anabranch.frontend.constants import ones_like, zeros_like
-from anabranch.frontend.elementwise import erf, erfc, exp, log, log1p, maximum, minimum, sqrt, square
-from anabranch.frontend.gathering import where
-from anabranch.frontend.math import abs
+from anabranch.frontend.arithmetic.elementwise import erf, erfc, exp, log, log1p, maximum, minimum, sqrt, square
+from anabranch.frontend.arithmetic.math import abs
+from anabranch.frontend.arrays.constants import ones_like, zeros_like
+from anabranch.frontend.arrays.gathering import where
 from anabranch.graph.operation import Tensor
 
 #: below this the series replaces the logarithm of `ndtr`

@@ -14,9 +14,9 @@ from anabranch.core.dtypes import as_dtype, float32
 from anabranch.core.shapes import TensorShape
 from anabranch.frontend.framework import is_tensor
 from anabranch.frontend.layers.utils import get_initializer
-from anabranch.frontend.variable_policy import VariableAggregation, VariableSynchronization, outermost_graph
-from anabranch.frontend.variable_scope import VariableScope, get_variable, variable_scope
-from anabranch.frontend.variables import Variable
+from anabranch.frontend.variables.policy import VariableAggregation, VariableSynchronization, outermost_graph
+from anabranch.frontend.variables.scope import VariableScope, get_variable, variable_scope
+from anabranch.frontend.variables.variables import Variable
 from anabranch.graph.collections import GraphKeys
 from anabranch.graph.composite import SparseTensor
 from anabranch.graph.conversion import convert_to_tensor

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 from anabranch.core.shapes import TensorShape
-from anabranch.frontend.initializers import zeros_initializer
 from anabranch.frontend.layers.base import InputSpec, Layer
 from anabranch.frontend.layers.utils import (
     conv_output_length,
@@ -17,6 +16,7 @@ from anabranch.frontend.layers.utils import (
     normalize_padding,
     normalize_tuple,
 )
+from anabranch.frontend.variables.initializers import zeros_initializer
 from anabranch.graph.graph import get_default_graph
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw

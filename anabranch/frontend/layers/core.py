@@ -10,10 +10,10 @@ import numpy as np
 
 from anabranch.core.dtypes import as_dtype, float32
 from anabranch.core.shapes import TensorShape
-from anabranch.frontend import nn_activations
-from anabranch.frontend.initializers import zeros_initializer
 from anabranch.frontend.layers.base import InputSpec, Layer
 from anabranch.frontend.layers.utils import get_activation, get_initializer, normalize_data_format, smart_cond
+from anabranch.frontend.nn import activations as nn_activations
+from anabranch.frontend.variables.initializers import zeros_initializer
 from anabranch.graph.graph import get_default_graph
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw

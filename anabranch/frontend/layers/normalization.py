@@ -7,11 +7,11 @@ from typing import Any
 
 from anabranch.core.dtypes import as_dtype, bfloat16, float16, float32
 from anabranch.core.shapes import TensorShape
-from anabranch.frontend import nn_normalization
-from anabranch.frontend.constants import constant
-from anabranch.frontend.initializers import ones_initializer, zeros_initializer
+from anabranch.frontend.arrays.constants import constant
 from anabranch.frontend.layers.base import InputSpec, Layer
 from anabranch.frontend.layers.utils import constant_value, get_initializer, smart_cond
+from anabranch.frontend.nn import normalization as nn_normalization
+from anabranch.frontend.variables.initializers import ones_initializer, zeros_initializer
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.graph import get_default_graph
 from anabranch.graph.operation import Tensor

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from anabranch.core.shapes import TensorShape
-from anabranch.frontend.initializers import zeros_initializer
 from anabranch.frontend.layers.convolutional import CONVOLUTION_ARGS, CONVOLUTION_RAISES, Conv, with_channels
 from anabranch.frontend.layers.utils import convert_data_format, deconv_output_length
+from anabranch.frontend.variables.initializers import zeros_initializer
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
 

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from anabranch.frontend import initializers, nn_activations
-from anabranch.frontend.control_flow import cond
+from anabranch.frontend.control_flow.conditionals import cond
+from anabranch.frontend.nn import activations as nn_activations
+from anabranch.frontend.variables import initializers
 from anabranch.graph.constants import constant_value as known_value
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw

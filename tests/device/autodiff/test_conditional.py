@@ -9,8 +9,8 @@ import pytest
 
 from anabranch import errors
 from anabranch.autodiff.gradients import gradients
-from anabranch.frontend.control_flow import case, cond, smart_cond
-from anabranch.frontend.variables import Variable
+from anabranch.frontend.control_flow.conditionals import case, cond, smart_cond
+from anabranch.frontend.variables.variables import Variable
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.graph import get_default_graph
 from anabranch.ops import raw

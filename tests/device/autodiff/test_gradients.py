@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 
 from anabranch.autodiff.custom import RegisterGradient, custom_gradient
 from anabranch.autodiff.gradients import UnconnectedGradients, gradients, hessians
-from anabranch.frontend.variables import Variable
+from anabranch.frontend.variables.variables import Variable
 from anabranch.graph.composite import IndexedSlices
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.graph import Graph, get_default_graph

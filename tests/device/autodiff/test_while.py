@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from anabranch.autodiff.gradients import gradients
-from anabranch.frontend.control_flow import cond
-from anabranch.frontend.embedding import embedding_lookup
-from anabranch.frontend.script import py_func
-from anabranch.frontend.tensor_array import TensorArray
-from anabranch.frontend.variables import Variable
-from anabranch.frontend.while_loop import while_loop
+from anabranch.frontend.control_flow.conditionals import cond
+from anabranch.frontend.control_flow.script import py_func
+from anabranch.frontend.control_flow.tensor_array import TensorArray
+from anabranch.frontend.control_flow.while_loop import while_loop
+from anabranch.frontend.nn.embedding import embedding_lookup
+from anabranch.frontend.variables.variables import Variable
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.graph import get_default_graph
 from anabranch.ops import raw

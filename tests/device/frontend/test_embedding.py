@@ -11,8 +11,8 @@ import scipy.stats
 
 from anabranch.autodiff.gradients import gradients
 from anabranch.errors import InvalidArgumentError
-from anabranch.frontend import candidate_sampling as sampling, embedding
-from anabranch.frontend.variables import Variable
+from anabranch.frontend.nn import candidate_sampling as sampling, embedding
+from anabranch.frontend.variables.variables import Variable
 from anabranch.graph.composite import IndexedSlices, SparseTensor
 from anabranch.ops import raw
 from anabranch.session import Session

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from anabranch.autodiff.gradients import gradients
-from anabranch.frontend.functional import foldl, foldr, map_fn, scan
+from anabranch.frontend.control_flow.functional import foldl, foldr, map_fn, scan
 from anabranch.ops import raw
 from anabranch.session import Session
 

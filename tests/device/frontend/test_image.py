@@ -9,8 +9,13 @@ import pytest
 
 from anabranch.core import dtypes
 from anabranch.errors import InvalidArgumentError
-from anabranch.frontend import image, image_adjust, image_geometry, image_quality
 from anabranch.frontend.framework import set_random_seed
+from anabranch.frontend.images import (
+    adjust as image_adjust,
+    geometry as image_geometry,
+    image,
+    quality as image_quality,
+)
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.graph import Graph
 from anabranch.ops import raw

@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 import anabranch as tf
-from anabranch.ops.image_codecs import opened
+from anabranch.ops.images.codecs import opened
 
 PIXELS = np.random.default_rng(4).integers(0, 256, (9, 8, 3), np.uint8)
 

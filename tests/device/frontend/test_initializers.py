@@ -10,8 +10,8 @@ import pytest
 
 from anabranch.contrib import regularizers
 from anabranch.core import dtypes
-from anabranch.frontend import initializers as init
-from anabranch.frontend.partitioned_variables import PartitionInfo
+from anabranch.frontend.variables import initializers as init
+from anabranch.frontend.variables.partitioned import PartitionInfo
 from anabranch.graph.collections import GraphKeys
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.graph import get_default_graph

@@ -36,7 +36,7 @@ def test_every_way_of_reading_an_image_gives_tensorflows_pixels(kind: str) -> No
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_pixels_are_near_tensorflows_whatever_library_reads_them(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("anabranch.ops.image_codecs._find_simplejpeg", lambda: None)
+    monkeypatch.setattr("anabranch.ops.images.codecs._find_simplejpeg", lambda: None)
     found = np.load(FIXTURE)
     with tf.Graph().as_default(), tf.Session() as session:
         pixels = session.run(tf.image.decode_jpeg(found[kind].tobytes(), dct_method="INTEGER_ACCURATE"))

@@ -12,13 +12,13 @@ from anabranch.autodiff.gradients import gradients
 from anabranch.contrib.regularizers import l2_regularizer
 from anabranch.core import dtypes
 from anabranch.core.shapes import TensorShape
-from anabranch.frontend import variable_functions as functions
-from anabranch.frontend.control_flow import cond
-from anabranch.frontend.initializers import Constant, Ones
+from anabranch.frontend.control_flow.conditionals import cond
 from anabranch.frontend.layers import convolutional, core, normalization, pooling, transposed, utils
 from anabranch.frontend.layers.base import InputSpec, Layer
-from anabranch.frontend.variable_scope import variable_scope
-from anabranch.frontend.variable_store import AUTO_REUSE
+from anabranch.frontend.variables import functions
+from anabranch.frontend.variables.initializers import Constant, Ones
+from anabranch.frontend.variables.scope import variable_scope
+from anabranch.frontend.variables.store import AUTO_REUSE
 from anabranch.graph.collections import GraphKeys
 from anabranch.graph.graph import Graph, get_default_graph
 from anabranch.ops import raw

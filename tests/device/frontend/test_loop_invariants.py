@@ -1,4 +1,4 @@
-"""Variables that a loop does not change are read before it (docs: `frontend.loop_invariants`)."""
+"""Variables that a loop does not change are read before it (docs: `frontend.control_flow.loop_invariants`)."""
 
 from __future__ import annotations
 

@@ -10,9 +10,9 @@ import pytest
 from anabranch import errors
 from anabranch.core import dtypes
 from anabranch.core.shapes import TensorShape
-from anabranch.frontend import losses
-from anabranch.frontend.losses import Reduction
-from anabranch.frontend.weights_broadcast import broadcast_weights
+from anabranch.frontend.measures import losses
+from anabranch.frontend.measures.losses import Reduction
+from anabranch.frontend.measures.weights_broadcast import broadcast_weights
 from anabranch.graph.collections import GraphKeys
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.graph import get_default_graph

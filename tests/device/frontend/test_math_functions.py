@@ -12,18 +12,9 @@ import scipy.special as sp
 
 from anabranch import errors
 from anabranch.core import dtypes
-from anabranch.frontend import (
-    casting,
-    clipping,
-    contraction,
-    elementwise,
-    linalg,
-    math as tfm,
-    reduction,
-    segments,
-    spectral,
-)
-from anabranch.frontend.constants import constant, placeholder
+from anabranch.frontend.arithmetic import clipping, contraction, elementwise, linalg, math as tfm, reduction, spectral
+from anabranch.frontend.arrays import casting, segments
+from anabranch.frontend.arrays.constants import constant, placeholder
 from anabranch.graph.composite import IndexedSlices, SparseTensor
 from anabranch.session import Session
 from anabranch.testing.op_cases import assert_close

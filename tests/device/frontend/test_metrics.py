@@ -10,7 +10,8 @@ import pytest
 
 from anabranch import errors
 from anabranch.core.shapes import TensorShape
-from anabranch.frontend import metrics, metrics_at_k, metrics_at_thresholds, variable_functions as functions
+from anabranch.frontend.measures import metrics, metrics_at_k, metrics_at_thresholds
+from anabranch.frontend.variables import functions
 from anabranch.graph.collections import GraphKeys
 from anabranch.graph.composite import SparseTensor
 from anabranch.graph.graph import get_default_graph

@@ -10,8 +10,15 @@ import pytest
 from anabranch.autodiff.gradients import gradients
 from anabranch.core import dtypes
 from anabranch.errors import InvalidArgumentError
-from anabranch.frontend import nn_activations, nn_conv, nn_ctc, nn_losses, nn_normalization, nn_pool
 from anabranch.frontend.framework import set_random_seed
+from anabranch.frontend.nn import (
+    activations as nn_activations,
+    conv as nn_conv,
+    cross_entropies as nn_losses,
+    ctc as nn_ctc,
+    normalization as nn_normalization,
+    pool as nn_pool,
+)
 from anabranch.graph.composite import SparseTensor
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.graph import Graph

@@ -11,7 +11,7 @@ from anabranch.autodiff.gradients import gradients
 from anabranch.core import dtypes
 from anabranch.core.shapes import TensorShape
 from anabranch.errors import InvalidArgumentError
-from anabranch.frontend import random
+from anabranch.frontend.arithmetic import random
 from anabranch.frontend.framework import set_random_seed
 from anabranch.graph.graph import Graph
 from anabranch.ops import raw

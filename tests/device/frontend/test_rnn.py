@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from anabranch.autodiff.gradients import gradients
-from anabranch.frontend import rnn
-from anabranch.frontend.rnn_cells import (
+from anabranch.frontend.nn import rnn
+from anabranch.frontend.nn.rnn_cells import (
     BasicLSTMCell,
     BasicRNNCell,
     GRUCell,
@@ -19,8 +19,8 @@ from anabranch.frontend.rnn_cells import (
     MultiRNNCell,
     RNNCell,
 )
-from anabranch.frontend.rnn_wrappers import DeviceWrapper, DropoutWrapper, ResidualWrapper
-from anabranch.frontend.variable_scope import variable_scope
+from anabranch.frontend.nn.rnn_wrappers import DeviceWrapper, DropoutWrapper, ResidualWrapper
+from anabranch.frontend.variables.scope import variable_scope
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.graph import get_default_graph
 from anabranch.ops import raw

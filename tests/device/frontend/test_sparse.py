@@ -9,7 +9,7 @@ import pytest
 
 from anabranch.autodiff.gradients import gradients
 from anabranch.errors import InvalidArgumentError
-from anabranch.frontend import sparse, sparse_math
+from anabranch.frontend.sparse import arithmetic as sparse_math, form as sparse
 from anabranch.graph.composite import IndexedSlices, SparseTensor, SparseTensorValue
 from anabranch.ops import raw
 from anabranch.session import Session

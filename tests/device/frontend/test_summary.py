@@ -16,8 +16,8 @@ from PIL import Image
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from anabranch.errors import InvalidArgumentError, ResourceExhaustedError
-from anabranch.frontend import summary
-from anabranch.frontend.summary_writer import EventStream, FileWriter, FileWriterCache
+from anabranch.frontend.storage import summary
+from anabranch.frontend.storage.summary_writer import EventStream, FileWriter, FileWriterCache
 from anabranch.graph.collections import GraphKeys
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.graph import Graph, get_default_graph
@@ -290,7 +290,7 @@ def test_a_dropped_writer_loses_nothing(tmp_path: Path) -> None:
 
 def test_the_end_of_the_program_loses_nothing(tmp_path: Path) -> None:
     program = f"""
-from anabranch.frontend.summary_writer import FileWriter
+from anabranch.frontend.storage.summary_writer import FileWriter
 from anabranch.proto.summary_pb2 import Summary
 writer = FileWriter({str(tmp_path)!r}, max_queue=100)
 for i in range(50):

@@ -9,9 +9,9 @@ import pytest
 
 from anabranch import errors
 from anabranch.autodiff.gradients import gradients
-from anabranch.frontend.control_flow import cond
-from anabranch.frontend.tensor_array import TensorArray
-from anabranch.frontend.while_loop import while_loop
+from anabranch.frontend.control_flow.conditionals import cond
+from anabranch.frontend.control_flow.tensor_array import TensorArray
+from anabranch.frontend.control_flow.while_loop import while_loop
 from anabranch.ops import raw
 from anabranch.session import Session
 

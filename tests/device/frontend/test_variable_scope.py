@@ -10,16 +10,15 @@ import pytest
 from anabranch.contrib import regularizers
 from anabranch.core import dtypes
 from anabranch.core.shapes import TensorShape
-from anabranch.frontend import initializers, variable_functions as functions
-from anabranch.frontend.partitioned_variables import (
+from anabranch.frontend.variables import functions, initializers
+from anabranch.frontend.variables.partitioned import (
     PartitionedVariable,
     PartitionInfo,
     fixed_size_partitioner,
     min_max_variable_partitioner,
     variable_axis_size_partitioner,
 )
-from anabranch.frontend.template import make_template
-from anabranch.frontend.variable_scope import (
+from anabranch.frontend.variables.scope import (
     create_partitioned_variables,
     get_local_variable,
     get_variable,
@@ -28,8 +27,9 @@ from anabranch.frontend.variable_scope import (
     variable_op_scope,
     variable_scope,
 )
-from anabranch.frontend.variable_store import AUTO_REUSE
-from anabranch.frontend.variables import Variable
+from anabranch.frontend.variables.store import AUTO_REUSE
+from anabranch.frontend.variables.template import make_template
+from anabranch.frontend.variables.variables import Variable
 from anabranch.graph.collections import GraphKeys
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.graph import Graph, get_default_graph

@@ -11,17 +11,15 @@ import pytest
 from anabranch import errors
 from anabranch.core import dtypes
 from anabranch.core.shapes import TensorShape
-from anabranch.frontend import (
-    operators as _,  # noqa: F401 - gives tensors their operators
-    variable_functions as tf,
-)
-from anabranch.frontend.control_flow import cond
-from anabranch.frontend.variable_policy import (
+from anabranch.frontend import operators as _  # noqa: F401 - gives tensors their operators
+from anabranch.frontend.control_flow.conditionals import cond
+from anabranch.frontend.variables import functions as tf
+from anabranch.frontend.variables.policy import (
     VariableAggregation,
     VariableSynchronization,
     variable_creator_scope,
 )
-from anabranch.frontend.variables import SaveSliceInfo, Variable
+from anabranch.frontend.variables.variables import SaveSliceInfo, Variable
 from anabranch.graph.collections import GraphKeys
 from anabranch.graph.composite import IndexedSlices
 from anabranch.graph.conversion import convert_to_tensor

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from anabranch import errors
-from anabranch.frontend.control_flow import cond
-from anabranch.frontend.script import py_func
-from anabranch.frontend.tensor_array import TensorArray
-from anabranch.frontend.variables import Variable
-from anabranch.frontend.while_loop import while_loop
+from anabranch.frontend.control_flow.conditionals import cond
+from anabranch.frontend.control_flow.script import py_func
+from anabranch.frontend.control_flow.tensor_array import TensorArray
+from anabranch.frontend.control_flow.while_loop import while_loop
+from anabranch.frontend.variables.variables import Variable
 from anabranch.graph.composite import SparseTensor
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.graph import Graph, get_default_graph

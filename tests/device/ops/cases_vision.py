@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from anabranch.errors import InvalidArgumentError
-from anabranch.ops.boxes import COLOURS
+from anabranch.ops.images.boxes import COLOURS
 from anabranch.testing.op_cases import OpCase
 from tests.oracles import windows
 

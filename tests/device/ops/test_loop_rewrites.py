@@ -1,4 +1,4 @@
-"""Loops give the same with their products rewritten and without (docs: `ops.loop_rewrites`)."""
+"""Loops give the same with their products rewritten and without (docs: `ops.control_flow.loop_rewrites`)."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import anabranch as tf
-from anabranch.ops import loop_rewrites
-from anabranch.ops.loop_rewrites import REWRITES_VARIABLE
+from anabranch.ops.control_flow import loop_rewrites
+from anabranch.ops.control_flow.loop_rewrites import REWRITES_VARIABLE
 from anabranch.xla.executable import CompileEvent, compile_log
 
 RNG = np.random.default_rng(3)

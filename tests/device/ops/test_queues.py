@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import anabranch as tf
-from anabranch.frontend.queues import Barrier
+from anabranch.frontend.resources.queues import Barrier
 from anabranch.ops import raw
 from tests.device.shared_task import SharedTask
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import anabranch as tf
-from anabranch.frontend.staging import MapStagingArea, StagingArea
+from anabranch.frontend.resources.staging import MapStagingArea, StagingArea
 from anabranch.ops import raw
 
 DEADLINE = 30.0

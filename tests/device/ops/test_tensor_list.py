@@ -16,12 +16,12 @@ import numpy as np
 import pytest
 
 from anabranch.autodiff.gradients import gradients
-from anabranch.frontend.while_loop import while_loop
+from anabranch.frontend.control_flow.while_loop import while_loop
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.graph import Graph, get_default_graph
 from anabranch.graph.graphdef_import import import_graph_def
 from anabranch.ops import raw
-from anabranch.ops.tensor_list import TensorListAdd, TensorListZeros, TensorListZerosLike
+from anabranch.ops.lists.tensor_list import TensorListAdd, TensorListZeros, TensorListZerosLike
 from anabranch.session import Session
 
 X = np.array([[1.0, 2.0], [3.0, -1.0], [0.5, 4.0]])

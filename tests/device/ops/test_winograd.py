@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import anabranch as tf
-from anabranch.ops import winograd
-from anabranch.ops.sliding import Window
+from anabranch.ops.nn import winograd
+from anabranch.ops.nn.sliding import Window
 
 CHANNELS, DEPTH = 40, 72
 

@@ -12,7 +12,7 @@ import safetensors.numpy
 from rich.console import Console
 
 from anabranch.errors import DataLossError
-from anabranch.frontend.summary_writer import FileWriter
+from anabranch.frontend.storage.summary_writer import FileWriter
 from anabranch.graph.graph import Graph
 from anabranch.io.checkpoint_state import write_checkpoint_state
 from anabranch.io.checkpoint_store import list_files

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from anabranch import errors
-from anabranch.frontend.partitioned_variables import fixed_size_partitioner
-from anabranch.frontend.variable_functions import global_variables_initializer
-from anabranch.frontend.variable_scope import get_variable, variable_scope
-from anabranch.frontend.variables import Variable
+from anabranch.frontend.variables.functions import global_variables_initializer
+from anabranch.frontend.variables.partitioned import fixed_size_partitioner
+from anabranch.frontend.variables.scope import get_variable, variable_scope
+from anabranch.frontend.variables.variables import Variable
 from anabranch.graph.graph import Graph
 from anabranch.io.checkpoint_writer import write_checkpoint
 from anabranch.session import Session

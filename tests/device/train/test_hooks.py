@@ -13,10 +13,10 @@ import pytest
 
 import anabranch as tf
 from anabranch import errors
-from anabranch.frontend import summary
 from anabranch.frontend.platform import logging as program_log
-from anabranch.frontend.summary_writer import FileWriter, FileWriterCache
-from anabranch.frontend.variables import Variable
+from anabranch.frontend.storage import summary
+from anabranch.frontend.storage.summary_writer import FileWriter, FileWriterCache
+from anabranch.frontend.variables.variables import Variable
 from anabranch.graph.collections import GraphKeys
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.graph import get_default_graph

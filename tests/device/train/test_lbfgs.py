@@ -9,8 +9,8 @@ import pytest
 from scipy.optimize import minimize
 
 from anabranch.core import dtypes
-from anabranch.frontend.variable_functions import global_variables_initializer
-from anabranch.frontend.variables import Variable
+from anabranch.frontend.variables.functions import global_variables_initializer
+from anabranch.frontend.variables.variables import Variable
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.ops import raw
 from anabranch.session import Session

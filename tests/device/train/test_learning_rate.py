@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from anabranch.frontend.variable_functions import global_variables_initializer
+from anabranch.frontend.variables.functions import global_variables_initializer
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.ops import raw
 from anabranch.session import Session

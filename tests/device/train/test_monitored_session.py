@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from anabranch import errors
-from anabranch.frontend import summary
-from anabranch.frontend.summary_writer import FileWriterCache
-from anabranch.frontend.variable_functions import global_variables_initializer, report_uninitialized_variables
-from anabranch.frontend.variables import Variable
+from anabranch.frontend.storage import summary
+from anabranch.frontend.storage.summary_writer import FileWriterCache
+from anabranch.frontend.variables.functions import global_variables_initializer, report_uninitialized_variables
+from anabranch.frontend.variables.variables import Variable
 from anabranch.graph.collections import GraphKeys
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.graph import Graph, get_default_graph

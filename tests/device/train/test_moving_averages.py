@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from anabranch.frontend.variable_functions import global_variables_initializer
-from anabranch.frontend.variables import Variable
+from anabranch.frontend.variables.functions import global_variables_initializer
+from anabranch.frontend.variables.variables import Variable
 from anabranch.graph.collections import GraphKeys
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.graph import get_default_graph

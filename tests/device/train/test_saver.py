@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from anabranch import errors
-from anabranch.frontend.partitioned_variables import fixed_size_partitioner
-from anabranch.frontend.variable_functions import global_variables_initializer
-from anabranch.frontend.variable_scope import get_variable
-from anabranch.frontend.variables import Variable
+from anabranch.frontend.variables.functions import global_variables_initializer
+from anabranch.frontend.variables.partitioned import fixed_size_partitioner
+from anabranch.frontend.variables.scope import get_variable
+from anabranch.frontend.variables.variables import Variable
 from anabranch.graph.graph import Graph, get_default_graph
 from anabranch.io import checkpoint_store
 from anabranch.ops import raw
@@ -432,8 +432,8 @@ def test_a_deferred_saver_waits_for_build(tmp_path: Path) -> None:
 WRITER = """
 import sys
 import numpy as np
-from anabranch.frontend.variables import Variable
-from anabranch.frontend.variable_functions import global_variables_initializer
+from anabranch.frontend.variables.variables import Variable
+from anabranch.frontend.variables.functions import global_variables_initializer
 from anabranch.session import Session
 from anabranch.train.saver import Saver
 

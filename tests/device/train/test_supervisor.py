@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from anabranch import errors
-from anabranch.frontend import summary
-from anabranch.frontend.variables import Variable
+from anabranch.frontend.storage import summary
+from anabranch.frontend.variables.variables import Variable
 from anabranch.graph.collections import GraphKeys
 from anabranch.graph.graph import Graph, get_default_graph
 from anabranch.io.event_files import summary_iterator

@@ -10,7 +10,8 @@ import pytest
 from anabranch import errors
 from anabranch.autodiff.gradients import gradients
 from anabranch.core.shapes import Dimension, TensorShape
-from anabranch.frontend import array, constants, data_flow, gathering, grouping, rearranging, slicing
+from anabranch.frontend.arrays import array, constants, data_flow, gathering, rearranging, slicing
+from anabranch.frontend.control_flow import grouping
 from anabranch.graph.composite import IndexedSlices, SparseTensor
 from anabranch.graph.constants import constant_value
 from anabranch.graph.graph import get_default_graph

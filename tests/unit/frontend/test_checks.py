@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from anabranch import errors
-from anabranch.frontend import checks, constants, printing, strings
+from anabranch.frontend.arrays import constants, strings
+from anabranch.frontend.control_flow import checks, printing
 from anabranch.frontend.framework import control_dependencies
 from anabranch.graph.composite import SparseTensor
 from anabranch.graph.graph import get_default_graph

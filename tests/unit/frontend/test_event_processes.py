@@ -20,7 +20,7 @@ COUNT = 552
 WRITER = """
 import resource, sys
 from anabranch.errors import OpError
-from anabranch.frontend.summary_writer import FileWriter
+from anabranch.frontend.storage.summary_writer import FileWriter
 from anabranch.proto.summary_pb2 import Summary
 
 def curve(value):

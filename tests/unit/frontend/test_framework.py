@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from anabranch.frontend import framework
-from anabranch.frontend.constants import constant, placeholder
+from anabranch.frontend.arrays.constants import constant, placeholder
 from anabranch.graph import conversion
 from anabranch.graph.composite import IndexedSlices, SparseTensor, SparseTensorValue
 from anabranch.graph.function_graph import FunctionGraph

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anabranch.frontend.graph_util import remove_training_nodes
+from anabranch.frontend.storage.graph_util import remove_training_nodes
 from anabranch.proto.graph_pb2 import GraphDef
 
 

@@ -16,7 +16,7 @@ from anabranch.core.attrs import FuncAttr
 from anabranch.core.dtypes import float32
 from anabranch.core.op_def import OpDef
 from anabranch.core.registry import all_op_defs, find_op_def
-from anabranch.frontend.graph_io import read_message, write_graph
+from anabranch.frontend.storage.graph_io import read_message, write_graph
 from anabranch.graph.building import define_op
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.function_graph import FunctionGraph

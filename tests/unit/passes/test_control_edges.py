@@ -6,10 +6,7 @@ from typing import Any
 
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.graph import get_default_graph
-from anabranch.ops import (
-    raw,
-    vocabulary as _vocabulary,  # noqa: F401
-)
+from anabranch.ops import raw, vocabulary as _vocabulary  # noqa: F401
 from anabranch.passes.control_edges import MAX_DIRECT
 from anabranch.passes.cse import merge_common_subexpressions
 from anabranch.passes.fold import fold

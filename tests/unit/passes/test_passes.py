@@ -11,10 +11,7 @@ import pytest
 from anabranch.errors import InternalError, InvalidArgumentError
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.graph import get_default_graph
-from anabranch.ops import (
-    raw,
-    vocabulary as _vocabulary,  # noqa: F401
-)
+from anabranch.ops import raw, vocabulary as _vocabulary  # noqa: F401
 from anabranch.passes.cse import merge_common_subexpressions
 from anabranch.passes.fold import fold
 from anabranch.passes.prune import prune

@@ -11,12 +11,9 @@ from hypothesis import given, strategies as st
 from anabranch.core.device import DeviceSpec
 from anabranch.core.devices import Device
 from anabranch.errors import InvalidArgumentError
-from anabranch.frontend.control_flow import cond
+from anabranch.frontend.control_flow.conditionals import cond
 from anabranch.graph.graph import Graph, get_default_graph
-from anabranch.ops import (
-    raw,
-    vocabulary as _vocabulary,  # noqa: F401
-)
+from anabranch.ops import raw, vocabulary as _vocabulary  # noqa: F401
 from anabranch.passes.fold import fold
 from anabranch.passes.prune import prune
 from anabranch.passes.step_graph import StepGraph

@@ -8,10 +8,7 @@ from typing import Any
 import pytest
 
 from anabranch.errors import DataLossError, InvalidArgumentError
-from anabranch.ops import (
-    raw,
-    vocabulary as _vocabulary,  # noqa: F401
-)
+from anabranch.ops import raw, vocabulary as _vocabulary  # noqa: F401
 from anabranch.placement.cost_model import CostModel, flops, touched_bytes
 from anabranch.placement.policy import PlacementPolicy, PlacementRule
 

@@ -9,10 +9,7 @@ from hypothesis import given, strategies as st
 
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.graph import Graph, get_default_graph
-from anabranch.ops import (
-    raw,
-    vocabulary as _vocabulary,  # noqa: F401
-)
+from anabranch.ops import raw, vocabulary as _vocabulary  # noqa: F401
 from anabranch.passes.fold import fold
 from anabranch.passes.prune import prune
 from anabranch.pipeline import plan_step

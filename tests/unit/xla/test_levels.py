@@ -12,9 +12,7 @@ from hypothesis import given, settings, strategies as st
 
 from anabranch.graph.loop_structure import ENTERS, EXITS, is_back_edge
 from anabranch.graph.operation import Operation
-from anabranch.ops import (
-    vocabulary as _vocabulary,  # noqa: F401
-)
+from anabranch.ops import vocabulary as _vocabulary  # noqa: F401
 from anabranch.pipeline import Plan, plan_step
 from anabranch.runtime.executor import Executor
 from anabranch.runtime.plan_graph import PlanGraph

@@ -1,0 +1,1 @@
+"""Arithmetic on dense tensors, and random numbers."""

@@ -1,0 +1,1 @@
+"""The form of tensors: constants, joining, cutting, gathering; functions on strings."""

@@ -1,0 +1,1 @@
+"""Conditionals, loops, tensor arrays, checks, and calls of Python."""

@@ -1,0 +1,605 @@
+"""Convolutions of one to three spatial dimensions, transposed, dilated, per channel and separable."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from anabranch.frontend.framework import name_scope
+from anabranch.frontend.nn.activations import renamed
+from anabranch.graph.constants import constant_value_as_shape
+from anabranch.graph.conversion import convert_to_tensor
+from anabranch.graph.operation import Tensor
+from anabranch.ops import raw
+
+#: data formats by number of spatial dimensions: channels last, channels second
+FORMATS = {1: ("NWC", "NCW"), 2: ("NHWC", "NCHW"), 3: ("NDHWC", "NCDHW")}
+
+
+# ---------------------------------------------------------------------- arguments
+def channels_last(data_format: str | None, spatial: int) -> bool:
+    """Whether the channels stand last.
+
+    Raises:
+        ValueError: not a format for that many spatial dimensions.
+    """
+    last, second = FORMATS[spatial]
+    if data_format not in (None, last, second):
+        raise ValueError(f"data_format must be {last!r} or {second!r}, got {data_format!r}")
+    return data_format != second
+
+
+def per_axis(value: Any, spatial: int, last: bool, name: str) -> list[int]:
+    """One number per axis of the data, from one for all spatial axes, one for each, or one for every axis.
+
+    Raises:
+        ValueError: another count of numbers.
+    """
+    if value is None:
+        value = [1]
+    numbers = [int(v) for v in (value if isinstance(value, Sequence | np.ndarray) else [value])]
+    if len(numbers) == spatial + 2:
+        return numbers
+    if len(numbers) == 1:
+        numbers *= spatial
+    if len(numbers) != spatial:
+        raise ValueError(f"{name} should be of length 1, {spatial} or {spatial + 2} but was {len(numbers)}")
+    return [1, *numbers, 1] if last else [1, 1, *numbers]
+
+
+def _padding(padding: Any) -> dict[str, Any]:
+    """The attributes `padding` and `explicit_paddings`, from a name or from a list of pairs."""
+    if isinstance(padding, str | bytes):
+        name = padding.decode() if isinstance(padding, bytes) else padding
+        if name == "EXPLICIT":
+            raise ValueError('"EXPLICIT" is not a valid value for the padding parameter; give a list of pairs instead')
+        return {"padding": name}
+    pairs = [[int(p) for p in pair] for pair in padding]
+    if len(pairs) != 4 or any(len(pair) != 2 for pair in pairs):
+        raise ValueError(f"explicit padding must be a list of 4 pairs, one for each axis of the data, got {padding!r}")
+    return {"padding": "EXPLICIT", "explicit_paddings": [p for pair in pairs for p in pair]}
+
+
+def _attrs(strides: Any, dilations: Any, data_format: str | None, spatial: int) -> dict[str, Any]:
+    last = channels_last(data_format, spatial)
+    return {
+        "strides": per_axis(strides, spatial, last, "strides"),
+        "dilations": per_axis(dilations, spatial, last, "dilations"),
+        "data_format": FORMATS[spatial][0 if last else 1],
+    }
+
+
+# ---------------------------------------------------------------------- two dimensions
+def conv2d(
+    input: Any,
+    filter: Any = None,
+    strides: Any = None,
+    padding: Any = None,
+    use_cudnn_on_gpu: bool = True,
+    data_format: str | None = "NHWC",
+    dilations: Any = (1, 1, 1, 1),
+    name: str | None = None,
+    filters: Any = None,
+) -> Tensor:
+    """Slides filters over images: each output pixel is the sum over a window of input times filter.
+
+    Args:
+        input: [batch, height, width, in channels], or [batch, channels, height, width] with data_format "NCHW".
+        filter: [filter height, filter width, in channels, out channels].
+        strides, dilations: one number, two (height, width), or four (one per axis of the data).
+        padding: "SAME", "VALID", or four pairs of paddings, one for each axis of the data.
+        use_cudnn_on_gpu: accepted: the compiler chooses.
+        data_format: "NHWC" or "NCHW".
+        name: of the operation.
+        filters: another name of `filter`.
+
+    Returns:
+        A tensor of the dtype of `input`: [batch, out height, out width, out channels], or in "NCHW".
+
+    Raises:
+        ValueError: shapes or attributes that do not go together.
+
+    Example:
+        >>> image = np.arange(9.0, dtype=np.float32).reshape([1, 3, 3, 1])
+        >>> sums = tf.nn.conv2d(image, tf.ones([2, 2, 1, 1]), strides=[1, 1, 1, 1], padding="VALID")
+        >>> sess.run(sums)[0, :, :, 0]
+        array([[ 8., 12.],
+               [20., 24.]], dtype=float32)
+    """
+    filter = renamed("filters", filters, "filter", filter)
+    how = {**_attrs(strides, dilations, data_format, 2), **_padding(padding)}
+    result: Tensor = raw.Conv2D(input, filter, use_cudnn_on_gpu=use_cudnn_on_gpu, name=name, **how)
+    return result
+
+
+def conv2d_backprop_input(
+    input_sizes: Any,
+    filter: Any = None,
+    out_backprop: Any = None,
+    strides: Any = None,
+    padding: Any = None,
+    use_cudnn_on_gpu: bool = True,
+    data_format: str | None = "NHWC",
+    dilations: Any = (1, 1, 1, 1),
+    name: str | None = None,
+    filters: Any = None,
+) -> Tensor:
+    """The gradient of `conv2d` with respect to its input, which has the shape `input_sizes`."""
+    filter = renamed("filters", filters, "filter", filter)
+    how = {**_attrs(strides, dilations, data_format, 2), **_padding(padding)}
+    result: Tensor = raw.Conv2DBackpropInput(
+        input_sizes, filter, out_backprop, use_cudnn_on_gpu=use_cudnn_on_gpu, name=name, **how
+    )
+    return result
+
+
+def conv2d_backprop_filter(
+    input: Any,
+    filter_sizes: Any,
+    out_backprop: Any,
+    strides: Any,
+    padding: Any,
+    use_cudnn_on_gpu: bool = True,
+    data_format: str | None = "NHWC",
+    dilations: Any = (1, 1, 1, 1),
+    name: str | None = None,
+) -> Tensor:
+    """The gradient of `conv2d` with respect to its filter, which has the shape `filter_sizes`."""
+    how = {**_attrs(strides, dilations, data_format, 2), **_padding(padding)}
+    result: Tensor = raw.Conv2DBackpropFilter(
+        input, filter_sizes, out_backprop, use_cudnn_on_gpu=use_cudnn_on_gpu, name=name, **how
+    )
+    return result
+
+
+def conv2d_transpose(
+    value: Any = None,
+    filter: Any = None,
+    output_shape: Any = None,
+    strides: Any = None,
+    padding: Any = "SAME",
+    data_format: str | None = "NHWC",
+    name: str | None = None,
+    input: Any = None,
+    filters: Any = None,
+    dilations: Any = None,
+) -> Tensor:
+    """The transpose of `conv2d` ("deconvolution"): its gradient with respect to the input, as a layer of its own.
+
+    Args:
+        value: [batch, height, width, in channels] (or "NCHW").
+        filter: [filter height, filter width, out channels, in channels].
+        output_shape: four integers, a list or a vector tensor.
+        strides, dilations: one number, two (height, width), or four (one per axis of the data).
+        padding: "SAME" or "VALID".
+        data_format: "NHWC" or "NCHW".
+        name: of the operation.
+        input, filters: other names of `value` and `filter`.
+
+    Returns:
+        A tensor of shape `output_shape`.
+
+    Raises:
+        ValueError: shapes that do not go together.
+
+    Example:
+        >>> image = tf.constant([[[[1.0], [2.0]]]])
+        >>> wide = tf.nn.conv2d_transpose(image, tf.ones([1, 2, 1, 1]), [1, 1, 4, 1], strides=[1, 1, 2, 1])
+        >>> sess.run(wide)[0, :, :, 0]
+        array([[1., 1., 2., 2.]], dtype=float32)
+    """
+    value, filter = renamed("input", input, "value", value), renamed("filters", filters, "filter", filter)
+    with name_scope(name, "conv2d_transpose", [value, filter, output_shape]) as scope:
+        return conv2d_backprop_input(
+            output_shape, filter, value, strides, padding, data_format=data_format, dilations=dilations, name=scope
+        )
+
+
+def atrous_conv2d(value: Any, filters: Any, rate: int, padding: Any, name: str | None = None) -> Tensor:
+    """Convolution with holes: `conv2d` with both dilations `rate`, "NHWC"."""
+    return convolution(input=value, filter=filters, padding=padding, dilation_rate=[rate, rate], name=name)
+
+
+def atrous_conv2d_transpose(
+    value: Any, filters: Any, output_shape: Any, rate: int, padding: Any, name: str | None = None
+) -> Tensor:
+    """The transpose of `atrous_conv2d`."""
+    with name_scope(name, "atrous_conv2d_transpose", [value, filters, output_shape]) as scope:
+        return conv2d_transpose(value, filters, output_shape, 1, padding, name=scope, dilations=[rate, rate])
+
+
+# ---------------------------------------------------------------------- one dimension
+def conv1d(
+    value: Any = None,
+    filters: Any = None,
+    stride: Any = None,
+    padding: Any = None,
+    use_cudnn_on_gpu: bool | None = None,
+    data_format: str | None = None,
+    name: str | None = None,
+    input: Any = None,
+    dilations: Any = None,
+) -> Tensor:
+    """`conv2d` of images of height 1.
+
+    Args:
+        value: [batch, width, in channels], or [batch, channels, width] with data_format "NCW".
+        filters: [filter width, in channels, out channels].
+        stride: one number, or a list of one or three.
+        padding: "SAME" or "VALID".
+        use_cudnn_on_gpu: accepted: the compiler chooses.
+        data_format: "NWC" (the default) or "NCW".
+        name: of the operation.
+        input: another name of `value`.
+        dilations: one number, or a list of one or three.
+
+    Returns:
+        [batch, out width, out channels], or in "NCW".
+
+    Raises:
+        ValueError: shapes or attributes that do not go together.
+
+    Example:
+        >>> line = tf.constant([[[1.0], [2.0], [3.0]]])
+        >>> sess.run(tf.nn.conv1d(line, tf.ones([2, 1, 1]), 1, "VALID"))[0, :, 0]
+        array([3., 5.], dtype=float32)
+    """
+    value = renamed("input", input, "value", value)
+    with name_scope(name, "conv1d", [value, filters]) as scope:
+        last = channels_last(_spelled_1d(data_format), 1)
+        at = 1 if last else 2
+        images = raw.ExpandDims(convert_to_tensor(value, name="input"), np.int32(at))
+        filter = raw.ExpandDims(convert_to_tensor(filters, name="filters"), np.int32(0))
+        out = conv2d(
+            images,
+            filter,
+            _with_height(stride, last, "stride"),
+            padding,
+            use_cudnn_on_gpu=True if use_cudnn_on_gpu is None else use_cudnn_on_gpu,
+            data_format="NHWC" if last else "NCHW",
+            dilations=_with_height(dilations, last, "dilations"),
+        )
+        result: Tensor = raw.Squeeze(out, squeeze_dims=[at], name=scope)
+        return result
+
+
+def _spelled_1d(data_format: str | None) -> str | None:
+    """The formats of images are accepted for sequences as well."""
+    return {"NHWC": "NWC", "NCHW": "NCW"}.get(data_format or "", data_format)
+
+
+def _with_height(value: Any, last: bool, name: str) -> list[int]:
+    numbers = per_axis(value, 1, last, name)
+    return [numbers[0], 1, *numbers[1:]] if last else [*numbers[:2], 1, numbers[2]]
+
+
+def conv1d_transpose(
+    input: Any,
+    filters: Any,
+    output_shape: Any,
+    strides: Any,
+    padding: Any = "SAME",
+    data_format: str | None = "NWC",
+    dilations: Any = None,
+    name: str | None = None,
+) -> Tensor:
+    """The transpose of `conv1d`; `filters`: [filter width, out channels, in channels]."""
+    with name_scope(name, "conv1d_transpose", [input, filters, output_shape]) as scope:
+        last = channels_last(_spelled_1d(data_format), 1)
+        at = 1 if last else 2
+        shape = raw.ConcatV2([*_cut(convert_to_tensor(output_shape, np.int32), at)], np.int32(0))
+        out = conv2d_transpose(
+            raw.ExpandDims(convert_to_tensor(input, name="input"), np.int32(at)),
+            raw.ExpandDims(convert_to_tensor(filters, name="filters"), np.int32(0)),
+            shape,
+            _with_height(strides, last, "strides"),
+            padding,
+            data_format="NHWC" if last else "NCHW",
+            dilations=_with_height(dilations, last, "dilations"),
+        )
+        result: Tensor = raw.Squeeze(out, squeeze_dims=[at], name=scope)
+        return result
+
+
+def _cut(shape: Tensor, at: int) -> tuple[Tensor, Any, Tensor]:
+    """A vector of three numbers with a 1 put in at place `at`."""
+    before = raw.Slice(shape, np.array([0], np.int32), np.array([at], np.int32))
+    after = raw.Slice(shape, np.array([at], np.int32), np.array([3 - at], np.int32))
+    return before, np.array([1], np.int32), after
+
+
+# ---------------------------------------------------------------------- three dimensions
+def conv3d(
+    input: Any,
+    filter: Any = None,
+    strides: Any = None,
+    padding: Any = None,
+    data_format: str | None = "NDHWC",
+    dilations: Any = (1, 1, 1, 1, 1),
+    name: str | None = None,
+    filters: Any = None,
+) -> Tensor:
+    """Slides filters over volumes.
+
+    Args:
+        input: [batch, depth, height, width, in channels], or [batch, channels, ...] with data_format "NCDHW".
+        filter: [filter depth, height, width, in channels, out channels]; `filters` is another name.
+        strides, dilations: one number, three, or five (one per axis of the data).
+    """
+    filter = renamed("filters", filters, "filter", filter)
+    how = _attrs(strides, dilations, data_format, 3)
+    result: Tensor = raw.Conv3D(input, filter, padding=padding, name=name, **how)
+    return result
+
+
+def conv3d_backprop_filter_v2(
+    input: Any,
+    filter_sizes: Any,
+    out_backprop: Any,
+    strides: Any,
+    padding: Any,
+    data_format: str | None = "NDHWC",
+    dilations: Any = (1, 1, 1, 1, 1),
+    name: str | None = None,
+) -> Tensor:
+    """The gradient of `conv3d` with respect to its filter, which has the shape `filter_sizes`."""
+    how = _attrs(strides, dilations, data_format, 3)
+    result: Tensor = raw.Conv3DBackpropFilterV2(input, filter_sizes, out_backprop, padding=padding, name=name, **how)
+    return result
+
+
+conv3d_backprop_filter = conv3d_backprop_filter_v2
+
+
+def conv3d_transpose(
+    value: Any,
+    filter: Any = None,
+    output_shape: Any = None,
+    strides: Any = None,
+    padding: Any = "SAME",
+    data_format: str | None = "NDHWC",
+    name: str | None = None,
+    input: Any = None,
+    filters: Any = None,
+    dilations: Any = None,
+) -> Tensor:
+    """The transpose of `conv3d`; `filter`: [depth, height, width, out channels, in channels]."""
+    value, filter = renamed("input", input, "value", value), renamed("filters", filters, "filter", filter)
+    with name_scope(name, "conv3d_transpose", [value, filter, output_shape]) as scope:
+        how = _attrs(strides, dilations, data_format, 3)
+        result: Tensor = raw.Conv3DBackpropInputV2(output_shape, filter, value, padding=padding, name=scope, **how)
+        return result
+
+
+def conv_transpose(
+    input: Any,
+    filters: Any,
+    output_shape: Any,
+    strides: Any,
+    padding: Any = "SAME",
+    data_format: str | None = None,
+    dilations: Any = None,
+    name: str | None = None,
+) -> Tensor:
+    """The transposed convolution of one to three spatial dimensions, by the length of `output_shape`."""
+    with name_scope(name, "conv_transpose", [input, filters, output_shape]) as scope:
+        shape = constant_value_as_shape(convert_to_tensor(output_shape, np.int32, name="output_shape"))
+        spatial = (shape.ndims or 0) - 2
+        if spatial not in FORMATS:
+            raise ValueError(f"output_shape must have 3, 4 or 5 entries, got {shape}")
+        function: Any = {1: conv1d_transpose, 2: conv2d_transpose, 3: conv3d_transpose}[spatial]
+        result: Tensor = function(
+            input,
+            filters,
+            output_shape,
+            strides,
+            padding=padding,
+            data_format=data_format or FORMATS[spatial][0],
+            dilations=dilations,
+            name=scope,
+        )
+        return result
+
+
+# ---------------------------------------------------------------------- any dimension
+def convolution(
+    input: Any,
+    filter: Any = None,
+    padding: Any = None,
+    strides: Any = None,
+    dilation_rate: Any = None,
+    name: str | None = None,
+    data_format: str | None = None,
+    filters: Any = None,
+    dilations: Any = None,
+) -> Tensor:
+    """A convolution of one to three spatial dimensions.
+
+    Args:
+        input: rank N + 2, with N spatial dimensions.
+        filter: [*spatial, in channels, out channels]; `filters` is another name.
+        strides, dilation_rate: N numbers each; not both greater than 1. `dilations` is another name of the second.
+        data_format: "N...C" (default) or "NC...".
+
+    Raises:
+        ValueError: the ranks do not go together, or both strides and dilations are greater than 1.
+    """
+    filter = renamed("filters", filters, "filter", filter)
+    dilation_rate = renamed("dilations", dilations, "dilation_rate", dilation_rate)
+    with name_scope(name, "convolution", [input, filter]) as scope:
+        data = convert_to_tensor(input, name="input")
+        kernel = convert_to_tensor(filter, name="filter")
+        rank = data.shape.ndims if data.shape.ndims is not None else kernel.shape.ndims
+        spatial = (rank or 0) - 2
+        if spatial not in FORMATS:
+            raise ValueError(f"the input must have rank 3, 4 or 5, got shape {data.shape}")
+        last = channels_last(data_format, spatial)
+        steps = per_axis(strides, spatial, last, "strides")
+        rates = per_axis(dilation_rate, spatial, last, "dilation_rate")
+        if max(steps) > 1 and max(rates) > 1:
+            raise ValueError(f"strides > 1 not supported in conjunction with dilation_rate > 1: {steps} and {rates}")
+        function: Any = {1: conv1d, 2: conv2d, 3: conv3d}[spatial]
+        result: Tensor = function(
+            data, kernel, steps, padding, data_format=data_format or FORMATS[spatial][0], dilations=rates, name=scope
+        )
+        return result
+
+
+# ---------------------------------------------------------------------- per channel
+def depthwise_conv2d_native(
+    input: Any,
+    filter: Any,
+    strides: Any,
+    padding: Any,
+    data_format: str | None = "NHWC",
+    dilations: Any = (1, 1, 1, 1),
+    name: str | None = None,
+) -> Tensor:
+    """Convolves each channel with its own filters.
+
+    Args:
+        input: [batch, height, width, channels] (or "NCHW").
+        filter: [filter height, filter width, channels, multiplier]; the output has channels * multiplier channels.
+    """
+    how = {**_attrs(strides, dilations, data_format, 2), **_padding(padding)}
+    result: Tensor = raw.DepthwiseConv2dNative(input, filter, name=name, **how)
+    return result
+
+
+def depthwise_conv2d_native_backprop_input(
+    input_sizes: Any,
+    filter: Any,
+    out_backprop: Any,
+    strides: Any,
+    padding: Any,
+    data_format: str | None = "NHWC",
+    dilations: Any = (1, 1, 1, 1),
+    name: str | None = None,
+) -> Tensor:
+    """The gradient of `depthwise_conv2d_native` with respect to its input."""
+    how = {**_attrs(strides, dilations, data_format, 2), **_padding(padding)}
+    result: Tensor = raw.DepthwiseConv2dNativeBackpropInput(input_sizes, filter, out_backprop, name=name, **how)
+    return result
+
+
+def depthwise_conv2d_native_backprop_filter(
+    input: Any,
+    filter_sizes: Any,
+    out_backprop: Any,
+    strides: Any,
+    padding: Any,
+    data_format: str | None = "NHWC",
+    dilations: Any = (1, 1, 1, 1),
+    name: str | None = None,
+) -> Tensor:
+    """The gradient of `depthwise_conv2d_native` with respect to its filter."""
+    how = {**_attrs(strides, dilations, data_format, 2), **_padding(padding)}
+    result: Tensor = raw.DepthwiseConv2dNativeBackpropFilter(input, filter_sizes, out_backprop, name=name, **how)
+    return result
+
+
+depthwise_conv2d_backprop_input = depthwise_conv2d_native_backprop_input
+depthwise_conv2d_backprop_filter = depthwise_conv2d_native_backprop_filter
+
+
+def depthwise_conv2d(
+    input: Any,
+    filter: Any,
+    strides: Any,
+    padding: Any,
+    rate: Any = None,
+    name: str | None = None,
+    data_format: str | None = None,
+    dilations: Any = None,
+) -> Tensor:
+    """Slides filters over the channels of images, each on its own.
+
+    Args:
+        input: [batch, height, width, channels], or [batch, channels, height, width] with data_format "NCHW".
+        filter: [filter height, filter width, channels, multiplier].
+        strides: four numbers, one per axis of the data.
+        padding: "SAME" or "VALID".
+        rate: dilations: two numbers (height, width).
+        name: of the operation.
+        data_format: "NHWC" or "NCHW".
+        dilations: another name of `rate`.
+
+    Returns:
+        [batch, out height, out width, channels * multiplier], or in "NCHW".
+
+    Raises:
+        ValueError: shapes or attributes that do not go together.
+
+    Example:
+        >>> image = tf.constant([[[[1.0, 10.0], [2.0, 20.0]]]])
+        >>> sums = tf.nn.depthwise_conv2d(image, tf.ones([1, 2, 2, 1]), [1, 1, 1, 1], "VALID")
+        >>> sess.run(sums)
+        array([[[[ 3., 30.]]]], dtype=float32)
+    """
+    rate = renamed("dilations", dilations, "rate", rate)
+    with name_scope(name, "depthwise", [input, filter]) as scope:
+        return depthwise_conv2d_native(input, filter, strides, padding, data_format, rate, name=scope)
+
+
+def separable_conv2d(
+    input: Any,
+    depthwise_filter: Any,
+    pointwise_filter: Any,
+    strides: Any,
+    padding: Any,
+    rate: Any = None,
+    name: str | None = None,
+    data_format: str | None = None,
+    dilations: Any = None,
+) -> Tensor:
+    """A convolution per channel, then one of size 1x1 that mixes the channels.
+
+    Args:
+        depthwise_filter: [filter height, filter width, channels, multiplier].
+        pointwise_filter: [1, 1, channels * multiplier, out channels].
+        strides, rate: of the first convolution.
+
+    Raises:
+        ValueError: the filters' shapes do not go together.
+    """
+    rate = renamed("dilations", dilations, "rate", rate)
+    with name_scope(name, "separable_conv2d", [input, depthwise_filter, pointwise_filter]) as scope:
+        point = convert_to_tensor(pointwise_filter, name="pointwise_filter")
+        point.shape.with_rank(4)[:2].assert_is_compatible_with([1, 1])
+        mixed = depthwise_conv2d_native(input, depthwise_filter, strides, padding, data_format, rate, name="depthwise")
+        return conv2d(mixed, point, 1, "VALID", data_format=data_format, name=scope)
+
+
+# ---------------------------------------------------------------------- morphology
+def dilation2d(
+    input: Any,
+    filter: Any = None,
+    strides: Any = None,
+    rates: Any = None,
+    padding: Any = None,
+    name: str | None = None,
+    filters: Any = None,
+    dilations: Any = None,
+) -> Tensor:
+    """The largest sum of pixel and filter under a sliding window, channel by channel.
+
+    Args:
+        input: [batch, height, width, channels], any real dtype.
+        filter: [filter height, filter width, channels]; `filters` is another name.
+        strides, rates: four numbers each, 1 for batch and channels; `dilations` is another name of `rates`.
+        padding: "SAME" or "VALID".
+    """
+    filter, rates = renamed("filters", filters, "filter", filter), renamed("dilations", dilations, "rates", rates)
+    result: Tensor = raw.Dilation2D(input, filter, strides=strides, rates=rates, padding=padding, name=name)
+    return result
+
+
+def erosion2d(value: Any, kernel: Any, strides: Any, rates: Any, padding: Any, name: str | None = None) -> Tensor:
+    """The smallest difference of pixel and (mirrored) filter under a sliding window; arguments as `dilation2d`."""
+    with name_scope(name, "erosion2d", [value, kernel]) as scope:
+        mirrored = raw.ReverseV2(kernel, np.array([0, 1], np.int32))
+        dilated = raw.Dilation2D(raw.Neg(value), mirrored, strides=strides, rates=rates, padding=padding)
+        result: Tensor = raw.Neg(dilated, name=scope)
+        return result

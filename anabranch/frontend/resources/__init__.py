@@ -1,0 +1,1 @@
+"""Queues, staging areas, accumulators, lookup tables."""

@@ -1,0 +1,205 @@
+"""Arithmetic on sparse tensors: products, sums, reductions, softmax; and the operators of `SparseTensor`."""
+
+from __future__ import annotations
+
+from typing import Any, overload
+
+import numpy as np
+
+from anabranch.core.dtypes import DType
+from anabranch.frontend.framework import name_scope
+from anabranch.frontend.sparse.form import as_sparse_tensor, one_of
+from anabranch.graph.composite import SparseTensor, SparseTensorValue
+from anabranch.graph.conversion import convert_to_tensor
+from anabranch.graph.operation import Tensor
+from anabranch.ops import raw
+
+
+def _parts(value: SparseTensor) -> list[Tensor]:
+    return [value.indices, value.values, value.dense_shape]
+
+
+def _is_sparse(value: Any) -> bool:
+    return isinstance(value, SparseTensor | SparseTensorValue)
+
+
+def sparse_tensor_dense_matmul(
+    sp_a: Any, b: Any, adjoint_a: bool = False, adjoint_b: bool = False, name: str | None = None
+) -> Tensor:
+    """The product of a sparse and a dense matrix, either of which may come first.
+
+    Args:
+        sp_a: a sparse matrix (or a dense one, when `b` is sparse).
+        b: a dense matrix of the same dtype.
+        adjoint_a, adjoint_b: whether to take the conjugate transpose of the operand.
+    """
+    with name_scope(name, "SparseTensorDenseMatMul") as scope:
+        if _is_sparse(b) and not _is_sparse(sp_a):
+            # a b = (b* a*)*
+            product = _product(b, sp_a, not adjoint_b, not adjoint_a, None)
+            conjugate = raw.Conj(product) if product.dtype.is_complex else product
+            result: Tensor = raw.Transpose(conjugate, [1, 0], name=scope)
+            return result
+        return _product(sp_a, b, adjoint_a, adjoint_b, scope)
+
+
+def _product(sparse: Any, dense: Any, adjoint_sparse: bool, adjoint_dense: bool, name: str | None) -> Tensor:
+    a = as_sparse_tensor(sparse)
+    b = convert_to_tensor(dense, a.dtype.base_dtype, name="b")
+    result: Tensor = raw.SparseTensorDenseMatMul(
+        *_parts(a), b, adjoint_a=adjoint_sparse, adjoint_b=adjoint_dense, name=name
+    )
+    return result
+
+
+@overload
+def sparse_add(a: SparseTensor, b: SparseTensor, threshold: Any = ..., thresh: Any = ...) -> SparseTensor: ...
+@overload
+def sparse_add(a: Any, b: Any, threshold: Any = ..., thresh: Any = ...) -> Tensor: ...
+def sparse_add(a: Any, b: Any, threshold: Any = None, thresh: Any = None) -> Tensor | SparseTensor:
+    """The sum of two tensors at least one of which is sparse.
+
+    Args:
+        threshold: sums of two sparse tensors that are smaller in magnitude are left out; default: none are.
+        thresh: deprecated name of `threshold`.
+
+    Returns:
+        a `SparseTensor` when both are sparse, else a dense tensor.
+
+    Raises:
+        TypeError: both are dense.
+    """
+    limit = one_of("threshold", threshold, "thresh", thresh)
+    if not _is_sparse(a) and not _is_sparse(b):
+        raise TypeError("At least one input should be SparseTensor; do you mean to use tf.add()?")
+    if _is_sparse(a) and _is_sparse(b):
+        x, y = as_sparse_tensor(a), as_sparse_tensor(b)
+        real = x.dtype.real_dtype.base_dtype
+        smallest = convert_to_tensor(0 if limit is None else limit, real, name="thresh")
+        return SparseTensor(*raw.SparseAdd(*_parts(x), *_parts(y), smallest))
+    sparse, dense = (a, b) if _is_sparse(a) else (b, a)
+    x = as_sparse_tensor(sparse)
+    result: Tensor | SparseTensor = raw.SparseTensorDenseAdd(*_parts(x), convert_to_tensor(dense, x.dtype.base_dtype))
+    return result
+
+
+def sparse_maximum(sp_a: Any, sp_b: Any, name: str | None = None) -> SparseTensor:
+    """The elementwise maximum of two sparse tensors of one shape; what is not stored counts as zero."""
+    return _extremum("SparseSparseMaximum", raw.SparseSparseMaximum, sp_a, sp_b, name)
+
+
+def sparse_minimum(sp_a: Any, sp_b: Any, name: str | None = None) -> SparseTensor:
+    """The elementwise minimum of two sparse tensors of one shape; what is not stored counts as zero."""
+    return _extremum("SparseSparseMinimum", raw.SparseSparseMinimum, sp_a, sp_b, name)
+
+
+def _extremum(kind: str, op: Any, sp_a: Any, sp_b: Any, name: str | None) -> SparseTensor:
+    a, b = as_sparse_tensor(sp_a), as_sparse_tensor(sp_b)
+    with name_scope(name, kind, [a.indices, b.indices]) as scope:
+        indices, values = op(*_parts(a), *_parts(b), name=scope)
+    return SparseTensor(indices, values, a.dense_shape)
+
+
+def sparse_softmax(sp_input: Any, name: str | None = None) -> SparseTensor:
+    """Softmax along the last dimension, among the stored elements."""
+    value = as_sparse_tensor(sp_input)
+    with name_scope(name, "SparseSoftmax", [value.indices]) as scope:
+        return SparseTensor(value.indices, raw.SparseSoftmax(*_parts(value), name=scope), value.dense_shape)
+
+
+# ---------------------------------------------------------------------- reductions
+def sparse_reduce_sum(
+    sp_input: Any,
+    axis: Any = None,
+    keepdims: bool | None = None,
+    reduction_axes: Any = None,
+    keep_dims: bool | None = None,
+) -> Tensor:
+    """The dense sum over the dimensions `axis` (default: all).
+
+    Args:
+        keepdims: whether reduced dimensions stay, with size 1.
+        reduction_axes, keep_dims: deprecated names of `axis` and `keepdims`.
+    """
+    result: Tensor = _reduced(raw.SparseReduceSum, sp_input, axis, keepdims, reduction_axes, keep_dims)
+    return result
+
+
+def sparse_reduce_sum_sparse(
+    sp_input: Any,
+    axis: Any = None,
+    keepdims: bool | None = None,
+    reduction_axes: Any = None,
+    keep_dims: bool | None = None,
+) -> SparseTensor:
+    """Like `sparse_reduce_sum`, with a sparse result."""
+    return SparseTensor(*_reduced(raw.SparseReduceSumSparse, sp_input, axis, keepdims, reduction_axes, keep_dims))
+
+
+def sparse_reduce_max(
+    sp_input: Any,
+    axis: Any = None,
+    keepdims: bool | None = None,
+    reduction_axes: Any = None,
+    keep_dims: bool | None = None,
+) -> Tensor:
+    """The dense maximum of the stored elements over the dimensions `axis` (default: all); 0 where there are none."""
+    result: Tensor = _reduced(raw.SparseReduceMax, sp_input, axis, keepdims, reduction_axes, keep_dims)
+    return result
+
+
+def sparse_reduce_max_sparse(
+    sp_input: Any,
+    axis: Any = None,
+    keepdims: bool | None = None,
+    reduction_axes: Any = None,
+    keep_dims: bool | None = None,
+) -> SparseTensor:
+    """Like `sparse_reduce_max`, with a sparse result."""
+    return SparseTensor(*_reduced(raw.SparseReduceMaxSparse, sp_input, axis, keepdims, reduction_axes, keep_dims))
+
+
+def _reduced(op: Any, sp_input: Any, axis: Any, keepdims: Any, reduction_axes: Any, keep_dims: Any) -> Any:
+    value = as_sparse_tensor(sp_input)
+    axes = one_of("axis", axis, "reduction_axes", reduction_axes)
+    keep = one_of("keepdims", keepdims, "keep_dims", keep_dims)
+    if axes is None:
+        rank = value.dense_shape.shape.as_list()[0]
+        axes = raw.Range(0, raw.Size(value.dense_shape), 1) if rank is None else np.arange(rank, dtype=np.int32)
+    return op(*_parts(value), axes, keep_dims=bool(keep))
+
+
+# ---------------------------------------------------------------------- operators
+def _with_dense(op: Any, x: SparseTensor, y: Any) -> SparseTensor:
+    dense = convert_to_tensor(y, x.dtype.base_dtype, name="y")
+    return SparseTensor(x.indices, op(*_parts(x), dense), x.dense_shape)
+
+
+def _multiply(self: SparseTensor, other: Any) -> SparseTensor:
+    """Elementwise, with a dense tensor that broadcasts to this one's shape."""
+    return _with_dense(raw.SparseDenseCwiseMul, self, other)
+
+
+def _divide(self: SparseTensor, other: Any) -> SparseTensor:
+    """Elementwise, by a dense tensor that broadcasts to this one's shape; integers are divided towards zero."""
+    return _with_dense(raw.SparseDenseCwiseDiv, self, other)
+
+
+def _true_divide(self: SparseTensor, other: Any) -> SparseTensor:
+    """Elementwise, by a dense tensor that broadcasts to this one's shape; integers become floating numbers first."""
+    wide = _FLOAT_OF_INTEGER.get(self.dtype.base_dtype.name)
+    if wide is None:
+        return _divide(self, other)
+    divisor = convert_to_tensor(other, self.dtype.base_dtype, name="y")
+    dividend = SparseTensor(self.indices, raw.Cast(self.values, DstT=wide), self.dense_shape)
+    return _divide(dividend, raw.Cast(divisor, DstT=wide))
+
+
+#: as `tf.truediv`: small integers become float32, large ones float64
+_FLOAT_OF_INTEGER: dict[str, str | DType] = {
+    **dict.fromkeys(("int8", "uint8", "int16", "uint16"), "float32"),
+    **dict.fromkeys(("int32", "int64", "uint32", "uint64"), "float64"),
+}
+
+for _name, _function in {"mul": _multiply, "div": _divide, "truediv": _true_divide}.items():
+    setattr(SparseTensor, f"__{_name}__", _function)

@@ -1,0 +1,1 @@
+"""Variables: making, sharing, cutting, initializing and updating them."""

@@ -1,0 +1,149 @@
+"""Templates: functions that make their variables once and share them in every later call."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from anabranch.frontend.variables.scope import VariableScope, variable_scope
+from anabranch.frontend.variables.store import AUTO_REUSE
+from anabranch.graph.collections import GraphKeys
+from anabranch.graph.graph import get_default_graph
+
+
+class Template:
+    """A function in a variable scope of its own, where variables are made by the first call and shared by all others.
+
+    Made by `make_template`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        func: Callable[..., Any],
+        create_scope_now: bool = False,
+        unique_name: str | None = None,
+        custom_getter: Callable[..., Any] | None = None,
+    ) -> None:
+        if name is None:
+            raise ValueError("a template needs a name")
+        self._func = func
+        self._name = name
+        self._unique_name = unique_name
+        self._custom_getter = custom_getter
+        self._scope: VariableScope | None = None
+        self._variables_created = False
+        if create_scope_now:
+            with variable_scope(unique_name, name, custom_getter=custom_getter) as scope:
+                self._scope = scope
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Calls the function.
+
+        Raises:
+            ValueError: a later call makes a trainable variable (with `tf.Variable`) or asks for one that was not made.
+        """
+        if self._scope is None:
+            with variable_scope(self._unique_name, self._name, custom_getter=self._custom_getter) as scope:
+                self._scope = scope
+                return self._first_call(args, kwargs)
+        if not self._variables_created:
+            with variable_scope(self._scope, reuse=AUTO_REUSE):
+                return self._first_call(args, kwargs)
+        with variable_scope(self._scope, reuse=True):
+            return self._later_call(args, kwargs)
+
+    def _first_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        result = self._func(*args, **kwargs)
+        self._variables_created = True
+        return result
+
+    def _later_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        trainable = get_default_graph().get_collection_ref(GraphKeys.TRAINABLE_VARIABLES)
+        before = len(trainable)
+        result = self._func(*args, **kwargs)
+        if len(trainable) != before:
+            names = [v.name for v in trainable[before:]]
+            raise ValueError(
+                f"Trainable variable created when calling the template {self._name!r} after the first time, perhaps "
+                f"you used tf.Variable when you meant tf.get_variable: {names}"
+            )
+        return result
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def func(self) -> Callable[..., Any]:
+        return self._func
+
+    @property
+    def variable_scope(self) -> VariableScope | None:
+        """The scope; None before the first call."""
+        return self._scope
+
+    @property
+    def variable_scope_name(self) -> str | None:
+        """The scope's name with a slash; None before the first call."""
+        return None if self._scope is None else self._scope.name + "/"
+
+    @property
+    def var_scope(self) -> VariableScope | None:
+        """The old name of `variable_scope`."""
+        return self._scope
+
+    def _collection(self, key: str) -> list[Any]:
+        return [] if self._scope is None else get_default_graph().get_collection(key, self.variable_scope_name)
+
+    @property
+    def trainable_variables(self) -> list[Any]:
+        return self._collection(GraphKeys.TRAINABLE_VARIABLES)
+
+    @property
+    def global_variables(self) -> list[Any]:
+        return self._collection(GraphKeys.GLOBAL_VARIABLES)
+
+    @property
+    def local_variables(self) -> list[Any]:
+        return self._collection(GraphKeys.LOCAL_VARIABLES)
+
+    @property
+    def variables(self) -> list[Any]:
+        return [*self.global_variables, *self.local_variables]
+
+    weights = variables
+    trainable_weights = trainable_variables
+
+    @property
+    def non_trainable_variables(self) -> list[Any]:
+        trainable = self.trainable_variables
+        return [v for v in self.variables if all(v is not t for t in trainable)]
+
+    non_trainable_weights = non_trainable_variables
+
+
+def make_template(
+    name_: str,
+    func_: Callable[..., Any],
+    create_scope_now_: bool = False,
+    unique_name_: str | None = None,
+    custom_getter_: Callable[..., Any] | None = None,
+    **kwargs: Any,
+) -> Template:
+    """A function that makes its variables (by `get_variable`) in its first call and shares them in all later ones.
+
+    Args:
+        name_: of its variable scope, made unique; the scope is opened by the first call.
+        func_: the function.
+        create_scope_now_: open the scope now.
+        unique_name_: a name for the scope that is used as it is.
+        custom_getter_: of the scope.
+        kwargs: passed to every call.
+
+    Raises:
+        ValueError: no name.
+    """
+    function = functools.partial(func_, **kwargs) if kwargs else func_
+    return Template(name_, function, create_scope_now_, unique_name_, custom_getter_)

@@ -1,0 +1,352 @@
+"""What can be done to a variable besides reading it whole: assignments, scatters, sparse reads, operators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, overload
+
+from anabranch.core import dtypes
+from anabranch.core.dtypes import DType
+from anabranch.core.shapes import TensorShape
+from anabranch.frontend.arrays.slicing import slice_helper
+from anabranch.graph.composite import IndexedSlices
+from anabranch.graph.conversion import convert_to_tensor
+from anabranch.graph.graph import Graph
+from anabranch.graph.operation import BINARY_OPERATORS, Operation, Tensor
+from anabranch.ops import raw
+
+
+class VariableUpdates:
+    """The updating half of `Variable`.
+
+    Every update returns a tensor that reads the variable after the update: fetching it runs the update and gives the
+    new value, and its operation can be a control input. With ``read_value=False`` the updating operation itself is
+    returned. `use_locking` is accepted for programs that pass it: updates of one variable are always in sequence.
+    """
+
+    __array_priority__ = 100
+
+    if TYPE_CHECKING:
+
+        @property
+        def handle(self) -> Tensor: ...
+        @property
+        def name(self) -> str: ...
+        @property
+        def dtype(self) -> DType: ...
+        @property
+        def shape(self) -> TensorShape: ...
+        @property
+        def graph(self) -> Graph: ...
+        def value(self) -> Tensor: ...
+        def _read(self) -> Tensor: ...
+
+    # ------------------------------------------------------------------ whole values
+    @overload
+    def assign(
+        self, value: Any, use_locking: bool | None = ..., name: str | None = ..., read_value: Literal[True] = ...
+    ) -> Tensor: ...
+    @overload
+    def assign(
+        self, value: Any, use_locking: bool | None = ..., name: str | None = ..., *, read_value: bool
+    ) -> Tensor | Operation: ...
+    def assign(
+        self, value: Any, use_locking: bool | None = None, name: str | None = None, read_value: bool = True
+    ) -> Tensor | Operation:
+        """Replaces the value.
+
+        Args:
+            value: of this variable's dtype, and of a shape that its static shape allows.
+            use_locking: accepted; updates are in sequence.
+            name: of the operation.
+            read_value: whether the value is read afterwards.
+
+        Returns:
+            The value afterwards, of the variable's shape; the operation with `read_value` False.
+
+        Raises:
+            ValueError: the shape or dtype of `value` does not fit.
+
+        Example:
+            >>> v = tf.get_variable("v", initializer=[1.0, 2.0])
+            >>> sess.run(v.initializer)
+            >>> sess.run(v.assign([3.0, 4.0]))
+            array([3., 4.], dtype=float32)
+        """
+        return self._assigned(raw.AssignVariableOp(self.handle, self._fitting(value), name=name), read_value)
+
+    @overload
+    def assign_add(
+        self, delta: Any, use_locking: bool | None = ..., name: str | None = ..., read_value: Literal[True] = ...
+    ) -> Tensor: ...
+    @overload
+    def assign_add(
+        self, delta: Any, use_locking: bool | None = ..., name: str | None = ..., *, read_value: bool
+    ) -> Tensor | Operation: ...
+    def assign_add(
+        self, delta: Any, use_locking: bool | None = None, name: str | None = None, read_value: bool = True
+    ) -> Tensor | Operation:
+        """Adds to the value.
+
+        Args:
+            delta: of this variable's dtype and shape.
+            use_locking: accepted; updates are in sequence.
+            name: of the operation.
+            read_value: whether the value is read afterwards.
+
+        Returns:
+            The value afterwards, of the variable's shape; the operation with `read_value` False.
+
+        Raises:
+            ValueError: the shape or dtype of `delta` does not fit.
+
+        Example:
+            >>> v = tf.get_variable("v", initializer=[1.0, 2.0])
+            >>> sess.run(v.initializer)
+            >>> sess.run(v.assign_add([10.0, 10.0]))
+            array([11., 12.], dtype=float32)
+        """
+        return self._assigned(raw.AssignAddVariableOp(self.handle, self._fitting(delta), name=name), read_value)
+
+    @overload
+    def assign_sub(
+        self, delta: Any, use_locking: bool | None = ..., name: str | None = ..., read_value: Literal[True] = ...
+    ) -> Tensor: ...
+    @overload
+    def assign_sub(
+        self, delta: Any, use_locking: bool | None = ..., name: str | None = ..., *, read_value: bool
+    ) -> Tensor | Operation: ...
+    def assign_sub(
+        self, delta: Any, use_locking: bool | None = None, name: str | None = None, read_value: bool = True
+    ) -> Tensor | Operation:
+        """Subtracts from the value.
+
+        Args:
+            delta: of this variable's dtype and shape.
+            use_locking: accepted; updates are in sequence.
+            name: of the operation.
+            read_value: whether the value is read afterwards.
+
+        Returns:
+            The value afterwards, of the variable's shape; the operation with `read_value` False.
+
+        Raises:
+            ValueError: the shape or dtype of `delta` does not fit.
+
+        Example:
+            >>> v = tf.get_variable("v", initializer=[1.0, 2.0])
+            >>> sess.run(v.initializer)
+            >>> sess.run(v.assign_sub([1.0, 1.0]))
+            array([0., 1.], dtype=float32)
+        """
+        return self._assigned(raw.AssignSubVariableOp(self.handle, self._fitting(delta), name=name), read_value)
+
+    def count_up_to(self, limit: int) -> Tensor:
+        """Adds one until `limit` is reached; int32 or int64 variables of shape [].
+
+        Returns:
+            The value before; the step fails with `OutOfRangeError` when the limit was reached already.
+        """
+        counted: Tensor = raw.ResourceCountUpTo(self.handle, limit=limit, T=self.dtype, name="CountUpTo")
+        return counted
+
+    def _fitting(self, value: Any) -> Tensor:
+        tensor = convert_to_tensor(value, self.dtype)
+        if not self.shape.is_compatible_with(tensor.shape):
+            raise ValueError(
+                f"variable {self.name} of shape {self.shape} cannot be assigned a value of shape {tensor.shape} "
+                f"({tensor.name}); create it with validate_shape=False or shape=tf.TensorShape(None) to let it change"
+            )
+        return tensor
+
+    def _assigned(self, update: Operation, read_value: bool) -> Tensor | Operation:
+        return self._after(update) if read_value else update
+
+    def _after(self, update: Operation) -> Tensor:
+        """The value after `update`."""
+        with update.graph.control_dependencies([update]):
+            return self._read()
+
+    # ------------------------------------------------------------------ rows
+    def scatter_add(self, sparse_delta: IndexedSlices, use_locking: bool = False, name: str | None = None) -> Tensor:
+        """Adds rows: ``v[indices[i]] += values[i]``; rows that stand twice are added twice.
+
+        Raises:
+            TypeError: `sparse_delta` is not an `IndexedSlices` (holds for all scatters).
+        """
+        return self._scatter("ResourceScatterAdd", sparse_delta, name)
+
+    def scatter_sub(self, sparse_delta: IndexedSlices, use_locking: bool = False, name: str | None = None) -> Tensor:
+        """Subtracts rows."""
+        return self._scatter("ResourceScatterSub", sparse_delta, name)
+
+    def scatter_mul(self, sparse_delta: IndexedSlices, use_locking: bool = False, name: str | None = None) -> Tensor:
+        """Multiplies rows."""
+        return self._scatter("ResourceScatterMul", sparse_delta, name)
+
+    def scatter_div(self, sparse_delta: IndexedSlices, use_locking: bool = False, name: str | None = None) -> Tensor:
+        """Divides rows."""
+        return self._scatter("ResourceScatterDiv", sparse_delta, name)
+
+    def scatter_min(self, sparse_delta: IndexedSlices, use_locking: bool = False, name: str | None = None) -> Tensor:
+        """Takes the elementwise minimum with rows."""
+        return self._scatter("ResourceScatterMin", sparse_delta, name)
+
+    def scatter_max(self, sparse_delta: IndexedSlices, use_locking: bool = False, name: str | None = None) -> Tensor:
+        """Takes the elementwise maximum with rows."""
+        return self._scatter("ResourceScatterMax", sparse_delta, name)
+
+    def scatter_update(self, sparse_delta: IndexedSlices, use_locking: bool = False, name: str | None = None) -> Tensor:
+        """Replaces rows."""
+        return self._scatter("ResourceScatterUpdate", sparse_delta, name)
+
+    def batch_scatter_update(
+        self, sparse_delta: IndexedSlices, use_locking: bool = False, name: str | None = None
+    ) -> Tensor:
+        """Replaces rows along the last dimension of `indices`; those before it run along those of the variable.
+
+        ``v[b.., indices[b.., i]] = values[b.., i]``.
+        """
+        slices = _checked_slices(sparse_delta)
+        with self.graph.name_scope(name or "batch_scatter_update"):
+            indices = _batch_positions(slices.indices)
+            return self._scatter_nd("ResourceScatterNdUpdate", indices, slices.values, None)
+
+    def _scatter(self, op_type: str, sparse_delta: Any, name: str | None) -> Tensor:
+        slices = _checked_slices(sparse_delta)
+        values = convert_to_tensor(slices.values, self.dtype)
+        op_function: Callable[..., Any] = getattr(raw, op_type)
+        return self._after(op_function(self.handle, slices.indices, values, name=name))
+
+    # ------------------------------------------------------------------ single positions
+    def scatter_nd_add(self, indices: Any, updates: Any, name: str | None = None) -> Tensor:
+        """Adds at positions: ``v[tuple(indices[i])] += updates[i]``.
+
+        Args:
+            indices: integers, shape [..., k] with k up to the rank of the variable.
+            updates: of this variable's dtype, shape ``indices.shape[:-1] + v.shape[k:]``.
+        """
+        return self._scatter_nd("ResourceScatterNdAdd", indices, updates, name)
+
+    def scatter_nd_sub(self, indices: Any, updates: Any, name: str | None = None) -> Tensor:
+        """Subtracts at positions; see `scatter_nd_add`."""
+        return self._scatter_nd("ResourceScatterNdSub", indices, updates, name)
+
+    def scatter_nd_update(self, indices: Any, updates: Any, name: str | None = None) -> Tensor:
+        """Replaces at positions; see `scatter_nd_add`."""
+        return self._scatter_nd("ResourceScatterNdUpdate", indices, updates, name)
+
+    def scatter_nd_min(self, indices: Any, updates: Any, name: str | None = None) -> Tensor:
+        """Takes the minimum at positions; see `scatter_nd_add`."""
+        return self._scatter_nd("ResourceScatterNdMin", indices, updates, name)
+
+    def scatter_nd_max(self, indices: Any, updates: Any, name: str | None = None) -> Tensor:
+        """Takes the maximum at positions; see `scatter_nd_add`."""
+        return self._scatter_nd("ResourceScatterNdMax", indices, updates, name)
+
+    def _scatter_nd(self, op_type: str, indices: Any, updates: Any, name: str | None) -> Tensor:
+        values = convert_to_tensor(updates, self.dtype)
+        op_function: Callable[..., Any] = getattr(raw, op_type)
+        return self._after(op_function(self.handle, indices, values, name=name))
+
+    # ------------------------------------------------------------------ reading a part
+    def sparse_read(self, indices: Any, name: str | None = None) -> Tensor:
+        """The rows `indices` (integers of any shape), without reading the rest."""
+        with self.graph.name_scope(name or "Gather") as scope:
+            rows = raw.ResourceGather(self.handle, indices, dtype=self.dtype, name=scope)
+            tensor: Tensor = raw.Identity(rows)
+            return tensor
+
+    def gather_nd(self, indices: Any, name: str | None = None) -> Tensor:
+        """The slices at positions `indices` (integers, shape [..., k]), without reading the rest."""
+        with self.graph.name_scope(name or "GatherNd") as scope:
+            slices = raw.ResourceGatherNd(self.handle, indices, dtype=self.dtype, name=scope)
+            tensor: Tensor = raw.Identity(slices)
+            return tensor
+
+    # ------------------------------------------------------------------ operators
+    def __iter__(self) -> NoReturn:
+        raise TypeError(f"variable {self.name} cannot be iterated over; iterate over tf.unstack(v)")
+
+    def __getitem__(self, item: Any) -> Tensor:
+        return slice_helper(self.value(), item, self)
+
+    def __neg__(self) -> Tensor:
+        result: Tensor = Tensor.OPERATORS["neg"](self.value())
+        return result
+
+    def __abs__(self) -> Tensor:
+        result: Tensor = Tensor.OPERATORS["abs"](self.value())
+        return result
+
+    def __invert__(self) -> Tensor:
+        result: Tensor = Tensor.OPERATORS["invert"](self.value())
+        return result
+
+    if TYPE_CHECKING:
+        # attached in a loop below, one pair for each of BINARY_OPERATORS
+        def __add__(self, other: Any) -> Tensor: ...
+        def __radd__(self, other: Any) -> Tensor: ...
+        def __sub__(self, other: Any) -> Tensor: ...
+        def __rsub__(self, other: Any) -> Tensor: ...
+        def __mul__(self, other: Any) -> Tensor: ...
+        def __rmul__(self, other: Any) -> Tensor: ...
+        def __truediv__(self, other: Any) -> Tensor: ...
+        def __rtruediv__(self, other: Any) -> Tensor: ...
+        def __floordiv__(self, other: Any) -> Tensor: ...
+        def __mod__(self, other: Any) -> Tensor: ...
+        def __pow__(self, other: Any) -> Tensor: ...
+        def __matmul__(self, other: Any) -> Tensor: ...
+        def __and__(self, other: Any) -> Tensor: ...
+        def __or__(self, other: Any) -> Tensor: ...
+        def __lt__(self, other: Any) -> Tensor: ...
+        def __le__(self, other: Any) -> Tensor: ...
+        def __gt__(self, other: Any) -> Tensor: ...
+        def __ge__(self, other: Any) -> Tensor: ...
+
+
+def _attach_operators(cls: Any) -> None:
+    def forward(name: str) -> Callable[[Any, Any], Any]:
+        def operator(self: Any, other: Any) -> Any:
+            return Tensor.OPERATORS[name](self.value(), other)
+
+        return operator
+
+    def backward(name: str) -> Callable[[Any, Any], Any]:
+        def operator(self: Any, other: Any) -> Any:
+            return Tensor.OPERATORS[name](other, self.value())
+
+        return operator
+
+    for name in BINARY_OPERATORS:
+        setattr(cls, f"__{name}__", forward(name))
+        if name not in {"lt", "le", "gt", "ge"}:
+            setattr(cls, f"__r{name}__", backward(name))
+
+
+_attach_operators(VariableUpdates)
+
+
+def _checked_slices(sparse_delta: Any) -> IndexedSlices:
+    if not isinstance(sparse_delta, IndexedSlices):
+        raise TypeError(f"sparse_delta must be a tf.IndexedSlices, got {sparse_delta!r}")
+    return sparse_delta
+
+
+def _batch_positions(indices: Any) -> Tensor:
+    """Full positions [b.., i, k] for row numbers [b.., i] that count within their batch entry."""
+    rows = convert_to_tensor(indices, name="indices")
+    if rows.dtype is not dtypes.int64:
+        rows = raw.Cast(rows, DstT=dtypes.int64)
+    rank = rows.shape.ndims
+    if rank is None:
+        raise ValueError("batch_scatter_update needs indices of known rank")
+    lengths = raw.Shape(rows, out_type=dtypes.int64)
+    coordinates = []
+    for axis in range(rank - 1):
+        count = raw.StridedSlice(lengths, [axis], [axis + 1], [1], shrink_axis_mask=1)
+        line = raw.Range(convert_to_tensor(0, dtypes.int64), count, convert_to_tensor(1, dtypes.int64))
+        bent = raw.Reshape(line, [-1 if i == axis else 1 for i in range(rank)])
+        coordinates.append(raw.BroadcastTo(bent, lengths))
+    positions: Tensor = raw.Pack([*coordinates, rows], axis=-1)
+    return positions

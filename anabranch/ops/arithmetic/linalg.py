@@ -1,0 +1,549 @@
+"""Linear algebra on the matrices in the last two dimensions; all compiled only.
+
+Half precision is computed in single precision.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from anabranch.core.shapes import TensorShape
+from anabranch.graph.building import OpFunction, define_op
+from anabranch.graph.operation import Tensor
+from anabranch.ops import raw, shape_rules
+from anabranch.ops.arithmetic.math import conj, sum_to_shape
+
+_TYPES = "{double, float, half, complex64, complex128}"
+
+
+# ---------------------------------------------------------------------- arrays
+def _widened(x: Any) -> Any:
+    return x.astype(np.float32) if np.dtype(x.dtype) == np.float16 else x
+
+
+def _transposed(x: Any) -> Any:
+    return jnp.conj(jnp.swapaxes(x, -1, -2))
+
+
+def _factored(ctx: Any, matrix: Any) -> tuple[Any, Any]:
+    """The LU factors and the permutation of invertible matrices; the step fails where one is singular.
+
+    A first pivot that is NaN counts as singular, as it does in TensorFlow; later ones are let through.
+    """
+    factors, _, permutation = jax.lax.linalg.lu(matrix)
+    pivots = jnp.diagonal(factors, axis1=-2, axis2=-1)
+    ctx.check(jnp.all(pivots != 0) & ~jnp.any(jnp.isnan(pivots[..., :1])), "Input is not invertible.")
+    return factors, permutation
+
+
+def _solved(factors: Any, permutation: Any, rhs: Any) -> Any:
+    permuted = jnp.take_along_axis(rhs, permutation[..., None], axis=-2)
+    lower = jax.lax.linalg.triangular_solve(factors, permuted, left_side=True, lower=True, unit_diagonal=True)
+    return jax.lax.linalg.triangular_solve(factors, lower, left_side=True, lower=False)
+
+
+# ---------------------------------------------------------------------- tensors, for gradients
+def product(a: Tensor, b: Tensor, adj_a: bool = False, adj_b: bool = False) -> Tensor:
+    """The product of matrices; `adj` takes the conjugate transpose first."""
+    result: Tensor = raw.BatchMatMulV2(a, b, adj_x=adj_a, adj_y=adj_b)
+    return result
+
+
+def adjoint(x: Tensor) -> Tensor:
+    """The conjugate transpose of the matrices in `x`."""
+    rank = x.shape.ndims
+    if rank is not None:
+        perm: Any = [*range(rank - 2), rank - 1, rank - 2]
+    else:
+        count = raw.Rank(x)
+        last = raw.Pack([raw.Sub(count, 1), raw.Sub(count, 2)])
+        perm = raw.ConcatV2([raw.Range(0, raw.Sub(count, 2), 1), last], 0)
+    result: Tensor = raw.ConjugateTranspose(x, perm) if x.dtype.is_complex else raw.Transpose(x, perm)
+    return result
+
+
+def _lower(x: Tensor) -> Tensor:
+    return raw.MatrixBandPart(x, -1, 0)  # type: ignore[no-any-return]
+
+
+def _diagonal(x: Tensor) -> Tensor:
+    """The diagonal of each matrix, as a diagonal matrix."""
+    return raw.MatrixBandPart(x, 0, 0)  # type: ignore[no-any-return]
+
+
+def _lower_half_diagonal(x: Tensor) -> Tensor:
+    """The lower triangle with its diagonal halved."""
+    return raw.Sub(_lower(x), raw.Mul(_diagonal(x), 0.5))  # type: ignore[no-any-return]
+
+
+def _add_all(*terms: Tensor | None) -> Any:
+    present = [t for t in terms if t is not None]
+    return raw.AddN(present) if present else None
+
+
+def _last(x: Tensor) -> Tensor:
+    return raw.ExpandDims(x, -1)  # type: ignore[no-any-return]
+
+
+def _row(x: Tensor) -> Tensor:
+    return raw.ExpandDims(x, -2)  # type: ignore[no-any-return]
+
+
+# ---------------------------------------------------------------------- shapes
+def _square(input: TensorShape) -> TensorShape:
+    shape = input.with_rank_at_least(2)
+    if shape.ndims is None:
+        return shape
+    size = shape[-1].merge_with(shape[-2])
+    return shape[:-2].concatenate([size, size])
+
+
+def _scalar_per_matrix(input: TensorShape) -> TensorShape:
+    return _square(input)[:-2] if input.ndims is not None else input
+
+
+def _solution(matrix: TensorShape, rhs: TensorShape) -> TensorShape:
+    """For square systems: the shape of `rhs`, its number of rows that of the matrix."""
+    matrix, rhs = _square(matrix), rhs.with_rank_at_least(2)
+    if matrix.ndims is None or rhs.ndims is None:
+        return rhs
+    batch = matrix[:-2].merge_with(rhs[:-2])
+    return batch.concatenate([matrix[-1].merge_with(rhs[-2]), rhs[-1]])
+
+
+# ---------------------------------------------------------------------- Cholesky, inverse, determinant
+Cholesky = define_op("Cholesky", "input: T -> output: T", f"T: {_TYPES}")
+Cholesky.shape(_square)
+
+
+@Cholesky.kernel
+def _(input: Any, *, ctx: Any) -> Any:
+    """Reads the lower triangle only."""
+    factor = jnp.tril(jax.lax.linalg.cholesky(_widened(input), symmetrize_input=False))
+    finite = jnp.all(jnp.isfinite(jnp.tril(input)))
+    ctx.check(finite, "Cholesky decomposition was not successful. The input has elements that are not finite.")
+    ctx.check(jnp.all(jnp.isfinite(factor)), "Cholesky decomposition was not successful. The input might not be valid.")
+    return factor.astype(input.dtype)
+
+
+@Cholesky.gradient
+def _(op: Any, grad: Tensor) -> Any:
+    """A symmetric matrix: half of it for each triangle of the symmetric input."""
+    factor = op.outputs[0]
+    middle = _lower_half_diagonal(product(factor, grad, adj_a=True))
+    left = MatrixTriangularSolve(factor, middle, lower=True, adjoint=True)
+    both = adjoint(MatrixTriangularSolve(factor, adjoint(left), lower=True, adjoint=True))
+    return raw.Mul(raw.AddV2(both, adjoint(both)), 0.5)
+
+
+MatrixInverse = define_op("MatrixInverse", "input: T -> output: T", f"adjoint: bool = False, T: {_TYPES}")
+MatrixInverse.shape(_square)
+
+
+@MatrixInverse.kernel
+def _(input: Any, *, adjoint: bool, ctx: Any) -> Any:
+    matrix = _widened(_transposed(input) if adjoint else input)
+    identity = jnp.broadcast_to(jnp.eye(matrix.shape[-1], dtype=matrix.dtype), matrix.shape)
+    return _solved(*_factored(ctx, matrix), identity).astype(input.dtype)
+
+
+@MatrixInverse.gradient
+def _(op: Any, grad: Tensor) -> Any:
+    y = op.outputs[0]
+    if op.attrs["adjoint"]:
+        return raw.Neg(product(y, product(grad, y, adj_a=True)))
+    return raw.Neg(product(y, product(grad, y, adj_b=True), adj_a=True))
+
+
+MatrixDeterminant = define_op("MatrixDeterminant", "input: T -> output: T", f"T: {_TYPES}")
+MatrixDeterminant.shape(_scalar_per_matrix)
+
+
+@MatrixDeterminant.kernel
+def _(input: Any) -> Any:
+    return jnp.linalg.det(_widened(input)).astype(input.dtype)
+
+
+def _matrix_of(scalar: Tensor) -> Tensor:
+    return _last(_last(scalar))
+
+
+@MatrixDeterminant.gradient
+def _(op: Any, grad: Tensor) -> Any:
+    scale = raw.Mul(grad, conj(op.outputs[0]))
+    return raw.Mul(_matrix_of(scale), MatrixInverse(op.inputs[0], adjoint=True))
+
+
+LogMatrixDeterminant = define_op("LogMatrixDeterminant", "input: T -> sign: T, log_abs_determinant: T", f"T: {_TYPES}")
+
+
+@LogMatrixDeterminant.shape
+def _(input: TensorShape) -> list[TensorShape]:
+    return [_scalar_per_matrix(input)] * 2
+
+
+@LogMatrixDeterminant.kernel
+def _(input: Any) -> Any:
+    """From the pivots one by one: their product may be too small, or too large, to be told."""
+    factors, swaps, _ = jax.lax.linalg.lu(_widened(input))
+    pivots = jnp.diagonal(factors, axis1=-2, axis2=-1)
+    odd = jnp.sum(swaps != np.arange(swaps.shape[-1]), axis=-1) % 2
+    sign = jnp.prod(jnp.sign(pivots), axis=-1) * (1 - 2 * odd)
+    return sign.astype(input.dtype), jnp.sum(jnp.log(jnp.abs(pivots)), axis=-1).astype(input.dtype)
+
+
+@LogMatrixDeterminant.gradient
+def _(op: Any, _: Tensor, grad: Tensor) -> Any:
+    """The sign is taken for constant."""
+    return raw.Mul(_matrix_of(grad), MatrixInverse(op.inputs[0], adjoint=True))
+
+
+# ---------------------------------------------------------------------- systems of equations
+MatrixSolve = define_op("MatrixSolve", "matrix: T, rhs: T -> output: T", f"adjoint: bool = False, T: {_TYPES}")
+MatrixSolve.shape(_solution)
+
+
+def _check_system(ctx: Any, matrix: Any, rhs: Any) -> None:
+    fits = matrix.ndim >= 2 and matrix.shape[:-1] == rhs.shape[:-1] and matrix.shape[-1] == matrix.shape[-2]
+    ctx.check(fits, f"matrices of shape {matrix.shape} and right-hand sides of shape {rhs.shape} form no system")
+
+
+@MatrixSolve.kernel
+def _(matrix: Any, rhs: Any, *, adjoint: bool, ctx: Any) -> Any:
+    _check_system(ctx, matrix, rhs)
+    wide = _widened(_transposed(matrix) if adjoint else matrix)
+    return _solved(*_factored(ctx, wide), _widened(rhs)).astype(rhs.dtype)
+
+
+def _by_matrix(grad_rhs: Tensor, solution: Tensor, adjoint: bool) -> Tensor:
+    """The gradient of the solution for the matrix, given that for the right-hand side."""
+    grad = product(solution, grad_rhs, adj_b=True) if adjoint else product(grad_rhs, solution, adj_b=True)
+    return raw.Neg(grad)  # type: ignore[no-any-return]
+
+
+@MatrixSolve.gradient
+def _(op: Any, grad: Tensor) -> Any:
+    adjoint = op.attrs["adjoint"]
+    grad_rhs = MatrixSolve(op.inputs[0], grad, adjoint=not adjoint)
+    return _by_matrix(grad_rhs, op.outputs[0], adjoint), grad_rhs
+
+
+def _broadcast_solution(matrix: TensorShape, rhs: TensorShape) -> TensorShape:
+    """Like `_solution`; the batches broadcast."""
+    matrix, rhs = _square(matrix), rhs.with_rank_at_least(2)
+    if matrix.ndims is None or rhs.ndims is None:
+        return shape_rules.UNKNOWN
+    batch = shape_rules.broadcast(matrix[:-2], rhs[:-2])
+    return batch.concatenate([matrix[-1].merge_with(rhs[-2]), rhs[-1]])
+
+
+def _triangular_solve(name: str, types: str) -> OpFunction:
+    op = define_op(name, "matrix: T, rhs: T -> output: T", f"lower: bool = True, adjoint: bool = False, T: {types}")
+    op.shape(_broadcast_solution)
+
+    @op.kernel
+    def _(matrix: Any, rhs: Any, *, lower: bool, adjoint: bool, ctx: Any) -> Any:
+        if matrix.shape[:-2] != rhs.shape[:-2]:
+            batch = np.broadcast_shapes(matrix.shape[:-2], rhs.shape[:-2])
+            matrix = jnp.broadcast_to(matrix, (*batch, *matrix.shape[-2:]))
+            rhs = jnp.broadcast_to(rhs, (*batch, *rhs.shape[-2:]))
+        wide = matrix.astype(np.float32) if matrix.dtype.itemsize == 2 else matrix
+        ctx.check(jnp.all(jnp.diagonal(wide, axis1=-2, axis2=-1) != 0), "Input is not invertible.")
+        complex_adjoint = adjoint and np.dtype(wide.dtype).kind == "c"
+        solution = jax.lax.linalg.triangular_solve(
+            wide, rhs.astype(wide.dtype), left_side=True, lower=lower, transpose_a=adjoint, conjugate_a=complex_adjoint
+        )
+        return solution.astype(rhs.dtype)
+
+    @op.gradient
+    def _(operation: Any, grad: Tensor) -> Any:
+        lower, adjoint = operation.attrs["lower"], operation.attrs["adjoint"]
+        grad_rhs = op(operation.inputs[0], grad, lower=lower, adjoint=not adjoint)
+        grad_matrix = _by_matrix(grad_rhs, operation.outputs[0], adjoint)
+        triangle = raw.MatrixBandPart(grad_matrix, -1 if lower else 0, 0 if lower else -1)
+        return sum_to_shape(triangle, operation.inputs[0]), sum_to_shape(grad_rhs, operation.inputs[1])
+
+    return op
+
+
+MatrixTriangularSolve = _triangular_solve(
+    "MatrixTriangularSolve", "{bfloat16, double, float, half, complex64, complex128}"
+)
+BatchMatrixTriangularSolve = _triangular_solve("BatchMatrixTriangularSolve", "{double, float}")
+
+MatrixSolveLs = define_op(
+    "MatrixSolveLs", "matrix: T, rhs: T, l2_regularizer: double -> output: T", f"T: {_TYPES}, fast: bool = True"
+)
+
+
+@MatrixSolveLs.shape
+def _(matrix: TensorShape, rhs: TensorShape, l2_regularizer: TensorShape) -> TensorShape:
+    matrix, rhs = matrix.with_rank_at_least(2), rhs.with_rank_at_least(2)
+    shape_rules.with_rank(l2_regularizer, 0, "argument 'l2_regularizer'")
+    if matrix.ndims is None or rhs.ndims is None:
+        return shape_rules.UNKNOWN
+    matrix[-2].assert_is_compatible_with(rhs[-2])
+    return shape_rules.merged(matrix[:-2], rhs[:-2]).concatenate([matrix[-1], rhs[-1]])
+
+
+@MatrixSolveLs.kernel
+def _(matrix: Any, rhs: Any, l2_regularizer: Any, *, fast: bool, ctx: Any) -> Any:
+    """`fast`: by normal equations with the regularizer; else by singular values, without it."""
+    a, b = _widened(matrix), _widened(rhs)
+    if not fast:
+        return (jnp.linalg.pinv(a) @ b).astype(rhs.dtype)
+    rows, columns = a.shape[-2:]
+    adj = _transposed(a)
+    penalty = l2_regularizer.astype(a.dtype) * jnp.eye(min(rows, columns), dtype=a.dtype)
+    if rows >= columns:
+        return _solved(*_factored(ctx, adj @ a + penalty), adj @ b).astype(rhs.dtype)
+    return (adj @ _solved(*_factored(ctx, a @ adj + penalty), b)).astype(rhs.dtype)
+
+
+@MatrixSolveLs.gradient
+def _(op: Any, grad: Tensor) -> Any:
+    a, b, regularizer = op.inputs
+    x = op.outputs[0]
+    shape = a.shape.with_rank_at_least(2)
+    if shape.ndims is None or shape[-1].value is None or shape[-2].value is None:
+        raise ValueError(f"the gradient of {op.name} needs to know the number of rows and columns of {a.name}")
+    penalty = raw.Cast(regularizer, DstT=a.dtype) if op.attrs["fast"] else raw.Cast(0.0, DstT=a.dtype)
+    if shape[-2].value >= shape[-1].value:
+        z = MatrixSolve(_regular(product(a, a, adj_a=True), penalty), grad)
+        residual = raw.Sub(b, product(a, x))
+        grad_a = raw.Sub(product(residual, z, adj_b=True), product(product(a, z), x, adj_b=True))
+        return grad_a, product(a, z), None
+    normal = _regular(product(a, a, adj_b=True), penalty)
+    w, y = MatrixSolve(normal, b), MatrixSolve(normal, product(a, grad))
+    outside = raw.Sub(grad, product(a, y, adj_a=True))
+    return raw.Sub(product(w, outside, adj_b=True), product(y, x, adj_b=True)), y, None
+
+
+def _regular(normal: Tensor, penalty: Tensor) -> Tensor:
+    identity = _diagonal(raw.OnesLike(normal))
+    return raw.AddV2(normal, raw.Mul(identity, penalty))  # type: ignore[no-any-return]
+
+
+# ---------------------------------------------------------------------- QR
+Qr = define_op("Qr", "input: T -> q: T, r: T", f"full_matrices: bool = False, T: {_TYPES}")
+
+
+@Qr.shape
+def _(input: TensorShape, *, full_matrices: bool) -> list[TensorShape]:
+    shape = input.with_rank_at_least(2)
+    if shape.ndims is None:
+        return [shape_rules.UNKNOWN] * 2
+    rows, columns = shape[-2].value, shape[-1].value
+    inner = rows if full_matrices else _least(rows, columns)
+    return [shape[:-2].concatenate([rows, inner]), shape[:-2].concatenate([inner, columns])]
+
+
+def _least(a: int | None, b: int | None) -> int | None:
+    return None if a is None or b is None else min(a, b)
+
+
+@Qr.kernel
+def _(input: Any, *, full_matrices: bool) -> Any:
+    q, r = jnp.linalg.qr(_widened(input), mode="complete" if full_matrices else "reduced")
+    return q.astype(input.dtype), r.astype(input.dtype)
+
+
+@Qr.gradient
+def _(op: Any, grad_q: Any, grad_r: Any) -> Any:
+    q, r = op.outputs
+    shape = op.inputs[0].shape
+    rows, columns = (shape[-2].value, shape[-1].value) if shape.ndims is not None else (None, None)
+    if rows is None or columns is None or rows < columns or (op.attrs["full_matrices"] and rows != columns):
+        raise NotImplementedError(
+            f"the gradient of {op.name} needs at least as many rows as columns, and full_matrices=False unless they "
+            f"are as many; the input has shape {shape}"
+        )
+    grad_q = raw.ZerosLike(q) if grad_q is None else grad_q
+    grad_r = raw.ZerosLike(r) if grad_r is None else grad_r
+    by_q, by_r = product(q, grad_q, adj_a=True), product(r, grad_r, adj_b=True)
+    skew = _lower(raw.AddV2(raw.Sub(by_q, adjoint(by_q)), raw.Sub(by_r, adjoint(by_r))))
+    inside = product(q, raw.AddV2(grad_r, _over_upper(skew, r)))
+    return raw.AddV2(inside, _over_upper(raw.Sub(grad_q, product(q, by_q)), r))
+
+
+def _over_upper(x: Tensor, r: Tensor) -> Tensor:
+    """The product of x with the inverse of the adjoint of the upper triangular `r`."""
+    return adjoint(MatrixTriangularSolve(r, adjoint(x), lower=False, adjoint=False))
+
+
+# ---------------------------------------------------------------------- eigenvalues, singular values
+SelfAdjointEigV2 = define_op("SelfAdjointEigV2", "input: T -> e: T, v: T", f"compute_v: bool = True, T: {_TYPES}")
+
+
+@SelfAdjointEigV2.shape
+def _(input: TensorShape, *, compute_v: bool) -> list[TensorShape]:
+    square = _square(input)
+    values = square[:-1] if square.ndims is not None else square
+    return [values, square if compute_v else TensorShape([0])]
+
+
+@SelfAdjointEigV2.kernel
+def _(input: Any, *, compute_v: bool, ctx: Any) -> Any:
+    """Reads the lower triangle only; eigenvalues ascend."""
+    ctx.check(
+        jnp.isfinite(jnp.tril(input)), "Self-adjoint eigen decomposition was not successful. The input may be NaN."
+    )
+    e, v = jnp.linalg.eigh(_widened(input), UPLO="L", symmetrize_input=False)
+    vectors = v.astype(input.dtype) if compute_v else jnp.zeros((0,), input.dtype)
+    return e.astype(input.dtype), vectors
+
+
+@SelfAdjointEigV2.gradient
+def _(op: Any, grad_e: Any, grad_v: Any) -> Any:
+    """For the lower triangle, the one that is read."""
+    if not op.attrs["compute_v"]:
+        e, v = SelfAdjointEigV2(op.inputs[0], compute_v=True)
+        grad_v = None
+    else:
+        e, v = op.outputs
+    middle = None if grad_e is None else raw.MatrixDiag(grad_e)
+    if grad_v is not None:
+        gaps = _safe_reciprocal(raw.Sub(_row(e), _last(e)))
+        middle = _add_all(middle, raw.Mul(gaps, product(v, grad_v, adj_a=True)))
+    if middle is None:
+        return None
+    full = product(v, product(middle, v, adj_b=True))
+    return _lower_half_diagonal(raw.AddV2(full, adjoint(full)))
+
+
+def _safe_reciprocal(x: Tensor) -> Tensor:
+    """1 / x, and 0 where x is 0."""
+    return raw.DivNoNan(raw.OnesLike(x), x)  # type: ignore[no-any-return]
+
+
+Svd = define_op(
+    "Svd", "input: T -> s: T, u: T, v: T", f"compute_uv: bool = True, full_matrices: bool = False, T: {_TYPES}"
+)
+
+
+@Svd.shape
+def _(input: TensorShape, *, compute_uv: bool, full_matrices: bool) -> list[TensorShape]:
+    shape = input.with_rank_at_least(2)
+    empty = TensorShape([0])
+    if shape.ndims is None:
+        return [shape_rules.UNKNOWN] * 3 if compute_uv else [shape_rules.UNKNOWN, empty, empty]
+    batch, rows, columns = shape[:-2], shape[-2].value, shape[-1].value
+    least = _least(rows, columns)
+    s = batch.concatenate([least])
+    if not compute_uv:
+        return [s, empty, empty]
+    left, right = (rows, columns) if full_matrices else (least, least)
+    return [s, batch.concatenate([rows, left]), batch.concatenate([columns, right])]
+
+
+@Svd.kernel
+def _(input: Any, *, compute_uv: bool, full_matrices: bool) -> Any:
+    """The decomposition input = u diag(s) v^H, s descending."""
+    wide = _widened(input)
+    if not compute_uv:
+        empty = jnp.zeros((0,), input.dtype)
+        return jnp.linalg.svd(wide, compute_uv=False).astype(input.dtype), empty, empty
+    u, s, vh = jnp.linalg.svd(wide, full_matrices=full_matrices)
+    return s.astype(input.dtype), u.astype(input.dtype), _transposed(vh).astype(input.dtype)
+
+
+@Svd.gradient
+def _(op: Any, grad_s: Any, grad_u: Any, grad_v: Any) -> Any:
+    """Where u or v matter, the singular values must differ and be positive."""
+    a = op.inputs[0]
+    if not op.attrs["compute_uv"]:
+        if grad_s is None:
+            return None
+        _, u, v = Svd(a, compute_uv=True)
+        return product(raw.Mul(u, _row(grad_s)), v, adj_b=True)
+    if op.attrs["full_matrices"] and not _is_square(a.shape):
+        raise NotImplementedError(
+            f"the gradient of {op.name} with full_matrices=True needs square matrices, the input has shape {a.shape}; "
+            "use full_matrices=False"
+        )
+    s, u, v = op.outputs
+    middle = None if grad_s is None else raw.MatrixDiag(grad_s)
+    outside = []
+    # s_j^2 - s_i^2; a difference of squares that are rounded apart (in fused operations) would not vanish for i = j
+    gaps = _safe_reciprocal(raw.Mul(raw.Sub(_row(s), _last(s)), raw.AddV2(_row(s), _last(s))))
+    if grad_u is not None:
+        turn = raw.Mul(gaps, _skew(product(u, grad_u, adj_a=True)))
+        middle = _add_all(middle, raw.Mul(turn, _row(s)))
+        beyond = raw.Sub(grad_u, product(u, product(u, grad_u, adj_a=True)))
+        outside.append(product(raw.Mul(beyond, _row(_safe_reciprocal(s))), v, adj_b=True))
+    if grad_v is not None:
+        turn = raw.Mul(gaps, _skew(product(v, grad_v, adj_a=True)))
+        middle = _add_all(middle, raw.Mul(turn, _last(s)))
+        beyond = raw.Sub(grad_v, product(v, product(v, grad_v, adj_a=True)))
+        outside.append(product(raw.Mul(u, _row(_safe_reciprocal(s))), beyond, adj_b=True))
+    inside = None if middle is None else product(product(u, middle), v, adj_b=True)
+    return _add_all(inside, *outside)
+
+
+def _skew(x: Tensor) -> Tensor:
+    return raw.Sub(x, adjoint(x))  # type: ignore[no-any-return]
+
+
+def _is_square(shape: TensorShape) -> bool:
+    return shape.ndims is not None and shape[-1].value is not None and shape[-1].value == shape[-2].value
+
+
+# ---------------------------------------------------------------------- LU
+Lu = define_op("Lu", "input: T -> lu: T, p: output_idx_type", f"T: {_TYPES}, output_idx_type: {{int32, int64}} = int32")
+
+
+@Lu.shape
+def _(input: TensorShape) -> list[TensorShape]:
+    square = _square(input)
+    return [square, square[:-1] if square.ndims is not None else square]
+
+
+@Lu.kernel
+def _(input: Any, *, output_idx_type: Any, ctx: Any) -> Any:
+    """input[p] = l u; the result holds l (without its unit diagonal) and u."""
+    factors, permutation = _factored(ctx, _widened(input))
+    return factors.astype(input.dtype), permutation.astype(output_idx_type.as_numpy_dtype)
+
+
+@Lu.gradient
+def _(op: Any, grad: Tensor, _: Any) -> Any:
+    """With P A = L U: P grad_A = L^-H (lower(L^H grad_L) + upper(grad_U U^H)) U^-H."""
+    factors, permutation = op.outputs
+    upper = raw.MatrixBandPart(factors, 0, -1)
+    identity = _diagonal(raw.OnesLike(factors))
+    lower = raw.AddV2(raw.Sub(_lower(factors), _diagonal(factors)), identity)
+    grad_lower, grad_upper = raw.Sub(_lower(grad), _diagonal(grad)), raw.MatrixBandPart(grad, 0, -1)
+    by_lower = product(lower, grad_lower, adj_a=True)
+    by_upper = raw.MatrixBandPart(product(grad_upper, upper, adj_b=True), 0, -1)
+    middle = raw.AddV2(raw.Sub(_lower(by_lower), _diagonal(by_lower)), by_upper)
+    left = MatrixTriangularSolve(lower, middle, lower=True, adjoint=True)
+    permuted = _over_upper(left, upper)
+    size = raw.StridedSlice(raw.Shape(factors), [-1], [0], [1], end_mask=1, shrink_axis_mask=1)
+    order = raw.OneHot(permutation, size, raw.Cast(1, DstT=grad.dtype), raw.Cast(0, DstT=grad.dtype))
+    return product(order, permuted, adj_a=True)
+
+
+# ---------------------------------------------------------------------- exponential
+MatrixExponential = define_op("MatrixExponential", "input: T -> output: T", f"T: {_TYPES}")
+MatrixExponential.shape(_square)
+
+
+@MatrixExponential.kernel
+def _(input: Any) -> Any:
+    return jax.scipy.linalg.expm(_widened(input)).astype(input.dtype)
+
+
+@MatrixExponential.gradient
+def _(op: Any, grad: Tensor) -> Any:
+    """The upper right block of the exponential of [[a, grad], [0, a]], with a the adjoint of the input."""
+    a = adjoint(op.inputs[0])
+    upper, lower = raw.ConcatV2([a, grad], -1), raw.ConcatV2([raw.ZerosLike(a), a], -1)
+    both = MatrixExponential(raw.ConcatV2([upper, lower], -2))
+    size = raw.StridedSlice(raw.Shape(a), [-1], [0], [1], end_mask=1)
+    top = raw.Concat(0, [raw.StridedSlice(raw.Shape(a), [0], [-1], [1], begin_mask=1), size])
+    begin = raw.Concat(0, [raw.ZerosLike(raw.StridedSlice(raw.Shape(a), [0], [-1], [1], begin_mask=1)), size])
+    return raw.Slice(both, begin, top)

@@ -1,0 +1,554 @@
+"""Elementwise arithmetic with NumPy-style broadcasting."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from anabranch.core.shapes import TensorShape, broadcast_dims
+from anabranch.errors import UnimplementedError
+from anabranch.graph.building import OpFunction, define_op
+from anabranch.graph.operation import Tensor
+from anabranch.ops import raw, shape_rules
+from anabranch.ops.factories import attach_gradient, binary, unary, unary_compiled
+from anabranch.ops.lists.values import TensorList, sum_of_lists
+
+_DIVISIBLE = "{bfloat16, half, float, double, int32, int64}"
+_SIGNED = "{bfloat16, half, float, double, int8, int16, int32, int64}"
+_SIGNED_OR_COMPLEX = f"{_SIGNED[:-1]}, complex64, complex128}}"
+
+BroadcastGradientArgs = define_op(
+    "BroadcastGradientArgs",
+    "s0: T, s1: T -> r0: T, r1: T",
+    "T: {int32, int64} = int32",
+    static=("s0", "s1"),
+    ranks={"s0": 1, "s1": 1},
+)
+BroadcastGradientArgs.not_differentiable()
+
+
+@BroadcastGradientArgs.late_shape
+def _(s0: TensorShape, s1: TensorShape, *, ctx: Any) -> list[TensorShape]:
+    known = [ctx.constant("s0"), ctx.constant("s1")]
+    if known[0] is None or known[1] is None:
+        return [TensorShape([None]), TensorShape([None])]
+    return [TensorShape([len(axes)]) for axes in _repeated_axes(known[0], known[1])]
+
+
+def _repeated_axes(s0: Any, s1: Any) -> tuple[list[int], list[int]]:
+    rank = len(broadcast_dims(tuple(s0), tuple(s1)) or ())
+    a, b = ([1] * (rank - len(s)) + [int(d) for d in s] for s in (s0, s1))
+    axes_a = [i for i in range(rank) if a[i] == 1 and (b[i] != 1 or i < rank - len(s0))]
+    axes_b = [i for i in range(rank) if b[i] == 1 and (a[i] != 1 or i < rank - len(s1))]
+    return axes_a, axes_b
+
+
+@BroadcastGradientArgs.kernel
+def _(s0: Any, s1: Any, *, xp: Any) -> Any:
+    """Which axes of the broadcast result each operand's gradient must be summed over."""
+    axes_a, axes_b = _repeated_axes(s0, s1)
+    return np.array(axes_a, s0.dtype), np.array(axes_b, s0.dtype)
+
+
+def sum_to_operands(op: Any, grad_x: Any, grad_y: Any) -> tuple[Any, Any]:
+    """Undoes broadcasting: sums each operand's gradient over the axes along which that operand was repeated.
+
+    Args:
+        op: a binary operation that broadcasts.
+        grad_x, grad_y: gradients of the result's shape, or None.
+    """
+    x, y = op.inputs
+    summed_x = None if grad_x is None else sum_to_shape(grad_x, x, y)
+    summed_y = None if grad_y is None else sum_to_shape(grad_y, y, x)
+    return summed_x, summed_y
+
+
+def sum_to_shape(grad: Tensor, x: Tensor, other: Tensor | None = None) -> Tensor:
+    """Undoes the broadcasting of `x` to the shape of `grad`, or against `other`."""
+    other = grad if other is None else other
+    static = _static_axes(x.shape.dims_tuple, other.shape.dims_tuple)
+    if static is None:
+        shape = raw.Shape(x)
+        axes, _ = BroadcastGradientArgs(shape, raw.Shape(other))
+        return raw.Reshape(raw.Sum(grad, axes), shape)  # type: ignore[no-any-return]
+    leading, inner = static
+    if leading:
+        grad = raw.Sum(grad, leading)
+    if inner:
+        grad = raw.Sum(grad, inner, keep_dims=True)
+    return grad
+
+
+def _static_axes(x: Any, other: Any) -> tuple[list[int], list[int]] | None:
+    """The axes to sum, as far as static shapes decide: those that `x` lacks, and those (of `x`) where it has size 1.
+
+    To sum an axis that turns out to have size 1 is harmless; so only an unknown size of `x` leaves it open.
+    """
+    if x is None or other is None:
+        return None
+    inner = []
+    for i, size in enumerate(x):
+        j = i - len(x) + len(other)
+        against = other[j] if j >= 0 else 1
+        if size is None and against != 1:
+            return None
+        if size == 1 and against != 1:
+            inner.append(i)
+    return list(range(len(other) - len(x))), inner
+
+
+def conj(x: Tensor) -> Tensor:
+    """The complex conjugate; a real tensor itself."""
+    result: Tensor = raw.Conj(x) if x.dtype.is_complex else x
+    return result
+
+
+def chain(derivative: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    """The gradient of y = f(x) with f holomorphic: `derivative(x, y)` is f'(x), in terms of graph tensors."""
+
+    def gradient(op: Any, grad: Tensor) -> Any:
+        return Mul(grad, conj(derivative(op.inputs[0], op.outputs[0])))
+
+    return gradient
+
+
+def divided_by(denominator: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    """Like `chain`, for f'(x) = 1 / denominator(x, y)."""
+
+    def gradient(op: Any, grad: Tensor) -> Any:
+        return RealDiv(grad, conj(denominator(op.inputs[0], op.outputs[0])))
+
+    return gradient
+
+
+def no_gradient(op: Any, *grads: Any) -> Any:
+    """For operations that are constant almost everywhere: a gradient that is None for each input."""
+    return [None] * len(op.inputs)
+
+
+def _is_integer(x: Any) -> bool:
+    return np.dtype(x.dtype).kind in "iu"
+
+
+# ---------------------------------------------------------------------- sums and products
+def _add_gradient(op: Any, grad: Tensor) -> Any:
+    return sum_to_operands(op, grad, grad)
+
+
+def _product_gradient(op: Any, grad: Tensor) -> Any:
+    x, y = op.inputs
+    return sum_to_operands(op, Mul(grad, conj(y)), Mul(conj(x), grad))
+
+
+def _no_nan_gradient(op: Any, grad: Tensor) -> Any:
+    x, y = (conj(t) for t in op.inputs)
+    return sum_to_operands(op, raw.MulNoNan(grad, y), raw.MulNoNan(x, grad))
+
+
+Add = binary("Add", lambda xp, x, y: xp.add(x, y), "{numbers, string}", _add_gradient)
+AddV2 = binary("AddV2", lambda xp, x, y: xp.add(x, y), "numbers", _add_gradient, commutative=True)
+Sub = binary(
+    "Sub", lambda xp, x, y: xp.subtract(x, y), "numbers", lambda op, grad: sum_to_operands(op, grad, raw.Neg(grad))
+)
+Mul = binary("Mul", lambda xp, x, y: xp.multiply(x, y), "numbers", _product_gradient, commutative=True)
+MulNoNan = binary(
+    "MulNoNan",
+    lambda xp, x, y: xp.where(y == 0, xp.zeros_like(y), x * y),
+    "inexact",
+    _no_nan_gradient,
+)
+Neg = unary("Neg", lambda xp, x: xp.negative(x), _SIGNED_OR_COMPLEX, lambda op, grad: raw.Neg(grad))
+
+AddN = define_op(
+    "AddN", "inputs: N * T -> sum: T", "N: int >= 1, T: {numbers, variant}", commutative=True, knows_objects=True
+)
+AddN.gradient(lambda op, grad: [grad] * len(op.inputs))
+
+
+@AddN.shape
+def _(inputs: list[TensorShape]) -> TensorShape:
+    return shape_rules.merged(*inputs)
+
+
+@AddN.kernel
+def _(inputs: list[Any], *, xp: Any, ctx: Any) -> Any:
+    if isinstance(inputs[0], TensorList):
+        return functools.reduce(lambda a, b: sum_of_lists(a, b, ctx), inputs)
+    return functools.reduce(xp.add, inputs)
+
+
+AccumulateNV2 = define_op(
+    "AccumulateNV2", "inputs: N * T -> sum: T", "N: int >= 1, T: numbers, shape: shape", commutative=True
+)
+AccumulateNV2.gradient(lambda op, grad: [grad] * len(op.inputs))
+
+
+@AccumulateNV2.late_shape
+def _(inputs: list[TensorShape], *, shape: TensorShape) -> TensorShape:
+    return shape_rules.merged(shape, *inputs)
+
+
+@AccumulateNV2.kernel
+def _(inputs: list[Any], *, xp: Any) -> Any:
+    return functools.reduce(xp.add, inputs)
+
+
+# ---------------------------------------------------------------------- quotients and remainders
+def _division(name: str, function: Callable[..., Any], types: str, gradient: Callable[..., Any] | None) -> OpFunction:
+    """Like `binary`; division of integers by zero is an error."""
+    op = define_op(name, "x: T, y: T -> z: T", f"T: {types}")
+    op.shape(shape_rules.broadcast)
+
+    @op.kernel
+    def _(x: Any, y: Any, *, xp: Any, ctx: Any) -> Any:
+        if _is_integer(y):
+            ctx.check(xp.all(y != 0), "Integer division by zero")
+            y = xp.where(y == 0, xp.ones_like(y), y)
+        return function(xp, x, y)
+
+    return attach_gradient(op, gradient)
+
+
+def _truncated_quotient(xp: Any, x: Any, y: Any) -> Any:
+    if not _is_integer(x):
+        return xp.trunc(x / y)
+    if xp is jnp:
+        return jax.lax.div(*jnp.broadcast_arrays(x, y))
+    quotient = np.floor_divide(x, y)
+    inexact = quotient * y != x
+    return quotient + (inexact & ((x < 0) != (y < 0))).astype(quotient.dtype)
+
+
+def _quotient(xp: Any, x: Any, y: Any) -> Any:
+    return _truncated_quotient(xp, x, y) if _is_integer(x) else xp.divide(x, y)
+
+
+def _floor_quotient(xp: Any, x: Any, y: Any) -> Any:
+    return xp.floor_divide(x, y) if _is_integer(x) else xp.floor(xp.divide(x, y))
+
+
+def _quotient_gradient(op: Any, grad: Tensor) -> Any:
+    x, y = (conj(t) for t in op.inputs)
+    return sum_to_operands(op, RealDiv(grad, y), Mul(grad, RealDiv(RealDiv(Neg(x), y), y)))
+
+
+def _remainder_gradient(quotient: str) -> Callable[..., Any]:
+    def gradient(op: Any, grad: Tensor) -> Any:
+        x, y = op.inputs
+        return sum_to_operands(op, grad, Mul(grad, Neg(getattr(raw, quotient)(x, y))))
+
+    return gradient
+
+
+Div = _division("Div", _quotient, "numbers", _quotient_gradient)
+RealDiv = _division("RealDiv", _quotient, "numbers", _quotient_gradient)
+FloorDiv = _division("FloorDiv", _floor_quotient, "numbers", no_gradient)
+TruncateDiv = _division("TruncateDiv", _truncated_quotient, "numbers", no_gradient)
+FloorMod = _division("FloorMod", lambda xp, x, y: xp.mod(x, y), "real", _remainder_gradient("FloorDiv"))
+TruncateMod = _division("TruncateMod", lambda xp, x, y: xp.fmod(x, y), _DIVISIBLE, _remainder_gradient("TruncateDiv"))
+Mod = _division("Mod", lambda xp, x, y: xp.fmod(x, y), _DIVISIBLE, _remainder_gradient("TruncateDiv"))
+
+
+def _div_no_nan_gradient(op: Any, grad: Tensor) -> Any:
+    x, y = (conj(t) for t in op.inputs)
+    return sum_to_operands(op, DivNoNan(grad, y), Mul(grad, DivNoNan(DivNoNan(Neg(x), y), y)))
+
+
+DivNoNan = binary(
+    "DivNoNan",
+    lambda xp, x, y: xp.where(y == 0, xp.zeros_like(y), x / xp.where(y == 0, xp.ones_like(y), y)),
+    "inexact",
+    _div_no_nan_gradient,
+)
+
+
+def _where_zero(x: Tensor) -> Tensor:
+    """1 where `x` is not 0, else 0; constant as far as gradients are concerned."""
+    result: Tensor = raw.Cast(raw.NotEqual(x, raw.ZerosLike(x)), DstT=x.dtype)
+    return result
+
+
+def _zero_safe(name: str, function: Callable[..., Any], by_y: Callable[..., Any]) -> OpFunction:
+    """The product x * f(y), and 0 where x is 0 whatever f(y) is; `by_y` is its derivative by y."""
+
+    def gradient(op: Any, grad: Tensor) -> Any:
+        x, y = (conj(t) for t in op.inputs)
+        by_x = op.op_def(_where_zero(x), y)
+        return sum_to_operands(op, Mul(grad, by_x), Mul(grad, by_y(x, y)))
+
+    return binary(name, lambda xp, x, y: xp.where(x == 0, xp.zeros_like(x), function(xp, x, y)), "inexact", gradient)
+
+
+Xdivy = _zero_safe("Xdivy", lambda xp, x, y: x / y, lambda x, y: raw.Xdivy(Neg(x), raw.Square(y)))
+Xlogy = _zero_safe("Xlogy", lambda xp, x, y: x * xp.log(y), Xdivy)
+Xlog1py = _zero_safe("Xlog1py", lambda xp, x, y: x * xp.log1p(y), lambda x, y: Xdivy(x, AddV2(y, 1.0)))
+
+
+# ---------------------------------------------------------------------- powers
+def _pow_gradient(op: Any, grad: Tensor) -> Any:
+    x, y, z = (conj(t) for t in (*op.inputs, op.outputs[0]))
+    one, zero_x = raw.OnesLike(y), raw.ZerosLike(x)
+    # x ** (y - 1) may be infinite at x = 0, where y = 0 makes its factor vanish
+    less = raw.SelectV2(raw.Equal(y, raw.ZerosLike(y)), one, Sub(y, one))
+    # products from the left: a factor 0 of the gradient keeps what follows from overflowing
+    grad_x = Mul(Mul(grad, y), Pow(x, less))
+    has_log = raw.NotEqual(x, zero_x) if x.dtype.is_complex else raw.Greater(x, zero_x)
+    log = raw.Select(has_log, Log(raw.Select(has_log, x, raw.OnesLike(x))), zero_x)
+    return sum_to_operands(op, grad_x, Mul(Mul(grad, z), log))
+
+
+Pow = define_op("Pow", "x: T, y: T -> z: T", f"T: {_SIGNED_OR_COMPLEX}")
+Pow.shape(shape_rules.broadcast)
+Pow.gradient(_pow_gradient)
+
+
+@Pow.kernel
+def _(x: Any, y: Any, *, xp: Any, ctx: Any) -> Any:
+    if np.dtype(y.dtype).kind == "i":
+        ctx.check(xp.all(y >= 0), "Integers to negative integer powers are not allowed; cast to a floating type")
+        y = xp.maximum(y, xp.zeros_like(y))
+    power = xp.power(x, y)
+    if np.dtype(x.dtype).kind != "c":
+        return power
+    # 0 ** y by logarithms would not be a number
+    at_zero = xp.where(y == 0, xp.ones_like(power), xp.zeros_like(power))
+    return xp.where((x == 0) & (xp.real(y) >= 0), at_zero, power)
+
+
+def _squared_difference(xp: Any, x: Any, y: Any) -> Any:
+    difference = xp.subtract(x, y)
+    return xp.conj(difference) * difference if np.dtype(x.dtype).kind == "c" else xp.square(difference)
+
+
+def _squared_difference_gradient(op: Any, grad: Tensor) -> Any:
+    """Of complex numbers the result is real: the imaginary part of its gradient has no effect."""
+    x, y = op.inputs
+    if grad.dtype.is_complex:
+        grad = Cast(raw.Real(grad, Tout=grad.dtype.real_dtype), DstT=grad.dtype)
+    grad_x = Mul(grad, Mul(Sub(x, y), 2.0))
+    return sum_to_operands(op, grad_x, Neg(grad_x))
+
+
+SquaredDifference = binary(
+    "SquaredDifference",
+    _squared_difference,
+    f"{_DIVISIBLE[:-1]}, complex64, complex128}}",
+    commutative=True,
+    gradient=_squared_difference_gradient,
+)
+
+
+Square = unary("Square", lambda xp, x: xp.square(x), "numbers", chain(lambda x, y: Mul(x, 2.0)))
+
+
+def _from_result(
+    name: str, function: Callable[..., Any], by_y: Callable[..., Any], conjugating: bool = True
+) -> OpFunction:
+    """`<name>(y, dy)`: a gradient as a function of its operation's result.
+
+    Args:
+        function: (y, dy) -> gradient, of arrays.
+        by_y: (y, dy) -> its derivative by y, of tensors.
+        conjugating: whether the operation takes the conjugate of a complex y itself. Those for tanh and sigmoid do not.
+    """
+    op = define_op(name, "y: T, dy: T -> z: T", "T: inexact")
+    op.shape(shape_rules.same_as_first)
+
+    @op.kernel
+    def _(y: Any, dy: Any, *, xp: Any, ctx: Any) -> Any:
+        """The two go together element by element, whatever their shapes are."""
+        ctx.check(np.size(y) == np.size(dy), f"y of shape {np.shape(y)} and dy of shape {np.shape(dy)} differ in size")
+        dy = xp.reshape(dy, np.shape(y))
+        return function(xp.conj(y) if conjugating and np.dtype(y.dtype).kind == "c" else y, dy)
+
+    @op.gradient
+    def _(operation: Any, grad: Tensor) -> Any:
+        y, dy = operation.inputs
+        alike = y.shape.ndims is not None and y.shape.dims_tuple == dy.shape.dims_tuple
+        shaped = dy if alike else raw.Reshape(dy, raw.Shape(y))
+        by = by_y(conj(y), shaped if conjugating else conj(shaped))
+        by_dy = op(conj(y), grad)
+        return Mul(conj(grad) if conjugating else grad, by), by_dy if alike else raw.Reshape(by_dy, raw.Shape(dy))
+
+    return op
+
+
+SqrtGrad = _from_result(
+    "SqrtGrad", lambda y, dy: dy * y.dtype.type(0.5) / y, lambda y, dy: RealDiv(Mul(dy, -0.5), Square(y))
+)
+RsqrtGrad = _from_result(
+    "RsqrtGrad", lambda y, dy: dy * y.dtype.type(-0.5) * (y * y * y), lambda y, dy: Mul(Mul(dy, -1.5), Square(y))
+)
+ReciprocalGrad = _from_result("ReciprocalGrad", lambda y, dy: -dy * (y * y), lambda y, dy: Mul(Mul(dy, -2.0), y))
+InvGrad = _from_result("InvGrad", lambda y, dy: -dy * (y * y), lambda y, dy: Mul(Mul(dy, -2.0), y))
+TanhGrad = _from_result(
+    "TanhGrad",
+    lambda y, dy: dy * (y.dtype.type(1) - y * y),
+    lambda y, dy: Mul(Mul(dy, -2.0), y),
+    conjugating=False,
+)
+SigmoidGrad = _from_result(
+    "SigmoidGrad",
+    lambda y, dy: dy * y * (y.dtype.type(1) - y),
+    lambda y, dy: Mul(dy, Sub(1.0, Mul(y, 2.0))),
+    conjugating=False,
+)
+
+
+def _by_result(grad_op: OpFunction) -> Callable[..., Any]:
+    return lambda op, grad: grad_op(op.outputs[0], grad)
+
+
+def _by_conjugate(grad_op: OpFunction) -> Callable[..., Any]:
+    return lambda op, grad: grad_op(conj(op.outputs[0]), grad)
+
+
+def _reciprocal(xp: Any, x: Any) -> Any:
+    return xp.trunc(1 / x).astype(x.dtype) if _is_integer(x) else xp.reciprocal(x)
+
+
+Sqrt = unary("Sqrt", lambda xp, x: xp.sqrt(x), "inexact", _by_result(SqrtGrad))
+Rsqrt = unary(
+    "Rsqrt",
+    lambda xp, x: jax.lax.rsqrt(x) if xp is jnp else np.reciprocal(np.sqrt(x)),
+    "inexact",
+    _by_result(RsqrtGrad),
+)
+Reciprocal = unary("Reciprocal", _reciprocal, _SIGNED_OR_COMPLEX, _by_result(ReciprocalGrad))
+Inv = unary("Inv", _reciprocal, _SIGNED_OR_COMPLEX, _by_result(InvGrad))
+
+# ---------------------------------------------------------------------- exponentials, trigonometry
+Exp = unary("Exp", lambda xp, x: xp.exp(x), "inexact", chain(lambda x, y: y))
+Expm1 = unary("Expm1", lambda xp, x: xp.expm1(x), "inexact", chain(lambda x, y: Exp(x)))
+Log = unary("Log", lambda xp, x: xp.log(x), "inexact", divided_by(lambda x, y: x))
+Log1p = unary("Log1p", lambda xp, x: xp.log1p(x), "inexact", divided_by(lambda x, y: AddV2(x, 1.0)))
+Sin = unary("Sin", lambda xp, x: xp.sin(x), "inexact", chain(lambda x, y: raw.Cos(x)))
+Cos = unary("Cos", lambda xp, x: xp.cos(x), "inexact", chain(lambda x, y: Neg(Sin(x))))
+Tan = unary("Tan", lambda xp, x: xp.tan(x), "inexact", chain(lambda x, y: AddV2(Square(y), 1.0)))
+Asin = unary("Asin", lambda xp, x: xp.arcsin(x), "inexact", divided_by(lambda x, y: Sqrt(Sub(1.0, Square(x)))))
+Acos = unary("Acos", lambda xp, x: xp.arccos(x), "inexact", divided_by(lambda x, y: Neg(Sqrt(Sub(1.0, Square(x))))))
+Atan = unary("Atan", lambda xp, x: xp.arctan(x), "inexact", divided_by(lambda x, y: AddV2(Square(x), 1.0)))
+Sinh = unary("Sinh", lambda xp, x: xp.sinh(x), "inexact", chain(lambda x, y: raw.Cosh(x)))
+Cosh = unary("Cosh", lambda xp, x: xp.cosh(x), "inexact", chain(lambda x, y: Sinh(x)))
+Tanh = unary("Tanh", lambda xp, x: xp.tanh(x), "inexact", _by_conjugate(TanhGrad))
+Asinh = unary("Asinh", lambda xp, x: xp.arcsinh(x), "inexact", divided_by(lambda x, y: Cosh(y)))
+Acosh = unary("Acosh", lambda xp, x: xp.arccosh(x), "inexact", divided_by(lambda x, y: Sinh(y)))
+Atanh = unary("Atanh", lambda xp, x: xp.arctanh(x), "inexact", divided_by(lambda x, y: Sub(1.0, Square(x))))
+Sigmoid = unary_compiled("Sigmoid", jax.lax.logistic, "inexact", _by_conjugate(SigmoidGrad))
+
+Atan2 = define_op("Atan2", "y: T, x: T -> z: T", "T: floating")
+Atan2.shape(shape_rules.broadcast)
+
+
+@Atan2.kernel
+def _(y: Any, x: Any, *, xp: Any) -> Any:
+    return xp.arctan2(y, x)
+
+
+@Atan2.gradient
+def _(op: Any, grad: Tensor) -> Any:
+    y, x = op.inputs
+    scaled = RealDiv(grad, AddV2(Square(x), Square(y)))
+    return sum_to_operands(op, Mul(x, scaled), Mul(Neg(y), scaled))
+
+
+# ---------------------------------------------------------------------- signs, rounding
+def _sign_gradient(op: Any, grad: Tensor) -> Any:
+    x, sign = op.inputs[0], op.outputs[0]
+    if not x.dtype.is_complex:
+        return raw.ZerosLike(x)
+    along = raw.Cast(raw.Real(Mul(conj(sign), grad), Tout=x.dtype.real_dtype), DstT=x.dtype)
+    size = raw.Cast(raw.ComplexAbs(x, Tout=x.dtype.real_dtype), DstT=x.dtype)
+    return DivNoNan(Sub(grad, Mul(sign, along)), size)
+
+
+Abs = unary("Abs", lambda xp, x: xp.abs(x), _SIGNED, lambda op, grad: Mul(grad, raw.Sign(op.inputs[0])))
+Sign = unary("Sign", lambda xp, x: xp.sign(x), _SIGNED_OR_COMPLEX, _sign_gradient)
+Floor = unary("Floor", lambda xp, x: xp.floor(x), "floating", no_gradient)
+Ceil = unary("Ceil", lambda xp, x: xp.ceil(x), "floating", no_gradient)
+Rint = unary("Rint", lambda xp, x: xp.rint(x), "floating", no_gradient)
+#: half to even
+Round = unary("Round", lambda xp, x: x if _is_integer(x) else xp.rint(x), _SIGNED_OR_COMPLEX, no_gradient)
+
+NextAfter = define_op("NextAfter", "x1: T, x2: T -> output: T", "T: {double, float} = float32")
+NextAfter.shape(shape_rules.broadcast)
+
+
+@NextAfter.kernel
+def _(x1: Any, x2: Any, *, xp: Any) -> Any:
+    return xp.nextafter(x1, x2)
+
+
+@NextAfter.gradient
+def _(op: Any, grad: Tensor) -> Any:
+    return sum_to_operands(op, grad, raw.ZerosLike(grad))
+
+
+# ---------------------------------------------------------------------- extremes
+def _extreme_gradient(first_wins: str) -> Callable[..., Any]:
+    def gradient(op: Any, grad: Tensor) -> Any:
+        mask, zeros = getattr(raw, first_wins)(*op.inputs), raw.ZerosLike(grad)
+        return sum_to_operands(op, raw.Select(mask, grad, zeros), raw.Select(mask, zeros, grad))
+
+    return gradient
+
+
+Maximum = binary("Maximum", lambda xp, x, y: xp.maximum(x, y), "real", _extreme_gradient("GreaterEqual"))
+Minimum = binary("Minimum", lambda xp, x, y: xp.minimum(x, y), "real", _extreme_gradient("LessEqual"))
+
+ClipByValue = define_op("ClipByValue", "t: T, clip_value_min: T, clip_value_max: T -> output: T", "T: numbers")
+
+
+@ClipByValue.late_shape
+def _(t: TensorShape, clip_value_min: TensorShape, clip_value_max: TensorShape) -> TensorShape:
+    for bound in (clip_value_min, clip_value_max):
+        if bound.ndims:
+            t = shape_rules.merged(t, bound)
+    return t
+
+
+@ClipByValue.kernel
+def _(t: Any, clip_value_min: Any, clip_value_max: Any, *, xp: Any) -> Any:
+    return xp.maximum(xp.minimum(t, clip_value_max), clip_value_min)
+
+
+@ClipByValue.gradient
+def _(op: Any, grad: Tensor) -> Any:
+    t, low, high = op.inputs
+    zeros = raw.ZerosLike(grad)
+    below, above = raw.Less(t, low), raw.Greater(t, high)
+    by_low, by_high = raw.SelectV2(below, grad, zeros), raw.SelectV2(above, grad, zeros)
+    inside = raw.SelectV2(raw.LogicalOr(below, above), zeros, grad)
+    return sum_to_shape(inside, t), sum_to_shape(by_low, low), sum_to_shape(by_high, high)
+
+
+# ---------------------------------------------------------------------- conversion
+Cast = define_op("Cast", "x: SrcT -> y: DstT", "SrcT: any, DstT: any, Truncate: bool = False")
+Cast.shape(shape_rules.same_as_first)
+
+
+@Cast.kernel
+def _(x: Any, *, SrcT: Any, DstT: Any, xp: Any, ctx: Any) -> Any:
+    """Floating to integer truncates; complex to real keeps the real part; to bool is != 0."""
+    if SrcT == DstT:
+        return x
+    if not (SrcT.is_numpy_compatible and DstT.is_numpy_compatible) or "string" in (SrcT.name, DstT.name):
+        ctx.check(False, f"Cast {SrcT.name} to {DstT.name} is not supported", error=UnimplementedError)
+    if DstT.is_bool:
+        return x != 0
+    if SrcT.is_complex and not DstT.is_complex:
+        x = xp.real(x)
+    return x.astype(DstT.as_numpy_dtype)
+
+
+@Cast.gradient
+def _(op: Any, grad: Tensor) -> Any:
+    source, target = op.attrs["SrcT"], op.attrs["DstT"]
+    if not all(t.is_floating or t.is_complex for t in (source, target)):
+        return None
+    return Cast(grad, DstT=source)

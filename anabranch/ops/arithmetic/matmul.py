@@ -1,0 +1,288 @@
+"""Matrix products, and sums of products in general (`Einsum`)."""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from anabranch.core.shapes import TensorShape, broadcast_shape
+from anabranch.graph.building import OpFunction, define_op
+from anabranch.graph.operation import Tensor
+from anabranch.ops import raw, shape_rules
+from anabranch.ops.arithmetic.math import conj, sum_to_shape
+
+_MATRIX_TYPES = (
+    "{bfloat16, half, float, double, int16, int32, int64, uint8, uint16, uint32, uint64, complex64, complex128}"
+)
+
+MatMul = define_op(
+    "MatMul", "a: T, b: T -> product: T", f"transpose_a: bool = False, transpose_b: bool = False, T: {_MATRIX_TYPES}"
+)
+
+
+@MatMul.shape
+def _(a: TensorShape, b: TensorShape, *, transpose_a: bool, transpose_b: bool) -> TensorShape:
+    a, b = shape_rules.with_rank(a, 2, "argument 'a'"), shape_rules.with_rank(b, 2, "argument 'b'")
+    rows, inner_a = (a[1], a[0]) if transpose_a else (a[0], a[1])
+    inner_b, columns = (b[1], b[0]) if transpose_b else (b[0], b[1])
+    if not inner_a.is_compatible_with(inner_b):
+        raise ValueError(
+            f"the inner dimensions {inner_a} and {inner_b} must be equal; transpose_a and transpose_b turn a matrix"
+        )
+    return TensorShape([rows, columns])
+
+
+@MatMul.kernel
+def _(a: Any, b: Any, *, transpose_a: bool, transpose_b: bool, xp: Any) -> Any:
+    return xp.matmul(a.T if transpose_a else a, b.T if transpose_b else b)
+
+
+@MatMul.gradient
+def _(op: Any, grad: Tensor) -> Any:
+    a, b = (conj(t) for t in op.inputs)
+    ta, tb = op.attrs["transpose_a"], op.attrs["transpose_b"]
+    if ta:
+        grad_a = MatMul(b, grad, transpose_a=tb, transpose_b=True)
+    else:
+        grad_a = MatMul(grad, b, transpose_b=not tb)
+    if tb:
+        grad_b = MatMul(grad, a, transpose_a=True, transpose_b=ta)
+    else:
+        grad_b = MatMul(a, grad, transpose_a=not ta)
+    return grad_a, grad_b
+
+
+SparseMatMul = define_op(
+    "SparseMatMul",
+    "a: Ta, b: Tb -> product: float32",
+    "transpose_a: bool = False, transpose_b: bool = False, a_is_sparse: bool = False, b_is_sparse: bool = False, "
+    "Ta: {float, bfloat16} = float32, Tb: {float, bfloat16} = float32",
+)
+SparseMatMul.shape(MatMul.shape_rule.function)  # type: ignore[union-attr]
+
+
+@SparseMatMul.kernel
+def _(a: Any, b: Any, *, transpose_a: bool, transpose_b: bool, xp: Any) -> Any:
+    """Zeros among the factors are not skipped: a dense product is faster for matrices that are stored densely."""
+    a, b = a.astype(np.float32), b.astype(np.float32)
+    return xp.matmul(a.T if transpose_a else a, b.T if transpose_b else b)
+
+
+@SparseMatMul.gradient
+def _(op: Any, grad: Tensor) -> Any:
+    a, b = (raw.Cast(t, DstT=grad.dtype) for t in op.inputs)
+    ta, tb = op.attrs["transpose_a"], op.attrs["transpose_b"]
+    grad_a = MatMul(b, grad, transpose_a=tb, transpose_b=True) if ta else MatMul(grad, b, transpose_b=not tb)
+    grad_b = MatMul(grad, a, transpose_a=True, transpose_b=ta) if tb else MatMul(a, grad, transpose_a=not ta)
+    return raw.Cast(grad_a, DstT=op.attrs["Ta"]), raw.Cast(grad_b, DstT=op.attrs["Tb"])
+
+
+# ---------------------------------------------------------------------- batches
+def _batch_matmul(name: str, merge_batches: Callable[[TensorShape, TensorShape], TensorShape]) -> OpFunction:
+    """Products of the matrices in the last two dimensions; `merge_batches` is the rule for the others."""
+    op = define_op(name, "x: T, y: T -> output: T", f"T: {_MATRIX_TYPES}, adj_x: bool = False, adj_y: bool = False")
+
+    @op.shape
+    def _(x: TensorShape, y: TensorShape, *, adj_x: bool, adj_y: bool) -> TensorShape:
+        x, y = x.with_rank_at_least(2), y.with_rank_at_least(2)
+        if x.ndims is None or y.ndims is None:
+            return shape_rules.UNKNOWN
+        rows, inner_x = (x[-1], x[-2]) if adj_x else (x[-2], x[-1])
+        inner_y, columns = (y[-1], y[-2]) if adj_y else (y[-2], y[-1])
+        if not inner_x.is_compatible_with(inner_y):
+            raise ValueError(
+                f"the inner dimensions {inner_x} and {inner_y} must be equal; transpose_a and transpose_b turn matrices"
+            )
+        return merge_batches(x[:-2], y[:-2]).concatenate([rows, columns])
+
+    @op.kernel
+    def _(x: Any, y: Any, *, adj_x: bool, adj_y: bool, xp: Any) -> Any:
+        return xp.matmul(_adjoint(xp, x) if adj_x else x, _adjoint(xp, y) if adj_y else y)
+
+    @op.gradient
+    def _(operation: Any, grad: Tensor) -> Any:
+        x, y = operation.inputs
+        adj_x, adj_y = operation.attrs["adj_x"], operation.attrs["adj_y"]
+        grad_x = op(y, grad, adj_x=adj_y, adj_y=True) if adj_x else op(grad, y, adj_y=not adj_y)
+        grad_y = op(grad, x, adj_x=True, adj_y=adj_x) if adj_y else op(x, grad, adj_x=not adj_x)
+        return sum_to_batch(grad_x, x, y), sum_to_batch(grad_y, y, x)
+
+    return op
+
+
+def _adjoint(xp: Any, x: Any) -> Any:
+    transposed = xp.swapaxes(x, -1, -2)
+    return xp.conj(transposed) if np.dtype(x.dtype).kind == "c" else transposed
+
+
+def sum_to_batch(grad: Tensor, x: Tensor, other: Tensor) -> Tensor:
+    """Undoes the broadcasting of the dimensions of `x` before the last two."""
+    dims, others = x.shape.dims_tuple, other.shape.dims_tuple
+    if dims is not None and others is not None and dims[:-2] == others[:-2] and None not in dims[:-2]:
+        return grad
+    shape = raw.Shape(x)
+    axes, _ = raw.BroadcastGradientArgs(_batch(shape), _batch(raw.Shape(other)))
+    summed: Tensor = raw.Reshape(raw.Sum(grad, axes), shape)
+    return summed
+
+
+def _batch(shape: Tensor) -> Tensor:
+    return raw.StridedSlice(shape, [0], [-2], [1], begin_mask=1)  # type: ignore[no-any-return]
+
+
+BatchMatMul = _batch_matmul("BatchMatMul", lambda a, b: a.merge_with(b))
+BatchMatMulV2 = _batch_matmul("BatchMatMulV2", broadcast_shape)
+
+Cross = define_op("Cross", "a: T, b: T -> product: T", "T: real")
+
+
+@Cross.shape
+def _(a: TensorShape, b: TensorShape) -> TensorShape:
+    shape = a.merge_with(b).with_rank_at_least(1)
+    if shape.ndims is not None and not shape[-1].is_compatible_with(3):
+        raise ValueError(f"the last dimension must be 3, got shape {shape}")
+    return shape
+
+
+@Cross.kernel
+def _(a: Any, b: Any, *, xp: Any) -> Any:
+    return xp.cross(a, b)
+
+
+@Cross.gradient
+def _(op: Any, grad: Tensor) -> Any:
+    a, b = op.inputs
+    return Cross(b, grad), Cross(grad, a)
+
+
+# ---------------------------------------------------------------------- Einsum
+Einsum = define_op("Einsum", "inputs: N * T -> output: T", "equation: string, N: int >= 1, T: any")
+
+
+def _terms(equation: bytes | str) -> tuple[list[str], str]:
+    """The subscripts of each operand, and of the result."""
+    text = equation.decode() if isinstance(equation, bytes) else equation
+    left, arrow, right = text.replace(" ", "").partition("->")
+    if not arrow:
+        raise ValueError(f"the equation {text!r} must contain '->'")
+    return left.split(","), right
+
+
+@Einsum.shape
+def _(inputs: list[TensorShape], *, equation: bytes) -> TensorShape:
+    terms, result = _terms(equation)
+    if len(terms) != len(inputs):
+        raise ValueError(f"the equation {equation.decode()!r} has {len(terms)} operands, got {len(inputs)}")
+    sizes: dict[str, Any] = {}
+    batch = TensorShape([])
+    for term, shape in zip(terms, inputs, strict=True):
+        if shape.ndims is None:
+            if "..." in term:
+                batch = shape_rules.UNKNOWN
+            continue
+        batch = broadcast_shape(batch, _read_term(term, shape, sizes))
+    before, dots, after = result.partition("...")
+    dims = [TensorShape([sizes.get(label) for label in part]) for part in (before, after)]
+    if not dots:
+        return dims[0]
+    return dims[0].concatenate(batch).concatenate(dims[1])
+
+
+def _read_term(term: str, shape: TensorShape, sizes: dict[str, Any]) -> TensorShape:
+    """Enters the sizes of a term's labels; returns the shape that its ellipsis stands for."""
+    dims = shape.dims_tuple or ()
+    before, dots, after = term.partition("...")
+    labels = len(before) + len(after)
+    if len(dims) < labels or (not dots and len(dims) != labels):
+        raise ValueError(f"the subscripts {term!r} do not fit an operand of shape {shape}")
+    ends = [*zip(before, dims, strict=False), *zip(after, dims[len(dims) - len(after) :], strict=True)]
+    for label, size in ends:
+        known = sizes.setdefault(label, size)
+        if None not in (known, size) and known != size:
+            raise ValueError(f"the label {label!r} stands for a dimension of size {known} and for one of size {size}")
+        sizes[label] = size if known is None else known
+    return TensorShape(dims[len(before) : len(dims) - len(after)])
+
+
+@Einsum.kernel
+def _(inputs: list[Any], *, equation: bytes, xp: Any) -> Any:
+    terms, result = _terms(equation)
+    operands, wanted = list(inputs), ""
+    free = [c for c in string.ascii_letters if c not in "".join([*terms, result])]
+    for label in result:
+        if label in wanted and label != ".":  # a diagonal: NumPy and JAX take each label of the result once
+            other = free.pop()
+            size = next(s for t, x in zip(terms, inputs, strict=True) for s in _sizes(t, label, x.shape))
+            operands.append(xp.eye(size, dtype=inputs[0].dtype))
+            terms.append(label + other)
+            label = other
+        wanted += label
+    return xp.einsum(f"{','.join(terms)}->{wanted}", *operands)
+
+
+def _sizes(term: str, label: str, shape: tuple[int, ...]) -> list[int]:
+    """The sizes of the dimensions that a label stands for in a term."""
+    before, _, after = term.partition("...")
+    return [shape[i] for i, c in enumerate(before) if c == label] + [
+        shape[i - len(after)] for i, c in enumerate(after) if c == label
+    ]
+
+
+@Einsum.gradient
+def _(op: Any, grad: Tensor) -> Any:
+    terms, result = _terms(op.attrs["equation"])
+    return [_einsum_gradient(op.inputs, terms, result, i, grad) for i in range(len(terms))]
+
+
+def _einsum_gradient(inputs: list[Tensor], terms: list[str], result: str, which: int, grad: Tensor) -> Tensor:
+    """The gradient for one operand is itself a sum of products: of the other operands and the result's gradient.
+
+    A label that only this operand has is a vector of ones there; one that it has twice stands for a diagonal, and is an
+    identity matrix. An ellipsis is moved to the front, where broadcasting is undone.
+    """
+    x, term = inputs[which], terms[which]
+    operands = [conj(t) for i, t in enumerate(inputs) if i != which] + [grad]
+    subscripts = [t for i, t in enumerate(terms) if i != which] + [result]
+    wanted = ""
+    free = [c for c in string.ascii_letters if c not in "".join([*terms, result])]
+    for at, label in enumerate(term.replace("...", "")):
+        axis = at if "..." not in term or at < term.index(".") else at - len(term.replace("...", ""))
+        if label in wanted:
+            other = free.pop()
+            operands.append(_identity(x, axis))
+            subscripts.append(label + other)
+            label = other
+        elif label not in "".join(subscripts):
+            operands.append(raw.Fill(_size(x, axis), raw.Cast(1, DstT=x.dtype)))
+            subscripts.append(label)
+        wanted += label
+    dots = "..." if any("..." in s for s in subscripts) else ""
+    if not dots:
+        return Einsum(operands, equation=f"{','.join(subscripts)}->{wanted}")  # type: ignore[no-any-return]
+    full = Einsum(operands, equation=f"{','.join(subscripts)}->...{wanted}")
+    if "..." not in term:
+        return sum_to_shape(full, x)
+    plain = term.replace("...", "")
+    moved = sum_to_shape(full, Einsum([x], equation=f"{_distinct(term, wanted, plain)}->...{wanted}"))
+    return Einsum([moved], equation=f"...{wanted}->{_distinct(term, wanted, plain)}")  # type: ignore[no-any-return]
+
+
+def _distinct(term: str, wanted: str, plain: str) -> str:
+    """`term` with each repeated label renamed as in `wanted`."""
+    before = len(term.partition("...")[0])
+    return f"{wanted[:before]}...{wanted[before:]}" if plain else "..."
+
+
+def _size(x: Tensor, axis: int) -> Tensor:
+    end = [axis + 1] if axis != -1 else [0]
+    size: Tensor = raw.StridedSlice(raw.Shape(x), [axis], end, [1], end_mask=int(axis == -1))
+    return size
+
+
+def _identity(x: Tensor, axis: int) -> Tensor:
+    ones = raw.Fill(_size(x, axis), raw.Cast(1, DstT=x.dtype))
+    diagonal: Tensor = raw.MatrixDiag(ones)
+    return diagonal

@@ -1,0 +1,393 @@
+"""Random numbers: uniform, normal, truncated, gamma, Poisson, multinomial, shuffles; and their stateless forms.
+
+The numbers are other than TensorFlow's for the same seed; their distributions are the documented ones. An operation
+with a seed draws the same sequence in every session that runs it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from anabranch.core.shapes import TensorShape
+from anabranch.errors import InvalidArgumentError
+from anabranch.graph.building import define_op
+from anabranch.graph.operation import Tensor
+from anabranch.ops import raw, shape_rules
+from anabranch.ops.arithmetic import random_bits
+
+_SEEDS = "seed: int = 0, seed2: int = 0"
+#: `tf.truncated_normal` draws again what lies further than this many standard deviations from the mean
+_TRUNCATED_AT = 2.0
+
+
+def _shape_input(shape: TensorShape, *_: TensorShape, ctx: Any) -> TensorShape:
+    """One output whose shape is the value of the input `shape`."""
+    return ctx.constant_as_shape("shape")  # type: ignore[no-any-return]
+
+
+def _dims(shape: Any) -> tuple[int, ...]:
+    dims = tuple(int(d) for d in np.asarray(shape))
+    if any(d < 0 for d in dims):
+        raise ValueError(f"the shape {list(dims)} has a negative dimension")
+    return dims
+
+
+def stateless_key(seed: Any, ctx: Any) -> Any:
+    """The random key that a pair of integers stands for; all 128 bits count."""
+    if np.shape(seed) != (2,):
+        raise InvalidArgumentError(None, ctx.op, f"seed must have shape [2], not {list(np.shape(seed))}")
+    words = jnp.asarray(seed).astype(jnp.int64)
+    low, high = words[1].astype(jnp.uint32), (words[1] >> np.int64(32)).astype(jnp.uint32)
+    return jax.random.fold_in(jax.random.fold_in(jax.random.key(words[0]), low), high)
+
+
+# ---------------------------------------------------------------------- uniform and normal
+RandomUniform = define_op(
+    "RandomUniform",
+    "shape: T -> output: dtype",
+    f"{_SEEDS}, dtype: floating, T: index",
+    stateful=True,
+    static=("shape",),
+)
+RandomUniform.shape(_shape_input)
+RandomUniform.not_differentiable()
+
+
+@RandomUniform.kernel
+def _(shape: Any, *, dtype: Any, rng: Any) -> Any:
+    return random_bits.uniform(rng, _dims(shape), dtype.as_numpy_dtype)
+
+
+RandomStandardNormal = define_op(
+    "RandomStandardNormal",
+    "shape: T -> output: dtype",
+    f"{_SEEDS}, dtype: floating, T: index",
+    stateful=True,
+    static=("shape",),
+)
+RandomStandardNormal.shape(_shape_input)
+RandomStandardNormal.not_differentiable()
+
+
+@RandomStandardNormal.kernel
+def _(shape: Any, *, dtype: Any, rng: Any) -> Any:
+    return random_bits.normal(rng, _dims(shape), dtype.as_numpy_dtype)
+
+
+TruncatedNormal = define_op(
+    "TruncatedNormal",
+    "shape: T -> output: dtype",
+    f"{_SEEDS}, dtype: floating, T: index",
+    stateful=True,
+    static=("shape",),
+)
+TruncatedNormal.shape(_shape_input)
+TruncatedNormal.not_differentiable()
+
+
+@TruncatedNormal.kernel
+def _(shape: Any, *, dtype: Any, rng: Any) -> Any:
+    return random_bits.normal(rng, _dims(shape), dtype.as_numpy_dtype, bound=_TRUNCATED_AT)
+
+
+def _uniform_integers(shape: Any, low: Any, high: Any, key: Any, ctx: Any) -> Any:
+    for name, bound in (("minval", low), ("maxval", high)):
+        if np.ndim(bound) != 0:
+            raise InvalidArgumentError(None, ctx.op, f"{name} must be a scalar, got shape {list(np.shape(bound))}")
+    ctx.check(low < high, "Need minval < maxval, got {0} >= {1}", low, high)
+    return random_bits.integers(key, _dims(shape), low, high)
+
+
+RandomUniformInt = define_op(
+    "RandomUniformInt",
+    "shape: T, minval: Tout, maxval: Tout -> output: Tout",
+    f"{_SEEDS}, Tout: index, T: index",
+    stateful=True,
+    static=("shape",),
+)
+RandomUniformInt.shape(_shape_input)
+RandomUniformInt.not_differentiable()
+
+
+@RandomUniformInt.kernel
+def _(shape: Any, minval: Any, maxval: Any, *, rng: Any, ctx: Any) -> Any:
+    return _uniform_integers(shape, minval, maxval, rng, ctx)
+
+
+ParameterizedTruncatedNormal = define_op(
+    "ParameterizedTruncatedNormal",
+    "shape: T, means: dtype, stdevs: dtype, minvals: dtype, maxvals: dtype -> output: dtype",
+    f"{_SEEDS}, dtype: floating, T: index",
+    stateful=True,
+    static=("shape",),
+)
+ParameterizedTruncatedNormal.shape(_shape_input)
+ParameterizedTruncatedNormal.not_differentiable()
+
+
+@ParameterizedTruncatedNormal.kernel
+def _(shape: Any, means: Any, stdevs: Any, minvals: Any, maxvals: Any, *, rng: Any, ctx: Any) -> Any:
+    dims = _dims(shape)
+    mean, deviation, low, high = (_per_batch(p, dims) for p in (means, stdevs, minvals, maxvals))
+    ctx.check(deviation > 0, "stdevs must be positive, got {0}", jnp.min(deviation))
+    ctx.check(low < high, "Need minvals < maxvals, got intervals of width {0}", jnp.min(high - low))
+    a, b = (low - mean) / deviation, (high - mean) / deviation
+    # The distribution function has no precision left far above the mean: an interval there is mirrored below it.
+    mirrored = a > 0
+    a, b = jnp.where(mirrored, -b, a), jnp.where(mirrored, -a, b)
+    at_a, at_b = jax.scipy.special.ndtr(a), jax.scipy.special.ndtr(b)
+    part = random_bits.uniform(rng, dims, np.float64)
+    numbers = jnp.clip(jax.scipy.special.ndtri(at_a + part * (at_b - at_a)), a, b)
+    numbers = jnp.where(mirrored, -numbers, numbers) * deviation + mean
+    return jnp.clip(numbers, low, high).astype(means.dtype)
+
+
+def _per_batch(parameter: Any, dims: tuple[int, ...]) -> Any:
+    """A scalar parameter, or one value per batch, in double precision, so that it broadcasts with the output."""
+    wide = jnp.asarray(parameter).astype(jnp.float64)
+    if wide.ndim == 0 or wide.shape == (1,):
+        return wide.reshape(())
+    if not dims or wide.shape != dims[:1]:
+        raise ValueError(
+            f"a parameter must be a scalar or have one value per batch, {list(dims[:1])}, got {wide.shape}"
+        )
+    return wide.reshape((-1, *(1,) * (len(dims) - 1)))
+
+
+# ---------------------------------------------------------------------- gamma and Poisson
+def _shape_and_parameter(shape: TensorShape, parameter: TensorShape, *, ctx: Any) -> TensorShape:
+    """The value of `shape`, followed by the shape of the distribution's parameter."""
+    wanted: TensorShape = ctx.constant_as_shape("shape")
+    return wanted.concatenate(parameter)
+
+
+RandomGamma = define_op(
+    "RandomGamma",
+    "shape: S, alpha: T -> output: T",
+    f"{_SEEDS}, S: index, T: {{half, float, double}}",
+    stateful=True,
+    static=("shape",),
+)
+RandomGamma.shape(_shape_and_parameter)
+
+
+@RandomGamma.kernel
+def _(shape: Any, alpha: Any, *, rng: Any) -> Any:
+    wide = jnp.float64 if alpha.dtype == np.float64 else jnp.float32
+    dims = (*_dims(shape), *alpha.shape)
+    return jax.random.gamma(rng, jnp.asarray(alpha, wide), dims, wide).astype(alpha.dtype)
+
+
+@RandomGamma.gradient
+def _(op: Any, grad: Tensor) -> Any:
+    """Implicit reparameterization: d sample / d alpha, summed over the samples of each alpha."""
+    alpha = op.inputs[1]
+    leading = raw.Range(0, raw.Size(op.inputs[0]), 1)
+    return None, raw.Sum(raw.Mul(grad, _sample_gradient(alpha, op.outputs[0])), leading)
+
+
+def _sample_gradient(alpha: Tensor, sample: Tensor) -> Any:
+    if alpha.dtype.name == "float16":
+        wide = RandomGammaGrad(raw.Cast(alpha, DstT="float32"), raw.Cast(sample, DstT="float32"))
+        return raw.Cast(wide, DstT="float16")
+    return RandomGammaGrad(alpha, sample)
+
+
+RandomGammaGrad = define_op("RandomGammaGrad", "alpha: T, sample: T -> output: T", "T: {float, double}")
+RandomGammaGrad.shape(shape_rules.broadcast)
+RandomGammaGrad.not_differentiable()
+
+
+@RandomGammaGrad.kernel
+def _(alpha: Any, sample: Any) -> Any:
+    return jax.lax.random_gamma_grad(*jnp.broadcast_arrays(alpha, sample))
+
+
+def _poisson(shape: Any, rate: Any, key: Any, dtype: Any, ctx: Any) -> Any:
+    rate = jnp.asarray(rate)
+    ctx.check(rate >= 0, "the rate of a Poisson distribution must not be negative, got {0}", jnp.min(rate))
+    wide = rate.astype(jnp.float64 if rate.dtype.itemsize == 8 else jnp.float32)
+    numbers = jax.random.poisson(key, wide, (*_dims(shape), *np.shape(rate)), dtype=jnp.int64)
+    return numbers.astype(dtype)
+
+
+RandomPoisson = define_op(
+    "RandomPoisson",
+    "shape: S, rate: dtype -> output: dtype",
+    f"{_SEEDS}, S: index, dtype: {{half, float, double}}",
+    stateful=True,
+    static=("shape",),
+)
+RandomPoisson.shape(_shape_and_parameter)
+RandomPoisson.not_differentiable()
+
+
+@RandomPoisson.kernel
+def _(shape: Any, rate: Any, *, dtype: Any, rng: Any, ctx: Any) -> Any:
+    return _poisson(shape, rate, rng, dtype.as_numpy_dtype, ctx)
+
+
+RandomPoissonV2 = define_op(
+    "RandomPoissonV2",
+    "shape: S, rate: R -> output: dtype",
+    f"{_SEEDS}, S: index, R: {{half, float, double, int32, int64}} = double, "
+    "dtype: {half, float, double, int32, int64} = int64",
+    stateful=True,
+    static=("shape",),
+)
+RandomPoissonV2.shape(_shape_and_parameter)
+RandomPoissonV2.not_differentiable()
+
+
+@RandomPoissonV2.kernel
+def _(shape: Any, rate: Any, *, dtype: Any, rng: Any, ctx: Any) -> Any:
+    return _poisson(shape, rate, rng, dtype.as_numpy_dtype, ctx)
+
+
+# ---------------------------------------------------------------------- choices
+def _multinomial_shape(logits: TensorShape, num_samples: TensorShape, *_: TensorShape, ctx: Any) -> TensorShape:
+    logits = shape_rules.with_rank(logits, 2, "argument 'logits'")
+    count = ctx.constant("num_samples")
+    return TensorShape([logits[0], None if count is None else int(count)])
+
+
+def _multinomial(logits: Any, num_samples: Any, key: Any, dtype: Any, ctx: Any) -> Any:
+    """Samples by inverting the cumulative distribution: O(log classes) per sample."""
+    batch, classes = logits.shape
+    count = int(num_samples)
+    if count < 0:
+        raise ValueError(f"num_samples must not be negative, got {count}")
+    if classes == 0 and batch and count:
+        raise InvalidArgumentError(None, ctx.op, f"num_classes should be positive, got logits of shape {logits.shape}")
+    if not batch or not count:
+        return jnp.zeros((batch, count), dtype)
+    wide = jnp.asarray(logits).astype(jnp.float64)
+    finite = jnp.isfinite(wide)
+    top = jnp.max(jnp.where(finite, wide, -jnp.inf), axis=1, keepdims=True)
+    ctx.check(
+        jnp.isfinite(top), "every row of logits needs a finite value; row {0} has none", jnp.argmin(jnp.isfinite(top))
+    )
+    weights = jnp.cumsum(jnp.where(finite, jnp.exp(wide - top), 0.0), axis=1)
+    total = weights[:, -1:]
+    # rounding may take the product up to the total itself, which no class covers
+    drawn = jnp.minimum(random_bits.uniform(key, (batch, count), np.float64) * total, jnp.nextafter(total, 0.0))
+    return jax.vmap(lambda row, u: jnp.searchsorted(row, u, side="right"))(weights, drawn).astype(dtype)
+
+
+Multinomial = define_op(
+    "Multinomial",
+    "logits: T, num_samples: int32 -> output: output_dtype",
+    f"{_SEEDS}, T: real, output_dtype: index = int64",
+    stateful=True,
+    static=("num_samples",),
+)
+Multinomial.shape(_multinomial_shape)
+Multinomial.not_differentiable()
+
+
+@Multinomial.kernel
+def _(logits: Any, num_samples: Any, *, output_dtype: Any, rng: Any, ctx: Any) -> Any:
+    return _multinomial(logits, num_samples, rng, output_dtype.as_numpy_dtype, ctx)
+
+
+RandomShuffle = define_op("RandomShuffle", "value: T -> output: T", f"{_SEEDS}, T: any", stateful=True)
+RandomShuffle.shape(shape_rules.same_as_first)
+RandomShuffle.not_differentiable()
+
+
+@RandomShuffle.kernel
+def _(value: Any, *, rng: Any) -> Any:
+    if not np.ndim(value):
+        return value
+    return jnp.take(value, _permutation(value.shape[0], rng), axis=0, mode="clip")
+
+
+def _permutation(count: int, key: Any) -> Any:
+    """The numbers below `count` in random order: sorted by random bits, each packed with its bits into one word.
+
+    Sorting words is several times faster than an argsort. Equal bits, which keep the order of their numbers, are rare
+    enough: below 2**20 numbers an expected 1/32 pairs at most.
+    """
+    width = np.uint64(count.bit_length())
+    numbers = jax.lax.iota(jnp.uint64, count)
+    words = jnp.sort((random_bits.bits64(key, (count,)) << width) | numbers)
+    return (words & ((np.uint64(1) << width) - np.uint64(1))).astype(jnp.int64)
+
+
+@RandomShuffle.host_kernel
+def _(value: Any, *, rng: Any) -> Any:
+    return rng.permutation(value, axis=0) if np.ndim(value) else value
+
+
+# ---------------------------------------------------------------------- stateless
+def _stateless(name: str, draw: Any) -> Any:
+    op = define_op(
+        name,
+        "shape: T, seed: Tseed -> output: dtype",
+        "dtype: floating = float, T: index = int32, Tseed: index = int64",
+        static=("shape",),
+    )
+    op.shape(_shape_input)
+
+    @op.kernel
+    def _(shape: Any, seed: Any, *, dtype: Any, ctx: Any) -> Any:
+        return draw(stateless_key(seed, ctx), _dims(shape), dtype.as_numpy_dtype)
+
+    return op.not_differentiable()
+
+
+StatelessRandomUniform = _stateless("StatelessRandomUniform", random_bits.uniform)
+StatelessRandomNormal = _stateless("StatelessRandomNormal", lambda k, s, t: random_bits.normal(k, s, t, math.inf))
+StatelessTruncatedNormal = _stateless(
+    "StatelessTruncatedNormal", lambda k, s, t: random_bits.normal(k, s, t, _TRUNCATED_AT)
+)
+
+StatelessRandomUniformInt = define_op(
+    "StatelessRandomUniformInt",
+    "shape: T, seed: Tseed, minval: dtype, maxval: dtype -> output: dtype",
+    "dtype: index, T: index, Tseed: index = int64",
+    static=("shape",),
+)
+StatelessRandomUniformInt.shape(_shape_input)
+StatelessRandomUniformInt.not_differentiable()
+
+
+@StatelessRandomUniformInt.kernel
+def _(shape: Any, seed: Any, minval: Any, maxval: Any, *, ctx: Any) -> Any:
+    return _uniform_integers(shape, minval, maxval, stateless_key(seed, ctx), ctx)
+
+
+StatelessRandomUniformFullInt = define_op(
+    "StatelessRandomUniformFullInt",
+    "shape: T, seed: Tseed -> output: dtype",
+    "dtype: {int32, int64, uint32, uint64} = uint64, T: index = int32, Tseed: {int32, int64, uint32, uint64} = int64",
+    static=("shape",),
+)
+StatelessRandomUniformFullInt.shape(_shape_input)
+StatelessRandomUniformFullInt.not_differentiable()
+
+
+@StatelessRandomUniformFullInt.kernel
+def _(shape: Any, seed: Any, *, dtype: Any, ctx: Any) -> Any:
+    draw = random_bits.bits64 if dtype.size == 8 else random_bits.bits32
+    return jax.lax.bitcast_convert_type(draw(stateless_key(seed, ctx), _dims(shape)), dtype.as_numpy_dtype)
+
+
+StatelessMultinomial = define_op(
+    "StatelessMultinomial",
+    "logits: T, num_samples: int32, seed: Tseed -> output: output_dtype",
+    "T: real, Tseed: index = int64, output_dtype: index = int64",
+    static=("num_samples",),
+)
+StatelessMultinomial.shape(_multinomial_shape)
+StatelessMultinomial.not_differentiable()
+
+
+@StatelessMultinomial.kernel
+def _(logits: Any, num_samples: Any, seed: Any, *, output_dtype: Any, ctx: Any) -> Any:
+    return _multinomial(logits, num_samples, stateless_key(seed, ctx), output_dtype.as_numpy_dtype, ctx)

@@ -1,0 +1,296 @@
+"""Reductions along axes, cumulative sums and products, and positions of extremes."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from anabranch.core.dtypes import as_dtype
+from anabranch.core.shapes import TensorShape
+from anabranch.graph.building import OpFunction, define_op
+from anabranch.graph.constants import constant_value
+from anabranch.graph.operation import Tensor
+from anabranch.ops import raw, shape_rules
+from anabranch.ops.arithmetic.math import conj
+from anabranch.ops.factories import attach_gradient
+
+
+def _axes(rank: int, indices: Any) -> tuple[int, ...]:
+    """Non-negative axes in order.
+
+    Raises:
+        ValueError: one is out of range, or named twice.
+    """
+    found = [int(a) for a in np.asarray(indices).reshape(-1)]
+    for axis in found:
+        if not -rank <= axis < rank:
+            raise ValueError(
+                f"Invalid reduction dimension {axis} for input with {rank} dimensions; it must be in [{-rank}, {rank})"
+            )
+    axes = sorted(axis % rank for axis in found)
+    for axis, following in itertools.pairwise(axes):
+        if axis == following:
+            raise ValueError(f"Invalid reduction arguments: Axes contains duplicate dimension: {axis}, in {found}")
+    return tuple(axes)
+
+
+def _reduced_shape(shape: TensorShape, indices: Any, keep_dims: bool) -> TensorShape:
+    if shape.dims_tuple is None:
+        return shape_rules.UNKNOWN
+    if indices is None:
+        return TensorShape([None] * len(shape.dims_tuple)) if keep_dims else shape_rules.UNKNOWN
+    axes = _axes(len(shape.dims_tuple), indices)
+    if keep_dims:
+        return TensorShape([1 if i in axes else d for i, d in enumerate(shape.dims_tuple)])
+    return TensorShape([d for i, d in enumerate(shape.dims_tuple) if i not in axes])
+
+
+def _reduction(
+    name: str,
+    function: Callable[..., Any],
+    types: str | None = "numbers",
+    gradient: Callable[..., Any] | None = None,
+) -> OpFunction:
+    """A reduction: `function(xp, x, axes, keep_dims)`; of booleans where `types` is None."""
+    element, attr = ("T", f", T: {types}") if types is not None else ("bool", "")
+    op = define_op(
+        name,
+        f"input: {element}, reduction_indices: Tidx -> output: {element}",
+        f"keep_dims: bool = False{attr}, Tidx: index = int32",
+        static=("reduction_indices",),
+    )
+
+    @op.shape
+    def _(input: TensorShape, reduction_indices: TensorShape, *, keep_dims: bool, ctx: Any) -> TensorShape:
+        if reduction_indices.ndims is not None and reduction_indices.ndims > 1:
+            raise ValueError(f"the reduction axes must be at most rank 1, but are rank {reduction_indices.ndims}")
+        return _reduced_shape(input, ctx.constant("reduction_indices"), keep_dims)
+
+    @op.kernel
+    def _(input: Any, reduction_indices: Any, *, keep_dims: bool, xp: Any, ctx: Any) -> Any:
+        try:
+            axes = _axes(input.ndim, reduction_indices)
+        except ValueError as error:
+            ctx.check(False, str(error))
+            raise
+        return function(xp, input, axes, keep_dims).astype(input.dtype)
+
+    return attach_gradient(op, gradient)
+
+
+# ---------------------------------------------------------------------- what the gradients share
+def kept(op: Any, reduced: Tensor) -> Tensor:
+    """`reduced` (of the result's shape) with the reduced dimensions put back, of size 1."""
+    if op.attrs["keep_dims"]:
+        return reduced
+    x, indices = op.inputs
+    axes = constant_value(indices)
+    if x.shape.is_fully_defined() and axes is not None:
+        dims = _reduced_shape(x.shape, axes, True).as_list()
+        result: Tensor = raw.Reshape(reduced, dims)
+        return result
+    # only the shape of this reduction is asked for; its value is never computed
+    shape = raw.Shape(op.op_def(x, indices, keep_dims=True))
+    return raw.Reshape(reduced, shape)  # type: ignore[no-any-return]
+
+
+def _spread(op: Any, grad: Tensor) -> Tensor:
+    """The gradient of the result, repeated over the input's shape."""
+    x = op.inputs[0]
+    shape = x.shape.as_list() if x.shape.is_fully_defined() else raw.Shape(x)
+    result: Tensor = raw.BroadcastTo(kept(op, grad), shape)
+    return result
+
+
+def _sum_gradient(op: Any, grad: Tensor) -> Any:
+    return _spread(op, grad), None
+
+
+def _mean_gradient(op: Any, grad: Tensor) -> Any:
+    x, y = op.inputs[0], op.outputs[0]
+    if x.shape.is_fully_defined() and y.shape.is_fully_defined():
+        count: Any = float(x.shape.num_elements() // max(y.shape.num_elements(), 1))
+    else:
+        ratio = raw.FloorDiv(_element_count(x), raw.Maximum(_element_count(y), 1))
+        count = raw.Cast(ratio, DstT=grad.dtype)
+    return raw.RealDiv(_spread(op, grad), count), None
+
+
+def _element_count(x: Tensor) -> Tensor:
+    return raw.Prod(raw.Shape(x), [0])  # type: ignore[no-any-return]
+
+
+def _extreme_gradient(op: Any, grad: Tensor) -> Any:
+    """Shared evenly among the elements that equal the extreme."""
+    x = op.inputs[0]
+    chosen = raw.Cast(raw.Equal(kept(op, op.outputs[0]), x), DstT=grad.dtype)
+    count = Sum(chosen, op.inputs[1], keep_dims=True)
+    return raw.Mul(raw.RealDiv(chosen, count), kept(op, grad)), None
+
+
+def _norm_gradient(op: Any, grad: Tensor) -> Any:
+    """A complex norm is a real number of complex dtype: the imaginary part of its gradient has no effect."""
+    if grad.dtype.is_complex:
+        grad = raw.Cast(raw.Real(grad, Tout=grad.dtype.real_dtype), DstT=grad.dtype)
+    scaled = raw.DivNoNan(grad, op.outputs[0])
+    return raw.Mul(op.inputs[0], kept(op, scaled)), None
+
+
+def _prod_gradient(op: Any, grad: Tensor) -> Any:
+    """The gradient times the product of the *other* elements, so that elements may be zero.
+
+    That product is the exclusive cumulative product from the left times the one from the right, with the reduced
+    dimensions moved to the front and flattened.
+    """
+    x, indices = op.inputs
+    axes, dims = constant_value(indices), x.shape.dims_tuple
+    if axes is None or dims is None:
+        quotient = raw.RealDiv(raw.Mul(kept(op, op.outputs[0]), kept(op, grad)), x)  # zeros need a known rank
+        return quotient, None
+    reduced = _axes(len(dims), axes)
+    order = [*reduced, *(i for i in range(len(dims)) if i not in reduced)]
+    front = raw.Transpose(conj(x), order)
+    shape = raw.Shape(front)
+    flat = raw.Reshape(front, _flat_front(shape, len(reduced)))
+    others = raw.Mul(Cumprod(flat, 0, exclusive=True), Cumprod(flat, 0, exclusive=True, reverse=True))
+    back = raw.Transpose(raw.Reshape(others, shape), [int(i) for i in np.argsort(order)])
+    return raw.Mul(back, kept(op, grad)), None
+
+
+def _flat_front(shape: Tensor, count: int) -> Tensor:
+    """[product of the first `count` sizes, product of the others]."""
+    first = raw.StridedSlice(shape, [0], [count], [1])
+    rest = raw.StridedSlice(shape, [count], [0], [1], end_mask=1)
+    packed: Tensor = raw.Pack([raw.Prod(first, [0]), raw.Prod(rest, [0])])
+    return packed
+
+
+# ---------------------------------------------------------------------- the reductions
+def _mean(xp: Any, x: Any, axes: tuple[int, ...], keep_dims: bool) -> Any:
+    if np.dtype(x.dtype).kind not in "iu":
+        return xp.mean(x, axis=axes, keepdims=keep_dims)
+    count = int(np.prod([x.shape[a] for a in axes], dtype=np.int64))
+    total = xp.sum(x, axis=axes, keepdims=keep_dims, dtype=x.dtype)
+    return xp.trunc(total / max(count, 1))
+
+
+def _extreme(name: str) -> Callable[..., Any]:
+    def function(xp: Any, x: Any, axes: tuple[int, ...], keep_dims: bool) -> Any:
+        empty = any(x.shape[a] == 0 for a in axes)
+        if not empty:
+            return getattr(xp, name)(x, axis=axes, keepdims=keep_dims)
+        dtype = as_dtype(np.dtype(x.dtype))
+        worst: Any = {"max": dtype.min, "min": dtype.max}[name]
+        if dtype.is_floating:
+            worst = -np.inf if name == "max" else np.inf
+        shape = _reduced_shape(TensorShape(x.shape), axes, keep_dims).as_list()
+        return xp.full(shape, worst, x.dtype)
+
+    return function
+
+
+def _norm(xp: Any, x: Any, axes: tuple[int, ...], keep_dims: bool) -> Any:
+    if not axes:
+        return xp.abs(x).astype(x.dtype)
+    squares = xp.square(xp.abs(x))
+    return xp.sqrt(xp.sum(squares, axis=axes, keepdims=keep_dims, dtype=squares.dtype))
+
+
+Sum = _reduction(
+    "Sum", lambda xp, x, axes, keep: xp.sum(x, axis=axes, keepdims=keep, dtype=x.dtype), "numbers", _sum_gradient
+)
+Prod = _reduction(
+    "Prod", lambda xp, x, axes, keep: xp.prod(x, axis=axes, keepdims=keep, dtype=x.dtype), "numbers", _prod_gradient
+)
+Mean = _reduction("Mean", _mean, "numbers", _mean_gradient)
+Max = _reduction("Max", _extreme("max"), "real", _extreme_gradient)
+Min = _reduction("Min", _extreme("min"), "real", _extreme_gradient)
+EuclideanNorm = _reduction("EuclideanNorm", _norm, "numbers", _norm_gradient)
+All = _reduction("All", lambda xp, x, axes, keep: xp.all(x, axis=axes, keepdims=keep), None)
+Any_ = _reduction("Any", lambda xp, x, axes, keep: xp.any(x, axis=axes, keepdims=keep), None)
+
+
+# ---------------------------------------------------------------------- cumulative
+def _cumulative(name: str, neutral: int, gradient: Callable[..., Any]) -> OpFunction:
+    op = define_op(
+        name,
+        "x: T, axis: Tidx -> out: T",
+        "exclusive: bool = False, reverse: bool = False, T: numbers, Tidx: index = int32",
+        static=("axis",),
+    )
+    op.shape(shape_rules.same_as_first)
+
+    @op.kernel
+    def _(x: Any, axis: Any, *, exclusive: bool, reverse: bool, xp: Any, ctx: Any) -> Any:
+        ctx.check(np.ndim(axis) == 0, f"{name}: axis must be a scalar, not {np.shape(axis)}")
+        at = int(axis)
+        ctx.check(-x.ndim <= at < x.ndim, f"Expected scan axis in the range [{-x.ndim}, {x.ndim}), but got {at}")
+        x = xp.flip(x, at) if reverse else x
+        if exclusive:
+            first = xp.full([1 if i == at % x.ndim else n for i, n in enumerate(x.shape)], neutral, x.dtype)
+            x = xp.concatenate([first, x], at)[_all_but_last(x.ndim, at % x.ndim)]
+        out = getattr(xp, name.lower())(x, axis=at, dtype=x.dtype)
+        return xp.flip(out, at) if reverse else out
+
+    op.gradient(gradient)
+    return op
+
+
+def _all_but_last(rank: int, axis: int) -> tuple[slice, ...]:
+    return tuple(slice(None, -1) if i == axis else slice(None) for i in range(rank))
+
+
+def _cumsum_gradient(op: Any, grad: Tensor) -> Any:
+    exclusive, reverse = op.attrs["exclusive"], op.attrs["reverse"]
+    return Cumsum(grad, op.inputs[1], exclusive=exclusive, reverse=not reverse), None
+
+
+def _cumprod_gradient(op: Any, grad: Tensor) -> Any:
+    """As in TensorFlow, not defined where an element is zero."""
+    x, axis = conj(op.inputs[0]), op.inputs[1]
+    exclusive, reverse = op.attrs["exclusive"], op.attrs["reverse"]
+    weighted = raw.Mul(conj(op.outputs[0]), grad)
+    return raw.RealDiv(Cumsum(weighted, axis, exclusive=exclusive, reverse=not reverse), x), None
+
+
+Cumsum = _cumulative("Cumsum", 0, _cumsum_gradient)
+Cumprod = _cumulative("Cumprod", 1, _cumprod_gradient)
+
+
+# ---------------------------------------------------------------------- positions
+def _position(name: str, function: str, worst: str, outputs: str) -> OpFunction:
+    """The position of the extreme element; NaN and the infinity at the other end count as the `worst` finite number."""
+    op = define_op(
+        name,
+        "input: T, dimension: Tidx -> output: output_type",
+        f"T: {{real, bool}}, Tidx: {{int16, int32, int64}} = int32, output_type: {outputs} = int64",
+        static=("dimension",),
+        ranks={"dimension": 0},
+    )
+
+    @op.shape
+    def _(input: TensorShape, dimension: TensorShape, *, ctx: Any) -> TensorShape:
+        axis = ctx.constant("dimension")
+        if axis is None and input.ndims is not None:
+            return TensorShape([None] * max(input.ndims - 1, 0))
+        return _reduced_shape(input, axis, False)
+
+    @op.kernel
+    def _(input: Any, dimension: Any, *, output_type: Any, xp: Any, ctx: Any) -> Any:
+        axis = int(dimension)
+        ctx.check(-input.ndim <= axis < input.ndim, f"the dimension {axis} is not in [{-input.ndim}, {input.ndim})")
+        ctx.check(input.shape[axis] > 0, f"Reduction axis {axis} is empty in shape {list(input.shape)}")
+        if as_dtype(input.dtype).is_floating:
+            limit = input.dtype.type(getattr(as_dtype(input.dtype), worst))
+            input = xp.fmax(input, limit) if worst == "min" else xp.fmin(input, limit)
+        return getattr(xp, function)(input, axis=axis).astype(output_type.as_numpy_dtype)
+
+    op.not_differentiable()
+    return op
+
+
+ArgMax = _position("ArgMax", "argmax", "min", "{int16, uint16, int32, int64}")
+ArgMin = _position("ArgMin", "argmin", "max", "index")

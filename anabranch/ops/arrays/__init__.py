@@ -1,0 +1,1 @@
+"""Operations on the form of tensors: joining, cutting, gathering, padding, segments."""

@@ -1,0 +1,535 @@
+"""Constants, placeholders, identities, and operations on a tensor's shape."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from jax import lax, numpy as jnp
+
+from anabranch.core.dtypes import DType
+from anabranch.core.shapes import TensorShape, broadcast_dims
+from anabranch.graph.building import define_op
+from anabranch.graph.constants import partial_vector
+from anabranch.graph.operation import Tensor
+from anabranch.ops import raw, shape_rules
+from anabranch.ops.lists.values import TensorList
+
+# ---------------------------------------------------------------------- constants and placeholders
+Const = define_op("Const", "-> output: dtype", "value: tensor, dtype: any")
+Const.not_differentiable()
+
+
+@Const.shape
+def _(*, value: Any) -> TensorShape:
+    return TensorShape(value.shape)
+
+
+@Const.kernel
+def _(*, value: Any, xp: Any) -> Any:
+    return value
+
+
+def _proto_name(op: Any) -> str:
+    """A dtype as TensorFlow's messages name it: after the C type."""
+    name: str = op.attrs["dtype"].name
+    return {"float32": "float", "float64": "double", "float16": "half"}.get(name, name)
+
+
+def _listed(shape: TensorShape) -> str:
+    dims = shape.dims_tuple
+    return "<unknown>" if dims is None else "[" + ",".join("?" if d is None else str(d) for d in dims) + "]"
+
+
+def _placeholder(name: str, attrs: str) -> Any:
+    op = define_op(name, "-> output: dtype", attrs, stateful=True)
+
+    @op.shape
+    def _(*, shape: TensorShape) -> TensorShape:
+        return shape
+
+    @op.host_kernel
+    def _(*, ctx: Any) -> Any:
+        ctx.check(
+            False,
+            f"You must feed a value for placeholder tensor {ctx.op.name!r} with dtype {_proto_name(ctx.op)} and shape "
+            f"{_listed(ctx.op.attrs['shape'])}; pass it in feed_dict",
+        )
+
+    return op.not_differentiable()
+
+
+Placeholder = _placeholder("Placeholder", "dtype: any, shape: shape = unknown")
+PlaceholderV2 = _placeholder("PlaceholderV2", "dtype: any, shape: shape")
+
+
+PlaceholderWithDefault = define_op(
+    "PlaceholderWithDefault", "input: dtype -> output: dtype", "dtype: any, shape: shape", knows_objects=True
+)
+
+
+@PlaceholderWithDefault.shape
+def _(input: TensorShape, *, shape: TensorShape) -> TensorShape:
+    input.assert_is_compatible_with(shape)
+    return shape
+
+
+# Not portable, although it could be: a value that may be fed must never be taken for a constant.
+@PlaceholderWithDefault.kernel
+def _(input: Any) -> Any:
+    return input
+
+
+@PlaceholderWithDefault.host_kernel
+def _(input: Any) -> Any:
+    return input
+
+
+@PlaceholderWithDefault.gradient
+def _(op: Any, grad: Any) -> Any:
+    return grad
+
+
+# ---------------------------------------------------------------------- identities
+def identity(name: str, gradient: Any = lambda op, grad: grad, inputs: str = "input", outputs: str = "output") -> Any:
+    """An operation that passes its input on."""
+    op = define_op(name, f"{inputs}: T -> {outputs}: T", "T: any", knows_objects=True)
+    op.shape(shape_rules.same_as_first)
+
+    @op.kernel
+    def _(value: Any, *, xp: Any) -> Any:
+        return value
+
+    if gradient is None:
+        return op.not_differentiable()
+    op.gradient(gradient)
+    return op
+
+
+Identity = identity("Identity")
+StopGradient = identity("StopGradient", gradient=None)
+Snapshot = identity("Snapshot")
+GuaranteeConst = identity("GuaranteeConst", gradient=None)
+
+
+IdentityN = define_op("IdentityN", "input: T -> output: T", "T: list(any) >= 1", knows_objects=True)
+
+
+@IdentityN.shape
+def _(input: list[TensorShape]) -> list[TensorShape]:
+    return input
+
+
+@IdentityN.kernel
+def _(input: list[Any], *, xp: Any) -> Any:
+    return input
+
+
+@IdentityN.gradient
+def _(op: Any, *grads: Any) -> Any:
+    return list(grads)
+
+
+PreventGradient = define_op(
+    "PreventGradient", "input: T -> output: T", "T: any, message: string = ''", knows_objects=True
+)
+PreventGradient.shape(shape_rules.same_as_first)
+
+
+@PreventGradient.kernel
+def _(input: Any, *, xp: Any) -> Any:
+    return input
+
+
+@PreventGradient.gradient
+def _(op: Any, grad: Any) -> Any:
+    raise LookupError(
+        f"the gradient through {op.name!r} (created at {op.site}) was excluded on purpose: "
+        f"{op.attrs['message'].decode(errors='replace')}"
+    )
+
+
+EnsureShape = define_op("EnsureShape", "input: T -> output: T", "shape: shape, T: any")
+
+
+@EnsureShape.shape
+def _(input: TensorShape, *, shape: TensorShape, ctx: Any) -> TensorShape:
+    if not input.is_compatible_with(shape):
+        raise ValueError(
+            f"Shape of tensor {ctx.tensor('input').op.name} {_listed(input)} is not compatible with expected shape "
+            f"{_listed(shape)}."
+        )
+    return input.merge_with(shape)
+
+
+@EnsureShape.kernel
+def _(input: Any, *, xp: Any) -> Any:
+    return input
+
+
+@EnsureShape.gradient
+def _(op: Any, grad: Any) -> Any:
+    return grad
+
+
+NoOp = define_op("NoOp", "->")
+NoOp.shape(shape_rules.no_outputs)
+NoOp.not_differentiable()
+
+
+@NoOp.kernel
+def _(*, xp: Any) -> None:
+    return None
+
+
+# ---------------------------------------------------------------------- shapes as values
+_OUT_TYPE = "out_type: {int32, int64} = int32"
+
+Shape = define_op("Shape", "input: T -> output: out_type", f"T: any, {_OUT_TYPE}", shape_valued=True)
+Shape.not_differentiable()
+
+
+@Shape.shape
+def _(input: TensorShape) -> TensorShape:
+    return TensorShape([input.ndims])
+
+
+@Shape.kernel
+def _(input: Any, *, out_type: DType, xp: Any) -> Any:
+    return np.array(np.shape(input), dtype=out_type.as_numpy_dtype)
+
+
+ShapeN = define_op(
+    "ShapeN", "input: N * T -> output: N * out_type", f"N: int >= 1, T: any, {_OUT_TYPE}", shape_valued=True
+)
+ShapeN.not_differentiable()
+
+
+@ShapeN.shape
+def _(input: list[TensorShape]) -> list[TensorShape]:
+    return [TensorShape([shape.ndims]) for shape in input]
+
+
+@ShapeN.kernel
+def _(input: list[Any], *, out_type: DType, xp: Any) -> Any:
+    return [np.array(np.shape(value), dtype=out_type.as_numpy_dtype) for value in input]
+
+
+Size = define_op("Size", "input: T -> output: out_type", f"T: any, {_OUT_TYPE}", shape_valued=True)
+Size.shape(shape_rules.scalar)
+Size.not_differentiable()
+
+
+@Size.kernel
+def _(input: Any, *, out_type: DType, xp: Any) -> Any:
+    return np.array(np.prod(np.shape(input), dtype=np.int64), dtype=out_type.as_numpy_dtype)
+
+
+Rank = define_op("Rank", "input: T -> output: int32", "T: any", shape_valued=True)
+Rank.shape(shape_rules.scalar)
+Rank.not_differentiable()
+
+
+@Rank.kernel
+def _(input: Any, *, xp: Any) -> Any:
+    return np.array(len(np.shape(input)), np.int32)
+
+
+# ---------------------------------------------------------------------- the same elements in another shape
+Reshape = define_op(
+    "Reshape", "tensor: T, shape: Tshape -> output: T", "T: any, Tshape: {int32, int64} = int32", static=("shape",)
+)
+
+
+@Reshape.shape
+def _(tensor: TensorShape, shape: TensorShape, *, ctx: Any) -> TensorShape:
+    target: TensorShape = ctx.constant_as_shape("shape")
+    known = tensor.num_elements()
+    dims = target.dims_tuple
+    if dims is None or known is None or None not in dims:
+        if dims is not None and known is not None and target.num_elements() not in (None, known):
+            raise ValueError(f"cannot reshape a tensor with {known} elements to shape {target}")
+        return target
+    rest = int(np.prod([d for d in dims if d is not None], dtype=np.int64))
+    if dims.count(None) > 1 or rest == 0:
+        return target
+    if known % rest:
+        raise ValueError(f"cannot reshape a tensor with {known} elements to shape {target}: no multiple of {rest}")
+    return TensorShape([known // rest if d is None else d for d in dims])
+
+
+@Reshape.kernel
+def _(tensor: Any, shape: Any, *, xp: Any, ctx: Any) -> Any:
+    wanted = [int(d) for d in np.asarray(shape)]
+    ctx.check(wanted.count(-1) < 2, f"only one size of the shape {wanted} may be -1")
+    ctx.check(min(wanted, default=0) >= -1, f"the sizes of the shape {wanted} must be -1 or not negative")
+    fixed = int(np.prod([d for d in wanted if d != -1], dtype=np.int64))
+    size = int(np.prod(np.shape(tensor), dtype=np.int64))
+    fits = size == fixed if -1 not in wanted else (fixed != 0 and size % fixed == 0)
+    shape = tuple(np.shape(tensor))
+    ctx.check(fits, f"input to reshape has shape {shape} and {size} values, which cannot take the shape {wanted}")
+    return xp.reshape(tensor, wanted)
+
+
+@Reshape.gradient
+def _(op: Any, grad: Any) -> Any:
+    return Reshape(grad, Shape(op.inputs[0])), None
+
+
+ExpandDims = define_op(
+    "ExpandDims", "input: T, dim: Tdim -> output: T", "T: any, Tdim: {int32, int64} = int32", static=("dim",)
+)
+
+
+def _new_axis(dim: Any, rank: int) -> int:
+    """Where a new dimension goes in a tensor of `rank`; raises ValueError outside [-rank - 1, rank]."""
+    at = int(np.reshape(dim, ()))
+    if not -rank - 1 <= at <= rank:
+        raise ValueError(f"dim {at} not in the interval [{-rank - 1}, {rank}] for a tensor of rank {rank}")
+    return at % (rank + 1)
+
+
+@ExpandDims.shape
+def _(input: TensorShape, dim: TensorShape, *, ctx: Any) -> TensorShape:
+    dims, value = input.dims_tuple, ctx.constant("dim")
+    if dims is None or value is None:
+        return TensorShape(None if dims is None else [None] * (len(dims) + 1))
+    at = _new_axis(value, len(dims))
+    return TensorShape([*dims[:at], 1, *dims[at:]])
+
+
+@ExpandDims.kernel
+def _(input: Any, dim: Any, *, xp: Any) -> Any:
+    return xp.expand_dims(input, _new_axis(dim, len(np.shape(input))))
+
+
+@ExpandDims.gradient
+def _(op: Any, grad: Any) -> Any:
+    return Reshape(grad, Shape(op.inputs[0])), None
+
+
+Squeeze = define_op("Squeeze", "input: T -> output: T", "T: any, squeeze_dims: list(int) >= 0 = []")
+
+
+def _squeezed_axes(dims: Any, squeeze_dims: list[int]) -> set[int]:
+    """The axes to drop, in [0, rank); raises ValueError for one that is known not to have size 1."""
+    rank = len(dims)
+    for axis in squeeze_dims:
+        if not -rank <= axis < rank:
+            raise ValueError(f"squeeze dimension {axis} not in [{-rank}, {rank})")
+    axes = {axis % rank for axis in squeeze_dims}
+    for axis in axes:
+        if dims[axis] not in (None, 1):
+            raise ValueError(f"cannot squeeze dimension {axis}: expected a dimension of 1, got {dims[axis]}")
+    return axes or {axis for axis in range(rank) if dims[axis] == 1}
+
+
+@Squeeze.shape
+def _(input: TensorShape, *, squeeze_dims: list[int]) -> TensorShape:
+    dims = input.dims_tuple
+    if dims is None or (not squeeze_dims and None in dims):
+        return TensorShape(None)
+    axes = _squeezed_axes(dims, squeeze_dims)
+    return TensorShape([d for axis, d in enumerate(dims) if axis not in axes])
+
+
+@Squeeze.kernel
+def _(input: Any, *, squeeze_dims: list[int], xp: Any) -> Any:
+    return xp.squeeze(input, axis=tuple(_squeezed_axes(np.shape(input), squeeze_dims)))
+
+
+@Squeeze.gradient
+def _(op: Any, grad: Any) -> Any:
+    return Reshape(grad, Shape(op.inputs[0]))
+
+
+# ---------------------------------------------------------------------- filling and broadcasting
+def zero_of(dtype: Any) -> Any:
+    """What an element of a NumPy dtype is when nothing was put there: zero, or the empty string."""
+    return b"" if np.dtype(dtype) == np.object_ else np.zeros((), dtype)
+
+
+Fill = define_op(
+    "Fill",
+    "dims: index_type, value: T -> output: T",
+    "T: any, index_type: {int32, int64} = int32",
+    static=("dims",),
+    late_ranks={"dims": 1},
+)
+
+
+@Fill.shape
+def _(dims: TensorShape, value: TensorShape, *, ctx: Any) -> TensorShape:
+    shape_rules.with_rank(value, 0, "argument 'value'")
+    found: TensorShape = ctx.constant_as_shape("dims")
+    return found
+
+
+@Fill.kernel
+def _(dims: Any, value: Any, *, ctx: Any, xp: Any) -> Any:
+    sizes = [int(d) for d in np.asarray(dims)]
+    ctx.check(min(sizes, default=0) >= 0, f"the dimensions of a tensor must not be negative, got {sizes}")
+    return xp.full(sizes, value, dtype=value.dtype)
+
+
+@Fill.gradient
+def _(op: Any, grad: Any) -> Any:
+    return None, raw.Sum(grad, raw.Range(0, Rank(grad), 1))
+
+
+ZerosLike = define_op("ZerosLike", "x: T -> y: T", "T: any", knows_objects=True)
+ZerosLike.shape(shape_rules.same_as_first)
+ZerosLike.not_differentiable()
+
+
+@ZerosLike.kernel
+def _(x: Any, *, xp: Any) -> Any:
+    if isinstance(x, TensorList):
+        return x.to_host().zeroed() if xp is np else x.zeroed()
+    if x.dtype == np.object_ and x.ndim == 0 and hasattr(x.item(), "zeroed"):  # an optional
+        return x.item().zeroed()
+    return xp.full(np.shape(x), zero_of(x.dtype), dtype=x.dtype)
+
+
+OnesLike = define_op(
+    "OnesLike",
+    "x: T -> y: T",
+    "T: {floating, integers, complex, bool}",
+)
+OnesLike.shape(shape_rules.same_as_first)
+OnesLike.not_differentiable()
+
+
+@OnesLike.kernel
+def _(x: Any, *, xp: Any) -> Any:
+    return xp.ones(np.shape(x), dtype=x.dtype)
+
+
+BroadcastTo = define_op(
+    "BroadcastTo", "input: T, shape: Tidx -> output: T", "T: any, Tidx: {int32, int64} = int32", static=("shape",)
+)
+
+
+@BroadcastTo.shape
+def _(input: TensorShape, shape: TensorShape, *, ctx: Any) -> TensorShape:
+    target: TensorShape = ctx.constant_as_shape("shape")
+    dims, wanted = input.dims_tuple, target.dims_tuple
+    if dims is None or wanted is None:
+        return target
+    if len(dims) > len(wanted):
+        raise ValueError(f"shape {input} does not broadcast to shape {target}: its rank is larger")
+    if any(d not in (None, 1, w) and w is not None for d, w in zip(reversed(dims), reversed(wanted), strict=False)):
+        raise ValueError(f"shape {input} does not broadcast to shape {target}")
+    return target
+
+
+@BroadcastTo.kernel
+def _(input: Any, shape: Any, *, xp: Any) -> Any:
+    return xp.broadcast_to(input, [int(d) for d in np.asarray(shape)])
+
+
+@BroadcastTo.gradient
+def _(op: Any, grad: Any) -> Any:
+    source, shape = op.inputs
+    axes, _ = raw.BroadcastGradientArgs(Shape(source, out_type=shape.dtype), shape)
+    return Reshape(raw.Sum(grad, axes), Shape(source)), None
+
+
+BroadcastArgs = define_op("BroadcastArgs", "s0: T, s1: T -> r0: T", "T: {int32, int64} = int32", static=("s0", "s1"))
+BroadcastArgs.not_differentiable()
+
+
+@BroadcastArgs.shape
+def _(s0: TensorShape, s1: TensorShape) -> TensorShape:
+    ranks = [shape_rules.with_rank(s, 1, "a shape")[0].value for s in (s0, s1)]
+    return TensorShape([None if None in ranks else max(r for r in ranks if r is not None)])
+
+
+@BroadcastArgs.kernel
+def _(s0: Any, s1: Any, *, xp: Any) -> Any:
+    dims = broadcast_dims(tuple(int(d) for d in s0), tuple(int(d) for d in s1))
+    return np.array(dims, s0.dtype)
+
+
+OneHot = define_op(
+    "OneHot",
+    "indices: TI, depth: int32, on_value: T, off_value: T -> output: T",
+    "axis: int = -1, T: any, TI: {uint8, int8, int32, int64} = int64",
+    static=("depth",),
+    late_ranks={"depth": 0, "on_value": 0, "off_value": 0},
+)
+OneHot.not_differentiable()
+
+
+@OneHot.shape
+def _(
+    indices: TensorShape, depth: TensorShape, on_value: TensorShape, off_value: TensorShape, *, axis: int, ctx: Any
+) -> TensorShape:
+    known = partial_vector(ctx.tensor("depth"))
+    dims = indices.dims_tuple
+    if dims is None:
+        return TensorShape(None)
+    if not -1 <= axis <= len(dims):
+        raise ValueError(f"axis {axis} not in [-1, {len(dims)}]")
+    at = len(dims) if axis == -1 else axis
+    return TensorShape([*dims[:at], known[0] if known else None, *dims[at:]])
+
+
+@OneHot.kernel
+def _(indices: Any, depth: Any, on_value: Any, off_value: Any, *, axis: int, ctx: Any, xp: Any) -> Any:
+    count = int(np.reshape(depth, ()))
+    ctx.check(count >= 0, f"depth must be non-negative, got: {count}")
+    rank = len(np.shape(indices))
+    at = rank if axis == -1 else axis
+    classes = np.arange(count, dtype=np.int64).reshape((count, *[1] * (rank - at)))
+    hit = xp.expand_dims(indices, at).astype(np.int64) == classes
+    return xp.where(hit, on_value, off_value)
+
+
+# ---------------------------------------------------------------------- reinterpretation
+_BIT_TYPES = (
+    "{bfloat16, half, float, double, int64, int32, uint8, uint16, uint32, uint64, int8, int16, complex64, complex128, "
+    "qint8, quint8, qint16, quint16, qint32}"
+)
+Bitcast = define_op("Bitcast", "input: T -> output: type", f"T: {_BIT_TYPES}, type: {_BIT_TYPES}")
+Bitcast.not_differentiable()
+
+
+@Bitcast.shape
+def _(input: TensorShape, *, type: DType, ctx: Any) -> TensorShape:
+    source: Tensor = ctx.tensor("input")
+    dims, old, new = input.dims_tuple, source.dtype.size, type.size
+    if dims is None or old == new:
+        return input
+    if old > new:
+        return TensorShape([*dims, old // new])
+    if not dims or dims[-1] not in (None, new // old):
+        raise ValueError(
+            f"cannot bitcast {source.dtype.name} of shape {input} to {type.name}: "
+            f"the last dimension must be {new // old}"
+        )
+    return TensorShape(dims[:-1])
+
+
+@Bitcast.kernel
+def _(input: Any, *, type: DType, xp: Any) -> Any:
+    wanted = np.dtype(type.as_numpy_dtype)
+    old, new = np.dtype(input.dtype).itemsize, wanted.itemsize
+    shape = input.shape if old == new else (*input.shape, old // new) if old > new else input.shape[:-1]
+    if xp is np:
+        return np.frombuffer(np.ascontiguousarray(input).tobytes(), wanted).reshape(shape)
+    if "c" in (wanted.kind, np.dtype(input.dtype).kind):
+        return _bitcast_complex(input, wanted).reshape(shape)
+    return lax.bitcast_convert_type(input, wanted)
+
+
+def _bitcast_complex(input: Any, wanted: np.dtype[Any]) -> Any:
+    """The elements in a row. XLA casts real numbers only, so complex ones are taken apart and put together."""
+    row = input.reshape(-1)
+    if np.dtype(input.dtype).kind == "c":
+        row = jnp.stack([row.real, row.imag], axis=-1).reshape(-1)
+    real = np.dtype(f"f{wanted.itemsize // 2}") if wanted.kind == "c" else wanted
+    if real.itemsize > row.dtype.itemsize:
+        row = row.reshape(-1, real.itemsize // row.dtype.itemsize)
+    row = lax.bitcast_convert_type(row, real).reshape(-1)
+    return lax.complex(row[::2], row[1::2]) if wanted.kind == "c" else row

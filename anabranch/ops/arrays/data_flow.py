@@ -1,0 +1,353 @@
+"""Partitioning and stitching, and the operations whose result's size depends on values: where, unique, list diff."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from anabranch.core.dtypes import DType
+from anabranch.core.shapes import TensorShape
+from anabranch.graph.building import define_op
+from anabranch.graph.constants import constant_value
+from anabranch.graph.operation import Operation
+from anabranch.ops import raw, shape_rules
+from anabranch.ops.arrays.layout import normal_axis
+from anabranch.ops.sparse.form import sparse_shapes
+
+# ---------------------------------------------------------------------- positions and distinct values
+Where = define_op("Where", "input: T -> index: int64", "T: {numbers, bool} = bool")
+Where.not_differentiable()
+
+
+@Where.shape
+def _(input: TensorShape) -> TensorShape:
+    return TensorShape([None, input.ndims])
+
+
+@Where.host_kernel
+def _(input: Any) -> Any:
+    return np.argwhere(input).astype(np.int64)
+
+
+def _unique(x: Any, axis: int | None) -> tuple[Any, Any, Any]:
+    """Distinct values in the order in which they first occur, the position of each element's value, and counts."""
+    _, first, inverse, counts = np.unique(x, return_index=True, return_inverse=True, return_counts=True, axis=axis)
+    order = np.argsort(first)
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.arange(len(order))
+    return np.take(x, first[order], axis=axis or 0), rank[np.reshape(inverse, -1)], counts[order]
+
+
+def _unique_axis(x: Any, axis: Any) -> int | None:
+    """The axis given as a vector of at most one element."""
+    if axis.size == 0:
+        return None if np.ndim(x) == 1 else 0
+    at = normal_axis(int(axis[0]), np.ndim(x))
+    return None if np.ndim(x) == 1 else at
+
+
+def _check_unique_axis(axis: TensorShape) -> None:
+    if axis[0].value not in (None, 0, 1):
+        raise ValueError(f"the axis is a vector of at most one element, got shape {axis}")
+
+
+def _vector_shapes(x: TensorShape, count: int) -> tuple[TensorShape, ...]:
+    shape_rules.with_rank(x, 1, "argument 'x'")
+    return (TensorShape([None]), x.with_rank(1), TensorShape([None]))[:count]
+
+
+_UNIQUE_ATTRS = "T: any, out_idx: {int32, int64} = int32"
+
+Unique = define_op("Unique", "x: T -> y: T, idx: out_idx", _UNIQUE_ATTRS)
+Unique.not_differentiable()
+
+
+@Unique.shape
+def _(x: TensorShape) -> tuple[TensorShape, ...]:
+    return _vector_shapes(x, 2)
+
+
+@Unique.host_kernel
+def _(x: Any, *, out_idx: DType) -> Any:
+    y, idx, _ = _unique(x, None)
+    return y, idx.astype(out_idx.as_numpy_dtype)
+
+
+UniqueWithCounts = define_op("UniqueWithCounts", "x: T -> y: T, idx: out_idx, count: out_idx", _UNIQUE_ATTRS)
+UniqueWithCounts.not_differentiable()
+
+
+@UniqueWithCounts.late_shape
+def _(x: TensorShape) -> tuple[TensorShape, ...]:
+    return _vector_shapes(x, 3)
+
+
+@UniqueWithCounts.host_kernel
+def _(x: Any, *, out_idx: DType) -> Any:
+    y, idx, count = _unique(x, None)
+    return y, idx.astype(out_idx.as_numpy_dtype), count.astype(out_idx.as_numpy_dtype)
+
+
+_UNIQUE_V2_ATTRS = "T: any, Taxis: {int32, int64} = int64, out_idx: {int32, int64} = int32"
+
+UniqueV2 = define_op("UniqueV2", "x: T, axis: Taxis -> y: T, idx: out_idx", _UNIQUE_V2_ATTRS, late_ranks={"axis": 1})
+UniqueV2.not_differentiable()
+
+
+@UniqueV2.late_shape
+def _(x: TensorShape, axis: TensorShape) -> tuple[TensorShape, ...]:
+    _check_unique_axis(axis)
+    return TensorShape(None if x.ndims is None else [None] * x.ndims), TensorShape([None])
+
+
+@UniqueV2.host_kernel
+def _(x: Any, axis: Any, *, out_idx: DType) -> Any:
+    y, idx, _ = _unique(x, _unique_axis(x, axis))
+    return y, idx.astype(out_idx.as_numpy_dtype)
+
+
+UniqueWithCountsV2 = define_op(
+    "UniqueWithCountsV2",
+    "x: T, axis: Taxis -> y: T, idx: out_idx, count: out_idx",
+    _UNIQUE_V2_ATTRS,
+    late_ranks={"axis": 1},
+)
+UniqueWithCountsV2.not_differentiable()
+
+
+@UniqueWithCountsV2.late_shape
+def _(x: TensorShape, axis: TensorShape) -> tuple[TensorShape, ...]:
+    _check_unique_axis(axis)
+    return TensorShape(None if x.ndims is None else [None] * x.ndims), TensorShape([None]), TensorShape([None])
+
+
+@UniqueWithCountsV2.host_kernel
+def _(x: Any, axis: Any, *, out_idx: DType) -> Any:
+    y, idx, count = _unique(x, _unique_axis(x, axis))
+    return y, idx.astype(out_idx.as_numpy_dtype), count.astype(out_idx.as_numpy_dtype)
+
+
+ListDiff = define_op("ListDiff", "x: T, y: T -> out: T, idx: out_idx", "T: any, out_idx: {int32, int64} = int32")
+ListDiff.not_differentiable()
+
+
+@ListDiff.shape
+def _(x: TensorShape, y: TensorShape) -> tuple[TensorShape, TensorShape]:
+    shape_rules.with_rank(x, 1, "argument 'x'")
+    shape_rules.with_rank(y, 1, "argument 'y'")
+    return TensorShape([None]), TensorShape([None])
+
+
+@ListDiff.host_kernel
+def _(x: Any, y: Any, *, out_idx: DType) -> Any:
+    excluded = set(y.tolist())
+    kept = np.array([i for i, v in enumerate(x.tolist()) if v not in excluded], out_idx.as_numpy_dtype)
+    return x[kept], kept
+
+
+# ---------------------------------------------------------------------- partition and stitch
+DynamicPartition = define_op(
+    "DynamicPartition",
+    "data: T, partitions: int32 -> outputs: num_partitions * T",
+    "num_partitions: int >= 1, T: any",
+)
+
+
+@DynamicPartition.shape
+def _(data: TensorShape, partitions: TensorShape, *, num_partitions: int) -> list[TensorShape]:
+    rank = partitions.ndims
+    if data.ndims is None or rank is None:
+        return [TensorShape(None)] * num_partitions
+    data[:rank].assert_is_compatible_with(partitions)
+    return [TensorShape([None]).concatenate(data[rank:])] * num_partitions
+
+
+@DynamicPartition.host_kernel
+def _(data: Any, partitions: Any, *, num_partitions: int, ctx: Any) -> Any:
+    valid = (partitions >= 0) & (partitions < num_partitions)
+    ctx.check(valid, f"partitions {{0}} must be in [0, {num_partitions})", partitions[~valid])
+    return [data[partitions == i] for i in range(num_partitions)]
+
+
+@DynamicPartition.gradient
+def _(op: Operation, *grads: Any) -> Any:
+    data, partitions = op.inputs
+    shape = raw.Shape(partitions)
+    positions = raw.Reshape(raw.Range(0, raw.Size(partitions), 1), shape)
+    parts = DynamicPartition(positions, partitions, num_partitions=op.attrs["num_partitions"])
+    return raw.Reshape(ParallelDynamicStitch(list(parts), list(grads)), raw.Shape(data)), None
+
+
+def _stitched_shape(indices: list[TensorShape], data: list[TensorShape], *, ctx: Any) -> TensorShape:
+    row = TensorShape(None)
+    for index, values in zip(indices, data, strict=True):
+        if index.ndims is not None and values.ndims is not None:
+            values[: index.ndims].assert_is_compatible_with(index)
+            row = row.merge_with(values[index.ndims :])
+    known = [constant_value(tensor) for tensor in ctx.tensor("indices")]
+    missing = any(value is None for value in known)
+    return TensorShape([None if missing else _rows(known)]).concatenate(row)
+
+
+def _rows(indices: list[Any]) -> int:
+    return 1 + max((int(np.max(index)) for index in indices if np.size(index)), default=-1)
+
+
+def _stitch(indices: list[Any], data: list[Any], xp: Any, ctx: Any) -> Any:
+    """Rows of `data` at the places that `indices` names; of several for one place the last counts."""
+    for i, index in enumerate(indices):
+        ctx.check(np.min(index, initial=0) >= 0, f"indices[{i}] {{0}} must not be negative", index)
+    row = np.shape(data[0])[np.ndim(indices[0]) :]
+    places = np.concatenate([np.reshape(index, -1) for index in indices])
+    values = xp.concatenate([xp.reshape(v, (np.size(i), *row)) for i, v in zip(indices, data, strict=True)])
+    # looked up from the end, so that a later row wins
+    last, at = np.unique(places[::-1], return_index=True)
+    source = np.zeros(_rows(indices), np.int64)
+    source[last] = len(places) - 1 - at
+    return xp.take(values, source, axis=0)
+
+
+def _stitching(name: str) -> Any:
+    op = define_op(name, "indices: N * int32, data: N * T -> merged: T", "N: int >= 1, T: any", static=("indices",))
+    op.shape(_stitched_shape)
+
+    @op.kernel
+    def _(indices: list[Any], data: list[Any], *, xp: Any, ctx: Any) -> Any:
+        return _stitch(indices, data, xp, ctx)
+
+    # Indices that were computed from data differ in every step: the host does not compile for each of them.
+    @op.host_kernel
+    def _(indices: list[Any], data: list[Any], *, ctx: Any) -> Any:
+        return _stitch(indices, data, np, ctx)
+
+    @op.gradient
+    def _(op: Operation, grad: Any) -> Any:
+        count = op.attrs["N"]
+        return [None] * count + [raw.GatherV2(grad, index, 0) for index in op.inputs[:count]]
+
+    return op
+
+
+DynamicStitch = _stitching("DynamicStitch")
+ParallelDynamicStitch = _stitching("ParallelDynamicStitch")
+
+
+# ---------------------------------------------------------------------- flat and full indices
+UnravelIndex = define_op("UnravelIndex", "indices: Tidx, dims: Tidx -> output: Tidx", "Tidx: {int32, int64} = int32")
+UnravelIndex.not_differentiable()
+
+
+@UnravelIndex.late_shape
+def _(indices: TensorShape, dims: TensorShape) -> TensorShape:
+    return shape_rules.with_rank(dims, 1, "argument 'dims'").concatenate(indices.with_rank_at_most(1))
+
+
+@UnravelIndex.kernel
+def _(indices: Any, dims: Any, *, ctx: Any, xp: Any) -> Any:
+    ctx.check(indices >= 0, "an index is negative: {0}", indices)
+    ctx.check(indices < xp.prod(dims), "index is out of bounds of the shape {0}", dims)
+    sizes = xp.reshape(dims, (-1,) + (1,) * len(np.shape(indices)))
+    below = xp.cumprod(sizes[::-1], axis=0)[::-1] // sizes
+    return ((indices // below) % sizes).astype(indices.dtype)
+
+
+# ---------------------------------------------------------------------- search in sorted rows
+def _searching(name: str, side: str) -> Any:
+    op = define_op(name, "sorted_inputs: T, values: T -> output: out_type", "T: any, out_type: {int32, int64} = int32")
+
+    @op.late_shape
+    def _(sorted_inputs: TensorShape, values: TensorShape) -> TensorShape:
+        rows = shape_rules.with_rank(sorted_inputs, 2, "argument 'sorted_inputs'")
+        found = shape_rules.with_rank(values, 2, "argument 'values'")
+        return TensorShape([rows[0].merge_with(found[0]), found[1]])
+
+    @op.kernel
+    def _(sorted_inputs: Any, values: Any, *, out_type: DType, xp: Any) -> Any:
+        if xp is np:
+            pairs = zip(sorted_inputs, values, strict=True)
+            found: Any = np.array([np.searchsorted(a, v, side=side) for a, v in pairs])  # type: ignore[call-overload]
+        else:
+            found = jax.vmap(lambda a, v: jnp.searchsorted(a, v, side=side))(sorted_inputs, values)
+        return found.reshape(np.shape(values)).astype(out_type.as_numpy_dtype)
+
+    return op.not_differentiable()
+
+
+LowerBound = _searching("LowerBound", "left")
+UpperBound = _searching("UpperBound", "right")
+
+
+# ---------------------------------------------------------------------- edit distance
+EditDistance = define_op(
+    "EditDistance",
+    "hypothesis_indices: int64, hypothesis_values: T, hypothesis_shape: int64, truth_indices: int64, truth_values: T, "
+    "truth_shape: int64 -> output: float",
+    "normalize: bool = True, T: any",
+    ranks={"hypothesis_shape": 1, "truth_shape": 1},
+)
+EditDistance.not_differentiable()
+
+
+@EditDistance.shape
+def _(
+    hypothesis_indices: TensorShape,
+    hypothesis_values: TensorShape,
+    hypothesis_shape: TensorShape,
+    truth_indices: TensorShape,
+    truth_values: TensorShape,
+    truth_shape: TensorShape,
+    *,
+    ctx: Any,
+) -> TensorShape:
+    sparse_shapes(hypothesis_indices, hypothesis_values, hypothesis_shape)
+    sparse_shapes(truth_indices, truth_values, truth_shape)
+    groups = [ctx.constant_as_shape(name) for name in ("hypothesis_shape", "truth_shape")]
+    if any(g.ndims is None for g in groups):
+        return TensorShape(None)
+    sizes = zip(*((g.dims_tuple or ())[:-1] for g in groups), strict=True)
+    return TensorShape([None if None in pair else max(d or 0 for d in pair) for pair in sizes])
+
+
+@EditDistance.host_kernel
+def _(
+    hypothesis_indices: Any,
+    hypothesis_values: Any,
+    hypothesis_shape: Any,
+    truth_indices: Any,
+    truth_values: Any,
+    truth_shape: Any,
+    *,
+    normalize: bool,
+) -> Any:
+    shape = np.maximum(hypothesis_shape, truth_shape)[:-1]
+    said = _sequences(hypothesis_indices, hypothesis_values)
+    meant = _sequences(truth_indices, truth_values)
+    result = np.zeros(shape, np.float32)
+    for group in np.ndindex(*shape):
+        a, b = said.get(group, []), meant.get(group, [])
+        distance = float(_levenshtein(a, b))
+        if normalize:
+            distance = distance / len(b) if b else (np.inf if a else 0.0)
+        result[group] = distance
+    return result
+
+
+def _sequences(indices: Any, values: Any) -> dict[tuple[int, ...], list[Any]]:
+    """The values of each group of a sparse tensor: all elements that agree in all indices but the last."""
+    found: dict[tuple[int, ...], list[Any]] = {}
+    for index, value in zip(indices.tolist(), values.tolist(), strict=True):
+        found.setdefault(tuple(index[:-1]), []).append(value)
+    return found
+
+
+def _levenshtein(a: list[Any], b: list[Any]) -> int:
+    """The least number of insertions, deletions and substitutions that turn `a` into `b`."""
+    row = list(range(len(b) + 1))
+    for i, x in enumerate(a, 1):
+        diagonal, row[0] = row[0], i
+        for j, y in enumerate(b, 1):
+            diagonal, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, diagonal + (x != y))
+    return row[-1]

@@ -1,0 +1,333 @@
+"""Reading and changing rows and elements of a tensor by index.
+
+An index out of range is an error, as on TensorFlow's CPU, not clamped or dropped as XLA would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from anabranch.core.shapes import LateShapeError, TensorShape
+from anabranch.graph.building import define_op
+from anabranch.graph.composite import IndexedSlices
+from anabranch.graph.constants import constant_value
+from anabranch.graph.operation import Operation, Tensor
+from anabranch.ops import raw
+from anabranch.ops.arrays.array import zero_of
+from anabranch.ops.arrays.layout import int_list, normal_axis, scalar_int
+
+
+def check_indices(ctx: Any, indices: Any, size: int, xp: Any, what: str = "indices") -> None:
+    """Makes the step fail unless all `indices` are in [0, size); the message shows the first that is not."""
+    if np.size(indices) == 0:
+        return
+    xp = np if isinstance(indices, np.ndarray) else xp  # known indices are checked here and now
+    flat = xp.reshape(indices, (-1,))
+    valid = (flat >= 0) & (flat < size)
+    at = xp.argmin(valid)
+    dims = np.shape(indices)
+    place = ",".join(f"{{{i + 1}}}" for i in range(len(dims)))
+    where = f"{what}[{place}]" if dims else what
+    message = f"{where} = {{0}} is not in [0, {size}); keep indices in range, as tf.clip_by_value does"
+    ctx.check(valid, message, xp.take(flat, at), *xp.unravel_index(at, dims))
+
+
+# ---------------------------------------------------------------------- rows along an axis
+def _gather_shape(params: TensorShape, indices: TensorShape, axis: Any, batch_dims: int) -> TensorShape:
+    if params.dims_tuple is None or indices.dims_tuple is None or axis is None:
+        return TensorShape(None)
+    rows, picked = params.dims_tuple, indices.dims_tuple
+    batch = normal_axis(batch_dims, len(picked) + 1, "batch_dims")
+    at = normal_axis(scalar_int(axis), len(rows))
+    if at < batch:
+        raise ValueError(f"batch_dims = {batch} must be less than or equal to axis = {at}")
+    TensorShape(rows[:batch]).assert_is_compatible_with(picked[:batch])
+    return TensorShape([*rows[:at], *picked[batch:], *rows[at + 1 :]])
+
+
+def _gather(params: Any, indices: Any, axis: int, batch_dims: int, ctx: Any, xp: Any) -> Any:
+    rank, rank_indices = len(np.shape(params)), len(np.shape(indices))
+    at, batch = normal_axis(axis, rank), normal_axis(batch_dims, rank_indices + 1, "batch_dims")
+    check_indices(ctx, indices, np.shape(params)[at], xp)
+    if batch == 0:
+        return xp.take(params, indices, axis=at, mode="clip")
+    rows = xp.moveaxis(xp.asarray(params), at, batch)
+    leading = [
+        np.arange(n).reshape([-1] + [1] * (rank_indices - i - 1)) for i, n in enumerate(np.shape(indices)[:batch])
+    ]
+    found = rows[(*leading, indices)]
+    # [batch, picked, between, after] -> [batch, between, picked, after]
+    order = [*range(batch), *range(rank_indices, rank_indices + at - batch), *range(batch, rank_indices)]
+    return xp.transpose(found, [*order, *range(len(order), len(np.shape(found)))])
+
+
+def _rows_gradient(params: Tensor, indices: Tensor, grad: Any) -> IndexedSlices:
+    """The gradient for the rows of `params`: sparse, so that its cost does not depend on their number."""
+    shape = raw.Shape(params)
+    row = raw.StridedSlice(shape, [1], [0], [1], end_mask=1)
+    values = raw.Reshape(grad, raw.ConcatV2([raw.Reshape(raw.Size(indices), [1]), row], 0))
+    return IndexedSlices(values, raw.Reshape(indices, [-1]), shape)
+
+
+def _axis_gradient(params: Tensor, indices: Tensor, axis: Tensor, batch_dims: int, grad: Any) -> Tensor:
+    """The dense gradient for a gather along another axis than the first, or with batch dimensions; of any rank."""
+    shape, picked = raw.Shape(params), raw.Shape(indices)
+    at = raw.FloorMod(raw.Cast(axis, DstT="int32"), raw.Rank(params))
+    batch = np.int32(batch_dims) if batch_dims >= 0 else raw.AddV2(np.int32(batch_dims), raw.Rank(indices))
+    groups, between, after = _count(shape, 0, batch), _count(shape, batch, at), _count(shape, raw.AddV2(at, 1), None)
+    size, picks = raw.GatherV2(shape, at, 0), _count(picked, batch, None)
+    # [batch, between, picked, after] -> [batch, picked, between, after]
+    values = raw.Transpose(raw.Reshape(grad, raw.Pack([groups, between, picks, after])), [0, 2, 1, 3])
+    rows = raw.Reshape(raw.Cast(indices, DstT="int32"), raw.Pack([groups, picks]))
+    rows = raw.AddV2(rows, raw.ExpandDims(raw.Mul(raw.Range(0, groups, 1), size), 1))
+    summed = raw.UnsortedSegmentSum(
+        raw.Reshape(values, raw.Pack([raw.Mul(groups, picks), between, after])),
+        raw.Reshape(rows, [-1]),
+        raw.Mul(groups, size),
+    )
+    whole = raw.Transpose(raw.Reshape(summed, raw.Pack([groups, size, between, after])), [0, 2, 1, 3])
+    return raw.Reshape(whole, shape)  # type: ignore[no-any-return]
+
+
+def _count(shape: Tensor, start: Any, end: Any) -> Tensor:
+    """How many elements the dimensions from `start` to `end` have; None: to the last."""
+    bounds = [raw.Reshape(bound, [1]) for bound in (start, 0 if end is None else end)]
+    part = raw.StridedSlice(shape, *bounds, [1], end_mask=int(end is None))
+    return raw.Prod(part, [0])  # type: ignore[no-any-return]
+
+
+Gather = define_op(
+    "Gather",
+    "params: Tparams, indices: Tindices -> output: Tparams",
+    "validate_indices: bool = True, Tparams: any, Tindices: {int32, int64}",
+)
+
+
+@Gather.shape
+def _(params: TensorShape, indices: TensorShape) -> TensorShape:
+    return _gather_shape(params.with_rank_at_least(1), indices, 0, 0)
+
+
+@Gather.kernel
+def _(params: Any, indices: Any, *, ctx: Any, xp: Any) -> Any:
+    return _gather(params, indices, 0, 0, ctx, xp)
+
+
+@Gather.gradient
+def _(op: Operation, grad: Any) -> Any:
+    return _rows_gradient(op.inputs[0], op.inputs[1], grad), None
+
+
+GatherV2 = define_op(
+    "GatherV2",
+    "params: Tparams, indices: Tindices, axis: Taxis -> output: Tparams",
+    "batch_dims: int = 0, Tparams: any, Tindices: {int16, int32, int64}, Taxis: {int32, int64}",
+    static=("axis",),
+    ranks={"axis": 0},
+)
+
+
+@GatherV2.shape
+def _(params: TensorShape, indices: TensorShape, axis: TensorShape, *, batch_dims: int, ctx: Any) -> TensorShape:
+    return _gather_shape(params.with_rank_at_least(1), indices, ctx.constant("axis"), batch_dims)
+
+
+@GatherV2.kernel
+def _(params: Any, indices: Any, axis: Any, *, batch_dims: int, ctx: Any, xp: Any) -> Any:
+    return _gather(params, indices, scalar_int(axis), batch_dims, ctx, xp)
+
+
+@GatherV2.gradient
+def _(op: Operation, grad: Any) -> Any:
+    params, indices, axis = op.inputs
+    known, batch_dims = constant_value(axis), op.attrs["batch_dims"]
+    if known is not None and batch_dims == 0 and scalar_int(known) in (0, -(params.shape.ndims or 0)):
+        return _rows_gradient(params, indices, grad), None, None
+    return _axis_gradient(params, indices, axis, batch_dims, grad), None, None
+
+
+# ---------------------------------------------------------------------- elements by full or partial index
+_POLICY = "bad_indices_policy: string = ''"
+_IGNORE = b"IGNORE"
+
+
+def _check_nd(ctx: Any, indices: Any, dims: tuple[int, ...], policy: bytes, xp: Any) -> Any:
+    """Checks index vectors against the leading `dims`; with the policy IGNORE says instead which are valid."""
+    depth = np.shape(indices)[-1]
+    flat = xp.reshape(indices, (int(np.prod(np.shape(indices)[:-1], dtype=np.int64)), depth))
+    valid = xp.all((flat >= 0) & (flat < np.array(dims[:depth], np.int64)), axis=-1)
+    if policy != _IGNORE and np.shape(flat)[0]:
+        at = xp.argmin(valid)
+        ctx.check(
+            valid, f"indices[{{0}}] = {{1}} does not index into param shape {list(dims)}", at, xp.take(flat, at, axis=0)
+        )
+    return xp.reshape(valid, np.shape(indices)[:-1])
+
+
+def _columns(indices: Any) -> tuple[Any, ...]:
+    return tuple(indices[..., i] for i in range(np.shape(indices)[-1]))
+
+
+GatherNd = define_op(
+    "GatherNd",
+    "params: Tparams, indices: Tindices -> output: Tparams",
+    f"Tparams: any, Tindices: {{int16, int32, int64}}, {_POLICY}",
+)
+
+
+@GatherNd.shape
+def _(params: TensorShape, indices: TensorShape) -> TensorShape:
+    rows, picked = params.dims_tuple, indices.with_rank_at_least(1).dims_tuple
+    if rows is None or picked is None or picked[-1] is None:
+        return TensorShape(None)
+    if picked[-1] > len(rows):
+        raise ValueError(f"index vectors of {picked[-1]} elements are too long for params of rank {len(rows)}")
+    return TensorShape([*picked[:-1], *rows[picked[-1] :]])
+
+
+@GatherNd.kernel
+def _(params: Any, indices: Any, *, bad_indices_policy: bytes, ctx: Any, xp: Any) -> Any:
+    dims, depth = np.shape(params), np.shape(indices)[-1]
+    ctx.check(depth <= len(dims), f"index vectors of {depth} elements are too long for params of rank {len(dims)}")
+    valid = _check_nd(ctx, indices, dims, bad_indices_policy, xp)
+    if depth == 0:
+        return xp.broadcast_to(params, (*np.shape(indices)[:-1], *dims))
+    if bad_indices_policy != _IGNORE:
+        return xp.asarray(params)[_columns(indices)]
+    inside = xp.where(xp.expand_dims(valid, -1), indices, 0)
+    found = xp.asarray(params)[_columns(inside)]
+    return xp.where(xp.reshape(valid, (*np.shape(valid), *[1] * (len(dims) - depth))), found, zero_of(params.dtype))
+
+
+@GatherNd.gradient
+def _(op: Operation, grad: Any) -> Any:
+    params, indices = op.inputs
+    if indices.shape.ndims == 2 and indices.shape[1].value == 1:
+        return IndexedSlices(grad, raw.Squeeze(indices, squeeze_dims=[-1]), raw.Shape(params)), None
+    wide = raw.Cast(indices, DstT="int32") if indices.dtype.name == "int16" else indices
+    return ScatterNd(wide, grad, raw.Shape(params, out_type=wide.dtype)), None
+
+
+# ---------------------------------------------------------------------- changing elements
+def _scatter(target: Any, indices: Any, updates: Any, how: str, policy: bytes, ctx: Any, xp: Any) -> Any:
+    """`target` with `updates` put ("set") or accumulated ("add", "sub") at the index vectors `indices`."""
+    dims = np.shape(target)
+    check_updates(TensorShape(dims), TensorShape(np.shape(indices)), TensorShape(np.shape(updates)))
+    valid = _check_nd(ctx, indices, dims, policy, xp)
+    if policy == _IGNORE:
+        indices = xp.where(xp.expand_dims(valid, -1), indices, np.array(dims[: np.shape(indices)[-1]], np.int64))
+    if np.shape(indices)[-1] == 0:
+        whole = (xp.zeros(np.shape(indices)[:-1], np.int64),)
+        return _apply(xp.asarray(target)[None], whole, updates, how, xp)[0]
+    return _apply(target, _columns(indices), updates, how, xp)
+
+
+def _apply(target: Any, at: tuple[Any, ...], updates: Any, how: str, xp: Any) -> Any:
+    if xp is not np:
+        reference = xp.asarray(target).at[at]
+        updates = -updates if how == "sub" else updates
+        return (reference.set if how == "set" else reference.add)(updates, mode="drop")
+    inside = np.logical_and.reduce([i < n for i, n in zip(at, np.shape(target), strict=False)])
+    rows = tuple(i[inside] for i in at)
+    result = np.array(target)
+    if how == "set":
+        result[rows] = updates[inside]
+    else:
+        (np.add if how == "add" else np.subtract).at(result, rows, updates[inside])
+    return result
+
+
+def check_updates(target: TensorShape, indices: TensorShape, updates: TensorShape) -> None:
+    """Raises ValueError unless updates.shape = indices.shape[:-1] + target.shape[depth of the index vectors:].
+
+    Where TensorFlow lets it pass until the operation runs, the error is a LateShapeError.
+    """
+    picked, rows = indices.with_rank_at_least(1).dims_tuple, target.dims_tuple
+    if picked is None or rows is None or picked[-1] is None:
+        return
+    if picked[-1] > len(rows):
+        raise LateShapeError(f"index vectors of {picked[-1]} elements are too long for a tensor of rank {len(rows)}")
+    wanted = TensorShape([*picked[:-1], *rows[picked[-1] :]])
+    if not updates.is_compatible_with(wanted):
+        # TensorFlow compares what there is, from both ends, and the rank only when it runs
+        too_few = updates.ndims is not None and updates.ndims < len(picked) - 1
+        raise (LateShapeError if too_few else ValueError)(
+            f"updates must have shape {wanted} = indices.shape[:-1] + shape[{picked[-1]}:], got {updates}"
+        )
+
+
+ScatterNd = define_op(
+    "ScatterNd",
+    "indices: Tindices, updates: T, shape: Tindices -> output: T",
+    f"T: any, Tindices: {{int16, int32, int64}}, {_POLICY}",
+    static=("shape",),
+    ranks={"shape": 1},
+)
+
+
+@ScatterNd.shape
+def _(indices: TensorShape, updates: TensorShape, shape: TensorShape, *, ctx: Any) -> TensorShape:
+    target: TensorShape = ctx.constant_as_shape("shape")
+    check_updates(target, indices, updates)
+    return target
+
+
+@ScatterNd.kernel
+def _(indices: Any, updates: Any, shape: Any, *, bad_indices_policy: bytes, ctx: Any, xp: Any) -> Any:
+    target = xp.full(int_list(shape), zero_of(updates.dtype), dtype=updates.dtype)
+    return _scatter(target, indices, updates, "add", bad_indices_policy, ctx, xp)
+
+
+@ScatterNd.gradient
+def _(op: Operation, grad: Any) -> Any:
+    return None, GatherNd(grad, op.inputs[0]), None
+
+
+def _scatter_into(
+    name: str,
+    how: str,
+    gradient: Callable[[Operation, Any], Any],
+    source: str = "tensor",
+    indices: str = "int32, int64",
+) -> Any:
+    op = define_op(
+        name,
+        f"{source}: T, indices: Tindices, updates: T -> output: T",
+        f"T: any, Tindices: {{{indices}}}, {_POLICY}",
+    )
+
+    @op.shape
+    def _(target: TensorShape, indices: TensorShape, updates: TensorShape) -> TensorShape:
+        check_updates(target, indices, updates)
+        return target
+
+    @op.kernel
+    def _(target: Any, indices: Any, updates: Any, *, bad_indices_policy: bytes, ctx: Any, xp: Any) -> Any:
+        return _scatter(target, indices, updates, how, bad_indices_policy, ctx, xp)
+
+    op.gradient(gradient)
+    return op
+
+
+def _update_gradient(op: Operation, grad: Any) -> Any:
+    kept = TensorScatterUpdate(grad, op.inputs[1], raw.ZerosLike(op.inputs[2]))
+    return kept, None, GatherNd(grad, op.inputs[1])
+
+
+def _add_gradient(op: Operation, grad: Any) -> Any:
+    return grad, None, GatherNd(grad, op.inputs[1])
+
+
+def _sub_gradient(op: Operation, grad: Any) -> Any:
+    return grad, None, raw.Neg(GatherNd(grad, op.inputs[1]))
+
+
+TensorScatterUpdate = _scatter_into(
+    "TensorScatterUpdate", "set", _update_gradient, indices="int16, int32, int64, uint16"
+)
+TensorScatterAdd = _scatter_into("TensorScatterAdd", "add", _add_gradient)
+TensorScatterSub = _scatter_into("TensorScatterSub", "sub", _sub_gradient)
+ScatterNdNonAliasingAdd = _scatter_into("ScatterNdNonAliasingAdd", "add", _add_gradient, "input")

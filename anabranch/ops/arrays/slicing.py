@@ -1,0 +1,470 @@
+"""Slices: `Slice`, `StridedSlice` with its five masks, their gradients, and assignment to a slice of a variable.
+
+Where a slice begins may be computed on the device, as long as its size does not depend on it: `x[i]` with a computed
+`i` is one executable for all `i`. So is `x[i:i + 20]` after `set_shape` has promised that it has 20 elements, which the
+step checks. Which inputs have to be known is decided per operation (`OpDef.static_when`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from anabranch.core.resources import ResourceHandle
+from anabranch.core.shapes import Dims, TensorShape
+from anabranch.graph.building import define_op
+from anabranch.graph.constants import partial_vector
+from anabranch.graph.operation import Operation, Tensor
+from anabranch.ops import raw, shape_rules
+from anabranch.ops.arrays.layout import int_list
+
+_MASK_NAMES = ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask")
+_BOUNDS = ("begin", "end", "strides")
+_STRIDED_ATTRS = "T: any, Index: {int32, int64}, " + ", ".join(f"{name}: int = 0" for name in _MASK_NAMES)
+
+
+def _elements(value: Any, tensor: Tensor) -> list[Any]:
+    """The elements of an index vector: Python ints where they are known, else traced scalars."""
+    if isinstance(value, np.ndarray):
+        return list(int_list(value))
+    known = partial_vector(tensor) or [None] * value.shape[0]
+    return [value[i] if element is None else element for i, element in enumerate(known)]
+
+
+def _one_type(starts: list[Any]) -> list[Any]:
+    """Starts of one integer type, as XLA wants them."""
+    return [lax.convert_element_type(start, np.int64) for start in starts]
+
+
+# ---------------------------------------------------------------------- Slice
+Slice = define_op(
+    "Slice",
+    "input: T, begin: Index, size: Index -> output: T",
+    "T: any, Index: {int32, int64}",
+    static=("begin", "size"),
+    ranks={"begin": 1, "size": 1},
+)
+
+
+@Slice.static_when
+def _(op: Operation) -> frozenset[int]:
+    begin, size = partial_vector(op.inputs[1]), partial_vector(op.inputs[2])
+    if begin is None or size is None:
+        return frozenset((1, 2))
+    reaches_end = any(b is None and s in (None, -1) for b, s in zip(begin, size, strict=True))
+    return frozenset((1, 2)) if reaches_end else frozenset((2,))
+
+
+@Slice.shape
+def _(input: TensorShape, begin: TensorShape, size: TensorShape, *, ctx: Any) -> TensorShape:
+    rank = next((r for r in (input.ndims, begin.num_elements(), size.num_elements()) if r is not None), None)
+    if rank is None:
+        return TensorShape(None)
+    dims = input.with_rank(rank).dims_tuple or ()
+    starts = partial_vector(ctx.tensor("begin")) or [None] * rank
+    sizes = partial_vector(ctx.tensor("size")) or [None] * rank
+    if len(starts) != rank or len(sizes) != rank:
+        raise ValueError(f"begin has {len(starts)} and size {len(sizes)} elements for a tensor of rank {rank}")
+    return TensorShape([_slice_length(*entry) for entry in zip(dims, starts, sizes, strict=True)])
+
+
+def _slice_length(dim: int | None, start: int | None, size: int | None) -> int | None:
+    if size is None or (size == -1 and (dim is None or start is None)):
+        return None
+    if dim is not None and start is not None and not 0 <= start <= dim - max(size, 0):
+        raise ValueError(f"a slice of size {size} from {start} does not lie within a dimension of size {dim}")
+    return size if size != -1 else (dim or 0) - (start or 0)
+
+
+@Slice.kernel
+def _(input: Any, begin: Any, size: Any, *, ctx: Any, xp: Any) -> Any:
+    dims = np.shape(input)
+    starts = _elements(begin, ctx.op.inputs[1])
+    sizes = [d - b if s == -1 else s for d, b, s in zip(dims, starts, int_list(size), strict=True)]
+    for i, (dim, start, length) in enumerate(zip(dims, starts, sizes, strict=True)):
+        fits = (length >= 0) & (start >= 0) & (start + length <= dim)
+        ctx.check(fits, f"slice [{{0}}, {{0}} + {length}) does not lie within dimension {i} of size {dim}", start)
+    if all(isinstance(start, int) for start in starts):
+        return input[tuple(slice(b, b + n) for b, n in zip(starts, sizes, strict=True))]
+    return lax.dynamic_slice(input, _one_type(starts), sizes)
+
+
+@Slice.gradient
+def _(op: Operation, grad: Any) -> Any:
+    source, begin, _ = op.inputs
+    if None in (partial_vector(begin) or [None]):
+        return raw.XlaDynamicUpdateSlice(raw.ZerosLike(source), grad, begin), None, None
+    whole, part = raw.ShapeN([source, grad], out_type=begin.dtype)
+    after = raw.Sub(raw.Sub(whole, part), begin)
+    return raw.Pad(grad, raw.Pack([begin, after], axis=1)), None, None
+
+
+XlaDynamicUpdateSlice = define_op(
+    "XlaDynamicUpdateSlice",
+    "input: T, update: T, indices: Tindices -> output: T",
+    "T: any, Tindices: {int32, int64}",
+)
+XlaDynamicUpdateSlice.shape(shape_rules.same_as_first)
+
+
+@XlaDynamicUpdateSlice.kernel
+def _(input: Any, update: Any, indices: Any) -> Any:
+    return lax.dynamic_update_slice(input, update, list(indices))
+
+
+@XlaDynamicUpdateSlice.gradient
+def _(op: Operation, grad: Any) -> Any:
+    _, update, indices = op.inputs
+    rest = XlaDynamicUpdateSlice(grad, raw.ZerosLike(update), indices)
+    return rest, Slice(grad, indices, raw.Shape(update, out_type=indices.dtype)), None
+
+
+# ---------------------------------------------------------------------- what a strided slice takes
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """What a slicing expression says about one dimension.
+
+    Attributes:
+        kind: "all" of it, a "range", one "index" (the dimension disappears), or a "new" dimension of size 1.
+        entry: the element of begin, end and strides that says so; -1 for "all".
+        axis: the dimension of the tensor; -1 for "new".
+    """
+
+    kind: str
+    entry: int
+    axis: int
+
+
+def _pieces(rank: int, entries: int, masks: dict[str, int]) -> list[_Piece]:
+    """The pieces of an expression of `entries` elements for a tensor of `rank`, in order.
+
+    Raises:
+        ValueError: two ellipses, or more elements than dimensions.
+    """
+    ellipses = [i for i in range(entries) if masks["ellipsis_mask"] >> i & 1]
+    if len(ellipses) > 1:
+        raise ValueError("a slice may have one ellipsis only")
+    gap = ellipses[0] if ellipses else entries
+    taken = [i for i in range(entries) if i != gap and not masks["new_axis_mask"] >> i & 1]
+    if len(taken) > rank:
+        raise ValueError(f"{len(taken)} indices are too many for a tensor of rank {rank}")
+    found: list[_Piece] = []
+    axis = 0
+    for i in range(max(entries, gap + 1)):
+        if i == gap:
+            found.extend(_Piece("all", -1, axis + k) for k in range(rank - len(taken)))
+            axis += rank - len(taken)
+        elif i not in taken:
+            found.append(_Piece("new", i, -1))
+        else:
+            found.append(_Piece("index" if masks["shrink_axis_mask"] >> i & 1 else "range", i, axis))
+            axis += 1
+    return found
+
+
+def _range_of(piece: _Piece, begin: Any, end: Any, stride: int, dim: int, masks: dict[str, int]) -> range:
+    """The positions that a range piece takes from a dimension of size `dim`."""
+    if stride == 0:
+        raise ValueError(f"strides[{piece.entry}] must be non-zero")
+    start = None if masks["begin_mask"] >> piece.entry & 1 else begin
+    stop = None if masks["end_mask"] >> piece.entry & 1 else end
+    return range(*slice(start, stop, stride).indices(dim))
+
+
+def _strided_shape(dims: Dims, bounds: list[list[int | None] | None], masks: dict[str, int]) -> TensorShape:
+    """The shape of a strided slice, as far as what is known of begin, end and strides tells it."""
+    entries = next((len(b) for b in bounds if b is not None), None)
+    if dims is None or entries is None:
+        return TensorShape(None)
+    begin, end, strides = (b or [None] * entries for b in bounds)
+    lengths: list[int | None] = []
+    for piece in _pieces(len(dims), entries, masks):
+        dim = None if piece.axis < 0 else dims[piece.axis]
+        if piece.kind == "new":
+            lengths.append(1)
+        elif piece.kind == "all":
+            lengths.append(dim)
+        elif piece.kind == "index":
+            _check_index(piece, begin[piece.entry], strides[piece.entry], dim)
+        else:
+            entry = begin[piece.entry], end[piece.entry], strides[piece.entry]
+            needed = [
+                masks["begin_mask"] >> piece.entry & 1 or entry[0],
+                masks["end_mask"] >> piece.entry & 1 or entry[1],
+            ]
+            unknown = dim is None or entry[2] is None or any(n is None for n in needed)
+            lengths.append(None if unknown else len(_range_of(piece, *entry, dim, masks)))  # type: ignore[arg-type]
+    return TensorShape(lengths)
+
+
+def _check_index(piece: _Piece, index: int | None, stride: int | None, dim: int | None) -> None:
+    if stride is not None and stride <= 0:
+        raise ValueError("only stride 1 allowed on non-range indexing")
+    if index is not None and dim is not None and not -dim <= index < dim:
+        raise ValueError(f"slice index {index} of dimension {piece.axis} out of bounds: its size is {dim}")
+
+
+def _static_bounds(op: Operation) -> frozenset[int]:
+    """Begin and end must be known where the length of a range depends on them; strides always.
+
+    The length does not where the static shape of the slice says it, for steps of one element.
+    """
+    begin, end, strides = (partial_vector(t) for t in op.inputs[1:4])
+    everything = frozenset((1, 2, 3))
+    if begin is None or end is None or strides is None or not len(begin) == len(end) == len(strides):
+        return everything
+    masks = {name: op.attrs[name] for name in _MASK_NAMES}
+    promised = _promised_lengths(op, len(begin), masks)
+    for i in range(len(begin)):
+        if strides[i] == 1 and promised.get(i) is not None:
+            continue
+        if (masks["ellipsis_mask"] | masks["new_axis_mask"] | masks["shrink_axis_mask"]) >> i & 1:
+            continue
+        begins = masks["begin_mask"] >> i & 1 or begin[i] is not None
+        ends = masks["end_mask"] >> i & 1 or end[i] is not None
+        if not (begins and ends):
+            return everything
+    return frozenset((3,))
+
+
+def _promised_lengths(op: Operation, entries: int, masks: dict[str, int]) -> dict[int, int | None]:
+    """The lengths of the ranges, by element of begin and end, as far as the static shape of the slice says them."""
+    source, part = _whole_and_part(op)
+    if source is None or part is None:
+        return {}
+    pieces = [piece for piece in _pieces(source, entries, masks) if piece.kind != "index"]
+    if len(pieces) != len(part):  # a gradient of another rank, which the kernel refuses
+        return {}
+    return {piece.entry: length for piece, length in zip(pieces, part, strict=True) if piece.kind == "range"}
+
+
+def _whole_and_part(op: Operation) -> tuple[int | None, Dims]:
+    """The rank of the tensor and the dimensions of the slice, as far as they are known."""
+    if op.type == "StridedSlice":
+        return op.inputs[0].shape.ndims, op.outputs[0].shape.dims_tuple
+    if op.type == "StridedSliceGrad":
+        return op.outputs[0].shape.ndims, op.inputs[4].shape.dims_tuple
+    return None, None
+
+
+@dataclass(slots=True)
+class _Region:
+    """The part of a tensor that a strided slice takes.
+
+    Attributes:
+        ranges: per dimension the positions taken; for a traced index or begin the whole dimension.
+        traced: axis -> the traced index or begin there (in [0, dim] when the checks hold).
+        lengths: axis -> how many elements are taken from the traced begin; 1 for an index.
+        shape: of the slice: without the indexed dimensions, with the new ones.
+    """
+
+    ranges: list[range]
+    traced: dict[int, Any] = field(default_factory=dict)
+    lengths: dict[int, int] = field(default_factory=dict)
+    shape: list[int] = field(default_factory=list)
+
+    @property
+    def sizes(self) -> list[int]:
+        """The slice's size along each dimension of the tensor; 1 where it has an index."""
+        return [self.lengths[axis] if axis in self.traced else len(r) for axis, r in enumerate(self.ranges)]
+
+
+def _region(ctx: Any, dims: tuple[int, ...], begin: Any, end: Any, strides: Any) -> _Region:
+    masks = {name: ctx.op.attrs[name] for name in _MASK_NAMES}
+    starts, stops = _elements(begin, ctx.op.inputs[1]), _elements(end, ctx.op.inputs[2])
+    steps = int_list(strides)
+    region = _Region([range(d) for d in dims])
+    for piece in _pieces(len(dims), len(steps), masks):
+        if piece.kind == "new":
+            region.shape.append(1)
+        elif piece.kind == "index":
+            _take_index(region, piece, starts[piece.entry], steps[piece.entry], dims[piece.axis], ctx)
+        else:
+            if piece.kind == "range":
+                entry = starts[piece.entry], stops[piece.entry], steps[piece.entry]
+                _take_range(region, piece, *entry, dims[piece.axis], masks, ctx)
+            region.shape.append(region.sizes[piece.axis])
+    return region
+
+
+def _take_range(
+    region: _Region, piece: _Piece, begin: Any, end: Any, stride: int, dim: int, masks: dict[str, int], ctx: Any
+) -> None:
+    entries = ctx.op.inputs[1].shape.num_elements()
+    # where the slice begins at an end of the dimension, or ends at one, nobody knows the number, and it does not matter
+    begin = 0 if masks["begin_mask"] >> piece.entry & 1 else begin
+    end = dim if masks["end_mask"] >> piece.entry & 1 else end
+    if isinstance(begin, int) and isinstance(end, int):
+        region.ranges[piece.axis] = _range_of(piece, begin, end, stride, dim, masks)
+        return
+    length = _promised_lengths(ctx.op, entries, masks)[piece.entry]
+    first, last = (jnp.clip(jnp.where(v < 0, v + dim, v), 0, dim) for v in (jnp.asarray(begin), jnp.asarray(end)))
+    message = f"slice [{{0}}, {{1}}) of dimension {piece.axis} does not have the {length} elements that its shape says"
+    ctx.check(last - first == length, message, first, last)
+    region.traced[piece.axis], region.lengths[piece.axis] = first, length or 0
+
+
+def _take_index(region: _Region, piece: _Piece, index: Any, stride: int, dim: int, ctx: Any) -> None:
+    _check_index(piece, None, stride, dim)
+    ctx.check(
+        (index >= -dim) & (index < dim),
+        f"slice index {{0}} of dimension {piece.axis} out of bounds: its size is {dim}",
+        index,
+    )
+    if isinstance(index, int):
+        region.ranges[piece.axis] = range(index % max(dim, 1), index % max(dim, 1) + 1)
+    else:
+        region.traced[piece.axis], region.lengths[piece.axis] = jnp.where(index < 0, index + dim, index), 1
+
+
+def _as_slice(positions: range) -> slice:
+    """The slice that takes these positions; a stop before the first element cannot be written as a number."""
+    if not positions:  # the start of an empty range may lie before the first element, where it would count from the end
+        return slice(0, 0)
+    stop = None if positions.step < 0 and positions.stop < 0 else positions.stop
+    return slice(positions.start, stop, positions.step)
+
+
+# ---------------------------------------------------------------------- StridedSlice
+StridedSlice = define_op(
+    "StridedSlice",
+    "input: T, begin: Index, end: Index, strides: Index -> output: T",
+    _STRIDED_ATTRS.replace("{int32, int64}", "{int16, int32, int64}"),
+    static=_BOUNDS,
+    ranks=dict.fromkeys(_BOUNDS, 1),
+)
+StridedSlice.static_when(_static_bounds)
+
+
+@StridedSlice.shape
+def _(
+    input: TensorShape,
+    begin: TensorShape,
+    end: TensorShape,
+    strides: TensorShape,
+    *,
+    begin_mask: int,
+    end_mask: int,
+    ellipsis_mask: int,
+    new_axis_mask: int,
+    shrink_axis_mask: int,
+    ctx: Any,
+) -> TensorShape:
+    shape_rules.merged(begin, end, strides)
+    masks = dict(zip(_MASK_NAMES, (begin_mask, end_mask, ellipsis_mask, new_axis_mask, shrink_axis_mask), strict=True))
+    bounds = [partial_vector(ctx.tensor(name)) for name in ("begin", "end", "strides")]
+    return _strided_shape(input.dims_tuple, bounds, masks)
+
+
+@StridedSlice.kernel
+def _(input: Any, begin: Any, end: Any, strides: Any, *, ctx: Any, xp: Any) -> Any:
+    region = _region(ctx, np.shape(input), begin, end, strides)
+    part = xp.asarray(input)[tuple(_as_slice(r) for r in region.ranges)]
+    for axis, index in region.traced.items():
+        part = lax.dynamic_slice_in_dim(part, index, region.lengths[axis], axis)
+    return xp.reshape(part, region.shape)
+
+
+def _mask_attrs(op: Operation) -> dict[str, Any]:
+    return {name: op.attrs[name] for name in _MASK_NAMES}
+
+
+@StridedSlice.gradient
+def _(op: Operation, grad: Any) -> Any:
+    source, begin, end, strides = op.inputs
+    if begin.dtype.name == "int16":
+        begin, end, strides = (raw.Cast(t, DstT="int32") for t in (begin, end, strides))
+    shape = raw.Shape(source, out_type=begin.dtype)
+    return StridedSliceGrad(shape, begin, end, strides, grad, **_mask_attrs(op)), None, None, None
+
+
+StridedSliceGrad = define_op(
+    "StridedSliceGrad",
+    "shape: Index, begin: Index, end: Index, strides: Index, dy: T -> output: T",
+    _STRIDED_ATTRS,
+    static=("shape", *_BOUNDS),
+    ranks={"shape": 1},
+    late_ranks=dict.fromkeys(_BOUNDS, 1),
+)
+
+
+@StridedSliceGrad.static_when
+def _(op: Operation) -> frozenset[int]:
+    return _static_bounds(op) | {0}
+
+
+@StridedSliceGrad.late_shape
+def _(
+    shape: TensorShape, begin: TensorShape, end: TensorShape, strides: TensorShape, dy: TensorShape, *, ctx: Any
+) -> TensorShape:
+    shape_rules.merged(begin, end, strides)
+    found: TensorShape = ctx.constant_as_shape("shape")
+    return found
+
+
+@StridedSliceGrad.kernel
+def _(shape: Any, begin: Any, end: Any, strides: Any, dy: Any, *, ctx: Any) -> Any:
+    dims = tuple(int_list(shape))
+    region = _region(ctx, dims, begin, end, strides)
+    if list(np.shape(dy)) != region.shape:
+        raise ValueError(f"the slice has shape {region.shape}, the gradient {list(np.shape(dy))}")
+    part = jnp.reshape(dy, region.sizes)
+    back = [axis for axis, r in enumerate(region.ranges) if r.step < 0]
+    part = lax.rev(part, back) if back else part
+    whole = lax.pad(part, jnp.zeros((), part.dtype), [_padding(region, axis, dims[axis]) for axis in range(len(dims))])
+    if not region.traced:
+        return whole
+    starts = [region.traced.get(axis, 0) for axis in range(len(dims))]
+    return lax.dynamic_update_slice(jnp.zeros(dims, whole.dtype), whole, _one_type(starts))
+
+
+def _padding(region: _Region, axis: int, dim: int) -> tuple[int, int, int]:
+    """Zeros before, after and between the slice's elements that bring them to their places in the dimension."""
+    positions = region.ranges[axis]
+    if axis in region.traced:
+        return 0, 0, 0
+    if not positions:
+        return dim, 0, 0
+    lowest, highest = min(positions[0], positions[-1]), max(positions[0], positions[-1])
+    return lowest, dim - 1 - highest, abs(positions.step) - 1
+
+
+@StridedSliceGrad.gradient
+def _(op: Operation, grad: Any) -> Any:
+    _, begin, end, strides, _ = op.inputs
+    return None, None, None, None, StridedSlice(grad, begin, end, strides, **_mask_attrs(op))
+
+
+ResourceStridedSliceAssign = define_op(
+    "ResourceStridedSliceAssign",
+    "ref: resource, begin: Index, end: Index, strides: Index, value: T ->",
+    _STRIDED_ATTRS,
+    stateful=True,
+    static=_BOUNDS,
+    ranks=dict.fromkeys(_BOUNDS, 1),
+    reads=("ref",),
+    writes=("ref",),
+)
+ResourceStridedSliceAssign.static_when(_static_bounds)
+ResourceStridedSliceAssign.shape(shape_rules.no_outputs)
+ResourceStridedSliceAssign.not_differentiable()
+
+
+@ResourceStridedSliceAssign.kernel
+def _(ref: ResourceHandle, begin: Any, end: Any, strides: Any, value: Any, *, ctx: Any) -> None:
+    old = ctx.read(ref)
+    region = _region(ctx, old.shape, begin, end, strides)
+    new = jnp.reshape(jnp.broadcast_to(value, region.shape), region.sizes)
+    if all(r.step == 1 for r in region.ranges):
+        starts = [region.traced.get(axis, r.start) for axis, r in enumerate(region.ranges)]
+        ctx.write(ref, lax.dynamic_update_slice(old, new, _one_type(starts)))
+        return
+    positions = [
+        jnp.reshape(region.traced[axis], 1) if axis in region.traced else np.array(r, np.int64)
+        for axis, r in enumerate(region.ranges)
+    ]
+    ctx.write(ref, old.at[jnp.ix_(*positions)].set(new))

@@ -1,0 +1,540 @@
+"""Functional loops (§3.4; design D4; docs/decisions/0014-loops.md).
+
+`While` takes two function graphs with the same parameters, the loop variables. In an island it becomes one
+`lax.while_loop`; where a loop variable changes its shape, or a body holds host work, it is lowered to a loop of
+primitives, which the executor runs (`passes.lower_control_flow`).
+
+`_RecordingWhile` is what a `While` becomes when something differentiates it: it also gives the number of iterations,
+and lists with the values that chosen tensors of the body (*records*) had in each of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.extend.core import jaxpr_as_fun
+
+from anabranch.core.resources import ResourceHandle
+from anabranch.core.shapes import TensorShape
+from anabranch.graph.building import define_op
+from anabranch.graph.loop_bodies import (
+    behind_identities,
+    closure_of_parameters,
+    fixed_parameters,
+    operations_behind,
+    parameters_behind,
+)
+from anabranch.ops.control_flow import loop_rewrites
+from anabranch.ops.control_flow.conditionals import truth_of
+from anabranch.ops.lists.values import Declared, TensorList, common_declaration
+
+_WHILE_ATTRS = (
+    "T: list(type) >= 0, cond: func, body: func, output_shapes: list(shape) = [], parallel_iterations: int = 10"
+)
+While = define_op("While", "input: T -> output: T", _WHILE_ATTRS, stateful=True)
+StatelessWhile = define_op("StatelessWhile", "input: T -> output: T", _WHILE_ATTRS)
+
+#: `recorded`: which results of the body, counted from its first, are records; `only_shapes`: those of which no value
+#: matters. `bound`: no loop makes more iterations; negative where that is not known before it has run.
+RecordingWhile = define_op(
+    "_RecordingWhile",
+    "bound: int32, input: T -> output: T, count: int32, record: N * variant",
+    _WHILE_ATTRS + ", N: int >= 0, recorded: list(int), only_shapes: list(bool)",
+    stateful=True,
+    static=("bound",),
+)
+
+#: How often a loop runs, cut down to what its condition depends on; its inputs are known while a step is traced.
+LoopBound = define_op("_LoopBound", "input: T -> bound: int32", "T: list(type) >= 0, cond: func, body: func")
+#: The same where only the device knows the inputs; rounded up to a power of two, so that few programs differ.
+DeviceLoopBound = define_op(
+    "_DeviceLoopBound",
+    "input: T -> bound: int32",
+    "T: list(type) >= 0, cond: func, body: func",
+    stateful=True,
+    few_values=True,
+)
+
+
+#: the number of the first iteration
+_FIRST = np.int32(0)
+
+
+# ---------------------------------------------------------------------- compiled
+@dataclass(slots=True)
+class _Iteration:
+    """What one iteration gives; `factors`: what is kept for sums after the loop."""
+
+    values: list[Any]
+    variables: list[Any]
+    records: list[Any]
+    ok: list[Any]
+    shown: list[tuple[Any, ...]]
+    factors: list[Any]
+
+
+@dataclass(slots=True)
+class _TracedStep:
+    """An iteration, traced once.
+
+    To trace it again for `lax.while_loop` would take twice the time for each loop that one is nested in.
+
+    Attributes:
+        structure: of what the program gives: an `_Iteration`'s parts.
+        carried, factors: the positions of the loop variables that it takes, and what it keeps.
+        values: the loop variables' first values, in the form that they keep.
+        types: of what it gives.
+    """
+
+    program: Any
+    structure: Any
+    carried: list[int]
+    factors: list[Any]
+    values: list[Any]
+    variables: list[Any]
+    types: _Iteration
+
+    def run(self, number: Any, values: dict[int, Any], variables: list[Any], factors: list[Any]) -> _Iteration:
+        """Runs it, on the first values of what is no longer carried; gives what `values` and `factors` name."""
+        given = [values.get(position, first) for position, first in zip(self.carried, self.values, strict=True)]
+        flat = jaxpr_as_fun(self.program)(*jax.tree.leaves((number, given, variables)))
+        done = _Iteration(*jax.tree.unflatten(self.structure, flat))
+        value_of = dict(zip(self.carried, done.values, strict=True))
+        factor_of = dict(zip(self.factors, done.factors, strict=True))
+        done.values = [value_of[position] for position in values]
+        done.factors = [factor_of[t] for t in factors]
+        return done
+
+
+class CompiledLoop:
+    """A loop as one `lax.while_loop`.
+
+    Carried from iteration to iteration: the loop variables that change and that something needs, the variables
+    (resources) that the body writes, the outcome of its checks, and the records. All else is taken from outside.
+    `ops.control_flow.loop_rewrites` tells which products are computed before or after the loop instead.
+    """
+
+    def __init__(self, ctx: Any, cond: Any, body: Any, inputs: list[Any], used: list[bool]) -> None:
+        self.ctx, self.cond, self.body, self.inputs = ctx, cond, body, inputs
+        self.carried = self._needed(used)
+        reads: dict[ResourceHandle, None] = {}
+        writes: dict[ResourceHandle, None] = {}
+        for function in (cond, body):
+            found = ctx.body_state(function, inputs)
+            reads.update(dict.fromkeys([*found[0], *found[1]]))
+            writes.update(dict.fromkeys(found[1]))
+        if ctx.body_state(cond, inputs)[1]:
+            raise ctx.needs_host("the condition of the loop changes a variable")
+        self.variables = {handle: ctx.read(handle) for handle in reads}
+        self.written = list(writes)
+        #: what the lists that a loop variable is in turn declare alike, where they differ
+        self.declared: dict[int, Declared | None] = {}
+        self.checks: list[Any] = []
+        self.condition_checks: list[Any] = []
+        self.later: list[loop_rewrites.LaterSum] = []
+        self.products: dict[Any, Any] = {}
+        if loop_rewrites.enabled():
+            self.later = loop_rewrites.later_sums(cond, body, self.carried)
+            self.products = loop_rewrites.products(body, inputs, fixed_parameters(body))
+
+    @property
+    def factors(self) -> list[Any]:
+        """The tensors of the body that are kept for sums after the loop."""
+        return list(dict.fromkeys(t for later in self.later for t in later.factors))
+
+    def _needed(self, used: list[bool]) -> list[int]:
+        fixed = fixed_parameters(self.body)
+        start = {i for i, wanted in enumerate(used) if wanted}
+        start |= parameters_behind(self.cond, self.cond.outputs)
+        start |= parameters_behind(self.body, self.body.outputs[len(self.inputs) :])
+        start |= self._needed_by_effects()
+        return sorted(i for i in closure_of_parameters(self.body, start) if not fixed[i])
+
+    def _needed_by_effects(self) -> set[int]:
+        """Every parameter where the body has effects: what leads to them is not looked into."""
+        _, writes = self.ctx.body_state(self.body, self.inputs)
+        return set(range(len(self.inputs))) if writes else set()
+
+    # ---- one iteration
+    def _arguments(self, values: list[Any]) -> list[Any]:
+        full = list(self.inputs)
+        for position, value in zip(self.carried, values, strict=True):
+            full[position] = value
+        return full
+
+    def _state(self, variables: list[Any]) -> Any:
+        outer = self.ctx.state
+        current = {**outer.variables, **self.variables, **dict(zip(self.written, variables, strict=True))}
+        watched = None if outer.watched is None else outer.watched.inside()
+        return replace(outer, variables=current, written=set(), checks=[], watched=watched)
+
+    def condition(self, number: Any, values: list[Any], variables: list[Any]) -> tuple[Any, list[Any]]:
+        """Traces the condition; returns its truth and its checks."""
+        state = self._state(variables)
+        (truth,) = self.ctx.call(self.cond, self._arguments(values), state, iteration=number)[:1]
+        self.condition_checks = state.checks
+        return jnp.asarray(truth_of(truth)), state.checks
+
+    def step(self, number: Any, values: list[Any], variables: list[Any], recorded: list[int]) -> _Iteration:
+        """Traces one iteration."""
+        state = self._state(variables)
+        results = self.ctx.call(
+            self.body, self._arguments(values), state, iteration=number, kernels=self.products, also=self.factors
+        )
+        self.checks = state.checks
+        new_variables = [jnp.asarray(state.variables[h]) for h in self.written]
+        shown = [tuple(jnp.asarray(v) for v in c.values) for c in state.checks]
+        return _Iteration(
+            [self._as_declared(i, _as_carried(results[i])) for i in self.carried],
+            new_variables,
+            [_as_carried(results[i]) for i in recorded],
+            [c.ok for c in state.checks],
+            shown,
+            [_as_carried(v) for v in results[len(self.body.outputs) :]],
+        )
+
+    def _as_declared(self, position: int, result: Any) -> Any:
+        """A new value of a loop variable; a list declares what those of all iterations do."""
+        return result.declared_as(self.declared[position]) if position in self.declared else result
+
+    # ---- the loop
+    def run(
+        self, bound: int, recorded: list[int], count: bool, shaped: Sequence[int] = ()
+    ) -> tuple[list[Any], Any, list[Any]]:
+        """Runs the loop.
+
+        Args:
+            shaped: results of the body that are records of which no value matters.
+
+        Returns:
+            The loop variables, the number of iterations (None unless `count`), one array [bound, ...] per record; those
+            of `shaped` come last, and hold nothing.
+        """
+        traced = self._traced([*recorded, *shaped])
+        types, variables = traced.types, traced.variables
+        values, kept = self._choose_sums(traced.values, types, bound)
+        first, checks = self.condition(np.uint32(0), values, variables)
+        guarded = bool(checks)  # then the condition is evaluated with the iteration, which can hand its checks on
+        numbered = count or bool(recorded) or bool(kept) or self.ctx.draws_random(self.body, self.cond)
+        carry: dict[str, Any] = {
+            "number": jnp.zeros((), np.int32) if numbered else None,
+            "values": values,
+            "variables": variables,
+            "ok": [jnp.asarray(True)] * len(types.ok),
+            "shown": jax.tree.map(lambda t: jnp.zeros(t.shape, t.dtype), types.shown),
+            "records": [_room(t, max(bound, 1)) for t in (*types.records[: len(recorded)], *kept)],
+            "going": first if guarded else None,
+            "condition_ok": [c.ok for c in checks],
+        }
+
+        def going(carry: Any) -> Any:
+            goes = carry["going"]
+            if not guarded:
+                goes, _ = self.condition(_iteration(carry), carry["values"], carry["variables"])
+            for ok in (*carry["ok"], *carry["condition_ok"]):
+                goes = goes & ok
+            return goes
+
+        def iterate(carry: Any) -> Any:
+            number = carry["number"]
+            current = dict(zip(self.carried, carry["values"], strict=True))
+            done = traced.run(_iteration(carry), current, carry["variables"], self.factors)
+            new: dict[str, Any] = {
+                "number": None if number is None else number + 1,
+                "values": done.values,
+                "variables": done.variables,
+                "ok": [jnp.asarray(ok) for ok in done.ok],
+                "shown": done.shown,
+                "records": [
+                    jax.tree.map(lambda r, v: lax.dynamic_update_index_in_dim(r, v, number, 0), room, value)
+                    for room, value in zip(
+                        carry["records"], (*done.records[: len(recorded)], *done.factors), strict=True
+                    )
+                ],
+                "going": None,
+                "condition_ok": [],
+            }
+            if guarded:
+                new["going"], checks = self.condition(_iteration(new), new["values"], new["variables"])
+                new["condition_ok"] = [c.ok for c in checks]
+            return new
+
+        last = self.ctx.while_loop(going, iterate, carry)
+        self._report(last)
+        full = self._arguments(last["values"])
+        all_of = dict(zip(self.factors, last["records"][len(recorded) :], strict=True))
+        for later in self.later:
+            full[later.position] = later.total(self.inputs[later.position], all_of)
+        self._tell()
+        empty = [_room(t, max(bound, 1)) for t in types.records[len(recorded) :]]
+        return full, last["number"], [*last["records"][: len(recorded)], *empty]
+
+    def _choose_sums(self, values: list[Any], types: _Iteration, bound: int) -> tuple[list[Any], list[Any]]:
+        """Settles which sums are made after the loop: their variables are not carried.
+
+        Returns:
+            The first values of what is still carried, and the types of what is kept for the sums.
+        """
+        if not self.later:
+            return values, []
+        type_of = dict(zip(self.factors, types.factors, strict=True))
+        self.later = loop_rewrites.worth_keeping(self.later, type_of, bound) if bound > 1 else []
+        without = {later.position for later in self.later}
+        kept = [v for i, v in zip(self.carried, values, strict=True) if i not in without]
+        self.carried = [i for i in self.carried if i not in without]
+        return kept, [type_of[t] for t in self.factors]
+
+    def _tell(self) -> None:
+        if self.later or self.products:
+            name = self.ctx.op.name
+            self.ctx.note(
+                f"loop {name}: {len(self.later)} sums after it, {len(self.products)} products with work before"
+            )
+
+    def _traced(self, recorded: list[int]) -> _TracedStep:
+        """Traces an iteration, until the loop variables have the form that they keep."""
+        values = [_as_carried(self.inputs[i]) for i in self.carried]
+        variables = [jnp.asarray(self.variables[h]) for h in self.written]
+        trace = jax.make_jaxpr(
+            lambda number, values, variables: _leaves(self.step(number, values, variables, recorded)), return_shape=True
+        )
+        for _ in range(2 * len(values) + 1):  # a list may settle on a shape, and then on what it declares
+            program, types = trace(_FIRST, values, variables)
+            step = _Iteration(*types)
+            merged = [self._merged(i, a, b) for i, a, b in zip(self.carried, values, step.values, strict=True)]
+            if all(a is b for a, b in zip(values, merged, strict=True)):
+                structure = jax.tree.structure(types)
+                return _TracedStep(program, structure, self.carried, self.factors, values, variables, step)
+            values = merged
+        raise self.ctx.needs_host("the loop variables do not settle on shapes")
+
+    def _merged(self, position: int, value: Any, result: Any) -> Any:
+        name = self.body.inputs[position].op.name
+        if isinstance(value, TensorList) and isinstance(result, TensorList):
+            if value.declared != result.declared:
+                declared = self.declared[position] = common_declaration(value.declared, result.declared)
+                value, result = value.declared_as(declared), result.declared_as(declared)
+            if value.length == result.length and value.element_shape in (None, result.element_shape):
+                if value.elements is not None or result.elements is None:
+                    return value
+                return jax.tree.map(lambda t: jnp.zeros(t.shape, t.dtype), result)
+            raise self.ctx.needs_host(f"list {name} enters the loop as {value.shape} and becomes {result.shape}")
+        if value.shape != result.shape:
+            raise self.ctx.needs_host(
+                f"loop variable {name} enters with shape {value.shape} and becomes {result.shape}"
+            )
+        return value
+
+    def _report(self, last: Any) -> None:
+        for handle, value in zip(self.written, last["variables"], strict=True):
+            self.ctx.write(handle, value)
+        for check, ok, shown in zip(self.checks, last["ok"], last["shown"], strict=True):
+            self.ctx.state.checks.append(replace(check, ok=ok, values=shown))
+        for check, ok in zip(self.condition_checks, last["condition_ok"], strict=False):
+            message = check.message.split("{0}")[0].rstrip(" :,=")
+            self.ctx.state.checks.append(replace(check, ok=ok, message=message, values=()))
+
+
+def _leaves(step: _Iteration) -> tuple[Any, ...]:
+    return step.values, step.variables, step.records, step.ok, step.shown, step.factors
+
+
+def _iteration(carry: Any) -> Any:
+    return _FIRST if carry["number"] is None else carry["number"]
+
+
+def _as_carried(value: Any) -> Any:
+    return value if isinstance(value, TensorList) else jnp.asarray(value)
+
+
+def _room(result: Any, bound: int) -> Any:
+    return jax.tree.map(lambda t: jnp.zeros((bound, *t.shape), t.dtype), result)
+
+
+def _bodies(ctx: Any, cond: Any, body: Any) -> tuple[Any, Any]:
+    return ctx.op.function(cond.name), ctx.op.function(body.name)
+
+
+def _while_kernel(input: list[Any], *, ctx: Any, cond: Any, body: Any) -> list[Any]:
+    used = [ctx.is_used(i) for i in range(len(input))]
+    loop = CompiledLoop(ctx, *_bodies(ctx, cond, body), input, used)
+    return loop.run(0, [], False)[0]
+
+
+@RecordingWhile.kernel
+def _(
+    bound: Any, input: list[Any], *, ctx: Any, cond: Any, body: Any, recorded: list[int], only_shapes: list[bool]
+) -> list[Any]:
+    count = len(input)
+    used = [ctx.is_used(i) for i in range(count)]
+    wanted = [k for k in range(len(recorded)) if ctx.is_used(count + 1 + k)]
+    stored = [k for k in wanted if not only_shapes[k]]
+    length = int(np.asarray(bound))
+    if wanted and length < 0:
+        raise ctx.needs_host("how often the loop runs is not known before it has run")
+    loop = CompiledLoop(ctx, *_bodies(ctx, cond, body), input, used)
+    shaped = [k for k in wanted if only_shapes[k]]
+    results, number, rooms = loop.run(length, [recorded[k] for k in stored], True, [recorded[k] for k in shaped])
+    found = dict(zip([*stored, *shaped], rooms, strict=True))
+    lists = [_record_list(found.get(k), max(length, 1)) for k in range(len(recorded))]
+    return [*results, number, *lists]
+
+
+def _record_list(room: Any, length: int) -> TensorList:
+    """A record as a list; of one whose tensor is a list itself, only its form matters."""
+    if room is None or isinstance(room, TensorList):
+        return TensorList(room, length, np.object_ if room is not None else np.float32)
+    return TensorList(room, length, room.dtype)
+
+
+# ---------------------------------------------------------------------- records of a lowered loop
+RecordStart = define_op("_RecordStart", "-> record: variant", stateful=True)
+RecordAdd = define_op(
+    "_RecordAdd", "record: variant, item: T -> longer: variant", "T: any", stateful=True, knows_objects=True
+)
+RecordEnd = define_op("_RecordEnd", "record: variant -> list: variant", "element_dtype: any")
+for _op in (RecordStart, RecordAdd, RecordEnd):
+    _op.shape(lambda *_: TensorShape([]))
+    _op.not_differentiable()
+
+
+@RecordStart.host_kernel
+def _() -> TensorList:
+    return TensorList([], 0, np.object_)
+
+
+@RecordAdd.host_kernel
+def _(record: TensorList, item: Any) -> TensorList:
+    # the loop hands the record from iteration to iteration and nobody else holds it, so that it can grow in place
+    record.elements.append(item)
+    return record
+
+
+@RecordEnd.host_kernel
+def _(record: TensorList, *, element_dtype: Any) -> TensorList:
+    count = len(record.elements)
+    made = TensorList(record.elements, count, element_dtype.as_numpy_dtype)
+    return made.to_dense(capacity=_rounded(max(count, 1)))
+
+
+def _rounded(count: int) -> int:
+    return 1 << max(count - 1, 0).bit_length()
+
+
+def _while_shape(input: list[TensorShape], *, ctx: Any, output_shapes: Any) -> list[TensorShape]:
+    return list(output_shapes) or [TensorShape(None)] * ctx.output_count
+
+
+for _op in (While, StatelessWhile):
+    _op.kernel(_while_kernel)
+    _op.shape(_while_shape)
+
+
+@RecordingWhile.shape
+def _(bound: TensorShape, input: list[TensorShape], *, ctx: Any, output_shapes: Any) -> list[TensorShape]:
+    rest = ctx.output_count - len(input)
+    return [*(list(output_shapes) or [TensorShape(None)] * len(input)), *[TensorShape([])] * rest]
+
+
+# ---------------------------------------------------------------------- bounds
+LoopBound.not_differentiable()
+DeviceLoopBound.not_differentiable()
+LoopBound.shape(lambda input: TensorShape([]))
+DeviceLoopBound.shape(lambda input: TensorShape([]))
+
+
+@LoopBound.kernel
+def _(input: list[Any], *, ctx: Any, cond: Any, body: Any, xp: Any) -> Any:
+    if xp is not np:
+        raise ctx.needs_host("how often a loop inside the loop runs differs between iterations")
+    functions = _bodies(ctx, cond, body)
+    steps = _counter_steps(*functions)
+    if steps is not None:
+        return np.int32(_crossing(ctx, functions[0], input, steps))
+    values, number = list(input), 0
+    while bool(truth_of(np.asarray(ctx.call(functions[0], values)[0]))):
+        values = ctx.call(functions[1], values)
+        number += 1
+    return np.int32(number)
+
+
+def _counter_steps(cond: Any, body: Any) -> list[Any] | None:
+    """What each parameter grows by, where the loop ends as soon as one of its counters reaches its limit; else None."""
+    steps = [_step_of(p, behind_identities(out)) for p, out in zip(body.inputs, body.outputs, strict=True)]
+    if any(step is None for step in steps):
+        return None
+    counters = {p for p, step in zip(cond.inputs, steps, strict=True) if step}
+    pending = [behind_identities(cond.outputs[0])]
+    while pending:
+        op = pending.pop().op
+        if op.type == "LogicalAnd":
+            pending.extend(behind_identities(t) for t in op.inputs)
+            continue
+        if op.type not in {"Less", "LessEqual"} or behind_identities(op.inputs[0]) not in counters:
+            return None
+        limit = {t for behind in operations_behind([op.inputs[1]]) for t in behind.outputs}
+        if counters & limit:
+            return None
+    return steps
+
+
+def _step_of(parameter: Any, result: Any) -> Any:
+    if result is parameter:
+        return 0
+    if result.op.type not in {"Add", "AddV2"} or not parameter.dtype.is_integer:
+        return None
+    one, other = (behind_identities(t) for t in result.op.inputs)
+    one, other = (other, one) if other is parameter else (one, other)
+    if one is not parameter or other.op.type != "Const" or other.op.attrs["value"].ndim:
+        return None
+    return int(other.op.attrs["value"]) if other.op.attrs["value"] > 0 else None
+
+
+def _crossing(ctx: Any, cond: Any, start: list[Any], steps: list[Any]) -> int:
+    """The first iteration before which a condition on counters is false: by bisection, as it stays false then."""
+
+    def goes_on(number: int) -> bool:
+        values = []
+        for value, step, parameter in zip(start, steps, cond.inputs, strict=True):
+            if step:
+                dtype = parameter.dtype.as_numpy_dtype
+                reached = int(value) + step * number
+                if reached > np.iinfo(dtype).max:
+                    return False
+                value = np.asarray(reached, dtype)
+            values.append(value)
+        return bool(np.asarray(ctx.call(cond, values)[0]))
+
+    low, high = 0, 1
+    if not goes_on(0):
+        return 0
+    while goes_on(high):
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if goes_on(middle) else (low, middle)
+    return high
+
+
+@DeviceLoopBound.kernel
+def _(input: list[Any], *, ctx: Any, cond: Any, body: Any) -> Any:
+    loop = CompiledLoop(ctx, *_bodies(ctx, cond, body), input, [False] * len(input))
+    _, number, _ = loop.run(0, [], True)
+    below = jnp.maximum(number - 1, 0).astype(np.uint32)
+    return (jnp.uint32(1) << (np.uint32(32) - lax.clz(below))).astype(np.int32)
+
+
+@DeviceLoopBound.host_kernel
+def _(input: list[Any], *, ctx: Any, cond: Any, body: Any) -> Any:
+    functions = _bodies(ctx, cond, body)
+    values, number = list(input), 0
+    while bool(truth_of(np.asarray(ctx.call(functions[0], values)[0]))):
+        values = ctx.call(functions[1], values)
+        number += 1
+    return np.int32(_rounded(max(number, 1)))

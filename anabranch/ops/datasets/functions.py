@@ -1,0 +1,287 @@
+"""Datasets that call functions, or compute ahead: map, filter, interleave, scan, reduce, prefetch, ... (WP4.5)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any, Final
+
+from anabranch.core.shapes import TensorShape
+from anabranch.errors import InvalidArgumentError
+from anabranch.graph.building import define_op
+from anabranch.ops.datasets.sources import TYPED, dataset_of, define_dataset, function_of, made_by
+from anabranch.ops.datasets.threads import ThreadBackground
+from anabranch.state import dataset_background as background, dataset_functions as functions
+from anabranch.state.dataset_batches import BatchDataset
+from anabranch.state.datasets import ElementFunction, Elements
+
+#: what a user writes to leave a size or a degree of parallelism to the system
+AUTOTUNE: Final = -1
+#: how many elements are computed ahead where that is left to us
+_AHEAD: Final = 8
+
+_BACKGROUND = ThreadBackground()
+_INPUT = "input_dataset: variant, other_arguments: Targuments"
+_FUNCTION = f"f: func, Targuments: list(type) >= 0, {TYPED}"
+
+
+def _parallelism(value: Any, ctx: Any, name: str = "num_parallel_calls") -> int:
+    """How many calls may run at once."""
+    if int(value) == AUTOTUNE:
+        return os.cpu_count() or 1
+    if int(value) < 1:
+        raise InvalidArgumentError(None, ctx.op, f"{name} must be greater than zero, got {int(value)}.")
+    return int(value)
+
+
+# ---------------------------------------------------------------------- map
+MapDataset = define_dataset(
+    "MapDataset",
+    _INPUT,
+    f"{_FUNCTION}, use_inter_op_parallelism: bool = True, preserve_cardinality: bool = False, "
+    "force_synchronous: bool = False",
+)
+ParallelMapDataset = define_dataset(
+    "ParallelMapDataset",
+    f"{_INPUT}, num_parallel_calls: int32",
+    f"{_FUNCTION}, use_inter_op_parallelism: bool = True, sloppy: bool = False, preserve_cardinality: bool = False",
+)
+
+
+@MapDataset.host_kernel
+def _(input_dataset: Any, other_arguments: list[Any], *, f: Any, ctx: Any) -> Elements:
+    return _mapped(input_dataset, other_arguments, 1, f, ctx)
+
+
+def _mapped(input_dataset: Any, captured: list[Any], calls: int, f: Any, ctx: Any) -> Elements:
+    source, preserve = dataset_of(input_dataset, ctx), ctx.op.attrs["preserve_cardinality"]
+    function: ElementFunction = function_of(ctx, f, captured)
+    function = functions.kept_going(function) if preserve else function
+    if calls == 1:
+        return made_by(functions.MapDataset(source, function), ctx)
+    made = background.ParallelMapDataset(source, function, calls, _BACKGROUND)
+    return made_by(made, ctx)
+
+
+@ParallelMapDataset.host_kernel
+def _(input_dataset: Any, other_arguments: list[Any], num_parallel_calls: Any, *, f: Any, ctx: Any) -> Elements:
+    calls = _parallelism(num_parallel_calls, ctx)
+    return _mapped(input_dataset, other_arguments, calls, f, ctx)
+
+
+def _map_and_batch(
+    input_dataset: Any,
+    other_arguments: list[Any],
+    batch_size: Any,
+    num_parallel_calls: Any,
+    drop_remainder: Any,
+    *,
+    f: Any,
+    ctx: Any,
+) -> Elements:
+    calls = _parallelism(num_parallel_calls, ctx)
+    mapped = _mapped(input_dataset, other_arguments, calls, f, ctx)
+    return made_by(BatchDataset(mapped, int(batch_size), bool(drop_remainder), fixed=True), ctx)
+
+
+for _name in ("MapAndBatchDataset", "ExperimentalMapAndBatchDataset"):
+    define_dataset(
+        _name,
+        f"{_INPUT}, batch_size: int64, num_parallel_calls: int64, drop_remainder: bool",
+        f"{_FUNCTION}, preserve_cardinality: bool = False",
+    ).host_kernel(_map_and_batch)
+
+# ---------------------------------------------------------------------- filter
+FilterDataset = define_dataset("FilterDataset", _INPUT, f"predicate: func, Targuments: list(type) >= 0, {TYPED}")
+
+
+@FilterDataset.host_kernel
+def _(input_dataset: Any, other_arguments: list[Any], *, predicate: Any, ctx: Any) -> Elements:
+    function = function_of(ctx, predicate, other_arguments)
+    return made_by(functions.FilterDataset(dataset_of(input_dataset, ctx), function), ctx)
+
+
+def _take_while(input_dataset: Any, other_arguments: list[Any], *, predicate: Any, ctx: Any) -> Elements:
+    function = function_of(ctx, predicate, other_arguments)
+    return made_by(functions.FilterDataset(dataset_of(input_dataset, ctx), function, until_false=True), ctx)
+
+
+for _name in ("TakeWhileDataset", "ExperimentalTakeWhileDataset"):
+    define_dataset(_name, _INPUT, f"predicate: func, Targuments: list(type) >= 0, {TYPED}").host_kernel(_take_while)
+
+# ---------------------------------------------------------------------- functions that return datasets
+FlatMapDataset = define_dataset("FlatMapDataset", _INPUT, _FUNCTION)
+InterleaveDataset = define_dataset(
+    "InterleaveDataset", f"{_INPUT}, cycle_length: int64, block_length: int64", _FUNCTION
+)
+ParallelInterleaveDatasetV2 = define_dataset(
+    "ParallelInterleaveDatasetV2",
+    f"{_INPUT}, cycle_length: int64, block_length: int64, num_parallel_calls: int64",
+    f"{_FUNCTION}, sloppy: bool = False",
+)
+
+
+@FlatMapDataset.host_kernel
+def _(input_dataset: Any, other_arguments: list[Any], *, f: Any, ctx: Any) -> Elements:
+    source = dataset_of(input_dataset, ctx)
+    return made_by(functions.InterleaveDataset(source, function_of(ctx, f, other_arguments)), ctx)
+
+
+def _interleaved(source: Any, captured: Any, cycle: Any, block: Any, f: Any, ctx: Any, ahead: int = 0) -> Elements:
+    """Datasets that take turns; with `ahead`, each computes that many elements before its turn."""
+    taking_turns = _parallelism(cycle, ctx, "cycle_length")
+    wrap = _prefetched(ahead) if ahead else _itself
+    function = function_of(ctx, f, captured)
+    found = functions.InterleaveDataset(dataset_of(source, ctx), function, taking_turns, int(block), wrap)
+    return made_by(found, ctx)
+
+
+def _itself(dataset: Elements) -> Elements:
+    return dataset
+
+
+def _prefetched(ahead: int) -> Callable[[Elements], Elements]:
+    return lambda dataset: background.PrefetchDataset(dataset, ahead, _BACKGROUND)
+
+
+@InterleaveDataset.host_kernel
+def _(
+    input_dataset: Any, other_arguments: list[Any], cycle_length: Any, block_length: Any, *, f: Any, ctx: Any
+) -> Elements:
+    return _interleaved(input_dataset, other_arguments, cycle_length, block_length, f, ctx)
+
+
+@ParallelInterleaveDatasetV2.host_kernel
+def _(
+    input_dataset: Any,
+    other_arguments: list[Any],
+    cycle_length: Any,
+    block_length: Any,
+    num_parallel_calls: Any,
+    *,
+    f: Any,
+    ctx: Any,
+) -> Elements:
+    calls = _parallelism(num_parallel_calls, ctx)
+    ahead = max(_AHEAD, 2 * int(block_length)) if calls > 1 else 0
+    return _interleaved(input_dataset, other_arguments, cycle_length, block_length, f, ctx, ahead)
+
+
+def _parallel_interleave(
+    input_dataset: Any,
+    other_arguments: list[Any],
+    cycle_length: Any,
+    block_length: Any,
+    sloppy: Any,
+    buffer_output_elements: Any,
+    prefetch_input_elements: Any,
+    *,
+    f: Any,
+    ctx: Any,
+) -> Elements:
+    ahead = max(1, int(buffer_output_elements))
+    return _interleaved(input_dataset, other_arguments, cycle_length, block_length, f, ctx, ahead)
+
+
+for _name in ("ParallelInterleaveDataset", "ExperimentalParallelInterleaveDataset"):
+    define_dataset(
+        _name,
+        f"{_INPUT}, cycle_length: int64, block_length: int64, sloppy: bool, buffer_output_elements: int64, "
+        "prefetch_input_elements: int64",
+        _FUNCTION,
+    ).host_kernel(_parallel_interleave)
+
+
+def _group_by_window(
+    input_dataset: Any,
+    key_func_other_arguments: list[Any],
+    reduce_func_other_arguments: list[Any],
+    window_size_func_other_arguments: list[Any],
+    *,
+    key_func: Any,
+    reduce_func: Any,
+    window_size_func: Any,
+    ctx: Any,
+) -> Elements:
+    key = function_of(ctx, key_func, key_func_other_arguments)
+    size = function_of(ctx, window_size_func, window_size_func_other_arguments)
+    reduce = function_of(ctx, reduce_func, reduce_func_other_arguments)
+    return made_by(functions.GroupByWindowDataset(dataset_of(input_dataset, ctx), key, size, reduce), ctx)
+
+
+for _name in ("GroupByWindowDataset", "ExperimentalGroupByWindowDataset"):
+    define_dataset(
+        _name,
+        "input_dataset: variant, key_func_other_arguments: Tkey_func_other_arguments, "
+        "reduce_func_other_arguments: Treduce_func_other_arguments, "
+        "window_size_func_other_arguments: Twindow_size_func_other_arguments",
+        "key_func: func, reduce_func: func, window_size_func: func, Tkey_func_other_arguments: list(type) >= 0, "
+        "Treduce_func_other_arguments: list(type) >= 0, Twindow_size_func_other_arguments: list(type) >= 0, " + TYPED,
+    ).host_kernel(_group_by_window)
+
+# ---------------------------------------------------------------------- functions with a state
+_STATE = "input_dataset: variant, initial_state: Tstate, other_arguments: Targuments"
+_STATE_ATTRS = f"f: func, Tstate: list(type) >= 1, Targuments: list(type) >= 0, {TYPED}"
+
+
+def _scan(input_dataset: Any, initial_state: list[Any], other_arguments: list[Any], *, f: Any, ctx: Any) -> Elements:
+    function = function_of(ctx, f, other_arguments)
+    return made_by(functions.ScanDataset(dataset_of(input_dataset, ctx), tuple(initial_state), function), ctx)
+
+
+define_dataset(
+    "ScanDataset", _STATE, f"{_STATE_ATTRS}, preserve_cardinality: bool = False, use_default_device: bool = True"
+).host_kernel(_scan)
+define_dataset("ExperimentalScanDataset", _STATE, f"{_STATE_ATTRS}, preserve_cardinality: bool = False").host_kernel(
+    _scan
+)
+
+ReduceDataset = define_op(
+    "ReduceDataset",
+    f"{_STATE} -> components: output_types",
+    f"{_STATE_ATTRS}, use_inter_op_parallelism: bool = True",
+    stateful=True,
+    defers_bodies=True,
+)
+ReduceDataset.not_differentiable()
+
+
+@ReduceDataset.shape
+def _(
+    input_dataset: TensorShape,
+    initial_state: list[TensorShape],
+    other_arguments: list[TensorShape],
+    *,
+    output_shapes: list[TensorShape],
+) -> list[TensorShape]:
+    return output_shapes
+
+
+@ReduceDataset.host_kernel
+def _(input_dataset: Any, initial_state: list[Any], other_arguments: list[Any], *, f: Any, ctx: Any) -> list[Any]:
+    function = function_of(ctx, f, other_arguments)
+    iterator = dataset_of(input_dataset, ctx).iterator()
+    state = tuple(initial_state)
+    try:
+        while (element := iterator.next()) is not None:
+            state = function(*state, *element)
+    finally:
+        iterator.close()
+    return list(state)
+
+
+# ---------------------------------------------------------------------- ahead of time
+PrefetchDataset = define_dataset(
+    "PrefetchDataset",
+    "input_dataset: variant, buffer_size: int64",
+    f"{TYPED}, slack_period: int = 0, legacy_autotune: bool = True, buffer_size_min: int = 0",
+)
+
+
+@PrefetchDataset.host_kernel
+def _(input_dataset: Any, buffer_size: Any, *, ctx: Any) -> Elements:
+    size = int(buffer_size)
+    if size < AUTOTUNE:
+        raise InvalidArgumentError(None, ctx.op, f"buffer_size must be >= 0 or set to be auto-tuned, got {size}.")
+    ahead = _AHEAD if size == AUTOTUNE else size
+    return made_by(background.PrefetchDataset(dataset_of(input_dataset, ctx), ahead, _BACKGROUND), ctx)

@@ -1,0 +1,379 @@
+"""Images: colours, PNG files, and the choice among overlapping boxes."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from anabranch.core import dtypes
+from anabranch.core.dtypes import DType
+from anabranch.core.shapes import TensorShape
+from anabranch.errors import InvalidArgumentError
+from anabranch.graph.building import OpFunction, define_op
+from anabranch.graph.operation import Tensor
+from anabranch.io.png import decode_png, encode_png
+from anabranch.ops import raw, shape_rules
+from anabranch.ops.factories import attach_gradient
+from anabranch.ops.images.codecs import origin, plain_png_pixels
+from anabranch.ops.nn.sliding import wide
+
+Array = np.ndarray[Any, Any]
+
+
+# ---------------------------------------------------------------------- colours
+def _coloured(images: TensorShape) -> TensorShape:
+    """The shape of images with three channels last; raises ValueError for others."""
+    images = images.with_rank_at_least(1)
+    if images.dims_tuple is None:
+        return images
+    if images.dims_tuple[-1] not in (None, 3):
+        raise ValueError(f"images must have 3 channels (the last axis), got shape {images}")
+    return TensorShape([*images.dims_tuple[:-1], 3])
+
+
+def _check_channels(images: Any) -> Any:
+    if images.shape[-1:] != (3,):
+        raise ValueError(f"images must have 3 channels (the last axis), got shape {images.shape}")
+    return wide(images)
+
+
+def _to_hsv(images: Any, xp: Any) -> tuple[Any, Any, Any]:
+    rgb = _check_channels(images)
+    red, green, blue = (rgb[..., i] for i in range(3))
+    one, six = rgb.dtype.type(1), rgb.dtype.type(6)
+    value = xp.maximum(xp.maximum(red, green), blue)
+    spread = value - xp.minimum(xp.minimum(red, green), blue)
+    grey, black = spread <= 0, value <= 0
+    saturation = xp.where(black, xp.zeros_like(value), spread / xp.where(black, one, value))
+    sixth = one / (six * xp.where(grey, one, spread))
+    hue = xp.where(
+        red == value,
+        sixth * (green - blue),
+        xp.where(
+            green == value, sixth * (blue - red) + rgb.dtype.type(1 / 3), sixth * (red - green) + rgb.dtype.type(2 / 3)
+        ),
+    )
+    hue = xp.where(grey, xp.zeros_like(hue), hue)
+    return xp.where(hue < 0, hue + one, hue), saturation, value
+
+
+def _from_hsv(hue: Any, saturation: Any, value: Any, xp: Any) -> Any:
+    c = hue.dtype.type
+    at = hue * c(6)
+    red = xp.clip(xp.abs(at - c(3)) - c(1), c(0), c(1))
+    green = xp.clip(c(2) - xp.abs(at - c(2)), c(0), c(1))
+    blue = xp.clip(c(2) - xp.abs(at - c(4)), c(0), c(1))
+    return xp.stack([(c(1) - saturation + saturation * part) * value for part in (red, green, blue)], axis=-1)
+
+
+def _colour_op(
+    name: str, more: str = "", types: str = "{half, float}", gradient: Callable[..., Any] | None = None
+) -> OpFunction:
+    op = attach_gradient(define_op(name, f"images: T{more} -> output: T", f"T: {types} = float32"), gradient)
+
+    @(op.late_shape if more else op.shape)
+    def _(images: TensorShape, *rest: TensorShape) -> TensorShape:
+        for factor in rest:
+            shape_rules.with_rank(factor, 0, "the factor")
+        return _coloured(images)
+
+    return op
+
+
+def _hsv_gradient(op: Any, grad: Tensor) -> Tensor:
+    """Where channels are equal, the first counts as the largest, and the last as the smallest."""
+    rgb = raw.Unpack(op.inputs[0], num=3, axis=-1)
+    red, green, blue = rgb
+    grad_hue, grad_saturation, grad_value = raw.Unpack(grad, num=3, axis=-1)
+    value = raw.Maximum(raw.Maximum(red, green), blue)
+    least = raw.Minimum(raw.Minimum(red, green), blue)
+    spread = raw.Sub(value, least)
+    largest = _first_equal(rgb, value, grad.dtype)
+    smallest = _first_equal(rgb[::-1], least, grad.dtype)[::-1]
+    # the hue is (next - last) / (6 spread), where next and last follow the largest of the three in turn
+    difference = raw.AddN([raw.Mul(largest[i], raw.Sub(rgb[i - 2], rgb[i - 1])) for i in range(3)])
+    per_spread = raw.DivNoNan(grad_hue, raw.Mul(spread, 6.0))
+    per_difference = raw.DivNoNan(raw.Mul(per_spread, difference), spread)
+    per_value = raw.DivNoNan(grad_saturation, value)
+    parts = []
+    for i in range(3):
+        # the channel after the largest counts up, the one before it down
+        hue = raw.Mul(per_spread, raw.Sub(largest[i - 1], largest[i - 2]))
+        hue = raw.Sub(hue, raw.Mul(per_difference, raw.Sub(largest[i], smallest[i])))
+        ratio = raw.Mul(raw.DivNoNan(least, value), largest[i])
+        saturation = raw.Mul(per_value, raw.Sub(ratio, smallest[i]))
+        parts.append(raw.AddN([raw.Mul(grad_value, largest[i]), saturation, hue]))
+    return raw.Pack(parts, axis=-1)  # type: ignore[no-any-return]
+
+
+def _first_equal(channels: Sequence[Tensor], wanted: Tensor, dtype: DType) -> list[Tensor]:
+    """One for the first channel that equals `wanted`, zero for the others."""
+    first, second, third = (raw.Cast(raw.Equal(channel, wanted), DstT=dtype) for channel in channels)
+    not_first = raw.Sub(1.0, first)
+    return [first, raw.Mul(not_first, second), raw.Mul(raw.Mul(not_first, raw.Sub(1.0, second)), third)]
+
+
+RGBToHSV = _colour_op("RGBToHSV", types="floating", gradient=_hsv_gradient)
+
+
+@RGBToHSV.kernel
+def _(images: Any, *, xp: Any) -> Any:
+    return xp.stack(_to_hsv(images, xp), axis=-1).astype(images.dtype)
+
+
+HSVToRGB = _colour_op("HSVToRGB", types="floating")
+
+
+@HSVToRGB.kernel
+def _(images: Any, *, xp: Any) -> Any:
+    hsv = _check_channels(images)
+    return _from_hsv(hsv[..., 0], hsv[..., 1], hsv[..., 2], xp).astype(images.dtype)
+
+
+AdjustHue = _colour_op("AdjustHue", ", delta: float32")
+
+
+@AdjustHue.kernel
+def _(images: Any, delta: Any, *, xp: Any) -> Any:
+    hue, saturation, value = _to_hsv(images, xp)
+    turned = hue + delta
+    return _from_hsv(turned - xp.floor(turned), saturation, value, xp).astype(images.dtype)
+
+
+AdjustSaturation = _colour_op("AdjustSaturation", ", scale: float32")
+
+
+@AdjustSaturation.kernel
+def _(images: Any, scale: Any, *, xp: Any) -> Any:
+    hue, saturation, value = _to_hsv(images, xp)
+    zero, one = np.float32(0), np.float32(1)
+    return _from_hsv(hue, xp.clip(saturation * scale, zero, one), value, xp).astype(images.dtype)
+
+
+AdjustContrastv2 = define_op(
+    "AdjustContrastv2", "images: T, contrast_factor: float32 -> output: T", "T: {half, float} = float32"
+)
+
+
+@AdjustContrastv2.shape
+def _(images: TensorShape, contrast_factor: TensorShape) -> TensorShape:
+    shape_rules.with_rank(contrast_factor, 0, "contrast_factor")
+    return images.with_rank_at_least(3)
+
+
+@AdjustContrastv2.kernel
+def _(images: Any, contrast_factor: Any, *, xp: Any) -> Any:
+    x = wide(images)
+    mean = xp.mean(x, axis=(-3, -2), keepdims=True)
+    return ((x - mean) * contrast_factor + mean).astype(images.dtype)
+
+
+@AdjustContrastv2.gradient
+def _(op: Any, grad: Tensor) -> Any:
+    factor = raw.Cast(op.inputs[1], DstT=grad.dtype)
+    mean = raw.Mean(grad, np.array([-3, -2], np.int32), keep_dims=True)
+    return raw.Add(raw.Mul(raw.Sub(grad, mean), factor), mean), None
+
+
+# ---------------------------------------------------------------------- PNG files
+EncodePng = define_op("EncodePng", "image: T -> contents: string", "compression: int = -1, T: {uint8, uint16} = uint8")
+EncodePng.not_differentiable()
+
+
+@EncodePng.shape
+def _(image: TensorShape) -> TensorShape:
+    return image.with_rank_at_least(3)[:-3] if image.ndims is not None else image
+
+
+@EncodePng.host_kernel
+def _(image: Array, *, compression: int, ctx: Any) -> Any:
+    ctx.check(-1 <= compression <= 9, f"compression should be in [-1,9], got {compression}; 9 is the densest")
+    out = np.empty(image.shape[:-3], np.object_)
+    for at in np.ndindex(*out.shape):
+        out[at] = encode_png(image[at], compression)
+    return out
+
+
+def png_pixels(data: bytes, channels: int, dtype: DType, ctx: Any) -> Any:
+    """The pixels of a PNG image, uint8 or uint16 [height, width, channels].
+
+    Raises:
+        InvalidArgumentError: the data do not decode.
+    """
+    pixels = plain_png_pixels(data, channels) if dtype is dtypes.uint8 else None
+    if pixels is not None:
+        return pixels
+    try:
+        return decode_png(data, channels, dtype.as_numpy_dtype)
+    except ValueError as error:
+        message = f"{len(data)} bytes{origin(ctx)} do not decode as an image: {error}"
+        raise InvalidArgumentError(None, ctx.op, message) from error
+
+
+# ---------------------------------------------------------------------- boxes
+def _overlaps(box: Array, boxes: Array) -> Array:
+    """Intersection over union of one box with others; corners may stand in any order."""
+    low, high = np.minimum(boxes[:, :2], boxes[:, 2:]), np.maximum(boxes[:, :2], boxes[:, 2:])
+    own_low, own_high = np.minimum(box[:2], box[2:]), np.maximum(box[:2], box[2:])
+    sides = np.maximum(np.minimum(high, own_high) - np.maximum(low, own_low), 0)
+    shared = sides[:, 0] * sides[:, 1]
+    areas, own = np.prod(high - low, axis=1), np.prod(own_high - own_low)
+    union = areas + own - shared
+    empty = (areas <= 0) | (own <= 0)
+    return np.where(empty, 0, shared / np.where(empty, 1, union))
+
+
+def _suppress(
+    boxes: Array, scores: Array, count: Any, overlap: float, least: float, sigma: float, ctx: Any
+) -> tuple[Array, Array]:
+    """Greedy choice: the best box, then the best of those that overlap no chosen one by more than `overlap`.
+
+    With `sigma` > 0 overlapping lowers a score, by exp(-overlap^2 / (2 sigma)), before it excludes.
+
+    Returns:
+        Indices (int32) and their scores, best first.
+    """
+    ctx.check(0 <= overlap <= 1, f"iou_threshold must be in [0, 1], got {overlap}")
+    ctx.check(boxes.ndim == 2 and boxes.shape[1] == 4, f"boxes must have shape [boxes, 4], got {boxes.shape}")
+    ctx.check(scores.shape == boxes.shape[:1], f"there are {len(boxes)} boxes, but scores of shape {scores.shape}")
+    corners, left = boxes.astype(np.float32), scores.astype(np.float32)
+    chosen: list[int] = []
+    values: list[float] = []
+    while len(chosen) < int(count) and len(left):
+        best = int(np.argmax(left))
+        if not left[best] > least:
+            break
+        chosen.append(best)
+        values.append(float(left[best]))
+        shared = _overlaps(corners[best], corners)
+        if sigma > 0:
+            left = left * np.exp(-0.5 / sigma * shared * shared)
+        left = np.where(shared > overlap, -np.inf, left)
+        left[best] = -np.inf
+    return np.array(chosen, np.int32), np.array(values, scores.dtype)
+
+
+def _padded(found: Array, length: Any) -> Array:
+    return np.concatenate([found, np.zeros(int(length) - len(found), found.dtype)])
+
+
+def _box_op(name: str, inputs: str, outputs: str, attrs: str) -> OpFunction:
+    op = define_op(name, f"boxes: {inputs} -> {outputs}", attrs)
+    op.not_differentiable()
+
+    def chosen(length: int | None, boxes: TensorShape, scores: TensorShape, *scalars: TensorShape) -> Any:
+        shape_rules.with_rank(boxes, 2, "boxes")[:1].merge_with(shape_rules.with_rank(scores, 1, "scores"))
+        for scalar in scalars:
+            shape_rules.with_rank(scalar, 0, "the limits")
+        vectors = [TensorShape([length])] * max(1, len(op.outputs) - 1)
+        return vectors if len(op.outputs) == 1 else [*vectors, shape_rules.SCALAR]
+
+    if "pad_to_max_output_size" not in op.attrs:
+        op.shape(functools.partial(chosen, None))
+        return op
+
+    @op.shape
+    def _(*shapes: TensorShape, pad_to_max_output_size: bool, ctx: Any) -> Any:
+        any_length = chosen(None, *shapes)
+        known = ctx.constant("max_output_size") if pad_to_max_output_size else None
+        return any_length if known is None else chosen(int(known), *shapes)
+
+    return op
+
+
+_BOX_TYPES = "T: {half, float} = float32"
+_THRESHOLDS = f"{_BOX_TYPES}, T_threshold: {{half, float}} = float32"
+
+NonMaxSuppression = _box_op(
+    "NonMaxSuppression",
+    "float32, scores: float32, max_output_size: int32",
+    "selected_indices: int32",
+    "iou_threshold: float = 0.5",
+)
+
+
+@NonMaxSuppression.host_kernel
+def _(boxes: Array, scores: Array, max_output_size: Any, *, iou_threshold: float, ctx: Any) -> Any:
+    return _suppress(boxes, scores, max_output_size, iou_threshold, -np.inf, 0.0, ctx)[0]
+
+
+NonMaxSuppressionV2 = _box_op(
+    "NonMaxSuppressionV2",
+    "T, scores: T, max_output_size: int32, iou_threshold: T_threshold",
+    "selected_indices: int32",
+    _THRESHOLDS,
+)
+
+
+@NonMaxSuppressionV2.host_kernel
+def _(boxes: Array, scores: Array, max_output_size: Any, iou_threshold: Any, *, ctx: Any) -> Any:
+    return _suppress(boxes, scores, max_output_size, float(iou_threshold), -np.inf, 0.0, ctx)[0]
+
+
+NonMaxSuppressionV3 = _box_op(
+    "NonMaxSuppressionV3",
+    "T, scores: T, max_output_size: int32, iou_threshold: T_threshold, score_threshold: T_threshold",
+    "selected_indices: int32",
+    _THRESHOLDS,
+)
+
+
+@NonMaxSuppressionV3.host_kernel
+def _(boxes: Array, scores: Array, max_output_size: Any, iou_threshold: Any, score_threshold: Any, *, ctx: Any) -> Any:
+    return _suppress(boxes, scores, max_output_size, float(iou_threshold), float(score_threshold), 0.0, ctx)[0]
+
+
+NonMaxSuppressionV4 = _box_op(
+    "NonMaxSuppressionV4",
+    "T, scores: T, max_output_size: int32, iou_threshold: T_threshold, score_threshold: T_threshold",
+    "selected_indices: int32, valid_outputs: int32",
+    f"{_THRESHOLDS}, pad_to_max_output_size: bool = False",
+)
+
+
+@NonMaxSuppressionV4.host_kernel
+def _(
+    boxes: Array,
+    scores: Array,
+    max_output_size: Any,
+    iou_threshold: Any,
+    score_threshold: Any,
+    *,
+    pad_to_max_output_size: bool,
+    ctx: Any,
+) -> Any:
+    found, _ = _suppress(boxes, scores, max_output_size, float(iou_threshold), float(score_threshold), 0.0, ctx)
+    count = np.int32(len(found))
+    return _padded(found, max_output_size) if pad_to_max_output_size else found, count
+
+
+NonMaxSuppressionV5 = _box_op(
+    "NonMaxSuppressionV5",
+    "T, scores: T, max_output_size: int32, iou_threshold: T, score_threshold: T, soft_nms_sigma: T",
+    "selected_indices: int32, selected_scores: T, valid_outputs: int32",
+    f"{_BOX_TYPES}, pad_to_max_output_size: bool = False",
+)
+
+
+@NonMaxSuppressionV5.host_kernel
+def _(
+    boxes: Array,
+    scores: Array,
+    max_output_size: Any,
+    iou_threshold: Any,
+    score_threshold: Any,
+    soft_nms_sigma: Any,
+    *,
+    pad_to_max_output_size: bool,
+    ctx: Any,
+) -> Any:
+    found, values = _suppress(
+        boxes, scores, max_output_size, float(iou_threshold), float(score_threshold), float(soft_nms_sigma), ctx
+    )
+    count = np.int32(len(found))
+    if pad_to_max_output_size:
+        found, values = _padded(found, max_output_size), _padded(values, max_output_size)
+    return found, values, count

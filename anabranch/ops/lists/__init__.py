@@ -1,0 +1,1 @@
+"""Lists of tensors: `TensorList` values, and tensor arrays."""

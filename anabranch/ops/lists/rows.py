@@ -1,0 +1,297 @@
+"""Many elements of a list of tensors at a time, as rows of one tensor or as pieces of it  (§3.4, WP4.5).
+
+See `ops.lists.tensor_list`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from anabranch.core.shapes import TensorShape
+from anabranch.graph.building import define_op
+from anabranch.graph.composite import IndexedSlices
+from anabranch.graph.conversion import convert_to_tensor
+from anabranch.graph.operation import Operation
+from anabranch.ops import raw
+from anabranch.ops.lists.tensor_list import (
+    SHAPE_ATTR,
+    TensorListAdd,
+    TensorListFromTensor,
+    TensorListZerosLike,
+    as_list_gradient,
+    check_index,
+    described_shape,
+    list_shape,
+    tail_shape,
+)
+from anabranch.ops.lists.values import Declared, TensorList, check_element_shape, stated_shape
+
+# ---------------------------------------------------------------------- all elements
+TensorListStack = define_op(
+    "TensorListStack",
+    "input_handle: variant, element_shape: int32 -> tensor: element_dtype",
+    "element_dtype: any, num_elements: int = -1",
+    static=("element_shape",),
+)
+
+
+@TensorListStack.shape
+def _(handle: TensorShape, shape: TensorShape, *, num_elements: int, ctx: Any) -> TensorShape:
+    count = TensorShape([None if num_elements < 0 else num_elements])
+    return count.concatenate(described_shape(ctx))
+
+
+@TensorListStack.kernel
+def _(handle: Any, shape: Any, *, element_dtype: Any, num_elements: int, ctx: Any) -> Any:
+    ctx.check(num_elements in (-1, handle.length), f"{num_elements} elements expected, the list has {handle.length}")
+    if handle.elements is not None:
+        check_element_shape(shape, handle.element_shape)
+        return jnp.asarray(handle.elements)
+    known = handle.known_shape(shape)
+    known = handle.known_shape(ctx.output_shape()[1:]) if known is None else known
+    ctx.check(known is not None or handle.length == 0, "nothing was written into the list that is stacked")
+    return jnp.zeros((handle.length, *(known or ())), element_dtype.as_numpy_dtype)
+
+
+@TensorListStack.host_kernel
+def _(handle: Any, shape: Any, *, element_dtype: Any, num_elements: int, ctx: Any) -> Any:
+    ctx.check(num_elements in (-1, handle.length), f"{num_elements} elements expected, the list has {handle.length}")
+    if handle.length == 0:
+        known = handle.known_shape(ctx.output_shape()[1:]) or handle.known_shape(shape) or ()
+        return np.zeros((0, *known), element_dtype.as_numpy_dtype)
+    return _stacked(handle.to_host(), range(handle.length), shape, ctx)
+
+
+def _stacked(handle: TensorList, indices: Any, shape: Any, ctx: Any) -> Any:
+    items = [np.asarray(handle.item(int(i), shape)) for i in indices]
+    shapes = sorted({item.shape for item in items})
+    ctx.check(len(shapes) <= 1, f"elements of different shapes cannot be stacked: {shapes[:4]}; use concat()")
+    if shapes:
+        check_element_shape(shape, shapes[0])
+    return np.stack(items) if items else np.zeros((0, *(handle.known_shape(shape) or ())), handle.dtype)
+
+
+@TensorListStack.gradient
+def _(op: Operation, grad: Any) -> Any:
+    return TensorListFromTensor(convert_to_tensor(grad), tail_shape(op.outputs[0])), None
+
+
+TensorListGather = define_op(
+    "TensorListGather",
+    "input_handle: variant, indices: int32, element_shape: int32 -> values: element_dtype",
+    "element_dtype: any",
+)
+
+
+@TensorListGather.shape
+def _(handle: TensorShape, indices: TensorShape, shape: TensorShape, *, ctx: Any) -> TensorShape:
+    return indices.with_rank(1).concatenate(described_shape(ctx))
+
+
+@TensorListGather.kernel
+def _(handle: Any, indices: Any, shape: Any, *, element_dtype: Any, ctx: Any) -> Any:
+    check_index(ctx, indices, handle.length)
+    if handle.elements is not None and handle.length:
+        check_element_shape(shape, handle.element_shape)
+        return jnp.take(jnp.asarray(handle.elements), indices, axis=0, mode="clip")
+    known = handle.known_shape(shape)
+    known = handle.known_shape(ctx.output_shape()[1:]) if known is None else known
+    ctx.check(known is not None, "nothing was written into the list that is gathered from")
+    return jnp.zeros((indices.shape[0], *(known or ())), element_dtype.as_numpy_dtype)
+
+
+@TensorListGather.host_kernel
+def _(handle: Any, indices: Any, shape: Any, *, ctx: Any) -> Any:
+    check_index(ctx, indices, handle.length)
+    return _stacked(handle.to_host(), indices, shape, ctx)
+
+
+@TensorListGather.gradient
+def _(op: Operation, grad: Any) -> Any:
+    return IndexedSlices(convert_to_tensor(grad), op.inputs[1]), None, None
+
+
+TensorListScatterIntoExistingList = define_op(
+    "TensorListScatterIntoExistingList",
+    "input_handle: variant, tensor: element_dtype, indices: int32 -> output_handle: variant",
+    "element_dtype: any",
+)
+TensorListScatterIntoExistingList.shape(list_shape)
+
+
+@TensorListScatterIntoExistingList.kernel
+def _(handle: TensorList, tensor: Any, indices: Any, *, ctx: Any) -> TensorList:
+    check_index(ctx, indices, handle.length)
+    handle = handle.of_shape(np.shape(tensor)[1:])
+    if handle.element_shape != np.shape(tensor)[1:]:
+        raise ctx.needs_host(f"elements of shapes {handle.element_shape} and {np.shape(tensor)[1:]} in one list")
+    return handle.replaced(jnp.asarray(handle.elements).at[indices].set(tensor))
+
+
+@TensorListScatterIntoExistingList.host_kernel
+def _(handle: TensorList, tensor: Any, indices: Any, *, ctx: Any) -> TensorList:
+    check_index(ctx, indices, handle.length)
+    elements = list(handle.to_host().elements)
+    for index, row in zip(indices, tensor, strict=True):
+        elements[int(index)] = row
+    return handle.replaced(elements)
+
+
+@TensorListScatterIntoExistingList.gradient
+def _(op: Operation, grad: Any) -> Any:
+    _, tensor, indices = op.inputs
+    found = as_list_gradient(grad, op.outputs[0])
+    kept = TensorListScatterIntoExistingList(found, raw.ZerosLike(tensor), indices)
+    return kept, TensorListGather(found, indices, tail_shape(tensor), element_dtype=tensor.dtype), None
+
+
+TensorListScatterV2 = define_op(
+    "TensorListScatterV2",
+    "tensor: element_dtype, indices: int32, element_shape: shape_type, num_elements: int32 -> output_handle: variant",
+    f"element_dtype: any, {SHAPE_ATTR}",
+    static=("num_elements",),
+)
+TensorListScatterV2.shape(list_shape)
+
+
+@TensorListScatterV2.kernel
+def _(tensor: Any, indices: Any, shape: Any, num_elements: Any, *, ctx: Any) -> TensorList:
+    length = int(np.asarray(num_elements))
+    if length < 0:
+        if not isinstance(indices, np.ndarray):
+            raise ctx.needs_host("the indices decide the length of the list")
+        length = int(indices.max(initial=-1)) + 1
+    check_element_shape(shape, tensor.shape[1:])
+    check_index(ctx, indices, length)
+    elements = jnp.zeros((length, *tensor.shape[1:]), tensor.dtype).at[indices].set(tensor)
+    return TensorList(elements, length, tensor.dtype, Declared.by(shape))
+
+
+@TensorListScatterV2.host_kernel
+def _(tensor: Any, indices: Any, shape: Any, num_elements: Any, *, ctx: Any) -> TensorList:
+    length = int(num_elements)
+    length = int(indices.max(initial=-1)) + 1 if length < 0 else length
+    check_element_shape(shape, tensor.shape[1:])
+    check_index(ctx, indices, length)
+    elements: list[Any] = [None] * length
+    for index, row in zip(indices, tensor, strict=True):
+        elements[int(index)] = row
+    return TensorList(elements, length, tensor.dtype, Declared.by(shape))
+
+
+@TensorListScatterV2.gradient
+def _(op: Operation, grad: Any) -> Any:
+    tensor, indices = op.inputs[:2]
+    found = as_list_gradient(grad, op.outputs[0])
+    return TensorListGather(found, indices, tail_shape(tensor), element_dtype=tensor.dtype), None, None, None
+
+
+# ---------------------------------------------------------------------- pieces of different lengths
+TensorListSplit = define_op(
+    "TensorListSplit",
+    "tensor: element_dtype, element_shape: shape_type, lengths: int64 -> output_handle: variant",
+    f"element_dtype: any, {SHAPE_ATTR}",
+    static=("lengths",),
+)
+TensorListSplit.shape(list_shape)
+
+
+@TensorListSplit.kernel
+def _(tensor: Any, shape: Any, lengths: Any, *, ctx: Any) -> TensorList:
+    total = int(lengths.sum())
+    ctx.check(total == tensor.shape[0], f"the lengths sum to {total}, the tensor has {tensor.shape[0]} rows")
+    if len(set(lengths.tolist())) > 1:
+        raise ctx.needs_host("a list of elements of different lengths")
+    rows = int(lengths[0]) if len(lengths) else 0
+    check_element_shape(stated_shape(shape)[1:], tensor.shape[1:])
+    pieces = jnp.reshape(tensor, (len(lengths), rows, *tensor.shape[1:]))
+    return TensorList(pieces, len(lengths), tensor.dtype, Declared.by(shape))
+
+
+@TensorListSplit.host_kernel
+def _(tensor: Any, shape: Any, lengths: Any, *, ctx: Any) -> TensorList:
+    total = int(lengths.sum())
+    ctx.check(total == tensor.shape[0], f"the lengths sum to {total}, the tensor has {tensor.shape[0]} rows")
+    check_element_shape(stated_shape(shape)[1:], tensor.shape[1:])
+    pieces = np.split(tensor, np.cumsum(lengths)[:-1]) if len(lengths) else []
+    return TensorList(pieces, len(lengths), tensor.dtype, Declared.by(shape))
+
+
+@TensorListSplit.gradient
+def _(op: Operation, grad: Any) -> Any:
+    tensor, _, lengths = op.inputs
+    found = as_list_gradient(grad, op.outputs[0])
+    # what nobody read of the list has no gradient yet: zeros make its shape known
+    filled = TensorListAdd(found, TensorListZerosLike(op.outputs[0]))
+    joined = TensorListConcatV2(filled, -1, lengths, element_dtype=tensor.dtype).tensor
+    joined.set_shape(tensor.shape)
+    return joined, None, None
+
+
+TensorListConcatV2 = define_op(
+    "TensorListConcatV2",
+    "input_handle: variant, element_shape: shape_type, leading_dims: int64 -> tensor: element_dtype, lengths: int64",
+    f"element_dtype: any, {SHAPE_ATTR}",
+)
+
+
+@TensorListConcatV2.shape
+def _(handle: TensorShape, shape: TensorShape, dims: TensorShape, *, ctx: Any) -> tuple[TensorShape, TensorShape]:
+    element = described_shape(ctx)
+    rows = TensorShape(None) if element.ndims is None else TensorShape([None]).concatenate(element[1:])
+    return rows, TensorShape([None])
+
+
+def _no_rows(handle: TensorList, shape: Any, ctx: Any) -> Any:
+    """What the elements of an empty list are together, where their shape but for the first length is known."""
+    wanted = handle.merged_shape(shape)
+    rows = wanted[1:] if wanted.ndims else TensorShape(None)
+    ctx.check(
+        rows.is_fully_defined(),
+        f"the elements of the list that is concatenated, of which there are none, have shape {wanted}",
+    )
+    return np.zeros((0, *rows.sizes()), handle.dtype)
+
+
+def _check_pieces(handle: TensorList, stated: Any, shapes: Sequence[Any]) -> None:
+    """Raises ValueError unless elements have the shape that the input states, or all are declared with one shape."""
+    wanted = handle.merged_shape(stated)
+    if handle.declared is None or not handle.declared.shape.is_fully_defined():
+        for shape in shapes:
+            check_element_shape(wanted, shape)
+
+
+@TensorListConcatV2.kernel
+def _(handle: Any, shape: Any, dims: Any, *, ctx: Any) -> Any:
+    if handle.length == 0:
+        return _no_rows(handle, shape, ctx), np.zeros((0,), np.int64)
+    known = handle.known_shape(shape)
+    if handle.elements is None:
+        ctx.check(known is not None, "nothing was written into the list that is concatenated")
+        handle = handle.of_shape(known)
+    _check_pieces(handle, shape, [handle.element_shape])
+    elements = jnp.asarray(handle.elements)
+    ctx.check(elements.ndim > 1, "scalars cannot be concatenated; use stack()")
+    lengths = np.full(handle.length, elements.shape[1], np.int64)
+    return elements.reshape(-1, *elements.shape[2:]), lengths
+
+
+@TensorListConcatV2.host_kernel
+def _(handle: Any, shape: Any, dims: Any, *, ctx: Any) -> Any:
+    if handle.length == 0:
+        return _no_rows(handle, shape, ctx), np.zeros((0,), np.int64)
+    handle = handle.to_host()
+    items = [np.asarray(handle.item(i, shape)) for i in range(handle.length)]
+    ctx.check(all(item.ndim for item in items), "scalars cannot be concatenated; use stack()")
+    _check_pieces(handle, shape, [item.shape for item in items])
+    joined = np.concatenate(items)
+    return joined, np.array([len(item) for item in items], np.int64)
+
+
+@TensorListConcatV2.gradient
+def _(op: Operation, grad: Any, _: Any) -> Any:
+    return TensorListSplit(convert_to_tensor(grad), -1, op.outputs[1]), None, None

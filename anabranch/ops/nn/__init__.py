@@ -1,0 +1,1 @@
+"""Operations of neural networks: convolutions, pooling, normalization, activations, losses of sequences."""

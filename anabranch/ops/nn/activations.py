@@ -1,0 +1,567 @@
+"""Neural network operations: biases, activations, softmax and its losses, ranking."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from jax import lax, numpy as jnp
+
+from anabranch.core.dtypes import DType
+from anabranch.core.shapes import TensorShape
+from anabranch.graph.building import OpFunction, define_op
+from anabranch.graph.operation import Tensor
+from anabranch.ops import raw, shape_rules
+from anabranch.ops.arithmetic.math import sum_to_operands
+from anabranch.ops.nn.sliding import wide
+
+
+def last_axis(shape: TensorShape, least: int = 1) -> TensorShape:
+    """`shape`, known to have at least `least` axes; ValueError otherwise."""
+    return shape.with_rank_at_least(least)
+
+
+# ---------------------------------------------------------------------- bias
+def _bias_axis(rank: int, data_format: bytes) -> int:
+    return rank - 1 if data_format == b"NHWC" else 1
+
+
+def _least_rank(data_format: bytes) -> int:
+    """With the channels in the middle there is something behind them."""
+    return 2 if data_format == b"NHWC" else 3
+
+
+def _bias_shape(value: TensorShape, bias: TensorShape, data_format: bytes) -> TensorShape:
+    value, bias = value.with_rank_at_least(_least_rank(data_format)), shape_rules.with_rank(bias, 1, "the bias")
+    if value.dims_tuple is None:
+        return value
+    axis = _bias_axis(len(value.dims_tuple), data_format)
+    dims = list(value.dims_tuple)
+    if not bias[0].is_compatible_with(dims[axis]):
+        raise ValueError(f"the bias has {bias[0]} elements, but the value has {dims[axis]} channels (axis {axis})")
+    dims[axis] = bias[0].value if dims[axis] is None else dims[axis]
+    return TensorShape(dims)
+
+
+def _add_bias(value: Any, bias: Any, data_format: bytes, xp: Any) -> Any:
+    shape = [1] * value.ndim
+    shape[_bias_axis(value.ndim, data_format)] = bias.shape[0]
+    return xp.add(value, xp.reshape(bias, shape))
+
+
+BiasAdd = define_op("BiasAdd", "value: T, bias: T -> output: T", "T: numbers, data_format: {'NHWC', 'NCHW'} = 'NHWC'")
+
+
+@BiasAdd.shape
+def _(value: TensorShape, bias: TensorShape, *, data_format: bytes) -> TensorShape:
+    return _bias_shape(value, bias, data_format)
+
+
+@BiasAdd.kernel
+def _(value: Any, bias: Any, *, data_format: bytes, xp: Any) -> Any:
+    return _add_bias(value, bias, data_format, xp)
+
+
+@BiasAdd.gradient
+def _(op: Any, grad: Tensor) -> Any:
+    return grad, BiasAddGrad(grad, data_format=op.attrs["data_format"])
+
+
+BiasAddV1 = define_op("BiasAddV1", "value: T, bias: T -> output: T", "T: numbers")
+
+
+@BiasAddV1.shape
+def _(value: TensorShape, bias: TensorShape) -> TensorShape:
+    return _bias_shape(value, bias, b"NHWC")
+
+
+@BiasAddV1.kernel
+def _(value: Any, bias: Any, *, xp: Any) -> Any:
+    return _add_bias(value, bias, b"NHWC", xp)
+
+
+@BiasAddV1.gradient
+def _(op: Any, grad: Tensor) -> Any:
+    return grad, BiasAddGrad(grad)
+
+
+BiasAddGrad = define_op(
+    "BiasAddGrad", "out_backprop: T -> output: T", "T: numbers, data_format: {'NHWC', 'NCHW'} = 'NHWC'"
+)
+
+
+@BiasAddGrad.shape
+def _(out_backprop: TensorShape, *, data_format: bytes) -> TensorShape:
+    known = out_backprop.with_rank_at_least(_least_rank(data_format)).dims_tuple
+    return TensorShape([None if known is None else known[_bias_axis(len(known), data_format)]])
+
+
+@BiasAddGrad.kernel
+def _(out_backprop: Any, *, data_format: bytes, xp: Any) -> Any:
+    kept = _bias_axis(out_backprop.ndim, data_format)
+    axes = tuple(a for a in range(out_backprop.ndim) if a != kept)
+    return xp.sum(wide(out_backprop), axis=axes).astype(out_backprop.dtype)
+
+
+@BiasAddGrad.gradient
+def _(op: Any, grad: Tensor) -> Any:
+    return BiasAdd(raw.ZerosLike(op.inputs[0]), grad, data_format=op.attrs["data_format"])
+
+
+# ---------------------------------------------------------------------- activations
+#: (xp, constant, x) -> y; constant(number) is a scalar of x's dtype (NumPy would widen bfloat16 for a plain float).
+Elementwise = Callable[..., Any]
+SELU_SCALE = 1.0507009873554804934193349852946
+SELU_SCALE_ALPHA = 1.7580993408473768599402175208123
+
+
+def _activation(name: str, function: Elementwise, types: str, gradient: Callable[..., Any]) -> OpFunction:
+    op = define_op(name, "features: T -> activations: T", f"T: {types}")
+    op.shape(shape_rules.same_as_first)
+    op.kernel(lambda features, *, xp: function(xp, features.dtype.type, features))
+    op.gradient(gradient)
+    return op
+
+
+def _activation_grad(
+    name: str, function: Elementwise, types: str, gradient: Callable[..., Any], of: str = "features"
+) -> OpFunction:
+    """(gradients, the activation's input or output) -> gradients with respect to the activation's input."""
+    op = define_op(name, f"gradients: T, {of}: T -> backprops: T", f"T: {types}")
+    op.shape(shape_rules.merged)
+
+    def kernel(gradients: Any, known: Any, *, xp: Any) -> Any:
+        return function(xp, gradients.dtype.type, gradients, known)
+
+    op.kernel(kernel)
+    op.gradient(gradient)
+    return op
+
+
+def _zero_where_flat(op: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
+    """For gradients that are piecewise linear: linear in the incoming gradient, and flat in the activation."""
+    return op.op_def(grad, op.inputs[1], **_alpha(op)), raw.ZerosLike(op.inputs[1])
+
+
+def _alpha(op: Any) -> dict[str, Any]:
+    return {"alpha": op.attrs["alpha"]} if "alpha" in op.attrs else {}
+
+
+def _through_negative_part(op: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
+    """For elu and selu: in the negative part the slope is the output plus a constant."""
+    incoming, outputs = op.inputs
+    zeros = raw.ZerosLike(outputs)
+    return op.op_def(grad, outputs), raw.Select(raw.Less(outputs, zeros), raw.Mul(grad, incoming), zeros)
+
+
+Relu = _activation(
+    "Relu", lambda xp, c, x: xp.maximum(x, c(0)), "real", lambda op, grad: raw.ReluGrad(grad, op.outputs[0])
+)
+ReluGrad = _activation_grad("ReluGrad", lambda xp, c, g, x: xp.where(x > c(0), g, c(0)), "real", _zero_where_flat)
+Relu6 = _activation(
+    "Relu6", lambda xp, c, x: xp.clip(x, c(0), c(6)), "real", lambda op, grad: raw.Relu6Grad(grad, op.outputs[0])
+)
+Relu6Grad = _activation_grad(
+    "Relu6Grad", lambda xp, c, g, x: xp.where((x > c(0)) & (x < c(6)), g, c(0)), "real", _zero_where_flat
+)
+Elu = _activation(
+    "Elu",
+    lambda xp, c, x: xp.where(x < c(0), xp.expm1(xp.minimum(x, c(0))), x),
+    "floating",
+    lambda op, grad: raw.EluGrad(grad, op.outputs[0]),
+)
+EluGrad = _activation_grad(
+    "EluGrad", lambda xp, c, g, y: xp.where(y < c(0), g * (y + c(1)), g), "floating", _through_negative_part, "outputs"
+)
+Selu = _activation(
+    "Selu",
+    lambda xp, c, x: xp.where(x < c(0), c(SELU_SCALE_ALPHA) * xp.expm1(xp.minimum(x, c(0))), c(SELU_SCALE) * x),
+    "floating",
+    lambda op, grad: raw.SeluGrad(grad, op.outputs[0]),
+)
+SeluGrad = _activation_grad(
+    "SeluGrad",
+    lambda xp, c, g, y: xp.where(y < c(0), g * (y + c(SELU_SCALE_ALPHA)), g * c(SELU_SCALE)),
+    "floating",
+    _through_negative_part,
+    "outputs",
+)
+
+
+def _softplus(xp: Any, c: Any, x: Any) -> Any:
+    """log(1 + exp(x)), as max(x, 0) + log1p(exp(-|x|)), which cannot overflow."""
+    return xp.maximum(x, c(0)) + xp.log1p(xp.exp(-xp.abs(x)))
+
+
+def _sigmoid(xp: Any, c: Any, x: Any) -> Any:
+    small = xp.exp(-xp.abs(x))
+    return xp.where(x >= c(0), c(1), small) / (c(1) + small)
+
+
+def _softplus_grad_gradient(op: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
+    incoming, x = op.inputs
+    slope = raw.Sigmoid(x)
+    curvature = raw.Mul(slope, raw.Sigmoid(raw.Neg(x)))
+    return SoftplusGrad(grad, x), raw.Mul(raw.Mul(grad, incoming), curvature)
+
+
+def _softsign_grad_gradient(op: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
+    """The second derivative of x / (1 + |x|) is -2 sign(x) / (1 + |x|)^3."""
+    incoming, x = op.inputs
+    one = raw.OnesLike(x)
+    inverse = raw.Div(one, raw.Add(one, raw.Abs(x)))
+    curvature = raw.Mul(raw.Mul(raw.Sign(x), raw.Square(inverse)), raw.Neg(raw.Add(inverse, inverse)))
+    return SoftsignGrad(grad, x), raw.Mul(raw.Mul(grad, incoming), curvature)
+
+
+Softplus = _activation("Softplus", _softplus, "floating", lambda op, grad: raw.SoftplusGrad(grad, op.inputs[0]))
+SoftplusGrad = _activation_grad(
+    "SoftplusGrad", lambda xp, c, g, x: g * _sigmoid(xp, c, x), "floating", _softplus_grad_gradient
+)
+Softsign = _activation(
+    "Softsign",
+    lambda xp, c, x: x / (c(1) + xp.abs(x)),
+    "floating",
+    lambda op, grad: raw.SoftsignGrad(grad, op.inputs[0]),
+)
+SoftsignGrad = _activation_grad(
+    "SoftsignGrad", lambda xp, c, g, x: g / xp.square(c(1) + xp.abs(x)), "floating", _softsign_grad_gradient
+)
+
+LeakyRelu = define_op("LeakyRelu", "features: T -> activations: T", "alpha: float = 0.2, T: floating = float32")
+LeakyRelu.shape(shape_rules.same_as_first)
+
+
+@LeakyRelu.kernel
+def _(features: Any, *, alpha: float, xp: Any) -> Any:
+    c = features.dtype.type
+    return xp.where(features > c(0), features, c(alpha) * features)
+
+
+@LeakyRelu.gradient
+def _(op: Any, grad: Tensor) -> Any:
+    return LeakyReluGrad(grad, op.inputs[0], alpha=op.attrs["alpha"])
+
+
+LeakyReluGrad = define_op(
+    "LeakyReluGrad", "gradients: T, features: T -> backprops: T", "alpha: float = 0.2, T: floating = float32"
+)
+LeakyReluGrad.shape(shape_rules.merged)
+LeakyReluGrad.gradient(_zero_where_flat)
+
+
+@LeakyReluGrad.kernel
+def _(gradients: Any, features: Any, *, alpha: float, xp: Any) -> Any:
+    c = features.dtype.type
+    return xp.where(features > c(0), gradients, c(alpha) * gradients)
+
+
+# ---------------------------------------------------------------------- softmax
+def _log_softmax(xp: Any, logits: Any) -> Any:
+    """In float32 at least; over the last axis."""
+    logits = wide(logits)
+    if logits.shape[-1] == 0:
+        return logits
+    shifted = logits - xp.max(logits, axis=-1, keepdims=True)
+    return shifted - xp.log(xp.sum(xp.exp(shifted), axis=-1, keepdims=True))
+
+
+def _softmax(xp: Any, logits: Any) -> Any:
+    logits = wide(logits)
+    if logits.shape[-1] == 0:
+        return logits
+    powers = xp.exp(logits - xp.max(logits, axis=-1, keepdims=True))
+    return powers / xp.sum(powers, axis=-1, keepdims=True)
+
+
+def _last_axis_sum(x: Tensor) -> Tensor:
+    summed: Tensor = raw.Sum(x, np.int32(-1), keep_dims=True)
+    return summed
+
+
+Softmax = define_op("Softmax", "logits: T -> softmax: T", "T: floating")
+Softmax.shape(last_axis)
+
+
+@Softmax.kernel
+def _(logits: Any, *, xp: Any) -> Any:
+    return _softmax(xp, logits).astype(logits.dtype)
+
+
+@Softmax.gradient
+def _(op: Any, grad: Tensor) -> Any:
+    return _through_softmax(grad, op.outputs[0])
+
+
+def _through_softmax(grad: Tensor, softmax: Tensor) -> Tensor:
+    product = raw.Mul(grad, softmax)
+    through: Tensor = raw.Sub(product, raw.Mul(_last_axis_sum(product), softmax))
+    return through
+
+
+LogSoftmax = define_op("LogSoftmax", "logits: T -> logsoftmax: T", "T: floating")
+LogSoftmax.shape(last_axis)
+
+
+@LogSoftmax.kernel
+def _(logits: Any, *, xp: Any) -> Any:
+    return _log_softmax(xp, logits).astype(logits.dtype)
+
+
+@LogSoftmax.gradient
+def _(op: Any, grad: Tensor) -> Any:
+    return raw.Sub(grad, raw.Mul(_last_axis_sum(grad), raw.Exp(op.outputs[0])))
+
+
+# ---------------------------------------------------------------------- losses
+SoftmaxCrossEntropyWithLogits = define_op(
+    "SoftmaxCrossEntropyWithLogits", "features: T, labels: T -> loss: T, backprop: T", "T: floating"
+)
+
+
+@SoftmaxCrossEntropyWithLogits.shape
+def _(features: TensorShape, labels: TensorShape) -> tuple[TensorShape, TensorShape]:
+    both = shape_rules.with_rank(shape_rules.broadcast(features, labels), 2, "logits (with labels)")
+    return both[:1], both
+
+
+@SoftmaxCrossEntropyWithLogits.kernel
+def _(features: Any, labels: Any, *, xp: Any) -> Any:
+    features, labels = xp.broadcast_arrays(features, labels)
+    logs, targets = _log_softmax(xp, features), wide(labels)
+    # 0 * -inf counts as 0: a class of probability zero that has no label costs nothing.
+    loss = -xp.sum(xp.where(targets == 0, targets * 0, targets * logs), axis=-1)
+    return loss.astype(features.dtype), (xp.exp(logs) - targets).astype(features.dtype)
+
+
+@SoftmaxCrossEntropyWithLogits.gradient
+def _(op: Any, grad_loss: Any, grad_backprop: Any) -> Any:
+    to_labels = []
+    if grad_loss is not None:
+        to_labels.append(raw.Mul(raw.ExpandDims(grad_loss, np.int32(-1)), LogSoftmax(_all_features(op))))
+    if _flows(grad_backprop):
+        to_labels.append(grad_backprop)
+    grads = _cross_entropy_gradient(op, grad_loss, grad_backprop), raw.Neg(raw.AddN(to_labels)) if to_labels else None
+    return sum_to_operands(op, *grads)
+
+
+def _flows(grad: Tensor | None) -> bool:
+    """Whether a gradient is more than the zeros that stand in for a missing one."""
+    return grad is not None and grad.op.type != "ZerosLike"
+
+
+def _all_features(op: Any) -> Tensor:
+    """The logits of all classes, where they were broadcast to the shape of the labels."""
+    features, whole = op.inputs[0], op.outputs[1]
+    if features.shape.is_fully_defined() and features.shape.dims_tuple == whole.shape.dims_tuple:
+        return features  # type: ignore[no-any-return]
+    return raw.BroadcastTo(features, raw.Shape(whole))  # type: ignore[no-any-return]
+
+
+def _cross_entropy_gradient(op: Any, grad_loss: Tensor | None, grad_backprop: Any) -> Tensor | None:
+    """What flows back to the logits: through the loss, and (second order) through the `backprop` output."""
+    terms = []
+    if grad_loss is not None:
+        terms.append(raw.Mul(raw.ExpandDims(grad_loss, np.int32(-1)), op.outputs[1]))
+    if _flows(grad_backprop):
+        terms.append(_through_softmax(grad_backprop, Softmax(_all_features(op))))
+    return raw.AddN(terms) if len(terms) > 1 else (terms[0] if terms else None)
+
+
+SparseSoftmaxCrossEntropyWithLogits = define_op(
+    "SparseSoftmaxCrossEntropyWithLogits",
+    "features: T, labels: Tlabels -> loss: T, backprop: T",
+    "T: floating, Tlabels: index = int64",
+)
+
+
+@SparseSoftmaxCrossEntropyWithLogits.shape
+def _(features: TensorShape, labels: TensorShape) -> tuple[TensorShape, TensorShape]:
+    features = shape_rules.with_rank(features, 2, "logits")
+    batch = shape_rules.with_rank(labels, 1, "labels").merge_with(features[:1])
+    return batch, batch.concatenate(features[1:])
+
+
+@SparseSoftmaxCrossEntropyWithLogits.kernel
+def _(features: Any, labels: Any, *, ctx: Any, xp: Any) -> Any:
+    classes = features.shape[1]
+    ctx.check(
+        (labels >= 0) & (labels < classes),
+        f"received a label value which is outside the valid range of [0, {classes}); label values: {{0}}",
+        labels,
+    )
+    logs = _log_softmax(xp, features)
+    hit = xp.expand_dims(labels, -1) == xp.arange(classes, dtype=labels.dtype)
+    loss = -xp.sum(xp.where(hit, logs, xp.zeros_like(logs)), axis=-1)
+    return loss.astype(features.dtype), (xp.exp(logs) - hit.astype(logs.dtype)).astype(features.dtype)
+
+
+@SparseSoftmaxCrossEntropyWithLogits.gradient
+def _(op: Any, grad_loss: Any, grad_backprop: Any) -> Any:
+    return _cross_entropy_gradient(op, grad_loss, grad_backprop), None
+
+
+L2Loss = define_op("L2Loss", "t: T -> output: T", "T: floating")
+L2Loss.shape(shape_rules.scalar)
+
+
+@L2Loss.kernel
+def _(t: Any, *, xp: Any) -> Any:
+    x = wide(t)
+    return (xp.sum(x * x) / x.dtype.type(2)).astype(t.dtype)
+
+
+@L2Loss.gradient
+def _(op: Any, grad: Tensor) -> Any:
+    return raw.Mul(op.inputs[0], grad)
+
+
+# ---------------------------------------------------------------------- ranking
+def _top_k_shape(shape: TensorShape, k: int | None) -> tuple[TensorShape, TensorShape]:
+    shape = shape.with_rank_at_least(1)
+    if shape.dims_tuple is None:
+        return shape, shape
+    last = shape.dims_tuple[-1]
+    if k is not None and last is not None and last < k:
+        raise ValueError(f"input must have last dimension >= k = {k} but is {last}")
+    result = TensorShape([*shape.dims_tuple[:-1], k])
+    return result, result
+
+
+def _top_k(input: Any, k: int) -> tuple[Any, Any]:
+    """The k largest of each row; of equals, among which are both zeros, the first."""
+    if np.dtype(input.dtype).kind in "iu":
+        values, indices = lax.top_k(input, k)
+        return values, indices
+    _, indices = lax.top_k(jnp.where(input == 0, jnp.zeros_like(input), input), k)
+    return jnp.take_along_axis(jnp.asarray(input), indices, axis=-1), indices
+
+
+def _last_length(x: Tensor) -> Any:
+    """The length of the last axis, as a scalar tensor unless it is known."""
+    if x.shape.dims_tuple is not None and x.shape.dims_tuple[-1] is not None:
+        return np.int32(x.shape.dims_tuple[-1])
+    return raw.GatherV2(raw.Shape(x), raw.Sub(raw.Rank(x), np.int32(1)), np.int32(0))
+
+
+def _top_k_gradient(op: Any, grad: Tensor, _: Any = None) -> list[Tensor | None]:
+    """Each row's gradients go to the places its largest elements came from."""
+    x, chosen = op.inputs[0], raw.Cast(op.outputs[1], DstT=np.int32)
+    length, zero, minus_one = _last_length(x), np.int32(0), np.array([-1], np.int32)
+    outer = raw.Slice(raw.Shape(x), np.array([0], np.int32), raw.Pack([raw.Sub(raw.Rank(x), np.int32(1))]))
+    row_count = raw.Prod(outer, zero)
+    rows = raw.Reshape(chosen, raw.Pack([row_count, _last_length(chosen)]))
+    row_starts = raw.Mul(raw.Range(zero, row_count, np.int32(1)), length)
+    places = raw.Reshape(raw.Add(rows, raw.ExpandDims(row_starts, minus_one[0])), np.array([-1, 1], np.int32))
+    flat = raw.ScatterNd(places, raw.Reshape(grad, minus_one), raw.Pack([raw.Size(x)]))
+    return [raw.Reshape(flat, raw.Shape(x)), *([None] * (len(op.inputs) - 1))]
+
+
+TopK = define_op("TopK", "input: T -> values: T, indices: int32", "k: int >= 0, sorted: bool = True, T: real")
+TopK.gradient(_top_k_gradient)
+
+
+@TopK.shape
+def _(input: TensorShape, *, k: int) -> tuple[TensorShape, TensorShape]:
+    return _top_k_shape(input, k)
+
+
+@TopK.kernel
+def _(input: Any, *, k: int) -> Any:
+    values, indices = _top_k(input, k)
+    return values, indices.astype(np.int32)
+
+
+TopKV2 = define_op(
+    "TopKV2",
+    "input: T, k: Tk -> values: T, indices: index_type",
+    "sorted: bool = True, T: real, Tk: {int16, int32, int64} = int32, index_type: {int16, int32, int64} = int32",
+    static=("k",),
+    late_ranks={"k": 0},
+)
+TopKV2.gradient(_top_k_gradient)
+
+
+@TopKV2.shape
+def _(input: TensorShape, k: TensorShape, *, ctx: Any) -> tuple[TensorShape, TensorShape]:
+    known = ctx.constant("k")
+    if known is not None and known < 0:
+        raise ValueError(f"k must be >= 0, got {known}")
+    return _top_k_shape(input, None if known is None else int(known))
+
+
+@TopKV2.kernel
+def _(input: Any, k: Any, *, index_type: DType, ctx: Any) -> Any:
+    count = int(k)
+    ctx.check(0 <= count <= input.shape[-1], f"input must have at least k = {count} columns, got {input.shape[-1]}")
+    values, indices = _top_k(input, max(0, min(count, input.shape[-1])))
+    return values, indices.astype(index_type.as_numpy_dtype)
+
+
+def _in_top_k(predictions: Any, targets: Any, k: Any, xp: Any) -> Any:
+    """Whether fewer than k classes are strictly more probable; false for a bad target or a row that is not finite."""
+    classes = predictions.shape[1]
+    valid = (targets >= 0) & (targets < classes)
+    place = xp.where(valid, targets, xp.zeros_like(targets))
+    own = xp.take_along_axis(predictions, xp.expand_dims(place, 1), axis=1)
+    better = xp.sum((predictions > own).astype(np.int32), axis=1)
+    return valid & xp.all(xp.isfinite(predictions), axis=1) & (better < k)
+
+
+def _in_top_k_shape(predictions: TensorShape, targets: TensorShape) -> TensorShape:
+    predictions = shape_rules.with_rank(predictions, 2, "predictions")
+    return shape_rules.with_rank(targets, 1, "targets").merge_with(predictions[:1])
+
+
+InTopK = define_op("InTopK", "predictions: float32, targets: T -> precision: bool", "k: int, T: index = int32")
+InTopK.shape(_in_top_k_shape)
+InTopK.not_differentiable()
+
+
+@InTopK.kernel
+def _(predictions: Any, targets: Any, *, k: int, xp: Any) -> Any:
+    return _in_top_k(predictions, targets, k, xp)
+
+
+InTopKV2 = define_op(
+    "InTopKV2", "predictions: float32, targets: T, k: T -> precision: bool", "T: index = int32", late_ranks={"k": 0}
+)
+InTopKV2.not_differentiable()
+
+
+@InTopKV2.shape
+def _(predictions: TensorShape, targets: TensorShape, k: TensorShape) -> TensorShape:
+    return _in_top_k_shape(predictions, targets)
+
+
+@InTopKV2.kernel
+def _(predictions: Any, targets: Any, k: Any, *, xp: Any) -> Any:
+    return _in_top_k(predictions, targets, k, xp)
+
+
+NthElement = define_op(
+    "NthElement", "input: T, n: int32 -> values: T", "reverse: bool = False, T: real", late_ranks={"n": 0}
+)
+
+
+@NthElement.shape
+def _(input: TensorShape, n: TensorShape) -> TensorShape:
+    return input.with_rank_at_least(1)[:-1]
+
+
+@NthElement.kernel
+def _(input: Any, n: Any, *, reverse: bool, ctx: Any, xp: Any) -> Any:
+    size = input.shape[-1]
+    ctx.check((n >= 0) & (n < size), f"n must be in [0, {size}), got {{0}}", n)
+    place = xp.clip(size - 1 - n if reverse else n, 0, size - 1)
+    return xp.take(xp.sort(input, axis=-1), place, axis=-1)
+
+
+@NthElement.gradient
+def _(op: Any, grad: Tensor) -> Any:
+    """Elements that tie for the n-th place share its gradient."""
+    x = op.inputs[0]
+    chosen = raw.Cast(raw.Equal(raw.ExpandDims(op.outputs[0], np.int32(-1)), x), DstT=grad.dtype)
+    share = raw.Div(raw.ExpandDims(grad, np.int32(-1)), _last_axis_sum(chosen))
+    return raw.Mul(chosen, share), None

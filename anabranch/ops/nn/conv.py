@@ -1,0 +1,369 @@
+"""Convolutions in two and three dimensions, and per channel (depthwise).
+
+Filters have the layout [*spatial, in channels, out channels]. Gradients with respect to the data and to the filter are
+operations of their own. Each of the three is linear in two arguments and the other two are its gradients, so any order
+of derivative is made of the same three.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+from jax import lax, numpy as jnp
+
+from anabranch.core.shapes import TensorShape
+from anabranch.graph.building import OpFunction, define_op
+from anabranch.graph.operation import Operation, Tensor
+from anabranch.ops import raw, shape_rules
+from anabranch.ops.nn import conv_forms, windows, winograd
+from anabranch.ops.nn.sliding import Window
+from anabranch.ops.nn.windows import Layout
+
+Attrs = dict[str, Any]
+
+_ATTRS_2D = (
+    "padding: {'SAME', 'VALID', 'EXPLICIT'}, explicit_paddings: list(int) = [], "
+    "data_format: {'NHWC', 'NCHW'} = 'NHWC', dilations: list(int) = [1, 1, 1, 1]"
+)
+_ATTRS_3D = (
+    "strides: list(int) >= 5, padding: {'SAME', 'VALID'}, data_format: {'NDHWC', 'NCDHW'} = 'NDHWC', "
+    "dilations: list(int) = [1, 1, 1, 1, 1]"
+)
+#: where an operation takes `input_sizes` of either integer type
+_SIZES_TYPE = ", Tshape: index = int32"
+
+
+# ---------------------------------------------------------------------- shapes
+def _forward_shape(shapes: tuple[TensorShape, ...], attrs: Attrs, depthwise: bool) -> TensorShape:
+    layout = windows.layout_of(attrs["data_format"])
+    _check_attrs(attrs, layout)
+    data = shape_rules.with_rank(shapes[0], layout.rank, "the input of a convolution")
+    filter = shape_rules.with_rank(shapes[1], layout.rank, "the filter")
+    dims, kernel = data.dims_tuple or (None,) * layout.rank, filter.dims_tuple or (None,) * layout.rank
+    channels, depth, out = dims[layout.channel], kernel[-2], kernel[-1]
+    _check_channels(channels, depth, depthwise)
+    if depthwise:
+        known = depth if channels is None else channels
+        out = None if known is None or out is None else known * out
+    return layout.shape(dims[0], out, _output_lengths([dims[a] for a in layout.spatial], kernel, attrs, layout))
+
+
+def _output_lengths(
+    lengths: Sequence[int | None], kernel: Sequence[int | None], attrs: Attrs, layout: Layout
+) -> list[int | None]:
+    per_axis = zip(
+        lengths,
+        kernel[: len(lengths)],
+        layout.pick(attrs["strides"]),
+        layout.pick(attrs["dilations"]),
+        layout.pick_pairs(attrs.get("explicit_paddings", ())),
+        strict=True,
+    )
+    return [windows.output_length(n, k, s, attrs["padding"], d, p) for n, k, s, d, p in per_axis]
+
+
+def _check_attrs(attrs: Attrs, layout: Layout) -> None:
+    windows.check_explicit(attrs["padding"], attrs.get("explicit_paddings", ()), layout)
+    for what in ("strides", "dilations"):
+        values = windows.per_axis(attrs[what], layout, what)
+        if values[0] != 1 or values[layout.channel] != 1:
+            raise ValueError(f"{what} must be 1 for the batch and the channel axis, got {list(values)}")
+        if min(values) < 1:
+            raise ValueError(f"{what} must be positive, got {list(values)}")
+
+
+def _check_channels(channels: int | None, depth: int | None, depthwise: bool) -> None:
+    if channels is None or depth is None:
+        return
+    if depthwise and channels != depth:
+        raise ValueError(f"the filter is for {depth} channels, but the input has {channels}")
+    if depth == 0 or channels % depth:
+        raise ValueError(f"the input has {channels} channels, no multiple of the filter's {depth}")
+
+
+def _to_input_shape(shapes: tuple[TensorShape, ...], attrs: Attrs, ctx: Any) -> TensorShape:
+    layout = windows.layout_of(attrs["data_format"])
+    _check_attrs(attrs, layout)
+    filter = shape_rules.with_rank(shapes[1], layout.rank, "the filter")
+    grad = shape_rules.with_rank(shapes[2], layout.rank, "out_backprop")
+    sizes = _full_sizes(ctx.constant_as_shape("input_sizes"), filter, grad, layout)
+    return shape_rules.with_rank(sizes, layout.rank, "input_sizes")
+
+
+def _to_filter_shape(shapes: tuple[TensorShape, ...], attrs: Attrs, ctx: Any) -> TensorShape:
+    layout = windows.layout_of(attrs["data_format"])
+    _check_attrs(attrs, layout)
+    shape_rules.with_rank(shapes[0], layout.rank, "the input of a convolution")
+    return shape_rules.with_rank(ctx.constant_as_shape("filter_sizes"), layout.rank, "filter_sizes")
+
+
+def _full_sizes(sizes: TensorShape, filter: TensorShape, grad: TensorShape, layout: Layout) -> TensorShape:
+    """`input_sizes` may leave out the batch and the channels."""
+    if sizes.ndims == 2 and layout.rank == 4:
+        return layout.shape(grad[0], filter[2], list(sizes))
+    return sizes
+
+
+# ---------------------------------------------------------------------- kernels
+class Geometry:
+    """One convolution of data and a filter of known shapes."""
+
+    __slots__ = ("depthwise", "filter_shape", "layout", "out_shape", "shape", "window")
+
+    def __init__(self, attrs: Attrs, shape: Sequence[int], filter_shape: Sequence[int], depthwise: bool) -> None:
+        self.layout = layout = windows.layout_of(attrs["data_format"])
+        self.shape, self.filter_shape, self.depthwise = tuple(shape), tuple(filter_shape), depthwise
+        self.window = _window(attrs, self.shape, self.filter_shape[:-2], layout)
+        depth = self.filter_shape[-1] * (self.filter_shape[-2] if depthwise else 1)
+        outputs = [self.window.outputs[a] for a in layout.spatial]
+        self.out_shape = tuple(int(d) for d in layout.shape(shape[0], depth, outputs))
+
+    @property
+    def channels(self) -> int:
+        return self.shape[self.layout.channel]
+
+    def has_forms(self) -> bool:
+        """Whether `conv_forms` covers this convolution: channels last, no groups, nothing empty."""
+        if self.layout.channel != self.layout.rank - 1 or self.filter_shape[-2] != self.channels:
+            return False
+        return 0 not in (*self.shape, *self.filter_shape, *self.out_shape)
+
+    def suits_winograd(self, dtype: Any) -> bool:
+        """Whether fewer multiplications pay; asked only if `has_forms`."""
+        if len(self.filter_shape) != 4:
+            return False
+        channels, depth = self.filter_shape[-2:]
+        return not self.depthwise and winograd.suits(self.window, channels, depth, dtype)
+
+    def convolve(self, data: Any, filter: Any) -> Any:
+        """XLA's own convolution."""
+        layout, window = self.layout, self.window
+        groups = self.channels // max(1, self.filter_shape[-2])
+        if self.depthwise:
+            groups = self.filter_shape[-2]
+            filter = filter.reshape(*self.filter_shape[:-2], 1, groups * self.filter_shape[-1])
+        spatial = layout.name.replace("N", "").replace("C", "")
+        return lax.conv_general_dilated(
+            data,
+            filter,
+            layout.pick(window.strides),
+            layout.pick(window.pads),
+            rhs_dilation=layout.pick(window.dilations),
+            dimension_numbers=(layout.name, spatial + "IO", layout.name),
+            feature_group_count=groups,
+        )
+
+    def convolve_to_input(self, filter: Any, grad: Any) -> Any:
+        data = jnp.empty(self.shape, grad.dtype)
+        return jax.linear_transpose(lambda x: self.convolve(x, filter), data)(grad)[0]
+
+    def convolve_to_filter(self, data: Any, grad: Any) -> Any:
+        filter = jnp.empty(self.filter_shape, grad.dtype)
+        return jax.linear_transpose(lambda w: self.convolve(data, w), filter)(grad)[0]
+
+
+def _window(attrs: Attrs, shape: Sequence[int], size: Sequence[int], layout: Layout) -> Window:
+    """The filter's window over all axes of data of that shape."""
+    lengths = [shape[a] for a in layout.spatial]
+    strides, dilations = layout.pick(attrs["strides"]), layout.pick(attrs["dilations"])
+    explicit = layout.pick_pairs(attrs.get("explicit_paddings", ()))
+    pads = [
+        windows.pad_amounts(n, k, s, attrs["padding"], d, p)
+        for n, k, s, d, p in zip(lengths, size, strides, dilations, explicit, strict=True)
+    ]
+    outputs = [n or 0 for n in _output_lengths(lengths, size, attrs, layout)]
+    return Window(
+        layout.spread(size, 1),
+        layout.spread(strides, 1),
+        layout.spread(dilations, 1),
+        layout.spread(pads, (0, 0)),
+        tuple(shape),
+        tuple(outputs[layout.spatial.index(a)] if a in layout.spatial else n for a, n in enumerate(shape)),
+    )
+
+
+def _run(x: Any, y: Any, general: Callable[..., Any], form: Callable[..., Any] | None, window: Window) -> Any:
+    """`general(x, y)`, or where the step is compiled for the CPU and there is a better form, that."""
+    if form is None:
+        return general(x, y)
+    return lax.platform_dependent(x, y, cpu=functools.partial(form, window=window), default=general)
+
+
+def _forward(data: Any, filter: Any, attrs: Attrs, depthwise: bool) -> Any:
+    geometry = Geometry(attrs, data.shape, filter.shape, depthwise)
+    form, window = None, geometry.window
+    if geometry.has_forms():
+        if depthwise:
+            form = conv_forms.depthwise_forward
+        elif conv_forms.is_product(window):
+            form = conv_forms.forward
+        elif geometry.suits_winograd(data.dtype):
+            form = winograd.forward
+    return _run(data, filter, geometry.convolve, form, window)
+
+
+def _to_input(sizes: Any, filter: Any, grad: Any, ctx: Any, depthwise: bool) -> Any:
+    layout = windows.layout_of(ctx.op.attrs["data_format"])
+    given = TensorShape([int(d) for d in sizes])
+    shape = _full_sizes(given, TensorShape(filter.shape), TensorShape(grad.shape), layout)
+    geometry = Geometry(ctx.op.attrs, [int(d) for d in shape], filter.shape, depthwise)
+    _check_grad(grad, geometry, ctx)
+    form = None
+    if geometry.has_forms():
+        if depthwise:
+            form = conv_forms.depthwise_to_input
+        elif conv_forms.is_product(geometry.window) or conv_forms.has_few_positions(geometry.window):
+            form = conv_forms.to_input
+        elif geometry.suits_winograd(grad.dtype):
+            form = winograd.to_input
+        elif conv_forms.spreads(geometry.channels, filter.shape[-1], geometry.window):
+            form = conv_forms.to_input
+    return _run(filter, grad, geometry.convolve_to_input, form, geometry.window)
+
+
+def _to_filter(data: Any, sizes: Any, grad: Any, ctx: Any, depthwise: bool) -> Any:
+    geometry = Geometry(ctx.op.attrs, data.shape, [int(d) for d in sizes], depthwise)
+    _check_grad(grad, geometry, ctx)
+    form = None
+    if geometry.has_forms():
+        if depthwise:
+            form = conv_forms.depthwise_to_filter
+        elif conv_forms.is_product(geometry.window):
+            form = conv_forms.to_filter
+        elif geometry.suits_winograd(grad.dtype):
+            form = winograd.to_filter
+    return _run(data, grad, geometry.convolve_to_filter, form, geometry.window)
+
+
+def _check_grad(grad: Any, geometry: Geometry, ctx: Any) -> None:
+    ctx.check(
+        grad.shape == geometry.out_shape,
+        f"out_backprop has shape {grad.shape}, but data of shape {geometry.shape} and a filter of shape "
+        f"{geometry.filter_shape} give {geometry.out_shape}",
+    )
+
+
+# ---------------------------------------------------------------------- the operations
+def _convolution(
+    names: tuple[str, str, str],
+    linear: str,
+    to_filter: str,
+    sizes: str = "int32",
+    depthwise: bool = False,
+) -> tuple[OpFunction, OpFunction, OpFunction]:
+    """A convolution, its gradient with respect to the data, and the one with respect to the filter.
+
+    Args:
+        names: of the three operations.
+        linear, to_filter: attributes of the first two, and of the third.
+        sizes: the type of `input_sizes`.
+    """
+    forward = define_op(names[0], "input: T, filter: T -> output: T", linear.replace(_SIZES_TYPE, ""))
+    back = define_op(
+        names[1],
+        f"input_sizes: {sizes}, filter: T, out_backprop: T -> output: T",
+        linear,
+        static=("input_sizes",),
+    )
+    back_to_filter = define_op(
+        names[2],
+        "input: T, filter_sizes: int32, out_backprop: T -> output: T",
+        to_filter,
+        static=("filter_sizes",),
+    )
+    _attach_shape(forward.shape, forward, lambda shapes, attrs, ctx: _forward_shape(shapes, attrs, depthwise))
+    _attach_shape(back.late_shape, back, _to_input_shape)
+    _attach_shape(back_to_filter.late_shape, back_to_filter, _to_filter_shape)
+
+    @forward.kernel
+    def _(input: Any, filter: Any, *, ctx: Any) -> Any:
+        return _forward(input, filter, ctx.op.attrs, depthwise)
+
+    @back.kernel
+    def _(input_sizes: Any, filter: Any, out_backprop: Any, *, ctx: Any) -> Any:
+        return _to_input(input_sizes, filter, out_backprop, ctx, depthwise)
+
+    @back_to_filter.kernel
+    def _(input: Any, filter_sizes: Any, out_backprop: Any, *, ctx: Any) -> Any:
+        return _to_filter(input, filter_sizes, out_backprop, ctx, depthwise)
+
+    _attach_gradients(forward, back, back_to_filter)
+    return forward, back, back_to_filter
+
+
+def _attach_shape(
+    attach: Callable[[Any], Any], op: OpFunction, rule: Callable[[tuple[TensorShape, ...], Attrs, Any], TensorShape]
+) -> None:
+    """Attaches `rule(input shapes, attributes, ctx)`."""
+    if "explicit_paddings" in op.attrs:
+
+        @attach
+        def _(
+            *shapes: TensorShape,
+            strides: list[int],
+            padding: bytes,
+            explicit_paddings: list[int],
+            data_format: bytes,
+            dilations: list[int],
+            ctx: Any,
+        ) -> TensorShape:
+            attrs = {"strides": strides, "padding": padding, "data_format": data_format, "dilations": dilations}
+            return rule(shapes, {**attrs, "explicit_paddings": explicit_paddings}, ctx)
+
+    else:
+
+        @attach
+        def _(
+            *shapes: TensorShape, strides: list[int], padding: bytes, data_format: bytes, dilations: list[int], ctx: Any
+        ) -> TensorShape:
+            attrs = {"strides": strides, "padding": padding, "data_format": data_format, "dilations": dilations}
+            return rule(shapes, attrs, ctx)
+
+
+def _attach_gradients(forward: OpFunction, to_input: OpFunction, to_filter: OpFunction) -> None:
+    @forward.gradient
+    def _(op: Any, grad: Tensor) -> Any:
+        data, filter = op.inputs
+        attrs = _window_attrs(op)
+        return to_input(raw.Shape(data), filter, grad, **attrs), to_filter(data, raw.Shape(filter), grad, **attrs)
+
+    @to_input.gradient
+    def _(op: Any, grad: Tensor) -> Any:
+        _, filter, incoming = op.inputs
+        attrs = _window_attrs(op)
+        return None, to_filter(grad, raw.Shape(filter), incoming, **attrs), forward(grad, filter, **attrs)
+
+    @to_filter.gradient
+    def _(op: Any, grad: Tensor) -> Any:
+        data, _, incoming = op.inputs
+        attrs = _window_attrs(op)
+        return to_input(raw.Shape(data), grad, incoming, **attrs), None, forward(data, grad, **attrs)
+
+
+def _window_attrs(op: Operation) -> Attrs:
+    names = ("strides", "padding", "explicit_paddings", "use_cudnn_on_gpu", "data_format", "dilations")
+    return {name: op.attrs[name] for name in names if name in op.attrs}
+
+
+_PLAIN_2D = f"strides: list(int), use_cudnn_on_gpu: bool = True, {_ATTRS_2D}"
+
+Conv2D, Conv2DBackpropInput, Conv2DBackpropFilter = _convolution(
+    ("Conv2D", "Conv2DBackpropInput", "Conv2DBackpropFilter"),
+    f"T: {{half, bfloat16, float, double, int32}}, {_PLAIN_2D}",
+    f"T: floating, {_PLAIN_2D}",
+)
+DepthwiseConv2dNative, DepthwiseConv2dNativeBackpropInput, DepthwiseConv2dNativeBackpropFilter = _convolution(
+    ("DepthwiseConv2dNative", "DepthwiseConv2dNativeBackpropInput", "DepthwiseConv2dNativeBackpropFilter"),
+    f"T: floating, strides: list(int), {_ATTRS_2D}",
+    f"T: floating, strides: list(int), {_ATTRS_2D}",
+    depthwise=True,
+)
+Conv3D, Conv3DBackpropInputV2, Conv3DBackpropFilterV2 = _convolution(
+    ("Conv3D", "Conv3DBackpropInputV2", "Conv3DBackpropFilterV2"),
+    f"T: floating, {_ATTRS_3D}{_SIZES_TYPE}",
+    f"T: floating, {_ATTRS_3D}",
+    sizes="Tshape",
+)

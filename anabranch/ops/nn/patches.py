@@ -1,0 +1,82 @@
+"""Patches of images, side by side in the depth dimension."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from anabranch.core.shapes import TensorShape
+from anabranch.graph.building import define_op
+from anabranch.graph.operation import Operation
+from anabranch.ops import raw, shape_rules
+from anabranch.ops.nn.windows import output_length, pad_amounts
+
+ExtractImagePatches = define_op(
+    "ExtractImagePatches",
+    "images: T -> patches: T",
+    "ksizes: list(int) >= 4, strides: list(int) >= 4, rates: list(int) >= 4, T: {floating, integers, complex, bool}, "
+    "padding: {'SAME', 'VALID'}",
+)
+
+
+@ExtractImagePatches.shape
+def _(images: TensorShape, *, ksizes: list[int], strides: list[int], rates: list[int], padding: bytes) -> TensorShape:
+    for name, sizes in (("ksizes", ksizes), ("strides", strides), ("rates", rates)):
+        if len(sizes) != 4 or sizes[0] != 1 or sizes[3] != 1:
+            raise ValueError(f"{name} must be [1, rows, columns, 1], got {sizes}")
+    dims = shape_rules.with_rank(images, 4, "argument 'images'").dims_tuple or ()
+    rows, columns = (output_length(dims[a], ksizes[a], strides[a], padding, rates[a]) for a in (1, 2))
+    return TensorShape([dims[0], rows, columns, None if dims[3] is None else dims[3] * ksizes[1] * ksizes[2]])
+
+
+class _PatchGrid:
+    """Where the patches of an image lie, per axis (1 and 2), once the image was padded."""
+
+    def __init__(self, shape: Any, attrs: dict[str, Any]) -> None:
+        self.ksizes, self.strides, self.rates = attrs["ksizes"], attrs["strides"], attrs["rates"]
+        padding = attrs["padding"]
+        self.pads = [(0, 0)] * 4
+        self.counts = [1] * 4
+        for a in (1, 2):
+            self.pads[a] = pad_amounts(shape[a], self.ksizes[a], self.strides[a], padding, self.rates[a])
+            self.counts[a] = output_length(shape[a], self.ksizes[a], self.strides[a], padding, self.rates[a]) or 0
+
+    def offsets(self) -> list[tuple[int, int]]:
+        """The (row, column) of each element of a patch, in the order in which a patch lists them."""
+        return [(i * self.rates[1], j * self.rates[2]) for i in range(self.ksizes[1]) for j in range(self.ksizes[2])]
+
+    def bounds(self, axis: int, offset: int) -> tuple[int, int, int]:
+        """Begin, end and stride along `axis` of what stands at `offset` in every patch."""
+        stride = self.strides[axis]
+        return offset, offset + (self.counts[axis] - 1) * stride + 1, stride
+
+
+@ExtractImagePatches.kernel
+def _(images: Any, *, ctx: Any, xp: Any) -> Any:
+    windows = _PatchGrid(np.shape(images), ctx.op.attrs)
+    padded = xp.pad(images, windows.pads)
+    parts = [
+        padded[:, slice(*windows.bounds(1, row)), slice(*windows.bounds(2, column))]
+        for row, column in windows.offsets()
+    ]
+    return xp.concatenate(parts, axis=-1)
+
+
+@ExtractImagePatches.gradient
+def _(op: Operation, grad: Any) -> Any:
+    images = op.inputs[0]
+    if not images.shape[1:3].is_fully_defined():
+        raise ValueError(f"the gradient of {op.name!r} needs images of known height and width, got {images.shape}")
+    windows = _PatchGrid(images.shape.dims_tuple, op.attrs)
+    offsets = windows.offsets()
+    parts = raw.Split(np.int32(3), grad, num_split=len(offsets))
+    paddings = np.array(windows.pads, np.int32)
+    padded = raw.AddV2(raw.Shape(images), paddings.sum(axis=1, dtype=np.int32))
+    sums = []
+    for (row, column), part in zip(offsets, parts, strict=True):
+        first, second = windows.bounds(1, row), windows.bounds(2, column)
+        begin, end, stride = ([0, a, b, 0] for a, b in zip(first, second, strict=True))
+        stride = [s or 1 for s in stride]
+        sums.append(raw.StridedSliceGrad(padded, begin, end, stride, part, begin_mask=9, end_mask=9))
+    return raw.Slice(raw.AddN(sums), paddings[:, 0], raw.Shape(images))

@@ -1,0 +1,474 @@
+"""Pooling: maxima and averages under sliding windows, in two and three dimensions.
+
+A maximum's gradient goes to the first of equal elements, in the window's row-major order, as in TensorFlow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax import lax, numpy as jnp
+
+from anabranch.core.dtypes import DType
+from anabranch.core.shapes import TensorShape
+from anabranch.graph.building import OpFunction, define_op
+from anabranch.graph.operation import Operation, Tensor
+from anabranch.ops import raw, shape_rules
+from anabranch.ops.nn import windows
+from anabranch.ops.nn.sliding import MAX_UNROLLED_TAPS, Window, shifted, unshifted, wide
+
+Attrs = dict[str, Any]
+
+_POOLED = "{half, bfloat16, float, double, int32, int64, uint8, int16, int8, uint16, qint8} = float32"
+_SIZES_2D = "ksize: list(int) >= 4, strides: list(int) >= 4"
+_SIZES_3D = "ksize: list(int) >= 5, strides: list(int) >= 5"
+_PADDING = "padding: {'SAME', 'VALID'}"
+_EXPLICIT = "padding: {'SAME', 'VALID', 'EXPLICIT'}, explicit_paddings: list(int) = []"
+_FORMAT_2D = "data_format: {'NHWC', 'NCHW'} = 'NHWC'"
+_FORMAT_3D = "data_format: {'NDHWC', 'NCDHW'} = 'NDHWC'"
+_VECTORS = "data_format: {'NHWC', 'NCHW', 'NCHW_VECT_C'} = 'NHWC'"
+
+
+# ---------------------------------------------------------------------- windows
+def pool_window(shape: Sequence[int], attrs: Attrs) -> Window:
+    """The window over data of `shape`; `attrs`: ksize, strides, padding, data_format, explicit_paddings."""
+    layout = windows.layout_of(attrs.get("data_format", b"NHWC"))
+    size = windows.per_axis(attrs["ksize"], layout, "ksize")
+    strides = windows.per_axis(attrs["strides"], layout, "strides")
+    explicit = attrs.get("explicit_paddings") or [0] * (2 * layout.rank)
+    pairs = list(zip(explicit[::2], explicit[1::2], strict=True))
+    padding = attrs["padding"]
+    per_axis = list(zip(shape, size, strides, pairs, strict=True))
+    pads = tuple(windows.pad_amounts(n, k, s, padding, 1, p) for n, k, s, p in per_axis)
+    outputs = tuple(windows.output_length(n, k, s, padding, 1, p) or 0 for n, k, s, p in per_axis)
+    return Window(size, strides, (1,) * layout.rank, pads, tuple(shape), outputs)
+
+
+def _lowest(dtype: Any) -> Any:
+    return np.iinfo(dtype).min if dtype.kind in "iu" else -np.inf
+
+
+def _maxima(x: Any, window: Window) -> Any:
+    if window.taps > MAX_UNROLLED_TAPS:
+        lowest = np.array(_lowest(x.dtype), x.dtype)
+        return lax.reduce_window(x, lowest, lax.max, window.size, window.strides, window.pads)
+    seen = shifted(x, window, _lowest(x.dtype))
+    found = seen[0]
+    for part in seen[1:]:
+        found = jnp.maximum(found, part)
+    return found
+
+
+def _first_hit(x: Any, maxima: Any, window: Window) -> Any:
+    """Which tap sees the maximum first, int32 of the output's shape; the number of taps where none does (NaN)."""
+    hit: Any = jnp.full(maxima.shape, window.taps, np.int32)
+    for tap, part in reversed(list(enumerate(shifted(x, window, _lowest(x.dtype))))):
+        hit = jnp.where(part == maxima, np.int32(tap), hit)
+    return hit
+
+
+def _to_first_hit(x: Any, maxima: Any, grad: Any, window: Window) -> Any:
+    """The gradient of `_maxima`."""
+    zero = np.zeros((), grad.dtype)
+    hit = _first_hit(x, maxima, window)
+    if window.size == window.strides and not any(map(any, window.pads)):
+        return _to_own_place(hit, grad, window)
+    parts = [wide(jnp.where(hit == tap, grad, zero)) for tap in range(window.taps)]
+    return unshifted(parts, window).astype(grad.dtype)
+
+
+def _to_own_place(hit: Any, grad: Any, window: Window) -> Any:
+    """Windows that do not overlap: spreads both over their windows and keeps what stands at the hit."""
+    rank = len(window.size)
+    taps = np.arange(window.taps, dtype=np.int32).reshape(window.size)
+    inner = tuple(range(1, 2 * rank, 2))
+    at = np.expand_dims(taps, tuple(range(0, 2 * rank, 2)))
+    spread = jnp.where(jnp.expand_dims(hit, inner) == at, jnp.expand_dims(grad, inner), np.zeros((), grad.dtype))
+    covered = spread.reshape([n * k for n, k in zip(window.outputs, window.size, strict=True)])
+    rest = [(0, n - c, 0) for n, c in zip(window.lengths, covered.shape, strict=True)]
+    return lax.pad(covered, np.zeros((), grad.dtype), rest)
+
+
+def _from_first_hit(x: Any, maxima: Any, values: Any, window: Window) -> Any:
+    """What stands in `values` where `x` has its maxima; zero where a window has none."""
+    hit = _first_hit(x, maxima, window)
+    found: Any = jnp.zeros(maxima.shape, values.dtype)
+    for tap, part in enumerate(shifted(values, window)):
+        found = jnp.where(hit == tap, part, found)
+    return found
+
+
+def _sums(x: Any, window: Window) -> Any:
+    if window.taps > MAX_UNROLLED_TAPS:
+        return lax.reduce_window(x, np.zeros((), x.dtype), lax.add, window.size, window.strides, window.pads)
+    return sum(shifted(x, window))
+
+
+def _from_sums(grad: Any, window: Window) -> Any:
+    """The transpose of `_sums`."""
+    if window.taps > MAX_UNROLLED_TAPS:
+        return jax.linear_transpose(lambda x: _sums(x, window), jnp.empty(window.lengths, grad.dtype))(grad)[0]
+    return unshifted([grad] * window.taps, window)
+
+
+def _counts(window: Window, dtype: Any) -> Any:
+    """How many elements of the data each window position covers: padding does not count in averages."""
+    counts: Any = np.ones((), dtype)
+    for n, k, s, (before, _), length in zip(
+        window.outputs, window.size, window.strides, window.pads, window.lengths, strict=True
+    ):
+        first = np.arange(n) * s - before
+        covered = np.minimum(first + k, length) - np.maximum(first, 0)
+        counts = np.multiply.outer(counts, covered.astype(dtype))
+    return counts
+
+
+def _average(x: Any, window: Window) -> Any:
+    summed = _sums(wide(x), window)
+    return (summed / _counts(window, summed.dtype)).astype(x.dtype)
+
+
+def _from_average(grad: Any, window: Window) -> Any:
+    shared = wide(grad)
+    return _from_sums(shared / _counts(window, shared.dtype), window).astype(grad.dtype)
+
+
+# ---------------------------------------------------------------------- shapes and attributes
+
+
+def _pooled_shape(op: OpFunction) -> None:
+    """The output is the pooled first input."""
+    if "explicit_paddings" in op.attrs:
+
+        @op.shape
+        def _(
+            data: TensorShape,
+            *,
+            ksize: list[int],
+            strides: list[int],
+            padding: bytes,
+            explicit_paddings: list[int],
+            data_format: bytes,
+        ) -> TensorShape:
+            return windows.pooled_shape(data, ksize, strides, padding, data_format, explicit_paddings)
+
+    else:
+
+        @op.shape
+        def _(
+            data: TensorShape, *, ksize: list[int], strides: list[int], padding: bytes, data_format: bytes
+        ) -> TensorShape:
+            return windows.pooled_shape(data, ksize, strides, padding, data_format)
+
+
+def _gradient_shape(orig_input: TensorShape, orig_output: TensorShape, grad: TensorShape, *_: Any) -> TensorShape:
+    orig_output.assert_is_compatible_with(grad)
+    return orig_input
+
+
+def _second_gradient_shape(input: TensorShape, output: TensorShape, grad: TensorShape, *_: Any) -> TensorShape:
+    input.assert_is_compatible_with(grad)
+    return output
+
+
+def _attrs(op: Operation, *left_out: str) -> Attrs:
+    names = ("ksize", "strides", "padding", "explicit_paddings", "data_format")
+    return {name: op.attrs[name] for name in names if name in op.attrs and name not in left_out}
+
+
+def _with_sizes(op: Operation, ksize: Any, strides: Any) -> Attrs:
+    """The attributes of an operation whose window arrives as tensors."""
+    return {**op.attrs, "ksize": [int(k) for k in ksize], "strides": [int(s) for s in strides]}
+
+
+# ---------------------------------------------------------------------- maxima
+def _max_pool(names: tuple[str, str, str], types: tuple[str, str, str], sizes: str, formats: tuple[str, str]) -> Any:
+    """Max pooling, its gradient, and the gradient of that.
+
+    Args:
+        types: what follows `T:` for each.
+        formats: padding and data_format for the first two, and for the third.
+    """
+    forward = define_op(names[0], "input: T -> output: T", f"T: {types[0]}, {sizes}, {formats[0]}")
+    grad_types = "orig_input: T, orig_output: T, grad: T"
+    if "TInput" in types[1]:
+        grad_types = "orig_input: TInput, orig_output: TInput, grad: T"
+    backward = define_op(
+        names[1],
+        f"{grad_types} -> output: T",
+        f"{sizes}, {formats[0].replace(_VECTORS, _FORMAT_2D)}, T: {types[1]}",
+    )
+    second = define_op(
+        names[2], "orig_input: T, orig_output: T, grad: T -> output: T", f"{sizes}, {formats[1]}, T: {types[2]}"
+    )
+    _pooled_shape(forward)
+    backward.late_shape(_gradient_shape)
+    second.late_shape(_second_gradient_shape)
+
+    @forward.kernel
+    def _(input: Any, *, ctx: Any) -> Any:
+        return _maxima(input, pool_window(input.shape, ctx.op.attrs))
+
+    @backward.kernel
+    def _(orig_input: Any, orig_output: Any, grad: Any, *, ctx: Any) -> Any:
+        return _to_first_hit(orig_input, orig_output, grad, _checked(orig_input, orig_output, ctx.op.attrs))
+
+    @second.kernel
+    def _(orig_input: Any, orig_output: Any, grad: Any, *, ctx: Any) -> Any:
+        return _from_first_hit(orig_input, orig_output, grad, _checked(orig_input, orig_output, ctx.op.attrs))
+
+    @forward.gradient
+    def _(op: Any, grad: Tensor) -> Any:
+        return backward(op.inputs[0], op.outputs[0], grad, **_attrs(op))
+
+    @backward.gradient
+    def _(op: Any, grad: Tensor) -> Any:
+        x, y, _ = op.inputs
+        return raw.ZerosLike(x), raw.ZerosLike(y), second(x, y, grad, **_attrs(op, "explicit_paddings"))
+
+    @second.gradient
+    def _(op: Any, grad: Tensor) -> Any:
+        x, y, _ = op.inputs
+        return raw.ZerosLike(x), raw.ZerosLike(y), backward(x, y, grad, **_attrs(op))
+
+    return forward, backward, second
+
+
+def _checked(orig_input: Any, orig_output: Any, attrs: Attrs) -> Window:
+    window = pool_window(orig_input.shape, attrs)
+    if window.outputs != orig_output.shape:
+        raise ValueError(
+            f"pooling data of shape {orig_input.shape} gives {window.outputs}, but orig_output has {orig_output.shape}"
+        )
+    return window
+
+
+MaxPool, MaxPoolGrad, MaxPoolGradGrad = _max_pool(
+    ("MaxPool", "MaxPoolGrad", "MaxPoolGradGrad"),
+    (_POOLED, "real = float32", "real"),
+    _SIZES_2D,
+    (f"{_EXPLICIT}, {_VECTORS}", f"{_PADDING}, {_FORMAT_2D}"),
+)
+MaxPool3D, MaxPool3DGrad, MaxPool3DGradGrad = _max_pool(
+    ("MaxPool3D", "MaxPool3DGrad", "MaxPool3DGradGrad"),
+    (
+        "{half, bfloat16, float}",
+        "{half, bfloat16, float} = float32, TInput: {half, bfloat16, float} = float32",
+        "real",
+    ),
+    _SIZES_3D,
+    (f"{_PADDING}, {_FORMAT_3D}", f"{_PADDING}, {_FORMAT_3D}"),
+)
+
+MaxPoolV2 = define_op(
+    "MaxPoolV2",
+    "input: T, ksize: int32, strides: int32 -> output: T",
+    f"T: {_POOLED}, {_PADDING}, {_VECTORS}",
+    static=("ksize", "strides"),
+    ranks={"ksize": 1, "strides": 1},
+)
+
+
+@MaxPoolV2.shape
+def _(input: TensorShape, *_: Any, padding: bytes, data_format: bytes, ctx: Any) -> TensorShape:
+    ksize, strides = ctx.constant("ksize"), ctx.constant("strides")
+    if ksize is None or strides is None:
+        return TensorShape([None] * windows.layout_of(data_format).rank)
+    return windows.pooled_shape(input, list(ksize), list(strides), padding, data_format)
+
+
+@MaxPoolV2.kernel
+def _(input: Any, ksize: Any, strides: Any, *, ctx: Any) -> Any:
+    return _maxima(input, pool_window(input.shape, _with_sizes(ctx.op, ksize, strides)))
+
+
+@MaxPoolV2.gradient
+def _(op: Any, grad: Tensor) -> Any:
+    x, ksize, strides = op.inputs
+    return MaxPoolGradV2(x, op.outputs[0], grad, ksize, strides, **_attrs(op)), None, None
+
+
+MaxPoolGradV2 = define_op(
+    "MaxPoolGradV2",
+    "orig_input: T, orig_output: T, grad: T, ksize: int32, strides: int32 -> output: T",
+    f"{_PADDING}, {_FORMAT_2D}, T: real = float32",
+    static=("ksize", "strides"),
+    late_ranks={"ksize": 1, "strides": 1},
+)
+MaxPoolGradV2.late_shape(_gradient_shape)
+
+
+@MaxPoolGradV2.kernel
+def _(orig_input: Any, orig_output: Any, grad: Any, ksize: Any, strides: Any, *, ctx: Any) -> Any:
+    window = _checked(orig_input, orig_output, _with_sizes(ctx.op, ksize, strides))
+    return _to_first_hit(orig_input, orig_output, grad, window)
+
+
+@MaxPoolGradV2.gradient
+def _(op: Any, grad: Tensor) -> Any:
+    x, y, _, ksize, strides = op.inputs
+    second = MaxPoolGradGradV2(x, y, grad, ksize, strides, **_attrs(op))
+    return raw.ZerosLike(x), raw.ZerosLike(y), second, None, None
+
+
+MaxPoolGradGradV2 = define_op(
+    "MaxPoolGradGradV2",
+    "orig_input: T, orig_output: T, grad: T, ksize: int32, strides: int32 -> output: T",
+    f"{_PADDING}, {_FORMAT_2D}, T: real",
+    static=("ksize", "strides"),
+    ranks={"ksize": 1, "strides": 1},
+)
+MaxPoolGradGradV2.late_shape(_second_gradient_shape)
+
+
+@MaxPoolGradGradV2.kernel
+def _(orig_input: Any, orig_output: Any, grad: Any, ksize: Any, strides: Any, *, ctx: Any) -> Any:
+    window = _checked(orig_input, orig_output, _with_sizes(ctx.op, ksize, strides))
+    return _from_first_hit(orig_input, orig_output, grad, window)
+
+
+@MaxPoolGradGradV2.gradient
+def _(op: Any, grad: Tensor) -> Any:
+    x, y, _, ksize, strides = op.inputs
+    first = MaxPoolGradV2(x, y, grad, ksize, strides, **_attrs(op))
+    return raw.ZerosLike(x), raw.ZerosLike(y), first, None, None
+
+
+# ---------------------------------------------------------------------- maxima and their places
+MaxPoolWithArgmax = define_op(
+    "MaxPoolWithArgmax",
+    "input: T -> output: T, argmax: Targmax",
+    f"{_SIZES_2D}, Targmax: index = int64, {_PADDING}, include_batch_in_index: bool = False, T: real",
+)
+
+
+@MaxPoolWithArgmax.shape
+def _(input: TensorShape, *, ksize: list[int], strides: list[int], padding: bytes) -> tuple[TensorShape, TensorShape]:
+    pooled = windows.pooled_shape(input, ksize, strides, padding, b"NHWC")
+    return pooled, pooled
+
+
+@MaxPoolWithArgmax.kernel
+def _(input: Any, *, Targmax: DType, include_batch_in_index: bool, ctx: Any) -> Any:
+    ctx.check(input.size > 0, f"the input must not be empty, got shape {input.shape}")
+    window = pool_window(input.shape, ctx.op.attrs)
+    maxima = _maxima(input, window)
+    hit = jnp.minimum(_first_hit(input, maxima, window), window.taps - 1).astype(np.int64)
+    places: Any = 0
+    for axis, within in enumerate(jnp.unravel_index(hit, window.size)):
+        if axis == 0 and not include_batch_in_index:
+            continue
+        first = np.arange(window.outputs[axis]) * window.strides[axis] - window.pads[axis][0]
+        at = within + first.reshape([-1 if a == axis else 1 for a in range(4)])
+        places = places * input.shape[axis] + at
+    return maxima, places.astype(Targmax.as_numpy_dtype)
+
+
+@MaxPoolWithArgmax.gradient
+def _(op: Any, grad: Tensor, _: Any) -> Any:
+    return MaxPoolGradWithArgmax(op.inputs[0], grad, op.outputs[1], **_argmax_attrs(op))
+
+
+def _argmax_attrs(op: Any) -> Attrs:
+    return {**_attrs(op), "include_batch_in_index": op.attrs["include_batch_in_index"]}
+
+
+def _flat_places(argmax: Any, shape: Sequence[int], include_batch: bool, ctx: Any) -> Any:
+    """`argmax` as places in the whole flattened data."""
+    size = int(np.prod(shape[1:], dtype=np.int64))
+    total = size * shape[0] if include_batch else size
+    ctx.check((argmax >= 0) & (argmax < total), f"argmax must be in [0, {total}), got {{0}}", argmax)
+    places = argmax.astype(np.int64)
+    return places if include_batch else places + size * np.arange(shape[0]).reshape(-1, 1, 1, 1)
+
+
+def _argmax_op(name: str) -> OpFunction:
+    return define_op(
+        name,
+        "input: T, grad: T, argmax: Targmax -> output: T",
+        f"{_SIZES_2D}, {_PADDING}, include_batch_in_index: bool = False, Targmax: index, T: real",
+    )
+
+
+MaxPoolGradWithArgmax = _argmax_op("MaxPoolGradWithArgmax")
+
+
+@MaxPoolGradWithArgmax.late_shape
+def _(input: TensorShape, grad: TensorShape, argmax: TensorShape) -> TensorShape:
+    pooled = shape_rules.merged(shape_rules.with_rank(grad, 4, "grad"), argmax)
+    input = shape_rules.with_rank(input, 4, "the input")
+    shape_rules.merged(*(TensorShape([shape[0], shape[3]]) for shape in (input, pooled)))
+    return input
+
+
+@MaxPoolGradWithArgmax.kernel
+def _(input: Any, grad: Any, argmax: Any, *, include_batch_in_index: bool, ctx: Any) -> Any:
+    places = _flat_places(argmax, input.shape, include_batch_in_index, ctx)
+    return jnp.zeros(input.size, grad.dtype).at[places.reshape(-1)].add(grad.reshape(-1)).reshape(input.shape)
+
+
+@MaxPoolGradWithArgmax.gradient
+def _(op: Any, grad: Tensor) -> Any:
+    x, _, argmax = op.inputs
+    return raw.ZerosLike(x), MaxPoolGradGradWithArgmax(x, grad, argmax, **_argmax_attrs(op)), None
+
+
+MaxPoolGradGradWithArgmax = _argmax_op("MaxPoolGradGradWithArgmax")
+
+
+@MaxPoolGradGradWithArgmax.late_shape
+def _(input: TensorShape, grad: TensorShape, argmax: TensorShape) -> TensorShape:
+    shape_rules.merged(shape_rules.with_rank(input, 4, "the input"), grad)
+    return shape_rules.with_rank(argmax, 4, "argmax")
+
+
+@MaxPoolGradGradWithArgmax.kernel
+def _(input: Any, grad: Any, argmax: Any, *, include_batch_in_index: bool, ctx: Any) -> Any:
+    return jnp.take(grad, _flat_places(argmax, input.shape, include_batch_in_index, ctx))
+
+
+@MaxPoolGradGradWithArgmax.gradient
+def _(op: Any, grad: Tensor) -> Any:
+    x, _, argmax = op.inputs
+    return raw.ZerosLike(x), MaxPoolGradWithArgmax(x, grad, argmax, **_argmax_attrs(op)), None
+
+
+# ---------------------------------------------------------------------- averages
+def _average_pool(names: tuple[str, str], data: str, sizes: str, format: str) -> tuple[OpFunction, OpFunction]:
+    attrs = f"{sizes}, {_PADDING}, {format}, T: floating"
+    forward = define_op(names[0], f"{data}: T -> output: T", attrs)
+    backward = define_op(names[1], "orig_input_shape: int32, grad: T -> output: T", attrs, static=("orig_input_shape",))
+    _pooled_shape(forward)
+
+    @forward.kernel
+    def _(x: Any, *, ctx: Any) -> Any:
+        return _average(x, pool_window(x.shape, ctx.op.attrs))
+
+    @forward.gradient
+    def _(op: Any, grad: Tensor) -> Any:
+        return backward(raw.Shape(op.inputs[0]), grad, **_attrs(op))
+
+    @backward.shape
+    def _(orig_input_shape: TensorShape, grad: TensorShape, *, data_format: bytes, ctx: Any) -> TensorShape:
+        wanted: TensorShape = ctx.constant_as_shape("orig_input_shape")
+        return wanted.with_rank(windows.layout_of(data_format).rank)
+
+    @backward.kernel
+    def _(orig_input_shape: Any, grad: Any, *, ctx: Any) -> Any:
+        window = pool_window([int(d) for d in orig_input_shape], ctx.op.attrs)
+        if window.outputs != grad.shape:
+            raise ValueError(f"pooling shape {window.lengths} gives {window.outputs}, but grad has {grad.shape}")
+        return _from_average(grad, window)
+
+    @backward.gradient
+    def _(op: Any, grad: Tensor) -> Any:
+        return None, forward(grad, **_attrs(op))
+
+    return forward, backward
+
+
+AvgPool, AvgPoolGrad = _average_pool(("AvgPool", "AvgPoolGrad"), "value", _SIZES_2D, _FORMAT_2D)
+AvgPool3D, AvgPool3DGrad = _average_pool(("AvgPool3D", "AvgPool3DGrad"), "input", _SIZES_3D, _FORMAT_3D)

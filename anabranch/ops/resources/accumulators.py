@@ -1,0 +1,179 @@
+"""Conditional accumulators of gradients  (§4.4: synchronous replica coordination). See `state.accumulators`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from anabranch.core.dtypes import DType
+from anabranch.core.resources import ResourceHandle
+from anabranch.core.shapes import TensorShape
+from anabranch.graph.building import define_op
+from anabranch.ops import shape_rules
+from anabranch.ops.resources.shared_objects import Plan, object_behind, open_object, outcome
+from anabranch.state.accumulators import (
+    Accumulator,
+    DenseAccumulator,
+    SparseAccumulator,
+)
+
+_ATTRS = (
+    "dtype: numbers, shape: shape, container: string = '', shared_name: string = '', "
+    "reduction_type: {'MEAN', 'SUM'} = 'MEAN'"
+)
+
+
+def _open(kind: type[Accumulator], dtype: DType, shape: TensorShape, reduction_type: bytes, ctx: Any) -> Any:
+    reduction = reduction_type.decode()
+
+    def plan(handle: ResourceHandle) -> Plan:
+        facts = {"accumulator type": kind.__name__, "dtype": dtype, "shape": str(shape), "reduction_type": reduction}
+        return facts, lambda: kind(handle.name, dtype, shape, reduction)
+
+    return open_object(ctx, "accumulator", plan)
+
+
+def _making(name: str, handle_type: str, kind: type[Accumulator]) -> Any:
+    op = define_op(name, f"-> handle: {handle_type}", _ATTRS, stateful=True)
+    op.shape(shape_rules.scalar)
+
+    @op.host_kernel
+    def _(*, dtype: DType, shape: TensorShape, reduction_type: bytes, ctx: Any) -> ResourceHandle:
+        handle: ResourceHandle = _open(kind, dtype, shape, reduction_type, ctx)
+        return handle
+
+    return op.not_differentiable()
+
+
+ConditionalAccumulator = _making("ConditionalAccumulator", "string", DenseAccumulator)
+ResourceConditionalAccumulator = _making("ResourceConditionalAccumulator", "resource", DenseAccumulator)
+SparseConditionalAccumulator = _making("SparseConditionalAccumulator", "string", SparseAccumulator)
+
+
+def _spec(ctx: Any) -> TensorShape:
+    shape: TensorShape = ctx.tensor("handle").op.attrs.get("shape", shape_rules.UNKNOWN)
+    return shape
+
+
+def _applying(name: str, handle_type: str) -> Any:
+    op = define_op(
+        name, f"handle: {handle_type}, local_step: int64, gradient: dtype ->", "dtype: numbers", stateful=True
+    )
+
+    @op.shape
+    def _(handle: TensorShape, local_step: TensorShape, gradient: TensorShape) -> tuple[()]:
+        return ()
+
+    @op.host_kernel
+    def _(handle: ResourceHandle, local_step: Any, gradient: Any, *, ctx: Any) -> None:
+        object_behind(ctx, handle, "accumulator").apply_gradient(int(local_step), gradient)
+
+    return op.not_differentiable()
+
+
+AccumulatorApplyGradient = _applying("AccumulatorApplyGradient", "string")
+ResourceAccumulatorApplyGradient = _applying("ResourceAccumulatorApplyGradient", "resource")
+
+
+def _taking(name: str, handle_type: str) -> Any:
+    op = define_op(
+        name,
+        f"handle: {handle_type}, num_required: int32 -> average: dtype",
+        "dtype: numbers",
+        stateful=True,
+        asynchronous=True,
+    )
+
+    @op.shape
+    def _(handle: TensorShape, num_required: TensorShape, *, ctx: Any) -> TensorShape:
+        return _spec(ctx)
+
+    @op.host_kernel
+    def _(handle: ResourceHandle, num_required: Any, *, ctx: Any) -> Any:
+        return outcome(object_behind(ctx, handle, "accumulator").take_gradient(int(num_required), ctx.op.name))
+
+    return op.not_differentiable()
+
+
+AccumulatorTakeGradient = _taking("AccumulatorTakeGradient", "string")
+ResourceAccumulatorTakeGradient = _taking("ResourceAccumulatorTakeGradient", "resource")
+
+
+def _stepping(name: str, handle_type: str) -> Any:
+    op = define_op(name, f"handle: {handle_type}, new_global_step: int64 ->", stateful=True)
+    op.shape(shape_rules.no_outputs)
+
+    @op.host_kernel
+    def _(handle: ResourceHandle, new_global_step: Any, *, ctx: Any) -> None:
+        object_behind(ctx, handle, "accumulator").set_global_step(int(new_global_step))
+
+    return op.not_differentiable()
+
+
+AccumulatorSetGlobalStep = _stepping("AccumulatorSetGlobalStep", "string")
+ResourceAccumulatorSetGlobalStep = _stepping("ResourceAccumulatorSetGlobalStep", "resource")
+
+
+def _counting(name: str, handle_type: str) -> Any:
+    op = define_op(name, f"handle: {handle_type} -> num_accumulated: int32", stateful=True)
+    op.shape(shape_rules.scalar)
+
+    @op.host_kernel
+    def _(handle: ResourceHandle, *, ctx: Any) -> int:
+        count: int = object_behind(ctx, handle, "accumulator").count
+        return count
+
+    return op.not_differentiable()
+
+
+AccumulatorNumAccumulated = _counting("AccumulatorNumAccumulated", "string")
+ResourceAccumulatorNumAccumulated = _counting("ResourceAccumulatorNumAccumulated", "resource")
+
+
+# ---------------------------------------------------------------------- sparse gradients
+SparseAccumulatorApplyGradient = define_op(
+    "SparseAccumulatorApplyGradient",
+    "handle: string, local_step: int64, gradient_indices: int64, gradient_values: dtype, gradient_shape: int64 ->",
+    "dtype: numbers, has_known_shape: bool",
+    stateful=True,
+)
+SparseAccumulatorApplyGradient.shape(shape_rules.no_outputs)
+SparseAccumulatorApplyGradient.not_differentiable()
+
+
+@SparseAccumulatorApplyGradient.host_kernel
+def _(
+    handle: ResourceHandle,
+    local_step: Any,
+    gradient_indices: Any,
+    gradient_values: Any,
+    gradient_shape: Any,
+    *,
+    has_known_shape: bool,
+    ctx: Any,
+) -> None:
+    accumulator = object_behind(ctx, handle, "accumulator")
+    accumulator.apply_gradient(int(local_step), gradient_indices, gradient_values, gradient_shape, has_known_shape)
+
+
+SparseAccumulatorTakeGradient = define_op(
+    "SparseAccumulatorTakeGradient",
+    "handle: string, num_required: int32 -> indices: int64, values: dtype, shape: int64",
+    "dtype: numbers",
+    stateful=True,
+    asynchronous=True,
+)
+SparseAccumulatorTakeGradient.not_differentiable()
+
+
+@SparseAccumulatorTakeGradient.shape
+def _(handle: TensorShape, num_required: TensorShape, *, ctx: Any) -> list[TensorShape]:
+    return [
+        TensorShape([None]),
+        shape_rules.UNKNOWN,
+        TensorShape([None]),
+    ]
+
+
+@SparseAccumulatorTakeGradient.host_kernel
+def _(handle: ResourceHandle, num_required: Any, *, ctx: Any) -> Any:
+    return outcome(object_behind(ctx, handle, "accumulator").take_gradient(int(num_required), ctx.op.name))

@@ -1,0 +1,396 @@
+"""The optimizers' updates as operations: one per step and variable, dense, or sparse on the rows of a gradient.
+
+Each rule below is written once, as a function of the variable, its slots, the hyperparameters and the gradient, all
+elementwise. From it follow `ResourceApply<name>`, which applies it to whole variables, and `ResourceSparseApply<name>`,
+which applies it to the rows that `indices` names: repeated rows are summed first, other rows stay bit-identical, and
+the cost does not depend on the number of rows of the variable (§4.2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from anabranch.core.shapes import TensorShape
+from anabranch.graph.building import OpFunction, define_op
+from anabranch.ops.arrays.gather_scatter import check_indices
+from anabranch.ops.resources.rows import combined_rows, guarded
+from anabranch.ops.resources.variables import handle_shape
+
+#: (slots and variable, hyperparameters and gradient, attributes, each by name) -> new values by name
+UpdateRule = Callable[..., dict[str, Any]]
+
+#: (name of a slot, its new value) -> what the slot holds from now on. A rule that computes the variable from a new slot
+#: passes it through this first: XLA then computes the slot once and reads it back, where it would otherwise compute it
+#: for each of the two results, from copies of what they overwrite.
+Kept = Callable[[str, Any], Any]
+
+_GRADIENTS = frozenset({"grad", "delta", "indices"})
+_LOCKING = "use_locking: bool = False"
+
+
+def _optimizer(
+    name: str, state: str, others: str, rule: UpdateRule, attrs: str = "", dense: bool = True, sparse: bool = True
+) -> None:
+    """Defines the dense and the sparse operation of one rule.
+
+    Args:
+        state: the names of the variable and its slots, in the order of the inputs.
+        others: the names of the other inputs; the gradient is "grad" (or "delta").
+        rule: called with all of them, and with the attributes, by name; returns the new values of those that change.
+        attrs: attributes besides `use_locking`.
+    """
+    more = f", {attrs}" if attrs else ""
+    handles, rest = state.split(), others.split()
+    if dense:
+        _apply_dense(f"ResourceApply{name}", handles, rest, rule, f"T: numbers, {_LOCKING}{more}")
+    if sparse:
+        rest = ["grad" if n == "delta" else n for n in rest]
+        rest.insert(rest.index("grad") + 1, "indices")
+        _apply_sparse(
+            f"ResourceSparseApply{name}", handles, rest, rule, f"T: numbers, Tindices: index, {_LOCKING}{more}"
+        )
+
+
+def _input(name: str) -> str:
+    return f"{name}: " + {"indices": "Tindices", "global_step": "int64"}.get(name, "T")
+
+
+def _define(name: str, handles: list[str], rest: list[str], attrs: str) -> OpFunction:
+    inputs = [*(f"{h}: resource" for h in handles), *map(_input, rest)]
+    op = define_op(name, f"{', '.join(inputs)} ->", attrs, stateful=True, reads=handles, writes=handles)
+    op.not_differentiable()
+    return op
+
+
+def _apply_dense(name: str, handles: list[str], rest: list[str], rule: UpdateRule, attrs: str) -> None:
+    op = _define(name, handles, rest, attrs)
+    gradient = len(handles) + rest.index("grad" if "grad" in rest else "delta")
+
+    @op.shape
+    def _(*shapes: TensorShape, ctx: Any) -> tuple[()]:
+        found = shapes[gradient]
+        for handle in handles:
+            found = found.merge_with(handle_shape(ctx.tensor(handle)))
+        return ()
+
+    @op.kernel
+    def _(*inputs: Any, ctx: Any) -> None:
+        values = dict(zip([*handles, *rest], inputs, strict=True))
+        resources = {h: values[h] for h in handles}
+        values.update({h: jnp.asarray(ctx.read(resource)) for h, resource in resources.items()})
+        _check_like_variable(values, handles, np.shape(inputs[gradient]))
+        _check_scalars(values, rest)
+
+        def kept(handle: str, new: Any) -> Any:
+            ctx.write(resources[handle], new.astype(values["var"].dtype))
+            return ctx.read(resources[handle])
+
+        for handle, new in _call(rule, values, ctx, kept).items():
+            ctx.write(resources[handle], new)
+
+
+def _apply_sparse(name: str, handles: list[str], rest: list[str], rule: UpdateRule, attrs: str) -> None:
+    op = _define(name, handles, rest, attrs)
+
+    @op.shape
+    def _(*shapes: TensorShape, ctx: Any) -> tuple[()]:
+        given = dict(zip([*handles, *rest], shapes, strict=True))
+        table = handle_shape(ctx.tensor(handles[0])).with_rank_at_least(1)
+        if table.ndims is not None:
+            given["indices"].with_rank(1).concatenate(table[1:]).assert_is_compatible_with(given["grad"])
+        for handle in handles[1:]:
+            table = table.merge_with(handle_shape(ctx.tensor(handle)))
+        return ()
+
+    @op.kernel
+    def _(*inputs: Any, ctx: Any) -> None:
+        values = dict(zip([*handles, *rest], inputs, strict=True))
+        resources = {h: values[h] for h in handles}
+        tables = {h: jnp.asarray(ctx.read(resource)) for h, resource in resources.items()}
+        indices, grad, size = values.pop("indices"), values["grad"], tables[handles[0]].shape[0]
+        _check_like_variable(tables, handles, (size, *np.shape(grad)[1:]))
+        _check_scalars(values, rest)
+        if np.shape(indices) != np.shape(grad)[:1]:
+            raise ValueError(
+                f"grad has {np.shape(grad)[0]} rows, indices have shape {np.shape(indices)}; they must agree"
+            )
+        check_indices(ctx, indices, size, jnp)
+        rows, values["grad"] = combined_rows(guarded(ctx, indices, size), jnp.asarray(grad), size)
+        values.update({h: jnp.take(table, rows, axis=0, mode="clip") for h, table in tables.items()})
+        for handle, new in _call(rule, values, ctx, lambda _, new: new).items():
+            changed = tables[handle].at[rows].set(new, mode="drop", unique_indices=True)
+            ctx.write(resources[handle], changed, guarded=True)
+
+
+def _check_like_variable(values: dict[str, Any], handles: list[str], shape: tuple[int, ...]) -> None:
+    """Raises ValueError unless the variable and all of its slots have `shape`."""
+    for handle in handles:
+        if values[handle].shape != tuple(shape):
+            raise ValueError(
+                f"the gradient is for shape {list(shape)}, but {handle} has shape {list(values[handle].shape)}"
+            )
+
+
+def _check_scalars(values: dict[str, Any], inputs: list[str]) -> None:
+    """Raises ValueError unless the hyperparameters are scalars: others would change the variable's shape."""
+    for name in inputs:
+        if name not in _GRADIENTS and np.ndim(values[name]):
+            raise ValueError(f"{name} must be a scalar, got shape {[*np.shape(values[name])]}")
+
+
+def _call(rule: UpdateRule, values: dict[str, Any], ctx: Any, kept: Kept) -> dict[str, Any]:
+    dtype = values["var"].dtype
+    attrs = {k: ctx.op.attrs[k] for k in _RULE_ATTRS if k in ctx.op.attrs}
+    new = rule(kept, **values, **attrs)
+    return {name: value.astype(dtype) for name, value in new.items()}
+
+
+_RULE_ATTRS = ("use_nesterov", "update_slots", "multiply_linear_by_lr")
+
+
+# ---------------------------------------------------------------------- gradient descent and its proximal forms
+def _gradient_descent(kept: Kept, var: Any, alpha: Any, delta: Any) -> dict[str, Any]:
+    return {"var": var - alpha * delta}
+
+
+def _shrunk(values: Any, l1: Any) -> Any:
+    """Soft thresholding: what lies within `l1` of zero becomes zero, the rest moves towards zero by `l1`."""
+    return jnp.sign(values) * jnp.maximum(jnp.abs(values) - l1, np.zeros((), values.dtype))
+
+
+def _proximal_gradient_descent(
+    kept: Kept, var: Any, alpha: Any, l1: Any, l2: Any, delta: Any = None, grad: Any = None
+) -> dict[str, Any]:
+    step = var - alpha * (grad if delta is None else delta)
+    return {"var": _shrunk(step, alpha * l1) / (1 + alpha * l2)}
+
+
+_optimizer("GradientDescent", "var", "alpha delta", _gradient_descent, sparse=False)
+_optimizer("ProximalGradientDescent", "var", "alpha l1 l2 delta", _proximal_gradient_descent)
+
+
+# ---------------------------------------------------------------------- momentum
+def _momentum(
+    kept: Kept, var: Any, accum: Any, lr: Any, grad: Any, momentum: Any, use_nesterov: bool
+) -> dict[str, Any]:
+    accum = kept("accum", accum * momentum + grad)
+    step = grad * lr + accum * momentum * lr if use_nesterov else accum * lr
+    return {"var": var - step, "accum": accum}
+
+
+def _keras_momentum(
+    kept: Kept, var: Any, accum: Any, lr: Any, grad: Any, momentum: Any, use_nesterov: bool
+) -> dict[str, Any]:
+    accum = kept("accum", accum * momentum - grad * lr)
+    step = accum * momentum - grad * lr if use_nesterov else accum
+    return {"var": var + step, "accum": accum}
+
+
+_NESTEROV = "use_nesterov: bool = False"
+_optimizer("Momentum", "var accum", "lr grad momentum", _momentum, _NESTEROV)
+_optimizer("KerasMomentum", "var accum", "lr grad momentum", _keras_momentum, _NESTEROV)
+
+
+# ---------------------------------------------------------------------- Adagrad
+def _adagrad(kept: Kept, var: Any, accum: Any, lr: Any, grad: Any, update_slots: bool) -> dict[str, Any]:
+    if update_slots:
+        accum = kept("accum", accum + grad * grad)
+    return {"var": var - lr * grad / jnp.sqrt(accum), "accum": accum}
+
+
+def _adagrad_v2(
+    kept: Kept, var: Any, accum: Any, lr: Any, epsilon: Any, grad: Any, update_slots: bool
+) -> dict[str, Any]:
+    if update_slots:
+        accum = kept("accum", accum + grad * grad)
+    return {"var": var - lr * grad / (jnp.sqrt(accum) + epsilon), "accum": accum}
+
+
+def _proximal_adagrad(kept: Kept, var: Any, accum: Any, lr: Any, l1: Any, l2: Any, grad: Any) -> dict[str, Any]:
+    accum = kept("accum", accum + grad * grad)
+    rate = lr / jnp.sqrt(accum)
+    return {"var": _shrunk(var - rate * grad, rate * l1) / (1 + rate * l2), "accum": accum}
+
+
+def _adagrad_da(
+    kept: Kept,
+    var: Any,
+    gradient_accumulator: Any,
+    gradient_squared_accumulator: Any,
+    grad: Any,
+    lr: Any,
+    l1: Any,
+    l2: Any,
+    global_step: Any,
+) -> dict[str, Any]:
+    """Dual averaging: the variable follows from the accumulated gradients alone."""
+    total, squares = gradient_accumulator + grad, gradient_squared_accumulator + grad * grad
+    step = jnp.asarray(global_step).astype(var.dtype)
+    new = -lr * _shrunk(total, l1 * step) / (l2 * step * lr + jnp.sqrt(squares))
+    return {"var": new, "gradient_accumulator": total, "gradient_squared_accumulator": squares}
+
+
+_UPDATE_SLOTS = "update_slots: bool = True"
+_DUAL_AVERAGING = "var gradient_accumulator gradient_squared_accumulator"
+_optimizer("Adagrad", "var accum", "lr grad", _adagrad, _UPDATE_SLOTS)
+_optimizer("AdagradV2", "var accum", "lr epsilon grad", _adagrad_v2, _UPDATE_SLOTS)
+_optimizer("ProximalAdagrad", "var accum", "lr l1 l2 grad", _proximal_adagrad)
+_optimizer("AdagradDA", _DUAL_AVERAGING, "grad lr l1 l2 global_step", _adagrad_da)
+
+
+# ---------------------------------------------------------------------- Adadelta, RMSProp
+def _adadelta(
+    kept: Kept, var: Any, accum: Any, accum_update: Any, lr: Any, rho: Any, epsilon: Any, grad: Any
+) -> dict[str, Any]:
+    accum = kept("accum", accum * rho + grad * grad * (1 - rho))
+    update = jnp.sqrt(accum_update + epsilon) / jnp.sqrt(accum + epsilon) * grad
+    accum_update = accum_update * rho + update * update * (1 - rho)
+    return {"var": var - update * lr, "accum": accum, "accum_update": accum_update}
+
+
+def _rms_prop(
+    kept: Kept, var: Any, ms: Any, mom: Any, lr: Any, rho: Any, momentum: Any, epsilon: Any, grad: Any
+) -> dict[str, Any]:
+    ms = kept("ms", ms + (grad * grad - ms) * (1 - rho))
+    mom = kept("mom", mom * momentum + grad * lr / jnp.sqrt(ms + epsilon))
+    return {"var": var - mom, "ms": ms, "mom": mom}
+
+
+def _centered_rms_prop(
+    kept: Kept, var: Any, mg: Any, ms: Any, mom: Any, lr: Any, rho: Any, momentum: Any, epsilon: Any, grad: Any
+) -> dict[str, Any]:
+    ms = kept("ms", ms + (grad * grad - ms) * (1 - rho))
+    mg = kept("mg", mg + (grad - mg) * (1 - rho))
+    mom = kept("mom", mom * momentum + grad * lr / jnp.sqrt(ms - mg * mg + epsilon))
+    return {"var": var - mom, "mg": mg, "ms": ms, "mom": mom}
+
+
+_optimizer("Adadelta", "var accum accum_update", "lr rho epsilon grad", _adadelta)
+_optimizer("RMSProp", "var ms mom", "lr rho momentum epsilon grad", _rms_prop)
+_optimizer("CenteredRMSProp", "var mg ms mom", "lr rho momentum epsilon grad", _centered_rms_prop)
+
+
+# ---------------------------------------------------------------------- Adam and its kin
+def _adam(
+    kept: Kept,
+    var: Any,
+    m: Any,
+    v: Any,
+    beta1_power: Any,
+    beta2_power: Any,
+    lr: Any,
+    beta1: Any,
+    beta2: Any,
+    epsilon: Any,
+    grad: Any,
+    use_nesterov: bool,
+) -> dict[str, Any]:
+    rate = lr * jnp.sqrt(1 - beta2_power) / (1 - beta1_power)
+    m = kept("m", m + (grad - m) * (1 - beta1))
+    v = kept("v", v + (grad * grad - v) * (1 - beta2))
+    direction = grad * (1 - beta1) + m * beta1 if use_nesterov else m
+    return {"var": var - direction * rate / (jnp.sqrt(v) + epsilon), "m": m, "v": v}
+
+
+def _amsgrad(
+    kept: Kept,
+    var: Any,
+    m: Any,
+    v: Any,
+    vhat: Any,
+    beta1_power: Any,
+    beta2_power: Any,
+    lr: Any,
+    beta1: Any,
+    beta2: Any,
+    epsilon: Any,
+    grad: Any,
+) -> dict[str, Any]:
+    rate = lr * jnp.sqrt(1 - beta2_power) / (1 - beta1_power)
+    m = kept("m", m + (grad - m) * (1 - beta1))
+    v = kept("v", v + (grad * grad - v) * (1 - beta2))
+    vhat = kept("vhat", jnp.maximum(vhat, v))
+    return {"var": var - m * rate / (jnp.sqrt(vhat) + epsilon), "m": m, "v": v, "vhat": vhat}
+
+
+def _ada_max(
+    kept: Kept, var: Any, m: Any, v: Any, beta1_power: Any, lr: Any, beta1: Any, beta2: Any, epsilon: Any, grad: Any
+) -> dict[str, Any]:
+    m = kept("m", m + (grad - m) * (1 - beta1))
+    v = kept("v", jnp.maximum(v * beta2, jnp.abs(grad)))
+    return {"var": var - lr / (1 - beta1_power) * (m / (v + epsilon)), "m": m, "v": v}
+
+
+_optimizer("Adam", "var m v", "beta1_power beta2_power lr beta1 beta2 epsilon grad", _adam, _NESTEROV, sparse=False)
+_optimizer(
+    "AdamWithAmsgrad", "var m v vhat", "beta1_power beta2_power lr beta1 beta2 epsilon grad", _amsgrad, sparse=False
+)
+_optimizer("AdaMax", "var m v", "beta1_power lr beta1 beta2 epsilon grad", _ada_max, sparse=False)
+
+
+# ---------------------------------------------------------------------- FTRL
+def _power(values: Any, exponent: Any) -> Any:
+    """`values` ** -`exponent`; the exponent that everybody uses, -0.5, costs a square root instead."""
+    if isinstance(exponent, np.ndarray) and exponent == -0.5:
+        return jnp.sqrt(values)
+    return jnp.power(values, -exponent)
+
+
+def _ftrl(
+    kept: Kept,
+    var: Any,
+    accum: Any,
+    linear: Any,
+    grad: Any,
+    lr: Any,
+    l1: Any,
+    l2: Any,
+    lr_power: Any,
+    multiply_linear_by_lr: bool,
+    l2_shrinkage: Any = None,
+) -> dict[str, Any]:
+    """Follow the regularised leader; `linear` holds the sum of its linear terms, times `lr` where that is asked for."""
+    new_accum = accum + grad * grad
+    old_power, new_power = _power(accum, lr_power), _power(new_accum, lr_power)
+    pull = grad if l2_shrinkage is None else grad + 2 * l2_shrinkage * var
+    if multiply_linear_by_lr:
+        linear = linear + pull * lr - (new_power - old_power) * var
+        bound, curvature = l1 * lr, new_power + 2 * l2 * lr
+    else:
+        linear = linear + pull - (new_power - old_power) / lr * var
+        bound, curvature = l1, new_power / lr + 2 * l2
+    return {"var": -_shrunk(linear, bound) / curvature, "accum": new_accum, "linear": linear}
+
+
+_LINEAR = "multiply_linear_by_lr: bool = False"
+_optimizer("Ftrl", "var accum linear", "grad lr l1 l2 lr_power", _ftrl, _LINEAR)
+_optimizer("FtrlV2", "var accum linear", "grad lr l1 l2 l2_shrinkage lr_power", _ftrl, _LINEAR)
+
+
+# ---------------------------------------------------------------------- sign-based updates
+def _agreement(m: Any, beta: Any, grad: Any) -> tuple[Any, Any]:
+    """The new moving average of the gradient, and the sign of its product with the gradient."""
+    m = m * beta + grad * (1 - beta)
+    return m, jnp.sign(grad) * jnp.sign(m)
+
+
+def _add_sign(
+    kept: Kept, var: Any, m: Any, lr: Any, alpha: Any, sign_decay: Any, beta: Any, grad: Any
+) -> dict[str, Any]:
+    m, sign = _agreement(m, beta, grad)
+    return {"var": var - lr * (alpha + sign_decay * sign) * grad, "m": m}
+
+
+def _power_sign(
+    kept: Kept, var: Any, m: Any, lr: Any, logbase: Any, sign_decay: Any, beta: Any, grad: Any
+) -> dict[str, Any]:
+    m, sign = _agreement(m, beta, grad)
+    return {"var": var - lr * jnp.exp(logbase * sign_decay * sign) * grad, "m": m}
+
+
+_optimizer("AddSign", "var m", "lr alpha sign_decay beta grad", _add_sign, sparse=False)
+_optimizer("PowerSign", "var m", "lr logbase sign_decay beta grad", _power_sign, sparse=False)

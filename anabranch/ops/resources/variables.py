@@ -1,0 +1,410 @@
+"""Variables as resources: handles, reads, assignments  (§3.1; design D5)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from anabranch.core.resources import ResourceHandle
+from anabranch.core.shapes import TensorShape
+from anabranch.errors import NotFoundError, OutOfRangeError
+from anabranch.graph.building import define_op
+from anabranch.graph.composite import IndexedSlices
+from anabranch.graph.operation import Tensor
+from anabranch.graph.step_nodes import AnyTensor, StepTensor
+from anabranch.ops import raw, shape_rules
+from anabranch.ops.arrays.gather_scatter import check_indices, check_updates
+from anabranch.ops.resources.rows import combined_rows, guarded
+
+VarHandleOp = define_op(
+    "VarHandleOp",
+    "-> resource: resource",
+    "container: string = '', shared_name: string = '', dtype: any, shape: shape, allowed_devices: list(string) = []",
+    stateful=True,
+)
+VarHandleOp.shape(shape_rules.scalar)
+VarHandleOp.not_differentiable()
+
+
+@VarHandleOp.kernel
+def _(*, container: bytes, shared_name: bytes, shape: TensorShape, ctx: Any, xp: Any) -> ResourceHandle:
+    return ResourceHandle(container.decode(), shared_name.decode() or ctx.op.name, "variable", shape=shape)
+
+
+def handle_shape(handle: AnyTensor) -> TensorShape:
+    """The (partial) shape of the variable behind a handle, as its `VarHandleOp` states it."""
+    if isinstance(handle, StepTensor):
+        return handle.known.shape if isinstance(handle.known, ResourceHandle) else shape_rules.UNKNOWN
+    op = handle.op
+    while op.type == "Identity":
+        op = op.inputs[0].op
+    origin = handle.get_attribute("handle_of")
+    if origin is not None:
+        return handle_shape(origin)
+    shape: TensorShape = op.attrs.get("shape", shape_rules.UNKNOWN) if op.type == "VarHandleOp" else shape_rules.UNKNOWN
+    return shape
+
+
+ReadVariableOp = define_op(
+    "ReadVariableOp", "resource: resource -> value: dtype", "dtype: any", stateful=True, reads=("resource",)
+)
+
+
+@ReadVariableOp.shape
+def _(resource: TensorShape, *, ctx: Any) -> TensorShape:
+    return handle_shape(ctx.tensor("resource"))
+
+
+@ReadVariableOp.kernel
+def _(resource: ResourceHandle, *, ctx: Any) -> Any:
+    return ctx.read(resource)
+
+
+@ReadVariableOp.host_kernel
+def _(resource: ResourceHandle, *, ctx: Any) -> Any:
+    return ctx.read(resource)
+
+
+@ReadVariableOp.gradient
+def _(op: Any, grad: Tensor) -> Any:
+    return grad
+
+
+AssignVariableOp = define_op(
+    "AssignVariableOp",
+    "resource: resource, value: dtype ->",
+    "dtype: any, validate_shape: bool = False",
+    stateful=True,
+    writes=("resource",),
+)
+AssignVariableOp.not_differentiable()
+
+
+@AssignVariableOp.shape
+def _(resource: TensorShape, value: TensorShape, *, ctx: Any) -> tuple[()]:
+    handle_shape(ctx.tensor("resource")).assert_is_compatible_with(value)
+    return ()
+
+
+@AssignVariableOp.kernel
+def _(resource: ResourceHandle, value: Any, *, ctx: Any) -> None:
+    ctx.write(resource, value)
+
+
+@AssignVariableOp.host_kernel
+def _(resource: ResourceHandle, value: Any, *, ctx: Any) -> None:
+    ctx.write(resource, value)
+
+
+def _assign_update(name: str, update: Any) -> Any:
+    op = define_op(
+        name,
+        "resource: resource, value: dtype ->",
+        "dtype: any",
+        stateful=True,
+        reads=("resource",),
+        writes=("resource",),
+    )
+
+    @op.shape
+    def _(resource: TensorShape, value: TensorShape, *, ctx: Any) -> tuple[()]:
+        handle_shape(ctx.tensor("resource")).assert_is_compatible_with(value)
+        return ()
+
+    @op.kernel
+    def _(resource: ResourceHandle, value: Any, *, ctx: Any) -> None:
+        old = ctx.read(resource)
+        if old.shape != np.shape(value):
+            raise ValueError(f"{resource} has shape {[*old.shape]}, the value {[*np.shape(value)]}; they must agree")
+        ctx.write(resource, update(old, value))
+
+    return op.not_differentiable()
+
+
+AssignAddVariableOp = _assign_update("AssignAddVariableOp", lambda old, value: old + value)
+AssignSubVariableOp = _assign_update("AssignSubVariableOp", lambda old, value: old - value)
+
+
+VarIsInitializedOp = define_op("VarIsInitializedOp", "resource: resource -> is_initialized: bool", stateful=True)
+VarIsInitializedOp.shape(shape_rules.scalar)
+VarIsInitializedOp.not_differentiable()
+
+
+@VarIsInitializedOp.host_kernel
+def _(resource: ResourceHandle, *, ctx: Any) -> bool:
+    found: bool = ctx.is_initialized(resource)
+    return found
+
+
+VariableShape = define_op(
+    "VariableShape",
+    "input: resource -> output: out_type",
+    "out_type: {int32, int64} = int32",
+    stateful=True,
+    reads=("input",),
+)
+VariableShape.not_differentiable()
+
+
+@VariableShape.shape
+def _(input: TensorShape, *, ctx: Any) -> TensorShape:
+    return TensorShape([handle_shape(ctx.tensor("input")).ndims])
+
+
+@VariableShape.kernel
+def _(input: ResourceHandle, *, out_type: Any, ctx: Any, xp: Any) -> Any:
+    return np.array(ctx.read(input).shape, out_type.as_numpy_dtype)
+
+
+def variable_shape(handle: Tensor) -> Tensor:
+    """The shape of the variable behind a handle, an int32 vector; a constant where it is known statically."""
+    shape = handle_shape(handle)
+    if shape.is_fully_defined():
+        dims = np.array(shape.as_list(), np.int32)
+        return raw.Const(value=dims, dtype="int32")  # type: ignore[no-any-return]
+    return VariableShape(handle)  # type: ignore[no-any-return]
+
+
+DestroyResourceOp = define_op(
+    "DestroyResourceOp", "resource: resource ->", "ignore_lookup_error: bool = True", stateful=True
+)
+DestroyResourceOp.shape(shape_rules.no_outputs)
+DestroyResourceOp.not_differentiable()
+
+
+@DestroyResourceOp.host_kernel
+def _(resource: ResourceHandle, *, ignore_lookup_error: bool, ctx: Any) -> None:
+    if not ctx.destroy(resource) and not ignore_lookup_error:
+        raise NotFoundError(None, ctx.op, f"{resource} does not exist, so it cannot be destroyed")
+
+
+ResourceCountUpTo = define_op(
+    "ResourceCountUpTo",
+    "resource: resource -> output: T",
+    "limit: int, T: index",
+    stateful=True,
+    reads=("resource",),
+    writes=("resource",),
+)
+ResourceCountUpTo.shape(shape_rules.scalar)
+ResourceCountUpTo.not_differentiable()
+
+
+@ResourceCountUpTo.kernel
+def _(resource: ResourceHandle, *, limit: int, ctx: Any) -> Any:
+    count = ctx.read(resource)
+    ctx.check(count < limit, f"Reached limit of {limit}", error=OutOfRangeError)
+    ctx.write(resource, count + np.ones((), count.dtype))
+    return count
+
+
+# ---------------------------------------------------------------------- reading rows
+ResourceGather = define_op(
+    "ResourceGather",
+    "resource: resource, indices: Tindices -> output: dtype",
+    "batch_dims: int = 0, validate_indices: bool = True, dtype: any, Tindices: index",
+    stateful=True,
+    reads=("resource",),
+)
+
+
+@ResourceGather.shape
+def _(resource: TensorShape, indices: TensorShape, *, batch_dims: int, ctx: Any) -> TensorShape:
+    table = handle_shape(ctx.tensor("resource")).with_rank_at_least(batch_dims + 1)
+    if table.ndims is None or indices.ndims is None:
+        return shape_rules.UNKNOWN
+    batch = table[:batch_dims].merge_with(indices[:batch_dims])
+    return batch.concatenate(indices[batch_dims:]).concatenate(table[batch_dims + 1 :])
+
+
+@ResourceGather.kernel
+def _(resource: ResourceHandle, indices: Any, *, batch_dims: int, ctx: Any) -> Any:
+    table = jnp.asarray(ctx.read(resource))
+    check_indices(ctx, indices, table.shape[batch_dims], jnp)
+    if batch_dims == 0:
+        return jnp.take(table, indices, axis=0, mode="clip")
+    leading = np.ix_(*(np.arange(n) for n in np.shape(indices)[:batch_dims]))
+    ones = (1,) * (np.ndim(indices) - batch_dims)
+    return table[(*(i.reshape(i.shape + ones) for i in leading), indices)]
+
+
+@ResourceGather.gradient
+def _(op: Any, grad: Tensor) -> Any:
+    handle, indices = op.inputs
+    batch_dims = op.attrs["batch_dims"]
+    shape = variable_shape(handle)
+    row = raw.Reshape(raw.StridedSlice(shape, [batch_dims + 1], [0], [1], end_mask=1), [-1])
+    values = raw.Reshape(grad, raw.ConcatV2([raw.Reshape(raw.Size(indices), [1]), row], 0))
+    if batch_dims == 0:
+        return IndexedSlices(values, raw.Reshape(indices, [-1]), shape), None
+    # with batch dimensions nearly every row is touched: a dense gradient over the flattened batches
+    rows = raw.StridedSlice(shape, [batch_dims], [batch_dims + 1], [1], shrink_axis_mask=1)
+    batches = raw.Prod(raw.StridedSlice(shape, [0], [batch_dims], [1], begin_mask=1), 0)
+    flat = raw.Reshape(raw.Cast(indices, DstT="int32"), raw.Pack([batches, np.int32(-1)]))
+    offsets = raw.ExpandDims(raw.Mul(raw.Range(0, batches, 1), rows), 1)
+    where = raw.Reshape(raw.AddV2(flat, offsets), [-1])
+    return raw.Reshape(raw.UnsortedSegmentSum(values, where, raw.Mul(batches, rows)), shape), None
+
+
+ResourceGatherNd = define_op(
+    "ResourceGatherNd",
+    "resource: resource, indices: Tindices -> output: dtype",
+    "dtype: any, Tindices: index",
+    stateful=True,
+    reads=("resource",),
+)
+
+
+@ResourceGatherNd.shape
+def _(resource: TensorShape, indices: TensorShape, *, ctx: Any) -> TensorShape:
+    table = handle_shape(ctx.tensor("resource"))
+    picked = indices.with_rank_at_least(1).dims_tuple
+    if table.ndims is None or picked is None or picked[-1] is None:
+        return shape_rules.UNKNOWN
+    if picked[-1] > table.ndims:
+        raise ValueError(f"index vectors of {picked[-1]} elements are too long for a variable of rank {table.ndims}")
+    return TensorShape(picked[:-1]).concatenate(table[picked[-1] :])
+
+
+@ResourceGatherNd.kernel
+def _(resource: ResourceHandle, indices: Any, *, ctx: Any) -> Any:
+    table = jnp.asarray(ctx.read(resource))
+    _check_index_vectors(ctx, indices, table.shape)
+    return table[tuple(indices[..., i] for i in range(np.shape(indices)[-1]))]
+
+
+@ResourceGatherNd.gradient
+def _(op: Any, grad: Tensor) -> Any:
+    handle, indices = op.inputs
+    shape = variable_shape(handle)
+    if indices.shape.ndims == 2 and indices.shape[-1].value == 1:
+        return IndexedSlices(grad, raw.Squeeze(indices, squeeze_dims=[-1]), shape), None
+    return raw.ScatterNd(indices, grad, raw.Cast(shape, DstT=indices.dtype)), None
+
+
+def _check_index_vectors(ctx: Any, indices: Any, dims: tuple[int, ...]) -> None:
+    """Makes the step fail unless every vector in the last axis of `indices` points into the leading `dims`."""
+    depth = np.shape(indices)[-1]
+    if depth > len(dims):
+        raise ValueError(f"index vectors of {depth} elements are too long for a variable of shape {list(dims)}")
+    flat = jnp.reshape(jnp.asarray(indices), (-1, depth))
+    if flat.size == 0:
+        return
+    valid = jnp.all((flat >= 0) & (flat < np.array(dims[:depth], np.int64)), axis=-1)
+    at = jnp.argmin(valid)
+    ctx.check(valid, f"indices[{{0}}] = {{1}} does not index into param shape {list(dims)}", at, flat[at])
+
+
+# ---------------------------------------------------------------------- changing rows
+def _divided(table: Any, indices: Any, updates: Any) -> Any:
+    """Repeated rows are divided by the product of their updates; the rest of the table is not touched."""
+    rows, divisors = combined_rows(indices, updates, table.shape[0], jnp.multiply)
+    quotients = _quotient(jnp.take(table, rows, axis=0, mode="clip"), divisors)
+    return table.at[rows].set(quotients, mode="drop", unique_indices=True)
+
+
+def _quotient(values: Any, divisors: Any) -> Any:
+    if jnp.issubdtype(values.dtype, jnp.integer):
+        return jnp.sign(values) * jnp.sign(divisors) * (abs(values) // abs(divisors))
+    return values / divisors
+
+
+#: what each scatter does with the rows of a table: (table, indices, updates) -> table
+_ROW_UPDATES: dict[str, Any] = {
+    "Update": lambda table, at, updates: table.at[at].set(updates, mode="drop"),
+    "Add": lambda table, at, updates: table.at[at].add(updates, mode="drop"),
+    "Sub": lambda table, at, updates: table.at[at].add(-updates, mode="drop"),
+    "Mul": lambda table, at, updates: table.at[at].multiply(updates, mode="drop"),
+    "Min": lambda table, at, updates: table.at[at].min(updates, mode="drop"),
+    "Max": lambda table, at, updates: table.at[at].max(updates, mode="drop"),
+    "Div": _divided,
+}
+
+
+def _row_scatter(how: str) -> Any:
+    types = "any" if how == "Update" else "numbers"
+    op = define_op(
+        f"ResourceScatter{how}",
+        "resource: resource, indices: Tindices, updates: dtype ->",
+        f"dtype: {types}, Tindices: index",
+        stateful=True,
+        reads=("resource",),
+        writes=("resource",),
+    )
+
+    @op.shape
+    def _(resource: TensorShape, indices: TensorShape, updates: TensorShape, *, ctx: Any) -> tuple[()]:
+        table = handle_shape(ctx.tensor("resource")).with_rank_at_least(1)
+        wanted = indices.concatenate(table[1:]) if table.ndims is not None else shape_rules.UNKNOWN
+        if updates.ndims != 0 and not updates.is_compatible_with(wanted):
+            raise ValueError(
+                f"updates must be a scalar or have shape {wanted} = indices.shape + row shape, got {updates}"
+            )
+        return ()
+
+    @op.kernel
+    def _(resource: ResourceHandle, indices: Any, updates: Any, *, ctx: Any) -> None:
+        table = jnp.asarray(ctx.read(resource))
+        check_indices(ctx, indices, table.shape[0], jnp)
+        at = guarded(ctx, jnp.ravel(jnp.asarray(indices)), table.shape[0])
+        wanted = (*np.shape(indices), *table.shape[1:])
+        if np.shape(updates) not in ((), wanted):
+            raise ValueError(
+                f"updates must be a scalar or have shape {[*wanted]} = indices.shape + row shape, "
+                f"got {[*np.shape(updates)]}"
+            )
+        rows = jnp.broadcast_to(updates, wanted).reshape((-1, *table.shape[1:]))
+        ctx.write(resource, _ROW_UPDATES[how](table, at, rows), guarded=True)
+
+    return op.not_differentiable()
+
+
+ResourceScatterUpdate = _row_scatter("Update")
+ResourceScatterAdd = _row_scatter("Add")
+ResourceScatterSub = _row_scatter("Sub")
+ResourceScatterMul = _row_scatter("Mul")
+ResourceScatterDiv = _row_scatter("Div")
+ResourceScatterMin = _row_scatter("Min")
+ResourceScatterMax = _row_scatter("Max")
+
+
+def _element_scatter(how: str) -> Any:
+    op = define_op(
+        f"ResourceScatterNd{how}",
+        "ref: resource, indices: Tindices, updates: T ->",
+        "T: any, Tindices: index, use_locking: bool = True, bad_indices_policy: string = ''",
+        stateful=True,
+        reads=("ref",),
+        writes=("ref",),
+    )
+
+    @op.shape
+    def _(ref: TensorShape, indices: TensorShape, updates: TensorShape, *, ctx: Any) -> tuple[()]:
+        check_updates(handle_shape(ctx.tensor("ref")), indices, updates)
+        return ()
+
+    @op.kernel
+    def _(ref: ResourceHandle, indices: Any, updates: Any, *, bad_indices_policy: bytes, ctx: Any) -> None:
+        table = jnp.asarray(ctx.read(ref))
+        if bad_indices_policy != b"IGNORE":
+            _check_index_vectors(ctx, indices, table.shape)
+        check_updates(TensorShape(table.shape), TensorShape(np.shape(indices)), TensorShape(np.shape(updates)))
+        columns = [jnp.asarray(indices[..., i]) for i in range(np.shape(indices)[-1])]
+        # negative indices, which JAX would count from the end, go beyond the end, where they are dropped
+        beyond = [jnp.where(c < 0, n, c) for c, n in zip(columns, table.shape, strict=False)]
+        if not beyond:
+            ctx.write(ref, _ROW_UPDATES[how](table[None], jnp.zeros(updates.shape[:1], np.int32), updates)[0])
+            return
+        at = (guarded(ctx, beyond[0], table.shape[0]), *beyond[1:])
+        ctx.write(ref, _ROW_UPDATES[how](table, at, updates), guarded=True)
+
+    return op.not_differentiable()
+
+
+ResourceScatterNdUpdate = _element_scatter("Update")
+ResourceScatterNdAdd = _element_scatter("Add")
+ResourceScatterNdSub = _element_scatter("Sub")
+ResourceScatterNdMin = _element_scatter("Min")
+ResourceScatterNdMax = _element_scatter("Max")

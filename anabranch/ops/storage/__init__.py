@@ -1,0 +1,1 @@
+"""Operations on what is stored: files, records, examples, checkpoints, summaries."""

@@ -1,0 +1,426 @@
+"""Operations on strings. They run on the host: a string tensor is a NumPy array of objects, each a `bytes`."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from anabranch.core.dtypes import DType
+from anabranch.core.shapes import TensorShape
+from anabranch.graph.building import define_op
+from anabranch.ops import shape_rules
+from anabranch.ops.arrays.layout import normal_axes, scalar_int
+from anabranch.ops.strings.hashing import fingerprint64, murmur64, siphash
+
+
+def elementwise(function: Callable[..., Any], *arrays: Any, dtype: Any = np.object_) -> Any:
+    """`function` of the elements of arrays that broadcast, as an array of `dtype`."""
+    parts = np.broadcast_arrays(*arrays)
+    result = np.empty(parts[0].shape, dtype)
+    flat = result.reshape(-1)
+    for i, items in enumerate(zip(*(p.reshape(-1).tolist() for p in parts), strict=True)):
+        flat[i] = function(*items)
+    return result
+
+
+# ---------------------------------------------------------------------- to and from numbers
+AsString = define_op(
+    "AsString",
+    "input: T -> output: string",
+    "T: {floating, integers, complex, bool, variant, string}, precision: int = -1, scientific: bool = False, "
+    "shortest: bool = False, width: int = -1, fill: string = ''",
+)
+AsString.shape(shape_rules.same_as_first)
+AsString.not_differentiable()
+
+
+@AsString.host_kernel
+def _(input: Any, *, precision: int, scientific: bool, shortest: bool, width: int, fill: bytes) -> Any:
+    kind = input.dtype.kind
+    if scientific and shortest:
+        raise ValueError("cannot select both scientific and shortest notation")
+    if len(fill) > 1:
+        raise ValueError(f"fill must be one character, got {fill!r}")
+    if kind in "biu" and (scientific or shortest or precision > -1):
+        raise ValueError(f"precision, scientific and shortest are for numbers with a fraction, not for {input.dtype}")
+    form = "%" + (f"{fill.decode()}{width}" if width > -1 else "") + (f".{precision}" if precision > -1 else "")
+    letter = "e" if scientific else "g" if shortest else "f"
+    if kind == "O":
+        return input
+    if kind == "b":
+        return elementwise(lambda v: b"true" if v else b"false", input)
+    if kind in "iu":
+        return elementwise(lambda v: ((form + "d") % v).encode(), input)
+    if kind == "c":
+        pattern = f"({form}{letter},{form}{letter})"
+        return elementwise(lambda v: (pattern % (v.real, v.imag)).encode(), input)
+    return elementwise(lambda v: ((form + letter) % v).encode(), input.astype(np.float64))
+
+
+StringToNumber = define_op(
+    "StringToNumber",
+    "string_tensor: string -> output: out_type",
+    "out_type: {float, double, int32, int64, uint32, uint64} = float",
+)
+StringToNumber.shape(shape_rules.same_as_first)
+StringToNumber.not_differentiable()
+
+
+@StringToNumber.host_kernel
+def _(string_tensor: Any, *, out_type: DType, ctx: Any) -> Any:
+    wanted = np.dtype(out_type.as_numpy_dtype)
+
+    def number(text: bytes) -> Any:
+        try:
+            if wanted.kind == "f":
+                return _real(text) if b"_" not in text else _fail(text)
+            value = int(text) if b"_" not in text else _fail(text)
+            return value if np.iinfo(wanted).min <= value <= np.iinfo(wanted).max else _fail(text)
+        except ValueError:
+            ctx.check(False, f"StringToNumberOp could not correctly convert string: {shown(text)}")
+
+    return elementwise(number, string_tensor, dtype=wanted)
+
+
+def _real(text: bytes) -> float:
+    """A number in decimal digits, or in hexadecimal ones as C writes them."""
+    return float.fromhex(text.decode()) if b"x" in text.lower() else float(text)
+
+
+def _fail(text: bytes) -> Any:
+    raise ValueError(text)
+
+
+def shown(text: bytes) -> str:
+    """A string of a graph as a part of a message's format."""
+    return text.decode("utf-8", "replace").replace("{", "{{").replace("}", "}}")
+
+
+DecodeRaw = define_op(
+    "DecodeRaw",
+    "bytes: string -> output: out_type",
+    "out_type: {half, float, double, int32, uint16, uint8, int16, int8, int64, complex64, complex128, bool, bfloat16}, "
+    "little_endian: bool = True",
+)
+DecodeRaw.not_differentiable()
+
+
+@DecodeRaw.shape
+def _(bytes: TensorShape) -> TensorShape:
+    return bytes.concatenate([None])
+
+
+@DecodeRaw.host_kernel
+def _(bytes: Any, *, out_type: DType, little_endian: bool, ctx: Any) -> Any:
+    wanted = np.dtype(out_type.as_numpy_dtype)
+    items = bytes.reshape(-1).tolist()
+    length = len(items[0]) if items else 0
+    for i, item in enumerate(items):
+        ctx.check(
+            len(item) == length,
+            "DecodeRaw requires input strings to all be the same size, but "
+            f"element {i} has size {length} != {len(item)}",
+        )
+    size = wanted.itemsize
+    ctx.check(
+        length % size == 0,
+        f"Input to DecodeRaw has length {length} that is not a multiple of {size}, the size of {out_type.name}",
+    )
+    values = np.frombuffer(b"".join(items), wanted)
+    values = values if little_endian else values.byteswap()
+    return values.reshape(*bytes.shape, length // wanted.itemsize if items else 0)
+
+
+# ---------------------------------------------------------------------- one string in, one out
+def _mapping(name: str, function: Callable[[bytes], bytes]) -> Any:
+    op = define_op(name, "input: string -> output: string")
+    op.shape(shape_rules.same_as_first)
+
+    @op.host_kernel
+    def _(input: Any) -> Any:
+        return elementwise(function, input)
+
+    return op.not_differentiable()
+
+
+StringStrip = _mapping("StringStrip", bytes.strip)
+
+
+def _casing(name: str, ascii_only: Callable[[bytes], bytes], unicode: Callable[[str], str]) -> Any:
+    op = define_op(name, "input: string -> output: string", "encoding: string = ''")
+    op.shape(shape_rules.same_as_first)
+
+    @op.host_kernel
+    def _(input: Any, *, encoding: bytes, ctx: Any) -> Any:
+        ctx.check(encoding in {b"", b"utf-8"}, f"only utf-8 and '' are supported encodings, got {encoding!r}")
+        if not encoding:
+            return elementwise(ascii_only, input)
+        return elementwise(lambda s: unicode(s.decode("utf-8", "replace")).encode(), input)
+
+    return op.not_differentiable()
+
+
+StringLower = _casing("StringLower", bytes.lower, str.lower)
+StringUpper = _casing("StringUpper", bytes.upper, str.upper)
+
+
+_UNIT = "unit: {'BYTE', 'UTF8_CHAR'} = 'BYTE'"
+
+StringLength = define_op("StringLength", "input: string -> output: int32", _UNIT)
+StringLength.shape(shape_rules.same_as_first)
+StringLength.not_differentiable()
+
+
+@StringLength.host_kernel
+def _(input: Any, *, unit: bytes) -> Any:
+    return elementwise(len if unit == b"BYTE" else _utf8_length, input, dtype=np.int32)
+
+
+def _utf8_length(text: bytes) -> int:
+    return sum(byte & 0xC0 != 0x80 for byte in text)
+
+
+Substr = define_op("Substr", "input: string, pos: T, len: T -> output: string", f"T: {{int32, int64}}, {_UNIT}")
+Substr.not_differentiable()
+
+
+@Substr.shape
+def _(input: TensorShape, pos: TensorShape, len: TensorShape) -> TensorShape:
+    return shape_rules.broadcast(input, pos.merge_with(len))
+
+
+@Substr.host_kernel
+def _(input: Any, pos: Any, len: Any, *, unit: bytes, ctx: Any) -> Any:
+    def part(text: bytes, start: int, length: int) -> bytes:
+        offsets = _character_offsets(text) if unit == b"UTF8_CHAR" else range(text.__len__() + 1)
+        count = offsets.__len__() - 1
+        ctx.check(-count <= start <= count, f"pos {start} out of range for string {shown(text)!r} of length {count}")
+        first = start + count if start < 0 else start
+        return text[offsets[first] : offsets[max(first, min(first + length, count))]]
+
+    return elementwise(part, input, pos, len)
+
+
+def _character_offsets(text: bytes) -> list[int]:
+    """Where the UTF-8 characters of `text` begin, and its end."""
+    return [*(i for i, byte in enumerate(text) if byte & 0xC0 != 0x80), len(text)]
+
+
+EncodeBase64 = define_op("EncodeBase64", "input: string -> output: string", "pad: bool = False")
+EncodeBase64.shape(shape_rules.same_as_first)
+EncodeBase64.not_differentiable()
+
+
+@EncodeBase64.host_kernel
+def _(input: Any, *, pad: bool) -> Any:
+    def encode(text: bytes) -> bytes:
+        encoded = base64.urlsafe_b64encode(text)
+        return encoded if pad else encoded.rstrip(b"=")
+
+    return elementwise(encode, input)
+
+
+DecodeBase64 = define_op("DecodeBase64", "input: string -> output: string")
+DecodeBase64.shape(shape_rules.same_as_first)
+DecodeBase64.not_differentiable()
+
+
+@DecodeBase64.host_kernel
+def _(input: Any, *, ctx: Any) -> Any:
+    def decode(text: bytes) -> Any:
+        bare = text.rstrip(b"=")
+        try:
+            return base64.b64decode(bare + b"=" * (-len(bare) % 4), altchars=b"-_", validate=True)
+        except binascii.Error:
+            ctx.check(False, f"not web-safe base64: {shown(text)!r}")
+
+    return elementwise(decode, input)
+
+
+# ---------------------------------------------------------------------- joining and splitting
+StringJoin = define_op("StringJoin", "inputs: N * string -> output: string", "N: int >= 1, separator: string = ''")
+StringJoin.not_differentiable()
+
+
+@StringJoin.shape
+def _(inputs: list[TensorShape]) -> TensorShape:
+    shape = TensorShape([])
+    for other in inputs:
+        if other.ndims is None:
+            return TensorShape(None)
+        if other.ndims:
+            shape = other.merge_with(shape) if shape.ndims else other
+    return shape
+
+
+@StringJoin.host_kernel
+def _(inputs: list[Any], *, separator: bytes) -> Any:
+    return elementwise(lambda *parts: separator.join(parts), *inputs)
+
+
+def _sparse(rows: list[list[bytes]]) -> tuple[Any, Any, Any]:
+    """The sparse matrix whose row i begins with the strings of rows[i]."""
+    indices = [(i, j) for i, row in enumerate(rows) for j in range(len(row))]
+    values = np.empty(len(indices), np.object_)
+    values[:] = [text for row in rows for text in row]
+    shape = np.array([len(rows), max(map(len, rows), default=0)], np.int64)
+    return np.array(indices, np.int64).reshape(-1, 2), values, shape
+
+
+def _split_shapes(input: TensorShape, separator: TensorShape) -> tuple[TensorShape, ...]:
+    shape_rules.with_rank(input, 1, "argument 'input'")
+    return TensorShape([None, 2]), TensorShape([None]), TensorShape([2])
+
+
+StringSplit = define_op(
+    "StringSplit",
+    "input: string, delimiter: string -> indices: int64, values: string, shape: int64",
+    "skip_empty: bool = True",
+    ranks={"delimiter": 0},
+)
+StringSplit.shape(_split_shapes)
+StringSplit.not_differentiable()
+
+
+@StringSplit.host_kernel
+def _(input: Any, delimiter: Any, *, skip_empty: bool) -> Any:
+    cuts = bytes(delimiter.item())
+
+    def split(text: bytes) -> list[bytes]:
+        if not cuts:
+            return [text[i : i + 1] for i in range(len(text))]
+        found = re.split(b"[" + re.escape(cuts) + b"]", text) if text else []
+        return [part for part in found if part] if skip_empty else found
+
+    return _sparse([split(text) for text in input.tolist()])
+
+
+StringSplitV2 = define_op(
+    "StringSplitV2",
+    "input: string, sep: string -> indices: int64, values: string, shape: int64",
+    "maxsplit: int = -1",
+    ranks={"sep": 0},
+)
+StringSplitV2.shape(_split_shapes)
+StringSplitV2.not_differentiable()
+
+
+@StringSplitV2.host_kernel
+def _(input: Any, sep: Any, *, maxsplit: int) -> Any:
+    separator = bytes(sep.item())
+    return _sparse([_parts(text, separator, maxsplit) for text in input.tolist()])
+
+
+def _parts(text: bytes, separator: bytes, most: int) -> list[bytes]:
+    """As `bytes.split`, but that after `most` words a rest follows even where it is empty."""
+    if separator or most < 0:
+        return text.split(separator or None, most)
+    if most == 0:
+        return [text]
+    words = text.split(None, most)
+    return [*words, b""] if len(words) == most else words
+
+
+ReduceJoin = define_op(
+    "ReduceJoin",
+    "inputs: string, reduction_indices: int32 -> output: string",
+    "keep_dims: bool = False, separator: string = ''",
+)
+ReduceJoin.not_differentiable()
+
+
+@ReduceJoin.late_shape
+def _(inputs: TensorShape, reduction_indices: TensorShape, *, keep_dims: bool, ctx: Any) -> TensorShape:
+    reduction_indices.with_rank_at_most(1)
+    known, dims = ctx.constant("reduction_indices"), inputs.dims_tuple
+    if known is None or dims is None:
+        return TensorShape(None)
+    axes = normal_axes(known, len(dims), "reduction_indices")
+    if keep_dims:
+        return TensorShape([1 if i in axes else d for i, d in enumerate(dims)])
+    return TensorShape([d for i, d in enumerate(dims) if i not in axes])
+
+
+@ReduceJoin.host_kernel
+def _(inputs: Any, reduction_indices: Any, *, keep_dims: bool, separator: bytes) -> Any:
+    axes = normal_axes(reduction_indices, inputs.ndim, "reduction_indices")
+    rest = [i for i in range(inputs.ndim) if i not in axes]
+    rows = np.transpose(inputs, [*rest, *reversed(axes)])  # the first axis is joined first: it changes fastest
+    kept = [inputs.shape[i] for i in rest]
+    rows = rows.reshape(int(np.prod(kept)), -1) if rows.size else np.empty((int(np.prod(kept)), 0), np.object_)
+    joined = np.empty(len(rows), np.object_)
+    joined[:] = [separator.join(row) for row in rows.tolist()]
+    return joined.reshape([1 if i in axes else inputs.shape[i] for i in range(inputs.ndim)] if keep_dims else kept)
+
+
+UnsortedSegmentJoin = define_op(
+    "UnsortedSegmentJoin",
+    "inputs: string, segment_ids: Tindices, num_segments: Tnumsegments -> output: string",
+    "separator: string = '', Tindices: {int32, int64}, Tnumsegments: {int32, int64} = int32",
+    ranks={"num_segments": 0},
+)
+UnsortedSegmentJoin.not_differentiable()
+
+
+@UnsortedSegmentJoin.late_shape
+def _(inputs: TensorShape, segment_ids: TensorShape, num_segments: TensorShape, *, ctx: Any) -> TensorShape:
+    count = ctx.constant("num_segments")
+    if inputs.ndims is None or segment_ids.ndims is None:
+        return TensorShape(None)
+    segment_ids = segment_ids.with_rank_at_least(1)
+    inputs = shape_rules.merged(inputs, segment_ids.concatenate(inputs[segment_ids.ndims :]))
+    return TensorShape([None if count is None else scalar_int(count), *inputs[segment_ids.ndims :]])
+
+
+@UnsortedSegmentJoin.host_kernel
+def _(inputs: Any, segment_ids: Any, num_segments: Any, *, separator: bytes, ctx: Any) -> Any:
+    count = scalar_int(num_segments)
+    inside = (segment_ids >= 0) & (segment_ids < count)
+    ctx.check(inside, f"segment_ids {{0}} must be at least 0 and less than num_segments = {count}", segment_ids)
+    row = inputs.shape[segment_ids.ndim :]
+    rows = inputs.reshape(segment_ids.size, -1)
+    result = np.empty((count, rows.shape[1]), np.object_)
+    for segment in range(count):
+        members = rows[segment_ids.reshape(-1) == segment]
+        for column in range(rows.shape[1]):
+            result[segment, column] = separator.join(members[:, column])
+    return result.reshape(count, *row)
+
+
+# ---------------------------------------------------------------------- hashing
+_BUCKETS = "num_buckets: int >= 1"
+
+
+def _hashing(name: str, argument: str, function: Callable[[bytes], int]) -> Any:
+    op = define_op(name, f"{argument}: string -> output: int64", _BUCKETS)
+    op.shape(shape_rules.same_as_first)
+
+    @op.host_kernel
+    def _(strings: Any, *, num_buckets: int) -> Any:
+        return elementwise(lambda s: function(s) % num_buckets, strings, dtype=np.int64)
+
+    return op.not_differentiable()
+
+
+StringToHashBucket = _hashing("StringToHashBucket", "string_tensor", murmur64)
+StringToHashBucketFast = _hashing("StringToHashBucketFast", "input", fingerprint64)
+
+
+StringToHashBucketStrong = define_op(
+    "StringToHashBucketStrong", "input: string -> output: int64", f"{_BUCKETS}, key: list(int)"
+)
+StringToHashBucketStrong.shape(shape_rules.same_as_first)
+StringToHashBucketStrong.not_differentiable()
+
+
+@StringToHashBucketStrong.host_kernel
+def _(input: Any, *, num_buckets: int, key: list[int]) -> Any:
+    if len(key) != 2:
+        raise ValueError(f"key must have 2 elements, got {key}")
+    secret = key[0] % 2**64, key[1] % 2**64
+    return elementwise(lambda s: siphash(s, secret) % num_buckets, input, dtype=np.int64)
