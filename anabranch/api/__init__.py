@@ -2,8 +2,8 @@
 
 A stub holds imports, ``from anabranch.frontend.arithmetic.elementwise import add as add``, and other names for what it
 imports, ``uniform = random_uniform``, and nothing else. As everywhere in stubs, an import is public if it is said
-``as`` itself. Type checkers and editors read the stub as it is. `publish` makes it true when the program runs: a name is
-imported from where it stands when somebody first asks for it, so that a program loads what it uses. The modules
+``as`` itself. Type checkers and editors read the stub as it is. `publish` makes it true when the program runs: a name
+is imported from where it stands when somebody first asks for it, so that a program loads what it uses. The modules
 themselves hold a docstring.
 """
 
