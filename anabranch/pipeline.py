@@ -1,7 +1,9 @@
 """The whole compile story of a step, top to bottom (design D6).
 
-Fetches, targets and feeds go in; a list of islands (compiled) and host calls comes out. Nothing here depends on the
-values of a step. An island's executables are made when its input shapes are first seen (`xla.executable`).
+Fetches, targets and feeds go in; for each task a partition comes out: a value that says which islands (compiled) and
+host calls run there, in which order. Nothing here depends on the values of a step, nor on what the tasks hold. They
+bind partitions to that (`runtime.bound_partition`); an island's executables are made when its input shapes are first
+seen (`xla.executable`).
 """
 
 from __future__ import annotations
@@ -12,9 +14,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
-from anabranch.core.devices import Device
+from anabranch.core.devices import LOCAL_TASK, Device
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.graph.step_nodes import StepFunction, StepNode
 from anabranch.passes.cse import merge_common_subexpressions
@@ -29,6 +31,7 @@ from anabranch.placement.partition import partition
 from anabranch.placement.placer import Placement, Placer, apply
 from anabranch.placement.verify_devices import verify_partitioned, verify_placed
 from anabranch.xla.islands import Grouping, Island, PlanItem, functional_host_work, group, order_of, runs_on_host
+from anabranch.xla.partitions import Partition, cut, verify_partitions
 from anabranch.xla.receives import ReceiveReport, delay_receives
 from anabranch.xla.state import touches_variables, writes_variables
 from anabranch.xla.verify_items import verify_items
@@ -45,9 +48,10 @@ class StageReport:
 
 @dataclass(slots=True)
 class Plan:
-    """How one kind of step runs: its items in order, and where its fetches come from.
+    """How one kind of step runs: its items in order, where its fetches come from, and what each task has to do with it.
 
     Attributes:
+        partitions: what the tasks run, and all that they are told.
         placement: the report of the placer; None where the plan was made without one.
         devices: the devices that items name, by their full names.
         receives: which Recvs are delayed, until when; None where nothing is received.
@@ -55,6 +59,7 @@ class Plan:
 
     grouping: Grouping
     step: StepGraph
+    partitions: list[Partition]
     stages: list[StageReport] = field(default_factory=list)
     placement: Placement | None = None
     devices: Mapping[str, Device] = field(default_factory=dict)
@@ -68,6 +73,9 @@ class Plan:
     def islands(self) -> list[Island]:
         return [item for item in self.items if isinstance(item, Island)]
 
+
+#: the full name of the device on which what is planned without a placer runs
+HOST_DEVICE: Final = f"{LOCAL_TASK}/device:CPU:0"
 
 #: told about every new plan, from whichever thread made it
 plan_listeners: list[Callable[[Plan], None]] = []
@@ -85,7 +93,7 @@ def plan_step(
     feeds: Sequence[Tensor],
     placer: Placer | None = None,
 ) -> Plan:
-    """Compiles a kind of step down to islands and host calls.
+    """Compiles a kind of step down to islands and host calls of tasks.
 
     Args:
         placer: chooses the devices; None: everything runs on the default device.
@@ -124,14 +132,15 @@ def _plan(begin: Callable[[], StepGraph], placer: Placer | None) -> Plan:
 
     step = stage("prune", lambda: drop_unneeded_bounds(begin()))
     needed = step.operations
-    step = stage("fold", lambda: fold(step))
+    task_for = (lambda _: "") if placer is None else placer.task_for
+    step = stage("fold", lambda: fold(step, task_for))
     if placer is not None:
         left = {op.name for op in step.operations}
         placer.check_exists(op for op in needed if op.name not in left)
     step = stage("cse", lambda: merge_common_subexpressions(step))
     while chosen := _to_lower(step, placer=placer):
         step = stage("lower", functools.partial(lower_control_flow, step, chosen, order_of(step), _lower_inside))
-        step = stage("fold", functools.partial(fold, step))
+        step = stage("fold", functools.partial(fold, step, task_for))
     placement, devices, receives = None, {}, None
     if placer is not None:
         start = time.perf_counter()
@@ -147,12 +156,16 @@ def _plan(begin: Callable[[], StepGraph], placer: Placer | None) -> Plan:
     grouping = group(step)
     verify_items(grouping, step, "islands")
     noted("islands", len(grouping.items), start)
-    if placer is not None and any(op.type == "_Recv" for op in step.operations):
+    if placer is not None and step.transfers:
         start = time.perf_counter()
         grouping, receives = delay_receives(grouping, step, devices, placer.cost_model)
         verify_items(grouping, step, "receives")
         noted("receives", len(receives.delayed), start)
-    return _announced(Plan(grouping, step, stages, placement, devices, receives))
+    start = time.perf_counter()
+    partitions = cut(step, grouping, HOST_DEVICE if placer is None else placer.default_device)
+    verify_partitions(partitions, step, "cut")
+    noted("cut", len(partitions), start)
+    return _announced(Plan(grouping, step, partitions, stages, placement, devices, receives))
 
 
 def _to_lower(step: StepGraph, on_host: frozenset[str] = frozenset(), placer: Placer | None = None) -> set[StepNode]:
@@ -191,11 +204,11 @@ def lowering_everything() -> Iterator[None]:
         _lower_everything.reset(token)
 
 
-def plan_of_island(island: Island, on_host: frozenset[str], devices: Mapping[str, Device]) -> Plan:
+def plan_of_island(island: Island, on_host: frozenset[str], default_device: str) -> Plan:
     """The plan of an island's operations with some of them, given by name, taken out of the compiled part."""
     step = step_of_members(island.operations, island.outputs, island.inputs)
     while chosen := _to_lower(step, on_host):
         step = fold(lower_control_flow(step, chosen, order_of(step), _lower_inside))
     grouping = group(step, on_host)
     verify_items(grouping, step, "islands")
-    return _announced(Plan(grouping, step, devices=devices))
+    return _announced(Plan(grouping, step, cut(step, grouping, default_device)))

@@ -23,9 +23,10 @@ from anabranch.graph.graph_copy import name_operation
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.placement.cost_model import CostModel
 from anabranch.proto.graph_pb2 import GraphDef
-from anabranch.runtime.masters import Step, master_for, reset_containers
+from anabranch.runtime.bound_partition import bound_partitions
+from anabranch.runtime.masters import master_for, reset_containers
 from anabranch.runtime.partial_runs import PartialRuns
-from anabranch.runtime.step import prepared_steps
+from anabranch.runtime.protocols import Step
 from anabranch.runtime.step_stats import StepRecord, wants_trace
 
 _Key = TypeVar("_Key")
@@ -227,7 +228,7 @@ class BaseSession:
             step: Step | None = mapping.steps.get(feeds)
             if step is None:
                 step = self._prepare(mapping, feeds)
-                prepared_steps.add(mapping.steps, feeds, step)
+                bound_partitions.add(mapping.steps, feeds, step)
         return step
 
     def _prepare(self, mapping: FetchMapping, feeds: Sequence[Tensor]) -> Step:

@@ -74,6 +74,16 @@ class Device(abc.ABC):
         return f"<{type(self).__name__} {self.name}>"
 
 
+def task_of(device: str) -> str:
+    """The task of a device, by its full name; "" for none."""
+    if not device:
+        return ""
+    if device.startswith(f"{LOCAL_TASK}/"):  # by far the most frequent
+        return LOCAL_TASK
+    spec = DeviceSpec.from_string(device)
+    return f"/job:{spec.job}/replica:{spec.replica}/task:{spec.task}"
+
+
 #: how many devices of the type the session's configuration asks for (None: it does not say) -> the devices, by index
 DeviceFactory = Callable[[int | None], Sequence[Device]]
 

@@ -47,6 +47,11 @@ class KernelContext:
         if not (ok if isinstance(ok, bool | np.bool_) else np.all(np.asarray(ok))):
             raise error(None, self.op, message.format(*(_shown(v) for v in values)))
 
+    @property
+    def task(self) -> str:
+        """The task that has what the operation names, as `ResourceHandle.task` says it."""
+        return ""
+
     def read(self, handle: Any) -> Any:
         """The current value of a variable."""
         raise InternalError(None, self.op, "this kernel cannot read variables here")

@@ -13,17 +13,19 @@ _ANY_SHAPE = TensorShape(None)
 
 @dataclass(frozen=True, slots=True)
 class ResourceHandle:
-    """The value of a tensor of dtype `resource`: which resource of which container.
+    """The value of a tensor of dtype `resource`: which resource of which container of which task.
 
     Two handles are equal when they name the same resource, whatever else they say of it.
 
     Attributes:
+        task: the full name of the task that has it; empty: the only task of the session.
         shape: what the value of a variable must always fit.
     """
 
     container: str
     name: str
     kind: str
+    task: str = field(default="", kw_only=True)
     shape: TensorShape = field(default=_ANY_SHAPE, compare=False, kw_only=True)
 
     def check_fits(self, shape: Sequence[int]) -> None:
@@ -37,4 +39,5 @@ class ResourceHandle:
             )
 
     def __str__(self) -> str:
-        return f"{self.kind} {self.name!r}" + (f" in container {self.container!r}" if self.container else "")
+        where = f" in container {self.container!r}" if self.container else ""
+        return f"{self.kind} {self.name!r}{where}" + (f" of {self.task}" if self.task else "")

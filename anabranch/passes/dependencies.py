@@ -3,6 +3,9 @@
 What is the same in every step is waited for by nobody: the passes that took its operation out of the step have handed
 on what that one waited for (`passes.control_edges`). The handle of a resource is an exception. It is known, but may go
 through a Switch or an Enter: the operation that takes it is then as dead or alive, and in the same loop, as these are.
+
+What is received comes after what was sent. No edge says so, since the two may be on different tasks
+(`StepGraph.transfers`).
 """
 
 from __future__ import annotations
@@ -27,4 +30,8 @@ class Dependencies:
     def of(self, op: StepNode) -> tuple[list[StepTensor], list[StepNode]]:
         """The tensors and the operations of this step that `op` waits for, back edges left out."""
         tensors = dict.fromkeys(t for t in op.inputs if t.op in self.members and not is_back_edge(op, t))
-        return list(tensors), list(dict.fromkeys(op.control_inputs))
+        controls = dict.fromkeys(op.control_inputs)
+        transfer = self.step.transfers.get(op)
+        if transfer is not None:
+            controls[transfer.send] = None
+        return list(tensors), list(controls)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -21,16 +22,19 @@ MAX_FOLDED_ELEMENTS = 1 << 20
 MAX_GROWN_ELEMENTS = 1 << 12
 
 
-def fold(step: StepGraph) -> StepGraph:
+def fold(step: StepGraph, task_for: Callable[[str], str] = lambda _: "") -> StepGraph:
     """Takes constants, resource handles, known shapes, and portable arithmetic on these out of the step.
 
     What these waited for is waited for by who takes their values (`passes.control_edges`).
+
+    Args:
+        task_for: what a program asks for as the device of a resource -> the task, as `ResourceHandle.task` says it.
     """
     staying = _mortal(step)
     rewriting = RemovingOperations(step)
     for op in step.operations:
         inputs = [rewriting.tensor(t) for t in op.inputs]
-        values = None if op in staying else _known_outputs(op, inputs)
+        values = None if op in staying else _known_outputs(op, inputs, task_for)
         if values is not None:
             rewriting.remove(op, values)
         elif _passes_known_handle(op, inputs):
@@ -63,13 +67,13 @@ def _passes_known_handle(op: StepNode, inputs: list[StepTensor]) -> bool:
     return inputs[0].is_known and not op.outputs[0].is_known
 
 
-def _known_outputs(op: StepNode, inputs: list[StepTensor]) -> list[Any] | None:
+def _known_outputs(op: StepNode, inputs: list[StepTensor], task_for: Callable[[str], str]) -> list[Any] | None:
     if op.type == "Const":
         return [op.attrs["value"]]
     if not op.op_def.portable or not op.outputs:
         return None
     if op.outputs[0].dtype is dtypes.resource:
-        return _handles(op, inputs)
+        return _handles(op, inputs, task_for)
     if op.op_def.stateful or op.control_inputs:
         return None
     given = _known_inputs(op, inputs)
@@ -90,12 +94,26 @@ def _only_grows(inputs: list[Any], values: list[Any]) -> bool:
     return made > MAX_FOLDED_ELEMENTS or (made > MAX_GROWN_ELEMENTS and made > needed)
 
 
-def _handles(op: StepNode, inputs: list[StepTensor]) -> list[Any] | None:
+class _NamingContext(KernelContext):
+    """The kernel context of an operation that names a resource."""
+
+    __slots__ = ("_task",)
+
+    def __init__(self, op: StepNode, task: str) -> None:
+        super().__init__(op)
+        self._task = task
+
+    @property
+    def task(self) -> str:
+        return self._task
+
+
+def _handles(op: StepNode, inputs: list[StepTensor], task_for: Callable[[str], str]) -> list[Any] | None:
     """The handle that an operation names: it depends on attributes, or is passed on from an input."""
     rule = op.op_def.compiled_rule
     if rule is None or not all(t.is_known for t in inputs):
         return None
-    return [BoundKernel(op, rule, np, KernelContext(op))([t.known for t in inputs])]
+    return [BoundKernel(op, rule, np, _NamingContext(op, task_for(op.device)))([t.known for t in inputs])]
 
 
 def _known_inputs(op: StepNode, inputs: list[StepTensor]) -> list[Any] | None:

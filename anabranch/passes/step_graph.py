@@ -12,6 +12,28 @@ from typing import Any
 from anabranch.graph.step_nodes import StepNode, StepTensor
 
 
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """A tensor that goes from one device to another: sent once, received once (§3.3).
+
+    Attributes:
+        send, recv: the nodes at its ends.
+        name: what both call it, unique in the step.
+        source, destination: the full names of the devices.
+    """
+
+    send: StepNode
+    recv: StepNode
+    name: str
+    source: str
+    destination: str
+
+    @property
+    def tensor(self) -> StepTensor:
+        """What is sent."""
+        return self.send.inputs[0]
+
+
 @dataclass(slots=True)
 class StepGraph:
     """See the module docstring.
@@ -23,6 +45,8 @@ class StepGraph:
         targets: operations that must run although nothing of them is fetched.
         feeds: tensors whose values the step is given.
         colocated: operations whose devices others are to share, also where they do not run: by name.
+        transfers: what goes from device to device, by the node that receives it. A Recv has no edge from its Send:
+            they may be on different tasks.
     """
 
     operations: list[StepNode]
@@ -30,6 +54,7 @@ class StepGraph:
     targets: list[StepNode]
     feeds: list[StepTensor]
     colocated: Mapping[str, StepNode] = field(default_factory=dict)
+    transfers: Mapping[StepNode, Transfer] = field(default_factory=dict)
 
     def with_operations(self, operations: list[StepNode], **changes: Any) -> StepGraph:
         """A copy with other operations, and whatever else is to differ."""

@@ -8,8 +8,9 @@ that the later one waits for. Operations that wait for the same share it.
 
 Values that are the same in every step, and fed values, are everywhere and not sent.
 
-Devices of one process are run by one executor. There, a `_Recv` also waits for its `_Send` by a control edge, so
-that it is in the same loop frame and dead when the sent value is dead, and never waits for anything else.
+No edge leads from a `_Send` to its `_Recv`: `StepGraph.transfers` says that they belong together. Devices of one task
+are run by one executor; there, a `_Recv` runs after its `_Send` (`passes.dependencies`), so that it is in the same
+loop frame and dead when the sent value is dead, and never waits for anything else.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from anabranch.graph.loop_structure import SWITCHES
 from anabranch.graph.step_nodes import StepNode, StepTensor
 from anabranch.passes.added_nodes import added_node
 from anabranch.passes.rewriting import Rewriting
-from anabranch.passes.step_graph import StepGraph
+from anabranch.passes.step_graph import StepGraph, Transfer
 
 
 def partition(step: StepGraph) -> StepGraph:
@@ -46,6 +47,7 @@ class _Partition(Rewriting):
         self._position = {op: at for at, op in enumerate(step.operations)}
         self._named: dict[tuple[StepNode, str], int] = {}
         self._count = 0
+        self._transfers: dict[StepNode, Transfer] = {}
 
     def run(self) -> StepGraph:
         for op in self.step.operations:
@@ -61,7 +63,7 @@ class _Partition(Rewriting):
                 added.inputs = [self.tensor(t) for t in added.inputs]
                 added.control_inputs = self.nodes(added.control_inputs)
                 self.add(added)
-        return self.result()
+        return self.result(transfers=self._transfers)
 
     def _is_computed(self, tensor: StepTensor) -> bool:
         return tensor.op in self._members and not tensor.is_known
@@ -119,10 +121,9 @@ class _Partition(Rewriting):
         where += f"_{count}" if count > 1 else ""  # signals of which one operation is the last
         send = added_node("_Send", source, f"send_{where}", [tensor], controls, **attrs, T=tensor.dtype)
         kind = (tensor.dtype, tensor.shape)
-        recv = added_node(
-            "_Recv", source, f"recv_{where}", [], [send], outputs=[kind], **attrs, tensor_type=tensor.dtype
-        )
+        recv = added_node("_Recv", source, f"recv_{where}", outputs=[kind], **attrs, tensor_type=tensor.dtype)
         send.placed_on, recv.placed_on = here, device
+        self._transfers[recv] = Transfer(send, recv, attrs["tensor_name"].decode(), here, device)
         self._after.setdefault(source, []).extend((send, recv))
         return recv
 

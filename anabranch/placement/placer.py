@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from anabranch.core.device import DeviceSpec
-from anabranch.core.devices import Device
+from anabranch.core.devices import Device, task_of
 from anabranch.core.resources import ResourceHandle
 from anabranch.graph.step_nodes import StepNode, StepTensor
 from anabranch.passes.rewriting import Rewriting
@@ -88,6 +88,7 @@ class Placer:
         self.devices = list(devices)
         self.policy = policy or PlacementPolicy()
         soft = soft if self.policy.soft is None else self.policy.soft
+        self._tasks = list(dict.fromkeys(task_of(device.name) for device in self.devices))
         self._constraints = Constraints(self.devices, host_work, self._request, soft)
         self.cost_model = self.policy.cost_model or CostModel()
         self._log = log
@@ -110,6 +111,20 @@ class Placer:
         if self._log:
             self._print(step, placement)
         return placement
+
+    def task_for(self, request: str) -> str:
+        """The task of a resource, as `ResourceHandle.task` says it, of an operation that asks for a device."""
+        if len(self._tasks) == 1:
+            return ""
+        wanted = DeviceSpec.from_string(request)
+        asked = DeviceSpec(job=wanted.job, replica=wanted.replica, task=wanted.task)
+        able = [task for task in self._tasks if asked.covers(DeviceSpec.from_string(task))]
+        return (able or self._tasks)[0]
+
+    @property
+    def default_device(self) -> str:
+        """The full name of the device for what asks for none."""
+        return self.devices[0].name
 
     def check_exists(self, folded: Iterable[StepNode]) -> None:
         """Refuses requests for devices that do not exist, of operations whose results became known.

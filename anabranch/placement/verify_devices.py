@@ -22,7 +22,7 @@ def verify_placed(step: StepGraph, devices: Container[str], stage: str) -> None:
 def verify_partitioned(step: StepGraph, stage: str) -> None:
     """Raises InternalError unless devices meet in Send and Recv operations only, each pair under a name of its own.
 
-    No operation takes what one of another device computes, or waits for one; but a Recv waits for its Send.
+    No operation takes what one of another device computes, or waits for one. Each Recv has a Send of the same tensor.
     """
     members = set(step.operations)
     names: set[bytes] = set()
@@ -31,15 +31,17 @@ def verify_partitioned(step: StepGraph, stage: str) -> None:
             if tensor.op in members and not tensor.is_known and tensor.op.placed_on != op.placed_on:
                 _fail(stage, op, f"on {op.placed_on!r} takes {tensor.name!r} of {tensor.op.placed_on!r}")
         if op.type == "_Recv":
-            _check_pair(op, names, stage)
-        elif any(control.placed_on != op.placed_on for control in op.control_inputs):
+            _check_pair(op, step, members, names, stage)
+        if any(control.placed_on != op.placed_on for control in op.control_inputs):
             _fail(stage, op, f"on {op.placed_on!r} waits for an operation of another device")
 
 
-def _check_pair(recv: StepNode, names: set[bytes], stage: str) -> None:
-    sends = [control for control in recv.control_inputs if control.type == "_Send"]
-    if len(sends) != 1 or any(sends[0].attrs[name] != recv.attrs[name] for name in _SENDER_ATTRS):
-        _fail(stage, recv, "does not wait for the Send of its tensor")
+def _check_pair(recv: StepNode, step: StepGraph, members: set[StepNode], names: set[bytes], stage: str) -> None:
+    transfer = step.transfers.get(recv)
+    if transfer is None or transfer.send not in members:
+        _fail(stage, recv, "receives what nothing sends")
+    if any(transfer.send.attrs[name] != recv.attrs[name] for name in _SENDER_ATTRS):
+        _fail(stage, recv, f"receives another tensor than {transfer.send.name!r} sends")
     if recv.attrs["tensor_name"] in names:
         _fail(stage, recv, f"receives {recv.attrs['tensor_name'].decode()!r}, as another one does")
     names.add(recv.attrs["tensor_name"])

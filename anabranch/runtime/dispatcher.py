@@ -1,8 +1,9 @@
 """The dispatcher: threads and waiting for the executor, which has neither (§3.2, WP5.3; design D8).
 
 A `StepRun` is one run of a step. The thread that called for the step owns it: only that thread talks to the executor,
-runs islands and quick host operations, and, when there is nothing to run, waits for events. Asynchronous operations are
-started by it and tell it by an event that they are settled. Operations that may hold a thread for long get one of
+runs islands and quick host operations, and, when there is nothing to run, waits for events. (A run that was started
+without a thread is owned by one at a time, which each event brings: `runtime.started_runs`.) Asynchronous operations
+are started by it and tell it by an event that they are settled. Operations that may hold a thread for long get one of
 their own, unless nothing else could run meanwhile.
 
 Every wait ends: by an event, by the deadline of the step, by an interrupt, or by `StepRun.cancel` from another thread.
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Any, Protocol
 
@@ -73,6 +74,7 @@ class StepRun(StepWaiting):
         record: told about everything that runs, when given.
         timeout: seconds after which the step fails; None: never.
         exchange: as of `Executor`.
+        wake: as of `StepWaiting`.
     """
 
     def __init__(
@@ -83,8 +85,9 @@ class StepRun(StepWaiting):
         timeout: float | None,
         active: ActiveSteps,
         exchange: Any = None,
+        wake: Callable[[], None] | None = None,
     ) -> None:
-        super().__init__(timeout, deadline_after(timeout), active)
+        super().__init__(timeout, deadline_after(timeout), active, wake)
         self._has_loops = graph.has_loops
         self._executor = Executor(graph, feeds, exchange, self.watch)
         self._record = record
@@ -107,13 +110,46 @@ class StepRun(StepWaiting):
                 while not executor.done:
                     if executor.error is not None:
                         raise executor.error
-                    self._advance()
+                    if not self._run_next():
+                        self._handle(*self._wait())
                 return executor.fetches()
             except BaseException as error:
                 self._give_up(error)
                 raise
 
-    def _advance(self) -> None:
+    def begin(self) -> None:
+        """Starts a run that nobody waits for: from now on `go_on` has something to do."""
+        self._active.add(self)
+        self._hand_out(self._executor.start())
+
+    def go_on(self) -> list[Any] | None:
+        """Runs what can be run; returns the fetched values, or None where the run waits for an event.
+
+        Raises:
+            OpError: as `run`; `give_up` follows.
+        """
+        executor = self._executor
+        self.only_waits = False
+        self._check_time()
+        while not executor.done:
+            if executor.error is not None:
+                raise executor.error
+            if self._run_next():
+                continue
+            if self._events.empty():
+                self.only_waits = not self._apart
+                return None
+            self._handle(*self._events.get())
+        self._active.remove(self)
+        return executor.fetches()
+
+    def give_up(self, error: BaseException) -> None:
+        """Ends a run that nobody waits for, and that failed."""
+        self._active.remove(self)
+        self._give_up(error)
+
+    def _run_next(self) -> bool:
+        """Runs something that is ready, and handles the events that have come meanwhile; False where nothing is."""
         if self._has_loops:
             admit()  # one that never ends must not keep an interrupt waiting
         if self._here:
@@ -124,11 +160,11 @@ class StepRun(StepWaiting):
         elif self._executor.paused:
             self._hand_out(self._executor.resume())
         else:
-            self._handle(*self._wait())
-            return
+            return False
         self._check_time()
         while not self._events.empty():
             self._handle(*self._events.get())
+        return True
 
     def _handle(self, instance: Instance | None, outcome: Any) -> None:
         if instance is None:

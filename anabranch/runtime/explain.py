@@ -29,7 +29,7 @@ EXPLAIN_VARIABLE: Final = "ANABRANCH_EXPLAIN"
 _MAX_ROWS: Final = 40
 _MAX_NAMES: Final = 6
 #: what the stages count that do not count operations
-_COUNTED: Final = {"islands": "items", "receives": "delayed"}
+_COUNTED: Final = {"islands": "items", "receives": "delayed", "cut": "tasks"}
 #: how the names of all devices of this process begin
 _DEVICE: Final = f"{LOCAL_TASK}/device:"
 

@@ -41,6 +41,10 @@ class HostContext(KernelContext):
         """Names what belongs to this operation of this session alone."""
         return f"{self._environment.private_prefix}{self.op.origin}"
 
+    @property
+    def task(self) -> str:
+        return self._environment.task
+
     def is_initialized(self, handle: ResourceHandle) -> bool:
         """Whether the variable has a value."""
         return self.containers.variable(handle).value is not None

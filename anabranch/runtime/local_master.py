@@ -1,32 +1,31 @@
-"""The master of a single process: prepares steps and keeps them."""
+"""The master of sessions whose steps run in this process: it plans them, and numbers their runs."""
 
 from __future__ import annotations
 
 import itertools
 import os
-import threading
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, ClassVar
 
-from anabranch.core import dtypes
-from anabranch.core.bounded import Table
+from anabranch.core.bounded import ticks
 from anabranch.graph.loop_structure import PRIMITIVES
 from anabranch.graph.operation import Operation, Tensor
-from anabranch.graph.step_nodes import StepFunction, StepNode
-from anabranch.pipeline import plan_function, plan_step
+from anabranch.graph.step_nodes import StepNode
+from anabranch.pipeline import Plan, plan_step
 from anabranch.placement.cost_model import CostModel
 from anabranch.placement.placer import Placer
 from anabranch.placement.policy import PlacementPolicy, policy_of
 from anabranch.runtime import explain
-from anabranch.runtime.containers import Containers
 from anabranch.runtime.device_settings import settings
 from anabranch.runtime.devices import DeviceAttributes, attributes_of, session_devices
+from anabranch.runtime.item_call import Recorder
+from anabranch.runtime.local_worker import LocalTask, LocalWorkerSession
 from anabranch.runtime.measurement import measure_step, measure_transfers
-from anabranch.runtime.random_counters import Draws, RandomCounters, drawing
-from anabranch.runtime.session_environment import SessionEnvironment
-from anabranch.runtime.step import PreparedStep, prepared_steps
-from anabranch.runtime.waiting import ActiveSteps
+from anabranch.runtime.protocols import OnDone, RegisteredPartition, Step, Value, WorkerSession
 from anabranch.xla.islands import runs_on_host
+
+#: (name of the session, task, placer) -> the session at the worker; tests put a transport of bytes in between
+OpenWorkerSession = Callable[[str, LocalTask | None, Placer], WorkerSession]
 
 
 def _is_host_work(op: StepNode) -> bool:
@@ -37,34 +36,23 @@ def _is_host_work(op: StepNode) -> bool:
 _session_numbers = itertools.count(1)
 
 
-class LocalTask:
-    """What the sessions of one task share: its containers (design D5)."""
-
-    _tasks: dict[str, LocalTask] = {}
-    _registry_lock = threading.Lock()
-
-    def __init__(self) -> None:
-        self.containers = Containers()
-
-    @classmethod
-    def named(cls, name: str) -> LocalTask:
-        """The task of that name in this process, made on first use."""
-        with cls._registry_lock:
-            return cls._tasks.setdefault(name, LocalTask())
-
-
 class LocalMaster:
-    """Prepares the steps of one session and runs function bodies that cannot be part of an island.
+    """Plans the steps of one session, and gives them to the worker of this process.
 
     Args:
         task: whose variables the session works on; default: a task of its own.
         config: the session's `ConfigProto`.
         placement: the session's placement policy, or the path of its file.
 
+    Attributes:
+        open_worker_session: how the worker is asked to work for a session.
+
     Raises:
         InvalidArgumentError: the configuration names devices that do not exist, or the policy is malformed.
         NotFoundError: there is no such policy file.
     """
+
+    open_worker_session: ClassVar[OpenWorkerSession] = LocalWorkerSession
 
     def __init__(
         self,
@@ -76,70 +64,60 @@ class LocalMaster:
         soft, log = (False, False) if config is None else (config.allow_soft_placement, config.log_device_placement)
         soft = soft or settings.get_soft_device_placement()
         self.placer = Placer(session_devices(config), _is_host_work, policy_of(placement), soft, log)
-        self._owns_task = task is None
-        self.task = task or LocalTask()
-        self._session = f"session_{next(_session_numbers)}"
-        self._counters = RandomCounters()
-        self._functions = Table()
-        self._active = ActiveSteps()
+        name = f"session_{next(_session_numbers)}"
+        self.worker: WorkerSession = type(self).open_worker_session(name, task, self.placer)
+        self._numbers = itertools.count(1)
 
     def close(self) -> None:
         """Cancels the steps that wait, and releases the variables unless they belong to a task that others share."""
-        self._active.cancel_all("the step was cancelled: its session was closed while it was waiting")
-        if self._owns_task:
-            closed, self.task = self.task, LocalTask()
-            closed.containers.close()
-            self._functions.clear()
-        else:
-            self.task.containers.close_private(self._environment().private_prefix)
+        self.worker.close()
 
     def forget(self) -> None:
         """Ends the threads of a session that nobody holds any more, and hence no step is running in."""
-        if self._owns_task:
-            self.task.containers.close()
-        else:
-            self.task.containers.close_private(self._environment().private_prefix)
+        self.worker.forget()
 
     def devices(self) -> list[DeviceAttributes]:
         """The devices that steps can use."""
         return attributes_of(self.placer.devices)
 
-    def measure(self, model: CostModel, step: PreparedStep, feeds: Sequence[Any], runs: int) -> None:
+    def measure(self, model: CostModel, step: Step, feeds: Sequence[Value], runs: int) -> None:
         """Adds to a model what a step and transfers between the devices cost."""
-        measure_step(model, step, feeds, runs)
+        devices = {device.name: device.device_type for device in self.placer.devices}
+        measure_step(model, step, feeds, runs, devices)
         measure_transfers(model, self.placer.devices)
 
-    def prepare(self, fetches: Sequence[Tensor], targets: Sequence[Operation], feeds: Sequence[Tensor]) -> PreparedStep:
-        """Compiles a kind of step down to calls.
+    def prepare(self, fetches: Sequence[Tensor], targets: Sequence[Operation], feeds: Sequence[Tensor]) -> PlannedStep:
+        """Plans a kind of step, and gives the worker its partition.
 
         Raises:
             OpError: the graph cannot be run (a cycle, an operation without a kernel), or not placed.
         """
         plan = plan_step(fetches, targets, feeds, self.placer)
-        return PreparedStep(plan, self._environment())
+        (partition,) = plan.partitions
+        return PlannedStep(plan, self.worker.register(partition), self._numbers)
 
-    def _environment(self) -> SessionEnvironment:
-        return SessionEnvironment(self._session, self.task.containers, self._counters, self.run_function, self._active)
 
-    def run_function(self, body: StepFunction, inputs: list[Any], draws: Draws | None = None) -> list[Any]:
-        """Runs a function as a step of its own.
+class PlannedStep:
+    """A step that runs on the task of this process alone. See `runtime.protocols.Step`."""
 
-        Args:
-            draws: where its random operations count; None: where they count for the step that calls.
-        """
-        handles = tuple(v for v, p in zip(inputs, body.inputs, strict=True) if p.dtype is dtypes.resource)
-        key = (body, handles)
-        step = self._functions.get(key)
-        if step is None:
-            step = self._prepare_function(body, inputs)
-            prepared_steps.add(self._functions, key, step)
-        feeds = [v for v, p in zip(inputs, body.inputs, strict=True) if p.dtype is not dtypes.resource]
-        if draws is None:
-            return step.run_on_device(feeds)
-        with drawing(draws):
-            return step.run_on_device(feeds)
+    __slots__ = ("__weakref__", "_numbers", "_partition", "plan", "used")
 
-    def _prepare_function(self, body: StepFunction, inputs: list[Any]) -> PreparedStep:
-        known = {i: inputs[i] for i, p in enumerate(body.inputs) if p.dtype is dtypes.resource}
-        plan = plan_function(body, known, self.placer)
-        return PreparedStep(plan, self._environment())
+    def __init__(self, plan: Plan, partition: RegisteredPartition, numbers: Iterator[int]) -> None:
+        self.plan = plan
+        self._partition = partition
+        self._numbers = numbers
+        self.used = 0
+
+    def release(self) -> None:
+        """Lets executables go; a run that comes later compiles anew."""
+        self._partition.release()
+
+    def run(self, feeds: Sequence[Value], record: Recorder | None = None, timeout: float | None = None) -> list[Value]:
+        """Runs one step; see `BoundPartition.run`."""
+        self.used = next(ticks)
+        return self._partition.run(next(self._numbers), feeds, record, timeout)
+
+    def start(self, feeds: Sequence[Value], on_done: OnDone, timeout: float | None = None) -> None:
+        """Starts one step; see `BoundPartition.start`."""
+        self.used = next(ticks)
+        self._partition.start(next(self._numbers), feeds, on_done, timeout)

@@ -1,49 +1,16 @@
-"""Masters: who prepares the steps of a session and sees that they run (§3.3, WP2)."""
+"""Which master a session has, by its target (§3.3, WP2)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Final, Protocol
+from collections.abc import Sequence
+from typing import Any, Final
 
 from anabranch.errors import InvalidArgumentError
-from anabranch.graph.operation import Operation, Tensor
-from anabranch.placement.cost_model import CostModel
-from anabranch.runtime.local_master import LocalMaster, LocalTask
+from anabranch.runtime.local_master import LocalMaster
+from anabranch.runtime.local_worker import LocalTask
+from anabranch.runtime.protocols import Master
 
 _LOCAL_SCHEME: Final = "local://"
-
-
-class Step(Protocol):
-    """A prepared step. May be run by several threads at once. See `core.bounded.Kept`."""
-
-    used: int
-
-    def release(self) -> None:
-        """Lets executables go; a run that comes later compiles anew."""
-
-    def run(
-        self, feeds: Sequence[Any], record: Callable[[Any], None] | None = None, timeout: float | None = None
-    ) -> list[Any]:
-        """One value per fetch, for one array per feed; fails when it waits for longer than `timeout` seconds."""
-
-
-class Master(Protocol):
-    """Prepares steps. The local one runs them in this process; a cluster's sends them to its tasks."""
-
-    def devices(self) -> list[Any]:
-        """The devices that steps can use."""
-
-    def measure(self, model: CostModel, step: Any, feeds: Sequence[Any], runs: int) -> None:
-        """Adds to a model what a step and transfers between the devices cost."""
-
-    def prepare(self, fetches: Sequence[Tensor], targets: Sequence[Operation], feeds: Sequence[Tensor]) -> Step:
-        """Compiles a kind of step."""
-
-    def close(self) -> None:
-        """Cancels the steps that wait, and lets go what belongs to the session alone."""
-
-    def forget(self) -> None:
-        """Ends what works for a session that nobody holds any more, and hence no step is running in."""
 
 
 def master_for(target: str, config: Any, placement: Any) -> Master:

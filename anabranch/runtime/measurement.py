@@ -7,8 +7,8 @@ import itertools
 import statistics
 import threading
 import time
-from collections.abc import Callable, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
 import jax
 import numpy as np
@@ -16,8 +16,8 @@ import numpy as np
 from anabranch.core.devices import Device
 from anabranch.placement.cost_model import CostModel
 from anabranch.runtime.item_call import ItemEvent
-from anabranch.runtime.rendezvous import Rendezvous
-from anabranch.runtime.step import PreparedStep
+from anabranch.runtime.protocols import Step, Value
+from anabranch.runtime.rendezvous import Rendezvous, StepId
 from anabranch.runtime.transfer_call import TRANSFERS, Route, TransferContext
 from anabranch.runtime.worker_threads import worker_threads
 
@@ -26,18 +26,21 @@ _REPEATS: Final = 20
 _LARGE: Final = 1 << 24
 
 
-def measure_step(model: CostModel, step: PreparedStep, feeds: Sequence[Any], runs: int) -> None:
-    """Runs a step, once to compile it and then `runs` times, and adds what its islands and host operations took."""
+def measure_step(model: CostModel, step: Step, feeds: Sequence[Value], runs: int, types: Mapping[str, str]) -> None:
+    """Runs a step, once to compile it and then `runs` times, and adds what its islands and host operations took.
+
+    Args:
+        types: the type of each device of the session, by its full name.
+    """
     events: list[ItemEvent] = []
     step.run(feeds)
     for _ in range(runs):
         step.run(feeds, events.append)
     by_name = {op.name: op for op in step.plan.step.operations}
-    devices = step.plan.devices
-    default = "CPU" if step.plan.placement is None else devices[step.plan.placement.default].device_type
+    default = "CPU" if step.plan.placement is None else types[step.plan.placement.default]
     for event in events:
         if event.kind not in TRANSFERS and all(name in by_name for name in event.operations):
-            kind = devices[event.device].device_type if event.device else default
+            kind = types[event.device] if event.device else default
             model.add([by_name[name] for name in event.operations], kind, event.end - event.start)
 
 
@@ -61,7 +64,7 @@ def _seconds(source: Device, target: Device, size: int) -> float:
     """
     value = source.put(np.zeros(size // 4, np.float32))
     taken = []
-    with Rendezvous().step() as exchange:
+    with Rendezvous().step(StepId("measurement", 0)) as exchange:
         for number in range(_REPEATS):
             start = time.perf_counter()
             context = TransferContext(None, exchange, Route.between(source, target, str(number)))

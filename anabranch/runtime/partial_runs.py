@@ -11,8 +11,8 @@ from anabranch.core.bounded import Table, ticks
 from anabranch.errors import InvalidArgumentError
 from anabranch.frontend.fetches import FetchMapping
 from anabranch.graph.operation import Operation, Tensor
-from anabranch.runtime.masters import Step
-from anabranch.runtime.step import prepared_steps
+from anabranch.runtime.bound_partition import bound_partitions
+from anabranch.runtime.protocols import Step
 
 #: (fetches, targets, feeds) -> a prepared step
 Prepare = Callable[[Sequence[Tensor], Sequence[Operation], Sequence[Tensor]], Step]
@@ -125,7 +125,7 @@ class _PartialRun:
         piece: _PreparedPiece | None = self._pieces.get(history)
         if piece is None:
             piece = self._prepare(mapping, tensors)
-            prepared_steps.add(self._pieces, history, piece)
+            bound_partitions.add(self._pieces, history, piece)
         self._history = history
         piece.used = next(ticks)
         return piece

@@ -6,24 +6,20 @@ from typing import Any
 
 import numpy as np
 
-from anabranch.core.devices import LOCAL_TASK
 from anabranch.graph import function_def as _function_def  # writes the library's functions  # noqa: F401
 from anabranch.graph.graph import Graph
 from anabranch.graph.graphdef import graph_to_proto, node_to_proto
 from anabranch.graph.step_nodes import StepNode, StepTensor
-from anabranch.pipeline import Plan
+from anabranch.pipeline import HOST_DEVICE, Plan
 from anabranch.proto.attr_values import attr_to_proto
 from anabranch.proto.graph_pb2 import AttrValue, GraphDef, NodeDef
 from anabranch.proto.tensors import make_tensor_proto, shape_to_proto
 from anabranch.xla.islands import Island
 
-#: where a step runs that was planned without a placer
-_HOST_DEVICE = f"{LOCAL_TASK}/device:CPU:0"
-
 
 def default_device(plan: Plan) -> str:
     """The full name of the device on which operations run for which the plan names none."""
-    return _HOST_DEVICE if plan.placement is None else plan.placement.default
+    return HOST_DEVICE if plan.placement is None else plan.placement.default
 
 
 def step_graph_defs(plan: Plan, graph: Graph) -> list[GraphDef]:

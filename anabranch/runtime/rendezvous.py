@@ -24,7 +24,6 @@ A key names one value of one run: (step, source device, destination device, tens
 from __future__ import annotations
 
 import contextlib
-import itertools
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -54,10 +53,20 @@ class Nothing(Enum):
 NOTHING: Final = Nothing.NOTHING
 
 
+class StepId(NamedTuple):
+    """Names a step, of all sessions that a task works for: the master numbers those of a session."""
+
+    session: str
+    number: int
+
+    def __str__(self) -> str:
+        return str(self.number)
+
+
 class Key(NamedTuple):
     """Names one value of one run."""
 
-    step: int
+    step: StepId
     source: str
     destination: str
     tensor: str
@@ -91,9 +100,9 @@ class Meetings:
     """The state machine; see the module docstring. Not thread-safe, and it calls nobody."""
 
     def __init__(self) -> None:
-        self._steps: dict[int, _StepState] = {}
+        self._steps: dict[StepId, _StepState] = {}
 
-    def begin(self, step: int) -> None:
+    def begin(self, step: StepId) -> None:
         """A step starts; before that, and after its end, its keys mean nothing."""
         if step in self._steps:
             raise InternalError(None, None, f"step {step} has begun already")
@@ -149,7 +158,7 @@ class Meetings:
         if state is not None and state.awaited.get(key) is waiter:
             del state.awaited[key]
 
-    def abort(self, step: int, error: BaseException) -> list[Delivery]:
+    def abort(self, step: StepId, error: BaseException) -> list[Delivery]:
         """A step is given up: all its waiters, present and future, fail with `error`."""
         state = self._steps.get(step)
         if state is None or state.error is not None:
@@ -160,7 +169,7 @@ class Meetings:
         state.awaited.clear()
         return waiters
 
-    def finish(self, step: int) -> list[Delivery]:
+    def finish(self, step: StepId) -> list[Delivery]:
         """A step has ended; what nobody asked for is dropped."""
         state = self._steps.pop(step, None)
         if state is None:
@@ -170,7 +179,7 @@ class Meetings:
             for key, waiter in state.awaited.items()
         ]
 
-    def waiting(self, step: int) -> list[Key]:
+    def waiting(self, step: StepId) -> list[Key]:
         """What is asked for and not sent yet, for the message about a step that is stuck."""
         state = self._steps.get(step)
         return [] if state is None else list(state.awaited)
@@ -190,19 +199,17 @@ class Rendezvous:
     def __init__(self) -> None:
         self._meetings = Meetings()
         self._lock = threading.Lock()
-        self._numbers = itertools.count(1)
 
-    def begin(self) -> Exchange:
+    def begin(self, step: StepId) -> Exchange:
         """Starts a step; the caller ends it with `Exchange.finish`, after `Exchange.abort` if it failed."""
-        step = next(self._numbers)
         with self._lock:
             self._meetings.begin(step)
         return Exchange(self, step)
 
     @contextlib.contextmanager
-    def step(self) -> Iterator[Exchange]:
+    def step(self, step: StepId) -> Iterator[Exchange]:
         """The exchange of a step that runs inside; if it fails, whoever still waits in it is told."""
-        exchange = self.begin()
+        exchange = self.begin(step)
         try:
             yield exchange
         except BaseException as error:
@@ -236,19 +243,19 @@ class Rendezvous:
         with self._lock:
             return self._meetings.take(key)
 
-    def abort(self, step: int, error: BaseException) -> None:
+    def abort(self, step: StepId, error: BaseException) -> None:
         """Wakes all who wait in a step with an error."""
         with self._lock:
             deliveries = self._meetings.abort(step, error)
         _settle(deliveries)
 
-    def finish(self, step: int) -> None:
+    def finish(self, step: StepId) -> None:
         """Ends a step."""
         with self._lock:
             deliveries = self._meetings.finish(step)
         _settle(deliveries)
 
-    def waiting(self, step: int) -> list[Key]:
+    def waiting(self, step: StepId) -> list[Key]:
         """What is asked for in a step and not sent yet."""
         with self._lock:
             return self._meetings.waiting(step)
@@ -271,7 +278,7 @@ class Exchange:
     """The rendezvous as one step sees it, in one iteration of one frame of it (the root frame has the name "")."""
 
     rendezvous: Rendezvous
-    step: int
+    step: StepId
     frame: str = ""
     iteration: int = 0
 

@@ -1,4 +1,4 @@
-"""Whether a plan can run straight through on one thread, and how its items are run where it cannot."""
+"""Whether a partition can run straight through on one thread, and how its items are run where it cannot."""
 
 from __future__ import annotations
 
@@ -9,32 +9,32 @@ from anabranch.graph.loop_bodies import bodies_of
 from anabranch.graph.loop_structure import PRIMITIVES
 from anabranch.graph.step_nodes import StepNode
 from anabranch.passes.prune import PLACEHOLDERS
-from anabranch.pipeline import Plan
 from anabranch.runtime.dispatcher import Mode
 from anabranch.runtime.transfer_call import TRANSFERS
 from anabranch.xla.islands import HostCall, Island, PlanItem
+from anabranch.xla.partitions import Partition
 
 
-def needs_executor(plan: Plan) -> bool:
-    """Whether something in a plan may die, repeat, run beside something else, or wait while something else should run.
+def needs_executor(partition: Partition) -> bool:
+    """Whether something may die, repeat, run beside something else, or wait while something else should run.
 
     An operation that waits may do so in its place in the straight order, if whatever else may wait comes before or
     after it anyhow: nothing in the step is then needed for its wait to end. One that holds its thread for long may do
     so if besides all islands come before or after it: nothing in the step could then use the time.
     """
-    calls = [item for item in plan.items if isinstance(item, HostCall)]
+    calls = [item for item in partition.items if isinstance(item, HostCall)]
     if any(call.operation.type in PLACEHOLDERS for call in calls):
         return False  # one that is not fed: the step fails before anything has happened
-    if uses_several_devices(plan):
+    if uses_several_devices(partition):
         return True
     if any(call.operation.type in PRIMITIVES for call in calls):
         return True
     slow = [call.operation for call in calls if is_slow(call)]
-    if any(one not in _before(plan, [other]) for one, other in itertools.pairwise(slow)):
+    if any(one not in _before(partition, [other]) for one, other in itertools.pairwise(slow)):
         return True
-    islands = [item for item in plan.items if isinstance(item, Island)]
+    islands = [item for item in partition.items if isinstance(item, Island)]
     blocking = [op for op in slow if op.op_def.blocking]
-    return any(not _are_ordered(plan, island, op) for island in islands for op in blocking)
+    return any(not _are_ordered(partition, island, op) for island in islands for op in blocking)
 
 
 def is_slow(item: PlanItem) -> bool:
@@ -52,13 +52,13 @@ def changes_something(item: PlanItem) -> bool:
     return op_def.stateful or bool(op_def.writes) or op_def.asynchronous or bool(bodies_of(item.operation))
 
 
-def uses_several_devices(plan: Plan) -> bool:
-    """Whether a plan has islands on different devices."""
-    return len({item.device for item in plan.items if isinstance(item, Island)}) > 1
+def uses_several_devices(partition: Partition) -> bool:
+    """Whether a partition has islands on different devices."""
+    return len({item.device for item in partition.items if isinstance(item, Island)}) > 1
 
 
 def mode_of(item: PlanItem, several: bool) -> Mode:
-    """How the dispatcher runs an item of a plan.
+    """How the dispatcher runs an item of a partition.
 
     Where islands run on several devices the thread of the step is kept free for what passes between them. That goes
     first: it is quick, and other devices may wait for it.
@@ -72,13 +72,13 @@ def mode_of(item: PlanItem, several: bool) -> Mode:
     return Mode.APART if item.operation.op_def.blocking else Mode.HERE
 
 
-def _are_ordered(plan: Plan, island: Island, op: StepNode) -> bool:
-    return op in _before(plan, island.operations) or not _before(plan, [op]).isdisjoint(island.operations)
+def _are_ordered(partition: Partition, island: Island, op: StepNode) -> bool:
+    return op in _before(partition, island.operations) or not _before(partition, [op]).isdisjoint(island.operations)
 
 
-def _before(plan: Plan, later: Sequence[StepNode]) -> set[StepNode]:
-    """The operations of a plan that must have ended before all of some others can begin; among them these."""
-    grouping, seen, stack = plan.grouping, set[StepNode](), list(later)
+def _before(partition: Partition, later: Sequence[StepNode]) -> set[StepNode]:
+    """The operations of a partition that must have ended before all of some others can begin; among them these."""
+    grouping, seen, stack = partition.grouping, set[StepNode](), list(later)
     while stack:
         op = stack.pop()
         if op in seen:

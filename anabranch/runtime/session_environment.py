@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from anabranch.core.devices import Device
 from anabranch.graph.step_nodes import StepFunction
 from anabranch.runtime.containers import Containers
 from anabranch.runtime.random_counters import Draws, RandomCounters
@@ -25,6 +26,8 @@ class SessionEnvironment:
         counters: how often each random operation of the session has run.
         run_function: runs a function as a step of its own.
         active: the steps that are under way.
+        devices: those of the task, by their full names.
+        task: the task, as `ResourceHandle.task` says it.
     """
 
     session: str
@@ -32,6 +35,8 @@ class SessionEnvironment:
     counters: RandomCounters
     run_function: FunctionRunner
     active: ActiveSteps
+    devices: Mapping[str, Device]
+    task: str = ""
 
     @property
     def private_prefix(self) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 import jax
@@ -12,6 +11,7 @@ from anabranch.core.devices import Device
 from anabranch.core.kernel_context import KernelContext
 from anabranch.core.pending import Pending
 from anabranch.core.resources import ResourceHandle
+from anabranch.graph.step_nodes import StepNode, StepTensor
 from anabranch.ops.lists.values import TensorList
 from anabranch.runtime.host_call import HostKernelCall
 from anabranch.runtime.rendezvous import NOTHING, Exchange
@@ -81,18 +81,21 @@ class TransferCall(HostKernelCall):
         slots: dict[Any, int],
         outputs: list[int],
         environment: SessionEnvironment,
-        devices: Mapping[str, Device],
+        waited: tuple[list[StepTensor], list[StepNode]],
     ) -> None:
+        """`waited`: the tensors and the operations of its task that it waits for."""
         super().__init__(item, slots, outputs, environment)
         source, destination, tensor = (
             self.op.attrs[name].decode() for name in ("send_device", "recv_device", "tensor_name")
         )
+        self._waited = [op.name for op in waited[1]]
+        devices = environment.devices
         self._route = Route.between(devices[source], devices[destination], tensor)
 
     @property
     def sources(self) -> list[str]:
         """The names of the operations whose results it takes: a Recv takes what its Send sent."""
-        return super().sources or [op.name for op in self.op.control_inputs]
+        return super().sources or self._waited
 
     def start(self, frame: StepFrame) -> Pending | None:
         """Sends, or asks for the value; returns what to wait for, or None when all is done.

@@ -64,6 +64,19 @@ class ActiveSteps:
             return all(run.only_waits for run in self._runs)
 
 
+class _Waking(queue.SimpleQueue[tuple[Any, Any]]):
+    """Events that wake somebody."""
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        super().__init__()
+        self._wake = wake
+
+    def put(self, item: tuple[Any, Any], block: bool = True, timeout: float | None = None) -> None:
+        """Adds an event."""
+        super().put(item)
+        self._wake()
+
+
 class StepWaiting:
     """The waiting of one run of a step. All methods but `cancel` are for the thread that owns the step.
 
@@ -71,14 +84,21 @@ class StepWaiting:
         timeout: seconds that the step was given; None: any time.
         deadline: when they are over, on the monotonic clock.
         active: where the step is known while it runs.
+        wake: called after each event, from whichever thread; None: the thread of the step waits for events.
     """
 
-    def __init__(self, timeout: float | None, deadline: float | None, active: ActiveSteps) -> None:
+    def __init__(
+        self,
+        timeout: float | None,
+        deadline: float | None,
+        active: ActiveSteps,
+        wake: Callable[[], None] | None = None,
+    ) -> None:
         self._timeout = timeout
         self._deadline = deadline
         self._active = active
         #: (what it is about, Pending or error or None); (None, error) ends the step
-        self._events: queue.SimpleQueue[tuple[Any, Any]] = queue.SimpleQueue()
+        self._events: queue.SimpleQueue[tuple[Any, Any]] = queue.SimpleQueue() if wake is None else _Waking(wake)
         #: what was started and is settled by somebody else: by whom, what to wait for, since when
         self._pending: dict[Any, tuple[StepNode, Pending, float]] = {}
         #: what threads of their own run, and since when
@@ -128,7 +148,7 @@ class StepWaiting:
 
     def _check_time(self) -> None:
         """Fails the step when its deadline has passed."""
-        if self._deadline is not None and time.monotonic() > self._deadline:
+        if self._deadline is not None and time.monotonic() >= self._deadline:
             raise self._too_late(self._first_op(), self.who_waits())
 
     # ---- waiting

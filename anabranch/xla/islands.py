@@ -276,9 +276,9 @@ class _IslandAnalysis:
         return self._build()
 
     def _taken(self, op: StepNode) -> list[StepTensor]:
-        """The inputs of an operation; a Recv takes what its Send does."""
-        (sender,) = op.control_inputs if op.type == "_Recv" else (op,)
-        return sender.inputs
+        """The inputs of an operation; a Recv takes what was sent."""
+        transfer = self.step.transfers.get(op)
+        return op.inputs if transfer is None else [transfer.tensor]
 
     # ---- which sizes change from step to step
     def _keep_changing_sizes_on_host(self) -> None:
@@ -310,7 +310,7 @@ class _IslandAnalysis:
         op = tensor.op
         if tensor.is_known or op not in self.members:
             return tensor.is_known
-        if op.type == "_Recv":
+        if op in self.step.transfers:
             return self._follows_from_shapes(self._taken(op)[0], found)
         if op.op_def.few_values:
             return True
@@ -394,7 +394,7 @@ class _IslandAnalysis:
 
     def _find_awaited(self) -> None:
         """The operations whose results another device waits for, in however many steps."""
-        self.awaited: set[StepNode] = {op for op in self.step.operations if op.type == "_Send"}
+        self.awaited: set[StepNode] = {transfer.send for transfer in self.step.transfers.values()}
         if not self.awaited:
             return
         for op in reversed(self.step.operations):

@@ -7,7 +7,7 @@ from typing import Any
 
 import anabranch as tf
 from anabranch.runtime.containers import Containers, VariableState
-from anabranch.runtime.local_master import LocalTask
+from anabranch.runtime.local_worker import LocalTask
 
 _numbers = itertools.count()
 

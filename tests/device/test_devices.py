@@ -12,7 +12,7 @@ import pytest
 import anabranch as tf
 from anabranch.runtime.devices import session_devices
 from anabranch.runtime.island_call import IslandCall
-from anabranch.runtime.rendezvous import Rendezvous
+from anabranch.runtime.rendezvous import Rendezvous, StepId
 from anabranch.runtime.timeline import Timeline
 from anabranch.runtime.transfer_call import Route, TransferContext
 from anabranch.tools.device_lib import list_local_devices
@@ -110,7 +110,7 @@ def test_each_tensor_is_sent_to_a_device_once() -> None:
 def test_virtual_devices_copy_nothing() -> None:
     here, there = session_devices(config())[-2:]
     value = here.put(np.arange(3.0))
-    with Rendezvous().step() as exchange:
+    with Rendezvous().step(StepId("s", 1)) as exchange:
         context = TransferContext(None, exchange, Route.between(here, there, "t"))
         context.send(value)
         assert context.receive() is value

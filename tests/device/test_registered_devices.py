@@ -182,7 +182,7 @@ def test_devices_with_memory_of_their_own() -> None:
         import anabranch as tf
         from anabranch.core.devices import register_device
         from anabranch.runtime.devices import XlaDevice
-        from anabranch.runtime.local_master import LocalTask
+        from anabranch.runtime.local_worker import LocalTask
         register_device("FAR", lambda count: [XlaDevice("FAR", 0, jax.devices()[1])])
         x = tf.placeholder(tf.float32, [2, 2])
         with tf.device("/device:FAR:0"):

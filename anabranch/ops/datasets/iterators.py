@@ -35,7 +35,7 @@ def _handle_op(name: str, attrs: str) -> OpFunction:
 
 
 def _named_handle(*, container: bytes, shared_name: bytes, ctx: Any, xp: Any) -> ResourceHandle:
-    return ResourceHandle(container.decode(), shared_name.decode() or ctx.op.name, _KIND)
+    return ResourceHandle(container.decode(), shared_name.decode() or ctx.op.name, _KIND, task=ctx.task)
 
 
 for _name in ("Iterator", "IteratorV2"):
@@ -43,7 +43,7 @@ for _name in ("Iterator", "IteratorV2"):
 
 
 def _new_handle(ctx: Any) -> ResourceHandle:
-    handle = ResourceHandle("", f"_anonymous_iterator_{next(_anonymous)}", _KIND)
+    handle = ResourceHandle("", f"_anonymous_iterator_{next(_anonymous)}", _KIND, task=ctx.task)
     ctx.containers.object(handle, IteratorResource)
     return handle
 
@@ -89,7 +89,7 @@ OneShotIterator = _handle_op(
 
 @OneShotIterator.host_kernel
 def _(*, dataset_factory: Any, container: bytes, shared_name: bytes, ctx: Any) -> ResourceHandle:
-    handle = ResourceHandle(container.decode(), shared_name.decode() or ctx.op.name, _KIND)
+    handle = ResourceHandle(container.decode(), shared_name.decode() or ctx.op.name, _KIND, task=ctx.task)
     resource: IteratorResource = ctx.containers.object(handle, IteratorResource)
     body = ctx.op.function(dataset_factory.name)
     resource.initialize_once(lambda: dataset_of(ctx.call(body, [])[0], ctx))
@@ -177,7 +177,7 @@ def _from_string(string_handle: Any, *, ctx: Any) -> ResourceHandle:
         raise InvalidArgumentError(
             None, ctx.op, f"{string_handle.item()!r} is no string handle of an iterator; fetch iterator.string_handle()"
         )
-    handle = ResourceHandle(container, name, _KIND)
+    handle = ResourceHandle(container, name, _KIND, task=ctx.task)
     if ctx.containers.find_object(handle) is None:
         raise NotFoundError(None, ctx.op, f"the iterator {name!r} of the string handle does not exist in this session")
     return handle

@@ -40,7 +40,7 @@ def open_object(
             return opened
     op = ctx.op
     name = op.attrs["shared_name"].decode() or (op.name if by_node_name else ctx.private_name)
-    handle = ResourceHandle(op.attrs["container"].decode(), name, kind)
+    handle = ResourceHandle(op.attrs["container"].decode(), name, kind, task=ctx.task)
     facts, make = plan(handle)
     entry = ctx.containers.object(handle, lambda: _Entry(make(), facts))
     for what, wanted in facts.items():

@@ -30,7 +30,8 @@ VarHandleOp.not_differentiable()
 
 @VarHandleOp.kernel
 def _(*, container: bytes, shared_name: bytes, shape: TensorShape, ctx: Any, xp: Any) -> ResourceHandle:
-    return ResourceHandle(container.decode(), shared_name.decode() or ctx.op.name, "variable", shape=shape)
+    name = shared_name.decode() or ctx.op.name
+    return ResourceHandle(container.decode(), name, "variable", task=ctx.task, shape=shape)
 
 
 def handle_shape(handle: AnyTensor) -> TensorShape:

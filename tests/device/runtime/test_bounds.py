@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import anabranch as tf
-from anabranch.runtime.step import PLANS_VARIABLE, PreparedStep
+from anabranch.runtime.bound_partition import PLANS_VARIABLE, BoundPartition
 from anabranch.xla import executable, inner_traces
 from anabranch.xla.executable import EXECUTABLES_VARIABLE, Variant, compile_log
 
@@ -134,8 +134,8 @@ def test_a_partial_run_is_prepared_once() -> None:
             assert session.partial_run(handle, total, {a: number, b: 2.0}) == number + 2
             assert session.partial_run(handle, product) == 2 * (number + 2)
             if number == 0:
-                before, steps = len(compile_log.events), len(_alive(PreparedStep))
-        assert (len(compile_log.events), len(_alive(PreparedStep))) == (before, steps)
+                before, steps = len(compile_log.events), len(_alive(BoundPartition))
+        assert (len(compile_log.events), len(_alive(BoundPartition))) == (before, steps)
         assert not session._partial_runs
         with pytest.raises(tf.errors.InvalidArgumentError, match="there is no partial run"):
             session.partial_run(handle, product)

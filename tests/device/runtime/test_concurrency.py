@@ -413,7 +413,7 @@ def test_an_interrupt_ends_a_blocked_step_and_leaves_the_session_usable(fetches:
 BLOCKED = """
     import os, signal, threading
     import anabranch as tf
-    from anabranch.runtime.local_master import LocalTask
+    from anabranch.runtime.local_worker import LocalTask
 
     signal.signal(signal.SIGINT, signal.default_int_handler)
     queue = tf.FIFOQueue(3, tf.int32, shapes=[[]])

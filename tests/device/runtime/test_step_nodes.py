@@ -12,7 +12,8 @@ import pytest
 import anabranch as tf
 from anabranch.errors import InvalidArgumentError
 from anabranch.pipeline import lowering_everything
-from anabranch.runtime.local_master import LocalMaster, LocalTask
+from anabranch.runtime.local_master import LocalMaster
+from anabranch.runtime.local_worker import LocalTask
 
 
 def _model() -> tuple[Any, Any, Any]:

@@ -15,7 +15,7 @@ from anabranch.errors import AbortedError, CancelledError, DeadlineExceededError
 from anabranch.runtime import worker_threads
 from anabranch.runtime.dispatcher import Mode, StepRun
 from anabranch.runtime.executor_graph import ExecutorGraph, Kind, Known, NodeSpec, Output
-from anabranch.runtime.rendezvous import Rendezvous
+from anabranch.runtime.rendezvous import Rendezvous, StepId
 from anabranch.runtime.step_frame import StepFrame
 from anabranch.runtime.waiting import ActiveSteps
 from anabranch.runtime.worker_threads import WorkerThreads
@@ -185,7 +185,7 @@ def test_a_deadline() -> None:
 
 def test_a_deadline_tells_which_tensor_does_not_come() -> None:
     told = "'wait' .* waits for x:0 from /cpu:0 to /cpu:1 in step 1"
-    with Rendezvous().step() as exchange:
+    with Rendezvous().step(StepId("s", 1)) as exchange:
         receive = FunctionWork("wait", lambda: exchange.receive("/cpu:0", "/cpu:1", "x:0"), Mode.ASYNCHRONOUS)
         with pytest.raises(DeadlineExceededError, match=told):
             run(step(receive), timeout=0.02)

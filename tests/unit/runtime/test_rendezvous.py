@@ -10,24 +10,26 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from anabranch.errors import AbortedError, CancelledError, InternalError
-from anabranch.runtime.rendezvous import DEAD, NOTHING, Key, Meetings, Rendezvous
+from anabranch.runtime.rendezvous import DEAD, NOTHING, Key, Meetings, Rendezvous, StepId
 
 A, B = "/device:CPU:0", "/device:CPU:1"
+
+
+#: two sessions number their steps alike
+STEPS = st.builds(StepId, st.sampled_from(["s", "t"]), st.integers(1, 2))
 
 
 class MeetingsMachine(RuleBasedStateMachine):
     """Random events beside a plain account of what was sent and asked for."""
 
-    keys = st.builds(
-        Key, st.integers(1, 3), st.just(A), st.just(B), st.sampled_from("xy"), st.just(""), st.integers(0, 1)
-    )
+    keys = st.builds(Key, STEPS, st.just(A), st.just(B), st.sampled_from("xy"), st.just(""), st.integers(0, 1))
 
     def __init__(self) -> None:
         super().__init__()
         self.meetings = Meetings()
-        self.begun: set[int] = set()
-        self.ended: set[int] = set()
-        self.aborted: set[int] = set()
+        self.begun: set[StepId] = set()
+        self.ended: set[StepId] = set()
+        self.aborted: set[StepId] = set()
         self.sent: dict[Key, int] = {}
         self.asked: dict[Key, str] = {}
         self.settled: dict[str, Any] = {}
@@ -38,11 +40,11 @@ class MeetingsMachine(RuleBasedStateMachine):
             assert waiter not in self.settled, "a waiter is told once"
             self.settled[waiter] = error or value
 
-    def runs(self, step: int) -> bool:
+    def runs(self, step: StepId) -> bool:
         return step in self.begun and step not in self.ended
 
-    @rule(step=st.integers(1, 3))
-    def begin(self, step: int) -> None:
+    @rule(step=STEPS)
+    def begin(self, step: StepId) -> None:
         if step not in self.begun:
             self.begun.add(step)
             self.meetings.begin(step)
@@ -84,14 +86,14 @@ class MeetingsMachine(RuleBasedStateMachine):
         else:
             assert got is NOTHING
 
-    @rule(step=st.integers(1, 3))
-    def abort(self, step: int) -> None:
+    @rule(step=STEPS)
+    def abort(self, step: StepId) -> None:
         self.deliver(self.meetings.abort(step, AbortedError(None, None, "enough")))
         if self.runs(step):
             self.aborted.add(step)
 
-    @rule(step=st.integers(1, 3))
-    def finish(self, step: int) -> None:
+    @rule(step=STEPS)
+    def finish(self, step: StepId) -> None:
         self.deliver(self.meetings.finish(step))
         if step in self.begun:
             self.ended.add(step)
@@ -117,7 +119,7 @@ TestMeetings = MeetingsMachine.TestCase
 
 def test_either_may_come_first() -> None:
     rendezvous = Rendezvous()
-    with rendezvous.step() as exchange:
+    with rendezvous.step(StepId("s", 1)) as exchange:
         pending = exchange.receive(A, B, "x")
         assert not pending.is_settled
         exchange.send(A, B, "x", 3)
@@ -129,7 +131,7 @@ def test_either_may_come_first() -> None:
 
 def test_steps_frames_and_iterations_are_kept_apart() -> None:
     rendezvous = Rendezvous()
-    with rendezvous.step() as first, rendezvous.step() as second:
+    with rendezvous.step(StepId("s", 1)) as first, rendezvous.step(StepId("s", 2)) as second:
         views = [
             first,
             second,
@@ -143,7 +145,7 @@ def test_steps_frames_and_iterations_are_kept_apart() -> None:
 
 
 def test_dead_values_arrive_as_such() -> None:
-    with Rendezvous().step() as exchange:
+    with Rendezvous().step(StepId("s", 1)) as exchange:
         exchange.send(A, B, "x", DEAD)
         assert exchange.receive(A, B, "x").wait() == [DEAD]
 
@@ -158,7 +160,7 @@ def test_an_abort_wakes_every_waiter() -> None:
         except AbortedError as error:
             woken.append(f"{name}: {error.message}")
 
-    exchange = rendezvous.begin()
+    exchange = rendezvous.begin(StepId("s", 1))
     threads = [threading.Thread(target=wait, args=(exchange, name)) for name in "abc"]
     for thread in threads:
         thread.start()
@@ -177,7 +179,7 @@ def test_an_abort_wakes_every_waiter() -> None:
 
 def test_who_cancels_is_forgotten() -> None:
     rendezvous = Rendezvous()
-    with rendezvous.step() as exchange:
+    with rendezvous.step(StepId("s", 1)) as exchange:
         pending = exchange.receive(A, B, "x")
         assert [key.tensor for key in rendezvous.waiting(exchange.step)] == ["x"]
         pending.cancel(CancelledError(None, None, "no longer wanted"))
@@ -192,11 +194,14 @@ def test_a_failing_step_tells_its_waiters_why() -> None:
 
     def fail() -> Any:
         nonlocal pending
-        with rendezvous.step() as exchange:
+        with rendezvous.step(StepId("s", 1)) as exchange:
             pending = exchange.receive(A, B, "x")
             raise ValueError("broken")
 
     with pytest.raises(ValueError, match="broken"):
         fail()
     assert isinstance(pending.error, ValueError)
-    assert str(Key(7, A, B, "edge_1_x:0", "loop", 3)) == f"edge_1_x:0 from {A} to {B} in step 7 in iteration 3 of loop"
+    assert (
+        str(Key(StepId("s", 7), A, B, "edge_1_x:0", "loop", 3))
+        == f"edge_1_x:0 from {A} to {B} in step 7 in iteration 3 of loop"
+    )

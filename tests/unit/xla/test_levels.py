@@ -15,7 +15,7 @@ from anabranch.graph.operation import Operation
 from anabranch.ops import vocabulary as _vocabulary  # noqa: F401
 from anabranch.pipeline import Plan, plan_step
 from anabranch.runtime.executor import Executor
-from anabranch.runtime.plan_graph import PlanGraph
+from anabranch.runtime.item_graph import ItemGraph
 from anabranch.xla.islands import Island
 from tests.primitive_programs import random_program, written
 
@@ -90,7 +90,7 @@ def stuck_islands(plan: Plan) -> list[str]:
 def runs_to_its_end(plan: Plan, seed: int) -> bool:
     """Whether the executor comes to the end of a plan whose items compute random truth values."""
     rng = random.Random(seed)
-    graph = PlanGraph(plan)
+    graph = ItemGraph(plan.partitions[0])
     executor = Executor(graph.graph, [np.zeros(2, np.float32) for _ in plan.step.feeds])
     ready = executor.start()
     while ready or executor.paused:

@@ -1,4 +1,4 @@
-"""A plan as a graph that the executor can run: one node per island, host operation or primitive, one per feed."""
+"""A partition as a graph that the executor can run: one node per island, host operation or primitive, one per feed."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import Any
 
 from anabranch.graph.loop_structure import ENTERS, EXITS, MERGES, NEXT_ITERATIONS, SWITCHES
 from anabranch.graph.step_nodes import StepNode, StepTensor
-from anabranch.pipeline import Plan
 from anabranch.runtime.executor_graph import ExecutorGraph, FrameSpec, Kind, Known, NodeSpec, Output
 from anabranch.xla.islands import PASSING, HostCall, Island, PlanItem
+from anabranch.xla.partitions import Partition, members_of
 
 _KINDS: dict[str, Kind] = {
     **dict.fromkeys(SWITCHES, Kind.SWITCH),
@@ -29,50 +29,50 @@ def kind_of(item: PlanItem) -> Kind:
     return Kind.WORK if isinstance(item, Island) else _KINDS.get(item.operation.type, Kind.WORK)
 
 
-class PlanGraph:
-    """The executor's graph of a plan.
+class ItemGraph:
+    """The executor's graph of a partition.
 
     Attributes:
-        graph: its nodes: the feeds, then the plan's items, whose `payload` is left to the caller.
+        graph: its nodes: the feeds, then the partition's items, whose `payload` is left to the caller.
         slots: tensor -> its place among the values of an iteration of its frame.
     """
 
-    def __init__(self, plan: Plan) -> None:
-        self._plan, self._step = plan, plan.step
-        self._feed_of = {tensor: i for i, tensor in enumerate(plan.step.feeds)}
-        self._first = len(plan.step.feeds)
-        self._item_of = {op: i for i, item in enumerate(plan.items) for op in _members(item)}
-        self._port_of = {t: port for item in plan.items for port, t in enumerate(item.outputs)}
-        feeds = [NodeSpec(tensor.name, Kind.FEED) for tensor in plan.step.feeds]
+    def __init__(self, partition: Partition) -> None:
+        self._partition = partition
+        self._feed_of = {tensor: i for i, tensor in enumerate(partition.feeds)}
+        self._first = len(partition.feeds)
+        self._item_of = {op: i for i, item in enumerate(partition.items) for op in members_of(item)}
+        self._port_of = {t: port for item in partition.items for port, t in enumerate(item.outputs)}
+        feeds = [NodeSpec(tensor.name, Kind.FEED) for tensor in partition.feeds]
         frames = [
             FrameSpec(f.name, -1 if f.parent is None else f.parent.position, f.parallel_iterations)
-            for f in plan.grouping.frames.all
+            for f in partition.grouping.frames.all
         ]
-        specs = [*feeds, *(self._node(item) for item in plan.items)]
-        fetches = [self._output(t) for t in plan.step.fetches if not t.is_known]
+        specs = [*feeds, *(self._node(item) for item in partition.items)]
+        fetches = [self._output(t) for t in partition.fetches if not t.is_known]
         self.graph = ExecutorGraph(specs, [f for f in fetches if f is not None], frames)
         self.slots = self._slots()
 
     def node_number(self, position: int) -> int:
-        """The number of the node of an item of the plan."""
+        """The number of the node of an item of the partition."""
         return self._first + position
 
     def _slots(self) -> dict[StepTensor, int]:
         slots = {tensor: self.graph.slot((i, 0)) for tensor, i in self._feed_of.items()}
-        for position, item in enumerate(self._plan.items):
+        for position, item in enumerate(self._partition.items):
             for port, tensor in enumerate(item.outputs):
                 slots.setdefault(tensor, self.graph.slot((self._first + position, port)))
         return slots
 
     def output_slots(self, position: int) -> list[int]:
         """The slots of an item's own outputs, also where they are fed and nobody takes them."""
-        count = len(self._plan.items[position].outputs)
+        count = len(self._partition.items[position].outputs)
         return [self.graph.slot((self._first + position, port)) for port in range(count)]
 
     # ---- nodes
     def _node(self, item: PlanItem) -> NodeSpec:
-        members = _members(item)
-        frames = self._plan.grouping.frames
+        members = members_of(item)
+        frames = self._partition.grouping.frames
         spec = NodeSpec(members[-1].name, kind_of(item), frames.of[members[0]].position, outputs=len(item.outputs))
         inputs, controls = self._waits(members)
         if spec.kind not in (Kind.WORK, Kind.TRIGGER):
@@ -88,7 +88,7 @@ class PlanGraph:
         spec.inputs, spec.controls = inputs, controls
         if spec.kind is Kind.WORK and spec.frame == 0:
             spec.reads = [output for t in item.inputs if (output := self._output(t)) is not None]
-        after = {self._number(op) for member in members for op in self._plan.grouping.order.get(member, ())}
+        after = {self._number(op) for member in members for op in self._partition.grouping.order.get(member, ())}
         spec.after = sorted(after - {self._number(members[0])})
         return spec
 
@@ -97,7 +97,7 @@ class PlanGraph:
         inputs: dict[Output, None] = {}
         controls: dict[int, None] = {}
         for op in members:
-            tensors, operations = self._plan.grouping.waits[op]
+            tensors, operations = self._partition.grouping.waits[op]
             for tensor in tensors:
                 if self._item_of[tensor.op] == own:
                     continue
@@ -125,7 +125,3 @@ class PlanGraph:
             return self._feed_of[tensor], 0
         port = self._port_of.get(tensor)
         return None if port is None else (self._number(tensor.op), port)
-
-
-def _members(item: PlanItem) -> list[StepNode]:
-    return item.operations if isinstance(item, Island) else [item.operation]

@@ -1,0 +1,365 @@
+"""A partition bound to the resources of its task, ready to run any number of times, from any thread."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from anabranch.core.bounded import LeastRecentlyUsed, limit_from, ticks
+from anabranch.core.interrupts import uninterrupted
+from anabranch.core.resources import ResourceHandle
+from anabranch.errors import ResourceExhaustedError
+from anabranch.graph.step_nodes import StepTensor
+from anabranch.pipeline import plan_of_island
+from anabranch.runtime.dispatcher import StepRun
+from anabranch.runtime.executor_graph import Kind
+from anabranch.runtime.host_call import HostKernelCall
+from anabranch.runtime.island_call import IslandCall
+from anabranch.runtime.item_call import ItemCall, Recorder
+from anabranch.runtime.item_graph import ItemGraph, kind_of
+from anabranch.runtime.item_work import ItemWork
+from anabranch.runtime.protocols import OnDone
+from anabranch.runtime.rendezvous import Exchange, StepId
+from anabranch.runtime.run_order import changes_something, is_slow, mode_of, needs_executor, uses_several_devices
+from anabranch.runtime.session_environment import SessionEnvironment
+from anabranch.runtime.started_runs import StartedRun
+from anabranch.runtime.step_frame import StepFrame
+from anabranch.runtime.straight_run import StraightCalls, StraightRun
+from anabranch.runtime.transfer_call import TRANSFERS, TransferCall
+from anabranch.runtime.waiting import StepWaiting, deadline_after, run_alone, wait_for
+from anabranch.xla.islands import HostCall, Island, PlanItem
+from anabranch.xla.lowering import NeedsHostError
+from anabranch.xla.partitions import Partition
+
+#: environment variable that bounds the bound partitions that a process keeps, of all sessions together
+PLANS_VARIABLE: Final = "ANABRANCH_MAX_PLANS"
+DEFAULT_PLANS: Final = 256
+
+#: those of all sessions, and of the function bodies that they run
+bound_partitions = LeastRecentlyUsed(lambda: limit_from(PLANS_VARIABLE, DEFAULT_PLANS))
+
+
+class BoundPartition:
+    """See the module docstring. `run` may be called by several threads at once.
+
+    A partition in which nothing dies, repeats, or waits or takes long beside something else runs straight through on
+    the calling thread. Any other is run by the executor (docs/decisions/0015-executor.md).
+    """
+
+    def __init__(self, partition: Partition, environment: SessionEnvironment) -> None:
+        self.partition = partition
+        self.used = 0
+        self._environment = environment
+        self._active = environment.active
+        self._graph = ItemGraph(partition) if needs_executor(partition) else None
+        self._slots = slots = _assign_slots(partition) if self._graph is None else self._graph.slots
+        self._size = len(slots)
+        self._has_transfers = any(isinstance(i, HostCall) and i.operation.type in TRANSFERS for i in partition.items)
+        self._feed_slots = [slots[t] for t in partition.feeds]
+        self._calls: list[ItemCall] = []
+        if self._graph is None:
+            self._calls = [self._bind(item, position) for position, item in enumerate(partition.items)]
+        else:
+            self._bind_nodes(self._graph)
+        #: positions of the calls that may wait, or hold their thread for long
+        self._slow = frozenset(position for position, item in enumerate(partition.items) if is_slow(item))
+        self._known = {i: t.known for i, t in enumerate(partition.fetches) if t.is_known}
+        self._fetch_slots = [-1 if t.is_known else slots[t] for t in partition.fetches]
+        #: whether an exception that comes from outside finds the step undone or done, wherever it enters
+        self._is_whole = _is_whole(partition, self._calls) if self._graph is None else False
+        #: for each call of a partition that runs straight through, the slots that nothing after it reads
+        self._emptied = _last_readings(partition, slots, {*self._fetch_slots, *self._feed_slots}) if self._calls else []
+
+    def _bind(self, item: PlanItem, position: int) -> ItemCall:
+        environment = self._environment
+        if isinstance(item, Island):
+            return IslandCall(item, self._slots, environment, environment.devices.get(item.device))
+        if self._graph is None:
+            outputs = [self._slots[t] for t in item.outputs]
+        else:
+            outputs = self._graph.output_slots(position)
+        if item.operation.type in TRANSFERS:
+            waited = self.partition.grouping.waits[item.operation]
+            return TransferCall(item, self._slots, outputs, environment, waited)
+        return HostKernelCall(item, self._slots, outputs, environment)
+
+    def _bind_nodes(self, graph: ItemGraph) -> None:
+        several = uses_several_devices(self.partition)
+        for position, item in enumerate(self.partition.items):
+            if kind_of(item) is Kind.WORK:
+                work = ItemWork(self._bind(item, position), mode_of(item, several), self._split)
+                graph.graph.nodes[graph.node_number(position)].payload = work
+
+    def release(self) -> None:
+        """Lets the executables go; a run that is under way, or comes later, compiles what it needs anew."""
+        for call in self._calls:
+            call.release()
+        if self._graph is not None:
+            for node in self._graph.graph.nodes:
+                if isinstance(node.payload, ItemWork):
+                    node.payload.release()
+
+    def run(
+        self, number: int, feeds: Sequence[Any], record: Recorder | None = None, timeout: float | None = None
+    ) -> list[Any]:
+        """Runs this part of one step.
+
+        Args:
+            number: the step's, which its master gave it.
+            feeds: one array per feed, of the right dtype and shape.
+            record: told about every island and host operation when given (and then each is waited for).
+            timeout: seconds that operations may wait, and loops may run, in all; None: any time.
+
+        Returns:
+            The fetched values: NumPy arrays and scalars that nobody else holds; resource handles as they are.
+        """
+        return [_fetched(value) for value in self._run(number, feeds, record, timeout)]
+
+    def run_on_device(
+        self, number: int, feeds: Sequence[Any], record: Recorder | None = None, timeout: float | None = None
+    ) -> list[Any]:
+        """Like `run`, but the results stay what they are (device arrays)."""
+        self.used = next(ticks)
+        return self._run(number, feeds, record, timeout)
+
+    def start(self, number: int, feeds: Sequence[Any], on_done: OnDone, timeout: float | None = None) -> None:
+        """Like `run`, but returns at once, and while the step waits it holds no thread (`runtime.started_runs`).
+
+        Args:
+            on_done: told the values of the fetches, or what the step failed with: once, on a thread of ours. It must
+                neither raise nor wait.
+        """
+
+        def done(outcome: Sequence[Any] | BaseException) -> None:
+            on_done(outcome if isinstance(outcome, BaseException) else [_fetched(value) for value in outcome])
+
+        make = functools.partial(self._started, number, feeds, timeout)
+        StartedRun(make, done, deadline_after(timeout))
+
+    def _started(
+        self, number: int, feeds: Sequence[Any], timeout: float | None, wake: Callable[[], None]
+    ) -> StraightRun | _StartedGraph:
+        exchange = self._exchange(number) if self._has_transfers else contextlib.nullcontext()
+        graph = self._graph
+        if graph is not None:
+            return _StartedGraph(
+                lambda opened: StepRun(graph.graph, feeds, None, timeout, self._active, opened, wake),
+                self._with_known,
+                exchange,
+            )
+        straight = StraightCalls(self._calls, self._slow, self._emptied, self._split)
+        values = self._values_of(feeds)
+        return StraightRun(straight, values, self._fetches_in, exchange, timeout, self._active, wake)
+
+    def _run(self, number: int, feeds: Sequence[Any], record: Recorder | None, timeout: float | None) -> list[Any]:
+        if self._is_whole:
+            return self._run_straight(number, feeds, record, timeout)
+        if self._graph is None:
+            return uninterrupted(self._run_straight, number, feeds, record, timeout)
+        return uninterrupted(self._run_graph, self._graph, number, feeds, record, timeout)
+
+    def _run_straight(
+        self, number: int, feeds: Sequence[Any], record: Recorder | None, timeout: float | None
+    ) -> list[Any]:
+        values = self._values_of(feeds)
+        if timeout is None and not self._has_transfers:
+            self._run_calls(StepFrame(values), record, None, None)
+        else:
+            self._run_calls_inside(number, StepFrame(values), record, timeout)
+        return self._fetches_in(values)
+
+    def _values_of(self, feeds: Sequence[Any]) -> list[Any]:
+        """The values of all slots before anything has run."""
+        values: list[Any] = [None] * self._size
+        for position, slot in enumerate(self._feed_slots):
+            values[slot] = feeds[position]
+        return values
+
+    def _fetches_in(self, values: list[Any]) -> list[Any]:
+        if self._known:
+            return [self._known[i] if slot < 0 else values[slot] for i, slot in enumerate(self._fetch_slots)]
+        return [values[slot] for slot in self._fetch_slots]
+
+    def _with_known(self, results: Sequence[Any]) -> list[Any]:
+        """The fetches of a run by the executor, which knows of those only that it computes."""
+        computed = iter(results)
+        return [self._known[i] if slot < 0 else next(computed) for i, slot in enumerate(self._fetch_slots)]
+
+    def _run_calls_inside(self, number: int, frame: StepFrame, record: Recorder | None, timeout: float | None) -> None:
+        """Runs the calls where others can reach them: by the rendezvous, and to stop them at the deadline."""
+        with contextlib.ExitStack() as stack:
+            if self._has_transfers:
+                frame.exchange = stack.enter_context(self._exchange(number))
+            deadline = deadline_after(timeout)
+            if deadline is not None:
+                frame.waiting = StepWaiting(timeout, deadline, self._active)
+                stack.enter_context(frame.waiting.under_way())
+            self._run_calls(frame, record, timeout, deadline)
+
+    def _run_calls(
+        self, frame: StepFrame, record: Recorder | None, timeout: float | None, deadline: float | None
+    ) -> None:
+        for position, call in enumerate(self._calls):
+            try:
+                if position in self._slow:
+                    self._run_slowly(call, frame, record, timeout, deadline)
+                elif record is None:
+                    call(frame)
+                else:
+                    call.run_recorded(frame, record)
+            except NeedsHostError as refusal:
+                self._calls[position] = parts = self._split(call, refusal)
+                parts(frame) if record is None else parts.run_recorded(frame, record)
+            for slot in self._emptied[position]:
+                frame.values[slot] = None
+
+    def _run_slowly(
+        self, call: ItemCall, frame: StepFrame, record: Recorder | None, timeout: float | None, deadline: float | None
+    ) -> None:
+        """Runs what may wait or hold its thread, while nothing else of the step could run."""
+        assert isinstance(call, HostKernelCall)
+        if call.op.op_def.blocking:
+            work = (lambda: call(frame)) if record is None else (lambda: call.run_recorded(frame, record))
+            run_alone(call.op, work, timeout, deadline, self._active)
+            return
+        started = 0.0 if record is None else time.time()
+        pending = call.start(frame)
+        if pending is not None:
+            if not pending.is_settled:
+                wait_for(call.op, pending, timeout, deadline, self._active)
+            call.finish(frame, pending)
+        if record is not None:
+            record(call.event(frame, started))
+
+    def _run_graph(
+        self, graph: ItemGraph, number: int, feeds: Sequence[Any], record: Recorder | None, timeout: float | None
+    ) -> list[Any]:
+        with self._exchange(number) if self._has_transfers else contextlib.nullcontext() as exchange:
+            return self._with_known(StepRun(graph.graph, feeds, record, timeout, self._active, exchange).run())
+
+    def _exchange(self, number: int) -> contextlib.AbstractContextManager[Exchange]:
+        """Where the tensors of a step pass from device to device."""
+        return self._environment.containers.rendezvous.step(StepId(self._environment.session, number))
+
+    def _split(self, call: ItemCall, refusal: NeedsHostError) -> ItemCall:
+        """What runs in place of an island of which one operation turned out to be host work."""
+        assert isinstance(call, IslandCall)
+        plan = plan_of_island(call.island, frozenset({refusal.op.name}), self.partition.default_device)
+        (partition,) = plan.partitions
+        return _SplitIsland(call, BoundPartition(partition, self._environment), self._slots)
+
+
+class _StartedGraph:
+    """A run by the executor that nobody waits for; see `runtime.started_runs.Advancing`.
+
+    Args:
+        make: makes the run, which gets where tensors pass from device to device.
+        with_known: completes its results.
+        exchange: opens that place, if there is any.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[Exchange | None], StepRun],
+        with_known: Callable[[Sequence[Any]], list[Any]],
+        exchange: contextlib.AbstractContextManager[Exchange | None],
+    ) -> None:
+        self._open = contextlib.ExitStack()
+        self._exchange = self._open.enter_context(exchange)
+        self._run = make(self._exchange)
+        self._with_known = with_known
+
+    def begin(self) -> None:
+        self._run.begin()
+
+    def go_on(self) -> list[Any] | None:
+        results = self._run.go_on()
+        if results is None:
+            return None
+        self._open.close()
+        return self._with_known(results)
+
+    def give_up(self, error: BaseException) -> None:
+        self._run.give_up(error)
+        if self._exchange is not None:
+            self._exchange.abort(error)
+        self._open.close()
+
+
+def _is_whole(partition: Partition, calls: Sequence[ItemCall]) -> bool:
+    """Whether at most one item of a partition changes anything, and that one does so at once."""
+    changing = [call for call, item in zip(calls, partition.items, strict=True) if changes_something(item)]
+    return not changing or (len(changing) == 1 and changing[0].changes_at_once())
+
+
+class _SplitIsland(ItemCall):
+    """A step that runs in place of an island, on the slots of the step around it."""
+
+    def __init__(self, call: IslandCall, step: BoundPartition, slots: dict[StepTensor, int]) -> None:
+        self.op, self.kind, self.operations, self.device = call.op, call.kind, call.operations, call.device
+        self._step = step
+        self._inputs = [slots[t] for t in call.island.inputs]
+        self._outputs = [slots[t] for t in call.island.outputs]
+        self._sources = call.sources
+
+    def __call__(self, frame: StepFrame) -> None:
+        self._run(frame, None)
+
+    def run_recorded(self, frame: StepFrame, record: Recorder) -> None:
+        """Tells of each of its own items."""
+        self._run(frame, record)
+
+    def _run(self, frame: StepFrame, record: Recorder | None) -> None:
+        values = frame.values
+        timeout = None if frame.waiting is None else frame.waiting.seconds_left
+        # nothing in it goes from device to device, so that it needs no number
+        results = self._step.run_on_device(0, [values[i] for i in self._inputs], record, timeout)
+        for position, slot in enumerate(self._outputs):
+            values[slot] = results[position]
+
+    @property
+    def sources(self) -> list[str]:
+        return self._sources
+
+    def release(self) -> None:
+        self._step.release()
+
+
+def _assign_slots(partition: Partition) -> dict[Any, int]:
+    slots: dict[Any, int] = {}
+    for tensor in partition.feeds:
+        slots.setdefault(tensor, len(slots))
+    for item in partition.items:
+        for tensor in item.outputs:
+            slots.setdefault(tensor, len(slots))
+    return slots
+
+
+def _last_readings(partition: Partition, slots: dict[Any, int], kept: set[int]) -> list[tuple[int, ...]]:
+    """Of each item of a partition, the slots that it is the last to read, those that are `kept` left out."""
+    last: dict[int, int] = {}
+    for position, item in enumerate(partition.items):
+        last.update((slots[t], position) for t in item.inputs if t in slots)
+    emptied: list[list[int]] = [[] for _ in partition.items]
+    for slot in last.keys() - kept:
+        emptied[last[slot]].append(slot)
+    return [tuple(found) for found in emptied]
+
+
+def _fetched(value: Any) -> Any:
+    if isinstance(value, ResourceHandle):
+        return value
+    array = np.asarray(value)
+    if array.ndim == 0:
+        return array[()]
+    try:
+        return array.copy()
+    except MemoryError as error:
+        raise ResourceExhaustedError(
+            None, None, f"the host is out of memory for a fetched value: {error}; fetch less of it"
+        ) from error

@@ -1,0 +1,111 @@
+"""The worker of this process: what its task holds, and what it does for each session (§3.3)."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from typing import Any
+
+from anabranch.core import dtypes
+from anabranch.core.bounded import Table
+from anabranch.graph.step_nodes import StepFunction
+from anabranch.pipeline import plan_function
+from anabranch.placement.placer import Placer
+from anabranch.runtime.bound_partition import BoundPartition, bound_partitions
+from anabranch.runtime.containers import Containers
+from anabranch.runtime.random_counters import Draws, RandomCounters, drawing
+from anabranch.runtime.session_environment import SessionEnvironment
+from anabranch.runtime.waiting import ActiveSteps
+from anabranch.xla.partitions import Partition
+
+
+class LocalTask:
+    """What the sessions of one task share: its containers (design D5)."""
+
+    _tasks: dict[str, LocalTask] = {}
+    _registry_lock = threading.Lock()
+
+    def __init__(self) -> None:
+        self.containers = Containers()
+
+    @classmethod
+    def named(cls, name: str) -> LocalTask:
+        """The task of that name in this process, made on first use."""
+        with cls._registry_lock:
+            return cls._tasks.setdefault(name, LocalTask())
+
+
+class LocalWorkerSession:
+    """What the worker of this process does for one session.
+
+    Args:
+        name: the session's.
+        task: whose variables it works on; None: a task of its own.
+        placer: chooses devices for the functions that run as steps of their own.
+    """
+
+    def __init__(self, name: str, task: LocalTask | None, placer: Placer) -> None:
+        self.name = name
+        self._placer = placer
+        self._owns_task = task is None
+        self._containers = LocalTask().containers if task is None else task.containers
+        self._counters = RandomCounters()
+        self._functions = Table()
+        self._active = ActiveSteps()
+        #: steps that functions are: they count downwards, so that no number is that of a step of the master
+        self._numbers = itertools.count(-1, -1)
+        self._devices = {device.name: device for device in placer.devices}
+
+    def register(self, partition: Partition) -> BoundPartition:
+        """Binds a partition to what the task holds.
+
+        Raises:
+            OpError: an operation has no kernel here.
+        """
+        return BoundPartition(partition, self._environment())
+
+    def close(self) -> None:
+        """Cancels the steps that wait, and releases the variables unless they belong to a task that others share."""
+        self._active.cancel_all("the step was cancelled: its session was closed while it was waiting")
+        if self._owns_task:
+            closed, self._containers = self._containers, Containers()
+            closed.close()
+            self._functions.clear()
+        else:
+            self._containers.close_private(self._environment().private_prefix)
+
+    def forget(self) -> None:
+        """Ends the threads of a session that nobody holds any more, and hence no step is running in."""
+        if self._owns_task:
+            self._containers.close()
+        else:
+            self._containers.close_private(self._environment().private_prefix)
+
+    def _environment(self) -> SessionEnvironment:
+        return SessionEnvironment(
+            self.name, self._containers, self._counters, self.run_function, self._active, self._devices
+        )
+
+    def run_function(self, body: StepFunction, inputs: list[Any], draws: Draws | None = None) -> list[Any]:
+        """Runs a function as a step of its own: one that cannot be part of an island, or that a dataset calls.
+
+        Args:
+            draws: where its random operations count; None: where they count for the step that calls.
+        """
+        handles = tuple(v for v, p in zip(inputs, body.inputs, strict=True) if p.dtype is dtypes.resource)
+        key = (body, handles)
+        bound = self._functions.get(key)
+        if bound is None:
+            bound = self._bind_function(body, inputs)
+            bound_partitions.add(self._functions, key, bound)
+        feeds = [v for v, p in zip(inputs, body.inputs, strict=True) if p.dtype is not dtypes.resource]
+        number = next(self._numbers)
+        if draws is None:
+            return bound.run_on_device(number, feeds)
+        with drawing(draws):
+            return bound.run_on_device(number, feeds)
+
+    def _bind_function(self, body: StepFunction, inputs: list[Any]) -> BoundPartition:
+        known = {i: inputs[i] for i, p in enumerate(body.inputs) if p.dtype is dtypes.resource}
+        (partition,) = plan_function(body, known, self._placer).partitions
+        return BoundPartition(partition, self._environment())

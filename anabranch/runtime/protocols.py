@@ -1,0 +1,99 @@
+"""What a session, its master and its workers ask of each other (§3.3, WP2; design D9; docs/decisions/0036).
+
+A session has a master, which plans its steps and gives each task's worker its partition. It then starts the steps under
+numbers of its own. A worker binds partitions to what its task holds, runs them, and tells the outcome. All that passes
+between a master and a worker are values: partitions, arrays, names and numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from anabranch.graph.operation import Operation, Tensor
+from anabranch.pipeline import Plan
+from anabranch.placement.cost_model import CostModel
+from anabranch.runtime.devices import DeviceAttributes
+from anabranch.runtime.item_call import Recorder
+from anabranch.xla.partitions import Partition
+
+#: what is fed and fetched: a NumPy array, a scalar of NumPy's, or a resource handle
+Value = Any
+
+#: told the values of the fetches, or what the step failed with
+OnDone = Callable[[Sequence[Value] | BaseException], None]
+
+
+class Step(Protocol):
+    """A prepared step. May be run by several threads at once.
+
+    Attributes:
+        plan: what it was planned to do.
+        used: when it last ran; see `core.bounded.Kept`.
+    """
+
+    plan: Plan
+    used: int
+
+    def release(self) -> None:
+        """Lets executables go; a run that comes later compiles anew."""
+
+    def run(self, feeds: Sequence[Value], record: Recorder | None = None, timeout: float | None = None) -> list[Value]:
+        """One value per fetch, for one array per feed; fails when it waits for longer than `timeout` seconds."""
+
+    def start(self, feeds: Sequence[Value], on_done: OnDone, timeout: float | None = None) -> None:
+        """Like `run`, but returns at once. While the step waits it holds no thread.
+
+        `on_done` is called once, on a thread of ours, and must not raise or wait.
+        """
+
+
+class Master(Protocol):
+    """Prepares steps. The local one has a worker in this process; a cluster's has one on each task."""
+
+    def devices(self) -> list[DeviceAttributes]:
+        """The devices that steps can use."""
+
+    def measure(self, model: CostModel, step: Step, feeds: Sequence[Value], runs: int) -> None:
+        """Adds to a model what a step and transfers between the devices cost."""
+
+    def prepare(self, fetches: Sequence[Tensor], targets: Sequence[Operation], feeds: Sequence[Tensor]) -> Step:
+        """Compiles a kind of step."""
+
+    def close(self) -> None:
+        """Cancels the steps that wait, and lets go what belongs to the session alone."""
+
+    def forget(self) -> None:
+        """Ends what works for a session that nobody holds any more, and hence no step is running in."""
+
+
+class RegisteredPartition(Protocol):
+    """A partition as its master knows it once the worker has it. May be run by several threads at once."""
+
+    def run(
+        self, number: int, feeds: Sequence[Value], record: Recorder | None = None, timeout: float | None = None
+    ) -> list[Value]:
+        """Runs it as part of the step of that number; takes and gives the values of its feeds and fetches."""
+
+    def start(self, number: int, feeds: Sequence[Value], on_done: OnDone, timeout: float | None = None) -> None:
+        """Likewise, but returns at once; see `Step.start`."""
+
+    def release(self) -> None:
+        """As of `Step`."""
+
+
+class WorkerSession(Protocol):
+    """What the worker of one task does for one session."""
+
+    def register(self, partition: Partition) -> RegisteredPartition:
+        """Binds a partition to what the task holds.
+
+        Raises:
+            OpError: it cannot be run there.
+        """
+
+    def close(self) -> None:
+        """As of `Master`."""
+
+    def forget(self) -> None:
+        """As of `Master`."""

@@ -1,0 +1,113 @@
+"""Runs of a partition that nobody waits for: while one waits it holds no thread (`Step.start`).
+
+A started run is a series of *turns*. In a turn a thread of ours runs what can be run. Where nothing can, the turn ends,
+and the next event (a result that is settled, another thread that has done its part, the deadline, a cancellation)
+brings another. There is never more than one turn at a time, so that what a turn works on needs no lock.
+
+    ======  ====================  ==================================
+    state   an event comes        a turn ends
+    ======  ====================  ==================================
+    idle    -> turn               -
+    turn    -> again              -> idle, or done
+    again   -> again              -> turn (at once, on the same thread), or done
+    done    dropped               -
+    ======  ====================  ==================================
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from enum import Enum
+from typing import Any, Protocol
+
+from anabranch.runtime.deadlines import deadlines
+from anabranch.runtime.worker_threads import worker_threads
+
+
+class Advancing(Protocol):
+    """What a started run does in its turns; all of it in one turn at a time."""
+
+    def begin(self) -> None:
+        """Before anything else, in the first turn."""
+
+    def go_on(self) -> list[Any] | None:
+        """Runs what can be run; returns the values of the fetches, or None where the run waits for an event."""
+
+    def give_up(self, error: BaseException) -> None:
+        """The run is over: what was called before raised this."""
+
+
+class _State(Enum):
+    IDLE = "idle"
+    TURN = "turn"
+    AGAIN = "again"
+    DONE = "done"
+
+
+class StartedRun:
+    """See the module docstring.
+
+    Args:
+        make: makes what runs; gets what it is to call after each event.
+        on_done: told the values of the fetches, or what the run failed with: once, and it must not raise.
+        deadline: when the run is to look at the time again; None: never.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[Callable[[], None]], Advancing],
+        on_done: Callable[[Sequence[Any] | BaseException], None],
+        deadline: float | None,
+    ) -> None:
+        self._lock = threading.Lock()
+        self._state = _State.IDLE
+        self._make, self._on_done = make, on_done
+        self._run: Advancing | None = None
+        self._forget_deadline = None if deadline is None else deadlines.call_at(deadline, self.wake)
+        self.wake()
+
+    def wake(self) -> None:
+        """Something has happened."""
+        with self._lock:
+            begins = self._state is _State.IDLE
+            if begins:
+                self._state = _State.TURN
+            elif self._state is _State.TURN:
+                self._state = _State.AGAIN
+        if begins:
+            worker_threads.submit(self._take_turns)
+
+    def _take_turns(self) -> None:
+        while True:
+            try:
+                results = self._turn()
+            except BaseException as error:  # whatever it is, whoever started the run has to know
+                self._end(error)
+                return
+            if results is not None:
+                self._end(results)
+                return
+            with self._lock:
+                if self._state is _State.TURN:
+                    self._state = _State.IDLE
+                    return
+                self._state = _State.TURN
+
+    def _turn(self) -> list[Any] | None:
+        first = self._run is None
+        run = self._run = self._make(self.wake) if self._run is None else self._run
+        try:
+            if first:
+                run.begin()
+            return run.go_on()
+        except BaseException as error:
+            run.give_up(error)
+            raise
+
+    def _end(self, outcome: Sequence[Any] | BaseException) -> None:
+        with self._lock:
+            self._state = _State.DONE
+        if self._forget_deadline is not None:
+            self._forget_deadline()
+        self._on_done(outcome)

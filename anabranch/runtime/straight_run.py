@@ -1,0 +1,143 @@
+"""A run of a partition that goes straight through its calls, and holds no thread where one of them waits."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable
+from typing import Any
+
+from anabranch.core.pending import Pending
+from anabranch.runtime.host_call import HostKernelCall
+from anabranch.runtime.item_call import ItemCall
+from anabranch.runtime.rendezvous import Exchange
+from anabranch.runtime.step_frame import StepFrame
+from anabranch.runtime.waiting import ActiveSteps, StepWaiting, deadline_after
+from anabranch.xla.lowering import NeedsHostError
+
+
+class StraightCalls:
+    """The calls of a partition that runs straight through.
+
+    Attributes:
+        calls: in order; one that turns out to be host work in part is replaced.
+        slow: positions of those that may wait, or hold their thread for long.
+        emptied: for each call, the slots that nothing after it reads.
+    """
+
+    __slots__ = ("_split", "calls", "emptied", "slow")
+
+    def __init__(
+        self,
+        calls: list[ItemCall],
+        slow: frozenset[int],
+        emptied: list[tuple[int, ...]],
+        split: Callable[[ItemCall, NeedsHostError], ItemCall],
+    ) -> None:
+        self.calls, self.slow, self.emptied = calls, slow, emptied
+        self._split = split
+
+    def replace(self, position: int, refusal: NeedsHostError) -> ItemCall:
+        """What runs from now on in place of a call of which one operation turned out to be host work."""
+        parts = self.calls[position] = self._split(self.calls[position], refusal)
+        return parts
+
+
+class StraightRun(StepWaiting):
+    """One run; see the module docstring and `runtime.started_runs.Advancing`.
+
+    Args:
+        values: those of the partition's slots; the feeds are there.
+        results: takes what is fetched out of the values.
+        exchange: where tensors pass from device to device while it runs: opens that, or gives None.
+    """
+
+    def __init__(
+        self,
+        straight: StraightCalls,
+        values: list[Any],
+        results: Callable[[list[Any]], list[Any]],
+        exchange: contextlib.AbstractContextManager[Exchange | None],
+        timeout: float | None,
+        active: ActiveSteps,
+        wake: Callable[[], None],
+    ) -> None:
+        super().__init__(timeout, deadline_after(timeout), active, wake)
+        self._straight, self._results = straight, results
+        self._exchange = exchange
+        self._open = contextlib.ExitStack()
+        self._frame = StepFrame(values, None, self.watch)
+        self._position = 0
+
+    def begin(self) -> None:
+        """Lets others know of the run."""
+        self._active.add(self)
+        self._frame.exchange = self._open.enter_context(self._exchange)
+
+    def go_on(self) -> list[Any] | None:
+        """Runs call after call; returns the fetched values, or None where one waits.
+
+        Raises:
+            OpError: a call failed, the time is over, or the step was cancelled.
+        """
+        self.only_waits = False
+        self._check_time()
+        while not self._events.empty():
+            self._handle(*self._events.get())
+        while not self._pending and self._position < len(self._straight.calls):
+            self._run_call()
+        if self._pending:
+            self.only_waits = True
+            return None
+        self._open.close()
+        self._active.remove(self)
+        return self._results(self._frame.values)
+
+    def give_up(self, error: BaseException) -> None:
+        """Ends a run that failed."""
+        self._active.remove(self)
+        for _, pending, _ in list(self._pending.values()):
+            pending.cancel(error)
+        if self._frame.exchange is not None:
+            self._frame.exchange.abort(error)
+        self._open.close()
+
+    def _run_call(self) -> None:
+        call = self._straight.calls[self._position]
+        try:
+            if self._position in self._straight.slow and self._starts(call):
+                return
+            if self._position not in self._straight.slow:
+                call(self._frame)
+        except NeedsHostError as refusal:
+            self._straight.replace(self._position, refusal)(self._frame)
+        self._pass_on()
+
+    def _starts(self, call: ItemCall) -> bool:
+        """Runs what may be slow; True where its result is not there yet."""
+        assert isinstance(call, HostKernelCall)
+        if call.op.op_def.blocking:  # nothing can take the thread away from a function that holds it
+            call(self._frame)
+            return False
+        pending = call.start(self._frame)
+        if pending is None:
+            return False
+        if pending.is_settled:
+            call.finish(self._frame, pending)
+            return False
+        self._pending[call] = call.op, pending, time.time()
+        pending.when_settled(lambda settled: self._events.put((call, settled)))
+        return True
+
+    def _handle(self, call: Any, outcome: Any) -> None:
+        if call is None:
+            raise self._cancelled(outcome)
+        assert isinstance(outcome, Pending)
+        del self._pending[call]
+        call.finish(self._frame, outcome)
+        self._pass_on()
+
+    def _pass_on(self) -> None:
+        for slot in self._straight.emptied[self._position]:
+            self._frame.values[slot] = None
+        self._position += 1
