@@ -16,6 +16,14 @@ hypothesis.settings.register_profile("anabranch", deadline=None, derandomize=Tru
 hypothesis.settings.load_profile("anabranch")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--over-bytes",
+        action="store_true",
+        help="let local sessions reach their worker by messages that are copied through bytes",
+    )
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Keeps compiled programs among pytest's own caches; processes that tests start inherit the setting."""
     config.pluginmanager.register(OperationsRun(config))

@@ -55,9 +55,14 @@ class Frames:
         found = self._children.get((parent.position, name))
         if found is None:
             found = Frame(name, parent, op.attrs["parallel_iterations"], len(self.all), op)
-            self.all.append(found)
-            self._children[parent.position, name] = found
+            self.add(found)
         return found
+
+    def add(self, frame: Frame) -> None:
+        """Adds a frame, whose position is the next."""
+        self.all.append(frame)
+        if frame.parent is not None:
+            self._children[frame.parent.position, frame.name] = frame
 
 
 def find_frames(dependencies: Dependencies) -> Frames:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -110,13 +110,16 @@ class CostModel:
     # ------------------------------------------------------------------ files
     def save(self, path: str | Path) -> None:
         """Writes the model as JSON."""
-        content = {
+        Path(path).write_text(json.dumps(self.to_mapping(), indent=1), "utf-8")
+
+    def to_mapping(self) -> dict[str, Any]:
+        """What a file says of the model."""
+        return {
             "format": _FORMAT,
             "rates": {name: asdict(rates) for name, rates in self.rates.items()},
             "transfers": {name: asdict(rate) for name, rate in self.transfers.items()},
             "measured": {name: asdict(mean) for name, mean in sorted(self.measured.items())},
         }
-        Path(path).write_text(json.dumps(content, indent=1), "utf-8")
 
     @classmethod
     def load(cls, path: str | Path) -> CostModel:
@@ -127,18 +130,26 @@ class CostModel:
             OSError: it cannot be read.
         """
         try:
-            content = json.loads(Path(path).read_text("utf-8"))
-            if content["format"] != _FORMAT:
-                raise ValueError(f"its format is {content['format']!r}, expected {_FORMAT!r}")
-            return cls(
-                {name: Rates(**fields) for name, fields in content["rates"].items()},
-                {**_default_transfers(), **{n: TransferRate(**f) for n, f in content["transfers"].items()}},
-                {name: Mean(**fields) for name, fields in content["measured"].items()},
-            )
+            return cls.from_mapping(json.loads(Path(path).read_text("utf-8")))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise DataLossError(
                 None, None, f"{path} is not a cost model: {error}; write it with CostModel.save, or leave it out"
             ) from error
+
+    @classmethod
+    def from_mapping(cls, content: Mapping[str, Any]) -> CostModel:
+        """The model of which `to_mapping` said this.
+
+        Raises:
+            ValueError, KeyError, TypeError, AttributeError: it is not one.
+        """
+        if content["format"] != _FORMAT:
+            raise ValueError(f"its format is {content['format']!r}, expected {_FORMAT!r}")
+        return cls(
+            {name: Rates(**fields) for name, fields in content["rates"].items()},
+            {**_default_transfers(), **{n: TransferRate(**f) for n, f in content["transfers"].items()}},
+            {name: Mean(**fields) for name, fields in content["measured"].items()},
+        )
 
 
 def _key(op: StepNode, device_type: str) -> str:

@@ -34,7 +34,7 @@ import os
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Final
 
@@ -157,7 +157,7 @@ class PlacementPolicy:
 
     @classmethod
     def from_mapping(cls, content: Mapping[str, Any], directory: Path = Path()) -> PlacementPolicy:
-        """The policy that the contents of a file state.
+        """The policy that the contents of a file state; the cost model may be a path, or stand there itself.
 
         Raises:
             ValueError, TypeError: something in it is unknown or malformed.
@@ -168,8 +168,24 @@ class PlacementPolicy:
             raise ValueError(f"unknown key {unknown[0]!r}; the keys are {', '.join(sorted(known))}")
         rules = tuple(PlacementRule(**rule) for rule in content.get("rule", ()))
         named = content.get("cost_model")
-        model = None if named is None else CostModel.load(directory / named)
+        if isinstance(named, Mapping):
+            model: CostModel | None = CostModel.from_mapping(named)
+        else:
+            model = None if named is None else CostModel.load(directory / named)
         return cls(rules, content.get("placer", "default"), model, content.get("soft"), content.get("clear", False))
+
+    def to_mapping(self) -> dict[str, Any]:
+        """What a file says of the policy; the cost model stands in it."""
+        found: dict[str, Any] = {
+            "rule": [{k: v for k, v in asdict(rule).items() if v is not None} for rule in self.rules],
+            "placer": self.placer,
+            "clear": self.clear,
+        }
+        if self.soft is not None:
+            found["soft"] = self.soft
+        if self.cost_model is not None:
+            found["cost_model"] = self.cost_model.to_mapping()
+        return found
 
 
 def policy_of(given: PlacementPolicy | str | os.PathLike[str] | None) -> PlacementPolicy:

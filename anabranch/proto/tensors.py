@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from anabranch.core import dtypes
 from anabranch.core.dtypes import DType, as_dtype
 from anabranch.core.shapes import TensorShape
 from anabranch.core.values import to_array
-from anabranch.proto.graph_pb2 import TensorProto, TensorShapeProto
+from anabranch.proto.graph_pb2 import DataType, TensorProto, TensorShapeProto
 
 Array = np.ndarray[Any, Any]
 
@@ -74,6 +74,11 @@ _ENCODINGS: Final[dict[DType, _Encoding]] = {
     dtypes.float8_e5m2: _Encoding("float8_val", np.uint8, np.uint8),
     dtypes.float8_e4m3fn: _Encoding("float8_val", np.uint8, np.uint8),
 }
+
+
+def dtype_to_proto(dtype: DType) -> DataType.ValueType:
+    """The number of a dtype in messages."""
+    return cast("DataType.ValueType", dtype.as_datatype_enum)
 
 
 # ---------------------------------------------------------------------- arrays to messages

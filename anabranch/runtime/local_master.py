@@ -5,33 +5,33 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, ClassVar
+from typing import Final
 
 from anabranch.core.bounded import ticks
-from anabranch.graph.loop_structure import PRIMITIVES
 from anabranch.graph.operation import Operation, Tensor
-from anabranch.graph.step_nodes import StepNode
 from anabranch.pipeline import Plan, plan_step
 from anabranch.placement.cost_model import CostModel
 from anabranch.placement.placer import Placer
 from anabranch.placement.policy import PlacementPolicy, policy_of
+from anabranch.proto.config_pb2 import ConfigProto
 from anabranch.runtime import explain
-from anabranch.runtime.device_settings import settings
-from anabranch.runtime.devices import DeviceAttributes, attributes_of, session_devices
+from anabranch.runtime.devices import DeviceAttributes, attributes_of
 from anabranch.runtime.item_call import Recorder
-from anabranch.runtime.local_worker import LocalTask, LocalWorkerSession
+from anabranch.runtime.local_worker import LocalTask, LocalWorkerSession, placer_for
 from anabranch.runtime.measurement import measure_step, measure_transfers
 from anabranch.runtime.protocols import OnDone, RegisteredPartition, Step, Value, WorkerSession
-from anabranch.xla.islands import runs_on_host
 
-#: (name of the session, task, placer) -> the session at the worker; tests put a transport of bytes in between
-OpenWorkerSession = Callable[[str, LocalTask | None, Placer], WorkerSession]
+#: (name of the session, task, placer, configuration) -> the session at the worker
+OpenWorkerSession = Callable[[str, LocalTask | None, Placer, ConfigProto | None], WorkerSession]
 
 
-def _is_host_work(op: StepNode) -> bool:
-    """Whether only a CPU can run an operation. The executor itself runs the primitives of control flow."""
-    return op.type not in PRIMITIVES and runs_on_host(op)
+def open_beside(name: str, task: LocalTask | None, placer: Placer, _: ConfigProto | None) -> WorkerSession:
+    """The session of a worker that runs beside its master, and shares its placer."""
+    return LocalWorkerSession(name, task, placer)
 
+
+#: the last of them opens the sessions of masters that are made from now on; a test puts a transport of bytes in between
+worker_session_openers: Final[list[OpenWorkerSession]] = [open_beside]
 
 _session_numbers = itertools.count(1)
 
@@ -44,28 +44,21 @@ class LocalMaster:
         config: the session's `ConfigProto`.
         placement: the session's placement policy, or the path of its file.
 
-    Attributes:
-        open_worker_session: how the worker is asked to work for a session.
-
     Raises:
         InvalidArgumentError: the configuration names devices that do not exist, or the policy is malformed.
         NotFoundError: there is no such policy file.
     """
 
-    open_worker_session: ClassVar[OpenWorkerSession] = LocalWorkerSession
-
     def __init__(
         self,
         task: LocalTask | None = None,
-        config: Any = None,
+        config: ConfigProto | None = None,
         placement: PlacementPolicy | str | os.PathLike[str] | None = None,
     ) -> None:
         explain.enable_if_asked()
-        soft, log = (False, False) if config is None else (config.allow_soft_placement, config.log_device_placement)
-        soft = soft or settings.get_soft_device_placement()
-        self.placer = Placer(session_devices(config), _is_host_work, policy_of(placement), soft, log)
+        self.placer = placer_for(config, policy_of(placement))
         name = f"session_{next(_session_numbers)}"
-        self.worker: WorkerSession = type(self).open_worker_session(name, task, self.placer)
+        self.worker = worker_session_openers[-1](name, task, self.placer, config)
         self._numbers = itertools.count(1)
 
     def close(self) -> None:

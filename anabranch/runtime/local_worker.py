@@ -8,14 +8,20 @@ from typing import Any
 
 from anabranch.core import dtypes
 from anabranch.core.bounded import Table
-from anabranch.graph.step_nodes import StepFunction
+from anabranch.graph.loop_structure import PRIMITIVES
+from anabranch.graph.step_nodes import StepFunction, StepNode
 from anabranch.pipeline import plan_function
 from anabranch.placement.placer import Placer
+from anabranch.placement.policy import PlacementPolicy
+from anabranch.proto.config_pb2 import ConfigProto
 from anabranch.runtime.bound_partition import BoundPartition, bound_partitions
 from anabranch.runtime.containers import Containers
+from anabranch.runtime.device_settings import settings
+from anabranch.runtime.devices import session_devices
 from anabranch.runtime.random_counters import Draws, RandomCounters, drawing
 from anabranch.runtime.session_environment import SessionEnvironment
 from anabranch.runtime.waiting import ActiveSteps
+from anabranch.xla.islands import runs_on_host
 from anabranch.xla.partitions import Partition
 
 
@@ -25,14 +31,31 @@ class LocalTask:
     _tasks: dict[str, LocalTask] = {}
     _registry_lock = threading.Lock()
 
-    def __init__(self) -> None:
+    def __init__(self, name: str = "") -> None:
+        self.name = name
         self.containers = Containers()
 
     @classmethod
     def named(cls, name: str) -> LocalTask:
         """The task of that name in this process, made on first use."""
         with cls._registry_lock:
-            return cls._tasks.setdefault(name, LocalTask())
+            return cls._tasks.setdefault(name, LocalTask(name))
+
+
+def placer_for(config: ConfigProto | None, policy: PlacementPolicy) -> Placer:
+    """The placer of a session on the devices of this process.
+
+    Raises:
+        InvalidArgumentError: the configuration names devices that do not exist.
+    """
+    soft, log = (False, False) if config is None else (config.allow_soft_placement, config.log_device_placement)
+    soft = soft or settings.get_soft_device_placement()
+    return Placer(session_devices(config), _is_host_work, policy, soft, log)
+
+
+def _is_host_work(op: StepNode) -> bool:
+    """Whether only a CPU can run an operation. The executor itself runs the primitives of control flow."""
+    return op.type not in PRIMITIVES and runs_on_host(op)
 
 
 class LocalWorkerSession:

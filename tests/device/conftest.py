@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from anabranch.pipeline import lowering_everything
+from anabranch.testing.copied_messages import over_bytes
 from anabranch.xla import executable
 
 #: modules whose tests run both ways
@@ -48,6 +49,17 @@ def lowered(request: pytest.FixtureRequest) -> Iterator[bool]:
         return
     with lowering_everything():
         yield True
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _over_bytes(request: pytest.FixtureRequest) -> Iterator[None]:
+    """With `--over-bytes` nothing but messages passes between masters and workers."""
+    if not request.config.getoption("--over-bytes"):
+        yield
+        return
+    with over_bytes() as transport:
+        yield
+    assert transport.count, "no session was opened"
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 import anabranch as tf
-from anabranch.runtime import island_call, step as step_module, worker_threads
+from anabranch.runtime import bound_partition as step_module, island_call, worker_threads
 from anabranch.xla import jax_settings
 from tests.device.shared_task import SharedTask
 
