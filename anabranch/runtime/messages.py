@@ -44,7 +44,7 @@ def value_to_proto(value: Value, frames: Frames) -> ValueDef:
     """
     if isinstance(value, ResourceHandle):
         return ValueDef(handle=handle_to_proto(value))
-    array = np.asarray(value)
+    array = np.array(value, np.object_) if isinstance(value, bytes) else np.asarray(value)
     if array.dtype == np.object_:
         texts = array.reshape(-1).tolist()
         if not all(isinstance(text, bytes) for text in texts):
@@ -54,7 +54,9 @@ def value_to_proto(value: Value, frames: Frames) -> ValueDef:
                 f"a value of {type(texts[0]).__name__} cannot leave its task; fetch the tensors that it holds",
             )
         frames.append(b"".join(texts))
-        return ValueDef(dtype=dtype_to_proto(string), dim=array.shape, is_array=True, length=[len(text) for text in texts])
+        return ValueDef(
+            dtype=dtype_to_proto(string), dim=array.shape, is_array=True, length=[len(text) for text in texts]
+        )
     frames.append(array.tobytes())
     return ValueDef(dtype=dtype_to_proto(as_dtype(array.dtype)), dim=array.shape, is_array=True)
 

@@ -63,6 +63,13 @@ def _over_bytes(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @pytest.fixture
+def in_the_worker(request: pytest.FixtureRequest) -> None:
+    """For tests that look on while a step runs, which only those can do who share its process."""
+    if request.config.getoption("--over-bytes"):
+        pytest.skip("what a step is told of is sent when it is over")
+
+
+@pytest.fixture
 def compiled_quickly(monkeypatch: pytest.MonkeyPatch) -> None:
     """Programs of this test are compiled without optimizations."""
     monkeypatch.setattr(executable, "COMPILER_OPTIONS", QUICK)

@@ -25,8 +25,8 @@ from tests.device.shared_task import SharedTask
 DEADLINE = 300
 
 
-class ThrownError(Exception):
-    """Comes from outside."""
+class ThrownError(BaseException):
+    """Comes from outside, as KeyboardInterrupt does: no worker takes it for what a step failed with."""
 
 
 class Thrower:

@@ -41,6 +41,7 @@ def test_steps_keep_nothing() -> None:
         assert live_bytes() == after_one
 
 
+@pytest.mark.usefixtures("in_the_worker")
 @pytest.mark.parametrize("waits", [False, True])
 def test_what_a_step_no_longer_needs_is_let_go(waits: bool) -> None:
     """Whether it runs straight through or by the executor, because a user function may wait."""
