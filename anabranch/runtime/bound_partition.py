@@ -139,7 +139,7 @@ class BoundPartition:
             on_done(outcome if isinstance(outcome, BaseException) else [_fetched(value) for value in outcome])
 
         make = functools.partial(self._started, number, feeds, timeout)
-        StartedRun(make, done, deadline_after(timeout))
+        StartedRun(make, done)
 
     def _started(
         self, number: int, feeds: Sequence[Any], timeout: float | None, wake: Callable[[], None]
@@ -273,6 +273,10 @@ class _StartedGraph:
         self._exchange = self._open.enter_context(exchange)
         self._run = make(self._exchange)
         self._with_known = with_known
+
+    @property
+    def deadline(self) -> float | None:
+        return self._run.deadline
 
     def begin(self) -> None:
         self._run.begin()

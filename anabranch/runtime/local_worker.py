@@ -65,13 +65,16 @@ class LocalWorkerSession:
         name: the session's.
         task: whose variables it works on; None: a task of its own.
         placer: chooses devices for the functions that run as steps of their own.
+
+    Attributes:
+        containers: what the task holds.
     """
 
     def __init__(self, name: str, task: LocalTask | None, placer: Placer) -> None:
         self.name = name
         self._placer = placer
         self._owns_task = task is None
-        self._containers = LocalTask().containers if task is None else task.containers
+        self.containers = LocalTask().containers if task is None else task.containers
         self._counters = RandomCounters()
         self._functions = Table()
         self._active = ActiveSteps()
@@ -91,22 +94,22 @@ class LocalWorkerSession:
         """Cancels the steps that wait, and releases the variables unless they belong to a task that others share."""
         self._active.cancel_all("the step was cancelled: its session was closed while it was waiting")
         if self._owns_task:
-            closed, self._containers = self._containers, Containers()
+            closed, self.containers = self.containers, Containers()
             closed.close()
             self._functions.clear()
         else:
-            self._containers.close_private(self._environment().private_prefix)
+            self.containers.close_private(self._environment().private_prefix)
 
     def forget(self) -> None:
         """Ends the threads of a session that nobody holds any more, and hence no step is running in."""
         if self._owns_task:
-            self._containers.close()
+            self.containers.close()
         else:
-            self._containers.close_private(self._environment().private_prefix)
+            self.containers.close_private(self._environment().private_prefix)
 
     def _environment(self) -> SessionEnvironment:
         return SessionEnvironment(
-            self.name, self._containers, self._counters, self.run_function, self._active, self._devices
+            self.name, self.containers, self._counters, self.run_function, self._active, self._devices
         )
 
     def run_function(self, body: StepFunction, inputs: list[Any], draws: Draws | None = None) -> list[Any]:

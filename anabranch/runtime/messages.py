@@ -51,7 +51,7 @@ def value_to_proto(value: Value, frames: Frames) -> ValueDef:
             raise UnimplementedError(
                 None,
                 None,
-                f"a value of {type(texts[0]).__name__} cannot leave its task; fetch the tensors that it holds",
+                f"a value that holds a {type(texts[0]).__name__} cannot leave its task; fetch the tensors in it",
             )
         frames.append(b"".join(texts))
         return ValueDef(

@@ -28,6 +28,10 @@ from anabranch.runtime.worker_threads import worker_threads
 class Advancing(Protocol):
     """What a started run does in its turns; all of it in one turn at a time."""
 
+    @property
+    def deadline(self) -> float | None:
+        """When the run is to look at the time, on the monotonic clock; None: never."""
+
     def begin(self) -> None:
         """Before anything else, in the first turn."""
 
@@ -51,20 +55,18 @@ class StartedRun:
     Args:
         make: makes what runs; gets what it is to call after each event.
         on_done: told the values of the fetches, or what the run failed with: once, and it must not raise.
-        deadline: when the run is to look at the time again; None: never.
     """
 
     def __init__(
         self,
         make: Callable[[Callable[[], None]], Advancing],
         on_done: Callable[[Sequence[Any] | BaseException], None],
-        deadline: float | None,
     ) -> None:
         self._lock = threading.Lock()
         self._state = _State.IDLE
         self._make, self._on_done = make, on_done
         self._run: Advancing | None = None
-        self._forget_deadline = None if deadline is None else deadlines.call_at(deadline, self.wake)
+        self._forget_deadline: Callable[[], None] | None = None
         self.wake()
 
     def wake(self) -> None:
@@ -95,8 +97,11 @@ class StartedRun:
                 self._state = _State.TURN
 
     def _turn(self) -> list[Any] | None:
-        first = self._run is None
-        run = self._run = self._make(self.wake) if self._run is None else self._run
+        run, first = self._run, self._run is None
+        if run is None:
+            run = self._run = self._make(self.wake)
+            if run.deadline is not None:
+                self._forget_deadline = deadlines.call_at(run.deadline, self.wake)
         try:
             if first:
                 run.begin()

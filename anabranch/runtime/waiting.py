@@ -129,6 +129,11 @@ class StepWaiting:
 
     # ---- going on
     @property
+    def deadline(self) -> float | None:
+        """When the step must have ended, on the monotonic clock; None: never."""
+        return self._deadline
+
+    @property
     def watch(self) -> StepWaiting | None:
         """Who is asked whether compiled loops may go on; nobody in a step without a deadline."""
         return None if self._deadline is None else self

@@ -21,22 +21,23 @@ class CopiedMessages:
     """Carries messages to a service in this process, as copies.
 
     Attributes:
+        service: to which they go.
         count: how many have been carried.
     """
 
     def __init__(self, service: WorkerService) -> None:
-        self._service = service
+        self.service = service
         self.count = 0
 
     def call(self, frames: Frames) -> Frames:
         """As of `runtime.worker_service.Transport`."""
         self.count += 1
-        return _copied(self._service.handle(_copied(frames)))
+        return _copied(self.service.handle(_copied(frames)))
 
     def start(self, frames: Frames, on_reply: Callable[[Frames], None]) -> None:
         """As of `runtime.worker_service.Transport`."""
         self.count += 1
-        self._service.start(_copied(frames), lambda reply: on_reply(_copied(reply)))
+        self.service.start(_copied(frames), lambda reply: on_reply(_copied(reply)))
 
 
 def _copied(frames: Frames) -> Frames:

@@ -17,7 +17,7 @@ from anabranch.core.attrs import AttributeValue
 from anabranch.core.dtypes import as_dtype
 from anabranch.core.op_def import OpDef
 from anabranch.core.resources import ResourceHandle
-from anabranch.errors import InvalidArgumentError, NotFoundError
+from anabranch.errors import InvalidArgumentError
 from anabranch.graph.creation_site import CreationSite
 from anabranch.graph.graph import op_def_of
 from anabranch.graph.loop_bodies import innermost_first
@@ -52,7 +52,7 @@ def partition_to_proto(partition: Partition) -> PartitionDef:
         TypeError: an attribute cannot be written; the message names the operation.
         ValueError: a value is too large for a message.
     """
-    return _Writer(partition).message
+    return _PartitionWriter(partition).message
 
 
 def partition_from_proto(message: PartitionDef) -> Partition:
@@ -62,7 +62,7 @@ def partition_from_proto(message: PartitionDef) -> Partition:
         InvalidArgumentError: the message is not of a partition, or not of one that can run here.
     """
     try:
-        return _Reader(message).partition()
+        return _PartitionReader(message).partition()
     except (IndexError, KeyError, TypeError, ValueError) as error:
         raise InvalidArgumentError(
             None, None, f"this is no partition of a step: {error}; send what partition_to_proto gave"
@@ -87,7 +87,7 @@ def handle_from_proto(message: HandleDef) -> ResourceHandle:
 
 
 # ---------------------------------------------------------------------- writing
-class _Writer:
+class _PartitionWriter:
     def __init__(self, partition: Partition) -> None:
         self.message = PartitionDef(task=partition.task, default_device=partition.default_device)
         self._nodes: dict[StepNode, int] = {}
@@ -179,7 +179,7 @@ class _Writer:
             written.input.extend([self._tensor(t) for t in op.inputs])
             written.control_input.extend([self._node(c) for c in op.control_inputs])
             written.after.extend([self._node(a) for a in op.after])
-            for name, body in op.functions.items():
+            for name, body in sorted(op.functions.items(), key=lambda item: item[0]):
                 written.function[name] = self._function(body)
 
     def _function(self, body: StepFunction) -> int:
@@ -256,7 +256,7 @@ def _end_to_proto(end: TransferEnd) -> TransferEndDef:
 
 
 # ---------------------------------------------------------------------- reading
-class _Reader:
+class _PartitionReader:
     def __init__(self, message: PartitionDef) -> None:
         self._message = message
         self._nodes = [_node_from_proto(node) for node in message.node]
@@ -269,7 +269,7 @@ class _Reader:
             node.after = tuple(self._all(self._nodes, written.after))
         functions = [self._function(function) for function in message.function]
         for node, written in zip(self._nodes, message.node, strict=True):
-            node.functions = {name: _at(functions, position) for name, position in written.function.items()}
+            node.functions = {name: _at(functions, at) for name, at in sorted(written.function.items())}
 
     def partition(self) -> Partition:
         message = self._message
@@ -379,7 +379,7 @@ def _at(table: Sequence[_T], position: int) -> _T:
 def _node_from_proto(message: StepNodeDef) -> StepNode:
     try:
         op_def = op_def_of(message.op)
-    except (KeyError, NotFoundError) as error:
+    except ValueError as error:
         raise ValueError(f"{message.name!r} is of type {message.op!r}, which is not registered here") from error
     site = CreationSite(message.site.filename, message.site.line, message.site.function)
     attrs = _attrs_from_proto(message.attr, op_def)
