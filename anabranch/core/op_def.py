@@ -29,7 +29,7 @@ from __future__ import annotations
 import ast
 import inspect
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from types import FunctionType
 from typing import Any, Final, Self, TypeVar
@@ -39,6 +39,7 @@ import numpy as np
 from anabranch.core import dtypes
 from anabranch.core.attrs import single_precision
 from anabranch.core.dtypes import DType
+from anabranch.core.roles import FUNCTIONAL_ROLES, PRIMITIVE_ROLES, TRANSFER_ROLES, Role
 from anabranch.core.shapes import LateShapeError, TensorShape
 
 #: Keywords that a rule may ask for besides attributes of its operation.
@@ -63,6 +64,11 @@ _SCALAR_KINDS: Final = frozenset({"int", "float", "bool", "string", "type", "sha
 
 
 T = TypeVar("T", bound="OpDef")
+
+#: what an estimate takes an unknown dimension for
+ASSUMED_DIMENSION: Final = 32
+#: (shapes of the inputs, shapes of the outputs, attributes) -> floating-point operations
+FlopsRule = Callable[[Sequence[tuple[int, ...] | None], Sequence[tuple[int, ...] | None], dict[str, Any]], int]
 
 
 class _Missing:
@@ -152,6 +158,14 @@ class OpDef:
             touched by the operation.
         knows_objects: where an input may have any type, its kernels know handles and lists of tensors, which are no
             arrays. Ask `takes_objects`.
+        role: what the operation is in the structure of a graph.
+        passes_on: each output is the input at its position, and each gradient likewise, if the type has gradients. Its
+            kernel runs on the host as well.
+        repeats_bodies: its functions run any number of times in a run of the operation.
+        unnoticed: it is stateful only so that it is neither folded nor merged: nobody notices that it runs.
+        ignores_values: the outputs depend on the inputs' shapes only, but are as large as these, so that they are
+            computed by the step, and not (as with `shape_valued`) from the shapes that are known before.
+        calls_user_code: the host kernel calls a function of the user.
     """
 
     name: str
@@ -172,21 +186,36 @@ class OpDef:
     blocking: bool = False
     defers_bodies: bool = False
     knows_objects: bool = False
+    role: Role = Role.COMPUTATION
+    passes_on: bool = False
+    repeats_bodies: bool = False
+    unnoticed: bool = False
+    ignores_values: bool = False
+    calls_user_code: bool = False
     doc: str = ""
     shape_rule: Rule | None = None
     compiled_rule: Rule | None = None
     host_rule: Rule | None = None
     gradient_rule: Callable[..., Any] | None = None
     static_rule: Callable[[Any], frozenset[int]] | None = None
+    partial_rule: Callable[[Any, int], list[int | None] | None] | None = None
+    flops_rule: FlopsRule | None = None
     differentiable: bool | None = None
     defined_at: str = ""
     #: names of attributes that are inferred from the inputs
     inferred: frozenset[str] = field(default=frozenset())
     #: whether attributes name functions
     calls_functions: bool = field(init=False)
+    #: whether it is a primitive of control flow, functional control flow, or leads from one device to another
+    is_primitive: bool = field(init=False)
+    is_functional: bool = field(init=False)
+    is_transfer: bool = field(init=False)
 
     def __post_init__(self) -> None:
         self.calls_functions = any(attr.kind in ("func", "list(func)") for attr in self.attrs.values())
+        self.is_primitive = self.role in PRIMITIVE_ROLES
+        self.is_functional = self.role in FUNCTIONAL_ROLES
+        self.is_transfer = self.role in TRANSFER_ROLES
 
     # ------------------------------------------------------------------ decorators
     def shape(self, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -221,6 +250,26 @@ class OpDef:
         self.static_rule = function
         return function
 
+    def partial_value(
+        self, function: Callable[[Any, int], list[int | None] | None]
+    ) -> Callable[[Any, int], list[int | None] | None]:
+        """Attaches a rule for what is known of an output that describes a shape: (tensor, depth) -> its elements.
+
+        The rule asks `graph.constants.partial_vector` for those of the inputs, with the same depth; None for an element
+        or a vector of which nothing is known. What `passes_on` its inputs needs none.
+        """
+        self.partial_rule = function
+        return function
+
+    def flops(self, function: FlopsRule) -> FlopsRule:
+        """Attaches a rule for the floating-point operations that a run needs; without one, an element takes one.
+
+        (shapes of the inputs, shapes of the outputs, attributes) -> number. What is not known of a shape was guessed;
+        it is None where not even the rank is known.
+        """
+        self.flops_rule = function
+        return function
+
     def gradient(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Attaches the gradient: (op, *output gradients) -> input gradients, each a tensor, IndexedSlices or None."""
         if self.differentiable is not None:
@@ -251,6 +300,11 @@ class OpDef:
         if self.static_rule is not None:
             return self.static_rule(op)
         return self._positions(op, lambda arg: arg.name in self.static) if self.static else frozenset()
+
+    @property
+    def only_reads(self) -> bool:
+        """Whether all that it does with variables is to read them."""
+        return bool(self.reads) and not self.writes
 
     @property
     def takes_objects(self) -> bool:

@@ -13,18 +13,23 @@ from typing import Any, TypeVar
 from anabranch.graph.operation import Tensor
 from anabranch.graph.step_nodes import AnyOperation, AnyTensor, StepFunction, StepNode, StepTensor, called_names
 
-#: operation types that run their bodies any number of times in an island
-LOOPS = frozenset({"While", "StatelessWhile", "_RecordingWhile", "_DeviceLoopBound"})
 T = TypeVar("T")  #: what a fact about a body is
 _AnyTensor = TypeVar("_AnyTensor", Tensor, StepTensor)
-_PASSING = frozenset({"Identity"})
 
 
 def behind_identities(tensor: _AnyTensor) -> _AnyTensor:
     """The tensor that `tensor` is a copy of."""
-    while tensor.op.type in _PASSING and not tensor.op.control_inputs:
-        tensor = tensor.op.inputs[0]
+    while _is_copy(tensor.op):
+        tensor = tensor.op.inputs[tensor.value_index]
     return tensor
+
+
+def _is_copy(op: AnyOperation) -> bool:
+    """Whether an operation does nothing but to pass on its inputs, and the gradients as well."""
+    op_def = op.op_def
+    if not op_def.passes_on or not op_def.differentiable or op.control_inputs:
+        return False
+    return "_gradient_op_type" not in op.attrs
 
 
 def fixed_parameters(body: Any) -> list[bool]:
@@ -113,7 +118,7 @@ def _holds_loop(body: StepFunction) -> bool:
 
 def contains_loop(op: StepNode) -> bool:
     """Whether an operation is a loop, or calls a function with one in it."""
-    return op.type in LOOPS or any(map(_holds_loop, bodies_of(op)))
+    return op.op_def.repeats_bodies or any(map(_holds_loop, bodies_of(op)))
 
 
 @remembered
@@ -124,4 +129,4 @@ def _deepest(body: StepFunction) -> int:
 def nesting(op: StepNode) -> int:
     """How deep the functions that an operation calls are nested; a loop counts three times."""
     bodies = bodies_of(op)
-    return (3 if op.type in LOOPS else 1) + max(map(_deepest, bodies)) if bodies else 0
+    return (3 if op.op_def.repeats_bodies else 1) + max(map(_deepest, bodies)) if bodies else 0

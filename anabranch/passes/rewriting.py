@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from anabranch.graph.loop_structure import MERGES, is_back_edge
+from anabranch.core.roles import Role
+from anabranch.graph.loop_structure import is_back_edge
 from anabranch.graph.step_nodes import StepFunction, StepNode, StepTensor
 from anabranch.passes.step_graph import StepGraph
 
@@ -111,7 +112,7 @@ class Rewriting:
 
 
 def _has_back_edge(op: StepNode) -> bool:
-    return op.op_def.name in MERGES and any(is_back_edge(op, t) for t in op.inputs)
+    return op.op_def.role is Role.MERGE and any(is_back_edge(op, t) for t in op.inputs)
 
 
 def step_of_function(function: StepFunction, known: Mapping[int, Any]) -> StepGraph:

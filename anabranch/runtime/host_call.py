@@ -158,7 +158,7 @@ class HostKernelCall(ItemCall):
 
     def changes_at_once(self) -> bool:
         """Whether it is a function of the user, in which signals are not put off in any case."""
-        return self.op.type == "PyFunc"
+        return self.op.op_def.calls_user_code and self.op.op_def.stateful
 
 
 def _gives_handles(op: StepNode) -> bool:

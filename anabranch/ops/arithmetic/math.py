@@ -13,7 +13,9 @@ import numpy as np
 from anabranch.core.shapes import TensorShape, broadcast_dims
 from anabranch.errors import UnimplementedError
 from anabranch.graph.building import OpFunction, define_op
+from anabranch.graph.constants import partial_vector
 from anabranch.graph.operation import Tensor
+from anabranch.graph.step_nodes import AnyTensor
 from anabranch.ops import raw, shape_rules
 from anabranch.ops.factories import attach_gradient, binary, unary, unary_compiled
 from anabranch.ops.lists.values import TensorList, sum_of_lists
@@ -530,6 +532,11 @@ def _(op: Any, grad: Tensor) -> Any:
 # ---------------------------------------------------------------------- conversion
 Cast = define_op("Cast", "x: SrcT -> y: DstT", "SrcT: any, DstT: any, Truncate: bool = False")
 Cast.shape(shape_rules.same_as_first)
+
+
+@Cast.partial_value
+def _(tensor: AnyTensor, depth: int) -> list[int | None] | None:
+    return partial_vector(tensor.op.inputs[0], depth)
 
 
 @Cast.kernel

@@ -8,15 +8,17 @@ import numpy as np
 from jax import lax, numpy as jnp
 
 from anabranch.core.dtypes import DType
+from anabranch.core.roles import Role
 from anabranch.core.shapes import TensorShape, broadcast_dims
 from anabranch.graph.building import define_op
 from anabranch.graph.constants import partial_vector
 from anabranch.graph.operation import Tensor
+from anabranch.graph.step_nodes import AnyTensor
 from anabranch.ops import raw, shape_rules
 from anabranch.ops.lists.values import TensorList
 
 # ---------------------------------------------------------------------- constants and placeholders
-Const = define_op("Const", "-> output: dtype", "value: tensor, dtype: any")
+Const = define_op("Const", "-> output: dtype", "value: tensor, dtype: any", role=Role.CONSTANT)
 Const.not_differentiable()
 
 
@@ -42,7 +44,7 @@ def _listed(shape: TensorShape) -> str:
 
 
 def _placeholder(name: str, attrs: str) -> Any:
-    op = define_op(name, "-> output: dtype", attrs, stateful=True)
+    op = define_op(name, "-> output: dtype", attrs, stateful=True, role=Role.PLACEHOLDER, unnoticed=True)
 
     @op.shape
     def _(*, shape: TensorShape) -> TensorShape:
@@ -93,7 +95,7 @@ def _(op: Any, grad: Any) -> Any:
 # ---------------------------------------------------------------------- identities
 def identity(name: str, gradient: Any = lambda op, grad: grad, inputs: str = "input", outputs: str = "output") -> Any:
     """An operation that passes its input on."""
-    op = define_op(name, f"{inputs}: T -> {outputs}: T", "T: any", knows_objects=True)
+    op = define_op(name, f"{inputs}: T -> {outputs}: T", "T: any", knows_objects=True, passes_on=True)
     op.shape(shape_rules.same_as_first)
 
     @op.kernel
@@ -112,7 +114,7 @@ Snapshot = identity("Snapshot")
 GuaranteeConst = identity("GuaranteeConst", gradient=None)
 
 
-IdentityN = define_op("IdentityN", "input: T -> output: T", "T: list(any) >= 1", knows_objects=True)
+IdentityN = define_op("IdentityN", "input: T -> output: T", "T: list(any) >= 1", knows_objects=True, passes_on=True)
 
 
 @IdentityN.shape
@@ -172,7 +174,7 @@ def _(op: Any, grad: Any) -> Any:
     return grad
 
 
-NoOp = define_op("NoOp", "->")
+NoOp = define_op("NoOp", "->", passes_on=True)
 NoOp.shape(shape_rules.no_outputs)
 NoOp.not_differentiable()
 
@@ -194,6 +196,12 @@ def _(input: TensorShape) -> TensorShape:
     return TensorShape([input.ndims])
 
 
+@Shape.partial_value
+def _partial_shape(tensor: AnyTensor, depth: int) -> list[int | None] | None:
+    dims = tensor.op.inputs[tensor.value_index].shape.dims_tuple
+    return None if dims is None else list(dims)
+
+
 @Shape.kernel
 def _(input: Any, *, out_type: DType, xp: Any) -> Any:
     return np.array(np.shape(input), dtype=out_type.as_numpy_dtype)
@@ -203,6 +211,7 @@ ShapeN = define_op(
     "ShapeN", "input: N * T -> output: N * out_type", f"N: int >= 1, T: any, {_OUT_TYPE}", shape_valued=True
 )
 ShapeN.not_differentiable()
+ShapeN.partial_value(_partial_shape)
 
 
 @ShapeN.shape
@@ -377,7 +386,7 @@ def _(op: Any, grad: Any) -> Any:
     return None, raw.Sum(grad, raw.Range(0, Rank(grad), 1))
 
 
-ZerosLike = define_op("ZerosLike", "x: T -> y: T", "T: any", knows_objects=True)
+ZerosLike = define_op("ZerosLike", "x: T -> y: T", "T: any", knows_objects=True, ignores_values=True)
 ZerosLike.shape(shape_rules.same_as_first)
 ZerosLike.not_differentiable()
 
@@ -395,6 +404,7 @@ OnesLike = define_op(
     "OnesLike",
     "x: T -> y: T",
     "T: {floating, integers, complex, bool}",
+    ignores_values=True,
 )
 OnesLike.shape(shape_rules.same_as_first)
 OnesLike.not_differentiable()

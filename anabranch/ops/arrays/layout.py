@@ -10,6 +10,7 @@ from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import define_op
 from anabranch.graph.constants import constant_value, partial_vector
 from anabranch.graph.operation import Tensor
+from anabranch.graph.step_nodes import AnyTensor
 from anabranch.ops import raw, shape_rules
 
 
@@ -53,6 +54,14 @@ def _(values: list[TensorShape], *, axis: int) -> TensorShape:
         return shape
     at = normal_axis(axis, len(shape.dims_tuple) + 1)
     return TensorShape([*shape.dims_tuple[:at], len(values), *shape.dims_tuple[at:]])
+
+
+@Pack.partial_value
+def _(tensor: AnyTensor, depth: int) -> list[int | None] | None:
+    if any(t.shape.ndims != 0 for t in tensor.op.inputs):
+        return None
+    parts = [partial_vector(t, depth) for t in tensor.op.inputs]
+    return [None if part is None else part[0] for part in parts]
 
 
 @Pack.kernel
@@ -184,6 +193,17 @@ ConcatV2 = define_op(
 @ConcatV2.shape
 def _(values: list[TensorShape], axis: TensorShape, *, ctx: Any) -> TensorShape:
     return _concat_shape(values, ctx.constant("axis"))
+
+
+@ConcatV2.partial_value
+def _(tensor: AnyTensor, depth: int) -> list[int | None] | None:
+    found: list[int | None] = []
+    for source in tensor.op.inputs[:-1]:
+        part = partial_vector(source, depth) if source.shape.ndims == 1 else None
+        if part is None:
+            return None
+        found.extend(part)
+    return found
 
 
 @ConcatV2.kernel

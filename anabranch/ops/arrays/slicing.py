@@ -17,8 +17,9 @@ from jax import lax
 from anabranch.core.resources import ResourceHandle
 from anabranch.core.shapes import Dims, TensorShape
 from anabranch.graph.building import define_op
-from anabranch.graph.constants import partial_vector
+from anabranch.graph.constants import constant_value, partial_vector
 from anabranch.graph.operation import Operation, Tensor
+from anabranch.graph.step_nodes import AnyTensor
 from anabranch.ops import raw, shape_rules
 from anabranch.ops.arrays.layout import int_list
 
@@ -358,6 +359,21 @@ def _(
     masks = dict(zip(_MASK_NAMES, (begin_mask, end_mask, ellipsis_mask, new_axis_mask, shrink_axis_mask), strict=True))
     bounds = [partial_vector(ctx.tensor(name)) for name in ("begin", "end", "strides")]
     return _strided_shape(input.dims_tuple, bounds, masks)
+
+
+@StridedSlice.partial_value
+def _(tensor: AnyTensor, depth: int) -> list[int | None] | None:
+    op = tensor.op
+    source = partial_vector(op.inputs[0], depth) if op.inputs[0].shape.ndims == 1 else None
+    bounds = [constant_value(t) for t in op.inputs[1:4]]
+    if source is None or any(b is None or b.size != 1 for b in bounds):
+        return None
+    if op.attrs["ellipsis_mask"] or op.attrs["new_axis_mask"]:
+        return None
+    begin, end, stride = (int(b.reshape(-1)[0]) for b in bounds if b is not None)
+    if op.attrs["shrink_axis_mask"]:
+        return [source[begin]] if -len(source) <= begin < len(source) else None
+    return source[slice(None if op.attrs["begin_mask"] else begin, None if op.attrs["end_mask"] else end, stride)]
 
 
 @StridedSlice.kernel

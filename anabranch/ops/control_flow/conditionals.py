@@ -22,13 +22,14 @@ from jax.extend.core import jaxpr_as_fun
 
 from anabranch.core import dtypes
 from anabranch.core.resources import ResourceHandle
+from anabranch.core.roles import Role
 from anabranch.core.shapes import TensorShape
 from anabranch.errors import InvalidArgumentError
 from anabranch.graph.building import define_op
 from anabranch.ops import shape_rules
 from anabranch.ops.lists.values import TensorList, common_declaration
 
-FakeParam = define_op("FakeParam", "-> output: dtype", "dtype: any, shape: shape")
+FakeParam = define_op("FakeParam", "-> output: dtype", "dtype: any, shape: shape", role=Role.CONSTANT)
 FakeParam.not_differentiable()
 
 
@@ -60,17 +61,26 @@ _IF_ATTRS = (
     "Tcond: any, Tin: list(type) >= 0, Tout: list(type) >= 0, then_branch: func, else_branch: func, "
     "output_shapes: list(shape) = []"
 )
-If = define_op("If", "cond: Tcond, input: Tin -> output: Tout", _IF_ATTRS, stateful=True)
-StatelessIf = define_op("StatelessIf", "cond: Tcond, input: Tin -> output: Tout", _IF_ATTRS)
+If = define_op("If", "cond: Tcond, input: Tin -> output: Tout", _IF_ATTRS, stateful=True, role=Role.CONDITIONAL)
+StatelessIf = define_op("StatelessIf", "cond: Tcond, input: Tin -> output: Tout", _IF_ATTRS, role=Role.CONDITIONAL)
 
 
 _CASE_ATTRS = "Tin: list(type) >= 0, Tout: list(type) >= 0, branches: list(func) >= 1, output_shapes: list(shape) = []"
 _SCALAR_INDEX = {"branch_index": 0}
 Case = define_op(
-    "Case", "branch_index: int32, input: Tin -> output: Tout", _CASE_ATTRS, stateful=True, ranks=_SCALAR_INDEX
+    "Case",
+    "branch_index: int32, input: Tin -> output: Tout",
+    _CASE_ATTRS,
+    stateful=True,
+    ranks=_SCALAR_INDEX,
+    role=Role.CASE,
 )
 StatelessCase = define_op(
-    "StatelessCase", "branch_index: int32, input: Tin -> output: Tout", _CASE_ATTRS, ranks=_SCALAR_INDEX
+    "StatelessCase",
+    "branch_index: int32, input: Tin -> output: Tout",
+    _CASE_ATTRS,
+    ranks=_SCALAR_INDEX,
+    role=Role.CASE,
 )
 
 

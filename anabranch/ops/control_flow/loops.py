@@ -21,6 +21,7 @@ from jax import lax
 from jax.extend.core import jaxpr_as_fun
 
 from anabranch.core.resources import ResourceHandle
+from anabranch.core.roles import Role
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import define_op
 from anabranch.graph.loop_bodies import (
@@ -37,8 +38,8 @@ from anabranch.ops.lists.values import Declared, TensorList, common_declaration
 _WHILE_ATTRS = (
     "T: list(type) >= 0, cond: func, body: func, output_shapes: list(shape) = [], parallel_iterations: int = 10"
 )
-While = define_op("While", "input: T -> output: T", _WHILE_ATTRS, stateful=True)
-StatelessWhile = define_op("StatelessWhile", "input: T -> output: T", _WHILE_ATTRS)
+While = define_op("While", "input: T -> output: T", _WHILE_ATTRS, stateful=True, role=Role.LOOP, repeats_bodies=True)
+StatelessWhile = define_op("StatelessWhile", "input: T -> output: T", _WHILE_ATTRS, role=Role.LOOP, repeats_bodies=True)
 
 #: `recorded`: which results of the body, counted from its first, are records; `only_shapes`: those of which no value
 #: matters. `bound`: no loop makes more iterations; negative where that is not known before it has run.
@@ -48,6 +49,8 @@ RecordingWhile = define_op(
     _WHILE_ATTRS + ", N: int >= 0, recorded: list(int), only_shapes: list(bool)",
     stateful=True,
     static=("bound",),
+    role=Role.LOOP,
+    repeats_bodies=True,
 )
 
 #: How often a loop runs, cut down to what its condition depends on; its inputs are known while a step is traced.
@@ -59,6 +62,8 @@ DeviceLoopBound = define_op(
     "T: list(type) >= 0, cond: func, body: func",
     stateful=True,
     few_values=True,
+    repeats_bodies=True,
+    unnoticed=True,
 )
 
 

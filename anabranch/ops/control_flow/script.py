@@ -116,8 +116,10 @@ def _shapes(input: list[TensorShape], *, ctx: Any) -> list[TensorShape]:
 
 
 _ATTRS = "token: string, Tin: list(type) >= 0, Tout: list(type) >= 0"
-PyFunc = define_op("PyFunc", "input: Tin -> output: Tout", _ATTRS, stateful=True, blocking=True)
-PyFuncStateless = define_op("PyFuncStateless", "input: Tin -> output: Tout", _ATTRS, blocking=True)
+PyFunc = define_op("PyFunc", "input: Tin -> output: Tout", _ATTRS, stateful=True, blocking=True, calls_user_code=True)
+PyFuncStateless = define_op(
+    "PyFuncStateless", "input: Tin -> output: Tout", _ATTRS, blocking=True, calls_user_code=True
+)
 for _op in (PyFunc, PyFuncStateless):
     _op.shape(_shapes)
     _op.host_kernel(_call)

@@ -12,13 +12,19 @@ from __future__ import annotations
 
 from typing import Any
 
+from anabranch.core.roles import Role
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import define_op
 
 _ROUTE = "tensor_name: string, send_device: string, send_device_incarnation: int, recv_device: string"
 
 Send = define_op(
-    "_Send", "tensor: T ->", f"T: type, {_ROUTE}, client_terminated: bool = False", stateful=True, knows_objects=True
+    "_Send",
+    "tensor: T ->",
+    f"T: type, {_ROUTE}, client_terminated: bool = False",
+    stateful=True,
+    knows_objects=True,
+    role=Role.SEND,
 )
 Send.not_differentiable()
 
@@ -39,6 +45,7 @@ Recv = define_op(
     "-> tensor: tensor_type",
     f"tensor_type: type, {_ROUTE}, client_terminated: bool = False",
     stateful=True,
+    role=Role.RECEIVE,
 )
 Recv.not_differentiable()
 

@@ -8,6 +8,7 @@ of derivative is made of the same three.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -246,6 +247,18 @@ def _check_grad(grad: Any, geometry: Geometry, ctx: Any) -> None:
     )
 
 
+def _flops(
+    inputs: Sequence[tuple[int, ...] | None], outputs: Sequence[tuple[int, ...] | None], attrs: dict[str, Any]
+) -> int:
+    """For each element of the data as many products as the filter has elements per output channel.
+
+    The filter is taken to be the smallest of the inputs.
+    """
+    filters = [shape for shape in inputs if shape is not None and len(shape) >= 3]
+    work = math.prod(min(filters, key=math.prod)[:-1]) if filters else 1
+    return 2 * max(math.prod(shape or ()) for shape in (*inputs, *outputs)) * work
+
+
 # ---------------------------------------------------------------------- the operations
 def _convolution(
     names: tuple[str, str, str],
@@ -290,6 +303,8 @@ def _convolution(
     def _(input: Any, filter_sizes: Any, out_backprop: Any, *, ctx: Any) -> Any:
         return _to_filter(input, filter_sizes, out_backprop, ctx, depthwise)
 
+    for op in (forward, back, back_to_filter):
+        op.flops(_flops)
     _attach_gradients(forward, back, back_to_filter)
     return forward, back, back_to_filter
 

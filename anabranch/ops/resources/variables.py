@@ -23,6 +23,7 @@ VarHandleOp = define_op(
     "-> resource: resource",
     "container: string = '', shared_name: string = '', dtype: any, shape: shape, allowed_devices: list(string) = []",
     stateful=True,
+    unnoticed=True,
 )
 VarHandleOp.shape(shape_rules.scalar)
 VarHandleOp.not_differentiable()
