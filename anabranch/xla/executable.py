@@ -17,6 +17,7 @@ import numpy as np
 
 from anabranch.core import dtypes
 from anabranch.core.bounded import LeastRecentlyUsed, limit_from, ticks
+from anabranch.core.kernel_context import Check
 from anabranch.core.resources import ResourceHandle
 from anabranch.errors import OpError
 from anabranch.graph.step_nodes import StepNode, StepTensor
@@ -24,7 +25,7 @@ from anabranch.ops.lists.values import TensorList
 from anabranch.xla.inner_traces import bound_inner_traces
 from anabranch.xla.interpreter import Interpretation, TooLargeError
 from anabranch.xla.islands import Island
-from anabranch.xla.lowering import Check, TraceState, trace_operations
+from anabranch.xla.lowering import TraceState, trace_operations
 from anabranch.xla.sizes import check_compiled, check_traced
 from anabranch.xla.state import known_handle, state_of
 from anabranch.xla.watched_loops import WatchedLoops

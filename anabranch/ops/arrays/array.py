@@ -8,10 +8,11 @@ import numpy as np
 from jax import lax, numpy as jnp
 
 from anabranch.core.dtypes import DType
+from anabranch.core.kernel_context import OperationContext
 from anabranch.core.roles import Role
 from anabranch.core.shapes import TensorShape, broadcast_dims
 from anabranch.graph.building import define_op
-from anabranch.graph.constants import partial_vector
+from anabranch.graph.constants import ShapeContext, partial_vector
 from anabranch.graph.operation import Tensor
 from anabranch.graph.step_nodes import AnyTensor
 from anabranch.ops import raw, shape_rules
@@ -51,7 +52,7 @@ def _placeholder(name: str, attrs: str) -> Any:
         return shape
 
     @op.host_kernel
-    def _(*, ctx: Any) -> Any:
+    def _(*, ctx: OperationContext) -> Any:
         ctx.check(
             False,
             f"You must feed a value for placeholder tensor {ctx.op.name!r} with dtype {_proto_name(ctx.op)} and shape "
@@ -155,7 +156,7 @@ EnsureShape = define_op("EnsureShape", "input: T -> output: T", "shape: shape, T
 
 
 @EnsureShape.shape
-def _(input: TensorShape, *, shape: TensorShape, ctx: Any) -> TensorShape:
+def _(input: TensorShape, *, shape: TensorShape, ctx: ShapeContext) -> TensorShape:
     if not input.is_compatible_with(shape):
         raise ValueError(
             f"Shape of tensor {ctx.tensor('input').op.name} {_listed(input)} is not compatible with expected shape "
@@ -251,7 +252,7 @@ Reshape = define_op(
 
 
 @Reshape.shape
-def _(tensor: TensorShape, shape: TensorShape, *, ctx: Any) -> TensorShape:
+def _(tensor: TensorShape, shape: TensorShape, *, ctx: ShapeContext) -> TensorShape:
     target: TensorShape = ctx.constant_as_shape("shape")
     known = tensor.num_elements()
     dims = target.dims_tuple
@@ -268,7 +269,7 @@ def _(tensor: TensorShape, shape: TensorShape, *, ctx: Any) -> TensorShape:
 
 
 @Reshape.kernel
-def _(tensor: Any, shape: Any, *, xp: Any, ctx: Any) -> Any:
+def _(tensor: Any, shape: Any, *, xp: Any, ctx: OperationContext) -> Any:
     wanted = [int(d) for d in np.asarray(shape)]
     ctx.check(wanted.count(-1) < 2, f"only one size of the shape {wanted} may be -1")
     ctx.check(min(wanted, default=0) >= -1, f"the sizes of the shape {wanted} must be -1 or not negative")
@@ -299,7 +300,7 @@ def _new_axis(dim: Any, rank: int) -> int:
 
 
 @ExpandDims.shape
-def _(input: TensorShape, dim: TensorShape, *, ctx: Any) -> TensorShape:
+def _(input: TensorShape, dim: TensorShape, *, ctx: ShapeContext) -> TensorShape:
     dims, value = input.dims_tuple, ctx.constant("dim")
     if dims is None or value is None:
         return TensorShape(None if dims is None else [None] * (len(dims) + 1))
@@ -368,14 +369,14 @@ Fill = define_op(
 
 
 @Fill.shape
-def _(dims: TensorShape, value: TensorShape, *, ctx: Any) -> TensorShape:
+def _(dims: TensorShape, value: TensorShape, *, ctx: ShapeContext) -> TensorShape:
     shape_rules.with_rank(value, 0, "argument 'value'")
     found: TensorShape = ctx.constant_as_shape("dims")
     return found
 
 
 @Fill.kernel
-def _(dims: Any, value: Any, *, ctx: Any, xp: Any) -> Any:
+def _(dims: Any, value: Any, *, ctx: OperationContext, xp: Any) -> Any:
     sizes = [int(d) for d in np.asarray(dims)]
     ctx.check(min(sizes, default=0) >= 0, f"the dimensions of a tensor must not be negative, got {sizes}")
     return xp.full(sizes, value, dtype=value.dtype)
@@ -421,7 +422,7 @@ BroadcastTo = define_op(
 
 
 @BroadcastTo.shape
-def _(input: TensorShape, shape: TensorShape, *, ctx: Any) -> TensorShape:
+def _(input: TensorShape, shape: TensorShape, *, ctx: ShapeContext) -> TensorShape:
     target: TensorShape = ctx.constant_as_shape("shape")
     dims, wanted = input.dims_tuple, target.dims_tuple
     if dims is None or wanted is None:
@@ -473,7 +474,13 @@ OneHot.not_differentiable()
 
 @OneHot.shape
 def _(
-    indices: TensorShape, depth: TensorShape, on_value: TensorShape, off_value: TensorShape, *, axis: int, ctx: Any
+    indices: TensorShape,
+    depth: TensorShape,
+    on_value: TensorShape,
+    off_value: TensorShape,
+    *,
+    axis: int,
+    ctx: ShapeContext,
 ) -> TensorShape:
     known = partial_vector(ctx.tensor("depth"))
     dims = indices.dims_tuple
@@ -486,7 +493,7 @@ def _(
 
 
 @OneHot.kernel
-def _(indices: Any, depth: Any, on_value: Any, off_value: Any, *, axis: int, ctx: Any, xp: Any) -> Any:
+def _(indices: Any, depth: Any, on_value: Any, off_value: Any, *, axis: int, ctx: OperationContext, xp: Any) -> Any:
     count = int(np.reshape(depth, ()))
     ctx.check(count >= 0, f"depth must be non-negative, got: {count}")
     rank = len(np.shape(indices))
@@ -506,7 +513,7 @@ Bitcast.not_differentiable()
 
 
 @Bitcast.shape
-def _(input: TensorShape, *, type: DType, ctx: Any) -> TensorShape:
+def _(input: TensorShape, *, type: DType, ctx: ShapeContext) -> TensorShape:
     source: Tensor = ctx.tensor("input")
     dims, old, new = input.dims_tuple, source.dtype.size, type.size
     if dims is None or old == new:

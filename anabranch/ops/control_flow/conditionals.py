@@ -26,6 +26,8 @@ from anabranch.core.roles import Role
 from anabranch.core.shapes import TensorShape
 from anabranch.errors import InvalidArgumentError
 from anabranch.graph.building import define_op
+from anabranch.graph.constants import ShapeContext
+from anabranch.graph.kernel_contexts import StepTracingContext
 from anabranch.ops import shape_rules
 from anabranch.ops.lists.values import TensorList, common_declaration
 
@@ -123,7 +125,7 @@ class _Branches:
     values of the variables that any branch writes, and one flag per check of any branch.
     """
 
-    def __init__(self, ctx: Any, bodies: list[Any], inputs: list[Any]) -> None:
+    def __init__(self, ctx: StepTracingContext, bodies: list[Any], inputs: list[Any]) -> None:
         self.ctx, self.bodies, self.inputs = ctx, bodies, inputs
         self.varying = [i for i, v in enumerate(inputs) if not isinstance(v, np.ndarray | ResourceHandle)]
         touched: dict[ResourceHandle, None] = {}
@@ -210,7 +212,7 @@ def _is_missing(body: Any, index: int) -> bool:
     return index < len(body.outputs) and body.outputs[index].op.type == "FakeParam"
 
 
-def _switch(ctx: Any, taken: Any, bodies: list[Any], input: list[Any]) -> list[Any]:
+def _switch(ctx: StepTracingContext, taken: Any, bodies: list[Any], input: list[Any]) -> list[Any]:
     """The results of the branch that `taken` numbers: one of them where the number is known, else all compiled.
 
     The branches may have more results than the operation: a copy of a conditional, as counting a loop's iterations
@@ -218,7 +220,7 @@ def _switch(ctx: Any, taken: Any, bodies: list[Any], input: list[Any]) -> list[A
     """
     own = len(ctx.op.outputs)
     if isinstance(taken, int):
-        return ctx.call(bodies[taken], input)[:own]  # type: ignore[no-any-return]
+        return ctx.call(bodies[taken], input)[:own]
     branches = _Branches(ctx, bodies, input)
     branches.trace()
     functions = [branches.function(i) for i in range(len(bodies))]
@@ -231,14 +233,16 @@ def _switch(ctx: Any, taken: Any, bodies: list[Any], input: list[Any]) -> list[A
     return list(results[:own])
 
 
-def _if_kernel(cond: Any, input: list[Any], *, ctx: Any, then_branch: Any, else_branch: Any) -> list[Any]:
+def _if_kernel(
+    cond: Any, input: list[Any], *, ctx: StepTracingContext, then_branch: Any, else_branch: Any
+) -> list[Any]:
     bodies = [ctx.op.function(f.name) for f in (else_branch, then_branch)]
     truth = truth_of(cond)
     known = isinstance(truth, bool | np.bool_ | np.ndarray)
     return _switch(ctx, int(bool(truth)) if known else truth.astype(np.int32), bodies, input)
 
 
-def _case_kernel(branch_index: Any, input: list[Any], *, ctx: Any, branches: list[Any]) -> list[Any]:
+def _case_kernel(branch_index: Any, input: list[Any], *, ctx: StepTracingContext, branches: list[Any]) -> list[Any]:
     bodies = [ctx.op.function(f.name) for f in branches]
     if isinstance(branch_index, np.ndarray | np.generic):
         return _switch(ctx, _in_range(int(branch_index), len(bodies)), bodies, input)
@@ -251,7 +255,7 @@ def _in_range(index: int, count: int) -> int:
     return index if 0 <= index < count else count - 1
 
 
-def _given_shapes(*_: Any, ctx: Any, output_shapes: Any) -> list[TensorShape]:
+def _given_shapes(*_: Any, ctx: ShapeContext, output_shapes: Any) -> list[TensorShape]:
     return list(output_shapes) or [TensorShape(None)] * ctx.output_count
 
 

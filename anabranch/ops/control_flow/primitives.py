@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
+from anabranch.core.kernel_context import OperationContext
 from anabranch.core.roles import Role
 from anabranch.core.shapes import TensorShape
 from anabranch.errors import AbortedError, InternalError, UnimplementedError
@@ -44,7 +45,7 @@ Gate = define_op("_Gate", "input: T ->", "T: list(type) >= 0", role=Role.GATE)
 Abort = define_op("Abort", "->", "error_msg: string = '', exit_without_error: bool = False")
 
 
-def _by_executor(*_: Any, ctx: Any) -> NoReturn:
+def _by_executor(*_: Any, ctx: OperationContext) -> NoReturn:
     raise InternalError(None, ctx.op, f"{ctx.op.type} is run by the executor of a step, not by itself")
 
 
@@ -57,7 +58,7 @@ for _op in _PRIMITIVES:
 
 
 @Abort.host_kernel
-def _(*, error_msg: bytes, exit_without_error: bool, ctx: Any) -> None:
+def _(*, error_msg: bytes, exit_without_error: bool, ctx: OperationContext) -> None:
     text = error_msg.decode(errors="replace") or "no message was given"
     raise AbortedError(None, ctx.op, f"operation {ctx.op.name!r} ended the step: {text}")
 

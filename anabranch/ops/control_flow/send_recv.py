@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from anabranch.core.kernel_context import TransferKernelContext
 from anabranch.core.roles import Role
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import define_op
@@ -35,7 +36,7 @@ def _(tensor: TensorShape) -> tuple[()]:
 
 
 @Send.host_kernel
-def _(tensor: Any, *, ctx: Any) -> tuple[()]:
+def _(tensor: Any, *, ctx: TransferKernelContext) -> tuple[()]:
     ctx.send(tensor)
     return ()
 
@@ -56,5 +57,5 @@ def _() -> TensorShape:
 
 
 @Recv.host_kernel
-def _(*, ctx: Any) -> Any:
+def _(*, ctx: TransferKernelContext) -> Any:
     return ctx.receive()
