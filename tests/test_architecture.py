@@ -80,6 +80,11 @@ ENGINE_ROOMS = {
     "random_counters run_order step_stats timeline timeline_svg waiting worker_threads",
 }
 
+#: Where no parameter is a bare `Any`: whole rooms, or some modules of a room.
+TYPED_ROOMS = {
+    "core": "",
+}
+
 #: Modules that run code while they read data.
 EXECUTING_READERS = frozenset(
     {"pickle", "cPickle", "_pickle", "cloudpickle", "dill", "joblib", "jsonpickle", "marshal", "shelve"}
@@ -294,6 +299,23 @@ def operations_by_name(source: Source) -> Iterator[str]:
             yield f"{source.path}:{line}: lists operation types: {ast.unparse(node)}; ask for a property of `OpDef`"
 
 
+def untyped_parameters(source: Source) -> Iterator[str]:
+    """A parameter says what it is: by a type, by a protocol, or by a name for what type checkers cannot know."""
+    if not is_in(source, TYPED_ROOMS):
+        return
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            for parameter in _parameters(node.args):
+                if parameter.annotation is not None and ast.unparse(parameter.annotation) in {"Any", "typing.Any"}:
+                    name = getattr(node, "name", "lambda")
+                    yield f"{source.path}:{parameter.lineno}: parameter {parameter.arg!r} of {name} may be `Any`thing"
+
+
+def _parameters(arguments: ast.arguments) -> Iterator[ast.arg]:
+    yield from (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
+    yield from (extra for extra in (arguments.vararg, arguments.kwarg) if extra is not None)
+
+
 def _asks_for_one_of_several_types(node: ast.AST) -> bool:
     """Whether something is `op.type in ...`, or `op.type.startswith(...)`."""
     if isinstance(node, ast.Compare):
@@ -328,6 +350,7 @@ RULES: tuple[Callable[[Source], Iterator[str]], ...] = (
     eager_annotations,
     names_said_again,
     operations_by_name,
+    untyped_parameters,
 )
 
 
@@ -434,6 +457,9 @@ def test_no_line_of_a_document_is_longer_than_130_columns() -> None:
         (eager_annotations, "anabranch.io.x", "import os"),
         (names_said_again, "anabranch.io.x", "__all__ = ['x']"),
         (names_said_again, "anabranch.io.x", "__all__: list[str] = []"),
+        (untyped_parameters, "anabranch.core.x", "def f(x: Any) -> int: ..."),
+        (untyped_parameters, "anabranch.core.x", "class A:\n    def f(self, *xs: Any) -> int: ..."),
+        (untyped_parameters, "anabranch.core.x", "async def f(*, x: int, **attrs: typing.Any) -> int: ..."),
         (operations_by_name, "anabranch.passes.x", "LOOPS = frozenset({'While', 'StatelessWhile'})"),
         (operations_by_name, "anabranch.xla.x", "PASSING = ('Identity', 'OfAnotherPackage')"),
         (operations_by_name, "anabranch.xla.x", "KINDS = {'_Recv': 1, 'Island': 2}"),
@@ -456,6 +482,8 @@ def test_a_rule_finds(rule: Callable[[Source], Iterator[str]], module: str, text
         ("anabranch.io.x", "tensor.eval(session)\nast.literal_eval(text)\nnp.load(path, allow_pickle=False)"),
         ("anabranch.passes.x", "if op.type == 'Const': add('Switch', {'T': 1}, ['a', 'b'])"),
         ("anabranch.ops.x", "for name in ('Add', 'Sub'): pass"),
+        ("anabranch.ops.x", "def f(x: Any) -> Any: ..."),
+        ("anabranch.core.x", "def f(x: dict[str, Any], *y: object, z: Callable[..., Any]) -> Any: ..."),
         ("anabranch", ""),
     ],
 )

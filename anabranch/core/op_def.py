@@ -32,20 +32,21 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from types import FunctionType
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Self, TypedDict, TypeVar, Unpack
 
 import numpy as np
 
 from anabranch.core import dtypes
 from anabranch.core.attrs import single_precision
 from anabranch.core.dtypes import DType
+from anabranch.core.kernel_context import KernelOperation
 from anabranch.core.roles import FUNCTIONAL_ROLES, PRIMITIVE_ROLES, TRANSFER_ROLES, Role
 from anabranch.core.shapes import LateShapeError, TensorShape
 
 #: Keywords that a rule may ask for besides attributes of its operation.
 #: `xp`: the array module (numpy or jax.numpy). A kernel that asks for it is *portable*: it runs on known values while
 #:       a step is traced, and on the host.
-#: `ctx`: the context object of the rule (kernel: `KernelContext`; shape rule: `ShapeContext`).
+#: `ctx`: the context of the rule (kernel: one of `core.kernel_context`; shape rule: `ShapeContext`).
 #: `rng`: a fresh JAX random key for this run of this operation (compiled kernels), or a numpy Generator (host kernels).
 RESERVED_KEYWORDS: Final = frozenset({"xp", "ctx", "rng"})
 
@@ -134,6 +135,31 @@ class Rule:
 
     def asks_for(self, keyword: str) -> bool:
         return keyword in self.keywords
+
+
+class OpFlags(TypedDict, total=False):
+    """What the definition of an operation type may state; see the attributes of `OpDef`."""
+
+    stateful: bool
+    commutative: bool
+    static: Iterable[str]
+    ranks: dict[str, int]
+    late_ranks: dict[str, int]
+    reads: Iterable[str]
+    writes: Iterable[str]
+    shape_valued: bool
+    few_values: bool
+    asynchronous: bool
+    blocking: bool
+    defers_bodies: bool
+    knows_objects: bool
+    role: Role
+    passes_on: bool
+    repeats_bodies: bool
+    unnoticed: bool
+    ignores_values: bool
+    calls_user_code: bool
+    doc: str
 
 
 @dataclass(slots=True, eq=False)
@@ -295,7 +321,7 @@ class OpDef:
         rule = self.compiled_rule or self.host_rule
         return rule is not None and rule.asks_for("rng")
 
-    def static_positions(self, op: Any) -> frozenset[int]:
+    def static_positions(self, op: KernelOperation) -> frozenset[int]:
         """The flat positions of the inputs of `op` whose values must be known when a step is compiled."""
         if self.static_rule is not None:
             return self.static_rule(op)
@@ -311,14 +337,14 @@ class OpDef:
         """Whether inputs of any type reach the kernels as they are: what has functions hands them on to these."""
         return self.knows_objects or self.calls_functions
 
-    def object_positions(self, op: Any) -> frozenset[int]:
+    def object_positions(self, op: KernelOperation) -> frozenset[int]:
         """The flat positions of handles and variants that the kernels of `op` get in arrays of objects."""
         found = frozenset(i for i, t in enumerate(op.inputs) if t.dtype is dtypes.resource or t.dtype is dtypes.variant)
         if not found or self.takes_objects:
             return frozenset()
         return found & self._positions(op, lambda arg: arg.dtype is None)
 
-    def _positions(self, op: Any, wanted: Callable[[ArgDef], bool]) -> frozenset[int]:
+    def _positions(self, op: KernelOperation, wanted: Callable[[ArgDef], bool]) -> frozenset[int]:
         """The flat positions of some of the input arguments."""
         found: set[int] = set()
         start = 0
@@ -381,7 +407,7 @@ def parse_op_def(
     signature: str,
     attrs: str = "",
     factory: type[T] = OpDef,  # type: ignore[assignment]
-    **flags: Any,
+    **flags: Unpack[OpFlags],
 ) -> T:
     """Reads a signature (see the module docstring).
 
@@ -400,13 +426,14 @@ def parse_op_def(
     inputs = tuple(_parse_arg(name, text, attr_defs) for text in _split(before))
     outputs = tuple(_parse_arg(name, text, attr_defs) for text in _split(after))
     inferred = {a for arg in inputs for a in (arg.type_attr, arg.number_attr, arg.type_list_attr) if a}
+    fields: dict[str, Any] = {**flags}
     for key in ("static", "reads", "writes"):
-        flags[key] = frozenset(flags.get(key, ()))
+        fields[key] = frozenset(fields.get(key, ()))
     for key in ("static", "reads", "writes", "ranks", "late_ranks"):
-        unknown = set(flags.get(key, ())) - {arg.name for arg in inputs}
+        unknown = set(fields.get(key, ())) - {arg.name for arg in inputs}
         if unknown:
             raise ValueError(f"operation {name}: {key} names {sorted(unknown)}, which are not inputs")
-    return factory(name, inputs, outputs, attr_defs, inferred=frozenset(inferred), **flags)
+    return factory(name, inputs, outputs, attr_defs, inferred=frozenset(inferred), **fields)
 
 
 _ARGUMENT = re.compile(r"(\w+)\s*:\s*(?:(\w+)\s*\*\s*)?(\w+)")
