@@ -83,6 +83,9 @@ ENGINE_ROOMS = {
 #: Where no parameter is a bare `Any`: whole rooms, or some modules of a room.
 TYPED_ROOMS = {
     "core": "",
+    "graph": "",
+    "passes": "",
+    "placement": "",
 }
 
 #: Modules that run code while they read data.

@@ -7,7 +7,7 @@ from constants and from parameters that never change is computed again instead.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import anabranch.ops.lists.items  # lists carry the records  # noqa: F401
 from anabranch.autodiff.gradients import gradients
@@ -46,7 +46,7 @@ class _ForwardLoop:
         self.inputs = op.inputs[1:]
         self.size = len(self.inputs)
         self.count = op.outputs[self.size]
-        self.fixed = fixed_parameters(self.body)
+        self.fixed = fixed_parameters(cast(FunctionGraph, self.body))
 
     @property
     def bound(self) -> Tensor:

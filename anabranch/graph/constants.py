@@ -22,7 +22,7 @@ _MAX_COMPUTED_ELEMENTS = 1 << 22
 _NO_ARRAYS = (dtypes.resource, dtypes.variant)
 
 
-def constant_value(tensor: Any) -> np.ndarray[Any, Any] | None:
+def constant_value(tensor: object) -> np.ndarray[Any, Any] | None:
     """The value of `tensor` where it can be computed without running a step, else None.
 
     Every portable kernel (`OpDef.portable`) takes part, so whatever arithmetic leads from constants and known shapes

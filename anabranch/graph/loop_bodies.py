@@ -7,14 +7,25 @@ unchanged is *fixed*: it has one value in the whole loop.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol, TypeVar
 
 from anabranch.graph.operation import Tensor
 from anabranch.graph.step_nodes import AnyOperation, AnyTensor, StepFunction, StepNode, StepTensor, called_names
 
 T = TypeVar("T")  #: what a fact about a body is
-_AnyTensor = TypeVar("_AnyTensor", Tensor, StepTensor)
+
+
+class BodyLike(Protocol):
+    """The body of a loop, as a graph is built with it or as a step calls it."""
+
+    @property
+    def inputs(self) -> Sequence[AnyTensor]: ...
+    @property
+    def outputs(self) -> Sequence[AnyTensor]: ...
+
+
+_AnyTensor = TypeVar("_AnyTensor", Tensor, StepTensor, AnyTensor)
 
 
 def behind_identities(tensor: _AnyTensor) -> _AnyTensor:
@@ -32,7 +43,7 @@ def _is_copy(op: AnyOperation) -> bool:
     return "_gradient_op_type" not in op.attrs
 
 
-def fixed_parameters(body: Any) -> list[bool]:
+def fixed_parameters(body: BodyLike) -> list[bool]:
     """For each parameter of a loop's body, whether the body returns it unchanged."""
     return [behind_identities(out) is parameter for parameter, out in zip(body.inputs, body.outputs, strict=False)]
 
@@ -50,13 +61,13 @@ def operations_behind(tensors: Iterable[AnyTensor]) -> set[Any]:
     return found
 
 
-def parameters_behind(body: Any, tensors: Iterable[AnyTensor]) -> set[int]:
+def parameters_behind(body: BodyLike, tensors: Iterable[AnyTensor]) -> set[int]:
     """The positions of the parameters that tensors of a body are computed from."""
     behind = operations_behind(tensors)
     return {i for i, parameter in enumerate(body.inputs) if parameter.op in behind}
 
 
-def closure_of_parameters(body: Any, start: Iterable[int]) -> set[int]:
+def closure_of_parameters(body: BodyLike, start: Iterable[int]) -> set[int]:
     """The parameters that decide, over any number of iterations, the parameters `start`."""
     found: set[int] = set()
     stack = list(start)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Any
 
 import numpy as np
 
+from anabranch.core.attrs import AttributeValue
 from anabranch.core.resources import ResourceHandle
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.step_nodes import StepNode, StepTensor
@@ -85,7 +85,7 @@ def _key(op: StepNode, inputs: list[StepTensor], read: Hashable, controls: tuple
 _UNHASHABLE = object()
 
 
-def _hashable(value: Any) -> Hashable:
+def _hashable(value: AttributeValue) -> Hashable:
     if isinstance(value, list):
         return tuple(_hashable(v) for v in value)
     if isinstance(value, np.ndarray):

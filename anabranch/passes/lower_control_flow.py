@@ -27,6 +27,7 @@ from typing import Any, Final
 import numpy as np
 
 from anabranch.core import dtypes
+from anabranch.core.attrs import AttributeValue
 from anabranch.core.device import DeviceSpec
 from anabranch.core.dtypes import DType
 from anabranch.core.roles import FUNCTIONAL_ROLES, Role
@@ -190,13 +191,13 @@ class _LoweredOperation:
         name: str,
         controls: Sequence[StepNode] = (),
         outputs: Sequence[tuple[DType, TensorShape]] = (),
-        **attrs: Any,
+        **attrs: AttributeValue,
     ) -> StepNode:
         """Adds a node."""
         return self.lowering.add(added_node(kind, self.op, name, inputs, controls, self.op.device, outputs, **attrs))
 
     def primitive(
-        self, kind: str, inputs: list[StepTensor], name: str, controls: Sequence[StepNode] = (), **attrs: Any
+        self, kind: str, inputs: list[StepTensor], name: str, controls: Sequence[StepNode] = (), **attrs: AttributeValue
     ) -> StepNode:
         """Adds a primitive: its outputs are like its first input, but for the index of a Merge."""
         like = (inputs[0].dtype, inputs[0].shape)
@@ -216,7 +217,7 @@ class _LoweredOperation:
         name: str,
         dtype: DType,
         controls: Sequence[StepNode] = (),
-        **attrs: Any,
+        **attrs: AttributeValue,
     ) -> StepTensor:
         """Adds an operation with a scalar result."""
         return self.add(kind, inputs, name, controls, [(dtype, _SCALAR)], **attrs).outputs[0]

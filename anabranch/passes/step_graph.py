@@ -7,9 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from anabranch.graph.step_nodes import StepNode, StepTensor
+
+
+class StepChanges(TypedDict, total=False):
+    """In what a step graph differs from another, besides its operations."""
+
+    fetches: list[StepTensor]
+    targets: list[StepNode]
+    feeds: list[StepTensor]
+    colocated: Mapping[str, StepNode]
 
 
 @dataclass(slots=True)
@@ -31,7 +40,7 @@ class StepGraph:
     feeds: list[StepTensor]
     colocated: Mapping[str, StepNode] = field(default_factory=dict)
 
-    def with_operations(self, operations: list[StepNode], **changes: Any) -> StepGraph:
+    def with_operations(self, operations: list[StepNode], **changes: Unpack[StepChanges]) -> StepGraph:
         """A copy with other operations, and whatever else is to differ."""
         return replace(self, operations=operations, **changes)
 
