@@ -83,6 +83,7 @@ ENGINE_ROOMS = {
 #: Where no parameter is a bare `Any`: whole rooms, or some modules of a room.
 TYPED_ROOMS = {
     "core": "",
+    "state": "",
     "graph": "",
     "passes": "",
     "placement": "",
