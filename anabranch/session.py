@@ -11,7 +11,7 @@ import functools
 import threading
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any, Self, TypeVar, overload
+from typing import Any, Self, TypeVar, cast, overload
 
 from anabranch.core import nest
 from anabranch.core.values import TensorValue
@@ -26,7 +26,7 @@ from anabranch.proto.graph_pb2 import GraphDef
 from anabranch.runtime.masters import Step, master_for, reset_containers
 from anabranch.runtime.partial_runs import PartialRuns
 from anabranch.runtime.step import prepared_steps
-from anabranch.runtime.step_stats import StepRecord, wants_trace
+from anabranch.runtime.step_stats import Planned, StepRecord, wants_trace
 
 _Key = TypeVar("_Key")
 
@@ -187,7 +187,7 @@ class BaseSession:
             with record.profiling(options):
                 results = self._run(step, values, record, timeout)
             if run_metadata is not None:
-                record.fill(run_metadata, self._graph, step, options)
+                record.fill(run_metadata, self._graph, cast(Planned, step), options)
             return mapping.arrange(results)
         return mapping.arrange(self._run(step, values, None, timeout))
 

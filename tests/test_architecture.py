@@ -87,6 +87,10 @@ TYPED_ROOMS = {
     "graph": "",
     "passes": "",
     "placement": "",
+    "xla": "",
+    "runtime": "device_settings devices dispatcher executor executor_graph explain host_call host_context host_sizes "
+    "island_call item_call item_work jax_errors kernel_profile measurement partition_graphs plan_graph "
+    "random_counters run_order step_stats timeline timeline_svg waiting worker_threads",
 }
 
 #: Modules that run code while they read data.

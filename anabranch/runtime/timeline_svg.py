@@ -9,10 +9,11 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from html import escape
-from typing import Any, Final
+from typing import Final
 
 from anabranch.core.registry import find_op_def
 from anabranch.core.roles import Role
+from anabranch.proto.step_stats_pb2 import StepStats
 
 _LEFT: Final = 130
 _TOP: Final = 34
@@ -40,7 +41,7 @@ class _Bar:
     line: float = 0.0
 
 
-def timeline_svg(step_stats: Any, width: int = 1000, title: str = "") -> str:
+def timeline_svg(step_stats: StepStats, width: int = 1000, title: str = "") -> str:
     """Draws the timings of a step.
 
     Args:
@@ -69,7 +70,7 @@ def timeline_svg(step_stats: Any, width: int = 1000, title: str = "") -> str:
     return "\n".join([f"<svg xmlns='http://www.w3.org/2000/svg' {size}>", heading, *legend, *body, "</svg>", ""])
 
 
-def _read(step_stats: Any) -> list[tuple[str, list[_Bar]]]:
+def _read(step_stats: StepStats) -> list[tuple[str, list[_Bar]]]:
     """The bars of each device, by their start."""
     nodes = [(stats.device, node) for stats in step_stats.dev_stats for node in stats.node_stats]
     first = min((node.all_start_nanos for _, node in nodes), default=0)

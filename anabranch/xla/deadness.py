@@ -26,7 +26,9 @@ from anabranch.graph.step_nodes import StepNode, StepTensor
 from anabranch.passes.dependencies import Dependencies
 from anabranch.passes.frames import Frames
 
-Condition = frozenset[Hashable]
+#: a literal: a predicate and its truth, or what it is about and of which node
+Fact = tuple[Hashable, Hashable]
+Condition = frozenset[Fact]
 ALWAYS: Condition = frozenset()
 
 
@@ -45,7 +47,7 @@ class _DeadnessAnalysis:
         self.outputs: dict[StepNode, Condition] = {}
         self.loop_merges = [op for op in self.step.operations if self._back_edge(op) is not None]
         #: Merge -> the class of loop Merges that are assumed to be alive together
-        self.classes: dict[StepNode, Hashable] = {op: ("frame", frames.of[op].position) for op in self.loop_merges}
+        self.classes: dict[StepNode, Fact] = {op: ("frame", frames.of[op].position) for op in self.loop_merges}
         #: Exits of which nothing is assumed
         self.plain_exits: set[StepNode] = set()
 
@@ -115,7 +117,7 @@ class _DeadnessAnalysis:
         signatures = {op: (self.classes[op], self.found[op], self._next_condition(op)) for op in self.loop_merges}
         split = len(set(signatures.values())) > len(set(self.classes.values()))
         if split:
-            names: dict[Any, Hashable] = {}
+            names: dict[Any, Fact] = {}
             for op, signature in signatures.items():
                 self.classes[op] = names.setdefault(signature, ("loop", op))
         wrong = {op for op in self.step.operations if op.op_def.role is Role.EXIT and not self._leaves_in_the_end(op)}
@@ -139,6 +141,6 @@ class _DeadnessAnalysis:
         return self.found[op] == left and self._next_condition(merge) == going_on
 
 
-def _opposite(one: Any, other: Any) -> bool:
+def _opposite(one: Fact, other: Fact) -> bool:
     """Whether two literals say the contrary of one predicate."""
     return one[0] is other[0] and isinstance(one[1], bool) and isinstance(other[1], bool) and one[1] is not other[1]

@@ -80,7 +80,7 @@ def state_of_body(
 ) -> tuple[list[ResourceHandle], list[ResourceHandle]]:
     """The variables that a call of a function graph reads and writes; `handles`: its resource parameters' values."""
 
-    def named(place: Any) -> Any:
+    def named(place: StepTensor | ResourceHandle) -> Any:
         if not isinstance(place, StepTensor):
             return place
         return handles[place] if place in handles else ResourceHandle("", place.op.name, "variable")
