@@ -62,14 +62,15 @@ class Notes:
 
     def watch(self, names: Iterable[str]) -> None:
         """Makes the kernels of these operations tell, from now on."""
-        from anabranch.graph.loop_structure import PRIMITIVES
+        from anabranch.core.registry import all_op_defs
         from anabranch.pipeline import plan_listeners
 
         new = set(names) - self._watched
         self._watched |= new
-        for name in new - PRIMITIVES:
+        primitives = {name for name in new if all_op_defs()[name].is_primitive}
+        for name in new - primitives:
             self._watch_kernels(name)
-        if primitives := new & PRIMITIVES:
+        if primitives:
             plan_listeners.append(
                 lambda plan: self.operations.update(primitives & {op.type for op in plan.step.operations})
             )

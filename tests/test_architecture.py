@@ -11,11 +11,14 @@ import ast
 import functools
 import graphlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
+from anabranch.core.registry import all_op_defs
+from anabranch.ops import vocabulary as _vocabulary  # noqa: F401
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = "anabranch"
@@ -64,6 +67,32 @@ PEERS = frozenset({"tensorflow", "tensorflow_core", "tf_slim", "keras", "tf_kera
 #: Folders of `tests` with scripts that other interpreters or `anabranch run` execute, which pytest never imports.
 SCRIPT_FOLDERS = ("oracles", "programs")
 
+#: What plans and runs graphs: whole rooms, or some modules of a room. (What reads messages knows types by name only.)
+ENGINE_ROOMS = {
+    "graph": "constants function_def function_graph graph graph_copy loop_bodies loop_structure operation ordering "
+    "step_nodes",
+    "autodiff": "",
+    "passes": "",
+    "placement": "bodies constraints cost_model greedy placer policy receive_schedule simulation verify_devices",
+    "xla": "",
+    "runtime": "device_settings devices dispatcher executor executor_graph explain host_call host_context host_sizes "
+    "island_call item_call item_work jax_errors kernel_profile measurement partition_graphs plan_graph "
+    "random_counters run_order step_stats timeline timeline_svg waiting worker_threads",
+}
+
+#: Where no parameter is a bare `Any`: whole rooms, or some modules of a room.
+TYPED_ROOMS = {
+    "core": "",
+    "state": "",
+    "graph": "",
+    "passes": "",
+    "placement": "",
+    "xla": "",
+    "runtime": "device_settings devices dispatcher executor executor_graph explain host_call host_context host_sizes "
+    "island_call item_call item_work jax_errors kernel_profile measurement partition_graphs plan_graph "
+    "random_counters run_order step_stats timeline timeline_svg waiting worker_threads",
+}
+
 #: Modules that run code while they read data.
 EXECUTING_READERS = frozenset(
     {"pickle", "cPickle", "_pickle", "cloudpickle", "dill", "joblib", "jsonpickle", "marshal", "shelve"}
@@ -108,6 +137,12 @@ class Source:
 def room_of(module: str) -> str:
     """The room of a module; the package itself is the room `__init__`."""
     return module.split(".")[1] if "." in module else "__init__"
+
+
+def is_in(source: Source, rooms: Mapping[str, str]) -> bool:
+    """Whether a file belongs to some rooms, or is one of the modules of them that are named."""
+    named = rooms.get(source.room)
+    return named is not None and (not named or source.module.rpartition(".")[2] in named.split())
 
 
 # ---------------------------------------------------------------------------------------------------- reading
@@ -259,6 +294,58 @@ def names_said_again(source: Source) -> Iterator[str]:
             yield f"{source.path}:{statement.lineno}: says names in `__all__`; the stub of a public module says them"
 
 
+def operations_by_name(source: Source) -> Iterator[str]:
+    """An engine room asks an operation type for its role and properties (`OpDef`), so that any type may have them.
+
+    It may compare with one type, which it made itself or whose attributes it reads, but not look into a list of types.
+    """
+    if not is_in(source, ENGINE_ROOMS):
+        return
+    for node in ast.walk(source.tree):
+        if _asks_for_one_of_several_types(node) or not operation_types().isdisjoint(_listed_texts(node)):
+            line = getattr(node, "lineno", 0)
+            yield f"{source.path}:{line}: lists operation types: {ast.unparse(node)}; ask for a property of `OpDef`"
+
+
+def untyped_parameters(source: Source) -> Iterator[str]:
+    """A parameter says what it is: by a type, by a protocol, or by a name for what type checkers cannot know."""
+    if not is_in(source, TYPED_ROOMS):
+        return
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            for parameter in _parameters(node.args):
+                if parameter.annotation is not None and ast.unparse(parameter.annotation) in {"Any", "typing.Any"}:
+                    name = getattr(node, "name", "lambda")
+                    yield f"{source.path}:{parameter.lineno}: parameter {parameter.arg!r} of {name} may be `Any`thing"
+
+
+def _parameters(arguments: ast.arguments) -> Iterator[ast.arg]:
+    yield from (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
+    yield from (extra for extra in (arguments.vararg, arguments.kwarg) if extra is not None)
+
+
+def _asks_for_one_of_several_types(node: ast.AST) -> bool:
+    """Whether something is `op.type in ...`, or `op.type.startswith(...)`."""
+    if isinstance(node, ast.Compare):
+        sides = [node.left] if any(isinstance(o, ast.In | ast.NotIn) for o in node.ops) else []
+    else:
+        called = node.func if isinstance(node, ast.Call) else None
+        sides = [called.value] if isinstance(called, ast.Attribute) and called.attr == "startswith" else []
+    return any(ast.unparse(side).endswith((".type", ".op_def.name")) for side in sides)
+
+
+def _listed_texts(node: ast.AST) -> list[str]:
+    """The members of a literal collection of texts, the keys of a dictionary."""
+    members = node.keys if isinstance(node, ast.Dict) else getattr(node, "elts", [])
+    texts = [m.value for m in members if isinstance(m, ast.Constant) and isinstance(m.value, str)]
+    return texts if len(texts) == len(members) else []
+
+
+@functools.cache
+def operation_types() -> frozenset[str]:
+    return frozenset(all_op_defs())
+
+
 RULES: tuple[Callable[[Source], Iterator[str]], ...] = (
     misplaced_rooms,
     downward_imports,
@@ -270,6 +357,8 @@ RULES: tuple[Callable[[Source], Iterator[str]], ...] = (
     execution_of_data,
     eager_annotations,
     names_said_again,
+    operations_by_name,
+    untyped_parameters,
 )
 
 
@@ -376,6 +465,15 @@ def test_no_line_of_a_document_is_longer_than_130_columns() -> None:
         (eager_annotations, "anabranch.io.x", "import os"),
         (names_said_again, "anabranch.io.x", "__all__ = ['x']"),
         (names_said_again, "anabranch.io.x", "__all__: list[str] = []"),
+        (untyped_parameters, "anabranch.core.x", "def f(x: Any) -> int: ..."),
+        (untyped_parameters, "anabranch.core.x", "class A:\n    def f(self, *xs: Any) -> int: ..."),
+        (untyped_parameters, "anabranch.core.x", "async def f(*, x: int, **attrs: typing.Any) -> int: ..."),
+        (operations_by_name, "anabranch.passes.x", "LOOPS = frozenset({'While', 'StatelessWhile'})"),
+        (operations_by_name, "anabranch.xla.x", "PASSING = ('Identity', 'OfAnotherPackage')"),
+        (operations_by_name, "anabranch.xla.x", "KINDS = {'_Recv': 1, 'Island': 2}"),
+        (operations_by_name, "anabranch.autodiff.x", "if op.type in READS: pass"),
+        (operations_by_name, "anabranch.runtime.plan_graph", "if tensor.op.op_def.name not in SWITCHES: pass"),
+        (operations_by_name, "anabranch.placement.cost_model", "op.type.startswith(('Conv', 'Depthwise'))"),
     ],
 )
 def test_a_rule_finds(rule: Callable[[Source], Iterator[str]], module: str, text: str) -> None:
@@ -390,6 +488,10 @@ def test_a_rule_finds(rule: Callable[[Source], Iterator[str]], module: str, text
         ("anabranch.contrib.x", "import anabranch as tf\nfrom anabranch.api.nn import static_rnn"),
         ("anabranch.distributed.transport", "import zmq"),
         ("anabranch.io.x", "tensor.eval(session)\nast.literal_eval(text)\nnp.load(path, allow_pickle=False)"),
+        ("anabranch.passes.x", "if op.type == 'Const': add('Switch', {'T': 1}, ['a', 'b'])"),
+        ("anabranch.ops.x", "for name in ('Add', 'Sub'): pass"),
+        ("anabranch.ops.x", "def f(x: Any) -> Any: ..."),
+        ("anabranch.core.x", "def f(x: dict[str, Any], *y: object, z: Callable[..., Any]) -> Any: ..."),
         ("anabranch", ""),
     ],
 )

@@ -65,7 +65,7 @@ def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
         flat = [convert_to_tensor(y) for y in nest.flatten(result)]
         name = f"CustomGradient-{next(_names)}"
         register_gradient(name, _gradient_of(grad_fn, len(flat), len(xs), variables))
-        with graph.gradient_override_map({"IdentityN": name}):
+        with graph.gradient_override_map({raw.IdentityN.name: name}):
             handles = [v.handle for v in variables]
             tied = raw.IdentityN([*flat, *xs, *handles])
         return nest.pack_sequence_as(result, list(tied[: len(flat)]))

@@ -15,11 +15,12 @@ from anabranch.autodiff.aggregation import AggregationMethod, aggregate
 from anabranch.autodiff.zeros import zeros_like
 from anabranch.core import dtypes
 from anabranch.core.registry import find_gradient
+from anabranch.core.roles import Role
 from anabranch.graph.composite import IndexedSlices
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.function_graph import FunctionGraph
 from anabranch.graph.graph import Graph, get_default_graph
-from anabranch.graph.loop_structure import NEXT_ITERATIONS, is_back_edge
+from anabranch.graph.loop_structure import is_back_edge
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
 
@@ -191,7 +192,7 @@ class _Backward:
                     between.append(op)
                     marked.update(t for t in op._outputs if t not in self.stop)
             # what a loop of primitives hands to its next iteration may lead to operations that were passed over
-            if len(marked) == before or not any(op.type in NEXT_ITERATIONS for op in between):
+            if len(marked) == before or not any(op.op_def.role is Role.NEXT_ITERATION for op in between):
                 self.marked = marked
                 return between[::-1]
 

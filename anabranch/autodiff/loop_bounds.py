@@ -22,8 +22,6 @@ from anabranch.graph.loop_bodies import closure_of_parameters, operations_behind
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops.control_flow.loops import DeviceLoopBound, LoopBound
 
-_READS = frozenset({"ReadVariableOp", "VariableShape", "ResourceGather"})
-
 
 def loop_bound(op: Operation) -> Tensor:
     """How often a `While` runs at most: a scalar int32 tensor of its graph; negative where nothing is known."""
@@ -63,16 +61,16 @@ def _before(op: Operation, op_def: Any, inputs: list[Tensor], attrs: dict[str, A
 
 
 def _can_run_twice(operations: Iterable[Operation]) -> bool:
-    return not any(op.op_def.random or (op.op_def.stateful and op.type not in _READS) for op in operations)
+    return not any(op.op_def.random or (op.op_def.stateful and not op.op_def.only_reads) for op in operations)
 
 
 def _reads(operations: Iterable[Operation]) -> bool:
-    return any(op.type in _READS for op in operations)
+    return any(op.op_def.only_reads for op in operations)
 
 
 def _changes_state(body: Any) -> bool:
     return any(
-        op.op_def.writes or (op.op_def.stateful and op.type not in _READS) for op in operations_behind(body.outputs)
+        op.op_def.writes or (op.op_def.stateful and not op.op_def.only_reads) for op in operations_behind(body.outputs)
     )
 
 

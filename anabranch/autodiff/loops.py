@@ -7,7 +7,7 @@ from constants and from parameters that never change is computed again instead.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import anabranch.ops.lists.items  # lists carry the records  # noqa: F401
 from anabranch.autodiff.gradients import gradients
@@ -30,7 +30,6 @@ from anabranch.ops.lists.tensor_list import TensorListAdd, TensorListAddItems, T
 _SCALAR = TensorShape([])
 
 #: besides the operations that are `shape_valued`
-_SHAPE_USERS = frozenset({"ZerosLike", "OnesLike"})
 
 
 def _differentiable(tensor: Tensor) -> bool:
@@ -47,7 +46,7 @@ class _ForwardLoop:
         self.inputs = op.inputs[1:]
         self.size = len(self.inputs)
         self.count = op.outputs[self.size]
-        self.fixed = fixed_parameters(self.body)
+        self.fixed = fixed_parameters(cast(FunctionGraph, self.body))
 
     @property
     def bound(self) -> Tensor:
@@ -130,7 +129,7 @@ class _BackwardBody(FunctionGraph):
             return True
         if op.type == "TensorListGetItem":
             return self._is_fixed(op.inputs[0])
-        return (op_def.portable or op.type == "Identity") and all(self._is_fixed(t) for t in op.inputs)
+        return (op_def.portable or op_def.passes_on) and all(self._is_fixed(t) for t in op.inputs)
 
     def _is_fixed(self, tensor: Tensor) -> bool:
         if tensor in self.forward.inputs:
@@ -158,7 +157,7 @@ class _BackwardBody(FunctionGraph):
             users = [op for op in needed if item in op._inputs]
             if users or item in outputs:
                 only_shape = item not in outputs and all(
-                    op.op_def.shape_valued or op.type in _SHAPE_USERS for op in users
+                    op.op_def.shape_valued or op.op_def.ignores_values for op in users
                 )
                 pairs.append((parameter, self.loop.record(tensor, only_shape)))
         return pairs

@@ -42,7 +42,7 @@ class AttrPlaceholder:
     name: str
 
 
-def single_precision(value: Any) -> float:
+def single_precision(value: float) -> float:
     """A number as attributes of kind `float` hold it: rounded to single precision, as it is in a GraphDef.
 
     So a graph computes the same before it is exported and after, and the same as TensorFlow: a `LeakyRelu` of float64
@@ -57,7 +57,7 @@ def same_attrs(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
     return a.keys() == b.keys() and all(same_attr_value(value, b[name]) for name, value in a.items())
 
 
-def same_attr_value(a: Any, b: Any) -> bool:
+def same_attr_value(a: AttributeValue, b: AttributeValue) -> bool:
     """Whether two values of one attribute are the same: of one type, and equal element for element.
 
     Arrays are compared bit for bit, so that 0.0 differs from -0.0, and NaN is the same as itself. Shapes of unknown

@@ -6,7 +6,7 @@ import itertools
 import os
 import threading
 import weakref
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Hashable, MutableMapping
 from typing import Any, Final, Protocol
 
 #: the order of uses; `used = next(ticks)` is cheap and needs no lock
@@ -51,7 +51,7 @@ class LeastRecentlyUsed:
             self._entries = [entry for entry in self._entries if _item(entry) is not None]
             return len(self._entries)
 
-    def add(self, table: MutableMapping[Any, Any], key: Any, item: Kept) -> None:
+    def add(self, table: MutableMapping[Any, Any], key: Hashable, item: Kept) -> None:
         """Puts an item into a table, and takes out of all tables what is too much."""
         item.used = next(ticks)
         table[key] = item

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numbers
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import numpy as np
 
@@ -13,7 +13,7 @@ complex_types: Final = (numbers.Complex, np.number)
 bytes_or_text_types: Final = (bytes, str)
 
 
-def as_bytes(bytes_or_text: Any, encoding: str = "utf-8") -> bytes:
+def as_bytes(bytes_or_text: object, encoding: str = "utf-8") -> bytes:
     """Text encoded, bytes as they are.
 
     Raises:
@@ -26,7 +26,7 @@ def as_bytes(bytes_or_text: Any, encoding: str = "utf-8") -> bytes:
     raise TypeError(f"Expected binary or unicode string, got {bytes_or_text!r}")
 
 
-def as_text(bytes_or_text: Any, encoding: str = "utf-8") -> str:
+def as_text(bytes_or_text: object, encoding: str = "utf-8") -> str:
     """Bytes decoded, text as it is.
 
     Raises:
@@ -42,7 +42,7 @@ def as_text(bytes_or_text: Any, encoding: str = "utf-8") -> str:
 as_str = as_text
 
 
-def as_str_any(value: Any) -> str:
+def as_str_any(value: object) -> str:
     """Bytes decoded as UTF-8, anything else as `str` gives it."""
     return as_text(value) if isinstance(value, (bytes, bytearray)) else str(value)
 

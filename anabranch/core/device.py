@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 _JOB = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*")
 _DEVICE_TYPE = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
@@ -133,7 +133,7 @@ class DeviceSpec:
         merged.merge_from(dev)
         return merged
 
-    def replace(self, **kwargs: Any) -> DeviceSpec:
+    def replace(self, **kwargs: str | int | None) -> DeviceSpec:
         """A new spec with the parts given by keyword; the others are this one's."""
         return DeviceSpec(**{**{field: getattr(self, field) for field in _FIELDS}, **kwargs})
 
@@ -225,7 +225,14 @@ def merge_names(outer: str, inner: str) -> str:
     return merged.to_string()
 
 
-def merge_device(spec: DeviceSpec | str | None) -> Callable[[Any], str]:
+class PlacedLike(Protocol):
+    """What asks for a device: a node."""
+
+    @property
+    def device(self) -> str | None: ...
+
+
+def merge_device(spec: DeviceSpec | str | None) -> Callable[[str | PlacedLike], str]:
     """The function by which a device scope changes the nodes within it.
 
     Args:
@@ -240,7 +247,7 @@ def merge_device(spec: DeviceSpec | str | None) -> Callable[[Any], str]:
     """
     outer = canonical_name(spec)
 
-    def apply(node: Any) -> str:
+    def apply(node: str | PlacedLike) -> str:
         inner = node if isinstance(node, str) else node.device
         return merge_names(outer, inner or "")
 

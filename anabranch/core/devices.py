@@ -17,9 +17,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-import numpy as np
-
+from anabranch.core.arrays import AnyArray, HostArray
 from anabranch.core.device import DeviceSpec
+from anabranch.core.kernel_context import KernelOperation
 
 #: the entry point group under which packages announce factories; an entry point is named after its device type
 ENTRY_POINTS: Final = "anabranch.devices"
@@ -58,16 +58,16 @@ class Device(abc.ABC):
         self.spec = DeviceSpec.from_string(f"{task}/device:{device_type}:{index}")
         self.name = self.spec.to_string()
 
-    def supports(self, op: Any) -> bool:
+    def supports(self, op: KernelOperation) -> bool:
         """Whether the device has a kernel for an operation. Asked for compiled operations; host work is the CPU's."""
         return True
 
     @abc.abstractmethod
-    def put(self, value: Any) -> object:
+    def put(self, value: AnyArray) -> object:
         """A host array, or another device's, as an array of this device."""
 
     @abc.abstractmethod
-    def get(self, value: Any) -> np.ndarray[Any, Any]:
+    def get(self, value: AnyArray) -> HostArray:
         """An array of this device as a host array."""
 
     def __repr__(self) -> str:

@@ -117,7 +117,7 @@ class DType:
     is_complex: builtins.bool
     is_quantized: builtins.bool
 
-    def __init__(self, name: str, enum: int, numpy_type: Any, is_ref: builtins.bool) -> None:
+    def __init__(self, name: str, enum: int, numpy_type: type[Any], is_ref: builtins.bool) -> None:
         base_name = name.removesuffix("_ref")
         self.name = name
         self.as_datatype_enum = enum
@@ -182,7 +182,7 @@ class DType:
             return 0, base.max
         raise ValueError(f"{self} does not have defined limits.")
 
-    def is_compatible_with(self, other: Any) -> builtins.bool:
+    def is_compatible_with(self, other: object) -> builtins.bool:
         """Whether a tensor of type `other` may stand where this type is asked for.
 
         That is so for the type itself; and where this is a base type, for its ref type.
@@ -257,7 +257,7 @@ _DTYPES: Final = _make_dtypes()
 _LOOKUP: Final = _make_lookup(_DTYPES)
 
 
-def as_dtype(type_value: Any) -> DType:
+def as_dtype(type_value: object) -> DType:
     """The `DType` that a value names.
 
     Args:
@@ -291,7 +291,7 @@ def as_dtype(type_value: Any) -> DType:
     return found
 
 
-def _from_numpy(type_value: Any) -> DType | None:
+def _from_numpy(type_value: object) -> DType | None:
     """The type of a NumPy dtype that the table does not hold as such: sized strings, other byte orders, C names."""
     if isinstance(type_value, type) and issubclass(type_value, np.generic) and type_value not in _ABSTRACT:
         type_value = np.dtype(type_value)

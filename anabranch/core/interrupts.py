@@ -21,9 +21,11 @@ import os
 import signal
 import threading
 from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from types import FrameType
+from typing import Any, Final, TypeVar, TypeVarTuple
 
 R = TypeVar("R")
+Arguments = TypeVarTuple("Arguments")
 
 #: errors of the processor, which cannot wait, and what no handler is told of
 _NEVER_PUT_OFF: Final = ("SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGABRT", "SIGTRAP", "SIGSYS", "SIGKILL", "SIGSTOP")
@@ -86,7 +88,7 @@ class _PutOff:
         finally:
             self.deliver()
 
-    def _take(self, number: int, frame: Any) -> None:
+    def _take(self, number: int, frame: FrameType | None) -> None:
         if self.is_open:
             self._handlers[number](number, frame)
         elif number not in self._came:  # as the system does with signals that wait
@@ -111,7 +113,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_note_main_thread)
 
 
-def uninterrupted(work: Callable[..., R], *args: Any) -> R:
+def uninterrupted(work: Callable[[*Arguments], R], *args: *Arguments) -> R:
     """Calls `work(*args)`. Signals that come meanwhile are handled after it, or where `admitted` lets them in.
 
     Raises:

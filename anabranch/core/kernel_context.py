@@ -1,40 +1,287 @@
-"""What a kernel may know and do besides computing on its arrays."""
+"""What a kernel may know and do besides computing on its arrays.
+
+A kernel that asks for `ctx` says by its annotation which of these it needs:
+
+* `OperationContext`: its operation, checks, and the values of variables. Every context has it.
+* `HostKernelContext`: besides that resources, and calls of functions; for host kernels.
+* `TracingContext`: besides that what is known of the program being traced; for compiled kernels.
+* `TransferKernelContext`: for what takes tensors from one device to another.
+
+`KernelContext` is the first of these as a class, for kernels that run on known values; the others are implemented where
+kernels are called from (`runtime.host_context`, `xla.lowering`, `runtime.transfer_call`). `graph.kernel_contexts` says
+what the nodes and functions are that they speak of.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import Field, dataclass
+from typing import Any, ClassVar, Protocol, Self, TypeVar
 
 import numpy as np
 
+from anabranch.core.attrs import AttributeValue
+from anabranch.core.dtypes import DType
+from anabranch.core.resources import ResourceHandle
 from anabranch.core.shapes import TensorShape
+from anabranch.core.values import TensorValue
 from anabranch.errors import InternalError, InvalidArgumentError, OpError
 
 
-class KernelContext:
-    """Passed to kernels that ask for `ctx`.
+class KernelTensor(Protocol):
+    """What kernels ask of an input or output of their operation."""
 
-    This base class serves host kernels and constant folding, where values are NumPy arrays; the compiler's subclass
-    gives the same methods their meaning while a step is traced.
+    @property
+    def op(self) -> KernelOperation: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def dtype(self) -> DType: ...
+    @property
+    def shape(self) -> TensorShape: ...
+
+
+class KernelOperation(Protocol):
+    """What kernels ask of their operation."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def type(self) -> str: ...
+    @property
+    def attrs(self) -> dict[str, AttributeValue]: ...
+    @property
+    def inputs(self) -> Sequence[KernelTensor]: ...
+    @property
+    def outputs(self) -> Sequence[KernelTensor]: ...
+    @property
+    def creation_site(self) -> str: ...
+
+
+Made = TypeVar("Made")  #: the type of an object in a container
+Node = TypeVar("Node", bound=KernelOperation)  #: what operations are where kernels are called
+Function_contra = TypeVar("Function_contra", contravariant=True)  #: what functions are there
+BodyTensor_contra = TypeVar("BodyTensor_contra", contravariant=True)  #: what tensors of functions are there
+_Carry = TypeVar("_Carry")
+
+
+class OperationContext(Protocol):
+    """What every kernel may ask."""
+
+    @property
+    def op(self) -> KernelOperation:
+        """The operation being run (its `name`, `attrs` and output dtypes are the contract of the call)."""
+
+    def output_dtype(self, index: int = 0) -> np.dtype[Any]:
+        """The NumPy dtype that output `index` must have."""
+
+    def output_shape(self, index: int = 0) -> TensorShape:
+        """What is known statically of the shape of output `index`."""
+
+    def check(
+        self, ok: TensorValue, message: str, *values: TensorValue, error: type[OpError] = InvalidArgumentError
+    ) -> None:
+        """Makes the step fail with `error` unless every element of `ok` is true; see `KernelContext.check`."""
+
+    @property
+    def task(self) -> str:
+        """The task that has what the operation names, as `ResourceHandle.task` says it."""
+
+    def read(self, handle: ResourceHandle) -> TensorValue:
+        """The current value of a variable."""
+
+    def write(self, handle: ResourceHandle, value: TensorValue, guarded: bool = False) -> None:
+        """Replaces the value of a variable."""
+
+
+class ResourceStore(Protocol):
+    """The objects behind handles that outlive a step: queues, tables, readers, iterators. Thread-safe."""
+
+    #: whether the session that they belong to is closed: nothing is made in them any more
+    is_closed: bool
+
+    def object(self, handle: ResourceHandle, make: Callable[[], Made]) -> Made:
+        """The object behind a handle, made on first use."""
+
+    def find_object(self, handle: ResourceHandle) -> Any:
+        """The object behind a handle, or None."""
+
+    def remove_object(self, handle: ResourceHandle) -> bool:
+        """Drops the object behind a handle; False where there is none."""
+
+
+class RandomDraws(Protocol):
+    """How often random operations have drawn, where they begin their sequences anew.
 
     Attributes:
-        op: the operation being run (its `name`, `attrs` and output dtypes are the contract of the call).
+        run_seed: what operations without a seed of their own draw from.
+    """
+
+    run_seed: int
+
+
+class HostKernelContext(OperationContext, Protocol[Node, Function_contra]):
+    """What a host kernel may ask.
+
+    Attributes:
+        opened: for operations that make shared objects: the handle, and a weak reference to what it meant last time.
+    """
+
+    opened: tuple[ResourceHandle, weakref.ref[Any]] | None
+
+    @property
+    def op(self) -> Node: ...
+
+    @property
+    def containers(self) -> ResourceStore:
+        """The task's objects."""
+
+    @property
+    def private_name(self) -> str:
+        """Names what belongs to this operation of this session alone."""
+
+    def for_operation(self, op: Node) -> OperationContext:
+        """The context of another operation of the same session."""
+
+    def is_initialized(self, handle: ResourceHandle) -> bool:
+        """Whether the variable has a value."""
+
+    def destroy(self, handle: ResourceHandle) -> bool:
+        """Makes a variable uninitialised, or removes another resource; False where there was nothing."""
+
+    def call(
+        self, body: Function_contra, inputs: list[TensorValue], *, draws: RandomDraws | None = None
+    ) -> list[TensorValue]:
+        """Runs a function as a step of its own; `draws` is what `new_draws` gave, if it has its own."""
+
+    def new_draws(self) -> RandomDraws:
+        """Random operations that count there begin their sequences anew."""
+
+
+@dataclass(slots=True)
+class Check:
+    """A condition compiled into an island; the step fails when it is false.
+
+    Attributes:
+        ok: boolean scalar (traced).
+        values: what the message shows (traced).
+    """
+
+    op: KernelOperation
+    ok: TensorValue
+    message: str
+    values: tuple[TensorValue, ...]
+    error: type[OpError]
+
+
+class LoopWatch(Protocol):
+    """How the loops of an island can be stopped."""
+
+    def inside(self) -> Self:
+        """The same for the loops in the body of a loop."""
+
+
+class TracedState(Protocol):
+    """What changes while a program is traced; a dataclass, of which calls get copies (`dataclasses.replace`).
+
+    Attributes:
+        variables: the current value of each variable that was read or written.
+        written: the variables that were written so far.
+        checks: the conditions met so far.
+        watched: how loops can be stopped; None: not at all.
+    """
+
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+    variables: dict[ResourceHandle, TensorValue]
+    written: set[ResourceHandle]
+    checks: list[Check]
+
+    @property
+    def watched(self) -> LoopWatch | None: ...
+
+
+class TracingContext(OperationContext, Protocol[Node, Function_contra, BodyTensor_contra]):
+    """What a compiled kernel may ask while an island is traced."""
+
+    @property
+    def op(self) -> Node: ...
+
+    @property
+    def state(self) -> TracedState:
+        """What has been traced so far."""
+
+    @property
+    def guard(self) -> TensorValue:
+        """Whether all checks of the island hold (a traced boolean scalar), or None where it has no checks."""
+
+    def needs_host(self, why: str) -> Exception:
+        """To be raised by a kernel that cannot be compiled for the values at hand."""
+
+    def is_used(self, index: int) -> bool:
+        """Whether anything needs output `index`."""
+
+    def draws_random(self, *bodies: Function_contra) -> bool:
+        """Whether calling one of the function graphs draws random numbers."""
+
+    def body_state(
+        self, body: Function_contra, inputs: list[TensorValue]
+    ) -> tuple[list[ResourceHandle], list[ResourceHandle]]:
+        """The variables that calling a function graph with these inputs reads and writes."""
+
+    def while_loop(
+        self, going: Callable[[_Carry], TensorValue], iterate: Callable[[_Carry], _Carry], carry: _Carry
+    ) -> _Carry:
+        """Like `lax.while_loop`, but a step with a deadline can be stopped: the loop ends then, and a check fails."""
+
+    def note(self, text: str) -> None:
+        """Tells something about how this operation is compiled to those who ask (`anabranch explain`)."""
+
+    def call(
+        self,
+        body: Function_contra,
+        inputs: list[TensorValue],
+        state: TracedState | None = None,
+        iteration: TensorValue = 0,
+        kernels: Mapping[Node, Callable[[Callable[[BodyTensor_contra], TensorValue]], TensorValue]] | None = None,
+        also: Sequence[BodyTensor_contra] = (),
+    ) -> list[TensorValue]:
+        """Traces a function graph; see `xla.lowering.TraceContext.call`."""
+
+
+class TransferKernelContext(OperationContext, Protocol):
+    """What `_Send` and `_Recv` may ask."""
+
+    def send(self, value: TensorValue) -> None:
+        """Gives a value to whoever receives it."""
+
+    def receive(self) -> TensorValue:
+        """The value that was sent; or a `Pending` for the one that will be."""
+
+
+class KernelContext:
+    """The context of kernels that run on values that are known: while a graph is built, and in constant folding.
+
+    Values are NumPy arrays. The contexts of other places where kernels are called are subclasses.
     """
 
     __slots__ = ("op",)
 
-    def __init__(self, op: Any) -> None:
+    def __init__(self, op: KernelOperation) -> None:
         self.op = op
 
-    def output_dtype(self, index: int = 0) -> Any:
+    def output_dtype(self, index: int = 0) -> np.dtype[Any]:
         """The NumPy dtype that output `index` must have."""
-        return self.op.outputs[index].dtype.as_numpy_dtype
+        dtype: np.dtype[Any] = self.op.outputs[index].dtype.as_numpy_dtype
+        return dtype
 
     def output_shape(self, index: int = 0) -> TensorShape:
         """What is known statically of the shape of output `index`."""
-        shape: TensorShape = self.op.outputs[index].shape
-        return shape
+        return self.op.outputs[index].shape
 
-    def check(self, ok: Any, message: str, *values: Any, error: type[OpError] = InvalidArgumentError) -> None:
+    def check(
+        self, ok: TensorValue, message: str, *values: TensorValue, error: type[OpError] = InvalidArgumentError
+    ) -> None:
         """Makes the step fail with `error` unless every element of `ok` is true.
 
         In a compiled island the check runs on the device: no variable is changed by a step whose check fails.
@@ -52,15 +299,19 @@ class KernelContext:
         """The task that has what the operation names, as `ResourceHandle.task` says it."""
         return ""
 
-    def read(self, handle: Any) -> Any:
+    def read(self, handle: ResourceHandle) -> TensorValue:
         """The current value of a variable."""
         raise InternalError(None, self.op, "this kernel cannot read variables here")
 
-    def write(self, handle: Any, value: Any) -> None:
-        """Replaces the value of a variable."""
+    def write(self, handle: ResourceHandle, value: TensorValue, guarded: bool = False) -> None:
+        """Replaces the value of a variable.
+
+        Args:
+            guarded: the kernel has seen to it that nothing changes where a check of the island fails.
+        """
         raise InternalError(None, self.op, "this kernel cannot write variables here")
 
 
-def _shown(value: Any) -> str:
+def _shown(value: TensorValue) -> str:
     array = np.asarray(value)
     return str(array[()]) if array.size <= 8 else f"{np.array2string(array.reshape(-1)[:8])[:-1]} ...]"

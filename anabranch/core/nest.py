@@ -46,7 +46,7 @@ def _kind_of_type(cls: type) -> _NodeKind:
     return _NodeKind.SEQUENCE if issubclass(cls, Sequence) else _NodeKind.LEAF
 
 
-def _kind(value: Any) -> _NodeKind:
+def _kind(value: object) -> _NodeKind:
     cls = type(value)
     kind = _kinds.get(cls)
     if kind is None:
@@ -56,7 +56,7 @@ def _kind(value: Any) -> _NodeKind:
     return kind
 
 
-def is_nested(structure: Any) -> bool:
+def is_nested(structure: Structure) -> bool:
     """Whether the value is a structure rather than a leaf. An empty list is a structure without leaves."""
     return _kind(structure) is not _NodeKind.LEAF
 
@@ -64,14 +64,14 @@ def is_nested(structure: Any) -> bool:
 is_sequence = is_nested
 
 
-def _sorted_keys(mapping: Any) -> list[Any]:
+def _sorted_keys(mapping: Mapping[Any, Any]) -> list[Any]:
     try:
         return sorted(mapping)
     except TypeError:
         raise TypeError(f"A nested dict must have keys that can be sorted, got the keys {list(mapping)}") from None
 
 
-def _children(structure: Any) -> list[tuple[Any, Any]]:
+def _children(structure: Structure) -> list[tuple[Any, Any]]:
     """The (path element, value) pairs of a structure's first level: indices, field names or keys."""
     match _kind(structure):
         case _NodeKind.MAPPING:
@@ -84,7 +84,7 @@ def _children(structure: Any) -> list[tuple[Any, Any]]:
             return list(enumerate(structure))
 
 
-def _values(structure: Any) -> Any:
+def _values(structure: Structure) -> Any:
     """The values of a structure's first level."""
     match _kind(structure):
         case _NodeKind.MAPPING:
@@ -95,7 +95,7 @@ def _values(structure: Any) -> Any:
             return structure
 
 
-def _rebuild(structure: Any, values: list[Any]) -> Any:
+def _rebuild(structure: Structure, values: list[Any]) -> Any:
     """A structure of the same type as `structure`, with other values on its first level."""
     match _kind(structure):
         case _NodeKind.MAPPING:
@@ -108,7 +108,7 @@ def _rebuild(structure: Any, values: list[Any]) -> Any:
             return list(values) if isinstance(structure, range) else type(structure)(values)
 
 
-def _rebuild_mapping(mapping: Any, values: dict[Any, Any]) -> Any:
+def _rebuild_mapping(mapping: Structure, values: dict[Any, Any]) -> Any:
     """A mapping like `mapping`, in its order of keys."""
     ordered = [(key, values[key]) for key in mapping]
     if isinstance(mapping, collections.defaultdict):
@@ -121,7 +121,7 @@ def _rebuild_mapping(mapping: Any, values: dict[Any, Any]) -> Any:
     return rebuilt
 
 
-def flatten(structure: Any, expand_composites: bool = False) -> list[Any]:
+def flatten(structure: Structure, expand_composites: bool = False) -> list[Any]:
     """The leaves, from left to right; `[structure]` if it is a leaf itself.
 
     Args:
@@ -136,7 +136,7 @@ def flatten(structure: Any, expand_composites: bool = False) -> list[Any]:
     return leaves
 
 
-def _append_leaves(structure: Any, leaves: list[Any]) -> None:
+def _append_leaves(structure: Structure, leaves: list[Any]) -> None:
     if _kind(structure) is _NodeKind.LEAF:
         leaves.append(structure)
         return
@@ -144,7 +144,7 @@ def _append_leaves(structure: Any, leaves: list[Any]) -> None:
         _append_leaves(value, leaves)
 
 
-def pack_sequence_as(structure: Any, flat_sequence: Any, expand_composites: bool = False) -> Structure:
+def pack_sequence_as(structure: Structure, flat_sequence: Structure, expand_composites: bool = False) -> Structure:
     """A structure like `structure` whose leaves are those of the list `flat_sequence`.
 
     Raises:
@@ -163,13 +163,13 @@ def pack_sequence_as(structure: Any, flat_sequence: Any, expand_composites: bool
     return _pack(structure, iter(flat))
 
 
-def _pack(structure: Any, leaves: Iterator[Any]) -> Any:
+def _pack(structure: Structure, leaves: Iterator[Any]) -> Any:
     if not is_nested(structure):
         return next(leaves)
     return _rebuild(structure, [_pack(value, leaves) for value in _values(structure)])
 
 
-def _is_same_sequence_type(a: Any, b: Any) -> bool:
+def _is_same_sequence_type(a: Structure, b: Structure) -> bool:
     """Whether two structures count as of one type: namedtuples by name and fields, all mappings alike."""
     if type(a) is type(b):
         return True
@@ -181,7 +181,9 @@ def _is_same_sequence_type(a: Any, b: Any) -> bool:
     return kind is _NodeKind.MAPPING
 
 
-def assert_same_structure(nest1: Any, nest2: Any, check_types: bool = True, expand_composites: bool = False) -> None:
+def assert_same_structure(
+    nest1: Structure, nest2: Structure, check_types: bool = True, expand_composites: bool = False
+) -> None:
     """Checks that two structures differ in their leaves alone.
 
     Args:
@@ -204,7 +206,7 @@ def assert_same_structure(nest1: Any, nest2: Any, check_types: bool = True, expa
         ) from None
 
 
-def _assert_same(a: Any, b: Any, check_types: bool) -> None:
+def _assert_same(a: Structure, b: Structure, check_types: bool) -> None:
     if is_nested(a) != is_nested(b):
         nested, leaf = (a, b) if is_nested(a) else (b, a)
         raise ValueError(f"Substructure {nested!r} is a sequence, while substructure {leaf!r} is not")
@@ -221,7 +223,7 @@ def _assert_same(a: Any, b: Any, check_types: bool) -> None:
         _assert_same(value_a, value_b, check_types)
 
 
-def _assert_same_type_and_keys(a: Any, b: Any) -> None:
+def _assert_same_type_and_keys(a: Structure, b: Structure) -> None:
     if not _is_same_sequence_type(a, b):
         raise TypeError(
             f"The two don't have the same sequence type: the first has type {type(a).__name__}, "
@@ -231,7 +233,7 @@ def _assert_same_type_and_keys(a: Any, b: Any) -> None:
         raise ValueError(f"The two dictionaries don't have the same set of keys: {list(a)} and {list(b)}")
 
 
-def map_structure(func: Callable[..., Any], *structure: Any, **kwargs: Any) -> Structure:
+def map_structure(func: Callable[..., Any], *structure: Structure, **kwargs: bool) -> Structure:
     """A structure like the first one, of `func` applied to the corresponding leaves of all.
 
     Args:
@@ -250,7 +252,7 @@ def map_structure(func: Callable[..., Any], *structure: Any, **kwargs: Any) -> S
     return _pack(structure[0], iter([func(*leaves) for leaves in zip(*columns, strict=True)]))
 
 
-def _check_map_arguments(func: Any, structures: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+def _check_map_arguments(func: object, structures: tuple[Structure, ...], kwargs: dict[str, bool]) -> bool:
     """Checks what the `map_...` functions share, and returns `check_types`."""
     if not callable(func):
         raise TypeError(f"func must be callable, got: {func!r}")
@@ -291,7 +293,7 @@ def flatten_dict_items(dictionary: Mapping[Any, Any]) -> dict[Hashable, Any]:
 
 
 def assert_shallow_structure(
-    shallow_tree: Any, input_tree: Any, check_types: bool = True, expand_composites: bool = False
+    shallow_tree: Structure, input_tree: Structure, check_types: bool = True, expand_composites: bool = False
 ) -> None:
     """Checks that `input_tree` has the structure of `shallow_tree`, whose leaves may stand for whole structures.
 
@@ -316,7 +318,7 @@ def assert_shallow_structure(
         assert_shallow_structure(shallow_value, input_value, check_types=check_types)
 
 
-def _shallow_pairs(shallow_tree: Any, input_tree: Any) -> list[tuple[Any, Any]]:
+def _shallow_pairs(shallow_tree: Structure, input_tree: Structure) -> list[tuple[Any, Any]]:
     """The corresponding values of the first level of two structures.
 
     Raises:
@@ -339,7 +341,7 @@ def _shallow_pairs(shallow_tree: Any, input_tree: Any) -> list[tuple[Any, Any]]:
 
 
 def flatten_up_to(
-    shallow_tree: Any, input_tree: Any, check_types: bool = True, expand_composites: bool = False
+    shallow_tree: Structure, input_tree: Structure, check_types: bool = True, expand_composites: bool = False
 ) -> list[Any]:
     """What stands in `input_tree` at the places of the leaves of `shallow_tree`, from left to right.
 
@@ -352,7 +354,7 @@ def flatten_up_to(
     return pieces
 
 
-def _append_pieces(shallow_tree: Any, input_tree: Any, pieces: list[Any]) -> None:
+def _append_pieces(shallow_tree: Structure, input_tree: Structure, pieces: list[Any]) -> None:
     if not is_nested(shallow_tree):
         pieces.append(input_tree)
         return
@@ -360,7 +362,9 @@ def _append_pieces(shallow_tree: Any, input_tree: Any, pieces: list[Any]) -> Non
         _append_pieces(shallow_value, input_value, pieces)
 
 
-def map_structure_up_to(shallow_tree: Any, func: Callable[..., Any], *inputs: Any, **kwargs: Any) -> Structure:
+def map_structure_up_to(
+    shallow_tree: Structure, func: Callable[..., Any], *inputs: Structure, **kwargs: bool
+) -> Structure:
     """A structure like `shallow_tree`, of `func` applied to what stands in the inputs at the places of its leaves.
 
     Args:
@@ -377,14 +381,14 @@ def map_structure_up_to(shallow_tree: Any, func: Callable[..., Any], *inputs: An
     return _pack(shallow_tree, iter([func(*pieces) for pieces in zip(*columns, strict=True)]))
 
 
-def flatten_with_tuple_paths(structure: Any, expand_composites: bool = False) -> list[tuple[Path, Any]]:
+def flatten_with_tuple_paths(structure: Structure, expand_composites: bool = False) -> list[tuple[Path, Any]]:
     """The leaves with their paths: tuples of keys, field names and indices, empty for a lone leaf."""
     pairs: list[tuple[Path, Any]] = []
     _append_paths(structure, (), pairs)
     return pairs
 
 
-def _append_paths(structure: Any, path: Path, pairs: list[tuple[Path, Any]]) -> None:
+def _append_paths(structure: Structure, path: Path, pairs: list[tuple[Path, Any]]) -> None:
     if not is_nested(structure):
         pairs.append((path, structure))
         return
@@ -397,19 +401,19 @@ def _joined(path: Path, separator: str = "/") -> str:
 
 
 def flatten_with_joined_string_paths(
-    structure: Any, separator: str = "/", expand_composites: bool = False
+    structure: Structure, separator: str = "/", expand_composites: bool = False
 ) -> list[tuple[str, Any]]:
     """The leaves with their paths as strings, such as `("cells/0/state", leaf)`."""
     return [(_joined(path, separator), leaf) for path, leaf in flatten_with_tuple_paths(structure)]
 
 
-def map_structure_with_tuple_paths(func: Callable[..., Any], *structure: Any, **kwargs: Any) -> Structure:
+def map_structure_with_tuple_paths(func: Callable[..., Any], *structure: Structure, **kwargs: bool) -> Structure:
     """As `map_structure`, but `func` takes the path of the leaves, a tuple, as its first argument."""
     check_types = _check_map_arguments(func, structure, kwargs)
     paths = iter([path for path, _ in flatten_with_tuple_paths(structure[0])])
     return map_structure(lambda *leaves: func(next(paths), *leaves), *structure, check_types=check_types)
 
 
-def map_structure_with_paths(func: Callable[..., Any], *structure: Any, **kwargs: Any) -> Structure:
+def map_structure_with_paths(func: Callable[..., Any], *structure: Structure, **kwargs: bool) -> Structure:
     """As `map_structure`, but `func` takes the path of the leaves, joined by slashes, as its first argument."""
     return map_structure_with_tuple_paths(lambda path, *leaves: func(_joined(path), *leaves), *structure, **kwargs)

@@ -29,22 +29,24 @@ from __future__ import annotations
 import ast
 import inspect
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from types import FunctionType
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Self, TypedDict, TypeVar, Unpack
 
 import numpy as np
 
 from anabranch.core import dtypes
 from anabranch.core.attrs import single_precision
 from anabranch.core.dtypes import DType
+from anabranch.core.kernel_context import KernelOperation
+from anabranch.core.roles import FUNCTIONAL_ROLES, PRIMITIVE_ROLES, TRANSFER_ROLES, Role
 from anabranch.core.shapes import LateShapeError, TensorShape
 
 #: Keywords that a rule may ask for besides attributes of its operation.
 #: `xp`: the array module (numpy or jax.numpy). A kernel that asks for it is *portable*: it runs on known values while
 #:       a step is traced, and on the host.
-#: `ctx`: the context object of the rule (kernel: `KernelContext`; shape rule: `ShapeContext`).
+#: `ctx`: the context of the rule (kernel: one of `core.kernel_context`; shape rule: `ShapeContext`).
 #: `rng`: a fresh JAX random key for this run of this operation (compiled kernels), or a numpy Generator (host kernels).
 RESERVED_KEYWORDS: Final = frozenset({"xp", "ctx", "rng"})
 
@@ -63,6 +65,11 @@ _SCALAR_KINDS: Final = frozenset({"int", "float", "bool", "string", "type", "sha
 
 
 T = TypeVar("T", bound="OpDef")
+
+#: what an estimate takes an unknown dimension for
+ASSUMED_DIMENSION: Final = 32
+#: (shapes of the inputs, shapes of the outputs, attributes) -> floating-point operations
+FlopsRule = Callable[[Sequence[tuple[int, ...] | None], Sequence[tuple[int, ...] | None], dict[str, Any]], int]
 
 
 class _Missing:
@@ -130,6 +137,31 @@ class Rule:
         return keyword in self.keywords
 
 
+class OpFlags(TypedDict, total=False):
+    """What the definition of an operation type may state; see the attributes of `OpDef`."""
+
+    stateful: bool
+    commutative: bool
+    static: Iterable[str]
+    ranks: dict[str, int]
+    late_ranks: dict[str, int]
+    reads: Iterable[str]
+    writes: Iterable[str]
+    shape_valued: bool
+    few_values: bool
+    asynchronous: bool
+    blocking: bool
+    defers_bodies: bool
+    knows_objects: bool
+    role: Role
+    passes_on: bool
+    repeats_bodies: bool
+    unnoticed: bool
+    ignores_values: bool
+    calls_user_code: bool
+    doc: str
+
+
 @dataclass(slots=True, eq=False)
 class OpDef:
     """An operation type: its signature, and the rules attached to it by the decorators below.
@@ -152,6 +184,14 @@ class OpDef:
             touched by the operation.
         knows_objects: where an input may have any type, its kernels know handles and lists of tensors, which are no
             arrays. Ask `takes_objects`.
+        role: what the operation is in the structure of a graph.
+        passes_on: each output is the input at its position, and each gradient likewise, if the type has gradients. Its
+            kernel runs on the host as well.
+        repeats_bodies: its functions run any number of times in a run of the operation.
+        unnoticed: it is stateful only so that it is neither folded nor merged: nobody notices that it runs.
+        ignores_values: the outputs depend on the inputs' shapes only, but are as large as these, so that they are
+            computed by the step, and not (as with `shape_valued`) from the shapes that are known before.
+        calls_user_code: the host kernel calls a function of the user.
     """
 
     name: str
@@ -172,21 +212,36 @@ class OpDef:
     blocking: bool = False
     defers_bodies: bool = False
     knows_objects: bool = False
+    role: Role = Role.COMPUTATION
+    passes_on: bool = False
+    repeats_bodies: bool = False
+    unnoticed: bool = False
+    ignores_values: bool = False
+    calls_user_code: bool = False
     doc: str = ""
     shape_rule: Rule | None = None
     compiled_rule: Rule | None = None
     host_rule: Rule | None = None
     gradient_rule: Callable[..., Any] | None = None
     static_rule: Callable[[Any], frozenset[int]] | None = None
+    partial_rule: Callable[[Any, int], list[int | None] | None] | None = None
+    flops_rule: FlopsRule | None = None
     differentiable: bool | None = None
     defined_at: str = ""
     #: names of attributes that are inferred from the inputs
     inferred: frozenset[str] = field(default=frozenset())
     #: whether attributes name functions
     calls_functions: bool = field(init=False)
+    #: whether it is a primitive of control flow, functional control flow, or leads from one device to another
+    is_primitive: bool = field(init=False)
+    is_functional: bool = field(init=False)
+    is_transfer: bool = field(init=False)
 
     def __post_init__(self) -> None:
         self.calls_functions = any(attr.kind in ("func", "list(func)") for attr in self.attrs.values())
+        self.is_primitive = self.role in PRIMITIVE_ROLES
+        self.is_functional = self.role in FUNCTIONAL_ROLES
+        self.is_transfer = self.role in TRANSFER_ROLES
 
     # ------------------------------------------------------------------ decorators
     def shape(self, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -221,6 +276,26 @@ class OpDef:
         self.static_rule = function
         return function
 
+    def partial_value(
+        self, function: Callable[[Any, int], list[int | None] | None]
+    ) -> Callable[[Any, int], list[int | None] | None]:
+        """Attaches a rule for what is known of an output that describes a shape: (tensor, depth) -> its elements.
+
+        The rule asks `graph.constants.partial_vector` for those of the inputs, with the same depth; None for an element
+        or a vector of which nothing is known. What `passes_on` its inputs needs none.
+        """
+        self.partial_rule = function
+        return function
+
+    def flops(self, function: FlopsRule) -> FlopsRule:
+        """Attaches a rule for the floating-point operations that a run needs; without one, an element takes one.
+
+        (shapes of the inputs, shapes of the outputs, attributes) -> number. What is not known of a shape was guessed;
+        it is None where not even the rank is known.
+        """
+        self.flops_rule = function
+        return function
+
     def gradient(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Attaches the gradient: (op, *output gradients) -> input gradients, each a tensor, IndexedSlices or None."""
         if self.differentiable is not None:
@@ -246,25 +321,30 @@ class OpDef:
         rule = self.compiled_rule or self.host_rule
         return rule is not None and rule.asks_for("rng")
 
-    def static_positions(self, op: Any) -> frozenset[int]:
+    def static_positions(self, op: KernelOperation) -> frozenset[int]:
         """The flat positions of the inputs of `op` whose values must be known when a step is compiled."""
         if self.static_rule is not None:
             return self.static_rule(op)
         return self._positions(op, lambda arg: arg.name in self.static) if self.static else frozenset()
 
     @property
+    def only_reads(self) -> bool:
+        """Whether all that it does with variables is to read them."""
+        return bool(self.reads) and not self.writes
+
+    @property
     def takes_objects(self) -> bool:
         """Whether inputs of any type reach the kernels as they are: what has functions hands them on to these."""
         return self.knows_objects or self.calls_functions
 
-    def object_positions(self, op: Any) -> frozenset[int]:
+    def object_positions(self, op: KernelOperation) -> frozenset[int]:
         """The flat positions of handles and variants that the kernels of `op` get in arrays of objects."""
         found = frozenset(i for i, t in enumerate(op.inputs) if t.dtype is dtypes.resource or t.dtype is dtypes.variant)
         if not found or self.takes_objects:
             return frozenset()
         return found & self._positions(op, lambda arg: arg.dtype is None)
 
-    def _positions(self, op: Any, wanted: Callable[[ArgDef], bool]) -> frozenset[int]:
+    def _positions(self, op: KernelOperation, wanted: Callable[[ArgDef], bool]) -> frozenset[int]:
         """The flat positions of some of the input arguments."""
         found: set[int] = set()
         start = 0
@@ -327,7 +407,7 @@ def parse_op_def(
     signature: str,
     attrs: str = "",
     factory: type[T] = OpDef,  # type: ignore[assignment]
-    **flags: Any,
+    **flags: Unpack[OpFlags],
 ) -> T:
     """Reads a signature (see the module docstring).
 
@@ -346,13 +426,14 @@ def parse_op_def(
     inputs = tuple(_parse_arg(name, text, attr_defs) for text in _split(before))
     outputs = tuple(_parse_arg(name, text, attr_defs) for text in _split(after))
     inferred = {a for arg in inputs for a in (arg.type_attr, arg.number_attr, arg.type_list_attr) if a}
+    fields: dict[str, Any] = {**flags}
     for key in ("static", "reads", "writes"):
-        flags[key] = frozenset(flags.get(key, ()))
+        fields[key] = frozenset(fields.get(key, ()))
     for key in ("static", "reads", "writes", "ranks", "late_ranks"):
-        unknown = set(flags.get(key, ())) - {arg.name for arg in inputs}
+        unknown = set(fields.get(key, ())) - {arg.name for arg in inputs}
         if unknown:
             raise ValueError(f"operation {name}: {key} names {sorted(unknown)}, which are not inputs")
-    return factory(name, inputs, outputs, attr_defs, inferred=frozenset(inferred), **flags)
+    return factory(name, inputs, outputs, attr_defs, inferred=frozenset(inferred), **fields)
 
 
 _ARGUMENT = re.compile(r"(\w+)\s*:\s*(?:(\w+)\s*\*\s*)?(\w+)")

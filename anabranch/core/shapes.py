@@ -9,12 +9,29 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Iterable, Iterator
-from typing import Any, TypeAlias, overload
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Protocol, SupportsIndex, TypeAlias, cast, overload
 
 Dims: TypeAlias = tuple[int | None, ...] | None
 #: what a program may give for a shape: None is an unknown rank, a number a vector's length
-ShapeLike: TypeAlias = "TensorShape | Iterable[int | Dimension | None] | int | None"
+ShapeLike: TypeAlias = "TensorShape | Iterable[DimensionLike] | DimensionLike | ShapeMessage"
+#: what a program may give for a length: None is an unknown one; programs of Python 2 divide lengths with /
+DimensionLike: TypeAlias = "Dimension | SupportsIndex | float | None"
+
+
+class DimensionMessage(Protocol):
+    """A dimension in a `TensorShapeProto`; -1 is an unknown length."""
+
+    size: int
+
+
+class ShapeMessage(Protocol):
+    """A `TensorShapeProto`."""
+
+    unknown_rank: bool
+
+    @property
+    def dim(self) -> Iterable[DimensionMessage]: ...
 
 
 class Dimension:
@@ -28,7 +45,7 @@ class Dimension:
 
     _value: int | None
 
-    def __init__(self, value: Any) -> None:
+    def __init__(self, value: DimensionLike) -> None:
         """Makes a dimension of length `value`.
 
         Args:
@@ -45,17 +62,17 @@ class Dimension:
         """The length, or None if it is unknown."""
         return self._value
 
-    def is_compatible_with(self, other: Any) -> bool:
+    def is_compatible_with(self, other: DimensionLike) -> bool:
         """Whether both may be the same length: they are equal, or one is unknown."""
         length = _length(other)
         return self._value is None or length is None or self._value == length
 
-    def assert_is_compatible_with(self, other: Any) -> None:
+    def assert_is_compatible_with(self, other: DimensionLike) -> None:
         """Raises ValueError unless `self.is_compatible_with(other)`."""
         if not self.is_compatible_with(other):
             raise ValueError(f"Dimensions {self} and {as_dimension(other)} are not compatible")
 
-    def merge_with(self, other: Any) -> Dimension:
+    def merge_with(self, other: DimensionLike) -> Dimension:
         """The dimension that knows what either knows.
 
         Raises:
@@ -88,7 +105,7 @@ class Dimension:
     def __reduce__(self) -> tuple[Any, tuple[int | None]]:
         return Dimension, (self._value,)
 
-    def _compare(self, other: Any, relation: Any) -> Any:
+    def _compare(self, other: object, relation: Callable[[int, int], bool]) -> Any:
         try:
             length = _length(other)
         except (TypeError, ValueError):
@@ -103,19 +120,19 @@ class Dimension:
     def __ne__(self, other: object) -> Any:
         return self._compare(other, operator.ne)
 
-    def __lt__(self, other: Any) -> Any:
+    def __lt__(self, other: DimensionLike) -> Any:
         return self._compare(other, operator.lt)
 
-    def __le__(self, other: Any) -> Any:
+    def __le__(self, other: DimensionLike) -> Any:
         return self._compare(other, operator.le)
 
-    def __gt__(self, other: Any) -> Any:
+    def __gt__(self, other: DimensionLike) -> Any:
         return self._compare(other, operator.gt)
 
-    def __ge__(self, other: Any) -> Any:
+    def __ge__(self, other: DimensionLike) -> Any:
         return self._compare(other, operator.ge)
 
-    def _combine(self, other: Any, operation: Any, reflected: bool = False) -> Any:
+    def _combine(self, other: object, operation: Callable[[int, int], int], reflected: bool = False) -> Any:
         try:
             length = _length(other)
         except (TypeError, ValueError):
@@ -124,50 +141,50 @@ class Dimension:
             return Dimension(None)
         return Dimension(operation(length, self._value) if reflected else operation(self._value, length))
 
-    def __add__(self, other: Any) -> Any:
+    def __add__(self, other: DimensionLike) -> Any:
         return self._combine(other, operator.add)
 
-    def __radd__(self, other: Any) -> Any:
+    def __radd__(self, other: DimensionLike) -> Any:
         return self._combine(other, operator.add, reflected=True)
 
-    def __sub__(self, other: Any) -> Any:
+    def __sub__(self, other: DimensionLike) -> Any:
         return self._combine(other, operator.sub)
 
-    def __rsub__(self, other: Any) -> Any:
+    def __rsub__(self, other: DimensionLike) -> Any:
         return self._combine(other, operator.sub, reflected=True)
 
-    def __mul__(self, other: Any) -> Any:
+    def __mul__(self, other: DimensionLike) -> Any:
         return self._combine(other, operator.mul)
 
-    def __rmul__(self, other: Any) -> Any:
+    def __rmul__(self, other: DimensionLike) -> Any:
         return self._combine(other, operator.mul, reflected=True)
 
-    def __floordiv__(self, other: Any) -> Any:
+    def __floordiv__(self, other: DimensionLike) -> Any:
         return self._combine(other, operator.floordiv)
 
-    def __rfloordiv__(self, other: Any) -> Any:
+    def __rfloordiv__(self, other: DimensionLike) -> Any:
         return self._combine(other, operator.floordiv, reflected=True)
 
-    def __mod__(self, other: Any) -> Any:
+    def __mod__(self, other: DimensionLike) -> Any:
         return self._combine(other, operator.mod)
 
-    def __rmod__(self, other: Any) -> Any:
+    def __rmod__(self, other: DimensionLike) -> Any:
         return self._combine(other, operator.mod, reflected=True)
 
-    def __truediv__(self, other: Any) -> Any:
+    def __truediv__(self, other: object) -> Any:
         raise TypeError(
             f"unsupported operand type(s) for /: 'Dimension' and {type(other).__name__!r}: a length is an integer, "
             "use // instead"
         )
 
-    def __rtruediv__(self, other: Any) -> Any:
+    def __rtruediv__(self, other: object) -> Any:
         raise TypeError(
             f"unsupported operand type(s) for /: {type(other).__name__!r} and 'Dimension': a length is an integer, "
             "use // instead"
         )
 
 
-def _length(value: Any) -> int | None:
+def _length(value: object) -> int | None:
     """The length that a value states: None, or a non-negative `int`."""
     if value is None:
         return None
@@ -179,7 +196,7 @@ def _length(value: Any) -> int | None:
         length = int(value)  # Python 2 programs divide lengths with /
     else:
         try:
-            length = operator.index(value)
+            length = operator.index(value)  # type: ignore[arg-type]  # it says itself what it cannot take
         except TypeError:
             raise TypeError(f"A dimension must be an integer or None, got {value!r} of {type(value)}") from None
     if length < 0:
@@ -187,7 +204,7 @@ def _length(value: Any) -> int | None:
     return length
 
 
-def _to_dims(dims: Any) -> Dims:
+def _to_dims(dims: ShapeLike) -> Dims:
     """The tuple that a user's shape states: a shape, an iterable of lengths, one length, a shape proto, or None."""
     if isinstance(dims, (tuple, list)):
         return tuple([d if d is None or (type(d) is int and d >= 0) else _length(d) for d in dims])
@@ -196,11 +213,12 @@ def _to_dims(dims: Any) -> Dims:
     if isinstance(dims, TensorShape):
         return dims.dims_tuple
     if hasattr(dims, "unknown_rank"):  # a TensorShapeProto, where -1 is an unknown length
-        return None if dims.unknown_rank else tuple([None if d.size == -1 else _length(d.size) for d in dims.dim])
+        message = cast(ShapeMessage, dims)
+        return None if message.unknown_rank else tuple([None if d.size == -1 else _length(d.size) for d in message.dim])
     if isinstance(dims, (str, bytes)):
         raise TypeError(f"A shape must be a list of integers and None, got {dims!r}")
     try:
-        lengths = iter(dims)
+        lengths = iter(dims)  # type: ignore[arg-type]  # it says itself what it cannot take
     except TypeError:
         return (_length(dims),)
     return tuple([_length(d) for d in lengths])
@@ -235,7 +253,7 @@ class TensorShape:
 
     dims_tuple: Dims
 
-    def __init__(self, dims: Any) -> None:
+    def __init__(self, dims: ShapeLike) -> None:
         """Makes a shape.
 
         Args:
@@ -297,9 +315,9 @@ class TensorShape:
     def __getitem__(self, key: slice) -> TensorShape: ...
 
     @overload
-    def __getitem__(self, key: Any) -> Dimension: ...
+    def __getitem__(self, key: SupportsIndex) -> Dimension: ...
 
-    def __getitem__(self, key: Any) -> Dimension | TensorShape:
+    def __getitem__(self, key: SupportsIndex | slice) -> Dimension | TensorShape:
         """A dimension, or for a slice a shape; as much of it as is known where the rank is unknown.
 
         Raises:
@@ -325,7 +343,7 @@ class TensorShape:
             return None
         return math.prod(self.dims_tuple)  # type: ignore[arg-type]
 
-    def merge_with(self, other: Any) -> TensorShape:
+    def merge_with(self, other: ShapeLike) -> TensorShape:
         """The shape that knows what either knows.
 
         Raises:
@@ -334,20 +352,20 @@ class TensorShape:
         other = as_shape(other)
         return TensorShape.from_tuple(merge_dims(self.dims_tuple, other.dims_tuple))
 
-    def concatenate(self, other: Any) -> TensorShape:
+    def concatenate(self, other: ShapeLike) -> TensorShape:
         """The dimensions of this shape followed by those of `other`; of unknown rank if either is."""
         other = as_shape(other)
         if self.dims_tuple is None or other.dims_tuple is None:
             return unknown_shape()
         return TensorShape.from_tuple(self.dims_tuple + other.dims_tuple)
 
-    def __add__(self, other: Any) -> TensorShape:
+    def __add__(self, other: ShapeLike) -> TensorShape:
         return self.concatenate(other)
 
-    def __radd__(self, other: Any) -> TensorShape:
+    def __radd__(self, other: ShapeLike) -> TensorShape:
         return as_shape(other).concatenate(self)
 
-    def assert_same_rank(self, other: Any) -> None:
+    def assert_same_rank(self, other: ShapeLike) -> None:
         """Raises ValueError if both ranks are known and differ."""
         other = as_shape(other)
         if self.rank is not None and other.rank is not None and self.rank != other.rank:
@@ -380,19 +398,19 @@ class TensorShape:
             raise ValueError(f"Shape {self} must have rank at most {rank}")
         return self
 
-    def is_compatible_with(self, other: Any) -> bool:
+    def is_compatible_with(self, other: ShapeLike) -> bool:
         """Whether one tensor may have both shapes: known ranks and known lengths are equal."""
         a, b = self.dims_tuple, as_shape(other).dims_tuple
         if a is None or b is None:
             return True
         return len(a) == len(b) and all(x == y or x is None or y is None for x, y in zip(a, b, strict=True))
 
-    def assert_is_compatible_with(self, other: Any) -> None:
+    def assert_is_compatible_with(self, other: ShapeLike) -> None:
         """Raises ValueError unless `self.is_compatible_with(other)`."""
         if not self.is_compatible_with(other):
             raise ValueError(f"Shapes {self} and {as_shape(other)} are incompatible")
 
-    def most_specific_compatible_shape(self, other: Any) -> TensorShape:
+    def most_specific_compatible_shape(self, other: ShapeLike) -> TensorShape:
         """The most specific shape that both shapes are instances of.
 
         Where the lengths differ or one is unknown, it is unknown; where the ranks do, so is the rank.
@@ -436,7 +454,7 @@ class TensorShape:
     def __eq__(self, other: object) -> Any:
         """Whether both shapes know the same: equal lengths, unknown ones in the same places."""
         try:
-            other = as_shape(other)
+            other = as_shape(other)  # type: ignore[arg-type]  # it says itself what it cannot take
         except (TypeError, ValueError):
             return NotImplemented
         return self.dims_tuple == other.dims_tuple
@@ -444,7 +462,7 @@ class TensorShape:
     def __ne__(self, other: object) -> Any:
         """The opposite of `==`, which raises ValueError where a rank is unknown."""
         try:
-            other = as_shape(other)
+            other = as_shape(other)  # type: ignore[arg-type]  # it says itself what it cannot take
         except (TypeError, ValueError):
             return NotImplemented
         if self.dims_tuple is None or other.dims_tuple is None:
@@ -458,12 +476,12 @@ class TensorShape:
         return TensorShape, (self.dims_tuple,)
 
 
-def as_shape(shape: Any) -> TensorShape:
+def as_shape(shape: ShapeLike) -> TensorShape:
     """`shape` itself if it is a TensorShape, else `TensorShape(shape)`."""
     return shape if isinstance(shape, TensorShape) else TensorShape(shape)
 
 
-def as_dimension(value: Any) -> Dimension:
+def as_dimension(value: DimensionLike) -> Dimension:
     """`value` itself if it is a Dimension, else `Dimension(value)`."""
     return value if isinstance(value, Dimension) else Dimension(value)
 
@@ -478,17 +496,17 @@ def scalar() -> TensorShape:
     return TensorShape.from_tuple(())
 
 
-def vector(length: Any) -> TensorShape:
+def vector(length: DimensionLike) -> TensorShape:
     """The shape of a vector of `length` elements, which may be None."""
     return TensorShape([length])
 
 
-def matrix(rows: Any, cols: Any) -> TensorShape:
+def matrix(rows: DimensionLike, cols: DimensionLike) -> TensorShape:
     """The shape of a matrix; each of the two numbers may be None."""
     return TensorShape([rows, cols])
 
 
-def dimension_value(dimension: Any) -> int | None:
+def dimension_value(dimension: Dimension | int | None) -> int | None:
     """The length of a Dimension, None if unknown; anything that is not a Dimension as it is."""
     return dimension.value if isinstance(dimension, Dimension) else dimension
 
@@ -553,7 +571,7 @@ def _broadcast_length(x: int | None, y: int | None) -> int | None:
     raise ValueError
 
 
-def broadcast_shape(shape_x: Any, shape_y: Any) -> TensorShape:
+def broadcast_shape(shape_x: ShapeLike, shape_y: ShapeLike) -> TensorShape:
     """What is known of the shape to which two shapes broadcast; of unknown rank if either is.
 
     Raises:
@@ -562,7 +580,7 @@ def broadcast_shape(shape_x: Any, shape_y: Any) -> TensorShape:
     return TensorShape.from_tuple(broadcast_dims(as_shape(shape_x).dims_tuple, as_shape(shape_y).dims_tuple))
 
 
-def is_broadcast_compatible(shape_x: Any, shape_y: Any) -> bool:
+def is_broadcast_compatible(shape_x: ShapeLike, shape_y: ShapeLike) -> bool:
     """Whether the two shapes are known to broadcast, but for unknown lengths: False if a rank is unknown."""
     dims_x, dims_y = as_shape(shape_x).dims_tuple, as_shape(shape_y).dims_tuple
     if dims_x is None or dims_y is None:

@@ -6,11 +6,12 @@ import math
 import resource
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
+from numpy.typing import DTypeLike
 
-from anabranch.errors import InvalidArgumentError, ResourceExhaustedError
+from anabranch.errors import InvalidArgumentError, OperationLike, ResourceExhaustedError
 
 #: XLA and NumPy count elements and bytes in signed 64-bit numbers; past them XLA ends the process
 _MAX_COUNT: Final = (1 << 63) - 1
@@ -23,7 +24,9 @@ _ADDRESS_SPACE_IN_USE: Final = Path("/proc/self/statm")
 _CGROUP: Final = Path("/sys/fs/cgroup")
 
 
-def check_countable(shape: Sequence[int], item_size: int, op: Any = None, what: str = "a tensor") -> int:
+def check_countable(
+    shape: Sequence[int], item_size: int, op: OperationLike | None = None, what: str = "a tensor"
+) -> int:
     """The bytes of a tensor of that shape.
 
     Raises:
@@ -42,7 +45,9 @@ def check_countable(shape: Sequence[int], item_size: int, op: Any = None, what: 
     return 0 if 0 in shape else count
 
 
-def check_storable(shape: Sequence[int], dtype: Any, op: Any = None, what: str = "a tensor") -> None:
+def check_storable(
+    shape: Sequence[int], dtype: DTypeLike, op: OperationLike | None = None, what: str = "a tensor"
+) -> None:
     """Says whether the machine could hold a tensor, before anything is allocated for it.
 
     Args:
@@ -59,7 +64,9 @@ def check_storable(shape: Sequence[int], dtype: Any, op: Any = None, what: str =
         raise out_of_memory(shape, np.dtype(dtype).name, size, op)
 
 
-def check_passable(shape: Sequence[int], dtype: Any, op: Any = None, what: str = "a tensor") -> int:
+def check_passable(
+    shape: Sequence[int], dtype: DTypeLike, op: OperationLike | None = None, what: str = "a tensor"
+) -> int:
     """The bytes of a tensor that a compiled program may pass through without storing it.
 
     Raises:
@@ -72,7 +79,9 @@ def check_passable(shape: Sequence[int], dtype: Any, op: Any = None, what: str =
     return size
 
 
-def out_of_memory(shape: Sequence[int], dtype: str, size: int, op: Any = None) -> ResourceExhaustedError:
+def out_of_memory(
+    shape: Sequence[int], dtype: str, size: int, op: OperationLike | None = None
+) -> ResourceExhaustedError:
     """The error of a tensor that is larger than the memory."""
     return ResourceExhaustedError(
         None,

@@ -19,7 +19,7 @@ TensorValue: TypeAlias = Any
 TensorLike: TypeAlias = Any
 
 
-def to_array(value: Any, dtype: DType | None = None) -> np.ndarray[Any, Any]:
+def to_array(value: TensorLike, dtype: DType | None = None) -> np.ndarray[Any, Any]:
     """The array that a Python value, a nested list of them, or an array-like stands for.
 
     Python floats become float32, integers int32 where they fit and int64 otherwise, complex numbers complex128,
@@ -80,7 +80,7 @@ def _bytes_array(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return out
 
 
-def _typed(value: Any, dtype: DType) -> np.ndarray[Any, Any]:
+def _typed(value: TensorLike, dtype: DType) -> np.ndarray[Any, Any]:
     if dtype is dtypes.string:
         return _bytes_array(_object_array(value))
     _check_fits(value, dtype)
@@ -90,7 +90,7 @@ def _typed(value: Any, dtype: DType) -> np.ndarray[Any, Any]:
         raise ValueError(f"{value!r} is out of the range of {dtype.name}") from error
 
 
-def _object_array(value: Any) -> np.ndarray[Any, Any]:
+def _object_array(value: TensorLike) -> np.ndarray[Any, Any]:
     """Like np.array(value, dtype=object), but bytes and str are always leaves and stay whole."""
     if isinstance(value, list | tuple):
         return np.array(value, dtype=np.object_)
@@ -99,7 +99,7 @@ def _object_array(value: Any) -> np.ndarray[Any, Any]:
     return out
 
 
-def _check_fits(value: Any, dtype: DType) -> None:
+def _check_fits(value: TensorLike, dtype: DType) -> None:
     """Raises TypeError at the first leaf of a nested list that `dtype` cannot hold."""
     if isinstance(value, list | tuple):
         for item in value:
@@ -121,7 +121,7 @@ def _check_fits(value: Any, dtype: DType) -> None:
         raise TypeError(f"Expected {dtype.name}, got {value!r} of type {type(value).__name__!r} instead.")
 
 
-def _untyped(value: Any) -> np.ndarray[Any, Any]:
+def _untyped(value: TensorLike) -> np.ndarray[Any, Any]:
     try:
         array = np.array(value)
     except ValueError as error:
@@ -142,10 +142,10 @@ def _untyped(value: Any) -> np.ndarray[Any, Any]:
     return array
 
 
-def _has_none(value: Any) -> bool:
+def _has_none(value: object) -> bool:
     return value is None or (isinstance(value, list | tuple) and any(_has_none(v) for v in value))
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."

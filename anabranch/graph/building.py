@@ -7,19 +7,22 @@ import inspect
 import operator
 import sys
 from collections import namedtuple
-from typing import Any
+from typing import Any, TypeAlias, Unpack
 
 import numpy as np
 
-from anabranch.core.attrs import FuncAttr, single_precision
+from anabranch.core.attrs import AttributeValue, FuncAttr, single_precision
 from anabranch.core.dtypes import DType, as_dtype
-from anabranch.core.op_def import MISSING, ArgDef, AttrDef, OpDef, parse_op_def
+from anabranch.core.op_def import MISSING, ArgDef, AttrDef, OpDef, OpFlags, parse_op_def
 from anabranch.core.registry import register_op
 from anabranch.core.shapes import TensorShape
-from anabranch.core.values import to_array
+from anabranch.core.values import TensorLike, to_array
 from anabranch.graph.conversion import convert_to_tensor, is_tensor_like
 from anabranch.graph.graph import Graph, get_default_graph
 from anabranch.graph.operation import Operation, Tensor, group_by_argument
+
+#: What an operation type is called with: an input, or the value of an attribute.
+Argument: TypeAlias = TensorLike | AttributeValue
 
 
 class OpFunction(OpDef):
@@ -37,7 +40,7 @@ class OpFunction(OpDef):
     _parameters: tuple[str, ...]
     _result_type: Any
 
-    def __call__(self, *args: Any, name: str | None = None, **kwargs: Any) -> Any:
+    def __call__(self, *args: Argument, name: str | None = None, **kwargs: Argument) -> Any:
         op = apply_op(self, self._bind(args, kwargs), name)
         return self.result_of(op)
 
@@ -95,7 +98,7 @@ class OpFunction(OpDef):
         return f"<operation type {self.name}>"
 
 
-def define_op(name: str, signature: str, attrs: str = "", **flags: Any) -> OpFunction:
+def define_op(name: str, signature: str, attrs: str = "", **flags: Unpack[OpFlags]) -> OpFunction:
     """Defines and registers an operation type; see `core.op_def` for the language and the rules to attach.
 
     Raises:
@@ -152,7 +155,7 @@ def _argument(op_def: OpDef, arg: ArgDef, bound: dict[str, Any]) -> Any:
     return value
 
 
-def _is_ready(value: Any) -> bool:
+def _is_ready(value: object) -> bool:
     return isinstance(value, Tensor) or (isinstance(value, list) and all(isinstance(v, Tensor) for v in value))
 
 
@@ -170,7 +173,7 @@ def _graph_for(values: list[Any]) -> Graph:
     return default
 
 
-def _check_not_in_body(item: Any, graph: Graph) -> None:
+def _check_not_in_body(item: Tensor, graph: Graph) -> None:
     if graph.building_function:
         raise ValueError(
             f"{item.name} (created at {item.op.site}) is in the body of a loop, a branch or a function, and cannot be "
@@ -219,7 +222,7 @@ def _default_type(op_def: OpDef, arg: ArgDef) -> DType | None:
 
 
 def _convert_one(
-    op_def: OpDef, arg: ArgDef, value: Any, dtype: DType | None, name: str, attrs: dict[str, Any]
+    op_def: OpDef, arg: ArgDef, value: TensorLike, dtype: DType | None, name: str, attrs: dict[str, Any]
 ) -> Tensor:
     try:
         if dtype is None:
@@ -237,7 +240,7 @@ def _convert_one(
     return tensor
 
 
-def _mismatch(op_def: OpDef, arg: ArgDef, value: Any, expected: DType) -> str:
+def _mismatch(op_def: OpDef, arg: ArgDef, value: TensorLike, expected: DType) -> str:
     got = as_dtype(value.dtype).base_dtype
     origin = f" ({value.name}, created at {value.op.site})" if isinstance(value, Tensor) else ""
     if arg.type_attr is None:
@@ -300,7 +303,7 @@ def _complete_attrs(op_def: OpDef, attrs: dict[str, Any]) -> None:
             _check_types(op_def, attr, attrs[attr.name])
 
 
-def _check_types(op_def: OpDef, attr: AttrDef, value: Any) -> None:
+def _check_types(op_def: OpDef, attr: AttrDef, value: AttributeValue) -> None:
     for dtype in value if isinstance(value, list) else (value,):
         if dtype not in (attr.allowed or ()):
             parameter = next((a.name for a in op_def.inputs if attr.name in (a.type_attr, a.type_list_attr)), attr.name)
@@ -311,7 +314,7 @@ def _check_types(op_def: OpDef, attr: AttrDef, value: Any) -> None:
             )
 
 
-def attr_value(op_name: str, attr: AttrDef, value: Any) -> Any:
+def attr_value(op_name: str, attr: AttrDef, value: AttributeValue) -> Any:
     """A Python value in the form in which operations hold attributes of that kind.
 
     Raises:
@@ -338,20 +341,20 @@ def attr_value(op_name: str, attr: AttrDef, value: Any) -> Any:
     return result
 
 
-def _scalar_attr(op_name: str, attr: AttrDef, kind: str, value: Any) -> Any:
+def _scalar_attr(op_name: str, attr: AttrDef, kind: str, value: AttributeValue) -> Any:
     try:
         return _ATTR_READERS[kind](value)
     except (TypeError, ValueError, AttributeError) as error:
         raise TypeError(f"Expected {kind} for attr {attr.name!r} of {op_name!r} Op, got {value!r}: {error}") from error
 
 
-def _read_bool(value: Any) -> bool:
+def _read_bool(value: object) -> bool:
     if isinstance(value, bool | np.bool_ | int | np.integer):
         return bool(value)
     raise TypeError("not a bool")
 
 
-def _read_string(value: Any) -> bytes:
+def _read_string(value: object) -> bytes:
     if isinstance(value, bytes):
         return value
     if isinstance(value, str):
@@ -359,17 +362,17 @@ def _read_string(value: Any) -> bytes:
     raise TypeError("not a string")
 
 
-def _read_int(value: Any) -> int:
+def _read_int(value: AttributeValue) -> int:
     if isinstance(value, float) and value.is_integer():
         return int(value)
     return operator.index(value) if not hasattr(value, "value") or value.value is None else int(value)
 
 
-def _read_type(value: Any) -> DType:
+def _read_type(value: object) -> DType:
     return as_dtype(value).base_dtype
 
 
-def _read_func(value: Any) -> FuncAttr:
+def _read_func(value: object) -> FuncAttr:
     if isinstance(value, FuncAttr):
         return value
     if isinstance(value, str):
@@ -377,7 +380,7 @@ def _read_func(value: Any) -> FuncAttr:
     raise TypeError("not a function name")
 
 
-def _read_tensor(value: Any) -> np.ndarray[Any, Any]:
+def _read_tensor(value: TensorLike) -> np.ndarray[Any, Any]:
     return to_array(value)
 
 

@@ -9,10 +9,11 @@ import numpy as np
 from anabranch.core import dtypes
 from anabranch.core.dtypes import DType
 from anabranch.core.shapes import TensorShape
+from anabranch.core.values import TensorLike
 from anabranch.graph.constants import constant_value_as_shape
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.graph import Graph
-from anabranch.graph.operation import Operation, Tensor
+from anabranch.graph.operation import FeedDict, Operation, StepRunner, Tensor
 
 
 class IndexedSlices:
@@ -127,7 +128,7 @@ class SparseTensor:
         array([5, 6], dtype=int32)
     """
 
-    def __init__(self, indices: Any, values: Any, dense_shape: Any) -> None:
+    def __init__(self, indices: TensorLike, values: TensorLike, dense_shape: TensorLike) -> None:
         self._indices = convert_to_tensor(indices, dtypes.int64, name="indices")
         self._values = convert_to_tensor(values, name="values")
         self._dense_shape = convert_to_tensor(dense_shape, dtypes.int64, name="dense_shape")
@@ -136,7 +137,7 @@ class SparseTensor:
         self._dense_shape.shape.with_rank(1)[:1].merge_with(index_shape[1:])
 
     @classmethod
-    def from_value(cls, value: Any) -> SparseTensor:
+    def from_value(cls, value: object) -> SparseTensor:
         """From a `SparseTensor` or `SparseTensorValue`; raises TypeError for anything else."""
         if isinstance(value, SparseTensor):
             return value
@@ -177,7 +178,7 @@ class SparseTensor:
     def graph(self) -> Graph:
         return self._values.graph
 
-    def eval(self, feed_dict: Any = None, session: Any = None) -> SparseTensorValue:
+    def eval(self, feed_dict: FeedDict | None = None, session: StepRunner | None = None) -> SparseTensorValue:
         """Runs a step that fetches the three parts; see `Tensor.eval`."""
         value: SparseTensorValue = Tensor.EVALUATE["eval"](self, feed_dict, session)
         return value

@@ -22,7 +22,7 @@ _MAX_COMPUTED_ELEMENTS = 1 << 22
 _NO_ARRAYS = (dtypes.resource, dtypes.variant)
 
 
-def constant_value(tensor: Any) -> np.ndarray[Any, Any] | None:
+def constant_value(tensor: object) -> np.ndarray[Any, Any] | None:
     """The value of `tensor` where it can be computed without running a step, else None.
 
     Every portable kernel (`OpDef.portable`) takes part, so whatever arithmetic leads from constants and known shapes
@@ -94,74 +94,25 @@ def run_on_known_values(op: AnyOperation, inputs: list[Any]) -> list[np.ndarray[
 def partial_vector(tensor: AnyTensor, depth: int = 0) -> list[int | None] | None:
     """The elements of an integer vector as far as they are known; None where not even the length is.
 
-    Follows shapes through the operations with which programs take them apart and put them together.
+    Follows shapes through the operations with which programs take them apart and put them together
+    (`OpDef.partial_value`).
     """
     value = _evaluate(tensor, 0)
     if value is not None:
         return [int(v) for v in value.reshape(-1)] if value.ndim <= 1 else None
     if depth > _MAX_DEPTH:
         return None
-    rule = _PARTIAL_RULES.get(tensor.op.type)
-    found: list[int | None] | None = rule(tensor, depth + 1) if rule is not None else None
+    op_def = tensor.op.op_def
+    if op_def.passes_on:
+        found = partial_vector(tensor.op.inputs[tensor.value_index], depth + 1)
+    else:
+        found = op_def.partial_rule(tensor, depth + 1) if op_def.partial_rule is not None else None
     if found is not None:
         return found
     dims = tensor.shape.dims_tuple
     if dims is None or len(dims) > 1 or (len(dims) == 1 and dims[0] is None):
         return None
     return [None] * (1 if not dims else dims[0] or 0)
-
-
-def _partial_shape(tensor: AnyTensor, depth: int) -> list[int | None] | None:
-    dims = tensor.op.inputs[tensor.value_index].shape.dims_tuple
-    return None if dims is None else list(dims)
-
-
-def _partial_pass(tensor: AnyTensor, depth: int) -> list[int | None] | None:
-    return partial_vector(tensor.op.inputs[0], depth)
-
-
-def _partial_pack(tensor: AnyTensor, depth: int) -> list[int | None] | None:
-    parts = [partial_vector(t, depth) for t in tensor.op.inputs if t.shape.ndims == 0]
-    if len(parts) != len(tensor.op.inputs):
-        return None
-    return [None if part is None else part[0] for part in parts]
-
-
-def _partial_concat(tensor: AnyTensor, depth: int) -> list[int | None] | None:
-    found: list[int | None] = []
-    for source in tensor.op.inputs[:-1]:
-        part = partial_vector(source, depth) if source.shape.ndims == 1 else None
-        if part is None:
-            return None
-        found.extend(part)
-    return found
-
-
-def _partial_strided_slice(tensor: AnyTensor, depth: int) -> list[int | None] | None:
-    op = tensor.op
-    source = partial_vector(op.inputs[0], depth) if op.inputs[0].shape.ndims == 1 else None
-    bounds = [_evaluate(t, 0) for t in op.inputs[1:4]]
-    if source is None or any(b is None or b.size != 1 for b in bounds):
-        return None
-    if op.attrs["ellipsis_mask"] or op.attrs["new_axis_mask"]:
-        return None
-    begin, end, stride = (int(b.reshape(-1)[0]) for b in bounds if b is not None)
-    if op.attrs["shrink_axis_mask"]:
-        return [source[begin]] if -len(source) <= begin < len(source) else None
-    piece = slice(None if op.attrs["begin_mask"] else begin, None if op.attrs["end_mask"] else end, stride)
-    return source[piece]
-
-
-_PARTIAL_RULES: dict[str, Any] = {
-    "Shape": _partial_shape,
-    "ShapeN": _partial_shape,
-    "Identity": _partial_pass,
-    "Cast": _partial_pass,
-    "StopGradient": _partial_pass,
-    "Pack": _partial_pack,
-    "ConcatV2": _partial_concat,
-    "StridedSlice": _partial_strided_slice,
-}
 
 
 def constant_value_as_shape(tensor: AnyTensor) -> TensorShape:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from anabranch.core.dtypes import DType, as_dtype
-from anabranch.core.values import to_array
+from anabranch.core.values import TensorLike, to_array
 from anabranch.graph.graph import get_default_graph, op_def_of
 from anabranch.graph.operation import Operation, Tensor
 
@@ -41,11 +41,11 @@ def register_tensor_conversion_function(
 
 
 def convert_to_tensor(
-    value: Any,
-    dtype: Any = None,
+    value: TensorLike,
+    dtype: object = None,
     name: str | None = None,
-    preferred_dtype: Any = None,
-    dtype_hint: Any = None,
+    preferred_dtype: object = None,
+    dtype_hint: object = None,
 ) -> Tensor:
     """The tensor that `value` stands for; constants are created for plain Python and NumPy values.
 
@@ -84,7 +84,7 @@ def convert_to_tensor(
     return _convert(value, wanted, name)
 
 
-def _convert(value: Any, dtype: DType | None, name: str | None) -> Tensor:
+def _convert(value: TensorLike, dtype: DType | None, name: str | None) -> Tensor:
     for _, _, base_type, function in _conversions:
         if isinstance(value, base_type):
             result = function(value, dtype, name, False)
@@ -107,18 +107,18 @@ def _convert(value: Any, dtype: DType | None, name: str | None) -> Tensor:
     return constant_of(array, name=name)
 
 
-def _holds_tensor(value: Any) -> bool:
+def _holds_tensor(value: object) -> bool:
     if isinstance(value, list | tuple):
         return any(_holds_tensor(item) for item in value)
     return isinstance(value, Tensor) or is_tensor_like(value)
 
 
-def is_tensor_like(value: Any) -> bool:
+def is_tensor_like(value: object) -> bool:
     """Whether a registered conversion (for a variable, a sparse value, ...) applies to `value`."""
     return isinstance(value, Tensor) or any(isinstance(value, base_type) for _, _, base_type, _ in _conversions)
 
 
-def _pack(values: Any, dtype: DType | None, name: str | None) -> Tensor:
+def _pack(values: TensorLike, dtype: DType | None, name: str | None) -> Tensor:
     """A nested list with tensors inside becomes `Pack` operations, one per level."""
     if dtype is None:
         dtype = next(iter(_leaf_dtypes(values)), None)
@@ -136,7 +136,7 @@ def _pack(values: Any, dtype: DType | None, name: str | None) -> Tensor:
         return graph.create_op(op_def_of("Pack"), parts, attrs, name=scope).outputs[0]
 
 
-def _element(value: Any, dtype: DType | None, name: str) -> Tensor:
+def _element(value: TensorLike, dtype: DType | None, name: str) -> Tensor:
     """An element of a packed list, as a tensor of the list's dtype."""
     tensor = convert_to_tensor(value, None if is_tensor_like(value) else dtype, name)
     if dtype is None or tensor.dtype.base_dtype is dtype:
@@ -145,7 +145,7 @@ def _element(value: Any, dtype: DType | None, name: str) -> Tensor:
     return tensor.graph.create_op(op_def_of("Cast"), [tensor], attrs, name="cast").outputs[0]
 
 
-def _leaf_dtypes(values: Any) -> list[DType]:
+def _leaf_dtypes(values: TensorLike) -> list[DType]:
     if isinstance(values, list | tuple):
         return [d for v in values for d in _leaf_dtypes(v)]
     dtype = getattr(values, "dtype", None)

@@ -11,17 +11,22 @@ then rewriting what the attributes hold does not give what stands there, and the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
-from google.protobuf.message import DecodeError
+from google.protobuf.internal.containers import RepeatedCompositeFieldContainer
+from google.protobuf.message import DecodeError, Message
 
 from anabranch.core import dtypes
+from anabranch.core.attrs import AttributeValue
 from anabranch.proto.attr_values import attr_to_proto
-from anabranch.proto.graph_pb2 import AttrValue, FunctionDef, GraphDef, NodeDef, OpDef
+from anabranch.proto.graph_pb2 import AttrValue, DataType, FunctionDef, GraphDef, NodeDef, OpDef
 from anabranch.proto.tensors import make_tensor_proto
+
+M = TypeVar("M", bound=Message)
+NodeList = RepeatedCompositeFieldContainer[NodeDef]
 
 #: of a node: the node that was rewritten to it; of a function: that rewriting made it
 _ORIGIN = "_anabranch"
@@ -64,7 +69,7 @@ def in_tensorflows_vocabulary(message: GraphDef) -> None:
     message.library.function.extend(make() for name, make in derived.items() if name not in library)
 
 
-def _rewrite(nodes: Any, scope: _Scope) -> dict[str, str]:
+def _rewrite(nodes: NodeList, scope: _Scope) -> dict[str, str]:
     """Rewrites the nodes of a graph or of a function; gives the new names of outputs."""
     written: list[NodeDef] = []
     outputs: dict[str, str] = {}
@@ -100,14 +105,14 @@ def _rename_results(function: FunctionDef, names: dict[str, str]) -> None:
             function.ret[result] = names[text]
 
 
-def _copy(message: Any) -> Any:
+def _copy(message: M) -> M:
     copied = type(message)()
     copied.CopyFrom(message)
     return copied
 
 
 # ---------------------------------------------------------------------- nodes
-def _node(name: str, op: str, inputs: Iterable[str], device: str = "", **attrs: Any) -> NodeDef:
+def _node(name: str, op: str, inputs: Iterable[str], device: str = "", **attrs: AttributeValue) -> NodeDef:
     """A node; attributes are dtypes, whole numbers, or messages."""
     node = NodeDef(name=name, op=op, input=inputs, device=device)
     for key, value in attrs.items():
@@ -123,7 +128,7 @@ def _constant(name: str, value: int, device: str) -> NodeDef:
     return _node(name, "Const", (), device, dtype=dtypes.int32, value=tensor)
 
 
-def _replacement(node: NodeDef, op: str, inputs: Iterable[str], **attrs: Any) -> NodeDef:
+def _replacement(node: NodeDef, op: str, inputs: Iterable[str], **attrs: AttributeValue) -> NodeDef:
     """The node that takes the place of another: under its name, with its control inputs, device and annotations."""
     controls = [text for text in node.input if text.startswith("^")]
     made = _node(node.name, op, [*inputs, *controls], node.device, **attrs)
@@ -216,13 +221,13 @@ def _named(function: FunctionDef, name: str) -> FunctionDef:
     return function
 
 
-def _with_parameters(function: FunctionDef, types: Any) -> FunctionDef:
+def _with_parameters(function: FunctionDef, types: Sequence[int]) -> FunctionDef:
     """A copy of a function that takes further scalars, and does nothing with them."""
     made: FunctionDef = _copy(function)
     taken = {*(arg.name for arg in made.signature.input_arg), *(node.name for node in made.node_def)}
     for number, dtype in enumerate(types[len(made.signature.input_arg) :]):
         name = _free(f"further_{number}", taken)
-        made.signature.input_arg.append(OpDef.ArgDef(name=name, type=dtype))
+        made.signature.input_arg.append(OpDef.ArgDef(name=name, type=DataType.ValueType(dtype)))
         shapes = made.arg_attr[len(made.signature.input_arg) - 1].attr["_output_shapes"].list.shape
         shapes.add()
     return made
@@ -292,7 +297,7 @@ def _added_items(node: NodeDef, scope: _Scope) -> _Rewriting:
     kind = dtypes.as_dtype(node.attr["element_dtype"].type)
     helpers: list[NodeDef] = []
 
-    def add(label: str, op: str, inputs: list[str], **attrs: Any) -> str:
+    def add(label: str, op: str, inputs: list[str], **attrs: AttributeValue) -> str:
         helpers.append(_node(f"{name}/_{label}", op, inputs, device, **attrs))
         return f"{name}/_{label}"
 
@@ -394,7 +399,7 @@ def _all_nodes(message: GraphDef) -> Iterator[NodeDef]:
         yield from function.node_def
 
 
-def _restore(nodes: Any, scope: _Scope) -> dict[str, str]:
+def _restore(nodes: NodeList, scope: _Scope) -> dict[str, str]:
     """Puts the origins of nodes in their places; gives the old names of outputs by the new ones."""
     if not any(_ORIGIN in node.attr for node in nodes):
         return {}

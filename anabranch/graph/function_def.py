@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 
 from anabranch.core.dtypes import DType, as_dtype
+from anabranch.core.roles import Role
 from anabranch.core.shapes import TensorShape
 from anabranch.errors import UnimplementedError
 from anabranch.graph import graphdef
@@ -33,7 +34,7 @@ def function_to_proto(body: FunctionGraph, name: str, add_shapes: bool = False) 
     arguments = {t: _unique(_argument_name(t.op.name), taken) for t in body.inputs}
     taken = set()
     results = [_unique(_argument_name(t.op.name), taken) for t in body.outputs]
-    kept = [op for op in operations if op.op_def.stateful and op.type != "Placeholder"]
+    kept = [op for op in operations if op.op_def.stateful and op.op_def.role is not Role.PLACEHOLDER]
 
     def input_name(tensor: Tensor) -> str:
         return arguments[tensor] if tensor in arguments else _inner_name(tensor)

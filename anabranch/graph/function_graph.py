@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from anabranch.core.dtypes import DType, resource, variant
-from anabranch.core.shapes import TensorShape
+from anabranch.core.shapes import ShapeLike, TensorShape
 from anabranch.graph.graph import Graph, get_default_graph, op_def_of
 from anabranch.graph.operation import Operation, Tensor
 
@@ -57,7 +57,7 @@ class FunctionGraph(Graph):
         """The tensor of the enclosing graph that a parameter stands for; None of declared ones."""
         return self._outer_of.get(parameter)
 
-    def add_parameter(self, dtype: DType, shape: Any, name: str) -> Tensor:
+    def add_parameter(self, dtype: DType, shape: ShapeLike, name: str) -> Tensor:
         """Declares one more parameter."""
         parameter = self._placeholder(dtype, TensorShape(shape), name)
         self.inputs.append(parameter)

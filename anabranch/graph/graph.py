@@ -293,7 +293,9 @@ class Graph(GraphScopes):
         assert isinstance(element, Tensor)
         return element
 
-    def as_graph_element(self, obj: Any, allow_tensor: bool = True, allow_operation: bool = True) -> Tensor | Operation:
+    def as_graph_element(
+        self, obj: object, allow_tensor: bool = True, allow_operation: bool = True
+    ) -> Tensor | Operation:
         """The tensor or operation that `obj` (a name, a tensor, an operation, a variable) stands for in this graph.
 
         Raises:
@@ -389,7 +391,7 @@ class Graph(GraphScopes):
         return op not in self._unfetchable
 
     # ------------------------------------------------------------------ collections
-    def add_to_collection(self, name: str, value: Any) -> None:
+    def add_to_collection(self, name: str, value: object) -> None:
         """Appends `value` to the collection `name`, which comes to be with its first item.
 
         Raises:
@@ -399,7 +401,7 @@ class Graph(GraphScopes):
         with self._lock:
             self._collections.setdefault(name, []).append(value)
 
-    def add_to_collections(self, names: Any, value: Any) -> None:
+    def add_to_collections(self, names: str | Iterable[str], value: object) -> None:
         """`names`: one name or several; a repeated name counts once."""
         for name in (names,) if isinstance(names, str) else dict.fromkeys(names):
             self.add_to_collection(name, value)

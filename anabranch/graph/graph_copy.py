@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from anabranch.errors import OpError
 from anabranch.graph.function_graph import FunctionGraph
@@ -35,7 +35,7 @@ class GraphCopy:
         self._given: dict[Tensor, StepTensor] = {}
         self.colocated: dict[str, StepNode] = {}
 
-    def give(self, tensor: Tensor, value: Any = NOT_KNOWN) -> StepTensor:
+    def give(self, tensor: Tensor, value: object = NOT_KNOWN) -> StepTensor:
         """What stands for a tensor that is not computed: it is fed, or its value is known."""
         made = StepTensor(self._node(tensor._op), tensor._value_index, tensor._dtype, tensor._shape, value)
         self._given[tensor] = made

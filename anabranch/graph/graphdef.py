@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from anabranch.core.attrs import AttributeValue
 from anabranch.graph.exchanged_loops import in_tensorflows_vocabulary
 from anabranch.graph.graph import MIN_CONSUMER_VERSION, PRODUCER_VERSION, Graph
 from anabranch.graph.operation import Operation
@@ -98,7 +99,7 @@ def graph_input_name(tensor: AnyTensor) -> str:
     return tensor.op.name if tensor.value_index == 0 else tensor.name
 
 
-def _attr_message(op: AnyOperation, name: str, value: Any) -> AttrValue:
+def _attr_message(op: AnyOperation, name: str, value: AttributeValue) -> AttrValue:
     definition = op.op_def.attrs.get(name)
     kind = None if definition is None else definition.kind
     if kind == "tensor" and name == "value" and "dtype" in op.attrs:

@@ -11,6 +11,8 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from google.protobuf.message import Message
+
 from anabranch.core.attrs import FuncAttr
 from anabranch.core.dtypes import resource
 from anabranch.core.registry import find_op_def
@@ -34,18 +36,18 @@ from anabranch.graph.node_plans import (
     read_nodes,
 )
 from anabranch.graph.operation import Operation, Tensor
-from anabranch.proto.graph_pb2 import AttrValue, FunctionDef, GraphDef, NameAttrList, NodeDef
+from anabranch.proto.graph_pb2 import AttrValue, FunctionDef, GraphDef, NameAttrList, NodeDef, OpList
 
 _log = logging.getLogger(__name__)
 
 
 def import_graph_def(
-    graph_def: Any,
+    graph_def: Message,
     input_map: Mapping[str, Any] | None = None,
     return_elements: Sequence[str] | None = None,
     name: str | None = None,
-    op_dict: Any = None,
-    producer_op_list: Any = None,
+    op_dict: object = None,
+    producer_op_list: OpList | None = None,
 ) -> list[Operation | Tensor] | None:
     """Adds the nodes of a GraphDef to the default graph.
 
@@ -93,7 +95,7 @@ def import_graph_def(
 
 
 # ---------------------------------------------------------------------- arguments
-def _as_message(graph_def: Any) -> GraphDef:
+def _as_message(graph_def: Message) -> GraphDef:
     if isinstance(graph_def, GraphDef):
         return graph_def
     if getattr(getattr(graph_def, "DESCRIPTOR", None), "name", None) == "GraphDef":
@@ -118,7 +120,7 @@ def _checked_elements(return_elements: Sequence[str] | None) -> list[str] | None
     return [item.decode() if isinstance(item, bytes) else item for item in elements]
 
 
-def _without_defaults(message: GraphDef, producer_op_list: Any) -> GraphDef:
+def _without_defaults(message: GraphDef, producer_op_list: OpList) -> GraphDef:
     """A copy without the attributes that only the producer knows and that have the producer's default."""
     defaults = {
         op.name: {attr.name: attr.default_value for attr in op.attr if attr.HasField("default_value")}

@@ -9,18 +9,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Final
+from types import ModuleType
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
+from anabranch.core.kernel_context import OperationContext
 from anabranch.core.op_def import Rule
 from anabranch.core.resources import ResourceHandle
+from anabranch.core.values import TensorValue
 from anabranch.errors import InvalidArgumentError, ResourceExhaustedError
 from anabranch.graph.operation import group_by_argument
 from anabranch.graph.step_nodes import AnyOperation
 
 #: what kernels raise where they cannot take the values that they meet
 VALUE_ERRORS: Final = (TypeError, ValueError, IndexError, KeyError, ArithmeticError)
+
+#: NumPy, or a library of arrays with its functions (`jax.numpy`): which of these a kernel calls decides it
+ArrayLibrary: TypeAlias = ModuleType
+#: what a kernel gives: a value, or nested lists and tuples of them
+KernelResult: TypeAlias = TensorValue
+#: an array library, a context, or what random numbers are drawn from
+KernelKeyword: TypeAlias = ArrayLibrary | OperationContext | TensorValue
 
 
 class BoundKernel:
@@ -36,7 +46,14 @@ class BoundKernel:
 
     __slots__ = ("_asked", "_flat", "_op", "on_arguments")
 
-    def __init__(self, op: AnyOperation, rule: Rule, xp: Any = np, ctx: Any = None, rng: Any = None) -> None:
+    def __init__(
+        self,
+        op: AnyOperation,
+        rule: Rule,
+        xp: ArrayLibrary = np,
+        ctx: OperationContext | None = None,
+        rng: TensorValue = None,
+    ) -> None:
         self._op = op
         self._asked = frozenset(rule.keywords)
         self._flat = not any(arg.is_list for arg in op.op_def.inputs)
@@ -46,7 +63,7 @@ class BoundKernel:
         #: calls the kernel with values that are grouped by argument already
         self.on_arguments = partial(rule.function, **keywords)
 
-    def __call__(self, inputs: Sequence[Any], **instead: Any) -> Any:
+    def __call__(self, inputs: Sequence[Any], **instead: KernelKeyword) -> Any:
         """What the kernel gives for the values of the inputs, flat: a value, or nested lists and tuples of them.
 
         Args:
@@ -61,14 +78,14 @@ class BoundKernel:
         return inputs if self._flat else group_by_argument(self._op.op_def.inputs, self._op.attrs, inputs)
 
 
-def flatten_outputs(result: Any) -> list[Any]:
+def flatten_outputs(result: KernelResult) -> list[Any]:
     """A kernel's result (an array, or nested tuples and lists of them per output argument) as a flat list."""
     if isinstance(result, tuple | list):
         return [leaf for item in result for leaf in flatten_outputs(item)]
     return [] if result is None else [result]
 
 
-def host_array(value: Any, dtype: Any) -> Any:
+def host_array(value: TensorValue, dtype: np.dtype[Any]) -> Any:
     """A kernel's result as an array of the dtype of the signature; an object that is no array is put into one."""
     if isinstance(value, np.ndarray):
         return value if value.dtype == dtype or dtype == np.object_ else value.astype(dtype)

@@ -7,27 +7,43 @@ unchanged is *fixed*: it has one value in the whole loop.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol, TypeVar
 
 from anabranch.graph.operation import Tensor
 from anabranch.graph.step_nodes import AnyOperation, AnyTensor, StepFunction, StepNode, StepTensor, called_names
 
-#: operation types that run their bodies any number of times in an island
-LOOPS = frozenset({"While", "StatelessWhile", "_RecordingWhile", "_DeviceLoopBound"})
 T = TypeVar("T")  #: what a fact about a body is
-_AnyTensor = TypeVar("_AnyTensor", Tensor, StepTensor)
-_PASSING = frozenset({"Identity"})
+
+
+class BodyLike(Protocol):
+    """The body of a loop, as a graph is built with it or as a step calls it."""
+
+    @property
+    def inputs(self) -> Sequence[AnyTensor]: ...
+    @property
+    def outputs(self) -> Sequence[AnyTensor]: ...
+
+
+_AnyTensor = TypeVar("_AnyTensor", Tensor, StepTensor, AnyTensor)
 
 
 def behind_identities(tensor: _AnyTensor) -> _AnyTensor:
     """The tensor that `tensor` is a copy of."""
-    while tensor.op.type in _PASSING and not tensor.op.control_inputs:
-        tensor = tensor.op.inputs[0]
+    while _is_copy(tensor.op):
+        tensor = tensor.op.inputs[tensor.value_index]
     return tensor
 
 
-def fixed_parameters(body: Any) -> list[bool]:
+def _is_copy(op: AnyOperation) -> bool:
+    """Whether an operation does nothing but to pass on its inputs, and the gradients as well."""
+    op_def = op.op_def
+    if not op_def.passes_on or not op_def.differentiable or op.control_inputs:
+        return False
+    return "_gradient_op_type" not in op.attrs
+
+
+def fixed_parameters(body: BodyLike) -> list[bool]:
     """For each parameter of a loop's body, whether the body returns it unchanged."""
     return [behind_identities(out) is parameter for parameter, out in zip(body.inputs, body.outputs, strict=False)]
 
@@ -45,13 +61,13 @@ def operations_behind(tensors: Iterable[AnyTensor]) -> set[Any]:
     return found
 
 
-def parameters_behind(body: Any, tensors: Iterable[AnyTensor]) -> set[int]:
+def parameters_behind(body: BodyLike, tensors: Iterable[AnyTensor]) -> set[int]:
     """The positions of the parameters that tensors of a body are computed from."""
     behind = operations_behind(tensors)
     return {i for i, parameter in enumerate(body.inputs) if parameter.op in behind}
 
 
-def closure_of_parameters(body: Any, start: Iterable[int]) -> set[int]:
+def closure_of_parameters(body: BodyLike, start: Iterable[int]) -> set[int]:
     """The parameters that decide, over any number of iterations, the parameters `start`."""
     found: set[int] = set()
     stack = list(start)
@@ -113,7 +129,7 @@ def _holds_loop(body: StepFunction) -> bool:
 
 def contains_loop(op: StepNode) -> bool:
     """Whether an operation is a loop, or calls a function with one in it."""
-    return op.type in LOOPS or any(map(_holds_loop, bodies_of(op)))
+    return op.op_def.repeats_bodies or any(map(_holds_loop, bodies_of(op)))
 
 
 @remembered
@@ -124,4 +140,4 @@ def _deepest(body: StepFunction) -> int:
 def nesting(op: StepNode) -> int:
     """How deep the functions that an operation calls are nested; a loop counts three times."""
     bodies = bodies_of(op)
-    return (3 if op.type in LOOPS else 1) + max(map(_deepest, bodies)) if bodies else 0
+    return (3 if op.op_def.repeats_bodies else 1) + max(map(_deepest, bodies)) if bodies else 0

@@ -8,17 +8,27 @@ from __future__ import annotations
 
 from typing import Final
 
+from anabranch.core.registry import find_op_def
+from anabranch.core.roles import PRIMITIVE_ROLES, Role
 from anabranch.graph.step_nodes import AnyOperation, AnyTensor
 
-SWITCHES: Final = frozenset({"Switch", "RefSwitch"})
-MERGES: Final = frozenset({"Merge", "RefMerge"})
-ENTERS: Final = frozenset({"Enter", "RefEnter"})
-EXITS: Final = frozenset({"Exit", "RefExit"})
-NEXT_ITERATIONS: Final = frozenset({"NextIteration", "RefNextIteration"})
+
+class TypesByRole:
+    """The operation types that play one of some roles, to ask by name. Of a type at hand, ask `OpDef.role`."""
+
+    def __init__(self, roles: frozenset[Role]) -> None:
+        self._roles = roles
+
+    def __contains__(self, name: str) -> bool:
+        op_def = find_op_def(name)
+        return op_def is not None and op_def.role in self._roles
+
+
+SWITCHES: Final = TypesByRole(frozenset({Role.SWITCH}))
 #: what the executor runs by itself
-PRIMITIVES: Final = SWITCHES | MERGES | ENTERS | EXITS | NEXT_ITERATIONS | {"LoopCond", "ControlTrigger", "_Gate"}
+PRIMITIVES: Final = TypesByRole(PRIMITIVE_ROLES)
 
 
 def is_back_edge(op: AnyOperation, tensor: AnyTensor) -> bool:
     """Whether `op` takes `tensor` from the iteration before."""
-    return op.op_def.name in MERGES and tensor.op.op_def.name in NEXT_ITERATIONS
+    return op.op_def.role is Role.MERGE and tensor.op.op_def.role is Role.NEXT_ITERATION

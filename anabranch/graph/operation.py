@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import EllipsisType
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol, TypeAlias
 
 from anabranch.core.attrs import AttributeValue
 from anabranch.core.dtypes import DType
-from anabranch.core.op_def import OpDef
-from anabranch.core.shapes import TensorShape
-from anabranch.core.values import TensorValue
+from anabranch.core.nest import Structure
+from anabranch.core.op_def import ArgDef, OpDef
+from anabranch.core.shapes import ShapeLike, TensorShape
+from anabranch.core.values import TensorLike, TensorValue
 from anabranch.graph.creation_site import CreationSite
 from anabranch.proto.graph_pb2 import NodeDef
 
@@ -21,6 +23,19 @@ BINARY_OPERATORS = (
     *("add", "sub", "mul", "truediv", "floordiv", "div", "mod", "pow", "matmul", "and", "or", "xor"),
     *("lt", "le", "gt", "ge"),
 )
+
+
+#: what a step is fed: values by tensors, or by nested structures of them
+FeedDict: TypeAlias = Mapping[Any, TensorLike]
+#: what a tensor may be indexed with: numbers, slices, tensors, `...`, None, and tuples of these
+TensorIndex: TypeAlias = "int | slice | EllipsisType | TensorLike | None"
+
+
+class StepRunner(Protocol):
+    """What runs steps: a session."""
+
+    def run(self, fetches: Structure, feed_dict: FeedDict | None = None) -> Structure:
+        """Runs a step that fetches something."""
 
 
 class Tensor:
@@ -116,7 +131,7 @@ class Tensor:
         """
         return self._shape
 
-    def set_shape(self, shape: Any) -> None:
+    def set_shape(self, shape: ShapeLike) -> None:
         """Adds what the caller knows of the shape.
 
         Args:
@@ -151,7 +166,7 @@ class Tensor:
         """Kept for programs that treat every tensor as hashable through `ref`."""
         return self
 
-    def eval(self, feed_dict: Any = None, session: Any = None) -> TensorValue:
+    def eval(self, feed_dict: FeedDict | None = None, session: StepRunner | None = None) -> TensorValue:
         """Runs a step in `session` (default: the default session) that fetches this tensor.
 
         Args:
@@ -194,12 +209,12 @@ class Tensor:
 
     __nonzero__ = __bool__
 
-    def __array__(self, *_: Any, **__: Any) -> NoReturn:
+    def __array__(self, *_: object, **__: object) -> NoReturn:
         raise NotImplementedError(
             f"the symbolic tensor {self.name} cannot be converted to a NumPy array; fetch it with session.run"
         )
 
-    def __getitem__(self, item: Any) -> Tensor:
+    def __getitem__(self, item: TensorIndex) -> Tensor:
         result: Tensor = Tensor.OPERATORS["getitem"](self, item)
         return result
 
@@ -225,43 +240,43 @@ class Tensor:
 
     if TYPE_CHECKING:
         # attached in a loop below, one pair for each of BINARY_OPERATORS
-        def __add__(self, other: Any) -> Tensor: ...
-        def __radd__(self, other: Any) -> Tensor: ...
-        def __sub__(self, other: Any) -> Tensor: ...
-        def __rsub__(self, other: Any) -> Tensor: ...
-        def __mul__(self, other: Any) -> Tensor: ...
-        def __rmul__(self, other: Any) -> Tensor: ...
-        def __truediv__(self, other: Any) -> Tensor: ...
-        def __rtruediv__(self, other: Any) -> Tensor: ...
-        def __floordiv__(self, other: Any) -> Tensor: ...
-        def __mod__(self, other: Any) -> Tensor: ...
-        def __pow__(self, other: Any) -> Tensor: ...
-        def __rpow__(self, other: Any) -> Tensor: ...
-        def __matmul__(self, other: Any) -> Tensor: ...
-        def __and__(self, other: Any) -> Tensor: ...
-        def __or__(self, other: Any) -> Tensor: ...
-        def __rfloordiv__(self, other: Any) -> Tensor: ...
-        def __div__(self, other: Any) -> Tensor: ...
-        def __rdiv__(self, other: Any) -> Tensor: ...
-        def __rmod__(self, other: Any) -> Tensor: ...
-        def __rmatmul__(self, other: Any) -> Tensor: ...
-        def __rand__(self, other: Any) -> Tensor: ...
-        def __ror__(self, other: Any) -> Tensor: ...
-        def __xor__(self, other: Any) -> Tensor: ...
-        def __rxor__(self, other: Any) -> Tensor: ...
-        def __lt__(self, other: Any) -> Tensor: ...
-        def __le__(self, other: Any) -> Tensor: ...
-        def __gt__(self, other: Any) -> Tensor: ...
-        def __ge__(self, other: Any) -> Tensor: ...
+        def __add__(self, other: TensorLike) -> Tensor: ...
+        def __radd__(self, other: TensorLike) -> Tensor: ...
+        def __sub__(self, other: TensorLike) -> Tensor: ...
+        def __rsub__(self, other: TensorLike) -> Tensor: ...
+        def __mul__(self, other: TensorLike) -> Tensor: ...
+        def __rmul__(self, other: TensorLike) -> Tensor: ...
+        def __truediv__(self, other: TensorLike) -> Tensor: ...
+        def __rtruediv__(self, other: TensorLike) -> Tensor: ...
+        def __floordiv__(self, other: TensorLike) -> Tensor: ...
+        def __mod__(self, other: TensorLike) -> Tensor: ...
+        def __pow__(self, other: TensorLike) -> Tensor: ...
+        def __rpow__(self, other: TensorLike) -> Tensor: ...
+        def __matmul__(self, other: TensorLike) -> Tensor: ...
+        def __and__(self, other: TensorLike) -> Tensor: ...
+        def __or__(self, other: TensorLike) -> Tensor: ...
+        def __rfloordiv__(self, other: TensorLike) -> Tensor: ...
+        def __div__(self, other: TensorLike) -> Tensor: ...
+        def __rdiv__(self, other: TensorLike) -> Tensor: ...
+        def __rmod__(self, other: TensorLike) -> Tensor: ...
+        def __rmatmul__(self, other: TensorLike) -> Tensor: ...
+        def __rand__(self, other: TensorLike) -> Tensor: ...
+        def __ror__(self, other: TensorLike) -> Tensor: ...
+        def __xor__(self, other: TensorLike) -> Tensor: ...
+        def __rxor__(self, other: TensorLike) -> Tensor: ...
+        def __lt__(self, other: TensorLike) -> Tensor: ...
+        def __le__(self, other: TensorLike) -> Tensor: ...
+        def __gt__(self, other: TensorLike) -> Tensor: ...
+        def __ge__(self, other: TensorLike) -> Tensor: ...
 
     # ------------------------------------------------------------------ attributes that the front end hangs on tensors
-    def set_attribute(self, key: str, value: Any) -> None:
+    def set_attribute(self, key: str, value: object) -> None:
         """Remembers a front-end fact about this tensor (never part of the graph's meaning)."""
         if self._attributes is None:
             self._attributes = {}
         self._attributes[key] = value
 
-    def get_attribute(self, key: str, default: Any = None) -> AttributeValue:
+    def get_attribute(self, key: str, default: object = None) -> AttributeValue:
         """What code that uses the tensor noted of it under `key`; `default` where it noted nothing."""
         return default if self._attributes is None else self._attributes.get(key, default)
 
@@ -274,13 +289,13 @@ class Tensor:
 
 def _attach_operators() -> None:
     def forward(name: str) -> Callable[[Tensor, Any], Any]:
-        def operator(self: Tensor, other: Any) -> Any:
+        def operator(self: Tensor, other: TensorLike) -> Any:
             return Tensor.OPERATORS[name](self, other)
 
         return operator
 
     def backward(name: str) -> Callable[[Tensor, Any], Any]:
-        def operator(self: Tensor, other: Any) -> Any:
+        def operator(self: Tensor, other: TensorLike) -> Any:
             return Tensor.OPERATORS[name](other, self)
 
         return operator
@@ -410,7 +425,7 @@ class Operation:
         """The inputs by argument of the signature: a tensor, or a list of them for a variadic argument."""
         return group_by_argument(self.op_def.inputs, self.attrs, self._inputs)
 
-    def run(self, feed_dict: Any = None, session: Any = None) -> None:
+    def run(self, feed_dict: FeedDict | None = None, session: StepRunner | None = None) -> None:
         """Runs a step in `session` (default: the default session) that has this operation as its target.
 
         Args:
@@ -448,7 +463,7 @@ class Operation:
         tensor._consumers.append(self)
         self._graph._changed()
 
-    def _set_attr(self, name: str, value: Any) -> None:
+    def _set_attr(self, name: str, value: AttributeValue) -> None:
         self.attrs = {**self.attrs, name: value}
         self._graph._changed()
 
@@ -459,7 +474,7 @@ class Operation:
         return f'Operation("{self._name}", type={self.type})'
 
 
-def group_by_argument(args: Any, attrs: Mapping[str, Any], values: Sequence[Any]) -> list[Any]:
+def group_by_argument(args: Iterable[ArgDef], attrs: Mapping[str, Any], values: Sequence[Any]) -> list[Any]:
     """Regroups flat values by the arguments of a signature (`OpDef.inputs` or `.outputs`)."""
     grouped: list[Any] = []
     at = 0

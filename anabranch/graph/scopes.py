@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from anabranch.core import device as device_names
+from anabranch.core.device import DeviceSpec
 from anabranch.graph.operation import Operation, Tensor
 
 _VALID_NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.\-/>]*")
@@ -123,7 +124,7 @@ class GraphScopes:
 
     # ------------------------------------------------------------------ devices
     @contextlib.contextmanager
-    def device(self, device_name_or_function: Any) -> Iterator[None]:
+    def device(self, device_name_or_function: DeviceSpec | DeviceFunction | str | None) -> Iterator[None]:
         """Asks for a device for the operations created inside (§3.3).
 
         Args:
@@ -197,7 +198,7 @@ class GraphScopes:
                 )
         return found
 
-    def _control_operation(self, value: Any) -> Operation:
+    def _control_operation(self, value: object) -> Operation:
         if isinstance(value, Tensor):
             return value.op
         if isinstance(value, Operation):
@@ -230,7 +231,7 @@ class GraphScopes:
 
     # ------------------------------------------------------------------ colocation, attributes, containers
     @contextlib.contextmanager
-    def colocate_with(self, op: Any, ignore_existing: bool = False) -> Iterator[None]:
+    def colocate_with(self, op: object, ignore_existing: bool = False) -> Iterator[None]:
         """Operations created inside share the device of `op` (an operation, tensor or variable); None clears.
 
         What `op` asks for counts, whatever device scopes are open. A variable is where its handle is.
@@ -249,7 +250,7 @@ class GraphScopes:
             self._scopes.colocation = old
             self._scopes.devices = old_devices
 
-    def _operation_to_join(self, value: Any) -> Operation:
+    def _operation_to_join(self, value: object) -> Operation:
         """The operation that says where a value is: of a variable the one that makes its handle, not a reading."""
         op = None if isinstance(value, Operation) else getattr(value, "op", None)
         return op if isinstance(op, Operation) else self._control_operation(value)

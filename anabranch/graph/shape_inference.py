@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 from anabranch.core.op_def import OpDef
 from anabranch.core.shapes import LateShapeError, TensorShape
@@ -38,11 +38,15 @@ def infer_shapes(
     return found
 
 
+#: what a shape rule gives: a shape, or nested lists and tuples of them
+ShapeRuleResult: TypeAlias = Any
+
+
 def _total(op_def: OpDef, attrs: dict[str, Any]) -> int:
     return sum(count_of(arg, attrs) for arg in op_def.outputs)
 
 
-def _flatten(result: Any) -> list[TensorShape]:
+def _flatten(result: ShapeRuleResult) -> list[TensorShape]:
     if isinstance(result, TensorShape):
         return [result]
     if result is None:

@@ -17,6 +17,7 @@ from anabranch.core.attrs import FuncAttr
 from anabranch.core.dtypes import DType
 from anabranch.core.op_def import OpDef
 from anabranch.core.shapes import TensorShape
+from anabranch.core.values import TensorValue
 from anabranch.errors import NotFoundError
 from anabranch.graph.creation_site import CreationSite
 from anabranch.graph.operation import Operation, Tensor
@@ -46,7 +47,7 @@ class StepTensor:
     __slots__ = ("__weakref__", "_constant", "dtype", "known", "op", "shape", "value_index")
 
     def __init__(
-        self, op: StepNode, value_index: int, dtype: DType, shape: TensorShape, known: Any = NOT_KNOWN
+        self, op: StepNode, value_index: int, dtype: DType, shape: TensorShape, known: TensorValue = NOT_KNOWN
     ) -> None:
         self.op = op
         self.value_index = value_index

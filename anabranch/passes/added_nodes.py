@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
+from anabranch.core.attrs import AttributeValue
 from anabranch.core.dtypes import DType
 from anabranch.core.op_def import MISSING
 from anabranch.core.shapes import TensorShape
@@ -20,7 +20,7 @@ def added_node(
     control_inputs: Sequence[StepNode] = (),
     device: str = "",
     outputs: Sequence[tuple[DType, TensorShape]] = (),
-    **attrs: Any,
+    **attrs: AttributeValue,
 ) -> StepNode:
     """Makes a node that is named after another one, which it stands beside in the step order.
 

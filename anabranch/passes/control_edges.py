@@ -18,7 +18,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from anabranch.graph.loop_structure import SWITCHES, is_back_edge
+from anabranch.core.roles import Role
+from anabranch.graph.loop_structure import is_back_edge
 from anabranch.graph.step_nodes import StepNode, StepTensor
 from anabranch.passes.added_nodes import added_node
 from anabranch.passes.rewriting import Rewriting
@@ -84,7 +85,7 @@ class RemovingOperations(Rewriting):
             return self._instead[op]
         if op not in self._members:
             return ()
-        if op.type not in SWITCHES:
+        if op.op_def.role is not Role.SWITCH:
             return (self.node(op),)
         if tensor not in self._sides:
             self._sides[tensor] = self.add(side_of(self.tensor(tensor)))

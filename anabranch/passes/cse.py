@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Any
 
 import numpy as np
 
+from anabranch.core.attrs import AttributeValue
 from anabranch.core.resources import ResourceHandle
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.step_nodes import StepNode, StepTensor
@@ -60,8 +60,8 @@ class _Versions:
     def seen_by(self, op: StepNode) -> Hashable:
         """What an operation that only reads variables sees of them, or None for any other; counts those that write."""
         handles = [t.known for t in op.inputs if isinstance(t.known, ResourceHandle)]
-        if op.type == "ReadVariableOp" and handles:
-            return handles[0], self._count.get(handles[0], 0)
+        if op.op_def.only_reads and handles:
+            return tuple([(handle, self._count.get(handle, 0)) for handle in handles])
         for handle in handles:
             self._count[handle] = self._count.get(handle, 0) + 1
         return None
@@ -76,14 +76,16 @@ def _key(op: StepNode, inputs: list[StepTensor], read: Hashable, controls: tuple
     attrs = tuple((k, _hashable(op.attrs[k])) for k in op_def.attrs)
     if any(a is _UNHASHABLE for _, a in attrs):
         return None
+    # a handle that is known is in `read`: its tensors are not the same
+    given = tuple(inputs) if read is None else tuple(t for t in inputs if not isinstance(t.known, ResourceHandle))
     # what waits for other operations is not the same, though it has the same inputs
-    return (op_def.name, op.device, read or tuple(inputs), attrs, frozenset(controls))
+    return (op_def.name, op.device, read, given, attrs, frozenset(controls))
 
 
 _UNHASHABLE = object()
 
 
-def _hashable(value: Any) -> Hashable:
+def _hashable(value: AttributeValue) -> Hashable:
     if isinstance(value, list):
         return tuple(_hashable(v) for v in value)
     if isinstance(value, np.ndarray):

@@ -10,7 +10,7 @@ What is received comes after what was sent. No edge says so, since the two may b
 
 from __future__ import annotations
 
-from anabranch.graph.loop_structure import PRIMITIVES, is_back_edge
+from anabranch.graph.loop_structure import is_back_edge
 from anabranch.graph.step_nodes import StepNode, StepTensor
 from anabranch.passes.step_graph import StepGraph
 
@@ -25,7 +25,7 @@ class Dependencies:
     def __init__(self, step: StepGraph) -> None:
         self.step = step
         self.members = set(step.operations)
-        self.dynamic = any(op.op_def.name in PRIMITIVES for op in step.operations)
+        self.dynamic = any(op.op_def.is_primitive for op in step.operations)
 
     def of(self, op: StepNode) -> tuple[list[StepTensor], list[StepNode]]:
         """The tensors and the operations of this step that `op` waits for, back edges left out."""

@@ -9,9 +9,9 @@ import numpy as np
 
 from anabranch.core import dtypes
 from anabranch.core.kernel_context import KernelContext
+from anabranch.core.roles import Role
 from anabranch.graph.constants import run_on_known_values
 from anabranch.graph.kernel_binding import BoundKernel
-from anabranch.graph.loop_structure import ENTERS, MERGES, SWITCHES
 from anabranch.graph.step_nodes import StepNode, StepTensor
 from anabranch.passes.control_edges import RemovingOperations
 from anabranch.passes.step_graph import StepGraph
@@ -52,17 +52,19 @@ def _mortal(step: StepGraph) -> set[StepNode]:
 
     A Merge takes the input that is alive; a fetch of what is on a branch that was not taken is an error.
     """
-    merged = {t.op for op in step.operations if op.type in MERGES for t in op.inputs}
+    merged = {t.op for op in step.operations if op.op_def.role is Role.MERGE for t in op.inputs}
     dependent: set[StepNode] = set()
     for op in step.operations:
-        if op.type in SWITCHES or any(e in dependent for e in (*(t.op for t in op.inputs), *op.control_inputs)):
+        if op.op_def.role is Role.SWITCH or any(
+            e in dependent for e in (*(t.op for t in op.inputs), *op.control_inputs)
+        ):
             dependent.add(op)
     return merged | {t.op for t in step.fetches if t.op in dependent}
 
 
 def _passes_known_handle(op: StepNode, inputs: list[StepTensor]) -> bool:
     """Whether the handle of a resource goes into a branch or a loop: it is known, though the operation still runs."""
-    if op.type not in SWITCHES | ENTERS or inputs[0].dtype is not dtypes.resource:
+    if op.op_def.role not in (Role.SWITCH, Role.ENTER) or inputs[0].dtype is not dtypes.resource:
         return False
     return inputs[0].is_known and not op.outputs[0].is_known
 

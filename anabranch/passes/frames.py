@@ -10,8 +10,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NoReturn
 
+from anabranch.core.roles import Role
 from anabranch.errors import InvalidArgumentError
-from anabranch.graph.loop_structure import ENTERS, EXITS, MERGES, NEXT_ITERATIONS, is_back_edge
+from anabranch.graph.loop_structure import is_back_edge
 from anabranch.graph.step_nodes import StepNode, StepTensor
 from anabranch.passes.dependencies import Dependencies
 
@@ -45,9 +46,9 @@ class Frames:
     def home(self, op: StepNode) -> Frame:
         """The frame in which the outputs of an operation live."""
         frame = self.of[op]
-        if op.type in ENTERS:
+        if op.op_def.role is Role.ENTER:
             return self.entered(op)
-        return frame.parent or frame if op.type in EXITS else frame
+        return frame.parent or frame if op.op_def.role is Role.EXIT else frame
 
     def entered(self, op: StepNode) -> Frame:
         """The frame that an Enter leads into."""
@@ -89,7 +90,7 @@ def _common_frame(op: StepNode, sources: Iterable[StepNode], frames: Frames) -> 
     found: Frame | None = None
     first: StepNode | None = None
     for source in sources:
-        if source.type == "Const" and not source.control_inputs and op.type not in MERGES:
+        if source.type == "Const" and not source.control_inputs and op.op_def.role is not Role.MERGE:
             continue  # it will be folded; what is the same everywhere stands in no frame
         frame = frames.home(source)
         if found is None:
@@ -106,7 +107,7 @@ def _common_frame(op: StepNode, sources: Iterable[StepNode], frames: Frames) -> 
 
 def _check_place(op: StepNode, frames: Frames) -> None:
     frame = frames.of[op]
-    if op.type in ENTERS:
+    if op.op_def.role is Role.ENTER:
         entered = frames.entered(op)
         if entered.parallel_iterations != op.attrs["parallel_iterations"]:
             assert entered.first is not None
@@ -116,7 +117,7 @@ def _check_place(op: StepNode, frames: Frames) -> None:
                 f"{entered.first.name!r} says {entered.parallel_iterations}",
                 "give all Enters of a loop the same number",
             )
-    elif frame.parent is None and op.type in EXITS | NEXT_ITERATIONS:
+    elif frame.parent is None and op.op_def.role in (Role.EXIT, Role.NEXT_ITERATION):
         _refuse(op, "is outside of all loops: no Enter leads to it", "connect it to the Enters of its loop")
 
 
@@ -124,10 +125,10 @@ def _check_back_edges(dependencies: Dependencies, frames: Frames) -> None:
     step = dependencies.step
     for op in step.operations:
         inputs = op.inputs
-        back = [t for t in inputs if t.op.type in NEXT_ITERATIONS]
+        back = [t for t in inputs if t.op.op_def.role is Role.NEXT_ITERATION]
         if any(not is_back_edge(op, t) for t in back):
             _refuse(op, f"takes the value of {back[0].name!r}", "only a Merge takes the value of a NextIteration")
-        if any(c.type in NEXT_ITERATIONS for c in op.control_inputs):
+        if any(c.op_def.role is Role.NEXT_ITERATION for c in op.control_inputs):
             _refuse(op, "waits for a NextIteration", "let it wait for what the NextIteration takes")
         if back:
             _check_loop_merge(op, inputs, frames)
@@ -136,7 +137,7 @@ def _check_back_edges(dependencies: Dependencies, frames: Frames) -> None:
 def _check_loop_merge(op: StepNode, inputs: list[StepTensor], frames: Frames) -> None:
     way_out = "such a Merge takes two values: one of an Enter and one of a NextIteration"
     kinds = [t.op.type for t in inputs]
-    entering = [t for t in inputs if t.op.type in ENTERS]
+    entering = [t for t in inputs if t.op.op_def.role is Role.ENTER]
     if len(inputs) != 2 or len(entering) != 1:
         _refuse(op, f"begins an iteration, but merges {len(inputs)} values, of {', '.join(kinds)}", way_out)
     for tensor in inputs:

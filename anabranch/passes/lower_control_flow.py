@@ -27,25 +27,21 @@ from typing import Any, Final
 import numpy as np
 
 from anabranch.core import dtypes
+from anabranch.core.attrs import AttributeValue
 from anabranch.core.device import DeviceSpec
 from anabranch.core.dtypes import DType
+from anabranch.core.roles import FUNCTIONAL_ROLES, Role
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.loop_bodies import bodies_of, fixed_parameters, remembered
-from anabranch.graph.loop_structure import MERGES, SWITCHES
+from anabranch.graph.loop_structure import TypesByRole
 from anabranch.graph.step_nodes import StepFunction, StepNode, StepTensor
 from anabranch.passes.added_nodes import added_node
 from anabranch.passes.control_edges import side_of
 from anabranch.passes.rewriting import Rewriting, needed_by_ends
 from anabranch.passes.step_graph import StepGraph
 
-_CASES: Final = frozenset({"Case", "StatelessCase"})
-_CONDITIONALS: Final = _CASES | {"If", "StatelessIf"}
-_LOOPS: Final = frozenset({"While", "StatelessWhile", "_RecordingWhile"})
-#: types that can be lowered
-FUNCTIONAL: Final = _CONDITIONALS | _LOOPS
-
-#: stateful types whose runs nobody notices
-_UNNOTICED: Final = frozenset({"VarHandleOp", "_DeviceLoopBound", "Placeholder"})
+#: types that can be lowered, to ask by name
+FUNCTIONAL: Final = TypesByRole(FUNCTIONAL_ROLES)
 _SCALAR: Final = TensorShape([])
 
 
@@ -72,7 +68,7 @@ def has_effects(op: StepNode) -> bool:
     if bodies:
         return any(map(_call_has_effects, bodies))
     op_def = op.op_def
-    quiet = op_def.random or op_def.reads or op.type in _UNNOTICED
+    quiet = op_def.random or op_def.reads or op_def.unnoticed
     return bool(op_def.writes) or (op_def.stateful and not quiet)
 
 
@@ -112,7 +108,7 @@ class _Lowering(Rewriting):
         #: output of a Switch into a branch -> the tensor outside of all conditionals that it is
         self.outside: dict[StepTensor, StepTensor] = {}
         #: what a Merge takes has to be dead where its producer is
-        self.merged = {t for op in step.operations if op.type in MERGES for t in op.inputs}
+        self.merged = {t for op in step.operations if op.op_def.role is Role.MERGE for t in op.inputs}
         self.colocated = dict(step.colocated)
 
     def run(self) -> StepGraph:
@@ -140,12 +136,14 @@ class _Lowering(Rewriting):
         To lower these at once, and not in a round of their own, matters where conditionals are nested deeply.
         """
         first = len(self.operations)
-        parts = _LoweredLoop(self, op) if op.type in _LOOPS else _Conditional(self, op)
+        parts = _LoweredLoop(self, op) if op.op_def.role is Role.LOOP else _Conditional(self, op)
         parts.lower()
         parts.gate.after = self._earlier(op) + self.nodes(e for e in self.order.get(op, ()) if e not in self.chosen)
         made = self.operations[first:]
         del self.operations[first:]
-        self.chosen.update(copy for copy in made if copy.type in _CONDITIONALS and self.inner(copy, op))
+        self.chosen.update(
+            copy for copy in made if copy.op_def.role in (Role.CONDITIONAL, Role.CASE) and self.inner(copy, op)
+        )
         return iter(made)
 
     def _complete(self, op: StepNode) -> None:
@@ -193,18 +191,18 @@ class _LoweredOperation:
         name: str,
         controls: Sequence[StepNode] = (),
         outputs: Sequence[tuple[DType, TensorShape]] = (),
-        **attrs: Any,
+        **attrs: AttributeValue,
     ) -> StepNode:
         """Adds a node."""
         return self.lowering.add(added_node(kind, self.op, name, inputs, controls, self.op.device, outputs, **attrs))
 
     def primitive(
-        self, kind: str, inputs: list[StepTensor], name: str, controls: Sequence[StepNode] = (), **attrs: Any
+        self, kind: str, inputs: list[StepTensor], name: str, controls: Sequence[StepNode] = (), **attrs: AttributeValue
     ) -> StepNode:
         """Adds a primitive: its outputs are like its first input, but for the index of a Merge."""
         like = (inputs[0].dtype, inputs[0].shape)
-        second = {"Switch": [like], "Merge": [(dtypes.int32, _SCALAR)]}.get(kind, [])
-        return self.add(kind, inputs, name, controls, [like, *second], T=inputs[0].dtype, **attrs)
+        more = [like] if kind == "Switch" else [(dtypes.int32, _SCALAR)] if kind == "Merge" else []
+        return self.add(kind, inputs, name, controls, [like, *more], T=inputs[0].dtype, **attrs)
 
     def constant(self, value: int, after: StepNode) -> StepTensor:
         """Adds an int32 scalar."""
@@ -219,7 +217,7 @@ class _LoweredOperation:
         name: str,
         dtype: DType,
         controls: Sequence[StepNode] = (),
-        **attrs: Any,
+        **attrs: AttributeValue,
     ) -> StepTensor:
         """Adds an operation with a scalar result."""
         return self.add(kind, inputs, name, controls, [(dtype, _SCALAR)], **attrs).outputs[0]
@@ -251,7 +249,7 @@ class _LoweredOperation:
 
     def _there(self, tensor: StepTensor) -> StepNode:
         """What to wait for until a parameter is there."""
-        if tensor.op.type not in SWITCHES:
+        if tensor.op.op_def.role is not Role.SWITCH:
             return tensor.op
         if tensor not in self._sides:
             self._sides[tensor] = self.lowering.add(side_of(tensor))
@@ -298,7 +296,7 @@ class _Conditional(_LoweredOperation):
         """All, but of the results of a conditional with the same predicate only one: they are there or not together."""
         lowering = self.lowering
         self.selector = lowering.outside.get(self.inputs[0], self.inputs[0])
-        count = len(self.op.attrs["branches"]) if self.op.type in _CASES else 2
+        count = len(self.op.attrs["branches"]) if self.op.op_def.role is Role.CASE else 2
         found = {t: lowering.sides[t] for t in computed if t in lowering.sides}
         self.sides = {t: s for t, s in found.items() if s.selector is self.selector and len(s.results) == count}
         first: dict[StepNode, StepTensor] = {}
@@ -306,7 +304,7 @@ class _Conditional(_LoweredOperation):
 
     def lower(self) -> None:
         self.chooser = self.primitive("Identity", [self.inputs[0]], "chooser", [self.gate]).outputs[0]
-        self.tests, branches = self._case() if self.op.type in _CASES else self._if()
+        self.tests, branches = self._case() if self.op.op_def.role is Role.CASE else self._if()
         self.switches: dict[tuple[int, StepTensor], StepNode] = {}
         sides = []
         for number, (label, function) in enumerate(branches.items()):

@@ -6,15 +6,13 @@ What is kept is copied: from here on a step has nodes of its own.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
+from anabranch.core.roles import Role
 from anabranch.graph.graph_copy import GraphCopy, functions_of, needed_operations
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.graph.ordering import in_execution_order
 from anabranch.passes.step_graph import StepGraph
-
-#: types whose tensors have no value but the one that is fed
-PLACEHOLDERS: Final = frozenset({"Placeholder", "PlaceholderV2"})
 
 
 def prune(
@@ -34,7 +32,7 @@ def prune(
     known = known or {}
     given = {*feeds, *known}
     # waiting for a placeholder that is fed means waiting for the feed, which is there from the start
-    there = {t.op for t in given if t.op.type in PLACEHOLDERS}
+    there = {t.op for t in given if t.op.op_def.role is Role.PLACEHOLDER}
     needed = needed_operations([*(t.op for t in fetches if t not in given), *targets], given, there)
     ordered = in_execution_order(needed, given)
     copy = GraphCopy(functions_of(ordered[0].graph, ordered) if ordered else {})

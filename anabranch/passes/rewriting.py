@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Unpack
 
-from anabranch.graph.loop_structure import MERGES, is_back_edge
+from anabranch.core.roles import Role
+from anabranch.core.values import TensorValue
+from anabranch.graph.loop_structure import is_back_edge
 from anabranch.graph.step_nodes import StepFunction, StepNode, StepTensor
-from anabranch.passes.step_graph import StepGraph
+from anabranch.passes.step_graph import StepChanges, StepGraph
 
 
 class Rewriting:
@@ -46,7 +48,7 @@ class Rewriting:
         if old is not new:
             self._tensors[old] = new
 
-    def knows(self, tensor: StepTensor, value: Any) -> StepTensor:
+    def knows(self, tensor: StepTensor, value: TensorValue) -> StepTensor:
         """Lets a tensor be known; returns what stands for it. Who takes that does not need its operation any more."""
         op = tensor.op.copied([], ()) if tensor.op in self._members else tensor.op
         known = self._tensors[tensor] = StepTensor(op, tensor.value_index, tensor.dtype, tensor.shape, value)
@@ -98,7 +100,7 @@ class Rewriting:
             self._unfinished.append((new, op.inputs))
         return new
 
-    def result(self, **changes: Any) -> StepGraph:
+    def result(self, **changes: Unpack[StepChanges]) -> StepGraph:
         """The new graph; `changes`: what differs besides its operations, in terms of the new graph."""
         for merge, old in self._unfinished:
             merge.inputs = [
@@ -111,7 +113,7 @@ class Rewriting:
 
 
 def _has_back_edge(op: StepNode) -> bool:
-    return op.op_def.name in MERGES and any(is_back_edge(op, t) for t in op.inputs)
+    return op.op_def.role is Role.MERGE and any(is_back_edge(op, t) for t in op.inputs)
 
 
 def step_of_function(function: StepFunction, known: Mapping[int, Any]) -> StepGraph:

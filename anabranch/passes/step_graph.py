@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from anabranch.graph.step_nodes import StepNode, StepTensor
 
@@ -34,6 +34,16 @@ class Transfer:
         return self.send.inputs[0]
 
 
+class StepChanges(TypedDict, total=False):
+    """In what a step graph differs from another, besides its operations."""
+
+    fetches: list[StepTensor]
+    targets: list[StepNode]
+    feeds: list[StepTensor]
+    colocated: Mapping[str, StepNode]
+    transfers: Mapping[StepNode, Transfer]
+
+
 @dataclass(slots=True)
 class StepGraph:
     """See the module docstring.
@@ -56,7 +66,7 @@ class StepGraph:
     colocated: Mapping[str, StepNode] = field(default_factory=dict)
     transfers: Mapping[StepNode, Transfer] = field(default_factory=dict)
 
-    def with_operations(self, operations: list[StepNode], **changes: Any) -> StepGraph:
+    def with_operations(self, operations: list[StepNode], **changes: Unpack[StepChanges]) -> StepGraph:
         """A copy with other operations, and whatever else is to differ."""
         return replace(self, operations=operations, **changes)
 

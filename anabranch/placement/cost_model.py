@@ -11,16 +11,15 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from anabranch.core.op_def import ASSUMED_DIMENSION
 from anabranch.errors import DataLossError
 from anabranch.graph.step_nodes import StepNode, StepTensor
 
-#: what an unknown dimension is taken for
-ASSUMED_DIMENSION = 32
 _FORMAT = "anabranch cost model 1"
 
 
@@ -159,8 +158,12 @@ def _key(op: StepNode, device_type: str) -> str:
 # ---------------------------------------------------------------------- estimates
 def elements(tensor: StepTensor) -> int:
     """How many elements a tensor has; unknown dimensions are guessed."""
+    return math.prod(_guessed(tensor) or ())
+
+
+def _guessed(tensor: StepTensor) -> tuple[int, ...] | None:
     dims = tensor.shape.dims_tuple
-    return 1 if dims is None else math.prod(ASSUMED_DIMENSION if d is None else d for d in dims)
+    return None if dims is None else tuple([ASSUMED_DIMENSION if d is None else d for d in dims])
 
 
 def size_of(tensor: StepTensor) -> int:
@@ -174,24 +177,8 @@ def touched_bytes(op: StepNode) -> int:
 
 
 def flops(op: StepNode) -> int:
-    """How many floating-point operations an operation needs: products exactly, others one per element."""
-    made = sum(map(elements, op.outputs))
-    if op.type in ("MatMul", "BatchMatMul", "BatchMatMulV2"):
-        return 2 * made * _inner(op.inputs[0], op.attrs.get("transpose_a", op.attrs.get("adj_x", False)))
-    if op.type.startswith(("Conv", "DepthwiseConv")):
-        return 2 * max(made, *map(elements, op.inputs)) * _filter_work(op.inputs)
-    return made
-
-
-def _inner(tensor: StepTensor, transposed: Any) -> int:
-    dims = tensor.shape.dims_tuple
-    found = dims[-2 if transposed else -1] if dims is not None and len(dims) >= 2 else None
-    return ASSUMED_DIMENSION if found is None else found
-
-
-def _filter_work(inputs: Iterable[StepTensor]) -> int:
-    """Products for each element of a convolution: the size of the smallest input of rank 4, per output channel."""
-    filters = [t for t in inputs if t.shape.rank is not None and t.shape.rank >= 3]
-    smallest = min(filters, key=elements, default=None)
-    dims = None if smallest is None else smallest.shape.dims_tuple
-    return 1 if dims is None else math.prod(ASSUMED_DIMENSION if d is None else d for d in dims[:-1])
+    """How many floating-point operations an operation needs: as its type says, or one per element."""
+    rule = op.op_def.flops_rule
+    if rule is None:
+        return sum(map(elements, op.outputs))
+    return rule(list(map(_guessed, op.inputs)), list(map(_guessed, op.outputs)), op.attrs)

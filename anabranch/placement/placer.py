@@ -17,7 +17,6 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
 
 from anabranch.core.device import DeviceSpec
 from anabranch.core.devices import Device, task_of
@@ -31,9 +30,6 @@ from anabranch.placement.cost_model import CostModel, size_of
 from anabranch.placement.greedy import place_greedily
 from anabranch.placement.policy import PlacementPolicy
 from anabranch.placement.simulation import Input, Job, Simulation
-
-#: operations that only describe their input: they go where it is
-_DESCRIPTIONS: Final = frozenset({"Shape", "ShapeN", "Size", "Rank"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,7 +298,7 @@ class _Neighbours:
             return None
         op = group.members[0]
         computed = [t for t in op.inputs if self._is_computed(t)]
-        if op.type in _DESCRIPTIONS and computed:
+        if op.op_def.shape_valued and computed:  # what only describes its input goes where that is
             return computed[0].op
         takers = list(dict.fromkeys(self._takers.get(op, ())))
         return takers[0] if not computed and len(takers) == 1 and len(op.outputs) == 1 else None

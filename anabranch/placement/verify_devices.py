@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Container
 from typing import NoReturn
 
+from anabranch.core.roles import Role
 from anabranch.errors import InternalError
 from anabranch.graph.step_nodes import StepNode
 from anabranch.passes.step_graph import StepGraph
@@ -30,7 +31,7 @@ def verify_partitioned(step: StepGraph, stage: str) -> None:
         for tensor in op.inputs:
             if tensor.op in members and not tensor.is_known and tensor.op.placed_on != op.placed_on:
                 _fail(stage, op, f"on {op.placed_on!r} takes {tensor.name!r} of {tensor.op.placed_on!r}")
-        if op.type == "_Recv":
+        if op.op_def.role is Role.RECEIVE:
             _check_pair(op, step, members, names, stage)
         if any(control.placed_on != op.placed_on for control in op.control_inputs):
             _fail(stage, op, f"on {op.placed_on!r} waits for an operation of another device")

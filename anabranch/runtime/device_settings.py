@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from anabranch.core.devices import device_types
 
@@ -166,7 +166,7 @@ class DeviceSettings:
         chosen = [] if self._visible is None else [d for d in self._visible if d.device_type == "GPU"]
         return ",".join(device.name.rpartition(":")[2] for device in chosen)
 
-    def _check(self, device: Any) -> None:
+    def _check(self, device: object) -> None:
         if device not in self.list_physical_devices():
             raise ValueError(f"there is no physical device {device!r}; take one from list_physical_devices()")
 

@@ -14,6 +14,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from anabranch.core.arrays import AnyArray
 from anabranch.core.devices import (
     ACCELERATOR_PRIORITY,
     CPU_PRIORITY,
@@ -24,6 +25,7 @@ from anabranch.core.devices import (
     register_device,
 )
 from anabranch.errors import InvalidArgumentError
+from anabranch.proto.config_pb2 import ConfigProto
 from anabranch.runtime.device_settings import settings
 from anabranch.xla.jax_settings import configure_process, in_wide_types
 
@@ -39,19 +41,19 @@ class XlaDevice(Device):
         self,
         device_type: str,
         index: int,
-        xla_device: Any = None,
+        xla_device: jax.Device | None = None,
         memory_limit_bytes: int = 0,
         task: str = LOCAL_TASK,
     ) -> None:
         super().__init__(device_type, index, memory_limit_bytes, task)
         self.xla_device = host_processor() if xla_device is None else xla_device
 
-    def put(self, value: Any) -> jax.Array:
+    def put(self, value: AnyArray) -> jax.Array:
         """A host array, or another device's, as an array of this device."""
         result: jax.Array = in_wide_types(jax.device_put, value, self.xla_device)
         return result
 
-    def get(self, value: Any) -> np.ndarray[Any, Any]:
+    def get(self, value: AnyArray) -> np.ndarray[Any, Any]:
         """An array of this device as a host array."""
         return np.asarray(value)
 
@@ -84,7 +86,7 @@ register_device("GPU", _accelerators("GPU"), ACCELERATOR_PRIORITY)
 register_device("TPU", _accelerators("TPU"), ACCELERATOR_PRIORITY)
 
 
-def session_devices(config: Any = None) -> list[Device]:
+def session_devices(config: ConfigProto | None = None) -> list[Device]:
     """The devices of a session, those that operations without constraints go to first.
 
     Args:
@@ -163,7 +165,7 @@ def attributes_of(devices: Sequence[Device]) -> list[DeviceAttributes]:
     return [DeviceAttributes(d.name, d.device_type, d.memory_limit_bytes) for d in ordered]
 
 
-def local_devices(config: Any = None) -> list[DeviceAttributes]:
+def local_devices(config: ConfigProto | None = None) -> list[DeviceAttributes]:
     """The devices that a session of this process has: the host's as CPU:0, and what else there is.
 
     Args:

@@ -21,9 +21,11 @@ from typing import Any, Protocol
 
 from anabranch.core.interrupts import admit
 from anabranch.core.pending import Pending
+from anabranch.errors import OpError
 from anabranch.graph.step_nodes import StepNode
-from anabranch.runtime.executor import Executor, Instance
+from anabranch.runtime.executor import Executor, Instance, NestedExchange
 from anabranch.runtime.executor_graph import ExecutorGraph
+from anabranch.runtime.item_call import Recorder
 from anabranch.runtime.step_frame import StepFrame
 from anabranch.runtime.waiting import ActiveSteps, StepWaiting, deadline_after, error_of
 from anabranch.runtime.worker_threads import worker_threads
@@ -55,13 +57,13 @@ class Work(Protocol):
     def op(self) -> StepNode:
         """The operation that stands for it in messages."""
 
-    def run(self, frame: StepFrame, record: Any) -> None:
+    def run(self, frame: StepFrame, record: Recorder | None) -> None:
         """Computes outputs from inputs, in the slots of an iteration. `record`: who is told of it, or None."""
 
     def start(self, frame: StepFrame) -> Pending | None:
         """For asynchronous work: like `run`, but returns what to wait for if it is not done."""
 
-    def finish(self, frame: StepFrame, pending: Pending, started: float, record: Any) -> None:
+    def finish(self, frame: StepFrame, pending: Pending, started: float, record: Recorder | None) -> None:
         """For asynchronous work: stores the outputs of what `start` returned; raises what it failed with."""
 
 
@@ -81,10 +83,10 @@ class StepRun(StepWaiting):
         self,
         graph: ExecutorGraph,
         feeds: Sequence[Any],
-        record: Any,
+        record: Recorder | None,
         timeout: float | None,
         active: ActiveSteps,
-        exchange: Any = None,
+        exchange: NestedExchange | None = None,
         wake: Callable[[], None] | None = None,
     ) -> None:
         super().__init__(timeout, deadline_after(timeout), active, wake)
@@ -166,8 +168,9 @@ class StepRun(StepWaiting):
             self._handle(*self._events.get())
         return True
 
-    def _handle(self, instance: Instance | None, outcome: Any) -> None:
+    def _handle(self, instance: Instance | None, outcome: Pending | BaseException | None) -> None:
         if instance is None:
+            assert isinstance(outcome, OpError)
             raise self._cancelled(outcome)
         node, iteration = instance
         if isinstance(outcome, Pending):

@@ -80,8 +80,9 @@ that is newer.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
+from anabranch.core.values import TensorValue
 from anabranch.errors import InternalError, InvalidArgumentError
 from anabranch.runtime.executor_graph import (
     ENTER,
@@ -98,6 +99,15 @@ from anabranch.runtime.executor_graph import (
     StaticFrame,
 )
 from anabranch.runtime.step_frame import StepFrame
+from anabranch.xla.watched_loops import Watch
+
+
+class NestedExchange(Protocol):
+    """Where tensors pass from device to device in one iteration."""
+
+    def within(self, frame: str, iteration: int) -> NestedExchange:
+        """The same in an iteration of a frame that is entered in this iteration."""
+
 
 #: the mark of a Merge that has taken an input; below it, marks count dead inputs
 _TAKEN: Final = 1 << 30
@@ -183,7 +193,11 @@ class Executor:
     """
 
     def __init__(
-        self, graph: ExecutorGraph, feeds: Sequence[Any] = (), exchange: Any = None, waiting: Any = None
+        self,
+        graph: ExecutorGraph,
+        feeds: Sequence[Any] = (),
+        exchange: NestedExchange | None = None,
+        waiting: Watch | None = None,
     ) -> None:
         self.graph = graph
         self.running = 0
@@ -423,7 +437,7 @@ class Executor:
         if not frame.enters_left:
             self._retire(frame, stack)
 
-    def _add_constant(self, frame: FrameState, node: Node, value: Any, dead: bool) -> None:
+    def _add_constant(self, frame: FrameState, node: Node, value: TensorValue, dead: bool) -> None:
         """Makes iterations to come begin with a constant."""
         frame.values[node.slots[0]] = value
         for index in node.woken:
@@ -517,7 +531,7 @@ def _value(iteration: Iteration, node: Node) -> Any:
     return iteration.values[node.source] if node.source >= 0 else node.known
 
 
-def _not_scalar(node: Node, iteration: Iteration, predicate: Any) -> InvalidArgumentError:
+def _not_scalar(node: Node, iteration: Iteration, predicate: TensorValue) -> InvalidArgumentError:
     return InvalidArgumentError(
         None,
         None,

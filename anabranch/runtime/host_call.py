@@ -10,6 +10,7 @@ import numpy as np
 from anabranch.core import dtypes
 from anabranch.core.pending import Pending
 from anabranch.core.resources import ResourceHandle
+from anabranch.core.values import TensorValue
 from anabranch.errors import OpError, UnimplementedError
 from anabranch.graph.constants import ShapeCheck, is_open
 from anabranch.graph.kernel_binding import (
@@ -20,6 +21,7 @@ from anabranch.graph.kernel_binding import (
     out_of_memory,
     refusal,
 )
+from anabranch.graph.kernel_contexts import StepHostContext
 from anabranch.graph.step_nodes import StepNode
 from anabranch.ops.lists.values import TensorList
 from anabranch.ops.object_values import boxed, unboxed
@@ -65,7 +67,8 @@ class HostKernelCall(ItemCall):
             )
         #: None where the values of inputs do not decide how large the results are
         self._sizes = HostSizes(op, rule) if rule is op_def.compiled_rule and op_def.static_positions(op) else None
-        self._kernel = BoundKernel(op, rule, np, HostContext(op, environment))
+        context: StepHostContext = HostContext(op, environment)
+        self._kernel = BoundKernel(op, rule, np, context)
         self._sources = [(None, t.known) if t.is_known else (slots[t], None) for t in item.inputs]
         self._outputs = outputs
         self._dtypes = [out.dtype.as_numpy_dtype for out in op.outputs]
@@ -158,23 +161,23 @@ class HostKernelCall(ItemCall):
 
     def changes_at_once(self) -> bool:
         """Whether it is a function of the user, in which signals are not put off in any case."""
-        return self.op.type == "PyFunc"
+        return self.op.op_def.calls_user_code and self.op.op_def.stateful
 
 
 def _gives_handles(op: StepNode) -> bool:
     return bool(op.outputs) and all(out.dtype is dtypes.resource for out in op.outputs)
 
 
-def _on_host(value: Any) -> Any:
+def _on_host(value: TensorValue) -> TensorValue:
     return value if isinstance(value, _ON_HOST) else np.asarray(value)
 
 
-def _generator(op: Any, count: int, run_seed: int) -> np.random.Generator:
+def _generator(op: StepNode, count: int, run_seed: int) -> np.random.Generator:
     """What an operation draws from when it has run `count` times."""
     return np.random.default_rng((*_seed(op, run_seed), count))
 
 
-def _seed(op: Any, run_seed: int) -> tuple[int, int]:
+def _seed(op: StepNode, run_seed: int) -> tuple[int, int]:
     seed, seed2 = op.attrs.get("seed", 0), op.attrs.get("seed2", 0)
     if seed == 0 and seed2 == 0:
         return run_seed, hash_name(op.name)

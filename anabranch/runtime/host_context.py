@@ -8,9 +8,10 @@ from typing import Any
 import jax
 import numpy as np
 
-from anabranch.core.kernel_context import KernelContext
+from anabranch.core.kernel_context import KernelContext, RandomDraws
 from anabranch.core.resources import ResourceHandle
-from anabranch.errors import FailedPreconditionError
+from anabranch.core.values import TensorValue
+from anabranch.errors import FailedPreconditionError, OperationLike
 from anabranch.graph.step_nodes import StepFunction, StepNode
 from anabranch.runtime.random_counters import Draws
 from anabranch.runtime.session_environment import SessionEnvironment
@@ -25,6 +26,7 @@ class HostContext(KernelContext):
     """
 
     __slots__ = ("_environment", "containers", "opened")
+    op: StepNode
 
     def __init__(self, op: StepNode, environment: SessionEnvironment) -> None:
         super().__init__(op)
@@ -66,7 +68,7 @@ class HostContext(KernelContext):
                 raise uninitialized(self.op, handle)
             return np.array(state.value)
 
-    def write(self, handle: ResourceHandle, value: Any, guarded: bool = False) -> None:
+    def write(self, handle: ResourceHandle, value: TensorValue, guarded: bool = False) -> None:
         """Replaces a variable's value by a host array."""
         state = self.containers.variable(handle)
         host = np.array(value)
@@ -80,8 +82,11 @@ class HostContext(KernelContext):
         """Host kernels check before they write, so nothing guards them."""
         return None
 
-    def call(self, body: StepFunction, inputs: list[Any], *, draws: Draws | None = None, **_: Any) -> list[Any]:
+    def call(
+        self, body: StepFunction, inputs: list[TensorValue], *, draws: RandomDraws | None = None
+    ) -> list[TensorValue]:
         """Runs a function as a step of its own; `draws` is what `new_draws` gave, if it has its own."""
+        assert draws is None or isinstance(draws, Draws)
         return self._environment.run_function(body, inputs, draws)
 
     @staticmethod
@@ -90,7 +95,7 @@ class HostContext(KernelContext):
         return Draws()
 
 
-def uninitialized(op: Any, handle: ResourceHandle) -> FailedPreconditionError:
+def uninitialized(op: OperationLike | None, handle: ResourceHandle) -> FailedPreconditionError:
     """The error for a variable that was read before it had a value."""
     return FailedPreconditionError(
         None,

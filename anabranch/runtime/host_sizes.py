@@ -12,7 +12,8 @@ import numpy as np
 from anabranch.core.kernel_context import KernelContext
 from anabranch.core.op_def import Rule
 from anabranch.core.sizes import check_storable
-from anabranch.errors import OpError
+from anabranch.core.values import TensorValue
+from anabranch.errors import InvalidArgumentError, OpError
 from anabranch.graph.kernel_binding import VALUE_ERRORS, BoundKernel
 from anabranch.graph.step_nodes import StepNode
 from anabranch.xla.jax_settings import in_wide_types
@@ -27,7 +28,9 @@ class _UncheckedContext(KernelContext):
 
     __slots__ = ()
 
-    def check(self, ok: Any, message: str, *values: Any, **_: Any) -> None:
+    def check(
+        self, ok: TensorValue, message: str, *values: TensorValue, error: type[OpError] = InvalidArgumentError
+    ) -> None:
         """Leaves the check to the run of the kernel."""
 
 
@@ -77,7 +80,7 @@ class HostSizes:
         struct: Any = jax.ShapeDtypeStruct
         return [struct(v.shape, d) for i, (v, d) in enumerate(described) if i not in known]
 
-    def _traced(self, inputs: list[Any], *traced: Any) -> Any:
+    def _traced(self, inputs: list[Any], *traced: TensorValue) -> Any:
         rest = iter(traced)
         known = set(self._static)
         values = [v if i in known else next(rest) for i, v in enumerate(inputs)]

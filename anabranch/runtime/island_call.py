@@ -31,6 +31,7 @@ import numpy as np
 
 from anabranch.core import dtypes
 from anabranch.core.devices import Device
+from anabranch.core.kernel_context import Check
 from anabranch.core.resources import ResourceHandle
 from anabranch.errors import OpError
 from anabranch.graph.loop_bodies import bodies_of, contains_loop
@@ -274,7 +275,7 @@ class IslandCall(ItemCall):
         )
         return self.executable.variant(key, static, watched)
 
-    def _finish_checked(self, checks: Any, results: list[Any]) -> None:
+    def _finish_checked(self, checks: Sequence[Check], results: list[Any]) -> None:
         """Raises what failed, or stores what waited for it.
 
         A donated variable has taken its result at once: if a check failed, that is the old value.

@@ -2,31 +2,34 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
-from anabranch.graph.loop_structure import ENTERS, EXITS, MERGES, NEXT_ITERATIONS, SWITCHES
+from anabranch.core.roles import Role
 from anabranch.graph.step_nodes import StepNode, StepTensor
 from anabranch.runtime.executor_graph import ExecutorGraph, FrameSpec, Kind, Known, NodeSpec, Output
-from anabranch.xla.islands import PASSING, HostCall, Island, PlanItem
+from anabranch.xla.islands import HostCall, Island, PlanItem
 from anabranch.xla.partitions import Partition, members_of
 
-_KINDS: dict[str, Kind] = {
-    **dict.fromkeys(SWITCHES, Kind.SWITCH),
-    **dict.fromkeys(MERGES, Kind.MERGE),
-    **dict.fromkeys(ENTERS, Kind.ENTER),
-    **dict.fromkeys(EXITS, Kind.EXIT),
-    **dict.fromkeys(NEXT_ITERATIONS, Kind.NEXT_ITERATION),
-    "LoopCond": Kind.PASS,
-    "Const": Kind.PASS,
-    "_Gate": Kind.PASS,
-    "ControlTrigger": Kind.TRIGGER,
-    **dict.fromkeys(PASSING, Kind.PASS),
+_KINDS: Final[dict[Role, Kind]] = {
+    Role.SWITCH: Kind.SWITCH,
+    Role.MERGE: Kind.MERGE,
+    Role.ENTER: Kind.ENTER,
+    Role.EXIT: Kind.EXIT,
+    Role.NEXT_ITERATION: Kind.NEXT_ITERATION,
+    Role.LOOP_CONDITION: Kind.PASS,
+    Role.GATE: Kind.PASS,
+    Role.TRIGGER: Kind.TRIGGER,
 }
 
 
 def kind_of(item: PlanItem) -> Kind:
     """What the executor does with an item."""
-    return Kind.WORK if isinstance(item, Island) else _KINDS.get(item.operation.type, Kind.WORK)
+    if isinstance(item, Island):
+        return Kind.WORK
+    op = item.operation
+    if op.type == "Const" or (op.op_def.passes_on and len(op.outputs) <= 1):
+        return Kind.PASS
+    return _KINDS.get(op.op_def.role, Kind.WORK)
 
 
 class ItemGraph:

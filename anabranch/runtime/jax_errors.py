@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from anabranch import errors
+from anabranch.errors import OperationLike
 
 _BY_PREFIX = (
     (
@@ -17,7 +16,7 @@ _BY_PREFIX = (
 )
 
 
-def as_op_error(error: Exception, op: Any, what: str) -> errors.OpError:
+def as_op_error(error: Exception, op: OperationLike | None, what: str) -> errors.OpError:
     """The `OpError` for an exception that running `what` (an island) raised."""
     text = str(error)
     for prefix, kind, hint in _BY_PREFIX:

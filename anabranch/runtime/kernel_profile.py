@@ -88,7 +88,7 @@ def _set_clock_marks() -> list[float]:
     return began
 
 
-def read_profile(space: Any, began: Sequence[float]) -> list[KernelEvent]:
+def read_profile(space: profile_pb2.Space, began: Sequence[float]) -> list[KernelEvent]:
     """The kernels in a profile, in the order of their beginnings.
 
     Args:
@@ -119,19 +119,19 @@ def read_profile(space: Any, began: Sequence[float]) -> list[KernelEvent]:
     ]
 
 
-def _stats_of(event: Any, plane: Any) -> dict[str, Any]:
+def _stats_of(event: profile_pb2.ProfileEvent, plane: profile_pb2.Plane) -> dict[str, Any]:
     """The values of an event by name; texts may be stored once, under a number."""
     found = {}
     for stat in event.stats:
         kind = stat.WhichOneof("value")
-        value = getattr(stat, kind) if kind else None
+        value: Any = getattr(stat, kind) if kind else None
         found[plane.stat_metadata[stat.metadata_id].name] = (
             plane.stat_metadata[value].name if kind == "ref_value" else value
         )
     return found
 
 
-def _scopes_of_kernels(space: Any) -> dict[tuple[str, str], tuple[str, ...]]:
+def _scopes_of_kernels(space: profile_pb2.Space) -> dict[tuple[str, str], tuple[str, ...]]:
     """By program and kernel: where its result comes from, then where what is fused into it comes from."""
     found: dict[tuple[str, str], tuple[str, ...]] = {}
     for plane in space.planes:
@@ -144,10 +144,10 @@ def _scopes_of_kernels(space: Any) -> dict[tuple[str, str], tuple[str, ...]]:
     return found
 
 
-def _scopes_in(module: Any) -> dict[str, tuple[str, ...]]:
+def _scopes_in(module: profile_pb2.HloModuleProto) -> dict[str, tuple[str, ...]]:
     computations = {computation.id: computation.instructions for computation in module.computations}
 
-    def gather(instruction: Any, found: dict[str, None], seen: set[int]) -> dict[str, None]:
+    def gather(instruction: profile_pb2.HloInstructionProto, found: dict[str, None], seen: set[int]) -> dict[str, None]:
         if instruction.metadata.op_name:
             found.setdefault(_OUTER.sub("", instruction.metadata.op_name))
         for called in instruction.called_computation_ids:

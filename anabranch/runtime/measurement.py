@@ -18,7 +18,7 @@ from anabranch.placement.cost_model import CostModel
 from anabranch.runtime.item_call import ItemEvent
 from anabranch.runtime.protocols import Step, Value
 from anabranch.runtime.rendezvous import Rendezvous, StepId
-from anabranch.runtime.transfer_call import TRANSFERS, Route, TransferContext
+from anabranch.runtime.transfer_call import Route, TransferContext
 from anabranch.runtime.worker_threads import worker_threads
 
 _REPEATS: Final = 20
@@ -39,9 +39,10 @@ def measure_step(model: CostModel, step: Step, feeds: Sequence[Value], runs: int
     by_name = {op.name: op for op in step.plan.step.operations}
     default = "CPU" if step.plan.placement is None else types[step.plan.placement.default]
     for event in events:
-        if event.kind not in TRANSFERS and all(name in by_name for name in event.operations):
+        operations = [by_name[name] for name in event.operations if name in by_name]
+        if len(operations) == len(event.operations) and not any(op.op_def.is_transfer for op in operations):
             kind = types[event.device] if event.device else default
-            model.add([by_name[name] for name in event.operations], kind, event.end - event.start)
+            model.add(operations, kind, event.end - event.start)
 
 
 def measure_transfers(model: CostModel, devices: Sequence[Device]) -> None:

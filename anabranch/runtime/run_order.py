@@ -5,12 +5,10 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
+from anabranch.core.roles import Role
 from anabranch.graph.loop_bodies import bodies_of
-from anabranch.graph.loop_structure import PRIMITIVES
 from anabranch.graph.step_nodes import StepNode
-from anabranch.passes.prune import PLACEHOLDERS
 from anabranch.runtime.dispatcher import Mode
-from anabranch.runtime.transfer_call import TRANSFERS
 from anabranch.xla.islands import HostCall, Island, PlanItem
 from anabranch.xla.partitions import Partition
 
@@ -23,11 +21,11 @@ def needs_executor(partition: Partition) -> bool:
     so if besides all islands come before or after it: nothing in the step could then use the time.
     """
     calls = [item for item in partition.items if isinstance(item, HostCall)]
-    if any(call.operation.type in PLACEHOLDERS for call in calls):
+    if any(call.operation.op_def.role is Role.PLACEHOLDER for call in calls):
         return False  # one that is not fed: the step fails before anything has happened
     if uses_several_devices(partition):
         return True
-    if any(call.operation.type in PRIMITIVES for call in calls):
+    if any(call.operation.op_def.is_primitive for call in calls):
         return True
     slow = [call.operation for call in calls if is_slow(call)]
     if any(one not in _before(partition, [other]) for one, other in itertools.pairwise(slow)):
@@ -65,7 +63,7 @@ def mode_of(item: PlanItem, several: bool) -> Mode:
     """
     if isinstance(item, Island):
         return Mode.APART_BRIEFLY if several else Mode.HERE
-    if item.operation.type in TRANSFERS:
+    if item.operation.op_def.is_transfer:
         return Mode.AT_ONCE
     if item.operation.op_def.asynchronous:
         return Mode.ASYNCHRONOUS

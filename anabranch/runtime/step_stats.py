@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from anabranch.core.device import DeviceSpec
 from anabranch.graph.graph import Graph
-from anabranch.proto.config_pb2 import RunOptions
+from anabranch.pipeline import Plan
+from anabranch.proto.config_pb2 import RunMetadata, RunOptions
+from anabranch.proto.step_stats_pb2 import DeviceStepStats
 from anabranch.runtime.item_call import ItemEvent
 from anabranch.runtime.kernel_profile import KernelEvent, profiled
 from anabranch.runtime.partition_graphs import default_device, step_graph_defs
@@ -18,9 +20,16 @@ _UINT32 = 0xFFFFFFFF
 _MAX_LABELLED = 50
 
 
-def wants_trace(options: Any) -> bool:
+def wants_trace(options: RunOptions) -> bool:
     """Whether a `RunOptions` asks for timings or for the partition graphs."""
     return bool(options.trace_level != RunOptions.NO_TRACE or options.output_partition_graphs)
+
+
+class Planned(Protocol):
+    """A step that was planned in this process."""
+
+    @property
+    def plan(self) -> Plan: ...
 
 
 class StepRecord:
@@ -30,7 +39,7 @@ class StepRecord:
         self.events: list[ItemEvent] = []
         self._kernels: list[KernelEvent] = []
 
-    def profiling(self, options: Any) -> contextlib.AbstractContextManager[None]:
+    def profiling(self, options: RunOptions) -> contextlib.AbstractContextManager[None]:
         """A block in which what runs inside islands is recorded too, where a `RunOptions` asks for that."""
         if options.trace_level in (RunOptions.HARDWARE_TRACE, RunOptions.FULL_TRACE):
             return profiled(self._kernels)
@@ -39,7 +48,7 @@ class StepRecord:
     def __call__(self, event: ItemEvent) -> None:
         self.events.append(event)
 
-    def fill(self, run_metadata: Any, graph: Graph, step: Any, options: Any) -> None:
+    def fill(self, run_metadata: RunMetadata, graph: Graph, step: Planned, options: RunOptions) -> None:
         """Replaces the contents of a `RunMetadata` by the timings: one entry per island or host operation (see `_add`),
         by device.
 
@@ -63,7 +72,7 @@ class StepRecord:
         if options.output_partition_graphs:
             run_metadata.partition_graphs.extend(step_graph_defs(step.plan, graph))
 
-    def _add(self, device: Any, event: ItemEvent, item_of: dict[str, str]) -> None:
+    def _add(self, device: DeviceStepStats, event: ItemEvent, item_of: dict[str, str]) -> None:
         """One entry, labelled ``name = type(inputs)``; an island is named by its last operation.
 
         An operation inside an island has no time of its own, so that the label of an island goes on with the names of

@@ -13,6 +13,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from anabranch.proto.step_stats_pb2 import DeviceStepStats, NodeExecStats, StepStats
+
 #: ``name = Type(input, input): members``, as sessions label what ran
 _LABEL = re.compile(r"(?P<name>\S+) = (?P<type>[^(\s]+)\((?P<inputs>[^)]*)\)(?:: (?P<members>.*))?", re.DOTALL)
 
@@ -86,7 +88,7 @@ class Timeline:
         graph: accepted for compatibility: the labels tell the dataflow.
     """
 
-    def __init__(self, step_stats: Any, graph: Any = None) -> None:
+    def __init__(self, step_stats: StepStats, graph: object = None) -> None:
         self._step_stats = step_stats
 
     def generate_chrome_trace_format(self, show_dataflow: bool = True, show_memory: bool = False) -> str:
@@ -114,14 +116,14 @@ class Timeline:
 
 
 # ---------------------------------------------------------------------- reading
-def _read_device(pid: int, stats: Any) -> _Process:
+def _read_device(pid: int, stats: DeviceStepStats) -> _Process:
     process = _Process(pid, stats.device, dict(stats.thread_names))
     process.slices.extend(_read_node(pid, node) for node in stats.node_stats)
     process.slices.sort(key=lambda s: (s.start, s.end))
     return process
 
 
-def _read_node(pid: int, node: Any) -> _Slice:
+def _read_node(pid: int, node: NodeExecStats) -> _Slice:
     start = node.all_start_nanos / 1e3 if node.all_start_nanos else float(node.all_start_micros)
     length = node.all_end_rel_nanos / 1e3 if node.all_end_rel_nanos else float(node.all_end_rel_micros)
     outputs: dict[str, int] = defaultdict(int)

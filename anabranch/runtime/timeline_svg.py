@@ -9,7 +9,11 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from html import escape
-from typing import Any, Final
+from typing import Final
+
+from anabranch.core.registry import find_op_def
+from anabranch.core.roles import Role
+from anabranch.proto.step_stats_pb2 import StepStats
 
 _LEFT: Final = 130
 _TOP: Final = 34
@@ -17,9 +21,8 @@ _BAR: Final = 22
 _GAP: Final = 4
 _BAND_GAP: Final = 14
 _CHARACTER: Final = 6.4
-_COLOURS: Final = {"Island": "#4c78a8", "_Send": "#f58518", "_Recv": "#e45756"}
-_OTHER: Final = "#9d9da1"
-_LEGEND: Final = {"Island": "island", "_Send": "sent", "_Recv": "received", "": "on the host"}
+#: what the picture tells apart, and the colours of that
+_COLOURS: Final = {"island": "#4c78a8", "sent": "#f58518", "received": "#e45756", "on the host": "#9d9da1"}
 _LEGEND_STEP: Final = 84
 #: the room that the text of a tick takes
 _TICK: Final = 50
@@ -38,7 +41,7 @@ class _Bar:
     line: float = 0.0
 
 
-def timeline_svg(step_stats: Any, width: int = 1000, title: str = "") -> str:
+def timeline_svg(step_stats: StepStats, width: int = 1000, title: str = "") -> str:
     """Draws the timings of a step.
 
     Args:
@@ -67,7 +70,7 @@ def timeline_svg(step_stats: Any, width: int = 1000, title: str = "") -> str:
     return "\n".join([f"<svg xmlns='http://www.w3.org/2000/svg' {size}>", heading, *legend, *body, "</svg>", ""])
 
 
-def _read(step_stats: Any) -> list[tuple[str, list[_Bar]]]:
+def _read(step_stats: StepStats) -> list[tuple[str, list[_Bar]]]:
     """The bars of each device, by their start."""
     nodes = [(stats.device, node) for stats in step_stats.dev_stats for node in stats.node_stats]
     first = min((node.all_start_nanos for _, node in nodes), default=0)
@@ -94,7 +97,7 @@ def _arrange(bars: list[_Bar], top: float) -> float:
 def _drawn(bar: _Bar, scale: float) -> Iterator[str]:
     x, length = _LEFT + bar.start * scale, max(1.0, (bar.end - bar.start) * scale)
     tip = escape(f"{bar.name} ({bar.kind.lstrip('_')}), {bar.end - bar.start:,.1f} µs")
-    colour = _COLOURS.get(bar.kind, _OTHER)
+    colour = _COLOURS[_group_of(bar.kind)]
     yield (
         f"<rect x='{x:.1f}' y='{bar.line:.1f}' width='{length:.1f}' height='{_BAR}' rx='2' fill='{colour}'>"
         f"<title>{tip}</title></rect>"
@@ -110,20 +113,29 @@ def _arrows(bars: list[_Bar], scale: float) -> Iterator[str]:
     """A line from each Send to its Recv."""
     made = {bar.name: bar for bar in bars}
     for bar in bars:
-        source = made.get(bar.sources[0]) if bar.kind == "_Recv" and bar.sources else None
+        source = made.get(bar.sources[0]) if _group_of(bar.kind) == "received" and bar.sources else None
         if source is not None:
             begin = f"x1='{_LEFT + source.end * scale:.1f}' y1='{source.line + _BAR / 2:.1f}'"
             end = f"x2='{_LEFT + bar.start * scale:.1f}' y2='{bar.line + _BAR / 2:.1f}'"
             yield f"<line {begin} {end} stroke='#333' stroke-width='0.8' stroke-dasharray='3 2'/>"
 
 
+def _group_of(kind: str) -> str:
+    """What the picture shows a bar as: an island, or an operation by its type."""
+    if kind == "Island":
+        return "island"
+    op_def = find_op_def(kind)
+    return {Role.SEND: "sent", Role.RECEIVE: "received"}.get(op_def.role, "on the host") if op_def else "on the host"
+
+
 def _legend(kinds: set[str], width: int) -> Iterator[str]:
     """What the colours of the picture mean, at its right."""
-    shown = [kind for kind in _LEGEND if kind in kinds or (not kind and kinds - _COLOURS.keys())]
-    for number, kind in enumerate(shown):
+    groups = set(map(_group_of, kinds))
+    shown = [group for group in _COLOURS if group in groups]
+    for number, group in enumerate(shown):
         x = width - _LEGEND_STEP * (len(shown) - number)
-        yield f"<rect x='{x}' y='7' width='10' height='10' rx='2' fill='{_COLOURS.get(kind, _OTHER)}'/>"
-        yield f"<text x='{x + 14}' y='16' {_TEXT} fill='#555'>{_LEGEND[kind]}</text>"
+        yield f"<rect x='{x}' y='7' width='10' height='10' rx='2' fill='{_COLOURS[group]}'/>"
+        yield f"<text x='{x + 14}' y='16' {_TEXT} fill='#555'>{group}</text>"
 
 
 def _axis(end: float, scale: float, top: float, width: int) -> Iterator[str]:

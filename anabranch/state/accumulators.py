@@ -14,12 +14,13 @@ from typing import Any
 
 import numpy as np
 
+from anabranch.core.arrays import HostArray
 from anabranch.core.dtypes import DType
 from anabranch.core.pending import Pending
 from anabranch.core.shapes import TensorShape
 from anabranch.errors import InvalidArgumentError
 from anabranch.state.components import shown
-from anabranch.state.requests import Line, Request, SharedObject
+from anabranch.state.requests import Line, Request, SharedObject, Withdraw
 
 Array = np.ndarray[Any, Any]
 
@@ -29,7 +30,7 @@ class TakeGradient(Request):
 
     __slots__ = ("average", "required")
 
-    def __init__(self, by: str, on_cancel: Any, required: int) -> None:
+    def __init__(self, by: str, on_cancel: Withdraw, required: int) -> None:
         super().__init__(by, on_cancel)
         self.required = required
         self.average: Sequence[Any] = ()
@@ -101,13 +102,13 @@ class Accumulator(SharedObject):
         self._count += 1
         return True
 
-    def _check_type(self, values: Any) -> None:
+    def _check_type(self, values: HostArray) -> None:
         if values.dtype != self.dtype.as_numpy_dtype:
             raise InvalidArgumentError(
                 None, None, f"accumulator {self.name!r} holds {self.dtype.name}, but the gradient is {values.dtype}"
             )
 
-    def _shape_error(self, got: Any, wanted: TensorShape, what: str) -> InvalidArgumentError:
+    def _shape_error(self, got: Sequence[int], wanted: TensorShape, what: str) -> InvalidArgumentError:
         return InvalidArgumentError(
             None,
             None,
@@ -123,7 +124,7 @@ class DenseAccumulator(Accumulator):
         super().__init__(name, dtype, shape, reduction)
         self._sum: Array | None = None
 
-    def apply_gradient(self, step: int, gradient: Any) -> None:
+    def apply_gradient(self, step: int, gradient: HostArray) -> None:
         """Adds a gradient of that step, unless it is stale.
 
         Raises:
@@ -152,7 +153,9 @@ class SparseAccumulator(Accumulator):
         self._rows: dict[int, list[Any]] = {}  # row -> [sum, number of gradients that touch it]
         self._row_shape: tuple[int, ...] | None = None
 
-    def apply_gradient(self, step: int, indices: Any, values: Any, dense_shape: Any, has_known_shape: bool) -> None:
+    def apply_gradient(
+        self, step: int, indices: HostArray, values: HostArray, dense_shape: HostArray, has_known_shape: bool
+    ) -> None:
         """Adds a gradient of that step, unless it is stale.
 
         Args:
@@ -177,7 +180,7 @@ class SparseAccumulator(Accumulator):
                 self._row_shape = values.shape[1:]
                 self._add(indices, values)
 
-    def _check_parts(self, indices: Any, values: Any) -> None:
+    def _check_parts(self, indices: HostArray, values: HostArray) -> None:
         if indices.ndim != 1:
             raise InvalidArgumentError(
                 None, None, f"Input indices should be vector but received shape: {list(indices.shape)}"
@@ -191,7 +194,7 @@ class SparseAccumulator(Accumulator):
                 None, None, f"Expected {len(indices)} non-empty input values, got {values.shape[0]}"
             )
 
-    def _check_dense_shape(self, dense_shape: Any) -> None:
+    def _check_dense_shape(self, dense_shape: HostArray) -> None:
         wanted = self.shape.dims_tuple or ()
         if len(wanted) > len(dense_shape):
             raise self._mismatch(f"expected shape rank at least {len(wanted)}, got {len(dense_shape)}")
@@ -199,7 +202,7 @@ class SparseAccumulator(Accumulator):
             if mine is not None and mine != given:
                 raise self._mismatch(f"expected shape dim {i} to be {mine}, got {given}")
 
-    def _check_rows(self, indices: Any) -> None:
+    def _check_rows(self, indices: HostArray) -> None:
         wanted = self.shape.dims_tuple
         rows = wanted[0] if wanted else None
         for place, index in enumerate(indices.tolist()):
@@ -208,7 +211,7 @@ class SparseAccumulator(Accumulator):
                     f"index of slice {place} exceeded limits of shape; index is {index} exceeded {rows or 0}"
                 )
 
-    def _check_values(self, values: Any, wanted: TensorShape, exactly: bool) -> None:
+    def _check_values(self, values: HostArray, wanted: TensorShape, exactly: bool) -> None:
         dims = wanted.dims_tuple or ()
         if len(dims) > values.ndim or (exactly and len(dims) != values.ndim):
             least = "" if exactly else "at least "
@@ -220,7 +223,7 @@ class SparseAccumulator(Accumulator):
     def _mismatch(self, problem: str) -> InvalidArgumentError:
         return InvalidArgumentError(None, None, f"Shape mismatch: {problem} (accumulator {self.name!r})")
 
-    def _add(self, indices: Any, values: Any) -> None:
+    def _add(self, indices: HostArray, values: HostArray) -> None:
         for row, value in _merged(indices, values):
             known = self._rows.get(row)
             if known is None:
@@ -238,14 +241,14 @@ class SparseAccumulator(Accumulator):
         self._rows = {}
         return [np.array(rows, np.int64), values, self._final_shape(values)]
 
-    def _final_shape(self, values: Any) -> Array:
+    def _final_shape(self, values: HostArray) -> Array:
         """The shape of the dense gradient; -1 rows where the accumulator's shape does not say."""
         wanted = self.shape.dims_tuple
         rows = wanted[0] if wanted and wanted[0] is not None else -1
         return np.array([rows, *values.shape[1:]], np.int64)
 
 
-def _merged(indices: Any, values: Any) -> list[tuple[int, Any]]:
+def _merged(indices: HostArray, values: HostArray) -> list[tuple[int, Any]]:
     """The rows of one gradient; what it says twice of a row is added up."""
     found: dict[int, Any] = {}
     for row, value in zip(indices.tolist(), values, strict=True):
@@ -253,7 +256,7 @@ def _merged(indices: Any, values: Any) -> list[tuple[int, Any]]:
     return list(found.items())
 
 
-def _divided(total: Any, count: int) -> Any:
+def _divided(total: HostArray, count: int) -> Any:
     if total.dtype.kind in "iu":
         # integers are divided as C++ does it: towards zero
         return (np.sign(total) * (np.abs(total) // count)).astype(total.dtype)

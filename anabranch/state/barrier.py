@@ -21,10 +21,11 @@ from typing import Any
 
 import numpy as np
 
+from anabranch.core.arrays import HostArray
 from anabranch.core.pending import Pending
 from anabranch.errors import CancelledError, InvalidArgumentError, OutOfRangeError
 from anabranch.state.components import Components, owned
-from anabranch.state.requests import Line, Request, SharedObject
+from anabranch.state.requests import Line, Request, SharedObject, Withdraw
 
 
 class Take(Request):
@@ -32,7 +33,9 @@ class Take(Request):
 
     __slots__ = ("components", "count", "late", "taken", "up_to")
 
-    def __init__(self, by: str, on_cancel: Any, components: Components, count: int, up_to: bool, late: bool) -> None:
+    def __init__(
+        self, by: str, on_cancel: Withdraw, components: Components, count: int, up_to: bool, late: bool
+    ) -> None:
         super().__init__(by, on_cancel)
         self.late = late
         self.components = components
@@ -73,7 +76,7 @@ class SharedBarrier(SharedObject):
         self._cancelled = False
 
     # ------------------------------------------------------------------ requests
-    def insert_many(self, index: int, keys: Sequence[bytes], values: Any, by: str = "insert_many") -> None:
+    def insert_many(self, index: int, keys: Sequence[bytes], values: HostArray, by: str = "insert_many") -> None:
         """Gives component `index` of the elements named by `keys`: one row of `values` for each.
 
         Raises:
@@ -95,7 +98,7 @@ class SharedBarrier(SharedObject):
                     )
             self._insert(index, keys, mine)
 
-    def _check(self, index: int, keys: Sequence[bytes], values: Any, by: str) -> None:
+    def _check(self, index: int, keys: Sequence[bytes], values: HostArray, by: str) -> None:
         if not 0 <= index < len(self.components.dtypes):
             raise InvalidArgumentError(
                 None,
@@ -141,7 +144,7 @@ class SharedBarrier(SharedObject):
                     f"{key.decode(errors='replace')}. {story}",
                 )
 
-    def _insert(self, index: int, keys: Sequence[bytes], values: Any) -> None:
+    def _insert(self, index: int, keys: Sequence[bytes], values: HostArray) -> None:
         new = False
         for row, key in enumerate(keys):
             if key not in self._incomplete:

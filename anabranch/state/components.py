@@ -10,6 +10,7 @@ import numpy as np
 
 from anabranch.core.dtypes import DType
 from anabranch.core.shapes import TensorShape
+from anabranch.core.values import TensorValue
 from anabranch.errors import InvalidArgumentError
 
 Array = np.ndarray[Any, Any]
@@ -149,7 +150,7 @@ def shown(shape: TensorShape) -> str:
     return "<unknown>" if dims is None else "[" + ",".join("?" if d is None else str(d) for d in dims) + "]"
 
 
-def owned(array: Any) -> Any:
+def owned(array: TensorValue) -> Any:
     """The array, or a copy where somebody else could change it: an element must stay what it was."""
     if array.flags.writeable or isinstance(array.base, np.ndarray):
         copied = array.copy()

@@ -20,6 +20,7 @@ from anabranch.state.datasets import (
     Path,
     UnaryDataset,
 )
+from anabranch.state.positions import Position
 
 Pull = Callable[[], Element | None]
 
@@ -114,7 +115,7 @@ class _PrefetchIterator(DatasetIterator):
             self._ready.extend(producer.halt())
         return [[outcome.encoded() for outcome in self._ready], self._source.position()]
 
-    def restore(self, position: Any) -> None:
+    def restore(self, position: Position) -> None:
         self._ready = deque(Outcome.decoded(item) for item in position[0])
         self._source.restore(position[1])
 
@@ -192,7 +193,7 @@ class _ParallelMapIterator(DatasetIterator):
         failed = None if failure is None else [failure.error_code, failure.message]
         return [[arguments for arguments, _ in self._calls], failed, self._ended, self._source.position()]
 
-    def restore(self, position: Any) -> None:
+    def restore(self, position: Position) -> None:
         calls, failed, self._ended, source = position
         for arguments in calls:
             self._submit(tuple(arguments))

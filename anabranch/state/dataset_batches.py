@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from anabranch.core.values import to_array
+from anabranch.core.values import TensorValue, to_array
 from anabranch.errors import DataLossError, InvalidArgumentError
 from anabranch.state.datasets import (
     INFINITE,
@@ -22,6 +22,7 @@ from anabranch.state.datasets import (
     UnaryIterator,
     outcome_of,
 )
+from anabranch.state.positions import Position
 
 
 def batches(count: int, size: int, drop_remainder: bool) -> int:
@@ -31,7 +32,7 @@ def batches(count: int, size: int, drop_remainder: bool) -> int:
     return count // size if drop_remainder else -(-count // size)
 
 
-def boxed(value: Any) -> np.ndarray[Any, Any]:
+def boxed(value: TensorValue) -> np.ndarray[Any, Any]:
     """A scalar array that holds any object."""
     box = np.empty((), np.object_)
     box[()] = value
@@ -208,7 +209,7 @@ class _UnbatchIterator(UnaryIterator):
         rest = None if self._batch is None else [c[self._at :] for c in self._batch]
         return [rest, super().position()]
 
-    def restore(self, position: Any) -> None:
+    def restore(self, position: Position) -> None:
         rest, source = position
         self._batch, self._at = None if rest is None else tuple(rest), 0
         super().restore(source)
@@ -273,7 +274,7 @@ class _WindowIterator(UnaryIterator):
     def position(self) -> Any:
         return [[outcome.encoded() for outcome in self._buffer], self._ended, self._to_skip, super().position()]
 
-    def restore(self, position: Any) -> None:
+    def restore(self, position: Position) -> None:
         buffer, self._ended, self._to_skip, source = position
         self._buffer = [Outcome.decoded(item) for item in buffer]
         super().restore(source)

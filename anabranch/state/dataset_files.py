@@ -23,7 +23,7 @@ from anabranch.state.datasets import (
     Path,
     UnaryDataset,
 )
-from anabranch.state.positions import decode_position, encode_position
+from anabranch.state.positions import Position, decode_position, encode_position
 
 
 class FileDataset(Elements):
@@ -87,7 +87,7 @@ class _FileIterator(DatasetIterator):
     def position(self) -> Any:
         return [self._which, None if self._file is None else self._file.offset]
 
-    def restore(self, position: Any) -> None:
+    def restore(self, position: Position) -> None:
         self._which = int(position[0])
         if position[1] is not None:
             self._file = self._dataset.open(self._dataset.paths[self._which])
@@ -175,7 +175,7 @@ class _FileCacheIterator(DatasetIterator):
     def position(self) -> Any:
         return [None if self._reader is None else self._reader.offset, self._count]
 
-    def restore(self, position: Any) -> None:
+    def restore(self, position: Position) -> None:
         """A pass that writes the cache begins anew, and skips what was taken."""
         self._open()
         offset, count = position

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from anabranch.core.values import TensorValue
 from anabranch.errors import InvalidArgumentError, OutOfRangeError
 from anabranch.state.dataset_batches import boxed
 from anabranch.state.datasets import (
@@ -19,6 +20,7 @@ from anabranch.state.datasets import (
     UnaryDataset,
     UnaryIterator,
 )
+from anabranch.state.positions import Position
 
 
 class MapDataset(UnaryDataset):
@@ -38,7 +40,7 @@ class MapDataset(UnaryDataset):
 def kept_going(function: ElementFunction) -> ElementFunction:
     """A function that is never out of range: that would be taken for the end of a dataset."""
 
-    def checked(*element: Any) -> Element:
+    def checked(*element: TensorValue) -> Element:
         try:
             return function(*element)
         except OutOfRangeError as error:
@@ -103,7 +105,7 @@ class _FilterIterator(UnaryIterator):
     def position(self) -> Any:
         return [self._ended, super().position()]
 
-    def restore(self, position: Any) -> None:
+    def restore(self, position: Position) -> None:
         self._ended = position[0]
         super().restore(position[1])
 
@@ -208,7 +210,7 @@ class _InterleaveIterator(UnaryIterator):
         slots = [None if s is None else [s.arguments, s.iterator.position()] for s in self._slots]
         return [slots, self._turn, self._given, self._ended, super().position()]
 
-    def restore(self, position: Any) -> None:
+    def restore(self, position: Position) -> None:
         slots, self._turn, self._given, self._ended, source = position
         for i, slot in enumerate(slots):
             if slot is not None:
@@ -252,7 +254,7 @@ class _ScanIterator(UnaryIterator):
     def position(self) -> Any:
         return [self._state, super().position()]
 
-    def restore(self, position: Any) -> None:
+    def restore(self, position: Position) -> None:
         self._state = tuple(position[0])
         super().restore(position[1])
 
@@ -341,7 +343,7 @@ class _GroupByWindowIterator(UnaryIterator):
         window = None if self._window is None or self._open is None else [*self._window, self._open.position()]
         return [list(self._groups.values()), window, self._ended, super().position()]
 
-    def restore(self, position: Any) -> None:
+    def restore(self, position: Position) -> None:
         groups, window, self._ended, source = position
         for key, size, members in groups:
             self._groups[int(key[0])] = (tuple(key), size, [tuple(m) for m in members])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from anabranch.core.values import TensorValue
 from anabranch.errors import InternalError, InvalidArgumentError, OpError
 from anabranch.state.datasets import (
     INFINITE,
@@ -17,6 +18,7 @@ from anabranch.state.datasets import (
     UnaryDataset,
     UnaryIterator,
 )
+from anabranch.state.positions import Position
 
 
 class TakeDataset(UnaryDataset):
@@ -52,7 +54,7 @@ class _TakeIterator(UnaryIterator):
     def position(self) -> Any:
         return [self._left, super().position()]
 
-    def restore(self, position: Any) -> None:
+    def restore(self, position: Position) -> None:
         self._left = int(position[0])
         super().restore(position[1])
 
@@ -91,7 +93,7 @@ class _SkipIterator(UnaryIterator):
     def position(self) -> Any:
         return [self._to_skip, super().position()]
 
-    def restore(self, position: Any) -> None:
+    def restore(self, position: Position) -> None:
         self._to_skip = int(position[0])
         super().restore(position[1])
 
@@ -134,7 +136,7 @@ class _ShardIterator(UnaryIterator):
     def position(self) -> Any:
         return [self._at, super().position()]
 
-    def restore(self, position: Any) -> None:
+    def restore(self, position: Position) -> None:
         self._at = int(position[0])
         super().restore(position[1])
 
@@ -186,7 +188,7 @@ class _RepeatIterator(DatasetIterator):
         done = self._pass == self._count
         return [self._pass, self._any, None if done else self._source.position()]
 
-    def restore(self, position: Any) -> None:
+    def restore(self, position: Position) -> None:
         number, any_yet, source = position
         self._begin(int(number))
         self._any = any_yet
@@ -236,7 +238,7 @@ class _ConcatenateIterator(DatasetIterator):
     def position(self) -> Any:
         return [self._which, None if self._which == len(self._sources) else self._source.position()]
 
-    def restore(self, position: Any) -> None:
+    def restore(self, position: Position) -> None:
         self._begin(int(position[0]))
         if position[1] is not None:
             self._source.restore(position[1])
@@ -290,7 +292,7 @@ class _ZipIterator(DatasetIterator):
     def position(self) -> Any:
         return [self._ended, [source.position() for source in self._sources]]
 
-    def restore(self, position: Any) -> None:
+    def restore(self, position: Position) -> None:
         self._ended, found = position
         for source, place in zip(self._sources, found, strict=True):
             source.restore(place)
@@ -349,7 +351,7 @@ class _ShuffleIterator(UnaryIterator):
         random = [self._random.key, self._random.at]
         return [list(self._dataset.seed), random, self._buffer, self._ended, super().position()]
 
-    def restore(self, position: Any) -> None:
+    def restore(self, position: Position) -> None:
         seed, random, buffer, self._ended, source = position
         self._dataset.seed = (int(seed[0]), int(seed[1]))
         self._random.restore(*random)
@@ -397,7 +399,7 @@ class _CacheIterator(DatasetIterator):
     def position(self) -> Any:
         return [self._at, self._seen, None if self._source is None else self._source.position()]
 
-    def restore(self, position: Any) -> None:
+    def restore(self, position: Position) -> None:
         at, seen, source = position
         self._at, self._seen = int(at), [tuple(element) for element in seen]
         if source is None:
@@ -474,7 +476,7 @@ class _DirectedInterleaveIterator(DatasetIterator):
     def position(self) -> Any:
         return [self._open, self._selector.position(), [source.position() for source in self._sources]]
 
-    def restore(self, position: Any) -> None:
+    def restore(self, position: Position) -> None:
         self._open, selector, found = position
         self._selector.restore(selector)
         for source, place in zip(self._sources, found, strict=True):
@@ -510,12 +512,12 @@ class _UniqueIterator(UnaryIterator):
         return None
 
     @staticmethod
-    def _key(value: Any) -> Any:
+    def _key(value: TensorValue) -> Any:
         return value.shape, tuple(value.reshape(-1).tolist())
 
     def position(self) -> Any:
         return [list(self._seen.values()), super().position()]
 
-    def restore(self, position: Any) -> None:
+    def restore(self, position: Position) -> None:
         self._seen = {self._key(value): value for value in position[0]}
         super().restore(position[1])

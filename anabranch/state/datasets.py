@@ -14,14 +14,18 @@ into its seed, so that each pass has an order of its own and a restored pass has
 
 from __future__ import annotations
 
+import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, SupportsIndex
 
 import numpy as np
+from numpy.typing import DTypeLike
 
+from anabranch.core.arrays import HostArray
 from anabranch.errors import InvalidArgumentError, OpError, OutOfRangeError, exception_type_from_error_code
+from anabranch.state.positions import Position
 
 #: one array per component
 Element = tuple[Any, ...]
@@ -56,7 +60,7 @@ class DatasetIterator(ABC):
         """Where the iterator stands; see `positions.encode_position` for what it is made of."""
 
     @abstractmethod
-    def restore(self, position: Any) -> None:
+    def restore(self, position: Position) -> None:
         """Moves a new iterator to where another one stood."""
 
     def close(self) -> None:  # noqa: B027 (most have nothing to give up)
@@ -116,7 +120,7 @@ class Outcome:
         return [None, [error.error_code, error.message]]
 
     @classmethod
-    def decoded(cls, item: Any) -> Outcome:
+    def decoded(cls, item: Position) -> Outcome:
         """The way back from `encoded`."""
         element, failure = item
         if failure is None:
@@ -141,7 +145,7 @@ class UnaryIterator(DatasetIterator):
     def position(self) -> Any:
         return self.source.position()
 
-    def restore(self, position: Any) -> None:
+    def restore(self, position: Position) -> None:
         self.source.restore(position)
 
     def close(self) -> None:
@@ -187,7 +191,7 @@ class _IndexIterator(DatasetIterator):
     def position(self) -> Any:
         return self._at
 
-    def restore(self, position: Any) -> None:
+    def restore(self, position: Position) -> None:
         self._at = int(position)
 
 
@@ -201,7 +205,7 @@ class _Slices(Sequence[Element]):
     def __len__(self) -> int:
         return self._count
 
-    def __getitem__(self, at: Any) -> Any:
+    def __getitem__(self, at: SupportsIndex | slice) -> Any:
         return tuple([c[at, ...] for c in self._components])
 
 
@@ -227,15 +231,17 @@ class TensorSliceDataset(ListDataset):
 class _SparseSlices(Sequence[Element]):
     """The rows of a sparse tensor, each as (indices, values, dense shape)."""
 
-    def __init__(self, indices: Any, values: Any, dense_shape: Any) -> None:
+    def __init__(self, indices: HostArray, values: HostArray, dense_shape: HostArray) -> None:
         self._indices, self._values, self._shape = indices, values, dense_shape
         self._starts = np.searchsorted(indices[:, 0], np.arange(int(dense_shape[0]) + 1))
 
     def __len__(self) -> int:
         return len(self._starts) - 1
 
-    def __getitem__(self, at: Any) -> Any:
-        rows = slice(int(self._starts[at]), int(self._starts[at + 1]))
+    def __getitem__(self, at: SupportsIndex | slice) -> Any:
+        assert not isinstance(at, slice)
+        row = operator.index(at)
+        rows = slice(int(self._starts[row]), int(self._starts[row + 1]))
         return self._indices[rows, 1:], self._values[rows], self._shape[1:]
 
 
@@ -246,7 +252,7 @@ class SparseTensorSliceDataset(ListDataset):
         UnimplementedError, InvalidArgumentError: its indices are not ordered by rows, or lie outside its shape.
     """
 
-    def __init__(self, indices: Any, values: Any, dense_shape: Any) -> None:
+    def __init__(self, indices: HostArray, values: HostArray, dense_shape: HostArray) -> None:
         if dense_shape.size == 0:
             raise InvalidArgumentError(None, None, "a sparse tensor of rank 0 has no rows to slice")
         rows = indices[:, 0]
@@ -264,7 +270,7 @@ class SparseTensorSliceDataset(ListDataset):
 class RangeDataset(Elements):
     """The numbers from `start` to `stop` (exclusive) by `step`, as int64 scalars (`dtype`)."""
 
-    def __init__(self, start: int, stop: int, step: int, dtype: Any = np.int64) -> None:
+    def __init__(self, start: int, stop: int, step: int, dtype: DTypeLike = np.int64) -> None:
         if step == 0:
             raise InvalidArgumentError(None, None, "step must be a non-zero integer.")
         self.numbers = range(start, stop, step)
@@ -278,7 +284,7 @@ class RangeDataset(Elements):
 
 
 class _RangeIterator(DatasetIterator):
-    def __init__(self, numbers: range, dtype: Any) -> None:
+    def __init__(self, numbers: range, dtype: DTypeLike) -> None:
         self._numbers, self._dtype = numbers, dtype
         self._count = len(numbers)
         self._at = 0
@@ -298,7 +304,7 @@ class _RangeIterator(DatasetIterator):
     def position(self) -> Any:
         return self._at
 
-    def restore(self, position: Any) -> None:
+    def restore(self, position: Position) -> None:
         self._at, self._block = int(position), self._block[:0]
 
 
@@ -372,7 +378,7 @@ class _RandomIterator(DatasetIterator):
     def position(self) -> Any:
         return [self._random.key, self._random.at]
 
-    def restore(self, position: Any) -> None:
+    def restore(self, position: Position) -> None:
         self._random.restore(*position)
 
 
@@ -418,7 +424,7 @@ class _GeneratorIterator(DatasetIterator):
     def position(self) -> Any:
         return [self._taken, self._done]
 
-    def restore(self, position: Any) -> None:
+    def restore(self, position: Position) -> None:
         taken, done = position
         while self._taken < taken and not done and self.next() is not None:
             pass

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from anabranch.core.pending import Pending
-from anabranch.state.requests import Line, Request, SharedObject
+from anabranch.state.requests import Line, Request, SharedObject, Withdraw
 
 
 class Hold:
@@ -38,7 +38,7 @@ class Acquire(Request):
 
     __slots__ = ("hold",)
 
-    def __init__(self, by: str, on_cancel: Any) -> None:
+    def __init__(self, by: str, on_cancel: Withdraw) -> None:
         super().__init__(by, on_cancel)
         self.hold: Hold | None = None
 

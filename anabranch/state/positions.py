@@ -11,18 +11,21 @@ import base64
 import json
 import math
 import struct
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
 from anabranch.core.dtypes import as_dtype
 from anabranch.errors import DataLossError, UnimplementedError
 
+#: where an iterator stands: a structure of numbers, texts and arrays, of another form for each kind of iterator
+Position: TypeAlias = Any
+
 _MAGIC: Final = b"ABPOS1"
 _LENGTH: Final = struct.Struct("<Q")
 
 
-def encode_position(position: Any) -> bytes:
+def encode_position(position: Position) -> bytes:
     """The bytes of a structure of None, bools, ints, floats, texts, bytes, lists, tuples, dicts (of texts) and arrays.
 
     Raises:
@@ -65,7 +68,7 @@ def _decoded(data: bytes) -> Any:
     return _from_json(head["tree"], arrays)
 
 
-def _to_json(value: Any, arrays: list[np.ndarray[Any, Any]]) -> Any:
+def _to_json(value: Position, arrays: list[np.ndarray[Any, Any]]) -> Any:
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, bytes):
@@ -89,7 +92,7 @@ def _to_json(value: Any, arrays: list[np.ndarray[Any, Any]]) -> Any:
     )
 
 
-def _from_json(tree: Any, arrays: list[np.ndarray[Any, Any]]) -> Any:
+def _from_json(tree: Position, arrays: list[np.ndarray[Any, Any]]) -> Any:
     if isinstance(tree, list):
         return [_from_json(t, arrays) for t in tree]
     if not isinstance(tree, dict):

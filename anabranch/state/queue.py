@@ -31,7 +31,7 @@ from anabranch.core.pending import Pending
 from anabranch.errors import CancelledError, InvalidArgumentError, OutOfRangeError
 from anabranch.state.components import Components, Element
 from anabranch.state.element_stores import ElementStore
-from anabranch.state.requests import Line, Request, SharedObject
+from anabranch.state.requests import Line, Request, SharedObject, Withdraw
 
 #: the capacity of a queue without bounds
 UNBOUNDED = 1 << 62
@@ -42,7 +42,7 @@ class Enqueue(Request):
 
     __slots__ = ("elements", "next")
 
-    def __init__(self, by: str, on_cancel: Any, elements: Sequence[Element]) -> None:
+    def __init__(self, by: str, on_cancel: Withdraw, elements: Sequence[Element]) -> None:
         super().__init__(by, on_cancel)
         self.elements = elements
         self.next = 0
@@ -59,7 +59,9 @@ class Dequeue(Request):
 
     __slots__ = ("batch", "components", "count", "taken", "up_to")
 
-    def __init__(self, by: str, on_cancel: Any, components: Components, count: int, batch: bool, up_to: bool) -> None:
+    def __init__(
+        self, by: str, on_cancel: Withdraw, components: Components, count: int, batch: bool, up_to: bool
+    ) -> None:
         super().__init__(by, on_cancel)
         self.components = components
         self.count = count
@@ -155,7 +157,7 @@ class Queue(SharedObject):
         return Pending.completed(())
 
     # ------------------------------------------------------------------ questions
-    def _wanted(self, request: Any) -> str:
+    def _wanted(self, request: Request) -> str:
         if isinstance(request, Dequeue):
             return f"{request.count} elements of {self.title} {self.name!r}, which holds {len(self._store)}"
         return f"room in {self.title} {self.name!r} ({len(self._store)} elements of {self.capacity})"
@@ -232,7 +234,7 @@ class Queue(SharedObject):
                 break
         return progress
 
-    def _give_back(self, request: Any) -> None:
+    def _give_back(self, request: Request) -> None:
         if isinstance(request, Dequeue) and request.taken:
             self._store.put_back(request.taken)
             request.taken = []

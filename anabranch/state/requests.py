@@ -26,10 +26,13 @@ import contextlib
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from anabranch.core.pending import Pending
 from anabranch.errors import CancelledError, OpError
+
+#: told of a request that is given up, which its object is to forget
+Withdraw: TypeAlias = Callable[[Pending], object]
 
 
 class Request(Pending):
@@ -134,11 +137,11 @@ class SharedObject:
         """All lines at which requests wait."""
         raise NotImplementedError
 
-    def _wanted(self, request: Any) -> str:
+    def _wanted(self, request: Request) -> str:
         """What a request waits for, for messages. Under the lock."""
         return f"{self.title} {self.name!r}"
 
-    def _give_back(self, request: Any) -> None:
+    def _give_back(self, request: Request) -> None:
         """Takes back what a withdrawn request had got."""
 
     def _submit(self, request: Request, line: Line[Any]) -> Pending:

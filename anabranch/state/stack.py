@@ -6,6 +6,7 @@ import threading
 from typing import Any
 
 from anabranch.core.dtypes import DType
+from anabranch.core.values import TensorValue
 from anabranch.errors import CancelledError, InvalidArgumentError
 from anabranch.state.components import owned
 
@@ -27,7 +28,7 @@ class Stack:
         self._elements: list[Any] = []
         self._closed = False
 
-    def push(self, element: Any) -> None:
+    def push(self, element: TensorValue) -> None:
         """Puts an element on top.
 
         Raises:

@@ -17,7 +17,7 @@ from typing import Any
 from anabranch.core.pending import Pending
 from anabranch.errors import InvalidArgumentError, ResourceExhaustedError
 from anabranch.state.components import Element, owned
-from anabranch.state.requests import Line, Request, SharedObject
+from anabranch.state.requests import Line, Request, SharedObject, Withdraw
 
 
 class Put(Request):
@@ -25,7 +25,7 @@ class Put(Request):
 
     __slots__ = ("count", "key", "places", "size", "values_put")
 
-    def __init__(self, by: str, on_cancel: Any, key: int, places: Sequence[int], values: Element) -> None:
+    def __init__(self, by: str, on_cancel: Withdraw, key: int, places: Sequence[int], values: Element) -> None:
         super().__init__(by, on_cancel)
         self.key = key
         self.places = places
@@ -39,7 +39,9 @@ class Get(Request):
 
     __slots__ = ("found", "key", "places", "remove")
 
-    def __init__(self, by: str, on_cancel: Any, key: int | None, places: Sequence[int] | None, remove: bool) -> None:
+    def __init__(
+        self, by: str, on_cancel: Withdraw, key: int | None, places: Sequence[int] | None, remove: bool
+    ) -> None:
         super().__init__(by, on_cancel)
         self.key = key
         self.places = places

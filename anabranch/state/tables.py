@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from anabranch.core.arrays import HostArray
 from anabranch.core.dtypes import DType, string
 from anabranch.core.shapes import TensorShape
 from anabranch.errors import FailedPreconditionError, InvalidArgumentError
@@ -51,7 +52,7 @@ class LookupTable:
         self._values: dict[Any, Any] = {}
 
     # ------------------------------------------------------------------ reading
-    def find(self, keys: Any, default: Any) -> Array:
+    def find(self, keys: HostArray, default: HostArray) -> Array:
         """The value of each key, `default` for those not there: shape of `keys` + shape of a value.
 
         Raises:
@@ -98,7 +99,7 @@ class LookupTable:
         return key_array, value_array
 
     # ------------------------------------------------------------------ checks
-    def check_types(self, keys: Any, values: Any) -> None:
+    def check_types(self, keys: HostArray, values: HostArray | None) -> None:
         """Raises InvalidArgumentError unless arrays are of the table's types."""
         for what, array, dtype in (("keys", keys, self.key_dtype), ("values", values, self.value_dtype)):
             if array is not None and array.dtype != dtype.as_numpy_dtype:
@@ -109,7 +110,7 @@ class LookupTable:
                     f"{self.value_dtype.name}, but the {what} are {array.dtype}",
                 )
 
-    def _check_default(self, keys: Any, default: Any) -> None:
+    def _check_default(self, keys: HostArray, default: HostArray) -> None:
         wanted = self._shape_of_keys(keys)
         if default.shape not in {self.value_shape, (*wanted, *self.value_shape)}:
             raise InvalidArgumentError(
@@ -123,7 +124,7 @@ class LookupTable:
     def _check_ready(self) -> None:
         """Raises FailedPreconditionError while the table cannot be used."""
 
-    def _shape_of_keys(self, keys: Any) -> tuple[int, ...]:
+    def _shape_of_keys(self, keys: HostArray) -> tuple[int, ...]:
         depth = len(self.key_shape)
         if keys.shape[keys.ndim - depth :] != self.key_shape:
             raise InvalidArgumentError(
@@ -135,13 +136,13 @@ class LookupTable:
         return tuple(keys.shape[: keys.ndim - depth])
 
     # ------------------------------------------------------------------ forms
-    def _keys(self, keys: Any) -> list[Any]:
+    def _keys(self, keys: HostArray) -> list[Any]:
         if not self.key_shape:
-            return keys.reshape(-1).tolist()  # type: ignore[no-any-return]
+            return keys.reshape(-1).tolist()
         self._shape_of_keys(keys)
         return [tuple(row) for row in keys.reshape(-1, int(np.prod(self.key_shape))).tolist()]
 
-    def _rows(self, keys: Any, values: Any) -> list[Any]:
+    def _rows(self, keys: HostArray, values: HostArray) -> list[Any]:
         wanted = (*self._shape_of_keys(keys), *self.value_shape)
         if values.shape != wanted:
             raise InvalidArgumentError(
@@ -151,10 +152,10 @@ class LookupTable:
                 f"{shown(TensorShape(values.shape))}",
             )
         if not self.value_shape:
-            return values.reshape(-1).tolist()  # type: ignore[no-any-return]
+            return values.reshape(-1).tolist()
         return list(np.array(values).reshape(-1, *self.value_shape))
 
-    def _defaults(self, default: Any, count: int) -> list[Any]:
+    def _defaults(self, default: HostArray, count: int) -> list[Any]:
         if default.shape == self.value_shape:
             return [default if self.value_shape else default.item()] * count
         flat = default.reshape(-1, *self.value_shape)
@@ -178,7 +179,7 @@ class StaticTable(LookupTable):
         with self._lock:
             return self._initialized
 
-    def initialize(self, keys: Any, values: Any) -> None:
+    def initialize(self, keys: HostArray, values: HostArray) -> None:
         """Fills the table; filling it again with the same changes nothing.
 
         Raises:
@@ -219,7 +220,7 @@ class StaticTable(LookupTable):
 class MutableTable(LookupTable):
     """A table that steps change."""
 
-    def insert(self, keys: Any, values: Any) -> None:
+    def insert(self, keys: HostArray, values: HostArray) -> None:
         """Gives keys their values, in place of those they may have.
 
         Raises:
@@ -230,7 +231,7 @@ class MutableTable(LookupTable):
         with self._lock:
             self._values.update(entries)
 
-    def remove(self, keys: Any) -> None:
+    def remove(self, keys: HostArray) -> None:
         """Forgets keys; those not there are no mistake."""
         self.check_types(keys, None)
         wanted = self._checked_keys(keys)
@@ -238,14 +239,14 @@ class MutableTable(LookupTable):
             for key in wanted:
                 self._values.pop(key, None)
 
-    def import_all(self, keys: Any, values: Any) -> None:
+    def import_all(self, keys: HostArray, values: HostArray) -> None:
         """Replaces all that is in the table."""
         self.check_types(keys, values)
         entries = dict(zip(self._keys(keys), self._rows(keys, values), strict=True))
         with self._lock:
             self._values = entries
 
-    def _checked_keys(self, keys: Any) -> list[Any]:
+    def _checked_keys(self, keys: HostArray) -> list[Any]:
         return self._keys(keys)
 
 
@@ -266,8 +267,8 @@ class MutableDenseTable(MutableTable):
         key_dtype: DType,
         value_dtype: DType,
         value_shape: TensorShape,
-        empty_key: Any,
-        deleted_key: Any,
+        empty_key: HostArray,
+        deleted_key: HostArray,
         buckets: int,
         max_load_factor: float,
     ) -> None:
@@ -291,25 +292,25 @@ class MutableDenseTable(MutableTable):
         self._load = max_load_factor
         self._graves: list[Any] = []  # what deleted keys had as values: their buckets are free after the next growth
 
-    def find(self, keys: Any, default: Any) -> Array:
+    def find(self, keys: HostArray, default: HostArray) -> Array:
         self.check_types(keys, default)
         self._checked_keys(keys)
         return super().find(keys, default)
 
-    def insert(self, keys: Any, values: Any) -> None:
+    def insert(self, keys: HostArray, values: HostArray) -> None:
         self.check_types(keys, values)
         entries = list(zip(self._checked_keys(keys), self._rows(keys, values), strict=True))
         with self._lock:
             self._grow(len(entries))
             self._values.update(entries)
 
-    def remove(self, keys: Any) -> None:
+    def remove(self, keys: HostArray) -> None:
         self.check_types(keys, None)
         wanted = self._checked_keys(keys)
         with self._lock:
             self._graves.extend(self._values.pop(key) for key in wanted if key in self._values)
 
-    def import_all(self, keys: Any, values: Any) -> None:
+    def import_all(self, keys: HostArray, values: HostArray) -> None:
         """Replaces all buckets; special keys mark those that are empty or deleted."""
         self.check_types(keys, values)
         special = {self._empty, self._deleted}
@@ -331,7 +332,7 @@ class MutableDenseTable(MutableTable):
     def _used(self) -> int:
         return len(self._values) + len(self._graves)
 
-    def _checked_keys(self, keys: Any) -> list[Any]:
+    def _checked_keys(self, keys: HostArray) -> list[Any]:
         wanted = self._keys(keys)
         if keys.ndim > 1 + len(self.key_shape):
             raise InvalidArgumentError(

@@ -20,12 +20,15 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Any
 
-from anabranch.graph.loop_structure import EXITS, MERGES, SWITCHES, is_back_edge
+from anabranch.core.roles import Role
+from anabranch.graph.loop_structure import is_back_edge
 from anabranch.graph.step_nodes import StepNode, StepTensor
 from anabranch.passes.dependencies import Dependencies
 from anabranch.passes.frames import Frames
 
-Condition = frozenset[Hashable]
+#: a literal: a predicate and its truth, or what it is about and of which node
+Fact = tuple[Hashable, Hashable]
+Condition = frozenset[Fact]
 ALWAYS: Condition = frozenset()
 
 
@@ -42,9 +45,9 @@ class _DeadnessAnalysis:
         self.waits = {op: dependencies.of(op) for op in self.step.operations}
         self.found: dict[StepNode, Condition] = {}
         self.outputs: dict[StepNode, Condition] = {}
-        self.loop_merges = [op for op in self.step.operations if op.type in MERGES and self._back_edge(op) is not None]
+        self.loop_merges = [op for op in self.step.operations if self._back_edge(op) is not None]
         #: Merge -> the class of loop Merges that are assumed to be alive together
-        self.classes: dict[StepNode, Hashable] = {op: ("frame", frames.of[op].position) for op in self.loop_merges}
+        self.classes: dict[StepNode, Fact] = {op: ("frame", frames.of[op].position) for op in self.loop_merges}
         #: Exits of which nothing is assumed
         self.plain_exits: set[StepNode] = set()
 
@@ -61,25 +64,25 @@ class _DeadnessAnalysis:
     # ---- one pass
     def _visit(self, op: StepNode) -> None:
         tensors, controls = self.waits[op]
-        if op.type in MERGES:
+        if op.op_def.role is Role.MERGE:
             condition = self._merge(op, tensors)
-        elif op.type == "ControlTrigger":
+        elif op.op_def.role is Role.TRIGGER:
             condition = ALWAYS
         else:
             condition = ALWAYS.union(*(self.of_tensor(t) for t in tensors), *(self.outputs[c] for c in controls))
         self.found[op] = condition
-        self.outputs[op] = self._exit(op, condition) if op.type in EXITS else condition
+        self.outputs[op] = self._exit(op, condition) if op.op_def.role is Role.EXIT else condition
 
     def of_tensor(self, tensor: StepTensor) -> Condition:
         condition = self.outputs[tensor.op]
-        if tensor.op.type in SWITCHES:
+        if tensor.op.op_def.role is Role.SWITCH:
             return condition | {(self._predicate(tensor.op), bool(tensor.value_index))}
         return condition
 
     def _predicate(self, switch: StepNode) -> Hashable:
         tensor = switch.inputs[1]
-        while tensor.op.type in ("Identity", "LoopCond", "ToBool") and tensor.op in self.dependencies.members:
-            tensor = tensor.op.inputs[0]
+        while tensor.op in self.dependencies.members and (tensor.op.op_def.passes_on or tensor.op.type == "ToBool"):
+            tensor = tensor.op.inputs[tensor.value_index]
         return tensor
 
     def _merge(self, op: StepNode, tensors: list[StepTensor]) -> Condition:
@@ -103,7 +106,7 @@ class _DeadnessAnalysis:
     def _variable_of(self, op: StepNode) -> StepNode | None:
         """The Merge of the loop variable that an Exit takes from a Switch on it."""
         switch = op.inputs[0].op
-        if switch.type not in SWITCHES:
+        if switch.op_def.role is not Role.SWITCH:
             return None
         merge = switch.inputs[0].op
         return merge if merge in self.classes else None
@@ -114,10 +117,10 @@ class _DeadnessAnalysis:
         signatures = {op: (self.classes[op], self.found[op], self._next_condition(op)) for op in self.loop_merges}
         split = len(set(signatures.values())) > len(set(self.classes.values()))
         if split:
-            names: dict[Any, Hashable] = {}
+            names: dict[Any, Fact] = {}
             for op, signature in signatures.items():
                 self.classes[op] = names.setdefault(signature, ("loop", op))
-        wrong = {op for op in self.step.operations if op.type in EXITS and not self._leaves_in_the_end(op)}
+        wrong = {op for op in self.step.operations if op.op_def.role is Role.EXIT and not self._leaves_in_the_end(op)}
         new = wrong - self.plain_exits
         self.plain_exits |= wrong
         return split or bool(new)
@@ -138,6 +141,6 @@ class _DeadnessAnalysis:
         return self.found[op] == left and self._next_condition(merge) == going_on
 
 
-def _opposite(one: Any, other: Any) -> bool:
+def _opposite(one: Fact, other: Fact) -> bool:
     """Whether two literals say the contrary of one predicate."""
     return one[0] is other[0] and isinstance(one[1], bool) and isinstance(other[1], bool) and one[1] is not other[1]

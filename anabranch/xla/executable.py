@@ -17,14 +17,16 @@ import numpy as np
 
 from anabranch.core import dtypes
 from anabranch.core.bounded import LeastRecentlyUsed, limit_from, ticks
+from anabranch.core.kernel_context import Check
 from anabranch.core.resources import ResourceHandle
+from anabranch.core.values import TensorValue
 from anabranch.errors import OpError
 from anabranch.graph.step_nodes import StepNode, StepTensor
 from anabranch.ops.lists.values import TensorList
 from anabranch.xla.inner_traces import bound_inner_traces
 from anabranch.xla.interpreter import Interpretation, TooLargeError
 from anabranch.xla.islands import Island
-from anabranch.xla.lowering import Check, TraceState, trace_operations
+from anabranch.xla.lowering import TraceState, trace_operations
 from anabranch.xla.sizes import check_compiled, check_traced
 from anabranch.xla.state import known_handle, state_of
 from anabranch.xla.watched_loops import WatchedLoops
@@ -129,7 +131,7 @@ class ResidentConstant:
 
     __slots__ = ("__weakref__", "on_device", "on_host")
 
-    def __init__(self, on_host: np.ndarray[Any, Any], device: Any = None) -> None:
+    def __init__(self, on_host: np.ndarray[Any, Any], device: jax.Device | None = None) -> None:
         self.on_host = on_host
         self.on_device = jax.device_put(on_host, device)
 
@@ -137,7 +139,7 @@ class ResidentConstant:
 _resident: WeakValueDictionary[tuple[int, Any], ResidentConstant] = WeakValueDictionary()
 
 
-def resident(array: np.ndarray[Any, Any], device: Any = None) -> ResidentConstant:
+def resident(array: np.ndarray[Any, Any], device: jax.Device | None = None) -> ResidentConstant:
     """A device's copy of a constant, which never changes (default: of JAX's default device)."""
     key = id(array), device
     found = _resident.get(key)
@@ -160,7 +162,7 @@ class Executable:
             devices are brought there.
     """
 
-    def __init__(self, island: Island, device: Any = None) -> None:
+    def __init__(self, island: Island, device: jax.Device | None = None) -> None:
         self.island = island
         self.device = device
         self.dynamic = [t for t in island.inputs if t not in island.static]
@@ -298,7 +300,7 @@ class Executable:
             # an accelerator says itself when its memory does not suffice; the host's would end the process
             check_compiled(traced.lower().compile(), traced.jaxpr, self.island.operations)
 
-    def _brought(self, value: Any) -> Any:
+    def _brought(self, value: TensorValue) -> Any:
         """An argument on this executable's device."""
         if getattr(value, "device", None) is self.device:
             return value
@@ -316,7 +318,7 @@ class Executable:
         notes: dict[str, None] = {}
         fixed = dict(zip(self.static, static_values, strict=True))
 
-        def island_program(*args: Any) -> tuple[Any, ...]:
+        def island_program(*args: TensorValue) -> tuple[Any, ...]:
             loops = WatchedLoops(args[-1]) if watched else None
             return self._trace(args[:-1] if watched else args, fixed, checks, notes, loops)
 
@@ -387,7 +389,7 @@ class Executable:
         return env, TraceState(variables, counter_of, run_seed, used=self._used)
 
     def _continue(
-        self, operations: list[StepNode], env: dict[StepTensor, Any], state: TraceState, guard: Any
+        self, operations: list[StepNode], env: dict[StepTensor, Any], state: TraceState, guard: TensorValue
     ) -> tuple[dict[StepTensor, Any], TraceState]:
         """Traces the rest of the island from a state that stays as it is."""
         values = dict(env)
@@ -420,7 +422,7 @@ def _before_and_after_writes(island: Island) -> tuple[list[StepNode], list[StepN
     return [op for op in island.operations if op not in after], [op for op in island.operations if op in after]
 
 
-def _own_buffer(value: Any, taken: set[int]) -> Any:
+def _own_buffer(value: TensorValue, taken: set[int]) -> Any:
     """A result that no argument, variable or other result shares a buffer with."""
     if isinstance(value, TensorList):
         return value if value.elements is None else jax.tree.map(lambda v: _own_buffer(v, taken), value)
@@ -431,7 +433,7 @@ def _own_buffer(value: Any, taken: set[int]) -> Any:
     return value
 
 
-def failed_check(checks: Sequence[Check], flags: Any, shown: Sequence[Any]) -> OpError:
+def failed_check(checks: Sequence[Check], flags: TensorValue, shown: Sequence[Any]) -> OpError:
     """The error of the first check whose flag is set."""
     at = 0
     for check, failed in zip(checks, np.asarray(flags), strict=True):

@@ -16,8 +16,10 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
+from jax.extend.core import ClosedJaxpr, Literal
 
+from anabranch.core.values import TensorValue
+from anabranch.xla.equations import Atom, Equation, Program
 from anabranch.xla.numpy_rules import RULES
 
 #: equations that JAX has to run itself (each compiles on its own); with more the whole program is better compiled
@@ -49,7 +51,7 @@ class Interpretation:
         TooLargeError: the program computes so much, or so much that NumPy has no rule for, that it should be compiled.
     """
 
-    def __init__(self, program: Callable[..., Any], args: Sequence[Any], device: Any = None) -> None:
+    def __init__(self, program: Callable[..., Any], args: Sequence[Any], device: jax.Device | None = None) -> None:
         self._device = device
         closed: Any = jax.make_jaxpr(program)(*args)
         self._constants: list[Any] = []
@@ -67,7 +69,7 @@ class Interpretation:
         self._size += 1
         return self._size - 1
 
-    def _slot(self, variable: Any) -> int:
+    def _slot(self, variable: Atom) -> int:
         if isinstance(variable, Literal):
             kind: Any = variable.aval
             return self._constant(np.asarray(variable.val, kind.dtype))
@@ -76,18 +78,18 @@ class Interpretation:
             found = self._slots[variable] = self._new_slot()
         return found
 
-    def _constant(self, value: Any) -> int:
+    def _constant(self, value: TensorValue) -> int:
         slot = self._new_slot()
         self._initial.append((slot, value))
         return slot
 
-    def _inline(self, program: Any, arguments: Sequence[int]) -> list[int]:
+    def _inline(self, program: Program, arguments: Sequence[int]) -> list[int]:
         """Adds a program's equations, on these slots; returns the slots of its results."""
-        closed = isinstance(program, ClosedJaxpr)
-        jaxpr: Jaxpr = program.jaxpr if closed else program
+        constants = program.consts if isinstance(program, ClosedJaxpr) else ()
+        jaxpr = program.jaxpr if isinstance(program, ClosedJaxpr) else program
         outer = self._slots
         self._slots = dict(zip(jaxpr.invars, arguments, strict=True))
-        for variable, value in zip(jaxpr.constvars, program.consts if closed else (), strict=True):
+        for variable, value in zip(jaxpr.constvars, constants, strict=True):
             self._slots[variable] = self._constant(_on_host(value))
         for equation in jaxpr.eqns:
             self._add(equation)
@@ -95,7 +97,7 @@ class Interpretation:
         self._slots = outer
         return results
 
-    def _add(self, equation: Any) -> None:
+    def _add(self, equation: Equation) -> None:
         name, arguments = equation.primitive.name, [self._slot(v) for v in equation.invars]
         inner = _inner_program(equation)
         if inner is not None:
@@ -115,7 +117,7 @@ class Interpretation:
             function = _by_jax(equation)
         self._instructions.append((function, tuple(arguments), outputs, several))
 
-    def _measure(self, equation: Any) -> None:
+    def _measure(self, equation: Equation) -> None:
         self._elements += sum(math.prod(v.aval.shape) for v in equation.outvars)
         if equation.primitive.name == "dot_general":
             (summed, _), _ = equation.params["dimension_numbers"]
@@ -125,7 +127,7 @@ class Interpretation:
             raise TooLargeError
 
     # ------------------------------------------------------------------ running
-    def __call__(self, *args: Any) -> list[Any]:
+    def __call__(self, *args: TensorValue) -> list[Any]:
         """The program's results, as device arrays that share memory with nothing."""
         values: list[Any] = [None] * self._size
         for slot, value in self._initial:
@@ -143,14 +145,14 @@ class Interpretation:
         return [_on_device(values[slot], dtype, self._device) for slot, dtype in self._outputs]
 
 
-def _is_plain(equation: Any) -> bool:
+def _is_plain(equation: Equation) -> bool:
     """Whether all values are of kinds that NumPy has (no keys, no half precision)."""
     variables = [*equation.invars, *equation.outvars]
     dtypes = [v.aval.dtype for v in variables]
     return all(isinstance(d, np.dtype) and d.kind in _KINDS and d != np.float16 for d in dtypes)
 
 
-def _inner_program(equation: Any) -> Any:
+def _inner_program(equation: Equation) -> Any:
     """The program that an equation stands for, where it is nothing but a call."""
     if equation.primitive.name not in (
         "jit",
@@ -164,30 +166,30 @@ def _inner_program(equation: Any) -> Any:
     return next((equation.params[name] for name in _INLINE if name in equation.params), None)
 
 
-def _iota(equation: Any) -> Any:
+def _iota(equation: Equation) -> Any:
     shape, dimension = equation.params["shape"], equation.params["dimension"]
     line = np.arange(shape[dimension], dtype=equation.params["dtype"])
     return np.broadcast_to(line.reshape([-1 if d == dimension else 1 for d in range(len(shape))]), shape)
 
 
-def _by_jax(equation: Any) -> Callable[..., Any]:
+def _by_jax(equation: Equation) -> Callable[..., Any]:
     """The equation run by JAX, with results on the host."""
     primitive = equation.primitive
-    parameters = primitive.get_bind_params(equation.params)
+    parameters = primitive.get_bind_params(equation.params)  # type: ignore[no-untyped-call]
 
-    def run(*args: Any) -> Any:
-        result = primitive.bind(*[jax.numpy.asarray(a) for a in args], **parameters)
+    def run(*args: TensorValue) -> Any:
+        result = primitive.bind(*[jax.numpy.asarray(a) for a in args], **parameters)  # type: ignore[no-untyped-call]
         return [_on_host(r) for r in result] if isinstance(result, list | tuple) else _on_host(result)
 
     return run
 
 
-def _on_host(value: Any) -> Any:
+def _on_host(value: TensorValue) -> Any:
     """The value as a NumPy array; random keys stay what they are."""
     dtype = getattr(value, "dtype", None)
     return value if dtype is not None and not isinstance(dtype, np.dtype) else np.asarray(value)
 
 
-def _on_device(value: Any, dtype: Any, device: Any) -> Any:
+def _on_device(value: TensorValue, dtype: np.dtype[Any], device: jax.Device | None) -> Any:
     """A device array with memory of its own: what JAX is given here is a copy that nobody else has."""
     return jax.device_put(np.array(value, dtype=dtype, copy=True), device)

@@ -37,27 +37,23 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
 from anabranch.core import dtypes
 from anabranch.core.resources import ResourceHandle
+from anabranch.core.roles import Role
 from anabranch.graph.loop_bodies import bodies_of, nesting, remembered
-from anabranch.graph.loop_structure import PRIMITIVES, is_back_edge
+from anabranch.graph.loop_structure import is_back_edge
 from anabranch.graph.step_nodes import StepFunction, StepNode, StepTensor
 from anabranch.passes.dependencies import Dependencies
 from anabranch.passes.frames import Frames, find_frames
-from anabranch.passes.lower_control_flow import FUNCTIONAL
-from anabranch.passes.prune import PLACEHOLDERS
 from anabranch.passes.step_graph import StepGraph
 from anabranch.xla.deadness import find_conditions
 from anabranch.xla.levels import find_levels
 from anabranch.xla.state import draws_random, known_handle, state_of
 from anabranch.xla.variable_order import variable_order
-
-#: types that hand their inputs on as they are
-PASSING: Final = frozenset({"Identity", "NoOp", "StopGradient"})
 
 #: constants larger than this are arguments of the executable instead of literals in its code
 MAX_LITERAL_BYTES = 1 << 16
@@ -172,7 +168,7 @@ def _is_quick_on_host(island: Island, dynamic: bool) -> bool:
 
     That is so where the island only waits, and where it is called in each iteration and is a loop's counter.
     """
-    return all(op.type == "NoOp" for op in island.operations) or (dynamic and _is_small(island))
+    return all(op.op_def.passes_on and not op.outputs for op in island.operations) or (dynamic and _is_small(island))
 
 
 def _is_small(island: Island) -> bool:
@@ -191,11 +187,11 @@ def order_of(step: StepGraph) -> dict[StepNode, list[StepNode]]:
 
 def functional_host_work(step: StepGraph, on_host: frozenset[str] = frozenset()) -> set[StepNode]:
     """The conditionals and loops of a step that are not compiled: they are to be lowered before it is grouped."""
-    if not any(op.type in FUNCTIONAL for op in step.operations):
+    if not any(op.op_def.is_functional for op in step.operations):
         return set()
     analysis = _IslandAnalysis(step, on_host)
     analysis._find_static()
-    return {op for op in analysis.host if op.type in FUNCTIONAL}
+    return {op for op in analysis.host if op.op_def.is_functional}
 
 
 def runs_on_host(op: StepNode) -> bool:
@@ -222,12 +218,12 @@ def _passes_handle(op: StepNode) -> bool:
 
     Loops and conditionals give back the handles that they take.
     """
-    return any(t.dtype is dtypes.resource for t in op.outputs) and op.type not in FUNCTIONAL
+    return any(t.dtype is dtypes.resource for t in op.outputs) and not op.op_def.is_functional
 
 
 def _takes_unknown_handle(op: StepNode) -> bool:
     """Whether a conditional, a loop or a list takes a handle that only the step knows: that of a queue, say."""
-    return (op.type in FUNCTIONAL or (op.op_def.knows_objects and op.op_def.host_rule is not None)) and any(
+    return (op.op_def.is_functional or (op.op_def.knows_objects and op.op_def.host_rule is not None)) and any(
         t.dtype is dtypes.resource and known_handle(t) is None for t in op.inputs
     )
 
@@ -361,9 +357,10 @@ class _IslandAnalysis:
         """
         dynamic = self.dependencies.dynamic
         for op in self.step.operations:
-            if dynamic and op.type in ("Const", "FakeParam"):
+            op_def = op.op_def
+            if dynamic and op_def.role is Role.CONSTANT:
                 self.host.add(op)
-            elif (op.type == "NoOp" or (dynamic and op.type in PASSING)) and op not in self.host:
+            elif op_def.passes_on and (dynamic or not op.outputs) and op not in self.host:
                 tensors, controls = self.waits[op]
                 if all(source in self.host for source in (*(t.op for t in tensors), *controls)):
                     self.host.add(op)
@@ -433,7 +430,7 @@ class _IslandAnalysis:
     def _place(self, op: StepNode) -> tuple[int, ...]:
         """Where an operation comes among the items."""
         # a placeholder that runs was not fed, which is to be found out before anything has happened
-        level = -1 if op.type in PLACEHOLDERS else self.level[op]
+        level = -1 if op.op_def.role is Role.PLACEHOLDER else self.level[op]
         if op in self.host:
             return level, 1, 0, 0, 0
         return level, 0, op not in self.awaited, self.waiting[op].bit_count(), len(self.condition[op])
@@ -496,15 +493,15 @@ class _IslandAnalysis:
 
 def _has_host_form(op: StepNode) -> bool:
     """Whether there is a way to run an operation that is not compiled: a host kernel, or to lower it."""
-    return op.op_def.host_rule is not None or op.type in FUNCTIONAL
+    return op.op_def.host_rule is not None or op.op_def.is_functional
 
 
 def _decides_sizes(op: StepNode) -> bool:
     """Whether the values of the inputs decide the shape of an output."""
     op_def = op.op_def
-    if op.type in PRIMITIVES:
+    if op_def.is_primitive or op_def.calls_user_code:
         return False
-    return op_def.compiled_rule is None and not op_def.stateful and op.type != "PyFuncStateless"
+    return op_def.compiled_rule is None and not op_def.stateful
 
 
 def _is_small_integer(tensor: StepTensor) -> bool:

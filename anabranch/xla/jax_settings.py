@@ -13,7 +13,7 @@ import functools
 import os
 import sys
 from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, TypeVarTuple
 
 import jax
 
@@ -25,13 +25,14 @@ _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
 _KEPT_BYTES = 1 << 30
 
 R = TypeVar("R")
+Arguments = TypeVarTuple("Arguments")
 
 #: whether 64-bit types are real on this thread, as far as it has a setting of its own
 _setting: Final[Callable[[], Any]] = jax.enable_x64.get_local
 _set: Final[Callable[[Any], None]] = jax.enable_x64.set_local
 
 
-def in_wide_types(work: Callable[..., R], *args: Any) -> R:
+def in_wide_types(work: Callable[[*Arguments], R], *args: *Arguments) -> R:
     """Calls `work(*args)`; there float64, int64 and complex128 are types of JAX like the others, on this thread only.
 
     Does what `with jax.enable_x64(True):` does, without its five calls of Python functions, in any of which an

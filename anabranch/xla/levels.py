@@ -31,7 +31,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from anabranch.graph.loop_structure import ENTERS, EXITS
+from anabranch.core.roles import Role
 from anabranch.graph.step_nodes import StepNode
 from anabranch.passes.frames import Frame, Frames
 
@@ -90,12 +90,12 @@ class _Loops:
         before = self._before[op]
         for earlier, weight in edges:
             before.append((earlier, weight))
-            if earlier.type in EXITS:
+            if earlier.op_def.role is Role.EXIT:
                 before.append((_End(self._frames.of[earlier].position), weight))
         if frame.parent is not None:
             before.append((_Begin(frame.position), 0))
             self._before[_End(frame.position)].append((op, 0))
-        if op.type in ENTERS:
+        if op.op_def.role is Role.ENTER:
             self._before[_Begin(self._frames.entered(op).position)].append((op, 0))
 
     def levels(self) -> Levels:

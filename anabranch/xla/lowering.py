@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -14,14 +14,18 @@ import numpy as np
 from jax import lax
 
 from anabranch.core import dtypes
-from anabranch.core.kernel_context import KernelContext
+from anabranch.core.kernel_context import Check, KernelContext, TracedState
 from anabranch.core.resources import ResourceHandle
+from anabranch.core.values import TensorValue
 from anabranch.errors import CancelledError, InvalidArgumentError, OpError
 from anabranch.graph.constants import check_shapes, is_open
 from anabranch.graph.kernel_binding import VALUE_ERRORS, BoundKernel, flatten_outputs, out_of_memory, refusal
+from anabranch.graph.kernel_contexts import StepKernel, StepTracingContext
 from anabranch.graph.step_nodes import StepFunction, StepNode, StepTensor
 from anabranch.xla.state import draws_random, state_of_body
 from anabranch.xla.watched_loops import WatchedLoops
+
+Carry = TypeVar("Carry")  #: what goes from one iteration of a loop to the next
 
 #: known values up to this size are computed in NumPy while tracing; larger ones on the device
 _MAX_KNOWN_ELEMENTS = 4096
@@ -36,22 +40,6 @@ class NeedsHostError(Exception):
     def __init__(self, op: StepNode, why: str) -> None:
         super().__init__(why)
         self.op = op
-
-
-@dataclass(slots=True)
-class Check:
-    """A condition compiled into an island; the step fails when it is false.
-
-    Attributes:
-        ok: boolean scalar (traced).
-        values: what the message shows (traced).
-    """
-
-    op: StepNode
-    ok: Any
-    message: str
-    values: tuple[Any, ...]
-    error: type[OpError]
 
 
 @dataclass(slots=True)
@@ -78,7 +66,7 @@ class TraceState:
     written: set[ResourceHandle] = field(default_factory=set)
     checks: list[Check] = field(default_factory=list)
     used: frozenset[StepTensor] | None = None
-    kernels: Mapping[StepNode, Callable[[Callable[[StepTensor], Any]], Any]] = field(default_factory=dict)
+    kernels: Mapping[StepNode, StepKernel] = field(default_factory=dict)
     notes: dict[str, None] = field(default_factory=dict)
     watched: WatchedLoops | None = None
 
@@ -87,12 +75,15 @@ class TraceContext(KernelContext):
     """The kernel context while an island is traced."""
 
     __slots__ = ("state",)
+    op: StepNode
 
     def __init__(self, op: StepNode, state: TraceState) -> None:
         super().__init__(op)
         self.state = state
 
-    def check(self, ok: Any, message: str, *values: Any, error: type[OpError] = InvalidArgumentError) -> None:
+    def check(
+        self, ok: TensorValue, message: str, *values: TensorValue, error: type[OpError] = InvalidArgumentError
+    ) -> None:
         if isinstance(ok, bool | np.bool_ | np.ndarray):
             super().check(ok, message, *values, error=error)
         else:
@@ -110,7 +101,7 @@ class TraceContext(KernelContext):
     def read(self, handle: ResourceHandle) -> Any:
         return self.state.variables[handle]
 
-    def write(self, handle: ResourceHandle, value: Any, guarded: bool = False) -> None:
+    def write(self, handle: ResourceHandle, value: TensorValue, guarded: bool = False) -> None:
         handle.check_fits(np.shape(value))
         old = self.state.variables.get(handle)
         if self.state.guard is not None and not guarded and old is not None and old.shape == np.shape(value):
@@ -127,7 +118,7 @@ class TraceContext(KernelContext):
         return self.state.used is None or self.op.outputs[index] in self.state.used
 
     @staticmethod
-    def draws_random(*bodies: Any) -> bool:
+    def draws_random(*bodies: StepFunction) -> bool:
         """Whether calling one of the function graphs draws random numbers."""
         return any(draws_random(body) for body in bodies)
 
@@ -136,10 +127,13 @@ class TraceContext(KernelContext):
         handles = {p: v for p, v in zip(body.inputs, inputs, strict=True) if isinstance(v, ResourceHandle)}
         return state_of_body(body, handles)
 
-    def while_loop(self, going: Callable[[Any], Any], iterate: Callable[[Any], Any], carry: Any) -> Any:
+    def while_loop(
+        self, going: Callable[[Carry], TensorValue], iterate: Callable[[Carry], Carry], carry: Carry
+    ) -> Carry:
         """Like `lax.while_loop`, but a step with a deadline can be stopped: the loop ends then, and a check fails."""
         if self.state.watched is None:
-            return lax.while_loop(going, iterate, carry)
+            last: Carry = lax.while_loop(going, iterate, carry)
+            return last
         carry, ended = self.state.watched.run(self.op, going, iterate, carry)
         self.check(ended, "the loop was stopped", error=CancelledError)
         return carry
@@ -152,9 +146,9 @@ class TraceContext(KernelContext):
         self,
         body: StepFunction,
         inputs: list[Any],
-        state: TraceState | None = None,
-        iteration: Any = 0,
-        kernels: Mapping[StepNode, Callable[[Callable[[StepTensor], Any]], Any]] | None = None,
+        state: TracedState | None = None,
+        iteration: TensorValue = 0,
+        kernels: Mapping[StepNode, StepKernel] | None = None,
         also: Sequence[StepTensor] = (),
     ) -> list[Any]:
         """Traces a function graph.
@@ -166,7 +160,8 @@ class TraceContext(KernelContext):
             kernels: operations of `body` to be computed in another way.
             also: tensors of `body` whose values are to follow its results.
         """
-        outer = state or self.state
+        outer = self.state if state is None else state
+        assert isinstance(outer, TraceState)
         counter = jnp.asarray(outer.counter_of(self.op), np.uint32) * np.uint32(0x9E3779B1)
         counter = counter + jnp.asarray(iteration, np.uint32)
         operations = body.operations
@@ -214,7 +209,8 @@ def run_kernel(op: StepNode, inputs: list[Any], state: TraceState) -> list[Any]:
     if is_open(op):
         check_shapes(op, inputs)
     drawn = random_key(op, state.run_seed, state.counter_of(op)) if rule.asks_for("rng") else None
-    kernel = BoundKernel(op, rule, jnp, TraceContext(op, state), drawn)
+    context: StepTracingContext = TraceContext(op, state)
+    kernel = BoundKernel(op, rule, jnp, context, drawn)
     unnoticed = TraceContext(op, replace(state, checks=[]))  # what a kernel checks that only tells sizes is forgotten
     library = np if _stays_known(op, inputs, partial(kernel, inputs, ctx=unnoticed)) else jnp
     # XLA keeps the name with whatever it makes of the operation: profiles tell it (`runtime/kernel_profile.py`)
@@ -254,7 +250,7 @@ def _result_size(op: StepNode, compute: Callable[[], Any]) -> int:
     return sum(size for size in sizes if size is not None)
 
 
-def _typed(value: Any, out: StepTensor) -> Any:
+def _typed(value: TensorValue, out: StepTensor) -> Any:
     """The signature decides the dtype: 64-bit defaults of the array library must not leak."""
     if isinstance(value, ResourceHandle) or out.dtype is dtypes.resource or out.dtype is dtypes.variant:
         return value
@@ -266,7 +262,7 @@ def _typed(value: Any, out: StepTensor) -> Any:
     return value if value.dtype == wanted else value.astype(wanted)
 
 
-def random_key(op: StepNode, run_seed: Any, counter: Any) -> Any:
+def random_key(op: StepNode, run_seed: TensorValue, counter: TensorValue) -> TensorValue:
     """The random key of an operation in a step.
 
     Args:

@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from anabranch.xla.equations import Equation
+
 Array = np.ndarray[Any, Any]
 Function = Callable[..., Any]
 Rule = Callable[[Any], Function | None]
@@ -21,17 +23,17 @@ def _always(function: Function) -> Rule:
     return lambda equation: function
 
 
-def _dtype(equation: Any) -> np.dtype[Any]:
+def _dtype(equation: Equation) -> np.dtype[Any]:
     found: np.dtype[Any] = np.dtype(equation.outvars[0].aval.dtype)
     return found
 
 
-def _shape(equation: Any) -> tuple[int, ...]:
+def _shape(equation: Equation) -> tuple[int, ...]:
     return tuple(equation.outvars[0].aval.shape)
 
 
 # ---------------------------------------------------------------------- element by element
-def _div(equation: Any) -> Function | None:
+def _div(equation: Equation) -> Function | None:
     return np.divide if _dtype(equation).kind in "fc" else _truncating_division
 
 
@@ -49,11 +51,11 @@ def _rem(x: Array, y: Array) -> Array:
     return np.where(y == 0, x, np.fmod(x, np.where(y == 0, 1, y)))
 
 
-def _round(equation: Any) -> Function | None:
+def _round(equation: Equation) -> Function | None:
     return np.rint if int(equation.params["rounding_method"]) == 1 else None
 
 
-def _integer_pow(equation: Any) -> Function | None:
+def _integer_pow(equation: Equation) -> Function | None:
     y = equation.params["y"]
     if y == 2:
         return np.square
@@ -61,7 +63,7 @@ def _integer_pow(equation: Any) -> Function | None:
     return None if dtype.kind != "f" else lambda x: np.power(x, dtype.type(y))
 
 
-def _convert(equation: Any) -> Function | None:
+def _convert(equation: Equation) -> Function | None:
     source, target = np.dtype(equation.invars[0].aval.dtype), np.dtype(equation.params["new_dtype"])
     if target.kind == "b":
         return lambda x: x != 0
@@ -85,7 +87,7 @@ def _to_integer(target: np.dtype[Any]) -> Function:
     return convert
 
 
-def _bitcast(equation: Any) -> Function | None:
+def _bitcast(equation: Equation) -> Function | None:
     target = _dtype(equation)
     if np.dtype(equation.invars[0].aval.dtype).itemsize != target.itemsize:
         return None
@@ -98,14 +100,14 @@ def _shift_right_logical(x: Array, y: Array) -> Array:
     return found
 
 
-def _select(equation: Any) -> Function | None:
+def _select(equation: Equation) -> Function | None:
     if len(equation.invars) == 3 and np.dtype(equation.invars[0].aval.dtype).kind == "b":
         return lambda which, otherwise, then: np.where(which, then, otherwise)
     return None
 
 
 # ---------------------------------------------------------------------- shapes
-def _broadcast(equation: Any) -> Function | None:
+def _broadcast(equation: Equation) -> Function | None:
     if len(equation.invars) != 1:
         return None
     shape, dimensions = _shape(equation), equation.params["broadcast_dimensions"]
@@ -115,50 +117,50 @@ def _broadcast(equation: Any) -> Function | None:
     return lambda x: np.broadcast_to(x.reshape(between), shape)
 
 
-def _reshape(equation: Any) -> Function | None:
+def _reshape(equation: Equation) -> Function | None:
     shape = _shape(equation)
     return (
         None if len(equation.invars) != 1 or equation.params["dimensions"] is not None else lambda x: x.reshape(shape)
     )
 
 
-def _same_elements(equation: Any) -> Function:
+def _same_elements(equation: Equation) -> Function:
     shape = _shape(equation)
     return lambda x: x.reshape(shape)
 
 
-def _transpose(equation: Any) -> Function:
+def _transpose(equation: Equation) -> Function:
     order = equation.params["permutation"]
     return lambda x: x.transpose(order)
 
 
-def _slice(equation: Any) -> Function:
+def _slice(equation: Equation) -> Function:
     start, limit, strides = (equation.params[n] for n in ("start_indices", "limit_indices", "strides"))
     index = tuple(map(slice, start, limit, strides or [1] * len(start)))
     return lambda x: x[index]
 
 
-def _rev(equation: Any) -> Function:
+def _rev(equation: Equation) -> Function:
     dimensions = tuple(equation.params["dimensions"])
     return lambda x: np.flip(x, dimensions)
 
 
-def _concatenate(equation: Any) -> Function:
+def _concatenate(equation: Equation) -> Function:
     axis = equation.params["dimension"]
     return lambda *xs: np.concatenate(xs, axis)
 
 
-def _stack(equation: Any) -> Function:
+def _stack(equation: Equation) -> Function:
     axis = equation.params["axis"]
     return lambda *xs: np.stack(xs, axis)
 
 
-def _split(equation: Any) -> Function:
+def _split(equation: Equation) -> Function:
     axis, ends = equation.params["axis"], np.cumsum(equation.params["sizes"])[:-1]
     return lambda x: np.split(x, ends, axis)
 
 
-def _pad(equation: Any) -> Function | None:
+def _pad(equation: Equation) -> Function | None:
     config, shape = equation.params["padding_config"], _shape(equation)
     if any(low < 0 or high < 0 for low, high, _ in config):
         return None
@@ -176,19 +178,19 @@ def _pad(equation: Any) -> Function | None:
     return pad
 
 
-def _dynamic_slice(equation: Any) -> Function:
+def _dynamic_slice(equation: Equation) -> Function:
     sizes, shape = equation.params["slice_sizes"], equation.invars[0].aval.shape
 
-    def take(x: Array, *starts: Any) -> Any:
+    def take(x: Array, *starts: Array) -> Any:
         return x[_window(starts, sizes, shape)]
 
     return take
 
 
-def _dynamic_update_slice(equation: Any) -> Function:
+def _dynamic_update_slice(equation: Equation) -> Function:
     shape, sizes = equation.invars[0].aval.shape, equation.invars[1].aval.shape
 
-    def update(x: Array, y: Array, *starts: Any) -> Array:
+    def update(x: Array, y: Array, *starts: Array) -> Array:
         out = x.copy()
         out[_window(starts, sizes, shape)] = y
         return out
@@ -203,25 +205,25 @@ def _window(starts: Sequence[Any], sizes: Sequence[int], shape: Sequence[int]) -
 
 # ---------------------------------------------------------------------- reductions
 def _reduction(function: Callable[..., Any]) -> Rule:
-    def rule(equation: Any) -> Function | None:
+    def rule(equation: Equation) -> Function | None:
         axes = tuple(equation.params["axes"])
         return None if 0 in equation.invars[0].aval.shape else lambda x: function(x, axis=axes)
 
     return rule
 
 
-def _sum(equation: Any) -> Function:
+def _sum(equation: Equation) -> Function:
     axes, dtype = tuple(equation.params["axes"]), _dtype(equation)
     return lambda x: np.sum(x, axis=axes, dtype=dtype)
 
 
-def _prod(equation: Any) -> Function:
+def _prod(equation: Equation) -> Function:
     axes, dtype = tuple(equation.params["axes"]), _dtype(equation)
     return lambda x: np.prod(x, axis=axes, dtype=dtype)
 
 
 def _arg(function: Callable[..., Any]) -> Rule:
-    def rule(equation: Any) -> Function | None:
+    def rule(equation: Equation) -> Function | None:
         (axis,), dtype = equation.params["axes"], _dtype(equation)
         return lambda x: np.asarray(function(x, axis=axis)).astype(dtype)
 
@@ -229,7 +231,7 @@ def _arg(function: Callable[..., Any]) -> Rule:
 
 
 def _cumulative(function: np.ufunc) -> Rule:
-    def rule(equation: Any) -> Function:
+    def rule(equation: Equation) -> Function:
         axis, reverse, dtype = equation.params["axis"], equation.params["reverse"], _dtype(equation)
         if reverse:
             return lambda x: np.flip(function.accumulate(np.flip(x, axis), axis, dtype=dtype), axis)
@@ -238,7 +240,7 @@ def _cumulative(function: np.ufunc) -> Rule:
     return rule
 
 
-def _top_k(equation: Any) -> Function | None:
+def _top_k(equation: Equation) -> Function | None:
     k, axis, rank = equation.params["k"], equation.params["axis"], len(equation.invars[0].aval.shape)
     if axis not in (-1, rank - 1) or np.dtype(equation.invars[0].aval.dtype).kind != "f":
         return None
@@ -251,7 +253,7 @@ def _top_k(equation: Any) -> Function | None:
 
 
 # ---------------------------------------------------------------------- products
-def _dot_general(equation: Any) -> Function:
+def _dot_general(equation: Equation) -> Function:
     (left_sum, right_sum), (left_batch, right_batch) = equation.params["dimension_numbers"]
     left, right = (v.aval.shape for v in equation.invars)
     left_free = [d for d in range(len(left)) if d not in (*left_sum, *left_batch)]
@@ -313,12 +315,12 @@ class _WindowIndices:
         return tuple(positions), inside
 
 
-def _plain(equation: Any) -> bool:
+def _plain(equation: Equation) -> bool:
     numbers = equation.params["dimension_numbers"]
     return not numbers.operand_batching_dims
 
 
-def _gather(equation: Any) -> Function | None:
+def _gather(equation: Equation) -> Function | None:
     numbers, mode = equation.params["dimension_numbers"], equation.params["mode"]
     if not _plain(equation) or 0 in equation.invars[0].aval.shape:
         return None
@@ -341,7 +343,7 @@ def _gather(equation: Any) -> Function | None:
     return gather
 
 
-def _fill_value(equation: Any) -> Any:
+def _fill_value(equation: Equation) -> Any:
     """What JAX takes for elements from outside: NaN, the largest unsigned or the smallest signed integer, true."""
     given, dtype = equation.params["fill_value"], _dtype(equation)
     if given is not None:
@@ -360,7 +362,7 @@ def _output_order(offset_dims: Sequence[int], count: int, rank: int) -> list[int
 
 
 def _scatter(combine: np.ufunc | None) -> Rule:
-    def rule(equation: Any) -> Function | None:
+    def rule(equation: Equation) -> Function | None:
         numbers = equation.params["dimension_numbers"]
         if not _plain(equation) or 0 in equation.invars[0].aval.shape:
             return None

@@ -17,11 +17,11 @@ from anabranch.core.attrs import AttributeValue
 from anabranch.core.dtypes import as_dtype
 from anabranch.core.op_def import OpDef
 from anabranch.core.resources import ResourceHandle
+from anabranch.core.roles import Role
 from anabranch.errors import InvalidArgumentError
 from anabranch.graph.creation_site import CreationSite
 from anabranch.graph.graph import op_def_of
 from anabranch.graph.loop_bodies import innermost_first
-from anabranch.graph.loop_structure import ENTERS
 from anabranch.graph.step_nodes import NOT_KNOWN, StepFunction, StepNode, StepTensor
 from anabranch.passes.frames import Frame, Frames
 from anabranch.proto.attr_values import attr_from_proto, attr_to_proto
@@ -335,7 +335,7 @@ class _PartitionReader:
             for op in members_of(item):
                 if op not in waits:
                     raise ValueError(f"it does not say what {op.name!r} waits for")
-                if op.type in ENTERS:
+                if op.op_def.role is Role.ENTER:
                     frames.entered(op)
         return Grouping(items, waits, order, frames)
 

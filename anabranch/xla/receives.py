@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from anabranch.core.devices import Device
-from anabranch.graph.loop_structure import MERGES
+from anabranch.core.roles import Role
 from anabranch.graph.step_nodes import StepNode
 from anabranch.passes.step_graph import StepGraph
 from anabranch.placement.cost_model import CostModel, size_of
@@ -85,14 +85,14 @@ class _Items:
     def _item(self, number: int, item: PlanItem) -> Item:
         members = _members(item)
         first = members[0]
-        receives = first.type == "_Recv"
+        receives = first.op_def.role is Role.RECEIVE
         return Item(
             device=item.device,
             seconds=self._transfer(first) if receives else sum(self._seconds(op, item.device) for op in members),
             inputs=sorted({source for op in members for source in self._sources(op)} - {number}),
             received=size_of(first.outputs[0]) if receives else None,
             frame=self._grouping.frames.of[first].position,
-            waits_for_all=first.type not in MERGES,
+            waits_for_all=first.op_def.role is not Role.MERGE,
             kept=receives and first in self._fetched,
         )
 
@@ -102,7 +102,7 @@ class _Items:
         return [self._number[source] for source in sources if source in self._number]
 
     def _seconds(self, op: StepNode, device: str) -> float:
-        return 0.0 if op.type == "_Send" else self._costs.seconds(op, self._devices[device].device_type)
+        return 0.0 if op.op_def.role is Role.SEND else self._costs.seconds(op, self._devices[device].device_type)
 
     def _transfer(self, op: StepNode) -> float:
         source, destination = (

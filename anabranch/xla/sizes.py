@@ -11,11 +11,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from jax.extend.core import ClosedJaxpr, Jaxpr
+from jax.stages import Compiled
 
 from anabranch.core.sizes import available_memory, check_passable, out_of_memory
 from anabranch.errors import OpError
 from anabranch.graph.loop_bodies import bodies_of
 from anabranch.graph.step_nodes import StepNode
+from anabranch.xla.equations import Program
 
 #: programs that need less are not worth asking the system about its memory
 _UNCHECKED = 1 << 28
@@ -29,7 +31,7 @@ class TracedValue(NamedTuple):
     scope: str
 
 
-def check_traced(program: Any, operations: Sequence[StepNode]) -> None:
+def check_traced(program: Program, operations: Sequence[StepNode]) -> None:
     """Checks the sizes of all values of a traced program.
 
     Args:
@@ -47,7 +49,7 @@ def check_traced(program: Any, operations: Sequence[StepNode]) -> None:
             raise _named(error, value, operations) from None
 
 
-def check_compiled(compiled: Any, program: Any, operations: Sequence[StepNode]) -> None:
+def check_compiled(compiled: Compiled, program: Program, operations: Sequence[StepNode]) -> None:
     """Checks that the memory suffices for what a compiled program stores.
 
     Args:
@@ -68,7 +70,7 @@ def check_compiled(compiled: Any, program: Any, operations: Sequence[StepNode]) 
     raise _named(error, largest, operations)
 
 
-def values_of(program: Any, scope: str = "") -> Iterator[TracedValue]:
+def values_of(program: Program, scope: str = "") -> Iterator[TracedValue]:
     """All values that the equations of a traced program compute, also those of its loops and branches."""
     jaxpr: Jaxpr = program.jaxpr if isinstance(program, ClosedJaxpr) else program
     for equation in jaxpr.eqns:

@@ -80,7 +80,7 @@ def state_of_body(
 ) -> tuple[list[ResourceHandle], list[ResourceHandle]]:
     """The variables that a call of a function graph reads and writes; `handles`: its resource parameters' values."""
 
-    def named(place: Any) -> Any:
+    def named(place: StepTensor | ResourceHandle) -> Any:
         if not isinstance(place, StepTensor):
             return place
         return handles[place] if place in handles else ResourceHandle("", place.op.name, "variable")
@@ -95,8 +95,8 @@ def _state_in_terms_of_parameters(body: StepFunction) -> tuple[list[Any], list[A
     parameters = set(body.inputs)
 
     def inner_handle(tensor: StepTensor) -> Any:
-        while tensor not in parameters and tensor.op.type == "Identity":
-            tensor = tensor.op.inputs[0]
+        while tensor not in parameters and tensor.op.op_def.passes_on:
+            tensor = tensor.op.inputs[tensor.value_index]
         return tensor if tensor in parameters else ResourceHandle("", tensor.op.name, "variable")
 
     reads: list[ResourceHandle] = []

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -25,7 +25,10 @@ import numpy as np
 from jax import lax
 from jax.experimental import io_callback
 
+from anabranch.core.values import TensorValue
 from anabranch.graph.step_nodes import StepNode
+
+Carry = TypeVar("Carry")  #: what goes from one iteration of a loop to the next
 
 #: time between two questions (s)
 _PERIOD: Final = 0.02
@@ -61,26 +64,26 @@ class WatchedLoops:
         return replace(self, first=_FIRST_INSIDE)
 
     def run(
-        self, op: StepNode, going: Callable[[Any], Any], iterate: Callable[[Any], Any], carry: Any
-    ) -> tuple[Any, Any]:
+        self, op: StepNode, going: Callable[[Carry], TensorValue], iterate: Callable[[Carry], Carry], carry: Carry
+    ) -> tuple[Carry, TensorValue]:
         """Like `lax.while_loop(going, iterate, carry)`; also returns whether the loop came to its own end."""
 
-        def ask(done: Any) -> Any:
+        def ask(done: TensorValue) -> Any:
             return io_callback(partial(_next_stretch, op), _COUNT, self.number, done)
 
-        def stretch_goes(state: Any) -> Any:
+        def stretch_goes(state: tuple[Carry, TensorValue]) -> Any:
             carry, left = state
             return going(carry) & (left > 0)
 
-        def iterate_stretch(state: Any) -> Any:
+        def iterate_stretch(state: tuple[Carry, TensorValue]) -> tuple[Carry, TensorValue]:
             carry, left = state
             return iterate(carry), left - 1
 
-        def goes(state: Any) -> Any:
+        def goes(state: tuple[Carry, TensorValue]) -> Any:
             carry, stretch = state
             return going(carry) & (stretch > 0)
 
-        def run_stretch(state: Any) -> Any:
+        def run_stretch(state: tuple[Carry, TensorValue]) -> Any:
             carry, stretch = state
             carry, left = lax.while_loop(stretch_goes, iterate_stretch, (carry, stretch))
             return carry, lax.cond(left > 0, lambda: stretch, lambda: ask(stretch))
@@ -113,7 +116,7 @@ def watching(watch: Watch) -> Iterator[np.ndarray[Any, Any]]:
         del _watching[number]
 
 
-def _next_stretch(op: StepNode, number: Any, done: Any) -> np.ndarray[Any, Any]:
+def _next_stretch(op: StepNode, number: TensorValue, done: TensorValue) -> np.ndarray[Any, Any]:
     """How many more iterations a loop may make that has just made `done`."""
     asking = _watching[int(number)]
     if asking.watch.stops(op):

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from anabranch.core.kernel_context import OperationContext
 from anabranch.graph.building import OpFunction, define_op
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw, shape_rules
@@ -27,7 +28,7 @@ Complex = define_op(
 Complex.shape(shape_rules.broadcast)
 
 
-def check_parts(ctx: Any, real: Any, whole: Any) -> None:
+def check_parts(ctx: OperationContext, real: Any, whole: Any) -> None:
     """Makes the step fail unless a complex dtype has parts of that real one."""
     ctx.check(
         whole.real_dtype is real,
@@ -36,7 +37,7 @@ def check_parts(ctx: Any, real: Any, whole: Any) -> None:
 
 
 @Complex.kernel
-def _(real: Any, imag: Any, *, T: Any, Tout: Any, xp: Any, ctx: Any) -> Any:
+def _(real: Any, imag: Any, *, T: Any, Tout: Any, xp: Any, ctx: OperationContext) -> Any:
     check_parts(ctx, T, Tout)
     real, imag = xp.broadcast_arrays(real, imag)
     if xp is jnp:
@@ -64,7 +65,7 @@ def _part(name: str, signature: str, function: Callable[..., Any], gradient: Cal
     op.shape(shape_rules.same_as_first)
 
     @op.kernel
-    def _(z: Any, *, T: Any, Tout: Any, xp: Any, ctx: Any) -> Any:
+    def _(z: Any, *, T: Any, Tout: Any, xp: Any, ctx: OperationContext) -> Any:
         check_parts(ctx, Tout, T)
         return function(xp, z).astype(Tout.as_numpy_dtype)
 

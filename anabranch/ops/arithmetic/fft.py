@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import OpFunction, define_op
-from anabranch.graph.constants import constant_value
+from anabranch.graph.constants import ShapeContext, constant_value
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
 from anabranch.ops.arithmetic.complex_numbers import check_parts, complex_of
@@ -80,11 +81,11 @@ def _real_transform(rank: int) -> OpFunction:
     )
 
     @op.shape
-    def _(input: TensorShape, fft_length: TensorShape, *, ctx: Any) -> TensorShape:
+    def _(input: TensorShape, fft_length: TensorShape, *, ctx: ShapeContext) -> TensorShape:
         return _transformed_shape(input, ctx.constant("fft_length"), rank, True)
 
     @op.kernel
-    def _(input: Any, fft_length: Any, *, Treal: Any, Tcomplex: Any, xp: Any, ctx: Any) -> Any:
+    def _(input: Any, fft_length: Any, *, Treal: Any, Tcomplex: Any, xp: Any, ctx: OperationContext) -> Any:
         check_parts(ctx, Treal, Tcomplex)
         lengths = _lengths(ctx, fft_length, rank)
         _check_long_enough(ctx, np.shape(input), lengths)
@@ -112,11 +113,11 @@ def _inverse_real_transform(rank: int) -> OpFunction:
     )
 
     @op.shape
-    def _(input: TensorShape, fft_length: TensorShape, *, ctx: Any) -> TensorShape:
+    def _(input: TensorShape, fft_length: TensorShape, *, ctx: ShapeContext) -> TensorShape:
         return _transformed_shape(input, ctx.constant("fft_length"), rank, False)
 
     @op.kernel
-    def _(input: Any, fft_length: Any, *, Treal: Any, Tcomplex: Any, xp: Any, ctx: Any) -> Any:
+    def _(input: Any, fft_length: Any, *, Treal: Any, Tcomplex: Any, xp: Any, ctx: OperationContext) -> Any:
         check_parts(ctx, Treal, Tcomplex)
         lengths = _lengths(ctx, fft_length, rank)
         _check_long_enough(ctx, np.shape(input), [*lengths[:-1], lengths[-1] // 2 + 1])
@@ -134,14 +135,14 @@ def _inverse_real_transform(rank: int) -> OpFunction:
     return op
 
 
-def _lengths(ctx: Any, fft_length: Any, rank: int) -> list[int]:
+def _lengths(ctx: OperationContext, fft_length: Any, rank: int) -> list[int]:
     lengths = [int(n) for n in np.reshape(fft_length, -1)]
     ctx.check(len(lengths) == rank, f"fft_length must have {rank} elements, got {lengths}")
     ctx.check(all(n > 0 for n in lengths), f"fft_length must be positive, got {lengths}")
     return lengths
 
 
-def _check_long_enough(ctx: Any, shape: tuple[int, ...], needed: list[int]) -> None:
+def _check_long_enough(ctx: OperationContext, shape: tuple[int, ...], needed: list[int]) -> None:
     """Zeros are put in by those who want them (`tf.signal`); only empty dimensions are taken for zeros here."""
     for axis, least in zip(range(len(shape) - len(needed), len(shape)), needed, strict=True):
         fits = shape[axis] == 0 or shape[axis] >= least

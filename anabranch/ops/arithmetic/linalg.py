@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import OpFunction, define_op
 from anabranch.graph.operation import Tensor
@@ -29,7 +30,7 @@ def _transposed(x: Any) -> Any:
     return jnp.conj(jnp.swapaxes(x, -1, -2))
 
 
-def _factored(ctx: Any, matrix: Any) -> tuple[Any, Any]:
+def _factored(ctx: OperationContext, matrix: Any) -> tuple[Any, Any]:
     """The LU factors and the permutation of invertible matrices; the step fails where one is singular.
 
     A first pivot that is NaN counts as singular, as it does in TensorFlow; later ones are let through.
@@ -121,7 +122,7 @@ Cholesky.shape(_square)
 
 
 @Cholesky.kernel
-def _(input: Any, *, ctx: Any) -> Any:
+def _(input: Any, *, ctx: OperationContext) -> Any:
     """Reads the lower triangle only."""
     factor = jnp.tril(jax.lax.linalg.cholesky(_widened(input), symmetrize_input=False))
     finite = jnp.all(jnp.isfinite(jnp.tril(input)))
@@ -145,7 +146,7 @@ MatrixInverse.shape(_square)
 
 
 @MatrixInverse.kernel
-def _(input: Any, *, adjoint: bool, ctx: Any) -> Any:
+def _(input: Any, *, adjoint: bool, ctx: OperationContext) -> Any:
     matrix = _widened(_transposed(input) if adjoint else input)
     identity = jnp.broadcast_to(jnp.eye(matrix.shape[-1], dtype=matrix.dtype), matrix.shape)
     return _solved(*_factored(ctx, matrix), identity).astype(input.dtype)
@@ -207,13 +208,13 @@ MatrixSolve = define_op("MatrixSolve", "matrix: T, rhs: T -> output: T", f"adjoi
 MatrixSolve.shape(_solution)
 
 
-def _check_system(ctx: Any, matrix: Any, rhs: Any) -> None:
+def _check_system(ctx: OperationContext, matrix: Any, rhs: Any) -> None:
     fits = matrix.ndim >= 2 and matrix.shape[:-1] == rhs.shape[:-1] and matrix.shape[-1] == matrix.shape[-2]
     ctx.check(fits, f"matrices of shape {matrix.shape} and right-hand sides of shape {rhs.shape} form no system")
 
 
 @MatrixSolve.kernel
-def _(matrix: Any, rhs: Any, *, adjoint: bool, ctx: Any) -> Any:
+def _(matrix: Any, rhs: Any, *, adjoint: bool, ctx: OperationContext) -> Any:
     _check_system(ctx, matrix, rhs)
     wide = _widened(_transposed(matrix) if adjoint else matrix)
     return _solved(*_factored(ctx, wide), _widened(rhs)).astype(rhs.dtype)
@@ -246,7 +247,7 @@ def _triangular_solve(name: str, types: str) -> OpFunction:
     op.shape(_broadcast_solution)
 
     @op.kernel
-    def _(matrix: Any, rhs: Any, *, lower: bool, adjoint: bool, ctx: Any) -> Any:
+    def _(matrix: Any, rhs: Any, *, lower: bool, adjoint: bool, ctx: OperationContext) -> Any:
         if matrix.shape[:-2] != rhs.shape[:-2]:
             batch = np.broadcast_shapes(matrix.shape[:-2], rhs.shape[:-2])
             matrix = jnp.broadcast_to(matrix, (*batch, *matrix.shape[-2:]))
@@ -291,7 +292,7 @@ def _(matrix: TensorShape, rhs: TensorShape, l2_regularizer: TensorShape) -> Ten
 
 
 @MatrixSolveLs.kernel
-def _(matrix: Any, rhs: Any, l2_regularizer: Any, *, fast: bool, ctx: Any) -> Any:
+def _(matrix: Any, rhs: Any, l2_regularizer: Any, *, fast: bool, ctx: OperationContext) -> Any:
     """`fast`: by normal equations with the regularizer; else by singular values, without it."""
     a, b = _widened(matrix), _widened(rhs)
     if not fast:
@@ -387,7 +388,7 @@ def _(input: TensorShape, *, compute_v: bool) -> list[TensorShape]:
 
 
 @SelfAdjointEigV2.kernel
-def _(input: Any, *, compute_v: bool, ctx: Any) -> Any:
+def _(input: Any, *, compute_v: bool, ctx: OperationContext) -> Any:
     """Reads the lower triangle only; eigenvalues ascend."""
     ctx.check(
         jnp.isfinite(jnp.tril(input)), "Self-adjoint eigen decomposition was not successful. The input may be NaN."
@@ -503,7 +504,7 @@ def _(input: TensorShape) -> list[TensorShape]:
 
 
 @Lu.kernel
-def _(input: Any, *, output_idx_type: Any, ctx: Any) -> Any:
+def _(input: Any, *, output_idx_type: Any, ctx: OperationContext) -> Any:
     """input[p] = l u; the result holds l (without its unit diagonal) and u."""
     factors, permutation = _factored(ctx, _widened(input))
     return factors.astype(input.dtype), permutation.astype(output_idx_type.as_numpy_dtype)

@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import OpFunction, define_op
 from anabranch.graph.operation import Tensor
@@ -161,7 +162,7 @@ def _(condition: TensorShape, t: TensorShape, e: TensorShape) -> TensorShape:
 
 
 @Select.kernel
-def _(condition: Any, t: Any, e: Any, *, xp: Any, ctx: Any) -> Any:
+def _(condition: Any, t: Any, e: Any, *, xp: Any, ctx: OperationContext) -> Any:
     """A vector chooses rows; any other condition has the values' shape, or none."""
     fits = condition.shape in ((), t.shape, t.shape[:1]) and t.shape == e.shape
     ctx.check(

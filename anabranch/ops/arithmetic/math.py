@@ -10,10 +10,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape, broadcast_dims
 from anabranch.errors import UnimplementedError
 from anabranch.graph.building import OpFunction, define_op
+from anabranch.graph.constants import ShapeContext, partial_vector
+from anabranch.graph.kernel_contexts import StepTracingContext
 from anabranch.graph.operation import Tensor
+from anabranch.graph.step_nodes import AnyTensor
 from anabranch.ops import raw, shape_rules
 from anabranch.ops.factories import attach_gradient, binary, unary, unary_compiled
 from anabranch.ops.lists.values import TensorList, sum_of_lists
@@ -33,7 +37,7 @@ BroadcastGradientArgs.not_differentiable()
 
 
 @BroadcastGradientArgs.late_shape
-def _(s0: TensorShape, s1: TensorShape, *, ctx: Any) -> list[TensorShape]:
+def _(s0: TensorShape, s1: TensorShape, *, ctx: ShapeContext) -> list[TensorShape]:
     known = [ctx.constant("s0"), ctx.constant("s1")]
     if known[0] is None or known[1] is None:
         return [TensorShape([None]), TensorShape([None])]
@@ -176,7 +180,7 @@ def _(inputs: list[TensorShape]) -> TensorShape:
 
 
 @AddN.kernel
-def _(inputs: list[Any], *, xp: Any, ctx: Any) -> Any:
+def _(inputs: list[Any], *, xp: Any, ctx: StepTracingContext) -> Any:
     if isinstance(inputs[0], TensorList):
         return functools.reduce(lambda a, b: sum_of_lists(a, b, ctx), inputs)
     return functools.reduce(xp.add, inputs)
@@ -205,7 +209,7 @@ def _division(name: str, function: Callable[..., Any], types: str, gradient: Cal
     op.shape(shape_rules.broadcast)
 
     @op.kernel
-    def _(x: Any, y: Any, *, xp: Any, ctx: Any) -> Any:
+    def _(x: Any, y: Any, *, xp: Any, ctx: OperationContext) -> Any:
         if _is_integer(y):
             ctx.check(xp.all(y != 0), "Integer division by zero")
             y = xp.where(y == 0, xp.ones_like(y), y)
@@ -308,7 +312,7 @@ Pow.gradient(_pow_gradient)
 
 
 @Pow.kernel
-def _(x: Any, y: Any, *, xp: Any, ctx: Any) -> Any:
+def _(x: Any, y: Any, *, xp: Any, ctx: OperationContext) -> Any:
     if np.dtype(y.dtype).kind == "i":
         ctx.check(xp.all(y >= 0), "Integers to negative integer powers are not allowed; cast to a floating type")
         y = xp.maximum(y, xp.zeros_like(y))
@@ -360,7 +364,7 @@ def _from_result(
     op.shape(shape_rules.same_as_first)
 
     @op.kernel
-    def _(y: Any, dy: Any, *, xp: Any, ctx: Any) -> Any:
+    def _(y: Any, dy: Any, *, xp: Any, ctx: OperationContext) -> Any:
         """The two go together element by element, whatever their shapes are."""
         ctx.check(np.size(y) == np.size(dy), f"y of shape {np.shape(y)} and dy of shape {np.shape(dy)} differ in size")
         dy = xp.reshape(dy, np.shape(y))
@@ -532,8 +536,13 @@ Cast = define_op("Cast", "x: SrcT -> y: DstT", "SrcT: any, DstT: any, Truncate: 
 Cast.shape(shape_rules.same_as_first)
 
 
+@Cast.partial_value
+def _(tensor: AnyTensor, depth: int) -> list[int | None] | None:
+    return partial_vector(tensor.op.inputs[0], depth)
+
+
 @Cast.kernel
-def _(x: Any, *, SrcT: Any, DstT: Any, xp: Any, ctx: Any) -> Any:
+def _(x: Any, *, SrcT: Any, DstT: Any, xp: Any, ctx: OperationContext) -> Any:
     """Floating to integer truncates; complex to real keeps the real part; to bool is != 0."""
     if SrcT == DstT:
         return x

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import string
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from anabranch.core.op_def import ASSUMED_DIMENSION, FlopsRule
 from anabranch.core.shapes import TensorShape, broadcast_shape
 from anabranch.graph.building import OpFunction, define_op
 from anabranch.graph.operation import Tensor
@@ -21,6 +23,22 @@ _MATRIX_TYPES = (
 MatMul = define_op(
     "MatMul", "a: T, b: T -> product: T", f"transpose_a: bool = False, transpose_b: bool = False, T: {_MATRIX_TYPES}"
 )
+
+
+def _product_flops(turned: str) -> FlopsRule:
+    """For each element of the product a row of the first matrix; `turned`: the attribute that makes it a column."""
+
+    def rule(
+        inputs: Sequence[tuple[int, ...] | None], outputs: Sequence[tuple[int, ...] | None], attrs: dict[str, Any]
+    ) -> int:
+        first = inputs[0]
+        inner = first[-2 if attrs[turned] else -1] if first is not None and len(first) >= 2 else ASSUMED_DIMENSION
+        return 2 * math.prod(outputs[0] or ()) * inner
+
+    return rule
+
+
+MatMul.flops(_product_flops("transpose_a"))
 
 
 @MatMul.shape
@@ -84,6 +102,7 @@ def _(op: Any, grad: Tensor) -> Any:
 def _batch_matmul(name: str, merge_batches: Callable[[TensorShape, TensorShape], TensorShape]) -> OpFunction:
     """Products of the matrices in the last two dimensions; `merge_batches` is the rule for the others."""
     op = define_op(name, "x: T, y: T -> output: T", f"T: {_MATRIX_TYPES}, adj_x: bool = False, adj_y: bool = False")
+    op.flops(_product_flops("adj_x"))
 
     @op.shape
     def _(x: TensorShape, y: TensorShape, *, adj_x: bool, adj_y: bool) -> TensorShape:

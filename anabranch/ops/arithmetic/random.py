@@ -13,9 +13,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
 from anabranch.errors import InvalidArgumentError
 from anabranch.graph.building import define_op
+from anabranch.graph.constants import ShapeContext
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw, shape_rules
 from anabranch.ops.arithmetic import random_bits
@@ -25,9 +27,9 @@ _SEEDS = "seed: int = 0, seed2: int = 0"
 _TRUNCATED_AT = 2.0
 
 
-def _shape_input(shape: TensorShape, *_: TensorShape, ctx: Any) -> TensorShape:
+def _shape_input(shape: TensorShape, *_: TensorShape, ctx: ShapeContext) -> TensorShape:
     """One output whose shape is the value of the input `shape`."""
-    return ctx.constant_as_shape("shape")  # type: ignore[no-any-return]
+    return ctx.constant_as_shape("shape")
 
 
 def _dims(shape: Any) -> tuple[int, ...]:
@@ -37,7 +39,7 @@ def _dims(shape: Any) -> tuple[int, ...]:
     return dims
 
 
-def stateless_key(seed: Any, ctx: Any) -> Any:
+def stateless_key(seed: Any, ctx: OperationContext) -> Any:
     """The random key that a pair of integers stands for; all 128 bits count."""
     if np.shape(seed) != (2,):
         raise InvalidArgumentError(None, ctx.op, f"seed must have shape [2], not {list(np.shape(seed))}")
@@ -95,7 +97,7 @@ def _(shape: Any, *, dtype: Any, rng: Any) -> Any:
     return random_bits.normal(rng, _dims(shape), dtype.as_numpy_dtype, bound=_TRUNCATED_AT)
 
 
-def _uniform_integers(shape: Any, low: Any, high: Any, key: Any, ctx: Any) -> Any:
+def _uniform_integers(shape: Any, low: Any, high: Any, key: Any, ctx: OperationContext) -> Any:
     for name, bound in (("minval", low), ("maxval", high)):
         if np.ndim(bound) != 0:
             raise InvalidArgumentError(None, ctx.op, f"{name} must be a scalar, got shape {list(np.shape(bound))}")
@@ -115,7 +117,7 @@ RandomUniformInt.not_differentiable()
 
 
 @RandomUniformInt.kernel
-def _(shape: Any, minval: Any, maxval: Any, *, rng: Any, ctx: Any) -> Any:
+def _(shape: Any, minval: Any, maxval: Any, *, rng: Any, ctx: OperationContext) -> Any:
     return _uniform_integers(shape, minval, maxval, rng, ctx)
 
 
@@ -131,7 +133,7 @@ ParameterizedTruncatedNormal.not_differentiable()
 
 
 @ParameterizedTruncatedNormal.kernel
-def _(shape: Any, means: Any, stdevs: Any, minvals: Any, maxvals: Any, *, rng: Any, ctx: Any) -> Any:
+def _(shape: Any, means: Any, stdevs: Any, minvals: Any, maxvals: Any, *, rng: Any, ctx: OperationContext) -> Any:
     dims = _dims(shape)
     mean, deviation, low, high = (_per_batch(p, dims) for p in (means, stdevs, minvals, maxvals))
     ctx.check(deviation > 0, "stdevs must be positive, got {0}", jnp.min(deviation))
@@ -160,7 +162,7 @@ def _per_batch(parameter: Any, dims: tuple[int, ...]) -> Any:
 
 
 # ---------------------------------------------------------------------- gamma and Poisson
-def _shape_and_parameter(shape: TensorShape, parameter: TensorShape, *, ctx: Any) -> TensorShape:
+def _shape_and_parameter(shape: TensorShape, parameter: TensorShape, *, ctx: ShapeContext) -> TensorShape:
     """The value of `shape`, followed by the shape of the distribution's parameter."""
     wanted: TensorShape = ctx.constant_as_shape("shape")
     return wanted.concatenate(parameter)
@@ -208,7 +210,7 @@ def _(alpha: Any, sample: Any) -> Any:
     return jax.lax.random_gamma_grad(*jnp.broadcast_arrays(alpha, sample))
 
 
-def _poisson(shape: Any, rate: Any, key: Any, dtype: Any, ctx: Any) -> Any:
+def _poisson(shape: Any, rate: Any, key: Any, dtype: Any, ctx: OperationContext) -> Any:
     rate = jnp.asarray(rate)
     ctx.check(rate >= 0, "the rate of a Poisson distribution must not be negative, got {0}", jnp.min(rate))
     wide = rate.astype(jnp.float64 if rate.dtype.itemsize == 8 else jnp.float32)
@@ -228,7 +230,7 @@ RandomPoisson.not_differentiable()
 
 
 @RandomPoisson.kernel
-def _(shape: Any, rate: Any, *, dtype: Any, rng: Any, ctx: Any) -> Any:
+def _(shape: Any, rate: Any, *, dtype: Any, rng: Any, ctx: OperationContext) -> Any:
     return _poisson(shape, rate, rng, dtype.as_numpy_dtype, ctx)
 
 
@@ -245,18 +247,20 @@ RandomPoissonV2.not_differentiable()
 
 
 @RandomPoissonV2.kernel
-def _(shape: Any, rate: Any, *, dtype: Any, rng: Any, ctx: Any) -> Any:
+def _(shape: Any, rate: Any, *, dtype: Any, rng: Any, ctx: OperationContext) -> Any:
     return _poisson(shape, rate, rng, dtype.as_numpy_dtype, ctx)
 
 
 # ---------------------------------------------------------------------- choices
-def _multinomial_shape(logits: TensorShape, num_samples: TensorShape, *_: TensorShape, ctx: Any) -> TensorShape:
+def _multinomial_shape(
+    logits: TensorShape, num_samples: TensorShape, *_: TensorShape, ctx: ShapeContext
+) -> TensorShape:
     logits = shape_rules.with_rank(logits, 2, "argument 'logits'")
     count = ctx.constant("num_samples")
     return TensorShape([logits[0], None if count is None else int(count)])
 
 
-def _multinomial(logits: Any, num_samples: Any, key: Any, dtype: Any, ctx: Any) -> Any:
+def _multinomial(logits: Any, num_samples: Any, key: Any, dtype: Any, ctx: OperationContext) -> Any:
     """Samples by inverting the cumulative distribution: O(log classes) per sample."""
     batch, classes = logits.shape
     count = int(num_samples)
@@ -291,7 +295,7 @@ Multinomial.not_differentiable()
 
 
 @Multinomial.kernel
-def _(logits: Any, num_samples: Any, *, output_dtype: Any, rng: Any, ctx: Any) -> Any:
+def _(logits: Any, num_samples: Any, *, output_dtype: Any, rng: Any, ctx: OperationContext) -> Any:
     return _multinomial(logits, num_samples, rng, output_dtype.as_numpy_dtype, ctx)
 
 
@@ -335,7 +339,7 @@ def _stateless(name: str, draw: Any) -> Any:
     op.shape(_shape_input)
 
     @op.kernel
-    def _(shape: Any, seed: Any, *, dtype: Any, ctx: Any) -> Any:
+    def _(shape: Any, seed: Any, *, dtype: Any, ctx: OperationContext) -> Any:
         return draw(stateless_key(seed, ctx), _dims(shape), dtype.as_numpy_dtype)
 
     return op.not_differentiable()
@@ -358,7 +362,7 @@ StatelessRandomUniformInt.not_differentiable()
 
 
 @StatelessRandomUniformInt.kernel
-def _(shape: Any, seed: Any, minval: Any, maxval: Any, *, ctx: Any) -> Any:
+def _(shape: Any, seed: Any, minval: Any, maxval: Any, *, ctx: OperationContext) -> Any:
     return _uniform_integers(shape, minval, maxval, stateless_key(seed, ctx), ctx)
 
 
@@ -373,7 +377,7 @@ StatelessRandomUniformFullInt.not_differentiable()
 
 
 @StatelessRandomUniformFullInt.kernel
-def _(shape: Any, seed: Any, *, dtype: Any, ctx: Any) -> Any:
+def _(shape: Any, seed: Any, *, dtype: Any, ctx: OperationContext) -> Any:
     draw = random_bits.bits64 if dtype.size == 8 else random_bits.bits32
     return jax.lax.bitcast_convert_type(draw(stateless_key(seed, ctx), _dims(shape)), dtype.as_numpy_dtype)
 
@@ -389,5 +393,5 @@ StatelessMultinomial.not_differentiable()
 
 
 @StatelessMultinomial.kernel
-def _(logits: Any, num_samples: Any, seed: Any, *, output_dtype: Any, ctx: Any) -> Any:
+def _(logits: Any, num_samples: Any, seed: Any, *, output_dtype: Any, ctx: OperationContext) -> Any:
     return _multinomial(logits, num_samples, stateless_key(seed, ctx), output_dtype.as_numpy_dtype, ctx)

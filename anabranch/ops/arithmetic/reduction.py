@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from anabranch.core.dtypes import as_dtype
+from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import OpFunction, define_op
-from anabranch.graph.constants import constant_value
+from anabranch.graph.constants import ShapeContext, constant_value
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw, shape_rules
 from anabranch.ops.arithmetic.math import conj
@@ -64,13 +65,13 @@ def _reduction(
     )
 
     @op.shape
-    def _(input: TensorShape, reduction_indices: TensorShape, *, keep_dims: bool, ctx: Any) -> TensorShape:
+    def _(input: TensorShape, reduction_indices: TensorShape, *, keep_dims: bool, ctx: ShapeContext) -> TensorShape:
         if reduction_indices.ndims is not None and reduction_indices.ndims > 1:
             raise ValueError(f"the reduction axes must be at most rank 1, but are rank {reduction_indices.ndims}")
         return _reduced_shape(input, ctx.constant("reduction_indices"), keep_dims)
 
     @op.kernel
-    def _(input: Any, reduction_indices: Any, *, keep_dims: bool, xp: Any, ctx: Any) -> Any:
+    def _(input: Any, reduction_indices: Any, *, keep_dims: bool, xp: Any, ctx: OperationContext) -> Any:
         try:
             axes = _axes(input.ndim, reduction_indices)
         except ValueError as error:
@@ -224,7 +225,7 @@ def _cumulative(name: str, neutral: int, gradient: Callable[..., Any]) -> OpFunc
     op.shape(shape_rules.same_as_first)
 
     @op.kernel
-    def _(x: Any, axis: Any, *, exclusive: bool, reverse: bool, xp: Any, ctx: Any) -> Any:
+    def _(x: Any, axis: Any, *, exclusive: bool, reverse: bool, xp: Any, ctx: OperationContext) -> Any:
         ctx.check(np.ndim(axis) == 0, f"{name}: axis must be a scalar, not {np.shape(axis)}")
         at = int(axis)
         ctx.check(-x.ndim <= at < x.ndim, f"Expected scan axis in the range [{-x.ndim}, {x.ndim}), but got {at}")
@@ -272,14 +273,14 @@ def _position(name: str, function: str, worst: str, outputs: str) -> OpFunction:
     )
 
     @op.shape
-    def _(input: TensorShape, dimension: TensorShape, *, ctx: Any) -> TensorShape:
+    def _(input: TensorShape, dimension: TensorShape, *, ctx: ShapeContext) -> TensorShape:
         axis = ctx.constant("dimension")
         if axis is None and input.ndims is not None:
             return TensorShape([None] * max(input.ndims - 1, 0))
         return _reduced_shape(input, axis, False)
 
     @op.kernel
-    def _(input: Any, dimension: Any, *, output_type: Any, xp: Any, ctx: Any) -> Any:
+    def _(input: Any, dimension: Any, *, output_type: Any, xp: Any, ctx: OperationContext) -> Any:
         axis = int(dimension)
         ctx.check(-input.ndim <= axis < input.ndim, f"the dimension {axis} is not in [{-input.ndim}, {input.ndim})")
         ctx.check(input.shape[axis] > 0, f"Reduction axis {axis} is empty in shape {list(input.shape)}")

@@ -10,6 +10,7 @@ import jax
 import jax.scipy.special as jsp
 import numpy as np
 
+from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import OpFunction, define_op
 from anabranch.graph.operation import Tensor
@@ -136,7 +137,7 @@ def _(a: TensorShape, b: TensorShape, x: TensorShape) -> TensorShape:
 
 
 @Betainc.kernel
-def _(a: Any, b: Any, x: Any, *, ctx: Any) -> Any:
+def _(a: Any, b: Any, x: Any, *, ctx: OperationContext) -> Any:
     shapes = {v.shape for v in (a, b, x)} - {()}
     ctx.check(len(shapes) < 2, f"Shapes of a, b and x are inconsistent: {a.shape}, {b.shape} and {x.shape}")
     return jax.lax.betainc(*_together(a, b, x))

@@ -8,15 +8,18 @@ import numpy as np
 from jax import lax, numpy as jnp
 
 from anabranch.core.dtypes import DType
+from anabranch.core.kernel_context import OperationContext
+from anabranch.core.roles import Role
 from anabranch.core.shapes import TensorShape, broadcast_dims
 from anabranch.graph.building import define_op
-from anabranch.graph.constants import partial_vector
+from anabranch.graph.constants import ShapeContext, partial_vector
 from anabranch.graph.operation import Tensor
+from anabranch.graph.step_nodes import AnyTensor
 from anabranch.ops import raw, shape_rules
 from anabranch.ops.lists.values import TensorList
 
 # ---------------------------------------------------------------------- constants and placeholders
-Const = define_op("Const", "-> output: dtype", "value: tensor, dtype: any")
+Const = define_op("Const", "-> output: dtype", "value: tensor, dtype: any", role=Role.CONSTANT)
 Const.not_differentiable()
 
 
@@ -42,14 +45,14 @@ def _listed(shape: TensorShape) -> str:
 
 
 def _placeholder(name: str, attrs: str) -> Any:
-    op = define_op(name, "-> output: dtype", attrs, stateful=True)
+    op = define_op(name, "-> output: dtype", attrs, stateful=True, role=Role.PLACEHOLDER, unnoticed=True)
 
     @op.shape
     def _(*, shape: TensorShape) -> TensorShape:
         return shape
 
     @op.host_kernel
-    def _(*, ctx: Any) -> Any:
+    def _(*, ctx: OperationContext) -> Any:
         ctx.check(
             False,
             f"You must feed a value for placeholder tensor {ctx.op.name!r} with dtype {_proto_name(ctx.op)} and shape "
@@ -93,7 +96,7 @@ def _(op: Any, grad: Any) -> Any:
 # ---------------------------------------------------------------------- identities
 def identity(name: str, gradient: Any = lambda op, grad: grad, inputs: str = "input", outputs: str = "output") -> Any:
     """An operation that passes its input on."""
-    op = define_op(name, f"{inputs}: T -> {outputs}: T", "T: any", knows_objects=True)
+    op = define_op(name, f"{inputs}: T -> {outputs}: T", "T: any", knows_objects=True, passes_on=True)
     op.shape(shape_rules.same_as_first)
 
     @op.kernel
@@ -112,7 +115,7 @@ Snapshot = identity("Snapshot")
 GuaranteeConst = identity("GuaranteeConst", gradient=None)
 
 
-IdentityN = define_op("IdentityN", "input: T -> output: T", "T: list(any) >= 1", knows_objects=True)
+IdentityN = define_op("IdentityN", "input: T -> output: T", "T: list(any) >= 1", knows_objects=True, passes_on=True)
 
 
 @IdentityN.shape
@@ -153,7 +156,7 @@ EnsureShape = define_op("EnsureShape", "input: T -> output: T", "shape: shape, T
 
 
 @EnsureShape.shape
-def _(input: TensorShape, *, shape: TensorShape, ctx: Any) -> TensorShape:
+def _(input: TensorShape, *, shape: TensorShape, ctx: ShapeContext) -> TensorShape:
     if not input.is_compatible_with(shape):
         raise ValueError(
             f"Shape of tensor {ctx.tensor('input').op.name} {_listed(input)} is not compatible with expected shape "
@@ -172,7 +175,7 @@ def _(op: Any, grad: Any) -> Any:
     return grad
 
 
-NoOp = define_op("NoOp", "->")
+NoOp = define_op("NoOp", "->", passes_on=True)
 NoOp.shape(shape_rules.no_outputs)
 NoOp.not_differentiable()
 
@@ -194,6 +197,12 @@ def _(input: TensorShape) -> TensorShape:
     return TensorShape([input.ndims])
 
 
+@Shape.partial_value
+def _partial_shape(tensor: AnyTensor, depth: int) -> list[int | None] | None:
+    dims = tensor.op.inputs[tensor.value_index].shape.dims_tuple
+    return None if dims is None else list(dims)
+
+
 @Shape.kernel
 def _(input: Any, *, out_type: DType, xp: Any) -> Any:
     return np.array(np.shape(input), dtype=out_type.as_numpy_dtype)
@@ -203,6 +212,7 @@ ShapeN = define_op(
     "ShapeN", "input: N * T -> output: N * out_type", f"N: int >= 1, T: any, {_OUT_TYPE}", shape_valued=True
 )
 ShapeN.not_differentiable()
+ShapeN.partial_value(_partial_shape)
 
 
 @ShapeN.shape
@@ -242,7 +252,7 @@ Reshape = define_op(
 
 
 @Reshape.shape
-def _(tensor: TensorShape, shape: TensorShape, *, ctx: Any) -> TensorShape:
+def _(tensor: TensorShape, shape: TensorShape, *, ctx: ShapeContext) -> TensorShape:
     target: TensorShape = ctx.constant_as_shape("shape")
     known = tensor.num_elements()
     dims = target.dims_tuple
@@ -259,7 +269,7 @@ def _(tensor: TensorShape, shape: TensorShape, *, ctx: Any) -> TensorShape:
 
 
 @Reshape.kernel
-def _(tensor: Any, shape: Any, *, xp: Any, ctx: Any) -> Any:
+def _(tensor: Any, shape: Any, *, xp: Any, ctx: OperationContext) -> Any:
     wanted = [int(d) for d in np.asarray(shape)]
     ctx.check(wanted.count(-1) < 2, f"only one size of the shape {wanted} may be -1")
     ctx.check(min(wanted, default=0) >= -1, f"the sizes of the shape {wanted} must be -1 or not negative")
@@ -290,7 +300,7 @@ def _new_axis(dim: Any, rank: int) -> int:
 
 
 @ExpandDims.shape
-def _(input: TensorShape, dim: TensorShape, *, ctx: Any) -> TensorShape:
+def _(input: TensorShape, dim: TensorShape, *, ctx: ShapeContext) -> TensorShape:
     dims, value = input.dims_tuple, ctx.constant("dim")
     if dims is None or value is None:
         return TensorShape(None if dims is None else [None] * (len(dims) + 1))
@@ -359,14 +369,14 @@ Fill = define_op(
 
 
 @Fill.shape
-def _(dims: TensorShape, value: TensorShape, *, ctx: Any) -> TensorShape:
+def _(dims: TensorShape, value: TensorShape, *, ctx: ShapeContext) -> TensorShape:
     shape_rules.with_rank(value, 0, "argument 'value'")
     found: TensorShape = ctx.constant_as_shape("dims")
     return found
 
 
 @Fill.kernel
-def _(dims: Any, value: Any, *, ctx: Any, xp: Any) -> Any:
+def _(dims: Any, value: Any, *, ctx: OperationContext, xp: Any) -> Any:
     sizes = [int(d) for d in np.asarray(dims)]
     ctx.check(min(sizes, default=0) >= 0, f"the dimensions of a tensor must not be negative, got {sizes}")
     return xp.full(sizes, value, dtype=value.dtype)
@@ -377,7 +387,7 @@ def _(op: Any, grad: Any) -> Any:
     return None, raw.Sum(grad, raw.Range(0, Rank(grad), 1))
 
 
-ZerosLike = define_op("ZerosLike", "x: T -> y: T", "T: any", knows_objects=True)
+ZerosLike = define_op("ZerosLike", "x: T -> y: T", "T: any", knows_objects=True, ignores_values=True)
 ZerosLike.shape(shape_rules.same_as_first)
 ZerosLike.not_differentiable()
 
@@ -395,6 +405,7 @@ OnesLike = define_op(
     "OnesLike",
     "x: T -> y: T",
     "T: {floating, integers, complex, bool}",
+    ignores_values=True,
 )
 OnesLike.shape(shape_rules.same_as_first)
 OnesLike.not_differentiable()
@@ -411,7 +422,7 @@ BroadcastTo = define_op(
 
 
 @BroadcastTo.shape
-def _(input: TensorShape, shape: TensorShape, *, ctx: Any) -> TensorShape:
+def _(input: TensorShape, shape: TensorShape, *, ctx: ShapeContext) -> TensorShape:
     target: TensorShape = ctx.constant_as_shape("shape")
     dims, wanted = input.dims_tuple, target.dims_tuple
     if dims is None or wanted is None:
@@ -463,7 +474,13 @@ OneHot.not_differentiable()
 
 @OneHot.shape
 def _(
-    indices: TensorShape, depth: TensorShape, on_value: TensorShape, off_value: TensorShape, *, axis: int, ctx: Any
+    indices: TensorShape,
+    depth: TensorShape,
+    on_value: TensorShape,
+    off_value: TensorShape,
+    *,
+    axis: int,
+    ctx: ShapeContext,
 ) -> TensorShape:
     known = partial_vector(ctx.tensor("depth"))
     dims = indices.dims_tuple
@@ -476,7 +493,7 @@ def _(
 
 
 @OneHot.kernel
-def _(indices: Any, depth: Any, on_value: Any, off_value: Any, *, axis: int, ctx: Any, xp: Any) -> Any:
+def _(indices: Any, depth: Any, on_value: Any, off_value: Any, *, axis: int, ctx: OperationContext, xp: Any) -> Any:
     count = int(np.reshape(depth, ()))
     ctx.check(count >= 0, f"depth must be non-negative, got: {count}")
     rank = len(np.shape(indices))
@@ -496,7 +513,7 @@ Bitcast.not_differentiable()
 
 
 @Bitcast.shape
-def _(input: TensorShape, *, type: DType, ctx: Any) -> TensorShape:
+def _(input: TensorShape, *, type: DType, ctx: ShapeContext) -> TensorShape:
     source: Tensor = ctx.tensor("input")
     dims, old, new = input.dims_tuple, source.dtype.size, type.size
     if dims is None or old == new:

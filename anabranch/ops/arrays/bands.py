@@ -14,6 +14,7 @@ import numpy as np
 
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import define_op
+from anabranch.graph.constants import ShapeContext
 from anabranch.graph.operation import Operation
 from anabranch.ops import raw, shape_rules
 from anabranch.ops.arrays.layout import int_list, scalar_int
@@ -120,7 +121,7 @@ MatrixDiagPartV2.gradient(_part_gradient)
 
 
 @MatrixDiagPartV2.shape
-def _(input: TensorShape, k: TensorShape, padding_value: TensorShape, *, ctx: Any) -> TensorShape:
+def _(input: TensorShape, k: TensorShape, padding_value: TensorShape, *, ctx: ShapeContext) -> TensorShape:
     return _part_shape(input, ctx.constant("k"), b"LEFT_LEFT")
 
 
@@ -140,7 +141,9 @@ MatrixDiagPartV3.gradient(_part_gradient)
 
 
 @MatrixDiagPartV3.shape
-def _(input: TensorShape, k: TensorShape, padding_value: TensorShape, *, align: bytes, ctx: Any) -> TensorShape:
+def _(
+    input: TensorShape, k: TensorShape, padding_value: TensorShape, *, align: bytes, ctx: ShapeContext
+) -> TensorShape:
     return _part_shape(input, ctx.constant("k"), align)
 
 
@@ -216,7 +219,7 @@ def _(
     num_cols: TensorShape,
     padding_value: TensorShape,
     *,
-    ctx: Any,
+    ctx: ShapeContext,
 ) -> TensorShape:
     return _diag_shape(diagonal, [ctx.constant(name) for name in _DIAG_STATIC])
 
@@ -244,7 +247,7 @@ def _(
     num_cols: TensorShape,
     padding_value: TensorShape,
     *,
-    ctx: Any,
+    ctx: ShapeContext,
 ) -> TensorShape:
     return _diag_shape(diagonal, [ctx.constant(name) for name in _DIAG_STATIC])
 
@@ -289,7 +292,7 @@ MatrixSetDiagV2.gradient(_set_gradient)
 
 
 @MatrixSetDiagV2.late_shape
-def _(input: TensorShape, diagonal: TensorShape, k: TensorShape, *, ctx: Any) -> TensorShape:
+def _(input: TensorShape, diagonal: TensorShape, k: TensorShape, *, ctx: ShapeContext) -> TensorShape:
     return _set_shape(input, diagonal, ctx.constant("k"))
 
 
@@ -305,7 +308,7 @@ MatrixSetDiagV3.gradient(_set_gradient)
 
 
 @MatrixSetDiagV3.late_shape
-def _(input: TensorShape, diagonal: TensorShape, k: TensorShape, *, ctx: Any) -> TensorShape:
+def _(input: TensorShape, diagonal: TensorShape, k: TensorShape, *, ctx: ShapeContext) -> TensorShape:
     return _set_shape(input, diagonal, ctx.constant("k"))
 
 

@@ -9,9 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from anabranch.core.dtypes import DType
+from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import define_op
-from anabranch.graph.constants import constant_value
+from anabranch.graph.constants import ShapeContext, constant_value
 from anabranch.graph.operation import Operation
 from anabranch.ops import raw, shape_rules
 from anabranch.ops.arrays.layout import normal_axis
@@ -166,7 +167,7 @@ def _(data: TensorShape, partitions: TensorShape, *, num_partitions: int) -> lis
 
 
 @DynamicPartition.host_kernel
-def _(data: Any, partitions: Any, *, num_partitions: int, ctx: Any) -> Any:
+def _(data: Any, partitions: Any, *, num_partitions: int, ctx: OperationContext) -> Any:
     valid = (partitions >= 0) & (partitions < num_partitions)
     ctx.check(valid, f"partitions {{0}} must be in [0, {num_partitions})", partitions[~valid])
     return [data[partitions == i] for i in range(num_partitions)]
@@ -181,7 +182,7 @@ def _(op: Operation, *grads: Any) -> Any:
     return raw.Reshape(ParallelDynamicStitch(list(parts), list(grads)), raw.Shape(data)), None
 
 
-def _stitched_shape(indices: list[TensorShape], data: list[TensorShape], *, ctx: Any) -> TensorShape:
+def _stitched_shape(indices: list[TensorShape], data: list[TensorShape], *, ctx: ShapeContext) -> TensorShape:
     row = TensorShape(None)
     for index, values in zip(indices, data, strict=True):
         if index.ndims is not None and values.ndims is not None:
@@ -196,7 +197,7 @@ def _rows(indices: list[Any]) -> int:
     return 1 + max((int(np.max(index)) for index in indices if np.size(index)), default=-1)
 
 
-def _stitch(indices: list[Any], data: list[Any], xp: Any, ctx: Any) -> Any:
+def _stitch(indices: list[Any], data: list[Any], xp: Any, ctx: OperationContext) -> Any:
     """Rows of `data` at the places that `indices` names; of several for one place the last counts."""
     for i, index in enumerate(indices):
         ctx.check(np.min(index, initial=0) >= 0, f"indices[{i}] {{0}} must not be negative", index)
@@ -215,12 +216,12 @@ def _stitching(name: str) -> Any:
     op.shape(_stitched_shape)
 
     @op.kernel
-    def _(indices: list[Any], data: list[Any], *, xp: Any, ctx: Any) -> Any:
+    def _(indices: list[Any], data: list[Any], *, xp: Any, ctx: OperationContext) -> Any:
         return _stitch(indices, data, xp, ctx)
 
     # Indices that were computed from data differ in every step: the host does not compile for each of them.
     @op.host_kernel
-    def _(indices: list[Any], data: list[Any], *, ctx: Any) -> Any:
+    def _(indices: list[Any], data: list[Any], *, ctx: OperationContext) -> Any:
         return _stitch(indices, data, np, ctx)
 
     @op.gradient
@@ -246,7 +247,7 @@ def _(indices: TensorShape, dims: TensorShape) -> TensorShape:
 
 
 @UnravelIndex.kernel
-def _(indices: Any, dims: Any, *, ctx: Any, xp: Any) -> Any:
+def _(indices: Any, dims: Any, *, ctx: OperationContext, xp: Any) -> Any:
     ctx.check(indices >= 0, "an index is negative: {0}", indices)
     ctx.check(indices < xp.prod(dims), "index is out of bounds of the shape {0}", dims)
     sizes = xp.reshape(dims, (-1,) + (1,) * len(np.shape(indices)))
@@ -300,7 +301,7 @@ def _(
     truth_values: TensorShape,
     truth_shape: TensorShape,
     *,
-    ctx: Any,
+    ctx: ShapeContext,
 ) -> TensorShape:
     sparse_shapes(hypothesis_indices, hypothesis_values, hypothesis_shape)
     sparse_shapes(truth_indices, truth_values, truth_shape)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import define_op
 from anabranch.graph.operation import Operation
@@ -124,7 +125,7 @@ def _(input: TensorShape, diagonal: TensorShape) -> TensorShape:
 
 
 @MatrixSetDiag.kernel
-def _(input: Any, diagonal: Any, *, ctx: Any, xp: Any) -> Any:
+def _(input: Any, diagonal: Any, *, ctx: OperationContext, xp: Any) -> Any:
     *batch, rows, columns = np.shape(input)
     wanted = (*batch, min(rows, columns))
     ctx.check(np.shape(diagonal) == wanted, f"the diagonal must have shape {wanted}, got {np.shape(diagonal)}")
@@ -156,7 +157,7 @@ def _(input: TensorShape, num_lower: TensorShape, num_upper: TensorShape) -> Ten
 
 
 @MatrixBandPart.kernel
-def _(input: Any, num_lower: Any, num_upper: Any, *, ctx: Any, xp: Any) -> Any:
+def _(input: Any, num_lower: Any, num_upper: Any, *, ctx: OperationContext, xp: Any) -> Any:
     rows, columns = np.shape(input)[-2:]
     ctx.check(
         num_lower <= rows, f"num_lower must be negative or at most {rows}, the number of rows, got {{0}}", num_lower

@@ -10,17 +10,18 @@ from typing import Any
 
 import numpy as np
 
+from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import LateShapeError, TensorShape
 from anabranch.graph.building import define_op
 from anabranch.graph.composite import IndexedSlices
-from anabranch.graph.constants import constant_value
+from anabranch.graph.constants import ShapeContext, constant_value
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
 from anabranch.ops.arrays.array import zero_of
 from anabranch.ops.arrays.layout import int_list, normal_axis, scalar_int
 
 
-def check_indices(ctx: Any, indices: Any, size: int, xp: Any, what: str = "indices") -> None:
+def check_indices(ctx: OperationContext, indices: Any, size: int, xp: Any, what: str = "indices") -> None:
     """Makes the step fail unless all `indices` are in [0, size); the message shows the first that is not."""
     if np.size(indices) == 0:
         return
@@ -48,7 +49,7 @@ def _gather_shape(params: TensorShape, indices: TensorShape, axis: Any, batch_di
     return TensorShape([*rows[:at], *picked[batch:], *rows[at + 1 :]])
 
 
-def _gather(params: Any, indices: Any, axis: int, batch_dims: int, ctx: Any, xp: Any) -> Any:
+def _gather(params: Any, indices: Any, axis: int, batch_dims: int, ctx: OperationContext, xp: Any) -> Any:
     rank, rank_indices = len(np.shape(params)), len(np.shape(indices))
     at, batch = normal_axis(axis, rank), normal_axis(batch_dims, rank_indices + 1, "batch_dims")
     check_indices(ctx, indices, np.shape(params)[at], xp)
@@ -112,7 +113,7 @@ def _(params: TensorShape, indices: TensorShape) -> TensorShape:
 
 
 @Gather.kernel
-def _(params: Any, indices: Any, *, ctx: Any, xp: Any) -> Any:
+def _(params: Any, indices: Any, *, ctx: OperationContext, xp: Any) -> Any:
     return _gather(params, indices, 0, 0, ctx, xp)
 
 
@@ -131,12 +132,14 @@ GatherV2 = define_op(
 
 
 @GatherV2.shape
-def _(params: TensorShape, indices: TensorShape, axis: TensorShape, *, batch_dims: int, ctx: Any) -> TensorShape:
+def _(
+    params: TensorShape, indices: TensorShape, axis: TensorShape, *, batch_dims: int, ctx: ShapeContext
+) -> TensorShape:
     return _gather_shape(params.with_rank_at_least(1), indices, ctx.constant("axis"), batch_dims)
 
 
 @GatherV2.kernel
-def _(params: Any, indices: Any, axis: Any, *, batch_dims: int, ctx: Any, xp: Any) -> Any:
+def _(params: Any, indices: Any, axis: Any, *, batch_dims: int, ctx: OperationContext, xp: Any) -> Any:
     return _gather(params, indices, scalar_int(axis), batch_dims, ctx, xp)
 
 
@@ -154,7 +157,7 @@ _POLICY = "bad_indices_policy: string = ''"
 _IGNORE = b"IGNORE"
 
 
-def _check_nd(ctx: Any, indices: Any, dims: tuple[int, ...], policy: bytes, xp: Any) -> Any:
+def _check_nd(ctx: OperationContext, indices: Any, dims: tuple[int, ...], policy: bytes, xp: Any) -> Any:
     """Checks index vectors against the leading `dims`; with the policy IGNORE says instead which are valid."""
     depth = np.shape(indices)[-1]
     flat = xp.reshape(indices, (int(np.prod(np.shape(indices)[:-1], dtype=np.int64)), depth))
@@ -189,7 +192,7 @@ def _(params: TensorShape, indices: TensorShape) -> TensorShape:
 
 
 @GatherNd.kernel
-def _(params: Any, indices: Any, *, bad_indices_policy: bytes, ctx: Any, xp: Any) -> Any:
+def _(params: Any, indices: Any, *, bad_indices_policy: bytes, ctx: OperationContext, xp: Any) -> Any:
     dims, depth = np.shape(params), np.shape(indices)[-1]
     ctx.check(depth <= len(dims), f"index vectors of {depth} elements are too long for params of rank {len(dims)}")
     valid = _check_nd(ctx, indices, dims, bad_indices_policy, xp)
@@ -212,7 +215,7 @@ def _(op: Operation, grad: Any) -> Any:
 
 
 # ---------------------------------------------------------------------- changing elements
-def _scatter(target: Any, indices: Any, updates: Any, how: str, policy: bytes, ctx: Any, xp: Any) -> Any:
+def _scatter(target: Any, indices: Any, updates: Any, how: str, policy: bytes, ctx: OperationContext, xp: Any) -> Any:
     """`target` with `updates` put ("set") or accumulated ("add", "sub") at the index vectors `indices`."""
     dims = np.shape(target)
     check_updates(TensorShape(dims), TensorShape(np.shape(indices)), TensorShape(np.shape(updates)))
@@ -269,14 +272,14 @@ ScatterNd = define_op(
 
 
 @ScatterNd.shape
-def _(indices: TensorShape, updates: TensorShape, shape: TensorShape, *, ctx: Any) -> TensorShape:
+def _(indices: TensorShape, updates: TensorShape, shape: TensorShape, *, ctx: ShapeContext) -> TensorShape:
     target: TensorShape = ctx.constant_as_shape("shape")
     check_updates(target, indices, updates)
     return target
 
 
 @ScatterNd.kernel
-def _(indices: Any, updates: Any, shape: Any, *, bad_indices_policy: bytes, ctx: Any, xp: Any) -> Any:
+def _(indices: Any, updates: Any, shape: Any, *, bad_indices_policy: bytes, ctx: OperationContext, xp: Any) -> Any:
     target = xp.full(int_list(shape), zero_of(updates.dtype), dtype=updates.dtype)
     return _scatter(target, indices, updates, "add", bad_indices_policy, ctx, xp)
 
@@ -305,7 +308,7 @@ def _scatter_into(
         return target
 
     @op.kernel
-    def _(target: Any, indices: Any, updates: Any, *, bad_indices_policy: bytes, ctx: Any, xp: Any) -> Any:
+    def _(target: Any, indices: Any, updates: Any, *, bad_indices_policy: bytes, ctx: OperationContext, xp: Any) -> Any:
         return _scatter(target, indices, updates, how, bad_indices_policy, ctx, xp)
 
     op.gradient(gradient)

@@ -6,10 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import define_op
-from anabranch.graph.constants import constant_value, partial_vector
+from anabranch.graph.constants import ShapeContext, constant_value, partial_vector
 from anabranch.graph.operation import Tensor
+from anabranch.graph.step_nodes import AnyTensor
 from anabranch.ops import raw, shape_rules
 
 
@@ -55,6 +57,14 @@ def _(values: list[TensorShape], *, axis: int) -> TensorShape:
     return TensorShape([*shape.dims_tuple[:at], len(values), *shape.dims_tuple[at:]])
 
 
+@Pack.partial_value
+def _(tensor: AnyTensor, depth: int) -> list[int | None] | None:
+    if any(t.shape.ndims != 0 for t in tensor.op.inputs):
+        return None
+    parts = [partial_vector(t, depth) for t in tensor.op.inputs]
+    return [None if part is None else part[0] for part in parts]
+
+
 @Pack.kernel
 def _(values: list[Any], *, axis: int, xp: Any) -> Any:
     return xp.stack(values, axis=axis)
@@ -80,7 +90,7 @@ def _(value: TensorShape, *, num: int, axis: int) -> list[TensorShape]:
 
 
 @Unpack.kernel
-def _(value: Any, *, num: int, axis: int, xp: Any, ctx: Any) -> Any:
+def _(value: Any, *, num: int, axis: int, xp: Any, ctx: OperationContext) -> Any:
     at = normal_axis(axis, len(np.shape(value)))
     size = np.shape(value)[at]
     ctx.check(size == num, f"input shape axis {axis} must equal {num}, got shape {tuple(np.shape(value))}")
@@ -158,7 +168,7 @@ Concat = define_op(
 
 
 @Concat.shape
-def _(concat_dim: TensorShape, values: list[TensorShape], *, ctx: Any) -> TensorShape:
+def _(concat_dim: TensorShape, values: list[TensorShape], *, ctx: ShapeContext) -> TensorShape:
     return _concat_shape(values, ctx.constant("concat_dim"))
 
 
@@ -182,8 +192,19 @@ ConcatV2 = define_op(
 
 
 @ConcatV2.shape
-def _(values: list[TensorShape], axis: TensorShape, *, ctx: Any) -> TensorShape:
+def _(values: list[TensorShape], axis: TensorShape, *, ctx: ShapeContext) -> TensorShape:
     return _concat_shape(values, ctx.constant("axis"))
+
+
+@ConcatV2.partial_value
+def _(tensor: AnyTensor, depth: int) -> list[int | None] | None:
+    found: list[int | None] = []
+    for source in tensor.op.inputs[:-1]:
+        part = partial_vector(source, depth) if source.shape.ndims == 1 else None
+        if part is None:
+            return None
+        found.extend(part)
+    return found
 
 
 @ConcatV2.kernel
@@ -212,7 +233,7 @@ def _(concat_dim: TensorShape, shape: list[TensorShape]) -> list[TensorShape]:
 
 
 @ConcatOffset.kernel
-def _(concat_dim: Any, shape: list[Any], *, xp: Any, ctx: Any) -> Any:
+def _(concat_dim: Any, shape: list[Any], *, xp: Any, ctx: OperationContext) -> Any:
     for i, part in enumerate(shape):
         ctx.check(np.ndim(part) == 1, f"input {i} should be a vector, got shape {list(np.shape(part))}")
     rank, at = np.shape(shape[0])[0], scalar_int(concat_dim)
@@ -244,7 +265,7 @@ Split = define_op(
 
 
 @Split.shape
-def _(split_dim: TensorShape, value: TensorShape, *, num_split: int, ctx: Any) -> list[TensorShape]:
+def _(split_dim: TensorShape, value: TensorShape, *, num_split: int, ctx: ShapeContext) -> list[TensorShape]:
     dims, axis = value.dims_tuple, ctx.constant("split_dim")
     if dims is None or axis is None:
         return [TensorShape(None if dims is None else [None] * len(dims))] * num_split
@@ -256,7 +277,7 @@ def _(split_dim: TensorShape, value: TensorShape, *, num_split: int, ctx: Any) -
 
 
 @Split.kernel
-def _(split_dim: Any, value: Any, *, num_split: int, ctx: Any, xp: Any) -> Any:
+def _(split_dim: Any, value: Any, *, num_split: int, ctx: OperationContext, xp: Any) -> Any:
     at = normal_axis(scalar_int(split_dim), len(np.shape(value)), "split_dim")
     size = np.shape(value)[at]
     ctx.check(size % num_split == 0, f"cannot split dimension {at} of size {size} into {num_split} equal parts")
@@ -291,7 +312,7 @@ def _piece_sizes(sizes: list[int | None], total: int | None) -> list[int | None]
 
 @SplitV.shape
 def _(
-    value: TensorShape, size_splits: TensorShape, split_dim: TensorShape, *, num_split: int, ctx: Any
+    value: TensorShape, size_splits: TensorShape, split_dim: TensorShape, *, num_split: int, ctx: ShapeContext
 ) -> list[TensorShape]:
     dims, axis = value.dims_tuple, ctx.constant("split_dim")
     if dims is None or axis is None:
@@ -316,7 +337,7 @@ def _(op: Any, *grads: Any) -> Any:
 
 
 # ---------------------------------------------------------------------- transposing
-def _transposed_shape(x: TensorShape, perm: TensorShape, *, ctx: Any) -> TensorShape:
+def _transposed_shape(x: TensorShape, perm: TensorShape, *, ctx: ShapeContext) -> TensorShape:
     order = ctx.constant("perm")
     rank = x.ndims if x.ndims is not None else perm.num_elements()
     if rank is None or order is None:
@@ -327,7 +348,7 @@ def _transposed_shape(x: TensorShape, perm: TensorShape, *, ctx: Any) -> TensorS
     return TensorShape([dims[i] for i in int_list(order)])
 
 
-def _transpose(x: Any, perm: Any, ctx: Any, xp: Any) -> Any:
+def _transpose(x: Any, perm: Any, ctx: OperationContext, xp: Any) -> Any:
     order, rank = int_list(perm), len(np.shape(x))
     ctx.check(sorted(order) == list(range(rank)), f"perm {order} is no permutation of the tensor's {rank} dimensions")
     return xp.transpose(x, order)
@@ -340,7 +361,7 @@ Transpose.shape(_transposed_shape)
 
 
 @Transpose.kernel
-def _(x: Any, perm: Any, *, ctx: Any, xp: Any) -> Any:
+def _(x: Any, perm: Any, *, ctx: OperationContext, xp: Any) -> Any:
     return _transpose(x, perm, ctx, xp)
 
 
@@ -356,7 +377,7 @@ ConjugateTranspose.shape(_transposed_shape)
 
 
 @ConjugateTranspose.kernel
-def _(x: Any, perm: Any, *, ctx: Any, xp: Any) -> Any:
+def _(x: Any, perm: Any, *, ctx: OperationContext, xp: Any) -> Any:
     return xp.conj(_transpose(x, perm, ctx, xp))
 
 
@@ -375,7 +396,7 @@ def _(x: TensorShape) -> TensorShape:
 
 
 @InvertPermutation.kernel
-def _(x: Any, *, ctx: Any, xp: Any) -> Any:
+def _(x: Any, *, ctx: OperationContext, xp: Any) -> Any:
     ctx.check(xp.sort(x) == np.arange(np.shape(x)[0]), "{0} is no permutation of the numbers from 0", x)
     return xp.argsort(x).astype(x.dtype)
 
@@ -391,7 +412,7 @@ Tile = define_op(
 
 
 @Tile.shape
-def _(input: TensorShape, multiples: TensorShape, *, ctx: Any) -> TensorShape:
+def _(input: TensorShape, multiples: TensorShape, *, ctx: ShapeContext) -> TensorShape:
     rank = input.ndims if input.ndims is not None else shape_rules.with_rank(multiples, 1, "multiples").num_elements()
     if rank is None:
         return TensorShape(None)
@@ -403,7 +424,7 @@ def _(input: TensorShape, multiples: TensorShape, *, ctx: Any) -> TensorShape:
 
 
 @Tile.kernel
-def _(input: Any, multiples: Any, *, ctx: Any, xp: Any) -> Any:
+def _(input: Any, multiples: Any, *, ctx: OperationContext, xp: Any) -> Any:
     counts = int_list(multiples)
     rank = len(np.shape(input))
     ctx.check(len(counts) == rank, f"{len(counts)} multiples are given for a tensor of rank {rank}")
@@ -452,7 +473,7 @@ ReverseV2 = define_op(
 
 
 @ReverseV2.shape
-def _(tensor: TensorShape, axis: TensorShape, *, ctx: Any) -> TensorShape:
+def _(tensor: TensorShape, axis: TensorShape, *, ctx: ShapeContext) -> TensorShape:
     axes = ctx.constant("axis")
     if tensor.ndims is not None and axes is not None:
         normal_axes(axes, tensor.ndims)
@@ -490,7 +511,7 @@ def _(input: TensorShape, seq_lengths: TensorShape, *, seq_dim: int, batch_dim: 
 
 
 @ReverseSequence.kernel
-def _(input: Any, seq_lengths: Any, *, seq_dim: int, batch_dim: int, ctx: Any, xp: Any) -> Any:
+def _(input: Any, seq_lengths: Any, *, seq_dim: int, batch_dim: int, ctx: OperationContext, xp: Any) -> Any:
     shape = np.shape(input)
     rank, size = len(shape), shape[seq_dim]
     fits = (seq_lengths >= 0) & (seq_lengths <= size)
@@ -528,7 +549,7 @@ def _(input: TensorShape, shift: TensorShape, axis: TensorShape) -> TensorShape:
 
 
 @Roll.kernel
-def _(input: Any, shift: Any, axis: Any, *, xp: Any, ctx: Any) -> Any:
+def _(input: Any, shift: Any, axis: Any, *, xp: Any, ctx: OperationContext) -> Any:
     rank = np.ndim(input)
     ctx.check(rank >= 1, "input must be 1-D or higher")
     ctx.check(np.ndim(shift) <= 1, "shift must be a scalar or a 1-D vector")

@@ -9,9 +9,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import Dims, TensorShape
 from anabranch.core.sizes import check_countable
 from anabranch.graph.building import define_op
+from anabranch.graph.constants import ShapeContext
 from anabranch.graph.operation import Operation
 from anabranch.ops import raw, shape_rules
 from anabranch.ops.arrays.array import zero_of
@@ -47,7 +49,7 @@ def _padded_shape(input: TensorShape, paddings: TensorShape, amounts: Any, sign:
     return TensorShape([None if d is None else d + sign * sum(p) for d, p in zip(dims, pairs, strict=True)])
 
 
-def _pad(input: Any, paddings: Any, value: Any, ctx: Any, xp: Any) -> Any:
+def _pad(input: Any, paddings: Any, value: Any, ctx: OperationContext, xp: Any) -> Any:
     pairs = _pairs(paddings)
     ctx.check(all(min(pair) >= 0 for pair in pairs), f"paddings must be non-negative, got {pairs}")
     _check_padded(input, pairs)
@@ -67,12 +69,12 @@ Pad = define_op("Pad", "input: T, paddings: Tpaddings -> output: T", _PAD_ATTRS,
 
 
 @Pad.shape
-def _(input: TensorShape, paddings: TensorShape, *, ctx: Any) -> TensorShape:
+def _(input: TensorShape, paddings: TensorShape, *, ctx: ShapeContext) -> TensorShape:
     return _padded_shape(input, paddings, ctx.constant("paddings"))
 
 
 @Pad.kernel
-def _(input: Any, paddings: Any, *, ctx: Any, xp: Any) -> Any:
+def _(input: Any, paddings: Any, *, ctx: OperationContext, xp: Any) -> Any:
     return _pad(input, paddings, zero_of(input.dtype), ctx, xp)
 
 
@@ -91,12 +93,12 @@ PadV2 = define_op(
 
 
 @PadV2.shape
-def _(input: TensorShape, paddings: TensorShape, constant_values: TensorShape, *, ctx: Any) -> TensorShape:
+def _(input: TensorShape, paddings: TensorShape, constant_values: TensorShape, *, ctx: ShapeContext) -> TensorShape:
     return _padded_shape(input, paddings, ctx.constant("paddings"))
 
 
 @PadV2.kernel
-def _(input: Any, paddings: Any, constant_values: Any, *, ctx: Any, xp: Any) -> Any:
+def _(input: Any, paddings: Any, constant_values: Any, *, ctx: OperationContext, xp: Any) -> Any:
     value = constant_values[()] if xp is np else constant_values
     return _pad(input, paddings, value, ctx, xp)
 
@@ -123,7 +125,7 @@ MirrorPad = define_op("MirrorPad", "input: T, paddings: Tpaddings -> output: T",
 
 
 @MirrorPad.shape
-def _(input: TensorShape, paddings: TensorShape, *, mode: bytes, ctx: Any) -> TensorShape:
+def _(input: TensorShape, paddings: TensorShape, *, mode: bytes, ctx: ShapeContext) -> TensorShape:
     amounts = ctx.constant("paddings")
     if amounts is not None and input.dims_tuple is not None and len(amounts) == len(input.dims_tuple):
         _check_mirror(input.dims_tuple, _pairs(amounts), mode)
@@ -151,7 +153,7 @@ MirrorPadGrad = define_op(
 
 
 @MirrorPadGrad.shape
-def _(input: TensorShape, paddings: TensorShape, *, ctx: Any) -> TensorShape:
+def _(input: TensorShape, paddings: TensorShape, *, ctx: ShapeContext) -> TensorShape:
     return _padded_shape(input, paddings, ctx.constant("paddings"), sign=-1)
 
 
@@ -236,13 +238,13 @@ SpaceToBatchND = define_op(
 )
 
 
-def _known_blocks(ctx: Any, amounts: str) -> tuple[Any, Any]:
+def _known_blocks(ctx: ShapeContext, amounts: str) -> tuple[Any, Any]:
     blocks, pairs = ctx.constant("block_shape"), ctx.constant(amounts)
     return None if blocks is None else int_list(blocks), None if pairs is None else _pairs(pairs)
 
 
 @SpaceToBatchND.shape
-def _(input: TensorShape, block_shape: TensorShape, paddings: TensorShape, *, ctx: Any) -> TensorShape:
+def _(input: TensorShape, block_shape: TensorShape, paddings: TensorShape, *, ctx: ShapeContext) -> TensorShape:
     return _blocks_shape(input.dims_tuple, *_known_blocks(ctx, "paddings"), to_batch=True)
 
 
@@ -266,7 +268,7 @@ BatchToSpaceND = define_op(
 
 
 @BatchToSpaceND.shape
-def _(input: TensorShape, block_shape: TensorShape, crops: TensorShape, *, ctx: Any) -> TensorShape:
+def _(input: TensorShape, block_shape: TensorShape, crops: TensorShape, *, ctx: ShapeContext) -> TensorShape:
     return _blocks_shape(input.dims_tuple, *_known_blocks(ctx, "crops"), to_batch=False)
 
 
@@ -289,7 +291,7 @@ SpaceToBatch = define_op(
 
 
 @SpaceToBatch.shape
-def _(input: TensorShape, paddings: TensorShape, *, block_size: int, ctx: Any) -> TensorShape:
+def _(input: TensorShape, paddings: TensorShape, *, block_size: int, ctx: ShapeContext) -> TensorShape:
     pairs = ctx.constant("paddings")
     dims = shape_rules.with_rank(input, 4, "argument 'input'").dims_tuple
     return _blocks_shape(dims, [block_size] * 2, None if pairs is None else _pairs(pairs), to_batch=True)
@@ -314,7 +316,7 @@ BatchToSpace = define_op(
 
 
 @BatchToSpace.shape
-def _(input: TensorShape, crops: TensorShape, *, block_size: int, ctx: Any) -> TensorShape:
+def _(input: TensorShape, crops: TensorShape, *, block_size: int, ctx: ShapeContext) -> TensorShape:
     pairs = ctx.constant("crops")
     dims = shape_rules.with_rank(input, 4, "argument 'input'").dims_tuple
     return _blocks_shape(dims, [block_size] * 2, None if pairs is None else _pairs(pairs), to_batch=False)

@@ -13,8 +13,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from anabranch.core.dtypes import as_dtype
+from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import OpFunction, define_op
+from anabranch.graph.constants import ShapeContext
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw, shape_rules
 from anabranch.ops.factories import attach_gradient
@@ -26,7 +28,7 @@ def _rows_shape(data: TensorShape, segment_ids: TensorShape) -> TensorShape:
     return TensorShape([None]).concatenate(data.with_rank_at_least(1)[1:])
 
 
-def _check_sorted(ctx: Any, ids: Any, rows: int) -> None:
+def _check_sorted(ctx: OperationContext, ids: Any, rows: int) -> None:
     """Fails as the first segment does that breaks a rule, in the order in which the segments come."""
     ctx.check(ids.ndim == 1, f"segment_ids should be a vector, got shape {ids.shape}")
     ctx.check(
@@ -46,7 +48,7 @@ def _check_sorted(ctx: Any, ids: Any, rows: int) -> None:
     )
 
 
-def _check_range(xp: Any, ctx: Any, values: Any, limit: int, message: str) -> None:
+def _check_range(xp: Any, ctx: OperationContext, values: Any, limit: int, message: str) -> None:
     """Each of a vector of values is in [0, limit); `message` shows the first that is not: {0} its index, {1} itself."""
     outside = (values < 0) | (values >= limit)
     if not values.shape[0]:
@@ -74,7 +76,7 @@ def _sorted_segments(name: str, ufunc: Any, empty: int, types: str, gradient: Ca
     op.shape(_rows_shape)
 
     @op.host_kernel
-    def _(data: Any, segment_ids: Any, *, ctx: Any) -> Any:
+    def _(data: Any, segment_ids: Any, *, ctx: OperationContext) -> Any:
         _check_sorted(ctx, segment_ids, len(data))
         total = _reduce_rows(ufunc, data, segment_ids, _segment_count(segment_ids), empty)
         return _divided(total, _counts(segment_ids, len(total))) if name == "SegmentMean" else total
@@ -173,14 +175,14 @@ def _unsorted_segments(
     )
 
     @op.shape
-    def _(data: TensorShape, segment_ids: TensorShape, num_segments: TensorShape, *, ctx: Any) -> TensorShape:
+    def _(data: TensorShape, segment_ids: TensorShape, num_segments: TensorShape, *, ctx: ShapeContext) -> TensorShape:
         if data.ndims is None or segment_ids.ndims is None:
             return shape_rules.UNKNOWN
         data[: segment_ids.ndims].assert_is_compatible_with(segment_ids)
         return _segments_shape(ctx.constant("num_segments")).concatenate(data[segment_ids.ndims :])
 
     @op.kernel
-    def _(data: Any, segment_ids: Any, num_segments: Any, *, xp: Any, ctx: Any) -> Any:
+    def _(data: Any, segment_ids: Any, num_segments: Any, *, xp: Any, ctx: OperationContext) -> Any:
         """Rows with a negative id are left out."""
         count, depth = int(num_segments), segment_ids.ndim
         fits = data.shape[:depth] == segment_ids.shape
@@ -198,7 +200,7 @@ def _unsorted_segments(
     return attach_gradient(op, gradient)
 
 
-def _check_below(xp: Any, ctx: Any, segment_ids: Any, flat: Any, count: int) -> None:
+def _check_below(xp: Any, ctx: OperationContext, segment_ids: Any, flat: Any, count: int) -> None:
     """No id is `count` or more; the message shows the first that is, with its position."""
     if not flat.shape[0]:
         return
@@ -325,14 +327,14 @@ def _sparse_segments(kind: str) -> OpFunction:
         return _rows_shape(data, segment_ids)
 
     @op.host_kernel
-    def _(data: Any, indices: Any, segment_ids: Any, *, ctx: Any) -> Any:
+    def _(data: Any, indices: Any, segment_ids: Any, *, ctx: OperationContext) -> Any:
         return _reduce_chosen(ctx, kind, data, indices, segment_ids, _segment_count(segment_ids))
 
     op.gradient(_sparse_gradient(kind))
     return op
 
 
-def _reduce_chosen(ctx: Any, kind: str, data: Any, indices: Any, ids: Any, segments: int) -> Any:
+def _reduce_chosen(ctx: OperationContext, kind: str, data: Any, indices: Any, ids: Any, segments: int) -> Any:
     _check_sorted(ctx, ids, indices.size)
     _check_range(np, ctx, indices, len(data), "indices[{0}] == {1}")
     total = _reduce_rows(np.add, data[indices], ids, segments, 0)
@@ -354,13 +356,18 @@ def _sparse_segments_with_count(kind: str) -> OpFunction:
 
     @op.shape
     def _(
-        data: TensorShape, indices: TensorShape, segment_ids: TensorShape, num_segments: TensorShape, *, ctx: Any
+        data: TensorShape,
+        indices: TensorShape,
+        segment_ids: TensorShape,
+        num_segments: TensorShape,
+        *,
+        ctx: ShapeContext,
     ) -> TensorShape:
         shape_rules.with_rank(indices.merge_with(segment_ids), 1, "argument 'segment_ids'")
         return _segments_shape(ctx.constant("num_segments")).concatenate(data.with_rank_at_least(1)[1:])
 
     @op.kernel
-    def _(data: Any, indices: Any, segment_ids: Any, num_segments: Any, *, xp: Any, ctx: Any) -> Any:
+    def _(data: Any, indices: Any, segment_ids: Any, num_segments: Any, *, xp: Any, ctx: OperationContext) -> Any:
         count = int(num_segments)
         ctx.check(indices.shape == segment_ids.shape, "segment_ids and indices should have same size.")
         ctx.check(xp.all(segment_ids >= 0), "segment ids must be >= 0")
@@ -400,13 +407,18 @@ def _sparse_segments_grad(kind: str) -> OpFunction:
 
     @op.shape
     def _(
-        grad: TensorShape, indices: TensorShape, segment_ids: TensorShape, output_dim0: TensorShape, *, ctx: Any
+        grad: TensorShape,
+        indices: TensorShape,
+        segment_ids: TensorShape,
+        output_dim0: TensorShape,
+        *,
+        ctx: ShapeContext,
     ) -> TensorShape:
         count = ctx.constant("output_dim0")
         return TensorShape([None if count is None else int(count)]).concatenate(grad.with_rank_at_least(1)[1:])
 
     @op.kernel
-    def _(grad: Any, indices: Any, segment_ids: Any, output_dim0: Any, *, xp: Any, ctx: Any) -> Any:
+    def _(grad: Any, indices: Any, segment_ids: Any, output_dim0: Any, *, xp: Any, ctx: OperationContext) -> Any:
         rows, segments = int(output_dim0), grad.shape[0]
         ctx.check(segments > 0 or not indices.shape[0], "Invalid number of segments 0")
         _check_range(xp, ctx, indices, rows, "Index {1}")

@@ -7,8 +7,10 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import define_op
+from anabranch.graph.constants import ShapeContext
 from anabranch.ops import shape_rules
 
 # ---------------------------------------------------------------------- Range, LinSpace
@@ -42,7 +44,7 @@ def _range_problem(start: Any, limit: Any, delta: Any) -> str | None:
 
 
 @Range.shape
-def _(start: TensorShape, limit: TensorShape, delta: TensorShape, *, ctx: Any) -> TensorShape:
+def _(start: TensorShape, limit: TensorShape, delta: TensorShape, *, ctx: ShapeContext) -> TensorShape:
     values = [ctx.constant(name) for name in ("start", "limit", "delta")]
     for name, shape in (("start", start), ("limit", limit), ("delta", delta)):
         shape_rules.with_rank(shape, 0, f"argument {name!r}")
@@ -55,7 +57,7 @@ def _(start: TensorShape, limit: TensorShape, delta: TensorShape, *, ctx: Any) -
 
 
 @Range.kernel
-def _(start: Any, limit: Any, delta: Any, *, xp: Any, ctx: Any) -> Any:
+def _(start: Any, limit: Any, delta: Any, *, xp: Any, ctx: OperationContext) -> Any:
     problem = _range_problem(start, limit, delta)
     ctx.check(problem is None, problem or "")
     dtype = np.asarray(start).dtype
@@ -74,7 +76,7 @@ LinSpace.not_differentiable()
 
 
 @LinSpace.shape
-def _(start: TensorShape, stop: TensorShape, num: TensorShape, *, ctx: Any) -> TensorShape:
+def _(start: TensorShape, stop: TensorShape, num: TensorShape, *, ctx: ShapeContext) -> TensorShape:
     for name, shape in (("start", start), ("stop", stop), ("num", num)):
         shape_rules.with_rank(shape, 0, f"argument {name!r}")
     count = ctx.constant("num")
@@ -84,7 +86,7 @@ def _(start: TensorShape, stop: TensorShape, num: TensorShape, *, ctx: Any) -> T
 
 
 @LinSpace.kernel
-def _(start: Any, stop: Any, num: Any, *, xp: Any, ctx: Any) -> Any:
+def _(start: Any, stop: Any, num: Any, *, xp: Any, ctx: OperationContext) -> Any:
     count = int(num)
     ctx.check(count > 0, f"Requires num > 0: {count}")
     if count == 1:
@@ -105,7 +107,7 @@ Bincount.not_differentiable()
 
 
 @Bincount.shape
-def _(arr: TensorShape, size: TensorShape, weights: TensorShape, *, ctx: Any) -> TensorShape:
+def _(arr: TensorShape, size: TensorShape, weights: TensorShape, *, ctx: ShapeContext) -> TensorShape:
     shape_rules.with_rank(size, 0, "argument 'size'")
     count = ctx.constant("size")
     if count is not None and count < 0:
@@ -114,7 +116,7 @@ def _(arr: TensorShape, size: TensorShape, weights: TensorShape, *, ctx: Any) ->
 
 
 @Bincount.kernel
-def _(arr: Any, size: Any, weights: Any, *, xp: Any, ctx: Any) -> Any:
+def _(arr: Any, size: Any, weights: Any, *, xp: Any, ctx: OperationContext) -> Any:
     """Values from `size` on are not counted; without weights each value counts 1."""
     count = int(size)
     ctx.check(count >= 0, f"size {count} must be non-negative")
@@ -144,7 +146,7 @@ Bucketize.not_differentiable()
 
 
 @Bucketize.kernel
-def _(input: Any, *, boundaries: list[float], xp: Any, ctx: Any) -> Any:
+def _(input: Any, *, boundaries: list[float], xp: Any, ctx: OperationContext) -> Any:
     """The number of boundaries that are not greater than each value."""
     ctx.check(sorted(boundaries) == boundaries, f"the boundaries must be sorted, got {boundaries}")
     limits = np.array(boundaries, np.float32)
@@ -162,7 +164,7 @@ HistogramFixedWidth.not_differentiable()
 
 
 @HistogramFixedWidth.shape
-def _(values: TensorShape, value_range: TensorShape, nbins: TensorShape, *, ctx: Any) -> TensorShape:
+def _(values: TensorShape, value_range: TensorShape, nbins: TensorShape, *, ctx: ShapeContext) -> TensorShape:
     edges = shape_rules.with_rank(value_range, 1, "argument 'value_range'")
     if not edges[0].is_compatible_with(2):
         raise ValueError(f"Dimension must be 2 but is {edges[0]} in the argument 'value_range'")
@@ -174,7 +176,7 @@ def _(values: TensorShape, value_range: TensorShape, nbins: TensorShape, *, ctx:
 
 
 @HistogramFixedWidth.kernel
-def _(values: Any, value_range: Any, nbins: Any, *, dtype: Any, xp: Any, ctx: Any) -> Any:
+def _(values: Any, value_range: Any, nbins: Any, *, dtype: Any, xp: Any, ctx: OperationContext) -> Any:
     """Values outside the range are counted in the first and the last bin."""
     count = int(nbins)
     ctx.check(count > 0, f"Requires nbins > 0, got {count}")

@@ -17,8 +17,10 @@ from jax import lax
 from anabranch.core.resources import ResourceHandle
 from anabranch.core.shapes import Dims, TensorShape
 from anabranch.graph.building import define_op
-from anabranch.graph.constants import partial_vector
-from anabranch.graph.operation import Operation, Tensor
+from anabranch.graph.constants import ShapeContext, constant_value, partial_vector
+from anabranch.graph.kernel_contexts import GraphContext
+from anabranch.graph.operation import Operation
+from anabranch.graph.step_nodes import AnyOperation, AnyTensor
 from anabranch.ops import raw, shape_rules
 from anabranch.ops.arrays.layout import int_list
 
@@ -27,7 +29,7 @@ _BOUNDS = ("begin", "end", "strides")
 _STRIDED_ATTRS = "T: any, Index: {int32, int64}, " + ", ".join(f"{name}: int = 0" for name in _MASK_NAMES)
 
 
-def _elements(value: Any, tensor: Tensor) -> list[Any]:
+def _elements(value: Any, tensor: AnyTensor) -> list[Any]:
     """The elements of an index vector: Python ints where they are known, else traced scalars."""
     if isinstance(value, np.ndarray):
         return list(int_list(value))
@@ -60,7 +62,7 @@ def _(op: Operation) -> frozenset[int]:
 
 
 @Slice.shape
-def _(input: TensorShape, begin: TensorShape, size: TensorShape, *, ctx: Any) -> TensorShape:
+def _(input: TensorShape, begin: TensorShape, size: TensorShape, *, ctx: ShapeContext) -> TensorShape:
     rank = next((r for r in (input.ndims, begin.num_elements(), size.num_elements()) if r is not None), None)
     if rank is None:
         return TensorShape(None)
@@ -81,7 +83,7 @@ def _slice_length(dim: int | None, start: int | None, size: int | None) -> int |
 
 
 @Slice.kernel
-def _(input: Any, begin: Any, size: Any, *, ctx: Any, xp: Any) -> Any:
+def _(input: Any, begin: Any, size: Any, *, ctx: GraphContext, xp: Any) -> Any:
     dims = np.shape(input)
     starts = _elements(begin, ctx.op.inputs[1])
     sizes = [d - b if s == -1 else s for d, b, s in zip(dims, starts, int_list(size), strict=True)]
@@ -231,7 +233,7 @@ def _static_bounds(op: Operation) -> frozenset[int]:
     return frozenset((3,))
 
 
-def _promised_lengths(op: Operation, entries: int, masks: dict[str, int]) -> dict[int, int | None]:
+def _promised_lengths(op: AnyOperation, entries: int, masks: dict[str, int]) -> dict[int, int | None]:
     """The lengths of the ranges, by element of begin and end, as far as the static shape of the slice says them."""
     source, part = _whole_and_part(op)
     if source is None or part is None:
@@ -242,7 +244,7 @@ def _promised_lengths(op: Operation, entries: int, masks: dict[str, int]) -> dic
     return {piece.entry: length for piece, length in zip(pieces, part, strict=True) if piece.kind == "range"}
 
 
-def _whole_and_part(op: Operation) -> tuple[int | None, Dims]:
+def _whole_and_part(op: AnyOperation) -> tuple[int | None, Dims]:
     """The rank of the tensor and the dimensions of the slice, as far as they are known."""
     if op.type == "StridedSlice":
         return op.inputs[0].shape.ndims, op.outputs[0].shape.dims_tuple
@@ -273,7 +275,7 @@ class _Region:
         return [self.lengths[axis] if axis in self.traced else len(r) for axis, r in enumerate(self.ranges)]
 
 
-def _region(ctx: Any, dims: tuple[int, ...], begin: Any, end: Any, strides: Any) -> _Region:
+def _region(ctx: GraphContext, dims: tuple[int, ...], begin: Any, end: Any, strides: Any) -> _Region:
     masks = {name: ctx.op.attrs[name] for name in _MASK_NAMES}
     starts, stops = _elements(begin, ctx.op.inputs[1]), _elements(end, ctx.op.inputs[2])
     steps = int_list(strides)
@@ -292,9 +294,16 @@ def _region(ctx: Any, dims: tuple[int, ...], begin: Any, end: Any, strides: Any)
 
 
 def _take_range(
-    region: _Region, piece: _Piece, begin: Any, end: Any, stride: int, dim: int, masks: dict[str, int], ctx: Any
+    region: _Region,
+    piece: _Piece,
+    begin: Any,
+    end: Any,
+    stride: int,
+    dim: int,
+    masks: dict[str, int],
+    ctx: GraphContext,
 ) -> None:
-    entries = ctx.op.inputs[1].shape.num_elements()
+    entries = ctx.op.inputs[1].shape.num_elements() or 0  # one at least, and known: the lists have been gone through
     # where the slice begins at an end of the dimension, or ends at one, nobody knows the number, and it does not matter
     begin = 0 if masks["begin_mask"] >> piece.entry & 1 else begin
     end = dim if masks["end_mask"] >> piece.entry & 1 else end
@@ -308,7 +317,7 @@ def _take_range(
     region.traced[piece.axis], region.lengths[piece.axis] = first, length or 0
 
 
-def _take_index(region: _Region, piece: _Piece, index: Any, stride: int, dim: int, ctx: Any) -> None:
+def _take_index(region: _Region, piece: _Piece, index: Any, stride: int, dim: int, ctx: GraphContext) -> None:
     _check_index(piece, None, stride, dim)
     ctx.check(
         (index >= -dim) & (index < dim),
@@ -352,7 +361,7 @@ def _(
     ellipsis_mask: int,
     new_axis_mask: int,
     shrink_axis_mask: int,
-    ctx: Any,
+    ctx: ShapeContext,
 ) -> TensorShape:
     shape_rules.merged(begin, end, strides)
     masks = dict(zip(_MASK_NAMES, (begin_mask, end_mask, ellipsis_mask, new_axis_mask, shrink_axis_mask), strict=True))
@@ -360,8 +369,23 @@ def _(
     return _strided_shape(input.dims_tuple, bounds, masks)
 
 
+@StridedSlice.partial_value
+def _(tensor: AnyTensor, depth: int) -> list[int | None] | None:
+    op = tensor.op
+    source = partial_vector(op.inputs[0], depth) if op.inputs[0].shape.ndims == 1 else None
+    bounds = [constant_value(t) for t in op.inputs[1:4]]
+    if source is None or any(b is None or b.size != 1 for b in bounds):
+        return None
+    if op.attrs["ellipsis_mask"] or op.attrs["new_axis_mask"]:
+        return None
+    begin, end, stride = (int(b.reshape(-1)[0]) for b in bounds if b is not None)
+    if op.attrs["shrink_axis_mask"]:
+        return [source[begin]] if -len(source) <= begin < len(source) else None
+    return source[slice(None if op.attrs["begin_mask"] else begin, None if op.attrs["end_mask"] else end, stride)]
+
+
 @StridedSlice.kernel
-def _(input: Any, begin: Any, end: Any, strides: Any, *, ctx: Any, xp: Any) -> Any:
+def _(input: Any, begin: Any, end: Any, strides: Any, *, ctx: GraphContext, xp: Any) -> Any:
     region = _region(ctx, np.shape(input), begin, end, strides)
     part = xp.asarray(input)[tuple(_as_slice(r) for r in region.ranges)]
     for axis, index in region.traced.items():
@@ -399,7 +423,13 @@ def _(op: Operation) -> frozenset[int]:
 
 @StridedSliceGrad.late_shape
 def _(
-    shape: TensorShape, begin: TensorShape, end: TensorShape, strides: TensorShape, dy: TensorShape, *, ctx: Any
+    shape: TensorShape,
+    begin: TensorShape,
+    end: TensorShape,
+    strides: TensorShape,
+    dy: TensorShape,
+    *,
+    ctx: ShapeContext,
 ) -> TensorShape:
     shape_rules.merged(begin, end, strides)
     found: TensorShape = ctx.constant_as_shape("shape")
@@ -407,7 +437,7 @@ def _(
 
 
 @StridedSliceGrad.kernel
-def _(shape: Any, begin: Any, end: Any, strides: Any, dy: Any, *, ctx: Any) -> Any:
+def _(shape: Any, begin: Any, end: Any, strides: Any, dy: Any, *, ctx: GraphContext) -> Any:
     dims = tuple(int_list(shape))
     region = _region(ctx, dims, begin, end, strides)
     if list(np.shape(dy)) != region.shape:
@@ -455,7 +485,7 @@ ResourceStridedSliceAssign.not_differentiable()
 
 
 @ResourceStridedSliceAssign.kernel
-def _(ref: ResourceHandle, begin: Any, end: Any, strides: Any, value: Any, *, ctx: Any) -> None:
+def _(ref: ResourceHandle, begin: Any, end: Any, strides: Any, value: Any, *, ctx: GraphContext) -> None:
     old = ctx.read(ref)
     region = _region(ctx, old.shape, begin, end, strides)
     new = jnp.reshape(jnp.broadcast_to(value, region.shape), region.sizes)

@@ -11,9 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from anabranch.core import dtypes
+from anabranch.core.kernel_context import OperationContext
 from anabranch.core.resources import ResourceHandle
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import define_op
+from anabranch.graph.kernel_contexts import StepHostContext
 from anabranch.graph.operation import Operation
 from anabranch.ops import shape_rules
 
@@ -25,10 +27,11 @@ CheckNumerics.shape(shape_rules.same_as_first)
 
 
 @CheckNumerics.kernel
-def _(tensor: Any, *, message: bytes, ctx: Any, xp: Any) -> Any:
+def _(tensor: Any, *, message: bytes, ctx: OperationContext, xp: Any) -> Any:
     text = _escaped(message.decode("utf-8", "replace"))
     checked = ctx.op.inputs[0]
-    origin = f"(created at {_escaped(str(checked.op.site))}); tf.add_check_numerics_ops() finds where they come from"
+    place = _escaped(checked.op.creation_site)
+    origin = f"(created at {place}); tf.add_check_numerics_ops() finds where they come from"
     ctx.check(~xp.any(xp.isnan(tensor)), f"{text} : Tensor {checked.name} had NaN values {origin}")
     ctx.check(~xp.any(xp.isinf(tensor)), f"{text} : Tensor {checked.name} had Inf values {origin}")
     return tensor
@@ -62,7 +65,7 @@ def _(condition: TensorShape, data: list[TensorShape]) -> tuple[()]:
 
 
 @Assert.kernel
-def _(condition: Any, data: list[Any], *, summarize: int, ctx: Any, xp: Any) -> None:
+def _(condition: Any, data: list[Any], *, summarize: int, ctx: OperationContext, xp: Any) -> None:
     parts: list[str] = []
     values: list[Any] = []
     for item in data:
@@ -147,7 +150,7 @@ def _(input: TensorShape, data: list[TensorShape]) -> TensorShape:
 
 
 @Print.host_kernel
-def _(input: Any, data: list[Any], *, message: bytes, first_n: int, summarize: int, ctx: Any) -> Any:
+def _(input: Any, data: list[Any], *, message: bytes, first_n: int, summarize: int, ctx: StepHostContext) -> Any:
     printed = ctx.containers.object(ResourceHandle("", ctx.private_name, "print"), _Printed)
     if first_n < 0 or printed.times < first_n:
         printed.times += 1

@@ -22,13 +22,16 @@ from jax.extend.core import jaxpr_as_fun
 
 from anabranch.core import dtypes
 from anabranch.core.resources import ResourceHandle
+from anabranch.core.roles import Role
 from anabranch.core.shapes import TensorShape
 from anabranch.errors import InvalidArgumentError
 from anabranch.graph.building import define_op
+from anabranch.graph.constants import ShapeContext
+from anabranch.graph.kernel_contexts import StepTracingContext
 from anabranch.ops import shape_rules
 from anabranch.ops.lists.values import TensorList, common_declaration
 
-FakeParam = define_op("FakeParam", "-> output: dtype", "dtype: any, shape: shape")
+FakeParam = define_op("FakeParam", "-> output: dtype", "dtype: any, shape: shape", role=Role.CONSTANT)
 FakeParam.not_differentiable()
 
 
@@ -60,17 +63,26 @@ _IF_ATTRS = (
     "Tcond: any, Tin: list(type) >= 0, Tout: list(type) >= 0, then_branch: func, else_branch: func, "
     "output_shapes: list(shape) = []"
 )
-If = define_op("If", "cond: Tcond, input: Tin -> output: Tout", _IF_ATTRS, stateful=True)
-StatelessIf = define_op("StatelessIf", "cond: Tcond, input: Tin -> output: Tout", _IF_ATTRS)
+If = define_op("If", "cond: Tcond, input: Tin -> output: Tout", _IF_ATTRS, stateful=True, role=Role.CONDITIONAL)
+StatelessIf = define_op("StatelessIf", "cond: Tcond, input: Tin -> output: Tout", _IF_ATTRS, role=Role.CONDITIONAL)
 
 
 _CASE_ATTRS = "Tin: list(type) >= 0, Tout: list(type) >= 0, branches: list(func) >= 1, output_shapes: list(shape) = []"
 _SCALAR_INDEX = {"branch_index": 0}
 Case = define_op(
-    "Case", "branch_index: int32, input: Tin -> output: Tout", _CASE_ATTRS, stateful=True, ranks=_SCALAR_INDEX
+    "Case",
+    "branch_index: int32, input: Tin -> output: Tout",
+    _CASE_ATTRS,
+    stateful=True,
+    ranks=_SCALAR_INDEX,
+    role=Role.CASE,
 )
 StatelessCase = define_op(
-    "StatelessCase", "branch_index: int32, input: Tin -> output: Tout", _CASE_ATTRS, ranks=_SCALAR_INDEX
+    "StatelessCase",
+    "branch_index: int32, input: Tin -> output: Tout",
+    _CASE_ATTRS,
+    ranks=_SCALAR_INDEX,
+    role=Role.CASE,
 )
 
 
@@ -113,7 +125,7 @@ class _Branches:
     values of the variables that any branch writes, and one flag per check of any branch.
     """
 
-    def __init__(self, ctx: Any, bodies: list[Any], inputs: list[Any]) -> None:
+    def __init__(self, ctx: StepTracingContext, bodies: list[Any], inputs: list[Any]) -> None:
         self.ctx, self.bodies, self.inputs = ctx, bodies, inputs
         self.varying = [i for i, v in enumerate(inputs) if not isinstance(v, np.ndarray | ResourceHandle)]
         touched: dict[ResourceHandle, None] = {}
@@ -200,7 +212,7 @@ def _is_missing(body: Any, index: int) -> bool:
     return index < len(body.outputs) and body.outputs[index].op.type == "FakeParam"
 
 
-def _switch(ctx: Any, taken: Any, bodies: list[Any], input: list[Any]) -> list[Any]:
+def _switch(ctx: StepTracingContext, taken: Any, bodies: list[Any], input: list[Any]) -> list[Any]:
     """The results of the branch that `taken` numbers: one of them where the number is known, else all compiled.
 
     The branches may have more results than the operation: a copy of a conditional, as counting a loop's iterations
@@ -208,7 +220,7 @@ def _switch(ctx: Any, taken: Any, bodies: list[Any], input: list[Any]) -> list[A
     """
     own = len(ctx.op.outputs)
     if isinstance(taken, int):
-        return ctx.call(bodies[taken], input)[:own]  # type: ignore[no-any-return]
+        return ctx.call(bodies[taken], input)[:own]
     branches = _Branches(ctx, bodies, input)
     branches.trace()
     functions = [branches.function(i) for i in range(len(bodies))]
@@ -221,14 +233,16 @@ def _switch(ctx: Any, taken: Any, bodies: list[Any], input: list[Any]) -> list[A
     return list(results[:own])
 
 
-def _if_kernel(cond: Any, input: list[Any], *, ctx: Any, then_branch: Any, else_branch: Any) -> list[Any]:
+def _if_kernel(
+    cond: Any, input: list[Any], *, ctx: StepTracingContext, then_branch: Any, else_branch: Any
+) -> list[Any]:
     bodies = [ctx.op.function(f.name) for f in (else_branch, then_branch)]
     truth = truth_of(cond)
     known = isinstance(truth, bool | np.bool_ | np.ndarray)
     return _switch(ctx, int(bool(truth)) if known else truth.astype(np.int32), bodies, input)
 
 
-def _case_kernel(branch_index: Any, input: list[Any], *, ctx: Any, branches: list[Any]) -> list[Any]:
+def _case_kernel(branch_index: Any, input: list[Any], *, ctx: StepTracingContext, branches: list[Any]) -> list[Any]:
     bodies = [ctx.op.function(f.name) for f in branches]
     if isinstance(branch_index, np.ndarray | np.generic):
         return _switch(ctx, _in_range(int(branch_index), len(bodies)), bodies, input)
@@ -241,7 +255,7 @@ def _in_range(index: int, count: int) -> int:
     return index if 0 <= index < count else count - 1
 
 
-def _given_shapes(*_: Any, ctx: Any, output_shapes: Any) -> list[TensorShape]:
+def _given_shapes(*_: Any, ctx: ShapeContext, output_shapes: Any) -> list[TensorShape]:
     return list(output_shapes) or [TensorShape(None)] * ctx.output_count
 
 

@@ -20,9 +20,13 @@ import numpy as np
 from jax import lax
 from jax.extend.core import jaxpr_as_fun
 
+from anabranch.core.attrs import FuncAttr
 from anabranch.core.resources import ResourceHandle
+from anabranch.core.roles import Role
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import define_op
+from anabranch.graph.constants import ShapeContext
+from anabranch.graph.kernel_contexts import StepHostContext, StepTracingContext
 from anabranch.graph.loop_bodies import (
     behind_identities,
     closure_of_parameters,
@@ -30,6 +34,7 @@ from anabranch.graph.loop_bodies import (
     operations_behind,
     parameters_behind,
 )
+from anabranch.graph.step_nodes import StepFunction, StepNode
 from anabranch.ops.control_flow import loop_rewrites
 from anabranch.ops.control_flow.conditionals import truth_of
 from anabranch.ops.lists.values import Declared, TensorList, common_declaration
@@ -37,8 +42,8 @@ from anabranch.ops.lists.values import Declared, TensorList, common_declaration
 _WHILE_ATTRS = (
     "T: list(type) >= 0, cond: func, body: func, output_shapes: list(shape) = [], parallel_iterations: int = 10"
 )
-While = define_op("While", "input: T -> output: T", _WHILE_ATTRS, stateful=True)
-StatelessWhile = define_op("StatelessWhile", "input: T -> output: T", _WHILE_ATTRS)
+While = define_op("While", "input: T -> output: T", _WHILE_ATTRS, stateful=True, role=Role.LOOP, repeats_bodies=True)
+StatelessWhile = define_op("StatelessWhile", "input: T -> output: T", _WHILE_ATTRS, role=Role.LOOP, repeats_bodies=True)
 
 #: `recorded`: which results of the body, counted from its first, are records; `only_shapes`: those of which no value
 #: matters. `bound`: no loop makes more iterations; negative where that is not known before it has run.
@@ -48,6 +53,8 @@ RecordingWhile = define_op(
     _WHILE_ATTRS + ", N: int >= 0, recorded: list(int), only_shapes: list(bool)",
     stateful=True,
     static=("bound",),
+    role=Role.LOOP,
+    repeats_bodies=True,
 )
 
 #: How often a loop runs, cut down to what its condition depends on; its inputs are known while a step is traced.
@@ -59,6 +66,8 @@ DeviceLoopBound = define_op(
     "T: list(type) >= 0, cond: func, body: func",
     stateful=True,
     few_values=True,
+    repeats_bodies=True,
+    unnoticed=True,
 )
 
 
@@ -120,7 +129,7 @@ class CompiledLoop:
     `ops.control_flow.loop_rewrites` tells which products are computed before or after the loop instead.
     """
 
-    def __init__(self, ctx: Any, cond: Any, body: Any, inputs: list[Any], used: list[bool]) -> None:
+    def __init__(self, ctx: StepTracingContext, cond: Any, body: Any, inputs: list[Any], used: list[bool]) -> None:
         self.ctx, self.cond, self.body, self.inputs = ctx, cond, body, inputs
         self.carried = self._needed(used)
         reads: dict[ResourceHandle, None] = {}
@@ -357,19 +366,26 @@ def _room(result: Any, bound: int) -> Any:
     return jax.tree.map(lambda t: jnp.zeros((bound, *t.shape), t.dtype), result)
 
 
-def _bodies(ctx: Any, cond: Any, body: Any) -> tuple[Any, Any]:
-    return ctx.op.function(cond.name), ctx.op.function(body.name)
+def _bodies(op: StepNode, cond: FuncAttr, body: FuncAttr) -> tuple[StepFunction, StepFunction]:
+    return op.function(cond.name), op.function(body.name)
 
 
-def _while_kernel(input: list[Any], *, ctx: Any, cond: Any, body: Any) -> list[Any]:
+def _while_kernel(input: list[Any], *, ctx: StepTracingContext, cond: Any, body: Any) -> list[Any]:
     used = [ctx.is_used(i) for i in range(len(input))]
-    loop = CompiledLoop(ctx, *_bodies(ctx, cond, body), input, used)
+    loop = CompiledLoop(ctx, *_bodies(ctx.op, cond, body), input, used)
     return loop.run(0, [], False)[0]
 
 
 @RecordingWhile.kernel
 def _(
-    bound: Any, input: list[Any], *, ctx: Any, cond: Any, body: Any, recorded: list[int], only_shapes: list[bool]
+    bound: Any,
+    input: list[Any],
+    *,
+    ctx: StepTracingContext,
+    cond: Any,
+    body: Any,
+    recorded: list[int],
+    only_shapes: list[bool],
 ) -> list[Any]:
     count = len(input)
     used = [ctx.is_used(i) for i in range(count)]
@@ -378,7 +394,7 @@ def _(
     length = int(np.asarray(bound))
     if wanted and length < 0:
         raise ctx.needs_host("how often the loop runs is not known before it has run")
-    loop = CompiledLoop(ctx, *_bodies(ctx, cond, body), input, used)
+    loop = CompiledLoop(ctx, *_bodies(ctx.op, cond, body), input, used)
     shaped = [k for k in wanted if only_shapes[k]]
     results, number, rooms = loop.run(length, [recorded[k] for k in stored], True, [recorded[k] for k in shaped])
     found = dict(zip([*stored, *shaped], rooms, strict=True))
@@ -427,7 +443,7 @@ def _rounded(count: int) -> int:
     return 1 << max(count - 1, 0).bit_length()
 
 
-def _while_shape(input: list[TensorShape], *, ctx: Any, output_shapes: Any) -> list[TensorShape]:
+def _while_shape(input: list[TensorShape], *, ctx: ShapeContext, output_shapes: Any) -> list[TensorShape]:
     return list(output_shapes) or [TensorShape(None)] * ctx.output_count
 
 
@@ -437,7 +453,7 @@ for _op in (While, StatelessWhile):
 
 
 @RecordingWhile.shape
-def _(bound: TensorShape, input: list[TensorShape], *, ctx: Any, output_shapes: Any) -> list[TensorShape]:
+def _(bound: TensorShape, input: list[TensorShape], *, ctx: ShapeContext, output_shapes: Any) -> list[TensorShape]:
     rest = ctx.output_count - len(input)
     return [*(list(output_shapes) or [TensorShape(None)] * len(input)), *[TensorShape([])] * rest]
 
@@ -450,10 +466,10 @@ DeviceLoopBound.shape(lambda input: TensorShape([]))
 
 
 @LoopBound.kernel
-def _(input: list[Any], *, ctx: Any, cond: Any, body: Any, xp: Any) -> Any:
+def _(input: list[Any], *, ctx: StepTracingContext, cond: Any, body: Any, xp: Any) -> Any:
     if xp is not np:
         raise ctx.needs_host("how often a loop inside the loop runs differs between iterations")
-    functions = _bodies(ctx, cond, body)
+    functions = _bodies(ctx.op, cond, body)
     steps = _counter_steps(*functions)
     if steps is not None:
         return np.int32(_crossing(ctx, functions[0], input, steps))
@@ -496,7 +512,7 @@ def _step_of(parameter: Any, result: Any) -> Any:
     return int(other.op.attrs["value"]) if other.op.attrs["value"] > 0 else None
 
 
-def _crossing(ctx: Any, cond: Any, start: list[Any], steps: list[Any]) -> int:
+def _crossing(ctx: StepTracingContext, cond: Any, start: list[Any], steps: list[Any]) -> int:
     """The first iteration before which a condition on counters is false: by bisection, as it stays false then."""
 
     def goes_on(number: int) -> bool:
@@ -523,16 +539,16 @@ def _crossing(ctx: Any, cond: Any, start: list[Any], steps: list[Any]) -> int:
 
 
 @DeviceLoopBound.kernel
-def _(input: list[Any], *, ctx: Any, cond: Any, body: Any) -> Any:
-    loop = CompiledLoop(ctx, *_bodies(ctx, cond, body), input, [False] * len(input))
+def _(input: list[Any], *, ctx: StepTracingContext, cond: Any, body: Any) -> Any:
+    loop = CompiledLoop(ctx, *_bodies(ctx.op, cond, body), input, [False] * len(input))
     _, number, _ = loop.run(0, [], True)
     below = jnp.maximum(number - 1, 0).astype(np.uint32)
     return (jnp.uint32(1) << (np.uint32(32) - lax.clz(below))).astype(np.int32)
 
 
 @DeviceLoopBound.host_kernel
-def _(input: list[Any], *, ctx: Any, cond: Any, body: Any) -> Any:
-    functions = _bodies(ctx, cond, body)
+def _(input: list[Any], *, ctx: StepHostContext, cond: Any, body: Any) -> Any:
+    functions = _bodies(ctx.op, cond, body)
     values, number = list(input), 0
     while bool(truth_of(np.asarray(ctx.call(functions[0], values)[0]))):
         values = ctx.call(functions[1], values)

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
+from anabranch.core.kernel_context import OperationContext
+from anabranch.core.roles import Role
 from anabranch.core.shapes import TensorShape
 from anabranch.errors import AbortedError, InternalError, UnimplementedError
 from anabranch.graph.building import define_op
@@ -22,24 +24,28 @@ _SCALAR = TensorShape([])
 _ENTER_ATTRS = "T: any, frame_name: string, is_constant: bool = False, parallel_iterations: int = 10"
 
 _SWITCH = ("data: T, pred: bool -> output_false: T, output_true: T", "T: any")
-Switch = define_op("Switch", *_SWITCH, ranks={"pred": 0})
-RefSwitch = define_op("RefSwitch", *_SWITCH, ranks={"pred": 0})
-Merge = define_op("Merge", "inputs: N * T -> output: T, value_index: int32", "T: any, N: int >= 1")
-RefMerge = define_op("RefMerge", "inputs: N * T -> output: T, value_index: int32", "T: any, N: int >= 1")
-Enter = define_op("Enter", "data: T -> output: T", _ENTER_ATTRS)
-RefEnter = define_op("RefEnter", "data: T -> output: T", _ENTER_ATTRS)
-Exit = define_op("Exit", "data: T -> output: T", "T: any")
-RefExit = define_op("RefExit", "data: T -> output: T", "T: any")
-NextIteration = define_op("NextIteration", "data: T -> output: T", "T: any")
-RefNextIteration = define_op("RefNextIteration", "data: T -> output: T", "T: any")
-LoopCond = define_op("LoopCond", "input: bool -> output: bool", ranks={"input": 0})
-ControlTrigger = define_op("ControlTrigger", "->")
+Switch = define_op("Switch", *_SWITCH, ranks={"pred": 0}, role=Role.SWITCH)
+RefSwitch = define_op("RefSwitch", *_SWITCH, ranks={"pred": 0}, role=Role.SWITCH)
+Merge = define_op("Merge", "inputs: N * T -> output: T, value_index: int32", "T: any, N: int >= 1", role=Role.MERGE)
+RefMerge = define_op(
+    "RefMerge", "inputs: N * T -> output: T, value_index: int32", "T: any, N: int >= 1", role=Role.MERGE
+)
+Enter = define_op("Enter", "data: T -> output: T", _ENTER_ATTRS, role=Role.ENTER)
+RefEnter = define_op("RefEnter", "data: T -> output: T", _ENTER_ATTRS, role=Role.ENTER)
+Exit = define_op("Exit", "data: T -> output: T", "T: any", role=Role.EXIT)
+RefExit = define_op("RefExit", "data: T -> output: T", "T: any", role=Role.EXIT)
+NextIteration = define_op("NextIteration", "data: T -> output: T", "T: any", role=Role.NEXT_ITERATION)
+RefNextIteration = define_op("RefNextIteration", "data: T -> output: T", "T: any", role=Role.NEXT_ITERATION)
+LoopCond = define_op(
+    "LoopCond", "input: bool -> output: bool", ranks={"input": 0}, role=Role.LOOP_CONDITION, passes_on=True
+)
+ControlTrigger = define_op("ControlTrigger", "->", role=Role.TRIGGER)
 #: lets others wait for tensors, and be dead if one of them is: where a lowered conditional or loop begins
-Gate = define_op("_Gate", "input: T ->", "T: list(type) >= 0")
+Gate = define_op("_Gate", "input: T ->", "T: list(type) >= 0", role=Role.GATE)
 Abort = define_op("Abort", "->", "error_msg: string = '', exit_without_error: bool = False")
 
 
-def _by_executor(*_: Any, ctx: Any) -> NoReturn:
+def _by_executor(*_: Any, ctx: OperationContext) -> NoReturn:
     raise InternalError(None, ctx.op, f"{ctx.op.type} is run by the executor of a step, not by itself")
 
 
@@ -52,7 +58,7 @@ for _op in _PRIMITIVES:
 
 
 @Abort.host_kernel
-def _(*, error_msg: bytes, exit_without_error: bool, ctx: Any) -> None:
+def _(*, error_msg: bytes, exit_without_error: bool, ctx: OperationContext) -> None:
     text = error_msg.decode(errors="replace") or "no message was given"
     raise AbortedError(None, ctx.op, f"operation {ctx.op.name!r} ended the step: {text}")
 
@@ -103,7 +109,7 @@ def _switch_gradient(op: Operation, false: Any, true: Any) -> list[Any]:
 
 def _merge_gradient(op: Operation, grad: Any, _: Any) -> list[Any]:
     """Sends the gradient to the input that was taken, and a dead value to the others."""
-    if any(t.op.type in {"NextIteration", "RefNextIteration"} for t in op.inputs):
+    if any(t.op.op_def.role is Role.NEXT_ITERATION for t in op.inputs):
         _refuse_loop(op)
     taken = [raw.Equal(op.outputs[1], i) for i in range(len(op.inputs))]
     return [raw.Switch(grad, t).output_true for t in taken]

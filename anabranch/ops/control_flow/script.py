@@ -14,9 +14,11 @@ import numpy as np
 from anabranch import errors
 from anabranch.core.dtypes import DType
 from anabranch.core.interrupts import admitted
+from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
 from anabranch.core.values import to_array
 from anabranch.graph.building import define_op
+from anabranch.graph.constants import ShapeContext
 from anabranch.graph.graph import get_default_graph
 
 _numbers = itertools.count()
@@ -52,7 +54,7 @@ _ERRORS: tuple[tuple[type[BaseException], type[errors.OpError]], ...] = (
 )
 
 
-def _call(input: list[Any], *, token: bytes, Tout: list[Any], ctx: Any) -> list[Any]:
+def _call(input: list[Any], *, token: bytes, Tout: list[Any], ctx: OperationContext) -> list[Any]:
     registered = _registered.get(token)
     if registered is None:
         raise errors.NotFoundError(
@@ -74,7 +76,7 @@ def _call(input: list[Any], *, token: bytes, Tout: list[Any], ctx: Any) -> list[
     return _results(result, Tout, ctx)
 
 
-def _results(result: Any, dtypes: list[Any], ctx: Any) -> list[Any]:
+def _results(result: Any, dtypes: list[Any], ctx: OperationContext) -> list[Any]:
     """The outputs: each element of a list or tuple is one, anything else is a single one, and None is none."""
     values = list(result) if isinstance(result, list | tuple) else [] if result is None else [result]
     if len(values) != len(dtypes):
@@ -87,7 +89,7 @@ def _results(result: Any, dtypes: list[Any], ctx: Any) -> list[Any]:
     return [_output(value, i, dtype, ctx) for i, (value, dtype) in enumerate(zip(values, dtypes, strict=True))]
 
 
-def _output(value: Any, index: int, dtype: DType, ctx: Any) -> np.ndarray[Any, Any]:
+def _output(value: Any, index: int, dtype: DType, ctx: OperationContext) -> np.ndarray[Any, Any]:
     array = _array(value, index, ctx)
     if array.dtype == dtype.as_numpy_dtype:
         return array
@@ -99,7 +101,7 @@ def _output(value: Any, index: int, dtype: DType, ctx: Any) -> np.ndarray[Any, A
     )
 
 
-def _array(value: Any, index: int, ctx: Any) -> np.ndarray[Any, Any]:
+def _array(value: Any, index: int, ctx: OperationContext) -> np.ndarray[Any, Any]:
     """A returned value as an array."""
     try:
         if isinstance(value, np.ndarray) and value.dtype.fields:
@@ -111,13 +113,15 @@ def _array(value: Any, index: int, ctx: Any) -> np.ndarray[Any, Any]:
         raise errors.InternalError(None, ctx.op, message) from error
 
 
-def _shapes(input: list[TensorShape], *, ctx: Any) -> list[TensorShape]:
+def _shapes(input: list[TensorShape], *, ctx: ShapeContext) -> list[TensorShape]:
     return [TensorShape(None)] * ctx.output_count
 
 
 _ATTRS = "token: string, Tin: list(type) >= 0, Tout: list(type) >= 0"
-PyFunc = define_op("PyFunc", "input: Tin -> output: Tout", _ATTRS, stateful=True, blocking=True)
-PyFuncStateless = define_op("PyFuncStateless", "input: Tin -> output: Tout", _ATTRS, blocking=True)
+PyFunc = define_op("PyFunc", "input: Tin -> output: Tout", _ATTRS, stateful=True, blocking=True, calls_user_code=True)
+PyFuncStateless = define_op(
+    "PyFuncStateless", "input: Tin -> output: Tout", _ATTRS, blocking=True, calls_user_code=True
+)
 for _op in (PyFunc, PyFuncStateless):
     _op.shape(_shapes)
     _op.host_kernel(_call)

@@ -12,13 +12,20 @@ from __future__ import annotations
 
 from typing import Any
 
+from anabranch.core.kernel_context import TransferKernelContext
+from anabranch.core.roles import Role
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import define_op
 
 _ROUTE = "tensor_name: string, send_device: string, send_device_incarnation: int, recv_device: string"
 
 Send = define_op(
-    "_Send", "tensor: T ->", f"T: type, {_ROUTE}, client_terminated: bool = False", stateful=True, knows_objects=True
+    "_Send",
+    "tensor: T ->",
+    f"T: type, {_ROUTE}, client_terminated: bool = False",
+    stateful=True,
+    knows_objects=True,
+    role=Role.SEND,
 )
 Send.not_differentiable()
 
@@ -29,7 +36,7 @@ def _(tensor: TensorShape) -> tuple[()]:
 
 
 @Send.host_kernel
-def _(tensor: Any, *, ctx: Any) -> tuple[()]:
+def _(tensor: Any, *, ctx: TransferKernelContext) -> tuple[()]:
     ctx.send(tensor)
     return ()
 
@@ -39,6 +46,7 @@ Recv = define_op(
     "-> tensor: tensor_type",
     f"tensor_type: type, {_ROUTE}, client_terminated: bool = False",
     stateful=True,
+    role=Role.RECEIVE,
 )
 Recv.not_differentiable()
 
@@ -49,5 +57,5 @@ def _() -> TensorShape:
 
 
 @Recv.host_kernel
-def _(*, ctx: Any) -> Any:
+def _(*, ctx: TransferKernelContext) -> Any:
     return ctx.receive()

@@ -20,6 +20,7 @@ from anabranch.core.pending import Pending
 from anabranch.errors import OpError
 from anabranch.graph.constants import ShapeCheck, is_open, run_on_known_values
 from anabranch.graph.kernel_binding import VALUE_ERRORS, BoundKernel, flatten_outputs, host_array, refusal
+from anabranch.graph.kernel_contexts import StepHostContext
 from anabranch.graph.step_nodes import StepFunction, StepNode, StepTensor
 from anabranch.ops.object_values import boxed, unboxed
 from anabranch.state.datasets import Element
@@ -68,7 +69,7 @@ class FunctionOfElements:
         OpError: as the function's operations; the message says whose function it is.
     """
 
-    def __init__(self, ctx: Any, body: StepFunction, captured: Sequence[Any]) -> None:
+    def __init__(self, ctx: StepHostContext, body: StepFunction, captured: Sequence[Any]) -> None:
         self._ctx = ctx
         self._body = body
         self._captured = list(captured)
@@ -120,7 +121,7 @@ def _is_large_arithmetic(operations: list[StepNode]) -> bool:
 class _Program:
     """The kernel calls of a function graph, in order. Thread-safe. The caller silences NumPy's warnings."""
 
-    def __init__(self, ctx: Any, body: StepFunction, captured: list[Any]) -> None:
+    def __init__(self, ctx: StepHostContext, body: StepFunction, captured: list[Any]) -> None:
         self._slots: dict[StepTensor, int] = {}
         self._template: list[Any] = []
         for parameter in body.inputs:
@@ -179,7 +180,7 @@ class _Program:
             self._known.add(tensor)
         return True
 
-    def _instruction(self, ctx: Any, op: StepNode) -> _Instruction:
+    def _instruction(self, ctx: StepHostContext, op: StepNode) -> _Instruction:
         rule = host_rule(op.op_def)
         assert rule is not None
         kernel = BoundKernel(op, rule, np, ctx.for_operation(op))

@@ -6,9 +6,11 @@ import os
 from collections.abc import Callable
 from typing import Any, Final
 
+from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
 from anabranch.errors import InvalidArgumentError
 from anabranch.graph.building import define_op
+from anabranch.graph.kernel_contexts import StepHostContext
 from anabranch.ops.datasets.sources import TYPED, dataset_of, define_dataset, function_of, made_by
 from anabranch.ops.datasets.threads import ThreadBackground
 from anabranch.state import dataset_background as background, dataset_functions as functions
@@ -25,7 +27,7 @@ _INPUT = "input_dataset: variant, other_arguments: Targuments"
 _FUNCTION = f"f: func, Targuments: list(type) >= 0, {TYPED}"
 
 
-def _parallelism(value: Any, ctx: Any, name: str = "num_parallel_calls") -> int:
+def _parallelism(value: Any, ctx: OperationContext, name: str = "num_parallel_calls") -> int:
     """How many calls may run at once."""
     if int(value) == AUTOTUNE:
         return os.cpu_count() or 1
@@ -49,11 +51,11 @@ ParallelMapDataset = define_dataset(
 
 
 @MapDataset.host_kernel
-def _(input_dataset: Any, other_arguments: list[Any], *, f: Any, ctx: Any) -> Elements:
+def _(input_dataset: Any, other_arguments: list[Any], *, f: Any, ctx: StepHostContext) -> Elements:
     return _mapped(input_dataset, other_arguments, 1, f, ctx)
 
 
-def _mapped(input_dataset: Any, captured: list[Any], calls: int, f: Any, ctx: Any) -> Elements:
+def _mapped(input_dataset: Any, captured: list[Any], calls: int, f: Any, ctx: StepHostContext) -> Elements:
     source, preserve = dataset_of(input_dataset, ctx), ctx.op.attrs["preserve_cardinality"]
     function: ElementFunction = function_of(ctx, f, captured)
     function = functions.kept_going(function) if preserve else function
@@ -64,7 +66,9 @@ def _mapped(input_dataset: Any, captured: list[Any], calls: int, f: Any, ctx: An
 
 
 @ParallelMapDataset.host_kernel
-def _(input_dataset: Any, other_arguments: list[Any], num_parallel_calls: Any, *, f: Any, ctx: Any) -> Elements:
+def _(
+    input_dataset: Any, other_arguments: list[Any], num_parallel_calls: Any, *, f: Any, ctx: StepHostContext
+) -> Elements:
     calls = _parallelism(num_parallel_calls, ctx)
     return _mapped(input_dataset, other_arguments, calls, f, ctx)
 
@@ -77,7 +81,7 @@ def _map_and_batch(
     drop_remainder: Any,
     *,
     f: Any,
-    ctx: Any,
+    ctx: StepHostContext,
 ) -> Elements:
     calls = _parallelism(num_parallel_calls, ctx)
     mapped = _mapped(input_dataset, other_arguments, calls, f, ctx)
@@ -96,12 +100,12 @@ FilterDataset = define_dataset("FilterDataset", _INPUT, f"predicate: func, Targu
 
 
 @FilterDataset.host_kernel
-def _(input_dataset: Any, other_arguments: list[Any], *, predicate: Any, ctx: Any) -> Elements:
+def _(input_dataset: Any, other_arguments: list[Any], *, predicate: Any, ctx: StepHostContext) -> Elements:
     function = function_of(ctx, predicate, other_arguments)
     return made_by(functions.FilterDataset(dataset_of(input_dataset, ctx), function), ctx)
 
 
-def _take_while(input_dataset: Any, other_arguments: list[Any], *, predicate: Any, ctx: Any) -> Elements:
+def _take_while(input_dataset: Any, other_arguments: list[Any], *, predicate: Any, ctx: StepHostContext) -> Elements:
     function = function_of(ctx, predicate, other_arguments)
     return made_by(functions.FilterDataset(dataset_of(input_dataset, ctx), function, until_false=True), ctx)
 
@@ -122,12 +126,14 @@ ParallelInterleaveDatasetV2 = define_dataset(
 
 
 @FlatMapDataset.host_kernel
-def _(input_dataset: Any, other_arguments: list[Any], *, f: Any, ctx: Any) -> Elements:
+def _(input_dataset: Any, other_arguments: list[Any], *, f: Any, ctx: StepHostContext) -> Elements:
     source = dataset_of(input_dataset, ctx)
     return made_by(functions.InterleaveDataset(source, function_of(ctx, f, other_arguments)), ctx)
 
 
-def _interleaved(source: Any, captured: Any, cycle: Any, block: Any, f: Any, ctx: Any, ahead: int = 0) -> Elements:
+def _interleaved(
+    source: Any, captured: Any, cycle: Any, block: Any, f: Any, ctx: StepHostContext, ahead: int = 0
+) -> Elements:
     """Datasets that take turns; with `ahead`, each computes that many elements before its turn."""
     taking_turns = _parallelism(cycle, ctx, "cycle_length")
     wrap = _prefetched(ahead) if ahead else _itself
@@ -146,7 +152,13 @@ def _prefetched(ahead: int) -> Callable[[Elements], Elements]:
 
 @InterleaveDataset.host_kernel
 def _(
-    input_dataset: Any, other_arguments: list[Any], cycle_length: Any, block_length: Any, *, f: Any, ctx: Any
+    input_dataset: Any,
+    other_arguments: list[Any],
+    cycle_length: Any,
+    block_length: Any,
+    *,
+    f: Any,
+    ctx: StepHostContext,
 ) -> Elements:
     return _interleaved(input_dataset, other_arguments, cycle_length, block_length, f, ctx)
 
@@ -160,7 +172,7 @@ def _(
     num_parallel_calls: Any,
     *,
     f: Any,
-    ctx: Any,
+    ctx: StepHostContext,
 ) -> Elements:
     calls = _parallelism(num_parallel_calls, ctx)
     ahead = max(_AHEAD, 2 * int(block_length)) if calls > 1 else 0
@@ -177,7 +189,7 @@ def _parallel_interleave(
     prefetch_input_elements: Any,
     *,
     f: Any,
-    ctx: Any,
+    ctx: StepHostContext,
 ) -> Elements:
     ahead = max(1, int(buffer_output_elements))
     return _interleaved(input_dataset, other_arguments, cycle_length, block_length, f, ctx, ahead)
@@ -201,7 +213,7 @@ def _group_by_window(
     key_func: Any,
     reduce_func: Any,
     window_size_func: Any,
-    ctx: Any,
+    ctx: StepHostContext,
 ) -> Elements:
     key = function_of(ctx, key_func, key_func_other_arguments)
     size = function_of(ctx, window_size_func, window_size_func_other_arguments)
@@ -224,7 +236,9 @@ _STATE = "input_dataset: variant, initial_state: Tstate, other_arguments: Targum
 _STATE_ATTRS = f"f: func, Tstate: list(type) >= 1, Targuments: list(type) >= 0, {TYPED}"
 
 
-def _scan(input_dataset: Any, initial_state: list[Any], other_arguments: list[Any], *, f: Any, ctx: Any) -> Elements:
+def _scan(
+    input_dataset: Any, initial_state: list[Any], other_arguments: list[Any], *, f: Any, ctx: StepHostContext
+) -> Elements:
     function = function_of(ctx, f, other_arguments)
     return made_by(functions.ScanDataset(dataset_of(input_dataset, ctx), tuple(initial_state), function), ctx)
 
@@ -258,7 +272,9 @@ def _(
 
 
 @ReduceDataset.host_kernel
-def _(input_dataset: Any, initial_state: list[Any], other_arguments: list[Any], *, f: Any, ctx: Any) -> list[Any]:
+def _(
+    input_dataset: Any, initial_state: list[Any], other_arguments: list[Any], *, f: Any, ctx: StepHostContext
+) -> list[Any]:
     function = function_of(ctx, f, other_arguments)
     iterator = dataset_of(input_dataset, ctx).iterator()
     state = tuple(initial_state)
@@ -279,7 +295,7 @@ PrefetchDataset = define_dataset(
 
 
 @PrefetchDataset.host_kernel
-def _(input_dataset: Any, buffer_size: Any, *, ctx: Any) -> Elements:
+def _(input_dataset: Any, buffer_size: Any, *, ctx: OperationContext) -> Elements:
     size = int(buffer_size)
     if size < AUTOTUNE:
         raise InvalidArgumentError(None, ctx.op, f"buffer_size must be >= 0 or set to be auto-tuned, got {size}.")

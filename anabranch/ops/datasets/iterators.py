@@ -13,10 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from anabranch.core.kernel_context import OperationContext
 from anabranch.core.resources import ResourceHandle
 from anabranch.core.shapes import TensorShape
 from anabranch.errors import InvalidArgumentError, NotFoundError, OpError, OutOfRangeError
 from anabranch.graph.building import OpFunction, define_op
+from anabranch.graph.kernel_contexts import StepHostContext
 from anabranch.ops import shape_rules
 from anabranch.ops.arrays.array import zero_of
 from anabranch.ops.datasets.sources import TYPED, dataset_of
@@ -34,7 +36,7 @@ def _handle_op(name: str, attrs: str) -> OpFunction:
     return op.not_differentiable()
 
 
-def _named_handle(*, container: bytes, shared_name: bytes, ctx: Any, xp: Any) -> ResourceHandle:
+def _named_handle(*, container: bytes, shared_name: bytes, ctx: OperationContext, xp: Any) -> ResourceHandle:
     return ResourceHandle(container.decode(), shared_name.decode() or ctx.op.name, _KIND, task=ctx.task)
 
 
@@ -42,7 +44,7 @@ for _name in ("Iterator", "IteratorV2"):
     _handle_op(_name, f"shared_name: string, container: string, {TYPED}").kernel(_named_handle)
 
 
-def _new_handle(ctx: Any) -> ResourceHandle:
+def _new_handle(ctx: StepHostContext) -> ResourceHandle:
     handle = ResourceHandle("", f"_anonymous_iterator_{next(_anonymous)}", _KIND, task=ctx.task)
     ctx.containers.object(handle, IteratorResource)
     return handle
@@ -54,7 +56,7 @@ AnonymousIteratorV2.not_differentiable()
 
 
 @AnonymousIterator.host_kernel
-def _(*, ctx: Any) -> ResourceHandle:
+def _(*, ctx: StepHostContext) -> ResourceHandle:
     return _new_handle(ctx)
 
 
@@ -64,7 +66,7 @@ def _() -> list[TensorShape]:
 
 
 @AnonymousIteratorV2.host_kernel
-def _(*, ctx: Any) -> Any:
+def _(*, ctx: StepHostContext) -> Any:
     handle = _new_handle(ctx)
     return handle, _boxed(handle)
 
@@ -75,7 +77,7 @@ DeleteIterator.not_differentiable()
 
 
 @DeleteIterator.host_kernel
-def _(handle: ResourceHandle, deleter: Any, *, ctx: Any) -> None:
+def _(handle: ResourceHandle, deleter: Any, *, ctx: StepHostContext) -> None:
     resource = ctx.containers.find_object(handle)
     if resource is not None:
         resource.close()
@@ -88,7 +90,7 @@ OneShotIterator = _handle_op(
 
 
 @OneShotIterator.host_kernel
-def _(*, dataset_factory: Any, container: bytes, shared_name: bytes, ctx: Any) -> ResourceHandle:
+def _(*, dataset_factory: Any, container: bytes, shared_name: bytes, ctx: StepHostContext) -> ResourceHandle:
     handle = ResourceHandle(container.decode(), shared_name.decode() or ctx.op.name, _KIND, task=ctx.task)
     resource: IteratorResource = ctx.containers.object(handle, IteratorResource)
     body = ctx.op.function(dataset_factory.name)
@@ -102,12 +104,12 @@ MakeIterator.not_differentiable()
 
 
 @MakeIterator.host_kernel
-def _(dataset: Any, iterator: ResourceHandle, *, ctx: Any) -> None:
+def _(dataset: Any, iterator: ResourceHandle, *, ctx: StepHostContext) -> None:
     ctx.containers.object(iterator, IteratorResource).initialize(dataset_of(dataset, ctx))
 
 
 # ---------------------------------------------------------------------- elements
-def _resource(handle: Any, ctx: Any) -> IteratorResource:
+def _resource(handle: Any, ctx: StepHostContext) -> IteratorResource:
     """The object behind a handle; a fresh one, which says that it is not initialised, where there is none yet."""
     if not isinstance(handle, ResourceHandle) or handle.kind != _KIND:
         raise InvalidArgumentError(None, ctx.op, f"{ctx.op.type} takes the handle of an iterator, got {handle}")
@@ -115,7 +117,7 @@ def _resource(handle: Any, ctx: Any) -> IteratorResource:
     return found
 
 
-def _checked(element: Element, ctx: Any) -> list[Any]:
+def _checked(element: Element, ctx: OperationContext) -> list[Any]:
     """The element as the operation's outputs.
 
     Raises:
@@ -136,7 +138,7 @@ def _checked(element: Element, ctx: Any) -> list[Any]:
     return list(element)
 
 
-def _get_next(iterator: Any, *, ctx: Any) -> list[Any]:
+def _get_next(iterator: Any, *, ctx: StepHostContext) -> list[Any]:
     element = _resource(iterator, ctx).next()
     if element is None:
         raise OutOfRangeError(None, ctx.op, "End of sequence")
@@ -163,12 +165,12 @@ IteratorToStringHandle.not_differentiable()
 
 
 @IteratorToStringHandle.host_kernel
-def _(resource_handle: ResourceHandle, *, ctx: Any) -> bytes:
+def _(resource_handle: ResourceHandle, *, ctx: StepHostContext) -> bytes:
     _resource(resource_handle, ctx)
     return json.dumps([_KIND, resource_handle.container, resource_handle.name]).encode()
 
 
-def _from_string(string_handle: Any, *, ctx: Any) -> ResourceHandle:
+def _from_string(string_handle: Any, *, ctx: StepHostContext) -> ResourceHandle:
     try:
         kind, container, name = json.loads(string_handle.item())
     except (ValueError, TypeError):
@@ -217,7 +219,7 @@ def _boxed(value: Any) -> Any:
     return box
 
 
-def _position(handle: Any, ctx: Any) -> bytes:
+def _position(handle: Any, ctx: StepHostContext) -> bytes:
     try:
         return _resource(handle, ctx).save()
     except OpError as error:
@@ -226,22 +228,22 @@ def _position(handle: Any, ctx: Any) -> bytes:
 
 
 @SerializeIterator.host_kernel
-def _(resource_handle: ResourceHandle, *, ctx: Any) -> Any:
+def _(resource_handle: ResourceHandle, *, ctx: StepHostContext) -> Any:
     return _boxed(_position(resource_handle, ctx))
 
 
 @DeserializeIterator.host_kernel
-def _(resource_handle: ResourceHandle, serialized: Any, *, ctx: Any) -> None:
+def _(resource_handle: ResourceHandle, serialized: Any, *, ctx: StepHostContext) -> None:
     _resource(resource_handle, ctx).restore(serialized.item())
 
 
 @_IteratorPosition.host_kernel
-def _(iterator: ResourceHandle, *, ctx: Any) -> bytes:
+def _(iterator: ResourceHandle, *, ctx: StepHostContext) -> bytes:
     return _position(iterator, ctx)
 
 
 @_RestoreIterator.host_kernel
-def _(iterator: ResourceHandle, dataset: list[Any], position: Any, *, ctx: Any) -> None:
+def _(iterator: ResourceHandle, dataset: list[Any], position: Any, *, ctx: StepHostContext) -> None:
     resource = _resource(iterator, ctx)
     if dataset:
         resource.initialize(dataset_of(dataset[0], ctx))
@@ -301,7 +303,7 @@ def _(optional: TensorShape, *, output_shapes: list[TensorShape]) -> list[Tensor
 
 
 @OptionalGetValue.host_kernel
-def _(optional: Any, *, ctx: Any) -> list[Any]:
+def _(optional: Any, *, ctx: OperationContext) -> list[Any]:
     element = optional.item().element
     if element is None:
         raise InvalidArgumentError(None, ctx.op, "The given optional does not have a value.")
@@ -309,5 +311,5 @@ def _(optional: Any, *, ctx: Any) -> list[Any]:
 
 
 @IteratorGetNextAsOptional.host_kernel
-def _(iterator: ResourceHandle, *, ctx: Any) -> OptionalElement:
+def _(iterator: ResourceHandle, *, ctx: StepHostContext) -> OptionalElement:
     return OptionalElement(_resource(iterator, ctx).next())

@@ -11,9 +11,11 @@ from typing import Any, Final
 
 import numpy as np
 
+from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
 from anabranch.errors import InvalidArgumentError, OpError
 from anabranch.graph.building import OpFunction, define_op
+from anabranch.graph.kernel_contexts import StepHostContext
 from anabranch.ops import shape_rules
 from anabranch.ops.datasets.element_functions import FunctionOfElements
 from anabranch.state import dataset_files
@@ -52,7 +54,7 @@ def define_dataset(name: str, signature: str, attrs: str = TYPED, stateful: bool
     return op
 
 
-def dataset_of(value: Any, ctx: Any) -> Elements:
+def dataset_of(value: Any, ctx: OperationContext) -> Elements:
     """The dataset that a variant tensor holds.
 
     Raises:
@@ -65,13 +67,13 @@ def dataset_of(value: Any, ctx: Any) -> Elements:
     return found
 
 
-def made_by(dataset: Elements, ctx: Any) -> Elements:
+def made_by(dataset: Elements, ctx: OperationContext) -> Elements:
     """The dataset, which from now on names the operation that made it."""
     dataset.origin = ctx.op
     return dataset
 
 
-def function_of(ctx: Any, function: Any, captured: Sequence[Any]) -> FunctionOfElements:
+def function_of(ctx: StepHostContext, function: Any, captured: Sequence[Any]) -> FunctionOfElements:
     """The function of an attribute, with the values of its captured inputs."""
     return FunctionOfElements(ctx, ctx.op.function(function.name), captured)
 
@@ -86,17 +88,17 @@ SparseTensorSliceDataset = define_dataset(
 
 
 @TensorDataset.host_kernel
-def _(components: list[Any], *, ctx: Any) -> Elements:
+def _(components: list[Any], *, ctx: OperationContext) -> Elements:
     return made_by(ListDataset([tuple(components)]), ctx)
 
 
 @TensorSliceDataset.host_kernel
-def _(components: list[Any], *, ctx: Any) -> Elements:
+def _(components: list[Any], *, ctx: OperationContext) -> Elements:
     return made_by(_Slices(components), ctx)
 
 
 @SparseTensorSliceDataset.host_kernel
-def _(indices: Any, values: Any, dense_shape: Any, *, ctx: Any) -> Elements:
+def _(indices: Any, values: Any, dense_shape: Any, *, ctx: OperationContext) -> Elements:
     return made_by(_SparseSlices(indices, values, dense_shape), ctx)
 
 
@@ -104,11 +106,11 @@ RangeDataset = define_dataset("RangeDataset", "start: int64, stop: int64, step: 
 
 
 @RangeDataset.host_kernel
-def _(start: Any, stop: Any, step: Any, *, output_types: list[Any], ctx: Any) -> Elements:
+def _(start: Any, stop: Any, step: Any, *, output_types: list[Any], ctx: OperationContext) -> Elements:
     return made_by(_Range(int(start), int(stop), int(step), output_types[0].as_numpy_dtype), ctx)
 
 
-def _random(seed: Any, seed2: Any, *, ctx: Any) -> Elements:
+def _random(seed: Any, seed2: Any, *, ctx: OperationContext) -> Elements:
     words = random_seeds(seed, seed2)
     return made_by(RandomNumbers(words[0] << 32 ^ words[1]), ctx)
 
@@ -145,7 +147,7 @@ def _(
     init_func: Any,
     next_func: Any,
     finalize_func: Any,
-    ctx: Any,
+    ctx: StepHostContext,
 ) -> Elements:
     start = function_of(ctx, init_func, init_func_other_args)
     step = function_of(ctx, next_func, next_func_other_args)
@@ -173,7 +175,7 @@ FixedLengthRecordDatasetV2 = define_dataset(
 )
 
 
-def _compression(value: Any, ctx: Any) -> str:
+def _compression(value: Any, ctx: OperationContext) -> str:
     found: str = value.item().decode()
     if found not in ("", "GZIP", "ZLIB"):
         raise InvalidArgumentError(None, ctx.op, f"Unsupported compression_type: {found!r}; use 'GZIP', 'ZLIB' or ''.")
@@ -181,24 +183,28 @@ def _compression(value: Any, ctx: Any) -> str:
 
 
 @TextLineDataset.host_kernel
-def _(filenames: Any, compression_type: Any, buffer_size: Any, *, ctx: Any) -> Elements:
+def _(filenames: Any, compression_type: Any, buffer_size: Any, *, ctx: OperationContext) -> Elements:
     names, compression = dataset_files.file_names(filenames), _compression(compression_type, ctx)
     return made_by(dataset_files.line_dataset(names, compression, int(buffer_size)), ctx)
 
 
 @CSVRowDataset.host_kernel
-def _(filenames: Any, compression_type: Any, buffer_size: Any, *, field_delim: bytes, ctx: Any) -> Elements:
+def _(
+    filenames: Any, compression_type: Any, buffer_size: Any, *, field_delim: bytes, ctx: OperationContext
+) -> Elements:
     names, compression = dataset_files.file_names(filenames), _compression(compression_type, ctx)
     return made_by(dataset_files.row_dataset(names, field_delim, compression, int(buffer_size)), ctx)
 
 
 @TFRecordDataset.host_kernel
-def _(filenames: Any, compression_type: Any, buffer_size: Any, *, ctx: Any) -> Elements:
+def _(filenames: Any, compression_type: Any, buffer_size: Any, *, ctx: OperationContext) -> Elements:
     names, compression = dataset_files.file_names(filenames), _compression(compression_type, ctx)
     return made_by(dataset_files.record_dataset(names, compression, int(buffer_size)), ctx)
 
 
-def _fixed(filenames: Any, header: Any, record: Any, footer: Any, buffer_size: Any, compression: str, ctx: Any) -> Any:
+def _fixed(
+    filenames: Any, header: Any, record: Any, footer: Any, buffer_size: Any, compression: str, ctx: OperationContext
+) -> Any:
     for name, value, least in (("header_bytes", header, 0), ("record_bytes", record, 1), ("footer_bytes", footer, 0)):
         if int(value) < least:
             raise InvalidArgumentError(None, ctx.op, f"`{name}` must be at least {least}, got {int(value)}")
@@ -210,7 +216,9 @@ def _fixed(filenames: Any, header: Any, record: Any, footer: Any, buffer_size: A
 
 
 @FixedLengthRecordDataset.host_kernel
-def _(filenames: Any, header_bytes: Any, record_bytes: Any, footer_bytes: Any, buffer_size: Any, *, ctx: Any) -> Any:
+def _(
+    filenames: Any, header_bytes: Any, record_bytes: Any, footer_bytes: Any, buffer_size: Any, *, ctx: OperationContext
+) -> Any:
     return _fixed(filenames, header_bytes, record_bytes, footer_bytes, buffer_size, "", ctx)
 
 
@@ -223,13 +231,13 @@ def _(
     buffer_size: Any,
     compression_type: Any,
     *,
-    ctx: Any,
+    ctx: OperationContext,
 ) -> Any:
     compression = _compression(compression_type, ctx)
     return _fixed(filenames, header_bytes, record_bytes, footer_bytes, buffer_size, compression, ctx)
 
 
-def _matching_files(patterns: Any, *, ctx: Any) -> Elements:
+def _matching_files(patterns: Any, *, ctx: OperationContext) -> Elements:
     try:
         return made_by(dataset_files.matching_files([p.decode() for p in patterns.reshape(-1).tolist()]), ctx)
     except OpError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
 from anabranch.errors import InvalidArgumentError
 from anabranch.graph.building import define_op
@@ -16,7 +17,7 @@ TakeDataset = define_dataset("TakeDataset", "input_dataset: variant, count: int6
 
 
 @TakeDataset.host_kernel
-def _(input_dataset: Any, count: Any, *, ctx: Any) -> Elements:
+def _(input_dataset: Any, count: Any, *, ctx: OperationContext) -> Elements:
     source = dataset_of(input_dataset, ctx)
     return made_by(transforms.TakeDataset(source, int(count)), ctx)
 
@@ -25,7 +26,7 @@ SkipDataset = define_dataset("SkipDataset", "input_dataset: variant, count: int6
 
 
 @SkipDataset.host_kernel
-def _(input_dataset: Any, count: Any, *, ctx: Any) -> Elements:
+def _(input_dataset: Any, count: Any, *, ctx: OperationContext) -> Elements:
     source = dataset_of(input_dataset, ctx)
     return made_by(transforms.SkipDataset(source, int(count)), ctx)
 
@@ -34,7 +35,7 @@ RepeatDataset = define_dataset("RepeatDataset", "input_dataset: variant, count: 
 
 
 @RepeatDataset.host_kernel
-def _(input_dataset: Any, count: Any, *, ctx: Any) -> Elements:
+def _(input_dataset: Any, count: Any, *, ctx: OperationContext) -> Elements:
     source = dataset_of(input_dataset, ctx)
     return made_by(transforms.RepeatDataset(source, int(count)), ctx)
 
@@ -43,7 +44,7 @@ ShardDataset = define_dataset("ShardDataset", "input_dataset: variant, num_shard
 
 
 @ShardDataset.host_kernel
-def _(input_dataset: Any, num_shards: Any, index: Any, *, ctx: Any) -> Elements:
+def _(input_dataset: Any, num_shards: Any, index: Any, *, ctx: OperationContext) -> Elements:
     source = dataset_of(input_dataset, ctx)
     return made_by(transforms.ShardDataset(source, int(num_shards), int(index)), ctx)
 
@@ -52,7 +53,7 @@ CacheDataset = define_dataset("CacheDataset", "input_dataset: variant, filename:
 
 
 @CacheDataset.host_kernel
-def _(input_dataset: Any, filename: Any, *, ctx: Any) -> Elements:
+def _(input_dataset: Any, filename: Any, *, ctx: OperationContext) -> Elements:
     source, name = dataset_of(input_dataset, ctx), filename.item().decode()
     return made_by(files.FileCacheDataset(source, name) if name else transforms.CacheDataset(source), ctx)
 
@@ -62,7 +63,7 @@ ConcatenateDataset = define_dataset("ConcatenateDataset", "input_dataset: varian
 
 
 @ConcatenateDataset.host_kernel
-def _(input_dataset: Any, another_dataset: Any, *, ctx: Any) -> Elements:
+def _(input_dataset: Any, another_dataset: Any, *, ctx: OperationContext) -> Elements:
     sources = [dataset_of(input_dataset, ctx), dataset_of(another_dataset, ctx)]
     return made_by(transforms.ConcatenateDataset(sources), ctx)
 
@@ -71,11 +72,11 @@ ZipDataset = define_dataset("ZipDataset", "input_datasets: N * variant", f"{TYPE
 
 
 @ZipDataset.host_kernel
-def _(input_datasets: list[Any], *, ctx: Any) -> Elements:
+def _(input_datasets: list[Any], *, ctx: OperationContext) -> Elements:
     return made_by(transforms.ZipDataset([dataset_of(d, ctx) for d in input_datasets]), ctx)
 
 
-def _directed(selector_input_dataset: Any, data_input_datasets: list[Any], *, ctx: Any) -> Elements:
+def _directed(selector_input_dataset: Any, data_input_datasets: list[Any], *, ctx: OperationContext) -> Elements:
     selector, sources = dataset_of(selector_input_dataset, ctx), [dataset_of(d, ctx) for d in data_input_datasets]
     stop = ctx.op.attrs.get("stop_on_empty_dataset", False)
     return made_by(transforms.DirectedInterleaveDataset(selector, sources, stop), ctx)
@@ -104,14 +105,22 @@ ShuffleAndRepeatDataset = define_dataset(
 )
 
 
-def _shuffled(input_dataset: Any, buffer_size: Any, seed: Any, seed2: Any, reshuffle: bool, ctx: Any) -> Elements:
+def _shuffled(
+    input_dataset: Any, buffer_size: Any, seed: Any, seed2: Any, reshuffle: bool, ctx: OperationContext
+) -> Elements:
     source, seeds = dataset_of(input_dataset, ctx), random_seeds(seed, seed2)
     return made_by(transforms.ShuffleDataset(source, int(buffer_size), seeds, reshuffle), ctx)
 
 
 @ShuffleDataset.host_kernel
 def _(
-    input_dataset: Any, buffer_size: Any, seed: Any, seed2: Any, *, reshuffle_each_iteration: bool, ctx: Any
+    input_dataset: Any,
+    buffer_size: Any,
+    seed: Any,
+    seed2: Any,
+    *,
+    reshuffle_each_iteration: bool,
+    ctx: OperationContext,
 ) -> Elements:
     return _shuffled(input_dataset, buffer_size, seed, seed2, reshuffle_each_iteration, ctx)
 
@@ -125,7 +134,7 @@ def _(
     count: Any,
     *,
     reshuffle_each_iteration: bool,
-    ctx: Any,
+    ctx: OperationContext,
 ) -> Elements:
     if int(count) < 1 and int(count) != -1:
         raise InvalidArgumentError(None, ctx.op, f"count must be greater than zero or equal to -1, got {int(count)}.")
@@ -143,12 +152,12 @@ BatchDatasetV2 = define_dataset(
 
 
 @BatchDataset.host_kernel
-def _(input_dataset: Any, batch_size: Any, *, ctx: Any) -> Elements:
+def _(input_dataset: Any, batch_size: Any, *, ctx: OperationContext) -> Elements:
     return made_by(batches.BatchDataset(dataset_of(input_dataset, ctx), int(batch_size), False), ctx)
 
 
 @BatchDatasetV2.host_kernel
-def _(input_dataset: Any, batch_size: Any, drop_remainder: Any, *, ctx: Any) -> Elements:
+def _(input_dataset: Any, batch_size: Any, drop_remainder: Any, *, ctx: OperationContext) -> Elements:
     source = dataset_of(input_dataset, ctx)
     return made_by(batches.BatchDataset(source, int(batch_size), bool(drop_remainder)), ctx)
 
@@ -163,7 +172,9 @@ PaddedBatchDatasetV2 = define_dataset(
 )
 
 
-def _padded(source: Any, size: Any, shapes: list[Any], padding: list[Any], drop_remainder: bool, ctx: Any) -> Elements:
+def _padded(
+    source: Any, size: Any, shapes: list[Any], padding: list[Any], drop_remainder: bool, ctx: OperationContext
+) -> Elements:
     for value in padding:
         if value.shape != ():
             message = f"All padding values must be scalars, but there is one of shape {list(value.shape)}"
@@ -175,7 +186,7 @@ def _padded(source: Any, size: Any, shapes: list[Any], padding: list[Any], drop_
 
 @PaddedBatchDataset.host_kernel
 def _(
-    input_dataset: Any, batch_size: Any, padded_shapes: list[Any], padding_values: list[Any], *, ctx: Any
+    input_dataset: Any, batch_size: Any, padded_shapes: list[Any], padding_values: list[Any], *, ctx: OperationContext
 ) -> Elements:
     return _padded(input_dataset, batch_size, padded_shapes, padding_values, False, ctx)
 
@@ -188,7 +199,7 @@ def _(
     padding_values: list[Any],
     drop_remainder: Any,
     *,
-    ctx: Any,
+    ctx: OperationContext,
 ) -> Elements:
     return _padded(input_dataset, batch_size, padded_shapes, padding_values, bool(drop_remainder), ctx)
 
@@ -199,29 +210,31 @@ WindowDataset = define_dataset(
 
 
 @WindowDataset.host_kernel
-def _(input_dataset: Any, size: Any, shift: Any, stride: Any, drop_remainder: Any, *, ctx: Any) -> Elements:
+def _(
+    input_dataset: Any, size: Any, shift: Any, stride: Any, drop_remainder: Any, *, ctx: OperationContext
+) -> Elements:
     source = dataset_of(input_dataset, ctx)
     return made_by(batches.WindowDataset(source, int(size), int(shift), int(stride), bool(drop_remainder)), ctx)
 
 
-def _dense_to_sparse(input_dataset: Any, batch_size: Any, row_shape: Any, *, ctx: Any) -> Elements:
+def _dense_to_sparse(input_dataset: Any, batch_size: Any, row_shape: Any, *, ctx: OperationContext) -> Elements:
     source = dataset_of(input_dataset, ctx)
     return made_by(batches.DenseToSparseBatchDataset(source, int(batch_size), row_shape.tolist()), ctx)
 
 
-def _unbatch(input_dataset: Any, *, ctx: Any) -> Elements:
+def _unbatch(input_dataset: Any, *, ctx: OperationContext) -> Elements:
     return made_by(batches.UnbatchDataset(dataset_of(input_dataset, ctx)), ctx)
 
 
-def _unique(input_dataset: Any, *, ctx: Any) -> Elements:
+def _unique(input_dataset: Any, *, ctx: OperationContext) -> Elements:
     return made_by(transforms.UniqueDataset(dataset_of(input_dataset, ctx)), ctx)
 
 
-def _ignore_errors(input_dataset: Any, *, ctx: Any) -> Elements:
+def _ignore_errors(input_dataset: Any, *, ctx: OperationContext) -> Elements:
     return made_by(transforms.IgnoreErrorsDataset(dataset_of(input_dataset, ctx)), ctx)
 
 
-def _as_it_is(input_dataset: Any, *, ctx: Any) -> Elements:
+def _as_it_is(input_dataset: Any, *, ctx: OperationContext) -> Elements:
     """What only tunes TensorFlow's own runtime leaves the elements as they are."""
     return dataset_of(input_dataset, ctx)
 
@@ -247,12 +260,12 @@ define_dataset(
     "input_dataset: variant, optimizations: string",
     f"{TYPED}, optimization_configs: list(string) = []",
 ).host_kernel
-def _(input_dataset: Any, optimizations: Any, *, ctx: Any) -> Elements:
+def _(input_dataset: Any, optimizations: Any, *, ctx: OperationContext) -> Elements:
     return dataset_of(input_dataset, ctx)
 
 
 # ---------------------------------------------------------------------- questions
-def _cardinality(input_dataset: Any, *, ctx: Any) -> int:
+def _cardinality(input_dataset: Any, *, ctx: OperationContext) -> int:
     return dataset_of(input_dataset, ctx).cardinality()
 
 
@@ -274,7 +287,7 @@ def _(dataset: TensorShape, *, output_shapes: list[TensorShape]) -> list[TensorS
 
 
 @DatasetToSingleElement.host_kernel
-def _(dataset: Any, *, ctx: Any) -> Any:
+def _(dataset: Any, *, ctx: OperationContext) -> Any:
     iterator = dataset_of(dataset, ctx).iterator()
     try:
         first = iterator.next()

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import OpFunction, define_op
 from anabranch.ops import shape_rules
@@ -144,7 +145,9 @@ def _covers(box: tuple[int, ...], objects: Array, least: float) -> bool:
     return False
 
 
-def _sample(image_size: Array, boxes: Array, least: float, attrs: dict[str, Any], rng: Any, ctx: Any) -> Any:
+def _sample(
+    image_size: Array, boxes: Array, least: float, attrs: dict[str, Any], rng: Any, ctx: OperationContext
+) -> Any:
     height, width = (int(n) for n in image_size[:2])
     ctx.check(height > 0 and width > 0, f"the image must have pixels, got the size {image_size.tolist()}")
     ratios, areas = attrs["aspect_ratio_range"], attrs["area_range"]
@@ -181,7 +184,7 @@ SampleDistortedBoundingBox = _sampler(
 
 
 @SampleDistortedBoundingBox.host_kernel
-def _(image_size: Array, bounding_boxes: Array, *, min_object_covered: float, rng: Any, ctx: Any) -> Any:
+def _(image_size: Array, bounding_boxes: Array, *, min_object_covered: float, rng: Any, ctx: OperationContext) -> Any:
     return _sample(image_size, bounding_boxes, min_object_covered, ctx.op.attrs, rng, ctx)
 
 
@@ -193,5 +196,5 @@ SampleDistortedBoundingBoxV2 = _sampler(
 
 
 @SampleDistortedBoundingBoxV2.host_kernel
-def _(image_size: Array, bounding_boxes: Array, min_object_covered: Any, *, rng: Any, ctx: Any) -> Any:
+def _(image_size: Array, bounding_boxes: Array, min_object_covered: Any, *, rng: Any, ctx: OperationContext) -> Any:
     return _sample(image_size, bounding_boxes, float(min_object_covered), ctx.op.attrs, rng, ctx)

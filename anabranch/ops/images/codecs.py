@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
 from anabranch.errors import InvalidArgumentError, UnimplementedError
 from anabranch.graph.building import define_op
@@ -25,7 +26,7 @@ from anabranch.ops import shape_rules
 _MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 
 
-def pillow(ctx: Any) -> Any:
+def pillow(ctx: OperationContext) -> Any:
     """Pillow's Image module; an optional dependency, hence looked for when an image is met."""
     module = _find_pillow()
     if module is None:
@@ -102,7 +103,7 @@ def check_size(*sizes: int) -> None:
 _DAMAGES = (OSError, ValueError, SyntaxError, EOFError, IndexError, OverflowError, TypeError, struct.error)
 
 
-def origin(ctx: Any) -> str:
+def origin(ctx: OperationContext) -> str:
     """Where the bytes of an image come from: " of the file ..." where a ReadFile of a constant name gives them."""
     source = ctx.op.inputs[0].op if ctx.op is not None and len(ctx.op.inputs) else None
     if source is None or source.type != "ReadFile":
@@ -112,7 +113,7 @@ def origin(ctx: Any) -> str:
 
 
 @contextlib.contextmanager
-def opened(data: bytes, ctx: Any) -> Iterator[Any]:
+def opened(data: bytes, ctx: OperationContext) -> Iterator[Any]:
     """An image of Pillow's.
 
     Raises:
@@ -151,7 +152,7 @@ class JpegReading:
 _AS_TENSORFLOW_READS: Final = JpegReading()
 
 
-def decoded(data: bytes, channels: int, ctx: Any, reading: JpegReading = _AS_TENSORFLOW_READS) -> Any:
+def decoded(data: bytes, channels: int, ctx: OperationContext, reading: JpegReading = _AS_TENSORFLOW_READS) -> Any:
     """The pixels of an image, uint8 [height, width, channels].
 
     Raises:
@@ -200,7 +201,7 @@ def _plain_jpeg_pixels(data: bytes, channels: int, reading: JpegReading) -> Any:
         return None
 
 
-def _pillow_pixels(data: bytes, channels: int, ratio: int, ctx: Any) -> Any:
+def _pillow_pixels(data: bytes, channels: int, ratio: int, ctx: OperationContext) -> Any:
     """
     Raises:
         InvalidArgumentError: the data do not decode.
@@ -232,7 +233,13 @@ def _(image: TensorShape) -> TensorShape:
 
 @EncodeJpeg.host_kernel
 def _(
-    image: Any, *, quality: int, progressive: bool, optimize_size: bool, chroma_downsampling: bool, ctx: Any
+    image: Any,
+    *,
+    quality: int,
+    progressive: bool,
+    optimize_size: bool,
+    chroma_downsampling: bool,
+    ctx: OperationContext,
 ) -> bytes:
     if image.shape[-1] not in (1, 3):
         raise InvalidArgumentError(None, ctx.op, f"a JPEG image has 1 or 3 channels, got shape {image.shape}")

@@ -8,6 +8,7 @@ import numpy as np
 
 from anabranch.core import dtypes
 from anabranch.core.dtypes import DType
+from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
 from anabranch.errors import InvalidArgumentError
 from anabranch.graph.building import define_op
@@ -19,7 +20,7 @@ from anabranch.ops.images.image import png_pixels
 _JPEG, _GIFS = b"\xff\xd8\xff", (b"GIF87a", b"GIF89a")
 
 
-def _format(data: bytes, ctx: Any) -> str:
+def _format(data: bytes, ctx: OperationContext) -> str:
     """
     Raises:
         InvalidArgumentError: the data are of no format that is read.
@@ -32,7 +33,7 @@ def _format(data: bytes, ctx: Any) -> str:
     raise InvalidArgumentError(None, ctx.op, message)
 
 
-def _bmp(data: bytes, channels: int, ctx: Any) -> Any:
+def _bmp(data: bytes, channels: int, ctx: OperationContext) -> Any:
     try:
         return bmp.decode_bmp(data, channels)
     except ValueError as error:
@@ -40,7 +41,7 @@ def _bmp(data: bytes, channels: int, ctx: Any) -> Any:
         raise InvalidArgumentError(None, ctx.op, message) from error
 
 
-def _frames(data: bytes, ctx: Any, most: int | None = None) -> Any:
+def _frames(data: bytes, ctx: OperationContext, most: int | None = None) -> Any:
     """The pictures of an animation, uint8 [frames, height, width, 3]."""
     with opened(data, ctx) as image:
         count = getattr(image, "n_frames", 1)  # as many as the file has, whatever it says
@@ -53,7 +54,7 @@ def _frames(data: bytes, ctx: Any, most: int | None = None) -> Any:
         return frames
 
 
-def _still(data: bytes, channels: int, dtype: DType, ctx: Any, reading: JpegReading | None = None) -> Any:
+def _still(data: bytes, channels: int, dtype: DType, ctx: OperationContext, reading: JpegReading | None = None) -> Any:
     """The pixels of one picture: decode_png and decode_jpeg take PNG, JPEG and GIF alike."""
     kind = _format(data, ctx)
     if kind == "BMP":
@@ -70,7 +71,7 @@ def _still(data: bytes, channels: int, dtype: DType, ctx: Any, reading: JpegRead
     return _converted(frames[0], dtype)
 
 
-def _check_channels(kind: str, channels: int, ctx: Any) -> None:
+def _check_channels(kind: str, channels: int, ctx: OperationContext) -> None:
     if channels == 4 or (kind == "GIF" and channels == 1):
         raise InvalidArgumentError(None, ctx.op, f"a {kind} image{origin(ctx)} cannot be read with {channels} channels")
 
@@ -91,7 +92,7 @@ def _(contents: TensorShape, *, channels: int, expand_animations: bool) -> Tenso
 
 
 @DecodeImage.host_kernel
-def _(contents: Any, *, channels: int, dtype: DType, expand_animations: bool, ctx: Any) -> Any:
+def _(contents: Any, *, channels: int, dtype: DType, expand_animations: bool, ctx: OperationContext) -> Any:
     data: bytes = contents.item()
     if channels not in (0, 1, 3, 4):
         raise InvalidArgumentError(None, ctx.op, f"channels must be 0, 1, 3 or 4, got {channels}")
@@ -106,7 +107,7 @@ def _(contents: Any, *, channels: int, dtype: DType, expand_animations: bool, ct
     return _converted(_frames(data, ctx) if expand_animations else _frames(data, ctx, 1)[0], dtype)
 
 
-def _png(data: bytes, channels: int, dtype: DType, ctx: Any) -> Any:
+def _png(data: bytes, channels: int, dtype: DType, ctx: OperationContext) -> Any:
     if dtype is not dtypes.float32:
         return png_pixels(data, channels, dtype, ctx)
     return png_pixels(data, channels, dtypes.uint16, ctx).astype(np.float32) / np.float32(65535)
@@ -135,7 +136,7 @@ DecodePng.not_differentiable()
 
 
 @DecodePng.host_kernel
-def _(contents: Any, *, channels: int, dtype: DType, ctx: Any) -> Any:
+def _(contents: Any, *, channels: int, dtype: DType, ctx: OperationContext) -> Any:
     return _still(contents.item(), channels, dtype, ctx)
 
 
@@ -158,7 +159,7 @@ def _(
     fancy_upscaling: bool,
     try_recover_truncated: bool,
     dct_method: bytes,
-    ctx: Any,
+    ctx: OperationContext,
 ) -> Any:
     reading = JpegReading(ratio, fancy_upscaling, try_recover_truncated, dct_method.decode())
     return _still(contents.item(), channels, dtypes.uint8, ctx, reading)
@@ -176,7 +177,7 @@ def _(contents: TensorShape) -> TensorShape:
 
 
 @DecodeGif.host_kernel
-def _(contents: Any, *, ctx: Any) -> Any:
+def _(contents: Any, *, ctx: OperationContext) -> Any:
     data: bytes = contents.item()
     if _format(data, ctx) == "GIF":
         return _frames(data, ctx)
@@ -191,7 +192,7 @@ DecodeBmp.shape(_picture_shape)
 
 
 @DecodeBmp.host_kernel
-def _(contents: Any, *, channels: int, ctx: Any) -> Any:
+def _(contents: Any, *, channels: int, ctx: OperationContext) -> Any:
     return _bmp(contents.item(), channels, ctx)
 
 
@@ -222,7 +223,7 @@ def _(
     fancy_upscaling: bool,
     try_recover_truncated: bool,
     dct_method: bytes,
-    ctx: Any,
+    ctx: OperationContext,
 ) -> Any:
     data: bytes = contents.item()
     if crop_window.shape != (4,):
@@ -240,7 +241,7 @@ def _(
     return np.ascontiguousarray(pixels[y : y + height, x : x + width])
 
 
-def _check_jpeg(data: bytes, ctx: Any) -> None:
+def _check_jpeg(data: bytes, ctx: OperationContext) -> None:
     if not data.startswith(_JPEG):
         message = f"{len(data)} bytes{origin(ctx)} are not a JPEG image: they begin with {data[:4]!r}"
         raise InvalidArgumentError(None, ctx.op, message)
@@ -259,7 +260,7 @@ def _(contents: TensorShape) -> TensorShape:
 
 
 @ExtractJpegShape.host_kernel
-def _(contents: Any, *, output_type: DType, ctx: Any) -> Any:
+def _(contents: Any, *, output_type: DType, ctx: OperationContext) -> Any:
     data: bytes = contents.item()
     _check_jpeg(data, ctx)
     with opened(data, ctx) as image:  # which reads the header, and no pixels

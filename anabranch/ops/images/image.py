@@ -10,9 +10,11 @@ import numpy as np
 
 from anabranch.core import dtypes
 from anabranch.core.dtypes import DType
+from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
 from anabranch.errors import InvalidArgumentError
 from anabranch.graph.building import OpFunction, define_op
+from anabranch.graph.constants import ShapeContext
 from anabranch.graph.operation import Tensor
 from anabranch.io.png import decode_png, encode_png
 from anabranch.ops import raw, shape_rules
@@ -189,7 +191,7 @@ def _(image: TensorShape) -> TensorShape:
 
 
 @EncodePng.host_kernel
-def _(image: Array, *, compression: int, ctx: Any) -> Any:
+def _(image: Array, *, compression: int, ctx: OperationContext) -> Any:
     ctx.check(-1 <= compression <= 9, f"compression should be in [-1,9], got {compression}; 9 is the densest")
     out = np.empty(image.shape[:-3], np.object_)
     for at in np.ndindex(*out.shape):
@@ -197,7 +199,7 @@ def _(image: Array, *, compression: int, ctx: Any) -> Any:
     return out
 
 
-def png_pixels(data: bytes, channels: int, dtype: DType, ctx: Any) -> Any:
+def png_pixels(data: bytes, channels: int, dtype: DType, ctx: OperationContext) -> Any:
     """The pixels of a PNG image, uint8 or uint16 [height, width, channels].
 
     Raises:
@@ -227,7 +229,7 @@ def _overlaps(box: Array, boxes: Array) -> Array:
 
 
 def _suppress(
-    boxes: Array, scores: Array, count: Any, overlap: float, least: float, sigma: float, ctx: Any
+    boxes: Array, scores: Array, count: Any, overlap: float, least: float, sigma: float, ctx: OperationContext
 ) -> tuple[Array, Array]:
     """Greedy choice: the best box, then the best of those that overlap no chosen one by more than `overlap`.
 
@@ -276,7 +278,7 @@ def _box_op(name: str, inputs: str, outputs: str, attrs: str) -> OpFunction:
         return op
 
     @op.shape
-    def _(*shapes: TensorShape, pad_to_max_output_size: bool, ctx: Any) -> Any:
+    def _(*shapes: TensorShape, pad_to_max_output_size: bool, ctx: ShapeContext) -> Any:
         any_length = chosen(None, *shapes)
         known = ctx.constant("max_output_size") if pad_to_max_output_size else None
         return any_length if known is None else chosen(int(known), *shapes)
@@ -296,7 +298,7 @@ NonMaxSuppression = _box_op(
 
 
 @NonMaxSuppression.host_kernel
-def _(boxes: Array, scores: Array, max_output_size: Any, *, iou_threshold: float, ctx: Any) -> Any:
+def _(boxes: Array, scores: Array, max_output_size: Any, *, iou_threshold: float, ctx: OperationContext) -> Any:
     return _suppress(boxes, scores, max_output_size, iou_threshold, -np.inf, 0.0, ctx)[0]
 
 
@@ -309,7 +311,7 @@ NonMaxSuppressionV2 = _box_op(
 
 
 @NonMaxSuppressionV2.host_kernel
-def _(boxes: Array, scores: Array, max_output_size: Any, iou_threshold: Any, *, ctx: Any) -> Any:
+def _(boxes: Array, scores: Array, max_output_size: Any, iou_threshold: Any, *, ctx: OperationContext) -> Any:
     return _suppress(boxes, scores, max_output_size, float(iou_threshold), -np.inf, 0.0, ctx)[0]
 
 
@@ -322,7 +324,15 @@ NonMaxSuppressionV3 = _box_op(
 
 
 @NonMaxSuppressionV3.host_kernel
-def _(boxes: Array, scores: Array, max_output_size: Any, iou_threshold: Any, score_threshold: Any, *, ctx: Any) -> Any:
+def _(
+    boxes: Array,
+    scores: Array,
+    max_output_size: Any,
+    iou_threshold: Any,
+    score_threshold: Any,
+    *,
+    ctx: OperationContext,
+) -> Any:
     return _suppress(boxes, scores, max_output_size, float(iou_threshold), float(score_threshold), 0.0, ctx)[0]
 
 
@@ -343,7 +353,7 @@ def _(
     score_threshold: Any,
     *,
     pad_to_max_output_size: bool,
-    ctx: Any,
+    ctx: OperationContext,
 ) -> Any:
     found, _ = _suppress(boxes, scores, max_output_size, float(iou_threshold), float(score_threshold), 0.0, ctx)
     count = np.int32(len(found))
@@ -368,7 +378,7 @@ def _(
     soft_nms_sigma: Any,
     *,
     pad_to_max_output_size: bool,
-    ctx: Any,
+    ctx: OperationContext,
 ) -> Any:
     found, values = _suppress(
         boxes, scores, max_output_size, float(iou_threshold), float(score_threshold), float(soft_nms_sigma), ctx

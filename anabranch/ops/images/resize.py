@@ -15,8 +15,10 @@ import numpy as np
 from jax import numpy as jnp
 
 from anabranch.core.dtypes import DType
+from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import OpFunction, define_op
+from anabranch.graph.constants import ShapeContext
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw, shape_rules
 
@@ -130,7 +132,7 @@ def _by_matrices(images: Any, rows: Any, columns: Any) -> Any:
 
 
 # ---------------------------------------------------------------------- shapes
-def _resized_shape(images: TensorShape, size: TensorShape, *, ctx: Any) -> TensorShape:
+def _resized_shape(images: TensorShape, size: TensorShape, *, ctx: ShapeContext) -> TensorShape:
     images = shape_rules.with_rank(images, 4, "images")
     wanted = ctx.constant("size")
     if wanted is None:
@@ -324,7 +326,7 @@ def _crop(image: Any, boxes: Any, box_ind: Any, size: tuple[int, int], method: b
     return jnp.where(inside, top * (1 - y_share) + bottom * y_share, np.float32(outside))
 
 
-def _check_boxes(box_ind: Any, batch: int, ctx: Any) -> None:
+def _check_boxes(box_ind: Any, batch: int, ctx: OperationContext) -> None:
     ctx.check((box_ind >= 0) & (box_ind < batch), f"box_ind must be in [0, {batch}), got {{0}}", box_ind)
 
 
@@ -343,7 +345,9 @@ CropAndResize = define_op(
 
 
 @CropAndResize.shape
-def _(image: TensorShape, boxes: TensorShape, box_ind: TensorShape, crop_size: TensorShape, *, ctx: Any) -> TensorShape:
+def _(
+    image: TensorShape, boxes: TensorShape, box_ind: TensorShape, crop_size: TensorShape, *, ctx: ShapeContext
+) -> TensorShape:
     image = shape_rules.with_rank(image, 4, "image")
     count = _boxes_shape(boxes, box_ind)
     wanted = ctx.constant("crop_size")
@@ -353,7 +357,14 @@ def _(image: TensorShape, boxes: TensorShape, box_ind: TensorShape, crop_size: T
 
 @CropAndResize.kernel
 def _(
-    image: Any, boxes: Any, box_ind: Any, crop_size: Any, *, method: bytes, extrapolation_value: float, ctx: Any
+    image: Any,
+    boxes: Any,
+    box_ind: Any,
+    crop_size: Any,
+    *,
+    method: bytes,
+    extrapolation_value: float,
+    ctx: OperationContext,
 ) -> Any:
     _check_boxes(box_ind, image.shape[0], ctx)
     return _crop(image.astype(np.float32), boxes, box_ind, _check_size(crop_size), method, extrapolation_value)
@@ -384,7 +395,7 @@ CropAndResizeGradImage.not_differentiable()
 
 @CropAndResizeGradImage.late_shape
 def _(
-    grads: TensorShape, boxes: TensorShape, box_ind: TensorShape, image_size: TensorShape, *, ctx: Any
+    grads: TensorShape, boxes: TensorShape, box_ind: TensorShape, image_size: TensorShape, *, ctx: ShapeContext
 ) -> TensorShape:
     shape_rules.with_rank(grads, 4, "grads")[:1].merge_with(_boxes_shape(boxes, box_ind)[:1])
     size: TensorShape = ctx.constant_as_shape("image_size")
@@ -392,7 +403,7 @@ def _(
 
 
 @CropAndResizeGradImage.kernel
-def _(grads: Any, boxes: Any, box_ind: Any, image_size: Any, *, T: DType, method: bytes, ctx: Any) -> Any:
+def _(grads: Any, boxes: Any, box_ind: Any, image_size: Any, *, T: DType, method: bytes, ctx: OperationContext) -> Any:
     shape = tuple(int(d) for d in image_size)
     _check_boxes(box_ind, shape[0], ctx)
     crop = jax.linear_transpose(
@@ -419,7 +430,7 @@ def _(grads: TensorShape, image: TensorShape, boxes: TensorShape, box_ind: Tenso
 
 
 @CropAndResizeGradBoxes.kernel
-def _(grads: Any, image: Any, boxes: Any, box_ind: Any, *, method: bytes, ctx: Any) -> Any:
+def _(grads: Any, image: Any, boxes: Any, box_ind: Any, *, method: bytes, ctx: OperationContext) -> Any:
     _check_boxes(box_ind, image.shape[0], ctx)
     _, pull = jax.vjp(lambda b: _crop(image.astype(np.float32), b, box_ind, grads.shape[1:3], method, 0.0), boxes)
     return pull(grads)[0]

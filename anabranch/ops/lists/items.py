@@ -13,10 +13,13 @@ import numpy as np
 from jax import lax
 
 from anabranch.core import dtypes
+from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import define_op
 from anabranch.graph.composite import IndexedSlices
+from anabranch.graph.constants import ShapeContext
 from anabranch.graph.conversion import convert_to_tensor
+from anabranch.graph.kernel_contexts import StepTracingContext
 from anabranch.graph.operation import Operation
 from anabranch.ops import raw
 from anabranch.ops.lists.tensor_list import (
@@ -40,12 +43,12 @@ TensorListGetItem = define_op(
 
 
 @TensorListGetItem.shape
-def _(handle: TensorShape, index: TensorShape, shape: TensorShape, *, ctx: Any) -> TensorShape:
+def _(handle: TensorShape, index: TensorShape, shape: TensorShape, *, ctx: ShapeContext) -> TensorShape:
     return described_shape(ctx)
 
 
 @TensorListGetItem.kernel
-def _(handle: Any, index: Any, shape: Any, *, element_dtype: Any, ctx: Any) -> Any:
+def _(handle: Any, index: Any, shape: Any, *, element_dtype: Any, ctx: OperationContext) -> Any:
     check_index(ctx, index, handle.length)
     handle.merged_shape(shape)
     if handle.elements is not None and handle.length:
@@ -59,7 +62,7 @@ def _(handle: Any, index: Any, shape: Any, *, element_dtype: Any, ctx: Any) -> A
 
 
 @TensorListGetItem.host_kernel
-def _(handle: Any, index: Any, shape: Any, *, ctx: Any) -> Any:
+def _(handle: Any, index: Any, shape: Any, *, ctx: OperationContext) -> Any:
     check_index(ctx, index, handle.length)
     handle.merged_shape(shape)
     return handle.to_host().item(int(index), shape)
@@ -84,7 +87,9 @@ TensorListSetItem.shape(list_shape)
 
 
 @TensorListSetItem.kernel
-def _(handle: TensorList, index: Any, item: Any, *, resize_if_index_out_of_bounds: bool, ctx: Any) -> TensorList:
+def _(
+    handle: TensorList, index: Any, item: Any, *, resize_if_index_out_of_bounds: bool, ctx: StepTracingContext
+) -> TensorList:
     if resize_if_index_out_of_bounds:
         if not isinstance(index, np.ndarray | np.generic):
             raise ctx.needs_host("a list grows with an index that only the device knows")
@@ -117,7 +122,9 @@ def _form(item: Any) -> Any:
 
 
 @TensorListSetItem.host_kernel
-def _(handle: TensorList, index: Any, item: Any, *, resize_if_index_out_of_bounds: bool, ctx: Any) -> TensorList:
+def _(
+    handle: TensorList, index: Any, item: Any, *, resize_if_index_out_of_bounds: bool, ctx: OperationContext
+) -> TensorList:
     handle = handle.to_host()
     if resize_if_index_out_of_bounds and int(index) >= handle.length:
         handle = resized(handle, int(index) + 1)
@@ -151,7 +158,7 @@ TensorListPushBack.shape(list_shape)
 
 
 @TensorListPushBack.kernel
-def _(handle: Any, tensor: Any, *, ctx: Any) -> TensorList:
+def _(handle: Any, tensor: Any, *, ctx: StepTracingContext) -> TensorList:
     if isinstance(tensor, TensorList):
         raise ctx.needs_host("a list of lists grows")
     handle.check_item(_shape_of(tensor), "append")
@@ -183,12 +190,12 @@ TensorListPopBack = define_op(
 
 
 @TensorListPopBack.shape
-def _(handle: TensorShape, shape: TensorShape, *, ctx: Any) -> tuple[TensorShape, TensorShape]:
+def _(handle: TensorShape, shape: TensorShape, *, ctx: ShapeContext) -> tuple[TensorShape, TensorShape]:
     return TensorShape([]), described_shape(ctx)
 
 
 @TensorListPopBack.kernel
-def _(handle: Any, shape: Any, *, element_dtype: Any, ctx: Any) -> Any:
+def _(handle: Any, shape: Any, *, element_dtype: Any, ctx: StepTracingContext) -> Any:
     if handle.length == 0:  # an error only where it runs: a loop may make no iteration
         raise ctx.needs_host("an empty list is popped from")
     if element_dtype is dtypes.variant:
@@ -201,7 +208,7 @@ def _(handle: Any, shape: Any, *, element_dtype: Any, ctx: Any) -> Any:
 
 
 @TensorListPopBack.host_kernel
-def _(handle: Any, shape: Any, *, ctx: Any) -> Any:
+def _(handle: Any, shape: Any, *, ctx: OperationContext) -> Any:
     ctx.check(handle.length > 0, "Trying to pop from an empty list")
     handle = handle.to_host()
     return handle.replaced(handle.elements[:-1], handle.length - 1), handle.item(handle.length - 1, shape)

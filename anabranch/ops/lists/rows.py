@@ -11,10 +11,13 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import define_op
 from anabranch.graph.composite import IndexedSlices
+from anabranch.graph.constants import ShapeContext
 from anabranch.graph.conversion import convert_to_tensor
+from anabranch.graph.kernel_contexts import StepTracingContext
 from anabranch.graph.operation import Operation
 from anabranch.ops import raw
 from anabranch.ops.lists.tensor_list import (
@@ -40,13 +43,13 @@ TensorListStack = define_op(
 
 
 @TensorListStack.shape
-def _(handle: TensorShape, shape: TensorShape, *, num_elements: int, ctx: Any) -> TensorShape:
+def _(handle: TensorShape, shape: TensorShape, *, num_elements: int, ctx: ShapeContext) -> TensorShape:
     count = TensorShape([None if num_elements < 0 else num_elements])
     return count.concatenate(described_shape(ctx))
 
 
 @TensorListStack.kernel
-def _(handle: Any, shape: Any, *, element_dtype: Any, num_elements: int, ctx: Any) -> Any:
+def _(handle: Any, shape: Any, *, element_dtype: Any, num_elements: int, ctx: OperationContext) -> Any:
     ctx.check(num_elements in (-1, handle.length), f"{num_elements} elements expected, the list has {handle.length}")
     if handle.elements is not None:
         check_element_shape(shape, handle.element_shape)
@@ -58,7 +61,7 @@ def _(handle: Any, shape: Any, *, element_dtype: Any, num_elements: int, ctx: An
 
 
 @TensorListStack.host_kernel
-def _(handle: Any, shape: Any, *, element_dtype: Any, num_elements: int, ctx: Any) -> Any:
+def _(handle: Any, shape: Any, *, element_dtype: Any, num_elements: int, ctx: OperationContext) -> Any:
     ctx.check(num_elements in (-1, handle.length), f"{num_elements} elements expected, the list has {handle.length}")
     if handle.length == 0:
         known = handle.known_shape(ctx.output_shape()[1:]) or handle.known_shape(shape) or ()
@@ -66,7 +69,7 @@ def _(handle: Any, shape: Any, *, element_dtype: Any, num_elements: int, ctx: An
     return _stacked(handle.to_host(), range(handle.length), shape, ctx)
 
 
-def _stacked(handle: TensorList, indices: Any, shape: Any, ctx: Any) -> Any:
+def _stacked(handle: TensorList, indices: Any, shape: Any, ctx: OperationContext) -> Any:
     items = [np.asarray(handle.item(int(i), shape)) for i in indices]
     shapes = sorted({item.shape for item in items})
     ctx.check(len(shapes) <= 1, f"elements of different shapes cannot be stacked: {shapes[:4]}; use concat()")
@@ -88,12 +91,12 @@ TensorListGather = define_op(
 
 
 @TensorListGather.shape
-def _(handle: TensorShape, indices: TensorShape, shape: TensorShape, *, ctx: Any) -> TensorShape:
+def _(handle: TensorShape, indices: TensorShape, shape: TensorShape, *, ctx: ShapeContext) -> TensorShape:
     return indices.with_rank(1).concatenate(described_shape(ctx))
 
 
 @TensorListGather.kernel
-def _(handle: Any, indices: Any, shape: Any, *, element_dtype: Any, ctx: Any) -> Any:
+def _(handle: Any, indices: Any, shape: Any, *, element_dtype: Any, ctx: OperationContext) -> Any:
     check_index(ctx, indices, handle.length)
     if handle.elements is not None and handle.length:
         check_element_shape(shape, handle.element_shape)
@@ -105,7 +108,7 @@ def _(handle: Any, indices: Any, shape: Any, *, element_dtype: Any, ctx: Any) ->
 
 
 @TensorListGather.host_kernel
-def _(handle: Any, indices: Any, shape: Any, *, ctx: Any) -> Any:
+def _(handle: Any, indices: Any, shape: Any, *, ctx: OperationContext) -> Any:
     check_index(ctx, indices, handle.length)
     return _stacked(handle.to_host(), indices, shape, ctx)
 
@@ -124,7 +127,7 @@ TensorListScatterIntoExistingList.shape(list_shape)
 
 
 @TensorListScatterIntoExistingList.kernel
-def _(handle: TensorList, tensor: Any, indices: Any, *, ctx: Any) -> TensorList:
+def _(handle: TensorList, tensor: Any, indices: Any, *, ctx: StepTracingContext) -> TensorList:
     check_index(ctx, indices, handle.length)
     handle = handle.of_shape(np.shape(tensor)[1:])
     if handle.element_shape != np.shape(tensor)[1:]:
@@ -133,7 +136,7 @@ def _(handle: TensorList, tensor: Any, indices: Any, *, ctx: Any) -> TensorList:
 
 
 @TensorListScatterIntoExistingList.host_kernel
-def _(handle: TensorList, tensor: Any, indices: Any, *, ctx: Any) -> TensorList:
+def _(handle: TensorList, tensor: Any, indices: Any, *, ctx: OperationContext) -> TensorList:
     check_index(ctx, indices, handle.length)
     elements = list(handle.to_host().elements)
     for index, row in zip(indices, tensor, strict=True):
@@ -159,7 +162,7 @@ TensorListScatterV2.shape(list_shape)
 
 
 @TensorListScatterV2.kernel
-def _(tensor: Any, indices: Any, shape: Any, num_elements: Any, *, ctx: Any) -> TensorList:
+def _(tensor: Any, indices: Any, shape: Any, num_elements: Any, *, ctx: StepTracingContext) -> TensorList:
     length = int(np.asarray(num_elements))
     if length < 0:
         if not isinstance(indices, np.ndarray):
@@ -172,7 +175,7 @@ def _(tensor: Any, indices: Any, shape: Any, num_elements: Any, *, ctx: Any) -> 
 
 
 @TensorListScatterV2.host_kernel
-def _(tensor: Any, indices: Any, shape: Any, num_elements: Any, *, ctx: Any) -> TensorList:
+def _(tensor: Any, indices: Any, shape: Any, num_elements: Any, *, ctx: OperationContext) -> TensorList:
     length = int(num_elements)
     length = int(indices.max(initial=-1)) + 1 if length < 0 else length
     check_element_shape(shape, tensor.shape[1:])
@@ -201,7 +204,7 @@ TensorListSplit.shape(list_shape)
 
 
 @TensorListSplit.kernel
-def _(tensor: Any, shape: Any, lengths: Any, *, ctx: Any) -> TensorList:
+def _(tensor: Any, shape: Any, lengths: Any, *, ctx: StepTracingContext) -> TensorList:
     total = int(lengths.sum())
     ctx.check(total == tensor.shape[0], f"the lengths sum to {total}, the tensor has {tensor.shape[0]} rows")
     if len(set(lengths.tolist())) > 1:
@@ -213,7 +216,7 @@ def _(tensor: Any, shape: Any, lengths: Any, *, ctx: Any) -> TensorList:
 
 
 @TensorListSplit.host_kernel
-def _(tensor: Any, shape: Any, lengths: Any, *, ctx: Any) -> TensorList:
+def _(tensor: Any, shape: Any, lengths: Any, *, ctx: OperationContext) -> TensorList:
     total = int(lengths.sum())
     ctx.check(total == tensor.shape[0], f"the lengths sum to {total}, the tensor has {tensor.shape[0]} rows")
     check_element_shape(stated_shape(shape)[1:], tensor.shape[1:])
@@ -240,13 +243,15 @@ TensorListConcatV2 = define_op(
 
 
 @TensorListConcatV2.shape
-def _(handle: TensorShape, shape: TensorShape, dims: TensorShape, *, ctx: Any) -> tuple[TensorShape, TensorShape]:
+def _(
+    handle: TensorShape, shape: TensorShape, dims: TensorShape, *, ctx: ShapeContext
+) -> tuple[TensorShape, TensorShape]:
     element = described_shape(ctx)
     rows = TensorShape(None) if element.ndims is None else TensorShape([None]).concatenate(element[1:])
     return rows, TensorShape([None])
 
 
-def _no_rows(handle: TensorList, shape: Any, ctx: Any) -> Any:
+def _no_rows(handle: TensorList, shape: Any, ctx: OperationContext) -> Any:
     """What the elements of an empty list are together, where their shape but for the first length is known."""
     wanted = handle.merged_shape(shape)
     rows = wanted[1:] if wanted.ndims else TensorShape(None)
@@ -266,7 +271,7 @@ def _check_pieces(handle: TensorList, stated: Any, shapes: Sequence[Any]) -> Non
 
 
 @TensorListConcatV2.kernel
-def _(handle: Any, shape: Any, dims: Any, *, ctx: Any) -> Any:
+def _(handle: Any, shape: Any, dims: Any, *, ctx: OperationContext) -> Any:
     if handle.length == 0:
         return _no_rows(handle, shape, ctx), np.zeros((0,), np.int64)
     known = handle.known_shape(shape)
@@ -281,7 +286,7 @@ def _(handle: Any, shape: Any, dims: Any, *, ctx: Any) -> Any:
 
 
 @TensorListConcatV2.host_kernel
-def _(handle: Any, shape: Any, dims: Any, *, ctx: Any) -> Any:
+def _(handle: Any, shape: Any, dims: Any, *, ctx: OperationContext) -> Any:
     if handle.length == 0:
         return _no_rows(handle, shape, ctx), np.zeros((0,), np.int64)
     handle = handle.to_host()

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from anabranch.core.dtypes import DType
+from anabranch.core.kernel_context import OperationContext
 from anabranch.core.resources import ResourceHandle
 from anabranch.core.shapes import TensorShape
 from anabranch.errors import InvalidArgumentError, UnimplementedError
@@ -29,7 +30,7 @@ class TensorArrayHandle(ResourceHandle):
 _numbers = itertools.count()
 
 
-def _array(ctx: Any, handle: Any) -> InPlaceTensorArray:
+def _array(ctx: OperationContext, handle: Any) -> InPlaceTensorArray:
     if not isinstance(handle, TensorArrayHandle):
         raise InvalidArgumentError(None, ctx.op, f"{ctx.op.name!r} needs the handle of a tensor array, got {handle}")
     return handle.array
@@ -116,7 +117,7 @@ def _(
     dynamic_size: bool,
     clear_after_read: bool,
     tensor_array_name: bytes,
-    ctx: Any,
+    ctx: OperationContext,
 ) -> tuple[ResourceHandle, float]:
     name = f"{tensor_array_name.decode() or ctx.op.name}_{next(_numbers)}"
     array = InPlaceTensorArray(name, dtype, int(size), element_shape, dynamic_size, clear_after_read)
@@ -124,49 +125,49 @@ def _(
 
 
 @TensorArrayGradV3.host_kernel
-def _(handle: Any, flow: Any, *, source: bytes, ctx: Any) -> tuple[ResourceHandle, Any]:
+def _(handle: Any, flow: Any, *, source: bytes, ctx: OperationContext) -> tuple[ResourceHandle, Any]:
     array = _array(ctx, handle).gradient(source)
     return TensorArrayHandle("", array.name, "tensor array", array), flow
 
 
 @TensorArrayWriteV3.host_kernel
-def _(handle: Any, index: Any, value: Any, flow: Any, *, ctx: Any) -> Any:
+def _(handle: Any, index: Any, value: Any, flow: Any, *, ctx: OperationContext) -> Any:
     _array(ctx, handle).write(int(index), value)
     return flow
 
 
 @TensorArrayReadV3.host_kernel
-def _(handle: Any, index: Any, flow: Any, *, ctx: Any) -> Any:
+def _(handle: Any, index: Any, flow: Any, *, ctx: OperationContext) -> Any:
     return _array(ctx, handle).read(int(index))
 
 
 @TensorArrayGatherV3.host_kernel
-def _(handle: Any, indices: Any, flow: Any, *, ctx: Any) -> Any:
+def _(handle: Any, indices: Any, flow: Any, *, ctx: OperationContext) -> Any:
     return _array(ctx, handle).gather(indices)
 
 
 @TensorArrayScatterV3.host_kernel
-def _(handle: Any, indices: Any, value: Any, flow: Any, *, ctx: Any) -> Any:
+def _(handle: Any, indices: Any, value: Any, flow: Any, *, ctx: OperationContext) -> Any:
     _array(ctx, handle).scatter(indices, value)
     return flow
 
 
 @TensorArrayConcatV3.host_kernel
-def _(handle: Any, flow: Any, *, ctx: Any) -> Any:
+def _(handle: Any, flow: Any, *, ctx: OperationContext) -> Any:
     return _array(ctx, handle).concat()
 
 
 @TensorArraySplitV3.host_kernel
-def _(handle: Any, value: Any, lengths: Any, flow: Any, *, ctx: Any) -> Any:
+def _(handle: Any, value: Any, lengths: Any, flow: Any, *, ctx: OperationContext) -> Any:
     _array(ctx, handle).split(value, [int(n) for n in lengths])
     return flow
 
 
 @TensorArraySizeV3.host_kernel
-def _(handle: Any, flow: Any, *, ctx: Any) -> Any:
+def _(handle: Any, flow: Any, *, ctx: OperationContext) -> Any:
     return len(_array(ctx, handle))
 
 
 @TensorArrayCloseV3.host_kernel
-def _(handle: Any, *, ctx: Any) -> None:
+def _(handle: Any, *, ctx: OperationContext) -> None:
     _array(ctx, handle).close()

@@ -13,9 +13,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from anabranch.core import dtypes
+from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import define_op
 from anabranch.graph.composite import IndexedSlices
+from anabranch.graph.constants import ShapeContext
+from anabranch.graph.kernel_contexts import StepTracingContext
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
 from anabranch.ops.lists.values import Declared, TensorList, check_element_shape, sum_of_lists
@@ -30,7 +33,7 @@ def list_shape(*_: Any) -> TensorShape:
     return _SCALAR
 
 
-def described_shape(ctx: Any) -> TensorShape:
+def described_shape(ctx: ShapeContext) -> TensorShape:
     """The element shape that an input states, as far as it is known while the graph is built."""
     try:
         shape: TensorShape = ctx.constant_as_shape("element_shape")
@@ -51,7 +54,7 @@ TensorListReserve.shape(list_shape)
 
 
 @TensorListReserve.kernel
-def _(shape: Any, num_elements: Any, *, element_dtype: Any, ctx: Any) -> TensorList:
+def _(shape: Any, num_elements: Any, *, element_dtype: Any, ctx: OperationContext) -> TensorList:
     length = list_length(ctx, num_elements)
     made = TensorList(None, length, element_dtype.as_numpy_dtype, Declared.by(shape))
     known = made.known_shape(None)
@@ -59,12 +62,12 @@ def _(shape: Any, num_elements: Any, *, element_dtype: Any, ctx: Any) -> TensorL
 
 
 @TensorListReserve.host_kernel
-def _(shape: Any, num_elements: Any, *, element_dtype: Any, ctx: Any) -> TensorList:
+def _(shape: Any, num_elements: Any, *, element_dtype: Any, ctx: OperationContext) -> TensorList:
     length = list_length(ctx, num_elements)
     return TensorList([None] * length, length, element_dtype.as_numpy_dtype, Declared.by(shape))
 
 
-def list_length(ctx: Any, value: Any) -> int:
+def list_length(ctx: OperationContext, value: Any) -> int:
     length = int(np.asarray(value))
     ctx.check(length >= 0, f"the number of elements of a list must not be negative, it is {length}")
     return length
@@ -184,12 +187,12 @@ def resized(handle: TensorList, length: int) -> TensorList:
 
 
 @TensorListResize.kernel
-def _(handle: Any, size: Any, *, ctx: Any) -> TensorList:
+def _(handle: Any, size: Any, *, ctx: OperationContext) -> TensorList:
     return resized(handle, list_length(ctx, size))
 
 
 @TensorListResize.host_kernel
-def _(handle: Any, size: Any, *, ctx: Any) -> TensorList:
+def _(handle: Any, size: Any, *, ctx: OperationContext) -> TensorList:
     return resized(handle.to_host(), list_length(ctx, size))
 
 
@@ -199,7 +202,7 @@ def _(op: Operation, grad: Any) -> Any:
     return TensorListResize(found, TensorListLength(op.inputs[0])), None
 
 
-def check_index(ctx: Any, index: Any, length: int) -> None:
+def check_index(ctx: OperationContext, index: Any, length: int) -> None:
     """Fails the step unless all indices are those of elements."""
     ctx.check((index >= 0) & (index < length), f"Tried to access element {{0}} of a list of {length} elements", index)
 
@@ -210,7 +213,7 @@ TensorListAdd.shape(list_shape)
 
 
 @TensorListAdd.kernel
-def _(a: Any, b: Any, *, ctx: Any) -> TensorList:
+def _(a: Any, b: Any, *, ctx: StepTracingContext) -> TensorList:
     return sum_of_lists(a, b, ctx)
 
 
@@ -233,7 +236,7 @@ TensorListAddItems.shape(list_shape)
 
 
 @TensorListAddItems.kernel
-def _(handle: TensorList, indices: Any, values: Any, *, ctx: Any) -> TensorList:
+def _(handle: TensorList, indices: Any, values: Any, *, ctx: StepTracingContext) -> TensorList:
     handle = handle.of_shape(np.shape(values)[1:])
     if handle.element_shape != np.shape(values)[1:]:
         raise ctx.needs_host("elements of different shapes are added to a list")

@@ -22,6 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from anabranch.core.shapes import TensorShape
+from anabranch.graph.kernel_contexts import StepTracingContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +227,7 @@ def _zeros_like(element: Any) -> Any:
     return None if element is None else np.zeros_like(element)
 
 
-def sum_of_lists(a: TensorList, b: TensorList, ctx: Any) -> TensorList:
+def sum_of_lists(a: TensorList, b: TensorList, ctx: StepTracingContext) -> TensorList:
     """The sums of the elements, in a compiled program; elements of different shapes are for the host."""
     if None not in (a.element_shape, b.element_shape) and (a.length, a.element_shape) != (b.length, b.element_shape):
         raise ctx.needs_host("lists of elements of different shapes are added")

@@ -9,8 +9,10 @@ import numpy as np
 from jax import lax, numpy as jnp
 
 from anabranch.core.dtypes import DType
+from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import OpFunction, define_op
+from anabranch.graph.constants import ShapeContext
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw, shape_rules
 from anabranch.ops.arithmetic.math import sum_to_operands
@@ -384,7 +386,7 @@ def _(features: TensorShape, labels: TensorShape) -> tuple[TensorShape, TensorSh
 
 
 @SparseSoftmaxCrossEntropyWithLogits.kernel
-def _(features: Any, labels: Any, *, ctx: Any, xp: Any) -> Any:
+def _(features: Any, labels: Any, *, ctx: OperationContext, xp: Any) -> Any:
     classes = features.shape[1]
     ctx.check(
         (labels >= 0) & (labels < classes),
@@ -484,7 +486,7 @@ TopKV2.gradient(_top_k_gradient)
 
 
 @TopKV2.shape
-def _(input: TensorShape, k: TensorShape, *, ctx: Any) -> tuple[TensorShape, TensorShape]:
+def _(input: TensorShape, k: TensorShape, *, ctx: ShapeContext) -> tuple[TensorShape, TensorShape]:
     known = ctx.constant("k")
     if known is not None and known < 0:
         raise ValueError(f"k must be >= 0, got {known}")
@@ -492,7 +494,7 @@ def _(input: TensorShape, k: TensorShape, *, ctx: Any) -> tuple[TensorShape, Ten
 
 
 @TopKV2.kernel
-def _(input: Any, k: Any, *, index_type: DType, ctx: Any) -> Any:
+def _(input: Any, k: Any, *, index_type: DType, ctx: OperationContext) -> Any:
     count = int(k)
     ctx.check(0 <= count <= input.shape[-1], f"input must have at least k = {count} columns, got {input.shape[-1]}")
     values, indices = _top_k(input, max(0, min(count, input.shape[-1])))
@@ -551,7 +553,7 @@ def _(input: TensorShape, n: TensorShape) -> TensorShape:
 
 
 @NthElement.kernel
-def _(input: Any, n: Any, *, reverse: bool, ctx: Any, xp: Any) -> Any:
+def _(input: Any, n: Any, *, reverse: bool, ctx: OperationContext, xp: Any) -> Any:
     size = input.shape[-1]
     ctx.check((n >= 0) & (n < size), f"n must be in [0, {size}), got {{0}}", n)
     place = xp.clip(size - 1 - n if reverse else n, 0, size - 1)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
 from anabranch.errors import InvalidArgumentError
 from anabranch.graph.building import OpFunction, define_op
@@ -41,7 +42,13 @@ def _sampler(name: str, attrs: str) -> OpFunction:
 
 
 def _sampled(
-    true_classes: Array, count: int, unique: bool, classes: int, draw: Draw, probability: Probability, ctx: Any
+    true_classes: Array,
+    count: int,
+    unique: bool,
+    classes: int,
+    draw: Draw,
+    probability: Probability,
+    ctx: OperationContext,
 ) -> tuple[Array, Array, Array]:
     """Draws, and says how often each class was to be expected among the drawn."""
     ctx.check(
@@ -64,7 +71,7 @@ def _sampled(
     return sampled.astype(np.int64), expected(true_classes), expected(sampled)
 
 
-def _distinct(draw: Draw, count: int, ctx: Any) -> tuple[Array, int]:
+def _distinct(draw: Draw, count: int, ctx: OperationContext) -> tuple[Array, int]:
     """Draws until `count` different classes were seen; in order of appearance, with the number of draws."""
     drawn = np.zeros(0, np.int64)
     while True:
@@ -84,7 +91,7 @@ UniformCandidateSampler = _sampler("UniformCandidateSampler", f"{_COUNTS}, range
 
 
 @UniformCandidateSampler.host_kernel
-def _(true_classes: Array, *, num_sampled: int, unique: bool, range_max: int, rng: Any, ctx: Any) -> Any:
+def _(true_classes: Array, *, num_sampled: int, unique: bool, range_max: int, rng: Any, ctx: OperationContext) -> Any:
     def draw(count: int) -> Array:
         return rng.integers(0, range_max, count)  # type: ignore[no-any-return]
 
@@ -98,7 +105,7 @@ LogUniformCandidateSampler = _sampler("LogUniformCandidateSampler", f"{_COUNTS},
 
 
 @LogUniformCandidateSampler.host_kernel
-def _(true_classes: Array, *, num_sampled: int, unique: bool, range_max: int, rng: Any, ctx: Any) -> Any:
+def _(true_classes: Array, *, num_sampled: int, unique: bool, range_max: int, rng: Any, ctx: OperationContext) -> Any:
     """Zipf's law: P(class) = (log(class + 2) - log(class + 1)) / log(range_max + 1)."""
     width = np.log1p(range_max)
 
@@ -133,7 +140,7 @@ def _(
     shard: int,
     unigrams: list[float],
     rng: Any,
-    ctx: Any,
+    ctx: OperationContext,
 ) -> Any:
     """A given distribution; of its classes this sampler draws those of one shard."""
     ctx.check(bool(vocab_file) != bool(unigrams), "give either vocab_file or unigrams, not both")
@@ -159,7 +166,7 @@ def _(
     return _sampled(true_classes, num_sampled, unique, range_max, draw, probability, ctx)
 
 
-def _vocabulary_counts(path: str, ctx: Any) -> Array:
+def _vocabulary_counts(path: str, ctx: OperationContext) -> Array:
     """The counts in a vocabulary file: the last field of each line, separated by commas."""
     lines = Path(path).read_text(encoding="utf-8").splitlines()
     try:
@@ -194,7 +201,7 @@ def _(true_classes: TensorShape, sampled_candidates: TensorShape, *, num_true: i
 
 
 @ComputeAccidentalHits.host_kernel
-def _(true_classes: Array, sampled_candidates: Array, *, num_true: int, ctx: Any) -> Any:
+def _(true_classes: Array, sampled_candidates: Array, *, num_true: int, ctx: OperationContext) -> Any:
     ctx.check(
         true_classes.ndim == 2 and true_classes.shape[1] == num_true,
         f"true_classes must have shape [batch, {num_true}], got {list(true_classes.shape)}",

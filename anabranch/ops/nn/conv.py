@@ -8,14 +8,17 @@ of derivative is made of the same three.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 from jax import lax, numpy as jnp
 
+from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import OpFunction, define_op
+from anabranch.graph.constants import ShapeContext
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw, shape_rules
 from anabranch.ops.nn import conv_forms, windows, winograd
@@ -84,7 +87,7 @@ def _check_channels(channels: int | None, depth: int | None, depthwise: bool) ->
         raise ValueError(f"the input has {channels} channels, no multiple of the filter's {depth}")
 
 
-def _to_input_shape(shapes: tuple[TensorShape, ...], attrs: Attrs, ctx: Any) -> TensorShape:
+def _to_input_shape(shapes: tuple[TensorShape, ...], attrs: Attrs, ctx: ShapeContext) -> TensorShape:
     layout = windows.layout_of(attrs["data_format"])
     _check_attrs(attrs, layout)
     filter = shape_rules.with_rank(shapes[1], layout.rank, "the filter")
@@ -93,7 +96,7 @@ def _to_input_shape(shapes: tuple[TensorShape, ...], attrs: Attrs, ctx: Any) -> 
     return shape_rules.with_rank(sizes, layout.rank, "input_sizes")
 
 
-def _to_filter_shape(shapes: tuple[TensorShape, ...], attrs: Attrs, ctx: Any) -> TensorShape:
+def _to_filter_shape(shapes: tuple[TensorShape, ...], attrs: Attrs, ctx: ShapeContext) -> TensorShape:
     layout = windows.layout_of(attrs["data_format"])
     _check_attrs(attrs, layout)
     shape_rules.with_rank(shapes[0], layout.rank, "the input of a convolution")
@@ -205,7 +208,7 @@ def _forward(data: Any, filter: Any, attrs: Attrs, depthwise: bool) -> Any:
     return _run(data, filter, geometry.convolve, form, window)
 
 
-def _to_input(sizes: Any, filter: Any, grad: Any, ctx: Any, depthwise: bool) -> Any:
+def _to_input(sizes: Any, filter: Any, grad: Any, ctx: OperationContext, depthwise: bool) -> Any:
     layout = windows.layout_of(ctx.op.attrs["data_format"])
     given = TensorShape([int(d) for d in sizes])
     shape = _full_sizes(given, TensorShape(filter.shape), TensorShape(grad.shape), layout)
@@ -224,7 +227,7 @@ def _to_input(sizes: Any, filter: Any, grad: Any, ctx: Any, depthwise: bool) -> 
     return _run(filter, grad, geometry.convolve_to_input, form, geometry.window)
 
 
-def _to_filter(data: Any, sizes: Any, grad: Any, ctx: Any, depthwise: bool) -> Any:
+def _to_filter(data: Any, sizes: Any, grad: Any, ctx: OperationContext, depthwise: bool) -> Any:
     geometry = Geometry(ctx.op.attrs, data.shape, [int(d) for d in sizes], depthwise)
     _check_grad(grad, geometry, ctx)
     form = None
@@ -238,12 +241,24 @@ def _to_filter(data: Any, sizes: Any, grad: Any, ctx: Any, depthwise: bool) -> A
     return _run(data, grad, geometry.convolve_to_filter, form, geometry.window)
 
 
-def _check_grad(grad: Any, geometry: Geometry, ctx: Any) -> None:
+def _check_grad(grad: Any, geometry: Geometry, ctx: OperationContext) -> None:
     ctx.check(
         grad.shape == geometry.out_shape,
         f"out_backprop has shape {grad.shape}, but data of shape {geometry.shape} and a filter of shape "
         f"{geometry.filter_shape} give {geometry.out_shape}",
     )
+
+
+def _flops(
+    inputs: Sequence[tuple[int, ...] | None], outputs: Sequence[tuple[int, ...] | None], attrs: dict[str, Any]
+) -> int:
+    """For each element of the data as many products as the filter has elements per output channel.
+
+    The filter is taken to be the smallest of the inputs.
+    """
+    filters = [shape for shape in inputs if shape is not None and len(shape) >= 3]
+    work = math.prod(min(filters, key=math.prod)[:-1]) if filters else 1
+    return 2 * max(math.prod(shape or ()) for shape in (*inputs, *outputs)) * work
 
 
 # ---------------------------------------------------------------------- the operations
@@ -279,17 +294,19 @@ def _convolution(
     _attach_shape(back_to_filter.late_shape, back_to_filter, _to_filter_shape)
 
     @forward.kernel
-    def _(input: Any, filter: Any, *, ctx: Any) -> Any:
+    def _(input: Any, filter: Any, *, ctx: OperationContext) -> Any:
         return _forward(input, filter, ctx.op.attrs, depthwise)
 
     @back.kernel
-    def _(input_sizes: Any, filter: Any, out_backprop: Any, *, ctx: Any) -> Any:
+    def _(input_sizes: Any, filter: Any, out_backprop: Any, *, ctx: OperationContext) -> Any:
         return _to_input(input_sizes, filter, out_backprop, ctx, depthwise)
 
     @back_to_filter.kernel
-    def _(input: Any, filter_sizes: Any, out_backprop: Any, *, ctx: Any) -> Any:
+    def _(input: Any, filter_sizes: Any, out_backprop: Any, *, ctx: OperationContext) -> Any:
         return _to_filter(input, filter_sizes, out_backprop, ctx, depthwise)
 
+    for op in (forward, back, back_to_filter):
+        op.flops(_flops)
     _attach_gradients(forward, back, back_to_filter)
     return forward, back, back_to_filter
 
@@ -308,7 +325,7 @@ def _attach_shape(
             explicit_paddings: list[int],
             data_format: bytes,
             dilations: list[int],
-            ctx: Any,
+            ctx: OperationContext,
         ) -> TensorShape:
             attrs = {"strides": strides, "padding": padding, "data_format": data_format, "dilations": dilations}
             return rule(shapes, {**attrs, "explicit_paddings": explicit_paddings}, ctx)
@@ -317,7 +334,12 @@ def _attach_shape(
 
         @attach
         def _(
-            *shapes: TensorShape, strides: list[int], padding: bytes, data_format: bytes, dilations: list[int], ctx: Any
+            *shapes: TensorShape,
+            strides: list[int],
+            padding: bytes,
+            data_format: bytes,
+            dilations: list[int],
+            ctx: OperationContext,
         ) -> TensorShape:
             attrs = {"strides": strides, "padding": padding, "data_format": data_format, "dilations": dilations}
             return rule(shapes, attrs, ctx)

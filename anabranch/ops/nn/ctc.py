@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import define_op
 from anabranch.graph.operation import Tensor
@@ -36,7 +37,7 @@ def _check_logits(inputs: TensorShape, sequence_length: TensorShape) -> TensorSh
     return TensorShape([inputs[0], batch[0], inputs[2]])
 
 
-def _check_lengths(inputs: Array, sequence_length: Array, ctx: Any) -> None:
+def _check_lengths(inputs: Array, sequence_length: Array, ctx: OperationContext) -> None:
     ctx.check(
         (sequence_length >= 0) & (sequence_length <= inputs.shape[0]),
         f"sequence_length must be in [0, {inputs.shape[0]}], the number of time steps; got {{0}}",
@@ -73,7 +74,7 @@ def _(
     preprocess_collapse_repeated: bool,
     ctc_merge_repeated: bool,
     ignore_longer_outputs_than_inputs: bool,
-    ctx: Any,
+    ctx: OperationContext,
 ) -> tuple[Array, Array]:
     _check_lengths(inputs, sequence_length, ctx)
     _, batch, classes = inputs.shape
@@ -181,7 +182,7 @@ def _(inputs: TensorShape, sequence_length: TensorShape) -> list[TensorShape]:
 
 
 @CTCGreedyDecoder.host_kernel
-def _(inputs: Array, sequence_length: Array, *, merge_repeated: bool, blank_index: int, ctx: Any) -> Any:
+def _(inputs: Array, sequence_length: Array, *, merge_repeated: bool, blank_index: int, ctx: OperationContext) -> Any:
     _check_lengths(inputs, sequence_length, ctx)
     blank = blank_index % inputs.shape[2]
     rows, scores = [], np.zeros((inputs.shape[1], 1), inputs.dtype)
@@ -210,7 +211,15 @@ def _(inputs: TensorShape, sequence_length: TensorShape, *, top_paths: int) -> A
 
 
 @CTCBeamSearchDecoder.host_kernel
-def _(inputs: Array, sequence_length: Array, *, beam_width: int, top_paths: int, merge_repeated: bool, ctx: Any) -> Any:
+def _(
+    inputs: Array,
+    sequence_length: Array,
+    *,
+    beam_width: int,
+    top_paths: int,
+    merge_repeated: bool,
+    ctx: OperationContext,
+) -> Any:
     ctx.check(top_paths <= beam_width, f"top_paths ({top_paths}) must be at most beam_width ({beam_width})")
     _check_lengths(inputs, sequence_length, ctx)
     paths: list[list[list[int]]] = [[] for _ in range(top_paths)]

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from jax import numpy as jnp
 
+from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import define_op
 from anabranch.graph.operation import Tensor
@@ -72,7 +73,7 @@ def _dilated_shape(
 
 
 @Dilation2D.kernel
-def _(input: Any, filter: Any, *, ctx: Any) -> Any:
+def _(input: Any, filter: Any, *, ctx: OperationContext) -> Any:
     return _first_best(_sums(input, filter, _window(input.shape, filter.shape, ctx.op.attrs)))[0]
 
 
@@ -107,7 +108,7 @@ def _(
 
 
 @Dilation2DBackpropInput.kernel
-def _(input: Any, filter: Any, out_backprop: Any, *, ctx: Any) -> Any:
+def _(input: Any, filter: Any, out_backprop: Any, *, ctx: OperationContext) -> Any:
     window = _window(input.shape, filter.shape, ctx.op.attrs)
     _, hit = _first_best(_sums(input, filter, window))
     zero = np.zeros((), out_backprop.dtype)
@@ -136,7 +137,7 @@ def _(
 
 
 @Dilation2DBackpropFilter.kernel
-def _(input: Any, filter: Any, out_backprop: Any, *, ctx: Any) -> Any:
+def _(input: Any, filter: Any, out_backprop: Any, *, ctx: OperationContext) -> Any:
     window = _window(input.shape, filter.shape, ctx.op.attrs)
     _, hit = _first_best(_sums(input, filter, window))
     incoming = wide(jnp.asarray(out_backprop))

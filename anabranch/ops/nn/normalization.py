@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from jax import lax
 
+from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import LateShapeError, TensorShape
 from anabranch.graph.building import OpFunction, define_op
 from anabranch.graph.operation import Tensor
@@ -191,7 +192,7 @@ def _fused(version: str, types: str, formats: str) -> tuple[OpFunction, OpFuncti
         return [data, *([channels] * 4), *([shape_rules.SCALAR] if third else [])]
 
     @forward.kernel
-    def _(x: Any, scale: Any, offset: Any, mean: Any, variance: Any, *, xp: Any, ctx: Any) -> Any:
+    def _(x: Any, scale: Any, offset: Any, mean: Any, variance: Any, *, xp: Any, ctx: OperationContext) -> Any:
         y, *vectors = _fused_forward(xp, x, scale, offset, mean, variance, ctx.op.attrs)
         vectors = [vector.astype(scale.dtype) for vector in vectors]
         return [y, *vectors, *([np.zeros((), scale.dtype)] if third else [])]
@@ -213,7 +214,7 @@ def _fused(version: str, types: str, formats: str) -> tuple[OpFunction, OpFuncti
         return [data, channels, channels, TensorShape([0]), TensorShape([0])]
 
     @backward.kernel
-    def _(grad: Any, x: Any, scale: Any, mean: Any, variance: Any, *rest: Any, xp: Any, ctx: Any) -> Any:
+    def _(grad: Any, x: Any, scale: Any, mean: Any, variance: Any, *rest: Any, xp: Any, ctx: OperationContext) -> Any:
         found = _fused_backward(xp, grad, x, scale, mean, variance, ctx.op.attrs)
         return [*found, np.zeros(0, mean.dtype), np.zeros(0, mean.dtype)]
 
@@ -335,7 +336,7 @@ def _(input: TensorShape) -> TensorShape:
 
 
 @LRN.kernel
-def _(input: Any, *, ctx: Any) -> Any:
+def _(input: Any, *, ctx: OperationContext) -> Any:
     return _local_response(wide(input), ctx.op.attrs).astype(input.dtype)
 
 
@@ -356,7 +357,7 @@ def _(input_grads: TensorShape, input_image: TensorShape, output_image: TensorSh
 
 
 @LRNGrad.kernel
-def _(input_grads: Any, input_image: Any, output_image: Any, *, ctx: Any) -> Any:
+def _(input_grads: Any, input_image: Any, output_image: Any, *, ctx: OperationContext) -> Any:
     """The output stands in the formula itself, and is taken as it is given."""
     grad, x, y = (wide(t) for t in (input_grads, input_image, output_image))
     attrs = ctx.op.attrs

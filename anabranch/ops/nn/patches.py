@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import define_op
 from anabranch.graph.operation import Operation
@@ -53,7 +54,7 @@ class _PatchGrid:
 
 
 @ExtractImagePatches.kernel
-def _(images: Any, *, ctx: Any, xp: Any) -> Any:
+def _(images: Any, *, ctx: OperationContext, xp: Any) -> Any:
     windows = _PatchGrid(np.shape(images), ctx.op.attrs)
     padded = xp.pad(images, windows.pads)
     parts = [

@@ -13,8 +13,10 @@ import numpy as np
 from jax import lax, numpy as jnp
 
 from anabranch.core.dtypes import DType
+from anabranch.core.kernel_context import KernelOperation, OperationContext
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import OpFunction, define_op
+from anabranch.graph.constants import ShapeContext
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw, shape_rules
 from anabranch.ops.nn import windows
@@ -179,7 +181,7 @@ def _attrs(op: Operation, *left_out: str) -> Attrs:
     return {name: op.attrs[name] for name in names if name in op.attrs and name not in left_out}
 
 
-def _with_sizes(op: Operation, ksize: Any, strides: Any) -> Attrs:
+def _with_sizes(op: KernelOperation, ksize: Any, strides: Any) -> Attrs:
     """The attributes of an operation whose window arrives as tensors."""
     return {**op.attrs, "ksize": [int(k) for k in ksize], "strides": [int(s) for s in strides]}
 
@@ -209,15 +211,15 @@ def _max_pool(names: tuple[str, str, str], types: tuple[str, str, str], sizes: s
     second.late_shape(_second_gradient_shape)
 
     @forward.kernel
-    def _(input: Any, *, ctx: Any) -> Any:
+    def _(input: Any, *, ctx: OperationContext) -> Any:
         return _maxima(input, pool_window(input.shape, ctx.op.attrs))
 
     @backward.kernel
-    def _(orig_input: Any, orig_output: Any, grad: Any, *, ctx: Any) -> Any:
+    def _(orig_input: Any, orig_output: Any, grad: Any, *, ctx: OperationContext) -> Any:
         return _to_first_hit(orig_input, orig_output, grad, _checked(orig_input, orig_output, ctx.op.attrs))
 
     @second.kernel
-    def _(orig_input: Any, orig_output: Any, grad: Any, *, ctx: Any) -> Any:
+    def _(orig_input: Any, orig_output: Any, grad: Any, *, ctx: OperationContext) -> Any:
         return _from_first_hit(orig_input, orig_output, grad, _checked(orig_input, orig_output, ctx.op.attrs))
 
     @forward.gradient
@@ -273,7 +275,7 @@ MaxPoolV2 = define_op(
 
 
 @MaxPoolV2.shape
-def _(input: TensorShape, *_: Any, padding: bytes, data_format: bytes, ctx: Any) -> TensorShape:
+def _(input: TensorShape, *_: Any, padding: bytes, data_format: bytes, ctx: ShapeContext) -> TensorShape:
     ksize, strides = ctx.constant("ksize"), ctx.constant("strides")
     if ksize is None or strides is None:
         return TensorShape([None] * windows.layout_of(data_format).rank)
@@ -281,7 +283,7 @@ def _(input: TensorShape, *_: Any, padding: bytes, data_format: bytes, ctx: Any)
 
 
 @MaxPoolV2.kernel
-def _(input: Any, ksize: Any, strides: Any, *, ctx: Any) -> Any:
+def _(input: Any, ksize: Any, strides: Any, *, ctx: OperationContext) -> Any:
     return _maxima(input, pool_window(input.shape, _with_sizes(ctx.op, ksize, strides)))
 
 
@@ -302,7 +304,7 @@ MaxPoolGradV2.late_shape(_gradient_shape)
 
 
 @MaxPoolGradV2.kernel
-def _(orig_input: Any, orig_output: Any, grad: Any, ksize: Any, strides: Any, *, ctx: Any) -> Any:
+def _(orig_input: Any, orig_output: Any, grad: Any, ksize: Any, strides: Any, *, ctx: OperationContext) -> Any:
     window = _checked(orig_input, orig_output, _with_sizes(ctx.op, ksize, strides))
     return _to_first_hit(orig_input, orig_output, grad, window)
 
@@ -325,7 +327,7 @@ MaxPoolGradGradV2.late_shape(_second_gradient_shape)
 
 
 @MaxPoolGradGradV2.kernel
-def _(orig_input: Any, orig_output: Any, grad: Any, ksize: Any, strides: Any, *, ctx: Any) -> Any:
+def _(orig_input: Any, orig_output: Any, grad: Any, ksize: Any, strides: Any, *, ctx: OperationContext) -> Any:
     window = _checked(orig_input, orig_output, _with_sizes(ctx.op, ksize, strides))
     return _from_first_hit(orig_input, orig_output, grad, window)
 
@@ -352,7 +354,7 @@ def _(input: TensorShape, *, ksize: list[int], strides: list[int], padding: byte
 
 
 @MaxPoolWithArgmax.kernel
-def _(input: Any, *, Targmax: DType, include_batch_in_index: bool, ctx: Any) -> Any:
+def _(input: Any, *, Targmax: DType, include_batch_in_index: bool, ctx: OperationContext) -> Any:
     ctx.check(input.size > 0, f"the input must not be empty, got shape {input.shape}")
     window = pool_window(input.shape, ctx.op.attrs)
     maxima = _maxima(input, window)
@@ -376,7 +378,7 @@ def _argmax_attrs(op: Any) -> Attrs:
     return {**_attrs(op), "include_batch_in_index": op.attrs["include_batch_in_index"]}
 
 
-def _flat_places(argmax: Any, shape: Sequence[int], include_batch: bool, ctx: Any) -> Any:
+def _flat_places(argmax: Any, shape: Sequence[int], include_batch: bool, ctx: OperationContext) -> Any:
     """`argmax` as places in the whole flattened data."""
     size = int(np.prod(shape[1:], dtype=np.int64))
     total = size * shape[0] if include_batch else size
@@ -405,7 +407,7 @@ def _(input: TensorShape, grad: TensorShape, argmax: TensorShape) -> TensorShape
 
 
 @MaxPoolGradWithArgmax.kernel
-def _(input: Any, grad: Any, argmax: Any, *, include_batch_in_index: bool, ctx: Any) -> Any:
+def _(input: Any, grad: Any, argmax: Any, *, include_batch_in_index: bool, ctx: OperationContext) -> Any:
     places = _flat_places(argmax, input.shape, include_batch_in_index, ctx)
     return jnp.zeros(input.size, grad.dtype).at[places.reshape(-1)].add(grad.reshape(-1)).reshape(input.shape)
 
@@ -426,7 +428,7 @@ def _(input: TensorShape, grad: TensorShape, argmax: TensorShape) -> TensorShape
 
 
 @MaxPoolGradGradWithArgmax.kernel
-def _(input: Any, grad: Any, argmax: Any, *, include_batch_in_index: bool, ctx: Any) -> Any:
+def _(input: Any, grad: Any, argmax: Any, *, include_batch_in_index: bool, ctx: OperationContext) -> Any:
     return jnp.take(grad, _flat_places(argmax, input.shape, include_batch_in_index, ctx))
 
 
@@ -444,7 +446,7 @@ def _average_pool(names: tuple[str, str], data: str, sizes: str, format: str) ->
     _pooled_shape(forward)
 
     @forward.kernel
-    def _(x: Any, *, ctx: Any) -> Any:
+    def _(x: Any, *, ctx: OperationContext) -> Any:
         return _average(x, pool_window(x.shape, ctx.op.attrs))
 
     @forward.gradient
@@ -452,12 +454,12 @@ def _average_pool(names: tuple[str, str], data: str, sizes: str, format: str) ->
         return backward(raw.Shape(op.inputs[0]), grad, **_attrs(op))
 
     @backward.shape
-    def _(orig_input_shape: TensorShape, grad: TensorShape, *, data_format: bytes, ctx: Any) -> TensorShape:
+    def _(orig_input_shape: TensorShape, grad: TensorShape, *, data_format: bytes, ctx: ShapeContext) -> TensorShape:
         wanted: TensorShape = ctx.constant_as_shape("orig_input_shape")
         return wanted.with_rank(windows.layout_of(data_format).rank)
 
     @backward.kernel
-    def _(orig_input_shape: Any, grad: Any, *, ctx: Any) -> Any:
+    def _(orig_input_shape: Any, grad: Any, *, ctx: OperationContext) -> Any:
         window = pool_window([int(d) for d in orig_input_shape], ctx.op.attrs)
         if window.outputs != grad.shape:
             raise ValueError(f"pooling shape {window.lengths} gives {window.outputs}, but grad has {grad.shape}")

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from anabranch.core.shapes import TensorShape
+from anabranch.core.shapes import DimensionLike, TensorShape
 from anabranch.ops import shape_rules
 
 T = TypeVar("T")
@@ -43,9 +43,9 @@ class Layout:
         """The spatial entries of `explicit_paddings`: (before, after) per axis, flattened."""
         return tuple((pairs[2 * a], pairs[2 * a + 1]) for a in self.spatial) if pairs else ((0, 0),) * len(self.spatial)
 
-    def shape(self, batch: object, channels: object, spatial: Sequence[object]) -> TensorShape:
+    def shape(self, batch: DimensionLike, channels: DimensionLike, spatial: Sequence[DimensionLike]) -> TensorShape:
         """The shape of data in this layout."""
-        dims: list[object] = [batch] * self.rank
+        dims: list[DimensionLike] = [batch] * self.rank
         dims[self.channel] = channels
         for axis, length in zip(self.spatial, spatial, strict=True):
             dims[axis] = length

@@ -8,6 +8,8 @@ from anabranch.core.dtypes import DType
 from anabranch.core.resources import ResourceHandle
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import define_op
+from anabranch.graph.constants import ShapeContext
+from anabranch.graph.kernel_contexts import StepHostContext
 from anabranch.ops import shape_rules
 from anabranch.ops.resources.shared_objects import Plan, object_behind, open_object, outcome
 from anabranch.state.accumulators import (
@@ -22,7 +24,9 @@ _ATTRS = (
 )
 
 
-def _open(kind: type[Accumulator], dtype: DType, shape: TensorShape, reduction_type: bytes, ctx: Any) -> Any:
+def _open(
+    kind: type[Accumulator], dtype: DType, shape: TensorShape, reduction_type: bytes, ctx: StepHostContext
+) -> Any:
     reduction = reduction_type.decode()
 
     def plan(handle: ResourceHandle) -> Plan:
@@ -37,7 +41,7 @@ def _making(name: str, handle_type: str, kind: type[Accumulator]) -> Any:
     op.shape(shape_rules.scalar)
 
     @op.host_kernel
-    def _(*, dtype: DType, shape: TensorShape, reduction_type: bytes, ctx: Any) -> ResourceHandle:
+    def _(*, dtype: DType, shape: TensorShape, reduction_type: bytes, ctx: StepHostContext) -> ResourceHandle:
         handle: ResourceHandle = _open(kind, dtype, shape, reduction_type, ctx)
         return handle
 
@@ -49,7 +53,7 @@ ResourceConditionalAccumulator = _making("ResourceConditionalAccumulator", "reso
 SparseConditionalAccumulator = _making("SparseConditionalAccumulator", "string", SparseAccumulator)
 
 
-def _spec(ctx: Any) -> TensorShape:
+def _spec(ctx: ShapeContext) -> TensorShape:
     shape: TensorShape = ctx.tensor("handle").op.attrs.get("shape", shape_rules.UNKNOWN)
     return shape
 
@@ -64,7 +68,7 @@ def _applying(name: str, handle_type: str) -> Any:
         return ()
 
     @op.host_kernel
-    def _(handle: ResourceHandle, local_step: Any, gradient: Any, *, ctx: Any) -> None:
+    def _(handle: ResourceHandle, local_step: Any, gradient: Any, *, ctx: StepHostContext) -> None:
         object_behind(ctx, handle, "accumulator").apply_gradient(int(local_step), gradient)
 
     return op.not_differentiable()
@@ -84,11 +88,11 @@ def _taking(name: str, handle_type: str) -> Any:
     )
 
     @op.shape
-    def _(handle: TensorShape, num_required: TensorShape, *, ctx: Any) -> TensorShape:
+    def _(handle: TensorShape, num_required: TensorShape, *, ctx: ShapeContext) -> TensorShape:
         return _spec(ctx)
 
     @op.host_kernel
-    def _(handle: ResourceHandle, num_required: Any, *, ctx: Any) -> Any:
+    def _(handle: ResourceHandle, num_required: Any, *, ctx: StepHostContext) -> Any:
         return outcome(object_behind(ctx, handle, "accumulator").take_gradient(int(num_required), ctx.op.name))
 
     return op.not_differentiable()
@@ -103,7 +107,7 @@ def _stepping(name: str, handle_type: str) -> Any:
     op.shape(shape_rules.no_outputs)
 
     @op.host_kernel
-    def _(handle: ResourceHandle, new_global_step: Any, *, ctx: Any) -> None:
+    def _(handle: ResourceHandle, new_global_step: Any, *, ctx: StepHostContext) -> None:
         object_behind(ctx, handle, "accumulator").set_global_step(int(new_global_step))
 
     return op.not_differentiable()
@@ -118,7 +122,7 @@ def _counting(name: str, handle_type: str) -> Any:
     op.shape(shape_rules.scalar)
 
     @op.host_kernel
-    def _(handle: ResourceHandle, *, ctx: Any) -> int:
+    def _(handle: ResourceHandle, *, ctx: StepHostContext) -> int:
         count: int = object_behind(ctx, handle, "accumulator").count
         return count
 
@@ -149,7 +153,7 @@ def _(
     gradient_shape: Any,
     *,
     has_known_shape: bool,
-    ctx: Any,
+    ctx: StepHostContext,
 ) -> None:
     accumulator = object_behind(ctx, handle, "accumulator")
     accumulator.apply_gradient(int(local_step), gradient_indices, gradient_values, gradient_shape, has_known_shape)
@@ -166,7 +170,7 @@ SparseAccumulatorTakeGradient.not_differentiable()
 
 
 @SparseAccumulatorTakeGradient.shape
-def _(handle: TensorShape, num_required: TensorShape, *, ctx: Any) -> list[TensorShape]:
+def _(handle: TensorShape, num_required: TensorShape, *, ctx: ShapeContext) -> list[TensorShape]:
     return [
         TensorShape([None]),
         shape_rules.UNKNOWN,
@@ -175,5 +179,5 @@ def _(handle: TensorShape, num_required: TensorShape, *, ctx: Any) -> list[Tenso
 
 
 @SparseAccumulatorTakeGradient.host_kernel
-def _(handle: ResourceHandle, num_required: Any, *, ctx: Any) -> Any:
+def _(handle: ResourceHandle, num_required: Any, *, ctx: StepHostContext) -> Any:
     return outcome(object_behind(ctx, handle, "accumulator").take_gradient(int(num_required), ctx.op.name))

@@ -6,10 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 from anabranch.core.dtypes import DType, int64
+from anabranch.core.kernel_context import OperationContext
 from anabranch.core.resources import ResourceHandle
 from anabranch.core.shapes import TensorShape
 from anabranch.errors import InvalidArgumentError
 from anabranch.graph.building import define_op
+from anabranch.graph.constants import ShapeContext
+from anabranch.graph.kernel_contexts import StepHostContext
 from anabranch.ops import shape_rules
 from anabranch.ops.resources.shared_objects import Plan, object_behind, open_object, outcome
 from anabranch.state.barrier import SharedBarrier
@@ -21,7 +24,7 @@ _UINT64 = 0xFFFFFFFFFFFFFFFF
 _CONTAINER = "container: string = '', shared_name: string = ''"
 
 
-def _components(ctx: Any, title: str, dtypes: list[DType], shapes: list[TensorShape]) -> Components:
+def _components(ctx: OperationContext, title: str, dtypes: list[DType], shapes: list[TensorShape]) -> Components:
     if shapes and len(shapes) != len(dtypes):
         raise InvalidArgumentError(
             None,
@@ -32,7 +35,11 @@ def _components(ctx: Any, title: str, dtypes: list[DType], shapes: list[TensorSh
 
 
 def _open_queue(
-    ctx: Any, kind: str, store: Callable[[], ElementStore], first: list[DType] | None = None, **more_facts: Any
+    ctx: StepHostContext,
+    kind: str,
+    store: Callable[[], ElementStore],
+    first: list[DType] | None = None,
+    **more_facts: Any,
 ) -> ResourceHandle:
     """Opens a queue; `first`: types of scalar components before those that the attributes name."""
     attrs = ctx.op.attrs
@@ -62,7 +69,7 @@ FIFOQueueV2 = define_op("FIFOQueueV2", "-> handle: resource", _QUEUE_ATTRS, stat
 
 
 @FIFOQueueV2.host_kernel
-def _(*, ctx: Any) -> ResourceHandle:
+def _(*, ctx: StepHostContext) -> ResourceHandle:
     return _open_queue(ctx, "FIFOQueue", FifoStore)
 
 
@@ -70,7 +77,7 @@ PaddingFIFOQueueV2 = define_op("PaddingFIFOQueueV2", "-> handle: resource", _QUE
 
 
 @PaddingFIFOQueueV2.host_kernel
-def _(*, component_types: list[DType], shapes: list[TensorShape], ctx: Any) -> ResourceHandle:
+def _(*, component_types: list[DType], shapes: list[TensorShape], ctx: StepHostContext) -> ResourceHandle:
     if len(shapes) != len(component_types) or any(s.ndims is None for s in shapes):
         raise InvalidArgumentError(
             None,
@@ -90,7 +97,7 @@ RandomShuffleQueueV2 = define_op(
 
 
 @RandomShuffleQueueV2.host_kernel
-def _(*, capacity: int, min_after_dequeue: int, seed: int, seed2: int, ctx: Any) -> ResourceHandle:
+def _(*, capacity: int, min_after_dequeue: int, seed: int, seed2: int, ctx: StepHostContext) -> ResourceHandle:
     if not (min_after_dequeue >= 0 and (capacity <= 0 or min_after_dequeue < capacity)):
         raise InvalidArgumentError(
             None,
@@ -114,7 +121,7 @@ PriorityQueueV2 = define_op(
 
 
 @PriorityQueueV2.host_kernel
-def _(*, ctx: Any) -> ResourceHandle:
+def _(*, ctx: StepHostContext) -> ResourceHandle:
     return _open_queue(ctx, "PriorityQueue", PriorityStore, [int64])
 
 
@@ -124,7 +131,7 @@ for _op in (FIFOQueueV2, PaddingFIFOQueueV2, RandomShuffleQueueV2, PriorityQueue
 
 
 # ---------------------------------------------------------------------- using queues
-def _queue(ctx: Any, handle: Any) -> Queue:
+def _queue(ctx: StepHostContext, handle: Any) -> Queue:
     found: Queue = object_behind(ctx, handle, "queue")
     return found
 
@@ -137,7 +144,7 @@ QueueEnqueueV2.not_differentiable()
 
 
 @QueueEnqueueV2.host_kernel
-def _(handle: ResourceHandle, components: list[Any], *, ctx: Any) -> Any:
+def _(handle: ResourceHandle, components: list[Any], *, ctx: StepHostContext) -> Any:
     return outcome(_queue(ctx, handle).enqueue(components, ctx.op.name))
 
 
@@ -147,7 +154,7 @@ QueueEnqueueManyV2.not_differentiable()
 
 
 @QueueEnqueueManyV2.host_kernel
-def _(handle: ResourceHandle, components: list[Any], *, ctx: Any) -> Any:
+def _(handle: ResourceHandle, components: list[Any], *, ctx: StepHostContext) -> Any:
     return outcome(_queue(ctx, handle).enqueue_many(components, ctx.op.name))
 
 
@@ -159,7 +166,7 @@ QueueDequeueV2 = define_op(
 QueueDequeueV2.not_differentiable()
 
 
-def _shapes_of_queue(ctx: Any) -> list[TensorShape]:
+def _shapes_of_queue(ctx: ShapeContext) -> list[TensorShape]:
     """The shapes of a queue's components as the operation that makes it states them."""
     count = ctx.output_count
     op = ctx.tensor("handle").op
@@ -172,18 +179,18 @@ def _shapes_of_queue(ctx: Any) -> list[TensorShape]:
 
 
 @QueueDequeueV2.shape
-def _(handle: TensorShape, *, ctx: Any) -> list[TensorShape]:
+def _(handle: TensorShape, *, ctx: ShapeContext) -> list[TensorShape]:
     return _shapes_of_queue(ctx)
 
 
 @QueueDequeueV2.host_kernel
-def _(handle: ResourceHandle, *, component_types: list[DType], ctx: Any) -> Any:
+def _(handle: ResourceHandle, *, component_types: list[DType], ctx: StepHostContext) -> Any:
     queue = _queue(ctx, handle)
     _check_types(ctx, queue, component_types)
     return outcome(queue.dequeue(ctx.op.name))
 
 
-def _check_types(ctx: Any, queue: Queue, types: list[DType]) -> None:
+def _check_types(ctx: OperationContext, queue: Queue, types: list[DType]) -> None:
     if tuple(types) != queue.components.dtypes:
         raise InvalidArgumentError(
             None,
@@ -199,7 +206,7 @@ def _dequeue_batch(name: str, up_to: bool) -> Any:
     )
 
     @op.shape
-    def _(handle: TensorShape, n: TensorShape, *, ctx: Any) -> list[TensorShape]:
+    def _(handle: TensorShape, n: TensorShape, *, ctx: ShapeContext) -> list[TensorShape]:
         count = None if up_to else ctx.constant("n")
         if count is not None and count < 0:
             raise ValueError(f"Input 'n' must be >= 0, but is {count}")
@@ -207,7 +214,7 @@ def _dequeue_batch(name: str, up_to: bool) -> Any:
         return [first.concatenate(s) for s in _shapes_of_queue(ctx)]
 
     @op.host_kernel
-    def _(handle: ResourceHandle, n: Any, *, component_types: list[DType], ctx: Any) -> Any:
+    def _(handle: ResourceHandle, n: Any, *, component_types: list[DType], ctx: StepHostContext) -> Any:
         queue = _queue(ctx, handle)
         _check_types(ctx, queue, component_types)
         return outcome(queue.dequeue_many(int(n), up_to, ctx.op.name))
@@ -227,7 +234,7 @@ QueueCloseV2.not_differentiable()
 
 
 @QueueCloseV2.host_kernel
-def _(handle: ResourceHandle, *, cancel_pending_enqueues: bool, ctx: Any) -> Any:
+def _(handle: ResourceHandle, *, cancel_pending_enqueues: bool, ctx: StepHostContext) -> Any:
     return outcome(_queue(ctx, handle).request_close(cancel_pending_enqueues, ctx.op.name))
 
 
@@ -237,7 +244,7 @@ QueueIsClosedV2.not_differentiable()
 
 
 @QueueIsClosedV2.host_kernel
-def _(handle: ResourceHandle, *, ctx: Any) -> bool:
+def _(handle: ResourceHandle, *, ctx: StepHostContext) -> bool:
     return _queue(ctx, handle).is_closed
 
 
@@ -247,7 +254,7 @@ QueueSizeV2.not_differentiable()
 
 
 @QueueSizeV2.host_kernel
-def _(handle: ResourceHandle, *, ctx: Any) -> int:
+def _(handle: ResourceHandle, *, ctx: StepHostContext) -> int:
     return _queue(ctx, handle).size()
 
 
@@ -259,7 +266,7 @@ _SelectHandle.not_differentiable()
 
 
 @_SelectHandle.host_kernel
-def _(index: Any, handles: list[ResourceHandle], *, ctx: Any) -> ResourceHandle:
+def _(index: Any, handles: list[ResourceHandle], *, ctx: OperationContext) -> ResourceHandle:
     chosen = int(index)
     ctx.check(0 <= chosen < len(handles), f"index {chosen} is not in [0, {len(handles)}): there is no such queue")
     return handles[chosen]
@@ -272,7 +279,7 @@ Barrier.not_differentiable()
 
 
 @Barrier.host_kernel
-def _(*, component_types: list[DType], shapes: list[TensorShape], ctx: Any) -> ResourceHandle:
+def _(*, component_types: list[DType], shapes: list[TensorShape], ctx: StepHostContext) -> ResourceHandle:
     def plan(handle: ResourceHandle) -> Plan:
         wanted = shapes or [TensorShape(None)] * len(component_types)
         components = _components(ctx, f"Barrier {handle.name!r}", component_types, wanted)
@@ -282,7 +289,7 @@ def _(*, component_types: list[DType], shapes: list[TensorShape], ctx: Any) -> R
     return open_object(ctx, "barrier", plan)
 
 
-def _barrier(ctx: Any, handle: Any) -> SharedBarrier:
+def _barrier(ctx: StepHostContext, handle: Any) -> SharedBarrier:
     found: SharedBarrier = object_behind(ctx, handle, "barrier")
     return found
 
@@ -295,7 +302,7 @@ BarrierInsertMany.not_differentiable()
 
 
 @BarrierInsertMany.host_kernel
-def _(handle: ResourceHandle, keys: Any, values: Any, *, component_index: int, ctx: Any) -> None:
+def _(handle: ResourceHandle, keys: Any, values: Any, *, component_index: int, ctx: StepHostContext) -> None:
     _barrier(ctx, handle).insert_many(component_index, keys.reshape(-1).tolist(), values, ctx.op.name)
 
 
@@ -311,7 +318,9 @@ BarrierTakeMany.not_differentiable()
 
 
 @BarrierTakeMany.shape
-def _(handle: TensorShape, num_elements: TensorShape, *, allow_small_batch: bool, ctx: Any) -> list[TensorShape]:
+def _(
+    handle: TensorShape, num_elements: TensorShape, *, allow_small_batch: bool, ctx: ShapeContext
+) -> list[TensorShape]:
     count = ctx.constant("num_elements")
     first = TensorShape([None if allow_small_batch or count is None or int(count) < 0 else int(count)])
     shapes = ctx.tensor("handle").op.attrs.get("shapes") or [TensorShape(None)] * (ctx.output_count - 2)
@@ -319,7 +328,7 @@ def _(handle: TensorShape, num_elements: TensorShape, *, allow_small_batch: bool
 
 
 @BarrierTakeMany.host_kernel
-def _(handle: ResourceHandle, num_elements: Any, *, allow_small_batch: bool, ctx: Any) -> Any:
+def _(handle: ResourceHandle, num_elements: Any, *, allow_small_batch: bool, ctx: StepHostContext) -> Any:
     return outcome(_barrier(ctx, handle).take_many(int(num_elements), allow_small_batch, ctx.op.name))
 
 
@@ -329,7 +338,7 @@ BarrierClose.not_differentiable()
 
 
 @BarrierClose.host_kernel
-def _(handle: ResourceHandle, *, cancel_pending_enqueues: bool, ctx: Any) -> None:
+def _(handle: ResourceHandle, *, cancel_pending_enqueues: bool, ctx: StepHostContext) -> None:
     _barrier(ctx, handle).request_close(cancel_pending_enqueues, ctx.op.name)
 
 
@@ -339,7 +348,7 @@ BarrierReadySize.not_differentiable()
 
 
 @BarrierReadySize.host_kernel
-def _(handle: ResourceHandle, *, ctx: Any) -> int:
+def _(handle: ResourceHandle, *, ctx: StepHostContext) -> int:
     return _barrier(ctx, handle).ready_size()
 
 
@@ -349,5 +358,5 @@ BarrierIncompleteSize.not_differentiable()
 
 
 @BarrierIncompleteSize.host_kernel
-def _(handle: ResourceHandle, *, ctx: Any) -> int:
+def _(handle: ResourceHandle, *, ctx: StepHostContext) -> int:
     return _barrier(ctx, handle).incomplete_size()

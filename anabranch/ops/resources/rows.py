@@ -14,8 +14,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from anabranch.graph.kernel_contexts import StepTracingContext
 
-def guarded(ctx: Any, indices: Any, size: int) -> Any:
+
+def guarded(ctx: StepTracingContext, indices: Any, size: int) -> Any:
     """`indices`, or beyond the end (`size`) when a check of the island does not hold."""
     wide = jnp.asarray(indices).astype(jnp.int64)
     return wide if ctx.guard is None else jnp.where(ctx.guard, wide, np.int64(size))

@@ -14,13 +14,14 @@ from typing import Any
 from anabranch.core.pending import Pending
 from anabranch.core.resources import ResourceHandle
 from anabranch.errors import CancelledError, InvalidArgumentError, NotFoundError
+from anabranch.graph.kernel_contexts import StepHostContext
 
 #: what makes an object: (facts that all who share it must agree on, None: any; function that makes it)
 Plan = tuple[dict[str, Any], Callable[[], Any]]
 
 
 def open_object(
-    ctx: Any, kind: str, plan: Callable[[ResourceHandle], Plan], by_node_name: bool = False
+    ctx: StepHostContext, kind: str, plan: Callable[[ResourceHandle], Plan], by_node_name: bool = False
 ) -> ResourceHandle:
     """The handle of the object that the operation of `ctx` makes, which is made if it is not there yet.
 
@@ -77,7 +78,7 @@ class _Entry:
             closing()
 
 
-def object_behind(ctx: Any, handle: Any, kind: str) -> Any:
+def object_behind(ctx: StepHostContext, handle: Any, kind: str) -> Any:
     """The object behind a handle.
 
     Raises:

@@ -7,11 +7,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from anabranch.core.dtypes import DType
+from anabranch.core.kernel_context import OperationContext
 from anabranch.core.pending import Pending
 from anabranch.core.resources import ResourceHandle
 from anabranch.core.shapes import TensorShape
 from anabranch.errors import InvalidArgumentError
 from anabranch.graph.building import define_op
+from anabranch.graph.constants import ShapeContext
+from anabranch.graph.kernel_contexts import StepHostContext
 from anabranch.ops import shape_rules
 from anabranch.ops.resources.shared_objects import Plan, object_behind, open_object, outcome
 from anabranch.state.mutex import Hold, Mutex
@@ -24,12 +27,12 @@ _SOME = f"{_SIZES}, dtypes: list(type) >= 1, {_NAMES}"
 _ANY = f"{_SIZES}, dtypes: list(type), {_NAMES}"
 
 
-def _unknown_shapes(*_: TensorShape, ctx: Any) -> list[TensorShape]:
+def _unknown_shapes(*_: TensorShape, ctx: ShapeContext) -> list[TensorShape]:
     return [TensorShape(None)] * ctx.output_count
 
 
 # ---------------------------------------------------------------------- lines
-def _area(ctx: Any) -> StagedLine:
+def _area(ctx: StepHostContext) -> StagedLine:
     """The area that the operation names by its shared name (else its own name): there is no operation that makes it."""
     attrs = ctx.op.attrs
 
@@ -46,7 +49,7 @@ Stage.not_differentiable()
 
 
 @Stage.host_kernel
-def _(values: list[Any], *, ctx: Any) -> Any:
+def _(values: list[Any], *, ctx: StepHostContext) -> Any:
     return outcome(_area(ctx).put(values, ctx.op.name))
 
 
@@ -56,7 +59,7 @@ Unstage.not_differentiable()
 
 
 @Unstage.host_kernel
-def _(*, ctx: Any) -> Any:
+def _(*, ctx: StepHostContext) -> Any:
     return outcome(_area(ctx).get(ctx.op.name))
 
 
@@ -66,7 +69,7 @@ StagePeek.not_differentiable()
 
 
 @StagePeek.host_kernel
-def _(index: Any, *, ctx: Any) -> Any:
+def _(index: Any, *, ctx: StepHostContext) -> Any:
     return outcome(_area(ctx).peek(int(index), ctx.op.name))
 
 
@@ -76,7 +79,7 @@ StageSize.not_differentiable()
 
 
 @StageSize.host_kernel
-def _(*, ctx: Any) -> int:
+def _(*, ctx: StepHostContext) -> int:
     return _area(ctx).size()
 
 
@@ -86,12 +89,12 @@ StageClear.not_differentiable()
 
 
 @StageClear.host_kernel
-def _(*, ctx: Any) -> None:
+def _(*, ctx: StepHostContext) -> None:
     _area(ctx).clear()
 
 
 # ---------------------------------------------------------------------- maps
-def _map_area(ctx: Any, ordered: bool) -> StagedMap:
+def _map_area(ctx: StepHostContext, ordered: bool) -> StagedMap:
     attrs = ctx.op.attrs
 
     def plan(handle: ResourceHandle) -> Plan:
@@ -113,7 +116,7 @@ def _put_in_map(name: str, ordered: bool) -> Any:
     op.shape(shape_rules.no_outputs)
 
     @op.host_kernel
-    def _(key: Any, indices: Any, values: list[Any], *, ctx: Any) -> Any:
+    def _(key: Any, indices: Any, values: list[Any], *, ctx: StepHostContext) -> Any:
         places = indices.reshape(-1).tolist()
         if len(places) != len(values):
             raise InvalidArgumentError(
@@ -134,7 +137,7 @@ def _get_from_map(name: str, ordered: bool, remove: bool) -> Any:
     op.shape(_unknown_shapes)
 
     @op.host_kernel
-    def _(key: Any, indices: Any, *, ctx: Any) -> Any:
+    def _(key: Any, indices: Any, *, ctx: StepHostContext) -> Any:
         area = _map_area(ctx, ordered)
         get = area.get if remove else area.peek
         return outcome(get(int(key), indices.reshape(-1).tolist(), ctx.op.name))
@@ -152,11 +155,11 @@ def _get_any_from_map(name: str, ordered: bool) -> Any:
     op = define_op(name, "indices: int32 -> key: int64, values: dtypes", _SOME, stateful=True, asynchronous=True)
 
     @op.shape
-    def _(indices: TensorShape, *, ctx: Any) -> list[TensorShape]:
+    def _(indices: TensorShape, *, ctx: ShapeContext) -> list[TensorShape]:
         return [TensorShape([]), *[TensorShape(None)] * (ctx.output_count - 1)]
 
     @op.host_kernel
-    def _(indices: Any, *, ctx: Any) -> Any:
+    def _(indices: Any, *, ctx: StepHostContext) -> Any:
         return outcome(_map_area(ctx, ordered).get_any(indices.reshape(-1).tolist(), ctx.op.name))
 
     return op.not_differentiable()
@@ -171,7 +174,7 @@ def _ask_map(name: str, ordered: bool, question: str) -> Any:
     op.shape(shape_rules.scalar)
 
     @op.host_kernel
-    def _(*, ctx: Any) -> int:
+    def _(*, ctx: StepHostContext) -> int:
         size: int = getattr(_map_area(ctx, ordered), question)()
         return size
 
@@ -189,7 +192,7 @@ def _clear_map(name: str, ordered: bool) -> Any:
     op.shape(shape_rules.no_outputs)
 
     @op.host_kernel
-    def _(*, ctx: Any) -> None:
+    def _(*, ctx: StepHostContext) -> None:
         _map_area(ctx, ordered).clear()
 
     return op.not_differentiable()
@@ -206,7 +209,7 @@ MutexV2.not_differentiable()
 
 
 @MutexV2.host_kernel
-def _(*, ctx: Any) -> ResourceHandle:
+def _(*, ctx: StepHostContext) -> ResourceHandle:
     return open_object(ctx, "mutex", lambda handle: ({}, lambda: Mutex(handle.name)))
 
 
@@ -216,7 +219,7 @@ MutexLock.not_differentiable()
 
 
 @MutexLock.host_kernel
-def _(mutex: ResourceHandle, *, ctx: Any) -> Any:
+def _(mutex: ResourceHandle, *, ctx: StepHostContext) -> Any:
     found = outcome(object_behind(ctx, mutex, "mutex").acquire(ctx.op.name))
     return found if isinstance(found, Pending) else found[0]
 
@@ -227,7 +230,7 @@ ConsumeMutexLock.not_differentiable()
 
 
 @ConsumeMutexLock.host_kernel
-def _(mutex_lock: Any, *, ctx: Any) -> None:
+def _(mutex_lock: Any, *, ctx: OperationContext) -> None:
     hold = mutex_lock[()]
     if not isinstance(hold, Hold):
         raise InvalidArgumentError(
@@ -247,7 +250,7 @@ class StackHandle(ResourceHandle):
 _stack_numbers = itertools.count()
 
 
-def _made_stack(ctx: Any, elem_type: DType, stack_name: bytes, max_size: int) -> StackHandle:
+def _made_stack(ctx: OperationContext, elem_type: DType, stack_name: bytes, max_size: int) -> StackHandle:
     name = f"{stack_name.decode() or ctx.op.name}_{next(_stack_numbers)}"
     return StackHandle("", name, "stack", Stack(name, elem_type, max_size))
 
@@ -260,7 +263,7 @@ StackV2.not_differentiable()
 
 
 @StackV2.host_kernel
-def _(max_size: Any, *, elem_type: DType, stack_name: bytes, ctx: Any) -> ResourceHandle:
+def _(max_size: Any, *, elem_type: DType, stack_name: bytes, ctx: OperationContext) -> ResourceHandle:
     return _made_stack(ctx, elem_type, stack_name, int(max_size))
 
 
@@ -270,11 +273,11 @@ Stack_.not_differentiable()
 
 
 @Stack_.host_kernel
-def _(*, elem_type: DType, stack_name: bytes, ctx: Any) -> ResourceHandle:
+def _(*, elem_type: DType, stack_name: bytes, ctx: OperationContext) -> ResourceHandle:
     return _made_stack(ctx, elem_type, stack_name, -1)
 
 
-def _stack(ctx: Any, handle: Any) -> Stack:
+def _stack(ctx: OperationContext, handle: Any) -> Stack:
     if not isinstance(handle, StackHandle):
         raise InvalidArgumentError(None, ctx.op, f"{ctx.op.name!r} needs the handle of a stack, got {handle}")
     return handle.stack
@@ -290,7 +293,7 @@ def _push(name: str, handle_type: str) -> Any:
         return elem
 
     @op.host_kernel
-    def _(handle: ResourceHandle, elem: Any, *, ctx: Any) -> Any:
+    def _(handle: ResourceHandle, elem: Any, *, ctx: OperationContext) -> Any:
         _stack(ctx, handle).push(elem)
         return elem
 
@@ -309,7 +312,7 @@ def _pop(name: str, handle_type: str) -> Any:
         return shape_rules.UNKNOWN
 
     @op.host_kernel
-    def _(handle: ResourceHandle, *, ctx: Any) -> Any:
+    def _(handle: ResourceHandle, *, ctx: OperationContext) -> Any:
         return _stack(ctx, handle).pop()
 
     return op.not_differentiable()
@@ -324,7 +327,7 @@ def _close(name: str, handle_type: str) -> Any:
     op.shape(shape_rules.no_outputs)
 
     @op.host_kernel
-    def _(handle: ResourceHandle, *, ctx: Any) -> None:
+    def _(handle: ResourceHandle, *, ctx: OperationContext) -> None:
         _stack(ctx, handle).close()
 
     return op.not_differentiable()

@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from anabranch.core.dtypes import DType
+from anabranch.core.kernel_context import OperationContext
 from anabranch.core.resources import ResourceHandle
 from anabranch.core.shapes import TensorShape
 from anabranch.errors import InvalidArgumentError
 from anabranch.graph.building import define_op
+from anabranch.graph.constants import ShapeContext
+from anabranch.graph.kernel_contexts import StepHostContext
 from anabranch.io import gfile
 from anabranch.ops import shape_rules
 from anabranch.ops.resources.shared_objects import Plan, object_behind, open_object
@@ -19,7 +22,7 @@ _NAMES = "container: string = '', shared_name: string = '', use_node_name_sharin
 _TYPES = "key_dtype: any, value_dtype: any"
 
 
-def _open(ctx: Any, kind: str, make: Any, **more_facts: Any) -> ResourceHandle:
+def _open(ctx: StepHostContext, kind: str, make: Any, **more_facts: Any) -> ResourceHandle:
     attrs = ctx.op.attrs
     facts = {"table type": kind, "key dtype": attrs["key_dtype"], "value dtype": attrs["value_dtype"], **more_facts}
 
@@ -34,7 +37,7 @@ HashTableV2 = define_op("HashTableV2", "-> table_handle: resource", f"{_NAMES}, 
 
 
 @HashTableV2.host_kernel
-def _(*, ctx: Any) -> ResourceHandle:
+def _(*, ctx: StepHostContext) -> ResourceHandle:
     return _open(ctx, "HashTable", tables.StaticTable)
 
 
@@ -42,7 +45,7 @@ MutableHashTableV2 = define_op("MutableHashTableV2", "-> table_handle: resource"
 
 
 @MutableHashTableV2.host_kernel
-def _(*, ctx: Any) -> ResourceHandle:
+def _(*, ctx: StepHostContext) -> ResourceHandle:
     return _open(ctx, "MutableHashTable", tables.MutableTable)
 
 
@@ -55,7 +58,7 @@ MutableHashTableOfTensorsV2 = define_op(
 
 
 @MutableHashTableOfTensorsV2.host_kernel
-def _(*, value_shape: TensorShape, ctx: Any) -> ResourceHandle:
+def _(*, value_shape: TensorShape, ctx: StepHostContext) -> ResourceHandle:
     def make(name: str, key_dtype: DType, value_dtype: DType) -> tables.MutableTable:
         return tables.MutableTable(name, key_dtype, value_dtype, value_shape)
 
@@ -78,7 +81,7 @@ def _(
     value_shape: TensorShape,
     initial_num_buckets: int,
     max_load_factor: float,
-    ctx: Any,
+    ctx: StepHostContext,
 ) -> ResourceHandle:
     def make(name: str, key_dtype: DType, value_dtype: DType) -> tables.MutableDenseTable:
         return tables.MutableDenseTable(
@@ -94,11 +97,11 @@ for _op in (HashTableV2, MutableHashTableV2, MutableHashTableOfTensorsV2, Mutabl
 
 
 # ---------------------------------------------------------------------- using tables
-def _table(ctx: Any, handle: Any) -> Any:
+def _table(ctx: StepHostContext, handle: Any) -> Any:
     return object_behind(ctx, handle, "table")
 
 
-def _mutable(ctx: Any, handle: Any) -> tables.MutableTable:
+def _mutable(ctx: StepHostContext, handle: Any) -> tables.MutableTable:
     table = _table(ctx, handle)
     if not isinstance(table, tables.MutableTable):
         raise InvalidArgumentError(
@@ -109,7 +112,7 @@ def _mutable(ctx: Any, handle: Any) -> tables.MutableTable:
     return table
 
 
-def _initializable(ctx: Any, handle: Any) -> tables.StaticTable:
+def _initializable(ctx: StepHostContext, handle: Any) -> tables.StaticTable:
     table = _table(ctx, handle)
     if not isinstance(table, tables.StaticTable):
         raise InvalidArgumentError(
@@ -128,7 +131,7 @@ LookupTableFindV2.not_differentiable()
 
 
 @LookupTableFindV2.shape
-def _(table_handle: TensorShape, keys: TensorShape, default_value: TensorShape, *, ctx: Any) -> TensorShape:
+def _(table_handle: TensorShape, keys: TensorShape, default_value: TensorShape, *, ctx: ShapeContext) -> TensorShape:
     maker = ctx.tensor("table_handle").op
     if maker.type in {"HashTableV2", "MutableHashTableV2"}:
         return keys
@@ -140,7 +143,7 @@ def _(table_handle: TensorShape, keys: TensorShape, default_value: TensorShape, 
 
 
 @LookupTableFindV2.host_kernel
-def _(table_handle: ResourceHandle, keys: Any, default_value: Any, *, ctx: Any) -> Any:
+def _(table_handle: ResourceHandle, keys: Any, default_value: Any, *, ctx: StepHostContext) -> Any:
     return _table(ctx, table_handle).find(keys, default_value)
 
 
@@ -149,7 +152,7 @@ def _changing(name: str, signature: str, attrs: str, method: str) -> Any:
     op.shape(shape_rules.no_outputs)
 
     @op.host_kernel
-    def _(table_handle: ResourceHandle, *arrays: Any, ctx: Any) -> None:
+    def _(table_handle: ResourceHandle, *arrays: Any, ctx: StepHostContext) -> None:
         getattr(_mutable(ctx, table_handle), method)(*arrays)
 
     return op.not_differentiable()
@@ -167,7 +170,7 @@ LookupTableSizeV2.not_differentiable()
 
 
 @LookupTableSizeV2.host_kernel
-def _(table_handle: ResourceHandle, *, ctx: Any) -> int:
+def _(table_handle: ResourceHandle, *, ctx: StepHostContext) -> int:
     size: int = _table(ctx, table_handle).size()
     return size
 
@@ -182,7 +185,7 @@ LookupTableExportV2.not_differentiable()
 
 
 @LookupTableExportV2.shape
-def _(table_handle: TensorShape, *, ctx: Any) -> list[TensorShape]:
+def _(table_handle: TensorShape, *, ctx: ShapeContext) -> list[TensorShape]:
     maker = ctx.tensor("table_handle").op
     many = TensorShape([None])
     key = maker.inputs[0].shape if maker.type == "MutableDenseHashTableV2" else TensorShape([])
@@ -191,7 +194,7 @@ def _(table_handle: TensorShape, *, ctx: Any) -> list[TensorShape]:
 
 
 @LookupTableExportV2.host_kernel
-def _(table_handle: ResourceHandle, *, ctx: Any) -> Any:
+def _(table_handle: ResourceHandle, *, ctx: StepHostContext) -> Any:
     return _table(ctx, table_handle).export()
 
 
@@ -212,7 +215,7 @@ def _(table_handle: TensorShape, keys: TensorShape, values: TensorShape) -> tupl
 
 
 @InitializeTableV2.host_kernel
-def _(table_handle: ResourceHandle, keys: Any, values: Any, *, ctx: Any) -> None:
+def _(table_handle: ResourceHandle, keys: Any, values: Any, *, ctx: StepHostContext) -> None:
     _initializable(ctx, table_handle).initialize(keys, values)
 
 
@@ -237,7 +240,7 @@ def _(
     vocab_size: int,
     delimiter: bytes,
     offset: int,
-    ctx: Any,
+    ctx: StepHostContext,
 ) -> None:
     table = _initializable(ctx, table_handle)
     if table.is_initialized:
@@ -257,7 +260,7 @@ def _(
     table.initialize(keys, values)
 
 
-def _check_columns(ctx: Any, columns: tuple[int, int], types: tuple[DType, DType]) -> None:
+def _check_columns(ctx: OperationContext, columns: tuple[int, int], types: tuple[DType, DType]) -> None:
     for column, dtype, what in zip(columns, types, ("key", "value"), strict=True):
         if column == tables.LINE_NUMBER and dtype.name != "int64":
             raise InvalidArgumentError(

@@ -14,8 +14,11 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import OpFunction, define_op
+from anabranch.graph.constants import ShapeContext
+from anabranch.graph.kernel_contexts import StepTracingContext
 from anabranch.ops.arrays.gather_scatter import check_indices
 from anabranch.ops.resources.rows import combined_rows, guarded
 from anabranch.ops.resources.variables import handle_shape
@@ -71,14 +74,14 @@ def _apply_dense(name: str, handles: list[str], rest: list[str], rule: UpdateRul
     gradient = len(handles) + rest.index("grad" if "grad" in rest else "delta")
 
     @op.shape
-    def _(*shapes: TensorShape, ctx: Any) -> tuple[()]:
+    def _(*shapes: TensorShape, ctx: ShapeContext) -> tuple[()]:
         found = shapes[gradient]
         for handle in handles:
             found = found.merge_with(handle_shape(ctx.tensor(handle)))
         return ()
 
     @op.kernel
-    def _(*inputs: Any, ctx: Any) -> None:
+    def _(*inputs: Any, ctx: OperationContext) -> None:
         values = dict(zip([*handles, *rest], inputs, strict=True))
         resources = {h: values[h] for h in handles}
         values.update({h: jnp.asarray(ctx.read(resource)) for h, resource in resources.items()})
@@ -97,7 +100,7 @@ def _apply_sparse(name: str, handles: list[str], rest: list[str], rule: UpdateRu
     op = _define(name, handles, rest, attrs)
 
     @op.shape
-    def _(*shapes: TensorShape, ctx: Any) -> tuple[()]:
+    def _(*shapes: TensorShape, ctx: ShapeContext) -> tuple[()]:
         given = dict(zip([*handles, *rest], shapes, strict=True))
         table = handle_shape(ctx.tensor(handles[0])).with_rank_at_least(1)
         if table.ndims is not None:
@@ -107,7 +110,7 @@ def _apply_sparse(name: str, handles: list[str], rest: list[str], rule: UpdateRu
         return ()
 
     @op.kernel
-    def _(*inputs: Any, ctx: Any) -> None:
+    def _(*inputs: Any, ctx: StepTracingContext) -> None:
         values = dict(zip([*handles, *rest], inputs, strict=True))
         resources = {h: values[h] for h in handles}
         tables = {h: jnp.asarray(ctx.read(resource)) for h, resource in resources.items()}
@@ -142,7 +145,7 @@ def _check_scalars(values: dict[str, Any], inputs: list[str]) -> None:
             raise ValueError(f"{name} must be a scalar, got shape {[*np.shape(values[name])]}")
 
 
-def _call(rule: UpdateRule, values: dict[str, Any], ctx: Any, kept: Kept) -> dict[str, Any]:
+def _call(rule: UpdateRule, values: dict[str, Any], ctx: OperationContext, kept: Kept) -> dict[str, Any]:
     dtype = values["var"].dtype
     attrs = {k: ctx.op.attrs[k] for k in _RULE_ATTRS if k in ctx.op.attrs}
     new = rule(kept, **values, **attrs)

@@ -7,11 +7,14 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from anabranch.core.kernel_context import OperationContext
 from anabranch.core.resources import ResourceHandle
 from anabranch.core.shapes import TensorShape
 from anabranch.errors import NotFoundError, OutOfRangeError
 from anabranch.graph.building import define_op
 from anabranch.graph.composite import IndexedSlices
+from anabranch.graph.constants import ShapeContext
+from anabranch.graph.kernel_contexts import StepHostContext, StepTracingContext
 from anabranch.graph.operation import Tensor
 from anabranch.graph.step_nodes import AnyTensor, StepTensor
 from anabranch.ops import raw, shape_rules
@@ -23,13 +26,14 @@ VarHandleOp = define_op(
     "-> resource: resource",
     "container: string = '', shared_name: string = '', dtype: any, shape: shape, allowed_devices: list(string) = []",
     stateful=True,
+    unnoticed=True,
 )
 VarHandleOp.shape(shape_rules.scalar)
 VarHandleOp.not_differentiable()
 
 
 @VarHandleOp.kernel
-def _(*, container: bytes, shared_name: bytes, shape: TensorShape, ctx: Any, xp: Any) -> ResourceHandle:
+def _(*, container: bytes, shared_name: bytes, shape: TensorShape, ctx: OperationContext, xp: Any) -> ResourceHandle:
     name = shared_name.decode() or ctx.op.name
     return ResourceHandle(container.decode(), name, "variable", task=ctx.task, shape=shape)
 
@@ -54,17 +58,17 @@ ReadVariableOp = define_op(
 
 
 @ReadVariableOp.shape
-def _(resource: TensorShape, *, ctx: Any) -> TensorShape:
+def _(resource: TensorShape, *, ctx: ShapeContext) -> TensorShape:
     return handle_shape(ctx.tensor("resource"))
 
 
 @ReadVariableOp.kernel
-def _(resource: ResourceHandle, *, ctx: Any) -> Any:
+def _(resource: ResourceHandle, *, ctx: OperationContext) -> Any:
     return ctx.read(resource)
 
 
 @ReadVariableOp.host_kernel
-def _(resource: ResourceHandle, *, ctx: Any) -> Any:
+def _(resource: ResourceHandle, *, ctx: OperationContext) -> Any:
     return ctx.read(resource)
 
 
@@ -84,18 +88,18 @@ AssignVariableOp.not_differentiable()
 
 
 @AssignVariableOp.shape
-def _(resource: TensorShape, value: TensorShape, *, ctx: Any) -> tuple[()]:
+def _(resource: TensorShape, value: TensorShape, *, ctx: ShapeContext) -> tuple[()]:
     handle_shape(ctx.tensor("resource")).assert_is_compatible_with(value)
     return ()
 
 
 @AssignVariableOp.kernel
-def _(resource: ResourceHandle, value: Any, *, ctx: Any) -> None:
+def _(resource: ResourceHandle, value: Any, *, ctx: OperationContext) -> None:
     ctx.write(resource, value)
 
 
 @AssignVariableOp.host_kernel
-def _(resource: ResourceHandle, value: Any, *, ctx: Any) -> None:
+def _(resource: ResourceHandle, value: Any, *, ctx: OperationContext) -> None:
     ctx.write(resource, value)
 
 
@@ -110,12 +114,12 @@ def _assign_update(name: str, update: Any) -> Any:
     )
 
     @op.shape
-    def _(resource: TensorShape, value: TensorShape, *, ctx: Any) -> tuple[()]:
+    def _(resource: TensorShape, value: TensorShape, *, ctx: ShapeContext) -> tuple[()]:
         handle_shape(ctx.tensor("resource")).assert_is_compatible_with(value)
         return ()
 
     @op.kernel
-    def _(resource: ResourceHandle, value: Any, *, ctx: Any) -> None:
+    def _(resource: ResourceHandle, value: Any, *, ctx: OperationContext) -> None:
         old = ctx.read(resource)
         if old.shape != np.shape(value):
             raise ValueError(f"{resource} has shape {[*old.shape]}, the value {[*np.shape(value)]}; they must agree")
@@ -134,7 +138,7 @@ VarIsInitializedOp.not_differentiable()
 
 
 @VarIsInitializedOp.host_kernel
-def _(resource: ResourceHandle, *, ctx: Any) -> bool:
+def _(resource: ResourceHandle, *, ctx: StepHostContext) -> bool:
     found: bool = ctx.is_initialized(resource)
     return found
 
@@ -150,12 +154,12 @@ VariableShape.not_differentiable()
 
 
 @VariableShape.shape
-def _(input: TensorShape, *, ctx: Any) -> TensorShape:
+def _(input: TensorShape, *, ctx: ShapeContext) -> TensorShape:
     return TensorShape([handle_shape(ctx.tensor("input")).ndims])
 
 
 @VariableShape.kernel
-def _(input: ResourceHandle, *, out_type: Any, ctx: Any, xp: Any) -> Any:
+def _(input: ResourceHandle, *, out_type: Any, ctx: OperationContext, xp: Any) -> Any:
     return np.array(ctx.read(input).shape, out_type.as_numpy_dtype)
 
 
@@ -176,7 +180,7 @@ DestroyResourceOp.not_differentiable()
 
 
 @DestroyResourceOp.host_kernel
-def _(resource: ResourceHandle, *, ignore_lookup_error: bool, ctx: Any) -> None:
+def _(resource: ResourceHandle, *, ignore_lookup_error: bool, ctx: StepHostContext) -> None:
     if not ctx.destroy(resource) and not ignore_lookup_error:
         raise NotFoundError(None, ctx.op, f"{resource} does not exist, so it cannot be destroyed")
 
@@ -194,7 +198,7 @@ ResourceCountUpTo.not_differentiable()
 
 
 @ResourceCountUpTo.kernel
-def _(resource: ResourceHandle, *, limit: int, ctx: Any) -> Any:
+def _(resource: ResourceHandle, *, limit: int, ctx: OperationContext) -> Any:
     count = ctx.read(resource)
     ctx.check(count < limit, f"Reached limit of {limit}", error=OutOfRangeError)
     ctx.write(resource, count + np.ones((), count.dtype))
@@ -212,7 +216,7 @@ ResourceGather = define_op(
 
 
 @ResourceGather.shape
-def _(resource: TensorShape, indices: TensorShape, *, batch_dims: int, ctx: Any) -> TensorShape:
+def _(resource: TensorShape, indices: TensorShape, *, batch_dims: int, ctx: ShapeContext) -> TensorShape:
     table = handle_shape(ctx.tensor("resource")).with_rank_at_least(batch_dims + 1)
     if table.ndims is None or indices.ndims is None:
         return shape_rules.UNKNOWN
@@ -221,7 +225,7 @@ def _(resource: TensorShape, indices: TensorShape, *, batch_dims: int, ctx: Any)
 
 
 @ResourceGather.kernel
-def _(resource: ResourceHandle, indices: Any, *, batch_dims: int, ctx: Any) -> Any:
+def _(resource: ResourceHandle, indices: Any, *, batch_dims: int, ctx: OperationContext) -> Any:
     table = jnp.asarray(ctx.read(resource))
     check_indices(ctx, indices, table.shape[batch_dims], jnp)
     if batch_dims == 0:
@@ -259,7 +263,7 @@ ResourceGatherNd = define_op(
 
 
 @ResourceGatherNd.shape
-def _(resource: TensorShape, indices: TensorShape, *, ctx: Any) -> TensorShape:
+def _(resource: TensorShape, indices: TensorShape, *, ctx: ShapeContext) -> TensorShape:
     table = handle_shape(ctx.tensor("resource"))
     picked = indices.with_rank_at_least(1).dims_tuple
     if table.ndims is None or picked is None or picked[-1] is None:
@@ -270,7 +274,7 @@ def _(resource: TensorShape, indices: TensorShape, *, ctx: Any) -> TensorShape:
 
 
 @ResourceGatherNd.kernel
-def _(resource: ResourceHandle, indices: Any, *, ctx: Any) -> Any:
+def _(resource: ResourceHandle, indices: Any, *, ctx: OperationContext) -> Any:
     table = jnp.asarray(ctx.read(resource))
     _check_index_vectors(ctx, indices, table.shape)
     return table[tuple(indices[..., i] for i in range(np.shape(indices)[-1]))]
@@ -285,7 +289,7 @@ def _(op: Any, grad: Tensor) -> Any:
     return raw.ScatterNd(indices, grad, raw.Cast(shape, DstT=indices.dtype)), None
 
 
-def _check_index_vectors(ctx: Any, indices: Any, dims: tuple[int, ...]) -> None:
+def _check_index_vectors(ctx: OperationContext, indices: Any, dims: tuple[int, ...]) -> None:
     """Makes the step fail unless every vector in the last axis of `indices` points into the leading `dims`."""
     depth = np.shape(indices)[-1]
     if depth > len(dims):
@@ -336,7 +340,7 @@ def _row_scatter(how: str) -> Any:
     )
 
     @op.shape
-    def _(resource: TensorShape, indices: TensorShape, updates: TensorShape, *, ctx: Any) -> tuple[()]:
+    def _(resource: TensorShape, indices: TensorShape, updates: TensorShape, *, ctx: ShapeContext) -> tuple[()]:
         table = handle_shape(ctx.tensor("resource")).with_rank_at_least(1)
         wanted = indices.concatenate(table[1:]) if table.ndims is not None else shape_rules.UNKNOWN
         if updates.ndims != 0 and not updates.is_compatible_with(wanted):
@@ -346,7 +350,7 @@ def _row_scatter(how: str) -> Any:
         return ()
 
     @op.kernel
-    def _(resource: ResourceHandle, indices: Any, updates: Any, *, ctx: Any) -> None:
+    def _(resource: ResourceHandle, indices: Any, updates: Any, *, ctx: StepTracingContext) -> None:
         table = jnp.asarray(ctx.read(resource))
         check_indices(ctx, indices, table.shape[0], jnp)
         at = guarded(ctx, jnp.ravel(jnp.asarray(indices)), table.shape[0])
@@ -382,12 +386,14 @@ def _element_scatter(how: str) -> Any:
     )
 
     @op.shape
-    def _(ref: TensorShape, indices: TensorShape, updates: TensorShape, *, ctx: Any) -> tuple[()]:
+    def _(ref: TensorShape, indices: TensorShape, updates: TensorShape, *, ctx: ShapeContext) -> tuple[()]:
         check_updates(handle_shape(ctx.tensor("ref")), indices, updates)
         return ()
 
     @op.kernel
-    def _(ref: ResourceHandle, indices: Any, updates: Any, *, bad_indices_policy: bytes, ctx: Any) -> None:
+    def _(
+        ref: ResourceHandle, indices: Any, updates: Any, *, bad_indices_policy: bytes, ctx: StepTracingContext
+    ) -> None:
         table = jnp.asarray(ctx.read(ref))
         if bad_indices_policy != b"IGNORE":
             _check_index_vectors(ctx, indices, table.shape)

@@ -9,8 +9,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import define_op
+from anabranch.graph.constants import ShapeContext
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw, shape_rules
 from anabranch.ops.sparse.form import check_sparse, flat_positions, looked_up, row_major, sparse_shapes
@@ -18,7 +20,7 @@ from anabranch.ops.sparse.form import check_sparse, flat_positions, looked_up, r
 Array = np.ndarray[Any, Any]
 
 
-def _check_inside(ctx: Any, indices: Any, shape: Any, what: str, xp: Any = jnp) -> None:
+def _check_inside(ctx: OperationContext, indices: Any, shape: Any, what: str, xp: Any = jnp) -> None:
     """Makes the step fail unless all index vectors lie inside `shape`."""
     if not np.shape(indices)[0]:
         return
@@ -54,7 +56,7 @@ def _(
     *,
     adjoint_a: bool,
     adjoint_b: bool,
-    ctx: Any,
+    ctx: ShapeContext,
 ) -> TensorShape:
     sparse_shapes(a_indices, a_values, a_shape.merge_with([2]))
     a, b = ctx.constant_as_shape("a_shape").with_rank(2), shape_rules.with_rank(b, 2, "argument 'b'")
@@ -66,7 +68,9 @@ def _(
 
 
 @SparseTensorDenseMatMul.kernel
-def _(a_indices: Any, a_values: Any, a_shape: Any, b: Any, *, adjoint_a: bool, adjoint_b: bool, ctx: Any) -> Any:
+def _(
+    a_indices: Any, a_values: Any, a_shape: Any, b: Any, *, adjoint_a: bool, adjoint_b: bool, ctx: OperationContext
+) -> Any:
     _check_inside(ctx, a_indices, np.asarray(a_shape), "a_indices")
     values, right = (jnp.conj(a_values) if adjoint_a else a_values), (jnp.conj(b).T if adjoint_b else jnp.asarray(b))
     out, inner = (1, 0) if adjoint_a else (0, 1)
@@ -78,7 +82,9 @@ def _(a_indices: Any, a_values: Any, a_shape: Any, b: Any, *, adjoint_a: bool, a
 
 
 @SparseTensorDenseMatMul.host_kernel
-def _(a_indices: Any, a_values: Any, a_shape: Any, b: Any, *, adjoint_a: bool, adjoint_b: bool, ctx: Any) -> Any:
+def _(
+    a_indices: Any, a_values: Any, a_shape: Any, b: Any, *, adjoint_a: bool, adjoint_b: bool, ctx: OperationContext
+) -> Any:
     _check_inside(ctx, a_indices, a_shape, "a_indices", np)
     values, right = (np.conj(a_values) if adjoint_a else a_values), (np.conj(b).T if adjoint_b else b)
     out, inner = (1, 0) if adjoint_a else (0, 1)
@@ -135,13 +141,15 @@ SparseTensorDenseAdd = define_op(
 
 
 @SparseTensorDenseAdd.late_shape
-def _(a_indices: TensorShape, a_values: TensorShape, a_shape: TensorShape, b: TensorShape, *, ctx: Any) -> TensorShape:
+def _(
+    a_indices: TensorShape, a_values: TensorShape, a_shape: TensorShape, b: TensorShape, *, ctx: ShapeContext
+) -> TensorShape:
     sparse_shapes(a_indices, a_values, a_shape)
     return b.merge_with(ctx.constant_as_shape("a_shape"))
 
 
 @SparseTensorDenseAdd.kernel
-def _(a_indices: Any, a_values: Any, a_shape: Any, b: Any, *, ctx: Any) -> Any:
+def _(a_indices: Any, a_values: Any, a_shape: Any, b: Any, *, ctx: OperationContext) -> Any:
     dense, dims = jnp.asarray(b), np.array(np.shape(b), np.int64)
     if np.shape(a_shape) != dims.shape:
         raise ValueError(f"the sparse tensor has rank {np.shape(a_shape)[0]}, the dense one {len(dims)}")
@@ -157,7 +165,7 @@ def _(op: Any, grad: Tensor) -> Any:
 
 
 # ---------------------------------------------------------------------- elementwise with a dense tensor
-def _at_elements(indices: Any, shape: Any, dense: Any, ctx: Any, xp: Any) -> Any:
+def _at_elements(indices: Any, shape: Any, dense: Any, ctx: OperationContext, xp: Any) -> Any:
     """The values of `dense`, broadcast to the sparse tensor's shape, at its elements."""
     rank, dims = np.shape(indices)[1], np.shape(dense)
     if len(dims) > rank:
@@ -178,7 +186,7 @@ def _with_dense(name: str, function: Callable[[Any, Any], Any], gradient: Callab
         return TensorShape([sparse_shapes(sp_indices, sp_values, sp_shape)[0]])
 
     @op.kernel
-    def _(sp_indices: Any, sp_values: Any, sp_shape: Any, dense: Any, *, ctx: Any, xp: Any) -> Any:
+    def _(sp_indices: Any, sp_values: Any, sp_shape: Any, dense: Any, *, ctx: OperationContext, xp: Any) -> Any:
         return function(xp.asarray(sp_values), _at_elements(sp_indices, sp_shape, dense, ctx, xp))
 
     @op.gradient
@@ -222,7 +230,7 @@ SparseDenseCwiseDiv = _with_dense("SparseDenseCwiseDiv", _divide, _division_grad
 
 
 # ---------------------------------------------------------------------- two sparse tensors
-def _check_same_shape(ctx: Any, a_shape: Array, b_shape: Array) -> None:
+def _check_same_shape(ctx: OperationContext, a_shape: Array, b_shape: Array) -> None:
     same = a_shape.shape == b_shape.shape and np.array_equal(a_shape, b_shape)
     ctx.check(same, f"operands must have the same shape, got {a_shape.tolist()} and {b_shape.tolist()}")
 
@@ -265,7 +273,7 @@ def _(
     b_shape: Array,
     thresh: Array,
     *,
-    ctx: Any,
+    ctx: OperationContext,
 ) -> Any:
     _check_same_shape(ctx, a_shape, b_shape)
     indices, at_a, at_b = _union(a_indices, b_indices)
@@ -326,7 +334,7 @@ def _extremum(name: str, function: Any, types: str) -> Any:
         b_values: Array,
         b_shape: Array,
         *,
-        ctx: Any,
+        ctx: OperationContext,
     ) -> Any:
         _check_same_shape(ctx, a_shape, b_shape)
         indices, at_a, at_b = _union(a_indices, b_indices)
@@ -342,7 +350,9 @@ SparseSparseMinimum = _extremum("SparseSparseMinimum", np.minimum, "numbers")
 
 
 # ---------------------------------------------------------------------- reductions
-def _groups(indices: Array, shape: Array, axes: Array, keep_dims: bool, ctx: Any) -> tuple[Array, list[int], list[int]]:
+def _groups(
+    indices: Array, shape: Array, axes: Array, keep_dims: bool, ctx: OperationContext
+) -> tuple[Array, list[int], list[int]]:
     """The row-major position of each element in the result; the result's shape; its shape with reduced axes as 1."""
     rank = len(shape)
     check_sparse(ctx, indices, shape)
@@ -384,13 +394,13 @@ def _reduction(name: str, types: str, maximum: bool) -> tuple[Any, Any]:
         reduction_axes: TensorShape,
         *,
         keep_dims: bool,
-        ctx: Any,
+        ctx: ShapeContext,
     ) -> TensorShape:
         check(input_indices, input_values, input_shape, reduction_axes)
         shape, axes = ctx.constant_as_shape("input_shape"), ctx.constant("reduction_axes")
-        if shape.ndims is None or axes is None:
+        if shape.dims_tuple is None or axes is None:
             return shape_rules.UNKNOWN
-        reduced = {int(a) % shape.ndims for a in axes.reshape(-1)}
+        reduced = {int(a) % len(shape.dims_tuple) for a in axes.reshape(-1)}
         dims = [(1 if i in reduced else d) for i, d in enumerate(shape.dims_tuple) if keep_dims or i not in reduced]
         return TensorShape(dims)
 
@@ -402,7 +412,7 @@ def _reduction(name: str, types: str, maximum: bool) -> tuple[Any, Any]:
         reduction_axes: Array,
         *,
         keep_dims: bool,
-        ctx: Any,
+        ctx: OperationContext,
     ) -> Any:
         groups, dims, _ = _groups(input_indices, input_shape, reduction_axes, keep_dims, ctx)
         found = _reduced_values(input_values, groups, int(np.prod(dims)), maximum)
@@ -423,7 +433,7 @@ def _reduction(name: str, types: str, maximum: bool) -> tuple[Any, Any]:
         reduction_axes: Array,
         *,
         keep_dims: bool,
-        ctx: Any,
+        ctx: OperationContext,
     ) -> Any:
         groups, dims, _ = _groups(input_indices, input_shape, reduction_axes, keep_dims, ctx)
         present, inverse = np.unique(groups, return_inverse=True)
@@ -464,7 +474,7 @@ def _(sp_indices: TensorShape, sp_values: TensorShape, sp_shape: TensorShape) ->
 
 
 @SparseSoftmax.host_kernel
-def _(sp_indices: Array, sp_values: Array, sp_shape: Array, *, ctx: Any) -> Array:
+def _(sp_indices: Array, sp_values: Array, sp_shape: Array, *, ctx: OperationContext) -> Array:
     """Softmax over the last axis, among the elements that are stored."""
     ctx.check(len(sp_shape) >= 2, f"the sparse tensor must have at least rank 2, got shape {sp_shape.tolist()}")
     check_sparse(ctx, sp_indices, sp_shape)

@@ -9,9 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
 from anabranch.errors import InvalidArgumentError
 from anabranch.graph.building import define_op
+from anabranch.graph.constants import ShapeContext
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw, shape_rules
 
@@ -31,7 +33,7 @@ def sparse_shapes(indices: TensorShape, values: TensorShape, shape: TensorShape)
     return indices[0].merge_with(values[0]), indices[1].merge_with(shape[0])
 
 
-def check_sparse(ctx: Any, indices: Array, shape: Array, what: str = "indices") -> None:
+def check_sparse(ctx: OperationContext, indices: Array, shape: Array, what: str = "indices") -> None:
     """Raises InvalidArgumentError unless all indices lie inside the dense shape."""
     if indices.ndim != 2 or indices.shape[1] != len(shape):
         raise InvalidArgumentError(
@@ -83,7 +85,7 @@ def _(input_indices: TensorShape, input_values: TensorShape, input_shape: Tensor
 
 
 @SparseReorder.host_kernel
-def _(input_indices: Array, input_values: Array, input_shape: Array, *, ctx: Any) -> Any:
+def _(input_indices: Array, input_values: Array, input_shape: Array, *, ctx: OperationContext) -> Any:
     check_sparse(ctx, input_indices, input_shape)
     order = row_major(input_indices)
     return input_indices[order], input_values[order]
@@ -112,7 +114,7 @@ def _(input_indices: TensorShape, input_shape: TensorShape, new_shape: TensorSha
 
 
 @SparseReshape.host_kernel
-def _(input_indices: Array, input_shape: Array, new_shape: Array, *, ctx: Any) -> Any:
+def _(input_indices: Array, input_shape: Array, new_shape: Array, *, ctx: OperationContext) -> Any:
     check_sparse(ctx, input_indices, input_shape)
     size, wanted = int(np.prod(input_shape)), new_shape.copy()
     open_at = np.flatnonzero(wanted == -1)
@@ -148,7 +150,7 @@ def _(indices: list[TensorShape], values: list[TensorShape], shapes: list[Tensor
 
 
 @SparseConcat.host_kernel
-def _(indices: list[Array], values: list[Array], shapes: list[Array], *, concat_dim: int, ctx: Any) -> Any:
+def _(indices: list[Array], values: list[Array], shapes: list[Array], *, concat_dim: int, ctx: OperationContext) -> Any:
     rank = len(shapes[0])
     ctx.check(-rank <= concat_dim < rank, f"concat_dim = {concat_dim} is not in [{-rank}, {rank})")
     at = concat_dim % rank
@@ -187,7 +189,7 @@ def _(split_dim: Any, indices: TensorShape, values: TensorShape, shape: TensorSh
 
 
 @SparseSplit.host_kernel
-def _(split_dim: Any, indices: Array, values: Array, shape: Array, *, num_split: int, ctx: Any) -> Any:
+def _(split_dim: Any, indices: Array, values: Array, shape: Array, *, num_split: int, ctx: OperationContext) -> Any:
     rank = len(shape)
     ctx.check(-rank <= split_dim < rank, f"split_dim = {split_dim} is not in [{-rank}, {rank})")
     at = int(split_dim) % rank
@@ -218,7 +220,7 @@ SparseSlice.late_shape(_some_elements)
 
 
 @SparseSlice.host_kernel
-def _(indices: Array, values: Array, shape: Array, start: Array, size: Array, *, ctx: Any) -> Any:
+def _(indices: Array, values: Array, shape: Array, start: Array, size: Array, *, ctx: OperationContext) -> Any:
     ctx.check(len(start) == len(shape) == len(size), f"start and size must have {len(shape)} elements")
     ctx.check(np.all(start >= 0), f"start must not be negative, got {start.tolist()}")
     ctx.check(np.all(size >= 0), f"size must not be negative, got {size.tolist()}")
@@ -278,7 +280,12 @@ SparseFillEmptyRows = define_op(
 
 @SparseFillEmptyRows.shape
 def _(
-    indices: TensorShape, values: TensorShape, dense_shape: TensorShape, default_value: TensorShape, *, ctx: Any
+    indices: TensorShape,
+    values: TensorShape,
+    dense_shape: TensorShape,
+    default_value: TensorShape,
+    *,
+    ctx: ShapeContext,
 ) -> Any:
     count, rank = sparse_shapes(indices, values, dense_shape)
     shape_rules.with_rank(default_value, 0, "argument 'default_value'")
@@ -292,7 +299,7 @@ def _(
 
 
 @SparseFillEmptyRows.host_kernel
-def _(indices: Array, values: Array, dense_shape: Array, default_value: Any, *, ctx: Any) -> Any:
+def _(indices: Array, values: Array, dense_shape: Array, default_value: Any, *, ctx: OperationContext) -> Any:
     check_sparse(ctx, indices, dense_shape)
     empty = np.ones(int(dense_shape[0]), np.bool_)
     empty[indices[:, 0]] = False
@@ -350,7 +357,7 @@ def _(
     sparse_values: TensorShape,
     default_value: TensorShape,
     *,
-    ctx: Any,
+    ctx: ShapeContext,
 ) -> TensorShape:
     shape: TensorShape = ctx.constant_as_shape("output_shape")
     return shape
@@ -364,7 +371,7 @@ def _(
     default_value: Array,
     *,
     validate_indices: bool,
-    ctx: Any,
+    ctx: OperationContext,
 ) -> Array:
     vectors = sparse_indices if sparse_indices.ndim == 2 else sparse_indices.reshape(-1, 1)
     check_sparse(ctx, vectors, output_shape, "sparse_indices")
@@ -381,7 +388,7 @@ def _(
     return dense
 
 
-def _check_order(ctx: Any, vectors: Array, shape: Array) -> None:
+def _check_order(ctx: OperationContext, vectors: Array, shape: Array) -> None:
     steps = np.diff(flat_positions(vectors, shape))
     if np.all(steps > 0):
         return

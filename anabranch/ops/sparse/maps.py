@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 
 from anabranch.core.dtypes import DType
+from anabranch.core.kernel_context import OperationContext
 from anabranch.core.resources import ResourceHandle
 from anabranch.core.shapes import TensorShape
 from anabranch.errors import InvalidArgumentError
 from anabranch.graph.building import define_op
+from anabranch.graph.kernel_contexts import StepHostContext
 from anabranch.ops import shape_rules
 from anabranch.ops.resources.shared_objects import Plan, object_behind, open_object
 
@@ -49,7 +51,7 @@ class SparseTensorsMap:
         return found
 
 
-def _map(ctx: Any) -> SparseTensorsMap:
+def _map(ctx: StepHostContext) -> SparseTensorsMap:
     def plan(handle: ResourceHandle) -> Plan:
         return {}, SparseTensorsMap
 
@@ -61,7 +63,7 @@ def _map(ctx: Any) -> SparseTensorsMap:
 _SPARSE = "sparse_indices: int64, sparse_values: T, sparse_shape: int64"
 
 
-def _check(ctx: Any, indices: Any, values: Any, shape: Any) -> None:
+def _check(ctx: OperationContext, indices: Any, values: Any, shape: Any) -> None:
     if indices.ndim != 2 or values.ndim != 1 or shape.ndim != 1 or indices.shape != (len(values), len(shape)):
         raise InvalidArgumentError(
             None,
@@ -79,7 +81,7 @@ AddSparseToTensorsMap.not_differentiable()
 
 
 @AddSparseToTensorsMap.host_kernel
-def _(sparse_indices: Any, sparse_values: Any, sparse_shape: Any, *, ctx: Any) -> int:
+def _(sparse_indices: Any, sparse_values: Any, sparse_shape: Any, *, ctx: StepHostContext) -> int:
     _check(ctx, sparse_indices, sparse_values, sparse_shape)
     return _map(ctx).add(sparse_indices, sparse_values, sparse_shape)
 
@@ -96,7 +98,7 @@ def _(sparse_indices: TensorShape, sparse_values: TensorShape, sparse_shape: Ten
 
 
 @AddManySparseToTensorsMap.host_kernel
-def _(sparse_indices: Any, sparse_values: Any, sparse_shape: Any, *, ctx: Any) -> Any:
+def _(sparse_indices: Any, sparse_values: Any, sparse_shape: Any, *, ctx: StepHostContext) -> Any:
     _check(ctx, sparse_indices, sparse_values, sparse_shape)
     if len(sparse_shape) < 2:
         raise InvalidArgumentError(
@@ -128,7 +130,7 @@ def _(sparse_handles: TensorShape) -> list[TensorShape]:
 
 
 @TakeManySparseFromTensorsMap.host_kernel
-def _(sparse_handles: Any, *, dtype: DType, ctx: Any) -> Any:
+def _(sparse_handles: Any, *, dtype: DType, ctx: StepHostContext) -> Any:
     kept = _map(ctx)
     taken = [kept.take(number) for number in sparse_handles.reshape(-1).tolist()]
     ranks = {len(shape) for _, _, shape in taken}

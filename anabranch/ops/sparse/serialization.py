@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from anabranch.core import dtypes
+from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
 from anabranch.errors import InvalidArgumentError
 from anabranch.graph.building import define_op
@@ -62,7 +63,7 @@ def _(sparse_indices: Any, sparse_values: Any, sparse_shape: Any, *, out_type: A
 
 
 @SerializeManySparse.host_kernel
-def _(sparse_indices: Any, sparse_values: Any, sparse_shape: Any, *, out_type: Any, ctx: Any) -> Any:
+def _(sparse_indices: Any, sparse_values: Any, sparse_shape: Any, *, out_type: Any, ctx: OperationContext) -> Any:
     if sparse_shape.size < 2:
         raise InvalidArgumentError(None, ctx.op, "Rank of input SparseTensor should be > 1, but saw rank: 1")
     count = int(sparse_shape[0])
@@ -78,7 +79,7 @@ def _(sparse_indices: Any, sparse_values: Any, sparse_shape: Any, *, out_type: A
     return out
 
 
-def _part(value: Any, ctx: Any) -> np.ndarray[Any, Any]:
+def _part(value: Any, ctx: OperationContext) -> np.ndarray[Any, Any]:
     if isinstance(value, np.ndarray):
         return value
     try:
@@ -89,7 +90,7 @@ def _part(value: Any, ctx: Any) -> np.ndarray[Any, Any]:
         ) from (error)
 
 
-def _unpacked(serialized: Any, dtype: Any, ctx: Any) -> list[Any]:
+def _unpacked(serialized: Any, dtype: Any, ctx: OperationContext) -> list[Any]:
     if serialized.ndim == 0 or serialized.shape[-1] != 3:
         raise InvalidArgumentError(
             None, ctx.op, f"Serialized sparse should have 3 as the last dimension, got {list(serialized.shape)}"
@@ -118,10 +119,10 @@ def _unpacked(serialized: Any, dtype: Any, ctx: Any) -> list[Any]:
 
 
 @DeserializeSparse.host_kernel
-def _(serialized_sparse: Any, *, dtype: Any, ctx: Any) -> list[Any]:
+def _(serialized_sparse: Any, *, dtype: Any, ctx: OperationContext) -> list[Any]:
     return _unpacked(serialized_sparse, dtype, ctx)
 
 
 @DeserializeManySparse.host_kernel
-def _(serialized_sparse: Any, *, dtype: Any, ctx: Any) -> list[Any]:
+def _(serialized_sparse: Any, *, dtype: Any, ctx: OperationContext) -> list[Any]:
     return _unpacked(serialized_sparse, dtype, ctx)

@@ -15,6 +15,7 @@ from anabranch.core.compat import as_bytes, as_text
 from anabranch.core.dtypes import DType
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import define_op
+from anabranch.graph.constants import ShapeContext
 from anabranch.io import checkpoint_store, checkpoint_writer
 from anabranch.io.slices import SliceInfo
 from anabranch.io.tensor_reader import TensorReader
@@ -93,7 +94,7 @@ RestoreV2.not_differentiable()
 
 @RestoreV2.shape
 def _(
-    prefix: TensorShape, names: TensorShape, slices: TensorShape, *, dtypes: list[DType], ctx: Any
+    prefix: TensorShape, names: TensorShape, slices: TensorShape, *, dtypes: list[DType], ctx: ShapeContext
 ) -> list[TensorShape]:
     _check_vectors(prefix, names, slices, len(dtypes))
     specs = ctx.constant("shape_and_slices")

@@ -9,6 +9,7 @@ from google.protobuf import json_format
 from google.protobuf.message import DecodeError
 
 from anabranch.core.dtypes import DType, as_dtype
+from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
 from anabranch.errors import DataLossError, InvalidArgumentError
 from anabranch.graph.building import define_op
@@ -36,7 +37,7 @@ ParseTensor.not_differentiable()
 
 
 @ParseTensor.host_kernel
-def _(serialized: Any, *, out_type: DType, ctx: Any) -> Any:
+def _(serialized: Any, *, out_type: DType, ctx: OperationContext) -> Any:
     if serialized.ndim:
         message = f"Expected `serialized` to be a scalar, got shape: {list(serialized.shape)}"
         raise InvalidArgumentError(None, ctx.op, message)
@@ -63,7 +64,7 @@ DecodeCompressed.not_differentiable()
 
 
 @DecodeCompressed.host_kernel
-def _(bytes: Any, *, compression_type: bytes, ctx: Any) -> Any:
+def _(bytes: Any, *, compression_type: bytes, ctx: OperationContext) -> Any:
     kind = compression_type.decode()
     if not kind:
         return bytes
@@ -89,7 +90,7 @@ DecodeJSONExample.not_differentiable()
 
 
 @DecodeJSONExample.host_kernel
-def _(json_examples: Any, *, ctx: Any) -> Any:
+def _(json_examples: Any, *, ctx: OperationContext) -> Any:
     def encoded(text: Any) -> Any:
         if not text.lstrip().startswith(b"{"):
             raise InvalidArgumentError(None, ctx.op, f"Error while parsing JSON: no object, but {text[:50]!r}")

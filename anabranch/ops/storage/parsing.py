@@ -9,6 +9,7 @@ import numpy as np
 from google.protobuf.message import DecodeError
 
 from anabranch.core.dtypes import DType, float32, float64, int64, string
+from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
 from anabranch.errors import InvalidArgumentError
 from anabranch.graph.building import define_op
@@ -98,7 +99,7 @@ def _(
     sparse_types: list[DType],
     Tdense: list[DType],
     dense_shapes: list[TensorShape],
-    ctx: Any,
+    ctx: OperationContext,
 ) -> Any:
     labels = (
         [n.decode("utf-8", "replace") for n in names.tolist()]
@@ -124,7 +125,7 @@ def _(
     sparse_types: list[DType],
     Tdense: list[DType],
     dense_shapes: list[TensorShape],
-    ctx: Any,
+    ctx: OperationContext,
 ) -> Any:
     labels = ["the record"]
     features = [_features(serialized.item(), labels[0], ctx)]
@@ -139,14 +140,14 @@ def _(
     return [s[0][:, 1:] for s in sparse], [s[1] for s in sparse], [s[2][1:] for s in sparse], dense
 
 
-def _features(data: bytes, label: Any, ctx: Any) -> Any:
+def _features(data: bytes, label: Any, ctx: OperationContext) -> Any:
     try:
         return Example.FromString(data).features.feature
     except DecodeError as error:
         raise InvalidArgumentError(None, ctx.op, f"could not parse {label} as a tf.train.Example: {error}") from None
 
 
-def values_of(features: Any, key: str, dtype: DType, label: Any, ctx: Any) -> Sequence[Any] | None:
+def values_of(features: Any, key: str, dtype: DType, label: Any, ctx: OperationContext) -> Sequence[Any] | None:
     """The values of one feature of one record; None where the record lacks it.
 
     Raises:
@@ -174,7 +175,9 @@ def array_of(values: Sequence[Any], dtype: DType) -> np.ndarray[Any, Any]:
     return out
 
 
-def sparse_column(features: list[Any], key: str, dtype: DType, labels: list[Any], ctx: Any) -> tuple[Any, Any, Any]:
+def sparse_column(
+    features: list[Any], key: str, dtype: DType, labels: list[Any], ctx: OperationContext
+) -> tuple[Any, Any, Any]:
     """One feature of all records as (indices, values, dense shape) of a [records, longest] sparse tensor."""
     rows = [values_of(f, key, dtype, label, ctx) or () for f, label in zip(features, labels, strict=True)]
     lengths = [len(row) for row in rows]
@@ -184,7 +187,13 @@ def sparse_column(features: list[Any], key: str, dtype: DType, labels: list[Any]
 
 
 def dense_column(
-    features: list[Any], key: str, default: Any, dtype: DType, shape: TensorShape, labels: list[Any], ctx: Any
+    features: list[Any],
+    key: str,
+    default: Any,
+    dtype: DType,
+    shape: TensorShape,
+    labels: list[Any],
+    ctx: OperationContext,
 ) -> Any:
     """One feature of all records, stacked.
 
@@ -202,7 +211,7 @@ def dense_column(
     return np.stack(found) if found else np.empty((0, *dims), dtype.as_numpy_dtype)
 
 
-def _fixed_row(row: Any, default: Any, dims: tuple[Any, ...], key: str, label: Any, ctx: Any) -> Any:
+def _fixed_row(row: Any, default: Any, dims: tuple[Any, ...], key: str, label: Any, ctx: OperationContext) -> Any:
     size = int(np.prod(dims, dtype=np.int64))
     if row is None:
         if default.size == 0 and size != 0:
@@ -221,7 +230,7 @@ def _fixed_row(row: Any, default: Any, dims: tuple[Any, ...], key: str, label: A
 
 
 def _padded(
-    rows: list[Any], default: Any, dtype: DType, shape: TensorShape, key: str, labels: list[Any], ctx: Any
+    rows: list[Any], default: Any, dtype: DType, shape: TensorShape, key: str, labels: list[Any], ctx: OperationContext
 ) -> Any:
     """A feature of variable length: rows are padded with the default to the longest."""
     inner = shape[1:].sizes()
@@ -273,7 +282,7 @@ def _(
     use_quote_delim: bool,
     na_value: bytes,
     select_cols: list[int],
-    ctx: Any,
+    ctx: OperationContext,
 ) -> list[Any]:
     rows = [
         _fields(r.decode("utf-8", "surrogateescape"), field_delim, use_quote_delim, ctx) for r in records.reshape(-1)
@@ -293,7 +302,7 @@ def _(
     return [array_of(c, t).reshape(records.shape) for c, t in zip(columns, OUT_TYPE, strict=True)]
 
 
-def _fields(text: str, delimiter: bytes, quoted: bool, ctx: Any) -> list[str]:
+def _fields(text: str, delimiter: bytes, quoted: bool, ctx: OperationContext) -> list[str]:
     try:
         return split_row(text, delimiter.decode("utf-8", "surrogateescape"), quoted)
     except ValueError as error:
@@ -304,7 +313,7 @@ _PARSERS: dict[DType, Callable[[bytes], Any]] = {float32: float, float64: float}
 _C_NAMES = {float32: "float", float64: "double"}
 
 
-def _field(text: str, dtype: DType, default: Any, missing: str, place: int, record: int, ctx: Any) -> Any:
+def _field(text: str, dtype: DType, default: Any, missing: str, place: int, record: int, ctx: OperationContext) -> Any:
     if text == "" or text == missing:
         if default.size == 0:
             raise InvalidArgumentError(None, ctx.op, f"Field {place} is required but missing in record {record}!")

@@ -10,6 +10,7 @@ from anabranch.core.resources import ResourceHandle
 from anabranch.core.shapes import TensorShape
 from anabranch.errors import InvalidArgumentError
 from anabranch.graph.building import define_op
+from anabranch.graph.kernel_contexts import StepHostContext
 from anabranch.ops import shape_rules
 from anabranch.ops.resources.shared_objects import Plan, object_behind, open_object, outcome
 from anabranch.state import readers
@@ -24,7 +25,7 @@ def _making(name: str, attrs: str, make: Callable[..., readers.Reader]) -> Any:
     wanted = [a for a in op.attrs if a not in {"container", "shared_name"}]
 
     @op.host_kernel
-    def _(*, ctx: Any) -> ResourceHandle:
+    def _(*, ctx: StepHostContext) -> ResourceHandle:
         given = {a: _plain(ctx.op.attrs[a]) for a in wanted}
 
         def plan(handle: ResourceHandle) -> Plan:
@@ -56,12 +57,12 @@ FixedLengthRecordReaderV2 = _making(
 
 
 # ---------------------------------------------------------------------- reading
-def _reader(ctx: Any, handle: Any) -> readers.Reader:
+def _reader(ctx: StepHostContext, handle: Any) -> readers.Reader:
     found: readers.Reader = object_behind(ctx, handle, "reader")
     return found
 
 
-def _names_from(ctx: Any, handle: Any) -> Callable[[], Any]:
+def _names_from(ctx: StepHostContext, handle: Any) -> Callable[[], Any]:
     """What asks the queue of names for the next one."""
     queue = object_behind(ctx, handle, "queue")
     if queue.components.dtypes != (string,):
@@ -89,7 +90,7 @@ def _(reader_handle: TensorShape, queue_handle: TensorShape) -> list[TensorShape
 
 
 @ReaderReadV2.host_kernel
-def _(reader_handle: ResourceHandle, queue_handle: ResourceHandle, *, ctx: Any) -> Any:
+def _(reader_handle: ResourceHandle, queue_handle: ResourceHandle, *, ctx: StepHostContext) -> Any:
     return outcome(_reader(ctx, reader_handle).read(_names_from(ctx, queue_handle)))
 
 
@@ -108,7 +109,7 @@ def _(reader_handle: TensorShape, queue_handle: TensorShape, num_records: Tensor
 
 
 @ReaderReadUpToV2.host_kernel
-def _(reader_handle: ResourceHandle, queue_handle: ResourceHandle, num_records: Any, *, ctx: Any) -> Any:
+def _(reader_handle: ResourceHandle, queue_handle: ResourceHandle, num_records: Any, *, ctx: StepHostContext) -> Any:
     return outcome(_reader(ctx, reader_handle).read_up_to(_names_from(ctx, queue_handle), int(num_records)))
 
 
@@ -121,7 +122,7 @@ ReaderNumRecordsProducedV2.not_differentiable()
 
 
 @ReaderNumRecordsProducedV2.host_kernel
-def _(reader_handle: ResourceHandle, *, ctx: Any) -> int:
+def _(reader_handle: ResourceHandle, *, ctx: StepHostContext) -> int:
     return _reader(ctx, reader_handle).records_produced()
 
 
@@ -133,7 +134,7 @@ ReaderNumWorkUnitsCompletedV2.not_differentiable()
 
 
 @ReaderNumWorkUnitsCompletedV2.host_kernel
-def _(reader_handle: ResourceHandle, *, ctx: Any) -> int:
+def _(reader_handle: ResourceHandle, *, ctx: StepHostContext) -> int:
     return _reader(ctx, reader_handle).work_units_completed()
 
 
@@ -143,7 +144,7 @@ ReaderResetV2.not_differentiable()
 
 
 @ReaderResetV2.host_kernel
-def _(reader_handle: ResourceHandle, *, ctx: Any) -> None:
+def _(reader_handle: ResourceHandle, *, ctx: StepHostContext) -> None:
     _reader(ctx, reader_handle).reset()
 
 
@@ -153,7 +154,7 @@ ReaderSerializeStateV2.not_differentiable()
 
 
 @ReaderSerializeStateV2.host_kernel
-def _(reader_handle: ResourceHandle, *, ctx: Any) -> bytes:
+def _(reader_handle: ResourceHandle, *, ctx: StepHostContext) -> bytes:
     return _reader(ctx, reader_handle).serialize()
 
 
@@ -168,5 +169,5 @@ def _(reader_handle: TensorShape, state: TensorShape) -> tuple[()]:
 
 
 @ReaderRestoreStateV2.host_kernel
-def _(reader_handle: ResourceHandle, state: Any, *, ctx: Any) -> None:
+def _(reader_handle: ResourceHandle, state: Any, *, ctx: StepHostContext) -> None:
     _reader(ctx, reader_handle).restore(state.item())

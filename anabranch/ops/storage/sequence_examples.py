@@ -13,6 +13,7 @@ import numpy as np
 from google.protobuf.message import DecodeError
 
 from anabranch.core.dtypes import DType
+from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
 from anabranch.errors import InvalidArgumentError
 from anabranch.graph.building import define_op
@@ -120,7 +121,7 @@ class _Records:
     labels: list[Any]
     #: names of the lists that a record may lack
     optional: frozenset[str]
-    ctx: Any
+    ctx: OperationContext
 
     def context(
         self,
@@ -194,7 +195,7 @@ class _Records:
             raise InvalidArgumentError(None, self.ctx.op, message)
 
 
-def _parsed(serialized: list[bytes], names: list[bytes], optional: list[Any], ctx: Any) -> _Records:
+def _parsed(serialized: list[bytes], names: list[bytes], optional: list[Any], ctx: OperationContext) -> _Records:
     labels = [n.decode("utf-8", "replace") for n in names] or [f"record {i}" for i in range(len(serialized))]
     found = []
     for data, label in zip(serialized, labels, strict=True):
@@ -227,7 +228,7 @@ def _(
     feature_list_sparse_types: list[DType],
     feature_list_dense_types: list[DType],
     feature_list_dense_shapes: list[TensorShape],
-    ctx: Any,
+    ctx: OperationContext,
 ) -> Any:
     if debug_name.size not in (0, serialized.size):
         message = f"there are {serialized.size} records, but {debug_name.size} names of them"
@@ -269,7 +270,7 @@ def _(
     feature_list_sparse_types: list[DType],
     feature_list_dense_types: list[DType],
     feature_list_dense_shapes: list[TensorShape],
-    ctx: Any,
+    ctx: OperationContext,
 ) -> Any:
     optional = feature_list_dense_missing_assumed_empty.reshape(-1).tolist()
     name = debug_name.item() if debug_name.size else b""

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from google.protobuf.message import DecodeError
 
+from anabranch.core.kernel_context import OperationContext
 from anabranch.errors import InvalidArgumentError
 from anabranch.graph.building import define_op
 from anabranch.io.png import encode_png
@@ -28,11 +29,11 @@ _WAV_BITS = 16
 _LARGEST = float(np.finfo(np.float64).max)
 
 
-def _invalid(ctx: Any, message: str) -> InvalidArgumentError:
+def _invalid(ctx: OperationContext, message: str) -> InvalidArgumentError:
     return InvalidArgumentError(None, ctx.op, message)
 
 
-def _scalar_text(value: Any, what: str, ctx: Any) -> str:
+def _scalar_text(value: Any, what: str, ctx: OperationContext) -> str:
     """A scalar string input as text."""
     if value.ndim:
         raise _invalid(ctx, f"{what} of {ctx.op.name} must be a scalar, got shape {value.shape}")
@@ -46,7 +47,7 @@ ScalarSummary.not_differentiable()
 
 
 @ScalarSummary.host_kernel
-def _(tags: Array, values: Array, *, ctx: Any) -> bytes:
+def _(tags: Array, values: Array, *, ctx: OperationContext) -> bytes:
     if tags.shape != values.shape:
         shown = f" (tag {tags.item().decode('utf-8', 'replace')!r})" if not tags.ndim else ""
         raise _invalid(
@@ -67,7 +68,7 @@ HistogramSummary.not_differentiable()
 
 
 @HistogramSummary.host_kernel
-def _(tag: Array, values: Array, *, ctx: Any) -> bytes:
+def _(tag: Array, values: Array, *, ctx: OperationContext) -> bytes:
     name = _scalar_text(tag, "the tag", ctx)
     flat = np.ravel(values)
     if not np.isfinite(flat).all():
@@ -127,7 +128,7 @@ ImageSummary.not_differentiable()
 
 
 @ImageSummary.host_kernel
-def _(tag: Array, tensor: Array, *, max_images: int, bad_color: Array, ctx: Any) -> bytes:
+def _(tag: Array, tensor: Array, *, max_images: int, bad_color: Array, ctx: OperationContext) -> bytes:
     name = _scalar_text(tag, "the tag", ctx)
     if tensor.ndim != 4 or tensor.shape[3] not in (1, 3, 4) or 0 in tensor.shape[1:]:
         raise _invalid(
@@ -182,7 +183,7 @@ AudioSummaryV2.not_differentiable()
 
 
 @AudioSummaryV2.host_kernel
-def _(tag: Array, tensor: Array, sample_rate: Array, *, max_outputs: int, ctx: Any) -> bytes:
+def _(tag: Array, tensor: Array, sample_rate: Array, *, max_outputs: int, ctx: OperationContext) -> bytes:
     return _audio_summary(tag, tensor, float(sample_rate), max_outputs, ctx)
 
 
@@ -194,11 +195,11 @@ AudioSummary.not_differentiable()
 
 
 @AudioSummary.host_kernel
-def _(tag: Array, tensor: Array, *, sample_rate: float, max_outputs: int, ctx: Any) -> bytes:
+def _(tag: Array, tensor: Array, *, sample_rate: float, max_outputs: int, ctx: OperationContext) -> bytes:
     return _audio_summary(tag, tensor, sample_rate, max_outputs, ctx)
 
 
-def _audio_summary(tag: Array, tensor: Array, sample_rate: float, max_outputs: int, ctx: Any) -> bytes:
+def _audio_summary(tag: Array, tensor: Array, sample_rate: float, max_outputs: int, ctx: OperationContext) -> bytes:
     name = _scalar_text(tag, "the tag", ctx)
     if tensor.ndim not in (2, 3):
         raise _invalid(
@@ -242,7 +243,7 @@ TensorSummaryV2.not_differentiable()
 
 
 @TensorSummaryV2.host_kernel
-def _(tag: Array, tensor: Array, serialized_summary_metadata: Array, *, ctx: Any) -> bytes:
+def _(tag: Array, tensor: Array, serialized_summary_metadata: Array, *, ctx: OperationContext) -> bytes:
     summary = Summary()
     value = summary.value.add(tag=_scalar_text(tag, "the tag", ctx))
     value.tensor.CopyFrom(make_tensor_proto(tensor, ctx.op.inputs[1].dtype))
@@ -265,7 +266,7 @@ TensorSummary.not_differentiable()
 
 
 @TensorSummary.host_kernel
-def _(tensor: Array, *, ctx: Any) -> bytes:
+def _(tensor: Array, *, ctx: OperationContext) -> bytes:
     summary = Summary()
     value = summary.value.add(node_name=ctx.op.name)
     value.tensor.CopyFrom(make_tensor_proto(tensor, ctx.op.inputs[0].dtype))
@@ -279,7 +280,7 @@ MergeSummary.not_differentiable()
 
 
 @MergeSummary.host_kernel
-def _(inputs: list[Array], *, ctx: Any) -> bytes:
+def _(inputs: list[Array], *, ctx: OperationContext) -> bytes:
     merged = Summary()
     tags: set[str] = set()
     for source, array in zip(ctx.op.inputs, inputs, strict=True):
@@ -297,7 +298,7 @@ def _(inputs: list[Array], *, ctx: Any) -> bytes:
     return bytes(merged.SerializeToString())
 
 
-def _parsed(serialized: bytes, source: Any, ctx: Any) -> Any:
+def _parsed(serialized: bytes, source: Any, ctx: OperationContext) -> Any:
     try:
         return Summary.FromString(serialized)
     except DecodeError as error:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from anabranch.core.compat import as_text
+from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
 from anabranch.errors import InvalidArgumentError, UnimplementedError
 from anabranch.graph.building import define_op
@@ -44,7 +45,7 @@ def _(
     new_vocab_offset: int,
     num_new_vocab: int,
     old_vocab_size: int,
-    ctx: Any,
+    ctx: OperationContext,
 ) -> list[Any]:
     new, old = (_lines(file) for file in (new_vocab_file, old_vocab_file))
     if new_vocab_offset + num_new_vocab > len(new):
@@ -104,7 +105,7 @@ def _(
     num_rows: int,
     num_cols: int,
     max_rows_in_memory: int,
-    ctx: Any,
+    ctx: OperationContext,
 ) -> Any:
     _check_remapping(ctx, "row_remapping", row_remapping, num_rows)
     columns = col_remapping if col_remapping.size else None
@@ -132,7 +133,7 @@ def _(
     return result
 
 
-def _check_remapping(ctx: Any, what: str, remapping: Any, size: int) -> None:
+def _check_remapping(ctx: OperationContext, what: str, remapping: Any, size: int) -> None:
     if remapping.shape != (size,):
         raise InvalidArgumentError(
             None, ctx.op, f"Size of {what} is {remapping.size} instead of being equal to {size}, as the attribute says"
@@ -147,7 +148,7 @@ def _check_remapping(ctx: Any, what: str, remapping: Any, size: int) -> None:
         )
 
 
-def _matrix_shape(ctx: Any, reader: TensorReader, name: str, num_cols: int | None) -> Sequence[int]:
+def _matrix_shape(ctx: OperationContext, reader: TensorReader, name: str, num_cols: int | None) -> Sequence[int]:
     value = reader.get_variable_to_shape_map().get(name)
     if value is None:
         return reader.get_tensor(name).shape  # the reader's own error

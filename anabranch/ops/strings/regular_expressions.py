@@ -14,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 import re2
 
+from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import define_op
 from anabranch.ops import shape_rules
@@ -31,7 +32,7 @@ def _compiled(source: bytes) -> Any:
     return re2.compile(source, options)
 
 
-def _pattern(source: bytes, ctx: Any) -> Any:
+def _pattern(source: bytes, ctx: OperationContext) -> Any:
     try:
         return _compiled(bytes(source))
     except re2.error as error:
@@ -116,7 +117,7 @@ def _character_length(text: bytes, at: int) -> int:
     return length
 
 
-def _replaced(input: Any, pattern: bytes, rewrite: bytes, replace_global: bool, ctx: Any) -> Any:
+def _replaced(input: Any, pattern: bytes, rewrite: bytes, replace_global: bool, ctx: OperationContext) -> Any:
     return elementwise(_replacement(_pattern(pattern, ctx), bytes(rewrite), replace_global), input)
 
 
@@ -136,7 +137,7 @@ def _(input: TensorShape, pattern: TensorShape, rewrite: TensorShape) -> TensorS
 
 
 @RegexReplace.host_kernel
-def _(input: Any, pattern: Any, rewrite: Any, *, replace_global: bool, ctx: Any) -> Any:
+def _(input: Any, pattern: Any, rewrite: Any, *, replace_global: bool, ctx: OperationContext) -> Any:
     ctx.check(np.ndim(pattern) == 0, f"Pattern must be scalar, but received {list(np.shape(pattern))}")
     ctx.check(np.ndim(rewrite) == 0, f"Rewrite must be scalar, but received {list(np.shape(rewrite))}")
     return _replaced(input, pattern.item(), rewrite.item(), replace_global, ctx)
@@ -152,12 +153,12 @@ StaticRegexReplace.not_differentiable()
 
 
 @StaticRegexReplace.host_kernel
-def _(input: Any, *, pattern: bytes, rewrite: bytes, replace_global: bool, ctx: Any) -> Any:
+def _(input: Any, *, pattern: bytes, rewrite: bytes, replace_global: bool, ctx: OperationContext) -> Any:
     return _replaced(input, pattern, rewrite, replace_global, ctx)
 
 
 # ---------------------------------------------------------------------- matching
-def _full_match(input: Any, pattern: bytes, ctx: Any) -> Any:
+def _full_match(input: Any, pattern: bytes, ctx: OperationContext) -> Any:
     compiled = _pattern(pattern, ctx)
     return elementwise(lambda text: compiled.fullmatch(text) is not None, input, dtype=np.bool_)
 
@@ -173,7 +174,7 @@ def _(input: TensorShape, pattern: TensorShape) -> TensorShape:
 
 
 @RegexFullMatch.host_kernel
-def _(input: Any, pattern: Any, *, ctx: Any) -> Any:
+def _(input: Any, pattern: Any, *, ctx: OperationContext) -> Any:
     ctx.check(np.ndim(pattern) == 0, f"Pattern must be scalar, but received {list(np.shape(pattern))}")
     return _full_match(input, pattern.item(), ctx)
 
@@ -184,5 +185,5 @@ StaticRegexFullMatch.not_differentiable()
 
 
 @StaticRegexFullMatch.host_kernel
-def _(input: Any, *, pattern: bytes, ctx: Any) -> Any:
+def _(input: Any, *, pattern: bytes, ctx: OperationContext) -> Any:
     return _full_match(input, pattern, ctx)

@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 
 from anabranch.core.dtypes import DType
+from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import define_op
+from anabranch.graph.constants import ShapeContext
 from anabranch.ops import shape_rules
 from anabranch.ops.arrays.layout import normal_axes, scalar_int
 from anabranch.ops.strings.hashing import fingerprint64, murmur64, siphash
@@ -72,7 +74,7 @@ StringToNumber.not_differentiable()
 
 
 @StringToNumber.host_kernel
-def _(string_tensor: Any, *, out_type: DType, ctx: Any) -> Any:
+def _(string_tensor: Any, *, out_type: DType, ctx: OperationContext) -> Any:
     wanted = np.dtype(out_type.as_numpy_dtype)
 
     def number(text: bytes) -> Any:
@@ -116,7 +118,7 @@ def _(bytes: TensorShape) -> TensorShape:
 
 
 @DecodeRaw.host_kernel
-def _(bytes: Any, *, out_type: DType, little_endian: bool, ctx: Any) -> Any:
+def _(bytes: Any, *, out_type: DType, little_endian: bool, ctx: OperationContext) -> Any:
     wanted = np.dtype(out_type.as_numpy_dtype)
     items = bytes.reshape(-1).tolist()
     length = len(items[0]) if items else 0
@@ -156,7 +158,7 @@ def _casing(name: str, ascii_only: Callable[[bytes], bytes], unicode: Callable[[
     op.shape(shape_rules.same_as_first)
 
     @op.host_kernel
-    def _(input: Any, *, encoding: bytes, ctx: Any) -> Any:
+    def _(input: Any, *, encoding: bytes, ctx: OperationContext) -> Any:
         ctx.check(encoding in {b"", b"utf-8"}, f"only utf-8 and '' are supported encodings, got {encoding!r}")
         if not encoding:
             return elementwise(ascii_only, input)
@@ -195,7 +197,7 @@ def _(input: TensorShape, pos: TensorShape, len: TensorShape) -> TensorShape:
 
 
 @Substr.host_kernel
-def _(input: Any, pos: Any, len: Any, *, unit: bytes, ctx: Any) -> Any:
+def _(input: Any, pos: Any, len: Any, *, unit: bytes, ctx: OperationContext) -> Any:
     def part(text: bytes, start: int, length: int) -> bytes:
         offsets = _character_offsets(text) if unit == b"UTF8_CHAR" else range(text.__len__() + 1)
         count = offsets.__len__() - 1
@@ -231,7 +233,7 @@ DecodeBase64.not_differentiable()
 
 
 @DecodeBase64.host_kernel
-def _(input: Any, *, ctx: Any) -> Any:
+def _(input: Any, *, ctx: OperationContext) -> Any:
     def decode(text: bytes) -> Any:
         bare = text.rstrip(b"=")
         try:
@@ -335,7 +337,7 @@ ReduceJoin.not_differentiable()
 
 
 @ReduceJoin.late_shape
-def _(inputs: TensorShape, reduction_indices: TensorShape, *, keep_dims: bool, ctx: Any) -> TensorShape:
+def _(inputs: TensorShape, reduction_indices: TensorShape, *, keep_dims: bool, ctx: ShapeContext) -> TensorShape:
     reduction_indices.with_rank_at_most(1)
     known, dims = ctx.constant("reduction_indices"), inputs.dims_tuple
     if known is None or dims is None:
@@ -368,7 +370,7 @@ UnsortedSegmentJoin.not_differentiable()
 
 
 @UnsortedSegmentJoin.late_shape
-def _(inputs: TensorShape, segment_ids: TensorShape, num_segments: TensorShape, *, ctx: Any) -> TensorShape:
+def _(inputs: TensorShape, segment_ids: TensorShape, num_segments: TensorShape, *, ctx: ShapeContext) -> TensorShape:
     count = ctx.constant("num_segments")
     if inputs.ndims is None or segment_ids.ndims is None:
         return TensorShape(None)
@@ -378,7 +380,7 @@ def _(inputs: TensorShape, segment_ids: TensorShape, num_segments: TensorShape, 
 
 
 @UnsortedSegmentJoin.host_kernel
-def _(inputs: Any, segment_ids: Any, num_segments: Any, *, separator: bytes, ctx: Any) -> Any:
+def _(inputs: Any, segment_ids: Any, num_segments: Any, *, separator: bytes, ctx: OperationContext) -> Any:
     count = scalar_int(num_segments)
     inside = (segment_ids >= 0) & (segment_ids < count)
     ctx.check(inside, f"segment_ids {{0}} must be at least 0 and less than num_segments = {count}", segment_ids)

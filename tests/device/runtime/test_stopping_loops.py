@@ -13,7 +13,6 @@ import pytest
 
 import anabranch as tf
 from anabranch import errors
-from anabranch.graph.loop_bodies import LOOPS
 from anabranch.pipeline import Plan, plan_listeners
 from anabranch.xla import watched_loops
 from anabranch.xla.executable import compile_log
@@ -221,7 +220,7 @@ def test_a_deadline_does_not_change_the_results_and_the_loop_stays_compiled() ->
             plan_listeners.remove(plans.append)
         for one, other in zip(plain, watched, strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
-        assert [op.type for op in plans[-1].step.operations if op.type in LOOPS]
+        assert [op.type for op in plans[-1].step.operations if op.op_def.repeats_bodies]
         assert [e.reason for e in compile_log.events[plans_before:]][-1].startswith("a deadline")
 
 

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 import anabranch as tf
-from anabranch.graph.loop_structure import PRIMITIVES
 from anabranch.pipeline import plan_step
 from anabranch.xla.islands import Island
 
@@ -34,7 +33,7 @@ def test_a_training_step_is_one_island(network: Any) -> None:
     train = tf.train.GradientDescentOptimizer(0.1).minimize(loss)
     plan = plan_step([loss], [train], [x])
     assert not [item for item in plan.items if not isinstance(item, Island)]
-    assert not [op.name for op in plan.step.operations if op.type in PRIMITIVES]
+    assert not [op.name for op in plan.step.operations if op.op_def.is_primitive]
     assert len(plan.items) == 1
 
 

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from hypothesis import given, settings, strategies as st
 
-from anabranch.graph.loop_structure import ENTERS, EXITS, is_back_edge
+from anabranch.core.roles import Role
+from anabranch.graph.loop_structure import is_back_edge
 from anabranch.graph.operation import Operation
 from anabranch.ops import vocabulary as _vocabulary  # noqa: F401
 from anabranch.pipeline import Plan, plan_step
@@ -52,10 +53,10 @@ class Unrolled:
                 yield tensor.op, (*at[:-1], at[-1] - 1)
 
     def _source(self, earlier: Operation, at: tuple[int, ...]) -> Iterable[Instance]:
-        if earlier.type in ENTERS:
+        if earlier.op_def.role is Role.ENTER:
             if earlier.attrs["is_constant"] or at[-1] == 0:
                 yield earlier, at[:-1]
-        elif earlier.type in EXITS:
+        elif earlier.op_def.role is Role.EXIT:
             yield from ((earlier, (*at, last)) for last in range(ITERATIONS))
         else:
             yield earlier, at

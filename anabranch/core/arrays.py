@@ -1,0 +1,19 @@
+"""Arrays, wherever they are: those of the host are NumPy's, those of devices are known by what they have in common."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+
+HostArray: TypeAlias = np.ndarray[Any, Any]
+
+
+class AnyArray(Protocol):
+    """An array of the host or of a device."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def dtype(self) -> np.dtype[Any]: ...
+    def __array__(self) -> HostArray: ...
