@@ -2,7 +2,8 @@
 
 Rooms are the folders and files directly under `anabranch/`. A file imports from its own room and from rooms that stand
 before it in `ROOMS`; modules form no import cycle; imports stand at the top of the file; a few packages may be imported
-in a few rooms only; what begins with an underscore stays in its file; nothing that was read is executed.
+in a few rooms only; what begins with an underscore stays in its file; nothing that was read is executed; what plans and
+runs graphs keeps no lists of operation types, and says of each parameter what it is.
 """
 
 from __future__ import annotations
