@@ -4,8 +4,9 @@
 `lax.while_loop`; where a loop variable changes its shape, or a body holds host work, it is lowered to a loop of
 primitives, which the executor runs (`passes.lower_control_flow`).
 
-`_RecordingWhile` is what a `While` becomes when something differentiates it: it also gives the number of iterations,
-and lists with the values that chosen tensors of the body (*records*) had in each of them.
+`_LoopRecords` stands beside a loop that something differentiates: it gives the number of iterations, and lists with the
+values that chosen tensors of the body (*records*) had in each of them. In a step both are one `_RecordingWhile`
+(docs/decisions/0034).
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from anabranch.graph.loop_bodies import (
     parameters_behind,
 )
 from anabranch.ops.control_flow import loop_rewrites
-from anabranch.ops.control_flow.conditionals import truth_of
+from anabranch.ops.control_flow.conditionals import by_its_owner, truth_of
 from anabranch.ops.lists.values import Declared, TensorList, common_declaration
 
 _WHILE_ATTRS = (
@@ -48,6 +49,15 @@ RecordingWhile = define_op(
     _WHILE_ATTRS + ", N: int >= 0, recorded: list(int), only_shapes: list(bool)",
     stateful=True,
     static=("bound",),
+)
+
+#: `tensors`: which tensors of the body are recorded, as `graph.inner_values` names them, and `types` of what dtype. It
+#: waits for its loop, and takes the same.
+LoopRecords = define_op(
+    "_LoopRecords",
+    "bound: int32, input: T -> count: int32, record: N * variant",
+    "T: list(type) >= 0, cond: func, body: func, N: int >= 0, tensors: list(string), types: list(type)",
+    stateful=True,
 )
 
 #: How often a loop runs, cut down to what its condition depends on; its inputs are known while a step is traced.
@@ -440,6 +450,14 @@ for _op in (While, StatelessWhile):
 def _(bound: TensorShape, input: list[TensorShape], *, ctx: Any, output_shapes: Any) -> list[TensorShape]:
     rest = ctx.output_count - len(input)
     return [*(list(output_shapes) or [TensorShape(None)] * len(input)), *[TensorShape([])] * rest]
+
+
+LoopRecords.host_kernel(by_its_owner)
+
+
+@LoopRecords.shape
+def _(bound: TensorShape, input: list[TensorShape], *, ctx: Any) -> list[TensorShape]:
+    return [TensorShape([])] * ctx.output_count
 
 
 # ---------------------------------------------------------------------- bounds

@@ -147,7 +147,7 @@ def test_new_lists() -> None:
     np.testing.assert_array_equal(got[3], [X[1], X[2], X[0], [0, 0]])
 
 
-def test_a_loop_and_what_its_gradient_makes_of_it() -> None:
+def test_a_loop_and_what_its_gradient_adds_beside_it() -> None:
     x, n = placeholder([]), placeholder([], "int32", "n")
     limits: tuple[Any, ...] = (3, n)
     types = []
@@ -156,9 +156,13 @@ def test_a_loop_and_what_its_gradient_makes_of_it() -> None:
             lambda i, y, limit=limit: raw.Less(i, limit), lambda i, y: (raw.AddV2(i, 1), raw.Mul(raw.Sin(y), y)), (0, x)
         )[1]
         assert y.op.type == "StatelessWhile"
-        gradients(y, x)
-        types.append((y.op.type, y.op.inputs[0].op.type))
-    assert types == [("_RecordingWhile", "_LoopBound"), ("_RecordingWhile", "_DeviceLoopBound")]
+        dx = gradients(y, x)[0]
+        (records,) = y.op.control_outputs
+        types.append((y.op.type, records.type, records.inputs[0].op.type))
+        planned = [op.type for op in plan_step([y, dx], [], [x, n]).step.operations]
+        assert planned.count("_RecordingWhile") == 2, "the loop, and its gradient"
+        assert not {"StatelessWhile", "_LoopRecords"} & {*planned}
+    assert types == [("StatelessWhile", "_LoopRecords", f"_{kind}LoopBound") for kind in ("", "Device")]
 
 
 def test_an_exported_loop_runs_again() -> None:
