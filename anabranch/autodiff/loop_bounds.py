@@ -57,10 +57,9 @@ def _beside(op: Operation, op_def: Any, inputs: list[Tensor], attrs: dict[str, A
     A step runs it right before the loop, so that both find the same values of variables.
     """
     graph = op.graph
-    with graph.colocate_with(op, ignore_existing=True):
-        made = graph.create_op(
-            op_def, list(inputs), attrs, name=f"{op.name}_bound/", control_inputs=list(op._control_inputs)
-        )
+    with graph.name_scope(None), graph.colocate_with(op, ignore_existing=True):
+        name = graph.unique_name(f"{op.name}_bound", mark_as_used=False)
+        made = graph.create_op(op_def, list(inputs), attrs, name=f"{name}/", control_inputs=list(op._control_inputs))
     return made.outputs[0]
 
 

@@ -7,6 +7,7 @@ and from parameters that never change is computed again instead.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -49,9 +50,9 @@ class _ForwardLoop:
         self.inputs = op.inputs[self.first :]
         self.size = len(self.inputs)
         self.fixed = fixed_parameters(self.body)
-        self.bound = self._bound()
 
-    def _bound(self) -> Tensor:
+    @functools.cached_property
+    def bound(self) -> Tensor:
         """How often the loop runs at most: found once for each loop."""
         if self.first:
             return self.op.inputs[0]
