@@ -114,7 +114,7 @@ def _as_tensor(grad: Any, parameter: Tensor) -> Tensor:
 
 
 def _outer_values(op: Operation, bodies: list[_GradientBody]) -> list[Tensor]:
-    """What the caller passes for the captures of all bodies: inputs and outputs of the `If`, or what is inside of it."""
+    """What the caller passes for the captures of all bodies: inputs and outputs of the `If`, or what it has inside."""
     inside = {t: which for which, body in enumerate(bodies) for t in body.captures if _is_inside(op, body, t)}
     values = dict(zip(inside, _inner_values(op, [b.forward for b in bodies], inside), strict=True)) if inside else {}
     return [values[t] if t in values else _given(op, body, t) for body in bodies for t in body.captures]

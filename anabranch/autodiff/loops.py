@@ -1,8 +1,8 @@
 """The gradient of a loop  (§4.1, WP4.1; docs/decisions/0014-loops.md).
 
 The gradient of a `While` is a loop that runs as often, backwards. What its body, the gradient of the forward body,
-needs of an iteration is taken from lists that a `_LoopRecords` beside the forward loop gives. What follows from constants
-and from parameters that never change is computed again instead.
+needs of an iteration is taken from lists that a `_LoopRecords` beside the forward loop gives. What follows from
+constants and from parameters that never change is computed again instead.
 """
 
 from __future__ import annotations

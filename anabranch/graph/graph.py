@@ -12,7 +12,6 @@ from typing import Any, ClassVar, Final
 from anabranch.core.dtypes import DType
 from anabranch.core.op_def import ArgDef, OpDef
 from anabranch.core.registry import find_op_def
-from anabranch.core.shapes import TensorShape
 from anabranch.graph.creation_site import CreationSite, user_frame
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.graph.scopes import GraphScopes, ScopeState

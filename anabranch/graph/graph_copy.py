@@ -155,7 +155,9 @@ class GraphCopy:
             made = _with_further_results(owner._graph, name, tuple(further))
             node.functions = {**node.functions, made.name: made}
             changed.append(FuncAttr(made.name))
-        functions = {"branches": changed} if "branches" in owner.attrs else dict(zip(_IF_BRANCHES, changed, strict=True))
+        functions = (
+            {"branches": changed} if "branches" in owner.attrs else dict(zip(_IF_BRANCHES, changed, strict=True))
+        )
         shapes = list(owner.attrs["output_shapes"]) or [t.shape for t in owner._outputs]
         node.attrs = {
             **node.attrs,

@@ -22,9 +22,7 @@ VALUES: Final = "_BranchValues"
 #: the types of operations that stand beside others
 BESIDE: Final = frozenset({RECORDS, VALUES})
 #: types of operations that others may stand beside
-_OWNERS: Final = frozenset(
-    {"While", "StatelessWhile", "_RecordingWhile", "If", "StatelessIf", "Case", "StatelessCase"}
-)
+_OWNERS: Final = frozenset({"While", "StatelessWhile", "_RecordingWhile", "If", "StatelessIf", "Case", "StatelessCase"})
 
 
 def owner_of(op: Operation) -> Operation:

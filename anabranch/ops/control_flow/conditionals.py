@@ -74,7 +74,7 @@ StatelessCase = define_op(
     "StatelessCase", "branch_index: int32, input: Tin -> output: Tout", _CASE_ATTRS, ranks=_SCALAR_INDEX
 )
 
-#: `tensors`: which tensors of the branches, as `graph.inner_values` names them, and `which`: of the branch of which number.
+#: `tensors`: which tensors of the branches, as `graph.inner_values` names them, `which`: of the branch of which number.
 #: It waits for its conditional, and takes the same.
 BranchValues = define_op(
     "_BranchValues",

@@ -3,8 +3,8 @@
 TensorListReserve, EmptyTensorList, TensorListFromTensor, TensorListLength, TensorListElementShape, TensorListResize,
 TensorListGetItem, TensorListSetItem, TensorListPushBack, TensorListPopBack, TensorListStack, TensorListGather,
 TensorListScatterIntoExistingList, TensorListScatterV2, TensorListSplit, TensorListConcatV2; _TensorListAdd,
-_TensorListAddItems, _TensorListZeros, _TensorListZerosLike; While, StatelessWhile, _RecordingWhile, _LoopBound,
-_DeviceLoopBound.
+_TensorListAddItems, _TensorListZeros, _TensorListZerosLike; While, StatelessWhile, _RecordingWhile, _LoopRecords,
+_LoopBound, _DeviceLoopBound.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from anabranch.graph.graph import Graph, get_default_graph
 from anabranch.graph.graphdef_import import import_graph_def
 from anabranch.ops import raw
 from anabranch.ops.lists.tensor_list import TensorListAdd, TensorListZeros, TensorListZerosLike
+from anabranch.pipeline import plan_step
 from anabranch.session import Session
 
 X = np.array([[1.0, 2.0], [3.0, -1.0], [0.5, 4.0]])
