@@ -314,7 +314,8 @@ def _recording_while(node: NodeDef, scope: _Scope) -> _Rewriting:
     old = node.attr["body"].func.name
 
     def body_of(body: FunctionDef) -> FunctionDef:
-        results = [(body.signature.output_arg[p].type, body.ret[body.signature.output_arg[p].name]) for p in positions]
+        recorded = [body.signature.output_arg[position] for position in positions]
+        results: list[tuple[Any, str]] = [(arg.type, body.ret[arg.name]) for arg in recorded]
         results += [(inner.kind, _text_of(inner, body, scope.renamed.get(old, {}))) for inner in further]
         return _recording_body(body, size, results, bounded)
 

@@ -16,10 +16,13 @@ import numpy as np
 import pytest
 
 from anabranch.autodiff.gradients import gradients
+from anabranch.core.kernel_context import KernelContext
+from anabranch.errors import InternalError
 from anabranch.frontend.control_flow.while_loop import while_loop
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.graph import Graph, get_default_graph
 from anabranch.graph.graphdef_import import import_graph_def
+from anabranch.graph.kernel_binding import BoundKernel
 from anabranch.ops import raw
 from anabranch.ops.lists.tensor_list import TensorListAdd, TensorListZeros, TensorListZerosLike
 from anabranch.pipeline import plan_step
@@ -164,6 +167,16 @@ def test_a_loop_and_what_its_gradient_adds_beside_it() -> None:
         assert planned.count("_RecordingWhile") == 2, "the loop, and its gradient"
         assert not {"StatelessWhile", "_LoopRecords"} & {*planned}
     assert types == [("StatelessWhile", "_LoopRecords", f"_{kind}LoopBound") for kind in ("", "Device")]
+
+
+def test_what_stands_beside_a_loop_runs_as_a_part_of_it() -> None:
+    x = placeholder([])
+    y = while_loop(lambda i, _: raw.Less(i, 3), lambda i, y: (raw.AddV2(i, 1), raw.Mul(y, y)), (0, x))[1]
+    gradients(y, x)
+    (records,) = y.op.control_outputs
+    kernel = BoundKernel(records, records.op_def.host_rule, ctx=KernelContext(records))
+    with pytest.raises(InternalError, match="is part of the operation that it waits for"):
+        kernel([3, 0, 1.5])
 
 
 def test_an_exported_loop_runs_again() -> None:
