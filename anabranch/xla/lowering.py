@@ -16,6 +16,7 @@ from jax import lax
 from anabranch.core import dtypes
 from anabranch.core.kernel_context import KernelContext
 from anabranch.core.resources import ResourceHandle
+from anabranch.core.shapes import TensorShape
 from anabranch.errors import CancelledError, InvalidArgumentError, OpError
 from anabranch.graph.constants import check_shapes, is_open
 from anabranch.graph.kernel_binding import VALUE_ERRORS, BoundKernel, flatten_outputs, out_of_memory, refusal
@@ -54,6 +55,43 @@ class Check:
     error: type[OpError]
 
 
+class TooLargeError(Exception):
+    """So much is computed that a compiled program had better do it."""
+
+
+class DirectSizes:
+    """Counts what kernels give that run directly, one after the other.
+
+    Args:
+        most: elements that they may give in all.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._left = most
+
+    def count(self, shapes: Iterable[TensorShape], find: Callable[[], int]) -> None:
+        """Counts the results of a kernel that is about to run.
+
+        Args:
+            shapes: what is known of their shapes.
+            find: their size, where that is not known so.
+
+        Raises:
+            TooLargeError: there are too many.
+        """
+        sizes = [shape.num_elements() for shape in shapes]
+        self._left -= find() if None in sizes else sum(size for size in sizes if size is not None)
+        if self._left < 0:
+            raise TooLargeError
+
+
+def on_host(value: Any) -> Any:
+    """A value as a NumPy array; handles, lists and random keys stay what they are."""
+    if not isinstance(value, jax.Array) or jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
+        return value
+    return np.asarray(value)
+
+
 @dataclass(slots=True)
 class TraceState:
     """What changes while an island is traced.
@@ -69,6 +107,7 @@ class TraceState:
         kernels: operations of the body being traced that are computed in another way, from the values of its tensors.
         notes: what the compiler tells about its choices.
         watched: how loops can be stopped; None: not at all.
+        direct: where the values are there, and nothing is traced: how much the kernels compute; None elsewhere.
     """
 
     variables: dict[ResourceHandle, Any]
@@ -81,6 +120,7 @@ class TraceState:
     kernels: Mapping[StepNode, Callable[[Callable[[StepTensor], Any]], Any]] = field(default_factory=dict)
     notes: dict[str, None] = field(default_factory=dict)
     watched: WatchedLoops | None = None
+    direct: DirectSizes | None = None
 
 
 class TraceContext(KernelContext):
@@ -93,7 +133,7 @@ class TraceContext(KernelContext):
         self.state = state
 
     def check(self, ok: Any, message: str, *values: Any, error: type[OpError] = InvalidArgumentError) -> None:
-        if isinstance(ok, bool | np.bool_ | np.ndarray):
+        if self.state.direct is not None or isinstance(ok, bool | np.bool_ | np.ndarray):
             super().check(ok, message, *values, error=error)
         else:
             self.state.checks.append(Check(self.op, jnp.all(ok), message, values, error))
@@ -211,10 +251,17 @@ def run_kernel(op: StepNode, inputs: list[Any], state: TraceState) -> list[Any]:
     rule = op.op_def.compiled_rule
     assert rule is not None
     _check_static(op, inputs)
-    if is_open(op):
-        check_shapes(op, inputs)
+    shapes = check_shapes(op, inputs) if is_open(op) else [out.shape for out in op.outputs]
     drawn = random_key(op, state.run_seed, state.counter_of(op)) if rule.asks_for("rng") else None
     kernel = BoundKernel(op, rule, jnp, TraceContext(op, state), drawn)
+    if state.direct is not None:
+        unseen = replace(state, checks=[], direct=None)
+        state.direct.count(
+            shapes, lambda: _sizes_of(jax.eval_shape(partial(kernel, inputs, ctx=TraceContext(op, unseen))))
+        )
+        with np.errstate(all="ignore"):
+            found = flatten_outputs(kernel(inputs, xp=np if op.op_def.portable else jnp))
+        return [on_host(_typed(value, out)) for value, out in zip(found, op.outputs, strict=True)]
     unnoticed = TraceContext(op, replace(state, checks=[]))  # what a kernel checks that only tells sizes is forgotten
     library = np if _stays_known(op, inputs, partial(kernel, inputs, ctx=unnoticed)) else jnp
     # XLA keeps the name with whatever it makes of the operation: profiles tell it (`runtime/kernel_profile.py`)
@@ -250,8 +297,12 @@ def _result_size(op: StepNode, compute: Callable[[], Any]) -> int:
     """The number of elements of an operation's results, without computing them."""
     sizes = [out.shape.num_elements() for out in op.outputs]
     if None in sizes:
-        sizes = [math.prod(np.shape(value)) for value in flatten_outputs(jax.eval_shape(compute))]
+        return _sizes_of(jax.eval_shape(compute))
     return sum(size for size in sizes if size is not None)
+
+
+def _sizes_of(results: Any) -> int:
+    return sum(math.prod(np.shape(value)) for value in flatten_outputs(results))
 
 
 def _typed(value: Any, out: StepTensor) -> Any:
