@@ -364,11 +364,10 @@ class Executable:
         values, state = self._begin([on_host(value) for value in args], fixed)
         state.direct = DirectSizes(MAX_DIRECT_ELEMENTS)
         trace_operations(self.island.operations, values, state)
-        outputs = [(values[t], t.dtype.as_numpy_dtype) for t in self.island.outputs]
-        written = [(state.variables[h], None) for h in self.island.writes]
-        return [
-            jax.device_put(np.array(value, dtype=dtype, copy=True), self.device) for value, dtype in outputs + written
-        ]
+        found = [np.array(values[t], t.dtype.as_numpy_dtype) for t in self.island.outputs]
+        found += [np.array(state.variables[h]) for h in self.island.writes]
+        results: list[Any] = jax.device_put(found, self.device)
+        return results
 
     # ------------------------------------------------------------------ tracing
     def _trace(

@@ -69,20 +69,39 @@ class DirectSizes:
     def __init__(self, most: int) -> None:
         self._left = most
 
-    def count(self, shapes: Iterable[TensorShape], find: Callable[[], int]) -> None:
+    def count(self, op: StepNode, inputs: list[Any], shapes: Iterable[TensorShape], find: Callable[[], int]) -> None:
         """Counts the results of a kernel that is about to run.
 
         Args:
             shapes: what is known of their shapes.
-            find: their size, where that is not known so.
+            find: tells their size, and takes its time.
 
         Raises:
             TooLargeError: there are too many.
         """
         sizes = [shape.num_elements() for shape in shapes]
-        self._left -= find() if None in sizes else sum(size for size in sizes if size is not None)
+        if None not in sizes:
+            self._take(sum(size for size in sizes if size is not None))
+        elif not 0 <= _at_most(op, inputs) <= self._left:
+            self._take(find())
+
+    def _take(self, elements: int) -> None:
+        self._left -= elements
         if self._left < 0:
             raise TooLargeError
+
+
+def _at_most(op: StepNode, inputs: list[Any]) -> int:
+    """More elements than an operation makes of its inputs: all with all, as often as sizes say; negative: unknown."""
+    static, most = op.op_def.static_positions(op), 1
+    for position, value in enumerate(inputs):
+        if position not in static:
+            most *= max(np.size(value), 1) if isinstance(value, np.ndarray) else 1
+        elif value.dtype.kind not in "iub":
+            return -1
+        else:
+            most *= math.prod([abs(int(v)) + 1 for v in value.ravel()])
+    return most
 
 
 def on_host(value: Any) -> Any:
@@ -256,9 +275,8 @@ def run_kernel(op: StepNode, inputs: list[Any], state: TraceState) -> list[Any]:
     kernel = BoundKernel(op, rule, jnp, TraceContext(op, state), drawn)
     if state.direct is not None:
         unseen = replace(state, checks=[], direct=None)
-        state.direct.count(
-            shapes, lambda: _sizes_of(jax.eval_shape(partial(kernel, inputs, ctx=TraceContext(op, unseen))))
-        )
+        sizes = partial(jax.eval_shape, partial(kernel, inputs, ctx=TraceContext(op, unseen)))
+        state.direct.count(op, inputs, shapes, lambda: _sizes_of(sizes()))
         with np.errstate(all="ignore"):
             found = flatten_outputs(kernel(inputs, xp=np if op.op_def.portable else jnp))
         return [on_host(_typed(value, out)) for value, out in zip(found, op.outputs, strict=True)]
