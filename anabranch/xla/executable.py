@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, starmap
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
 import jax
@@ -26,7 +26,7 @@ from anabranch.graph.step_nodes import StepNode, StepTensor
 from anabranch.ops.lists.values import TensorList
 from anabranch.xla.inner_traces import bound_inner_traces
 from anabranch.xla.islands import Island
-from anabranch.xla.lowering import Check, DirectSizes, TooLargeError, TraceState, on_host, trace_operations
+from anabranch.xla.lowering import Check, DirectSizes, TooLargeError, TraceState, on_host, takes_numpy, trace_operations
 from anabranch.xla.sizes import check_compiled, check_traced
 from anabranch.xla.state import known_handle, state_of
 from anabranch.xla.watched_loops import WatchedLoops
@@ -449,15 +449,11 @@ def _before_and_after_writes(island: Island) -> tuple[list[StepNode], list[StepN
     return [op for op in island.operations if op not in after], [op for op in island.operations if op in after]
 
 
-#: operations that compute nothing
-_MOVING: Final = frozenset({"ReadVariableOp", "AssignVariableOp", "NoOp"})
-
-
 def _only_by_jax(op: StepNode) -> bool:
     """Whether an operation computes something that only JAX can, in its own kernel or in functions that it calls."""
     if bodies_of(op):
         return any(_only_by_jax(inner) for body in bodies_of(op) for inner in body.operations)
-    return not op.op_def.portable and op.op_def.name not in _MOVING
+    return not takes_numpy(op)
 
 
 def _own_buffer(value: Any, taken: set[int]) -> Any:

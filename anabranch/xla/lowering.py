@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import jax
 import jax.numpy as jnp
@@ -21,6 +21,7 @@ from anabranch.errors import CancelledError, InvalidArgumentError, OpError
 from anabranch.graph.constants import check_shapes, is_open
 from anabranch.graph.kernel_binding import VALUE_ERRORS, BoundKernel, flatten_outputs, out_of_memory, refusal
 from anabranch.graph.step_nodes import StepFunction, StepNode, StepTensor
+from anabranch.ops.resources.training import DENSE_UPDATES
 from anabranch.xla.state import draws_random, state_of_body
 from anabranch.xla.watched_loops import WatchedLoops
 
@@ -104,6 +105,16 @@ def _at_most(op: StepNode, inputs: list[Any]) -> int:
     return most
 
 
+#: operations that compute nothing
+_MOVING: Final = frozenset({"ReadVariableOp", "AssignVariableOp", "NoOp"})
+
+
+def takes_numpy(op: StepNode) -> bool:
+    """Whether an operation runs on NumPy arrays; others expect what is not known to be JAX's."""
+    op_def = op.op_def
+    return op_def.portable or op_def.calls_functions or op_def.name in _MOVING or op_def.name in DENSE_UPDATES
+
+
 def on_host(value: Any) -> Any:
     """A value as a NumPy array; handles, lists and random keys stay what they are."""
     if not isinstance(value, jax.Array) or jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
@@ -167,7 +178,8 @@ class TraceContext(KernelContext):
         return self.state.guard
 
     def read(self, handle: ResourceHandle) -> Any:
-        return self.state.variables[handle]
+        value = self.state.variables[handle]
+        return value if self.state.direct is None or takes_numpy(self.op) else jnp.asarray(value)
 
     def write(self, handle: ResourceHandle, value: Any, guarded: bool = False) -> None:
         handle.check_fits(np.shape(value))
@@ -274,6 +286,11 @@ def run_kernel(op: StepNode, inputs: list[Any], state: TraceState) -> list[Any]:
     drawn = random_key(op, state.run_seed, state.counter_of(op)) if rule.asks_for("rng") else None
     kernel = BoundKernel(op, rule, jnp, TraceContext(op, state), drawn)
     if state.direct is not None:
+        if not takes_numpy(op):
+            static = op.op_def.static_positions(op)
+            inputs = [
+                jnp.asarray(v) if isinstance(v, np.ndarray) and i not in static else v for i, v in enumerate(inputs)
+            ]
         unseen = replace(state, checks=[], direct=None)
         sizes = partial(jax.eval_shape, partial(kernel, inputs, ctx=TraceContext(op, unseen)))
         state.direct.count(op, inputs, shapes, lambda: _sizes_of(sizes()))

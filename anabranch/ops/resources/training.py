@@ -28,6 +28,9 @@ UpdateRule = Callable[..., dict[str, Any]]
 #: for each of the two results, from copies of what they overwrite.
 Kept = Callable[[str, Any], Any]
 
+#: the operations on whole variables: their kernels take NumPy arrays as well
+DENSE_UPDATES: set[str] = set()
+
 _GRADIENTS = frozenset({"grad", "delta", "indices"})
 _LOCKING = "use_locking: bool = False"
 
@@ -68,6 +71,7 @@ def _define(name: str, handles: list[str], rest: list[str], attrs: str) -> OpFun
 
 def _apply_dense(name: str, handles: list[str], rest: list[str], rule: UpdateRule, attrs: str) -> None:
     op = _define(name, handles, rest, attrs)
+    DENSE_UPDATES.add(name)
     gradient = len(handles) + rest.index("grad" if "grad" in rest else "delta")
 
     @op.shape
