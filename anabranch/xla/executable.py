@@ -26,7 +26,15 @@ from anabranch.graph.step_nodes import StepNode, StepTensor
 from anabranch.ops.lists.values import TensorList
 from anabranch.xla.inner_traces import bound_inner_traces
 from anabranch.xla.islands import Island
-from anabranch.xla.lowering import Check, DirectSizes, TooLargeError, TraceState, on_host, takes_numpy, trace_operations
+from anabranch.xla.lowering import (
+    BetterCompiledError,
+    Check,
+    DirectSizes,
+    TraceState,
+    on_host,
+    takes_numpy,
+    trace_operations,
+)
 from anabranch.xla.sizes import check_compiled, check_traced
 from anabranch.xla.state import known_handle, state_of
 from anabranch.xla.watched_loops import WatchedLoops
@@ -285,7 +293,7 @@ class Executable:
         variant.direct_calls -= 1
         try:
             return variant.directly(*args)
-        except TooLargeError:
+        except BetterCompiledError:
             variant.direct_calls = 0
             return None
 
@@ -359,7 +367,7 @@ class Executable:
 
         Raises:
             OpError: as the operations; a check that fails is raised at once.
-            TooLargeError: too much is computed.
+            BetterCompiledError: too much is computed.
         """
         values, state = self._begin([on_host(value) for value in args], fixed)
         state.direct = DirectSizes(MAX_DIRECT_ELEMENTS)

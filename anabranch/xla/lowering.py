@@ -56,8 +56,8 @@ class Check:
     error: type[OpError]
 
 
-class TooLargeError(Exception):
-    """So much is computed that a compiled program had better do it."""
+class BetterCompiledError(Exception):
+    """A compiled program had better do it, most often because so much is computed."""
 
 
 class DirectSizes:
@@ -78,7 +78,7 @@ class DirectSizes:
             find: tells their size, and takes its time.
 
         Raises:
-            TooLargeError: there are too many.
+            BetterCompiledError: there are too many.
         """
         sizes = [shape.num_elements() for shape in shapes]
         if None not in sizes:
@@ -89,7 +89,7 @@ class DirectSizes:
     def _take(self, elements: int) -> None:
         self._left -= elements
         if self._left < 0:
-            raise TooLargeError
+            raise BetterCompiledError
 
 
 def _at_most(op: StepNode, inputs: list[Any]) -> int:
@@ -296,7 +296,10 @@ def run_kernel(op: StepNode, inputs: list[Any], state: TraceState) -> list[Any]:
         state.direct.count(op, inputs, shapes, lambda: _sizes_of(sizes()))
         with np.errstate(all="ignore"):
             found = flatten_outputs(kernel(inputs, xp=np if op.op_def.portable else jnp))
-        return [on_host(_typed(value, out)) for value, out in zip(found, op.outputs, strict=True)]
+        results = [on_host(_typed(value, out)) for value, out in zip(found, op.outputs, strict=True)]
+        if any(not _is_as_said(value, out) for value, out in zip(results, op.outputs, strict=True)):
+            raise BetterCompiledError  # a shape that somebody set is wrong: a compiled program says which
+        return results
     unnoticed = TraceContext(op, replace(state, checks=[]))  # what a kernel checks that only tells sizes is forgotten
     library = np if _stays_known(op, inputs, partial(kernel, inputs, ctx=unnoticed)) else jnp
     # XLA keeps the name with whatever it makes of the operation: profiles tell it (`runtime/kernel_profile.py`)
@@ -334,6 +337,13 @@ def _result_size(op: StepNode, compute: Callable[[], Any]) -> int:
     if None in sizes:
         return _sizes_of(jax.eval_shape(compute))
     return sum(size for size in sizes if size is not None)
+
+
+def _is_as_said(value: Any, out: StepTensor) -> bool:
+    dims = out.shape.dims_tuple
+    if dims is None or not isinstance(value, np.ndarray):
+        return True
+    return len(dims) == value.ndim and all(d is None or d == n for d, n in zip(dims, value.shape, strict=True))
 
 
 def _sizes_of(results: Any) -> int:
