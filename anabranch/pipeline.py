@@ -21,7 +21,7 @@ from anabranch.graph.operation import Operation, Tensor
 from anabranch.graph.step_nodes import StepFunction, StepNode
 from anabranch.passes.cse import merge_common_subexpressions
 from anabranch.passes.fold import fold
-from anabranch.passes.lower_control_flow import FUNCTIONAL, lower_control_flow
+from anabranch.passes.lower_control_flow import lower_control_flow
 from anabranch.passes.prune import prune
 from anabranch.passes.rewriting import step_of_function, step_of_members
 from anabranch.passes.step_graph import StepGraph
@@ -173,7 +173,7 @@ def _to_lower(step: StepGraph, on_host: frozenset[str] = frozenset(), placer: Pl
 
     Inside `lowering_everything` all of them.
     """
-    functional = [op for op in step.operations if op.type in FUNCTIONAL]
+    functional = [op for op in step.operations if op.op_def.is_functional]
     if _lower_everything.get():
         return set(functional)
     spanning = {op for op in functional if placer is not None and placer.spans_devices(op)}

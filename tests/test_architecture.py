@@ -74,11 +74,10 @@ ENGINE_ROOMS = {
     "step_nodes",
     "autodiff": "",
     "passes": "",
-    "placement": "bodies constraints cost_model greedy placer policy receive_schedule simulation verify_devices",
+    "placement": "",
     "xla": "",
-    "runtime": "device_settings devices dispatcher executor executor_graph explain host_call host_context host_sizes "
-    "island_call item_call item_work jax_errors kernel_profile measurement partition_graphs plan_graph "
-    "random_counters run_order step_stats timeline timeline_svg waiting worker_threads",
+    "pipeline": "",
+    "runtime": "",
 }
 
 #: Where no parameter is a bare `Any`: whole rooms, or some modules of a room.
@@ -89,9 +88,8 @@ TYPED_ROOMS = {
     "passes": "",
     "placement": "",
     "xla": "",
-    "runtime": "device_settings devices dispatcher executor executor_graph explain host_call host_context host_sizes "
-    "island_call item_call item_work jax_errors kernel_profile measurement partition_graphs plan_graph "
-    "random_counters run_order step_stats timeline timeline_svg waiting worker_threads",
+    "pipeline": "",
+    "runtime": "",
 }
 
 #: Modules that run code while they read data.
@@ -473,7 +471,7 @@ def test_no_line_of_a_document_is_longer_than_130_columns() -> None:
         (operations_by_name, "anabranch.xla.x", "PASSING = ('Identity', 'OfAnotherPackage')"),
         (operations_by_name, "anabranch.xla.x", "KINDS = {'_Recv': 1, 'Island': 2}"),
         (operations_by_name, "anabranch.autodiff.x", "if op.type in READS: pass"),
-        (operations_by_name, "anabranch.runtime.plan_graph", "if tensor.op.op_def.name not in SWITCHES: pass"),
+        (operations_by_name, "anabranch.runtime.item_graph", "if tensor.op.op_def.name not in SWITCHES: pass"),
         (operations_by_name, "anabranch.placement.cost_model", "op.type.startswith(('Conv', 'Depthwise'))"),
     ],
 )

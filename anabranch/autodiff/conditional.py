@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from anabranch.autodiff.gradients import gradients
@@ -14,9 +15,10 @@ from anabranch.graph.composite import IndexedSlices
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.function_graph import FunctionGraph, is_small_constant
 from anabranch.graph.graph import Graph, get_default_graph, op_def_of
+from anabranch.graph.inner_values import inner_name, inner_tensor
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
-from anabranch.ops.control_flow.conditionals import Case, If, StatelessCase, StatelessIf
+from anabranch.ops.control_flow.conditionals import BranchValues, Case, If, StatelessCase, StatelessIf
 from anabranch.ops.lists.tensor_list import as_list_gradient
 
 
@@ -34,15 +36,19 @@ class _GradientBody(FunctionGraph):
         """Also numbers of the branch: outside of it, where they would be intermediates, no gradient can name them."""
         return (tensor.graph is self.forward and is_small_constant(tensor)) or super()._is_copied(tensor)
 
-    def differentiate(self, out_grads: list[Tensor | None]) -> list[Any]:
-        """Builds the gradients of the branch's outputs with respect to its parameters."""
+    def differentiate(self, results: list[Tensor | None], out_grads: list[Tensor | None]) -> list[Any]:
+        """Builds the gradients of some of the branch's tensors with respect to its parameters.
+
+        Args:
+            results: None where the gradient is that of a tensor of another branch.
+        """
         ys, seeds = [], []
-        for y, grad in zip(self.forward.outputs, out_grads, strict=False):
-            if grad is not None and y.op.type != "FakeParam":
-                ys.append(y)
-                seeds.append(self.add_parameter(grad.dtype, grad.shape, "grad"))
-            elif grad is not None:
-                self.add_parameter(grad.dtype, grad.shape, "grad")
+        for y, grad in zip(results, out_grads, strict=True):
+            if grad is not None:
+                seed = self.add_parameter(grad.dtype, grad.shape, "grad")
+                if y is not None and y.op.type != "FakeParam":
+                    ys.append(y)
+                    seeds.append(seed)
         with self.as_default():
             return gradients(ys, self.forward.inputs, seeds) if ys else [None] * len(self.forward.inputs)
 
@@ -56,32 +62,39 @@ def _branches(op: Operation) -> list[Any]:
     return [op.graph.get_function(f.name) for f in named]
 
 
-def _gradient(op: Operation, *grads: Any) -> list[Any]:
+def _gradient(op: Operation, *grads: Any, others: Sequence[tuple[Operation, list[Any]]] = ()) -> list[Any]:
     branches = _branches(op)
-    out_grads = [
-        as_list_gradient(g, t)
-        if t.dtype is dtypes.variant and g is not None
-        else g
-        if t.dtype.is_floating or t.dtype.is_complex
-        else None
-        for g, t in zip(grads, op.outputs, strict=False)
-    ]
-    dense = [None if g is None else convert_to_tensor(g) for g in out_grads]
+    dense = [_seed(g, t) for g, t in zip(grads, op.outputs, strict=True)]
+    results: list[list[Tensor | None]] = [list(branch.outputs) for branch in branches]
+    for values, theirs in others:
+        dense += [_seed(g, t) for g, t in zip(theirs, values.outputs, strict=True)]
+        for name, which in zip(values.attrs["tensors"], values.attrs["which"], strict=True):
+            for number, (branch, tensors) in enumerate(zip(branches, results, strict=True)):
+                tensors.append(inner_tensor(branch, branch.inputs, name) if number == which else None)
     bodies = [_GradientBody(branch, get_default_graph()) for branch in branches]
-    found = [body.differentiate(dense) for body in bodies]
+    found = [body.differentiate(tensors, dense) for body, tensors in zip(bodies, results, strict=True)]
     wanted = [i for i in range(len(op.inputs) - 1) if any(f[i] is not None for f in found)]
     if not wanted:
         return [None] * len(op.inputs)
     for body, in_grads in zip(bodies, found, strict=True):
         body.outputs = _outputs(body, [in_grads[i] for i in wanted], [body.forward.inputs[i] for i in wanted])
-    captured = [_outer_values(op, body, which) for which, body in enumerate(bodies)]
+    captured = _outer_values(op, bodies)
     _give_same_parameters(bodies)
     seeds = [g for g in dense if g is not None]
-    result = _build(op, bodies, [*seeds, *(t for values in captured for t in values)])
+    result = _build(op, bodies, [*seeds, *captured])
     full: list[Any] = [None] * len(op.inputs)
     for i, grad in zip(wanted, result, strict=True):
         full[i + 1] = grad
     return full
+
+
+def _seed(grad: Any, tensor: Tensor) -> Tensor | None:
+    """The gradient of a result as a tensor; None where there is none."""
+    if grad is None:
+        return None
+    if tensor.dtype is dtypes.variant:
+        return as_list_gradient(grad, tensor)
+    return convert_to_tensor(grad) if tensor.dtype.is_floating or tensor.dtype.is_complex else None
 
 
 def _outputs(body: _GradientBody, grads: list[Any], parameters: list[Tensor]) -> list[Tensor]:
@@ -100,33 +113,43 @@ def _as_tensor(grad: Any, parameter: Tensor) -> Tensor:
     return convert_to_tensor(grad)
 
 
-def _outer_values(op: Operation, body: _GradientBody, which: int) -> list[Tensor]:
-    """What the caller passes for the body's captures: inputs of the `If`, or new outputs of it (intermediates)."""
-    values = []
-    for tensor in body.captures:
-        if tensor.graph is not body.forward:
-            values.append(tensor)
-        elif tensor in body.forward.inputs:
-            values.append(op.inputs[1 + body.forward.inputs.index(tensor)])
-        else:
-            values.append(_intermediate(op, tensor, which))
-    return values
+def _outer_values(op: Operation, bodies: list[_GradientBody]) -> list[Tensor]:
+    """What the caller passes for the captures of all bodies: inputs and outputs of the `If`, or what it has inside."""
+    inside = {t: which for which, body in enumerate(bodies) for t in body.captures if _is_inside(op, body, t)}
+    values = dict(zip(inside, _inner_values(op, [b.forward for b in bodies], inside), strict=True)) if inside else {}
+    return [values[t] if t in values else _given(op, body, t) for body in bodies for t in body.captures]
 
 
-def _intermediate(op: Operation, tensor: Tensor, which: int) -> Tensor:
-    """The output of `op` that carries a tensor of one branch; made if it is not there yet."""
-    branches = _branches(op)
-    if tensor in branches[which].outputs:
-        return op.outputs[branches[which].outputs.index(tensor)]  # type: ignore[no-any-return]
-    for i, branch in enumerate(branches):
-        if i == which:
-            branch.outputs.append(tensor)
-            continue
-        with branch.as_default():
-            branch.outputs.append(raw.FakeParam(dtype=tensor.dtype, shape=tensor.shape))
-    more = {"Tout": [*op.attrs["Tout"], tensor.dtype], "output_shapes": [*op.attrs["output_shapes"], tensor.shape]}
-    op.attrs = {**op.attrs, **more}
-    return op.graph._append_output(op, tensor.dtype, tensor.shape)
+def _is_inside(op: Operation, body: _GradientBody, tensor: Tensor) -> bool:
+    forward = body.forward
+    return tensor.graph is forward and tensor not in forward.inputs and tensor not in forward.outputs
+
+
+def _given(op: Operation, body: _GradientBody, tensor: Tensor) -> Tensor:
+    forward = body.forward
+    if tensor.graph is not forward:
+        return tensor
+    if tensor in forward.inputs:
+        return op.inputs[1 + forward.inputs.index(tensor)]
+    return op.outputs[forward.outputs.index(tensor)]
+
+
+def _inner_values(op: Operation, branches: list[FunctionGraph], tensors: dict[Tensor, int]) -> list[Tensor]:
+    """Adds the operation that gives some tensors of the branches; `tensors`: with the numbers of their branches."""
+    graph = op.graph
+    attrs = {
+        "S": op.inputs[0].dtype,
+        "Tin": op.attrs["Tin"],
+        "Tout": [t.dtype for t in tensors],
+        "branches": op.attrs["branches"] if "branches" in op.attrs else [op.attrs[name] for name in _IF_BRANCHES],
+        "output_shapes": [t.shape for t in tensors],
+        "tensors": [inner_name(branches[which].inputs, t) for t, which in tensors.items()],
+        "which": list(tensors.values()),
+    }
+    with graph.name_scope(None), graph.colocate_with(op, ignore_existing=True):
+        name = graph.unique_name(f"{op.name}_values", mark_as_used=False)
+        made = graph.create_op(BranchValues, list(op.inputs), attrs, name=f"{name}/", control_inputs=[op])
+    return list(made.outputs)
 
 
 def _give_same_parameters(bodies: list[_GradientBody]) -> None:
@@ -172,3 +195,8 @@ def _merged(shapes: tuple[TensorShape, ...]) -> TensorShape:
 
 for _op in (If, StatelessIf, Case, StatelessCase):
     _op.gradient(_gradient)
+
+
+@BranchValues.gradient
+def _(op: Operation, *grads: Any) -> list[Any]:
+    raise LookupError(f"operation {op.name!r} has a gradient together with its conditional only")

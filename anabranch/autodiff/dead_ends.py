@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from anabranch.autodiff.gradients import operations_between
+from anabranch.core import dtypes
 from anabranch.core.registry import find_gradient
 from anabranch.graph.operation import Operation
 
@@ -33,5 +34,5 @@ def _ends_gradients(op: Operation) -> bool:
     override = op.attrs.get("_gradient_op_type")
     if find_gradient(override.decode() if override is not None else op.type) is None:
         return True
-    smooth = any(t.dtype.is_floating or t.dtype.is_complex for t in op.outputs)
+    smooth = any(t.dtype.is_floating or t.dtype.is_complex or t.dtype is dtypes.variant for t in op.outputs)
     return not smooth and any(t.dtype.is_floating or t.dtype.is_complex for t in op.inputs)

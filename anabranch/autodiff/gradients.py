@@ -20,6 +20,7 @@ from anabranch.graph.composite import IndexedSlices
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.function_graph import FunctionGraph
 from anabranch.graph.graph import Graph, get_default_graph
+from anabranch.graph.inner_values import owner_of
 from anabranch.graph.loop_structure import is_back_edge
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
@@ -212,8 +213,8 @@ class _Backward:
     def run(self, seeds: list[Any]) -> list[Any]:
         for y, seed in zip(self.ys, seeds, strict=True):
             self.arrived.setdefault(y, []).append(seed)
-        for op in self.between:
-            self._differentiate(op)
+        for op, others in self._groups():
+            self._differentiate(op, others)
         return [self._total(x) for x in self.xs]
 
     def _total(self, tensor: Tensor) -> Any:
@@ -225,16 +226,30 @@ class _Backward:
             self.arrived[tensor] = terms = [aggregate(terms, self.aggregation)]
         return terms[0]
 
-    def _differentiate(self, op: Operation) -> None:
+    def _groups(self) -> list[tuple[Operation, list[Operation]]]:
+        """What is differentiated, in order: an operation, with those that stand beside it.
+
+        They are one computation, which takes the same inputs. It comes where the last of them does: then the gradients
+        of all that they give are complete.
+        """
+        groups: dict[Operation, list[Operation]] = {}
+        for op in self.between:
+            owner = owner_of(op)
+            others = groups.pop(owner, [])
+            groups[owner] = others if op is owner else [*others, op]
+        return list(groups.items())
+
+    def _differentiate(self, op: Operation, others: list[Operation]) -> None:
         out_grads = [None if t in self.stop else self._total(t) for t in op._outputs]
-        if all(g is None for g in out_grads):
+        further = [(other, [self._total(t) for t in other._outputs]) for other in others]
+        if all(g is None for grads in (out_grads, *(grads for _, grads in further)) for g in grads):
             return
         function = _gradient_function(op)
         if function is None:
             return
         with self._gradient_scope(op):
             filled = [_zeros_if_missing(g, t) for g, t in zip(out_grads, op._outputs, strict=True)]
-            in_grads = _as_flat_list(function(op, *filled))
+            in_grads = _as_flat_list(function(op, *filled, others=further) if further else function(op, *filled))
             if len(in_grads) == 1 and len(op._inputs) > 1 and in_grads[0] is None:
                 in_grads = [None] * len(op._inputs)
             if len(in_grads) != len(op._inputs):

@@ -33,7 +33,7 @@ def loop_bound(op: Operation) -> Tensor:
     inner = [*operations_behind(condition.outputs), *operations_behind(results)]
     inner = [o for o in inner if o.type != "Placeholder"]
     if not _can_run_twice(inner) or (_reads(inner) and _changes_state(body)):
-        return _before(op, op_def_of("Const"), [], {"value": np.array(-1, np.int32), "dtype": _INT32})
+        return _beside(op, op_def_of("Const"), [], {"value": np.array(-1, np.int32), "dtype": _INT32})
     smaller = [
         _cut_out(f"{condition.name}_count", condition, needed, condition.outputs),
         _cut_out(f"{body.name}_count", body, needed, results),
@@ -43,20 +43,21 @@ def loop_bound(op: Operation) -> Tensor:
     known = portable and all(_follows_from_shapes(t) for t in inputs)
     names = [graph.add_function(f.name, f) for f in smaller]
     attrs = {"T": [t.dtype for t in inputs], "cond": FuncAttr(names[0]), "body": FuncAttr(names[1])}
-    return _before(op, LoopBound if known else DeviceLoopBound, inputs, attrs)
+    return _beside(op, LoopBound if known else DeviceLoopBound, inputs, attrs)
 
 
 _INT32 = LoopBound.outputs[0].dtype
 
 
-def _before(op: Operation, op_def: Any, inputs: list[Tensor], attrs: dict[str, Any]) -> Tensor:
-    """A new operation right before the loop, and on its device: what it gives decides which program runs there."""
+def _beside(op: Operation, op_def: Any, inputs: list[Tensor], attrs: dict[str, Any]) -> Tensor:
+    """A new operation on the loop's device: what it gives decides which program runs there.
+
+    A step runs it right before the loop, so that both find the same values of variables.
+    """
     graph = op.graph
-    with graph.colocate_with(op, ignore_existing=True):
-        made = graph.create_op(
-            op_def, list(inputs), attrs, name=f"{op.name}_bound/", control_inputs=list(op._control_inputs)
-        )
-    graph._move_before(made, op)
+    with graph.name_scope(None), graph.colocate_with(op, ignore_existing=True):
+        name = graph.unique_name(f"{op.name}_bound", mark_as_used=False)
+        made = graph.create_op(op_def, list(inputs), attrs, name=f"{name}/", control_inputs=list(op._control_inputs))
     return made.outputs[0]
 
 

@@ -1,12 +1,14 @@
 """The gradient of a loop  (§4.1, WP4.1; docs/decisions/0014-loops.md).
 
 The gradient of a `While` is a loop that runs as often, backwards. What its body, the gradient of the forward body,
-needs of an iteration is taken from lists that the forward loop writes: it becomes a `_RecordingWhile`. What follows
-from constants and from parameters that never change is computed again instead.
+needs of an iteration is taken from lists that a `_LoopRecords` beside the forward loop gives. What follows from
+constants and from parameters that never change is computed again instead.
 """
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Sequence
 from typing import Any, cast
 
 import anabranch.ops.lists.items  # lists carry the records  # noqa: F401
@@ -21,15 +23,16 @@ from anabranch.graph.composite import IndexedSlices
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.function_graph import FunctionGraph
 from anabranch.graph.graph import Graph, get_default_graph
+from anabranch.graph.inner_values import beside, inner_name, inner_tensor
 from anabranch.graph.loop_bodies import closure_of_parameters, fixed_parameters, operations_behind, parameters_behind
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
-from anabranch.ops.control_flow.loops import RecordingWhile, StatelessWhile, While
+from anabranch.ops.control_flow.loops import LoopRecords, RecordingWhile, StatelessWhile, While
 from anabranch.ops.lists.tensor_list import TensorListAdd, TensorListAddItems, TensorListZeros, as_list_gradient
 
 _SCALAR = TensorShape([])
-
-#: besides the operations that are `shape_valued`
+#: an operation that stands beside a loop or a conditional, and the gradients of its outputs
+Beside = tuple[Operation, list[Any]]
 
 
 def _differentiable(tensor: Tensor) -> bool:
@@ -40,46 +43,50 @@ class _ForwardLoop:
     """A forward loop, as its gradient sees it."""
 
     def __init__(self, op: Operation) -> None:
-        make_recording(op)
         self.op = op
         self.body: Any = op.graph.get_function(op.attrs["body"].name)
-        self.inputs = op.inputs[1:]
+        #: where the loop variables are among the inputs: the gradient of a loop takes a bound before them
+        self.first = 1 if op.op_def is RecordingWhile else 0
+        self.inputs = op.inputs[self.first :]
         self.size = len(self.inputs)
-        self.count = op.outputs[self.size]
         self.fixed = fixed_parameters(cast(FunctionGraph, self.body))
 
-    @property
+    @functools.cached_property
     def bound(self) -> Tensor:
-        return self.op.inputs[0]
+        """How often the loop runs at most: found once for each loop."""
+        if self.first:
+            return self.op.inputs[0]
+        earlier = beside(self.op)
+        return earlier[0].inputs[0] if earlier else loop_bound(self.op)
 
-    @property
-    def records(self) -> list[tuple[int, Tensor]]:
-        """For each record output, the position of its tensor among the body's results, and the output."""
-        return list(zip(self.op.attrs["recorded"], self.op.outputs[self.size + 1 :], strict=True))
+    def given(self, grads: list[Any], others: list[Beside]) -> list[tuple[Tensor, Any]]:
+        """The tensors of the body whose records have gradients, and these."""
+        found = []
+        if self.first:
+            own = self.op.outputs[self.size + 1 :]
+            tensors = [self.body.outputs[position] for position in self.op.attrs["recorded"]]
+            found += list(zip(tensors, own, grads[self.size + 1 :], strict=True))
+        for op, theirs in others:
+            tensors = [inner_tensor(self.body, self.body.inputs, name) for name in op.attrs["tensors"]]
+            found += list(zip(tensors, op.outputs[1:], theirs[1:], strict=True))
+        return [(tensor, as_list_gradient(g, output)) for tensor, output, g in found if g is not None]
 
-    def record(self, tensor: Tensor, only_shape: bool) -> Tensor:
-        """The output that lists a tensor of the body; made if it is not there yet."""
-        attrs = self.op.attrs
-        for k, (position, output) in enumerate(self.records):
-            if self.body.outputs[position] is tensor:
-                if not only_shape:
-                    attrs["only_shapes"] = [s and j != k for j, s in enumerate(attrs["only_shapes"])]
-                    self.op.graph._changed()
-                return output
-        self.body.outputs.append(tensor)
-        attrs["N"] += 1
-        attrs["recorded"] = [*attrs["recorded"], len(self.body.outputs) - 1]
-        attrs["only_shapes"] = [*attrs["only_shapes"], only_shape]
-        return self.op.graph._append_output(self.op, dtypes.variant, _SCALAR)
-
-
-def make_recording(op: Operation) -> None:
-    """Turns a loop into one that counts its iterations and can record; nothing is recorded yet."""
-    if op.op_def is RecordingWhile:
-        return
-    bound = loop_bound(op)
-    attrs: dict[str, Any] = {"N": 0, "recorded": [], "only_shapes": []}
-    op.graph._become(op, RecordingWhile, bound, attrs, [dtypes.int32])
+    def take(self, tensors: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
+        """Adds the operation that gives the number of iterations, and a list for each of some tensors of the body."""
+        op, graph = self.op, self.op.graph
+        attrs = {
+            "T": op.attrs["T"],
+            "cond": op.attrs["cond"],
+            "body": op.attrs["body"],
+            "N": len(tensors),
+            "tensors": [inner_name(self.body.inputs, t) for t in tensors],
+            "types": [t.dtype for t in tensors],
+        }
+        with graph.name_scope(None), graph.colocate_with(op, ignore_existing=True):
+            name = graph.unique_name(f"{op.name}_records", mark_as_used=False)
+            inputs = [self.bound, *self.inputs]
+            made = graph.create_op(LoopRecords, inputs, attrs, name=f"{name}/", control_inputs=[op])
+        return made.outputs[0], made.outputs[1:]
 
 
 class _BackwardBody(FunctionGraph):
@@ -150,17 +157,10 @@ class _BackwardBody(FunctionGraph):
 
     # ---- the finished body
     def used_records(self, outputs: list[Tensor]) -> list[tuple[Tensor, Tensor]]:
-        """For each record that the outputs need: its parameter, and the list that the caller passes for it."""
+        """For each record that the outputs need: its parameter, and the tensor of the forward body that it lists."""
         needed = operations_behind(outputs)
-        pairs = []
-        for tensor, (parameter, item) in self.taken.items():
-            users = [op for op in needed if item in op._inputs]
-            if users or item in outputs:
-                only_shape = item not in outputs and all(
-                    op.op_def.shape_valued or op.op_def.ignores_values for op in users
-                )
-                pairs.append((parameter, self.loop.record(tensor, only_shape)))
-        return pairs
+        taken = {t for op in needed for t in op.inputs}.union(outputs)
+        return [(parameter, tensor) for tensor, (parameter, item) in self.taken.items() if item in taken]
 
 
 def _last_name(tensor: Tensor) -> str:
@@ -170,16 +170,11 @@ def _last_name(tensor: Tensor) -> str:
 class _Gradient:
     """One backward loop being built."""
 
-    def __init__(self, op: Operation, grads: list[Any]) -> None:
+    def __init__(self, op: Operation, grads: list[Any], others: list[Beside]) -> None:
         self.loop = loop = _ForwardLoop(op)
         self.grads = grads
-        _need_values_of_records(loop)
         self.body = _BackwardBody(loop, get_default_graph())
-        self.record_grads = [
-            (loop.body.outputs[position], as_list_gradient(g, output))
-            for (position, output), g in zip(loop.records, grads[loop.size + 1 :], strict=False)
-            if g is not None
-        ]
+        self.record_grads = loop.given(grads, others)
         self.active = self._active()
 
     def _active(self) -> list[int]:
@@ -210,9 +205,11 @@ class _Gradient:
             new = [body.capture(t) for t in new]
             following = raw.Sub(body.number, 1)
         seeds = [self._seed(i) for i in self.active]
-        varying = [(body.number, raw.Sub(loop.count, 1)), *zip([*carried, *sums], [*seeds, *starts], strict=True)]
+        used = body.used_records(new)
+        count, records = loop.take([tensor for _, tensor in used])
+        varying = [(body.number, raw.Sub(count, 1)), *zip([*carried, *sums], [*seeds, *starts], strict=True)]
         passed = [(p, g) for (_, p), (_, g) in zip(lists, self.record_grads, strict=True)]
-        passed += body.used_records(new)
+        passed += [(parameter, record) for (parameter, _), record in zip(used, records, strict=True)]
         passed += list(zip(body.captured_parameters, body.captures, strict=True))
         results = self._loop(varying, [following, *new], passed)
         return self._by_input(fixed, results[1:])
@@ -291,7 +288,7 @@ class _Gradient:
         full = self.passed_on()
         for position, grad in zip([*self.active, *fixed], results, strict=True):
             full[position] = grad
-        return [None, *full]
+        return full
 
 
 def _described_shape(body: _BackwardBody, tensor: Tensor) -> Any:
@@ -325,49 +322,17 @@ def _added(total: Tensor, grad: Any) -> Tensor:
     return raw.AddV2(total, grad)  # type: ignore[no-any-return]
 
 
-def _need_values_of_records(loop: _ForwardLoop) -> None:
-    """Where a backward loop is itself differentiated, records of which it used the shape only must hold values."""
-    for tensor in loop.inputs:
-        if tensor.dtype is dtypes.variant:
-            _need_values(tensor)
-
-
-def _need_values(tensor: Tensor) -> None:
-    op = tensor.op
-    if op.op_def is RecordingWhile:
-        position = tensor.value_index - (len(op.inputs) - 1) - 1
-        if position >= 0:
-            only_shapes = [s and k != position for k, s in enumerate(op.attrs["only_shapes"])]
-            op.attrs = {**op.attrs, "only_shapes": only_shapes}
-            op.graph._changed()
-            body: Any = op.graph.get_function(op.attrs["body"].name)
-            inner = body.outputs[op.attrs["recorded"][position]]
-            if inner.dtype is dtypes.variant:
-                _need_values(inner)
-    elif op.type == "TensorListGetItem":
-        _need_values(op.inputs[0])
-    elif op.type == "Placeholder" and isinstance(op.graph, FunctionGraph):
-        source = _passed_for(op.graph, tensor)
-        if source is not None:
-            _need_values(source)
-
-
-def _passed_for(body: FunctionGraph, parameter: Tensor) -> Tensor | None:
-    """What a caller passes for a parameter of a backward loop's body, or of one that captured it."""
-    for outer, mine in body._captured.items():
-        if mine is parameter:
-            return outer
-    for tensor, (record, _) in getattr(body, "taken", {}).items():
-        if record is parameter:
-            return body.loop.record(tensor, False)  # type: ignore[attr-defined, no-any-return]
-    return None
-
-
-def _while_gradient(op: Operation, *grads: Any) -> list[Any]:
-    gradient = _Gradient(op, list(grads))
-    return gradient.build() if gradient.active or gradient.record_grads else [None, *gradient.passed_on()]
+def _while_gradient(op: Operation, *grads: Any, others: Sequence[Beside] = ()) -> list[Any]:
+    gradient = _Gradient(op, list(grads), list(others))
+    needed = gradient.active or gradient.record_grads
+    return [None] * gradient.loop.first + (gradient.build() if needed else gradient.passed_on())
 
 
 While.gradient(_while_gradient)
 StatelessWhile.gradient(_while_gradient)
 RecordingWhile.gradient(_while_gradient)
+
+
+@LoopRecords.gradient
+def _(op: Operation, *grads: Any) -> list[Any]:
+    raise LookupError(f"operation {op.name!r} has a gradient together with its loop only")

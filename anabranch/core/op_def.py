@@ -158,6 +158,7 @@ class OpFlags(TypedDict, total=False):
     repeats_bodies: bool
     unnoticed: bool
     ignores_values: bool
+    takes_numpy: bool
     calls_user_code: bool
     doc: str
 
@@ -191,6 +192,7 @@ class OpDef:
         unnoticed: it is stateful only so that it is neither folded nor merged: nobody notices that it runs.
         ignores_values: the outputs depend on the inputs' shapes only, but are as large as these, so that they are
             computed by the step, and not (as with `shape_valued`) from the shapes that are known before.
+        takes_numpy: the compiled kernel runs on NumPy's arrays as well, though it asks for no array library.
         calls_user_code: the host kernel calls a function of the user.
     """
 
@@ -217,6 +219,7 @@ class OpDef:
     repeats_bodies: bool = False
     unnoticed: bool = False
     ignores_values: bool = False
+    takes_numpy: bool = False
     calls_user_code: bool = False
     doc: str = ""
     shape_rule: Rule | None = None

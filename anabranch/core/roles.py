@@ -46,6 +46,10 @@ class Role(enum.Enum):
     #: data -> data; attributes `cond`, `body`, `parallel_iterations`
     LOOP = enum.auto()
 
+    #: what its owner takes -> tensors inside of the owner, a loop or conditional that it waits for
+    #: (`graph.inner_values`)
+    BESIDE = enum.auto()
+
     # Between devices.
     #: data -> nothing
     SEND = enum.auto()

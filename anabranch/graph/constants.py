@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -20,6 +20,9 @@ _MAX_DEPTH = 60
 #: what a graph says how to make, but is larger, is left to the step
 _MAX_COMPUTED_ELEMENTS = 1 << 22
 _NO_ARRAYS = (dtypes.resource, dtypes.variant)
+
+#: what a shape rule gives: a shape, or nested lists and tuples of them
+ShapeRuleResult: TypeAlias = Any
 
 
 def constant_value(tensor: object) -> np.ndarray[Any, Any] | None:
@@ -178,11 +181,14 @@ def is_open(op: AnyOperation) -> bool:
     return not all(t.shape.is_fully_defined() for t in op.inputs) or any(t.shape.ndims is None for t in op.outputs)
 
 
-def check_shapes(op: AnyOperation, values: Sequence[Any]) -> None:
+def check_shapes(op: AnyOperation, values: Sequence[Any]) -> list[TensorShape]:
     """Applies an operation's shape rule to the shapes of the values that it meets.
 
     So kernels need not repeat what the rule says of ranks and sizes. A handle or a list of tensors has the shape that
     is known of its tensor.
+
+    Returns:
+        What follows of the shapes of the results, flat.
 
     Raises:
         ValueError: the shapes do not go together.
@@ -194,7 +200,14 @@ def check_shapes(op: AnyOperation, values: Sequence[Any]) -> None:
         tensor.shape if tensor.dtype in _NO_ARRAYS else TensorShape.from_tuple(np.shape(value))
         for tensor, value in zip(tensors, values, strict=True)
     ]
-    apply_shape_rule(rule, op.op_def, op.attrs, op.inputs, shapes)
+    return flat_shapes(apply_shape_rule(rule, op.op_def, op.attrs, op.inputs, shapes))
+
+
+def flat_shapes(found: ShapeRuleResult) -> list[TensorShape]:
+    """What a shape rule gives, a shape or nested lists of them, as a flat list."""
+    if isinstance(found, TensorShape):
+        return [found]
+    return [] if found is None else [shape for item in found for shape in flat_shapes(item)]
 
 
 class ShapeCheck:

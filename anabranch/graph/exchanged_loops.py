@@ -1,8 +1,10 @@
 """Gradients of loops in TensorFlow's vocabulary: for export, and back again  (design D2; docs/decisions/0014-loops.md).
 
-A few operation types are only here: `_RecordingWhile` and the bounds beside it, sums of lists. A GraphDef has what they
-do in operations that TensorFlow has. A `_RecordingWhile` becomes a `While` with further loop variables: the iteration
-count, and for each record a list that every iteration pushes an item to. Its outputs keep their numbers.
+A few operation types are only here: `_RecordingWhile`, what stands beside loops and conditionals for their gradients
+(docs/decisions/0034), bounds, sums of lists. A GraphDef has what they do in operations that TensorFlow has. A loop that
+something stands beside becomes one with further loop variables: the iteration count, and for each record a list that
+every iteration pushes an item to; a conditional gets further results. Outputs keep their numbers, and what stood beside
+becomes an `IdentityN` of the further ones.
 
 A node that was rewritten holds the one that it was in the attribute `_anabranch`; TensorFlow lets such attributes pass.
 Reading restores it, so that a graph from here is compiled as before, unless somebody has changed the graph meanwhile:
@@ -11,9 +13,10 @@ then rewriting what the attributes hold does not give what stands there, and the
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import numpy as np
 from google.protobuf.internal.containers import RepeatedCompositeFieldContainer
@@ -21,13 +24,16 @@ from google.protobuf.message import DecodeError, Message
 
 from anabranch.core import dtypes
 from anabranch.core.attrs import AttributeValue
+from anabranch.graph.inner_values import RECORDS, VALUES
 from anabranch.proto.attr_values import attr_to_proto
-from anabranch.proto.graph_pb2 import AttrValue, DataType, FunctionDef, GraphDef, NodeDef, OpDef
-from anabranch.proto.tensors import make_tensor_proto
+from anabranch.proto.graph_pb2 import AttrValue, DataType, FunctionDef, GraphDef, NodeDef, OpDef, TensorShapeProto
+from anabranch.proto.tensors import dtype_to_proto, make_tensor_proto
 
 M = TypeVar("M", bound=Message)
 NodeList = RepeatedCompositeFieldContainer[NodeDef]
 
+#: the types of operations that stand beside others
+_BESIDE: Final = frozenset({RECORDS, VALUES})
 #: of a node: the node that was rewritten to it; of a function: that rewriting made it
 _ORIGIN = "_anabranch"
 
@@ -40,6 +46,27 @@ class _Scope:
     in_function: bool
     #: functions to make, by name, each from the one that it extends
     derived: dict[str, Callable[[], FunctionDef]] = field(default_factory=dict)
+    #: of each function that was rewritten, the new names of outputs
+    renamed: dict[str, dict[str, str]] = field(default_factory=dict)
+    #: loop or conditional, by name -> what stands beside it
+    beside: dict[str, list[NodeDef]] = field(default_factory=dict)
+    #: what stands beside a loop or a conditional, by name -> that
+    owners: dict[str, NodeDef] = field(default_factory=dict)
+
+    def find_beside(self, nodes: Iterable[NodeDef]) -> None:
+        """Notes which nodes stand beside which."""
+        by_name = {node.name: node for node in nodes}
+        for node in by_name.values():
+            if node.op in _BESIDE:
+                controls = (by_name.get(text[1:]) for text in node.input if text.startswith("^"))
+                owner = next((c for c in controls if c is not None and _stands_beside(node, c)), None)
+                if owner is not None:
+                    self.beside.setdefault(owner.name, []).append(node)
+                    self.owners[node.name] = owner
+
+    def element(self, node: str, argument: str, number: int) -> str:
+        """An output of a node with one list of outputs, as an input is written."""
+        return f"{node}:{argument}:{number}" if self.in_function else self.output(node, argument, number)
 
     def output(self, node: str, argument: str, number: int = 0) -> str:
         """An output as an input is written; each argument of the types used here is one tensor."""
@@ -62,10 +89,11 @@ def in_tensorflows_vocabulary(message: GraphDef) -> None:
     """Rewrites, in place, the nodes of types that TensorFlow does not have."""
     library = {function.signature.name: function for function in message.library.function}
     derived: dict[str, Callable[[], FunctionDef]] = {}
-    _rewrite(message.node, _Scope(library, False, derived))
-    for function in library.values():
-        outputs = _rewrite(function.node_def, _Scope(library, True, derived))
-        _rename_results(function, outputs)
+    renamed: dict[str, dict[str, str]] = {}
+    _rewrite(message.node, _Scope(library, False, derived, renamed))
+    for name, function in library.items():
+        renamed[name] = _rewrite(function.node_def, _Scope(library, True, derived, renamed))
+        _rename_results(function, renamed[name])
     message.library.function.extend(make() for name, make in derived.items() if name not in library)
 
 
@@ -73,8 +101,8 @@ def _rewrite(nodes: NodeList, scope: _Scope) -> dict[str, str]:
     """Rewrites the nodes of a graph or of a function; gives the new names of outputs."""
     written: list[NodeDef] = []
     outputs: dict[str, str] = {}
+    scope.find_beside(nodes)
     for node in nodes:
-        _state_all_results(node, scope)
         rewriter = _rewriter_of(node, scope)
         if rewriter is not None:
             found = rewriter(node, scope)
@@ -142,13 +170,136 @@ def _data_inputs(node: NodeDef) -> list[str]:
     return [text for text in node.input if not text.startswith("^")]
 
 
+# ---------------------------------------------------------------------- what stands beside loops and conditionals
+def _stands_beside(node: NodeDef, owner: NodeDef) -> bool:
+    return _functions(node) == _functions(owner) and _data_inputs(node)[-len(_data_inputs(owner)) :] == _data_inputs(
+        owner
+    )
+
+
+def _functions(node: NodeDef) -> list[str]:
+    """The functions of a loop or a conditional, or of what stands beside one."""
+    for keys in (("cond", "body"), ("then_branch", "else_branch")):
+        if keys[0] in node.attr:
+            return [node.attr[key].func.name for key in keys]
+    return [function.name for function in node.attr["branches"].list.func]
+
+
+@dataclass(frozen=True, slots=True)
+class _Inner:
+    """A tensor of a function, which something beside its caller gives; of the branch `which` of a conditional."""
+
+    which: int
+    name: str
+    kind: DataType.ValueType
+
+
+def _inner_of(node: NodeDef) -> list[_Inner]:
+    """What a node beside another one gives."""
+    names = [text.decode() for text in node.attr["tensors"].list.s]
+    types = list(node.attr["types" if node.op == RECORDS else "Tout"].list.type)
+    numbers = list(node.attr["which"].list.i) if "which" in node.attr else [0] * len(names)
+    return [_Inner(*found) for found in zip(numbers, names, types, strict=True)]
+
+
+def _inner_of_all(nodes: Iterable[NodeDef]) -> list[_Inner]:
+    return list(dict.fromkeys(inner for node in nodes for inner in _inner_of(node)))
+
+
+def _text_of(inner: _Inner, function: FunctionDef, renamed: dict[str, str]) -> str:
+    """A tensor as the results of its function are written."""
+    if inner.name.startswith(":"):
+        return function.signature.input_arg[int(inner.name[1:])].name
+    return renamed.get(inner.name, inner.name)
+
+
+def _digest(found: Iterable[_Inner]) -> str:
+    """Tells apart what different operations need of one function."""
+    return hashlib.sha256("|".join(f"{i.which} {i.name}" for i in found).encode()).hexdigest()[:8]
+
+
+def _part_of_owner(node: NodeDef, scope: _Scope) -> _Rewriting:
+    """What stands beside a loop or a conditional as an `IdentityN` of its further outputs."""
+    owner = scope.owners[node.name]
+    further = _inner_of_all(scope.beside[owner.name])
+    given = _inner_of(node)
+    start = _further_outputs(node, owner)
+    numbers = [start + further.index(inner) for inner in given]
+    kinds = [inner.kind for inner in given]
+    outputs = {}
+    if node.op == RECORDS:
+        numbers.insert(0, len(owner.attr["T"].list.type))
+        kinds = [dtype_to_proto(dtypes.int32), *[dtype_to_proto(dtypes.variant)] * len(given)]
+        outputs = {f"{node.name}:record:{k}": f"{node.name}:output:{k + 1}" for k in range(len(given))}
+        outputs[f"{node.name}:count:0"] = f"{node.name}:output:0"
+    types = AttrValue(list=AttrValue.ListValue(type=kinds))
+    inputs = [scope.element(owner.name, "output", number) for number in numbers]
+    return _Rewriting([], _replacement(node, "IdentityN", inputs, T=types), outputs)
+
+
+def _further_outputs(node: NodeDef, owner: NodeDef) -> int:
+    """The number of the first output of a loop or a conditional that is there for what stands beside it."""
+    if node.op != RECORDS:
+        return len(owner.attr["Tout"].list.type)
+    return len(owner.attr["T"].list.type) + 1 + len(owner.attr["recorded"].list.i)
+
+
+def _conditional(node: NodeDef, scope: _Scope) -> _Rewriting:
+    """A conditional with what stands beside it as further results."""
+    beside = scope.beside[node.name]
+    further = _inner_of_all(beside)
+    shapes = {i: s for n in beside for i, s in zip(_inner_of(n), n.attr["output_shapes"].list.shape, strict=True)}
+    made: NodeDef = _copy(node)
+    made.attr.pop("_output_shapes", None)
+    made.attr["Tout"].list.type.extend(inner.kind for inner in further)
+    if made.attr["output_shapes"].list.shape:
+        made.attr["output_shapes"].list.shape.extend(shapes[inner] for inner in further)
+    for number, old in enumerate(_functions(node)):
+        new = f"{old}_values_{number}_{_digest(further)}"
+        if "branches" in made.attr:
+            made.attr["branches"].list.func[number].name = new
+        else:
+            made.attr[("then_branch", "else_branch")[number]].func.name = new
+
+        def branch(number: int = number, old: str = old, new: str = new) -> FunctionDef:
+            results = [(inner, shapes[inner], inner.which == number) for inner in further]
+            return _named(_branch_with(scope.library[old], results, scope.renamed[old]), new)
+
+        scope.derived[new] = branch
+    return _Rewriting([], made, {})
+
+
+def _branch_with(
+    branch: FunctionDef, further: list[tuple[_Inner, TensorShapeProto, bool]], renamed: dict[str, str]
+) -> FunctionDef:
+    """A branch with further results; what it does not compute is a `FakeParam`."""
+    made: FunctionDef = _copy(branch)
+    taken = {node.name for node in made.node_def} | {arg.name for arg in made.signature.input_arg}
+    names = {arg.name for arg in made.signature.output_arg}
+    for inner, shape, computed in further:
+        if computed:
+            text = _text_of(inner, branch, renamed)
+        else:
+            fake = _free("further_value", taken)
+            dtype = dtypes.as_dtype(inner.kind)
+            made.node_def.append(_node(fake, "FakeParam", (), dtype=dtype, shape=AttrValue(shape=shape)))
+            text = f"{fake}:output:0"
+        result = _free("further", names)
+        made.signature.output_arg.append(OpDef.ArgDef(name=result, type=inner.kind))
+        made.ret[result] = text
+    return made
+
+
 # ---------------------------------------------------------------------- loops
 def _recording_while(node: NodeDef, scope: _Scope) -> _Rewriting:
-    """`_RecordingWhile(bound, variables)` as `While(variables, count, records, bound)`."""
+    """A loop as a `While(variables, count, records)`; a `_RecordingWhile` hands its bound on, too."""
     name, device = node.name, node.device
-    bound, *variables = _data_inputs(node)
+    bounded = node.op == "_RecordingWhile"
+    bound, variables = _data_inputs(node)[: int(bounded)], _data_inputs(node)[int(bounded) :]
     size = len(variables)
-    kinds = _record_dtypes(node, scope)
+    own = _record_dtypes(node, scope) if bounded else []
+    further = _inner_of_all(scope.beside.get(name, ()))
+    kinds = [*own, *(dtypes.as_dtype(inner.kind) for inner in further)]
     helpers = [_constant(f"{name}/_count", 0, device), _constant(f"{name}/_any", -1, device)]
     anything = scope.output(f"{name}/_any", "output")
     records = []
@@ -163,12 +314,23 @@ def _recording_while(node: NodeDef, scope: _Scope) -> _Rewriting:
         )
         helpers.append(lists)
         records.append(scope.output(lists.name, "handle"))
-    inputs = [*variables, scope.output(f"{name}/_count", "output"), *records, bound]
-    made = _while(node, "While", inputs, [dtypes.int32, *[dtypes.variant] * len(kinds), dtypes.int32], scope)
+    inputs = [*variables, scope.output(f"{name}/_count", "output"), *records, *bound]
+    more = [dtypes.int32, *[dtypes.variant] * len(kinds), *[dtypes.int32] * int(bounded)]
+    made = _while(node, "While" if bounded else node.op, inputs, more, scope)
     positions = list(node.attr["recorded"].list.i)
-    _derive(made, scope, "_recording", lambda body: _recording_body(body, size, positions))
-    outputs = {f"{name}:count:0": f"{name}:output:{size}"}
-    outputs.update({f"{name}:record:{k}": f"{name}:output:{size + 1 + k}" for k in range(len(kinds))})
+    old = node.attr["body"].func.name
+
+    def body_of(body: FunctionDef) -> FunctionDef:
+        recorded = [body.signature.output_arg[position] for position in positions]
+        results: list[tuple[DataType.ValueType, str]] = [(arg.type, body.ret[arg.name]) for arg in recorded]
+        results += [(inner.kind, _text_of(inner, body, scope.renamed.get(old, {}))) for inner in further]
+        return _recording_body(body, size, results, bounded)
+
+    _derive(made, scope, f"_recording_{_digest(further)}" if further else "_recording", body_of)
+    outputs = {}
+    if bounded:
+        outputs = {f"{name}:record:{k}": f"{name}:output:{size + 1 + k}" for k in range(len(own))}
+        outputs[f"{name}:count:0"] = f"{name}:output:{size}"
     return _Rewriting(helpers, made, outputs)
 
 
@@ -240,25 +402,25 @@ def _free(name: str, taken: set[str]) -> str:
     return name
 
 
-def _recording_body(body: FunctionDef, size: int, positions: list[int], bounded: bool = True) -> FunctionDef:
-    """A loop's body that counts, and pushes some of the old body's results to lists."""
-    kinds = [body.signature.output_arg[p].type for p in positions]
-    more = [dtypes.int32.as_datatype_enum, *[dtypes.variant.as_datatype_enum] * len(kinds)]
+def _recording_body(
+    body: FunctionDef, size: int, records: list[tuple[DataType.ValueType, str]], bounded: bool
+) -> FunctionDef:
+    """A loop's body that counts, and pushes some tensors, of which the dtypes are given, to lists."""
+    more = [dtypes.int32.as_datatype_enum, *[dtypes.variant.as_datatype_enum] * len(records)]
     if bounded:
         more.append(dtypes.int32.as_datatype_enum)
     old = [arg.type for arg in body.signature.input_arg]
     made = _with_parameters(body, [*old, *more])
     count, *lists = [arg.name for arg in made.signature.input_arg[size:]]
-    results = [body.ret[arg.name] for arg in body.signature.output_arg]
     taken = {node.name for node in made.node_def} | {arg.name for arg in made.signature.input_arg}
     one, number = _free("further_one", taken), _free("further_number", taken)
     made.node_def.append(_constant(one, 1, ""))
     made.node_def.append(_node(number, "AddV2", [count, f"{one}:output:0"], T=dtypes.int32))
     new = [f"{number}:z:0"]
-    for position, kind, record in zip(positions, kinds, lists, strict=False):
+    for (kind, item), record in zip(records, lists, strict=False):
         push = _free("further_push", taken)
         dtype = dtypes.as_dtype(kind)
-        made.node_def.append(_node(push, "TensorListPushBack", [record, results[position]], element_dtype=dtype))
+        made.node_def.append(_node(push, "TensorListPushBack", [record, item], element_dtype=dtype))
         new.append(f"{push}:output_handle:0")
     if bounded:
         new.append(lists[-1])
@@ -317,44 +479,11 @@ def _added_items(node: NodeDef, scope: _Scope) -> _Rewriting:
     return _Rewriting(helpers, made, {})
 
 
-# ---------------------------------------------------------------------- what grew elsewhere
-def _plain_while(node: NodeDef, scope: _Scope) -> _Rewriting:
-    """A loop whose body has further results, for another loop that records them: with a body without these."""
-    made = _while(node, node.op, _data_inputs(node), [], scope)
-    size = len(made.attr["T"].list.type)
-    _derive(made, scope, "_plain", lambda body: _first_results(body, size))
-    return _Rewriting([], made, {})
-
-
-def _first_results(body: FunctionDef, size: int) -> FunctionDef:
-    made: FunctionDef = _copy(body)
-    _set_results(made, size, [])
-    return made
-
-
-def _state_all_results(node: NodeDef, scope: _Scope) -> None:
-    """States all results of a conditional's branches, where another one that shares them made them give more."""
-    if node.op not in _CONDITIONALS or node.attr["then_branch"].func.name not in scope.library:
-        return
-    results = scope.library[node.attr["then_branch"].func.name].signature.output_arg
-    stated = node.attr["Tout"].list.type
-    further = results[len(stated) :]
-    stated.extend(arg.type for arg in further)
-    for key in ("output_shapes", "_output_shapes"):
-        if key in node.attr and node.attr[key].list.shape:
-            for _ in further:
-                node.attr[key].list.shape.add(unknown_rank=True)
-
-
-_CONDITIONALS = frozenset({"If", "StatelessIf"})
-_LOOPS = frozenset({"While", "StatelessWhile"})
-
-
 def _rewriter_of(node: NodeDef, scope: _Scope) -> Callable[[NodeDef, _Scope], _Rewriting] | None:
-    if node.op in _LOOPS:
-        body = scope.library.get(node.attr["body"].func.name)
-        grown = body is not None and len(body.signature.output_arg) > len(node.attr["T"].list.type)
-        return _plain_while if grown else None
+    if node.name in scope.beside:
+        return _recording_while if scope.beside[node.name][0].op == RECORDS else _conditional
+    if node.op in _BESIDE:  # a part of a graph may lack what it stands beside
+        return _part_of_owner if node.name in scope.owners else None
     return _REWRITERS.get(node.op)
 
 
@@ -404,6 +533,7 @@ def _restore(nodes: NodeList, scope: _Scope) -> dict[str, str]:
     if not any(_ORIGIN in node.attr for node in nodes):
         return {}
     originals = {node.name: NodeDef.FromString(node.attr[_ORIGIN].s) for node in nodes if _ORIGIN in node.attr}
+    scope.find_beside(originals.values())
     again = {name: _rewritten_again(node, scope) for name, node in originals.items()}
     renamed = {old: new for found in again.values() for old, new in found.outputs.items()}
     expected = {made.name: made for found in again.values() for made in (*found.helpers, found.node)}

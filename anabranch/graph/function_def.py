@@ -16,6 +16,7 @@ from anabranch.core.shapes import TensorShape
 from anabranch.errors import UnimplementedError
 from anabranch.graph import graphdef
 from anabranch.graph.function_graph import FunctionGraph
+from anabranch.graph.inner_values import output_name
 from anabranch.graph.node_plans import NodeError, NodePlan, Slot, check_connections, read_nodes
 from anabranch.graph.operation import Tensor
 from anabranch.proto.attr_values import attr_from_proto
@@ -37,7 +38,7 @@ def function_to_proto(body: FunctionGraph, name: str, add_shapes: bool = False) 
     kept = [op for op in operations if op.op_def.stateful and op.op_def.role is not Role.PLACEHOLDER]
 
     def input_name(tensor: Tensor) -> str:
-        return arguments[tensor] if tensor in arguments else _inner_name(tensor)
+        return arguments[tensor] if tensor in arguments else output_name(tensor)
 
     message = FunctionDef()
     signature = message.signature
@@ -81,22 +82,6 @@ def _unique(name: str, taken: set[str]) -> str:
         candidate = f"{name}_{count}"
     taken.add(candidate)
     return candidate
-
-
-def _inner_name(tensor: Tensor) -> str:
-    """A node's output as an input inside a function."""
-    op, left = tensor.op, tensor.value_index
-    for arg in op.op_def.outputs:
-        count = 1
-        if arg.number_attr is not None:
-            count = op.attrs[arg.number_attr]
-        elif arg.type_list_attr is not None:
-            count = len(op.attrs[arg.type_list_attr])
-        if left < count:
-            return f"{op.name}:{arg.name}:{left}"
-        left -= count
-    # an output that was appended to a control-flow node extends its last, variadic argument
-    return f"{op.name}:{op.op_def.outputs[-1].name}:{tensor.value_index}"
 
 
 graphdef.WRITE_FUNCTION["function_to_proto"] = function_to_proto

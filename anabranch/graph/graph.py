@@ -12,7 +12,6 @@ from typing import Any, ClassVar, Final
 from anabranch.core.dtypes import DType
 from anabranch.core.op_def import ArgDef, OpDef
 from anabranch.core.registry import find_op_def
-from anabranch.core.shapes import TensorShape
 from anabranch.graph.creation_site import CreationSite, user_frame
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.graph.scopes import GraphScopes, ScopeState
@@ -113,34 +112,6 @@ class Graph(GraphScopes):
         if self._scopes.controls and control_inputs is None:  # else it does not wait, and who takes its results must
             self._record_in_control_scopes(op)
         return op
-
-    def _append_output(self, op: Operation, dtype: DType, shape: TensorShape) -> Tensor:
-        """Gives a functional control-flow node one more output (its gradient needs an intermediate value)."""
-        self._check_not_finalized()
-        tensor = Tensor(op, len(op._outputs), dtype, shape)
-        op._outputs.append(tensor)
-        self._changed()
-        return tensor
-
-    def _become(self, op: Operation, op_def: OpDef, first: Tensor, attrs: dict[str, Any], added: list[DType]) -> None:
-        """Makes a loop one that records: another type, one more input before the others, more outputs."""
-        self._check_not_finalized()
-        op.op_def = op_def
-        op._inputs.insert(0, first)
-        first._consumers.append(op)
-        op.attrs = {**op.attrs, **attrs}
-        for dtype in added:
-            self._append_output(op, dtype, TensorShape([]))
-        self._changed()
-
-    def _move_before(self, op: Operation, later: Operation) -> None:
-        """Gives an operation the place right before an older one in the order of creation."""
-        with self._lock:
-            self._operations.remove(op)
-            self._operations.insert(later._id, op)
-            for number in range(later._id, len(self._operations)):
-                self._operations[number]._id = number
-            self._changed()
 
     def capture(self, tensor: Tensor) -> Tensor:
         """The tensor of this graph that stands for `tensor`; a function graph takes outer tensors in as inputs."""

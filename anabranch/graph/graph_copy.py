@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from anabranch.core.attrs import FuncAttr
+from anabranch.core.shapes import TensorShape
 from anabranch.errors import OpError
 from anabranch.graph.function_graph import FunctionGraph
-from anabranch.graph.graph import Graph
+from anabranch.graph.graph import Graph, op_def_of
+from anabranch.graph.inner_values import RECORDS, inner_tensor
+from anabranch.graph.joined_nodes import FurtherResult, ValueUses, groups_of, joined_order, named_with
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.graph.ordering import in_execution_order
 from anabranch.graph.step_nodes import NOT_KNOWN, StepFunction, StepNode, StepTensor, called_names
@@ -66,6 +70,102 @@ class GraphCopy:
             self._colocate(op)
         return node
 
+    def connected(
+        self, operations: list[Operation], without: set[Operation], results: Iterable[Tensor], unvalued: set[Tensor]
+    ) -> list[StepNode]:
+        """The copies of operations that can run in this order, each with its inputs.
+
+        Args:
+            without: what nobody waits for.
+            results: tensors that leave the step or the function.
+            unvalued: those of them whose values nobody uses.
+        """
+        groups = groups_of(operations)
+        if not groups:
+            return [self.connect(op, without) for op in operations]
+        for owner, others in groups.items():
+            self._join(owner, others)
+        nodes = [self.connect(op, without) for op in joined_order(operations, groups)]
+        uses = ValueUses(nodes, [self.tensor(t) for t in results if t not in unvalued])
+        for owner, others in reversed(groups.items()):  # who uses records comes after who makes them
+            node = self.node(owner)
+            if others[0].type == RECORDS:
+                bound = others[0]._inputs[0]
+                if owner._inputs[0] is not bound:
+                    node.inputs.insert(0, self.tensor(bound))
+                self._record(node, owner, others, uses)
+            else:
+                self._give_values(node, owner, others)
+        return nodes
+
+    # ---- what stands beside loops and conditionals
+    def _join(self, owner: Operation, others: list[Operation]) -> None:
+        """Lets the copy of a loop or a conditional be that of what stands beside it, too: it gives what that gives."""
+        node = self.node(owner)
+        records = others[0].type == RECORDS
+        if records and len(node.outputs) == len(owner.attrs["T"]):
+            count = others[0]._outputs[0]
+            node.outputs.append(StepTensor(node, len(node.outputs), count.dtype, count.shape))
+        further: dict[tuple[int, bytes], StepTensor] = {}
+        for other in others:
+            self._nodes[other] = node
+            outputs = other._outputs
+            if records:
+                self._given.setdefault(outputs[0], node.outputs[len(owner.attrs["T"])])
+                outputs = outputs[1:]
+            for key, tensor in zip(_inner_keys(other), outputs, strict=True):
+                if key not in further:
+                    further[key] = StepTensor(node, len(node.outputs), tensor.dtype, tensor.shape)
+                    node.outputs.append(further[key])
+                self._given.setdefault(tensor, further[key])
+
+    def _record(self, node: StepNode, owner: Operation, others: list[Operation], uses: ValueUses) -> None:
+        """Makes the copy of a loop one that records what the operations beside it name."""
+        size = len(owner.attrs["T"])
+        own = len(owner._outputs) - size - 1 if len(owner._outputs) > size else 0
+        records = node.outputs[size + 1 :]
+        valued = [uses.has_value(t) for t in records]
+        kinds = {key: dtype for op in others for key, dtype in zip(_inner_keys(op), op.attrs["types"], strict=True)}
+        further = [
+            FurtherResult(name, matters, dtype, TensorShape(None))
+            for ((_, name), dtype), matters in zip(kinds.items(), valued[own:], strict=True)
+        ]
+        body = owner.attrs["body"].name
+        made = _with_further_results(owner._graph, body, tuple(further))
+        start = len(made.outputs) - len(further)
+        node.op_def = op_def_of("_RecordingWhile")
+        node.functions = {**node.functions, made.name: made}
+        node.attrs = {
+            **node.attrs,
+            "body": FuncAttr(made.name),
+            "N": len(records),
+            "recorded": [*node.attrs.get("recorded", ()), *range(start, len(made.outputs))],
+            "only_shapes": [not matters for matters in valued],
+        }
+
+    def _give_values(self, node: StepNode, owner: Operation, others: list[Operation]) -> None:
+        """Gives the copy of a conditional what the operations beside it name, as further results of its branches."""
+        found = {key: t for op in others for key, t in zip(_inner_keys(op), op._outputs, strict=True)}
+        changed = []
+        for number, name in enumerate(called_names(owner.attrs, owner.op_def)):
+            further = [
+                FurtherResult(inner if which == number else b"", True, t.dtype, t.shape)
+                for (which, inner), t in found.items()
+            ]
+            made = _with_further_results(owner._graph, name, tuple(further))
+            node.functions = {**node.functions, made.name: made}
+            changed.append(FuncAttr(made.name))
+        functions = (
+            {"branches": changed} if "branches" in owner.attrs else dict(zip(_IF_BRANCHES, changed, strict=True))
+        )
+        shapes = list(owner.attrs["output_shapes"]) or [t.shape for t in owner._outputs]
+        node.attrs = {
+            **node.attrs,
+            **functions,
+            "Tout": [*owner.attrs["Tout"], *(t.dtype for t in found.values())],
+            "output_shapes": [*shapes, *(t.shape for t in found.values())],
+        }
+
     def _node(self, op: Operation) -> StepNode:
         called = called_names(op.attrs, op.op_def) if op.op_def.calls_functions else ()
         return StepNode(
@@ -93,6 +193,15 @@ class GraphCopy:
                     stack.append(other)
 
 
+_IF_BRANCHES: Final = ("then_branch", "else_branch")
+
+
+def _inner_keys(other: Operation) -> list[tuple[int, bytes]]:
+    """The tensors that an operation beside another gives: the number of the branch, and the name."""
+    names = other.attrs["tensors"]
+    return list(zip(other.attrs.get("which", [0] * len(names)), names, strict=True))
+
+
 def name_operation(error: OpError, graph: Graph) -> None:
     """Lets an error name the operation of a graph that a node was copied from, if there is one."""
     node = error.op
@@ -115,8 +224,9 @@ class _Made:
     function: StepFunction
 
 
-#: the last copy of each function graph: steps that call the same function share what was found out about it
-_made: weakref.WeakKeyDictionary[FunctionGraph, _Made] = weakref.WeakKeyDictionary()
+#: the last copies of each function graph, by their further results: steps that call the same function share what was
+#: found out about it
+_made: weakref.WeakKeyDictionary[FunctionGraph, dict[tuple[FurtherResult, ...], _Made]] = weakref.WeakKeyDictionary()
 
 
 def functions_of(graph: Graph, operations: Iterable[Operation]) -> dict[str, StepFunction]:
@@ -147,34 +257,61 @@ def _called_by(operations: Iterable[Operation]) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _copied(name: str, body: FunctionGraph, called: dict[str, StepFunction]) -> StepFunction:
+def _copied(
+    name: str, body: FunctionGraph, called: dict[str, StepFunction], further: tuple[FurtherResult, ...] = ()
+) -> StepFunction:
     # not the tensors themselves, which would keep the graph alive
     state = (body.version, body.structure_version, *map(id, body.inputs), *map(id, body.outputs))
-    made = _made.get(body)
+    copies = _made.setdefault(body, {})
+    made = copies.get(further)
     if made is None or made.state != state or made.called != called:
-        made = _made[body] = _Made(state, called, copy_of_function(name, body.inputs, body.outputs, called))
+        copy = copy_of_function(name, body, called, further)
+        made = copies[further] = _Made(state, called, copy)
     return made.function
 
 
+def _with_further_results(graph: Graph, name: str, further: tuple[FurtherResult, ...]) -> StepFunction:
+    """A function that was copied already, with more results."""
+    body = graph.get_function(name)
+    assert isinstance(body, FunctionGraph)
+    return _copied(name, body, _made[body][()].called, further)
+
+
 def copy_of_function(
-    name: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor], called: dict[str, StepFunction]
+    name: str, body: FunctionGraph, called: dict[str, StepFunction], further: tuple[FurtherResult, ...] = ()
 ) -> StepFunction:
     """A function as steps call it.
 
     Args:
-        inputs: the parameters.
-        outputs: the results.
         called: the copies of the functions that its operations call.
+        further: what it is to give after its results.
 
     Raises:
         InvalidArgumentError: what the results need contains a cycle.
     """
     copy = GraphCopy(called, f"@{name}")
-    parameters = {t._op for t in inputs}
-    needed = needed_operations([t._op for t in outputs], set(inputs), parameters)
-    ordered = [copy.connect(op, set()) for op in in_execution_order(needed, set(inputs))]
-    results = [copy.tensor(t) for t in outputs]
-    return StepFunction(name, [copy.tensor(t) for t in inputs], results, ordered, copy.colocated)
+    parameters = {t._op for t in body.inputs}
+    more = [inner_tensor(body, body.inputs, f.name) if f.name else None for f in further]
+    found = [*body.outputs, *(t for t in more if t is not None)]
+    unvalued = {t for t, f in zip(more, further, strict=True) if t is not None and not f.valued}
+    needed = needed_operations([t._op for t in found], set(body.inputs), parameters)
+    ordered = in_execution_order(needed, set(body.inputs))
+    nodes = copy.connected(ordered, set(), found, unvalued - set(body.outputs))
+    results = [copy.tensor(t) for t in body.outputs]
+    for number, (tensor, wanted) in enumerate(zip(more, further, strict=True)):
+        if tensor is None:
+            nodes.append(_stand_in(nodes[-1] if nodes else results[0].op, number, wanted))
+        results.append(nodes[-1].outputs[0] if tensor is None else copy.tensor(tensor))
+    inputs = [copy.tensor(t) for t in body.inputs]
+    return StepFunction(named_with(name, further), inputs, results, nodes, copy.colocated)
+
+
+def _stand_in(beside: StepNode, number: int, wanted: FurtherResult) -> StepNode:
+    """Gives what a branch does not compute: a value that nobody reads."""
+    name, attrs = f"_FakeParam_{number}", {"dtype": wanted.dtype, "shape": wanted.shape}
+    node = StepNode(op_def_of("FakeParam"), name, [], (), attrs, "", beside.number, beside.site, name, {})
+    node.outputs = [StepTensor(node, 0, wanted.dtype, wanted.shape)]
+    return node
 
 
 def needed_operations(ends: Iterable[Operation], given: set[Tensor], passed_over: set[Operation]) -> set[Operation]:

@@ -6,27 +6,8 @@ which is computed from the Merge, one iteration earlier. That edge is called a *
 
 from __future__ import annotations
 
-from typing import Final
-
-from anabranch.core.registry import find_op_def
-from anabranch.core.roles import PRIMITIVE_ROLES, Role
+from anabranch.core.roles import Role
 from anabranch.graph.step_nodes import AnyOperation, AnyTensor
-
-
-class TypesByRole:
-    """The operation types that play one of some roles, to ask by name. Of a type at hand, ask `OpDef.role`."""
-
-    def __init__(self, roles: frozenset[Role]) -> None:
-        self._roles = roles
-
-    def __contains__(self, name: str) -> bool:
-        op_def = find_op_def(name)
-        return op_def is not None and op_def.role in self._roles
-
-
-SWITCHES: Final = TypesByRole(frozenset({Role.SWITCH}))
-#: what the executor runs by itself
-PRIMITIVES: Final = TypesByRole(PRIMITIVE_ROLES)
 
 
 def is_back_edge(op: AnyOperation, tensor: AnyTensor) -> bool:

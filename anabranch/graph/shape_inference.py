@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any
 
 from anabranch.core.op_def import OpDef
 from anabranch.core.shapes import LateShapeError, TensorShape
-from anabranch.graph.constants import apply_shape_rule, count_of
+from anabranch.graph.constants import apply_shape_rule, count_of, flat_shapes
 from anabranch.graph.creation_site import CreationSite
 from anabranch.graph.operation import Tensor
 
@@ -32,23 +32,11 @@ def infer_shapes(
     except ValueError as error:
         given = ", ".join(f"{t.name} {t._shape}" for t in inputs)
         raise ValueError(f"operation {name!r} ({op_def.name}), created at {site}: {error} (inputs: {given})") from error
-    found = _flatten(result)
+    found = flat_shapes(result)
     if len(found) != count:
         raise ValueError(f"the shape rule of {op_def.name} gave {len(found)} shapes for {count} outputs")
     return found
 
 
-#: what a shape rule gives: a shape, or nested lists and tuples of them
-ShapeRuleResult: TypeAlias = Any
-
-
 def _total(op_def: OpDef, attrs: dict[str, Any]) -> int:
     return sum(count_of(arg, attrs) for arg in op_def.outputs)
-
-
-def _flatten(result: ShapeRuleResult) -> list[TensorShape]:
-    if isinstance(result, TensorShape):
-        return [result]
-    if result is None:
-        return []
-    return [shape for item in result for shape in _flatten(item)]

@@ -30,18 +30,15 @@ from anabranch.core import dtypes
 from anabranch.core.attrs import AttributeValue
 from anabranch.core.device import DeviceSpec
 from anabranch.core.dtypes import DType
-from anabranch.core.roles import FUNCTIONAL_ROLES, Role
+from anabranch.core.roles import Role
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.loop_bodies import bodies_of, fixed_parameters, remembered
-from anabranch.graph.loop_structure import TypesByRole
 from anabranch.graph.step_nodes import StepFunction, StepNode, StepTensor
 from anabranch.passes.added_nodes import added_node
 from anabranch.passes.control_edges import side_of
 from anabranch.passes.rewriting import Rewriting, needed_by_ends
 from anabranch.passes.step_graph import StepGraph
 
-#: types that can be lowered, to ask by name
-FUNCTIONAL: Final = TypesByRole(FUNCTIONAL_ROLES)
 _SCALAR: Final = TensorShape([])
 
 

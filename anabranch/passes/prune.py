@@ -39,6 +39,6 @@ def prune(
     fed = [copy.give(tensor) for tensor in feeds]
     for tensor, value in known.items():
         copy.give(tensor, value)
-    operations = [copy.connect(op, there) for op in ordered]
+    operations = copy.connected(ordered, there, fetches, set())
     ends = [copy.node(op) for op in targets if op not in there]
     return StepGraph(operations, [copy.tensor(t) for t in fetches], ends, fed, copy.colocated)

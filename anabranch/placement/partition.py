@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 
 from anabranch.core.dtypes import float32
+from anabranch.core.roles import Role
 from anabranch.core.shapes import TensorShape
-from anabranch.graph.loop_structure import SWITCHES
 from anabranch.graph.step_nodes import StepNode, StepTensor
 from anabranch.passes.added_nodes import added_node
 from anabranch.passes.rewriting import Rewriting
@@ -90,7 +90,11 @@ class _Partition(Rewriting):
     def _received_of(self, op: StepNode, device: str) -> StepNode | None:
         """A Recv on a device of something that an operation of another computes."""
         received = self._received.get(device, {})
-        return next((received[t].op for t in op.outputs if t in received), None) if op.type not in SWITCHES else None
+        return (
+            next((received[t].op for t in op.outputs if t in received), None)
+            if op.op_def.role is not Role.SWITCH
+            else None
+        )
 
     def _signal(self, sources: list[StepNode], device: str) -> StepNode:
         """The Recv on a device that completes after operations of another."""

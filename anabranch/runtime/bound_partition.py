@@ -30,7 +30,7 @@ from anabranch.runtime.session_environment import SessionEnvironment
 from anabranch.runtime.started_runs import StartedRun
 from anabranch.runtime.step_frame import StepFrame
 from anabranch.runtime.straight_run import StraightCalls, StraightRun
-from anabranch.runtime.transfer_call import TRANSFERS, TransferCall
+from anabranch.runtime.transfer_call import TransferCall
 from anabranch.runtime.waiting import StepWaiting, deadline_after, run_alone, wait_for
 from anabranch.xla.islands import HostCall, Island, PlanItem
 from anabranch.xla.lowering import NeedsHostError
@@ -59,7 +59,7 @@ class BoundPartition:
         self._graph = ItemGraph(partition) if needs_executor(partition) else None
         self._slots = slots = _assign_slots(partition) if self._graph is None else self._graph.slots
         self._size = len(slots)
-        self._has_transfers = any(isinstance(i, HostCall) and i.operation.type in TRANSFERS for i in partition.items)
+        self._has_transfers = any(isinstance(i, HostCall) and i.operation.op_def.is_transfer for i in partition.items)
         self._feed_slots = [slots[t] for t in partition.feeds]
         self._calls: list[ItemCall] = []
         if self._graph is None:
@@ -83,7 +83,7 @@ class BoundPartition:
             outputs = [self._slots[t] for t in item.outputs]
         else:
             outputs = self._graph.output_slots(position)
-        if item.operation.type in TRANSFERS:
+        if item.operation.op_def.is_transfer:
             waited = self.partition.grouping.waits[item.operation]
             return TransferCall(item, self._slots, outputs, environment, waited)
         return HostKernelCall(item, self._slots, outputs, environment)

@@ -278,11 +278,12 @@ class IslandCall(ItemCall):
     def _finish_checked(self, checks: Sequence[Check], results: list[Any]) -> None:
         """Raises what failed, or stores what waited for it.
 
-        A donated variable has taken its result at once: if a check failed, that is the old value.
+        A donated variable has taken its result at once: if a check failed, that is the old value. Kernels that ran
+        directly have raised what failed, and give no flags.
         """
         first = len(self._outputs)
         at = first + len(self._stores_late)
-        if np.asarray(results[at]).any():
+        if len(results) > at and np.asarray(results[at]).any():
             raise failed_check(checks, results[at], results[at + 1 :])
         _drain(map(call, self._stores_late, results[first:at]))
 

@@ -8,7 +8,6 @@ from typing import Any
 
 from anabranch.core import dtypes
 from anabranch.core.bounded import Table
-from anabranch.graph.loop_structure import PRIMITIVES
 from anabranch.graph.step_nodes import StepFunction, StepNode
 from anabranch.pipeline import plan_function
 from anabranch.placement.placer import Placer
@@ -55,7 +54,7 @@ def placer_for(config: ConfigProto | None, policy: PlacementPolicy) -> Placer:
 
 def _is_host_work(op: StepNode) -> bool:
     """Whether only a CPU can run an operation. The executor itself runs the primitives of control flow."""
-    return op.type not in PRIMITIVES and runs_on_host(op)
+    return not op.op_def.is_primitive and runs_on_host(op)
 
 
 class LocalWorkerSession:

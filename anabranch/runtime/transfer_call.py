@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -18,9 +18,6 @@ from anabranch.runtime.rendezvous import NOTHING, Exchange
 from anabranch.runtime.session_environment import SessionEnvironment
 from anabranch.runtime.step_frame import StepFrame
 from anabranch.xla.islands import HostCall
-
-#: the operations that this file runs
-TRANSFERS: Final = frozenset({"_Send", "_Recv"})
 
 
 class TransferContext(KernelContext):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
 from collections import OrderedDict
@@ -21,10 +22,12 @@ from anabranch.core.kernel_context import Check
 from anabranch.core.resources import ResourceHandle
 from anabranch.core.values import TensorValue
 from anabranch.errors import OpError
+from anabranch.graph.constants import is_open
+from anabranch.graph.loop_bodies import bodies_of, contains_loop
 from anabranch.graph.step_nodes import StepNode, StepTensor
 from anabranch.ops.lists.values import TensorList
+from anabranch.xla.direct_kernels import BetterCompiledError, DirectSizes, on_host, takes_numpy
 from anabranch.xla.inner_traces import bound_inner_traces
-from anabranch.xla.interpreter import Interpretation, TooLargeError
 from anabranch.xla.islands import Island
 from anabranch.xla.lowering import TraceState, trace_operations
 from anabranch.xla.sizes import check_compiled, check_traced
@@ -41,8 +44,12 @@ DEFAULT_EXECUTABLES = 512
 EAGER_VARIANTS = 2
 #: options of XLA for programs compiled from now on; None: as it chooses (tests that check no generated code hurry it)
 COMPILER_OPTIONS: dict[str, bool | int] | None = None
-#: calls for which such a later variant is interpreted, if it is small
-INTERPRETED_CALLS = 16
+#: calls for which the kernels of such a later variant run directly, if it is small
+DIRECT_CALLS = 16
+#: elements that kernels give up to which a variant is small
+MAX_DIRECT_ELEMENTS = 1 << 24
+#: operations on tensors of unknown shape that only JAX computes: it compiles each for each shape
+MAX_FOREIGN = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,17 +103,17 @@ class Variant:
 
     Attributes:
         function: the jitted function; see `Executable.call` for its arguments and results.
-        program: what the function compiles.
+        directly: gives what the function does, by running the operations' kernels.
         checks: what the flags that it returns stand for; filled in when it is traced.
         reason: why it had to be compiled.
-        interpretation: takes the function's place for so many calls, if there is one.
+        direct_calls: how often the operations' kernels are still to take the function's place.
         notes: what the compiler tells about its choices; filled in when it is traced.
         watched: whether the function calls back, to ask whether its loops may go on.
         used: see `core.bounded`.
     """
 
     function: Any
-    program: Callable[..., Any]
+    directly: Callable[..., list[Any]]
     checks: list[Check]
     reason: str
     notes: dict[str, None]
@@ -114,8 +121,7 @@ class Variant:
     compiled: bool = False
     #: held by the one of several callers that compiles
     compiling: threading.Lock = field(default_factory=threading.Lock)
-    interpreted_calls: int = 0
-    interpretation: Interpretation | None = None
+    direct_calls: int = 0
     used: int = 0
 
     def release(self) -> None:
@@ -244,22 +250,22 @@ class Executable:
 
     @staticmethod
     def is_ready(variant: Variant) -> bool:
-        """Whether a variant is compiled, or has an interpretation to be called: then JAX need not trace it first."""
-        return variant.compiled or (variant.interpreted_calls > 0 and variant.interpretation is not None)
+        """Whether a variant runs without Python code of JAX's, which a signal had better not interrupt."""
+        return variant.compiled
 
     def call(self, variant: Variant, args: Sequence[Any]) -> Any:
         """Runs a variant. The first call compiles it and logs that.
 
-        An island with many variants is one whose shapes change from step to step. There a variant is interpreted first,
-        and compiled when it has been called so often that it will be again.
+        An island with many variants is one whose shapes change from step to step. There the kernels of a variant run
+        directly first, and it is compiled when it has been called so often that it will be again.
         """
         if self.device is not None:
             args = [self._brought(value) for value in args]
         if variant.compiled:
             return variant.function(*args)
-        interpretation = self._interpreted(variant, args)
-        if interpretation is not None:
-            return interpretation(*args)
+        results = self._direct_results(variant, args)
+        if results is not None:
+            return results
         with variant.compiling:
             return variant.function(*args) if variant.compiled else self._first_call(variant, args)
 
@@ -272,15 +278,19 @@ class Executable:
             args = [self._brought(value) for value in args]
         if variant.compiled:
             return None if variant.watched else chain.from_iterable(starmap(variant.function, (args,)))
-        interpretation = self._interpreted(variant, args)
-        return None if interpretation is None else iter(interpretation(*args))
+        results = self._direct_results(variant, args)
+        return None if results is None else iter(results)
 
-    def _interpreted(self, variant: Variant, args: Sequence[Any]) -> Interpretation | None:
-        """What takes the place of a variant this time, if anything does. It does not change its arguments."""
-        if variant.interpreted_calls <= 0:
+    def _direct_results(self, variant: Variant, args: Sequence[Any]) -> list[Any] | None:
+        """What the kernels give, if they are to run directly this time. They do not change their arguments."""
+        if variant.direct_calls <= 0:
             return None
-        variant.interpreted_calls -= 1
-        return variant.interpretation or self._interpretation(variant, args)
+        variant.direct_calls -= 1
+        try:
+            return variant.directly(*args)
+        except BetterCompiledError:
+            variant.direct_calls = 0
+            return None
 
     def _first_call(self, variant: Variant, args: Sequence[Any]) -> Any:
         start = time.perf_counter()
@@ -306,13 +316,6 @@ class Executable:
             return value
         return jax.device_put(value, self.device)
 
-    def _interpretation(self, variant: Variant, args: Sequence[Any]) -> Interpretation | None:
-        try:
-            variant.interpretation = Interpretation(variant.program, args, self.device)
-        except TooLargeError:
-            variant.interpreted_calls = 0
-        return variant.interpretation
-
     def _prepare(self, reason: str, static_values: Sequence[np.ndarray[Any, Any]], watched: bool) -> Variant:
         checks: list[Check] = []
         notes: dict[str, None] = {}
@@ -329,18 +332,45 @@ class Executable:
         if self.device is not None:
             there["out_shardings"] = jax.sharding.SingleDeviceSharding(self.device)
         function = jax.jit(island_program, donate_argnums=donate, keep_unused=True, **there)
-        calls = INTERPRETED_CALLS if self._may_interpret() and not watched else 0
-        return Variant(function, island_program, checks, reason, notes, watched, interpreted_calls=calls)
+        calls = DIRECT_CALLS if self._may_run_directly() and not watched else 0
+        directly = functools.partial(self._run_directly, fixed)
+        return Variant(function, directly, checks, reason, notes, watched, direct_calls=calls)
 
-    def _may_interpret(self) -> bool:
-        """Whether later variants are interpreted first: on a processor, where arguments need not be moved for that.
+    # ------------------------------------------------------------------ running kernels directly
+    def _may_run_directly(self) -> bool:
+        """Whether the kernels of later variants run directly first: on a processor, where their values are at hand.
 
-        Lists, which are more than one array, are left to the compiler.
+        Lists, which are more than one array, loops, and much that only JAX computes, are left to the compiler.
         """
-        if any(t.dtype is dtypes.variant for t in (*self.dynamic, *self.island.outputs)):
+        if len(self._variants) < EAGER_VARIANTS:
             return False
         platform = jax.default_backend() if self.device is None else self.device.platform
-        return len(self._variants) >= EAGER_VARIANTS and platform == "cpu"
+        return platform == "cpu" and self._all_kernels_may_run_directly
+
+    @functools.cached_property
+    def _all_kernels_may_run_directly(self) -> bool:
+        operations = self.island.operations
+        if any(t.dtype is dtypes.variant for op in operations for t in (*op.inputs, *op.outputs)):
+            return False
+        if any(contains_loop(op) for op in operations):
+            return False
+        foreign = [op for op in operations if _only_by_jax(op)]
+        return sum(map(is_open, foreign)) <= MAX_FOREIGN
+
+    def _run_directly(self, fixed: dict[StepTensor, Any], *args: TensorValue) -> list[Any]:
+        """The island's results, as device arrays that share memory with nothing.
+
+        Raises:
+            OpError: as the operations; a check that fails is raised at once.
+            BetterCompiledError: too much is computed.
+        """
+        values, state = self._begin([on_host(value) for value in args], fixed)
+        state.direct = DirectSizes(MAX_DIRECT_ELEMENTS)
+        trace_operations(self.island.operations, values, state)
+        found = [np.array(values[t], t.dtype.as_numpy_dtype) for t in self.island.outputs]
+        found += [np.array(state.variables[h]) for h in self.island.writes]
+        results: list[Any] = jax.device_put(found, self.device)
+        return results
 
     # ------------------------------------------------------------------ tracing
     def _trace(
@@ -420,6 +450,13 @@ def _before_and_after_writes(island: Island) -> tuple[list[StepNode], list[StepN
             after.add(op)
             written.update(writes)
     return [op for op in island.operations if op not in after], [op for op in island.operations if op in after]
+
+
+def _only_by_jax(op: StepNode) -> bool:
+    """Whether an operation computes something that only JAX can, in its own kernel or in functions that it calls."""
+    if bodies_of(op):
+        return any(_only_by_jax(inner) for body in bodies_of(op) for inner in body.operations)
+    return not takes_numpy(op)
 
 
 def _own_buffer(value: TensorValue, taken: set[int]) -> Any:

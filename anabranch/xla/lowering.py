@@ -19,9 +19,17 @@ from anabranch.core.resources import ResourceHandle
 from anabranch.core.values import TensorValue
 from anabranch.errors import CancelledError, InvalidArgumentError, OpError
 from anabranch.graph.constants import check_shapes, is_open
-from anabranch.graph.kernel_binding import VALUE_ERRORS, BoundKernel, flatten_outputs, out_of_memory, refusal
+from anabranch.graph.kernel_binding import (
+    VALUE_ERRORS,
+    BoundKernel,
+    KernelResult,
+    flatten_outputs,
+    out_of_memory,
+    refusal,
+)
 from anabranch.graph.kernel_contexts import StepKernel, StepTracingContext
 from anabranch.graph.step_nodes import StepFunction, StepNode, StepTensor
+from anabranch.xla.direct_kernels import BetterCompiledError, DirectSizes, on_host, takes_numpy
 from anabranch.xla.state import draws_random, state_of_body
 from anabranch.xla.watched_loops import WatchedLoops
 
@@ -57,6 +65,7 @@ class TraceState:
         kernels: operations of the body being traced that are computed in another way, from the values of its tensors.
         notes: what the compiler tells about its choices.
         watched: how loops can be stopped; None: not at all.
+        direct: where the values are there, and nothing is traced: how much the kernels compute; None elsewhere.
     """
 
     variables: dict[ResourceHandle, Any]
@@ -69,6 +78,7 @@ class TraceState:
     kernels: Mapping[StepNode, StepKernel] = field(default_factory=dict)
     notes: dict[str, None] = field(default_factory=dict)
     watched: WatchedLoops | None = None
+    direct: DirectSizes | None = None
 
 
 class TraceContext(KernelContext):
@@ -84,7 +94,7 @@ class TraceContext(KernelContext):
     def check(
         self, ok: TensorValue, message: str, *values: TensorValue, error: type[OpError] = InvalidArgumentError
     ) -> None:
-        if isinstance(ok, bool | np.bool_ | np.ndarray):
+        if self.state.direct is not None or isinstance(ok, bool | np.bool_ | np.ndarray):
             super().check(ok, message, *values, error=error)
         else:
             self.state.checks.append(Check(self.op, jnp.all(ok), message, values, error))
@@ -99,7 +109,8 @@ class TraceContext(KernelContext):
         return self.state.guard
 
     def read(self, handle: ResourceHandle) -> Any:
-        return self.state.variables[handle]
+        value = self.state.variables[handle]
+        return value if self.state.direct is None or takes_numpy(self.op) else jnp.asarray(value)
 
     def write(self, handle: ResourceHandle, value: TensorValue, guarded: bool = False) -> None:
         handle.check_fits(np.shape(value))
@@ -206,11 +217,25 @@ def run_kernel(op: StepNode, inputs: list[Any], state: TraceState) -> list[Any]:
     rule = op.op_def.compiled_rule
     assert rule is not None
     _check_static(op, inputs)
-    if is_open(op):
-        check_shapes(op, inputs)
+    shapes = check_shapes(op, inputs) if is_open(op) else [out.shape for out in op.outputs]
     drawn = random_key(op, state.run_seed, state.counter_of(op)) if rule.asks_for("rng") else None
     context: StepTracingContext = TraceContext(op, state)
     kernel = BoundKernel(op, rule, jnp, context, drawn)
+    if state.direct is not None:
+        if not takes_numpy(op):
+            static = op.op_def.static_positions(op)
+            inputs = [
+                jnp.asarray(v) if isinstance(v, np.ndarray) and i not in static else v for i, v in enumerate(inputs)
+            ]
+        unseen = replace(state, checks=[], direct=None)
+        sizes = partial(jax.eval_shape, partial(kernel, inputs, ctx=TraceContext(op, unseen)))
+        state.direct.count(op, inputs, shapes, lambda: _sizes_of(sizes()))
+        with np.errstate(all="ignore"):
+            found = flatten_outputs(kernel(inputs, xp=np if op.op_def.portable else jnp))
+        results = [on_host(_typed(value, out)) for value, out in zip(found, op.outputs, strict=True)]
+        if any(not _is_as_said(value, out) for value, out in zip(results, op.outputs, strict=True)):
+            raise BetterCompiledError  # a shape that somebody set is wrong: a compiled program says which
+        return results
     unnoticed = TraceContext(op, replace(state, checks=[]))  # what a kernel checks that only tells sizes is forgotten
     library = np if _stays_known(op, inputs, partial(kernel, inputs, ctx=unnoticed)) else jnp
     # XLA keeps the name with whatever it makes of the operation: profiles tell it (`runtime/kernel_profile.py`)
@@ -246,8 +271,19 @@ def _result_size(op: StepNode, compute: Callable[[], Any]) -> int:
     """The number of elements of an operation's results, without computing them."""
     sizes = [out.shape.num_elements() for out in op.outputs]
     if None in sizes:
-        sizes = [math.prod(np.shape(value)) for value in flatten_outputs(jax.eval_shape(compute))]
+        return _sizes_of(jax.eval_shape(compute))
     return sum(size for size in sizes if size is not None)
+
+
+def _is_as_said(value: TensorValue, out: StepTensor) -> bool:
+    dims = out.shape.dims_tuple
+    if dims is None or not isinstance(value, np.ndarray):
+        return True
+    return len(dims) == value.ndim and all(d is None or d == n for d, n in zip(dims, value.shape, strict=True))
+
+
+def _sizes_of(results: KernelResult) -> int:
+    return sum(math.prod(np.shape(value)) for value in flatten_outputs(results))
 
 
 def _typed(value: TensorValue, out: StepTensor) -> Any:

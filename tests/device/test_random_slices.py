@@ -92,7 +92,7 @@ def test_of_fed_bounds(fed_shape: bool) -> None:
         begin, end, stride = (tf.placeholder(tf.int32, []) for _ in range(3))
         part = x[begin:end:stride]
         gradient = tf.gradients(part, x)[0]
-        for b, e, s in bounds:  # the first two are compiled, the others interpreted
+        for b, e, s in bounds:  # the first two are compiled, the others not
             value, slope = session.run([part, gradient], {x: X[:, 0, 0], begin: b, end: e, stride: s})
             np.testing.assert_array_equal(value, X[b:e:s, 0, 0])
             taken = np.zeros(3, np.float32)

@@ -117,7 +117,7 @@ class Training(Loop):
 
 
 class ChangingShapes(Training):
-    """Shapes that change, so that steps are interpreted, and compiled now and then."""
+    """Shapes that change, so that steps run kernel by kernel, and are compiled now and then."""
 
     def rows(self) -> int:
         return int(self.rng.integers(1, 200))

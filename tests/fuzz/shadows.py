@@ -15,7 +15,7 @@ from anabranch.ops import raw
 from tests.fuzz.programs import Builder, Node
 from tests.fuzz.wire import Array
 
-#: sets of feeds of one program; from the third shape on, an island is interpreted first
+#: sets of feeds of one program; from the third shape on, an island's kernels run directly first
 FEEDS = 3
 
 Shape = tuple[int, ...]

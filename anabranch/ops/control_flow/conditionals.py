@@ -5,14 +5,15 @@
 (`passes.lower_control_flow`).
 
 **Gradient.** The gradient of an `If` is an `If` whose branches are the gradients of the branches; so with `Case`. What
-these need of the forward computation (*intermediates*) becomes additional outputs of the forward operation; the other
-branches have a `FakeParam` in that place, whose value nobody reads.
+these need of the forward computation (*intermediates*) a `_BranchValues` beside the forward operation gives. In a step
+both are one operation with more outputs; the other branches have a `FakeParam` in that place, whose value nobody reads
+(docs/decisions/0034).
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, NoReturn
 
 import jax
 import jax.numpy as jnp
@@ -24,7 +25,7 @@ from anabranch.core import dtypes
 from anabranch.core.resources import ResourceHandle
 from anabranch.core.roles import Role
 from anabranch.core.shapes import TensorShape
-from anabranch.errors import InvalidArgumentError
+from anabranch.errors import InternalError, InvalidArgumentError
 from anabranch.graph.building import define_op
 from anabranch.graph.constants import ShapeContext
 from anabranch.graph.kernel_contexts import StepTracingContext
@@ -84,6 +85,25 @@ StatelessCase = define_op(
     ranks=_SCALAR_INDEX,
     role=Role.CASE,
 )
+
+#: `tensors`: which tensors of the branches, as `graph.inner_values` names them, `which`: of the branch of which number.
+#: It waits for its conditional, and takes the same.
+BranchValues = define_op(
+    "_BranchValues",
+    "selector: S, input: Tin -> output: Tout",
+    "S: any, Tin: list(type) >= 0, Tout: list(type) >= 0, branches: list(func) >= 1, output_shapes: list(shape), "
+    "tensors: list(string), which: list(int)",
+    stateful=True,
+    role=Role.BESIDE,
+)
+
+
+def by_its_owner(*_: Any, ctx: Any) -> NoReturn:
+    """The kernel of what a step has in one operation with the loop or the conditional that it stands beside."""
+    raise InternalError(None, ctx.op, f"{ctx.op.type} is part of the operation that it waits for")
+
+
+BranchValues.host_kernel(by_its_owner)
 
 
 def truth_of(cond: Any) -> Any:
@@ -213,14 +233,9 @@ def _is_missing(body: Any, index: int) -> bool:
 
 
 def _switch(ctx: StepTracingContext, taken: Any, bodies: list[Any], input: list[Any]) -> list[Any]:
-    """The results of the branch that `taken` numbers: one of them where the number is known, else all compiled.
-
-    The branches may have more results than the operation: a copy of a conditional, as counting a loop's iterations
-    makes one, shares them with the original, whose gradient adds results.
-    """
-    own = len(ctx.op.outputs)
+    """The results of the branch that `taken` numbers: one of them where the number is known, else all compiled."""
     if isinstance(taken, int):
-        return ctx.call(bodies[taken], input)[:own]
+        return ctx.call(bodies[taken], input)
     branches = _Branches(ctx, bodies, input)
     branches.trace()
     functions = [branches.function(i) for i in range(len(bodies))]
@@ -230,7 +245,7 @@ def _switch(ctx: StepTracingContext, taken: Any, bodies: list[Any], input: list[
     for handle, value in zip(branches.written, results[count:], strict=True):
         ctx.write(handle, value)
     branches.report(flags)
-    return list(results[:own])
+    return list(results[:count])
 
 
 def _if_kernel(
@@ -259,6 +274,7 @@ def _given_shapes(*_: Any, ctx: ShapeContext, output_shapes: Any) -> list[Tensor
     return list(output_shapes) or [TensorShape(None)] * ctx.output_count
 
 
+BranchValues.shape(_given_shapes)
 for _op in (If, StatelessIf):
     _op.kernel(_if_kernel)
     _op.shape(_given_shapes)

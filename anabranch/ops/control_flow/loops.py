@@ -4,8 +4,9 @@
 `lax.while_loop`; where a loop variable changes its shape, or a body holds host work, it is lowered to a loop of
 primitives, which the executor runs (`passes.lower_control_flow`).
 
-`_RecordingWhile` is what a `While` becomes when something differentiates it: it also gives the number of iterations,
-and lists with the values that chosen tensors of the body (*records*) had in each of them.
+`_LoopRecords` stands beside a loop that something differentiates: it gives the number of iterations, and lists with the
+values that chosen tensors of the body (*records*) had in each of them. In a step both are one `_RecordingWhile`
+(docs/decisions/0034).
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from anabranch.graph.loop_bodies import (
 )
 from anabranch.graph.step_nodes import StepFunction, StepNode
 from anabranch.ops.control_flow import loop_rewrites
-from anabranch.ops.control_flow.conditionals import truth_of
+from anabranch.ops.control_flow.conditionals import by_its_owner, truth_of
 from anabranch.ops.lists.values import Declared, TensorList, common_declaration
 
 _WHILE_ATTRS = (
@@ -55,6 +56,16 @@ RecordingWhile = define_op(
     static=("bound",),
     role=Role.LOOP,
     repeats_bodies=True,
+)
+
+#: `tensors`: which tensors of the body are recorded, as `graph.inner_values` names them, and `types` of what dtype. It
+#: waits for its loop, and takes the same.
+LoopRecords = define_op(
+    "_LoopRecords",
+    "bound: int32, input: T -> count: int32, record: N * variant",
+    "T: list(type) >= 0, cond: func, body: func, N: int >= 0, tensors: list(string), types: list(type)",
+    stateful=True,
+    role=Role.BESIDE,
 )
 
 #: How often a loop runs, cut down to what its condition depends on; its inputs are known while a step is traced.
@@ -456,6 +467,14 @@ for _op in (While, StatelessWhile):
 def _(bound: TensorShape, input: list[TensorShape], *, ctx: ShapeContext, output_shapes: Any) -> list[TensorShape]:
     rest = ctx.output_count - len(input)
     return [*(list(output_shapes) or [TensorShape(None)] * len(input)), *[TensorShape([])] * rest]
+
+
+LoopRecords.host_kernel(by_its_owner)
+
+
+@LoopRecords.shape
+def _(bound: TensorShape, input: list[TensorShape], *, ctx: Any) -> list[TensorShape]:
+    return [TensorShape([])] * ctx.output_count
 
 
 # ---------------------------------------------------------------------- bounds

@@ -62,15 +62,16 @@ def _input(name: str) -> str:
     return f"{name}: " + {"indices": "Tindices", "global_step": "int64"}.get(name, "T")
 
 
-def _define(name: str, handles: list[str], rest: list[str], attrs: str) -> OpFunction:
+def _define(name: str, handles: list[str], rest: list[str], attrs: str, dense: bool) -> OpFunction:
     inputs = [*(f"{h}: resource" for h in handles), *map(_input, rest)]
-    op = define_op(name, f"{', '.join(inputs)} ->", attrs, stateful=True, reads=handles, writes=handles)
+    signature = f"{', '.join(inputs)} ->"
+    op = define_op(name, signature, attrs, stateful=True, reads=handles, writes=handles, takes_numpy=dense)
     op.not_differentiable()
     return op
 
 
 def _apply_dense(name: str, handles: list[str], rest: list[str], rule: UpdateRule, attrs: str) -> None:
-    op = _define(name, handles, rest, attrs)
+    op = _define(name, handles, rest, attrs, True)
     gradient = len(handles) + rest.index("grad" if "grad" in rest else "delta")
 
     @op.shape
@@ -84,7 +85,7 @@ def _apply_dense(name: str, handles: list[str], rest: list[str], rule: UpdateRul
     def _(*inputs: Any, ctx: OperationContext) -> None:
         values = dict(zip([*handles, *rest], inputs, strict=True))
         resources = {h: values[h] for h in handles}
-        values.update({h: jnp.asarray(ctx.read(resource)) for h, resource in resources.items()})
+        values.update({h: ctx.read(resource) for h, resource in resources.items()})
         _check_like_variable(values, handles, np.shape(inputs[gradient]))
         _check_scalars(values, rest)
 
@@ -97,7 +98,7 @@ def _apply_dense(name: str, handles: list[str], rest: list[str], rule: UpdateRul
 
 
 def _apply_sparse(name: str, handles: list[str], rest: list[str], rule: UpdateRule, attrs: str) -> None:
-    op = _define(name, handles, rest, attrs)
+    op = _define(name, handles, rest, attrs, False)
 
     @op.shape
     def _(*shapes: TensorShape, ctx: ShapeContext) -> tuple[()]:
@@ -155,6 +156,15 @@ def _call(rule: UpdateRule, values: dict[str, Any], ctx: OperationContext, kept:
 _RULE_ATTRS = ("use_nesterov", "update_slots", "multiply_linear_by_lr")
 
 
+def _library(*values: Any) -> Any:
+    """The array library of some values: where a step's kernels run directly, these are NumPy arrays."""
+    return np if all(isinstance(value, np.ndarray | np.generic) for value in values) else jnp
+
+
+def _sqrt(value: Any) -> Any:
+    return _library(value).sqrt(value)
+
+
 # ---------------------------------------------------------------------- gradient descent and its proximal forms
 def _gradient_descent(kept: Kept, var: Any, alpha: Any, delta: Any) -> dict[str, Any]:
     return {"var": var - alpha * delta}
@@ -162,7 +172,8 @@ def _gradient_descent(kept: Kept, var: Any, alpha: Any, delta: Any) -> dict[str,
 
 def _shrunk(values: Any, l1: Any) -> Any:
     """Soft thresholding: what lies within `l1` of zero becomes zero, the rest moves towards zero by `l1`."""
-    return jnp.sign(values) * jnp.maximum(jnp.abs(values) - l1, np.zeros((), values.dtype))
+    xp = _library(values, l1)
+    return xp.sign(values) * xp.maximum(xp.abs(values) - l1, np.zeros((), values.dtype))
 
 
 def _proximal_gradient_descent(
@@ -202,7 +213,7 @@ _optimizer("KerasMomentum", "var accum", "lr grad momentum", _keras_momentum, _N
 def _adagrad(kept: Kept, var: Any, accum: Any, lr: Any, grad: Any, update_slots: bool) -> dict[str, Any]:
     if update_slots:
         accum = kept("accum", accum + grad * grad)
-    return {"var": var - lr * grad / jnp.sqrt(accum), "accum": accum}
+    return {"var": var - lr * grad / _sqrt(accum), "accum": accum}
 
 
 def _adagrad_v2(
@@ -210,12 +221,12 @@ def _adagrad_v2(
 ) -> dict[str, Any]:
     if update_slots:
         accum = kept("accum", accum + grad * grad)
-    return {"var": var - lr * grad / (jnp.sqrt(accum) + epsilon), "accum": accum}
+    return {"var": var - lr * grad / (_sqrt(accum) + epsilon), "accum": accum}
 
 
 def _proximal_adagrad(kept: Kept, var: Any, accum: Any, lr: Any, l1: Any, l2: Any, grad: Any) -> dict[str, Any]:
     accum = kept("accum", accum + grad * grad)
-    rate = lr / jnp.sqrt(accum)
+    rate = lr / _sqrt(accum)
     return {"var": _shrunk(var - rate * grad, rate * l1) / (1 + rate * l2), "accum": accum}
 
 
@@ -232,8 +243,8 @@ def _adagrad_da(
 ) -> dict[str, Any]:
     """Dual averaging: the variable follows from the accumulated gradients alone."""
     total, squares = gradient_accumulator + grad, gradient_squared_accumulator + grad * grad
-    step = jnp.asarray(global_step).astype(var.dtype)
-    new = -lr * _shrunk(total, l1 * step) / (l2 * step * lr + jnp.sqrt(squares))
+    step = _library(global_step).asarray(global_step).astype(var.dtype)
+    new = -lr * _shrunk(total, l1 * step) / (l2 * step * lr + _sqrt(squares))
     return {"var": new, "gradient_accumulator": total, "gradient_squared_accumulator": squares}
 
 
@@ -250,7 +261,7 @@ def _adadelta(
     kept: Kept, var: Any, accum: Any, accum_update: Any, lr: Any, rho: Any, epsilon: Any, grad: Any
 ) -> dict[str, Any]:
     accum = kept("accum", accum * rho + grad * grad * (1 - rho))
-    update = jnp.sqrt(accum_update + epsilon) / jnp.sqrt(accum + epsilon) * grad
+    update = _sqrt(accum_update + epsilon) / _sqrt(accum + epsilon) * grad
     accum_update = accum_update * rho + update * update * (1 - rho)
     return {"var": var - update * lr, "accum": accum, "accum_update": accum_update}
 
@@ -259,7 +270,7 @@ def _rms_prop(
     kept: Kept, var: Any, ms: Any, mom: Any, lr: Any, rho: Any, momentum: Any, epsilon: Any, grad: Any
 ) -> dict[str, Any]:
     ms = kept("ms", ms + (grad * grad - ms) * (1 - rho))
-    mom = kept("mom", mom * momentum + grad * lr / jnp.sqrt(ms + epsilon))
+    mom = kept("mom", mom * momentum + grad * lr / _sqrt(ms + epsilon))
     return {"var": var - mom, "ms": ms, "mom": mom}
 
 
@@ -268,7 +279,7 @@ def _centered_rms_prop(
 ) -> dict[str, Any]:
     ms = kept("ms", ms + (grad * grad - ms) * (1 - rho))
     mg = kept("mg", mg + (grad - mg) * (1 - rho))
-    mom = kept("mom", mom * momentum + grad * lr / jnp.sqrt(ms - mg * mg + epsilon))
+    mom = kept("mom", mom * momentum + grad * lr / _sqrt(ms - mg * mg + epsilon))
     return {"var": var - mom, "mg": mg, "ms": ms, "mom": mom}
 
 
@@ -292,11 +303,11 @@ def _adam(
     grad: Any,
     use_nesterov: bool,
 ) -> dict[str, Any]:
-    rate = lr * jnp.sqrt(1 - beta2_power) / (1 - beta1_power)
+    rate = lr * _sqrt(1 - beta2_power) / (1 - beta1_power)
     m = kept("m", m + (grad - m) * (1 - beta1))
     v = kept("v", v + (grad * grad - v) * (1 - beta2))
     direction = grad * (1 - beta1) + m * beta1 if use_nesterov else m
-    return {"var": var - direction * rate / (jnp.sqrt(v) + epsilon), "m": m, "v": v}
+    return {"var": var - direction * rate / (_sqrt(v) + epsilon), "m": m, "v": v}
 
 
 def _amsgrad(
@@ -313,18 +324,18 @@ def _amsgrad(
     epsilon: Any,
     grad: Any,
 ) -> dict[str, Any]:
-    rate = lr * jnp.sqrt(1 - beta2_power) / (1 - beta1_power)
+    rate = lr * _sqrt(1 - beta2_power) / (1 - beta1_power)
     m = kept("m", m + (grad - m) * (1 - beta1))
     v = kept("v", v + (grad * grad - v) * (1 - beta2))
-    vhat = kept("vhat", jnp.maximum(vhat, v))
-    return {"var": var - m * rate / (jnp.sqrt(vhat) + epsilon), "m": m, "v": v, "vhat": vhat}
+    vhat = kept("vhat", _library(vhat, v).maximum(vhat, v))
+    return {"var": var - m * rate / (_sqrt(vhat) + epsilon), "m": m, "v": v, "vhat": vhat}
 
 
 def _ada_max(
     kept: Kept, var: Any, m: Any, v: Any, beta1_power: Any, lr: Any, beta1: Any, beta2: Any, epsilon: Any, grad: Any
 ) -> dict[str, Any]:
     m = kept("m", m + (grad - m) * (1 - beta1))
-    v = kept("v", jnp.maximum(v * beta2, jnp.abs(grad)))
+    v = kept("v", _library(v, beta2, grad).maximum(v * beta2, abs(grad)))
     return {"var": var - lr / (1 - beta1_power) * (m / (v + epsilon)), "m": m, "v": v}
 
 
@@ -339,8 +350,8 @@ _optimizer("AdaMax", "var m v", "beta1_power lr beta1 beta2 epsilon grad", _ada_
 def _power(values: Any, exponent: Any) -> Any:
     """`values` ** -`exponent`; the exponent that everybody uses, -0.5, costs a square root instead."""
     if isinstance(exponent, np.ndarray) and exponent == -0.5:
-        return jnp.sqrt(values)
-    return jnp.power(values, -exponent)
+        return _sqrt(values)
+    return _library(values, exponent).power(values, -exponent)
 
 
 def _ftrl(
@@ -378,7 +389,7 @@ _optimizer("FtrlV2", "var accum linear", "grad lr l1 l2 l2_shrinkage lr_power", 
 def _agreement(m: Any, beta: Any, grad: Any) -> tuple[Any, Any]:
     """The new moving average of the gradient, and the sign of its product with the gradient."""
     m = m * beta + grad * (1 - beta)
-    return m, jnp.sign(grad) * jnp.sign(m)
+    return m, _library(grad).sign(grad) * _library(m).sign(m)
 
 
 def _add_sign(
@@ -392,7 +403,7 @@ def _power_sign(
     kept: Kept, var: Any, m: Any, lr: Any, logbase: Any, sign_decay: Any, beta: Any, grad: Any
 ) -> dict[str, Any]:
     m, sign = _agreement(m, beta, grad)
-    return {"var": var - lr * jnp.exp(logbase * sign_decay * sign) * grad, "m": m}
+    return {"var": var - lr * _library(logbase, sign_decay, sign).exp(logbase * sign_decay * sign) * grad, "m": m}
 
 
 _optimizer("AddSign", "var m", "lr alpha sign_decay beta grad", _add_sign, sparse=False)

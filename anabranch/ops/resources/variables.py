@@ -53,7 +53,12 @@ def handle_shape(handle: AnyTensor) -> TensorShape:
 
 
 ReadVariableOp = define_op(
-    "ReadVariableOp", "resource: resource -> value: dtype", "dtype: any", stateful=True, reads=("resource",)
+    "ReadVariableOp",
+    "resource: resource -> value: dtype",
+    "dtype: any",
+    stateful=True,
+    reads=("resource",),
+    takes_numpy=True,
 )
 
 
@@ -83,6 +88,7 @@ AssignVariableOp = define_op(
     "dtype: any, validate_shape: bool = False",
     stateful=True,
     writes=("resource",),
+    takes_numpy=True,
 )
 AssignVariableOp.not_differentiable()
 

@@ -1,7 +1,7 @@
 """Random programs of nested loops, conditionals and arrays have the gradients of what they are when written out.
 
 A program is a list of statements on two matrices. `Looped` builds it with loops and conditionals, `Plain` without.
-What is written out is interpreted in NumPy: it is long, and would be compiled for one run.
+What is written out runs kernel by kernel: it is long, and would be compiled for one run.
 """
 
 from __future__ import annotations

@@ -10,9 +10,11 @@ import pytest
 
 import anabranch as tf
 from anabranch.core.attrs import FuncAttr
+from anabranch.core.kernel_context import KernelContext
 from anabranch.graph.function_graph import FunctionGraph
+from anabranch.graph.kernel_binding import BoundKernel
 from anabranch.ops import raw
-from anabranch.pipeline import lowering_everything
+from anabranch.pipeline import lowering_everything, plan_step
 
 AT = np.array([0.0, 1.0])
 
@@ -118,14 +120,28 @@ def test_fake_params_stand_for_what_the_other_branch_keeps_for_the_gradient() ->
     pred, x = tf.placeholder(tf.bool, []), tf.placeholder(tf.float32, [2])
     y = tf.cond(pred, lambda: tf.exp(tf.exp(x)), lambda: tf.negative(x))
     (grad,) = tf.gradients(y, x)
-    op = y.op
-    other = tf.get_default_graph().get_function(op.attrs["else_branch"].name)
+    plan = plan_step([grad], [], [pred, x])
+    (op,) = [op for op in plan.step.operations if op.name == y.op.name]
+    other = op.function(op.attrs["else_branch"].name)
     fakes = [t.op for t in other.outputs if t.op.type == "FakeParam"]
+    assert len(other.outputs) == len(op.outputs) > len(y.op.outputs) == 1
     assert fakes
     assert all(f.outputs[0].dtype is tf.float32 and f.outputs[0].shape.as_list() == [2] for f in fakes)
     with tf.Session() as session:
         np.testing.assert_allclose(session.run(grad, {pred: True, x: AT}), np.exp(AT) * np.exp(np.exp(AT)), 1e-6)
         assert session.run(grad, {pred: False, x: [0, 1]}).tolist() == [-1, -1]
+
+
+def test_what_stands_beside_a_conditional_runs_as_a_part_of_it() -> None:
+    pred, x = tf.placeholder(tf.bool, []), tf.placeholder(tf.float32, [2])
+    y = tf.cond(pred, lambda: tf.exp(tf.exp(x)), lambda: tf.negative(x))
+    tf.gradients(y, x)
+    (values,) = y.op.control_outputs
+    assert values.type == "_BranchValues"
+    assert values.outputs[0].shape.as_list() == [2]
+    kernel = BoundKernel(values, values.op_def.host_rule, ctx=KernelContext(values))
+    with pytest.raises(tf.errors.InternalError, match="is part of the operation that it waits for"):
+        kernel([True, AT])
 
 
 def test_a_fake_param_alone_is_a_value_that_nobody_computes() -> None:

@@ -3,8 +3,8 @@
 TensorListReserve, EmptyTensorList, TensorListFromTensor, TensorListLength, TensorListElementShape, TensorListResize,
 TensorListGetItem, TensorListSetItem, TensorListPushBack, TensorListPopBack, TensorListStack, TensorListGather,
 TensorListScatterIntoExistingList, TensorListScatterV2, TensorListSplit, TensorListConcatV2; _TensorListAdd,
-_TensorListAddItems, _TensorListZeros, _TensorListZerosLike; While, StatelessWhile, _RecordingWhile, _LoopBound,
-_DeviceLoopBound.
+_TensorListAddItems, _TensorListZeros, _TensorListZerosLike; While, StatelessWhile, _RecordingWhile, _LoopRecords,
+_LoopBound, _DeviceLoopBound.
 """
 
 from __future__ import annotations
@@ -16,12 +16,16 @@ import numpy as np
 import pytest
 
 from anabranch.autodiff.gradients import gradients
+from anabranch.core.kernel_context import KernelContext
+from anabranch.errors import InternalError
 from anabranch.frontend.control_flow.while_loop import while_loop
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.graph import Graph, get_default_graph
 from anabranch.graph.graphdef_import import import_graph_def
+from anabranch.graph.kernel_binding import BoundKernel
 from anabranch.ops import raw
 from anabranch.ops.lists.tensor_list import TensorListAdd, TensorListZeros, TensorListZerosLike
+from anabranch.pipeline import plan_step
 from anabranch.session import Session
 
 X = np.array([[1.0, 2.0], [3.0, -1.0], [0.5, 4.0]])
@@ -147,7 +151,7 @@ def test_new_lists() -> None:
     np.testing.assert_array_equal(got[3], [X[1], X[2], X[0], [0, 0]])
 
 
-def test_a_loop_and_what_its_gradient_makes_of_it() -> None:
+def test_a_loop_and_what_its_gradient_adds_beside_it() -> None:
     x, n = placeholder([]), placeholder([], "int32", "n")
     limits: tuple[Any, ...] = (3, n)
     types = []
@@ -156,9 +160,23 @@ def test_a_loop_and_what_its_gradient_makes_of_it() -> None:
             lambda i, y, limit=limit: raw.Less(i, limit), lambda i, y: (raw.AddV2(i, 1), raw.Mul(raw.Sin(y), y)), (0, x)
         )[1]
         assert y.op.type == "StatelessWhile"
-        gradients(y, x)
-        types.append((y.op.type, y.op.inputs[0].op.type))
-    assert types == [("_RecordingWhile", "_LoopBound"), ("_RecordingWhile", "_DeviceLoopBound")]
+        dx = gradients(y, x)[0]
+        (records,) = y.op.control_outputs
+        types.append((y.op.type, records.type, records.inputs[0].op.type))
+        planned = [op.type for op in plan_step([y, dx], [], [x, n]).step.operations]
+        assert planned.count("_RecordingWhile") == 2, "the loop, and its gradient"
+        assert not {"StatelessWhile", "_LoopRecords"} & {*planned}
+    assert types == [("StatelessWhile", "_LoopRecords", f"_{kind}LoopBound") for kind in ("", "Device")]
+
+
+def test_what_stands_beside_a_loop_runs_as_a_part_of_it() -> None:
+    x = placeholder([])
+    y = while_loop(lambda i, _: raw.Less(i, 3), lambda i, y: (raw.AddV2(i, 1), raw.Mul(y, y)), (0, x))[1]
+    gradients(y, x)
+    (records,) = y.op.control_outputs
+    kernel = BoundKernel(records, records.op_def.host_rule, ctx=KernelContext(records))
+    with pytest.raises(InternalError, match="is part of the operation that it waits for"):
+        kernel([3, 0, 1.5])
 
 
 def test_an_exported_loop_runs_again() -> None:

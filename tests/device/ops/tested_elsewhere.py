@@ -31,7 +31,7 @@ _BY_FILE = {
     "tests/device/frontend/test_switch_case.py": "Case StatelessCase _DeviceLoopBound",
     "tests/device/frontend/test_while_loop.py": "While StatelessWhile",
     "tests/device/ops/test_checkpoint.py": "SaveV2 RestoreV2 MergeV2Checkpoints",
-    "tests/device/ops/test_control_flow.py": "If StatelessIf FakeParam",
+    "tests/device/ops/test_control_flow.py": "If StatelessIf _BranchValues FakeParam",
     "tests/device/ops/test_queues.py": """
         FIFOQueueV2 PaddingFIFOQueueV2 PriorityQueueV2 RandomShuffleQueueV2 _SelectHandle QueueEnqueueV2
         QueueEnqueueManyV2 QueueDequeueV2 QueueDequeueManyV2 QueueDequeueUpToV2 QueueSizeV2 QueueIsClosedV2
@@ -71,7 +71,7 @@ _BY_FILE = {
         TensorArrayV3 TensorArrayGradV3 TensorArrayWriteV3 TensorArrayReadV3 TensorArrayGatherV3
         TensorArrayScatterV3 TensorArrayConcatV3 TensorArraySplitV3 TensorArraySizeV3 TensorArrayCloseV3
     """,
-    "tests/device/ops/test_tensor_list.py": "_RecordingWhile _LoopBound",
+    "tests/device/ops/test_tensor_list.py": "_RecordingWhile _LoopRecords _LoopBound",
     "tests/device/ops/test_training.py": """
         ResourceApplyAdadelta ResourceApplyAdagrad ResourceApplyAdagradDA ResourceApplyAdagradV2
         ResourceApplyCenteredRMSProp ResourceApplyFtrl ResourceApplyFtrlV2 ResourceApplyKerasMomentum

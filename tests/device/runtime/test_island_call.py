@@ -10,7 +10,7 @@ import pytest
 
 import anabranch as tf
 from anabranch.xla import executable
-from anabranch.xla.interpreter import Interpretation
+from anabranch.xla.lowering import trace_operations
 from tests.device.shared_task import SharedTask
 
 DEADLINE = 300
@@ -62,12 +62,11 @@ def test_what_jax_traces_is_traced_on_another_thread(writes: bool, monkeypatch: 
     """An exception for the program's thread that came meanwhile could be replaced by one of JAX's own."""
     traced: list[int] = []
 
-    class Noted(Interpretation):
-        def __init__(self, *args: Any) -> None:
-            traced.append(threading.get_ident())
-            super().__init__(*args)
+    def noted(*args: Any) -> Any:
+        traced.append(threading.get_ident())
+        return trace_operations(*args)
 
-    monkeypatch.setattr(executable, "Interpretation", Noted)
+    monkeypatch.setattr(executable, "trace_operations", noted)
     v = tf.get_variable("v", [], initializer=tf.zeros_initializer())
     x = tf.placeholder(tf.float32, [None])
     fetch = tf.assign_add(v, tf.reduce_sum(x)) if writes else v + tf.reduce_sum(x)

@@ -80,14 +80,6 @@ def test_a_repeated_control_edge_is_one(graph: Graph) -> None:
     assert first.control_outputs == [last]
 
 
-def test_an_operation_moves_before_an_older_one(graph: Graph) -> None:
-    small_program()
-    late = tf.constant(1.0, name="late").op
-    graph._move_before(late, graph.get_operation_by_name("y"))
-    assert [op.name for op in graph.get_operations()] == ["x", "late", "y", "z"]
-    check_edges(graph)
-
-
 # ---------------------------------------------------------------------- all or nothing
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
 def test_a_block_that_raises_leaves_the_graph_as_it_was(graph: Graph, error: type[BaseException]) -> None:
