@@ -13,6 +13,7 @@ import numpy as np
 from anabranch.core.bounded import LeastRecentlyUsed, limit_from, ticks
 from anabranch.core.interrupts import uninterrupted
 from anabranch.core.resources import ResourceHandle
+from anabranch.core.values import TensorValue
 from anabranch.errors import ResourceExhaustedError
 from anabranch.graph.step_nodes import StepTensor
 from anabranch.pipeline import plan_of_island
@@ -355,7 +356,7 @@ def _last_readings(partition: Partition, slots: dict[Any, int], kept: set[int]) 
     return [tuple(found) for found in emptied]
 
 
-def _fetched(value: Any) -> Any:
+def _fetched(value: TensorValue) -> Any:
     if isinstance(value, ResourceHandle):
         return value
     array = np.asarray(value)

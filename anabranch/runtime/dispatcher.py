@@ -23,10 +23,10 @@ from anabranch.core.interrupts import admit
 from anabranch.core.pending import Pending
 from anabranch.errors import OpError
 from anabranch.graph.step_nodes import StepNode
-from anabranch.runtime.executor import Executor, Instance, NestedExchange
+from anabranch.runtime.executor import Executor, Instance
 from anabranch.runtime.executor_graph import ExecutorGraph
 from anabranch.runtime.item_call import Recorder
-from anabranch.runtime.step_frame import StepFrame
+from anabranch.runtime.step_frame import NestedExchange, StepFrame
 from anabranch.runtime.waiting import ActiveSteps, StepWaiting, deadline_after, error_of
 from anabranch.runtime.worker_threads import worker_threads
 

@@ -80,7 +80,7 @@ that is newer.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from anabranch.core.values import TensorValue
 from anabranch.errors import InternalError, InvalidArgumentError
@@ -98,16 +98,7 @@ from anabranch.runtime.executor_graph import (
     Node,
     StaticFrame,
 )
-from anabranch.runtime.step_frame import StepFrame
-from anabranch.xla.watched_loops import Watch
-
-
-class NestedExchange(Protocol):
-    """Where tensors pass from device to device in one iteration."""
-
-    def within(self, frame: str, iteration: int) -> NestedExchange:
-        """The same in an iteration of a frame that is entered in this iteration."""
-
+from anabranch.runtime.step_frame import FrameWaiting, NestedExchange, StepFrame
 
 #: the mark of a Merge that has taken an input; below it, marks count dead inputs
 _TAKEN: Final = 1 << 30
@@ -197,7 +188,7 @@ class Executor:
         graph: ExecutorGraph,
         feeds: Sequence[Any] = (),
         exchange: NestedExchange | None = None,
-        waiting: Watch | None = None,
+        waiting: FrameWaiting | None = None,
     ) -> None:
         self.graph = graph
         self.running = 0

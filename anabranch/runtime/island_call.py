@@ -41,7 +41,7 @@ from anabranch.runtime.host_context import uninitialized
 from anabranch.runtime.item_call import ItemCall
 from anabranch.runtime.jax_errors import as_op_error
 from anabranch.runtime.session_environment import SessionEnvironment
-from anabranch.runtime.step_frame import StepFrame
+from anabranch.runtime.step_frame import FrameWaiting, StepFrame
 from anabranch.runtime.worker_threads import worker_threads
 from anabranch.xla.executable import Executable, Variant, VariantKey, failed_check
 from anabranch.xla.islands import Island
@@ -205,7 +205,7 @@ class IslandCall(ItemCall):
 
     def _dispatch(self, frame: StepFrame, args: list[Any], apart: bool = False) -> Any:
         if self._has_loops and frame.waiting is not None:
-            return self._dispatch_watched(frame, args, apart)
+            return self._dispatch_watched(frame, frame.waiting, args, apart)
         values = frame.values
         if self._simple_key:
             key: Hashable = tuple([values[i].shape for i in self._open]) if self._open else ()
@@ -217,14 +217,14 @@ class IslandCall(ItemCall):
             self._finish_checked(variant.checks, results)
         return results
 
-    def _dispatch_watched(self, frame: StepFrame, args: list[Any], apart: bool) -> Any:
+    def _dispatch_watched(self, frame: StepFrame, waiting: FrameWaiting, args: list[Any], apart: bool) -> Any:
         variant = self._variant(frame.values, args, watched=True)
-        with watching(frame.waiting) as number:
+        with watching(waiting) as number:
             results = self._call(variant, [*args, number], apart)
         try:
             self._finish_checked(variant.checks, results)
         except OpError as error:
-            raise frame.waiting.stopped or error from None
+            raise waiting.stopped or error from None
         return results
 
     def _call(self, variant: Variant, args: list[Any], apart: bool) -> Any:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from anabranch.errors import InvalidArgumentError
+from anabranch.placement.policy import PlacementPolicy
+from anabranch.proto.config_pb2 import ConfigProto
 from anabranch.runtime.local_master import LocalMaster
 from anabranch.runtime.local_worker import LocalTask
 from anabranch.runtime.protocols import Master
@@ -13,7 +16,9 @@ from anabranch.runtime.protocols import Master
 _LOCAL_SCHEME: Final = "local://"
 
 
-def master_for(target: str, config: Any, placement: Any) -> Master:
+def master_for(
+    target: str, config: ConfigProto | None, placement: PlacementPolicy | str | os.PathLike[str] | None
+) -> Master:
     """The master of a new session.
 
     Args:

@@ -18,7 +18,7 @@ from anabranch.placement.cost_model import CostModel
 from anabranch.runtime.item_call import ItemEvent
 from anabranch.runtime.protocols import Step, Value
 from anabranch.runtime.rendezvous import Rendezvous, StepId
-from anabranch.runtime.transfer_call import Route, TransferContext
+from anabranch.runtime.transfer_call import Route, moved_to
 from anabranch.runtime.worker_threads import worker_threads
 
 _REPEATS: Final = 20
@@ -68,9 +68,10 @@ def _seconds(source: Device, target: Device, size: int) -> float:
     with Rendezvous().step(StepId("measurement", 0)) as exchange:
         for number in range(_REPEATS):
             start = time.perf_counter()
-            context = TransferContext(None, exchange, Route.between(source, target, str(number)))
-            _on_a_thread_of_its_own(functools.partial(context.send, value))
-            received = context.receive()
+            route = Route.between(source, target, str(number))
+            _on_a_thread_of_its_own(functools.partial(exchange.send, *route[:3], value))
+            received = exchange.take(*route[:3])
+            received = received if route.copied_to is None else moved_to(route.copied_to, received)
             jax.block_until_ready(received)  # type: ignore[no-untyped-call]
             taken.append(time.perf_counter() - start)
     return statistics.median(taken)

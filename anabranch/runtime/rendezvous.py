@@ -31,6 +31,7 @@ from enum import Enum
 from typing import Any, Final, NamedTuple
 
 from anabranch.core.pending import Pending
+from anabranch.core.values import TensorValue
 from anabranch.errors import CancelledError, InternalError
 
 
@@ -108,7 +109,7 @@ class Meetings:
             raise InternalError(None, None, f"step {step} has begun already")
         self._steps[step] = _StepState()
 
-    def send(self, key: Key, value: Any) -> list[Delivery]:
+    def send(self, key: Key, value: TensorValue | Dead) -> list[Delivery]:
         """A value is there.
 
         Raises:
@@ -125,7 +126,7 @@ class Meetings:
         state.met.add(key)
         return [Delivery(state.awaited.pop(key), value)]
 
-    def receive(self, key: Key, waiter: Any) -> list[Delivery]:
+    def receive(self, key: Key, waiter: object) -> list[Delivery]:
         """Somebody asks for a value.
 
         Raises:
@@ -152,7 +153,7 @@ class Meetings:
         state.met.add(key)
         return state.sent.pop(key)
 
-    def forget(self, key: Key, waiter: Any) -> None:
+    def forget(self, key: Key, waiter: object) -> None:
         """A waiter gives up."""
         state = self._steps.get(key.step)
         if state is not None and state.awaited.get(key) is waiter:
@@ -223,7 +224,7 @@ class Rendezvous:
         """How many steps are under way."""
         return self._meetings.steps
 
-    def send(self, key: Key, value: Any) -> None:
+    def send(self, key: Key, value: TensorValue | Dead) -> None:
         """Gives a value to whoever asked for it, or keeps it for whoever will."""
         with self._lock:
             deliveries = self._meetings.send(key, value)
@@ -287,7 +288,7 @@ class Exchange:
         outer = f"{self.frame};{self.iteration}/" if self.frame else ""
         return Exchange(self.rendezvous, self.step, outer + frame, iteration)
 
-    def send(self, source: str, destination: str, tensor: str, value: Any) -> None:
+    def send(self, source: str, destination: str, tensor: str, value: TensorValue | Dead) -> None:
         """Sends a value, or `DEAD`."""
         self.rendezvous.send(self._key(source, destination, tensor), value)
 

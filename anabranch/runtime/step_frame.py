@@ -2,7 +2,42 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
+
+from anabranch.core.pending import Pending
+from anabranch.core.values import TensorValue
+from anabranch.errors import OpError
+from anabranch.xla.watched_loops import Watch
+
+
+class NestedExchange(Protocol):
+    """Where tensors pass from device to device in one iteration; see `rendezvous.Exchange`."""
+
+    def within(self, frame: str, iteration: int) -> NestedExchange:
+        """The same in an iteration of a frame that is entered in this iteration."""
+
+    def send(self, source: str, destination: str, tensor: str, value: TensorValue) -> None:
+        """Sends a value."""
+
+    def receive(self, source: str, destination: str, tensor: str) -> Pending:
+        """Asks for a value."""
+
+    def take(self, source: str, destination: str, tensor: str) -> Any:
+        """The value if it was sent already, else `rendezvous.NOTHING`."""
+
+
+class FrameWaiting(Watch, Protocol):
+    """Who knows whether loops may go on; see `waiting.StepWaiting`.
+
+    Attributes:
+        stopped: why loops of the step were stopped.
+    """
+
+    stopped: OpError | None
+
+    @property
+    def seconds_left(self) -> float | None:
+        """The time until the deadline (s); None where there is none."""
 
 
 class StepFrame:
@@ -16,7 +51,9 @@ class StepFrame:
 
     __slots__ = ("exchange", "values", "waiting")
 
-    def __init__(self, values: list[Any], exchange: Any = None, waiting: Any = None) -> None:
+    def __init__(
+        self, values: list[Any], exchange: NestedExchange | None = None, waiting: FrameWaiting | None = None
+    ) -> None:
         self.values = values
         self.exchange = exchange
         self.waiting = waiting

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from anabranch.core.pending import Pending
+from anabranch.errors import OpError
 from anabranch.runtime.host_call import HostKernelCall
 from anabranch.runtime.item_call import ItemCall
 from anabranch.runtime.rendezvous import Exchange
@@ -65,6 +66,7 @@ class StraightRun(StepWaiting):
         super().__init__(timeout, deadline_after(timeout), active, wake)
         self._straight, self._results = straight, results
         self._exchange = exchange
+        self._opened: Exchange | None = None
         self._open = contextlib.ExitStack()
         self._frame = StepFrame(values, None, self.watch)
         self._position = 0
@@ -72,7 +74,7 @@ class StraightRun(StepWaiting):
     def begin(self) -> None:
         """Lets others know of the run."""
         self._active.add(self)
-        self._frame.exchange = self._open.enter_context(self._exchange)
+        self._frame.exchange = self._opened = self._open.enter_context(self._exchange)
 
     def go_on(self) -> list[Any] | None:
         """Runs call after call; returns the fetched values, or None where one waits.
@@ -98,8 +100,8 @@ class StraightRun(StepWaiting):
         self._active.remove(self)
         for _, pending, _ in list(self._pending.values()):
             pending.cancel(error)
-        if self._frame.exchange is not None:
-            self._frame.exchange.abort(error)
+        if self._opened is not None:
+            self._opened.abort(error)
         self._open.close()
 
     def _run_call(self) -> None:
@@ -129,8 +131,9 @@ class StraightRun(StepWaiting):
         pending.when_settled(lambda settled: self._events.put((call, settled)))
         return True
 
-    def _handle(self, call: Any, outcome: Any) -> None:
+    def _handle(self, call: HostKernelCall | None, outcome: Pending | OpError) -> None:
         if call is None:
+            assert isinstance(outcome, OpError)
             raise self._cancelled(outcome)
         assert isinstance(outcome, Pending)
         del self._pending[call]

@@ -8,15 +8,16 @@ import jax
 import numpy as np
 
 from anabranch.core.devices import Device
-from anabranch.core.kernel_context import KernelContext
+from anabranch.core.kernel_context import KernelContext, KernelOperation
 from anabranch.core.pending import Pending
 from anabranch.core.resources import ResourceHandle
+from anabranch.core.values import TensorValue
 from anabranch.graph.step_nodes import StepNode, StepTensor
 from anabranch.ops.lists.values import TensorList
 from anabranch.runtime.host_call import HostKernelCall
-from anabranch.runtime.rendezvous import NOTHING, Exchange
+from anabranch.runtime.rendezvous import NOTHING
 from anabranch.runtime.session_environment import SessionEnvironment
-from anabranch.runtime.step_frame import StepFrame
+from anabranch.runtime.step_frame import NestedExchange, StepFrame
 from anabranch.xla.islands import HostCall
 
 
@@ -25,12 +26,12 @@ class TransferContext(KernelContext):
 
     __slots__ = ("_exchange", "_route")
 
-    def __init__(self, op: Any, exchange: Exchange, route: Route) -> None:
+    def __init__(self, op: KernelOperation, exchange: NestedExchange, route: Route) -> None:
         super().__init__(op)
         self._exchange = exchange
         self._route = route
 
-    def send(self, value: Any) -> None:
+    def send(self, value: TensorValue) -> None:
         """Gives a value to whoever receives it; until then it stays on its device."""
         route = self._route
         self._exchange.send(route.source, route.destination, route.tensor, value)
@@ -60,7 +61,7 @@ class Route(NamedTuple):
         return cls(source.name, destination.name, tensor, None if shared else destination)
 
 
-def moved_to(device: Device, value: Any) -> Any:
+def moved_to(device: Device, value: TensorValue) -> Any:
     """A value as one of a device; what lives on the host whatever the device (texts, handles) stays as it is."""
     if isinstance(value, ResourceHandle) or (isinstance(value, np.ndarray) and value.dtype == np.object_):
         return value
@@ -100,6 +101,7 @@ class TransferCall(HostKernelCall):
         Raises:
             OpError: the destination device cannot take the value.
         """
+        assert frame.exchange is not None
         context = TransferContext(self.op, frame.exchange, self._route)
         if self._outputs:
             result = self._kernel((), ctx=context)
