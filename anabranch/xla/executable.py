@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, starmap
 from typing import Any, NamedTuple
@@ -24,6 +24,7 @@ from anabranch.ops.lists.values import TensorList
 from anabranch.xla.inner_traces import bound_inner_traces
 from anabranch.xla.interpreter import Interpretation, TooLargeError
 from anabranch.xla.islands import Island
+from anabranch.xla.kernel_choice import KernelChoice, target_of
 from anabranch.xla.lowering import Check, TraceState, trace_operations
 from anabranch.xla.sizes import check_compiled, check_traced
 from anabranch.xla.state import known_handle, state_of
@@ -45,12 +46,17 @@ INTERPRETED_CALLS = 16
 
 @dataclass(frozen=True, slots=True)
 class CompileEvent:
-    """One compilation: of what, why, and how long it took (s), tracing included."""
+    """One compilation: of what, why, and how long it took (s), tracing included.
+
+    Attributes:
+        kernels: name of an operation that has several kernels -> the one that was chosen.
+    """
 
     island: str
     operations: int
     reason: str
     seconds: float
+    kernels: Mapping[str, KernelChoice] = field(default_factory=dict)
 
 
 class CompileLog:
@@ -99,6 +105,7 @@ class Variant:
         reason: why it had to be compiled.
         interpretation: takes the function's place for so many calls, if there is one.
         notes: what the compiler tells about its choices; filled in when it is traced.
+        kernels: the kernels of operations that have several; filled in when it is traced.
         watched: whether the function calls back, to ask whether its loops may go on.
         used: see `core.bounded`.
     """
@@ -108,6 +115,7 @@ class Variant:
     checks: list[Check]
     reason: str
     notes: dict[str, None]
+    kernels: dict[str, KernelChoice]
     watched: bool = False
     compiled: bool = False
     #: held by the one of several callers that compiles
@@ -158,11 +166,13 @@ class Executable:
     Args:
         device: the `jax.Device` to run on, which need not be named where there is only one: None. Arguments of other
             devices are brought there.
+        device_type: what a session calls the type of that device; empty: as XLA's platform.
     """
 
-    def __init__(self, island: Island, device: Any = None) -> None:
+    def __init__(self, island: Island, device: Any = None, device_type: str = "") -> None:
         self.island = island
         self.device = device
+        self._target = target_of(device, device_type)
         self.dynamic = [t for t in island.inputs if t not in island.static]
         self.static = [t for t in island.inputs if t in island.static]
         self.constants: list[Any] = [island.known[t] for t in island.constants]
@@ -287,7 +297,8 @@ class Executable:
         variant.compiled = True
         seconds = time.perf_counter() - start
         reason = "; ".join([variant.reason, *variant.notes])
-        compile_log.add(CompileEvent(self.island.name, len(self.island.operations), reason, seconds))
+        event = CompileEvent(self.island.name, len(self.island.operations), reason, seconds, dict(variant.kernels))
+        compile_log.add(event)
         return results
 
     def _check_sizes(self, variant: Variant, args: Sequence[Any]) -> None:
@@ -314,11 +325,12 @@ class Executable:
     def _prepare(self, reason: str, static_values: Sequence[np.ndarray[Any, Any]], watched: bool) -> Variant:
         checks: list[Check] = []
         notes: dict[str, None] = {}
+        kernels: dict[str, KernelChoice] = {}
         fixed = dict(zip(self.static, static_values, strict=True))
 
         def island_program(*args: Any) -> tuple[Any, ...]:
             loops = WatchedLoops(args[-1]) if watched else None
-            return self._trace(args[:-1] if watched else args, fixed, checks, notes, loops)
+            return self._trace(args[:-1] if watched else args, fixed, checks, notes, kernels, loops)
 
         first = len(self.dynamic) + len(self.constants) + len(self.read_only)
         donate = tuple(range(first, first + len(self.donated)))
@@ -328,7 +340,7 @@ class Executable:
             there["out_shardings"] = jax.sharding.SingleDeviceSharding(self.device)
         function = jax.jit(island_program, donate_argnums=donate, keep_unused=True, **there)
         calls = INTERPRETED_CALLS if self._may_interpret() and not watched else 0
-        return Variant(function, island_program, checks, reason, notes, watched, interpreted_calls=calls)
+        return Variant(function, island_program, checks, reason, notes, kernels, watched, interpreted_calls=calls)
 
     def _may_interpret(self) -> bool:
         """Whether later variants are interpreted first: on a processor, where arguments need not be moved for that.
@@ -347,6 +359,7 @@ class Executable:
         fixed: dict[StepTensor, Any],
         checks: list[Check],
         notes: dict[str, None],
+        kernels: dict[str, KernelChoice],
         watched: WatchedLoops | None,
     ) -> tuple[Any, ...]:
         """Traces the island; what changes variables twice where there are checks, so that it can depend on all of them.
@@ -355,7 +368,7 @@ class Executable:
         second, and XLA merges them.
         """
         values, state = self._begin(args, fixed)
-        state.notes, state.watched = notes, watched
+        state.notes, state.choices, state.watched, state.target = notes, kernels, watched, self._target
         before, after = self._parts
         trace_operations(before, values, state)
         first = self._continue(after, values, state, None)
