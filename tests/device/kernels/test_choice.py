@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import io
 import itertools
+import subprocess
+import sys
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -253,3 +256,20 @@ def test_a_wrong_mode_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANABRANCH_KERNELS", "fast")
     with pytest.raises(tf.errors.InvalidArgumentError, match="must be one of auto, estimate, measure, got 'fast'"):
         run(y, fed)
+
+
+@pytest.mark.parametrize("convolves", [False, True])
+def test_kernels_are_loaded_with_the_first_operation_that_has_some(convolves: bool) -> None:
+    program = f"""
+        import sys
+        import anabranch as tf
+        x = tf.placeholder_with_default([[[[1.0]]]], [1, 1, 1, 1])
+        y = tf.nn.conv2d(x, x, strides=[1, 1, 1, 1], padding="SAME") if {convolves} else tf.exp(x)
+        with tf.Session() as session:
+            session.run(y)
+        print("anabranch.kernels.convolutions" in sys.modules)
+    """
+    command = [sys.executable, "-c", textwrap.dedent(program)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=240)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == f"{convolves}\n"
