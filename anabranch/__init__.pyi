@@ -80,6 +80,7 @@ from anabranch.core.dtypes import (
     uint64 as uint64,
     variant as variant,
 )
+from anabranch.core.kernels import register_kernel as register_kernel
 from anabranch.core.shapes import (
     Dimension as Dimension,
     TensorShape as TensorShape,

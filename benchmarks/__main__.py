@@ -96,6 +96,12 @@ def memory(console: Console, rounds: int) -> None:
     print_table("memory", measure("memory", systems, 1, console), systems, "as named", 1, console)
 
 
+def kernels(console: Console, rounds: int) -> None:
+    """The kernels of convolutions, each alone: processor time."""
+    names = ("own", "product", "columns", "winograd", "shifts")
+    print_table("kernels of convolutions", measure("kernels", names, rounds, console), names, "ms", 1e3, console)
+
+
 BENCHMARKS: dict[str, Callable[[Console, int], None]] = {
     "session": session,
     "training": training,
@@ -110,6 +116,7 @@ BENCHMARKS: dict[str, Callable[[Console, int], None]] = {
     "memory": memory,
     "devices": devices,
     "input": input_pipelines,
+    "kernels": kernels,
 }
 
 

@@ -25,11 +25,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Keeps compiled programs among pytest's own caches; processes that tests start inherit the setting."""
+    """Keeps compiled programs among pytest's own caches, and chooses kernels by estimate; child processes do so too."""
     config.pluginmanager.register(OperationsRun(config))
     config.pluginmanager.register(SlowestFiles())
     if getattr(config, "cache", None) is not None:
         os.environ.setdefault("ANABRANCH_CACHE_DIR", str(config.cache.mkdir("compiled")))
+    os.environ.setdefault("ANABRANCH_KERNELS", "estimate")  # whatever this machine measures, and whoever else uses it
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,5 @@
-"""Tells how steps are compiled: each stage's graph size, islands and host calls, and every compilation's reason.
+"""Tells how steps are compiled: each stage's graph size, islands and host calls, every compilation's reason, and which
+kernels were chosen.
 
 Turned on by `anabranch explain`, by the environment variable `ANABRANCH_EXPLAIN=1`, or by `enable`. Everything goes to
 the standard error stream, so that what a program prints stays as it is.
@@ -15,10 +16,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from anabranch.core.consoles import table_console
 from anabranch.core.devices import LOCAL_TASK
+from anabranch.core.kernels import KernelCandidate
 from anabranch.pipeline import Plan, plan_listeners
 from anabranch.placement.placer import Placement
 from anabranch.xla.executable import CompileEvent, compile_log
 from anabranch.xla.islands import Island, PlanItem
+from anabranch.xla.kernel_choice import KernelChoice
 from anabranch.xla.receives import ReceiveReport
 
 if TYPE_CHECKING:
@@ -85,13 +88,15 @@ class Explainer:
             self.console.print(_receives_table(plan.receives))
 
     def on_compile(self, event: CompileEvent) -> None:
-        """Prints a compilation."""
+        """Prints a compilation, and the kernels of those of its operations that have several."""
         with self._in_turn():
             self.compilations.append(event)
             self.console.print(
                 f"[bold]compiled[/bold] {_plain(event.island)} in {event.seconds:.3f} s: {_plain(event.reason)}",
                 highlight=False,
             )
+            if event.kernels:
+                self.console.print(_kernels_table(event))
 
     def print_summary(self) -> None:
         """Prints what it all came to."""
@@ -217,6 +222,23 @@ def _megabytes(size: int) -> str:
 
 def _where(how: str, item: PlanItem) -> str:
     return f"{how} on {item.device.removeprefix(_DEVICE)}" if item.device else how
+
+
+def _kernels_table(event: CompileEvent) -> Any:
+    title = "Kernels; estimated as shares of the operation's own kernel's time, measured alone"
+    table = _table(title, "operation", "type", "kernel", "why", "estimated, and measured")
+    for name, choice in list(event.kernels.items())[:_MAX_ROWS]:
+        costs = ", ".join(_cost_of(one, choice) for one in choice.candidates)
+        table.add_row(_plain(name), choice.op_type, choice.chosen.name, choice.why, costs)
+    if len(event.kernels) > _MAX_ROWS:
+        table.add_row(f"and {len(event.kernels) - _MAX_ROWS} more", "", "", "", "")
+    return table
+
+
+def _cost_of(candidate: KernelCandidate, choice: KernelChoice) -> str:
+    """A candidate's name, its estimated cost, and the time that it was measured to take."""
+    measured = choice.measured.get(candidate.name)
+    return f"{candidate.name} {candidate.cost:.2g}" + ("" if measured is None else f" ({measured * 1e3:.3g} ms)")
 
 
 def _compilations_table(events: list[CompileEvent]) -> Any:

@@ -77,7 +77,8 @@ class IslandCall(ItemCall):
         device: Device | None = None,
     ) -> None:
         containers = environment.containers
-        self.executable = executable = Executable(island, explicit_xla_device(device))
+        device_type = "" if device is None else device.device_type
+        self.executable = executable = Executable(island, explicit_xla_device(device), device_type)
         self.island = island
         self.op, self.operations = island.operations[-1], island.operations
         self.kind, self.device = "Island", island.device

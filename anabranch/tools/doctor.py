@@ -26,7 +26,7 @@ from anabranch.errors import OpError
 from anabranch.ops import raw
 from anabranch.runtime.devices import default_backend, local_devices
 from anabranch.session import Session
-from anabranch.xla import compile_cache
+from anabranch.xla import compile_cache, kernel_choice
 
 _MIN_PYTHON: Final = (3, 11)
 _MIN_FREE_BYTES: Final = 1 << 30
@@ -67,7 +67,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def clear_cache() -> int:
-    """Empties the compile cache."""
+    """Empties the compile cache, and forgets measured costs of kernels."""
     directory = compile_cache.cache_directory()
     if directory is None:
         print(f"The compile cache is turned off ({compile_cache.CACHE_DIR_VARIABLE} is empty).")
@@ -76,6 +76,10 @@ def clear_cache() -> int:
     freed = compile_cache.trim_cache(directory, 0)
     left = len(compile_cache.cached_programs(directory))
     print(f"Removed {count - left} compiled programs ({size_text(freed)}) from {directory}.")
+    memory = kernel_choice.cost_memory()
+    measured = 0 if memory is None else memory.clear()
+    if measured:
+        print(f"Removed what {measured} choices of kernels were measured to cost.")
     if left:
         print(f"{left} could not be removed: check the permissions of that directory.", file=sys.stderr)
     return int(left > 0)

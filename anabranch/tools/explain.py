@@ -1,8 +1,9 @@
-"""Run a program and tell how its steps are compiled: stages, islands, reasons.
+"""Run a program and tell how its steps are compiled: stages, islands, reasons, kernels.
 
 Prints, to the standard error stream, for each new kind of step the size of its graph after each stage and the islands
-and host operations that it became, and every compilation with its reason and the seconds it took; with `--placement`
-also, of each operation, the device that was asked for, the one that it got, and why.
+and host operations that it became, and every compilation with its reason and the seconds it took, and of each operation
+with several kernels (a convolution, say) the one that was chosen, why, and what each costs; with `--placement` also, of
+each operation, the device that was asked for, the one that it got, and why.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ import functools
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, starmap
 from typing import Any, NamedTuple
@@ -29,6 +29,7 @@ from anabranch.ops.lists.values import TensorList
 from anabranch.xla.direct_kernels import BetterCompiledError, DirectSizes, on_host, takes_numpy
 from anabranch.xla.inner_traces import bound_inner_traces
 from anabranch.xla.islands import Island
+from anabranch.xla.kernel_choice import KernelChoice, target_of
 from anabranch.xla.lowering import TraceState, trace_operations
 from anabranch.xla.sizes import check_compiled, check_traced
 from anabranch.xla.state import known_handle, state_of
@@ -54,12 +55,17 @@ MAX_FOREIGN = 2
 
 @dataclass(frozen=True, slots=True)
 class CompileEvent:
-    """One compilation: of what, why, and how long it took (s), tracing included."""
+    """One compilation: of what, why, and how long it took (s), tracing included.
+
+    Attributes:
+        kernels: name of an operation that has several kernels -> the one that was chosen.
+    """
 
     island: str
     operations: int
     reason: str
     seconds: float
+    kernels: Mapping[str, KernelChoice] = field(default_factory=dict)
 
 
 class CompileLog:
@@ -108,6 +114,7 @@ class Variant:
         reason: why it had to be compiled.
         direct_calls: how often the operations' kernels are still to take the function's place.
         notes: what the compiler tells about its choices; filled in when it is traced.
+        kernels: the kernels of operations that have several; filled in when it is traced.
         watched: whether the function calls back, to ask whether its loops may go on.
         used: see `core.bounded`.
     """
@@ -117,6 +124,7 @@ class Variant:
     checks: list[Check]
     reason: str
     notes: dict[str, None]
+    kernels: dict[str, KernelChoice]
     watched: bool = False
     compiled: bool = False
     #: held by the one of several callers that compiles
@@ -166,11 +174,13 @@ class Executable:
     Args:
         device: the `jax.Device` to run on, which need not be named where there is only one: None. Arguments of other
             devices are brought there.
+        device_type: what a session calls the type of that device; empty: as XLA's platform.
     """
 
-    def __init__(self, island: Island, device: jax.Device | None = None) -> None:
+    def __init__(self, island: Island, device: jax.Device | None = None, device_type: str = "") -> None:
         self.island = island
         self.device = device
+        self._target = target_of(device, device_type)
         self.dynamic = [t for t in island.inputs if t not in island.static]
         self.static = [t for t in island.inputs if t in island.static]
         self.constants: list[Any] = [island.known[t] for t in island.constants]
@@ -299,7 +309,8 @@ class Executable:
         variant.compiled = True
         seconds = time.perf_counter() - start
         reason = "; ".join([variant.reason, *variant.notes])
-        compile_log.add(CompileEvent(self.island.name, len(self.island.operations), reason, seconds))
+        event = CompileEvent(self.island.name, len(self.island.operations), reason, seconds, dict(variant.kernels))
+        compile_log.add(event)
         return results
 
     def _check_sizes(self, variant: Variant, args: Sequence[Any]) -> None:
@@ -319,11 +330,12 @@ class Executable:
     def _prepare(self, reason: str, static_values: Sequence[np.ndarray[Any, Any]], watched: bool) -> Variant:
         checks: list[Check] = []
         notes: dict[str, None] = {}
+        kernels: dict[str, KernelChoice] = {}
         fixed = dict(zip(self.static, static_values, strict=True))
 
         def island_program(*args: TensorValue) -> tuple[Any, ...]:
             loops = WatchedLoops(args[-1]) if watched else None
-            return self._trace(args[:-1] if watched else args, fixed, checks, notes, loops)
+            return self._trace(args[:-1] if watched else args, fixed, checks, notes, kernels, loops)
 
         first = len(self.dynamic) + len(self.constants) + len(self.read_only)
         donate = tuple(range(first, first + len(self.donated)))
@@ -334,7 +346,7 @@ class Executable:
         function = jax.jit(island_program, donate_argnums=donate, keep_unused=True, **there)
         calls = DIRECT_CALLS if self._may_run_directly() and not watched else 0
         directly = functools.partial(self._run_directly, fixed)
-        return Variant(function, directly, checks, reason, notes, watched, direct_calls=calls)
+        return Variant(function, directly, checks, reason, notes, kernels, watched, direct_calls=calls)
 
     # ------------------------------------------------------------------ running kernels directly
     def _may_run_directly(self) -> bool:
@@ -379,6 +391,7 @@ class Executable:
         fixed: dict[StepTensor, Any],
         checks: list[Check],
         notes: dict[str, None],
+        kernels: dict[str, KernelChoice],
         watched: WatchedLoops | None,
     ) -> tuple[Any, ...]:
         """Traces the island; what changes variables twice where there are checks, so that it can depend on all of them.
@@ -387,7 +400,7 @@ class Executable:
         second, and XLA merges them.
         """
         values, state = self._begin(args, fixed)
-        state.notes, state.watched = notes, watched
+        state.notes, state.choices, state.watched, state.target = notes, kernels, watched, self._target
         before, after = self._parts
         trace_operations(before, values, state)
         first = self._continue(after, values, state, None)

@@ -15,6 +15,8 @@ from jax import lax
 
 from anabranch.core import dtypes
 from anabranch.core.kernel_context import Check, KernelContext, TracedState
+from anabranch.core.kernels import KernelCandidate, KernelCase, KernelInput, has_alternates
+from anabranch.core.op_def import Rule
 from anabranch.core.resources import ResourceHandle
 from anabranch.core.values import TensorValue
 from anabranch.errors import CancelledError, InvalidArgumentError, OpError
@@ -30,6 +32,8 @@ from anabranch.graph.kernel_binding import (
 from anabranch.graph.kernel_contexts import StepKernel, StepTracingContext
 from anabranch.graph.step_nodes import StepFunction, StepNode, StepTensor
 from anabranch.xla.direct_kernels import BetterCompiledError, DirectSizes, on_host, takes_numpy
+from anabranch.xla.kernel_choice import KernelChoice, KernelTarget, chooser
+from anabranch.xla.kernel_timing import measured_seconds
 from anabranch.xla.state import draws_random, state_of_body
 from anabranch.xla.watched_loops import WatchedLoops
 
@@ -66,6 +70,8 @@ class TraceState:
         notes: what the compiler tells about its choices.
         watched: how loops can be stopped; None: not at all.
         direct: where the values are there, and nothing is traced: how much the kernels compute; None elsewhere.
+        target: what is compiled for; None: operations have their own kernels only.
+        choices: name of an operation that has several kernels -> the one that was chosen.
     """
 
     variables: dict[ResourceHandle, Any]
@@ -79,6 +85,8 @@ class TraceState:
     notes: dict[str, None] = field(default_factory=dict)
     watched: WatchedLoops | None = None
     direct: DirectSizes | None = None
+    target: KernelTarget | None = None
+    choices: dict[str, KernelChoice] = field(default_factory=dict)
 
 
 class TraceContext(KernelContext):
@@ -218,6 +226,8 @@ def run_kernel(op: StepNode, inputs: list[Any], state: TraceState) -> list[Any]:
     assert rule is not None
     _check_static(op, inputs)
     shapes = check_shapes(op, inputs) if is_open(op) else [out.shape for out in op.outputs]
+    if state.target is not None and state.direct is None and has_alternates(op.type):
+        rule = _chosen_rule(op, inputs, rule, state, state.target)
     drawn = random_key(op, state.run_seed, state.counter_of(op)) if rule.asks_for("rng") else None
     context: StepTracingContext = TraceContext(op, state)
     kernel = BoundKernel(op, rule, jnp, context, drawn)
@@ -242,6 +252,45 @@ def run_kernel(op: StepNode, inputs: list[Any], state: TraceState) -> list[Any]:
     with np.errstate(all="ignore"), jax.named_scope(op.name):
         result = kernel(inputs, xp=library)
     return [_typed(value, out) for value, out in zip(flatten_outputs(result), op.outputs, strict=True)]
+
+
+def _chosen_rule(op: StepNode, inputs: Sequence[Any], own: Rule, state: TraceState, target: KernelTarget) -> Rule:
+    """The kernel that serves these inputs best on what the island is compiled for.
+
+    Values that are known while an island is traced are left to the operation's own kernel, which may run in NumPy.
+    """
+    if not all(hasattr(value, "shape") and hasattr(value, "dtype") for value in inputs):
+        return own  # handles, lists of tensors
+    static = op.op_def.static_positions(op)
+    if op.op_def.portable and all(isinstance(value, np.ndarray) for value in inputs):
+        return own
+    found = tuple(
+        KernelInput(tuple(value.shape), value.dtype, value if i in static else None) for i, value in enumerate(inputs)
+    )
+    case = KernelCase(op.type, op.attrs, found, target.device_types)
+    alone = not (op.op_def.stateful or op.op_def.random or op.op_def.calls_functions)
+    choice = chooser.choose(case, target.device, partial(_seconds_alone, op, found, target) if alone else None)
+    if choice is None:
+        return own
+    state.choices[op.name] = choice
+    return own if choice.chosen.kernel is None else choice.chosen.kernel.rule
+
+
+def _seconds_alone(
+    op: StepNode, inputs: Sequence[KernelInput], target: KernelTarget, candidate: KernelCandidate
+) -> float:
+    """What a kernel takes when nothing else is in its program."""
+    rule = op.op_def.compiled_rule if candidate.kernel is None else candidate.kernel.rule
+    assert rule is not None
+
+    def program(*arrays: TensorValue) -> list[Any]:
+        left = iter(arrays)
+        values = [next(left) if given.value is None else given.value for given in inputs]
+        context = TraceContext(op, TraceState({}, counter_of=lambda _: np.uint32(0), run_seed=np.uint32(0)))
+        return flatten_outputs(BoundKernel(op, rule, jnp, context)(values))
+
+    dynamic = [(given.shape, given.dtype) for given in inputs if given.value is None]
+    return measured_seconds(program, dynamic, target.device)
 
 
 def _check_static(op: StepNode, inputs: list[Any]) -> None:

@@ -30,6 +30,7 @@ from typing import NoReturn
 import pytest
 
 from anabranch.core.devices import device_types, unregister_device
+from anabranch.core.kernels import alternates, unregister_kernel
 from anabranch.runtime.devices import session_devices
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -112,6 +113,8 @@ def _no_device_stays() -> Iterator[None]:
     yield
     for name in {kind.name for kind in device_types()} - before:
         unregister_device(name)
+    for kernel in alternates("Softplus"):  # of which the package has none of its own
+        unregister_kernel(kernel.op_type, kernel.name, kernel.device_type)
 
 
 @pytest.mark.usefixtures("_no_device_stays")

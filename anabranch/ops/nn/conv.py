@@ -3,11 +3,12 @@
 Filters have the layout [*spatial, in channels, out channels]. Gradients with respect to the data and to the filter are
 operations of their own. Each of the three is linear in two arguments and the other two are its gradients, so any order
 of derivative is made of the same three.
+
+The kernels are XLA's own convolution and its transposes. Where others are faster, `kernels/convolutions.py` has them.
 """
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -21,7 +22,7 @@ from anabranch.graph.building import OpFunction, define_op
 from anabranch.graph.constants import ShapeContext
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw, shape_rules
-from anabranch.ops.nn import conv_forms, windows, winograd
+from anabranch.ops.nn import windows
 from anabranch.ops.nn.sliding import Window
 from anabranch.ops.nn.windows import Layout
 
@@ -128,19 +129,6 @@ class Geometry:
     def channels(self) -> int:
         return self.shape[self.layout.channel]
 
-    def has_forms(self) -> bool:
-        """Whether `conv_forms` covers this convolution: channels last, no groups, nothing empty."""
-        if self.layout.channel != self.layout.rank - 1 or self.filter_shape[-2] != self.channels:
-            return False
-        return 0 not in (*self.shape, *self.filter_shape, *self.out_shape)
-
-    def suits_winograd(self, dtype: Any) -> bool:
-        """Whether fewer multiplications pay; asked only if `has_forms`."""
-        if len(self.filter_shape) != 4:
-            return False
-        channels, depth = self.filter_shape[-2:]
-        return not self.depthwise and winograd.suits(self.window, channels, depth, dtype)
-
     def convolve(self, data: Any, filter: Any) -> Any:
         """XLA's own convolution."""
         layout, window = self.layout, self.window
@@ -188,57 +176,30 @@ def _window(attrs: Attrs, shape: Sequence[int], size: Sequence[int], layout: Lay
     )
 
 
-def _run(x: Any, y: Any, general: Callable[..., Any], form: Callable[..., Any] | None, window: Window) -> Any:
-    """`general(x, y)`, or where the step is compiled for the CPU and there is a better form, that."""
-    if form is None:
-        return general(x, y)
-    return lax.platform_dependent(x, y, cpu=functools.partial(form, window=window), default=general)
+def geometry_to_input(
+    attrs: Attrs, sizes: Sequence[Any], filter_shape: Sequence[int], grad_shape: Sequence[int], depthwise: bool
+) -> Geometry:
+    """The convolution whose gradient with respect to the data is taken, `sizes` being the value of `input_sizes`."""
+    given = TensorShape([int(d) for d in sizes])
+    layout = windows.layout_of(attrs["data_format"])
+    shape = _full_sizes(given, TensorShape(filter_shape), TensorShape(grad_shape), layout)
+    return Geometry(attrs, [int(d) for d in shape], filter_shape, depthwise)
 
 
 def _forward(data: Any, filter: Any, attrs: Attrs, depthwise: bool) -> Any:
-    geometry = Geometry(attrs, data.shape, filter.shape, depthwise)
-    form, window = None, geometry.window
-    if geometry.has_forms():
-        if depthwise:
-            form = conv_forms.depthwise_forward
-        elif conv_forms.is_product(window):
-            form = conv_forms.forward
-        elif geometry.suits_winograd(data.dtype):
-            form = winograd.forward
-    return _run(data, filter, geometry.convolve, form, window)
+    return Geometry(attrs, data.shape, filter.shape, depthwise).convolve(data, filter)
 
 
 def _to_input(sizes: Any, filter: Any, grad: Any, ctx: OperationContext, depthwise: bool) -> Any:
-    layout = windows.layout_of(ctx.op.attrs["data_format"])
-    given = TensorShape([int(d) for d in sizes])
-    shape = _full_sizes(given, TensorShape(filter.shape), TensorShape(grad.shape), layout)
-    geometry = Geometry(ctx.op.attrs, [int(d) for d in shape], filter.shape, depthwise)
+    geometry = geometry_to_input(ctx.op.attrs, sizes, filter.shape, grad.shape, depthwise)
     _check_grad(grad, geometry, ctx)
-    form = None
-    if geometry.has_forms():
-        if depthwise:
-            form = conv_forms.depthwise_to_input
-        elif conv_forms.is_product(geometry.window) or conv_forms.has_few_positions(geometry.window):
-            form = conv_forms.to_input
-        elif geometry.suits_winograd(grad.dtype):
-            form = winograd.to_input
-        elif conv_forms.spreads(geometry.channels, filter.shape[-1], geometry.window):
-            form = conv_forms.to_input
-    return _run(filter, grad, geometry.convolve_to_input, form, geometry.window)
+    return geometry.convolve_to_input(filter, grad)
 
 
 def _to_filter(data: Any, sizes: Any, grad: Any, ctx: OperationContext, depthwise: bool) -> Any:
     geometry = Geometry(ctx.op.attrs, data.shape, [int(d) for d in sizes], depthwise)
     _check_grad(grad, geometry, ctx)
-    form = None
-    if geometry.has_forms():
-        if depthwise:
-            form = conv_forms.depthwise_to_filter
-        elif conv_forms.is_product(geometry.window):
-            form = conv_forms.to_filter
-        elif geometry.suits_winograd(grad.dtype):
-            form = winograd.to_filter
-    return _run(data, grad, geometry.convolve_to_filter, form, geometry.window)
+    return geometry.convolve_to_filter(data, grad)
 
 
 def _check_grad(grad: Any, geometry: Geometry, ctx: OperationContext) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from anabranch.tools import command_line, doctor
+from anabranch.xla.kernel_costs import CostMemory
 
 
 def findings(capsys: pytest.CaptureFixture[str]) -> dict[str, dict[str, Any]]:
@@ -64,6 +65,10 @@ def test_the_cache_is_emptied(
     assert command_line.main(["doctor", "--clear-cache"]) == 0
     assert capsys.readouterr().out == f"Removed 1 compiled programs (2.0 KiB) from {tmp_path}/xla.\n"
     assert list((tmp_path / "xla").iterdir()) == []
+    CostMemory(tmp_path / "kernels").store("a", {"own": 1.0})
+    assert command_line.main(["doctor", "--clear-cache"]) == 0
+    assert "Removed what 1 choices of kernels were measured to cost.\n" in capsys.readouterr().out
+    assert list((tmp_path / "kernels").iterdir()) == []
 
 
 @pytest.mark.parametrize(

@@ -44,6 +44,9 @@ TAPS: Final = 3
 #: (times the share of the tiles that the output fills). Measured: `docs/performance.md`.
 MIN_CHANNELS: Final = 32
 MIN_PRODUCTS: Final = 2000
+#: the share of XLA's time that it takes beyond them: of wide products, and what the transforms add, per product
+_LEAST_COST: Final = 0.45
+_TRANSFORMS_COST: Final = 550
 
 #: B, [values of data, points]
 TO_POINTS: Final = np.array(
@@ -77,15 +80,19 @@ FROM_POINTS: Final = np.array(
 _FILTER_TO_POINTS_2D: Final = np.kron(FILTER_TO_POINTS, FILTER_TO_POINTS)
 
 
-def suits(window: Window, channels: int, depth: int, dtype: Any) -> bool:
-    """Whether a convolution of `channels` to `depth` channels can be done this way, and is faster then."""
-    if dtype != np.float32 or window.size != (1, TAPS, TAPS, 1):
-        return False
-    if max(window.strides) > 1 or max(window.dilations) > 1 or min(channels, depth) < MIN_CHANNELS:
-        return False
+def applies(window: Window) -> bool:
+    """Whether a convolution, of float32, can be done this way."""
+    return window.size == (1, TAPS, TAPS, 1) and max(window.strides) == max(window.dilations) == 1
+
+
+def cost(window: Window, channels: int, depth: int) -> float:
+    """What share of the time of a direct sum a convolution of `channels` to `depth` channels takes this way."""
     _, rows, columns = _tiles(window)
     filled = window.outputs[1] * window.outputs[2] / (rows * columns * OUTPUTS * OUTPUTS)
-    return channels * depth * filled >= MIN_PRODUCTS
+    products = channels * depth * filled
+    narrow = max(MIN_PRODUCTS / products, MIN_CHANNELS / min(channels, depth))
+    # below the thresholds little is gained, and rounding is worse: so it is not done where it might just be quicker
+    return narrow if narrow > 1 else _LEAST_COST + _TRANSFORMS_COST / products
 
 
 def forward(data: Any, filter: Any, window: Window) -> Any:

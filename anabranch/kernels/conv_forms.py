@@ -5,9 +5,9 @@ groups; the window covers all axes of the data, with size 1 for batch and channe
 XLA's own convolution, which reaches most of the machine's speed; `docs/performance.md` has the measurements.
 
 * A filter of size 1, or one that covers the whole data, is a matrix product of reshaped operands.
-* The gradient with respect to the data is one matrix product and a sum of shifted copies where XLA would exchange
-  filter and gradient because the gradient is smaller than the filter (`has_few_positions`), and where the data is
-  so much larger than the gradient, or has so few channels, that XLA computes too much (`spreads`).
+* The gradient with respect to the data is one matrix product and a sum of shifted copies. That is better where XLA
+  would exchange filter and gradient because the gradient is smaller than the filter, and where the data is so much
+  larger than the gradient, or has so few channels, that XLA computes too much (`spreading_cost`).
 * A convolution per channel (depthwise) is a sum of shifted copies, which fuse.
 """
 
@@ -26,6 +26,12 @@ from anabranch.ops.nn.sliding import MAX_UNROLLED_TAPS, Window, shifted, unshift
 _SUM_COST = 48
 #: XLA's matrix products with so few columns are slow
 _FEW_CHANNELS = 8
+#: shares of XLA's time: where it exchanges filter and gradient, of strided windows, of few channels, and of few
+#: channels where the window stood everywhere
+_EXCHANGED_COST = 0.06
+_STRIDED_COST = 1.5
+_FEW_CHANNELS_COST = 0.3
+_FULL_COST = 1.2
 
 
 # ---------------------------------------------------------------------- as one product
@@ -40,24 +46,32 @@ def _covers(window: Window) -> bool:
     return window.size[spatial] == window.lengths[spatial] and not any(map(any, window.pads[spatial]))
 
 
-def has_few_positions(window: Window) -> bool:
-    """Whether the window has fewer positions than taps: XLA then takes the gradient for the filter, and is slow."""
-    return window.taps <= MAX_UNROLLED_TAPS and math.prod(window.outputs[1:-1]) < window.taps
+def can_spread(window: Window) -> bool:
+    """Whether the gradient with respect to the data can be spread tap by tap: not where one product is all there is."""
+    return window.taps <= MAX_UNROLLED_TAPS and not is_product(window)
 
 
-def spreads(channels: int, depth: int, window: Window) -> bool:
-    """Whether the gradient with respect to the data is best spread tap by tap.
+def occupied_share(window: Window) -> float:
+    """Positions of the window for each place of the data."""
+    return math.prod(window.outputs[1:-1]) / math.prod(window.lengths[1:-1])
+
+
+def spreading_cost(channels: int, depth: int, window: Window) -> float:
+    """What share of XLA's time the gradient with respect to the data takes where it is spread tap by tap.
 
     XLA multiplies once per tap for each place of the data, also where the window never stood; here it is once per tap
     for each position of the window. To add up one product costs as much as `_SUM_COST` multiplications, which XLA is
-    spared, unless the data has so few channels that its matrix product is no better.
+    spared, unless the data has so few channels that its matrix product is no better. Where the window has fewer
+    positions than taps, XLA takes the gradient for the filter, and is slow.
     """
-    if window.taps > MAX_UNROLLED_TAPS or max(window.strides) > 1:
-        return False
-    places, positions = math.prod(window.lengths[1:-1]), math.prod(window.outputs[1:-1])
+    share = occupied_share(window)
+    if math.prod(window.outputs[1:-1]) < window.taps:
+        return _EXCHANGED_COST
+    if max(window.strides) > 1:
+        return _STRIDED_COST
     if channels < _FEW_CHANNELS:
-        return channels == 1 or places > positions
-    return places * depth > positions * (depth + _SUM_COST)
+        return _FEW_CHANNELS_COST if channels == 1 or share < 1 else _FULL_COST
+    return share * (depth + _SUM_COST) / depth
 
 
 def _seen(data: Any, window: Window) -> Any:

@@ -1,0 +1,220 @@
+"""The kernels of an operation: its own, and alternates for types of devices, with what each is expected to cost (§3.3).
+
+An operation's own kernel stands beside its signature in `ops/`, states what the operation computes, and runs on every
+device. An *alternate* computes the same in another way. It is registered for one operation and one type of device, for
+some dtypes or whatever a predicate says, with an estimate of its cost::
+
+    @register_kernel("Conv2D", "winograd", device_type="CPU", types={"T": [float32]}, applies=has_3x3_filter, cost=0.5)
+    def _(input, filter, *, ctx): ...
+
+The function takes what the operation's own kernel takes: the inputs, and by keyword attributes, `ctx`, `xp`, `rng`. It
+may rely on what `applies` found out.
+
+A cost is relative: the share of the time of the operation's own kernel (whose cost is 1) that the alternate is expected
+to take. Which kernel is taken, `xla.kernel_choice` decides (docs/decisions/0033-kernel-registry.md).
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+import threading
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple, TypeVar
+
+from anabranch.core.device import DeviceSpec
+from anabranch.core.dtypes import DType, as_dtype
+from anabranch.core.op_def import Rule
+from anabranch.core.registry import find_op_def
+
+#: what an operation's own kernel is called among the candidates, and what it costs
+OWN_KERNEL: Final = "own"
+OWN_COST: Final = 1.0
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class KernelInput(NamedTuple):
+    """What is known of an input when a kernel is chosen: its shape, its NumPy dtype, and the value of a static one."""
+
+    shape: tuple[int, ...]
+    dtype: Any
+    value: Any = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KernelCase:
+    """What a kernel is chosen for: an operation on inputs of known shapes, on a type of device.
+
+    Attributes:
+        inputs: flat.
+        device_types: whose kernels may be taken, the most specific first.
+    """
+
+    op_type: str
+    attrs: Mapping[str, Any]
+    inputs: tuple[KernelInput, ...]
+    device_types: tuple[str, ...]
+
+
+Predicate = Callable[[KernelCase], bool]
+Estimate = Callable[[KernelCase], float]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AlternateKernel:
+    """Another way to compute what an operation computes. See `register_kernel`."""
+
+    op_type: str
+    name: str
+    device_type: str
+    rule: Rule
+    types: Mapping[str, frozenset[DType]]
+    applies: Predicate
+    cost: Estimate
+
+    def takes(self, case: KernelCase) -> bool:
+        """Whether this kernel can compute that."""
+        if any(as_dtype(case.attrs[name]) not in allowed for name, allowed in self.types.items()):
+            return False
+        return self.applies(case)
+
+    def estimate(self, case: KernelCase) -> float:
+        """What share of the time of the operation's own kernel it is expected to take.
+
+        Raises:
+            ValueError: the estimate is negative, or no number.
+        """
+        cost = self.cost(case)
+        if math.isnan(cost) or cost < 0:
+            raise ValueError(
+                f"the kernel {self.name!r} of {self.op_type} estimates its cost as {cost}: give a share >= 0"
+            )
+        return cost
+
+
+class KernelCandidate(NamedTuple):
+    """A kernel that can compute a case, and its estimated cost; no kernel: the operation's own."""
+
+    name: str
+    cost: float
+    kernel: AlternateKernel | None = None
+
+
+@dataclass(slots=True)
+class _Registry:
+    """What is registered, in order, by operation; and the modules that have yet to register something."""
+
+    kernels: dict[str, tuple[AlternateKernel, ...]] = field(default_factory=dict)
+    modules: dict[str, str] = field(default_factory=dict)
+    lock: threading.RLock = field(default_factory=threading.RLock)
+
+
+_registry: Final = _Registry()
+
+
+def register_kernel(
+    op_type: str,
+    name: str,
+    *,
+    device_type: str,
+    types: Mapping[str, Collection[Any]] | None = None,
+    applies: Predicate = lambda case: True,
+    cost: float | Estimate = 0.5,
+) -> Callable[[F], F]:
+    """Registers the function that it decorates as another kernel of an operation, for what is compiled from now on.
+
+    Args:
+        op_type: the name of the operation type.
+        name: what the kernel is called in explanations; one of a kind for this operation and type of device.
+        device_type: the type of the devices that can run it, such as "CPU".
+        types: of type attributes of the operation, the dtypes that it takes; what is not named may be any.
+        applies: whether it can compute a `KernelCase`. It must not look at anything else, nor take long.
+        cost: what share of the time of the operation's own kernel it is expected to take: a number, or a function of
+            the case.
+
+    Raises:
+        ValueError: there is no such operation or attribute, or the name is taken; the message says which.
+    """
+    DeviceSpec.from_string(f"/device:{device_type}:0")
+    op_def = find_op_def(op_type)
+    if op_def is None or op_def.compiled_rule is None:
+        raise ValueError(f"no compiled operation is called {op_type!r}; a kernel is another way to compute one")
+    accepted = {attr: frozenset(map(as_dtype, allowed)) for attr, allowed in (types or {}).items()}
+    unknown = [attr for attr in accepted if attr not in op_def.attrs or op_def.attrs[attr].kind != "type"]
+    estimate = cost if callable(cost) else lambda case: float(cost)
+
+    def register(function: F) -> F:
+        rule = Rule.of(function)
+        wrong = [*unknown, *(attr for attr in rule.attr_names() if attr not in op_def.attrs)]
+        if wrong:
+            raise ValueError(
+                f"the kernel {name!r} names {wrong}, which {op_type} does not have among its attributes (for `types`: "
+                f"among those of kind type); it has {sorted(op_def.attrs)}"
+            )
+        _add(AlternateKernel(op_type, name, device_type, rule, accepted, applies, estimate))
+        return function
+
+    return register
+
+
+def _add(kernel: AlternateKernel) -> None:
+    with _registry.lock:
+        there = _registry.kernels.get(kernel.op_type, ())
+        taken = any((one.name, one.device_type) == (kernel.name, kernel.device_type) for one in there)
+        if taken or kernel.name == OWN_KERNEL:
+            raise ValueError(
+                f"{kernel.op_type} already has a kernel {kernel.name!r} for {kernel.device_type}; choose another name"
+            )
+        _registry.kernels[kernel.op_type] = (*there, kernel)
+
+
+def unregister_kernel(op_type: str, name: str, device_type: str) -> None:
+    """Takes a kernel out; what is compiled already keeps it.
+
+    Raises:
+        KeyError: no such kernel is registered.
+    """
+    with _registry.lock:
+        there = _registry.kernels.get(op_type, ())
+        left = tuple(one for one in there if (one.name, one.device_type) != (name, device_type))
+        if len(left) == len(there):
+            raise KeyError(f"{op_type} has no kernel {name!r} for {device_type}")
+        _registry.kernels[op_type] = left
+
+
+def load_kernels_from(module: str, op_types: Collection[str]) -> None:
+    """Names the module that registers kernels of these operations, to be imported when one is first compiled."""
+    with _registry.lock:
+        _registry.modules.update(dict.fromkeys(op_types, module))
+
+
+def has_alternates(op_type: str) -> bool:
+    """Whether an operation may have more than its own kernel. Costs two look-ups."""
+    return op_type in _registry.kernels or op_type in _registry.modules
+
+
+def alternates(op_type: str) -> Sequence[AlternateKernel]:
+    """The registered kernels of an operation, in the order of registration."""
+    module = _registry.modules.get(op_type)
+    if module is not None:
+        importlib.import_module(module)  # without the lock, which whoever else imports it may be waiting for
+        with _registry.lock:
+            _registry.modules = {name: home for name, home in _registry.modules.items() if home != module}
+    return _registry.kernels.get(op_type, ())
+
+
+def candidates(case: KernelCase) -> list[KernelCandidate]:
+    """The kernels that can compute a case, the cheapest by estimate first; among them always the operation's own.
+
+    Of equal cost, the own one comes first, then those of the more specific type of device, then those registered
+    earlier. Two kernels of one name, for two types of device, are one: the more specific.
+    """
+    found: dict[str, KernelCandidate] = {}
+    there = alternates(case.op_type)
+    for device_type in case.device_types:
+        for kernel in there:
+            if kernel.device_type == device_type and kernel.name not in found and kernel.takes(case):
+                found[kernel.name] = KernelCandidate(kernel.name, kernel.estimate(case), kernel)
+    return sorted([KernelCandidate(OWN_KERNEL, OWN_COST), *found.values()], key=lambda one: one.cost)

@@ -1,0 +1,23 @@
+"""Alternate kernels of operations: other ways to compute the same, chosen by cost (docs/decisions/0033).
+
+Each module registers its kernels with `core.kernels` when it is imported, which is when one of its operations is first
+compiled: importing this package imports none of them.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from anabranch.core.kernels import load_kernels_from
+
+#: module -> the operations of which it has kernels
+MODULES: Final = {
+    "anabranch.kernels.convolutions": (
+        *("Conv2D", "Conv2DBackpropInput", "Conv2DBackpropFilter"),
+        *("Conv3D", "Conv3DBackpropInputV2", "Conv3DBackpropFilterV2"),
+        *("DepthwiseConv2dNative", "DepthwiseConv2dNativeBackpropInput", "DepthwiseConv2dNativeBackpropFilter"),
+    ),
+}
+
+for _module, _op_types in MODULES.items():
+    load_kernels_from(_module, _op_types)

@@ -1,0 +1,160 @@
+"""Kernels of convolutions on processors, where XLA's own are slow: what they cost, and when they apply.
+
+A convolution, its gradient with respect to the data and the one with respect to the filter have the same alternates:
+
+* ``product``: one matrix product, where the filter is 1x1 or covers the whole data (`conv_forms`);
+* ``columns``, for the gradient with respect to the data: one product, whose columns are added up (`conv_forms`);
+* ``shifts``, for convolutions per channel: sums of shifted copies, which fuse (`conv_forms`);
+* ``winograd``: 3x3 filters in fewer multiplications (`winograd`).
+
+All need channels last and no groups. Estimates are shares of the time of XLA's own convolution, from the measurements
+in `docs/performance.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from anabranch.core import dtypes
+from anabranch.core.kernels import KernelCase, register_kernel
+from anabranch.kernels import conv_forms, winograd
+from anabranch.ops.nn.conv import Geometry, geometry_to_input
+from anabranch.ops.nn.sliding import Window
+
+#: computes a convolution from its two operands
+Form = Callable[[Any, Any, Window], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Direction:
+    """A convolution, or one of its gradients, as an operation with two operands.
+
+    Attributes:
+        operands: which inputs they are.
+        sizes: which input has the sizes of what is computed; None: the convolution itself, which needs none.
+    """
+
+    op_type: str
+    operands: tuple[int, int]
+    sizes: int | None
+    depthwise: bool
+
+    def geometry(self, attrs: Mapping[str, Any], shapes: Sequence[tuple[int, ...]], sizes: Any) -> Geometry:
+        """The convolution of data and a filter that this belongs to."""
+        one, other = (shapes[i] for i in self.operands)
+        if self.sizes is None:
+            return Geometry(dict(attrs), one, other, self.depthwise)
+        if self.sizes == 0:
+            return geometry_to_input(dict(attrs), sizes, one, other, self.depthwise)
+        return Geometry(dict(attrs), one, [int(d) for d in sizes], self.depthwise)
+
+    def covered(self, case: KernelCase) -> Geometry | None:
+        """The convolution of a case, if its shapes fit each other, channels are last, and there are no groups.
+
+        Where shapes do not fit, the operation's own kernel says so.
+        """
+        shapes = [given.shape for given in case.inputs]
+        sizes = None if self.sizes is None else case.inputs[self.sizes].value
+        if self.sizes is not None and sizes is None:
+            return None
+        try:
+            found = self.geometry(case.attrs, shapes, sizes)
+        except (ValueError, IndexError):
+            return None
+        last = found.layout.rank - 1
+        if found.layout.channel != last or found.filter_shape[-2] != found.channels:
+            return None
+        if self.sizes is not None and tuple(shapes[self.operands[1]]) != found.out_shape:
+            return None
+        return None if 0 in (*found.shape, *found.filter_shape, *found.out_shape) else found
+
+    def register(
+        self,
+        name: str,
+        form: Form,
+        applies: Callable[[Window], bool],
+        cost: Callable[[Geometry], float],
+        types: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Registers a form of it for processors."""
+
+        def takes(case: KernelCase) -> bool:
+            geometry = self.covered(case)
+            return geometry is not None and applies(geometry.window)
+
+        def estimate(case: KernelCase) -> float:
+            geometry = self.covered(case)
+            assert geometry is not None  # `takes` has said so
+            return cost(geometry)
+
+        def kernel(*inputs: Any, ctx: Any) -> Any:
+            sizes = None if self.sizes is None else inputs[self.sizes]
+            geometry = self.geometry(ctx.op.attrs, [value.shape for value in inputs], sizes)
+            return form(inputs[self.operands[0]], inputs[self.operands[1]], geometry.window)
+
+        register_kernel(self.op_type, name, device_type="CPU", types=types, applies=takes, cost=estimate)(kernel)
+
+
+def _directions(forward: str, to_input: str, to_filter: str, depthwise: bool = False) -> tuple[_Direction, ...]:
+    return (
+        _Direction(forward, (0, 1), None, depthwise),
+        _Direction(to_input, (1, 2), 0, depthwise),
+        _Direction(to_filter, (0, 2), 1, depthwise),
+    )
+
+
+# ---------------------------------------------------------------------- what they cost
+#: a product where the filter has one element, and where it covers the data: of forward, to the input, to the filter
+_PRODUCT_COSTS: Final = ((0.95, 0.15), (0.87, 0.05), (0.15, 0.4))
+#: 60 times faster
+_SHIFTS_COST: Final = 0.02
+
+
+def _product_cost(direction: int) -> Callable[[Geometry], float]:
+    single, covering = _PRODUCT_COSTS[direction]
+    return lambda geometry: single if geometry.window.taps == 1 else covering
+
+
+def _columns_cost(geometry: Geometry) -> float:
+    return conv_forms.spreading_cost(geometry.channels, geometry.filter_shape[-1], geometry.window)
+
+
+def _winograd_cost(geometry: Geometry) -> float:
+    return winograd.cost(geometry.window, *geometry.filter_shape[-2:])
+
+
+def _winograd_to_input_cost(geometry: Geometry) -> float:
+    """XLA multiplies for each place of the data, also where the window never stood; here only its positions count."""
+    cost = _winograd_cost(geometry)
+    return cost * min(1.0, conv_forms.occupied_share(geometry.window)) if cost <= 1 else cost
+
+
+# ---------------------------------------------------------------------- the kernels
+for _names in (
+    ("Conv2D", "Conv2DBackpropInput", "Conv2DBackpropFilter"),
+    ("Conv3D", "Conv3DBackpropInputV2", "Conv3DBackpropFilterV2"),
+):
+    _three = _directions(*_names)
+    for _at, _form in enumerate((conv_forms.forward, conv_forms.to_input, conv_forms.to_filter)):
+        _three[_at].register("product", _form, conv_forms.is_product, _product_cost(_at))
+    _three[1].register("columns", conv_forms.to_input, conv_forms.can_spread, _columns_cost)
+    if _names[0] == "Conv2D":
+        for _direction, _form, _cost in zip(
+            _three,
+            (winograd.forward, winograd.to_input, winograd.to_filter),
+            (_winograd_cost, _winograd_to_input_cost, _winograd_cost),
+            strict=True,
+        ):
+            _direction.register("winograd", _form, winograd.applies, _cost, {"T": [dtypes.float32]})
+
+for _direction, _form in zip(
+    _directions(
+        *("DepthwiseConv2dNative", "DepthwiseConv2dNativeBackpropInput", "DepthwiseConv2dNativeBackpropFilter"),
+        depthwise=True,
+    ),
+    (conv_forms.depthwise_forward, conv_forms.depthwise_to_input, conv_forms.depthwise_to_filter),
+    strict=True,
+):
+    _direction.register("shifts", _form, lambda window: True, lambda geometry: _SHIFTS_COST)

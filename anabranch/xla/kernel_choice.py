@@ -1,0 +1,287 @@
+"""Choosing among the kernels of an operation: by estimate, and by measurement where estimates leave it open.
+
+`core.kernels` knows the candidates. A choice is made once for each *key* (operation, attributes, shapes, dtypes, static
+values, device, versions) and kept by the process; what was measured is kept on disk (`xla.kernel_costs`). What decides,
+and why, is told in docs/decisions/0033-kernel-registry.md.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+import os
+import platform
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import jax
+import jaxlib.version
+import numpy as np
+
+import anabranch.kernels  # announces its kernels  # noqa: F401
+from anabranch.core.attrs import AttributeValue
+from anabranch.core.dtypes import DType
+from anabranch.core.kernels import KernelCandidate, KernelCase, candidates
+from anabranch.errors import InvalidArgumentError
+from anabranch.frontend.platform.version import VERSION
+from anabranch.xla.compile_cache import cache_directory
+from anabranch.xla.kernel_costs import CostMemory
+
+#: environment variable that says how kernels are chosen: one of `MODES`
+KERNELS_VARIABLE: Final = "ANABRANCH_KERNELS"
+MODES: Final = ("auto", "estimate", "measure")
+#: variables of TensorFlow by which programs ask for results that repeat, and the values that do
+_REPEATABLE: Final = {
+    "TF_DETERMINISTIC_OPS": ("1", "true"),
+    "TF_CUDNN_DETERMINISTIC": ("1", "true"),
+    "TF_CUDNN_USE_AUTOTUNE": ("0", "false"),
+}
+#: estimates within this factor of the least leave it open which kernel is best
+OPEN_FACTOR: Final = 1.25
+#: what was measured to take less than this share of the favourite's time is better
+_BETTER_SHARE: Final = 0.9
+#: when a process has spent so much on measurements that nobody asked for, it begins no other (s)
+BUDGET_SECONDS: Final = 2.0
+#: such measurements are made if the inputs have at least, and at most, so many bytes
+_LEAST_BYTES: Final = 1 << 16
+_MOST_BYTES: Final = 1 << 28
+_SPENT: Final = "the time for measurements is used up"
+#: choices that a process keeps
+MAX_CHOICES: Final = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class KernelTarget:
+    """What an island is compiled for.
+
+    Attributes:
+        device_types: whose kernels may be taken, the most specific first.
+        device: the `jax.Device`; None: JAX's default device.
+    """
+
+    device_types: tuple[str, ...]
+    device: jax.Device | None = None
+
+
+def target_of(device: jax.Device | None, device_type: str = "") -> KernelTarget:
+    """The target of a `jax.Device` (None: the default one) that a session calls a device of that type."""
+    platform_type = (jax.default_backend() if device is None else str(device.platform)).upper()
+    named = (device_type,) if device_type and device_type != platform_type else ()
+    return KernelTarget((*named, platform_type), device)
+
+
+@dataclass(frozen=True, slots=True)
+class KernelChoice:
+    """The kernel that was chosen.
+
+    Attributes:
+        why: what decided.
+        candidates: those there were, the cheapest by estimate first.
+        measured: seconds, by name, of those that were measured.
+    """
+
+    op_type: str
+    chosen: KernelCandidate
+    why: str
+    candidates: tuple[KernelCandidate, ...]
+    measured: Mapping[str, float]
+
+
+#: measures a candidate (s); raises whatever the kernel raises
+Measure = Callable[[KernelCandidate], float]
+
+
+class KernelChooser:
+    """Chooses kernels, and keeps the choices of a process. Thread-safe; one thread measures at a time.
+
+    Args:
+        memory: costs that were measured earlier; asked for at each choice, None: nothing is kept.
+        mode: one of `MODES`; asked for at each choice.
+        clock: counts what measurements take (s).
+        budget: what measurements may take in all, in the mode "auto" (s).
+    """
+
+    def __init__(
+        self,
+        memory: Callable[[], CostMemory | None],
+        mode: Callable[[], str],
+        clock: Callable[[], float] = time.perf_counter,
+        budget: float = BUDGET_SECONDS,
+    ) -> None:
+        self._memory = memory
+        self._mode = mode
+        self._clock = clock
+        self._left = budget
+        self._choices: dict[tuple[str, ...], KernelChoice] = {}
+        self._lock = threading.RLock()
+
+    def choose(self, case: KernelCase, device: jax.Device | None, measure: Measure | None) -> KernelChoice | None:
+        """The kernel for a case; None where there is but the operation's own.
+
+        Args:
+            device: the `jax.Device`; None: JAX's default device.
+            measure: None: this operation cannot be measured alone.
+        """
+        found = candidates(case)
+        if len(found) == 1:
+            return None
+        key = case_key(case, device)
+        kept = (key, *(one.name for one in found))
+        choice = self._choices.get(kept)
+        if choice is None:
+            with self._lock:
+                choice = self._choices.get(kept)
+                if choice is None:
+                    if len(self._choices) >= MAX_CHOICES:
+                        del self._choices[next(iter(self._choices))]
+                    choice = self._choices[kept] = self._decide(case, key, found, measure)
+        return choice
+
+    def forget(self) -> None:
+        """Lets all choices go, so that they are made anew."""
+        with self._lock:
+            self._choices.clear()
+
+    def _decide(
+        self, case: KernelCase, key: str, found: Sequence[KernelCandidate], measure: Measure | None
+    ) -> KernelChoice:
+        mode = self._mode()
+        if mode == "estimate":
+            return _by_estimate(case, found, {}, "by estimate alone, as asked")
+        memory = self._memory()
+        known = {} if memory is None else memory.load(key)
+        rivals = found if mode == "measure" else [one for one in found if one.cost <= found[0].cost * OPEN_FACTOR]
+        missing = [one for one in rivals if one.name not in known]
+        if not missing and sum(one.name in known for one in found) > 1:
+            return _by_measurement(case, found, known, "measured earlier")
+        if len(rivals) == 1:
+            return _by_estimate(case, found, known, "the estimates are clear")
+        refusal = "" if mode == "measure" else self._refusal(case)
+        if measure is None or refusal:
+            return _by_estimate(case, found, known, f"by estimate: {refusal or 'it cannot be measured alone'}")
+        measured = self._measure(missing, measure, limited=mode == "auto")
+        finite = {name: seconds for name, seconds in measured.items() if math.isfinite(seconds)}
+        if memory is not None and finite:
+            memory.store(key, finite)
+        if len(measured) < len(missing):
+            return _by_estimate(case, found, {**known, **finite}, f"by estimate: {_SPENT}")
+        return _by_measurement(case, found, {**known, **measured}, "measured")
+
+    def _refusal(self, case: KernelCase) -> str:
+        """Why a case is not measured unless somebody asks for it; empty: it is."""
+        size = sum(math.prod(given.shape) * given.dtype.itemsize for given in case.inputs)
+        if size < _LEAST_BYTES:
+            return "it is too small to matter"
+        if size > _MOST_BYTES:
+            return "it is too large to be measured"
+        return "" if self._left > 0 else _SPENT
+
+    def _measure(self, rivals: Sequence[KernelCandidate], measure: Measure, limited: bool) -> dict[str, float]:
+        """What the rivals take (s); infinite where one fails. Ends early when the budget is spent."""
+        measured: dict[str, float] = {}
+        for rival in rivals:
+            if limited and self._left <= 0:
+                break
+            start = self._clock()
+            try:
+                measured[rival.name] = measure(rival)
+            except Exception:  # what fails alone is not chosen; where all fail, the step says why
+                measured[rival.name] = math.inf
+            if limited:
+                self._left -= self._clock() - start
+        return measured
+
+
+def _by_estimate(
+    case: KernelCase, found: Sequence[KernelCandidate], measured: Mapping[str, float], why: str
+) -> KernelChoice:
+    return KernelChoice(case.op_type, found[0], why, tuple(found), measured)
+
+
+def _by_measurement(
+    case: KernelCase, found: Sequence[KernelCandidate], measured: Mapping[str, float], how: str
+) -> KernelChoice:
+    """The quickest, unless the estimates' favourite is nearly as quick."""
+    shown = {one.name: measured[one.name] for one in found if math.isfinite(measured.get(one.name, math.inf))}
+    if not shown:
+        return _by_estimate(case, found, {}, "by estimate: every candidate failed when it was measured alone")
+    best = min((one for one in found if one.name in shown), key=lambda one: shown[one.name])
+    favourite = next(one for one in found if one.name in shown)
+    if shown[best.name] < _BETTER_SHARE * shown[favourite.name] or best is favourite:
+        return KernelChoice(case.op_type, best, f"{how}: the quickest", tuple(found), shown)
+    return KernelChoice(case.op_type, favourite, f"{how}: no other is clearly quicker", tuple(found), shown)
+
+
+# ---------------------------------------------------------------------- keys
+def case_key(case: KernelCase, device: jax.Device | None = None) -> str:
+    """What costs are remembered under, as JSON: everything that they depend on, and the versions of what made them."""
+    return json.dumps(
+        {
+            "operation": case.op_type,
+            "attributes": {name: _plain(value) for name, value in case.attrs.items() if not name.startswith("_")},
+            "inputs": [
+                [str(given.dtype), list(given.shape), None if given.value is None else np.asarray(given.value).tolist()]
+                for given in case.inputs
+            ],
+            "device": [*case.device_types, device_kind(device)],
+            "versions": {"anabranch": VERSION, "jax": jax.__version__, "jaxlib": jaxlib.version.__version__},
+        },
+        sort_keys=True,
+    )
+
+
+def _plain(value: AttributeValue) -> object:
+    """The value of an attribute as JSON has it."""
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, bool | int | float | str) or value is None:
+        return value
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "backslashreplace")
+    return value.name if isinstance(value, DType) else repr(value)
+
+
+def device_kind(device: jax.Device | None = None) -> str:
+    """The model of a device: of the processor, with the number of cores that this process may use."""
+    found = jax.local_devices()[0] if device is None else device
+    return _processor() if found.platform == "cpu" else str(found.device_kind)
+
+
+@functools.cache
+def _processor() -> str:
+    model = platform.processor() or platform.machine()
+    try:
+        lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
+    except OSError:
+        lines = []
+    named = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return f"{named[0] if named else model}, {cores} cores"
+
+
+# ---------------------------------------------------------------------- the process's
+def kernel_mode() -> str:
+    """How kernels are chosen, as the environment says.
+
+    Raises:
+        InvalidArgumentError: it says something else than one of `MODES`.
+    """
+    asked = os.environ.get(KERNELS_VARIABLE, "")
+    if asked and asked not in MODES:
+        raise InvalidArgumentError(None, None, f"{KERNELS_VARIABLE} must be one of {', '.join(MODES)}, got {asked!r}")
+    repeatable = any(os.environ.get(name, "").lower() in values for name, values in _REPEATABLE.items())
+    return asked or ("estimate" if repeatable else "auto")
+
+
+def cost_memory() -> CostMemory | None:
+    """The costs kept on disk; None where the compile cache is turned off."""
+    directory = cache_directory()
+    return None if directory is None else CostMemory(directory.with_name("kernels"))
+
+
+chooser: Final = KernelChooser(cost_memory, kernel_mode)
