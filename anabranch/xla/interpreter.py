@@ -19,6 +19,7 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
 from anabranch.xla.numpy_rules import RULES
+from anabranch.xla.sizes import braces_of
 
 #: equations that JAX has to run itself (each compiles on its own); with more the whole program is better compiled
 MAX_FOREIGN = 6
@@ -116,7 +117,8 @@ class Interpretation:
         self._instructions.append((function, tuple(arguments), outputs, several))
 
     def _measure(self, equation: Any) -> None:
-        self._elements += sum(math.prod(v.aval.shape) for v in equation.outvars)
+        # what is foreign may meet XLA, which is slow with some arrays that have no elements
+        self._elements += sum(max(math.prod(v.aval.shape), braces_of(v.aval.shape)) for v in equation.outvars)
         if equation.primitive.name == "dot_general":
             (summed, _), _ = equation.params["dimension_numbers"]
             inner = math.prod(equation.invars[0].aval.shape[d] for d in summed)

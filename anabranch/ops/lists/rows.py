@@ -28,7 +28,7 @@ from anabranch.ops.lists.tensor_list import (
     list_shape,
     tail_shape,
 )
-from anabranch.ops.lists.values import Declared, TensorList, check_element_shape, stated_shape
+from anabranch.ops.lists.values import Declared, TensorList, check_element_shape, stated_shape, unwritten
 
 # ---------------------------------------------------------------------- all elements
 TensorListStack = define_op(
@@ -67,7 +67,7 @@ def _(handle: Any, shape: Any, *, element_dtype: Any, num_elements: int, ctx: An
 
 
 def _stacked(handle: TensorList, indices: Any, shape: Any, ctx: Any) -> Any:
-    items = [np.asarray(handle.item(int(i), shape)) for i in indices]
+    items = [np.asarray(item) for item in handle.items([int(i) for i in indices], shape)]
     shapes = sorted({item.shape for item in items})
     ctx.check(len(shapes) <= 1, f"elements of different shapes cannot be stacked: {shapes[:4]}; use concat()")
     if shapes:
@@ -177,7 +177,7 @@ def _(tensor: Any, indices: Any, shape: Any, num_elements: Any, *, ctx: Any) -> 
     length = int(indices.max(initial=-1)) + 1 if length < 0 else length
     check_element_shape(shape, tensor.shape[1:])
     check_index(ctx, indices, length)
-    elements: list[Any] = [None] * length
+    elements = unwritten(length)
     for index, row in zip(indices, tensor, strict=True):
         elements[int(index)] = row
     return TensorList(elements, length, tensor.dtype, Declared.by(shape))
@@ -285,7 +285,7 @@ def _(handle: Any, shape: Any, dims: Any, *, ctx: Any) -> Any:
     if handle.length == 0:
         return _no_rows(handle, shape, ctx), np.zeros((0,), np.int64)
     handle = handle.to_host()
-    items = [np.asarray(handle.item(i, shape)) for i in range(handle.length)]
+    items = [np.asarray(item) for item in handle.items(range(handle.length), shape)]
     ctx.check(all(item.ndim for item in items), "scalars cannot be concatenated; use stack()")
     _check_pieces(handle, shape, [item.shape for item in items])
     joined = np.concatenate(items)

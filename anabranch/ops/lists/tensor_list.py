@@ -18,7 +18,7 @@ from anabranch.graph.building import define_op
 from anabranch.graph.composite import IndexedSlices
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
-from anabranch.ops.lists.values import Declared, TensorList, check_element_shape, sum_of_lists
+from anabranch.ops.lists.values import Declared, TensorList, check_element_shape, sum_of_lists, unwritten
 
 #: the attribute of operations that take the shape of elements
 SHAPE_ATTR = "shape_type: {int32, int64}"
@@ -61,7 +61,7 @@ def _(shape: Any, num_elements: Any, *, element_dtype: Any, ctx: Any) -> TensorL
 @TensorListReserve.host_kernel
 def _(shape: Any, num_elements: Any, *, element_dtype: Any, ctx: Any) -> TensorList:
     length = list_length(ctx, num_elements)
-    return TensorList([None] * length, length, element_dtype.as_numpy_dtype, Declared.by(shape))
+    return TensorList(unwritten(length), length, element_dtype.as_numpy_dtype, Declared.by(shape))
 
 
 def list_length(ctx: Any, value: Any) -> int:
@@ -175,7 +175,7 @@ def resized(handle: TensorList, length: int) -> TensorList:
     """A list of another length: elements are dropped at the end, or unwritten ones added."""
     if handle.on_host:
         kept = handle.elements[:length]
-        return handle.replaced([*kept, *[None] * (length - len(kept))], length)
+        return handle.replaced([*kept, *unwritten(length - len(kept))], length)
     if handle.elements is None or length == handle.length:
         return handle.replaced(handle.elements, length)
     kept = handle.elements[:length]

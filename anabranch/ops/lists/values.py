@@ -22,6 +22,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from anabranch.core.shapes import TensorShape
+from anabranch.core.sizes import check_storable
+
+#: what an element of a Python list takes at least, in words: its place, an array of its own
+_ELEMENT_WORDS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +141,7 @@ class TensorList:
         if self.on_host:
             return self
         if self.elements is None:
-            return self.replaced([None] * self.length)
+            return self.replaced(unwritten(self.length))
         if isinstance(self.elements, TensorList):
             return self.replaced([jax.tree.map(lambda e, i=i: e[i], self.elements) for i in range(self.length)])
         return self.replaced(list(np.asarray(self.elements)))
@@ -207,9 +211,19 @@ class TensorList:
         Raises:
             ValueError: nothing was written there and the shape is not known.
         """
-        found = self.elements[index]
-        if found is not None:
+        return self.items([index], shape)[0]
+
+    def items(self, indices: Sequence[int], shape: Any) -> list[Any]:
+        """Elements of a Python list, as `item` gives them."""
+        found = [self.elements[index] for index in indices]
+        missing = next((index for index, element in zip(indices, found, strict=True) if element is None), None)
+        if missing is None:
             return found
+        zeros = self._never_written(missing, shape)
+        return [zeros if element is None else element for element in found]
+
+    def _never_written(self, index: int, shape: Any) -> Any:
+        """What is read where nothing was written."""
         if self.dtype == np.object_:
             return TensorList(None, 0, np.float32)
         known = self.known_shape(shape)
@@ -220,10 +234,14 @@ class TensorList:
         return np.zeros(known, self.dtype)
 
 
-def _zeros_like(element: Any) -> Any:
-    if isinstance(element, TensorList):
-        return element.zeroed()
-    return None if element is None else np.zeros_like(element)
+def unwritten(length: int) -> list[Any]:
+    """So many elements of a Python list into which nothing was written.
+
+    Raises:
+        ResourceExhaustedError: the memory would not hold that many.
+    """
+    check_storable([length, _ELEMENT_WORDS], np.int64, what="a list of tensors")
+    return [None] * length
 
 
 def sum_of_lists(a: TensorList, b: TensorList, ctx: Any) -> TensorList:
