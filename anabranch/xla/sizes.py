@@ -88,8 +88,8 @@ def _check_braces(shape: tuple[int, ...]) -> None:
         raise ResourceExhaustedError(
             None,
             None,
-            f"a tensor of shape {[*shape]} has no elements, but the product of the dimensions before the 0 is more "
-            f"than {_MAX_BRACES:,}, which XLA does not compile in reasonable time; make them smaller, or put the 0 first",
+            f"a tensor of shape {[*shape]} has no elements, but the product of the dimensions before the 0 is "
+            f"more than {_MAX_BRACES:,}, which XLA does not compile in reasonable time; make them smaller",
         )
 
 

@@ -10,7 +10,7 @@ from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import OpFunction, define_op
 from anabranch.graph.constants import constant_value
 from anabranch.graph.operation import Tensor
-from anabranch.ops import raw
+from anabranch.ops import raw, shape_rules
 from anabranch.ops.arithmetic.complex_numbers import check_parts, complex_of
 
 _COMPLEX = "Tcomplex: {complex64, complex128} = complex64"
@@ -81,6 +81,7 @@ def _real_transform(rank: int) -> OpFunction:
 
     @op.shape
     def _(input: TensorShape, fft_length: TensorShape, *, ctx: Any) -> TensorShape:
+        shape_rules.merged(fft_length, TensorShape([rank]))
         return _transformed_shape(input, ctx.constant("fft_length"), rank, True)
 
     @op.kernel
@@ -113,6 +114,7 @@ def _inverse_real_transform(rank: int) -> OpFunction:
 
     @op.shape
     def _(input: TensorShape, fft_length: TensorShape, *, ctx: Any) -> TensorShape:
+        shape_rules.merged(fft_length, TensorShape([rank]))
         return _transformed_shape(input, ctx.constant("fft_length"), rank, False)
 
     @op.kernel
