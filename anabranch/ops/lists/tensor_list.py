@@ -74,6 +74,8 @@ EmptyTensorList = define_op(
     "EmptyTensorList",
     "element_shape: shape_type, max_num_elements: int32 -> handle: variant",
     f"element_dtype: any, {SHAPE_ATTR}",
+    static=("max_num_elements",),
+    ranks={"max_num_elements": 0},
 )
 EmptyTensorList.not_differentiable()
 EmptyTensorList.shape(list_shape)
@@ -81,12 +83,18 @@ EmptyTensorList.shape(list_shape)
 
 @EmptyTensorList.host_kernel
 def _(shape: Any, max_num_elements: Any, *, element_dtype: Any) -> TensorList:
-    return TensorList([], 0, element_dtype.as_numpy_dtype, Declared.by(shape))
+    return TensorList([], 0, element_dtype.as_numpy_dtype, Declared.by(shape, _limit(max_num_elements)))
 
 
 @EmptyTensorList.kernel
 def _(shape: Any, max_num_elements: Any, *, element_dtype: Any) -> TensorList:
-    return TensorList(None, 0, element_dtype.as_numpy_dtype, Declared.by(shape))
+    return TensorList(None, 0, element_dtype.as_numpy_dtype, Declared.by(shape, _limit(max_num_elements)))
+
+
+def _limit(max_num_elements: Any) -> int | None:
+    """How many elements a list grows to; a negative number stands for any."""
+    limit = int(np.asarray(max_num_elements))
+    return None if limit < 0 else limit
 
 
 TensorListFromTensor = define_op(

@@ -30,14 +30,20 @@ _ELEMENT_WORDS = 16
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """The shape that the elements of a list are declared with, as far as it is known."""
+    """What a list is declared with.
+
+    Attributes:
+        dims: the shape of its elements, as far as it is known.
+        limit: how many elements it grows to; None: as many as are added.
+    """
 
     dims: tuple[int | None, ...] | None
+    limit: int | None = None
 
     @classmethod
-    def by(cls, stated: Any) -> Declared:
+    def by(cls, stated: Any, limit: int | None = None) -> Declared:
         """What an `element_shape` input declares."""
-        return cls(stated_shape(stated).dims_tuple)
+        return cls(stated_shape(stated).dims_tuple, limit)
 
     @property
     def shape(self) -> TensorShape:
@@ -48,7 +54,8 @@ def common_declaration(a: Declared | None, b: Declared | None) -> Declared | Non
     """What two lists declare alike."""
     if a is None or b is None or a == b:
         return a if a == b else None
-    return Declared(a.shape.most_specific_compatible_shape(b.shape).dims_tuple)
+    dims = a.shape.most_specific_compatible_shape(b.shape).dims_tuple
+    return Declared(dims, a.limit if a.limit == b.limit else None)
 
 
 @jax.tree_util.register_pytree_node_class
@@ -100,6 +107,31 @@ class TensorList:
     def shape(self) -> Any:
         """What a compiled program that takes the list depends on, besides its values."""
         return ("list", self.length, self.element_shape, self.dtype.str, self.declared)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no element may be added."""
+        limit = None if self.declared is None else self.declared.limit
+        return limit is not None and self.length >= limit
+
+    def check_room(self) -> None:
+        """Raises ValueError where no element may be added."""
+        if self.is_full:
+            raise ValueError(
+                f"Tried to push item into a full list of {self.length} elements, which was declared with "
+                f"max_num_elements = {self.declared.limit if self.declared else None}"
+            )
+
+    def of_type(self, ctx: Any) -> TensorList:
+        """The list itself.
+
+        Raises:
+            ValueError: it was declared with elements of another dtype than the operation has.
+        """
+        wanted = np.dtype(ctx.op.attrs["element_dtype"].as_numpy_dtype)
+        if self.declared is not None and self.dtype != wanted:
+            raise ValueError(f"Invalid data types; op elements {wanted} list elements {self.dtype}")
+        return self
 
     def check_item(self, shape: Sequence[int], verb: str) -> None:
         """Raises ValueError unless the elements were declared with a shape that a tensor of this shape has."""
