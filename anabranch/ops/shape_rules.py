@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
 
-from anabranch.core.shapes import TensorShape, broadcast_shape
+from anabranch.core.shapes import LateShapeError, TensorShape, broadcast_shape
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 SCALAR = TensorShape([])
 UNKNOWN = TensorShape(None)
@@ -56,6 +60,14 @@ def unknown(*_: Any) -> TensorShape:
 def no_outputs(*_: Any) -> tuple[()]:
     """For operations without outputs."""
     return ()
+
+
+def late(check: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """What `check` gives; what it refuses is refused when the operation runs (`OpDef.late_shape`)."""
+    try:
+        return check(*args, **kwargs)
+    except ValueError as error:
+        raise LateShapeError(*error.args) from error
 
 
 def with_rank(shape: TensorShape, rank: int, what: str) -> TensorShape:

@@ -49,26 +49,29 @@ class WorkerThreads:
         """Runs `work` on one of these threads, with the caller's context variables, and waits for it.
 
         Raises:
-            BaseException: what `work` raises, or an interrupt of the caller, which waits for the end of `work` as well,
-                unless it is interrupted once more.
+            BaseException: what `work` raises, or an interrupt of the caller. If `work` has begun by then, the caller
+                waits for its end as well, unless it is interrupted once more; if not, `work` never begins.
         """
         outcome: list[tuple[R, None] | tuple[None, BaseException]] = []
-        context, done = contextvars.copy_context(), threading.Lock()
+        context, done, begun = contextvars.copy_context(), threading.Lock(), threading.Lock()
         done.acquire()
 
         def run() -> None:
+            if not begun.acquire(blocking=False):
+                return  # the caller was interrupted before
             try:
                 outcome.append((context.run(work), None))
             except BaseException as error:  # whatever it is, the caller has to know
                 outcome.append((None, error))
             done.release()
 
-        self.submit(run)
         try:
+            self.submit(run)
             done.acquire()
         except BaseException:
-            while not outcome:  # the exception may have come right after the lock was taken
-                done.acquire()
+            if not begun.acquire(blocking=False):
+                while not outcome:  # the exception may have come right after the lock was taken
+                    done.acquire()
             raise
         result, error = outcome.pop()
         if error is not None:

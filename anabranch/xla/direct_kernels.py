@@ -6,7 +6,7 @@ Where the shapes of a small island change from step to step, its operations' own
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import jax
@@ -16,6 +16,7 @@ import numpy as np
 from anabranch.core.shapes import TensorShape
 from anabranch.core.values import TensorValue
 from anabranch.graph.step_nodes import StepNode
+from anabranch.xla.sizes import braces_of
 
 
 class BetterCompiledError(Exception):
@@ -42,9 +43,9 @@ class DirectSizes:
         Raises:
             BetterCompiledError: there are too many.
         """
-        sizes = [shape.num_elements() for shape in shapes]
-        if None not in sizes:
-            self._take(sum(size for size in sizes if size is not None))
+        given = list(shapes)
+        if all(shape.is_fully_defined() for shape in given):
+            self._take(sum(cost_of(shape.sizes()) for shape in given))
         elif not 0 <= _at_most(op, inputs) <= self._left:
             self._take(find())
 
@@ -52,6 +53,11 @@ class DirectSizes:
         self._left -= elements
         if self._left < 0:
             raise BetterCompiledError
+
+
+def cost_of(shape: Sequence[int]) -> int:
+    """How many elements an array has, or what it costs XLA to have none."""
+    return max(math.prod(shape), braces_of(shape))
 
 
 def _at_most(op: StepNode, inputs: list[Any]) -> int:

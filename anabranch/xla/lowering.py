@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -31,7 +30,7 @@ from anabranch.graph.kernel_binding import (
 )
 from anabranch.graph.kernel_contexts import StepKernel, StepTracingContext
 from anabranch.graph.step_nodes import StepFunction, StepNode, StepTensor
-from anabranch.xla.direct_kernels import BetterCompiledError, DirectSizes, on_host, takes_numpy
+from anabranch.xla.direct_kernels import BetterCompiledError, DirectSizes, cost_of, on_host, takes_numpy
 from anabranch.xla.kernel_choice import KernelChoice, KernelTarget, chooser
 from anabranch.xla.kernel_timing import measured_seconds
 from anabranch.xla.state import draws_random, state_of_body
@@ -332,7 +331,7 @@ def _is_as_said(value: TensorValue, out: StepTensor) -> bool:
 
 
 def _sizes_of(results: KernelResult) -> int:
-    return sum(math.prod(np.shape(value)) for value in flatten_outputs(results))
+    return sum(cost_of(np.shape(value)) for value in flatten_outputs(results))
 
 
 def _typed(value: TensorValue, out: StepTensor) -> Any:

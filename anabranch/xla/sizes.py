@@ -3,24 +3,32 @@
 A program is looked at twice. When it has been traced, every value of every equation, also inside of a kernel, a loop or
 a branch, must have a size that 64 bits can count: XLA ends the process otherwise. When it has been compiled, what it
 stores must fit into the memory: what it only passes through, as a sum over a broadcast product does, need not.
+
+An array without elements is large too where dimensions stand before the one of 0: XLA makes a constant of it and writes
+that down, `{ {}, {}, ... }`, a pair of braces for each element of the dimensions before it. [0, 1e8] costs nothing,
+[1e8, 0] ten seconds and a gigabyte, [2e9, 0] ends the process.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 from jax.extend.core import ClosedJaxpr, Jaxpr
 from jax.stages import Compiled
 
 from anabranch.core.sizes import available_memory, check_passable, out_of_memory
-from anabranch.errors import OpError
+from anabranch.errors import OpError, ResourceExhaustedError
 from anabranch.graph.loop_bodies import bodies_of
 from anabranch.graph.step_nodes import StepNode
 from anabranch.xla.equations import Program
 
 #: programs that need less are not worth asking the system about its memory
 _UNCHECKED = 1 << 28
+#: pairs of braces that XLA may write for one value without elements: these take two seconds and 150 MB
+_MAX_BRACES = 1 << 24
 
 
 class TracedValue(NamedTuple):
@@ -40,11 +48,13 @@ def check_traced(program: Program, operations: Sequence[StepNode]) -> None:
 
     Raises:
         InvalidArgumentError: 64 bits cannot count the bytes of a value.
-        ResourceExhaustedError: a value is so large that the program would not end.
+        ResourceExhaustedError: a value is so large that the program would not end, or has no elements but so many
+            dimensions before the one of 0 that the compiler would not.
     """
-    for value in values_of(program):
+    for value in chain(values_of(program), _results_of(program)):
         try:
             check_passable(value.shape, value.dtype)
+            _check_braces(value.shape)
         except OpError as error:
             raise _named(error, value, operations) from None
 
@@ -68,6 +78,29 @@ def check_compiled(compiled: Compiled, program: Program, operations: Sequence[St
     largest = max(values_of(program), key=lambda value: check_passable(value.shape, value.dtype))
     error = out_of_memory(largest.shape, str(largest.dtype), needed)
     raise _named(error, largest, operations)
+
+
+def braces_of(shape: Sequence[int]) -> int:
+    """What an array costs XLA for having no elements; 0 where it has some."""
+    return math.prod(shape[: shape.index(0)]) if 0 in shape else 0
+
+
+def _check_braces(shape: tuple[int, ...]) -> None:
+    if braces_of(shape) > _MAX_BRACES:
+        raise ResourceExhaustedError(
+            None,
+            None,
+            f"a tensor of shape {[*shape]} has no elements, but the product of the dimensions before the 0 is "
+            f"more than {_MAX_BRACES:,}, which XLA does not compile in reasonable time; make them smaller",
+        )
+
+
+def _results_of(program: Program) -> Iterator[TracedValue]:
+    """What a traced program gives back, be it computed or an argument."""
+    jaxpr = program.jaxpr if isinstance(program, ClosedJaxpr) else program
+    for variable in jaxpr.outvars:
+        kind: Any = variable.aval
+        yield TracedValue(kind.shape, kind.dtype, "")
 
 
 def values_of(program: Program, scope: str = "") -> Iterator[TracedValue]:

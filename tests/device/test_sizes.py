@@ -12,6 +12,7 @@ import anabranch as tf
 from anabranch import errors
 from anabranch.core import sizes
 from anabranch.graph.graph import Graph
+from anabranch.xla.executable import EAGER_VARIANTS
 from tests.device.refusals import refused
 
 HUGE = 2**40
@@ -94,6 +95,106 @@ def test_the_memory_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
         sizes.check_storable([1 << 29], np.float32)
     sizes.check_storable([1 << 28], np.float32)
     sizes.check_storable([0, 1 << 40], np.float32)
+
+
+def hollow_loop(x: Any) -> Any:
+    return tf.while_loop(lambda i, y: i < 2, lambda i, y: (i + 1, tf.sin(y)), [0, x])[1]
+
+
+#: what meets arrays that have no elements, but a huge dimension before the one of 0, as argument, result or in between
+HOLLOW: dict[str, Callable[[Any, Any], Any]] = {
+    "given_back": lambda x, n: tf.identity(x),
+    "element_by_element": lambda x, n: tf.sin(x) + 1,
+    "in_between": lambda x, n: tf.reduce_sum(x + 1),
+    "made": lambda x, n: tf.random_uniform([n, 0], seed=1),
+    "made_inside": lambda x, n: tf.reduce_sum(tf.random_uniform([n, 0], seed=1)),
+    "in_a_loop": lambda x, n: hollow_loop(x),
+    "in_a_branch": lambda x, n: tf.cond(n > 0, lambda: tf.reduce_sum(tf.sin(x)), lambda: 0.0),
+    "gradient": lambda x, n: tf.gradients(tf.reduce_sum(tf.sin(x)), x),
+    "gathered": lambda x, n: tf.gather(x, tf.zeros([0], tf.int32), axis=1),
+    "transposed": lambda x, n: tf.transpose(tf.random_uniform([0, n], seed=1)),
+    "after_host_work": lambda x, n: tf.py_func(lambda value: value, [x], tf.float32) + 1,
+}
+
+
+@pytest.mark.parametrize("n", [2**31 - 1, 2**24 + 1])
+@pytest.mark.parametrize("name", HOLLOW)
+def test_arrays_without_elements_that_XLA_cannot_write_down(name: str, n: int) -> None:
+    with Graph().as_default(), tf.Session() as session:
+        x, size = tf.placeholder(tf.float32, [None, None]), tf.placeholder(tf.int32, [])
+        made = HOLLOW[name](x, size)
+        with pytest.raises(errors.ResourceExhaustedError, match="has no elements") as caught:
+            session.run(made, {x: np.zeros((n, 0)), size: n})
+        assert caught.value.op is not None
+
+
+@pytest.mark.parametrize("name", HOLLOW)
+def test_small_arrays_without_elements(name: str) -> None:
+    with Graph().as_default(), tf.Session() as session:
+        x, size = tf.placeholder(tf.float32, [None, None]), tf.placeholder(tf.int32, [])
+        result = session.run(HOLLOW[name](x, size), {x: np.zeros((7, 0)), size: 7})
+        assert np.size(result) == 0 or np.all(np.equal(result, 0))
+
+
+def test_lists_of_elements_without_elements() -> None:
+    with Graph().as_default(), tf.Session() as session:
+        rows = tf.TensorArray(tf.float32, 2**31 - 1, element_shape=[0]).stack()
+        with pytest.raises(errors.ResourceExhaustedError, match="has no elements"):
+            session.run(rows)
+
+
+def long_list(size: Any, **more: Any) -> Any:
+    return tf.raw_ops.TensorListReserve(element_shape=-1, num_elements=size, element_dtype=tf.float32, **more)
+
+
+#: lists of so many elements that only the step knows how many
+LONG_LISTS: dict[str, Callable[[Any], Any]] = {
+    "reserved": long_list,
+    "array": lambda n: tf.TensorArray(tf.float32, n).write(0, [1.0]).flow,
+    "resized": lambda n: tf.raw_ops.TensorListResize(input_handle=long_list(1), size=n),
+    "written": lambda n: tf.raw_ops.TensorListSetItem(
+        input_handle=long_list(1), index=n - 1, item=[1.0], resize_if_index_out_of_bounds=True
+    ),
+    "scattered": lambda n: tf.raw_ops.TensorListScatterV2(
+        tensor=[[1.0]], indices=[0], element_shape=-1, num_elements=n
+    ),
+    "scattered_to": lambda n: tf.raw_ops.TensorListScatterV2(
+        tensor=[[1.0]], indices=[n - 1], element_shape=-1, num_elements=-1
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LONG_LISTS)
+def test_lists_that_no_memory_holds(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sizes, "available_memory", lambda: 1 << 30)
+    with Graph().as_default(), tf.Session() as session:
+        size = tf.placeholder(tf.int32, [])
+        made = LONG_LISTS[name](size)
+        length = made if made.dtype != tf.variant else tf.raw_ops.TensorListLength(input_handle=made)
+        with pytest.raises(errors.ResourceExhaustedError, match="OOM when allocating"):
+            session.run(length, {size: 2**31 - 1})
+
+
+def test_arrays_without_elements_whose_large_dimension_comes_last() -> None:
+    with Graph().as_default(), tf.Session() as session:
+        x = tf.placeholder(tf.float32, [None, None])
+        assert session.run(tf.sin(x), {x: np.zeros((0, 2**31 - 1))}).shape == (0, 2**31 - 1)
+
+
+def test_a_shape_is_known_of_any_array_without_elements() -> None:
+    with Graph().as_default(), tf.Session() as session:
+        x = tf.placeholder(tf.float32, [None, None])
+        assert session.run([tf.shape(x), tf.size(x)], {x: np.zeros((2**31 - 1, 0))})[0].tolist() == [2**31 - 1, 0]
+
+
+def test_what_is_interpreted_first_is_looked_at_too() -> None:
+    with Graph().as_default(), tf.Session() as session:
+        x = tf.placeholder(tf.float32, [None, None])
+        sorted_rows = tf.cumsum(tf.sort(tf.sin(x)))
+        for columns in range(1, 2 + EAGER_VARIANTS):
+            session.run(sorted_rows, {x: np.zeros((1, columns))})
+        with pytest.raises(errors.ResourceExhaustedError, match="has no elements"):
+            session.run(sorted_rows, {x: np.zeros((2**31 - 1, 0))})
 
 
 def test_more_tensors_than_an_operation_has() -> None:

@@ -11,7 +11,7 @@ from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import OpFunction, define_op
 from anabranch.graph.constants import ShapeContext, constant_value
 from anabranch.graph.operation import Tensor
-from anabranch.ops import raw
+from anabranch.ops import raw, shape_rules
 from anabranch.ops.arithmetic.complex_numbers import check_parts, complex_of
 
 _COMPLEX = "Tcomplex: {complex64, complex128} = complex64"
@@ -82,6 +82,7 @@ def _real_transform(rank: int) -> OpFunction:
 
     @op.shape
     def _(input: TensorShape, fft_length: TensorShape, *, ctx: ShapeContext) -> TensorShape:
+        shape_rules.merged(fft_length, TensorShape([rank]))
         return _transformed_shape(input, ctx.constant("fft_length"), rank, True)
 
     @op.kernel
@@ -114,6 +115,7 @@ def _inverse_real_transform(rank: int) -> OpFunction:
 
     @op.shape
     def _(input: TensorShape, fft_length: TensorShape, *, ctx: ShapeContext) -> TensorShape:
+        shape_rules.merged(fft_length, TensorShape([rank]))
         return _transformed_shape(input, ctx.constant("fft_length"), rank, False)
 
     @op.kernel

@@ -247,7 +247,11 @@ def _(input: Any, *, xp: Any) -> Any:
 
 # ---------------------------------------------------------------------- the same elements in another shape
 Reshape = define_op(
-    "Reshape", "tensor: T, shape: Tshape -> output: T", "T: any, Tshape: {int32, int64} = int32", static=("shape",)
+    "Reshape",
+    "tensor: T, shape: Tshape -> output: T",
+    "T: any, Tshape: {int32, int64} = int32",
+    static=("shape",),
+    ranks={"shape": 1},
 )
 
 
@@ -417,7 +421,11 @@ def _(x: Any, *, xp: Any) -> Any:
 
 
 BroadcastTo = define_op(
-    "BroadcastTo", "input: T, shape: Tidx -> output: T", "T: any, Tidx: {int32, int64} = int32", static=("shape",)
+    "BroadcastTo",
+    "input: T, shape: Tidx -> output: T",
+    "T: any, Tidx: {int32, int64} = int32",
+    static=("shape",),
+    ranks={"shape": 1},
 )
 
 

@@ -237,7 +237,12 @@ ParallelDynamicStitch = _stitching("ParallelDynamicStitch")
 
 
 # ---------------------------------------------------------------------- flat and full indices
-UnravelIndex = define_op("UnravelIndex", "indices: Tidx, dims: Tidx -> output: Tidx", "Tidx: {int32, int64} = int32")
+UnravelIndex = define_op(
+    "UnravelIndex",
+    "indices: Tidx, dims: Tidx -> output: Tidx",
+    "Tidx: {int32, int64} = int32",
+    ranks={"dims": 1},
+)
 UnravelIndex.not_differentiable()
 
 
@@ -257,7 +262,12 @@ def _(indices: Any, dims: Any, *, ctx: OperationContext, xp: Any) -> Any:
 
 # ---------------------------------------------------------------------- search in sorted rows
 def _searching(name: str, side: str) -> Any:
-    op = define_op(name, "sorted_inputs: T, values: T -> output: out_type", "T: any, out_type: {int32, int64} = int32")
+    op = define_op(
+        name,
+        "sorted_inputs: T, values: T -> output: out_type",
+        "T: any, out_type: {int32, int64} = int32",
+        ranks={"sorted_inputs": 2, "values": 2},
+    )
 
     @op.late_shape
     def _(sorted_inputs: TensorShape, values: TensorShape) -> TensorShape:

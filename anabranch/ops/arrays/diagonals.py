@@ -10,7 +10,7 @@ from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import define_op
 from anabranch.graph.operation import Operation
-from anabranch.ops import raw
+from anabranch.ops import raw, shape_rules
 
 _DIAG_TYPES = "T: {bfloat16, half, float, double, int32, int64, complex64, complex128}"
 
@@ -118,9 +118,13 @@ def _(op: Operation, grad: Any) -> Any:
 MatrixSetDiag = define_op("MatrixSetDiag", "input: T, diagonal: T -> output: T", "T: any")
 
 
-@MatrixSetDiag.late_shape
+@MatrixSetDiag.shape
 def _(input: TensorShape, diagonal: TensorShape) -> TensorShape:
-    _matrix_diagonal_shape(input).assert_is_compatible_with(diagonal)
+    wanted = _matrix_diagonal_shape(input)
+    if None not in (wanted.ndims, diagonal.ndims):
+        shape_rules.with_rank(diagonal, wanted.ndims or 0, "the diagonal")
+        shape_rules.merged(wanted[-1:], diagonal[-1:])
+    shape_rules.late(shape_rules.merged, wanted, diagonal)
     return input
 
 

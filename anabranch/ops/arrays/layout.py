@@ -340,6 +340,8 @@ def _(op: Any, *grads: Any) -> Any:
 def _transposed_shape(x: TensorShape, perm: TensorShape, *, ctx: ShapeContext) -> TensorShape:
     order = ctx.constant("perm")
     rank = x.ndims if x.ndims is not None else perm.num_elements()
+    if perm.num_elements() not in (None, rank):
+        raise ValueError(f"perm has {perm.num_elements()} elements, but the tensor has rank {rank}")
     if rank is None or order is None:
         return TensorShape(None if rank is None else [None] * rank)
     dims = x.with_rank(len(order)).dims_tuple or ()

@@ -20,6 +20,8 @@ from anabranch.ops.arrays.array import zero_of
 from anabranch.ops.arrays.layout import int_list
 
 Pairs = list[tuple[int, int]]
+#: of rows and columns
+_TWO_PAIRS = TensorShape([2, 2])
 
 
 def _pairs(paddings: Any) -> Pairs:
@@ -292,6 +294,7 @@ SpaceToBatch = define_op(
 
 @SpaceToBatch.shape
 def _(input: TensorShape, paddings: TensorShape, *, block_size: int, ctx: ShapeContext) -> TensorShape:
+    shape_rules.merged(paddings, _TWO_PAIRS)
     pairs = ctx.constant("paddings")
     dims = shape_rules.with_rank(input, 4, "argument 'input'").dims_tuple
     return _blocks_shape(dims, [block_size] * 2, None if pairs is None else _pairs(pairs), to_batch=True)
@@ -317,6 +320,7 @@ BatchToSpace = define_op(
 
 @BatchToSpace.shape
 def _(input: TensorShape, crops: TensorShape, *, block_size: int, ctx: ShapeContext) -> TensorShape:
+    shape_rules.merged(crops, _TWO_PAIRS)
     pairs = ctx.constant("crops")
     dims = shape_rules.with_rank(input, 4, "argument 'input'").dims_tuple
     return _blocks_shape(dims, [block_size] * 2, None if pairs is None else _pairs(pairs), to_batch=False)

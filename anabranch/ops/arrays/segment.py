@@ -414,6 +414,7 @@ def _sparse_segments_grad(kind: str) -> OpFunction:
         *,
         ctx: ShapeContext,
     ) -> TensorShape:
+        shape_rules.merged(indices, segment_ids)
         count = ctx.constant("output_dim0")
         return TensorShape([None if count is None else int(count)]).concatenate(grad.with_rank_at_least(1)[1:])
 

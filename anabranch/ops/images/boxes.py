@@ -72,9 +72,19 @@ def _draw(images: Array, boxes: Array, colours: Array) -> Array:
 
 
 DrawBoundingBoxes = define_op(
-    "DrawBoundingBoxes", "images: T, boxes: float32 -> output: T", "T: {float, half} = float32"
+    "DrawBoundingBoxes",
+    "images: T, boxes: float32 -> output: T",
+    "T: {float, half} = float32",
+    ranks={"images": 4, "boxes": 3},
 )
-DrawBoundingBoxes.late_shape(_drawn_shape)
+
+
+@DrawBoundingBoxes.shape
+def _(images: TensorShape, boxes: TensorShape) -> TensorShape:
+    boxes = shape_rules.merged(boxes, TensorShape([None, None, 4]))
+    return shape_rules.late(_drawn_shape, images, boxes)
+
+
 DrawBoundingBoxes.not_differentiable()
 
 

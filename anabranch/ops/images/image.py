@@ -267,7 +267,8 @@ def _box_op(name: str, inputs: str, outputs: str, attrs: str) -> OpFunction:
     op.not_differentiable()
 
     def chosen(length: int | None, boxes: TensorShape, scores: TensorShape, *scalars: TensorShape) -> Any:
-        shape_rules.with_rank(boxes, 2, "boxes")[:1].merge_with(shape_rules.with_rank(scores, 1, "scores"))
+        boxes = shape_rules.merged(boxes, TensorShape([None, 4]))
+        boxes[:1].merge_with(shape_rules.with_rank(scores, 1, "scores"))
         for scalar in scalars:
             shape_rules.with_rank(scalar, 0, "the limits")
         vectors = [TensorShape([length])] * max(1, len(op.outputs) - 1)

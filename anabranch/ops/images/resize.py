@@ -27,6 +27,8 @@ Array = np.ndarray[Any, Any]
 _RESIZABLE = "{int8, uint8, int16, uint16, int32, int64, half, float, double, bfloat16}"
 _CROPPED = "{uint8, uint16, int8, int16, int32, int64, half, float, double}"
 _CENTERS = "align_corners: bool = False, half_pixel_centers: bool = False"
+#: the shape of a size: height and width
+_TWO = TensorShape([2])
 #: cubic weights are looked up in a table with this many steps between two pixels
 _CUBIC_STEPS = 1024
 
@@ -134,9 +136,9 @@ def _by_matrices(images: Any, rows: Any, columns: Any) -> Any:
 # ---------------------------------------------------------------------- shapes
 def _resized_shape(images: TensorShape, size: TensorShape, *, ctx: ShapeContext) -> TensorShape:
     images = shape_rules.with_rank(images, 4, "images")
+    shape_rules.merged(size, _TWO)
     wanted = ctx.constant("size")
     if wanted is None:
-        shape_rules.with_rank(size, 1, "size")
         return TensorShape([images[0], None, None, images[3]])
     _check_size(wanted)
     return TensorShape([images[0], int(wanted[0]), int(wanted[1]), images[3]])
@@ -336,11 +338,19 @@ def _boxes_shape(boxes: TensorShape, box_ind: TensorShape) -> TensorShape:
     return shape_rules.merged(shape_rules.with_rank(boxes, 2, "boxes"), TensorShape([indices[0], 4]))
 
 
+def _crops_shape(grads: TensorShape, boxes: TensorShape, box_ind: TensorShape) -> TensorShape:
+    """[boxes, height, width, channels] of the gradient for the crops."""
+    grads = shape_rules.with_rank(grads, 4, "grads")
+    grads[:1].merge_with(_boxes_shape(boxes, box_ind)[:1])
+    return grads
+
+
 CropAndResize = define_op(
     "CropAndResize",
     "image: T, boxes: float32, box_ind: int32, crop_size: int32 -> crops: float32",
     f"T: {_CROPPED}, method: {{'bilinear', 'nearest'}} = 'bilinear', extrapolation_value: float = 0.0",
     static=("crop_size",),
+    ranks={"crop_size": 1},
 )
 
 
@@ -350,6 +360,7 @@ def _(
 ) -> TensorShape:
     image = shape_rules.with_rank(image, 4, "image")
     count = _boxes_shape(boxes, box_ind)
+    shape_rules.merged(crop_size, _TWO)
     wanted = ctx.constant("crop_size")
     size = (None, None) if wanted is None else _check_size(wanted)
     return TensorShape([count[0], *size, image[3]])
@@ -389,15 +400,16 @@ CropAndResizeGradImage = define_op(
     "grads: float32, boxes: float32, box_ind: int32, image_size: int32 -> output: T",
     "T: {float, half, double}, method: {'bilinear', 'nearest'} = 'bilinear'",
     static=("image_size",),
+    ranks={"image_size": 1},
 )
 CropAndResizeGradImage.not_differentiable()
 
 
-@CropAndResizeGradImage.late_shape
+@CropAndResizeGradImage.shape
 def _(
     grads: TensorShape, boxes: TensorShape, box_ind: TensorShape, image_size: TensorShape, *, ctx: ShapeContext
 ) -> TensorShape:
-    shape_rules.with_rank(grads, 4, "grads")[:1].merge_with(_boxes_shape(boxes, box_ind)[:1])
+    shape_rules.late(_crops_shape, grads, boxes, box_ind)
     size: TensorShape = ctx.constant_as_shape("image_size")
     return shape_rules.with_rank(size, 4, "image_size")
 

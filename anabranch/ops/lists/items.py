@@ -50,7 +50,7 @@ def _(handle: TensorShape, index: TensorShape, shape: TensorShape, *, ctx: Shape
 @TensorListGetItem.kernel
 def _(handle: Any, index: Any, shape: Any, *, element_dtype: Any, ctx: OperationContext) -> Any:
     check_index(ctx, index, handle.length)
-    handle.merged_shape(shape)
+    handle.of_type(ctx).merged_shape(shape)
     if handle.elements is not None and handle.length:
         return jax.tree.map(lambda e: lax.dynamic_index_in_dim(jnp.asarray(e), index, keepdims=False), handle.elements)
     if element_dtype is dtypes.variant:
@@ -64,7 +64,7 @@ def _(handle: Any, index: Any, shape: Any, *, element_dtype: Any, ctx: Operation
 @TensorListGetItem.host_kernel
 def _(handle: Any, index: Any, shape: Any, *, ctx: OperationContext) -> Any:
     check_index(ctx, index, handle.length)
-    handle.merged_shape(shape)
+    handle.of_type(ctx).merged_shape(shape)
     return handle.to_host().item(int(index), shape)
 
 
@@ -96,7 +96,7 @@ def _(
         if int(index) >= handle.length:
             handle = resized(handle, int(index) + 1)
     check_index(ctx, index, handle.length)
-    handle.check_item(_shape_of(item), "set")
+    handle.of_type(ctx).check_item(_shape_of(item), "set")
     handle = handle.of_item(item)
     if handle.element_shape != _form(item):
         raise ctx.needs_host(f"elements of shapes {handle.element_shape} and {_form(item)} in one list")
@@ -129,7 +129,7 @@ def _(
     if resize_if_index_out_of_bounds and int(index) >= handle.length:
         handle = resized(handle, int(index) + 1)
     check_index(ctx, index, handle.length)
-    handle.check_item(_shape_of(item), "set")
+    handle.of_type(ctx).check_item(_shape_of(item), "set")
     elements = list(handle.elements)
     elements[int(index)] = item
     return handle.replaced(elements)
@@ -161,7 +161,9 @@ TensorListPushBack.shape(list_shape)
 def _(handle: Any, tensor: Any, *, ctx: StepTracingContext) -> TensorList:
     if isinstance(tensor, TensorList):
         raise ctx.needs_host("a list of lists grows")
-    handle.check_item(_shape_of(tensor), "append")
+    if handle.is_full:  # an error only where it runs: a loop may make no iteration
+        raise ctx.needs_host("an element is added to a full list")
+    handle.of_type(ctx).check_item(_shape_of(tensor), "append")
     longer = resized(handle, handle.length + 1).of_shape(np.shape(tensor))
     if longer.element_shape != np.shape(tensor):
         raise ctx.needs_host(f"elements of shapes {longer.element_shape} and {np.shape(tensor)} in one list")
@@ -169,8 +171,9 @@ def _(handle: Any, tensor: Any, *, ctx: StepTracingContext) -> TensorList:
 
 
 @TensorListPushBack.host_kernel
-def _(handle: TensorList, tensor: Any) -> TensorList:
-    handle.check_item(_shape_of(tensor), "append")
+def _(handle: TensorList, tensor: Any, *, ctx: Any) -> TensorList:
+    handle.check_room()
+    handle.of_type(ctx).check_item(_shape_of(tensor), "append")
     return handle.replaced([*handle.to_host().elements, tensor], handle.length + 1)
 
 
@@ -200,7 +203,7 @@ def _(handle: Any, shape: Any, *, element_dtype: Any, ctx: StepTracingContext) -
         raise ctx.needs_host("an empty list is popped from")
     if element_dtype is dtypes.variant:
         raise ctx.needs_host("a list of lists shrinks")
-    known = handle.known_shape(shape) if handle.elements is None else ()
+    known = handle.known_shape(shape) if handle.of_type(ctx).elements is None else ()
     if known is None:
         raise ctx.needs_host("the shape of the list's elements is not known")
     full = handle.of_shape(known)
@@ -210,7 +213,7 @@ def _(handle: Any, shape: Any, *, element_dtype: Any, ctx: StepTracingContext) -
 @TensorListPopBack.host_kernel
 def _(handle: Any, shape: Any, *, ctx: OperationContext) -> Any:
     ctx.check(handle.length > 0, "Trying to pop from an empty list")
-    handle = handle.to_host()
+    handle = handle.of_type(ctx).to_host()
     return handle.replaced(handle.elements[:-1], handle.length - 1), handle.item(handle.length - 1, shape)
 
 

@@ -19,7 +19,7 @@ from anabranch.graph.constants import ShapeContext
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.kernel_contexts import StepTracingContext
 from anabranch.graph.operation import Operation
-from anabranch.ops import raw
+from anabranch.ops import raw, shape_rules
 from anabranch.ops.lists.tensor_list import (
     SHAPE_ATTR,
     TensorListAdd,
@@ -31,7 +31,7 @@ from anabranch.ops.lists.tensor_list import (
     list_shape,
     tail_shape,
 )
-from anabranch.ops.lists.values import Declared, TensorList, check_element_shape, stated_shape
+from anabranch.ops.lists.values import Declared, TensorList, check_element_shape, stated_shape, unwritten
 
 # ---------------------------------------------------------------------- all elements
 TensorListStack = define_op(
@@ -49,28 +49,34 @@ def _(handle: TensorShape, shape: TensorShape, *, num_elements: int, ctx: ShapeC
 
 
 @TensorListStack.kernel
-def _(handle: Any, shape: Any, *, element_dtype: Any, num_elements: int, ctx: OperationContext) -> Any:
+def _(handle: Any, shape: Any, *, element_dtype: Any, num_elements: int, ctx: StepTracingContext) -> Any:
     ctx.check(num_elements in (-1, handle.length), f"{num_elements} elements expected, the list has {handle.length}")
-    if handle.elements is not None:
+    if handle.of_type(ctx).elements is not None:
         check_element_shape(shape, handle.element_shape)
         return jnp.asarray(handle.elements)
     known = handle.known_shape(shape)
     known = handle.known_shape(ctx.output_shape()[1:]) if known is None else known
-    ctx.check(known is not None or handle.length == 0, "nothing was written into the list that is stacked")
-    return jnp.zeros((handle.length, *(known or ())), element_dtype.as_numpy_dtype)
+    if known is None:  # an error only where it runs: a branch may not be taken
+        raise ctx.needs_host("the shape of the elements of an empty list is not known")
+    return jnp.zeros((handle.length, *known), element_dtype.as_numpy_dtype)
 
 
 @TensorListStack.host_kernel
 def _(handle: Any, shape: Any, *, element_dtype: Any, num_elements: int, ctx: OperationContext) -> Any:
     ctx.check(num_elements in (-1, handle.length), f"{num_elements} elements expected, the list has {handle.length}")
-    if handle.length == 0:
-        known = handle.known_shape(ctx.output_shape()[1:]) or handle.known_shape(shape) or ()
-        return np.zeros((0, *known), element_dtype.as_numpy_dtype)
+    if handle.of_type(ctx).length == 0:
+        stated = [known for known in map(handle.known_shape, (shape, ctx.output_shape()[1:])) if known is not None]
+        ctx.check(
+            bool(stated),
+            f"Tried to stack elements of an empty list with non-fully-defined element_shape: "
+            f"{handle.merged_shape(shape)}",
+        )
+        return np.zeros((0, *stated[0]), element_dtype.as_numpy_dtype)
     return _stacked(handle.to_host(), range(handle.length), shape, ctx)
 
 
 def _stacked(handle: TensorList, indices: Any, shape: Any, ctx: OperationContext) -> Any:
-    items = [np.asarray(handle.item(int(i), shape)) for i in indices]
+    items = [np.asarray(item) for item in handle.items([int(i) for i in indices], shape)]
     shapes = sorted({item.shape for item in items})
     ctx.check(len(shapes) <= 1, f"elements of different shapes cannot be stacked: {shapes[:4]}; use concat()")
     if shapes:
@@ -98,7 +104,7 @@ def _(handle: TensorShape, indices: TensorShape, shape: TensorShape, *, ctx: Sha
 @TensorListGather.kernel
 def _(handle: Any, indices: Any, shape: Any, *, element_dtype: Any, ctx: OperationContext) -> Any:
     check_index(ctx, indices, handle.length)
-    if handle.elements is not None and handle.length:
+    if handle.of_type(ctx).elements is not None and handle.length:
         check_element_shape(shape, handle.element_shape)
         return jnp.take(jnp.asarray(handle.elements), indices, axis=0, mode="clip")
     known = handle.known_shape(shape)
@@ -110,7 +116,7 @@ def _(handle: Any, indices: Any, shape: Any, *, element_dtype: Any, ctx: Operati
 @TensorListGather.host_kernel
 def _(handle: Any, indices: Any, shape: Any, *, ctx: OperationContext) -> Any:
     check_index(ctx, indices, handle.length)
-    return _stacked(handle.to_host(), indices, shape, ctx)
+    return _stacked(handle.of_type(ctx).to_host(), indices, shape, ctx)
 
 
 @TensorListGather.gradient
@@ -122,14 +128,27 @@ TensorListScatterIntoExistingList = define_op(
     "TensorListScatterIntoExistingList",
     "input_handle: variant, tensor: element_dtype, indices: int32 -> output_handle: variant",
     "element_dtype: any",
+    ranks={"indices": 1},
 )
-TensorListScatterIntoExistingList.shape(list_shape)
+
+
+def _scattered_shape(tensor: TensorShape, indices: TensorShape) -> TensorShape:
+    """Of a list of the rows of `tensor`, one for each of `indices`."""
+    rows, count = tensor.with_rank_at_least(1), shape_rules.with_rank(indices, 1, "indices")
+    if not rows[:1].is_compatible_with(count):
+        raise ValueError(f"Expected len(indices) == tensor.shape[0], but saw: {count[0]} and {rows[0]}")
+    return list_shape()
+
+
+@TensorListScatterIntoExistingList.shape
+def _(handle: TensorShape, tensor: TensorShape, indices: TensorShape) -> TensorShape:
+    return _scattered_shape(tensor, indices)
 
 
 @TensorListScatterIntoExistingList.kernel
 def _(handle: TensorList, tensor: Any, indices: Any, *, ctx: StepTracingContext) -> TensorList:
     check_index(ctx, indices, handle.length)
-    handle = handle.of_shape(np.shape(tensor)[1:])
+    handle = handle.of_type(ctx).of_shape(np.shape(tensor)[1:])
     if handle.element_shape != np.shape(tensor)[1:]:
         raise ctx.needs_host(f"elements of shapes {handle.element_shape} and {np.shape(tensor)[1:]} in one list")
     return handle.replaced(jnp.asarray(handle.elements).at[indices].set(tensor))
@@ -138,7 +157,7 @@ def _(handle: TensorList, tensor: Any, indices: Any, *, ctx: StepTracingContext)
 @TensorListScatterIntoExistingList.host_kernel
 def _(handle: TensorList, tensor: Any, indices: Any, *, ctx: OperationContext) -> TensorList:
     check_index(ctx, indices, handle.length)
-    elements = list(handle.to_host().elements)
+    elements = list(handle.of_type(ctx).to_host().elements)
     for index, row in zip(indices, tensor, strict=True):
         elements[int(index)] = row
     return handle.replaced(elements)
@@ -158,12 +177,23 @@ TensorListScatterV2 = define_op(
     f"element_dtype: any, {SHAPE_ATTR}",
     static=("num_elements",),
 )
-TensorListScatterV2.shape(list_shape)
+
+
+@TensorListScatterV2.late_shape
+def _(tensor: TensorShape, indices: TensorShape, shape: TensorShape, num_elements: TensorShape) -> TensorShape:
+    return _scattered_shape(tensor, indices)
+
+
+def _scattered_length(num_elements: Any, ctx: OperationContext) -> int:
+    """How many elements the list has; -1: as many as the largest index says."""
+    length = int(np.asarray(num_elements))
+    ctx.check(length >= -1, f"TensorListScatter expects num_elements >= -1, found: {length}")
+    return length
 
 
 @TensorListScatterV2.kernel
 def _(tensor: Any, indices: Any, shape: Any, num_elements: Any, *, ctx: StepTracingContext) -> TensorList:
-    length = int(np.asarray(num_elements))
+    length = _scattered_length(num_elements, ctx)
     if length < 0:
         if not isinstance(indices, np.ndarray):
             raise ctx.needs_host("the indices decide the length of the list")
@@ -176,11 +206,11 @@ def _(tensor: Any, indices: Any, shape: Any, num_elements: Any, *, ctx: StepTrac
 
 @TensorListScatterV2.host_kernel
 def _(tensor: Any, indices: Any, shape: Any, num_elements: Any, *, ctx: OperationContext) -> TensorList:
-    length = int(num_elements)
+    length = _scattered_length(num_elements, ctx)
     length = int(indices.max(initial=-1)) + 1 if length < 0 else length
     check_element_shape(shape, tensor.shape[1:])
     check_index(ctx, indices, length)
-    elements: list[Any] = [None] * length
+    elements = unwritten(length)
     for index, row in zip(indices, tensor, strict=True):
         elements[int(index)] = row
     return TensorList(elements, length, tensor.dtype, Declared.by(shape))
@@ -206,6 +236,7 @@ TensorListSplit.shape(list_shape)
 @TensorListSplit.kernel
 def _(tensor: Any, shape: Any, lengths: Any, *, ctx: StepTracingContext) -> TensorList:
     total = int(lengths.sum())
+    ctx.check(lengths.min(initial=0) >= 0, f"the lengths must not be negative, got {lengths.tolist()}")
     ctx.check(total == tensor.shape[0], f"the lengths sum to {total}, the tensor has {tensor.shape[0]} rows")
     if len(set(lengths.tolist())) > 1:
         raise ctx.needs_host("a list of elements of different lengths")
@@ -218,6 +249,7 @@ def _(tensor: Any, shape: Any, lengths: Any, *, ctx: StepTracingContext) -> Tens
 @TensorListSplit.host_kernel
 def _(tensor: Any, shape: Any, lengths: Any, *, ctx: OperationContext) -> TensorList:
     total = int(lengths.sum())
+    ctx.check(lengths.min(initial=0) >= 0, f"the lengths must not be negative, got {lengths.tolist()}")
     ctx.check(total == tensor.shape[0], f"the lengths sum to {total}, the tensor has {tensor.shape[0]} rows")
     check_element_shape(stated_shape(shape)[1:], tensor.shape[1:])
     pieces = np.split(tensor, np.cumsum(lengths)[:-1]) if len(lengths) else []
@@ -253,6 +285,7 @@ def _(
 
 def _no_rows(handle: TensorList, shape: Any, ctx: OperationContext) -> Any:
     """What the elements of an empty list are together, where their shape but for the first length is known."""
+    handle.of_type(ctx)
     wanted = handle.merged_shape(shape)
     rows = wanted[1:] if wanted.ndims else TensorShape(None)
     ctx.check(
@@ -274,7 +307,7 @@ def _check_pieces(handle: TensorList, stated: Any, shapes: Sequence[Any]) -> Non
 def _(handle: Any, shape: Any, dims: Any, *, ctx: OperationContext) -> Any:
     if handle.length == 0:
         return _no_rows(handle, shape, ctx), np.zeros((0,), np.int64)
-    known = handle.known_shape(shape)
+    known = handle.of_type(ctx).known_shape(shape)
     if handle.elements is None:
         ctx.check(known is not None, "nothing was written into the list that is concatenated")
         handle = handle.of_shape(known)
@@ -289,8 +322,8 @@ def _(handle: Any, shape: Any, dims: Any, *, ctx: OperationContext) -> Any:
 def _(handle: Any, shape: Any, dims: Any, *, ctx: OperationContext) -> Any:
     if handle.length == 0:
         return _no_rows(handle, shape, ctx), np.zeros((0,), np.int64)
-    handle = handle.to_host()
-    items = [np.asarray(handle.item(i, shape)) for i in range(handle.length)]
+    handle = handle.of_type(ctx).to_host()
+    items = [np.asarray(item) for item in handle.items(range(handle.length), shape)]
     ctx.check(all(item.ndim for item in items), "scalars cannot be concatenated; use stack()")
     _check_pieces(handle, shape, [item.shape for item in items])
     joined = np.concatenate(items)

@@ -21,7 +21,7 @@ from anabranch.graph.constants import ShapeContext
 from anabranch.graph.kernel_contexts import StepTracingContext
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
-from anabranch.ops.lists.values import Declared, TensorList, check_element_shape, sum_of_lists
+from anabranch.ops.lists.values import Declared, TensorList, check_element_shape, sum_of_lists, unwritten
 
 #: the attribute of operations that take the shape of elements
 SHAPE_ATTR = "shape_type: {int32, int64}"
@@ -64,7 +64,7 @@ def _(shape: Any, num_elements: Any, *, element_dtype: Any, ctx: OperationContex
 @TensorListReserve.host_kernel
 def _(shape: Any, num_elements: Any, *, element_dtype: Any, ctx: OperationContext) -> TensorList:
     length = list_length(ctx, num_elements)
-    return TensorList([None] * length, length, element_dtype.as_numpy_dtype, Declared.by(shape))
+    return TensorList(unwritten(length), length, element_dtype.as_numpy_dtype, Declared.by(shape))
 
 
 def list_length(ctx: OperationContext, value: Any) -> int:
@@ -77,6 +77,8 @@ EmptyTensorList = define_op(
     "EmptyTensorList",
     "element_shape: shape_type, max_num_elements: int32 -> handle: variant",
     f"element_dtype: any, {SHAPE_ATTR}",
+    static=("max_num_elements",),
+    ranks={"max_num_elements": 0},
 )
 EmptyTensorList.not_differentiable()
 EmptyTensorList.shape(list_shape)
@@ -84,12 +86,18 @@ EmptyTensorList.shape(list_shape)
 
 @EmptyTensorList.host_kernel
 def _(shape: Any, max_num_elements: Any, *, element_dtype: Any) -> TensorList:
-    return TensorList([], 0, element_dtype.as_numpy_dtype, Declared.by(shape))
+    return TensorList([], 0, element_dtype.as_numpy_dtype, Declared.by(shape, _limit(max_num_elements)))
 
 
 @EmptyTensorList.kernel
 def _(shape: Any, max_num_elements: Any, *, element_dtype: Any) -> TensorList:
-    return TensorList(None, 0, element_dtype.as_numpy_dtype, Declared.by(shape))
+    return TensorList(None, 0, element_dtype.as_numpy_dtype, Declared.by(shape, _limit(max_num_elements)))
+
+
+def _limit(max_num_elements: Any) -> int | None:
+    """How many elements a list grows to; a negative number stands for any."""
+    limit = int(np.asarray(max_num_elements))
+    return None if limit < 0 else limit
 
 
 TensorListFromTensor = define_op(
@@ -178,7 +186,7 @@ def resized(handle: TensorList, length: int) -> TensorList:
     """A list of another length: elements are dropped at the end, or unwritten ones added."""
     if handle.on_host:
         kept = handle.elements[:length]
-        return handle.replaced([*kept, *[None] * (length - len(kept))], length)
+        return handle.replaced([*kept, *unwritten(length - len(kept))], length)
     if handle.elements is None or length == handle.length:
         return handle.replaced(handle.elements, length)
     kept = handle.elements[:length]

@@ -22,19 +22,29 @@ import jax.numpy as jnp
 import numpy as np
 
 from anabranch.core.shapes import TensorShape
+from anabranch.core.sizes import check_storable
 from anabranch.graph.kernel_contexts import StepTracingContext
+
+#: what an element of a Python list takes at least, in words: its place, an array of its own
+_ELEMENT_WORDS = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """The shape that the elements of a list are declared with, as far as it is known."""
+    """What a list is declared with.
+
+    Attributes:
+        dims: the shape of its elements, as far as it is known.
+        limit: how many elements it grows to; None: as many as are added.
+    """
 
     dims: tuple[int | None, ...] | None
+    limit: int | None = None
 
     @classmethod
-    def by(cls, stated: Any) -> Declared:
+    def by(cls, stated: Any, limit: int | None = None) -> Declared:
         """What an `element_shape` input declares."""
-        return cls(stated_shape(stated).dims_tuple)
+        return cls(stated_shape(stated).dims_tuple, limit)
 
     @property
     def shape(self) -> TensorShape:
@@ -45,7 +55,8 @@ def common_declaration(a: Declared | None, b: Declared | None) -> Declared | Non
     """What two lists declare alike."""
     if a is None or b is None or a == b:
         return a if a == b else None
-    return Declared(a.shape.most_specific_compatible_shape(b.shape).dims_tuple)
+    dims = a.shape.most_specific_compatible_shape(b.shape).dims_tuple
+    return Declared(dims, a.limit if a.limit == b.limit else None)
 
 
 @jax.tree_util.register_pytree_node_class
@@ -98,6 +109,31 @@ class TensorList:
         """What a compiled program that takes the list depends on, besides its values."""
         return ("list", self.length, self.element_shape, self.dtype.str, self.declared)
 
+    @property
+    def is_full(self) -> bool:
+        """Whether no element may be added."""
+        limit = None if self.declared is None else self.declared.limit
+        return limit is not None and self.length >= limit
+
+    def check_room(self) -> None:
+        """Raises ValueError where no element may be added."""
+        if self.is_full:
+            raise ValueError(
+                f"Tried to push item into a full list of {self.length} elements, which was declared with "
+                f"max_num_elements = {self.declared.limit if self.declared else None}"
+            )
+
+    def of_type(self, ctx: Any) -> TensorList:
+        """The list itself.
+
+        Raises:
+            ValueError: it was declared with elements of another dtype than the operation has.
+        """
+        wanted = np.dtype(ctx.op.attrs["element_dtype"].as_numpy_dtype)
+        if self.declared is not None and self.dtype != wanted:
+            raise ValueError(f"Invalid data types; op elements {wanted} list elements {self.dtype}")
+        return self
+
     def check_item(self, shape: Sequence[int], verb: str) -> None:
         """Raises ValueError unless the elements were declared with a shape that a tensor of this shape has."""
         if self.declared is not None and not self.declared.shape.is_compatible_with(shape):
@@ -138,7 +174,7 @@ class TensorList:
         if self.on_host:
             return self
         if self.elements is None:
-            return self.replaced([None] * self.length)
+            return self.replaced(unwritten(self.length))
         if isinstance(self.elements, TensorList):
             return self.replaced([jax.tree.map(lambda e, i=i: e[i], self.elements) for i in range(self.length)])
         return self.replaced(list(np.asarray(self.elements)))
@@ -208,9 +244,19 @@ class TensorList:
         Raises:
             ValueError: nothing was written there and the shape is not known.
         """
-        found = self.elements[index]
-        if found is not None:
+        return self.items([index], shape)[0]
+
+    def items(self, indices: Sequence[int], shape: Any) -> list[Any]:
+        """Elements of a Python list, as `item` gives them."""
+        found = [self.elements[index] for index in indices]
+        missing = next((index for index, element in zip(indices, found, strict=True) if element is None), None)
+        if missing is None:
             return found
+        zeros = self._never_written(missing, shape)
+        return [zeros if element is None else element for element in found]
+
+    def _never_written(self, index: int, shape: Any) -> Any:
+        """What is read where nothing was written."""
         if self.dtype == np.object_:
             return TensorList(None, 0, np.float32)
         known = self.known_shape(shape)
@@ -221,10 +267,14 @@ class TensorList:
         return np.zeros(known, self.dtype)
 
 
-def _zeros_like(element: Any) -> Any:
-    if isinstance(element, TensorList):
-        return element.zeroed()
-    return None if element is None else np.zeros_like(element)
+def unwritten(length: int) -> list[Any]:
+    """So many elements of a Python list into which nothing was written.
+
+    Raises:
+        ResourceExhaustedError: the memory would not hold that many.
+    """
+    check_storable([length, _ELEMENT_WORDS], np.int64, what="a list of tensors")
+    return [None] * length
 
 
 def sum_of_lists(a: TensorList, b: TensorList, ctx: StepTracingContext) -> TensorList:

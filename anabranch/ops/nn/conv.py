@@ -9,6 +9,7 @@ The kernels are XLA's own convolution and its transposes. Where others are faste
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -88,19 +89,30 @@ def _check_channels(channels: int | None, depth: int | None, depthwise: bool) ->
         raise ValueError(f"the input has {channels} channels, no multiple of the filter's {depth}")
 
 
-def _to_input_shape(shapes: tuple[TensorShape, ...], attrs: Attrs, ctx: ShapeContext) -> TensorShape:
+def _to_input_shape(shapes: tuple[TensorShape, ...], attrs: Attrs, ctx: ShapeContext, early: bool) -> TensorShape:
+    """Where not `early`, only the shape of the sizes is refused before the operation runs."""
     layout = windows.layout_of(attrs["data_format"])
-    _check_attrs(attrs, layout)
-    filter = shape_rules.with_rank(shapes[1], layout.rank, "the filter")
-    grad = shape_rules.with_rank(shapes[2], layout.rank, "out_backprop")
+    if early:
+        filter, grad = _filter_and_gradient(shapes, attrs, layout)
+        shape_rules.merged(filter[-1:], grad[layout.channel : layout.channel + 1])
+    else:
+        filter, grad = shape_rules.late(_filter_and_gradient, shapes, attrs, layout)
     sizes = _full_sizes(ctx.constant_as_shape("input_sizes"), filter, grad, layout)
     return shape_rules.with_rank(sizes, layout.rank, "input_sizes")
 
 
+def _filter_and_gradient(
+    shapes: tuple[TensorShape, ...], attrs: Attrs, layout: Layout
+) -> tuple[TensorShape, TensorShape]:
+    _check_attrs(attrs, layout)
+    filter = shape_rules.with_rank(shapes[1], layout.rank, "the filter")
+    return filter, shape_rules.with_rank(shapes[2], layout.rank, "out_backprop")
+
+
 def _to_filter_shape(shapes: tuple[TensorShape, ...], attrs: Attrs, ctx: ShapeContext) -> TensorShape:
     layout = windows.layout_of(attrs["data_format"])
-    _check_attrs(attrs, layout)
-    shape_rules.with_rank(shapes[0], layout.rank, "the input of a convolution")
+    shape_rules.late(_check_attrs, attrs, layout)
+    shape_rules.late(shape_rules.with_rank, shapes[0], layout.rank, "the input of a convolution")
     return shape_rules.with_rank(ctx.constant_as_shape("filter_sizes"), layout.rank, "filter_sizes")
 
 
@@ -243,16 +255,18 @@ def _convolution(
         f"input_sizes: {sizes}, filter: T, out_backprop: T -> output: T",
         linear,
         static=("input_sizes",),
+        ranks={"input_sizes": 1},
     )
     back_to_filter = define_op(
         names[2],
         "input: T, filter_sizes: int32, out_backprop: T -> output: T",
         to_filter,
         static=("filter_sizes",),
+        ranks={"filter_sizes": 1},
     )
     _attach_shape(forward.shape, forward, lambda shapes, attrs, ctx: _forward_shape(shapes, attrs, depthwise))
-    _attach_shape(back.late_shape, back, _to_input_shape)
-    _attach_shape(back_to_filter.late_shape, back_to_filter, _to_filter_shape)
+    _attach_shape(back.shape, back, functools.partial(_to_input_shape, early=names[0] == "Conv2D"))
+    _attach_shape(back_to_filter.shape, back_to_filter, _to_filter_shape)
 
     @forward.kernel
     def _(input: Any, filter: Any, *, ctx: OperationContext) -> Any:

@@ -51,15 +51,16 @@ CTCLoss = define_op(
     "inputs: T, labels_indices: int64, labels_values: int32, sequence_length: int32 -> loss: T, gradient: T",
     "preprocess_collapse_repeated: bool = False, ctc_merge_repeated: bool = True, "
     "ignore_longer_outputs_than_inputs: bool = False, T: {float, double} = float32",
+    ranks={"inputs": 3, "labels_indices": 2, "labels_values": 1, "sequence_length": 1},
 )
 
 
-@CTCLoss.late_shape
+@CTCLoss.shape
 def _(
     inputs: TensorShape, labels_indices: TensorShape, labels_values: TensorShape, sequence_length: TensorShape
 ) -> tuple[TensorShape, TensorShape]:
-    shape_rules.with_rank(labels_indices, 2, "labels_indices").merge_with([None, 2])
-    shape_rules.with_rank(labels_values, 1, "labels_values").merge_with(labels_indices[:1])
+    shape_rules.merged(labels_values, shape_rules.with_rank(labels_indices, 2, "labels_indices")[:1])
+    shape_rules.late(shape_rules.merged, labels_indices, TensorShape([None, 2]))
     logits = _check_logits(inputs, sequence_length)
     return logits[1:2], logits
 

@@ -171,7 +171,6 @@ def _fused(version: str, types: str, formats: str) -> tuple[OpFunction, OpFuncti
         f"y: T, batch_mean: {u}, batch_variance: {u}, {', '.join(reserved)}",
         f"{types}, epsilon: float = 0.0001, exponential_avg_factor: float = 1.0, {formats}, is_training: bool = True",
         ranks=dict.fromkeys(("scale", "offset"), 1),
-        late_ranks=dict.fromkeys(("mean", "variance"), 1),
     )
     spare = [f"reserve_space_{i + len(reserved)}: {u}" for i in (1, 2)]
     backward = define_op(
@@ -185,10 +184,19 @@ def _fused(version: str, types: str, formats: str) -> tuple[OpFunction, OpFuncti
 
     @forward.shape
     def _(
-        x: TensorShape, scale: TensorShape, offset: TensorShape, *given: Any, data_format: bytes, is_training: bool
+        x: TensorShape,
+        scale: TensorShape,
+        offset: TensorShape,
+        *given: Any,
+        data_format: bytes,
+        is_training: bool,
+        exponential_avg_factor: float,
     ) -> Any:
-        """Mean and variance are given where nothing is trained."""
-        data, channels = _fused_channels(x, data_format, scale, offset, *(() if is_training else given))
+        """Mean and variance are used where nothing is trained, or where moving averages are computed."""
+        used = not is_training or exponential_avg_factor != 1.0
+        for vector in () if used else given:
+            shape_rules.late(shape_rules.with_rank, vector, 1, "what is no moving average yet")
+        data, channels = _fused_channels(x, data_format, scale, offset, *(given if used else ()))
         return [data, *([channels] * 4), *([shape_rules.SCALAR] if third else [])]
 
     @forward.kernel

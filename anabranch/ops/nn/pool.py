@@ -171,9 +171,10 @@ def _gradient_shape(orig_input: TensorShape, orig_output: TensorShape, grad: Ten
     return orig_input
 
 
-def _second_gradient_shape(input: TensorShape, output: TensorShape, grad: TensorShape, *_: Any) -> TensorShape:
-    input.assert_is_compatible_with(grad)
-    return output
+def _second_gradient_shape(data: TensorShape, output: TensorShape, grad: TensorShape, pooled: TensorShape) -> Any:
+    """The gradient is shaped as the data is, and what comes of it as the pooled data."""
+    shape_rules.merged(data, grad)
+    return shape_rules.merged(pooled, output)
 
 
 def _attrs(op: Operation, *left_out: str) -> Attrs:
@@ -202,13 +203,27 @@ def _max_pool(names: tuple[str, str, str], types: tuple[str, str, str], sizes: s
         names[1],
         f"{grad_types} -> output: T",
         f"{sizes}, {formats[0].replace(_VECTORS, _FORMAT_2D)}, T: {types[1]}",
+        ranks={"orig_input": 5 if sizes == _SIZES_3D else 4},
     )
     second = define_op(
         names[2], "orig_input: T, orig_output: T, grad: T -> output: T", f"{sizes}, {formats[1]}, T: {types[2]}"
     )
     _pooled_shape(forward)
     backward.late_shape(_gradient_shape)
-    second.late_shape(_second_gradient_shape)
+
+    @second.shape
+    def _(
+        data: TensorShape,
+        output: TensorShape,
+        grad: TensorShape,
+        *,
+        ksize: list[int],
+        strides: list[int],
+        padding: bytes,
+        data_format: bytes,
+    ) -> Any:
+        pooled = windows.pooled_shape(data, ksize, strides, padding, data_format)
+        return _second_gradient_shape(data, output, grad, pooled)
 
     @forward.kernel
     def _(input: Any, *, ctx: OperationContext) -> Any:
@@ -274,12 +289,30 @@ MaxPoolV2 = define_op(
 )
 
 
+def _pooled_by_inputs(
+    input: TensorShape, ksize: TensorShape, strides: TensorShape, padding: bytes, data_format: bytes, ctx: Any
+) -> TensorShape:
+    """The shape of pooled data where sizes are inputs, which may not be known."""
+    rank = windows.layout_of(data_format).rank
+    input = shape_rules.with_rank(input, rank, "the input of pooling")
+    shape_rules.merged(ksize, strides, TensorShape([4]))
+    windows_of_axes, steps = ctx.constant("ksize"), ctx.constant("strides")
+    if windows_of_axes is None or steps is None:
+        return TensorShape([None] * rank)
+    return windows.pooled_shape(input, list(windows_of_axes), list(steps), padding, data_format)
+
+
 @MaxPoolV2.shape
-def _(input: TensorShape, *_: Any, padding: bytes, data_format: bytes, ctx: ShapeContext) -> TensorShape:
-    ksize, strides = ctx.constant("ksize"), ctx.constant("strides")
-    if ksize is None or strides is None:
-        return TensorShape([None] * windows.layout_of(data_format).rank)
-    return windows.pooled_shape(input, list(ksize), list(strides), padding, data_format)
+def _(
+    input: TensorShape,
+    ksize: TensorShape,
+    strides: TensorShape,
+    *,
+    padding: bytes,
+    data_format: bytes,
+    ctx: ShapeContext,
+) -> TensorShape:
+    return _pooled_by_inputs(input, ksize, strides, padding, data_format, ctx)
 
 
 @MaxPoolV2.kernel
@@ -299,6 +332,7 @@ MaxPoolGradV2 = define_op(
     f"{_PADDING}, {_FORMAT_2D}, T: real = float32",
     static=("ksize", "strides"),
     late_ranks={"ksize": 1, "strides": 1},
+    ranks={"orig_input": 4},
 )
 MaxPoolGradV2.late_shape(_gradient_shape)
 
@@ -323,7 +357,23 @@ MaxPoolGradGradV2 = define_op(
     static=("ksize", "strides"),
     ranks={"ksize": 1, "strides": 1},
 )
-MaxPoolGradGradV2.late_shape(_second_gradient_shape)
+
+
+@MaxPoolGradGradV2.shape
+def _(
+    data: TensorShape,
+    output: TensorShape,
+    grad: TensorShape,
+    ksize: TensorShape,
+    strides: TensorShape,
+    *,
+    padding: bytes,
+    data_format: bytes,
+    ctx: Any,
+) -> Any:
+    pooled = _pooled_by_inputs(data, ksize, strides, padding, data_format, ctx)
+    sizes_are_known = all(ctx.constant(name) is not None for name in ("ksize", "strides"))
+    return _second_gradient_shape(data, output, grad, pooled if sizes_are_known else shape_rules.UNKNOWN)
 
 
 @MaxPoolGradGradV2.kernel
@@ -387,15 +437,16 @@ def _flat_places(argmax: Any, shape: Sequence[int], include_batch: bool, ctx: Op
     return places if include_batch else places + size * np.arange(shape[0]).reshape(-1, 1, 1, 1)
 
 
-def _argmax_op(name: str) -> OpFunction:
+def _argmax_op(name: str, **ranks: int) -> OpFunction:
     return define_op(
         name,
         "input: T, grad: T, argmax: Targmax -> output: T",
         f"{_SIZES_2D}, {_PADDING}, include_batch_in_index: bool = False, Targmax: index, T: real",
+        ranks=ranks,
     )
 
 
-MaxPoolGradWithArgmax = _argmax_op("MaxPoolGradWithArgmax")
+MaxPoolGradWithArgmax = _argmax_op("MaxPoolGradWithArgmax", input=4)
 
 
 @MaxPoolGradWithArgmax.late_shape
@@ -442,7 +493,13 @@ def _(op: Any, grad: Tensor) -> Any:
 def _average_pool(names: tuple[str, str], data: str, sizes: str, format: str) -> tuple[OpFunction, OpFunction]:
     attrs = f"{sizes}, {_PADDING}, {format}, T: floating"
     forward = define_op(names[0], f"{data}: T -> output: T", attrs)
-    backward = define_op(names[1], "orig_input_shape: int32, grad: T -> output: T", attrs, static=("orig_input_shape",))
+    backward = define_op(
+        names[1],
+        "orig_input_shape: int32, grad: T -> output: T",
+        attrs,
+        static=("orig_input_shape",),
+        ranks={"orig_input_shape": 1},
+    )
     _pooled_shape(forward)
 
     @forward.kernel

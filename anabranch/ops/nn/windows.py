@@ -100,7 +100,7 @@ def output_length(
         return -(-length // stride)
     reach = ((window or 1) - 1) * dilation + 1
     padded = length + sum(explicit)
-    if padded < reach and length > 0:
+    if padded < reach:
         raise ValueError(
             f"Negative dimension size caused by subtracting {reach} (the window) from {padded} (the input); "
             "use a smaller window or padding='SAME'"

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from anabranch.core.kernel_context import OperationContext
-from anabranch.core.shapes import TensorShape
+from anabranch.core.shapes import LateShapeError, TensorShape
 from anabranch.graph.building import define_op
 from anabranch.graph.constants import ShapeContext
 from anabranch.graph.operation import Tensor
@@ -44,10 +44,11 @@ SparseTensorDenseMatMul = define_op(
     "a_indices: Tindices, a_values: T, a_shape: int64, b: T -> product: T",
     "T: any, Tindices: index = int64, adjoint_a: bool = False, adjoint_b: bool = False",
     static=("a_shape",),
+    ranks={"a_indices": 2, "a_values": 1, "a_shape": 1, "b": 2},
 )
 
 
-@SparseTensorDenseMatMul.late_shape
+@SparseTensorDenseMatMul.shape
 def _(
     a_indices: TensorShape,
     a_values: TensorShape,
@@ -58,12 +59,13 @@ def _(
     adjoint_b: bool,
     ctx: ShapeContext,
 ) -> TensorShape:
-    sparse_shapes(a_indices, a_values, a_shape.merge_with([2]))
+    shape_rules.merged(a_shape, TensorShape([2]))
+    shape_rules.late(sparse_shapes, a_indices, a_values, a_shape)
     a, b = ctx.constant_as_shape("a_shape").with_rank(2), shape_rules.with_rank(b, 2, "argument 'b'")
     rows, inner_a = (a[1], a[0]) if adjoint_a else (a[0], a[1])
     inner_b, columns = (b[1], b[0]) if adjoint_b else (b[0], b[1])
     if not inner_a.is_compatible_with(inner_b):
-        raise ValueError(f"the inner dimensions {inner_a} and {inner_b} must be equal")
+        raise LateShapeError(f"the inner dimensions {inner_a} and {inner_b} must be equal")
     return TensorShape([rows, columns])
 
 
@@ -179,7 +181,12 @@ def _at_elements(indices: Any, shape: Any, dense: Any, ctx: OperationContext, xp
 
 
 def _with_dense(name: str, function: Callable[[Any, Any], Any], gradient: Callable[..., tuple[Any, Any]]) -> Any:
-    op = define_op(name, "sp_indices: int64, sp_values: T, sp_shape: int64, dense: T -> output: T", "T: numbers")
+    op = define_op(
+        name,
+        "sp_indices: int64, sp_values: T, sp_shape: int64, dense: T -> output: T",
+        "T: numbers",
+        ranks={"sp_indices": 2},
+    )
 
     @op.late_shape
     def _(sp_indices: TensorShape, sp_values: TensorShape, sp_shape: TensorShape, dense: TensorShape) -> TensorShape:
@@ -259,6 +266,7 @@ SparseAdd = define_op(
     "sum_indices: int64, sum_values: T, sum_shape: int64",
     "T: numbers, Treal: real",
     late_ranks={"thresh": 0},
+    ranks={"a_shape": 1},
 )
 SparseAdd.late_shape(_two_sparse)
 
@@ -297,6 +305,7 @@ SparseAddGrad = define_op(
     "SparseAddGrad",
     "backprop_val_grad: T, a_indices: int64, b_indices: int64, sum_indices: int64 -> a_val_grad: T, b_val_grad: T",
     "T: numbers",
+    ranks={"a_indices": 2, "b_indices": 2},
 )
 SparseAddGrad.not_differentiable()
 
@@ -319,6 +328,7 @@ def _extremum(name: str, function: Any, types: str) -> Any:
         "a_indices: int64, a_values: T, a_shape: int64, b_indices: int64, b_values: T, b_shape: int64 -> "
         "output_indices: int64, output_values: T",
         f"T: {types}",
+        ranks={"a_indices": 2, "a_values": 1, "a_shape": 1, "b_indices": 2, "b_values": 1, "b_shape": 1},
     )
 
     @op.late_shape
@@ -464,7 +474,10 @@ def _(op: Any, grad: Tensor) -> Any:
 
 # ---------------------------------------------------------------------- softmax
 SparseSoftmax = define_op(
-    "SparseSoftmax", "sp_indices: int64, sp_values: T, sp_shape: int64 -> output: T", "T: {half, float, double}"
+    "SparseSoftmax",
+    "sp_indices: int64, sp_values: T, sp_shape: int64 -> output: T",
+    "T: {half, float, double}",
+    ranks={"sp_indices": 2, "sp_values": 1, "sp_shape": 1},
 )
 
 

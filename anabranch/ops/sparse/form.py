@@ -75,6 +75,7 @@ SparseReorder = define_op(
     "SparseReorder",
     "input_indices: int64, input_values: T, input_shape: int64 -> output_indices: int64, output_values: T",
     "T: any",
+    ranks={"input_indices": 2, "input_values": 1, "input_shape": 1},
 )
 
 
@@ -102,6 +103,7 @@ def _(op: Any, _indices_grad: Any, grad: Tensor) -> Any:
 SparseReshape = define_op(
     "SparseReshape",
     "input_indices: int64, input_shape: int64, new_shape: int64 -> output_indices: int64, output_shape: int64",
+    ranks={"input_shape": 1},
 )
 SparseReshape.not_differentiable()
 
@@ -240,6 +242,7 @@ SparseSliceGrad = define_op(
     "SparseSliceGrad",
     "backprop_val_grad: T, input_indices: int64, input_start: int64, output_indices: int64 -> val_grad: T",
     "T: numbers",
+    ranks={"input_indices": 2},
 )
 SparseSliceGrad.not_differentiable()
 
@@ -325,6 +328,7 @@ SparseFillEmptyRowsGrad = define_op(
     "SparseFillEmptyRowsGrad",
     "reverse_index_map: int64, grad_values: T -> d_values: T, d_default_value: T",
     "T: any",
+    ranks={"grad_values": 1},
 )
 SparseFillEmptyRowsGrad.not_differentiable()
 
@@ -346,7 +350,8 @@ SparseToDense = define_op(
     "SparseToDense",
     "sparse_indices: Tindices, output_shape: Tindices, sparse_values: T, default_value: T -> dense: T",
     "validate_indices: bool = True, T: any, Tindices: index",
-    late_ranks={"output_shape": 1, "default_value": 0},
+    late_ranks={"default_value": 0},
+    ranks={"output_shape": 1},
 )
 
 

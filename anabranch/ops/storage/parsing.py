@@ -27,7 +27,7 @@ ParseExample = define_op(
     "sparse_shapes: Nsparse * int64, dense_values: Tdense",
     f"Nsparse: int >= 0, Ndense: int >= 0, sparse_types: list({_FEATURE_TYPES}) >= 0, "
     f"Tdense: list({_FEATURE_TYPES}) >= 0, dense_shapes: list(shape) >= 0",
-    ranks={"names": 1, "sparse_keys": 0, "dense_keys": 0},
+    ranks={"serialized": 1, "names": 1, "sparse_keys": 0, "dense_keys": 0},
 )
 ParseExample.not_differentiable()
 

@@ -61,6 +61,7 @@ ParseSingleSequenceExample = define_op(
         "feature_list_dense_keys": 0,
         "debug_name": 0,
     },
+    ranks={"serialized": 0},
 )
 ParseSingleSequenceExample.not_differentiable()
 
@@ -71,6 +72,7 @@ ParseSequenceExample = define_op(
     "feature_list_dense_missing_assumed_empty: list(string) >= 0, context_sparse_keys: list(string) >= 0, "
     "context_dense_keys: list(string) >= 0, feature_list_sparse_keys: list(string) >= 0, "
     f"feature_list_dense_keys: list(string) >= 0, {_ATTRS}",
+    ranks={"serialized": 1},
 )
 ParseSequenceExample.not_differentiable()
 

@@ -369,12 +369,12 @@ UnsortedSegmentJoin = define_op(
 UnsortedSegmentJoin.not_differentiable()
 
 
-@UnsortedSegmentJoin.late_shape
+@UnsortedSegmentJoin.shape
 def _(inputs: TensorShape, segment_ids: TensorShape, num_segments: TensorShape, *, ctx: ShapeContext) -> TensorShape:
     count = ctx.constant("num_segments")
     if inputs.ndims is None or segment_ids.ndims is None:
         return TensorShape(None)
-    segment_ids = segment_ids.with_rank_at_least(1)
+    segment_ids = shape_rules.late(segment_ids.with_rank_at_least, 1)
     inputs = shape_rules.merged(inputs, segment_ids.concatenate(inputs[segment_ids.ndims :]))
     return TensorShape([None if count is None else scalar_int(count), *inputs[segment_ids.ndims :]])
 

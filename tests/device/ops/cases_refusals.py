@@ -225,11 +225,18 @@ MENDED = [
     ),
     *(
         OpCase(
-            op, (np.zeros((1, 0, 4, 2), np.float32),), {**_WINDOW, "padding": padding}, expected=[nothing], label=label
+            op,
+            (np.zeros((1, 0, 4, 2), np.float32),),
+            {**_WINDOW, "padding": "SAME"},
+            expected=[np.zeros((1, 0, 2, 2), np.float32)],
+            label="nothing, SAME",
         )
         for op in ("MaxPool", "AvgPool")
-        for padding in ("SAME", "VALID")
-        for nothing, label in ((np.zeros((1, 0, 2, 2), np.float32), f"nothing, {padding}"),)
+    ),
+    *(
+        refused(op, np.zeros(shape, np.float32), label=f"no {what}, VALID", **_WINDOW, padding="VALID")
+        for op in ("MaxPool", "AvgPool")
+        for what, shape in (("rows", (1, 0, 4, 2)), ("columns", (1, 4, 0, 2)))
     ),
     OpCase(
         "LRNGrad",

@@ -139,3 +139,114 @@ def test_nothing_is_concatenated_to_no_rows_of_the_stated_shape(stated: list[int
         assert session.run(READERS["concat"](empty, stated)).shape == (0, 2)
         with pytest.raises(errors.InvalidArgumentError):
             session.run(READERS["concat"](empty, -1))
+
+
+def _empty(limit: int, shape: Any = -1) -> Any:
+    return R.EmptyTensorList(element_shape=_ints(shape), max_num_elements=limit, element_dtype=tf.float32)
+
+
+def _push(handle: Any, item: Any = 1.0) -> Any:
+    return R.TensorListPushBack(input_handle=handle, tensor=item)
+
+
+def _pop(handle: Any) -> Any:
+    return R.TensorListPopBack(input_handle=handle, element_shape=_ints([]), element_dtype=tf.float32).output_handle
+
+
+#: how many elements fit into a list that grows to two
+GROWING: dict[str, tuple[Callable[[], Any], bool]] = {
+    "two": (lambda: _push(_push(_empty(2))), True),
+    "three": (lambda: _push(_push(_push(_empty(2)))), False),
+    "any number": (lambda: _push(_push(_push(_empty(-1)))), True),
+    "after one is taken": (lambda: _push(_pop(_push(_push(_empty(2, []))))), True),
+    "after it was made longer": (lambda: _push(R.TensorListResize(input_handle=_empty(2), size=2)), False),
+    "in a loop": (
+        lambda: tf.while_loop(lambda i, _: i < 3, lambda i, h: (i + 1, _push(h)), [0, _empty(2, [])])[1],
+        False,
+    ),
+    "in a branch": (lambda: tf.cond(_hidden(True), lambda: _push(_empty(0)), lambda: _empty(0)), False),
+    "in the other branch": (lambda: tf.cond(_hidden(False), lambda: _push(_empty(0)), lambda: _empty(0)), True),
+}
+
+
+@pytest.mark.parametrize("lowered", [False, True])
+@pytest.mark.parametrize("name", GROWING)
+def test_a_list_grows_to_its_declared_number_of_elements(name: str, lowered: bool) -> None:
+    make, fits = GROWING[name]
+    with lowering_everything() if lowered else contextlib.nullcontext(), Graph().as_default(), tf.Session() as session:
+        length = R.TensorListLength(input_handle=make())
+        if fits:
+            assert session.run(length) in {0, 2, 3}
+            return
+        with pytest.raises(errors.InvalidArgumentError, match="full list"):
+            session.run(length)
+
+
+#: what an operation of another dtype does with a list of float32
+STRANGERS: dict[str, Callable[[Any], Any]] = {
+    "get": lambda h: R.TensorListGetItem(input_handle=h, index=0, element_shape=_ints(-1), element_dtype=tf.int32),
+    "stack": lambda h: R.TensorListStack(input_handle=h, element_shape=_ints(-1), element_dtype=tf.int32),
+    "gather": lambda h: R.TensorListGather(
+        input_handle=h, indices=_ints([0]), element_shape=_ints(-1), element_dtype=tf.int32
+    ),
+    "pop": lambda h: R.TensorListPopBack(input_handle=h, element_shape=_ints(-1), element_dtype=tf.int32).tensor,
+    "concat": lambda h: (
+        R.TensorListConcatV2(
+            input_handle=h, element_shape=_ints(-1), leading_dims=tf.constant([], tf.int64), element_dtype=tf.int32
+        ).tensor
+    ),
+    "set": lambda h: R.TensorListLength(
+        input_handle=R.TensorListSetItem(input_handle=h, index=0, item=_ints([[1, 2]]))
+    ),
+    "push": lambda h: R.TensorListLength(input_handle=_push(h, _ints([[1, 2]]))),
+    "scatter": lambda h: R.TensorListLength(
+        input_handle=R.TensorListScatterIntoExistingList(input_handle=h, tensor=_ints([[[1, 2]]]), indices=_ints([0]))
+    ),
+}
+
+
+@pytest.mark.parametrize("name", STRANGERS)
+@pytest.mark.parametrize("maker", MAKERS)
+@pytest.mark.parametrize("lowered", [False, True])
+def test_elements_of_another_dtype_are_refused(maker: str, name: str, lowered: bool) -> None:
+    with lowering_everything() if lowered else contextlib.nullcontext(), Graph().as_default(), tf.Session() as session:
+        strange = (
+            tf.cond(
+                _hidden(True),
+                lambda: STRANGERS[name](MAKERS[maker]([1, 2])),
+                lambda: 0 * STRANGERS[name](MAKERS[maker]([1, 2])),
+            )
+            if lowered
+            else STRANGERS[name](MAKERS[maker]([1, 2]))
+        )
+        with pytest.raises(errors.InvalidArgumentError, match="Invalid data types"):
+            session.run(strange)
+
+
+@pytest.mark.parametrize("lowered", [False, True])
+@pytest.mark.parametrize("declared", [-1, [-1], [2, -1]])
+def test_nothing_is_stacked_where_the_shape_of_the_elements_is_open(declared: Any, lowered: bool) -> None:
+    with lowering_everything() if lowered else contextlib.nullcontext(), Graph().as_default(), tf.Session() as session:
+        for empty in (
+            _empty(-1, declared),
+            R.TensorListReserve(element_shape=_ints(declared), num_elements=_hidden(0), element_dtype=tf.float32),
+        ):
+            with pytest.raises(errors.InvalidArgumentError, match="elements of an empty list"):
+                session.run(READERS["stack"](empty, -1))
+            # a branch that is not taken is no error
+            other = tf.cond(_hidden(False), lambda e=empty: READERS["stack"](e, -1), lambda: tf.zeros([3]))
+            assert session.run(other).shape == (3,)
+        assert session.run(READERS["stack"](_empty(-1, -1), [3, 2])).shape == (0, 3, 2)
+
+
+@pytest.mark.parametrize(("rows", "indices"), [([1.0, 2.0], [0]), ([1.0], [0, 1]), (1.0, [0])])
+def test_as_many_rows_are_scattered_as_there_are_indices(rows: Any, indices: list[int]) -> None:
+    with Graph().as_default(), pytest.raises(ValueError, match="indices|rank"):
+        R.TensorListScatterIntoExistingList(input_handle=_empty(-1), tensor=tf.constant(rows), indices=_ints(indices))
+    with Graph().as_default(), tf.Session() as session:
+        shape, count = _ints(-1), tf.constant(3)
+        made = R.TensorListScatterV2(
+            tensor=tf.constant(rows), indices=_ints(indices), element_shape=shape, num_elements=count
+        )
+        with pytest.raises(errors.InvalidArgumentError):
+            session.run(R.TensorListLength(input_handle=made))

@@ -112,11 +112,13 @@ class InterruptedLock:
         self._lock, self._taken = threading.Lock(), 0
         self.release = self._lock.release
 
-    def acquire(self) -> None:
-        self._lock.acquire()
+    def acquire(self, blocking: bool = True) -> bool:
+        if not self._lock.acquire(blocking):
+            return False
         self._taken += 1
         if self._taken == 2:
             raise ThrownError
+        return True
 
 
 def test_a_call_that_an_exception_ends_is_not_waited_for_twice(monkeypatch: pytest.MonkeyPatch) -> None:
