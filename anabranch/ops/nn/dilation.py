@@ -47,7 +47,8 @@ def _sums(data: Any, filter: Any, window: Window) -> list[Any]:
 
 def _lowest(dtype: Any) -> Any:
     """The lowest finite number."""
-    return np.iinfo(dtype).min if dtype.kind in "iu" else ml_dtypes.finfo(dtype).min
+    limits = np.iinfo(dtype) if dtype.kind in "iu" else ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
+    return limits.min
 
 
 def _first_best(sums: list[Any]) -> tuple[Any, Any]:
