@@ -244,6 +244,16 @@ SEQUENCES = [
         error=InvalidArgumentError,
         label="more paths than beams",
     ),
+    *(
+        OpCase(
+            "CTCBeamSearchDecoder",
+            (np.full((2, 1, classes), value, np.float32), np.int32([2])),
+            {"beam_width": 5, "top_paths": paths},
+            error=InvalidArgumentError,
+            label=label,
+        )
+        for classes, value, paths, label in ((2, 0.0, 3, "paths that cannot be"), (3, np.nan, 2, "NaN"))
+    ),
 ]
 
 CASES = [*BOXES, *DILATIONS, *SEQUENCES]
