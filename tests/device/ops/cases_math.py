@@ -261,10 +261,6 @@ def zeta_below(x: int, q: Any) -> Any:
     return sum((q + n) ** -float(x) for n in range(terms)) + sp.zeta(x, q + terms)
 
 
-def is_finite(found: list[Any]) -> None:
-    assert np.isfinite(found[0]).all(), found
-
-
 #: as both sides have it: TensorFlow 2.21, and here
 ZETA_ENDS = (
     np.float64([1, 1, 0.5, -2, 2, 3, 2, 2.5, np.nan, 2, 1e4, np.inf, 0, 3, 2]),
@@ -279,8 +275,6 @@ GAMMA_ENDS = (
     np.float64([np.nan, np.nan, np.nan, 1, np.nan, np.nan, np.nan, 1, 0, 0, *[np.nan] * 3, 0]),
     np.float64([0, np.nan, np.nan, 0, np.nan, np.nan, np.nan, 0, 0, 0, 0, np.nan, 0, 0]),
 )
-#: equal, and so large that the terms go on for longer than anybody would wait
-LARGE = np.float64([1e8, 1e12, 1e16])
 BETA_ENDS = (
     np.float64([np.nan, 1, 0, 1, 1, 1, 2, -1, 1]),
     np.float64([np.nan, np.nan, 1, 0, 1, 1, 2, 1, 1]),
@@ -332,10 +326,6 @@ SPECIAL_FUNCTIONS = [
     *(
         OpCase(op, GAMMA_ENDS[:2], expected=expected, gradient=False, tolerance=1e-9, label="ends")
         for op, expected in zip(("Igamma", "Igammac", "IgammaGradA"), GAMMA_ENDS[2:], strict=True)
-    ),
-    *(
-        OpCase(op, (LARGE, LARGE), verify=is_finite, gradient=False, label="many terms")
-        for op in ("Igamma", "Igammac", "IgammaGradA", "RandomGammaGrad")
     ),
     OpCase("Betainc", BETA_ENDS[:3], expected=BETA_ENDS[3], gradient=False, label="ends"),
     OpCase("Betainc", (A, B, PROBABILITY), oracle=sp.betainc, differentiate=(2,), tolerance=1e-8, order=2),
