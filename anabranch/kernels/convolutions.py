@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from anabranch.core import dtypes
+from anabranch.core.kernel_context import OperationContext
 from anabranch.core.kernels import KernelCase, register_kernel
 from anabranch.kernels import conv_forms, winograd
 from anabranch.ops.nn.conv import Geometry, geometry_to_input
@@ -89,7 +90,7 @@ class _Direction:
             assert geometry is not None  # `takes` has said so
             return cost(geometry)
 
-        def kernel(*inputs: Any, ctx: Any) -> Any:
+        def kernel(*inputs: Any, ctx: OperationContext) -> Any:
             sizes = None if self.sizes is None else inputs[self.sizes]
             geometry = self.geometry(ctx.op.attrs, [value.shape for value in inputs], sizes)
             return form(inputs[self.operands[0]], inputs[self.operands[1]], geometry.window)

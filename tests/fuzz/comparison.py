@@ -28,18 +28,31 @@ ROUNDING = {
 _SPREADS = 16.0
 
 
-def difference(got: Array, wanted: Array, spread: list[Array] | None = None) -> str | None:
+def difference(
+    got: Array,
+    wanted: Array,
+    spread: list[Array] | None = None,
+    ignored: Array | None = None,
+    floor: float = 0.0,
+) -> str | None:
     """What tells two values apart, in words; None where nothing does.
 
     Args:
         spread: values that the side of `wanted` gave for inputs changed by their rounding error. Elements that differ
             no more than these do are the same.
+        ignored: elements that are not compared; broadcasts against the values.
+        floor: differences of elements up to this are none.
     """
     if got.dtype != wanted.dtype:
         return f"dtype {got.dtype}, expected {wanted.dtype}"
     if got.shape != wanted.shape:
         return f"shape {got.shape}, expected {wanted.shape}"
     wrong = _differing(got, wanted)
+    if ignored is not None:
+        wrong &= ~ignored
+    if floor:
+        with np.errstate(all="ignore"):
+            wrong &= ~(np.abs(_wide(got) - _wide(wanted)) <= floor)
     if not wrong.any():
         return None
     for other in spread or ():

@@ -55,7 +55,7 @@ class KnownDifference:
             fnmatch.fnmatchcase(found.kind, self.kind)
             and any(fnmatch.fnmatchcase(found.operation, pattern) for pattern in self.operation.split())
             and any(fnmatch.fnmatchcase(found.dtype, pattern) for pattern in self.dtype.split())
-            and re.search(self.message, found.message) is not None
+            and re.search(self.message, found.message, re.DOTALL) is not None
         )
 
 

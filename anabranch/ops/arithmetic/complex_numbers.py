@@ -9,15 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import jax
-import jax.numpy as jnp
-import numpy as np
-
 from anabranch.core.kernel_context import OperationContext
 from anabranch.graph.building import OpFunction, define_op
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw, shape_rules
-from anabranch.ops.arithmetic.math import sum_to_operands
+from anabranch.ops.arithmetic.math import complex_array, sum_to_operands
 from anabranch.ops.factories import attach_gradient
 
 Complex = define_op(
@@ -39,12 +35,7 @@ def check_parts(ctx: OperationContext, real: Any, whole: Any) -> None:
 @Complex.kernel
 def _(real: Any, imag: Any, *, T: Any, Tout: Any, xp: Any, ctx: OperationContext) -> Any:
     check_parts(ctx, T, Tout)
-    real, imag = xp.broadcast_arrays(real, imag)
-    if xp is jnp:
-        return jax.lax.complex(real, imag)
-    out = np.empty(real.shape, Tout.as_numpy_dtype)  # real + 1j * imag would spoil infinities
-    out.real, out.imag = real, imag
-    return out
+    return complex_array(real, imag, xp=xp)
 
 
 @Complex.gradient

@@ -505,6 +505,17 @@ def _extreme_gradient(first_wins: str) -> Callable[..., Any]:
 Maximum = binary("Maximum", lambda xp, x, y: xp.maximum(x, y), "real", _extreme_gradient("GreaterEqual"))
 Minimum = binary("Minimum", lambda xp, x, y: xp.minimum(x, y), "real", _extreme_gradient("LessEqual"))
 
+
+def complex_array(real: Any, imag: Any, *, xp: Any) -> Any:
+    """Complex numbers of their parts; real + 1j * imag would spoil infinities."""
+    real, imag = xp.broadcast_arrays(real, imag)
+    if xp is not np:
+        return jax.lax.complex(real, imag)
+    out = np.empty(real.shape, np.result_type(real, np.complex64))
+    out.real, out.imag = real, imag
+    return out
+
+
 ClipByValue = define_op("ClipByValue", "t: T, clip_value_min: T, clip_value_max: T -> output: T", "T: numbers")
 
 
@@ -518,7 +529,16 @@ def _(t: TensorShape, clip_value_min: TensorShape, clip_value_max: TensorShape) 
 
 @ClipByValue.kernel
 def _(t: Any, clip_value_min: Any, clip_value_max: Any, *, xp: Any) -> Any:
-    return xp.maximum(xp.minimum(t, clip_value_max), clip_value_min)
+    """A bound that is NaN bounds nothing; NaN stays. Complex numbers are clipped part by part."""
+    if np.iscomplexobj(t):
+        parts = [_clipped(part(t), part(clip_value_min), part(clip_value_max), xp) for part in (xp.real, xp.imag)]
+        return complex_array(*parts, xp=xp)
+    return _clipped(t, clip_value_min, clip_value_max, xp)
+
+
+def _clipped(t: Any, low: Any, high: Any, xp: Any) -> Any:
+    below = xp.where(high < t, high, t)
+    return xp.where(low > below, low, below)
 
 
 @ClipByValue.gradient

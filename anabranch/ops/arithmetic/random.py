@@ -20,7 +20,7 @@ from anabranch.graph.building import define_op
 from anabranch.graph.constants import ShapeContext
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw, shape_rules
-from anabranch.ops.arithmetic import random_bits
+from anabranch.ops.arithmetic import incomplete_gamma, random_bits
 
 _SEEDS = "seed: int = 0, seed2: int = 0"
 #: `tf.truncated_normal` draws again what lies further than this many standard deviations from the mean
@@ -207,7 +207,7 @@ RandomGammaGrad.not_differentiable()
 
 @RandomGammaGrad.kernel
 def _(alpha: Any, sample: Any) -> Any:
-    return jax.lax.random_gamma_grad(*jnp.broadcast_arrays(alpha, sample))
+    return incomplete_gamma.sample_by_a(alpha, sample)
 
 
 def _poisson(shape: Any, rate: Any, key: Any, dtype: Any, ctx: OperationContext) -> Any:

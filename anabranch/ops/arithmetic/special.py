@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import jax.scipy.special as jsp
 import numpy as np
 
@@ -15,6 +16,7 @@ from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import OpFunction, define_op
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw, shape_rules
+from anabranch.ops.arithmetic import hurwitz_zeta, incomplete_gamma
 from anabranch.ops.arithmetic.math import chain, sum_to_operands, sum_to_shape
 from anabranch.ops.factories import attach_gradient, unary_compiled
 
@@ -102,23 +104,17 @@ def _igamma_gradient(sign: float) -> Callable[..., Any]:
     return gradient
 
 
-Polygamma = _binary(
-    "Polygamma", "a: T, x: T -> z: T", lambda a, x: jax.lax.polygamma(*_together(a, x)), _polygamma_gradient
-)
-Zeta = _binary("Zeta", "x: T, q: T -> z: T", lambda x, q: jax.lax.zeta(*_together(x, q)), _zeta_gradient)
-Igamma = _binary(
-    "Igamma", "a: T, x: T -> z: T", lambda a, x: jax.lax.igamma(*_together(a, x)), _igamma_gradient(1.0), "floating"
-)
-Igammac = _binary(
-    "Igammac", "a: T, x: T -> z: T", lambda a, x: jax.lax.igammac(*_together(a, x)), _igamma_gradient(-1.0), "floating"
-)
+Polygamma = _binary("Polygamma", "a: T, x: T -> z: T", hurwitz_zeta.polygamma, _polygamma_gradient)
+Zeta = _binary("Zeta", "x: T, q: T -> z: T", hurwitz_zeta.zeta, _zeta_gradient)
+Igamma = _binary("Igamma", "a: T, x: T -> z: T", incomplete_gamma.lower, _igamma_gradient(1.0), "floating")
+Igammac = _binary("Igammac", "a: T, x: T -> z: T", incomplete_gamma.upper, _igamma_gradient(-1.0), "floating")
 IgammaGradA = _binary(
-    "IgammaGradA", "a: T, x: T -> z: T", lambda a, x: jax.lax.igamma_grad_a(*_together(a, x)), None, "floating"
+    "IgammaGradA",
+    "a: T, x: T -> z: T",
+    incomplete_gamma.lower_by_a,
+    None,
+    "floating",
 )
-
-
-def _together(*arrays: Any) -> Any:
-    return jax.numpy.broadcast_arrays(*arrays)
 
 
 Betainc = define_op("Betainc", "a: T, b: T, x: T -> z: T", "T: {float, double}")
@@ -140,7 +136,10 @@ def _(a: TensorShape, b: TensorShape, x: TensorShape) -> TensorShape:
 def _(a: Any, b: Any, x: Any, *, ctx: OperationContext) -> Any:
     shapes = {v.shape for v in (a, b, x)} - {()}
     ctx.check(len(shapes) < 2, f"Shapes of a, b and x are inconsistent: {a.shape}, {b.shape} and {x.shape}")
-    return jax.lax.betainc(*_together(a, b, x))
+    a, b, x = jnp.broadcast_arrays(a, b, x)
+    at_end = (x == 0) | (x == 1)  # where the other parameters no longer matter
+    inside = jnp.where(at_end, x, jax.lax.betainc(a, b, x))
+    return jnp.where((a <= 0) | (b <= 0) | (x < 0) | (x > 1), np.nan, inside)
 
 
 @Betainc.gradient

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from anabranch.core.dtypes import DType
@@ -45,7 +43,9 @@ def _unique(x: Any, axis: int | None) -> tuple[Any, Any, Any]:
 def _unique_axis(x: Any, axis: Any) -> int | None:
     """The axis given as a vector of at most one element."""
     if axis.size == 0:
-        return None if np.ndim(x) == 1 else 0
+        if np.ndim(x) != 1:
+            raise ValueError(f"without an axis unique expects a vector, got shape {np.shape(x)}; give an axis")
+        return None
     at = normal_axis(int(axis[0]), np.ndim(x))
     return None if np.ndim(x) == 1 else at
 
@@ -261,6 +261,19 @@ def _(indices: Any, dims: Any, *, ctx: OperationContext, xp: Any) -> Any:
 
 
 # ---------------------------------------------------------------------- search in sorted rows
+def _bisected(rows: Any, values: Any, lower: bool, xp: Any) -> Any:
+    """What C++'s `lower_bound`, or `upper_bound`, finds, also in rows that are not sorted or hold NaN."""
+    shape = np.shape(values)
+    first, count = xp.zeros(shape, np.int32), xp.full(shape, np.shape(rows)[1], np.int32)
+    for _ in range(int(np.shape(rows)[1]).bit_length()):
+        middle = first + count // 2
+        at = xp.take_along_axis(rows, xp.minimum(middle, np.shape(rows)[1] - 1), axis=1)
+        after = (count > 0) & ((at < values) if lower else ~(values < at))
+        first = xp.where(after, middle + 1, first)
+        count = xp.where(after, count - count // 2 - 1, count // 2)
+    return first
+
+
 def _searching(name: str, side: str) -> Any:
     op = define_op(
         name,
@@ -277,12 +290,7 @@ def _searching(name: str, side: str) -> Any:
 
     @op.kernel
     def _(sorted_inputs: Any, values: Any, *, out_type: DType, xp: Any) -> Any:
-        if xp is np:
-            pairs = zip(sorted_inputs, values, strict=True)
-            found: Any = np.array([np.searchsorted(a, v, side=side) for a, v in pairs])  # type: ignore[call-overload]
-        else:
-            found = jax.vmap(lambda a, v: jnp.searchsorted(a, v, side=side))(sorted_inputs, values)
-        return found.reshape(np.shape(values)).astype(out_type.as_numpy_dtype)
+        return _bisected(sorted_inputs, values, side == "left", xp).astype(out_type.as_numpy_dtype)
 
     return op.not_differentiable()
 

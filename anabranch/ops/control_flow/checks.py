@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import jax.numpy as jnp
+import ml_dtypes
 import numpy as np
 
 from anabranch.core import dtypes
@@ -84,7 +85,16 @@ def _element(value: Any) -> str:
         return value.decode("utf-8", "replace")
     if isinstance(value, bool | np.bool_):
         return str(int(value))
-    return f"{value:g}" if isinstance(value, float | np.floating) else str(value)
+    return _decimal(value) if isinstance(value, float | np.floating | ml_dtypes.bfloat16) else str(value)
+
+
+def _decimal(value: Any) -> str:
+    """With the digits that a floating dtype always keeps where these say all, else with those that always do."""
+    if isinstance(value, float):  # np.float64 too
+        few, many = f"{value:.15g}", f"{value:.17g}"
+        return few if float(few) == value or np.isnan(value) else many
+    few, many = f"{float(value):.6g}", f"{float(value):.9g}"
+    return few if np.float32(few) == np.float32(value) or np.isnan(value) else many
 
 
 def _summary(array: Any, count: int) -> str:

@@ -22,6 +22,7 @@ from jax import lax
 from jax.extend.core import jaxpr_as_fun
 
 from anabranch.core import dtypes
+from anabranch.core.kernel_context import OperationContext
 from anabranch.core.resources import ResourceHandle
 from anabranch.core.roles import Role
 from anabranch.core.shapes import TensorShape
@@ -98,7 +99,7 @@ BranchValues = define_op(
 )
 
 
-def by_its_owner(*_: Any, ctx: Any) -> NoReturn:
+def by_its_owner(*_: Any, ctx: OperationContext) -> NoReturn:
     """The kernel of what a step has in one operation with the loop or the conditional that it stands beside."""
     raise InternalError(None, ctx.op, f"{ctx.op.type} is part of the operation that it waits for")
 

@@ -473,7 +473,7 @@ LoopRecords.host_kernel(by_its_owner)
 
 
 @LoopRecords.shape
-def _(bound: TensorShape, input: list[TensorShape], *, ctx: Any) -> list[TensorShape]:
+def _(bound: TensorShape, input: list[TensorShape], *, ctx: ShapeContext) -> list[TensorShape]:
     return [TensorShape([])] * ctx.output_count
 
 

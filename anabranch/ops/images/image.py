@@ -62,25 +62,32 @@ def _to_hsv(images: Any, xp: Any) -> tuple[Any, Any, Any]:
     return xp.where(hue < 0, hue + one, hue), saturation, value
 
 
-def _from_hsv(hue: Any, saturation: Any, value: Any, xp: Any) -> Any:
+def _shares(hue: Any, xp: Any) -> tuple[Any, Any, Any]:
+    """How much red, green and blue a pure colour has, from 0 to 1."""
     c = hue.dtype.type
     at = hue * c(6)
     red = xp.clip(xp.abs(at - c(3)) - c(1), c(0), c(1))
     green = xp.clip(c(2) - xp.abs(at - c(2)), c(0), c(1))
     blue = xp.clip(c(2) - xp.abs(at - c(4)), c(0), c(1))
-    return xp.stack([(c(1) - saturation + saturation * part) * value for part in (red, green, blue)], axis=-1)
+    return red, green, blue
+
+
+def _from_hsv(hue: Any, saturation: Any, value: Any, xp: Any) -> Any:
+    one = hue.dtype.type(1)
+    return xp.stack([(one - saturation + saturation * part) * value for part in _shares(hue, xp)], axis=-1)
 
 
 def _colour_op(
     name: str, more: str = "", types: str = "{half, float}", gradient: Callable[..., Any] | None = None
 ) -> OpFunction:
+    """An operation on pixels; one with a factor takes images, the others also single colours and rows of them."""
     op = attach_gradient(define_op(name, f"images: T{more} -> output: T", f"T: {types} = float32"), gradient)
 
     @(op.late_shape if more else op.shape)
     def _(images: TensorShape, *rest: TensorShape) -> TensorShape:
         for factor in rest:
             shape_rules.with_rank(factor, 0, "the factor")
-        return _coloured(images)
+        return _coloured(images.with_rank_at_least(3) if more else images)
 
     return op
 
@@ -140,9 +147,12 @@ AdjustHue = _colour_op("AdjustHue", ", delta: float32")
 
 @AdjustHue.kernel
 def _(images: Any, delta: Any, *, xp: Any) -> Any:
-    hue, saturation, value = _to_hsv(images, xp)
+    """Colours keep their largest and smallest channel, also where these are negative, which have no saturation."""
+    hue, _, value = _to_hsv(images, xp)
     turned = hue + delta
-    return _from_hsv(turned - xp.floor(turned), saturation, value, xp).astype(images.dtype)
+    least = xp.min(wide(images), axis=-1)
+    shares = _shares(turned - xp.floor(turned), xp)
+    return xp.stack([least + (value - least) * share for share in shares], axis=-1).astype(images.dtype)
 
 
 AdjustSaturation = _colour_op("AdjustSaturation", ", scale: float32")
@@ -238,15 +248,18 @@ def _suppress(
     Returns:
         Indices (int32) and their scores, best first.
     """
+    ctx.check(int(count) >= 0, f"output size must be non-negative, got {int(count)}")
     ctx.check(0 <= overlap <= 1, f"iou_threshold must be in [0, 1], got {overlap}")
+    ctx.check(sigma >= 0, f"soft_nms_sigma must be >= 0, got {sigma}")
     ctx.check(boxes.ndim == 2 and boxes.shape[1] == 4, f"boxes must have shape [boxes, 4], got {boxes.shape}")
     ctx.check(scores.shape == boxes.shape[:1], f"there are {len(boxes)} boxes, but scores of shape {scores.shape}")
     corners, left = boxes.astype(np.float32), scores.astype(np.float32)
     chosen: list[int] = []
     values: list[float] = []
     while len(chosen) < int(count) and len(left):
+        left = np.where(left > least, left, -np.inf)  # NaN is no score
         best = int(np.argmax(left))
-        if not left[best] > least:
+        if left[best] == -np.inf:
             break
         chosen.append(best)
         values.append(float(left[best]))

@@ -171,7 +171,7 @@ def _(handle: Any, tensor: Any, *, ctx: StepTracingContext) -> TensorList:
 
 
 @TensorListPushBack.host_kernel
-def _(handle: TensorList, tensor: Any, *, ctx: Any) -> TensorList:
+def _(handle: TensorList, tensor: Any, *, ctx: OperationContext) -> TensorList:
     handle.check_room()
     handle.of_type(ctx).check_item(_shape_of(tensor), "append")
     return handle.replaced([*handle.to_host().elements, tensor], handle.length + 1)

@@ -21,6 +21,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
 from anabranch.core.sizes import check_storable
 from anabranch.graph.kernel_contexts import StepTracingContext
@@ -123,7 +124,7 @@ class TensorList:
                 f"max_num_elements = {self.declared.limit if self.declared else None}"
             )
 
-    def of_type(self, ctx: Any) -> TensorList:
+    def of_type(self, ctx: OperationContext) -> TensorList:
         """The list itself.
 
         Raises:

@@ -256,6 +256,8 @@ def _beam_search(log_probabilities: Array, width: int) -> list[tuple[tuple[int, 
             for label in range(blank):
                 before = ends_blank if labels and labels[-1] == label else total
                 add((*labels, label), _NEVER, before + step[label])
-        ranked = sorted(found.items(), key=lambda item: -np.logaddexp(*item[1]))
+        # what cannot be (a label twice with no blank between), or is NaN, makes no new beam
+        possible = [item for item in found.items() if item[0] in beams or np.logaddexp(*item[1]) > _NEVER]
+        ranked = sorted(possible, key=lambda item: -np.logaddexp(*item[1]))
         beams = dict(ranked[:width])
     return [(labels, float(np.logaddexp(*ends))) for labels, ends in beams.items()]

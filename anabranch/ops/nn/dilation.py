@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 from jax import numpy as jnp
 
@@ -35,7 +36,7 @@ def _window(shape: Any, filter: Any, attrs: dict[str, Any]) -> Window:
 
 def _sums(data: Any, filter: Any, window: Window) -> list[Any]:
     """Pixel plus filter for each tap; outside the image the lowest number, which never wins."""
-    lowest = np.iinfo(data.dtype).min if data.dtype.kind in "iu" else -np.inf
+    lowest = _lowest(data.dtype)
     taps = filter.reshape(window.taps, filter.shape[-1])
     inside = shifted(np.ones(data.shape, bool), window, False)
     fill = np.array(lowest, data.dtype)
@@ -45,13 +46,20 @@ def _sums(data: Any, filter: Any, window: Window) -> list[Any]:
     ]
 
 
+def _lowest(dtype: Any) -> Any:
+    """The lowest finite number."""
+    limits = np.iinfo(dtype) if dtype.kind in "iu" else ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
+    return limits.min
+
+
 def _first_best(sums: list[Any]) -> tuple[Any, Any]:
-    """The largest of the sums, and which tap has it first."""
-    best: Any = sums[0]
+    """The largest of the sums, and which tap has it first. NaN is not larger than anything, nor is -infinity."""
+    best: Any = jnp.full(sums[0].shape, _lowest(sums[0].dtype), sums[0].dtype)
     hit: Any = jnp.zeros(best.shape, np.int32)
-    for tap, part in enumerate(sums[1:], start=1):
-        hit = jnp.where(part > best, np.int32(tap), hit)
-        best = jnp.maximum(best, part)
+    for tap, part in enumerate(sums):
+        better = part > best
+        hit = jnp.where(better, np.int32(tap), hit)
+        best = jnp.where(better, part, best)
     return best, hit
 
 

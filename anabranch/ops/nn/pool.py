@@ -290,7 +290,7 @@ MaxPoolV2 = define_op(
 
 
 def _pooled_by_inputs(
-    input: TensorShape, ksize: TensorShape, strides: TensorShape, padding: bytes, data_format: bytes, ctx: Any
+    input: TensorShape, ksize: TensorShape, strides: TensorShape, padding: bytes, data_format: bytes, ctx: ShapeContext
 ) -> TensorShape:
     """The shape of pooled data where sizes are inputs, which may not be known."""
     rank = windows.layout_of(data_format).rank
@@ -369,7 +369,7 @@ def _(
     *,
     padding: bytes,
     data_format: bytes,
-    ctx: Any,
+    ctx: ShapeContext,
 ) -> Any:
     pooled = _pooled_by_inputs(data, ksize, strides, padding, data_format, ctx)
     sizes_are_known = all(ctx.constant(name) is not None for name in ("ksize", "strides"))

@@ -335,11 +335,15 @@ SparseFillEmptyRowsGrad.not_differentiable()
 
 @SparseFillEmptyRowsGrad.shape
 def _(reverse_index_map: TensorShape, grad_values: TensorShape) -> Any:
+    shape_rules.with_rank(grad_values, 1, "argument 'grad_values'")
     return shape_rules.with_rank(reverse_index_map, 1, "argument 'reverse_index_map'"), TensorShape([])
 
 
 @SparseFillEmptyRowsGrad.host_kernel
-def _(reverse_index_map: Array, grad_values: Array) -> Any:
+def _(reverse_index_map: Array, grad_values: Array, *, ctx: OperationContext) -> Any:
+    rows = len(grad_values)
+    valid = (reverse_index_map >= 0) & (reverse_index_map < rows)
+    ctx.check(valid, f"elements in reverse_index_map must be in [0, {rows}), but got {{0}}", reverse_index_map)
     added = np.ones(len(grad_values), np.bool_)
     added[reverse_index_map] = False
     return grad_values[reverse_index_map], grad_values[added].sum(dtype=grad_values.dtype)

@@ -153,9 +153,14 @@ ShardedFilename.not_differentiable()
 ShardedFilename.shape(shape_rules.scalar)
 
 
+def _c_string(text: Any) -> bytes:
+    """What C's formatting takes of a text, as it is the name of a file: all up to the first zero byte."""
+    return _bytes(text).split(b"\0", 1)[0]
+
+
 @ShardedFilename.host_kernel
 def _(basename: Any, shard: Any, num_shards: Any) -> bytes:
-    return _bytes(basename) + f"-{int(shard):05d}-of-{int(num_shards):05d}".encode()
+    return _c_string(basename) + f"-{int(shard):05d}-of-{int(num_shards):05d}".encode()
 
 
 ShardedFilespec = define_op(
@@ -167,7 +172,7 @@ ShardedFilespec.shape(shape_rules.scalar)
 
 @ShardedFilespec.host_kernel
 def _(basename: Any, num_shards: Any) -> bytes:
-    return _bytes(basename) + f"-?????-of-{int(num_shards):05d}".encode()
+    return _c_string(basename) + f"-?????-of-{int(num_shards):05d}".encode()
 
 
 MergeV2Checkpoints = define_op(

@@ -50,6 +50,17 @@ IDENTITIES = [
     OpCase("Const", (), {"value": X, "dtype": "float32"}, expected=X),
     OpCase("Const", (), {"value": T, "dtype": "string"}, expected=T, label="string", static_shape=False),
     OpCase("StringFormat", ([X, ints(1)],), {"template": "%s|%s"}, verify=lambda o: None, label="text"),
+    *(
+        OpCase(
+            "StringFormat", ([values],), {"summarize": 9}, expected=np.array(text, np.object_), label=values.dtype.name
+        )
+        for values, text in (
+            (np.float32([1 / 3, 1e-5, 16777216, np.nan, -np.inf]), b"[0.333333343 1e-05 16777216 nan -inf]"),
+            (np.float64([1 / 3, 2.547, np.nan]), b"[0.33333333333333331 2.547 nan]"),
+            (np.float16([0.1, 1000.5]), b"[0.0999755859 1000.5]"),
+            (np.array([0.1, 3], ml_dtypes.bfloat16), b"[0.100097656 3]"),
+        )
+    ),
     OpCase("StringFormat", ([ints(*range(9))],), {"summarize": 2}, expected=np.array(b"[0 1 ... 7 8]", np.object_)),
 ]
 

@@ -20,4 +20,16 @@ CASES = [
         expected=_bytes(b"logs/model-00003-of-00012"),
     ),
     OpCase("ShardedFilespec", (_bytes(b"logs/model"), np.int32(12)), expected=_bytes(b"logs/model-?????-of-00012")),
+    OpCase(
+        "ShardedFilename",
+        (_bytes(b"\xff\xfem\0ore"), np.int32(-3), np.int32(1234567)),
+        expected=_bytes(b"\xff\xfem--0003-of-1234567"),
+        label="bytes",
+    ),
+    OpCase(
+        "ShardedFilespec",
+        (_bytes(b"\0more"), np.int32(12)),
+        expected=_bytes(b"-?????-of-00012"),
+        label="bytes",
+    ),
 ]

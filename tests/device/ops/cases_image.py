@@ -249,6 +249,11 @@ CASES = [
     OpCase("HSVToRGB", (RGB,), oracle=per_pixel(colorsys.hsv_to_rgb)),
     OpCase("AdjustHue", (RGB, np.float32(0.3)), oracle=per_pixel(turn)),
     OpCase("AdjustHue", (RGB[0], np.float32(-0.9)), oracle=per_pixel(turn), label="back"),
+    OpCase(
+        "AdjustHue", (RGB - 2, np.float32(1.25)), oracle=lambda x, d: per_pixel(turn)(x + 2, d) - 2, label="negative"
+    ),
+    OpCase("AdjustHue", (RGB[0, 0], np.float32(0.3)), error=InvalidArgumentError, label="a row"),
+    OpCase("AdjustSaturation", (RGB[0, 0], np.float32(0.3)), error=InvalidArgumentError, label="a row"),
     OpCase("AdjustSaturation", (RGB, np.float32(0.4)), oracle=per_pixel(saturate)),
     OpCase("AdjustSaturation", (RGB.astype(np.float16), np.float32(3)), oracle=per_pixel(saturate), label="half"),
     OpCase("AdjustContrastv2", (X, np.float32(1.7)), oracle=contrast, differentiate=[0]),
@@ -294,5 +299,27 @@ CASES = [
         "NonMaxSuppressionV5",
         (STACK, SCORES, np.int32(2), THRESHOLD, np.float32(0.0), np.float32(0)),
         expected=[np.array([3, 0], np.int32), SCORES[[3, 0]], np.int32(2)],
+    ),
+    OpCase(
+        "NonMaxSuppressionV5",
+        (
+            STACK,
+            np.where(np.arange(len(SCORES)) == 3, np.nan, SCORES),
+            np.int32(1),
+            THRESHOLD,
+            np.float32(0.0),
+            np.float32(0),
+        ),
+        expected=[np.array([0], np.int32), SCORES[[0]], np.int32(1)],
+        label="NaN",
+    ),
+    *(
+        OpCase(
+            "NonMaxSuppressionV5",
+            (STACK, SCORES, np.int32(count), THRESHOLD, np.float32(0.0), np.float32(sigma)),
+            error=InvalidArgumentError,
+            label=f"count {count}, sigma {sigma}",
+        )
+        for count, sigma in ((2, -1.0), (2, np.nan), (-1, 0.0))
     ),
 ]

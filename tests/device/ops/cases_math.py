@@ -26,6 +26,7 @@ Z = X.astype(np.complex64) + 1j * Y
 W = Q.astype(np.complex64) - 1j * X
 ROW = np.array([0.9, -1.2, 1.6], np.float32)
 COLUMN = np.array([[0.4], [-1.3]], np.float32)
+NOT_FINITE = np.array([1, np.nan, -np.inf, 1, np.inf, np.nan], np.float32)
 SPECIAL = np.array([0.0, -0.0, 1.0, -np.inf, np.inf, np.nan], np.float32)
 
 
@@ -164,6 +165,20 @@ ARITHMETIC = [
         "ClipByValue", (X, -Q, P), oracle=lambda t, low, high: np.maximum(np.minimum(t, high), low), label="tensors"
     ),
     OpCase("ClipByValue", (I, -5, 4), oracle=np.clip, label="int32"),
+    OpCase(
+        "ClipByValue",
+        (np.float32([np.nan, 5, -5, 5, -5, np.nan]), np.float32([-1, -1, np.nan, 7, np.nan, np.nan]), NOT_FINITE),
+        expected=np.float32([np.nan, 5, -np.inf, 7, -5, np.nan]),
+        gradient=False,
+        label="NaN bounds nothing",
+    ),
+    OpCase(
+        "ClipByValue",
+        (np.complex64([1 + 5j, 9, complex(np.inf, -np.inf)]), np.complex64(7), np.complex64(3 + 1j)),
+        expected=np.complex64([7 + 1j, 7, 7]),
+        gradient=False,
+        label="complex",
+    ),
     OpCase("BroadcastGradientArgs", (np.int32([2, 3]), np.int32([3])), expected=([], [0]), label="row"),
     OpCase(
         "BroadcastGradientArgs",
@@ -240,6 +255,33 @@ def igamma_by_a(a: Any, x: Any) -> Any:
     return (sp.gammainc(a + step, x) - sp.gammainc(a - step, x)) / (2 * step)
 
 
+def zeta_below(x: int, q: Any) -> Any:
+    """The Hurwitz zeta function of q < 0: terms one by one, each with its sign, until q is positive."""
+    terms = int(np.ceil(-np.min(q))) + 1
+    return sum((q + n) ** -float(x) for n in range(terms)) + sp.zeta(x, q + terms)
+
+
+#: as both sides have it: TensorFlow 2.21, and here
+ZETA_ENDS = (
+    np.float64([1, 1, 0.5, -2, 2, 3, 2, 2.5, np.nan, 2, 1e4, np.inf, 0, 3, 2]),
+    np.float64([1, 0, 1, 0, 0, 0, -1, -1.5, 1, np.inf, 1, 1, 0, -4, -1e-30]),
+    np.float64([np.inf, np.inf, *[np.nan] * 2, np.inf, np.nan, np.inf, *[np.nan] * 2, 0, 1, 1, *[np.nan] * 2, 1e60]),
+)
+BELOW = np.float64([-0.25, -1.5, -9.75, -20.5, -499.25, -500.75, -1234.125])
+GAMMA_ENDS = (
+    np.float64([0, 0, -1, 1, 1, np.nan, 1, np.inf, 1, np.inf, -1, -1, np.nan, 5]),
+    np.float64([0, 1, 1, 0, -1, 1, np.nan, 1, np.inf, np.inf, 0, -1, 0, 1e6]),
+    np.float64([0, np.nan, np.nan, 0, np.nan, np.nan, np.nan, 0, 1, 0, 0, np.nan, 0, 1]),
+    np.float64([np.nan, np.nan, np.nan, 1, np.nan, np.nan, np.nan, 1, 0, 0, *[np.nan] * 3, 0]),
+    np.float64([0, np.nan, np.nan, 0, np.nan, np.nan, np.nan, 0, 0, 0, 0, np.nan, 0, 0]),
+)
+BETA_ENDS = (
+    np.float64([np.nan, 1, 0, 1, 1, 1, 2, -1, 1]),
+    np.float64([np.nan, np.nan, 1, 0, 1, 1, 2, 1, 1]),
+    np.float64([0, 1, 0, 1, 1.5, -0.5, np.nan, 0.5, 0]),
+    np.float64([0, 1, *[np.nan] * 6, 0]),
+)
+
 SPECIAL_FUNCTIONS = [
     *special("Erf", sp.erf),
     *special("Erfc", sp.erfc),
@@ -267,10 +309,25 @@ SPECIAL_FUNCTIONS = [
         label="scalar",
     ),
     OpCase("Zeta", (A + 1, B), oracle=sp.zeta, differentiate=(1,), tolerance=1e-8),
+    OpCase("Zeta", ZETA_ENDS[:2], expected=ZETA_ENDS[2], gradient=False, label="ends"),
+    OpCase("Zeta", (np.float64(3), BELOW), oracle=lambda x, q: zeta_below(3, q), gradient=False, label="odd, q < 0"),
+    OpCase("Zeta", (np.float64(2), BELOW), oracle=lambda x, q: zeta_below(2, q), gradient=False, label="even, q < 0"),
+    OpCase(
+        "Polygamma",
+        (np.float64([0, 1, 2, 3, 0.5, -1, 2]), np.float64([1, -2, -2, -20.5, 1, 1, np.inf])),
+        expected=[-np.euler_gamma, np.inf, np.nan, 6 * zeta_below(4, np.array([-20.5]))[0], np.nan, np.nan, -0.0],
+        gradient=False,
+        label="ends",
+    ),
     OpCase("Igamma", (A, B), oracle=sp.gammainc, tolerance=1e-8),
     OpCase("Igamma", (np.float64(1.5), B), oracle=sp.gammainc, tolerance=1e-8, label="scalar"),
     OpCase("Igammac", (A, B), oracle=sp.gammaincc, tolerance=1e-8),
     OpCase("IgammaGradA", (A, B), oracle=igamma_by_a, tolerance=1e-6),
+    *(
+        OpCase(op, GAMMA_ENDS[:2], expected=expected, gradient=False, tolerance=1e-9, label="ends")
+        for op, expected in zip(("Igamma", "Igammac", "IgammaGradA"), GAMMA_ENDS[2:], strict=True)
+    ),
+    OpCase("Betainc", BETA_ENDS[:3], expected=BETA_ENDS[3], gradient=False, label="ends"),
     OpCase("Betainc", (A, B, PROBABILITY), oracle=sp.betainc, differentiate=(2,), tolerance=1e-8, order=2),
     OpCase(
         "Betainc",

@@ -26,6 +26,21 @@ T = np.array([b"a", b"bc", b"", b"a"], np.object_)
 INVALID = errors.InvalidArgumentError
 
 
+UNSORTED = R.choice([np.nan, -np.inf, 0, 1, 2, 3], size=(9, 7)).astype(np.float32)
+
+
+def bisected(row: Any, value: Any, lower: bool) -> int:
+    """C++'s lower_bound or upper_bound, which say what they do with any row."""
+    first, count = 0, len(row)
+    while count > 0:
+        step = count // 2
+        if row[first + step] < value if lower else not value < row[first + step]:
+            first, count = first + step + 1, count - step - 1
+        else:
+            count = step
+    return first
+
+
 # ---------------------------------------------------------------------- slices
 class Indexing:
     """`at[...]`: a NumPy indexing expression with what `StridedSlice` takes for it."""
@@ -301,6 +316,26 @@ DATA_FLOW = [
             oracle=lambda a, v, side=side: np.stack([np.searchsorted(r, w, side) for r, w in zip(a, v, strict=True)]),
         )
         for op, side in (("LowerBound", "left"), ("UpperBound", "right"))
+    ],
+    *[
+        OpCase(
+            op,
+            (UNSORTED, np.repeat(np.arange(-1, 4, dtype=np.float32)[None], 9, 0)),
+            oracle=lambda a, v, lower=op == "LowerBound": np.array(
+                [[bisected(row, value, lower) for value in values] for row, values in zip(a, v, strict=True)]
+            ),
+            label="not sorted",
+        )
+        for op in ("LowerBound", "UpperBound")
+    ],
+    *[
+        OpCase(op, (real(2, 0), real(2, 3)), expected=np.zeros((2, 3), np.int32), label="none")
+        for op in ("LowerBound", "UpperBound")
+    ],
+    *[
+        OpCase(op, (x, np.array([], np.int64)), error=INVALID, label=f"no axis, {np.ndim(x)}")
+        for op in ("UniqueV2", "UniqueWithCountsV2")
+        for x in (real(2, 2), np.float32(1), real(2, 0))
     ],
     *[
         OpCase(

@@ -120,6 +120,15 @@ def _fill() -> list[OpCase]:
             label="all empty",
         ),
         OpCase("SparseFillEmptyRowsGrad", (where, np.arange(5.0)), expected=(np.array([0.0, 1, 3, 4]), np.float64(2))),
+        *(
+            OpCase("SparseFillEmptyRowsGrad", (np.int64(rows), values), error=InvalidArgumentError, label=label)
+            for rows, values, label in (
+                ([0, 5], np.arange(5.0), "row 5 of 5"),
+                ([0, -1], np.arange(5.0), "row -1"),
+                ([0, 1], np.ones((5, 1)), "a matrix"),
+                ([[0, 1]], np.ones(5), "a matrix of rows"),
+            )
+        ),
     ]
 
 

@@ -76,13 +76,18 @@ BOXES = [
 
 
 # ---------------------------------------------------------------------- dilation
+def above_nan(value: Any) -> Any:
+    return -np.inf if np.isnan(value) else value
+
+
 def dilated(strides: tuple[int, int], rates: tuple[int, int], padding: str) -> Any:
     def best(x: Array, w: Array) -> Any:
         outputs, _ = windows.positions(x.shape[1:3], w.shape[:2], strides, rates, padding)
         for b, c in np.ndindex(x.shape[0], x.shape[3]):
             walk = windows.positions(x.shape[1:3], w.shape[:2], strides, rates, padding)[1]
             for at, seen in walk:
-                yield (b, *at, c), max(seen, key=lambda s, b=b, c=c: x[(b, *s[1], c)] + w[(*s[0], c)]), outputs
+                sums = [above_nan(x[(b, *place, c)] + w[(*tap, c)]) for tap, place in seen]
+                yield (b, *at, c), seen[sums.index(max(sums))], outputs
 
     def value(x: Array, w: Array) -> Array:
         found = list(best(x, w))
@@ -107,6 +112,8 @@ def dilated(strides: tuple[int, int], rates: tuple[int, int], padding: str) -> A
 
 
 X, W, G = normal(2, 5, 6, 3), normal(2, 3, 3), normal(2, 3, 3, 3)
+SPOILT = W.copy()
+SPOILT[0, 0, 0] = SPOILT[1, 2, 1] = np.nan
 PLAIN = {"strides": [1, 2, 2, 1], "rates": [1, 1, 1, 1], "padding": "SAME"}
 WIDE = {"strides": [1, 1, 1, 1], "rates": [1, 2, 2, 1], "padding": "VALID"}
 VALUE, TO_INPUT, TO_FILTER = dilated((2, 2), (1, 1), "SAME")
@@ -114,6 +121,14 @@ VALUE, TO_INPUT, TO_FILTER = dilated((2, 2), (1, 1), "SAME")
 DILATIONS = [
     OpCase("Dilation2D", (X, W), PLAIN, VALUE),
     OpCase("Dilation2D", (X, W), WIDE, dilated((1, 1), (2, 2), "VALID")[0], label="dilated"),
+    *(
+        OpCase(op, inputs, PLAIN, oracle, gradient=False, label="NaN")
+        for op, inputs, oracle in (
+            ("Dilation2D", (X, SPOILT), VALUE),
+            ("Dilation2DBackpropInput", (X, SPOILT, G), TO_INPUT),
+            ("Dilation2DBackpropFilter", (X, SPOILT, G), TO_FILTER),
+        )
+    ),
     OpCase("Dilation2D", (np.int32(X * 9), np.int32(W * 9)), PLAIN, VALUE, label="int32"),
     OpCase("Dilation2D", (X, W[..., :2]), PLAIN, error=InvalidArgumentError, label="channels"),
     OpCase("Dilation2DBackpropInput", (X, W, G), PLAIN, TO_INPUT),
@@ -228,6 +243,16 @@ SEQUENCES = [
         {"beam_width": 1, "top_paths": 2},
         error=InvalidArgumentError,
         label="more paths than beams",
+    ),
+    *(
+        OpCase(
+            "CTCBeamSearchDecoder",
+            (np.full((2, 1, classes), value, np.float32), np.int32([2])),
+            {"beam_width": 5, "top_paths": paths},
+            error=InvalidArgumentError,
+            label=label,
+        )
+        for classes, value, paths, label in ((2, 0.0, 3, "paths that cannot be"), (3, np.nan, 2, "NaN"))
     ),
 ]
 

@@ -1,0 +1,92 @@
+"""What the differential fuzzer takes for equal, undefined or known: rules that hide too much hide defects."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.fuzz.comparison import difference
+from tests.fuzz.differences import Disagreement, known_differences
+from tests.fuzz.undefined import undefined
+
+Array = np.ndarray[Any, Any]
+
+
+def differs(operation: str, inputs: list[Array], got: Array, wanted: Array, output: int = 0, **attrs: Any) -> bool:
+    return difference(got, wanted, ignored=undefined(operation, attrs, output, inputs, got)) is not None
+
+
+def test_only_the_matrix_that_is_not_finite_is_left_out() -> None:
+    matrices = np.stack([np.eye(2), np.full((2, 2), np.nan)])
+    right = np.zeros((2, 2, 3))
+    for place, seen in (((0, 1, 2), True), ((1, 1, 2), False)):
+        wrong = right.copy()
+        wrong[place] = 5.0
+        assert differs("MatrixSolve", [matrices, right], wrong, right) is seen
+
+
+def test_only_the_pixel_that_is_not_finite_is_left_out() -> None:
+    pixels = np.ones((1, 2, 3), np.float32)
+    pixels[0, 1, 2] = np.inf
+    for place, seen in (((0, 0, 0), True), ((0, 1, 0), False)):
+        right = np.ones_like(pixels)
+        wrong = right.copy()
+        wrong[place] = 7.0
+        assert differs("AdjustHue", [pixels, np.float32(0.5)], wrong, right) is seen
+    assert not differs("AdjustHue", [np.ones_like(pixels), np.float32(np.nan)], wrong, right)
+
+
+def test_rows_without_nan_are_searched_alike() -> None:
+    rows = np.array([[1, 2, 3], [1, np.nan, 3]], np.float32)
+    right = np.array([[3], [3]], np.float32)
+    assert differs("TopKV2", [rows, np.int32(1)], np.array([[2], [3]], np.float32), right)
+    assert not differs("TopKV2", [rows, np.int32(1)], np.array([[3], [1]], np.float32), right)
+
+
+@pytest.mark.parametrize("target", ["uint8", "int8", "int16", "int32", "int64", "uint64"])
+def test_whole_numbers_are_compared_where_they_can_hold_the_value(target: str) -> None:
+    limits = np.iinfo(target)
+    beyond = 2.0 ** round(np.log2(float(limits.max)))
+    values = np.array([0.9, limits.min - 0.5 if limits.bits < 32 else 1.0, beyond, np.nan, -2.0 * beyond])
+    right = np.zeros(5, target)
+    for place, seen in enumerate([True, True, False, False, False]):
+        wrong = right.copy()
+        wrong[place] = 1
+        assert differs("Cast", [values], wrong, right) is seen
+    assert differs("Cast", [np.array([300])], np.array([1], np.uint8), np.array([44], np.uint8))
+
+
+def test_reserved_outputs_count_where_something_is_trained() -> None:
+    one, two = np.float32([1]), np.float32([2])
+    for output, training, seen in ((3, True, True), (3, False, False), (1, False, True)):
+        assert differs("FusedBatchNormV3", [one], one, two, output, is_training=training) is seen
+
+
+def test_a_floor_hides_what_is_below_it_only() -> None:
+    zero = np.zeros(2)
+    assert difference(np.array([1e-17, 0.0]), zero, floor=1e-16) is None
+    assert difference(np.array([1e-15, 0.0]) + 1e-9, zero, floor=1e-16) is not None
+
+
+@pytest.mark.parametrize(
+    ("message", "known"),
+    [
+        ("static shape [2, 3, 4, 1], expected [2, 3, 4, 3]", True),
+        ("static shape [2, 1, 3, 4], expected [2, 3, 3, 4]", True),
+        ("static shape [2, 3, 4, 1], expected [2, 3, 5, 1]", False),
+        ("static shape [1, 3, 4, 1], expected [2, 3, 4, 3]", False),
+    ],
+)
+def test_average_pools_differ_in_the_channels_only(message: str, known: bool) -> None:
+    found = Disagreement("static shape", "n1", "AvgPool", "float32", message, "program")
+    assert any(row.covers(found) for row in known_differences()) is known
+
+
+def test_a_message_of_several_lines_is_read_whole() -> None:
+    message = (
+        "OutOfRangeError: Graph execution error:\n\nNode 'n16' (type: 'Add', num of outputs: 1) does not have output 3"
+    )
+    found = Disagreement("refused there only", "n16", "FusedBatchNorm", "-", message, "program")
+    assert any(row.covers(found) for row in known_differences())

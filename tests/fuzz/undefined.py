@@ -1,0 +1,87 @@
+"""Which elements of a result nobody defines: what NaN or infinity among the inputs leaves to an algorithm.
+
+A result falls into units that depend on one unit of each input: the matrices of a decomposition, the rows of a search,
+the pixels of a change of colours. Only the units are left out of the comparison whose inputs are wild. So are the
+whole numbers that are made of numbers too large for them: C++ does not say what they are, and TensorFlow gives several
+answers, which depend on where in the tensor they stand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tests.fuzz.comparison import TOLERANCE
+from tests.fuzz.wire import Array
+
+
+@dataclass(frozen=True)
+class _Rule:
+    """What is wild, and how many trailing axes of the inputs a unit has; all of them where that is None."""
+
+    wild: Callable[[Array], Array]
+    axes: int | None
+
+
+def _not_finite(value: Array) -> Array:
+    return ~np.isfinite(value)
+
+
+def _rules(names: str, wild: Callable[[Array], Array], axes: int | None) -> dict[str, _Rule]:
+    return dict.fromkeys(names.split(), _Rule(wild, axes))
+
+
+#: by operation type (docs/differences.md)
+_RULES = {
+    **_rules(
+        "Qr Svd SelfAdjointEigV2 Lu Cholesky MatrixInverse MatrixSolve MatrixSolveLs MatrixTriangularSolve "
+        "MatrixDeterminant LogMatrixDeterminant",
+        _not_finite,
+        2,
+    ),
+    **_rules("TopK TopKV2 NthElement", np.isnan, 1),
+    **_rules("RGBToHSV AdjustHue AdjustSaturation", _not_finite, 1),
+    **_rules(
+        "MaxPool MaxPoolV2 MaxPool3D MaxPoolGrad MaxPoolGradV2 MaxPool3DGrad MaxPoolGradGrad MaxPool3DGradGrad "
+        "MaxPoolWithArgmax SparseReduceMax SparseReduceMaxSparse SparseSparseMaximum SparseSparseMinimum",
+        np.isnan,
+        None,
+    ),
+}
+#: outputs that hold nothing where nothing is trained
+_RESERVED = {"FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"}
+
+
+def undefined(operation: str, attrs: dict[str, Any], output: int, inputs: list[Array], result: Array) -> Array:
+    """Which elements of an output are left out: an array of bools that broadcasts against the output, `result`."""
+    shape = result.shape
+    if operation == "Cast" and result.dtype.kind in "iu":
+        return _unrepresentable(inputs[0], np.iinfo(result.dtype))
+    if operation in _RESERVED and output >= 3 and not attrs.get("is_training", True):
+        return np.array(True)
+    rule = _RULES.get(operation)
+    if rule is None:
+        return np.array(False)
+    units = [_wild_units(value, rule) for value in inputs if value.dtype.name in TOLERANCE]
+    leading = np.broadcast_shapes(*(unit.shape for unit in units)) if units else ()
+    if leading != shape[: len(leading)]:
+        return np.array(any(unit.any() for unit in units))
+    wild = np.zeros(leading, bool)
+    for unit in units:
+        wild |= unit
+    return wild.reshape(leading + (1,) * (len(shape) - len(leading)))
+
+
+def _unrepresentable(value: Array, limits: np.iinfo[Any]) -> Array:
+    if value.dtype.name not in TOLERANCE:
+        return np.array(False)
+    whole = np.trunc(np.real(value).astype(np.float64))
+    return ~((whole >= limits.min) & (whole < 2.0 ** round(np.log2(float(limits.max)))))
+
+
+def _wild_units(value: Array, rule: _Rule) -> Array:
+    axes = value.ndim if rule.axes is None else min(rule.axes, value.ndim)
+    return np.asarray(rule.wild(value).any(axis=tuple(range(value.ndim - axes, value.ndim))))
