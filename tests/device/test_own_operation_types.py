@@ -21,7 +21,7 @@ from anabranch.passes.prune import prune
 from anabranch.pipeline import lowering_everything, plan_step
 from anabranch.placement.cost_model import flops
 from anabranch.runtime.executor_graph import Kind
-from anabranch.runtime.plan_graph import kind_of
+from anabranch.runtime.item_graph import kind_of
 from anabranch.xla.islands import HostCall, Island
 
 
