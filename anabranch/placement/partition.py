@@ -111,23 +111,23 @@ class _Partition(Rewriting):
     def _pair(self, tensor: StepTensor, source: StepNode, device: str, controls: list[StepNode]) -> StepNode:
         """Sends `tensor`, which is there once `source` has run, and after `controls`; returns the Recv."""
         self._count += 1
-        here = source.placed_on
+        sender = source.placed_on
         attrs: dict[str, Any] = {
             "tensor_name": f"edge_{self._count}_{tensor.name if not controls else '^' + source.name}".encode(),
-            "send_device": here.encode(),
+            "send_device": sender.encode(),
             "send_device_incarnation": 1,
             "recv_device": device.encode(),
             "client_terminated": False,
         }
         label = f"{tensor.value_index}_" if tensor.value_index else "control_" if controls else ""
-        where = f"{label}{_short(here)}_to_{_short(device)}"
+        where = f"{label}{_short(sender)}_to_{_short(device)}"
         count = self._named[source, where] = self._named.get((source, where), 0) + 1
         where += f"_{count}" if count > 1 else ""  # signals of which one operation is the last
         send = added_node("_Send", source, f"send_{where}", [tensor], controls, **attrs, T=tensor.dtype)
         kind = (tensor.dtype, tensor.shape)
         recv = added_node("_Recv", source, f"recv_{where}", outputs=[kind], **attrs, tensor_type=tensor.dtype)
-        send.placed_on, recv.placed_on = here, device
-        self._transfers[recv] = Transfer(send, recv, attrs["tensor_name"].decode(), here, device)
+        send.placed_on, recv.placed_on = sender, device
+        self._transfers[recv] = Transfer(send, recv, attrs["tensor_name"].decode(), sender, device)
         self._after.setdefault(source, []).extend((send, recv))
         return recv
 

@@ -97,7 +97,7 @@ class BoundPartition:
                 graph.graph.nodes[graph.node_number(position)].payload = work
 
     def release(self) -> None:
-        """Lets the executables go; a run that is under way, or comes later, compiles what it needs anew."""
+        """Releases the executables; a run that is under way, or comes later, compiles what it needs anew."""
         for call in self._calls:
             call.release()
         if self._graph is not None:
@@ -158,6 +158,8 @@ class BoundPartition:
         return StraightRun(straight, values, self._fetches_in, exchange, timeout, self._active, wake)
 
     def _run(self, number: int, feeds: Sequence[Any], record: Recorder | None, timeout: float | None) -> list[Any]:
+        # to put signals off takes time that a step of one island notices (decision 0019), so that only those pay which
+        # need it
         if self._is_whole:
             return self._run_straight(number, feeds, record, timeout)
         if self._graph is None:
@@ -168,6 +170,7 @@ class BoundPartition:
         self, number: int, feeds: Sequence[Any], record: Recorder | None, timeout: float | None
     ) -> list[Any]:
         values = self._values_of(feeds)
+        # nobody has to reach such a step from outside: no context is entered, which would take time in every step
         if timeout is None and not self._has_transfers:
             self._run_calls(StepFrame(values), record, None, None)
         else:
@@ -214,6 +217,7 @@ class BoundPartition:
                 else:
                     call.run_recorded(frame, record)
             except NeedsHostError as refusal:
+                # for good, since later steps would be refused as well; threads that do this at once make the same parts
                 self._calls[position] = parts = self._split(call, refusal)
                 parts(frame) if record is None else parts.run_recorded(frame, record)
             for slot in self._emptied[position]:
@@ -353,7 +357,7 @@ def _last_readings(partition: Partition, slots: dict[Any, int], kept: set[int]) 
     emptied: list[list[int]] = [[] for _ in partition.items]
     for slot in last.keys() - kept:
         emptied[last[slot]].append(slot)
-    return [tuple(found) for found in emptied]
+    return [tuple(slots_read_last) for slots_read_last in emptied]
 
 
 def _fetched(value: TensorValue) -> Any:
@@ -362,6 +366,7 @@ def _fetched(value: TensorValue) -> Any:
     array = np.asarray(value)
     if array.ndim == 0:
         return array[()]
+    # `asarray` shows the device's buffer, which is not the caller's: a later step may write there
     try:
         return array.copy()
     except MemoryError as error:

@@ -142,8 +142,8 @@ def placement_rows(plan: Plan, placement: Placement) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = []
     for op in plan.step.operations:
         if op.name in placement.assigned or not placement.assigned:
-            found = placement.of(op)
-            rows.append((op.name, op.type, found.asked or "-", found.got.removeprefix(_DEVICE), found.why))
+            decision = placement.of(op)
+            rows.append((op.name, op.type, decision.asked or "-", decision.got.removeprefix(_DEVICE), decision.why))
     return rows
 
 

@@ -8,12 +8,12 @@ from typing import Any
 import jax
 import numpy as np
 
-from anabranch.core.kernel_context import KernelContext, RandomDraws
+from anabranch.core.kernel_context import KernelContext, RandomStream
 from anabranch.core.resources import ResourceHandle
 from anabranch.core.values import TensorValue
 from anabranch.errors import FailedPreconditionError, OperationLike
 from anabranch.graph.step_nodes import StepFunction, StepNode
-from anabranch.runtime.random_counters import Draws
+from anabranch.runtime.random_counters import CountedStream
 from anabranch.runtime.session_environment import SessionEnvironment
 from anabranch.xla.jax_settings import in_wide_types
 
@@ -73,7 +73,7 @@ class HostContext(KernelContext):
         state = self.containers.variable(handle)
         host = np.array(value)
         handle.check_fits(host.shape)
-        array = host if host.dtype == np.object_ else in_wide_types(jax.device_put, host)  # text stays on the host
+        array = host if host.dtype == np.object_ else in_wide_types(jax.device_put, host)  # strings stay on the host
         with state.lock:
             state.value = array
 
@@ -83,16 +83,16 @@ class HostContext(KernelContext):
         return None
 
     def call(
-        self, body: StepFunction, inputs: list[TensorValue], *, draws: RandomDraws | None = None
+        self, body: StepFunction, inputs: list[TensorValue], *, stream: RandomStream | None = None
     ) -> list[TensorValue]:
-        """Runs a function as a step of its own; `draws` is what `new_draws` gave, if it has its own."""
-        assert draws is None or isinstance(draws, Draws)
-        return self._environment.run_function(body, inputs, draws)
+        """Runs a function as a step of its own; `stream` is what `new_stream` gave, if it has its own."""
+        assert stream is None or isinstance(stream, CountedStream)
+        return self._environment.run_function(body, inputs, stream)
 
     @staticmethod
-    def new_draws() -> Draws:
+    def new_stream() -> CountedStream:
         """Random operations that count there begin their sequences anew."""
-        return Draws()
+        return CountedStream()
 
 
 def uninitialized(op: OperationLike | None, handle: ResourceHandle) -> FailedPreconditionError:

@@ -74,7 +74,7 @@ class HostSizes:
         return bound
 
     def _stand_ins(self, inputs: list[Any]) -> list[Any]:
-        dtypes = [np.dtype(np.uint64) if v.dtype == np.object_ else v.dtype for v in inputs]  # a text is a pointer
+        dtypes = [np.dtype(np.uint64) if v.dtype == np.object_ else v.dtype for v in inputs]  # a string is a pointer
         known = set(self._static)
         described = zip(inputs, dtypes, strict=True)
         struct: Any = jax.ShapeDtypeStruct

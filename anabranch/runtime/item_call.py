@@ -76,7 +76,7 @@ class ItemCall(ABC):
 
     @abstractmethod
     def release(self) -> None:
-        """Lets executables go; a later run compiles what it needs anew."""
+        """Releases executables; a later run compiles what it needs anew."""
 
     def outputs_in(self, frame: StepFrame) -> list[Any]:
         """Its outputs among the values of a step."""

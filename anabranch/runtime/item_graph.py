@@ -105,6 +105,7 @@ class ItemGraph:
                 if self._item_of[tensor.op] == own:
                     continue
                 output = self._output(tensor)
+                # of a value that an island keeps for itself only the island's end can be waited for
                 if output is not None:
                     inputs[output] = None
                 else:

@@ -39,7 +39,7 @@ class ItemWork:
             self._call.run_recorded(frame, record)
 
     def release(self) -> None:
-        """Lets executables go."""
+        """Releases executables."""
         self._call.release()
 
     def start(self, frame: StepFrame) -> Pending | None:

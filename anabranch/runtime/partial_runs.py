@@ -56,21 +56,21 @@ class PartialRuns:
                 or the run is over, because everything was fetched, or a piece failed.
             OpError: the piece failed.
         """
-        found = self._runs.get(handle)
-        if found is None:
+        partial = self._runs.get(handle)
+        if partial is None:
             raise InvalidArgumentError(None, None, f"there is no partial run {handle!r}; call partial_run_setup first")
-        piece = found.next_piece(mapping, tensors)
+        piece = partial.next_piece(mapping, tensors)
         try:
-            results = found.advance(piece, mapping, tensors, values, run)
+            results = partial.advance(piece, mapping, tensors, values, run)
         except BaseException:
             self._runs.pop(handle, None)  # what it had computed so far is lost
             raise
-        if found.is_over:
+        if partial.is_over:
             self._runs.pop(handle, None)
         return results
 
     def close(self) -> None:
-        """Ends all runs, and lets the prepared pieces go."""
+        """Ends all runs, and releases the prepared pieces."""
         self._runs.clear()
         for piece in list(self._pieces.values()):
             piece.release()

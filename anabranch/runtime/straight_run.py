@@ -73,6 +73,7 @@ class StraightRun(StepWaiting):
 
     def begin(self) -> None:
         """Lets others know of the run."""
+        # before anything can go wrong or wait, so that a session that is closed meanwhile reaches it
         self._active.add(self)
         self._frame.exchange = self._opened = self._open.enter_context(self._exchange)
 
@@ -100,6 +101,7 @@ class StraightRun(StepWaiting):
         self._active.remove(self)
         for _, pending, _ in list(self._pending.values()):
             pending.cancel(error)
+        # before it is closed, so that other devices learn of this error and not only that nobody sent
         if self._opened is not None:
             self._opened.abort(error)
         self._open.close()
@@ -127,6 +129,7 @@ class StraightRun(StepWaiting):
         if pending.is_settled:
             call.finish(self._frame, pending)
             return False
+        # before its callback is set, which may make the event at once
         self._pending[call] = call.op, pending, time.time()
         pending.when_settled(lambda settled: self._events.put((call, settled)))
         return True

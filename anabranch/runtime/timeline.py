@@ -170,18 +170,18 @@ def _free_lane(ends: list[float], item: _Slice) -> int:
 
 
 def _add_arrows(trace: ChromeTrace, slices: Iterable[_Slice]) -> None:
-    made: dict[str, _Slice] = {}
+    producers: dict[str, _Slice] = {}
     count = 0
     for item in slices:
         for name in item.inputs:
-            source = made.get(name)
+            source = producers.get(name)
             if source is None or source is item:
                 continue
             arrow = {"name": name, "cat": "DataFlow", "id": count}
             trace.events.append({**arrow, "ph": "s", "ts": source.end, "pid": source.pid, "tid": source.tid})
             trace.events.append({**arrow, "ph": "t", "ts": item.start, "pid": item.pid, "tid": item.tid})
             count += 1
-        made[item.name] = item
+        producers[item.name] = item
 
 
 # ---------------------------------------------------------------------- memory

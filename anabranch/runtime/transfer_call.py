@@ -62,7 +62,7 @@ class Route(NamedTuple):
 
 
 def moved_to(device: Device, value: TensorValue) -> Any:
-    """A value as one of a device; what lives on the host whatever the device (texts, handles) stays as it is."""
+    """A value as one of a device; what lives on the host whatever the device (strings, handles) stays as it is."""
     if isinstance(value, ResourceHandle) or (isinstance(value, np.ndarray) and value.dtype == np.object_):
         return value
     if isinstance(value, TensorList):
@@ -103,6 +103,7 @@ class TransferCall(HostKernelCall):
         """
         assert frame.exchange is not None
         context = TransferContext(self.op, frame.exchange, self._route)
+        # a `_Recv`; a `_Send` has no outputs
         if self._outputs:
             result = self._kernel((), ctx=context)
             if isinstance(result, Pending):

@@ -134,10 +134,10 @@ class WorkerService:
         return served
 
     def _partition(self, session: str, number: int) -> RegisteredPartition:
-        found = self._served(session).partitions.get(number)
-        if found is None:
+        partition = self._served(session).partitions.get(number)
+        if partition is None:
             raise NotFoundError(None, None, f"session {session!r} has no partition {number} here; register it first")
-        return found
+        return partition
 
     def _run(self, request: WorkerRequest, arrays: Frames) -> Frames:
         run, events = request.run, list[ItemEvent]()
@@ -223,7 +223,7 @@ class RemoteWorkerSession:
         return remote
 
     def close(self) -> None:
-        """Cancels the steps that wait, and lets go what belongs to the session alone."""
+        """Cancels the steps that wait, and releases what belongs to the session alone."""
         self._close(False)
 
     def forget(self) -> None:
@@ -236,7 +236,7 @@ class RemoteWorkerSession:
         self._call(request, {})
 
     def release(self, partition: int, forgotten: bool) -> None:
-        """Lets the executables of a partition go; a session that is closed has none.
+        """Releases the executables of a partition; a session that is closed has none.
 
         Args:
             forgotten: whether it will not be run again.
@@ -301,7 +301,7 @@ class RemotePartition:
         self._session.transport.start(self._request(number, feeds, timeout, False), done)
 
     def release(self) -> None:
-        """Lets its executables go; a run that comes later compiles anew."""
+        """Releases its executables; a run that comes later compiles anew."""
         self._session.release(self._number, False)
 
     def _request(self, number: int, feeds: Sequence[Value], timeout: float | None, recorded: bool) -> Frames:

@@ -116,10 +116,10 @@ def dataset_in(values: Element) -> Elements:
     Raises:
         InvalidArgumentError: it returned something else.
     """
-    found = values[0].item() if len(values) == 1 and values[0].shape == () else None
-    if not isinstance(found, Elements):
+    dataset = values[0].item() if len(values) == 1 and values[0].shape == () else None
+    if not isinstance(dataset, Elements):
         raise InvalidArgumentError(None, None, "Function must return a Dataset object.")
-    return found
+    return dataset
 
 
 class _Open:

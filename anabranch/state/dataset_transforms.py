@@ -293,8 +293,8 @@ class _ZipIterator(DatasetIterator):
         return [self._ended, [source.position() for source in self._sources]]
 
     def restore(self, position: Position) -> None:
-        self._ended, found = position
-        for source, place in zip(self._sources, found, strict=True):
+        self._ended, positions = position
+        for source, place in zip(self._sources, positions, strict=True):
             source.restore(place)
 
     def close(self) -> None:
@@ -341,11 +341,11 @@ class _ShuffleIterator(UnaryIterator):
         if not buffer:
             return None
         at = self._random.below(len(buffer))
-        found = buffer[at]
+        element = buffer[at]
         last = buffer.pop()
         if at < len(buffer):
             buffer[at] = last
-        return found
+        return element
 
     def position(self) -> Any:
         random = [self._random.key, self._random.at]
@@ -477,9 +477,9 @@ class _DirectedInterleaveIterator(DatasetIterator):
         return [self._open, self._selector.position(), [source.position() for source in self._sources]]
 
     def restore(self, position: Position) -> None:
-        self._open, selector, found = position
+        self._open, selector, positions = position
         self._selector.restore(selector)
-        for source, place in zip(self._sources, found, strict=True):
+        for source, place in zip(self._sources, positions, strict=True):
             source.restore(place)
 
     def close(self) -> None:

@@ -354,8 +354,8 @@ class RandomSequence:
             )
             z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
             z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-            found: list[int] = ((z ^ (z >> np.uint64(31))) >> np.uint64(11)).tolist()
-        return found
+            numbers: list[int] = ((z ^ (z >> np.uint64(31))) >> np.uint64(11)).tolist()
+        return numbers
 
     def restore(self, key: int, at: int) -> None:
         """Moves to the place `at` of the sequence of `key`."""
