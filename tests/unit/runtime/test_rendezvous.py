@@ -81,7 +81,7 @@ class RendezvousTableMachine(RuleBasedStateMachine):
         got = self.table.take(key)
         if self.runs(key.step) and key.step not in self.aborted and key in self.sent and key not in self.asked:
             assert got == self.sent[key]
-            self.asked[key] = f"consumer of {key}"
+            self.asked[key] = f"consumer of {key!r}"
             self.settled[self.asked[key]] = got
         else:
             assert got is NOTHING
