@@ -225,6 +225,7 @@ class BaseSession:
     def _prepared_once(self, mapping: FetchMapping, feeds: tuple[Tensor, ...]) -> Step:
         """The step for these feeds. Of several threads that ask at once, as a queue runner's do, one prepares it."""
         with self._preparing:
+            # again under the lock: another thread may have prepared it meanwhile
             step: Step | None = mapping.steps.get(feeds)
             if step is None:
                 step = self._prepare(mapping, feeds)
@@ -461,6 +462,7 @@ class _DefaultSessions(threading.local):
 
     def leave(self, session: BaseSession) -> None:
         if session in self.stack:
+            # the innermost occurrence: a session may be entered more than once
             self.stack.reverse()
             self.stack.remove(session)
             self.stack.reverse()

@@ -23,6 +23,7 @@ def merge_common_subexpressions(step: StepGraph) -> StepGraph:
     of the step writes it. (Inside an island such reads cost nothing, but each would be sent to another device.)
     """
     seen: dict[Hashable, StepNode] = {}
+    # the caller asked for these to run, and not only for what they compute
     pinned = set(step.targets)
     constants: dict[Hashable, StepTensor] = {}
     versions = _Versions()

@@ -74,6 +74,7 @@ def find_frames(dependencies: Dependencies) -> Frames:
     """
     frames = Frames()
     step = dependencies.step
+    # without primitives there are no loops, and nothing to check
     if not dependencies.dynamic:
         frames.of = dict.fromkeys(step.operations, frames.root)
         return frames
@@ -158,6 +159,7 @@ def _check_ends(dependencies: Dependencies, frames: Frames) -> None:
     for op in step.targets:
         if op in frames.of:
             _check_outside(op, frames.of[op], "run as a target")
+    # a feed has one value in a step, and an operation in a loop takes one in each iteration
     for op in step.operations:
         if frames.of[op].parent is not None:
             for tensor in op.inputs:

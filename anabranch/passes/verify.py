@@ -41,6 +41,7 @@ def verify(step: StepGraph, stage: str) -> None:
     for op in step.targets:
         if op not in members:
             _fail(stage, op, "is a target, and is not part of the step")
+    # finding the frames checks them
     find_frames(Dependencies(step))
 
 

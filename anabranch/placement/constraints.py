@@ -144,6 +144,7 @@ class Constraints:
         Raises:
             InvalidArgumentError: one asks for a device that does not exist.
         """
+        # one operation for each request is enough: most of a program ask for the same few devices
         for asked, op in {self.request(op).device: op for op in operations}.items():
             alone = Group([op], spec=DeviceSpec.from_string(asked), asked_by={"device": op} if asked else {})
             if self.soft:
@@ -202,6 +203,7 @@ class Constraints:
             return
         if not self.soft:
             raise self._infeasible(group)
+        # as little as possible is given up: the number first
         for given_up in (("device_index",), ("device_index", "device_type")):
             spec = group.spec.replace(**dict.fromkeys(given_up))
             group.feasible = self._able(group, spec)
@@ -287,6 +289,7 @@ class _Joining:
             if not group.startswith(_COLOCATE):
                 continue
             name = group[len(_COLOCATE) :].decode()
+            # the name itself is a member, so that operations meet there of which the one so named is not in the step
             self._sets.union(op, group)
             self._colocated.add(op)
             self._reasons[op] = f"it is colocated with {name!r}"
@@ -301,6 +304,7 @@ class _Joining:
         for tensor in op.inputs:
             value = tensor.known
             if isinstance(value, ResourceHandle):
+                # with the handle, which is the same in every use, and not only with the operation that gives it
                 self._sets.union(op, value)
                 self._consumers.add(op)
                 self._reasons[op] = f"both use the {value}"
@@ -324,6 +328,7 @@ class _Joining:
             groups.setdefault(self._sets.find(op), Group()).members.append(op)
         for op in self._outside:
             group = groups.get(self._sets.find(op))
+            # it may have been joined to others outside of the step alone
             if group is not None:
                 group.outside.append(op)
         for handle in self._handles():

@@ -101,6 +101,7 @@ class _Partition(Rewriting):
         key = frozenset(sources), device
         if key not in self._signalled:
             last = max(sources, key=self._position.__getitem__)
+            # a value without elements: only its coming matters
             value = np.zeros(0, np.float32)
             kind = (float32, TensorShape([0]))
             empty = added_node("Const", last, "signal", outputs=[kind], value=value, dtype=float32).outputs[0]

@@ -166,6 +166,7 @@ class Placer:
                 chosen[at] = able[0]
             elif homes:
                 for handle in group.resources:
+                    # it cannot stay where it is; where it goes is noted when the step has been placed
                     self._homes.pop(handle, None)
 
     # ------------------------------------------------------------------ default

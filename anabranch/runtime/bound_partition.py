@@ -147,6 +147,7 @@ class BoundPartition:
     ) -> StraightRun | _StartedGraph:
         exchange = self._exchange(number) if self._has_transfers else contextlib.nullcontext()
         graph = self._graph
+        # a turn is never interrupted by a signal, which comes to the main thread only: nothing is put off here
         if graph is not None:
             return _StartedGraph(
                 lambda opened: StepRun(graph.graph, feeds, None, timeout, self._active, opened, wake),
@@ -220,6 +221,7 @@ class BoundPartition:
                 # for good, since later steps would be refused as well; threads that do this at once make the same parts
                 self._calls[position] = parts = self._split(call, refusal)
                 parts(frame) if record is None else parts.run_recorded(frame, record)
+            # so that no more memory is held than the rest of the step needs
             for slot in self._emptied[position]:
                 frame.values[slot] = None
 
@@ -232,6 +234,7 @@ class BoundPartition:
             work = (lambda: call(frame)) if record is None else (lambda: call.run_recorded(frame, record))
             run_alone(call.op, work, timeout, deadline, self._active)
             return
+        # without a thread of its own: nothing else of the step could run meanwhile, so that this one may wait
         started = 0.0 if record is None else time.time()
         pending = call.start(frame)
         if pending is not None:
@@ -295,6 +298,7 @@ class _StartedGraph:
 
     def give_up(self, error: BaseException) -> None:
         self._run.give_up(error)
+        # before it is closed, so that other devices learn of this error and not only that nobody sent
         if self._exchange is not None:
             self._exchange.abort(error)
         self._open.close()

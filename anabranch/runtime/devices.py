@@ -112,6 +112,7 @@ def session_devices(config: ConfigProto | None = None) -> list[Device]:
     devices: list[Device] = []
     for kind in types:
         limited = kind.name == "GPU" and visible
+        # a list of visible devices counts among all that there are, so that all are asked for first
         of_kind = kind.factory(None if limited else counts.get(kind.name))
         devices.extend(_visible(of_kind, visible)[: counts.get(kind.name)] if limited else of_kind)
     return devices

@@ -57,6 +57,7 @@ class Explainer:
     def _in_turn(self) -> Iterator[None]:
         """One thread at a time, and after what the program itself has printed so far."""
         with self._lock:
+            # the two streams meet on a terminal; what was printed first is to stand first
             sys.stdout.flush()
             yield
 

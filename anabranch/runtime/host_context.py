@@ -63,6 +63,7 @@ class HostContext(KernelContext):
     def read(self, handle: ResourceHandle) -> np.ndarray[Any, Any]:
         """A copy of a variable's value on the host."""
         state = self.containers.variable(handle)
+        # a writing island would take the buffer away in the midst of copying
         with state.lock:
             if state.value is None:
                 raise uninitialized(self.op, handle)
@@ -71,6 +72,7 @@ class HostContext(KernelContext):
     def write(self, handle: ResourceHandle, value: TensorValue, guarded: bool = False) -> None:
         """Replaces a variable's value by a host array."""
         state = self.containers.variable(handle)
+        # a copy: the value belongs to its step, and the variable outlives that
         host = np.array(value)
         handle.check_fits(host.shape)
         array = host if host.dtype == np.object_ else in_wide_types(jax.device_put, host)  # strings stay on the host

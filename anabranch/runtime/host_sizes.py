@@ -54,6 +54,7 @@ class HostSizes:
             InvalidArgumentError: 64 bits cannot count the bytes of a value.
             ResourceExhaustedError: a value alone is larger than the memory that is available.
         """
+        # tracing takes far longer than most kernels, so that it is done only where there is a danger
         if self._bound(inputs) < _SMALL:
             return
         try:

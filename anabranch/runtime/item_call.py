@@ -86,6 +86,7 @@ class ItemCall(ABC):
         """As `__call__`; then waits for the outputs, and tells of it."""
         start = time.time()
         self(frame)
+        # a device may still compute when the call returns; what is told is when the outputs are there
         jax.block_until_ready(self.outputs_in(frame))  # type: ignore[no-untyped-call]
         record(self.event(frame, start))
 

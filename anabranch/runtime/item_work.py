@@ -29,6 +29,7 @@ class ItemWork:
         try:
             self._run(frame, record)
         except NeedsHostError as refusal:
+            # for good: later runs would meet the same refusal
             self._call = self._split(self._call, refusal)
             self._run(frame, record)
 

@@ -153,6 +153,7 @@ def _scopes_in(module: profile_pb2.HloModuleProto) -> dict[str, tuple[str, ...]]
         if instruction.metadata.op_name:
             scopes.setdefault(_OUTER.sub("", instruction.metadata.op_name))
         for called in instruction.called_computation_ids:
+            # a computation may be called from several places
             if called not in seen:
                 seen.add(called)
                 for inner in computations.get(called, ()):

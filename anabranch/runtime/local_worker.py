@@ -91,6 +91,7 @@ class LocalWorkerSession:
 
     def close(self) -> None:
         """Cancels the steps that wait, and releases the variables unless they belong to a task that others share."""
+        # first the steps, then what they wait for: they are told that the session was closed
         self._active.cancel_all("the step was cancelled: its session was closed while it was waiting")
         if self._owns_task:
             closed, self.containers = self.containers, Containers()
@@ -117,6 +118,7 @@ class LocalWorkerSession:
         Args:
             stream: where its random operations count; None: where they count for the step that calls.
         """
+        # a plan holds the handles as known values: another queue or table needs a plan of its own
         handles = tuple(v for v, p in zip(inputs, body.inputs, strict=True) if p.dtype is dtypes.resource)
         key = (body, handles)
         bound = self._functions.get(key)

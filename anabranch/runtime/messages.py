@@ -45,6 +45,7 @@ def value_to_proto(value: Value, frames: Frames) -> ValueDef:
     if isinstance(value, ResourceHandle):
         return ValueDef(handle=handle_to_proto(value))
     array = np.array(value, np.object_) if isinstance(value, bytes) else np.asarray(value)
+    # an array of objects holds strings, or what has no bytes: functions, datasets, iterators
     if array.dtype == np.object_:
         strings = array.reshape(-1).tolist()
         if not all(isinstance(item, bytes) for item in strings):

@@ -121,6 +121,7 @@ class _PartialRun:
             InvalidArgumentError: see `PartialRuns.advance`.
         """
         self._check(mapping, tensors)
+        # what has run before decides what this piece still has to run, so that it is part of the key
         history = (self._history, tuple(tensors), tuple(mapping.tensors), tuple(mapping.targets))
         piece: _PreparedPiece | None = self._pieces.get(history)
         if piece is None:
@@ -150,6 +151,7 @@ class _PartialRun:
         self._values.update(zip(tensors, values, strict=True))
         results = run(piece.step, [self._values[t] for t in piece.feeds])
         self._values.update(zip(piece.fetches, results, strict=True))
+        # an operation runs once in a partial run, whoever asks for it later
         self._done |= piece.operations
         self._open_feeds -= set(tensors)
         self._open_fetches -= set(mapping.tensors)

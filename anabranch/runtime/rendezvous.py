@@ -123,6 +123,7 @@ class RendezvousTable:
         if key not in state.awaited:
             state.sent[key] = value
             return []
+        # remembered until the step ends, so that a second value or question is seen to be one
         state.met.add(key)
         return [Delivery(state.awaited.pop(key), value)]
 
@@ -263,6 +264,7 @@ class Rendezvous:
             return self._table.waiting(step)
 
     def _forget(self, key: Key, waiter: Pending) -> None:
+        # the table checks that the waiter is still there: a value may have come between
         with self._lock:
             self._table.forget(key, waiter)
 

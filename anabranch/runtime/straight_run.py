@@ -85,6 +85,7 @@ class StraightRun(StepWaiting):
         """
         self.only_waits = False
         self._check_time()
+        # a result that has come belongs to the call at which this run stands
         while not self._events.empty():
             self._handle(*self._events.get())
         while not self._pending and self._position < len(self._straight.calls):
@@ -111,6 +112,7 @@ class StraightRun(StepWaiting):
         try:
             if self._position in self._straight.slow and self._starts(call):
                 return
+            # a slow call has run already where `_starts` says that nothing is waited for
             if self._position not in self._straight.slow:
                 call(self._frame)
         except NeedsHostError as refusal:

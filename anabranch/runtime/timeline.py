@@ -181,6 +181,7 @@ def _add_arrows(trace: ChromeTrace, slices: Iterable[_Slice]) -> None:
             trace.events.append({**arrow, "ph": "s", "ts": source.end, "pid": source.pid, "tid": source.tid})
             trace.events.append({**arrow, "ph": "t", "ts": item.start, "pid": item.pid, "tid": item.tid})
             count += 1
+        # in the order of time: of a name that runs many times, the latest run so far made what comes next
         producers[item.name] = item
 
 
@@ -214,6 +215,7 @@ def _memory_curves(slices: list[_Slice]) -> dict[str, list[_HeldMemory]]:
 def _accumulated(changes: list[tuple[float, int, str]]) -> list[_HeldMemory]:
     points: list[_HeldMemory] = []
     held, holders = 0, frozenset[str]()
+    # of what happens at one moment, allocations first: the maximum must not be told too small
     for time, size, name in sorted(changes, key=lambda change: (change[0], change[1] < 0)):
         held += size
         holders = holders | {name} if size > 0 else holders - {name}

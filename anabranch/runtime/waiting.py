@@ -315,8 +315,7 @@ def run_alone(
     waiting = StepWaiting(timeout, deadline, active)
     waiting._apart[op] = op, time.time()
     if deadline is None:
-        # without a deadline only an interrupt or a cancellation could end it early, and an interrupt reaches this
-        # thread
+        # nothing has to end the step before the work returns; a cancellation is looked at then
         with waiting.under_way():
             work()
             waiting._check_not_cancelled()

@@ -107,6 +107,7 @@ class WorkerService:
             released = served.partitions.get(request.release.partition)
             if released is not None:
                 released.release()
+            # one that is only released is bound still, and compiles anew if it is run
             if request.release.forgotten:
                 served.partitions.pop(request.release.partition, None)
         return reply
@@ -219,6 +220,7 @@ class RemoteWorkerSession:
         nodes = nodes_by_origin(partition)
         number = self._call(request, nodes).partition
         remote = RemotePartition(self, number, nodes)
+        # the worker forgets what no master holds any more
         weakref.finalize(remote, self.release, number, True).atexit = False
         return remote
 

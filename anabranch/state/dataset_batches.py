@@ -34,6 +34,7 @@ def batches(count: int, size: int, drop_remainder: bool) -> int:
 
 def boxed(value: TensorValue) -> np.ndarray[Any, Any]:
     """A scalar array that holds any object."""
+    # `np.array` would look into sequences
     box = np.empty((), np.object_)
     box[()] = value
     return box

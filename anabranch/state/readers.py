@@ -246,6 +246,7 @@ class Reader:
         return True
 
     def _work_came(self, read: Read, request: Pending) -> None:
+        # a name that has come is used even if its read was given up: it is out of the queue, and would be lost
         if request.error is None or not read.given_up:
             try:
                 self._begin(request)
@@ -277,6 +278,7 @@ class Reader:
         """Reads what the current file gives; returns whether that is enough, which a file's last records always are."""
         with self._lock:
             while not read.has_enough:
+                # what was read for a step that was given up comes before what follows it in the file
                 if self._returned:
                     read.records.append(self._returned.popleft())
                     continue
@@ -311,6 +313,7 @@ class Reader:
         assert isinstance(pending, Read)
         with self._lock:
             pending.given_up = True
+            # one that is served stays first, until `_serve` sees that it was given up: its thread may be reading for it
             being_served = self._busy and bool(self._reads) and self._reads[0] is pending
             if not being_served:
                 self._reads = deque(r for r in self._reads if r is not pending)

@@ -82,6 +82,7 @@ class _Area(SharedObject):
 
     def _serve(self) -> None:
         progress = True
+        # what comes in may serve a get, and what is taken out makes room for a put
         while progress:
             progress = self._serve_puts() | self._serve_gets()
 
@@ -90,6 +91,7 @@ class _Area(SharedObject):
 
     def _serve_gets(self) -> bool:
         progress = False
+        # in order, but one that must wait holds up no other: they may want different elements
         for request in list(self._gets):
             if self._try_get(request):
                 self._gets.leave(request)
@@ -210,6 +212,7 @@ class StagedMap(_Area):
         request = Put(by, self._withdraw, key, tuple(places), tuple(owned(v) for v in values))
         request.count = count
         self._check_size(request)
+        # here, since `_store` puts components in without asking whether the element has them
         with self._alone():
             parts = self._incomplete.get(key)
             duplicate = key in self._complete or any(parts is not None and parts[p] is not None for p in places)
@@ -254,6 +257,7 @@ class StagedMap(_Area):
     def _serve_puts(self) -> bool:
         progress = False
         for request in list(self._puts):  # one that waits for room must not hold up what completes another element
+            # a component of an element that is there already needs room for its bytes only
             elements = len(self._complete) + len(self._incomplete) - (request.key in self._incomplete)
             if self._room_for(request, elements):
                 self._store(request)

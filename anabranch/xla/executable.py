@@ -280,6 +280,7 @@ class Executable:
         results = self._direct_results(variant, args)
         if results is not None:
             return results
+        # who comes while another thread compiles waits for it, and does not compile the same once more
         with variant.compiling:
             return variant.function(*args) if variant.compiled else self._first_call(variant, args)
 
@@ -441,6 +442,7 @@ class Executable:
         self, operations: list[StepNode], env: dict[StepTensor, Any], state: TraceState, guard: TensorValue
     ) -> tuple[dict[StepTensor, Any], TraceState]:
         """Traces the rest of the island from a state that stays as it is."""
+        # copies: the rest may be traced twice from this state
         values = dict(env)
         later = replace(
             state, variables=dict(state.variables), written=set(state.written), checks=list(state.checks), guard=guard
@@ -466,6 +468,7 @@ def _before_and_after_writes(island: Island) -> tuple[list[StepNode], list[StepN
     written: set[ResourceHandle] = set()
     for op in island.operations:
         reads, writes = state_of(op, known_handle)
+        # step order is the order of accesses (D11): what comes to a variable after a write sees the new value
         if writes or not written.isdisjoint(reads) or any(t.op in after for t in op.inputs):
             after.add(op)
             written.update(writes)

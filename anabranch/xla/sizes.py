@@ -136,6 +136,7 @@ def _operation_of(scope: str, operations: Iterable[StepNode]) -> StepNode | None
     """The innermost operation whose scope (`lowering.trace_operations`) stands in a name stack."""
     text = f"/{scope}/"
     named = [op for op in _with_bodies(operations) if f"/{op.name}/" in text]
+    # the one that ends last in the stack is the innermost; of two that end at one place the longer name is the whole
     return max(named, key=lambda op: (text.rfind(f"/{op.name}/") + len(op.name), len(op.name)), default=None)
 
 
