@@ -38,6 +38,7 @@ def fold(step: StepGraph, task_for: Callable[[str], str] = lambda _: "") -> Step
         if values is not None:
             rewriting.remove(op, values)
         elif _passes_known_handle(op, inputs):
+            # it stays, since it says whether its consumers are alive, but which resource they use is known
             node = op.copied(inputs, rewriting.inherit(op), op.after)
             for out in node.outputs:
                 out.known = inputs[0].known

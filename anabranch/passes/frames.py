@@ -48,6 +48,7 @@ class Frames:
         frame = self.of[op]
         if op.op_def.role is Role.ENTER:
             return self.entered(op)
+        # the root has no frame around it: an Exit there is refused later (`_check_place`)
         return frame.parent or frame if op.op_def.role is Role.EXIT else frame
 
     def entered(self, op: StepNode) -> Frame:

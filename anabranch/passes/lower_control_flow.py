@@ -173,6 +173,7 @@ class _LoweredOperation:
     def __init__(self, lowering: _Lowering, op: StepNode) -> None:
         self.lowering, self.op = lowering, op
         self.inputs = [lowering.tensor(t) for t in op.inputs]
+        # what is known is there from the start, and never dead
         computed = self.awaited([t for t in self.inputs if not t.is_known])
         types = [t.dtype for t in computed]
         self.gate = self.add("_Gate", computed, "gate", lowering.controls_of(op), T=types)
@@ -305,6 +306,7 @@ class _Conditional(_LoweredOperation):
         return [t for t in computed if t not in self.sides or first.setdefault(self.sides[t].gate, t) is t]
 
     def lower(self) -> None:
+        # behind the gate, like all that the branches take: nothing of the conditional begins before it
         self.chooser = self.primitive("Identity", [self.inputs[0]], "chooser", [self.gate]).outputs[0]
         self.tests, branches = self._case() if self.op.op_def.role is Role.CASE else self._if()
         self.switches: dict[tuple[int, StepTensor], StepNode] = {}
@@ -359,15 +361,18 @@ class _Conditional(_LoweredOperation):
 
     def _merge(self, position: int, results: list[StepTensor]) -> StepNode:
         """The result of the branch taken; of two branches at a time, so that it shows which test they differ in."""
+        # what a branch gives back as it took it goes through its Switches too, so that it is dead where the branch is
         alive = [t if t in self.gated else self._in_branch(t, number) for number, t in enumerate(results)]
         sides = _Sides(self.selector, self.gate, list(alive))
         merged = alive.pop()
+        # a Case of one branch has nothing to merge
         if not alive:
             merged = self.primitive("Identity", [merged], f"merge_{position}", [self.gate]).outputs[0]
         while alive:
             label = f"merge_{position}" if len(alive) == 1 else f"merge_{position}_{len(alive)}"
             merge = self.primitive("Merge", [merged, alive.pop()], label, N=2)
             merged = merge.outputs[0]
+        # a Merge has the shape of its first input, which the other branch need not have
         if position < len(self.op.outputs):
             merged.shape = self.op.outputs[position].shape
         self.lowering.sides[merged] = sides

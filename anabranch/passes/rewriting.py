@@ -105,6 +105,7 @@ class Rewriting:
 
     def result(self, **changes: Unpack[StepChanges]) -> StepGraph:
         """The new graph; `changes`: what differs besides its operations, in terms of the new graph."""
+        # by now it is known what became of the operations after each Merge
         for merge, old in self._unfinished:
             merge.inputs = [
                 self.tensor(before) if is_back_edge(merge, now) else now

@@ -54,6 +54,7 @@ class _Partition(Rewriting):
             for tensor in op.inputs:
                 if self._is_computed(tensor) and tensor.op.placed_on != op.placed_on:
                     self._receive(tensor, op.placed_on)
+        # all before anything is kept: they may add pairs behind operations that come earlier
         controls = {op: self._controls(op) for op in self.step.operations}
         for op in self.step.operations:
             received = self._received.get(op.placed_on, {})
@@ -84,12 +85,14 @@ class _Partition(Rewriting):
             elif received is not None:
                 near.append(received)
             else:
+                # one signal for all operations of a device, sent when all of them have run
                 far.setdefault(control.placed_on, []).append(control)
         return near + [self._signal(sources, op.placed_on) for sources in far.values()]
 
     def _received_of(self, op: StepNode, device: str) -> StepNode | None:
         """A Recv on a device of something that an operation of another computes."""
         received = self._received.get(device, {})
+        # one output of a Switch may be dead though the Switch has run
         return (
             next((received[t].op for t in op.outputs if t in received), None)
             if op.op_def.role is not Role.SWITCH

@@ -120,6 +120,7 @@ def simulate(items: Sequence[Item], after: dict[int, int]) -> Times:
         item = items[number]
         waits = [*item.inputs, after[number]] if number in after else item.inputs
         begin = max((end[i] for i in waits), default=0.0)
+        # a transfer does not keep the device that receives from computing
         if item.received is None:
             begin = max(begin, free.get(item.device, 0.0))
             free[item.device] = begin + item.seconds
@@ -144,9 +145,8 @@ def _peaks(items: Sequence[Item], start: list[float], end: list[float]) -> dict[
     finish = max(end, default=0.0)
     for number, item in enumerate(items):
         if item.received:
-            until = (
-                finish if item.kept or not consumers[number] else max(end[consumer] for consumer in consumers[number])
-            )
+            last = max((end[consumer] for consumer in consumers[number]), default=finish)
+            until = finish if item.kept else last
             changes.setdefault(item.device, []).extend([(start[number], item.received), (until, -item.received)])
     return {device: _highest(sorted(entries)) for device, entries in changes.items()}
 

@@ -39,6 +39,7 @@ class TransferContext(KernelContext):
     def receive(self) -> Any:
         """The value that was sent, copied to the destination device; or a `Pending` for the one that will be."""
         source, destination, tensor, device = self._route
+        # what was sent already is taken without a `Pending`, and copied at once
         value = self._exchange.take(source, destination, tensor)
         if value is NOTHING:
             return self._exchange.receive(source, destination, tensor)

@@ -175,6 +175,7 @@ def _outcome(outcome: Sequence[Value] | BaseException, events: Sequence[ItemEven
             raise outcome
         reply.fetch.extend([value_to_proto(value, arrays) for value in outcome])
     except Exception as error:
+        # a value that cannot be sent makes the reply an error, and those before it must not go along
         reply.ClearField("fetch")
         reply.error.CopyFrom(error_to_proto(error))
         arrays.clear()

@@ -71,6 +71,7 @@ class Components:
             if self.shapes and not _fits(array.shape[1:], self.shapes[i]):
                 expected = TensorShape([count]).concatenate(self.shapes[i])
                 raise self._mismatch(i, array.shape, expected)
+        # whole arrays, so that their rows need not be copied one by one
         mine = [owned(a) for a in arrays]
         return list(zip(*([a[i, ...] for i in range(count)] for a in mine), strict=True))
 
@@ -83,6 +84,7 @@ class Components:
             )
         for i, dtype in enumerate(self.dtypes):
             array, expected = arrays[i], dtype.as_numpy_dtype
+            # the class first, which is compared at once; comparing dtypes takes longer, and elements are many
             if array.dtype.type is not expected and array.dtype != expected:
                 raise InvalidArgumentError(
                     None,

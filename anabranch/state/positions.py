@@ -82,6 +82,7 @@ def _to_json(value: Position, arrays: list[np.ndarray[Any, Any]]) -> Any:
     if isinstance(value, np.ndarray):
         if value.dtype == np.object_:
             return {"o": [list(value.shape), [_to_json(v, arrays) for v in value.reshape(-1).tolist()]]}
+        # `ascontiguousarray` gives a scalar a dimension, which `reshape` takes away again
         arrays.append(np.ascontiguousarray(value).reshape(value.shape))
         return {"a": len(arrays) - 1}
     raise UnimplementedError(

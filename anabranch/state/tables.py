@@ -65,6 +65,7 @@ class LookupTable:
         self.check_types(keys, default)
         self._check_default(keys, default)
         looked_up = self._keys(keys)
+        # all keys under one lock, so that the values are of one moment
         with self._lock:
             self._check_ready()
             get = self._values.get
@@ -321,6 +322,7 @@ class MutableDenseTable(MutableTable):
         with self._lock:
             self._values = {k: v for k, v in pairs if k not in special}
             self._graves = [v for k, v in pairs if k == self._deleted]
+            # as many buckets as the exported table had, if that is a number that a table can have
             if len(pairs) >= 4 and not len(pairs) & (len(pairs) - 1):
                 self._buckets = len(pairs)
             self._grow(0)
@@ -328,6 +330,7 @@ class MutableDenseTable(MutableTable):
     def _grow(self, coming: int) -> None:
         if len(self._values) + coming <= self._load * self._buckets and self._used() + coming < self._buckets:
             return
+        # a larger table is filled anew, and has no place for what was deleted
         self._graves = []
         while len(self._values) + coming > self._load * self._buckets:
             self._buckets *= 2

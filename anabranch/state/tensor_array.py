@@ -73,6 +73,7 @@ class InPlaceTensorArray:
         if element.value is not None and self._adds_up:
             if element.value.shape != value.shape:
                 self._refuse(f"Could not add a value of shape {value.shape} to one of {element.shape} at {index}")
+            # a new array: the value may be somebody's who has read or written it
             element.value = element.value + value
             return
         if element.value is not None or element.cleared:

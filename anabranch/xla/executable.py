@@ -189,6 +189,7 @@ class Executable:
         self._called_once = False
         written = set(island.writes)
         self.read_only = [h for h in island.reads if h not in written]
+        # what is only written is no argument, and has no buffer to give
         self.donated = [h for h in island.writes if h in set(island.reads)]
         #: dynamic inputs whose shape may differ between steps
         self.open_inputs = [
@@ -236,6 +237,7 @@ class Executable:
                     kept = self._variants.copy()  # another island may be taking one out
                     self._variants.pop(min(kept, key=lambda one: kept[one].used), None)
                 variants.add(self._variants, stored, variant)
+                # preparing leads to tracing, which leaves traces of JAX's own behind
                 bound_inner_traces()
             self._last_key = key
         return variant
@@ -312,6 +314,7 @@ class Executable:
         start = time.perf_counter()
         self._check_sizes(variant, args)
         results = variant.function(*args)
+        # not before: until then others must wait for `compiling`
         variant.compiled = True
         seconds = time.perf_counter() - start
         reason = "; ".join([variant.reason, *variant.notes])

@@ -402,6 +402,7 @@ class _IslandAnalysis:
         self.awaited: set[StepNode] = {transfer.send for transfer in self.step.transfers.values()}
         if not self.awaited:
             return
+        # from the Sends backwards: what an operation waits for stands before it
         for op in reversed(self.step.operations):
             if op in self.awaited:
                 tensors, controls = self.waits[op]

@@ -123,6 +123,8 @@ class TraceContext(KernelContext):
     def write(self, handle: ResourceHandle, value: TensorValue, guarded: bool = False) -> None:
         handle.check_fits(np.shape(value))
         old = self.state.variables.get(handle)
+        # a donated variable takes the result whatever the checks say (`runtime.island_call`): if one fails, the
+        # program itself has to give the old value
         if self.state.guard is not None and not guarded and old is not None and old.shape == np.shape(value):
             value = jnp.where(self.state.guard, value, old)
         self.state.variables[handle] = value
@@ -310,6 +312,7 @@ def _stays_known(op: StepNode, inputs: list[Any], compute: Callable[[], Any]) ->
     op_def = op.op_def
     if not op_def.portable:
         return False
+    # it looks at the shapes of its inputs alone, which the trace knows
     if op_def.shape_valued:
         return True
     size = 0
