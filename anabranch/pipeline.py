@@ -136,8 +136,10 @@ def _plan(begin: Callable[[], StepGraph], placer: Placer | None) -> Plan:
     step = stage("fold", lambda: fold(step, task_for))
     if placer is not None:
         left = {op.name for op in step.operations}
+        # what was folded is never placed, but asking for a device that does not exist is an error all the same
         placer.check_exists(op for op in needed if op.name not in left)
     step = stage("cse", lambda: merge_common_subexpressions(step))
+    # copies of bodies may hold further conditionals and loops, and constants of their own to fold
     while chosen := _to_lower(step, placer=placer):
         step = stage("lower", functools.partial(lower_control_flow, step, chosen, order_of(step), _lower_inside))
         step = stage("fold", functools.partial(fold, step, task_for))

@@ -208,23 +208,24 @@ class BaseSession:
             self._structure_version = self._graph.structure_version
         try:
             key = (type(fetches), tuple(fetches)) if isinstance(fetches, list | tuple) else fetches
-            found = self._mappings.get(key)
+            mapping = self._mappings.get(key)
         except TypeError:  # a structure that cannot be a key: its tensors and operations can
             mapping = FetchMapping(self._graph, fetches)
             flat = (FetchMapping, tuple(mapping.tensors), tuple(mapping.targets))
             mapping.steps = self._mappings.setdefault(flat, mapping).steps
             return mapping
-        if found is None:
+        if mapping is None:
             if self._graph.version == 0:
                 raise RuntimeError("The Session graph is empty. Add operations to the graph before calling run().")
             if len(self._mappings) >= _MAX_MAPPINGS:
                 self._mappings.clear()
-            found = self._mappings.setdefault(key, FetchMapping(self._graph, fetches))
-        return found
+            mapping = self._mappings.setdefault(key, FetchMapping(self._graph, fetches))
+        return mapping
 
     def _prepared_once(self, mapping: FetchMapping, feeds: tuple[Tensor, ...]) -> Step:
         """The step for these feeds. Of several threads that ask at once, as a queue runner's do, one prepares it."""
         with self._preparing:
+            # again under the lock: another thread may have prepared it meanwhile
             step: Step | None = mapping.steps.get(feeds)
             if step is None:
                 step = self._prepare(mapping, feeds)
@@ -461,6 +462,7 @@ class _DefaultSessions(threading.local):
 
     def leave(self, session: BaseSession) -> None:
         if session in self.stack:
+            # the innermost occurrence: a session may be entered more than once
             self.stack.reverse()
             self.stack.remove(session)
             self.stack.reverse()
@@ -499,18 +501,18 @@ def get_default_session() -> BaseSession | None:
 
 
 def _session_for(graph: Graph, session: BaseSession | None, what: str) -> BaseSession:
-    found = session or get_default_session()
-    if found is None:
+    chosen = session or get_default_session()
+    if chosen is None:
         raise ValueError(
             f"Cannot evaluate {what}: No default session is registered. Use `with sess.as_default()` or pass an "
             "explicit session to eval(session=sess)"
         )
-    if found.graph is not graph:
+    if chosen.graph is not graph:
         raise ValueError(
             f"Cannot use the {'given' if session else 'default'} session to evaluate {what}: it belongs to a graph "
             "different from the session's graph."
         )
-    return found
+    return chosen
 
 
 def _evaluate(tensor: Any, feed_dict: Any, session: BaseSession | None) -> Any:

@@ -111,7 +111,7 @@ class ResourceStore(Protocol):
         """Drops the object behind a handle; False where there is none."""
 
 
-class RandomDraws(Protocol):
+class RandomStream(Protocol):
     """How often random operations have drawn, where they begin their sequences anew.
 
     Attributes:
@@ -151,11 +151,11 @@ class HostKernelContext(OperationContext, Protocol[Node, Function_contra]):
         """Makes a variable uninitialised, or removes another resource; False where there was nothing."""
 
     def call(
-        self, body: Function_contra, inputs: list[TensorValue], *, draws: RandomDraws | None = None
+        self, body: Function_contra, inputs: list[TensorValue], *, stream: RandomStream | None = None
     ) -> list[TensorValue]:
-        """Runs a function as a step of its own; `draws` is what `new_draws` gave, if it has its own."""
+        """Runs a function as a step of its own; `stream` is what `new_stream` gave, if it has its own."""
 
-    def new_draws(self) -> RandomDraws:
+    def new_stream(self) -> RandomStream:
         """Random operations that count there begin their sequences anew."""
 
 

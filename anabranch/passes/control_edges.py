@@ -39,25 +39,26 @@ class RemovingOperations(Rewriting):
 
     def stands_for(self, op: StepNode) -> tuple[StepNode, ...]:
         """What is waited for in place of an operation of the old graph: what it became, if it stays."""
-        found = self._instead.get(op)
-        return (self.node(op),) if found is None else found
+        sources = self._instead.get(op)
+        return (self.node(op),) if sources is None else sources
 
     def ends(self) -> list[StepNode]:
         """The targets of the new graph: those of the old, and what removed targets and fetches waited for."""
-        found = dict.fromkeys(source for op in self.step.targets for source in self.stands_for(op))
+        ends = dict.fromkeys(source for op in self.step.targets for source in self.stands_for(op))
         for tensor in self.step.fetches:
-            found.update(dict.fromkeys(self._instead.get(tensor.op, ())))
-        return list(found)
+            ends.update(dict.fromkeys(self._instead.get(tensor.op, ())))
+        return list(ends)
 
     def inherit(self, op: StepNode) -> tuple[StepNode, ...]:
         """The control inputs of an operation that stays, with those that it inherits."""
         removed = dict.fromkeys(t.op for t in op.inputs if t.op in self._instead)
-        found = dict.fromkeys(source for c in op.control_inputs for source in self.stands_for(c))
+        controls = dict.fromkeys(source for c in op.control_inputs for source in self.stands_for(c))
         if removed:
-            given = {self.tensor(t).op for t in op.inputs if not is_back_edge(op, t)}
+            # what it takes a value from it waits for anyhow; along a back edge it waits for nothing
+            direct = {self.tensor(t).op for t in op.inputs if not is_back_edge(op, t)}
             inherited = dict.fromkeys(source for r in removed for source in self._instead[r])
-            found.update((source, None) for source in inherited if source not in given)
-        return tuple(found)
+            controls.update((source, None) for source in inherited if source not in direct)
+        return tuple(controls)
 
     def merge(self, op: StepNode, first: StepNode) -> None:
         """Takes out an operation; another one of the new graph, which computes the same, stands for it."""
@@ -83,6 +84,7 @@ class RemovingOperations(Rewriting):
         op = tensor.op
         if op in self._instead:
             return self._instead[op]
+        # what is fed is there from the start
         if op not in self._members:
             return ()
         if op.op_def.role is not Role.SWITCH:

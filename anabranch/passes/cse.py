@@ -23,6 +23,7 @@ def merge_common_subexpressions(step: StepGraph) -> StepGraph:
     of the step writes it. (Inside an island such reads cost nothing, but each would be sent to another device.)
     """
     seen: dict[Hashable, StepNode] = {}
+    # the caller asked for these to run, and not only for what they compute
     pinned = set(step.targets)
     constants: dict[Hashable, StepTensor] = {}
     versions = _Versions()
@@ -72,14 +73,15 @@ def _key(op: StepNode, inputs: list[StepTensor], read: Hashable, controls: tuple
     if (op_def.stateful and read is None) or not op.outputs:
         return None
     if op_def.commutative:
+        # any order does that is the same for the same tensors
         inputs = sorted(inputs, key=id)
     attrs = tuple((k, _hashable(op.attrs[k])) for k in op_def.attrs)
     if any(a is _UNHASHABLE for _, a in attrs):
         return None
     # a handle that is known is in `read`: its tensors are not the same
-    given = tuple(inputs) if read is None else tuple(t for t in inputs if not isinstance(t.known, ResourceHandle))
+    compared = tuple(inputs) if read is None else tuple(t for t in inputs if not isinstance(t.known, ResourceHandle))
     # what waits for other operations is not the same, though it has the same inputs
-    return (op_def.name, op.device, read, given, attrs, frozenset(controls))
+    return (op_def.name, op.device, read, compared, attrs, frozenset(controls))
 
 
 _UNHASHABLE = object()

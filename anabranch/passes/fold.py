@@ -38,6 +38,7 @@ def fold(step: StepGraph, task_for: Callable[[str], str] = lambda _: "") -> Step
         if values is not None:
             rewriting.remove(op, values)
         elif _passes_known_handle(op, inputs):
+            # it stays, since it says whether its consumers are alive, but which resource they use is known
             node = op.copied(inputs, rewriting.inherit(op), op.after)
             for out in node.outputs:
                 out.known = inputs[0].known
@@ -78,13 +79,13 @@ def _known_outputs(op: StepNode, inputs: list[StepTensor], task_for: Callable[[s
         return _handles(op, inputs, task_for)
     if op.op_def.stateful or op.control_inputs:
         return None
-    given = _known_inputs(op, inputs)
-    if given is None or sum(i.size for i in given if not op.op_def.shape_valued) > MAX_FOLDED_ELEMENTS:
+    known = _known_inputs(op, inputs)
+    if known is None or sum(i.size for i in known if not op.op_def.shape_valued) > MAX_FOLDED_ELEMENTS:
         return None
-    values = run_on_known_values(op, given)
+    values = run_on_known_values(op, known)
     if any(v is None for v in values):
         return None
-    return None if _only_grows(given, values) else values
+    return None if _only_grows(known, values) else values
 
 
 def _only_grows(inputs: list[Any], values: list[Any]) -> bool:
@@ -92,8 +93,8 @@ def _only_grows(inputs: list[Any], values: list[Any]) -> bool:
 
     Folded, it would be held for as long as the step is kept, beside the variable that it initialises.
     """
-    made, needed = sum(int(v.size) for v in values), sum(int(i.size) for i in inputs)
-    return made > MAX_FOLDED_ELEMENTS or (made > MAX_GROWN_ELEMENTS and made > needed)
+    produced, needed = sum(int(v.size) for v in values), sum(int(i.size) for i in inputs)
+    return produced > MAX_FOLDED_ELEMENTS or (produced > MAX_GROWN_ELEMENTS and produced > needed)
 
 
 class _NamingContext(KernelContext):

@@ -48,16 +48,17 @@ class Frames:
         frame = self.of[op]
         if op.op_def.role is Role.ENTER:
             return self.entered(op)
+        # the root has no frame around it: an Exit there is refused later (`_check_place`)
         return frame.parent or frame if op.op_def.role is Role.EXIT else frame
 
     def entered(self, op: StepNode) -> Frame:
         """The frame that an Enter leads into."""
         parent, name = self.of[op], op.attrs["frame_name"].decode(errors="replace")
-        found = self._children.get((parent.position, name))
-        if found is None:
-            found = Frame(name, parent, op.attrs["parallel_iterations"], len(self.all), op)
-            self.add(found)
-        return found
+        frame = self._children.get((parent.position, name))
+        if frame is None:
+            frame = Frame(name, parent, op.attrs["parallel_iterations"], len(self.all), op)
+            self.add(frame)
+        return frame
 
     def add(self, frame: Frame) -> None:
         """Adds a frame, whose position is the next."""
@@ -74,6 +75,7 @@ def find_frames(dependencies: Dependencies) -> Frames:
     """
     frames = Frames()
     step = dependencies.step
+    # without primitives there are no loops, and nothing to check
     if not dependencies.dynamic:
         frames.of = dict.fromkeys(step.operations, frames.root)
         return frames
@@ -87,22 +89,22 @@ def find_frames(dependencies: Dependencies) -> Frames:
 
 
 def _common_frame(op: StepNode, sources: Iterable[StepNode], frames: Frames) -> Frame:
-    found: Frame | None = None
+    common: Frame | None = None
     first: StepNode | None = None
     for source in sources:
         if source.type == "Const" and not source.control_inputs and op.op_def.role is not Role.MERGE:
             continue  # it will be folded; what is the same everywhere stands in no frame
         frame = frames.home(source)
-        if found is None:
-            found, first = frame, source
-        elif frame is not found:
+        if common is None:
+            common, first = frame, source
+        elif frame is not common:
             assert first is not None
             _refuse(
                 op,
-                f"has inputs from different frames: of {first.name!r}, {found}, and of {source.name!r}, {frame}",
+                f"has inputs from different frames: of {first.name!r}, {common}, and of {source.name!r}, {frame}",
                 "a value enters a loop through an Enter and leaves it through an Exit",
             )
-    return found or frames.root
+    return common or frames.root
 
 
 def _check_place(op: StepNode, frames: Frames) -> None:
@@ -158,6 +160,7 @@ def _check_ends(dependencies: Dependencies, frames: Frames) -> None:
     for op in step.targets:
         if op in frames.of:
             _check_outside(op, frames.of[op], "run as a target")
+    # a feed has one value in a step, and an operation in a loop takes one in each iteration
     for op in step.operations:
         if frames.of[op].parent is not None:
             for tensor in op.inputs:

@@ -109,6 +109,7 @@ class _Lowering(Rewriting):
         self.colocated = dict(step.colocated)
 
     def run(self) -> StepGraph:
+        # a stack and no recursion: conditionals may be nested deeper than Python's own stack allows
         pending = [(iter(self.step.operations), False)]
         while pending:
             operations, are_new = pending[-1]
@@ -120,10 +121,12 @@ class _Lowering(Rewriting):
             elif are_new:
                 self._complete(op)
             else:
+                # what is lowered of these is in `order` too, and is waited for by its end
                 after = self.nodes(a for a in op.after if a not in self.chosen)
                 self.keep(op, control_inputs=self.controls_of(op), after=after + self._earlier(op))
         targets = [self.done.get(op) or self.node(op) for op in self.step.targets]
         lowered = self.result(targets=targets, colocated=self.colocated)
+        # nobody takes the sides of a Switch that a branch has no use for, nor what only these need
         needed = needed_by_ends(lowered, also=[op for op in lowered.operations if has_effects(op)])
         return lowered.with_operations([op for op in lowered.operations if op in needed])
 
@@ -136,12 +139,13 @@ class _Lowering(Rewriting):
         parts = _LoweredLoop(self, op) if op.op_def.role is Role.LOOP else _Conditional(self, op)
         parts.lower()
         parts.gate.after = self._earlier(op) + self.nodes(e for e in self.order.get(op, ()) if e not in self.chosen)
-        made = self.operations[first:]
+        copies = self.operations[first:]
+        # they go through `run` once more, where those are lowered that have to be
         del self.operations[first:]
         self.chosen.update(
-            copy for copy in made if copy.op_def.role in (Role.CONDITIONAL, Role.CASE) and self.inner(copy, op)
+            copy for copy in copies if copy.op_def.role in (Role.CONDITIONAL, Role.CASE) and self.inner(copy, op)
         )
-        return iter(made)
+        return iter(copies)
 
     def _complete(self, op: StepNode) -> None:
         """Takes a node that this pass has made, and that nobody else knows, into the new graph."""
@@ -154,9 +158,9 @@ class _Lowering(Rewriting):
 
         A loop may give back what it was given. Who takes that waits for the end of the loop.
         """
-        found = dict.fromkeys(self.done.get(c) or self.node(c) for c in op.control_inputs)
-        found.update((self.done[t.op], None) for t in op.inputs if t in self.unchanged)
-        return tuple(found)
+        controls = dict.fromkeys(self.done.get(c) or self.node(c) for c in op.control_inputs)
+        controls.update((self.done[t.op], None) for t in op.inputs if t in self.unchanged)
+        return tuple(controls)
 
     def _earlier(self, op: StepNode) -> tuple[StepNode, ...]:
         """Of what comes before an operation to a variable, the ends of what was lowered."""
@@ -169,6 +173,7 @@ class _LoweredOperation:
     def __init__(self, lowering: _Lowering, op: StepNode) -> None:
         self.lowering, self.op = lowering, op
         self.inputs = [lowering.tensor(t) for t in op.inputs]
+        # what is known is there from the start, and never dead
         computed = self.awaited([t for t in self.inputs if not t.is_known])
         types = [t.dtype for t in computed]
         self.gate = self.add("_Gate", computed, "gate", lowering.controls_of(op), T=types)
@@ -235,16 +240,17 @@ class _LoweredOperation:
         for inner in body.operations:
             inputs = [values[t] for t in inner.inputs]
             controls = [copies[c] for c in inner.control_inputs if c in copies]
-            given = [values[t] for c in inner.control_inputs if c not in copies for t in c.outputs]
-            if not controls and not any(t in self.gated for t in (*inputs, *given)):
+            parameters = [values[t] for c in inner.control_inputs if c not in copies for t in c.outputs]
+            # nothing else ties it to its branch or iteration: it would run when that is not taken
+            if not controls and not any(t in self.gated for t in (*inputs, *parameters)):
                 controls = [pivot]
-            controls += [self._there(t) for t in given if not t.is_known]
+            controls += [self._producer_of(t) for t in parameters if not t.is_known]
             copies[inner] = self._copy(inner, inputs, controls, prefix)
             values.update(zip(inner.outputs, copies[inner].outputs, strict=True))
             self.gated.update(copies[inner].outputs)
         return [values[t] for t in body.outputs]
 
-    def _there(self, tensor: StepTensor) -> StepNode:
+    def _producer_of(self, tensor: StepTensor) -> StepNode:
         """What to wait for until a parameter is there."""
         if tensor.op.op_def.role is not Role.SWITCH:
             return tensor.op
@@ -294,12 +300,13 @@ class _Conditional(_LoweredOperation):
         lowering = self.lowering
         self.selector = lowering.outside.get(self.inputs[0], self.inputs[0])
         count = len(self.op.attrs["branches"]) if self.op.op_def.role is Role.CASE else 2
-        found = {t: lowering.sides[t] for t in computed if t in lowering.sides}
-        self.sides = {t: s for t, s in found.items() if s.selector is self.selector and len(s.results) == count}
+        known_sides = {t: lowering.sides[t] for t in computed if t in lowering.sides}
+        self.sides = {t: s for t, s in known_sides.items() if s.selector is self.selector and len(s.results) == count}
         first: dict[StepNode, StepTensor] = {}
         return [t for t in computed if t not in self.sides or first.setdefault(self.sides[t].gate, t) is t]
 
     def lower(self) -> None:
+        # behind the gate, like all that the branches take: nothing of the conditional begins before it
         self.chooser = self.primitive("Identity", [self.inputs[0]], "chooser", [self.gate]).outputs[0]
         self.tests, branches = self._case() if self.op.op_def.role is Role.CASE else self._if()
         self.switches: dict[tuple[int, StepTensor], StepNode] = {}
@@ -354,15 +361,18 @@ class _Conditional(_LoweredOperation):
 
     def _merge(self, position: int, results: list[StepTensor]) -> StepNode:
         """The result of the branch taken; of two branches at a time, so that it shows which test they differ in."""
+        # what a branch gives back as it took it goes through its Switches too, so that it is dead where the branch is
         alive = [t if t in self.gated else self._in_branch(t, number) for number, t in enumerate(results)]
         sides = _Sides(self.selector, self.gate, list(alive))
         merged = alive.pop()
+        # a Case of one branch has nothing to merge
         if not alive:
             merged = self.primitive("Identity", [merged], f"merge_{position}", [self.gate]).outputs[0]
         while alive:
             label = f"merge_{position}" if len(alive) == 1 else f"merge_{position}_{len(alive)}"
             merge = self.primitive("Merge", [merged, alive.pop()], label, N=2)
             merged = merge.outputs[0]
+        # a Merge has the shape of its first input, which the other branch need not have
         if position < len(self.op.outputs):
             merged.shape = self.op.outputs[position].shape
         self.lowering.sides[merged] = sides
@@ -384,6 +394,7 @@ class _Variable:
 
     def next(self, tensor: StepTensor, pivot: StepNode) -> None:
         """Closes the loop."""
+        # what comes from outside of the body is alive in the last test as well, and would begin one iteration more
         controls = [] if tensor in self._loop.gated else [pivot]
         following = self._loop.primitive("NextIteration", [tensor], f"next_{self._name}", controls)
         self.merge.inputs = [self.merge.inputs[0], following.outputs[0]]
@@ -400,6 +411,7 @@ class _LoweredLoop(_LoweredOperation):
         self.condition = op.function(attrs["cond"].name)
         self.body = op.function(attrs["body"].name)
         self.records = attrs.get("recorded", ())
+        # the first input bounds the number of iterations, for those who need room beforehand; lists grow
         if op.type == "_RecordingWhile":
             self.inputs = self.inputs[1:]
         ordered = _keeps_order(self.condition) or _keeps_order(self.body)
@@ -426,6 +438,7 @@ class _LoweredLoop(_LoweredOperation):
     def _enter_all(self) -> None:
         fixed = fixed_parameters(self.body)
         shapes = [p.shape for p in self.body.inputs]
+        # one at least: an iteration begins with the Merge, and goes on by the Switch, of the first
         changing = [i for i in range(len(self.inputs)) if not fixed[i]] or [0]
         self.outside = dict(enumerate(self.inputs))
         for i, tensor in enumerate(self.inputs):
@@ -469,6 +482,7 @@ class _LoweredLoop(_LoweredOperation):
         self.pivot = self.primitive("Identity", [first.sides[1]], "body/pivot")
         inside = dict(self.outside)
         inside.update((i, v.sides[1]) for i, v in self.variables.items())
+        # in the last iteration the condition is computed and the body is not: what the condition gated is alive there
         self.gated = {v.sides[1] for v in self._all_variables}
         results = self.copy_body(self.body, {p: inside[i] for i, p in enumerate(self.body.inputs)}, "body", self.pivot)
         if self.count is not None:
@@ -508,9 +522,9 @@ class _LoweredLoop(_LoweredOperation):
     def _record(self, number: int) -> StepTensor | None:
         if number not in self.lists:
             return None
-        found = self.lists[number].leave().outputs[0]
+        last = self.lists[number].leave().outputs[0]
         dtype = self.body.outputs[self.records[number]].dtype
-        return self.computed("_RecordEnd", [found], f"end_{number}", dtypes.variant, element_dtype=dtype)
+        return self.computed("_RecordEnd", [last], f"end_{number}", dtypes.variant, element_dtype=dtype)
 
 
 def _merged_devices(outer: str, inner: str) -> str:

@@ -30,15 +30,17 @@ def prune(
         InvalidArgumentError: what is needed contains a cycle.
     """
     known = known or {}
-    given = {*feeds, *known}
+    given_tensors = {*feeds, *known}
     # waiting for a placeholder that is fed means waiting for the feed, which is there from the start
-    there = {t.op for t in given if t.op.op_def.role is Role.PLACEHOLDER}
-    needed = needed_operations([*(t.op for t in fetches if t not in given), *targets], given, there)
-    ordered = in_execution_order(needed, given)
+    fed_placeholders = {t.op for t in given_tensors if t.op.op_def.role is Role.PLACEHOLDER}
+    needed = needed_operations(
+        [*(t.op for t in fetches if t not in given_tensors), *targets], given_tensors, fed_placeholders
+    )
+    ordered = in_execution_order(needed, given_tensors)
     copy = GraphCopy(functions_of(ordered[0].graph, ordered) if ordered else {})
     fed = [copy.give(tensor) for tensor in feeds]
     for tensor, value in known.items():
         copy.give(tensor, value)
-    operations = copy.connected(ordered, there, fetches, set())
-    ends = [copy.node(op) for op in targets if op not in there]
+    operations = copy.connected(ordered, fed_placeholders, fetches, set())
+    ends = [copy.node(op) for op in targets if op not in fed_placeholders]
     return StepGraph(operations, [copy.tensor(t) for t in fetches], ends, fed, copy.colocated)

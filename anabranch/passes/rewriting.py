@@ -73,6 +73,7 @@ class Rewriting:
         new_controls = self.nodes(op.control_inputs) if control_inputs is None else control_inputs
         new_after = self.nodes(op.after) if after is None else after
         same = new_inputs == op.inputs and new_controls == op.control_inputs and new_after == op.after
+        # a Merge with a back edge gets its last input only in `result`, and the old graph must not see that
         if same and placed_on in (None, op.placed_on) and not _has_back_edge(op):
             self.operations.append(op)
             return op
@@ -80,6 +81,7 @@ class Rewriting:
 
     def add(self, node: StepNode) -> StepNode:
         """Takes a node into the new graph that the old one does not have, under a name made unique; returns it."""
+        # not before it is needed: a pass that adds nothing need not look at all names
         if self._names is None:
             self._names = {op.name for op in self.step.operations}
         name, count = node.name, 0
@@ -94,14 +96,16 @@ class Rewriting:
         """Takes a node into the new graph in place of one of the old, with the same outputs; returns it."""
         self.operations.append(new)
         self._nodes[op] = new
-        for old, made in zip(op.outputs, new.outputs, strict=True):
-            self._tensors.setdefault(old, made)
+        for old, successor in zip(op.outputs, new.outputs, strict=True):
+            # what a pass has put in place of one output before stays
+            self._tensors.setdefault(old, successor)
         if _has_back_edge(new):
             self._unfinished.append((new, op.inputs))
         return new
 
     def result(self, **changes: Unpack[StepChanges]) -> StepGraph:
         """The new graph; `changes`: what differs besides its operations, in terms of the new graph."""
+        # by now it is known what became of the operations after each Merge
         for merge, old in self._unfinished:
             merge.inputs = [
                 self.tensor(before) if is_back_edge(merge, now) else now
@@ -126,10 +130,10 @@ def step_of_function(function: StepFunction, known: Mapping[int, Any]) -> StepGr
     rewriting = Rewriting(StepGraph(function.operations, function.outputs, [], feeds))
     for position, value in known.items():
         rewriting.knows(function.inputs[position], value)
-    given = {parameter.op for parameter in function.inputs}
+    parameters = {parameter.op for parameter in function.inputs}
     for op in function.operations:
         # waiting for a parameter means waiting for the feed, which is there from the start
-        rewriting.keep(op, control_inputs=rewriting.nodes(c for c in op.control_inputs if c not in given))
+        rewriting.keep(op, control_inputs=rewriting.nodes(c for c in op.control_inputs if c not in parameters))
     return rewriting.result()
 
 

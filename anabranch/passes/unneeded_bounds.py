@@ -28,9 +28,9 @@ def drop_unneeded_bounds(step: StepGraph) -> StepGraph:
         rewriting.knows(bound, UNKNOWN_BOUND)
     for op in step.operations:
         rewriting.keep(op)
-    found = rewriting.result()
-    needed = needed_by_ends(found)
-    return found.with_operations([op for op in found.operations if op in needed])
+    rewritten = rewriting.result()
+    needed = needed_by_ends(rewritten)
+    return rewritten.with_operations([op for op in rewritten.operations if op in needed])
 
 
 def _unneeded_bounds(step: StepGraph) -> set[StepTensor]:

@@ -19,7 +19,7 @@ def verify(step: StepGraph, stage: str) -> None:
     it; only the back edges of loops may lead to what comes earlier. What it waits for is done before. The fetches are
     known, fed or computed, and the targets are operations of the step. Malformed loops raise InvalidArgumentError.
     """
-    given = set(step.feeds)
+    fed = set(step.feeds)
     members = set(step.operations)
     done: set[StepNode] = set()
     names: set[str] = set()
@@ -29,30 +29,31 @@ def verify(step: StepGraph, stage: str) -> None:
         if any(output.op is not op for output in op.outputs):
             _fail(stage, op, "gives outputs that belong to another")
         for tensor in op.inputs:
-            _check_input(stage, op, tensor, given, members if is_back_edge(op, tensor) else done)
+            _check_input(stage, op, tensor, fed, members if is_back_edge(op, tensor) else done)
         for earlier in (*op.control_inputs, *op.after):
             if earlier not in done:
                 _fail(stage, op, f"does not come after {earlier.name!r}")
         names.add(op.name)
         done.add(op)
     for tensor in step.fetches:
-        if not _is_there(tensor, given, members):
+        if not _is_available(tensor, fed, members):
             _fail(stage, tensor.op, f"does not compute the fetch {tensor.name!r}, nor does anything else")
     for op in step.targets:
         if op not in members:
             _fail(stage, op, "is a target, and is not part of the step")
+    # finding the frames checks them
     find_frames(Dependencies(step))
 
 
-def _check_input(stage: str, op: StepNode, tensor: StepTensor, given: set[StepTensor], computed: set[StepNode]) -> None:
-    if not _is_there(tensor, given, computed):
+def _check_input(stage: str, op: StepNode, tensor: StepTensor, fed: set[StepTensor], computed: set[StepNode]) -> None:
+    if not _is_available(tensor, fed, computed):
         _fail(stage, op, f"comes before its input {tensor.name!r}")
     if not tensor.is_known and tensor.op in computed and tensor.op.outputs[tensor.value_index] is not tensor:
         _fail(stage, op, f"takes {tensor.name!r} as it was before the operation changed")
 
 
-def _is_there(tensor: StepTensor, given: set[StepTensor], computed: set[StepNode]) -> bool:
-    return tensor.is_known or tensor.op in computed or tensor in given
+def _is_available(tensor: StepTensor, fed: set[StepTensor], computed: set[StepNode]) -> bool:
+    return tensor.is_known or tensor.op in computed or tensor in fed
 
 
 def _fail(stage: str, op: StepNode, what: str) -> NoReturn:

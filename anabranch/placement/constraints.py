@@ -144,6 +144,7 @@ class Constraints:
         Raises:
             InvalidArgumentError: one asks for a device that does not exist.
         """
+        # one operation for each request is enough: most of a program ask for the same few devices
         for asked, op in {self.request(op).device: op for op in operations}.items():
             alone = Group([op], spec=DeviceSpec.from_string(asked), asked_by={"device": op} if asked else {})
             if self.soft:
@@ -202,6 +203,7 @@ class Constraints:
             return
         if not self.soft:
             raise self._infeasible(group)
+        # as little as possible is given up: the number first
         for given_up in (("device_index",), ("device_index", "device_type")):
             spec = group.spec.replace(**dict.fromkeys(given_up))
             group.feasible = self._able(group, spec)
@@ -229,12 +231,12 @@ class Constraints:
         asking = next(iter(group.asked_by.values()), group.members[0])
         unable = [op for op in group.members if covered and not any(self.can_run(d, op) for d in covered)]
         op = unable[0] if unable else asking if asking in group.members else group.members[0]
-        there = ", ".join(d.name for d in self.devices[:_MAX_LISTED])
+        available = ", ".join(d.name for d in self.devices[:_MAX_LISTED])
         return InvalidArgumentError(
             None,
             op,
             f"Cannot assign a device for operation {op.name}: {self._problem(group, op, asking, bool(covered))}. "
-            f"Available: {there}. Ask for one of these, for more devices (ConfigProto(device_count=...)), or allow "
+            f"Available: {available}. Ask for one of these, for more devices (ConfigProto(device_count=...)), or allow "
             "soft placement (ConfigProto(allow_soft_placement=True))",
         )
 
@@ -267,7 +269,7 @@ class _Joining:
         self._outside: dict[StepNode, None] = {}
         self._reasons: dict[StepNode, str] = {}
         self._colocated: set[StepNode] = set()
-        self._takers: set[StepNode] = set()
+        self._consumers: set[StepNode] = set()
 
     def groups(self) -> list[Group]:
         for op in self._step.operations:
@@ -287,6 +289,7 @@ class _Joining:
             if not group.startswith(_COLOCATE):
                 continue
             name = group[len(_COLOCATE) :].decode()
+            # the name itself is a member, so that operations meet there of which the one so named is not in the step
             self._sets.union(op, group)
             self._colocated.add(op)
             self._reasons[op] = f"it is colocated with {name!r}"
@@ -301,8 +304,9 @@ class _Joining:
         for tensor in op.inputs:
             value = tensor.known
             if isinstance(value, ResourceHandle):
+                # with the handle, which is the same in every use, and not only with the operation that gives it
                 self._sets.union(op, value)
-                self._takers.add(op)
+                self._consumers.add(op)
                 self._reasons[op] = f"both use the {value}"
                 self._lend(tensor.op)
                 self._sets.union(op, tensor.op)
@@ -311,7 +315,7 @@ class _Joining:
                 self._reasons[op] = f"{tensor.op.name!r} is its next iteration"
             elif tensor.dtype.name == "resource" and tensor.op in self._members:
                 self._sets.union(op, tensor.op)
-                self._takers.add(op)
+                self._consumers.add(op)
                 self._reasons[op] = f"it takes the resource of {tensor.op.name!r}"
 
     def _lend(self, op: StepNode) -> None:
@@ -319,21 +323,22 @@ class _Joining:
             self._outside[op] = None
 
     def _collect(self) -> list[Group]:
-        found: dict[Hashable, Group] = {}
+        groups: dict[Hashable, Group] = {}
         for op in self._step.operations:
-            found.setdefault(self._sets.find(op), Group()).members.append(op)
+            groups.setdefault(self._sets.find(op), Group()).members.append(op)
         for op in self._outside:
-            group = found.get(self._sets.find(op))
+            group = groups.get(self._sets.find(op))
+            # it may have been joined to others outside of the step alone
             if group is not None:
                 group.outside.append(op)
         for handle in self._handles():
-            group = found.get(self._sets.find(handle))
+            group = groups.get(self._sets.find(handle))
             if group is not None and handle not in group.resources:
                 group.resources.append(handle)
-        for group in found.values():
-            group.followers = {op for op in group.members if op in self._takers} - self._colocated
+        for group in groups.values():
+            group.followers = {op for op in group.members if op in self._consumers} - self._colocated
             group.reason = next((self._reasons[op] for op in group.members if op in self._reasons), "")
-        return list(found.values())
+        return list(groups.values())
 
     def _handles(self) -> Iterable[ResourceHandle]:
         return dict.fromkeys(v for v in self._step.known_tensors().values() if isinstance(v, ResourceHandle))

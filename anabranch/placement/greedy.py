@@ -47,6 +47,7 @@ def place_greedily(simulation: Simulation, feasible: Sequence[Sequence[int]]) ->
     seconds = [simulation.makespan(candidate) for candidate in single]
     alone = min(range(len(single)), key=lambda at: (seconds[at], at))
     best, best_seconds = greedy, simulation.makespan(greedy)
+    # if both are as good, nothing is sent for nothing
     if seconds[alone] <= best_seconds:
         best, best_seconds = single[alone], seconds[alone]
     best_seconds = _improve(simulation, feasible, best, best_seconds)
@@ -61,13 +62,16 @@ def _spread(simulation: Simulation, feasible: Sequence[Sequence[int]]) -> list[i
         if chosen[group] < 0:
             ends = [clock.end_on(at, device) for device in feasible[group]]
             chosen[group] = feasible[group][ends.index(min(ends))]
+        # on the group's device, though this job alone might end sooner on another
         clock.run(at, chosen[group])
     return [feasible[group][0] if device < 0 else device for group, device in enumerate(chosen)]
 
 
 def _improve(simulation: Simulation, feasible: Sequence[Sequence[int]], chosen: list[int], seconds: float) -> float:
     """Moves groups to other devices where that makes the step faster; returns the seconds that it takes then."""
+    # every try simulates the whole step
     left = MAX_SIMULATED // max(len(simulation.jobs), 1)
+    # the critical path first, where a move tells most
     in_turn = list(dict.fromkeys(simulation.jobs[at].group for at in simulation.order))
     improved = True
     while improved:

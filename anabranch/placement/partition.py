@@ -54,6 +54,7 @@ class _Partition(Rewriting):
             for tensor in op.inputs:
                 if self._is_computed(tensor) and tensor.op.placed_on != op.placed_on:
                     self._receive(tensor, op.placed_on)
+        # all before anything is kept: they may add pairs behind operations that come earlier
         controls = {op: self._controls(op) for op in self.step.operations}
         for op in self.step.operations:
             received = self._received.get(op.placed_on, {})
@@ -84,12 +85,14 @@ class _Partition(Rewriting):
             elif received is not None:
                 near.append(received)
             else:
+                # one signal for all operations of a device, sent when all of them have run
                 far.setdefault(control.placed_on, []).append(control)
         return near + [self._signal(sources, op.placed_on) for sources in far.values()]
 
     def _received_of(self, op: StepNode, device: str) -> StepNode | None:
         """A Recv on a device of something that an operation of another computes."""
         received = self._received.get(device, {})
+        # one output of a Switch may be dead though the Switch has run
         return (
             next((received[t].op for t in op.outputs if t in received), None)
             if op.op_def.role is not Role.SWITCH
@@ -101,6 +104,7 @@ class _Partition(Rewriting):
         key = frozenset(sources), device
         if key not in self._signalled:
             last = max(sources, key=self._position.__getitem__)
+            # a value without elements: only its coming matters
             value = np.zeros(0, np.float32)
             kind = (float32, TensorShape([0]))
             empty = added_node("Const", last, "signal", outputs=[kind], value=value, dtype=float32).outputs[0]
@@ -111,23 +115,23 @@ class _Partition(Rewriting):
     def _pair(self, tensor: StepTensor, source: StepNode, device: str, controls: list[StepNode]) -> StepNode:
         """Sends `tensor`, which is there once `source` has run, and after `controls`; returns the Recv."""
         self._count += 1
-        here = source.placed_on
+        sender = source.placed_on
         attrs: dict[str, Any] = {
             "tensor_name": f"edge_{self._count}_{tensor.name if not controls else '^' + source.name}".encode(),
-            "send_device": here.encode(),
+            "send_device": sender.encode(),
             "send_device_incarnation": 1,
             "recv_device": device.encode(),
             "client_terminated": False,
         }
         label = f"{tensor.value_index}_" if tensor.value_index else "control_" if controls else ""
-        where = f"{label}{_short(here)}_to_{_short(device)}"
+        where = f"{label}{_short(sender)}_to_{_short(device)}"
         count = self._named[source, where] = self._named.get((source, where), 0) + 1
         where += f"_{count}" if count > 1 else ""  # signals of which one operation is the last
         send = added_node("_Send", source, f"send_{where}", [tensor], controls, **attrs, T=tensor.dtype)
         kind = (tensor.dtype, tensor.shape)
         recv = added_node("_Recv", source, f"recv_{where}", outputs=[kind], **attrs, tensor_type=tensor.dtype)
-        send.placed_on, recv.placed_on = here, device
-        self._transfers[recv] = Transfer(send, recv, attrs["tensor_name"].decode(), here, device)
+        send.placed_on, recv.placed_on = sender, device
+        self._transfers[recv] = Transfer(send, recv, attrs["tensor_name"].decode(), sender, device)
         self._after.setdefault(source, []).extend((send, recv))
         return recv
 

@@ -112,8 +112,8 @@ class Placer:
         """The task of a resource, as `ResourceHandle.task` says it, of an operation that asks for a device."""
         if len(self._tasks) == 1:
             return ""
-        wanted = DeviceSpec.from_string(request)
-        asked = DeviceSpec(job=wanted.job, replica=wanted.replica, task=wanted.task)
+        spec = DeviceSpec.from_string(request)
+        asked = DeviceSpec(job=spec.job, replica=spec.replica, task=spec.task)
         able = [task for task in self._tasks if asked.covers(DeviceSpec.from_string(task))]
         return (able or self._tasks)[0]
 
@@ -166,6 +166,7 @@ class Placer:
                 chosen[at] = able[0]
             elif homes:
                 for handle in group.resources:
+                    # it cannot stay where it is; where it goes is noted when the step has been placed
                     self._homes.pop(handle, None)
 
     # ------------------------------------------------------------------ default
@@ -175,6 +176,7 @@ class Placer:
         why = ["" if not device else "its variable is there" for device in chosen]
         free = [at for at, group in enumerate(groups) if not chosen[at]]
         beside = {at: op for at in free if (op := neighbours.of(groups[at])) is not None}
+        # those beside nobody come first, since others follow them
         for at in free:
             if at not in beside:
                 chosen[at] = groups[at].feasible[0].name
@@ -196,6 +198,7 @@ class Placer:
         way = [at]
         while not chosen[way[-1]]:
             following = group_of[beside[way[-1]]]
+            # a ring of neighbours, of which none has a device
             if following in way:
                 break
             way.append(following)
@@ -215,12 +218,12 @@ class Placer:
             for at, group in enumerate(groups)
         ]
         why = ["its variable is there" if device else "" for device in chosen]
-        found = place_greedily(Simulation(self._jobs(step, groups), len(self.devices), self._transfer), feasible)
-        for at, device in enumerate(found.device_of_group):
+        result = place_greedily(Simulation(self._jobs(step, groups), len(self.devices), self._transfer), feasible)
+        for at, device in enumerate(result.device_of_group):
             chosen[at] = self.devices[device].name
-        said = f"greedy: {found.seconds * 1e6:.0f} µs, one device {found.single_device_seconds * 1e6:.0f} µs"
+        said = f"greedy: {result.seconds * 1e6:.0f} µs, one device {result.single_device_seconds * 1e6:.0f} µs"
         why = [reason or (said if len(choices) > 1 else "") for reason, choices in zip(why, feasible, strict=True)]
-        return why, found.seconds
+        return why, result.seconds
 
     def _jobs(self, step: StepGraph, groups: Sequence[Group]) -> list[Job]:
         group_of = {op: at for at, group in enumerate(groups) for op in group.members}
@@ -286,11 +289,11 @@ class _Neighbours:
 
     def __init__(self, step: StepGraph) -> None:
         self._members = set(step.operations)
-        self._takers: dict[StepNode, list[StepNode]] = {}
+        self._consumers: dict[StepNode, list[StepNode]] = {}
         for op in step.operations:
             for tensor in op.inputs:
                 if self._is_computed(tensor):
-                    self._takers.setdefault(tensor.op, []).append(op)
+                    self._consumers.setdefault(tensor.op, []).append(op)
 
     def of(self, group: Group) -> StepNode | None:
         """The neighbour of a group of one operation, or None."""
@@ -300,8 +303,8 @@ class _Neighbours:
         computed = [t for t in op.inputs if self._is_computed(t)]
         if op.op_def.shape_valued and computed:  # what only describes its input goes where that is
             return computed[0].op
-        takers = list(dict.fromkeys(self._takers.get(op, ())))
-        return takers[0] if not computed and len(takers) == 1 and len(op.outputs) == 1 else None
+        consumers = list(dict.fromkeys(self._consumers.get(op, ())))
+        return consumers[0] if not computed and len(consumers) == 1 and len(op.outputs) == 1 else None
 
     def _is_computed(self, tensor: StepTensor) -> bool:
         return tensor.op in self._members and not tensor.is_known

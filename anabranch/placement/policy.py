@@ -176,29 +176,29 @@ class PlacementPolicy:
 
     def to_mapping(self) -> dict[str, Any]:
         """What a file says of the policy; the cost model stands in it."""
-        found: dict[str, Any] = {
+        mapping: dict[str, Any] = {
             "rule": [{k: v for k, v in asdict(rule).items() if v is not None} for rule in self.rules],
             "placer": self.placer,
             "clear": self.clear,
         }
         if self.soft is not None:
-            found["soft"] = self.soft
+            mapping["soft"] = self.soft
         if self.cost_model is not None:
-            found["cost_model"] = self.cost_model.to_mapping()
-        return found
+            mapping["cost_model"] = self.cost_model.to_mapping()
+        return mapping
 
 
-def policy_of(given: PlacementPolicy | str | os.PathLike[str] | None) -> PlacementPolicy:
+def policy_of(policy: PlacementPolicy | str | os.PathLike[str] | None) -> PlacementPolicy:
     """The policy of a session: what it was given (an object or a file), what the environment names, or a trivial one.
 
     Raises:
         TypeError: something else was given.
         NotFoundError, InvalidArgumentError: as `PlacementPolicy.from_file`.
     """
-    if given is None:
-        given = os.environ.get(POLICY_VARIABLE) or PlacementPolicy()
-    if isinstance(given, PlacementPolicy):
-        return given
-    if isinstance(given, str | os.PathLike):
-        return PlacementPolicy.from_file(given)
-    raise TypeError(f"placement must be a PlacementPolicy or the path of a file, got {type(given).__name__}")
+    if policy is None:
+        policy = os.environ.get(POLICY_VARIABLE) or PlacementPolicy()
+    if isinstance(policy, PlacementPolicy):
+        return policy
+    if isinstance(policy, str | os.PathLike):
+        return PlacementPolicy.from_file(policy)
+    raise TypeError(f"placement must be a PlacementPolicy or the path of a file, got {type(policy).__name__}")

@@ -6,13 +6,13 @@ step, and each tensor arrives the time of its transfer after its Recv has starte
 soon as possible*, and of each Recv how late it may start such that no item starts later than that (*as late as
 possible*). The Recv is then made to wait for the last item of its device that
 
-* all takers of the received tensor wait for anyhow, if through others,
-* ends, in the simulation, early enough for the transfer to be done when the first taker could start.
+* all consumers of the received tensor wait for anyhow, if through others,
+* ends, in the simulation, early enough for the transfer to be done when the first consumer could start.
 
-**Why it is right.** Let y be the item that the Recv r is made to wait for. Each taker c of r's result comes after y
-without this too. So a path that leads over the new edge (y, r) and on to a taker is no path between items that were
+**Why it is right.** Let y be the item that the Recv r is made to wait for. Each consumer c of r's result comes after y
+without this too. So a path that leads over the new edge (y, r) and on to a consumer is no path between items that were
 unordered before, and a cycle over it would have been one before, without it: there is none, however many Recvs wait.
-Nor does a taker wait for anything new but the transfer itself, which the second condition hides: in the simulation
+Nor does a consumer wait for anything new but the transfer itself, which the second condition hides: in the simulation
 nothing starts later. An item that starts with the first of its inputs (a Merge) does not wait for the rest of them,
 and counts as waiting for none. Items of different loops or iterations are not ordered, so y and r stand in one frame.
 
@@ -79,32 +79,33 @@ def schedule_receives(items: Sequence[Item]) -> ReceiveSchedule:
     Args:
         items: those of a step, in an order in which they can run.
     """
-    takers = _takers(items)
+    consumers = _consumers(items)
     at_once = simulate(items, {})
     before = _before(items)
     ends = _ends(items, at_once)
-    found: dict[int, int] = {}
+    after: dict[int, int] = {}
     for number, item in enumerate(items):
-        if item.received is not None and item.received >= WORTH_BYTES and takers[number] and not item.kept:
-            latest = min(at_once.start[taker] for taker in takers[number]) - item.seconds
-            common = functools.reduce(operator.and_, (before[taker] for taker in takers[number]))
+        if item.received is not None and item.received >= WORTH_BYTES and consumers[number] and not item.kept:
+            latest = min(at_once.start[consumer] for consumer in consumers[number]) - item.seconds
+            common = functools.reduce(operator.and_, (before[consumer] for consumer in consumers[number]))
             ended = ends.get((item.device, item.frame), [])
+            # the latest first; what ends before the Recv could start anyhow delays nothing
             for end, other in reversed(ended[: bisect.bisect_right(ended, (latest, len(items)))]):
                 if end <= at_once.start[number]:
                     break
                 if common >> other & 1:
-                    found[number] = other
+                    after[number] = other
                     break
-    return ReceiveSchedule(found, at_once, simulate(items, found))
+    return ReceiveSchedule(after, at_once, simulate(items, after))
 
 
 def _ends(items: Sequence[Item], times: Times) -> dict[tuple[str, int], list[tuple[float, int]]]:
     """For each device and frame, what a Recv there could wait for, by the time at which it ends."""
-    found: dict[tuple[str, int], list[tuple[float, int]]] = {}
+    ends: dict[tuple[str, int], list[tuple[float, int]]] = {}
     for number, item in enumerate(items):
         if item.received is None:
-            found.setdefault((item.device, item.frame), []).append((times.end[number], number))
-    return {place: sorted(entries) for place, entries in found.items()}
+            ends.setdefault((item.device, item.frame), []).append((times.end[number], number))
+    return {place: sorted(entries) for place, entries in ends.items()}
 
 
 def simulate(items: Sequence[Item], after: dict[int, int]) -> Times:
@@ -119,6 +120,7 @@ def simulate(items: Sequence[Item], after: dict[int, int]) -> Times:
         item = items[number]
         waits = [*item.inputs, after[number]] if number in after else item.inputs
         begin = max((end[i] for i in waits), default=0.0)
+        # a transfer does not keep the device that receives from computing
         if item.received is None:
             begin = max(begin, free.get(item.device, 0.0))
             free[item.device] = begin + item.seconds
@@ -137,13 +139,14 @@ def order(count: int, after: dict[int, int]) -> list[int]:
 
 
 def _peaks(items: Sequence[Item], start: list[float], end: list[float]) -> dict[str, int]:
-    """The most bytes that are at each device at once, from the start of a Recv to the end of its last taker."""
+    """The most bytes that are at each device at once, from the start of a Recv to the end of its last consumer."""
     changes: dict[str, list[tuple[float, int]]] = {}
-    takers = _takers(items)
+    consumers = _consumers(items)
     finish = max(end, default=0.0)
     for number, item in enumerate(items):
         if item.received:
-            until = finish if item.kept or not takers[number] else max(end[taker] for taker in takers[number])
+            last = max((end[consumer] for consumer in consumers[number]), default=finish)
+            until = finish if item.kept else last
             changes.setdefault(item.device, []).extend([(start[number], item.received), (until, -item.received)])
     return {device: _highest(sorted(entries)) for device, entries in changes.items()}
 
@@ -156,19 +159,19 @@ def _highest(changes: list[tuple[float, int]]) -> int:
     return highest
 
 
-def _takers(items: Sequence[Item]) -> list[list[int]]:
-    takers: list[list[int]] = [[] for _ in items]
+def _consumers(items: Sequence[Item]) -> list[list[int]]:
+    consumers: list[list[int]] = [[] for _ in items]
     for number, item in enumerate(items):
         for source in item.inputs:
-            takers[source].append(number)
-    return takers
+            consumers[source].append(number)
+    return consumers
 
 
 def _before(items: Sequence[Item]) -> list[int]:
     """Of each item, the items that it waits for through others, as the bits of a number."""
-    found = [0] * len(items)
+    earlier = [0] * len(items)
     for number, item in enumerate(items):
         if item.waits_for_all:
             for source in item.inputs:
-                found[number] |= found[source] | 1 << source
-    return found
+                earlier[number] |= earlier[source] | 1 << source
+    return earlier

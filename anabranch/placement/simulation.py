@@ -56,6 +56,7 @@ class Simulation:
             job = self.jobs[at]
             rank[at] += sum(job.seconds) / len(job.seconds)
             for taken in job.inputs:
+                # where it will be is not known yet: as if each tensor were sent, between two devices of the session
                 sent = self.transfer(0, 1, taken.size) if self.devices > 1 else 0.0
                 rank[taken.producer] = max(rank[taken.producer], rank[at] + sent)
         return sorted(range(len(self.jobs)), key=lambda at: (-rank[at], at))
@@ -89,6 +90,7 @@ class Clock:
         """Runs job `at` on a device."""
         end = self.end_on(at, device)
         for taken in self._simulation.jobs[at].inputs:
+            # noted, since a tensor is sent to a device once, however many jobs there take it
             self._arrival[taken.producer, taken.output, device] = self._arrives(taken, device)
         self._free[device] = self._end[at] = end
         self._device[at] = device

@@ -97,7 +97,7 @@ class BoundPartition:
                 graph.graph.nodes[graph.node_number(position)].payload = work
 
     def release(self) -> None:
-        """Lets the executables go; a run that is under way, or comes later, compiles what it needs anew."""
+        """Releases the executables; a run that is under way, or comes later, compiles what it needs anew."""
         for call in self._calls:
             call.release()
         if self._graph is not None:
@@ -147,6 +147,7 @@ class BoundPartition:
     ) -> StraightRun | _StartedGraph:
         exchange = self._exchange(number) if self._has_transfers else contextlib.nullcontext()
         graph = self._graph
+        # a turn is never interrupted by a signal, which comes to the main thread only: nothing is put off here
         if graph is not None:
             return _StartedGraph(
                 lambda opened: StepRun(graph.graph, feeds, None, timeout, self._active, opened, wake),
@@ -158,6 +159,8 @@ class BoundPartition:
         return StraightRun(straight, values, self._fetches_in, exchange, timeout, self._active, wake)
 
     def _run(self, number: int, feeds: Sequence[Any], record: Recorder | None, timeout: float | None) -> list[Any]:
+        # to put signals off takes time that a step of one island notices (decision 0019), so that only those pay which
+        # need it
         if self._is_whole:
             return self._run_straight(number, feeds, record, timeout)
         if self._graph is None:
@@ -168,6 +171,7 @@ class BoundPartition:
         self, number: int, feeds: Sequence[Any], record: Recorder | None, timeout: float | None
     ) -> list[Any]:
         values = self._values_of(feeds)
+        # nobody has to reach such a step from outside: no context is entered, which would take time in every step
         if timeout is None and not self._has_transfers:
             self._run_calls(StepFrame(values), record, None, None)
         else:
@@ -214,8 +218,10 @@ class BoundPartition:
                 else:
                     call.run_recorded(frame, record)
             except NeedsHostError as refusal:
+                # for good, since later steps would be refused as well; threads that do this at once make the same parts
                 self._calls[position] = parts = self._split(call, refusal)
                 parts(frame) if record is None else parts.run_recorded(frame, record)
+            # so that no more memory is held than the rest of the step needs
             for slot in self._emptied[position]:
                 frame.values[slot] = None
 
@@ -228,6 +234,7 @@ class BoundPartition:
             work = (lambda: call(frame)) if record is None else (lambda: call.run_recorded(frame, record))
             run_alone(call.op, work, timeout, deadline, self._active)
             return
+        # without a thread of its own: nothing else of the step could run meanwhile, so that this one may wait
         started = 0.0 if record is None else time.time()
         pending = call.start(frame)
         if pending is not None:
@@ -291,6 +298,7 @@ class _StartedGraph:
 
     def give_up(self, error: BaseException) -> None:
         self._run.give_up(error)
+        # before it is closed, so that other devices learn of this error and not only that nobody sent
         if self._exchange is not None:
             self._exchange.abort(error)
         self._open.close()
@@ -353,7 +361,7 @@ def _last_readings(partition: Partition, slots: dict[Any, int], kept: set[int]) 
     emptied: list[list[int]] = [[] for _ in partition.items]
     for slot in last.keys() - kept:
         emptied[last[slot]].append(slot)
-    return [tuple(found) for found in emptied]
+    return [tuple(slots_read_last) for slots_read_last in emptied]
 
 
 def _fetched(value: TensorValue) -> Any:
@@ -362,6 +370,7 @@ def _fetched(value: TensorValue) -> Any:
     array = np.asarray(value)
     if array.ndim == 0:
         return array[()]
+    # `asarray` shows the device's buffer, which is not the caller's: a later step may write there
     try:
         return array.copy()
     except MemoryError as error:

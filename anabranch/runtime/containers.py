@@ -66,12 +66,12 @@ class Containers:
         """
         key = (handle.container or DEFAULT_CONTAINER, handle.kind, handle.name)
         with self._lock:
-            found: T | None = self._objects.get(key)
-            if found is None:
+            existing: T | None = self._objects.get(key)
+            if existing is None:
                 if self.is_closed:
                     raise CancelledError(None, None, f"the session was closed before the {handle} could be made")
-                found = self._objects[key] = make()
-            return found
+                existing = self._objects[key] = make()
+            return existing
 
     def find_object(self, handle: ResourceHandle) -> Any:
         """The object behind a handle, or None. Takes no lock: every operation on a queue comes here."""
@@ -93,12 +93,14 @@ class Containers:
         with self._lock:
             states = [s for (container, _), s in self._variables.items() if container in names]
         self.close_objects(names)
+        # not under the lock of the containers: an island holds that of a variable for as long as it runs
         for state in states:
             with state.lock:
                 state.value = None
 
     def close(self) -> None:
         """Drops all objects, cancels what waits for them, and what a step that is still running asks for later."""
+        # first: an object that a running step made after the others are dropped would never be closed
         with self._lock:
             self.is_closed = True
         self.close_objects()

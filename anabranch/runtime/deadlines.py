@@ -48,17 +48,20 @@ class Deadlines:
     def _cancel(self, number: int) -> None:
         with self._changed:
             self._calls.pop(number, None)
+            # the thread drops the entry in the heap, and ends if it was the last
             self._changed.notify()
 
     def _run(self) -> None:
         while True:
             with self._changed:
                 function = self._next()
+                # decided under the lock that `call_at` takes: a call added later starts a thread again
                 if function is None and not self._heap:
                     self._running = False
                     return
                 if function is None:
                     self._changed.wait(self._heap[0][0] - time.monotonic())
+            # outside the lock, which the function may want in order to add or cancel a call
             if function is not None:
                 function()
 

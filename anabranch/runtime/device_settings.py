@@ -50,29 +50,29 @@ class DeviceSettings:
     # ------------------------------------------------------------------ devices
     def list_physical_devices(self, device_type: str | None = None) -> list[PhysicalDevice]:
         """The devices of the machine, of one type or of all, the processor first."""
-        found = [PhysicalDevice("/physical_device:CPU:0", "CPU")]
+        devices = [PhysicalDevice("/physical_device:CPU:0", "CPU")]
         for kind in device_types():
             if kind.name != "CPU":
-                found += [
+                devices += [
                     PhysicalDevice(f"/physical_device:{kind.name}:{d.index}", kind.name) for d in kind.factory(None)
                 ]
-        return [device for device in found if device_type in (None, device.device_type)]
+        return [device for device in devices if device_type in (None, device.device_type)]
 
     def list_logical_devices(self, device_type: str | None = None) -> list[LogicalDevice]:
         """The devices that a session has which asks for none in particular."""
-        found: list[LogicalDevice] = []
+        devices: list[LogicalDevice] = []
         for device in self.get_visible_devices(device_type):
             count = len(self._virtual.get(device, [None]))
-            first = sum(known.device_type == device.device_type for known in found)
-            found += [
+            first = sum(known.device_type == device.device_type for known in devices)
+            devices += [
                 LogicalDevice(f"/device:{device.device_type}:{first + i}", device.device_type) for i in range(count)
             ]
-        return found
+        return devices
 
     def get_visible_devices(self, device_type: str | None = None) -> list[PhysicalDevice]:
         """The physical devices that sessions may use."""
-        found = self.list_physical_devices() if self._visible is None else self._visible
-        return [device for device in found if device_type in (None, device.device_type)]
+        devices = self.list_physical_devices() if self._visible is None else self._visible
+        return [device for device in devices if device_type in (None, device.device_type)]
 
     def set_visible_devices(
         self, devices: PhysicalDevice | Sequence[PhysicalDevice] | None, device_type: str | None = None
@@ -152,14 +152,14 @@ class DeviceSettings:
     # ------------------------------------------------------------------ what sessions ask
     def counts(self) -> dict[str, int]:
         """How many devices of a type a session has that does not say; types that were never restricted are missing."""
-        found: dict[str, int] = {}
+        numbers: dict[str, int] = {}
         for device, virtual in self._virtual.items():
-            found[device.device_type] = len(virtual)
+            numbers[device.device_type] = len(virtual)
         if self._visible is not None:
             for kind in device_types():
                 if kind.name != "CPU":
-                    found[kind.name] = sum(device.device_type == kind.name for device in self._visible)
-        return found
+                    numbers[kind.name] = sum(device.device_type == kind.name for device in self._visible)
+        return numbers
 
     def visible_gpus(self) -> str:
         """The chosen GPUs as `gpu_options.visible_device_list` names them; empty: all."""

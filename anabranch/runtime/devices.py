@@ -109,12 +109,13 @@ def session_devices(config: ConfigProto | None = None) -> list[Device]:
             f"{', '.join(sorted(kind.name for kind in types))}",
         )
     visible = (config is not None and config.gpu_options.visible_device_list) or settings.visible_gpus()
-    found: list[Device] = []
+    devices: list[Device] = []
     for kind in types:
         limited = kind.name == "GPU" and visible
-        made = kind.factory(None if limited else counts.get(kind.name))
-        found.extend(_visible(made, visible)[: counts.get(kind.name)] if limited else made)
-    return found
+        # a list of visible devices counts among all that there are, so that all are asked for first
+        of_kind = kind.factory(None if limited else counts.get(kind.name))
+        devices.extend(_visible(of_kind, visible)[: counts.get(kind.name)] if limited else of_kind)
+    return devices
 
 
 def _visible(gpus: Sequence[Device], listed: str) -> list[Device]:

@@ -121,6 +121,7 @@ class StepRun(StepWaiting):
 
     def begin(self) -> None:
         """Starts a run that nobody waits for: from now on `go_on` has something to do."""
+        # before anything runs, so that a session that is closed meanwhile reaches it
         self._active.add(self)
         self._hand_out(self._executor.start())
 
@@ -139,6 +140,7 @@ class StepRun(StepWaiting):
             if self._run_next():
                 continue
             if self._events.empty():
+                # work of the step on other threads is no waiting: it ends by itself, and brings the next turn
                 self.only_waits = not self._apart
                 return None
             self._handle(*self._events.get())
@@ -163,6 +165,7 @@ class StepRun(StepWaiting):
             self._hand_out(self._executor.resume())
         else:
             return False
+        # after every item, and not only where nothing is ready: a loop always has something ready
         self._check_time()
         while not self._events.empty():
             self._handle(*self._events.get())
@@ -186,6 +189,7 @@ class StepRun(StepWaiting):
     # ---- starting
     def _hand_out(self, ready: list[Instance]) -> None:
         apart: list[Instance] = []
+        # no recursion: what is done at once makes more ready at once, in chains of any length
         while ready:
             more: list[Instance] = []
             for instance in ready:
@@ -201,6 +205,8 @@ class StepRun(StepWaiting):
                 else:
                     apart.append(instance)
             ready = more
+        # `running` counts what is handed out and not reported: nothing else is under way; a deadline must be able to
+        # end the step while this runs
         if len(apart) == 1 and self._executor.running == 1 and self._deadline is None:
             self._here.append(apart.pop())  # a thread of its own would only take time
         for instance in apart:
@@ -224,6 +230,7 @@ class StepRun(StepWaiting):
 
         def run() -> None:
             outcome = error_of(lambda: node.payload.run(iteration, self._record))
+            # before the event: `_give_up` looks here whenever an event wakes it
             self._ended.add(instance)
             self._events.put((instance, outcome))
 
@@ -240,6 +247,7 @@ class StepRun(StepWaiting):
 
     # ---- ending
     def _give_up(self, error: BaseException) -> None:
+        # first, so that nothing which ends from now on makes more ready
         self._executor.abort(error)
         for _, pending, _ in list(self._pending.values()):
             pending.cancel(error)

@@ -70,8 +70,8 @@ fails and tells which nodes still wait for what.
 its NextIterations are put aside, and counted as outstanding, until `resume`. So whoever drives the executor regains
 control even of a loop that never ends and has no work in it.
 
-*Values are let go.* In the root a value that only work reads is dropped when all of its readers have run; one of which
-a reader is dead stays until the end of the step. Iterations of loops are dropped whole.
+*Values are released.* In the root a value that only work reads is dropped when all of its readers have run; one of
+which a reader is dead stays until the end of the step. Iterations of loops are dropped whole.
 
 *Windows do not block.* A deferred NextIteration waits for the oldest iteration only, whose end depends on nothing
 that is newer.
@@ -157,8 +157,8 @@ class FrameState:
 
     def new_iteration(self) -> Iteration:
         self.newest += 1
-        found = self.iterations[self.newest] = Iteration(self, self.newest, self.parent)
-        return found
+        iteration = self.iterations[self.newest] = Iteration(self, self.newest, self.parent)
+        return iteration
 
     @property
     def full(self) -> bool:
@@ -210,6 +210,7 @@ class Executor:
         stack = [(node, root) for node in self.graph.roots]
         root.outstanding = len(stack) + 1  # the step itself, until all roots are placed
         ready: list[Instance] = []
+        # what is at the end of a stack comes first: so the roots run in the order of the graph
         stack.reverse()
         self._drain(stack, ready)
         root.outstanding -= 1
@@ -233,11 +234,13 @@ class Executor:
         missing[node.index] = _RAN
         ready: list[Instance] = []
         stack: _Stack = []
+        # `_arrive`, written out: what follows work is mostly live work, which needs no turn of `_drain`
         for index in node.woken:
             left = missing[index] - 1
             missing[index] = left
             if not left:
                 follower = nodes[index]
+                # the kind of work is 0; primitives, and what is dead, are run by `_drain`
                 if follower.kind or marks[index]:
                     stack.append((follower, iteration))
                 else:
@@ -247,6 +250,7 @@ class Executor:
             self._arrive_at_merges(iteration, node.merges, False, stack)
         if stack:
             self._drain(stack, ready)
+        # not before its followers are counted: an iteration in which something is left to do must not seem idle
         iteration.outstanding -= 1
         if not iteration.outstanding:
             self._idle(iteration, stack)
@@ -260,6 +264,7 @@ class Executor:
 
     def resume(self) -> list[Instance]:
         """Lets loops go on that have paused; returns the instances that are ready."""
+        # a loop that pauses again while these go on is noted in the new list
         paused, self._paused = self._paused, []
         ready: list[Instance] = []
         stack: _Stack = []
@@ -280,6 +285,7 @@ class Executor:
 
     def _handed_out(self, ready: list[Instance]) -> list[Instance]:
         self.running += len(ready)
+        # no event could come any more: without an error the dispatcher would wait for ever
         if not self.running and not self.done and self.error is None and not self._paused:
             self.error = InternalError(None, None, f"nothing runs, but the step is not done: {self.story()}")
         return ready
@@ -314,6 +320,7 @@ class Executor:
         """The instances that were handed out and not reported yet."""
         for iteration in self.iterations():
             for node, left, mark in zip(iteration.nodes, iteration.missing, iteration.marks, strict=True):
+                # 0 from when it is handed out until it is reported; dead work is never handed out
                 if node.kind == WORK and left == 0 and not mark:
                     yield node, iteration
 
@@ -338,6 +345,7 @@ class Executor:
                 ready.append((node, iteration))
                 continue
             iteration.missing[node.index] = _RAN
+            # below `_TAKEN` the mark of a Merge counts dead inputs, and it is ready because all of them are dead
             if kind == MERGE:
                 self._send(iteration, node, dead < _TAKEN, stack)
             elif kind == SWITCH:
@@ -354,6 +362,7 @@ class Executor:
                 if kind == PASS and not dead and node.slots:
                     iteration.values[node.slots[0]] = _value(iteration, node)
                 self._send(iteration, node, bool(dead), stack)
+            # last: what the node has made ready is counted by now
             iteration.outstanding -= 1
             if not iteration.outstanding:
                 self._idle(iteration, stack)
@@ -383,6 +392,7 @@ class Executor:
         marks, values = iteration.marks, iteration.values
         for index, position, slot in merges:
             node = iteration.nodes[index]
+            # the first live input decides; by the time another comes the Merge may have run
             if marks[index] >= _TAKEN:
                 continue
             if dead:
@@ -392,6 +402,7 @@ class Executor:
             else:
                 marks[index] = _TAKEN
                 values[node.slots[0]], values[node.slots[1]] = values[slot], position
+            # all data inputs of a Merge count as one, which has arrived now
             self._arrive(iteration, (index,), False, stack)
 
     def _switch(self, iteration: Iteration, node: Node, dead: bool, stack: _Stack) -> None:
@@ -404,10 +415,12 @@ class Executor:
                 raise _not_scalar(node, iteration, truth)
             taken = bool(truth)
             iteration.values[node.slots[taken]] = _value(iteration, node)
+        # of a dead Switch nothing is taken (None), so that both sides are dead
         self._arrive(iteration, false[0], taken is not False, stack)
         self._arrive(iteration, true[0], taken is not True, stack)
         self._arrive_at_merges(iteration, false[1], taken is not False, stack)
         self._arrive_at_merges(iteration, true[1], taken is not True, stack)
+        # who waits for the Switch itself, and not for a side, is alive whichever side is
         self._send(iteration, node, dead, stack)
 
     # ---- frames
@@ -416,15 +429,18 @@ class Executor:
         if frame is None:
             frame = parent.children[node.child] = FrameState(self.graph.frames[node.child], parent)
             frame.new_iteration()
+            # an iteration is not over before the loops in it are
             parent.outstanding += 1
         value = None if dead else _value(parent, node)
         if node.constant:
             self._add_constant(frame, node, value, dead)
+        # a constant may come when later iterations exist already
         targets = list(frame.iterations.values()) if node.constant else [frame.iterations[0]]
         for iteration in targets:
             iteration.values[node.slots[0]] = value
             self._send(iteration, node, dead, stack)
         frame.enters_left -= 1
+        # iterations that have become idle before could not be dropped while an input might still come
         if not frame.enters_left:
             self._retire(frame, stack)
 
@@ -449,6 +465,7 @@ class Executor:
     def _go_on(self, iteration: Iteration, node: Node, stack: _Stack) -> None:
         frame = iteration.frame
         value = _value(iteration, node)
+        # otherwise another NextIteration of the same iteration has made the following one
         if iteration.number == frame.newest:
             if frame.full:
                 frame.deferred.append((node, value))
@@ -498,6 +515,7 @@ class Executor:
             del frame.iterations[frame.oldest]
             frame.oldest += 1
             if frame.deferred:
+                # all of them come from the newest iteration (see `_go_on`), so that one new iteration takes all of them
                 deferred, frame.deferred = frame.deferred, []
                 following = self._begin(frame, stack)
                 for node, value in deferred:
@@ -513,6 +531,7 @@ class Executor:
         for node in frame.static.exits:
             if node.index not in frame.exited:
                 self._send(parent, node, True, stack)
+        # after the dead Exits are sent, which may make something ready in the iteration around
         parent.outstanding -= 1
         if not parent.outstanding:
             self._idle(parent, stack)

@@ -62,7 +62,7 @@ class NodeSpec:
         controls: nodes to wait for, dead if one of them is.
         after: nodes to wait for, whether they are dead or not.
         reads: of work in the root, the outputs whose values it takes from their slots. A value that only such nodes
-            take is let go once all of them have run.
+            take is released once all of them have run.
         constant: an Enter whose value every iteration sees.
         payload: for the dispatcher.
     """
@@ -210,20 +210,23 @@ class ExecutorGraph:
                     frame.missing[node.index] += 1  # all data inputs together count once
 
     def _connect_merge(self, node: Node, spec: NodeSpec, edges: _Edges) -> None:
-        for position, given in enumerate(spec.inputs):
-            assert not isinstance(given, Known), f"{spec.name}: an input of a Merge must be computed"
-            edges.add_merge(given, node, position, self.slot(given))
-            node.dead_inputs += self.nodes[given[0]].kind != NEXT_ITERATION
+        for position, source in enumerate(spec.inputs):
+            assert not isinstance(source, Known), f"{spec.name}: an input of a Merge must be computed"
+            edges.add_merge(source, node, position, self.slot(source))
+            # a dead NextIteration sends nothing, so that a Merge cannot wait for one
+            node.dead_inputs += self.nodes[source[0]].kind != NEXT_ITERATION
         for earlier in dict.fromkeys((*spec.controls, *spec.after)):
             edges.add_order(earlier, node)
 
     def _count_readers(self, specs: Sequence[NodeSpec]) -> list[int]:
         readers, kept = [0] * self.frames[0].size, set(self.fetches)
+        # what is fetched or fed stays, and so does what a primitive reads: only the reads of work are counted when they
+        # happen
         for node, spec in zip(self.nodes, specs, strict=True):
             if node.kind == FEED:
                 kept.update(node.slots)
             elif node.kind != WORK and node.frame.parent < 0:
-                kept.update(self.slot(given) for given in spec.inputs if not isinstance(given, Known))
+                kept.update(self.slot(source) for source in spec.inputs if not isinstance(source, Known))
         for node, spec in zip(self.nodes, specs, strict=True):
             if node.kind == WORK and node.frame.parent < 0:
                 node.reads = tuple({self.slot(output) for output in spec.reads} - kept)
@@ -238,8 +241,8 @@ class ExecutorGraph:
         if spec.kind is Kind.SWITCH:
             node.predicate, node.predicate_known = self._source(spec.inputs[1])
 
-    def _source(self, given: Output | Known) -> tuple[int, Any]:
-        return (-1, given.value) if isinstance(given, Known) else (self.slot(given), None)
+    def _source(self, source: Output | Known) -> tuple[int, Any]:
+        return (-1, source.value) if isinstance(source, Known) else (self.slot(source), None)
 
 
 class _Edges:
@@ -255,19 +258,22 @@ class _Edges:
 
     def add_all(self, node: Node, spec: NodeSpec) -> None:
         """The edges into any node but a Merge: one per source, and one per side of a Switch."""
-        outputs = [given for given in spec.inputs if not isinstance(given, Known)]
+        outputs = [source for source in spec.inputs if not isinstance(source, Known)]
+        # one message per source however many of its outputs are taken; the sides of a Switch may differ in being dead
         sources: dict[tuple[int, int], None] = {}
         for source, port in outputs:
             sources[source, port if self._nodes[source].kind == SWITCH else -1] = None
         sources.update(((control, -1), None) for control in spec.controls)
         for source, port in sources:
             self._add(source, port, node)
+        # a plain edge from the same node says that it has run as well
         seen = {source for source, _ in sources}
         for earlier in dict.fromkeys(spec.after):
             if earlier not in seen:
                 self.add_order(earlier, node)
 
     def _add(self, source: int, port: int, node: Node) -> None:
+        # feeds are there before the step begins, and send nothing
         if self._nodes[source].kind == FEED:
             return
         if node.kind == TRIGGER:  # deadness does not concern it

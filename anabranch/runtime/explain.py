@@ -57,6 +57,7 @@ class Explainer:
     def _in_turn(self) -> Iterator[None]:
         """One thread at a time, and after what the program itself has printed so far."""
         with self._lock:
+            # the two streams meet on a terminal; what was printed first is to stand first
             sys.stdout.flush()
             yield
 
@@ -142,8 +143,8 @@ def placement_rows(plan: Plan, placement: Placement) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = []
     for op in plan.step.operations:
         if op.name in placement.assigned or not placement.assigned:
-            found = placement.of(op)
-            rows.append((op.name, op.type, found.asked or "-", found.got.removeprefix(_DEVICE), found.why))
+            decision = placement.of(op)
+            rows.append((op.name, op.type, decision.asked or "-", decision.got.removeprefix(_DEVICE), decision.why))
     return rows
 
 

@@ -132,6 +132,7 @@ class HostKernelCall(ItemCall):
             more = {} if self._counters is None else {"rng": _generator(op, *self._counters.advance().tolist())}
             if not self._calculates:
                 return self._kernel(inputs, **more)
+            # XLA divides by zero in silence; that an operation runs on the host must not make a difference
             with np.errstate(all="ignore"):
                 return self._kernel(inputs, **more)
         except OpError as error:

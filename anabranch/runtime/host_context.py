@@ -8,12 +8,12 @@ from typing import Any
 import jax
 import numpy as np
 
-from anabranch.core.kernel_context import KernelContext, RandomDraws
+from anabranch.core.kernel_context import KernelContext, RandomStream
 from anabranch.core.resources import ResourceHandle
 from anabranch.core.values import TensorValue
 from anabranch.errors import FailedPreconditionError, OperationLike
 from anabranch.graph.step_nodes import StepFunction, StepNode
-from anabranch.runtime.random_counters import Draws
+from anabranch.runtime.random_counters import CountedStream
 from anabranch.runtime.session_environment import SessionEnvironment
 from anabranch.xla.jax_settings import in_wide_types
 
@@ -63,6 +63,7 @@ class HostContext(KernelContext):
     def read(self, handle: ResourceHandle) -> np.ndarray[Any, Any]:
         """A copy of a variable's value on the host."""
         state = self.containers.variable(handle)
+        # a writing island would take the buffer away in the midst of copying
         with state.lock:
             if state.value is None:
                 raise uninitialized(self.op, handle)
@@ -71,9 +72,10 @@ class HostContext(KernelContext):
     def write(self, handle: ResourceHandle, value: TensorValue, guarded: bool = False) -> None:
         """Replaces a variable's value by a host array."""
         state = self.containers.variable(handle)
+        # a copy: the value belongs to its step, and the variable outlives that
         host = np.array(value)
         handle.check_fits(host.shape)
-        array = host if host.dtype == np.object_ else in_wide_types(jax.device_put, host)  # text stays on the host
+        array = host if host.dtype == np.object_ else in_wide_types(jax.device_put, host)  # strings stay on the host
         with state.lock:
             state.value = array
 
@@ -83,16 +85,16 @@ class HostContext(KernelContext):
         return None
 
     def call(
-        self, body: StepFunction, inputs: list[TensorValue], *, draws: RandomDraws | None = None
+        self, body: StepFunction, inputs: list[TensorValue], *, stream: RandomStream | None = None
     ) -> list[TensorValue]:
-        """Runs a function as a step of its own; `draws` is what `new_draws` gave, if it has its own."""
-        assert draws is None or isinstance(draws, Draws)
-        return self._environment.run_function(body, inputs, draws)
+        """Runs a function as a step of its own; `stream` is what `new_stream` gave, if it has its own."""
+        assert stream is None or isinstance(stream, CountedStream)
+        return self._environment.run_function(body, inputs, stream)
 
     @staticmethod
-    def new_draws() -> Draws:
+    def new_stream() -> CountedStream:
         """Random operations that count there begin their sequences anew."""
-        return Draws()
+        return CountedStream()
 
 
 def uninitialized(op: OperationLike | None, handle: ResourceHandle) -> FailedPreconditionError:

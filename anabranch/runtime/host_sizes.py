@@ -54,6 +54,7 @@ class HostSizes:
             InvalidArgumentError: 64 bits cannot count the bytes of a value.
             ResourceExhaustedError: a value alone is larger than the memory that is available.
         """
+        # tracing takes far longer than most kernels, so that it is done only where there is a danger
         if self._bound(inputs) < _SMALL:
             return
         try:
@@ -74,7 +75,7 @@ class HostSizes:
         return bound
 
     def _stand_ins(self, inputs: list[Any]) -> list[Any]:
-        dtypes = [np.dtype(np.uint64) if v.dtype == np.object_ else v.dtype for v in inputs]  # a text is a pointer
+        dtypes = [np.dtype(np.uint64) if v.dtype == np.object_ else v.dtype for v in inputs]  # a string is a pointer
         known = set(self._static)
         described = zip(inputs, dtypes, strict=True)
         struct: Any = jax.ShapeDtypeStruct

@@ -50,7 +50,7 @@ from anabranch.xla.lowering import NeedsHostError
 from anabranch.xla.state import known_handle, state_of
 from anabranch.xla.watched_loops import watching
 
-#: draws everything from an iterator, in one call
+#: takes everything from an iterator, in one call
 _drain: Final[Callable[[Any], None]] = deque[Any](maxlen=0).extend
 _acquire: Final[Callable[[Any], bool]] = type(threading.Lock()).acquire
 _release: Final[Callable[[Any], None]] = type(threading.Lock()).release
@@ -116,7 +116,8 @@ class IslandCall(ItemCall):
         self._pins = [s.pins for s in compress(touched, self._reads)]
         donated = self._arguments[self._donated_from :]
         stores = [partial(setattr, s, "value") for s in self._written]
-        #: what takes each new value while a check may still fail: its variable, or None where the old one stays
+        #: what takes each new value while a check may still fail: its variable, or None where the old one stays. A
+        #: donated buffer is gone by then, so that its variable has to take the result (the old value if a check fails)
         self._stores_checked = [
             store if state in donated else None for state, store in zip(self._written, stores, strict=True)
         ]
@@ -146,12 +147,14 @@ class IslandCall(ItemCall):
         values = frame.values
         args = [values[slot] for slot in self._inputs]
         for position in self._lists:
+            # a program takes a list as arrays of the device; a list that stays on the host, or a dataset, is none
             if getattr(args[position], "on_host", True):
                 raise NeedsHostError(
-                    self._taker_of(position), "a list whose elements have different shapes, or a dataset"
+                    self._consumer_of(position), "a list whose elements have different shapes, or a dataset"
                 )
         if self._has_constants:
             args += self.executable.constant_arguments()
+        # once for both attempts below, so that the second one draws the same random numbers
         tail = () if self._counters is None else (self._counters.advance(),)
         if not self._locks:
             results = self._dispatch(frame, [*args, *tail])
@@ -170,6 +173,7 @@ class IslandCall(ItemCall):
     def _with_variables(self, frame: StepFrame, inputs: list[Any], tail: tuple[Any, ...], apart: bool = False) -> Any:
         held: list[bool] = []
         if not self._pins:
+            # it is made before there is anything to undo, and reads `held` when it is drawn from
             undo: Iterator[Any] = map(_release, compress(self._locks, held))
             try:
                 held.extend(map(_acquire, self._locks))
@@ -178,6 +182,7 @@ class IslandCall(ItemCall):
                 _drain(undo)
             return results
         pinned: list[None] = []
+        # variables that are only read are pinned and unlocked before the program runs: nobody waits for a reader (0012)
         release_read = map(_release, compress(self._read_locks, compress(held, self._reads)))
         release_written = map(_release, compress(self._written_locks, compress(held, self._writes)))
         undo = chain(map(_unpin, self._pins, pinned), release_read, release_written)
@@ -193,14 +198,15 @@ class IslandCall(ItemCall):
 
     def _take_values(self) -> list[Any]:
         """The values of the variables that are arguments; all are locked."""
-        there, donated_from = self.executable.device, self._donated_from
+        device, donated_from = self.executable.device, self._donated_from
         args = []
         for position, state in enumerate(self._arguments):
             value = state.value
             if value is None:
                 raise self._without_value(state.handle)
-            if there is not None and value.device is not there and not state.pins:
-                state.value = value = jax.device_put(value, there)  # a variable lives where it is used
+            if device is not None and value.device is not device and not state.pins:
+                state.value = value = jax.device_put(value, device)  # a variable lives where it is used
+            # who has pinned the value may still read the buffer that this island would give away
             args.append(value.copy() if state.pins and position >= donated_from else value)
         return args
 
@@ -258,9 +264,9 @@ class IslandCall(ItemCall):
         others: list[Any] = []
         stores = map(setattr, self._written, repeat("value"), results)
         if variant.checks:
-            takers = [store or others.append for store in self._stores_checked]
+            consumers = [store or others.append for store in self._stores_checked]
             outputs = repeat(others.append, len(self._outputs))
-            _drain(map(call, chain(outputs, takers, repeat(others.append)), results))
+            _drain(map(call, chain(outputs, consumers, repeat(others.append)), results))
         elif self._outputs:
             _drain(chain(map(others.append, islice(results, len(self._outputs))), stores))
         else:
@@ -288,7 +294,7 @@ class IslandCall(ItemCall):
             raise failed_check(checks, results[at], results[at + 1 :])
         _drain(map(call, self._stores_late, results[first:at]))
 
-    def _taker_of(self, position: int) -> Any:
+    def _consumer_of(self, position: int) -> Any:
         """The first operation that takes an input."""
         tensor = self.executable.dynamic[position]
         return next(op for op in self.island.operations if tensor in op.inputs)

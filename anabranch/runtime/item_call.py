@@ -76,7 +76,7 @@ class ItemCall(ABC):
 
     @abstractmethod
     def release(self) -> None:
-        """Lets executables go; a later run compiles what it needs anew."""
+        """Releases executables; a later run compiles what it needs anew."""
 
     def outputs_in(self, frame: StepFrame) -> list[Any]:
         """Its outputs among the values of a step."""
@@ -86,6 +86,7 @@ class ItemCall(ABC):
         """As `__call__`; then waits for the outputs, and tells of it."""
         start = time.time()
         self(frame)
+        # a device may still compute when the call returns; what is told is when the outputs are there
         jax.block_until_ready(self.outputs_in(frame))  # type: ignore[no-untyped-call]
         record(self.event(frame, start))
 

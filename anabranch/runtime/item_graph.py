@@ -64,6 +64,7 @@ class ItemGraph:
         slots = {tensor: self.graph.slot((i, 0)) for tensor, i in self._feed_of.items()}
         for position, item in enumerate(self._partition.items):
             for port, tensor in enumerate(item.outputs):
+                # a tensor that is fed has the feed's slot, though an item may compute it as well
                 slots.setdefault(tensor, self.graph.slot((self._first + position, port)))
         return slots
 
@@ -92,6 +93,7 @@ class ItemGraph:
         if spec.kind is Kind.WORK and spec.frame == 0:
             spec.reads = [output for t in item.inputs if (output := self._output(t)) is not None]
         after = {self._number(op) for member in members for op in self._partition.grouping.order.get(member, ())}
+        # sorted, so that equal partitions make equal graphs; orders inside of an island are its own affair
         spec.after = sorted(after - {self._number(members[0])})
         return spec
 
@@ -105,6 +107,7 @@ class ItemGraph:
                 if self._item_of[tensor.op] == own:
                     continue
                 output = self._output(tensor)
+                # of a value that an island keeps for itself only the island's end can be waited for
                 if output is not None:
                     inputs[output] = None
                 else:

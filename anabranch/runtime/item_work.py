@@ -29,6 +29,7 @@ class ItemWork:
         try:
             self._run(frame, record)
         except NeedsHostError as refusal:
+            # for good: later runs would meet the same refusal
             self._call = self._split(self._call, refusal)
             self._run(frame, record)
 
@@ -39,7 +40,7 @@ class ItemWork:
             self._call.run_recorded(frame, record)
 
     def release(self) -> None:
-        """Lets executables go."""
+        """Releases executables."""
         self._call.release()
 
     def start(self, frame: StepFrame) -> Pending | None:

@@ -48,8 +48,8 @@ class KernelEvent:
 
     def operations(self, known: Collection[str]) -> tuple[str, ...]:
         """The operations that it computes, of those known; its own result's first."""
-        found = (_operation_of(scope, known) for scope in self.scopes)
-        return tuple(dict.fromkeys(name for name in found if name))
+        names = (_operation_of(scope, known) for scope in self.scopes)
+        return tuple(dict.fromkeys(name for name in names if name))
 
 
 @contextlib.contextmanager
@@ -97,7 +97,7 @@ def read_profile(space: profile_pb2.Space, began: Sequence[float]) -> list[Kerne
     """
     scopes = _scopes_of_kernels(space)
     marks: list[int] = []
-    found: list[tuple[int, int, str, tuple[str, ...], Any]] = []
+    kernels: list[tuple[int, int, str, tuple[str, ...], Any]] = []
     for plane in space.planes:
         for line in plane.lines:
             for event in line.events:
@@ -109,53 +109,56 @@ def read_profile(space: profile_pb2.Space, began: Sequence[float]) -> list[Kerne
                     kernel = stats["hlo_op"]
                     module = f"{stats.get('hlo_module')}({stats.get('program_id')})"
                     origin = scopes.get((module, kernel), ())
-                    found.append((start, start + event.duration_ps // 1000, kernel, origin, line))
-    found.sort(key=lambda item: item[:2])
+                    kernels.append((start, start + event.duration_ps // 1000, kernel, origin, line))
+    kernels.sort(key=lambda item: item[:2])
     # a thread may rest between reading the clock and setting the mark, which makes the offset too small
     offset = max((set_at - mark / 1e9 for set_at, mark in zip(began, sorted(marks), strict=False)), default=0.0)
     return [
         KernelEvent(kernel, origin, start / 1e9 + offset, end / 1e9 + offset, line.id, line.name)
-        for start, end, kernel, origin, line in found
+        for start, end, kernel, origin, line in kernels
     ]
 
 
 def _stats_of(event: profile_pb2.ProfileEvent, plane: profile_pb2.Plane) -> dict[str, Any]:
-    """The values of an event by name; texts may be stored once, under a number."""
-    found = {}
+    """The values of an event by name; strings may be stored once, under a number."""
+    stats = {}
     for stat in event.stats:
         kind = stat.WhichOneof("value")
         value: Any = getattr(stat, kind) if kind else None
-        found[plane.stat_metadata[stat.metadata_id].name] = (
+        stats[plane.stat_metadata[stat.metadata_id].name] = (
             plane.stat_metadata[value].name if kind == "ref_value" else value
         )
-    return found
+    return stats
 
 
 def _scopes_of_kernels(space: profile_pb2.Space) -> dict[tuple[str, str], tuple[str, ...]]:
     """By program and kernel: where its result comes from, then where what is fused into it comes from."""
-    found: dict[tuple[str, str], tuple[str, ...]] = {}
+    scopes_of: dict[tuple[str, str], tuple[str, ...]] = {}
     for plane in space.planes:
         for program in plane.event_metadata.values():
             for stat in program.stats:
                 if plane.stat_metadata[stat.metadata_id].name == "Hlo Proto":
                     module = profile_pb2.HloProto.FromString(stat.bytes_value).hlo_module
                     for kernel, scopes in _scopes_in(module).items():
-                        found[program.name, kernel] = scopes
-    return found
+                        scopes_of[program.name, kernel] = scopes
+    return scopes_of
 
 
 def _scopes_in(module: profile_pb2.HloModuleProto) -> dict[str, tuple[str, ...]]:
     computations = {computation.id: computation.instructions for computation in module.computations}
 
-    def gather(instruction: profile_pb2.HloInstructionProto, found: dict[str, None], seen: set[int]) -> dict[str, None]:
+    def gather(
+        instruction: profile_pb2.HloInstructionProto, scopes: dict[str, None], seen: set[int]
+    ) -> dict[str, None]:
         if instruction.metadata.op_name:
-            found.setdefault(_OUTER.sub("", instruction.metadata.op_name))
+            scopes.setdefault(_OUTER.sub("", instruction.metadata.op_name))
         for called in instruction.called_computation_ids:
+            # a computation may be called from several places
             if called not in seen:
                 seen.add(called)
                 for inner in computations.get(called, ()):
-                    gather(inner, found, seen)
-        return found
+                    gather(inner, scopes, seen)
+        return scopes
 
     return {
         instruction.name: tuple(gather(instruction, {}, set()))

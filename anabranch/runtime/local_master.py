@@ -102,7 +102,7 @@ class PlannedStep:
         self.used = 0
 
     def release(self) -> None:
-        """Lets executables go; a run that comes later compiles anew."""
+        """Releases executables; a run that comes later compiles anew."""
         self._partition.release()
 
     def run(self, feeds: Sequence[Value], record: Recorder | None = None, timeout: float | None = None) -> list[Value]:

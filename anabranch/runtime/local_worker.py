@@ -17,7 +17,7 @@ from anabranch.runtime.bound_partition import BoundPartition, bound_partitions
 from anabranch.runtime.containers import Containers
 from anabranch.runtime.device_settings import settings
 from anabranch.runtime.devices import session_devices
-from anabranch.runtime.random_counters import Draws, RandomCounters, drawing
+from anabranch.runtime.random_counters import CountedStream, RandomCounters, using_stream
 from anabranch.runtime.session_environment import SessionEnvironment
 from anabranch.runtime.waiting import ActiveSteps
 from anabranch.xla.islands import runs_on_host
@@ -91,6 +91,7 @@ class LocalWorkerSession:
 
     def close(self) -> None:
         """Cancels the steps that wait, and releases the variables unless they belong to a task that others share."""
+        # first the steps, then what they wait for: they are told that the session was closed
         self._active.cancel_all("the step was cancelled: its session was closed while it was waiting")
         if self._owns_task:
             closed, self.containers = self.containers, Containers()
@@ -111,12 +112,13 @@ class LocalWorkerSession:
             self.name, self.containers, self._counters, self.run_function, self._active, self._devices
         )
 
-    def run_function(self, body: StepFunction, inputs: list[Any], draws: Draws | None = None) -> list[Any]:
+    def run_function(self, body: StepFunction, inputs: list[Any], stream: CountedStream | None = None) -> list[Any]:
         """Runs a function as a step of its own: one that cannot be part of an island, or that a dataset calls.
 
         Args:
-            draws: where its random operations count; None: where they count for the step that calls.
+            stream: where its random operations count; None: where they count for the step that calls.
         """
+        # a plan holds the handles as known values: another queue or table needs a plan of its own
         handles = tuple(v for v, p in zip(inputs, body.inputs, strict=True) if p.dtype is dtypes.resource)
         key = (body, handles)
         bound = self._functions.get(key)
@@ -125,9 +127,9 @@ class LocalWorkerSession:
             bound_partitions.add(self._functions, key, bound)
         feeds = [v for v, p in zip(inputs, body.inputs, strict=True) if p.dtype is not dtypes.resource]
         number = next(self._numbers)
-        if draws is None:
+        if stream is None:
             return bound.run_on_device(number, feeds)
-        with drawing(draws):
+        with using_stream(stream):
             return bound.run_on_device(number, feeds)
 
     def _bind_function(self, body: StepFunction, inputs: list[Any]) -> BoundPartition:

@@ -33,6 +33,7 @@ def measure_step(model: CostModel, step: Step, feeds: Sequence[Value], runs: int
         types: the type of each device of the session, by its full name.
     """
     events: list[ItemEvent] = []
+    # once without being recorded: compiling is not what a step costs
     step.run(feeds)
     for _ in range(runs):
         step.run(feeds, events.append)
@@ -53,6 +54,7 @@ def measure_transfers(model: CostModel, devices: Sequence[Device]) -> None:
     for source_type, target_type in itertools.product(by_type, repeat=2):
         source, target = by_type[source_type][0], by_type[target_type][-1]
         latency = _seconds(source, target, 4)
+        # without the latency, which the model adds to every transfer
         large = _seconds(source, target, _LARGE) - latency
         copied = source.xla_device is not target.xla_device or source_type != target_type
         model.set_transfer(source_type, target_type, latency, _LARGE / max(large, 1e-9) if copied else 0.0)

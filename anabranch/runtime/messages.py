@@ -45,17 +45,18 @@ def value_to_proto(value: Value, frames: Frames) -> ValueDef:
     if isinstance(value, ResourceHandle):
         return ValueDef(handle=handle_to_proto(value))
     array = np.array(value, np.object_) if isinstance(value, bytes) else np.asarray(value)
+    # an array of objects holds strings, or what has no bytes: functions, datasets, iterators
     if array.dtype == np.object_:
-        texts = array.reshape(-1).tolist()
-        if not all(isinstance(text, bytes) for text in texts):
+        strings = array.reshape(-1).tolist()
+        if not all(isinstance(item, bytes) for item in strings):
             raise UnimplementedError(
                 None,
                 None,
-                f"a value that holds a {type(texts[0]).__name__} cannot leave its task; fetch the tensors in it",
+                f"a value that holds a {type(strings[0]).__name__} cannot leave its task; fetch the tensors in it",
             )
-        frames.append(b"".join(texts))
+        frames.append(b"".join(strings))
         return ValueDef(
-            dtype=dtype_to_proto(string), dim=array.shape, is_array=True, length=[len(text) for text in texts]
+            dtype=dtype_to_proto(string), dim=array.shape, is_array=True, length=[len(item) for item in strings]
         )
     frames.append(array.tobytes())
     return ValueDef(dtype=dtype_to_proto(as_dtype(array.dtype)), dim=array.shape, is_array=True)
@@ -87,12 +88,12 @@ def _count(shape: Sequence[int]) -> int:
 def _strings(content: bytes, lengths: Sequence[int], count: int) -> np.ndarray[tuple[int], np.dtype[np.object_]]:
     if len(lengths) != count or any(length < 0 for length in lengths) or sum(lengths) != len(content):
         raise ValueError(f"{count} strings came with {len(lengths)} lengths and {len(content)} bytes")
-    found = np.empty(count, np.object_)
+    strings = np.empty(count, np.object_)
     start = 0
     for position, length in enumerate(lengths):
-        found[position] = content[start : start + length]
+        strings[position] = content[start : start + length]
         start += length
-    return found
+    return strings
 
 
 # ---------------------------------------------------------------------- events
@@ -153,9 +154,9 @@ def error_from_proto(message: ErrorDef, nodes: Mapping[str, StepNode]) -> Except
         except KeyError:
             error = UnknownError(None, op, message.message, message.code)
     else:
-        found = getattr(builtins, message.type, None)
-        if isinstance(found, type) and issubclass(found, Exception):
-            error = found(message.message)
+        kind = getattr(builtins, message.type, None)
+        if isinstance(kind, type) and issubclass(kind, Exception):
+            error = kind(message.message)
         else:
             error = UnknownError(None, op, f"{message.type}: {message.message}")
     for note in message.note:
@@ -167,8 +168,8 @@ def nodes_by_origin(partition: Partition) -> dict[str, StepNode]:
     """The nodes of a partition and of the functions that it calls, by what names them beyond it."""
     operations = list(partition.operations)
     bodies = {body for op in operations for body in op.functions.values()}
-    found = {op.origin: op for body in bodies for inner in innermost_first(body) for op in inner.operations}
-    return found | {op.origin: op for op in operations}
+    inner_nodes = {op.origin: op for body in bodies for inner in innermost_first(body) for op in inner.operations}
+    return inner_nodes | {op.origin: op for op in operations}
 
 
 def malformed(error: Exception) -> InvalidArgumentError:

@@ -56,21 +56,21 @@ class PartialRuns:
                 or the run is over, because everything was fetched, or a piece failed.
             OpError: the piece failed.
         """
-        found = self._runs.get(handle)
-        if found is None:
+        partial = self._runs.get(handle)
+        if partial is None:
             raise InvalidArgumentError(None, None, f"there is no partial run {handle!r}; call partial_run_setup first")
-        piece = found.next_piece(mapping, tensors)
+        piece = partial.next_piece(mapping, tensors)
         try:
-            results = found.advance(piece, mapping, tensors, values, run)
+            results = partial.advance(piece, mapping, tensors, values, run)
         except BaseException:
             self._runs.pop(handle, None)  # what it had computed so far is lost
             raise
-        if found.is_over:
+        if partial.is_over:
             self._runs.pop(handle, None)
         return results
 
     def close(self) -> None:
-        """Ends all runs, and lets the prepared pieces go."""
+        """Ends all runs, and releases the prepared pieces."""
         self._runs.clear()
         for piece in list(self._pieces.values()):
             piece.release()
@@ -121,6 +121,7 @@ class _PartialRun:
             InvalidArgumentError: see `PartialRuns.advance`.
         """
         self._check(mapping, tensors)
+        # what has run before decides what this piece still has to run, so that it is part of the key
         history = (self._history, tuple(tensors), tuple(mapping.tensors), tuple(mapping.targets))
         piece: _PreparedPiece | None = self._pieces.get(history)
         if piece is None:
@@ -150,6 +151,7 @@ class _PartialRun:
         self._values.update(zip(tensors, values, strict=True))
         results = run(piece.step, [self._values[t] for t in piece.feeds])
         self._values.update(zip(piece.fetches, results, strict=True))
+        # an operation runs once in a partial run, whoever asks for it later
         self._done |= piece.operations
         self._open_feeds -= set(tensors)
         self._open_fetches -= set(mapping.tensors)

@@ -36,7 +36,7 @@ class Step(Protocol):
     used: int
 
     def release(self) -> None:
-        """Lets executables go; a run that comes later compiles anew."""
+        """Releases executables; a run that comes later compiles anew."""
 
     def run(self, feeds: Sequence[Value], record: Recorder | None = None, timeout: float | None = None) -> list[Value]:
         """One value per fetch, for one array per feed; fails when it waits for longer than `timeout` seconds."""
@@ -61,7 +61,7 @@ class Master(Protocol):
         """Compiles a kind of step."""
 
     def close(self) -> None:
-        """Cancels the steps that wait, and lets go what belongs to the session alone."""
+        """Cancels the steps that wait, and releases what belongs to the session alone."""
 
     def forget(self) -> None:
         """Ends what works for a session that nobody holds any more, and hence no step is running in."""

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-class Draws:
-    """How often each of some operations has drawn, from the beginning of their sequences.
+class CountedStream:
+    """A random stream: how often each of some operations has drawn, from the beginning of their sequences.
 
     Attributes:
         run_seed: what operations without a seed of their own draw from.
@@ -34,22 +34,23 @@ class Draws:
                 grown = np.zeros(2 * (last + 1), np.uint32)
                 grown[: len(self._counts)] = self._counts
                 self._counts = grown
+            # indexing by an array copies, so that the next line does not change what is returned
             current = self._counts[positions]
             self._counts[positions] += np.uint32(1)
         return current
 
 
-#: those of the function that this thread is in, if it has some of its own
-_own: ContextVar[Draws | None] = ContextVar("draws", default=None)
+#: that of the function that this thread is in, if it has one of its own
+_own: ContextVar[CountedStream | None] = ContextVar("stream", default=None)
 
 
 @contextmanager
-def drawing(draws: Draws) -> Iterator[None]:
+def using_stream(stream: CountedStream) -> Iterator[None]:
     """Random operations that this thread runs in the body count there, and not for their session.
 
     Those that the executor gives to other threads count for the session.
     """
-    token = _own.set(draws)
+    token = _own.set(stream)
     try:
         yield
     finally:
@@ -62,13 +63,13 @@ class RandomCounters:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._index: dict[str, int] = {}
-        self.draws = Draws()
+        self.stream = CountedStream()
 
     def group(self, operations: Sequence[str]) -> CounterGroup:
         """The counters of the random operations of one island, which are named as `StepNode.origin` does."""
         with self._lock:
             positions = [self._index.setdefault(name, len(self._index)) for name in operations]
-        return CounterGroup(self.draws, np.array(positions, np.intp))
+        return CounterGroup(self.stream, np.array(positions, np.intp))
 
 
 class CounterGroup:
@@ -76,7 +77,7 @@ class CounterGroup:
 
     __slots__ = ("_positions", "_session")
 
-    def __init__(self, session: Draws, positions: NDArray[np.intp]) -> None:
+    def __init__(self, session: CountedStream, positions: NDArray[np.intp]) -> None:
         self._session = session
         self._positions = positions
 
@@ -85,8 +86,8 @@ class CounterGroup:
 
         The seed is an argument of an island, not part of its code: so another process finds the compiled island.
         """
-        draws = _own.get() or self._session
-        found = np.empty(len(self._positions) + 1, np.uint32)
-        found[:-1] = draws.advance(self._positions)
-        found[-1] = draws.run_seed
-        return found
+        stream = _own.get() or self._session
+        counters = np.empty(len(self._positions) + 1, np.uint32)
+        counters[:-1] = stream.advance(self._positions)
+        counters[-1] = stream.run_seed
+        return counters

@@ -1,8 +1,8 @@
 """Where a sent tensor meets whoever receives it (§3.3, WP3.2.2).
 
-`Meetings` is a pure state machine: events go in (a value is sent, somebody asks for one, a step ends or is given up),
-deliveries come out. `Rendezvous` puts a lock around it and settles the receivers' `Pending` results; `Exchange` is the
-view that one step, or one iteration of one of its loops, has of it.
+`RendezvousTable` is a pure state machine: events go in (a value is sent, somebody asks for one, a step ends or is given
+up), deliveries come out. `Rendezvous` puts a lock around it and settles the receivers' `Pending` results; `Exchange` is
+the view that one step, or one iteration of one of its loops, has of it.
 
 A key names one value of one run: (step, source device, destination device, tensor, frame, iteration). Its states:
 
@@ -97,7 +97,7 @@ class _StepState:
     error: BaseException | None = None
 
 
-class Meetings:
+class RendezvousTable:
     """The state machine; see the module docstring. Not thread-safe, and it calls nobody."""
 
     def __init__(self) -> None:
@@ -123,6 +123,7 @@ class Meetings:
         if key not in state.awaited:
             state.sent[key] = value
             return []
+        # remembered until the step ends, so that a second value or question is seen to be one
         state.met.add(key)
         return [Delivery(state.awaited.pop(key), value)]
 
@@ -166,6 +167,7 @@ class Meetings:
             return []
         state.error = error
         waiters = [Delivery(waiter, None, error) for waiter in state.awaited.values()]
+        # the step stays known until `finish`, so that who sends or asks from now on is answered by the error
         state.sent.clear()
         state.awaited.clear()
         return waiters
@@ -198,13 +200,13 @@ class Rendezvous:
     """
 
     def __init__(self) -> None:
-        self._meetings = Meetings()
+        self._table = RendezvousTable()
         self._lock = threading.Lock()
 
     def begin(self, step: StepId) -> Exchange:
         """Starts a step; the caller ends it with `Exchange.finish`, after `Exchange.abort` if it failed."""
         with self._lock:
-            self._meetings.begin(step)
+            self._table.begin(step)
         return Exchange(self, step)
 
     @contextlib.contextmanager
@@ -222,12 +224,12 @@ class Rendezvous:
     @property
     def steps(self) -> int:
         """How many steps are under way."""
-        return self._meetings.steps
+        return self._table.steps
 
     def send(self, key: Key, value: TensorValue | Dead) -> None:
         """Gives a value to whoever asked for it, or keeps it for whoever will."""
         with self._lock:
-            deliveries = self._meetings.send(key, value)
+            deliveries = self._table.send(key, value)
         if deliveries:
             _settle(deliveries)
 
@@ -235,35 +237,36 @@ class Rendezvous:
         """The value of a key, when it is there: a `Pending` of one output."""
         pending = Pending(on_cancel=lambda waiter: self._forget(key, waiter), waiting_for=key)
         with self._lock:
-            deliveries = self._meetings.receive(key, pending)
+            deliveries = self._table.receive(key, pending)
         _settle(deliveries)
         return pending
 
     def take(self, key: Key) -> Any:
         """The value of a key if it was sent already, else `NOTHING`."""
         with self._lock:
-            return self._meetings.take(key)
+            return self._table.take(key)
 
     def abort(self, step: StepId, error: BaseException) -> None:
         """Wakes all who wait in a step with an error."""
         with self._lock:
-            deliveries = self._meetings.abort(step, error)
+            deliveries = self._table.abort(step, error)
         _settle(deliveries)
 
     def finish(self, step: StepId) -> None:
         """Ends a step."""
         with self._lock:
-            deliveries = self._meetings.finish(step)
+            deliveries = self._table.finish(step)
         _settle(deliveries)
 
     def waiting(self, step: StepId) -> list[Key]:
         """What is asked for in a step and not sent yet."""
         with self._lock:
-            return self._meetings.waiting(step)
+            return self._table.waiting(step)
 
     def _forget(self, key: Key, waiter: Pending) -> None:
+        # the table checks that the waiter is still there: a value may have come between
         with self._lock:
-            self._meetings.forget(key, waiter)
+            self._table.forget(key, waiter)
 
 
 def _settle(deliveries: list[Delivery]) -> None:

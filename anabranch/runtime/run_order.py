@@ -28,6 +28,7 @@ def needs_executor(partition: Partition) -> bool:
     if any(call.operation.op_def.is_primitive for call in calls):
         return True
     slow = [call.operation for call in calls if is_slow(call)]
+    # in step order, so that it is enough to look at neighbours: being before is transitive
     if any(one not in _before(partition, [other]) for one, other in itertools.pairwise(slow)):
         return True
     islands = [item for item in partition.items if isinstance(item, Island)]

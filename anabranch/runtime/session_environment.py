@@ -9,11 +9,11 @@ from typing import Any
 from anabranch.core.devices import Device
 from anabranch.graph.step_nodes import StepFunction
 from anabranch.runtime.containers import Containers
-from anabranch.runtime.random_counters import Draws, RandomCounters
+from anabranch.runtime.random_counters import CountedStream, RandomCounters
 from anabranch.runtime.waiting import ActiveSteps
 
 #: (function, inputs, where its random operations count) -> outputs
-FunctionRunner = Callable[[StepFunction, list[Any], Draws | None], list[Any]]
+FunctionRunner = Callable[[StepFunction, list[Any], CountedStream | None], list[Any]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,6 +73,7 @@ class StartedRun:
         """Something has happened."""
         with self._lock:
             begins = self._state is _State.IDLE
+            # outside the lock: a turn takes it, and may begin at once
             if begins:
                 self._state = _State.TURN
             elif self._state is _State.TURN:
@@ -90,6 +91,7 @@ class StartedRun:
             if results is not None:
                 self._end(results)
                 return
+            # an event that came after the turn had looked for events has left `AGAIN`: nothing is overlooked
             with self._lock:
                 if self._state is _State.TURN:
                     self._state = _State.IDLE
@@ -99,6 +101,7 @@ class StartedRun:
     def _turn(self) -> list[Any] | None:
         run, first = self._run, self._run is None
         if run is None:
+            # here and not in `__init__`: what goes wrong is then reported by `on_done`, as everything else is
             run = self._run = self._make(self.wake)
             if run.deadline is not None:
                 self._forget_deadline = deadlines.call_at(run.deadline, self.wake)
@@ -111,6 +114,7 @@ class StartedRun:
             raise
 
     def _end(self, outcome: Sequence[Any] | BaseException) -> None:
+        # first: an event that still comes must not begin a turn of a run that is over
         with self._lock:
             self._state = _State.DONE
         if self._forget_deadline is not None:

@@ -103,6 +103,8 @@ class StepRecord:
         """One entry, named after the operation whose result the kernel is; beside it what is fused into it."""
         device_of = {name: event.device for event in self.events for name in event.operations}
         operations = kernel.operations(device_of)
+        # the profiler sees the whole process, other steps included; what runs during an island of this one is taken for
+        # its
         island = next((event for event in self.events if event.start <= kernel.start <= event.end), None)
         if not operations and island is None:
             return  # of another step

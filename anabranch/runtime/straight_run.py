@@ -73,6 +73,7 @@ class StraightRun(StepWaiting):
 
     def begin(self) -> None:
         """Lets others know of the run."""
+        # before anything can go wrong or wait, so that a session that is closed meanwhile reaches it
         self._active.add(self)
         self._frame.exchange = self._opened = self._open.enter_context(self._exchange)
 
@@ -84,6 +85,7 @@ class StraightRun(StepWaiting):
         """
         self.only_waits = False
         self._check_time()
+        # a result that has come belongs to the call at which this run stands
         while not self._events.empty():
             self._handle(*self._events.get())
         while not self._pending and self._position < len(self._straight.calls):
@@ -100,6 +102,7 @@ class StraightRun(StepWaiting):
         self._active.remove(self)
         for _, pending, _ in list(self._pending.values()):
             pending.cancel(error)
+        # before it is closed, so that other devices learn of this error and not only that nobody sent
         if self._opened is not None:
             self._opened.abort(error)
         self._open.close()
@@ -109,6 +112,7 @@ class StraightRun(StepWaiting):
         try:
             if self._position in self._straight.slow and self._starts(call):
                 return
+            # a slow call has run already where `_starts` says that nothing is waited for
             if self._position not in self._straight.slow:
                 call(self._frame)
         except NeedsHostError as refusal:
@@ -127,6 +131,7 @@ class StraightRun(StepWaiting):
         if pending.is_settled:
             call.finish(self._frame, pending)
             return False
+        # before its callback is set, which may make the event at once
         self._pending[call] = call.op, pending, time.time()
         pending.when_settled(lambda settled: self._events.put((call, settled)))
         return True

@@ -170,18 +170,19 @@ def _free_lane(ends: list[float], item: _Slice) -> int:
 
 
 def _add_arrows(trace: ChromeTrace, slices: Iterable[_Slice]) -> None:
-    made: dict[str, _Slice] = {}
+    producers: dict[str, _Slice] = {}
     count = 0
     for item in slices:
         for name in item.inputs:
-            source = made.get(name)
+            source = producers.get(name)
             if source is None or source is item:
                 continue
             arrow = {"name": name, "cat": "DataFlow", "id": count}
             trace.events.append({**arrow, "ph": "s", "ts": source.end, "pid": source.pid, "tid": source.tid})
             trace.events.append({**arrow, "ph": "t", "ts": item.start, "pid": item.pid, "tid": item.tid})
             count += 1
-        made[item.name] = item
+        # in the order of time: of a name that runs many times, the latest run so far made what comes next
+        producers[item.name] = item
 
 
 # ---------------------------------------------------------------------- memory
@@ -214,6 +215,7 @@ def _memory_curves(slices: list[_Slice]) -> dict[str, list[_HeldMemory]]:
 def _accumulated(changes: list[tuple[float, int, str]]) -> list[_HeldMemory]:
     points: list[_HeldMemory] = []
     held, holders = 0, frozenset[str]()
+    # of what happens at one moment, allocations first: the maximum must not be told too small
     for time, size, name in sorted(changes, key=lambda change: (change[0], change[1] < 0)):
         held += size
         holders = holders | {name} if size > 0 else holders - {name}

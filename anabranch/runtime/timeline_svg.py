@@ -111,9 +111,9 @@ def _drawn(bar: _Bar, scale: float) -> Iterator[str]:
 
 def _arrows(bars: list[_Bar], scale: float) -> Iterator[str]:
     """A line from each Send to its Recv."""
-    made = {bar.name: bar for bar in bars}
+    bar_of = {bar.name: bar for bar in bars}
     for bar in bars:
-        source = made.get(bar.sources[0]) if _group_of(bar.kind) == "received" and bar.sources else None
+        source = bar_of.get(bar.sources[0]) if _group_of(bar.kind) == "received" and bar.sources else None
         if source is not None:
             begin = f"x1='{_LEFT + source.end * scale:.1f}' y1='{source.line + _BAR / 2:.1f}'"
             end = f"x2='{_LEFT + bar.start * scale:.1f}' y2='{bar.line + _BAR / 2:.1f}'"

@@ -39,6 +39,7 @@ class TransferContext(KernelContext):
     def receive(self) -> Any:
         """The value that was sent, copied to the destination device; or a `Pending` for the one that will be."""
         source, destination, tensor, device = self._route
+        # what was sent already is taken without a `Pending`, and copied at once
         value = self._exchange.take(source, destination, tensor)
         if value is NOTHING:
             return self._exchange.receive(source, destination, tensor)
@@ -62,7 +63,7 @@ class Route(NamedTuple):
 
 
 def moved_to(device: Device, value: TensorValue) -> Any:
-    """A value as one of a device; what lives on the host whatever the device (texts, handles) stays as it is."""
+    """A value as one of a device; what lives on the host whatever the device (strings, handles) stays as it is."""
     if isinstance(value, ResourceHandle) or (isinstance(value, np.ndarray) and value.dtype == np.object_):
         return value
     if isinstance(value, TensorList):
@@ -103,6 +104,7 @@ class TransferCall(HostKernelCall):
         """
         assert frame.exchange is not None
         context = TransferContext(self.op, frame.exchange, self._route)
+        # a `_Recv`; a `_Send` has no outputs
         if self._outputs:
             result = self._kernel((), ctx=context)
             if isinstance(result, Pending):

@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 LONELY_SECONDS: Final = 1.0
 #: after this time (s) more in which all steps of a task only wait, a warning tells for what
 STALL_SECONDS: Final = 60.0
-_MAX_TOLD: Final = 8
+_MAX_NAMED: Final = 8
 
 
 class ActiveSteps:
@@ -41,6 +41,7 @@ class ActiveSteps:
         """Notes the beginning of a run, and cancels it where runs are over."""
         with self._lock:
             self._runs.add(run)
+            # read with the lock that the run is added under: `cancel_all` finds the run, or the run finds what it said
             over = self._over
         if over is not None:
             run.cancel(CancelledError(None, None, over))
@@ -73,6 +74,7 @@ class _Waking(queue.SimpleQueue[tuple[Any, Any]]):
 
     def put(self, item: tuple[Any, Any], block: bool = True, timeout: float | None = None) -> None:
         """Adds an event."""
+        # before it wakes anybody, who then finds the event
         super().put(item)
         self._wake()
 
@@ -111,6 +113,7 @@ class StepWaiting:
 
     def cancel(self, error: OpError) -> None:
         """Ends the run with an error as soon as its thread is free; from any thread."""
+        # compiled loops look at this one, for they see no events
         self._cancelled_by = error
         self._events.put((None, error))
 
@@ -141,9 +144,9 @@ class StepWaiting:
     def stops(self, op: StepNode) -> bool:
         """Whether a loop of the step has to end; see `xla.watched_loops.Watch`."""
         if self._cancelled_by is not None:
-            self.stopped = type(self._cancelled_by)(None, op, f"{self._cancelled_by.message}: {_told_loop(op)}")
+            self.stopped = type(self._cancelled_by)(None, op, f"{self._cancelled_by.message}: {_described_loop(op)}")
         elif self.seconds_left == 0:
-            self.stopped = self._too_late(op, _told_loop(op))
+            self.stopped = self._too_late(op, _described_loop(op))
         return self.stopped is not None
 
     @property
@@ -198,6 +201,7 @@ class StepWaiting:
         """The next event, or None after some time."""
         if self._deadline is not None:
             left = self._deadline - time.monotonic()
+            # whether the deadline comes first
             late = seconds is None or left <= seconds
             seconds = max(left, 0.0) if late else seconds
         else:
@@ -216,6 +220,7 @@ class StepWaiting:
 
     def _check_not_alone(self) -> None:
         """Fails a step that waits in a program with no other thread: nobody can give it what it waits for."""
+        # a deadline ends the wait in any case, and what runs on another thread brings an event
         if self._deadline is None and not self._apart and worker_threads.are_all_but(threading.current_thread()):
             raise FailedPreconditionError(
                 None,
@@ -250,21 +255,21 @@ class StepWaiting:
     def who_waits(self) -> str:
         """Names the operations that wait or run on threads, where they were created, and what they wait for."""
         now = time.time()
-        told = []
+        waits = []
         for op, pending, started in list(self._pending.values()):
             what = pending.waiting_for or "a result from outside of the step"
-            told.append(_told(op, f"waits for {what}", now - started))
+            waits.append(_described(op, f"waits for {what}", now - started))
         for op, started in list(self._apart.values()):
-            told.append(_told(op, "runs", now - started))
-        more = [f"and {len(told) - _MAX_TOLD} more"] if len(told) > _MAX_TOLD else []
-        return "; ".join(told[:_MAX_TOLD] + more) or "no operation waits"
+            waits.append(_described(op, "runs", now - started))
+        more = [f"and {len(waits) - _MAX_NAMED} more"] if len(waits) > _MAX_NAMED else []
+        return "; ".join(waits[:_MAX_NAMED] + more) or "no operation waits"
 
 
-def _told(op: StepNode, what: str, seconds: float) -> str:
+def _described(op: StepNode, what: str, seconds: float) -> str:
     return f"{op.name!r} ({op.type}, created at {op.creation_site}) {what} ({seconds:.1f} s so far)"
 
 
-def _told_loop(op: StepNode) -> str:
+def _described_loop(op: StepNode) -> str:
     return f"{op.name!r} ({op.type}, created at {op.creation_site}) was running"
 
 
@@ -310,6 +315,7 @@ def run_alone(
     waiting = StepWaiting(timeout, deadline, active)
     waiting._apart[op] = op, time.time()
     if deadline is None:
+        # nothing has to end the step before the work returns; a cancellation is looked at then
         with waiting.under_way():
             work()
             waiting._check_not_cancelled()

@@ -107,6 +107,7 @@ class WorkerService:
             released = served.partitions.get(request.release.partition)
             if released is not None:
                 released.release()
+            # one that is only released is bound still, and compiles anew if it is run
             if request.release.forgotten:
                 served.partitions.pop(request.release.partition, None)
         return reply
@@ -134,10 +135,10 @@ class WorkerService:
         return served
 
     def _partition(self, session: str, number: int) -> RegisteredPartition:
-        found = self._served(session).partitions.get(number)
-        if found is None:
+        partition = self._served(session).partitions.get(number)
+        if partition is None:
             raise NotFoundError(None, None, f"session {session!r} has no partition {number} here; register it first")
-        return found
+        return partition
 
     def _run(self, request: WorkerRequest, arrays: Frames) -> Frames:
         run, events = request.run, list[ItemEvent]()
@@ -174,6 +175,7 @@ def _outcome(outcome: Sequence[Value] | BaseException, events: Sequence[ItemEven
             raise outcome
         reply.fetch.extend([value_to_proto(value, arrays) for value in outcome])
     except Exception as error:
+        # a value that cannot be sent makes the reply an error, and those before it must not go along
         reply.ClearField("fetch")
         reply.error.CopyFrom(error_to_proto(error))
         arrays.clear()
@@ -219,11 +221,12 @@ class RemoteWorkerSession:
         nodes = nodes_by_origin(partition)
         number = self._call(request, nodes).partition
         remote = RemotePartition(self, number, nodes)
+        # the worker forgets what no master holds any more
         weakref.finalize(remote, self.release, number, True).atexit = False
         return remote
 
     def close(self) -> None:
-        """Cancels the steps that wait, and lets go what belongs to the session alone."""
+        """Cancels the steps that wait, and releases what belongs to the session alone."""
         self._close(False)
 
     def forget(self) -> None:
@@ -236,7 +239,7 @@ class RemoteWorkerSession:
         self._call(request, {})
 
     def release(self, partition: int, forgotten: bool) -> None:
-        """Lets the executables of a partition go; a session that is closed has none.
+        """Releases the executables of a partition; a session that is closed has none.
 
         Args:
             forgotten: whether it will not be run again.
@@ -301,7 +304,7 @@ class RemotePartition:
         self._session.transport.start(self._request(number, feeds, timeout, False), done)
 
     def release(self) -> None:
-        """Lets its executables go; a run that comes later compiles anew."""
+        """Releases its executables; a run that comes later compiles anew."""
         self._session.release(self._number, False)
 
     def _request(self, number: int, feeds: Sequence[Value], timeout: float | None, recorded: bool) -> Frames:

@@ -33,6 +33,7 @@ class WorkerThreads:
     def submit(self, work: Callable[[], None]) -> None:
         """Runs `work`, which must not raise, on a thread of its own."""
         with self._lock:
+            # the one that became idle last: so those that are not needed stay idle, and end after `_KEPT_FOR`
             mailbox = self._idle.pop() if self._idle else None
         if mailbox is not None:
             mailbox.put(work)
@@ -42,6 +43,7 @@ class WorkerThreads:
         name = f"{self._name}_{next(self._numbers)}"
         thread = threading.Thread(target=self._run, args=(mailbox,), name=name, daemon=True)
         with self._lock:
+            # before it starts: `are_all_but` must not take it for a thread of the program
             self._threads.add(thread)
         thread.start()
 
@@ -53,6 +55,7 @@ class WorkerThreads:
                 waits for its end as well, unless it is interrupted once more; if not, `work` never begins.
         """
         outcome: list[tuple[R, None] | tuple[None, BaseException]] = []
+        # `begun` is a flag that only one can take: the thread, which then runs `work`, or the interrupted caller
         context, done, begun = contextvars.copy_context(), threading.Lock(), threading.Lock()
         done.acquire()
 
@@ -96,6 +99,7 @@ class WorkerThreads:
                         return
                 continue  # somebody has just taken the mailbox to put something in
             work()
+            # an idle thread must not keep alive what its last work referred to
             del work
             with self._lock:
                 self._idle.append(mailbox)

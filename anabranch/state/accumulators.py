@@ -5,6 +5,9 @@ is stale and is dropped. Taking the average ends the step: the sum is empty agai
 
 **Invariants** (whenever the lock is free): `count` gradients, all of step `>= time` when they came, make up the sum; a
 take waits => fewer than it requires have come.
+
+The lock is inside, since takes wait as requests do (`state.requests`). A gradient never waits: it is added under the
+lock, in place, where two at once would lose one.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from anabranch.core.pending import Pending
 from anabranch.core.shapes import TensorShape
 from anabranch.errors import InvalidArgumentError
 from anabranch.state.components import shown
-from anabranch.state.requests import Line, Request, SharedObject, Withdraw
+from anabranch.state.requests import Request, SharedObject, WaitQueue, Withdraw
 
 Array = np.ndarray[Any, Any]
 
@@ -55,7 +58,7 @@ class Accumulator(SharedObject):
         self.dtype = dtype
         self.shape = shape
         self.reduction = reduction
-        self._takes: Line[TakeGradient] = Line()
+        self._takes: WaitQueue[TakeGradient] = WaitQueue()
         self._time = 0
         self._count = 0
 
@@ -82,7 +85,7 @@ class Accumulator(SharedObject):
             return self._count
 
     # ------------------------------------------------------------------ the machine
-    def _lines(self) -> Sequence[Line[Any]]:
+    def _wait_queues(self) -> Sequence[WaitQueue[Any]]:
         return (self._takes,)
 
     def _serve(self) -> None:
@@ -108,11 +111,11 @@ class Accumulator(SharedObject):
                 None, None, f"accumulator {self.name!r} holds {self.dtype.name}, but the gradient is {values.dtype}"
             )
 
-    def _shape_error(self, got: Sequence[int], wanted: TensorShape, what: str) -> InvalidArgumentError:
+    def _shape_error(self, got: Sequence[int], expected: TensorShape, what: str) -> InvalidArgumentError:
         return InvalidArgumentError(
             None,
             None,
-            f"Shape mismatch: {what} of accumulator {self.name!r}: expected {shown(wanted)}, got "
+            f"Shape mismatch: {what} of accumulator {self.name!r}: expected {shown(expected)}, got "
             f"{shown(TensorShape(got))}",
         )
 
@@ -137,6 +140,7 @@ class DenseAccumulator(Accumulator):
             if self._sum is not None and self._sum.shape != gradient.shape:
                 raise self._shape_error(gradient.shape, TensorShape(self._sum.shape), "a later gradient")
             if self._admit(step):
+                # a copy: the sum is changed in place, and the gradient belongs to its step
                 self._sum = gradient.copy() if self._sum is None else np.add(self._sum, gradient, out=self._sum)
 
     def _take_locked(self) -> Sequence[Any]:
@@ -195,24 +199,24 @@ class SparseAccumulator(Accumulator):
             )
 
     def _check_dense_shape(self, dense_shape: HostArray) -> None:
-        wanted = self.shape.dims_tuple or ()
-        if len(wanted) > len(dense_shape):
-            raise self._mismatch(f"expected shape rank at least {len(wanted)}, got {len(dense_shape)}")
-        for i, (mine, given) in enumerate(zip(wanted, dense_shape.tolist(), strict=False)):
-            if mine is not None and mine != given:
-                raise self._mismatch(f"expected shape dim {i} to be {mine}, got {given}")
+        dims = self.shape.dims_tuple or ()
+        if len(dims) > len(dense_shape):
+            raise self._mismatch(f"expected shape rank at least {len(dims)}, got {len(dense_shape)}")
+        for i, (mine, size) in enumerate(zip(dims, dense_shape.tolist(), strict=False)):
+            if mine is not None and mine != size:
+                raise self._mismatch(f"expected shape dim {i} to be {mine}, got {size}")
 
     def _check_rows(self, indices: HostArray) -> None:
-        wanted = self.shape.dims_tuple
-        rows = wanted[0] if wanted else None
+        dims = self.shape.dims_tuple
+        rows = dims[0] if dims else None
         for place, index in enumerate(indices.tolist()):
             if index < 0 or (rows is not None and index >= rows):
                 raise self._mismatch(
                     f"index of slice {place} exceeded limits of shape; index is {index} exceeded {rows or 0}"
                 )
 
-    def _check_values(self, values: HostArray, wanted: TensorShape, exactly: bool) -> None:
-        dims = wanted.dims_tuple or ()
+    def _check_values(self, values: HostArray, shape: TensorShape, exactly: bool) -> None:
+        dims = shape.dims_tuple or ()
         if len(dims) > values.ndim or (exactly and len(dims) != values.ndim):
             least = "" if exactly else "at least "
             raise self._mismatch(f"expected values rank {least}{len(dims)}, got {values.ndim}")
@@ -243,17 +247,17 @@ class SparseAccumulator(Accumulator):
 
     def _final_shape(self, values: HostArray) -> Array:
         """The shape of the dense gradient; -1 rows where the accumulator's shape does not say."""
-        wanted = self.shape.dims_tuple
-        rows = wanted[0] if wanted and wanted[0] is not None else -1
+        dims = self.shape.dims_tuple
+        rows = dims[0] if dims and dims[0] is not None else -1
         return np.array([rows, *values.shape[1:]], np.int64)
 
 
 def _merged(indices: HostArray, values: HostArray) -> list[tuple[int, Any]]:
     """The rows of one gradient; what it says twice of a row is added up."""
-    found: dict[int, Any] = {}
+    sums: dict[int, Any] = {}
     for row, value in zip(indices.tolist(), values, strict=True):
-        found[row] = value if row not in found else found[row] + value
-    return list(found.items())
+        sums[row] = value if row not in sums else sums[row] + value
+    return list(sums.items())
 
 
 def _divided(total: HostArray, count: int) -> Any:

@@ -2,7 +2,7 @@
 
     key        event                                        next
     unknown    a component is inserted                      incomplete (unless the barrier is closed: refused)
-    incomplete its last component is inserted               ready: it enters the line of ready elements
+    incomplete its last component is inserted               ready: it joins the ready elements
     ready      `take_many` has enough                       taken
 
 A closed barrier still completes what is incomplete; closed with cancellation it forgets it. Ready elements are taken in
@@ -25,7 +25,7 @@ from anabranch.core.arrays import HostArray
 from anabranch.core.pending import Pending
 from anabranch.errors import CancelledError, InvalidArgumentError, OutOfRangeError
 from anabranch.state.components import Components, owned
-from anabranch.state.requests import Line, Request, SharedObject, Withdraw
+from anabranch.state.requests import Request, SharedObject, WaitQueue, Withdraw
 
 
 class Take(Request):
@@ -69,7 +69,7 @@ class SharedBarrier(SharedObject):
         self.components = components
         self._incomplete: dict[bytes, tuple[int, list[Any]]] = {}
         self._ready: list[_Ready] = []
-        self._takes: Line[Take] = Line()
+        self._takes: WaitQueue[Take] = WaitQueue()
         self._insertion = np.iinfo(np.int64).min
         self._numbers = itertools.count()
         self._closed_by: str | None = None
@@ -155,6 +155,7 @@ class SharedBarrier(SharedObject):
             if all(part is not None for part in parts):
                 del self._incomplete[key]
                 heapq.heappush(self._ready, (insertion, next(self._numbers), key, parts))
+        # keys that one insertion mentions first share its number, by which they are taken
         if new:
             self._insertion += 1
 
@@ -201,20 +202,21 @@ class SharedBarrier(SharedObject):
             return len(self._incomplete)
 
     # ------------------------------------------------------------------ the machine
-    def _lines(self) -> Sequence[Line[Any]]:
+    def _wait_queues(self) -> Sequence[WaitQueue[Any]]:
         return (self._takes,)
 
     def _serve(self) -> None:
-        line = self._takes
-        while line:
-            request = line.first
+        takes = self._takes
+        while takes:
+            request = takes.first
             ready, closed = len(self._ready), self._closed_by is not None
+            # whether nothing is ready later that this take might get
             final = closed and request.up_to and (request.late or not self._incomplete)
             if ready >= request.count or (final and ready):
                 request.taken = [heapq.heappop(self._ready) for _ in range(min(ready, request.count))]
-                self._grant(line)
+                self._grant(takes)
             elif final or (closed and not request.up_to and ready + len(self._incomplete) < request.count):
-                self._refuse(line, self._insufficient(request, ready + (0 if final else len(self._incomplete))))
+                self._refuse(takes, self._insufficient(request, ready + (0 if final else len(self._incomplete))))
             else:
                 return
 

@@ -69,8 +69,9 @@ class Components:
                     f"Component {i} has {array.shape[0]}, and should have {count} ({self.title})",
                 )
             if self.shapes and not _fits(array.shape[1:], self.shapes[i]):
-                wanted = TensorShape([count]).concatenate(self.shapes[i])
-                raise self._mismatch(i, array.shape, wanted)
+                expected = TensorShape([count]).concatenate(self.shapes[i])
+                raise self._mismatch(i, array.shape, expected)
+        # whole arrays, so that their rows need not be copied one by one
         mine = [owned(a) for a in arrays]
         return list(zip(*([a[i, ...] for i in range(count)] for a in mine), strict=True))
 
@@ -82,8 +83,9 @@ class Components:
                 f"Wrong number of components in tuple for {self.title}. Expected {len(self.dtypes)}, got {len(arrays)}",
             )
         for i, dtype in enumerate(self.dtypes):
-            array, wanted = arrays[i], dtype.as_numpy_dtype
-            if array.dtype.type is not wanted and array.dtype != wanted:
+            array, expected = arrays[i], dtype.as_numpy_dtype
+            # the class first, which is compared at once; comparing dtypes takes longer, and elements are many
+            if array.dtype.type is not expected and array.dtype != expected:
                 raise InvalidArgumentError(
                     None,
                     None,
@@ -91,15 +93,15 @@ class Components:
                     "cast it first",
                 )
 
-    def _check_shape(self, index: int, got: tuple[int, ...], wanted: TensorShape) -> None:
-        if not _fits(got, wanted):
-            raise self._mismatch(index, got, wanted)
+    def _check_shape(self, index: int, got: tuple[int, ...], expected: TensorShape) -> None:
+        if not _fits(got, expected):
+            raise self._mismatch(index, got, expected)
 
-    def _mismatch(self, index: int, got: tuple[int, ...], wanted: TensorShape) -> InvalidArgumentError:
+    def _mismatch(self, index: int, got: tuple[int, ...], expected: TensorShape) -> InvalidArgumentError:
         return InvalidArgumentError(
             None,
             None,
-            f"Shape mismatch in tuple component {index}. Expected {shown(wanted)}, got {shown(TensorShape(got))} "
+            f"Shape mismatch in tuple component {index}. Expected {shown(expected)}, got {shown(TensorShape(got))} "
             f"({self.title}); reshape the component, or declare the shape as it is",
         )
 
@@ -115,7 +117,7 @@ class Components:
     def batch(self, elements: Sequence[Element]) -> list[Array]:
         """The elements along a new first dimension; shapes must be known.
 
-        Components of varying size are padded with zeros (empty text) up to the largest in the batch.
+        Components of varying size are padded with zeros (empty strings) up to the largest in the batch.
         """
         return [_batch([e[i] for e in elements], dtype, self.shapes[i]) for i, dtype in enumerate(self.dtypes)]
 
@@ -137,8 +139,8 @@ def _batch(arrays: list[Any], dtype: DType, shape: TensorShape) -> Array:
     return result
 
 
-def _fits(got: tuple[int, ...], wanted: TensorShape) -> bool:
-    dims = wanted.dims_tuple
+def _fits(got: tuple[int, ...], expected: TensorShape) -> bool:
+    dims = expected.dims_tuple
     if dims is None or got == dims:
         return True
     return len(got) == len(dims) and all(d is None or d == g for g, d in zip(got, dims, strict=True))

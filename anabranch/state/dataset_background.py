@@ -99,6 +99,7 @@ class _PrefetchIterator(DatasetIterator):
     def next(self) -> Element | None:
         if self._ready:
             outcome = self._ready[0]
+            # the end stays, for whoever asks once more
             if not outcome.is_end:
                 self._ready.popleft()
         else:
@@ -110,6 +111,7 @@ class _PrefetchIterator(DatasetIterator):
         return outcome.element
 
     def position(self) -> Any:
+        # the source must not move while its position is taken; what was pulled ahead of it is a part of the position
         if self._producer is not None:
             producer, self._producer = self._producer, None
             self._ready.extend(producer.halt())
@@ -125,6 +127,7 @@ class _PrefetchIterator(DatasetIterator):
         self._source.close()
 
     def __del__(self) -> None:
+        # it would go on pulling for nobody
         if self._producer is not None:
             self._producer.close()
 
@@ -161,9 +164,11 @@ class _ParallelMapIterator(DatasetIterator):
         _, ticket = calls[0]
         try:
             return ticket.result()
+        # a function may end the dataset
         except OutOfRangeError:
             return None
         finally:
+            # also if it failed: what is asked for next is the next element
             calls.popleft()
 
     def _fill(self) -> None:
@@ -171,6 +176,7 @@ class _ParallelMapIterator(DatasetIterator):
             try:
                 arguments = self._source.next()
             except OpError as error:
+                # it is raised when its turn comes, after the elements of the calls that are under way
                 self._failed_pull = error
                 return
             if arguments is None:

@@ -34,6 +34,7 @@ def batches(count: int, size: int, drop_remainder: bool) -> int:
 
 def boxed(value: TensorValue) -> np.ndarray[Any, Any]:
     """A scalar array that holds any object."""
+    # `np.array` would look into sequences
     box = np.empty((), np.object_)
     box[()] = value
     return box
@@ -144,24 +145,24 @@ class PaddedBatchDataset(BatchDataset):
         return tuple([self._padded(i, rows) for i, rows in enumerate(columns)])
 
     def _padded(self, component: int, rows: Sequence[Any]) -> np.ndarray[Any, Any]:
-        wanted = self.shapes[component]
+        padded_shape = self.shapes[component]
         for row in rows:
-            if row.ndim != len(wanted):
+            if row.ndim != len(padded_shape):
                 raise InvalidArgumentError(
                     None,
                     None,
                     "All elements in a batch must have the same rank as the padded shape for component "
-                    f"{component}: expected rank {len(wanted)} but got element with rank {row.ndim}",
+                    f"{component}: expected rank {len(padded_shape)} but got element with rank {row.ndim}",
                 )
-        largest = np.max([row.shape for row in rows], axis=0) if wanted else ()
-        shape = [int(large) if size < 0 else size for size, large in zip(wanted, largest, strict=True)]
+        largest = np.max([row.shape for row in rows], axis=0) if padded_shape else ()
+        shape = [int(large) if size < 0 else size for size, large in zip(padded_shape, largest, strict=True)]
         for axis, (size, large) in enumerate(zip(shape, largest, strict=True)):
             if large > size:
                 raise DataLossError(
                     None,
                     None,
                     f"Attempted to pad to a smaller size than the input element: component {component} has size "
-                    f"{large} along axis {axis}, but the padded shape is {list(wanted)}",
+                    f"{large} along axis {axis}, but the padded shape is {list(padded_shape)}",
                 )
         out = np.empty((len(rows), *shape), rows[0].dtype)
         out[...] = self.padding[component]

@@ -135,6 +135,7 @@ class _FileCacheIterator(DatasetIterator):
         self._count = 0
 
     def next(self) -> Element | None:
+        # not before the first element: an earlier pass may complete the file until then
         if self._reader is None and self._source is None:
             self._open()
         if self._reader is not None:
@@ -159,6 +160,7 @@ class _FileCacheIterator(DatasetIterator):
 
     @property
     def _partial(self) -> str:
+        # a name of its own: other processes and passes may write the same cache at the same time
         return f"{self._dataset.path}.{os.getpid()}-{id(self):x}.partial"
 
     def _complete(self) -> None:
@@ -166,9 +168,11 @@ class _FileCacheIterator(DatasetIterator):
         assert self._writer is not None
         self._writer.close()
         with os_errors.translated("rename", self._dataset.path):
+            # in one move, so that nobody ever reads a part of it
             os.replace(self._partial, self._dataset.path)
         self._source.close()
         self._writer = self._source = None
+        # at its end: this pass has given all elements
         self._reader = TFRecordFile(self._dataset.path)
         self._reader.seek(os.path.getsize(self._dataset.path))
 

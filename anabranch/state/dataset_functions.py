@@ -116,10 +116,10 @@ def dataset_in(values: Element) -> Elements:
     Raises:
         InvalidArgumentError: it returned something else.
     """
-    found = values[0].item() if len(values) == 1 and values[0].shape == () else None
-    if not isinstance(found, Elements):
+    dataset = values[0].item() if len(values) == 1 and values[0].shape == () else None
+    if not isinstance(dataset, Elements):
         raise InvalidArgumentError(None, None, "Function must return a Dataset object.")
-    return found
+    return dataset
 
 
 class _Open:
@@ -178,6 +178,7 @@ class _InterleaveIterator(UnaryIterator):
         while empty < len(self._slots):
             slot = self._slots[self._turn]
             if slot is None:
+                # all slots empty in a row, with nothing left to fill them: that is the end
                 if self._ended or not self._fill():
                     empty += 1
                     self._advance()
@@ -219,6 +220,7 @@ class _InterleaveIterator(UnaryIterator):
         super().restore(source)
 
     def close(self) -> None:
+        # a copy, for the thread that walks may change it meanwhile (`DatasetIterator`)
         for slot in list(self._slots):
             if slot is not None:
                 slot.iterator.close()
@@ -248,6 +250,7 @@ class _ScanIterator(UnaryIterator):
             return None
         results = self._dataset.function(*self._state, *element)
         count = len(self._state)
+        # after the call: a function that fails leaves the state as it was
         self._state = results[:count]
         return results[count:]
 
@@ -321,6 +324,7 @@ class _GroupByWindowIterator(UnaryIterator):
         key = self._dataset.key(*element)
         number = int(key[0])
         if number not in self._groups:
+            # asked once for each group, when it begins
             size = int(self._dataset.window_size(*key)[0])
             if size <= 0:
                 raise self._dataset.attribute(
@@ -336,6 +340,7 @@ class _GroupByWindowIterator(UnaryIterator):
         self._walk(key, members)
 
     def _walk(self, key: Element, members: list[Element]) -> None:
+        # kept for the position: the dataset of the window is made again from these
         self._window = (key, members)
         self._open = dataset_in(self._dataset.reduce(*key, boxed(ListDataset(members)))).iterator()
 

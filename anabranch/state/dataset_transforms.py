@@ -45,6 +45,7 @@ class _TakeIterator(UnaryIterator):
 
     def next(self) -> Element | None:
         if self._left == 0:
+            # the rest of the source is not wanted: its threads and files are not needed any longer
             self.source.close()
             return None
         element = self.source.next()
@@ -84,6 +85,7 @@ class _SkipIterator(UnaryIterator):
     def next(self) -> Element | None:
         if self._to_skip < 0:
             return None
+        # counted down one by one: if an element fails, the next call goes on with the one after it
         while self._to_skip:
             self._to_skip -= 1
             if self.source.next() is None:
@@ -130,6 +132,7 @@ class _ShardIterator(UnaryIterator):
             if element is None:
                 return None
             self._at = at + 1
+            # elements of the other shards are computed too: only the source knows how to come to the next one
             if at % self._count == self._index:
                 return element
 
@@ -164,6 +167,7 @@ class _RepeatIterator(DatasetIterator):
     def __init__(self, dataset: Elements, count: int, path: Path) -> None:
         self._dataset, self._count, self._path = dataset, count, path
         self._pass = 0
+        # the number of the pass is a part of the path, so that each pass is shuffled in another way
         self._source = dataset.iterator((*path, 0))
         self._any = False
 
@@ -293,8 +297,8 @@ class _ZipIterator(DatasetIterator):
         return [self._ended, [source.position() for source in self._sources]]
 
     def restore(self, position: Position) -> None:
-        self._ended, found = position
-        for source, place in zip(self._sources, found, strict=True):
+        self._ended, positions = position
+        for source, place in zip(self._sources, positions, strict=True):
             source.restore(place)
 
     def close(self) -> None:
@@ -330,6 +334,7 @@ class _ShuffleIterator(UnaryIterator):
 
     def next(self) -> Element | None:
         buffer = self._buffer
+        # the buffer is full before anything is drawn, so that every draw is among `size` elements until the source ends
         if not self._ended:
             pull, size = self.source.next, self._dataset.size
             while len(buffer) < size:
@@ -341,11 +346,12 @@ class _ShuffleIterator(UnaryIterator):
         if not buffer:
             return None
         at = self._random.below(len(buffer))
-        found = buffer[at]
+        element = buffer[at]
+        # the last one takes the place of the one drawn: nothing has to be moved along, and order means nothing here
         last = buffer.pop()
         if at < len(buffer):
             buffer[at] = last
-        return found
+        return element
 
     def position(self) -> Any:
         random = [self._random.key, self._random.at]
@@ -353,6 +359,7 @@ class _ShuffleIterator(UnaryIterator):
 
     def restore(self, position: Position) -> None:
         seed, random, buffer, self._ended, source = position
+        # of the dataset too, whose later passes make their sequences from it
         self._dataset.seed = (int(seed[0]), int(seed[1]))
         self._random.restore(*random)
         self._buffer = [tuple(element) for element in buffer]
@@ -394,6 +401,7 @@ class _CacheIterator(DatasetIterator):
     def _complete(self) -> None:
         if self._source is not None:
             self._source.close()
+        # not before the end: a pass that is given up has not seen all elements
         self._source, self._dataset.kept = None, self._seen
 
     def position(self) -> Any:
@@ -402,6 +410,7 @@ class _CacheIterator(DatasetIterator):
     def restore(self, position: Position) -> None:
         at, seen, source = position
         self._at, self._seen = int(at), [tuple(element) for element in seen]
+        # the pass that was saved had seen all elements, and the dataset may keep them from here on
         if source is None:
             self._complete()
         elif self._source is not None:
@@ -427,9 +436,11 @@ class _IgnoreErrorsIterator(UnaryIterator):
         while True:
             try:
                 return self.source.next()
+            # a mistake of ours is not one of the data
             except InternalError:
                 raise
             except OpError as error:
+                # the iterator is closed or its step given up: every further element would fail likewise, for ever
                 if type(error).__name__ == "CancelledError":
                     raise
 
@@ -463,6 +474,7 @@ class _DirectedInterleaveIterator(DatasetIterator):
             if not 0 <= which < len(self._sources):
                 message = f"Selector index out of range: {which} >= {len(self._sources)}"
                 raise self._dataset.attribute(InvalidArgumentError(None, None, message))
+            # the turn of one that has ended is passed over
             if not self._open[which]:
                 continue
             element = self._sources[which].next()
@@ -477,9 +489,9 @@ class _DirectedInterleaveIterator(DatasetIterator):
         return [self._open, self._selector.position(), [source.position() for source in self._sources]]
 
     def restore(self, position: Position) -> None:
-        self._open, selector, found = position
+        self._open, selector, positions = position
         self._selector.restore(selector)
-        for source, place in zip(self._sources, found, strict=True):
+        for source, place in zip(self._sources, positions, strict=True):
             source.restore(place)
 
     def close(self) -> None:
@@ -513,6 +525,7 @@ class _UniqueIterator(UnaryIterator):
 
     @staticmethod
     def _key(value: TensorValue) -> Any:
+        # arrays cannot be hashed; the shape tells apart what has the same values in the same order
         return value.shape, tuple(value.reshape(-1).tolist())
 
     def position(self) -> Any:

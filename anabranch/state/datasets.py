@@ -115,6 +115,7 @@ class Outcome:
         error = self.error
         if error is None:
             return [self.element, None]
+        # only these have a code by which they can be made again
         if not isinstance(error, OpError):
             raise error
         return [None, [error.error_code, error.message]]
@@ -295,6 +296,7 @@ class _RangeIterator(DatasetIterator):
         if at >= self._count:
             return None
         within = at % _BLOCK
+        # a block at a time, which takes less than an array for each number
         if within == 0 or not self._block.size:
             first = at - within
             self._block = np.array(self._numbers[first : first + _BLOCK], self._dtype)
@@ -342,20 +344,22 @@ class RandomSequence:
     def below(self, bound: int) -> int:
         """The next number, from 0 to `bound` - 1."""
         within = self.at % _BLOCK
+        # blocks begin at multiples of their length, so that a restored place finds the same numbers
         if within == 0 or not self._block:
             self._block = self._make_block(self.at - within)
         self.at += 1
         return self._block[within] * bound >> 53
 
     def _make_block(self, first: int) -> list[int]:
+        # arithmetic modulo 2^64 is what the generator is defined by
         with np.errstate(over="ignore"):
             z = np.uint64(self.key) + (np.arange(_BLOCK, dtype=np.uint64) + np.uint64(first + 1)) * np.uint64(
                 self._GOLDEN
             )
             z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
             z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-            found: list[int] = ((z ^ (z >> np.uint64(31))) >> np.uint64(11)).tolist()
-        return found
+            numbers: list[int] = ((z ^ (z >> np.uint64(31))) >> np.uint64(11)).tolist()
+        return numbers
 
     def restore(self, key: int, at: int) -> None:
         """Moves to the place `at` of the sequence of `key`."""
@@ -410,6 +414,7 @@ class _GeneratorIterator(DatasetIterator):
     def next(self) -> Element | None:
         if self._done:
             return None
+        # not before the first element is asked for: to start may open what has to be closed again
         if self._state is None:
             self._state = self._dataset.start()
         try:
@@ -435,6 +440,7 @@ class _GeneratorIterator(DatasetIterator):
         self._finish()
 
     def _finish(self) -> None:
+        # forgotten first: `close` and the end may both come here, and the state is finished once
         state, self._state = self._state, None
         if state is not None:
             self._dataset.finish(*state)

@@ -1,4 +1,8 @@
-"""Iterators as resources: what stands behind an iterator handle (WP4.5)."""
+"""Iterators as resources: what stands behind an iterator handle (WP4.5).
+
+The lock is inside, and is held while an element is computed: an iterator is moved by one step at a time, and the others
+wait for their own elements, which come after. Threads wait for it, since to compute an element holds a thread anyhow.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +21,7 @@ class IteratorResource:
     """
 
     def __init__(self) -> None:
+        # reentrant, for `initialize_once` calls `initialize`
         self._lock = threading.RLock()
         self._dataset: Elements | None = None
         self._iterator: DatasetIterator | None = None
@@ -39,6 +44,7 @@ class IteratorResource:
         """Begins a walk unless there is one."""
         if self._iterator is None:
             with self._lock:
+                # another step may have begun it meanwhile
                 if self._iterator is None:
                     self.initialize(make())
 
@@ -74,6 +80,7 @@ class IteratorResource:
             self._opened()
             assert self._dataset is not None
             dataset = self._dataset
+            # a new one: if the position cannot be restored, the old one goes on from where it is
             fresh = dataset.iterator()
             try:
                 fresh.restore(decode_position(data))
@@ -89,6 +96,7 @@ class IteratorResource:
 
     def close(self) -> None:
         """Ends the walk and its threads."""
+        # without the lock, which a step holds while it waits for an element: closing is what ends that wait
         self._closed = True
         iterator = self._iterator
         if iterator is not None:

@@ -1,6 +1,6 @@
 """A lock that steps hold from one operation to another: what a critical section is made of.
 
-A `Hold` is the lock in somebody's hands. It is let go by `release`, and at the latest when nobody refers to it any
+A `Hold` is the lock in somebody's hands. It is given back by `release`, and at the latest when nobody refers to it any
 more, so that a step that fails between the two operations does not keep the others out.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from anabranch.core.pending import Pending
-from anabranch.state.requests import Line, Request, SharedObject, Withdraw
+from anabranch.state.requests import Request, SharedObject, WaitQueue, Withdraw
 
 
 class Hold:
@@ -23,10 +23,10 @@ class Hold:
         self._mutex: Mutex | None = mutex
 
     def release(self) -> None:
-        """Lets the lock go; again: nothing happens."""
+        """Gives the lock back; again: nothing happens."""
         mutex, self._mutex = self._mutex, None
         if mutex is not None:
-            mutex.let_go()
+            mutex.released()
 
     def __del__(self) -> None:
         with contextlib.suppress(Exception):  # at the end of the interpreter the lock may be gone
@@ -59,26 +59,27 @@ class Mutex(SharedObject):
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
-        self._line: Line[Acquire] = Line()
-        self._releases: Line[Release] = Line()
+        self._acquires: WaitQueue[Acquire] = WaitQueue()
+        self._releases: WaitQueue[Release] = WaitQueue()
         self._held = False
 
     def acquire(self, by: str = "lock") -> Pending:
         """Waits for the lock; the result is a `Hold`."""
-        return self._submit(Acquire(by, self._withdraw), self._line)
+        return self._submit(Acquire(by, self._withdraw), self._acquires)
 
-    def let_go(self) -> None:
-        """For `Hold`: gives the lock to the next in line."""
+    def released(self) -> None:
+        """For `Hold`: gives the lock to the next that waits."""
         self._submit(Release("release"), self._releases)
 
-    def _lines(self) -> Sequence[Line[Any]]:
-        return (self._line, self._releases)
+    def _wait_queues(self) -> Sequence[WaitQueue[Any]]:
+        return (self._acquires, self._releases)
 
     def _serve(self) -> None:
+        # the only hold gives itself back, once, so that a release is always of the hold that `_held` stands for
         while self._releases:
             self._held = False
             self._grant(self._releases)
-        if self._line and not self._held:
+        if self._acquires and not self._held:
             self._held = True
-            self._line.first.hold = Hold(self)
-            self._grant(self._line)
+            self._acquires.first.hold = Hold(self)
+            self._grant(self._acquires)

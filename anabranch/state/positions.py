@@ -1,4 +1,4 @@
-"""Positions of iterators as bytes: structures of numbers, texts and arrays, for checkpoints (§4.3).
+"""Positions of iterators as bytes: structures of numbers, strings and arrays, for checkpoints (§4.3).
 
     "ABPOS1" | uint64 length of the JSON text | JSON text | the arrays' bytes, one after the other
 
@@ -18,7 +18,7 @@ import numpy as np
 from anabranch.core.dtypes import as_dtype
 from anabranch.errors import DataLossError, UnimplementedError
 
-#: where an iterator stands: a structure of numbers, texts and arrays, of another form for each kind of iterator
+#: where an iterator stands: a structure of numbers, strings and arrays, of another form for each kind of iterator
 Position: TypeAlias = Any
 
 _MAGIC: Final = b"ABPOS1"
@@ -26,7 +26,7 @@ _LENGTH: Final = struct.Struct("<Q")
 
 
 def encode_position(position: Position) -> bytes:
-    """The bytes of a structure of None, bools, ints, floats, texts, bytes, lists, tuples, dicts (of texts) and arrays.
+    """The bytes of a structure of None, bools, ints, floats, strings, bytes, lists, tuples, dicts of these, and arrays.
 
     Raises:
         UnimplementedError: it holds something else, such as a dataset (an element of a window).
@@ -82,6 +82,7 @@ def _to_json(value: Position, arrays: list[np.ndarray[Any, Any]]) -> Any:
     if isinstance(value, np.ndarray):
         if value.dtype == np.object_:
             return {"o": [list(value.shape), [_to_json(v, arrays) for v in value.reshape(-1).tolist()]]}
+        # `ascontiguousarray` gives a scalar a dimension, which `reshape` takes away again
         arrays.append(np.ascontiguousarray(value).reshape(value.shape))
         return {"a": len(arrays) - 1}
     raise UnimplementedError(
@@ -107,7 +108,7 @@ def _from_json(tree: Position, arrays: list[np.ndarray[Any, Any]]) -> Any:
     if kind != "o":
         raise ValueError(f"unknown kind {kind!r}")
     shape, items = value
-    found = np.empty(len(items), np.object_)
+    array = np.empty(len(items), np.object_)
     for i, item in enumerate(items):
-        found[i] = _from_json(item, arrays)
-    return found.reshape(shape)
+        array[i] = _from_json(item, arrays)
+    return array.reshape(shape)

@@ -1,4 +1,4 @@
-"""Queues: a bounded line of elements between steps, with back-pressure  (§3.1, §4.1, WP4.5).
+"""Queues: bounded sequences of elements between steps, with back-pressure  (§3.1, §4.1, WP4.5).
 
 One machine serves all kinds of queues; the kinds differ in the store that holds the elements and in how elements
 become batches.
@@ -17,7 +17,7 @@ become batches.
 
     elements put in == elements granted + elements in the store + elements set aside for the first dequeue
     an enqueue waits => the store is full;  a dequeue waits => no element is available to it
-    only the first dequeue in line has elements set aside
+    only the first dequeue that waits has elements set aside
 
 Requests of one kind are served strictly in the order in which they came, so that nobody starves.
 """
@@ -31,7 +31,7 @@ from anabranch.core.pending import Pending
 from anabranch.errors import CancelledError, InvalidArgumentError, OutOfRangeError
 from anabranch.state.components import Components, Element
 from anabranch.state.element_stores import ElementStore
-from anabranch.state.requests import Line, Request, SharedObject, Withdraw
+from anabranch.state.requests import Request, SharedObject, WaitQueue, Withdraw
 
 #: the capacity of a queue without bounds
 UNBOUNDED = 1 << 62
@@ -90,8 +90,8 @@ class Queue(SharedObject):
         self.components = components
         self.capacity = capacity if capacity > 0 else UNBOUNDED
         self._store = store
-        self._enqueues: Line[Enqueue | Close] = Line()
-        self._dequeues: Line[Dequeue] = Line()
+        self._enqueues: WaitQueue[Enqueue | Close] = WaitQueue()
+        self._dequeues: WaitQueue[Dequeue] = WaitQueue()
         self._closed_by: str | None = None
         self._ever_enqueued = 0
 
@@ -173,10 +173,11 @@ class Queue(SharedObject):
             return self._closed_by is not None
 
     # ------------------------------------------------------------------ the machine
-    def _lines(self) -> Sequence[Line[Any]]:
+    def _wait_queues(self) -> Sequence[WaitQueue[Any]]:
         return (self._enqueues, self._dequeues)
 
     def _serve(self) -> None:
+        # elements that come in serve dequeues, and these make room: each as long as the other has changed something
         self._serve_enqueues()
         while self._serve_dequeues() and self._serve_enqueues():
             pass
@@ -184,23 +185,24 @@ class Queue(SharedObject):
     def _serve_enqueues(self) -> bool:
         """Returns whether anything changed that a dequeue may wait for."""
         progress = False
-        line = self._enqueues
-        while line:
-            request = line.first
+        enqueues = self._enqueues
+        while enqueues:
+            request = enqueues.first
             if self._closed_by is not None:
-                self._refuse(line, self._refusal_of_enqueue(request))
+                self._refuse(enqueues, self._refusal_of_enqueue(request))
                 continue
             if isinstance(request, Close):
                 self._closed_by = request.by
-                self._grant(line)
+                self._grant(enqueues)
                 progress = True
                 continue
             if not self._put_in(request):
                 return progress
             progress = True
+            # some of it is in; it stays first, so that no other enqueue comes between
             if request.next < len(request.elements):
                 return progress
-            self._grant(line)
+            self._grant(enqueues)
         return progress
 
     def _put_in(self, request: Enqueue) -> int:
@@ -216,20 +218,21 @@ class Queue(SharedObject):
     def _serve_dequeues(self) -> bool:
         """Returns whether anything changed that an enqueue may wait for."""
         progress = False
-        line = self._dequeues
+        dequeues = self._dequeues
         closed = self._closed_by is not None
-        while line:
-            request = line.first
+        while dequeues:
+            request = dequeues.first
             count = min(self._store.available(closed), request.count - len(request.taken))
             if count > 0:
                 request.taken.extend(self._store.take() for _ in range(count))
                 progress = True
             if len(request.taken) == request.count or (closed and request.up_to and request.taken):
-                self._grant(line)
+                self._grant(dequeues)
             elif closed:
+                # before the error is made, which counts them
                 self._store.put_back(request.taken)
                 request.taken = []
-                self._refuse(line, self._insufficient(request))
+                self._refuse(dequeues, self._insufficient(request))
             else:
                 break
         return progress

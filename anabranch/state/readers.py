@@ -11,6 +11,9 @@ A reader works on one file (a *work unit*) at a time and takes the next name fro
 **Invariants**: `_busy` exactly while a read is being served, by whichever thread brought what it waited for; reads are
 served one after the other, in the order in which they came. Files are read on the thread that asks, or that puts the
 name into the queue.
+
+The lock is inside, but is not what keeps reads apart: it is held for what needs no one else (a file is read under it),
+and released to ask the queue and to answer, both of which call others. Meanwhile `_busy` keeps other reads out.
 """
 
 from __future__ import annotations
@@ -39,26 +42,26 @@ Record = tuple[bytes, bytes]
 class Read(Pending):
     """A read that waits for its records: `limit` of them, or one as two scalars if it is None."""
 
-    __slots__ = ("found", "given_up", "limit", "next_work", "wanted_work")
+    __slots__ = ("given_up", "limit", "next_work", "records", "requested_work")
 
     def __init__(self, on_cancel: Callable[[Pending], object], next_work: NextWork, limit: int | None) -> None:
         super().__init__(on_cancel)
         self.next_work = next_work
         self.limit = limit
-        self.found: list[Record] = []
-        self.wanted_work: Pending | None = None
+        self.records: list[Record] = []
+        self.requested_work: Pending | None = None
         self.given_up = False
 
     @property
     def has_enough(self) -> bool:
-        return len(self.found) >= (1 if self.limit is None else self.limit)
+        return len(self.records) >= (1 if self.limit is None else self.limit)
 
     def deliver(self) -> bool:
         """Answers with what was found; False if the read was cancelled before."""
         if self.limit is None:
-            return self.complete(self.found[0])
-        columns = np.empty((2, len(self.found)), np.object_)
-        for i, (key, value) in enumerate(self.found):
+            return self.complete(self.records[0])
+        columns = np.empty((2, len(self.records)), np.object_)
+        for i, (key, value) in enumerate(self.records):
             columns[0, i], columns[1, i] = key, value
         return self.complete([columns[0].copy(), columns[1].copy()])
 
@@ -218,6 +221,7 @@ class Reader:
     def _done(self, read: Read) -> None:
         with self._lock:
             self._busy = False
+            # a read that was given up may have been taken out already
             if self._reads and self._reads[0] is read:
                 self._reads.popleft()
 
@@ -227,35 +231,36 @@ class Reader:
             while not (read.is_settled or read.given_up):
                 if self._collect(read):
                     if not read.deliver():
-                        self._returned.extendleft(reversed(read.found))
+                        self._returned.extendleft(reversed(read.records))
                     return True
-                wanted = read.next_work()
-                if not wanted.is_settled:
-                    read.wanted_work = wanted
+                request = read.next_work()
+                if not request.is_settled:
+                    read.requested_work = request
                     if read.given_up:  # before it could be seen what it waits for
-                        wanted.cancel(CancelledError(None, None, "the read was cancelled"))
-                    wanted.when_settled(lambda settled: self._work_came(read, settled))
+                        request.cancel(CancelledError(None, None, "the read was cancelled"))
+                    request.when_settled(lambda settled: self._work_came(read, settled))
                     return False
-                self._begin(wanted)
+                self._begin(request)
         except OpError as error:
             read.fail(error)
         return True
 
-    def _work_came(self, read: Read, wanted: Pending) -> None:
-        if wanted.error is None or not read.given_up:
+    def _work_came(self, read: Read, request: Pending) -> None:
+        # a name that has come is used even if its read was given up: it is out of the queue, and would be lost
+        if request.error is None or not read.given_up:
             try:
-                self._begin(wanted)
+                self._begin(request)
             except OpError as error:
                 read.fail(error)
         if self._serve(read):
             self._done(read)
             self._go_on()
 
-    def _begin(self, wanted: Pending) -> None:
-        if wanted.error is not None:
-            raise wanted.error
+    def _begin(self, request: Pending) -> None:
+        if request.error is not None:
+            raise request.error
         with self._lock:
-            (name,) = wanted.values
+            (name,) = request.values
             if name.size != 1:
                 raise InvalidArgumentError(
                     None, None, f"Expected to dequeue a one-element string tensor, got shape {list(name.shape)}"
@@ -273,15 +278,16 @@ class Reader:
         """Reads what the current file gives; returns whether that is enough, which a file's last records always are."""
         with self._lock:
             while not read.has_enough:
+                # what was read for a step that was given up comes before what follows it in the file
                 if self._returned:
-                    read.found.append(self._returned.popleft())
+                    read.records.append(self._returned.popleft())
                     continue
                 if self._work is None:
-                    return bool(read.found)
+                    return bool(read.records)
                 try:
                     record = next(self._records, None)
                 except OpError as error:
-                    if read.found:  # they are intact; the next read is told
+                    if read.records:  # they are intact; the next read is told
                         self._records = _failing(error)
                         return True
                     self._work = None
@@ -289,7 +295,7 @@ class Reader:
                 if record is None:
                     self._end_work()
                 else:
-                    read.found.append(record)
+                    read.records.append(record)
                     self._position += 1
                     self._produced += 1
                     self._look_ahead()
@@ -307,11 +313,12 @@ class Reader:
         assert isinstance(pending, Read)
         with self._lock:
             pending.given_up = True
+            # one that is served stays first, until `_serve` sees that it was given up: its thread may be reading for it
             being_served = self._busy and bool(self._reads) and self._reads[0] is pending
             if not being_served:
                 self._reads = deque(r for r in self._reads if r is not pending)
-        if being_served and pending.wanted_work is not None:
-            pending.wanted_work.cancel(CancelledError(None, None, "the read that wanted this name was cancelled"))
+        if being_served and pending.requested_work is not None:
+            pending.requested_work.cancel(CancelledError(None, None, "the read that wanted this name was cancelled"))
 
 
 def _failing(error: OpError) -> Iterator[Record]:
@@ -392,10 +399,10 @@ class RecordReader(Reader):
         )
 
 
-def _framed(work: bytes, found: Iterator[bytes]) -> Iterator[Record]:
+def _framed(work: bytes, contents: Iterator[bytes]) -> Iterator[Record]:
     offset = 0
     yield _BEGUN
-    for record in found:
+    for record in contents:
         yield work + b":%d" % offset, record
         offset += records.frame_size(record)
 
@@ -452,10 +459,10 @@ class FixedRecordReader(Reader):
 _BEGUN: Record = (b"", b"")
 
 
-def _begun(found: Iterator[Record]) -> Iterator[Record]:
+def _begun(records: Iterator[Record]) -> Iterator[Record]:
     """A generator that stands at its first `yield`: from there on it closes its file whenever it is dropped."""
-    next(found)
-    return found
+    next(records)
+    return records
 
 
 def _opened(work: bytes) -> BinaryIO:

@@ -1,12 +1,12 @@
-"""Requests that wait in line at a shared object, and how they are answered without losing anything.
+"""Requests that wait at a shared object, and how they are answered without losing anything.
 
 An object decides about requests under its lock and answers them after it has released it, because an answer runs
 callbacks of the step that waits. Between the two a step may be given up. Who is right then is settled here:
 
     state       event                          next        what happens
-    ARRIVED     somebody holds the lock        WAITING     it joins its line
-    WAITING     the object can serve it        DECIDED     it leaves the line; what it gets is noted in it
-    WAITING     its step is cancelled          WITHDRAWN   it leaves the line; what it had got already goes back
+    ARRIVED     somebody holds the lock        WAITING     it joins its queue
+    WAITING     the object can serve it        DECIDED     it leaves the queue; what it gets is noted in it
+    WAITING     its step is cancelled          WITHDRAWN   it leaves the queue; what it had got already goes back
     DECIDED     the lock is released           answered    `Pending.complete` or `fail`
     DECIDED     its step is cancelled          answered    the cancellation comes too late: `cancel` answers the request
                                                            itself, with what was decided, and so has no effect
@@ -18,6 +18,10 @@ the lock; a holder looks for arrived requests after it has released the lock, so
 if the request arrived before the holder looked, the holder serves it; if after, the lock was free when it was tried.
 (A thread that did wait would be given the lock while another one runs Python code, and would hold it until its own turn
 to run came: from the first such meeting on, all threads would take turns at every request.)
+
+So the lock is a part of the protocol, and stands here rather than around the machines, as it does around
+`runtime.rendezvous.RendezvousTable`. What is pure is what a subclass adds: `_serve` changes the object and decides
+about requests, under a lock that it does not see; it calls nobody and answers nobody.
 """
 
 from __future__ import annotations
@@ -75,6 +79,7 @@ class Request(Pending):
             return
         try:
             results = self.results()
+        # it fails this request, and not the step on whose thread it happens to be answered
         except (OpError, MemoryError, ValueError, TypeError) as error:
             self.fail(error)
         else:
@@ -84,7 +89,7 @@ class Request(Pending):
 R = TypeVar("R", bound=Request)
 
 
-class Line(deque[R]):
+class WaitQueue(deque[R]):
     """Requests in the order in which they came."""
 
     @property
@@ -123,8 +128,8 @@ class SharedObject:
     def __init__(self, name: str) -> None:
         self.name = name
         self._lock = threading.Lock()
-        #: requests, and their lines, that no holder of the lock has seen yet
-        self._arrived: deque[tuple[Request, Line[Any]]] = deque()
+        #: requests, and their wait queues, that no holder of the lock has seen yet
+        self._arrived: deque[tuple[Request, WaitQueue[Any]]] = deque()
         self._decided: list[Request] = []
         self._abandoned = False
 
@@ -133,8 +138,8 @@ class SharedObject:
         """Decides about the requests that can be decided now."""
         raise NotImplementedError
 
-    def _lines(self) -> Sequence[Line[Any]]:
-        """All lines at which requests wait."""
+    def _wait_queues(self) -> Sequence[WaitQueue[Any]]:
+        """All wait queues in which requests wait."""
         raise NotImplementedError
 
     def _wanted(self, request: Request) -> str:
@@ -144,9 +149,9 @@ class SharedObject:
     def _give_back(self, request: Request) -> None:
         """Takes back what a withdrawn request had got."""
 
-    def _submit(self, request: Request, line: Line[Any]) -> Pending:
-        """Lets a request join a line and answers what can be answered now."""
-        self._arrived.append((request, line))
+    def _submit(self, request: Request, queue: WaitQueue[Any]) -> Pending:
+        """Lets a request join a queue and answers what can be answered now."""
+        self._arrived.append((request, queue))
         self._work_off()
         return request
 
@@ -161,6 +166,7 @@ class SharedObject:
                     yield
                     self._serve()
                 finally:
+                    # after an exception as well: what was decided before it has to be answered
                     decided = self._take_decided()
         finally:
             answer_all(decided)
@@ -187,27 +193,27 @@ class SharedObject:
         return decided
 
     def _let_in(self) -> None:
-        """Lets arrived requests join their lines. Under the lock."""
+        """Lets arrived requests join their wait queues. Under the lock."""
         while self._arrived:
-            request, line = self._arrived.popleft()
+            request, queue = self._arrived.popleft()
             if self._abandoned:
                 request.refuse(self._abandonment(request))
                 self._decided.append(request)
                 continue
-            line.append(request)
+            queue.append(request)
             self._serve()
             if request.waiting:
                 request.waiting_for = self._wanted(request)
 
-    def _grant(self, line: Line[Any]) -> None:
-        """Decides for the first request of a line. Under the lock."""
-        request = line.popleft()
+    def _grant(self, queue: WaitQueue[Any]) -> None:
+        """Decides for the first request of a queue. Under the lock."""
+        request = queue.popleft()
         request.grant()
         self._decided.append(request)
 
-    def _refuse(self, line: Line[Any], error: BaseException) -> None:
-        """Decides against the first request of a line. Under the lock."""
-        request = line.popleft()
+    def _refuse(self, queue: WaitQueue[Any], error: BaseException) -> None:
+        """Decides against the first request of a queue. Under the lock."""
+        request = queue.popleft()
         request.refuse(error)
         self._decided.append(request)
 
@@ -216,10 +222,11 @@ class SharedObject:
         assert isinstance(pending, Request)
         with self._alone():
             if pending.waiting:
-                for line in self._lines():
-                    line.leave(pending)
+                for queue in self._wait_queues():
+                    queue.leave(pending)
                 pending.withdrawn = True
                 self._give_back(pending)
+        # it was decided before the lock was got: the cancellation comes too late
         if pending.decided:
             pending.answer()
 
@@ -233,19 +240,20 @@ class SharedObject:
         """Called when the container of the object goes away: whatever waits is cancelled, now and later."""
         with self._alone():
             self._abandoned = True
-            for line in self._lines():
-                for request in list(line):
+            for queue in self._wait_queues():
+                # a copy, for each refusal takes the first one out
+                for request in list(queue):
                     self._give_back(request)
-                    self._refuse(line, self._abandonment(request))
+                    self._refuse(queue, self._abandonment(request))
 
     def waiting(self) -> dict[str, list[str]]:
         """Who waits at this object: names of operations by kind of request."""
         with self._alone():
-            found: dict[str, list[str]] = {}
-            for line in self._lines():
-                for request in line:
-                    found.setdefault(type(request).__name__, []).append(request.by)
-            return found
+            waiters: dict[str, list[str]] = {}
+            for queue in self._wait_queues():
+                for request in queue:
+                    waiters.setdefault(type(request).__name__, []).append(request.by)
+            return waiters
 
 
 def answer_all(requests: Sequence[Request]) -> None:

@@ -1,4 +1,8 @@
-"""Stacks: what TensorFlow's loops push in the forward direction and their gradients pop  (§4.1)."""
+"""Stacks: what TensorFlow's loops push in the forward direction and their gradients pop  (§4.1).
+
+The lock is inside: a push or a pop is one transition, in which nothing waits and nobody is called, so that without it
+there would be little left but a list.
+"""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from typing import Any
 from anabranch.core.pending import Pending
 from anabranch.errors import InvalidArgumentError, ResourceExhaustedError
 from anabranch.state.components import Element, owned
-from anabranch.state.requests import Line, Request, SharedObject, Withdraw
+from anabranch.state.requests import Request, SharedObject, WaitQueue, Withdraw
 
 
 class Put(Request):
@@ -37,7 +37,7 @@ class Put(Request):
 class Get(Request):
     """Wants an element (or some of its components): taken out, or only looked at."""
 
-    __slots__ = ("found", "key", "places", "remove")
+    __slots__ = ("key", "picked", "places", "remove")
 
     def __init__(
         self, by: str, on_cancel: Withdraw, key: int | None, places: Sequence[int] | None, remove: bool
@@ -46,10 +46,10 @@ class Get(Request):
         self.key = key
         self.places = places
         self.remove = remove
-        self.found: Sequence[Any] = ()
+        self.picked: Sequence[Any] = ()
 
     def results(self) -> Sequence[Any]:
-        return self.found
+        return self.picked
 
 
 class _Area(SharedObject):
@@ -60,10 +60,10 @@ class _Area(SharedObject):
         self.capacity = capacity
         self.memory_limit = memory_limit
         self._bytes = 0
-        self._puts: Line[Put] = Line()
-        self._gets: Line[Get] = Line()
+        self._puts: WaitQueue[Put] = WaitQueue()
+        self._gets: WaitQueue[Get] = WaitQueue()
 
-    def _lines(self) -> Sequence[Line[Any]]:
+    def _wait_queues(self) -> Sequence[WaitQueue[Any]]:
         return (self._puts, self._gets)
 
     def _check_size(self, request: Put) -> None:
@@ -82,6 +82,7 @@ class _Area(SharedObject):
 
     def _serve(self) -> None:
         progress = True
+        # what comes in may serve a get, and what is taken out makes room for a put
         while progress:
             progress = self._serve_puts() | self._serve_gets()
 
@@ -90,11 +91,13 @@ class _Area(SharedObject):
 
     def _serve_gets(self) -> bool:
         progress = False
+        # in order, but one that must wait holds up no other: they may want different elements
         for request in list(self._gets):
             if self._try_get(request):
                 self._gets.leave(request)
                 request.grant()
                 self._decided.append(request)
+                # what is only looked at makes no room
                 progress = progress or request.remove
         return progress
 
@@ -168,10 +171,10 @@ class StagedLine(_Area):
         if index >= len(self._elements):
             return False
         if request.remove:
-            request.found, size = self._elements.popleft()
+            request.picked, size = self._elements.popleft()
             self._bytes -= size
         else:
-            request.found = self._elements[index][0]
+            request.picked = self._elements[index][0]
         return True
 
 
@@ -209,6 +212,7 @@ class StagedMap(_Area):
         request = Put(by, self._withdraw, key, tuple(places), tuple(owned(v) for v in values))
         request.count = count
         self._check_size(request)
+        # here, since `_store` puts components in without asking whether the element has them
         with self._alone():
             parts = self._incomplete.get(key)
             duplicate = key in self._complete or any(parts is not None and parts[p] is not None for p in places)
@@ -253,6 +257,7 @@ class StagedMap(_Area):
     def _serve_puts(self) -> bool:
         progress = False
         for request in list(self._puts):  # one that waits for room must not hold up what completes another element
+            # a component of an element that is there already needs room for its bytes only
             elements = len(self._complete) + len(self._incomplete) - (request.key in self._incomplete)
             if self._room_for(request, elements):
                 self._store(request)
@@ -290,8 +295,8 @@ class StagedMap(_Area):
             request.refuse(InvalidArgumentError(None, None, message))
             self._decided.append(request)
             return False
-        found = [parts[p] for p in places]
-        request.found = found if request.key is not None else [key, *found]
+        picked = [parts[p] for p in places]
+        request.picked = picked if request.key is not None else [key, *picked]
         if request.remove:
             self._remove(key, parts, places)
         return True

@@ -1,7 +1,10 @@
 """Lookup tables: from keys to values  (WP4.6).
 
-Keys are numbers or text, of a dense table also vectors; values are tensors of one shape. Nothing waits: a table that is
-used before it is filled is an error.
+Keys are numbers or strings, of a dense table also vectors; values are tensors of one shape. Nothing waits: a table that
+is used before it is filled is an error.
+
+The lock is inside: every call is one transition, in which nothing waits and nobody is called. What is checked of the
+arguments alone is checked before it is taken.
 """
 
 from __future__ import annotations
@@ -61,18 +64,19 @@ class LookupTable:
         """
         self.check_types(keys, default)
         self._check_default(keys, default)
-        wanted = self._keys(keys)
+        looked_up = self._keys(keys)
+        # all keys under one lock, so that the values are of one moment
         with self._lock:
             self._check_ready()
             get = self._values.get
             shape = self._shape_of_keys(keys)
             if not self.value_shape:
-                found = self._array(
-                    [get(k, d) for k, d in zip(wanted, self._defaults(default, len(wanted)), strict=True)]
+                values = self._array(
+                    [get(k, d) for k, d in zip(looked_up, self._defaults(default, len(looked_up)), strict=True)]
                 )
-                return found.reshape(shape)
-            result = np.empty((len(wanted), *self.value_shape), self.value_dtype.as_numpy_dtype)
-            for row, (key, missing) in enumerate(zip(wanted, self._defaults(default, len(wanted)), strict=True)):
+                return values.reshape(shape)
+            result = np.empty((len(looked_up), *self.value_shape), self.value_dtype.as_numpy_dtype)
+            for row, (key, missing) in enumerate(zip(looked_up, self._defaults(default, len(looked_up)), strict=True)):
                 result[row] = get(key, missing)
             return result.reshape((*shape, *self.value_shape))
 
@@ -111,13 +115,13 @@ class LookupTable:
                 )
 
     def _check_default(self, keys: HostArray, default: HostArray) -> None:
-        wanted = self._shape_of_keys(keys)
-        if default.shape not in {self.value_shape, (*wanted, *self.value_shape)}:
+        shape = self._shape_of_keys(keys)
+        if default.shape not in {self.value_shape, (*shape, *self.value_shape)}:
             raise InvalidArgumentError(
                 None,
                 None,
                 f"Expected shape {shown(TensorShape(self.value_shape))} or "
-                f"{shown(TensorShape((*wanted, *self.value_shape)))} for default value of table {self.name!r}, got "
+                f"{shown(TensorShape((*shape, *self.value_shape)))} for default value of table {self.name!r}, got "
                 f"{shown(TensorShape(default.shape))}",
             )
 
@@ -143,12 +147,12 @@ class LookupTable:
         return [tuple(row) for row in keys.reshape(-1, int(np.prod(self.key_shape))).tolist()]
 
     def _rows(self, keys: HostArray, values: HostArray) -> list[Any]:
-        wanted = (*self._shape_of_keys(keys), *self.value_shape)
-        if values.shape != wanted:
+        expected = (*self._shape_of_keys(keys), *self.value_shape)
+        if values.shape != expected:
             raise InvalidArgumentError(
                 None,
                 None,
-                f"Expected shape {shown(TensorShape(wanted))} for the values of table {self.name!r}, got "
+                f"Expected shape {shown(TensorShape(expected))} for the values of table {self.name!r}, got "
                 f"{shown(TensorShape(values.shape))}",
             )
         if not self.value_shape:
@@ -234,9 +238,9 @@ class MutableTable(LookupTable):
     def remove(self, keys: HostArray) -> None:
         """Forgets keys; those not there are no mistake."""
         self.check_types(keys, None)
-        wanted = self._checked_keys(keys)
+        removed = self._checked_keys(keys)
         with self._lock:
-            for key in wanted:
+            for key in removed:
                 self._values.pop(key, None)
 
     def import_all(self, keys: HostArray, values: HostArray) -> None:
@@ -306,9 +310,9 @@ class MutableDenseTable(MutableTable):
 
     def remove(self, keys: HostArray) -> None:
         self.check_types(keys, None)
-        wanted = self._checked_keys(keys)
+        removed = self._checked_keys(keys)
         with self._lock:
-            self._graves.extend(self._values.pop(key) for key in wanted if key in self._values)
+            self._graves.extend(self._values.pop(key) for key in removed if key in self._values)
 
     def import_all(self, keys: HostArray, values: HostArray) -> None:
         """Replaces all buckets; special keys mark those that are empty or deleted."""
@@ -318,6 +322,7 @@ class MutableDenseTable(MutableTable):
         with self._lock:
             self._values = {k: v for k, v in pairs if k not in special}
             self._graves = [v for k, v in pairs if k == self._deleted]
+            # as many buckets as the exported table had, if that is a number that a table can have
             if len(pairs) >= 4 and not len(pairs) & (len(pairs) - 1):
                 self._buckets = len(pairs)
             self._grow(0)
@@ -325,6 +330,7 @@ class MutableDenseTable(MutableTable):
     def _grow(self, coming: int) -> None:
         if len(self._values) + coming <= self._load * self._buckets and self._used() + coming < self._buckets:
             return
+        # a larger table is filled anew, and has no place for what was deleted
         self._graves = []
         while len(self._values) + coming > self._load * self._buckets:
             self._buckets *= 2
@@ -333,7 +339,7 @@ class MutableDenseTable(MutableTable):
         return len(self._values) + len(self._graves)
 
     def _checked_keys(self, keys: HostArray) -> list[Any]:
-        wanted = self._keys(keys)
+        checked = self._keys(keys)
         if keys.ndim > 1 + len(self.key_shape):
             raise InvalidArgumentError(
                 None,
@@ -342,11 +348,11 @@ class MutableDenseTable(MutableTable):
                 f"{shown(TensorShape(keys.shape))}",
             )
         for special, what in ((self._empty, "empty_key"), (self._deleted, "deleted_key")):
-            if special in wanted:
+            if special in checked:
                 raise InvalidArgumentError(
                     None, None, f"Using the {what} as a table key is not allowed: {special!r} in table {self.name!r}"
                 )
-        return wanted
+        return checked
 
     def _exported(self) -> tuple[Array, Array]:
         keys, values = super()._exported()
@@ -407,8 +413,8 @@ def entries_of_lines(
                 f"Invalid number of columns in {path} line {number} ({line.decode(errors='replace')}) : expected "
                 f"{max(columns)} got {len(fields)}",
             )
-        for column, dtype, found in zip(columns, dtypes, (keys, values), strict=True):
-            found.append(_field(line, fields, number, column, dtype, path))
+        for column, dtype, column_values in zip(columns, dtypes, (keys, values), strict=True):
+            column_values.append(_field(line, fields, number, column, dtype, path))
     return _vector(keys, dtypes[0]), _vector(values, dtypes[1])
 
 

@@ -73,6 +73,7 @@ class InPlaceTensorArray:
         if element.value is not None and self._adds_up:
             if element.value.shape != value.shape:
                 self._refuse(f"Could not add a value of shape {value.shape} to one of {element.shape} at {index}")
+            # a new array: the value may be somebody's who has read or written it
             element.value = element.value + value
             return
         if element.value is not None or element.cleared:
@@ -139,16 +140,17 @@ class InPlaceTensorArray:
 
     def gradient(self, source: bytes) -> InPlaceTensorArray:
         """The array of gradients of this one for a call of `gradients`; its size is fixed from now on."""
-        found = self._gradients.get(source)
-        if found is None:
+        gradients = self._gradients.get(source)
+        if gradients is None:
+            # the array of gradients has as many places, for good
             self.dynamic_size = False
             name = f"{self.name}@{source.decode()}"
-            found = InPlaceTensorArray(name, self.dtype, len(self), self.element_shape, adds_up=True)
-            found.clear_after_read = False
-            for mine, its in zip(self._places(), found._places(), strict=True):
+            gradients = InPlaceTensorArray(name, self.dtype, len(self), self.element_shape, adds_up=True)
+            gradients.clear_after_read = False
+            for mine, its in zip(self._places(), gradients._places(), strict=True):
                 its.shape = mine.shape
-            self._gradients[source] = found
-        return found
+            self._gradients[source] = gradients
+        return gradients
 
     def close(self) -> None:
         """Gives the values up."""

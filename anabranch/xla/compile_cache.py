@@ -59,15 +59,15 @@ class CachedProgram:
 
 def cached_programs(directory: Path) -> list[CachedProgram]:
     """The compile cache's files, those not used for longest first; empty where there is no such directory."""
-    found = []
+    programs = []
     with contextlib.suppress(OSError), os.scandir(directory) as entries:
         for entry in entries:
             with contextlib.suppress(OSError):  # another process may be removing it
                 if entry.name.endswith(_SUFFIX) and entry.is_file(follow_symlinks=False):
                     stat = entry.stat(follow_symlinks=False)
                     # systems that do not note every reading note one a day, which is as exact as this needs
-                    found.append(CachedProgram(Path(entry.path), stat.st_size, max(stat.st_atime, stat.st_mtime)))
-    return sorted(found, key=lambda program: program.used)
+                    programs.append(CachedProgram(Path(entry.path), stat.st_size, max(stat.st_atime, stat.st_mtime)))
+    return sorted(programs, key=lambda program: program.used)
 
 
 def trim_cache(directory: Path, limit: int) -> int:

@@ -43,7 +43,7 @@ class _DeadnessAnalysis:
     def __init__(self, dependencies: Dependencies, frames: Frames) -> None:
         self.step, self.dependencies = dependencies.step, dependencies
         self.waits = {op: dependencies.of(op) for op in self.step.operations}
-        self.found: dict[StepNode, Condition] = {}
+        self.conditions: dict[StepNode, Condition] = {}
         self.outputs: dict[StepNode, Condition] = {}
         self.loop_merges = [op for op in self.step.operations if self._back_edge(op) is not None]
         #: Merge -> the class of loop Merges that are assumed to be alive together
@@ -52,11 +52,12 @@ class _DeadnessAnalysis:
         self.plain_exits: set[StepNode] = set()
 
     def run(self) -> dict[StepNode, Condition]:
+        # it ends: assumptions are only taken back, and there are finitely many
         while True:
             for op in self.step.operations:
                 self._visit(op)
             if not self._refine():
-                return self.found
+                return self.conditions
 
     def _back_edge(self, op: StepNode) -> StepTensor | None:
         return next((t for t in op.inputs if is_back_edge(op, t)), None)
@@ -70,7 +71,7 @@ class _DeadnessAnalysis:
             condition = ALWAYS
         else:
             condition = ALWAYS.union(*(self.of_tensor(t) for t in tensors), *(self.outputs[c] for c in controls))
-        self.found[op] = condition
+        self.conditions[op] = condition
         self.outputs[op] = self._exit(op, condition) if op.op_def.role is Role.EXIT else condition
 
     def of_tensor(self, tensor: StepTensor) -> Condition:
@@ -81,11 +82,13 @@ class _DeadnessAnalysis:
 
     def _predicate(self, switch: StepNode) -> Hashable:
         tensor = switch.inputs[1]
+        # Switches that take one predicate by different ways agree, and must be seen to
         while tensor.op in self.dependencies.members and (tensor.op.op_def.passes_on or tensor.op.type == "ToBool"):
             tensor = tensor.op.inputs[tensor.value_index]
         return tensor
 
     def _merge(self, op: StepNode, tensors: list[StepTensor]) -> Condition:
+        # the first input that is not a back edge is what enters the loop
         if op in self.classes:
             return self.of_tensor(tensors[0]) | {self.classes[op]}
         sides = [self.of_tensor(t) for t in tensors]
@@ -101,7 +104,7 @@ class _DeadnessAnalysis:
         merge = self._variable_of(op)
         if op in self.plain_exits or merge is None:
             return frozenset([("exit", op)])
-        return self.found[merge] - {self.classes[merge]}
+        return self.conditions[merge] - {self.classes[merge]}
 
     def _variable_of(self, op: StepNode) -> StepNode | None:
         """The Merge of the loop variable that an Exit takes from a Switch on it."""
@@ -114,10 +117,11 @@ class _DeadnessAnalysis:
     # ---- what was assumed
     def _refine(self) -> bool:
         """Gives up assumptions that the pass contradicts; whether there were any."""
-        signatures = {op: (self.classes[op], self.found[op], self._next_condition(op)) for op in self.loop_merges}
+        signatures = {op: (self.classes[op], self.conditions[op], self._next_condition(op)) for op in self.loop_merges}
         split = len(set(signatures.values())) > len(set(self.classes.values()))
         if split:
             names: dict[Any, Fact] = {}
+            # the old class is part of a signature, so that classes are only split
             for op, signature in signatures.items():
                 self.classes[op] = names.setdefault(signature, ("loop", op))
         wrong = {op for op in self.step.operations if op.op_def.role is Role.EXIT and not self._leaves_in_the_end(op)}
@@ -136,9 +140,9 @@ class _DeadnessAnalysis:
             return False
         source = op.inputs[0]
         predicate = self._predicate(source.op)
-        going_on = self.found[merge] | {(predicate, not source.value_index)}
-        left = self.found[merge] | {(predicate, bool(source.value_index))}
-        return self.found[op] == left and self._next_condition(merge) == going_on
+        going_on = self.conditions[merge] | {(predicate, not source.value_index)}
+        left = self.conditions[merge] | {(predicate, bool(source.value_index))}
+        return self.conditions[op] == left and self._next_condition(merge) == going_on
 
 
 def _opposite(one: Fact, other: Fact) -> bool:

@@ -43,9 +43,10 @@ class DirectSizes:
         Raises:
             BetterCompiledError: there are too many.
         """
-        given = list(shapes)
-        if all(shape.is_fully_defined() for shape in given):
-            self._take(sum(cost_of(shape.sizes()) for shape in given))
+        known = list(shapes)
+        if all(shape.is_fully_defined() for shape in known):
+            self._take(sum(cost_of(shape.sizes()) for shape in known))
+        # the bound costs nothing, and mostly suffices to see that `find` need not be asked
         elif not 0 <= _at_most(op, inputs) <= self._left:
             self._take(find())
 

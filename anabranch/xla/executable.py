@@ -86,7 +86,7 @@ class CompileLog:
 compile_log = CompileLog()
 
 #: how many shapes and values the reason of a compilation names
-_MAX_TOLD = 6
+_MAX_NAMED = 6
 
 
 class VariantKey(NamedTuple):
@@ -156,10 +156,11 @@ _resident: WeakValueDictionary[tuple[int, Any], ResidentConstant] = WeakValueDic
 def resident(array: np.ndarray[Any, Any], device: jax.Device | None = None) -> ResidentConstant:
     """A device's copy of a constant, which never changes (default: of JAX's default device)."""
     key = id(array), device
-    found = _resident.get(key)
-    if found is None or found.on_host is not array:
-        found = _resident[key] = ResidentConstant(array, device)
-    return found
+    constant = _resident.get(key)
+    # an array that is gone may have had the same id
+    if constant is None or constant.on_host is not array:
+        constant = _resident[key] = ResidentConstant(array, device)
+    return constant
 
 
 class Executable:
@@ -188,6 +189,7 @@ class Executable:
         self._called_once = False
         written = set(island.writes)
         self.read_only = [h for h in island.reads if h not in written]
+        # what is only written is no argument, and has no buffer to give
         self.donated = [h for h in island.writes if h in set(island.reads)]
         #: dynamic inputs whose shape may differ between steps
         self.open_inputs = [
@@ -221,42 +223,46 @@ class Executable:
             watched: whether its loops can be stopped.
         """
         stored = (key, "watched") if watched else key
-        found = self._variants.get(stored)
-        if found is not None:
-            found.used = next(ticks)
-            return found
+        variant = self._variants.get(stored)
+        if variant is not None:
+            variant.used = next(ticks)
+            return variant
         with self._lock:
-            found = self._variants.get(stored)
-            if found is None:
+            # again under the lock: another thread may have prepared it meanwhile
+            variant = self._variants.get(stored)
+            if variant is None:
                 reason = "a deadline, so that loops can be stopped" if watched else self._reason(key, static_values)
-                found = self._prepare(reason, static_values, watched)
+                variant = self._prepare(reason, static_values, watched)
                 if len(self._variants) >= MAX_VARIANTS:
                     kept = self._variants.copy()  # another island may be taking one out
                     self._variants.pop(min(kept, key=lambda one: kept[one].used), None)
-                variants.add(self._variants, stored, found)
+                variants.add(self._variants, stored, variant)
+                # preparing leads to tracing, which leaves traces of JAX's own behind
                 bound_inner_traces()
             self._last_key = key
-        return found
+        return variant
 
     def clear(self) -> None:
-        """Lets all variants go."""
+        """Releases all variants."""
         self._variants.clear()
 
     def _reason(self, key: Hashable, static_values: Sequence[np.ndarray[Any, Any]]) -> str:
         if self._last_key is None:
             return "first run of this step"
         shapes: Any = key.inputs if isinstance(key, VariantKey) else key
-        told = [f"{self.dynamic[i].name} of shape {shape}" for i, shape in zip(self.open_inputs, shapes, strict=True)]
-        told += [f"{t.name} = {_short(value)}" for t, value in zip(self.static, static_values, strict=True)]
+        differences = [
+            f"{self.dynamic[i].name} of shape {shape}" for i, shape in zip(self.open_inputs, shapes, strict=True)
+        ]
+        differences += [f"{t.name} = {_short(value)}" for t, value in zip(self.static, static_values, strict=True)]
         if isinstance(key, VariantKey):
-            told += [f"a variable of shape {shape}" for shape in key.variables]
-        more = f", and {len(told) - _MAX_TOLD} more" if len(told) > _MAX_TOLD else ""
+            differences += [f"a variable of shape {shape}" for shape in key.variables]
+        more = f", and {len(differences) - _MAX_NAMED} more" if len(differences) > _MAX_NAMED else ""
         evicted = (
             f" (more than {MAX_VARIANTS} variants: the one not used for longest was dropped)"
             if len(self._variants) >= MAX_VARIANTS
             else ""
         )
-        return f"new shapes or static values: {', '.join(told[:_MAX_TOLD])}{more}{evicted}"
+        return f"new shapes or static values: {', '.join(differences[:_MAX_NAMED])}{more}{evicted}"
 
     @staticmethod
     def is_ready(variant: Variant) -> bool:
@@ -276,6 +282,7 @@ class Executable:
         results = self._direct_results(variant, args)
         if results is not None:
             return results
+        # who comes while another thread compiles waits for it, and does not compile the same once more
         with variant.compiling:
             return variant.function(*args) if variant.compiled else self._first_call(variant, args)
 
@@ -299,6 +306,7 @@ class Executable:
         try:
             return variant.directly(*args)
         except BetterCompiledError:
+            # what is too much once will be too much again
             variant.direct_calls = 0
             return None
 
@@ -306,6 +314,7 @@ class Executable:
         start = time.perf_counter()
         self._check_sizes(variant, args)
         results = variant.function(*args)
+        # not before: until then others must wait for `compiling`
         variant.compiled = True
         seconds = time.perf_counter() - start
         reason = "; ".join([variant.reason, *variant.notes])
@@ -340,10 +349,10 @@ class Executable:
         first = len(self.dynamic) + len(self.constants) + len(self.read_only)
         donate = tuple(range(first, first + len(self.donated)))
         # without arguments on the device, this is what makes the program run there
-        there: dict[str, Any] = {"compiler_options": COMPILER_OPTIONS}
+        placement: dict[str, Any] = {"compiler_options": COMPILER_OPTIONS}
         if self.device is not None:
-            there["out_shardings"] = jax.sharding.SingleDeviceSharding(self.device)
-        function = jax.jit(island_program, donate_argnums=donate, keep_unused=True, **there)
+            placement["out_shardings"] = jax.sharding.SingleDeviceSharding(self.device)
+        function = jax.jit(island_program, donate_argnums=donate, keep_unused=True, **placement)
         calls = DIRECT_CALLS if self._may_run_directly() and not watched else 0
         directly = functools.partial(self._run_directly, fixed)
         return Variant(function, directly, checks, reason, notes, kernels, watched, direct_calls=calls)
@@ -379,9 +388,10 @@ class Executable:
         values, state = self._begin([on_host(value) for value in args], fixed)
         state.direct = DirectSizes(MAX_DIRECT_ELEMENTS)
         trace_operations(self.island.operations, values, state)
-        found = [np.array(values[t], t.dtype.as_numpy_dtype) for t in self.island.outputs]
-        found += [np.array(state.variables[h]) for h in self.island.writes]
-        results: list[Any] = jax.device_put(found, self.device)
+        # copies: a kernel may give back an argument, or part of one
+        results_on_host = [np.array(values[t], t.dtype.as_numpy_dtype) for t in self.island.outputs]
+        results_on_host += [np.array(state.variables[h]) for h in self.island.writes]
+        results: list[Any] = jax.device_put(results_on_host, self.device)
         return results
 
     # ------------------------------------------------------------------ tracing
@@ -435,6 +445,7 @@ class Executable:
         self, operations: list[StepNode], env: dict[StepTensor, Any], state: TraceState, guard: TensorValue
     ) -> tuple[dict[StepTensor, Any], TraceState]:
         """Traces the rest of the island from a state that stays as it is."""
+        # copies: the rest may be traced twice from this state
         values = dict(env)
         later = replace(
             state, variables=dict(state.variables), written=set(state.written), checks=list(state.checks), guard=guard
@@ -444,6 +455,7 @@ class Executable:
 
     def _results(self, args: Sequence[Any], values: dict[StepTensor, Any], state: TraceState) -> tuple[Any, ...]:
         new_values = [jnp.asarray(state.variables[h]) for h in self.island.writes]
+        # a buffer of which two owners know could be donated by one while the other reads it
         taken = {id(v) for v in (*args, *new_values)}
         outputs = [_own_buffer(values[t], taken) for t in self.island.outputs]
         if not state.checks:
@@ -459,6 +471,7 @@ def _before_and_after_writes(island: Island) -> tuple[list[StepNode], list[StepN
     written: set[ResourceHandle] = set()
     for op in island.operations:
         reads, writes = state_of(op, known_handle)
+        # step order is the order of accesses (D11): what comes to a variable after a write sees the new value
         if writes or not written.isdisjoint(reads) or any(t.op in after for t in op.inputs):
             after.add(op)
             written.update(writes)

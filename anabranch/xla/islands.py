@@ -1,11 +1,10 @@
 """Islands: which operations of a step become one XLA executable, and which run on the host between them (design D7).
 
-Every operation gets a *level*: the number of times the longest path that leads to it changes between compiled and
-host operations or between devices, or is cut (`xla.levels`). The compiled operations that agree in six things form an
-island: level,
-device, frame (loop), condition under which they are alive (`xla.deadness`), the set of operations before them that may
-wait, and whether another device waits for a result of theirs. So nothing waits, dies or repeats because it is grouped
-with something else, and no other device waits for what it does not need. This is right because
+Every operation gets a *level*: the number of times the longest path that leads to it changes between compiled and host
+operations or between devices, or is cut (`xla.levels`). The compiled operations that agree in six things form an
+island: level, device, frame (loop), condition under which they are alive (`xla.deadness`), the set of operations before
+them that may wait, and whether another device waits for a result of theirs. So nothing waits, dies or repeats because
+it is grouped with something else, and no other device waits for what it does not need. This is right because
 
 * levels never fall on the way along any path that comes back to the same iteration, be it through loops and their back
   edges (`xla.levels` has the argument), and rise along every edge between a compiled and a host operation or between
@@ -199,7 +198,7 @@ def runs_on_host(op: StepNode) -> bool:
 
     So is one that gets handles or lists of tensors in arrays of objects.
 
-    Constant texts are not: a kernel that takes them as static inputs (an assertion's message) is compiled with them.
+    Constant strings are not: a kernel that takes them as static inputs (an assertion's message) is compiled with them.
     """
     if op.op_def.compiled_rule is None:
         return True
@@ -207,8 +206,10 @@ def runs_on_host(op: StepNode) -> bool:
         return False
     if any(_host_dtype(t) for t in op.outputs) or op.op_def.object_positions(op):
         return True
-    texts = {i for i, t in enumerate(op.inputs) if _host_dtype(t)}
-    if texts and not (texts <= op.op_def.static_positions(op) and all(op.inputs[i].op.type == "Const" for i in texts)):
+    strings = {i for i, t in enumerate(op.inputs) if _host_dtype(t)}
+    if strings and not (
+        strings <= op.op_def.static_positions(op) and all(op.inputs[i].op.type == "Const" for i in strings)
+    ):
         return True
     return nesting(op) > MAX_NESTING or any(not is_compilable(body) for body in bodies_of(op))
 
@@ -262,6 +263,8 @@ class _IslandAnalysis:
         self.frames = find_frames(self.dependencies)
         self.order = variable_order(self.step, self.state, self.frames)
         self.condition = find_conditions(self.dependencies, self.frames)
+        # before the levels, which rise where host and compiled work meet, and before who waits: both are parts of an
+        # island's key
         self._pass_on_host()
         self._find_waiting()
         self._find_awaited()
@@ -283,11 +286,13 @@ class _IslandAnalysis:
             concerned = any(tensor in changing for tensor in self._taken(op))
             if concerned and (_has_host_form(op) or op.op_def.portable) and not op.op_def.shape_valued:
                 self.host.add(op)
+            # a size that the graph fixes does not change, whatever it is computed from
             if concerned or (op in self.host and _decides_sizes(op)):
                 changing.update(t for t in op.outputs if not t.shape.is_fully_defined())
 
     # ---- which values must be known when an island is compiled
     def _find_static(self) -> None:
+        # from users to sources: a value that has to be known makes those known that it is computed from
         for op in reversed(self.step.operations):
             if op not in self.host and _has_host_form(op) and self._would_compile_each_step(op):
                 self.host.add(op)
@@ -299,41 +304,44 @@ class _IslandAnalysis:
     def _would_compile_each_step(self, op: StepNode) -> bool:
         """Whether data decides the static inputs of an operation: then its host kernel serves it better."""
         inputs = op.inputs
-        found: dict[StepTensor, bool] = {}
-        return not all(self._follows_from_shapes(inputs[i], found) for i in op.op_def.static_positions(op))
+        answers: dict[StepTensor, bool] = {}
+        return not all(self._follows_from_shapes(inputs[i], answers) for i in op.op_def.static_positions(op))
 
-    def _follows_from_shapes(self, tensor: StepTensor, found: dict[StepTensor, bool]) -> bool:
+    def _follows_from_shapes(self, tensor: StepTensor, answers: dict[StepTensor, bool]) -> bool:
         op = tensor.op
         if tensor.is_known or op not in self.members:
             return tensor.is_known
         if op in self.step.transfers:
-            return self._follows_from_shapes(self._taken(op)[0], found)
+            return self._follows_from_shapes(self._taken(op)[0], answers)
         if op.op_def.few_values:
             return True
         if op in self.host or not op.op_def.portable or op.op_def.stateful:
             return False
-        if tensor not in found:
+        if tensor not in answers:
             sources = () if op.op_def.shape_valued else op.inputs
-            found[tensor] = all(self._follows_from_shapes(t, found) for t in sources)
-        return found[tensor]
+            answers[tensor] = all(self._follows_from_shapes(t, answers) for t in sources)
+        return answers[tensor]
 
     def _static_inputs(self, op: StepNode) -> list[StepTensor]:
         inputs = op.inputs
-        found: list[StepTensor] = []
-        found.extend(inputs[i] for i in op.op_def.static_positions(op))
-        wanted = [out for out in op.outputs if out in self.static and out not in self.cuts]
-        if wanted and not op.op_def.shape_valued:
-            found.extend(inputs)
+        static: list[StepTensor] = []
+        static.extend(inputs[i] for i in op.op_def.static_positions(op))
+        known_outputs = [out for out in op.outputs if out in self.static and out not in self.cuts]
+        # it runs while the island is traced, and so needs the values of its inputs then; of shapes the trace knows
+        # anyhow
+        if known_outputs and not op.op_def.shape_valued:
+            static.extend(inputs)
         for body in bodies_of(op):
             outer = inputs[len(inputs) - len(body.inputs) :]
-            found.extend(t for t, inner in zip(outer, body.inputs, strict=True) if inner in static_parameters(body))
-        return found
+            static.extend(t for t, inner in zip(outer, body.inputs, strict=True) if inner in static_parameters(body))
+        return static
 
     def _need_value(self, tensor: StepTensor) -> None:
         if tensor.is_known:
             return
         self.static.add(tensor)
         op = tensor.op
+        # it comes into the island from outside, as a part of the key: nothing has to be cut
         if op not in self.members or op in self.host:
             return
         if not self._follows_from_small_values(op):
@@ -377,11 +385,11 @@ class _IslandAnalysis:
         while changed:  # once more for each loop in a loop
             changed = False
             for op in self.step.operations:
-                found = self.waiting[op]
+                before = self.waiting[op]
                 for source in self._sources(op):
-                    found |= self.waiting[source] | own.get(source, 0)
-                changed = changed or found != self.waiting[op]
-                self.waiting[op] = found
+                    before |= self.waiting[source] | own.get(source, 0)
+                changed = changed or before != self.waiting[op]
+                self.waiting[op] = before
 
     def _sources(self, op: StepNode) -> list[StepNode]:
         """The operations that `op` comes after, in this iteration or the one before."""
@@ -394,6 +402,7 @@ class _IslandAnalysis:
         self.awaited: set[StepNode] = {transfer.send for transfer in self.step.transfers.values()}
         if not self.awaited:
             return
+        # from the Sends backwards: what an operation waits for stands before it
         for op in reversed(self.step.operations):
             if op in self.awaited:
                 tensors, controls = self.waits[op]
@@ -403,15 +412,17 @@ class _IslandAnalysis:
     def _edges(self, op: StepNode) -> list[tuple[StepNode, int]]:
         """What an operation comes after, and by how many levels at least."""
         tensors, controls = self.waits[op]
-        found: list[tuple[StepNode, int]] = []
+        edges: list[tuple[StepNode, int]] = []
         for tensor in tensors:
             cut = tensor in self.cuts and self._uses_value(op, tensor)
-            found.append((tensor.op, self._changes(tensor.op, op) + cut))
-        found.extend((earlier, self._changes(earlier, op)) for earlier in controls)
+            edges.append((tensor.op, self._changes(tensor.op, op) + cut))
+        edges.extend((earlier, self._changes(earlier, op)) for earlier in controls)
         for earlier in self.order.get(op, ()):
+            # an ordering passes no deadness on: the condition may lose a member here, which within a level it must not
+            # (see the module docstring)
             survives = not self.condition[earlier] <= self.condition[op]
-            found.append((earlier, self._changes(earlier, op) + survives))
-        return found
+            edges.append((earlier, self._changes(earlier, op) + survives))
+        return edges
 
     def _changes(self, earlier: StepNode, later: StepNode) -> bool:
         return (earlier in self.host) != (later in self.host) or earlier.placed_on != later.placed_on
@@ -422,6 +433,7 @@ class _IslandAnalysis:
     # ---- building the items
     def _key(self, op: StepNode) -> Hashable:
         """What the operations of an island have in common; see the module docstring."""
+        # nothing is promised of its level, so that nothing may share an island with it
         if op in self.levels.tangled:
             return op
         frame = self.frames.of[op].position
@@ -431,6 +443,7 @@ class _IslandAnalysis:
         """Where an operation comes among the items."""
         # a placeholder that runs was not fed, which is to be found out before anything has happened
         level = -1 if op.op_def.role is Role.PLACEHOLDER else self.level[op]
+        # the order that the module docstring argues for: islands first, and among these those that others wait for
         if op in self.host:
             return level, 1, 0, 0, 0
         return level, 0, op not in self.awaited, self.waiting[op].bit_count(), len(self.condition[op])
@@ -513,6 +526,7 @@ def _is_small_integer(tensor: StepTensor) -> bool:
 def static_parameters(body: StepFunction) -> frozenset[StepTensor]:
     """The parameters of a function graph whose values must be known when it is compiled."""
     analysis = _IslandAnalysis(StepGraph(body.operations, body.outputs, [], body.inputs), frozenset())
+    # only the bodies of compiled operations are asked about, and these are compiled whole
     analysis.host = set()
     analysis._find_static()
     return frozenset(t for t in body.inputs if t in analysis.static)

@@ -127,11 +127,13 @@ class KernelChooser:
             device: the `jax.Device`; None: JAX's default device.
             measure: None: this operation cannot be measured alone.
         """
-        found = candidates(case)
-        if len(found) == 1:
+        offered = candidates(case)
+        if len(offered) == 1:
             return None
         key = case_key(case, device)
-        kept = (key, *(one.name for one in found))
+        kept = (key, *(one.name for one in offered))
+        # without the lock, since a choice that was made does not change; another thread may measure for seconds under
+        # it
         choice = self._choices.get(kept)
         if choice is None:
             with self._lock:
@@ -139,42 +141,42 @@ class KernelChooser:
                 if choice is None:
                     if len(self._choices) >= MAX_CHOICES:
                         del self._choices[next(iter(self._choices))]
-                    choice = self._choices[kept] = self._decide(case, key, found, measure)
+                    choice = self._choices[kept] = self._decide(case, key, offered, measure)
         return choice
 
     def forget(self) -> None:
-        """Lets all choices go, so that they are made anew."""
+        """Forgets all choices, so that they are made anew."""
         with self._lock:
             self._choices.clear()
 
     def _decide(
-        self, case: KernelCase, key: str, found: Sequence[KernelCandidate], measure: Measure | None
+        self, case: KernelCase, key: str, offered: Sequence[KernelCandidate], measure: Measure | None
     ) -> KernelChoice:
         mode = self._mode()
         if mode == "estimate":
-            return _by_estimate(case, found, {}, "by estimate alone, as asked")
+            return _by_estimate(case, offered, {}, "by estimate alone, as asked")
         memory = self._memory()
         known = {} if memory is None else memory.load(key)
-        rivals = found if mode == "measure" else [one for one in found if one.cost <= found[0].cost * OPEN_FACTOR]
+        rivals = offered if mode == "measure" else [one for one in offered if one.cost <= offered[0].cost * OPEN_FACTOR]
         missing = [one for one in rivals if one.name not in known]
-        if not missing and sum(one.name in known for one in found) > 1:
-            return _by_measurement(case, found, known, "measured earlier")
+        if not missing and sum(one.name in known for one in offered) > 1:
+            return _by_measurement(case, offered, known, "measured earlier")
         if len(rivals) == 1:
-            return _by_estimate(case, found, known, "the estimates are clear")
+            return _by_estimate(case, offered, known, "the estimates are clear")
         refusal = "" if mode == "measure" else self._refusal(case)
         if measure is None or refusal:
-            return _by_estimate(case, found, known, f"by estimate: {refusal or 'it cannot be measured alone'}")
+            return _by_estimate(case, offered, known, f"by estimate: {refusal or 'it cannot be measured alone'}")
         measured = self._measure(missing, measure, limited=mode == "auto")
         finite = {name: seconds for name, seconds in measured.items() if math.isfinite(seconds)}
         if memory is not None and finite:
             memory.store(key, finite)
         if len(measured) < len(missing):
-            return _by_estimate(case, found, {**known, **finite}, f"by estimate: {_SPENT}")
-        return _by_measurement(case, found, {**known, **measured}, "measured")
+            return _by_estimate(case, offered, {**known, **finite}, f"by estimate: {_SPENT}")
+        return _by_measurement(case, offered, {**known, **measured}, "measured")
 
     def _refusal(self, case: KernelCase) -> str:
         """Why a case is not measured unless somebody asks for it; empty: it is."""
-        size = sum(math.prod(given.shape) * given.dtype.itemsize for given in case.inputs)
+        size = sum(math.prod(described.shape) * described.dtype.itemsize for described in case.inputs)
         if size < _LEAST_BYTES:
             return "it is too small to matter"
         if size > _MOST_BYTES:
@@ -198,23 +200,24 @@ class KernelChooser:
 
 
 def _by_estimate(
-    case: KernelCase, found: Sequence[KernelCandidate], measured: Mapping[str, float], why: str
+    case: KernelCase, offered: Sequence[KernelCandidate], measured: Mapping[str, float], why: str
 ) -> KernelChoice:
-    return KernelChoice(case.op_type, found[0], why, tuple(found), measured)
+    return KernelChoice(case.op_type, offered[0], why, tuple(offered), measured)
 
 
 def _by_measurement(
-    case: KernelCase, found: Sequence[KernelCandidate], measured: Mapping[str, float], how: str
+    case: KernelCase, offered: Sequence[KernelCandidate], measured: Mapping[str, float], how: str
 ) -> KernelChoice:
     """The quickest, unless the estimates' favourite is nearly as quick."""
-    shown = {one.name: measured[one.name] for one in found if math.isfinite(measured.get(one.name, math.inf))}
+    shown = {one.name: measured[one.name] for one in offered if math.isfinite(measured.get(one.name, math.inf))}
     if not shown:
-        return _by_estimate(case, found, {}, "by estimate: every candidate failed when it was measured alone")
-    best = min((one for one in found if one.name in shown), key=lambda one: shown[one.name])
-    favourite = next(one for one in found if one.name in shown)
+        return _by_estimate(case, offered, {}, "by estimate: every candidate failed when it was measured alone")
+    best = min((one for one in offered if one.name in shown), key=lambda one: shown[one.name])
+    favourite = next(one for one in offered if one.name in shown)
+    # measurements vary: a small lead would make the choice differ from process to process
     if shown[best.name] < _BETTER_SHARE * shown[favourite.name] or best is favourite:
-        return KernelChoice(case.op_type, best, f"{how}: the quickest", tuple(found), shown)
-    return KernelChoice(case.op_type, favourite, f"{how}: no other is clearly quicker", tuple(found), shown)
+        return KernelChoice(case.op_type, best, f"{how}: the quickest", tuple(offered), shown)
+    return KernelChoice(case.op_type, favourite, f"{how}: no other is clearly quicker", tuple(offered), shown)
 
 
 # ---------------------------------------------------------------------- keys
@@ -225,8 +228,12 @@ def case_key(case: KernelCase, device: jax.Device | None = None) -> str:
             "operation": case.op_type,
             "attributes": {name: _plain(value) for name, value in case.attrs.items() if not name.startswith("_")},
             "inputs": [
-                [str(given.dtype), list(given.shape), None if given.value is None else np.asarray(given.value).tolist()]
-                for given in case.inputs
+                [
+                    str(described.dtype),
+                    list(described.shape),
+                    None if described.value is None else np.asarray(described.value).tolist(),
+                ]
+                for described in case.inputs
             ],
             "device": [*case.device_types, device_kind(device)],
             "versions": {"anabranch": VERSION, "jax": jax.__version__, "jaxlib": jaxlib.version.__version__},
@@ -248,8 +255,8 @@ def _plain(value: AttributeValue) -> object:
 
 def device_kind(device: jax.Device | None = None) -> str:
     """The model of a device: of the processor, with the number of cores that this process may use."""
-    found = jax.local_devices()[0] if device is None else device
-    return _processor() if found.platform == "cpu" else str(found.device_kind)
+    actual = jax.local_devices()[0] if device is None else device
+    return _processor() if actual.platform == "cpu" else str(actual.device_kind)
 
 
 @functools.cache

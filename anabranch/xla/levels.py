@@ -80,6 +80,7 @@ class _Loops:
             self._before[_Begin(frame.position)] = []
             self._before[_End(frame.position)] = [(_Begin(frame.position), 0)]
         for frame in frames.all[1:]:
+            # the root has no parent, and neither begins nor ends
             if frame.parent is not None and frame.parent.parent is not None:
                 self._before[_End(frame.parent.position)].append((_End(frame.position), 0))
         for op in operations:
@@ -90,6 +91,7 @@ class _Loops:
         before = self._before[op]
         for earlier, weight in edges:
             before.append((earlier, weight))
+            # who takes a value of a loop comes after the whole loop, and not only after what the value depends on
             if earlier.op_def.role is Role.EXIT:
                 before.append((_End(self._frames.of[earlier].position), weight))
         if frame.parent is not None:
@@ -99,18 +101,21 @@ class _Loops:
             self._before[_Begin(self._frames.entered(op).position)].append((op, 0))
 
     def levels(self) -> Levels:
-        found: dict[_Point, int] = {}
+        level_of: dict[_Point, int] = {}
         for point in _in_order(self._before, lambda point: (earlier for earlier, _ in self._before[point])):
-            found[point] = self._level(point, found)
-        levels = Levels(tangled={op for op in self._operations if op not in found})
+            level_of[point] = self._level(point, level_of)
+        levels = Levels(tangled={op for op in self._operations if op not in level_of})
         for op in self._operations:
             if op in levels.tangled:
-                found[op] = self._level(op, found)
-            levels.of[op] = found[op]
+                level_of[op] = self._level(op, level_of)
+            levels.of[op] = level_of[op]
         return levels
 
-    def _level(self, point: _Point, found: Mapping[_Point, int]) -> int:
-        return max((found[earlier] + weight for earlier, weight in self._before[point] if earlier in found), default=0)
+    def _level(self, point: _Point, level_of: Mapping[_Point, int]) -> int:
+        # of what a tangled operation comes after, some has no level yet; nothing is promised of it
+        return max(
+            (level_of[earlier] + weight for earlier, weight in self._before[point] if earlier in level_of), default=0
+        )
 
 
 def _in_order(points: Iterable[_Point], before: Callable[[_Point], Iterable[_Point]]) -> list[_Point]:
@@ -123,6 +128,7 @@ def _in_order(points: Iterable[_Point], before: Callable[[_Point], Iterable[_Poi
         waiting[point] = len(earlier)
         for other in earlier:
             after[other].append(point)
+    # what is on a cycle, or behind one, keeps an earlier point to wait for and is never added
     ordered = [point for point in points if not waiting[point]]
     for point in ordered:  # grows meanwhile
         for other in after[point]:

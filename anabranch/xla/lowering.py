@@ -101,6 +101,7 @@ class TraceContext(KernelContext):
     def check(
         self, ok: TensorValue, message: str, *values: TensorValue, error: type[OpError] = InvalidArgumentError
     ) -> None:
+        # the value is there already, and can be looked at without a flag in the program
         if self.state.direct is not None or isinstance(ok, bool | np.bool_ | np.ndarray):
             super().check(ok, message, *values, error=error)
         else:
@@ -122,6 +123,8 @@ class TraceContext(KernelContext):
     def write(self, handle: ResourceHandle, value: TensorValue, guarded: bool = False) -> None:
         handle.check_fits(np.shape(value))
         old = self.state.variables.get(handle)
+        # a donated variable takes the result whatever the checks say (`runtime.island_call`): if one fails, the
+        # program itself has to give the old value
         if self.state.guard is not None and not guarded and old is not None and old.shape == np.shape(value):
             value = jnp.where(self.state.guard, value, old)
         self.state.variables[handle] = value
@@ -180,6 +183,8 @@ class TraceContext(KernelContext):
         """
         outer = self.state if state is None else state
         assert isinstance(outer, TraceState)
+        # an odd factor spreads the counts: otherwise iteration 1 of one run would draw what iteration 0 of the next one
+        # draws
         counter = jnp.asarray(outer.counter_of(self.op), np.uint32) * np.uint32(0x9E3779B1)
         counter = counter + jnp.asarray(iteration, np.uint32)
         operations = body.operations
@@ -231,17 +236,19 @@ def run_kernel(op: StepNode, inputs: list[Any], state: TraceState) -> list[Any]:
     context: StepTracingContext = TraceContext(op, state)
     kernel = BoundKernel(op, rule, jnp, context, drawn)
     if state.direct is not None:
+        # static inputs stay NumPy's, as in a trace: the kernel asks for their values
         if not takes_numpy(op):
             static = op.op_def.static_positions(op)
             inputs = [
                 jnp.asarray(v) if isinstance(v, np.ndarray) and i not in static else v for i, v in enumerate(inputs)
             ]
+        # asking for sizes traces the kernel once more; what it checks there counts only when it runs
         unseen = replace(state, checks=[], direct=None)
         sizes = partial(jax.eval_shape, partial(kernel, inputs, ctx=TraceContext(op, unseen)))
         state.direct.count(op, inputs, shapes, lambda: _sizes_of(sizes()))
         with np.errstate(all="ignore"):
-            found = flatten_outputs(kernel(inputs, xp=np if op.op_def.portable else jnp))
-        results = [on_host(_typed(value, out)) for value, out in zip(found, op.outputs, strict=True)]
+            outputs = flatten_outputs(kernel(inputs, xp=np if op.op_def.portable else jnp))
+        results = [on_host(_typed(value, out)) for value, out in zip(outputs, op.outputs, strict=True)]
         if any(not _is_as_said(value, out) for value, out in zip(results, op.outputs, strict=True)):
             raise BetterCompiledError  # a shape that somebody set is wrong: a compiled program says which
         return results
@@ -261,14 +268,15 @@ def _chosen_rule(op: StepNode, inputs: Sequence[Any], own: Rule, state: TraceSta
     if not all(hasattr(value, "shape") and hasattr(value, "dtype") for value in inputs):
         return own  # handles, lists of tensors
     static = op.op_def.static_positions(op)
+    # all inputs are known: the result stays known as well
     if op.op_def.portable and all(isinstance(value, np.ndarray) for value in inputs):
         return own
-    found = tuple(
+    described = tuple(
         KernelInput(tuple(value.shape), value.dtype, value if i in static else None) for i, value in enumerate(inputs)
     )
-    case = KernelCase(op.type, op.attrs, found, target.device_types)
+    case = KernelCase(op.type, op.attrs, described, target.device_types)
     alone = not (op.op_def.stateful or op.op_def.random or op.op_def.calls_functions)
-    choice = chooser.choose(case, target.device, partial(_seconds_alone, op, found, target) if alone else None)
+    choice = chooser.choose(case, target.device, partial(_seconds_alone, op, described, target) if alone else None)
     if choice is None:
         return own
     state.choices[op.name] = choice
@@ -284,11 +292,11 @@ def _seconds_alone(
 
     def program(*arrays: TensorValue) -> list[Any]:
         left = iter(arrays)
-        values = [next(left) if given.value is None else given.value for given in inputs]
+        values = [next(left) if described.value is None else described.value for described in inputs]
         context = TraceContext(op, TraceState({}, counter_of=lambda _: np.uint32(0), run_seed=np.uint32(0)))
         return flatten_outputs(BoundKernel(op, rule, jnp, context)(values))
 
-    dynamic = [(given.shape, given.dtype) for given in inputs if given.value is None]
+    dynamic = [(described.shape, described.dtype) for described in inputs if described.value is None]
     return measured_seconds(program, dynamic, target.device)
 
 
@@ -304,6 +312,7 @@ def _stays_known(op: StepNode, inputs: list[Any], compute: Callable[[], Any]) ->
     op_def = op.op_def
     if not op_def.portable:
         return False
+    # it looks at the shapes of its inputs alone, which the trace knows
     if op_def.shape_valued:
         return True
     size = 0
@@ -338,12 +347,12 @@ def _typed(value: TensorValue, out: StepTensor) -> Any:
     """The signature decides the dtype: 64-bit defaults of the array library must not leak."""
     if isinstance(value, ResourceHandle) or out.dtype is dtypes.resource or out.dtype is dtypes.variant:
         return value
-    wanted = out.dtype.as_numpy_dtype
+    dtype = out.dtype.as_numpy_dtype
     if not hasattr(value, "dtype"):
-        return np.asarray(value, wanted)
+        return np.asarray(value, dtype)
     if isinstance(value, np.generic):
         value = np.asarray(value)
-    return value if value.dtype == wanted else value.astype(wanted)
+    return value if value.dtype == dtype else value.astype(dtype)
 
 
 def random_key(op: StepNode, run_seed: TensorValue, counter: TensorValue) -> TensorValue:

@@ -94,6 +94,7 @@ class _PartitionWriter:
         self._tensors: dict[StepTensor, int] = {}
         self._functions: dict[StepFunction, int] = {}
         operations = list(partition.operations)
+        # first the nodes that run, in their order, so that equal plans are written alike
         for op in operations:
             self._node(op)
         self._connect(operations)
@@ -261,6 +262,7 @@ class _PartitionReader:
         self._message = message
         self._nodes = [_node_from_proto(node) for node in message.node]
         self._tensors: list[StepTensor] = []
+        # nodes first, then tensors, then what nodes take: a Merge takes what comes after it
         for tensor in message.tensor:
             self._tensors.append(self._tensor(tensor))
         for node, written in zip(self._nodes, message.node, strict=True):

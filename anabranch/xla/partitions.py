@@ -174,9 +174,11 @@ def verify_partitions(partitions: Sequence[Partition], step: StepGraph, stage: s
     for op in step.operations:
         if op not in homes:
             _fail(stage, op, "is in no partition")
-    given = sorted(position for part in partitions for position in part.fetch_positions)
-    if given != list(range(len(step.fetches))):
-        raise InternalError(None, None, f"after stage {stage!r} the fetches {given} are given of {len(step.fetches)}")
+    positions = sorted(position for part in partitions for position in part.fetch_positions)
+    if positions != list(range(len(step.fetches))):
+        raise InternalError(
+            None, None, f"after stage {stage!r} the fetches {positions} are given of {len(step.fetches)}"
+        )
     sends = sorted((end.tensor, task_of(end.destination)) for part in partitions for end in part.sends)
     receives = sorted((end.tensor, part.task) for part in partitions for end in part.receives)
     if sends != receives:
@@ -221,15 +223,15 @@ def _printed(part: Partition) -> Iterator[str]:
             for what, handles in (("reads", item.reads), ("writes", item.writes)):
                 if handles:
                     yield f"       {what} {', '.join(map(str, handles))}"
-            yield from (f"       {_told(op)}" for op in item.operations)
+            yield from (f"       {_described(op)}" for op in item.operations)
         else:
-            yield f"  {number}: host{where}: {_told(item.operation)}"
+            yield f"  {number}: host{where}: {_described(item.operation)}"
 
 
 def _names(tensors: Sequence[StepTensor]) -> str:
     return ", ".join(t.name for t in tensors) or "nothing"
 
 
-def _told(op: StepNode) -> str:
+def _described(op: StepNode) -> str:
     controls = "".join(f", ^{control.name}" for control in op.control_inputs)
     return f"{op.name} = {op.type}({', '.join(t.name for t in op.inputs)}{controls})"

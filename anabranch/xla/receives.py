@@ -57,6 +57,7 @@ def delay_receives(
     for number, waited in schedule.after.items():
         (receive,) = _members(grouping.items[number])
         orders[receive] = [*orders.get(receive, ()), _members(grouping.items[waited])[-1]]
+    # the items' order must respect the new edges too, for those who run them one after the other
     ordered = [grouping.items[number] for number in order(len(grouping.items), schedule.after)]
     return replace(grouping, items=ordered, order=orders), _report(grouping.items, schedule)
 

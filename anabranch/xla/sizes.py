@@ -107,13 +107,13 @@ def values_of(program: Program, scope: str = "") -> Iterator[TracedValue]:
     """All values that the equations of a traced program compute, also those of its loops and branches."""
     jaxpr: Jaxpr = program.jaxpr if isinstance(program, ClosedJaxpr) else program
     for equation in jaxpr.eqns:
-        here = f"{scope}/{equation.source_info.name_stack}"
+        inner_scope = f"{scope}/{equation.source_info.name_stack}"
         for variable in equation.outvars:
             kind: Any = variable.aval
             if hasattr(kind, "shape"):
-                yield TracedValue(kind.shape, kind.dtype, here)
+                yield TracedValue(kind.shape, kind.dtype, inner_scope)
         for inner in _inner_programs(equation.params.values()):
-            yield from values_of(inner, here)
+            yield from values_of(inner, inner_scope)
 
 
 def _inner_programs(parameters: Iterable[Any]) -> Iterator[Any]:
@@ -136,6 +136,7 @@ def _operation_of(scope: str, operations: Iterable[StepNode]) -> StepNode | None
     """The innermost operation whose scope (`lowering.trace_operations`) stands in a name stack."""
     text = f"/{scope}/"
     named = [op for op in _with_bodies(operations) if f"/{op.name}/" in text]
+    # the one that ends last in the stack is the innermost; of two that end at one place the longer name is the whole
     return max(named, key=lambda op: (text.rfind(f"/{op.name}/") + len(op.name), len(op.name)), default=None)
 
 

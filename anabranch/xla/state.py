@@ -95,6 +95,7 @@ def _state_in_terms_of_parameters(body: StepFunction) -> tuple[list[Any], list[A
     parameters = set(body.inputs)
 
     def inner_handle(tensor: StepTensor) -> Any:
+        # a body may pass a handle on before it uses it
         while tensor not in parameters and tensor.op.op_def.passes_on:
             tensor = tensor.op.inputs[tensor.value_index]
         return tensor if tensor in parameters else ResourceHandle("", tensor.op.name, "variable")

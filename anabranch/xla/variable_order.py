@@ -28,14 +28,15 @@ class _VariableHistory:
 
     def before(self, reads: list[Any], writes: list[Any]) -> list[StepNode]:
         """What an operation with these reads and writes must come after."""
-        found = [self._last_write[h] for h in (*reads, *writes) if h in self._last_write]
-        found.extend(earlier for h in writes for earlier in self._reads.get(h, ()))
-        return found
+        earlier_operations = [self._last_write[h] for h in (*reads, *writes) if h in self._last_write]
+        earlier_operations.extend(read for h in writes for read in self._reads.get(h, ()))
+        return earlier_operations
 
     def add(self, op: StepNode, reads: list[Any], writes: list[Any]) -> None:
         """Adds the next operation."""
         for handle in writes:
             self._last_write[handle] = op
+            # what comes after this write comes after those reads as well
             self._reads[handle] = []
         for handle in reads:
             self._reads.setdefault(handle, []).append(op)
@@ -44,7 +45,7 @@ class _VariableHistory:
 def variable_order(step: StepGraph, states: States, frames: Frames | None = None) -> dict[StepNode, list[StepNode]]:
     """For each operation, those that come before it to a variable of theirs; and what their `after` says."""
     histories: dict[int, _VariableHistory] = {}
-    found: dict[StepNode, list[StepNode]] = {}
+    order: dict[StepNode, list[StepNode]] = {}
     for op in step.operations:
         reads, writes = states[op]
         earlier = list(op.after)
@@ -54,5 +55,5 @@ def variable_order(step: StepGraph, states: States, frames: Frames | None = None
             earlier += history.before(reads, writes)
             history.add(op, reads, writes)
         if earlier:
-            found[op] = [other for other in dict.fromkeys(earlier) if other is not op]
-    return found
+            order[op] = [other for other in dict.fromkeys(earlier) if other is not op]
+    return order

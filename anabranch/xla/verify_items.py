@@ -67,11 +67,11 @@ def _check_island(island: Island, at: int, position: dict[StepNode, int], stage:
 
 
 def _check_outputs(grouping: Grouping, step: StepGraph, position: dict[StepNode, int], stage: str) -> None:
-    given: set[StepTensor] = {t for item in grouping.items for t in item.outputs}
+    computed: set[StepTensor] = {t for item in grouping.items for t in item.outputs}
     taken = [(t, position[op]) for op in step.operations for t in op.inputs]
     for tensor, at in [*taken, *((t, -1) for t in step.fetches)]:
         home = position.get(tensor.op)
-        if home not in (None, at) and not tensor.is_known and tensor not in given:
+        if home not in (None, at) and not tensor.is_known and tensor not in computed:
             _fail(stage, tensor.op, f"keeps {tensor.name!r} inside of its island, though others need it")
 
 

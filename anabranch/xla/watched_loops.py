@@ -86,6 +86,7 @@ class WatchedLoops:
         def run_stretch(state: tuple[Carry, TensorValue]) -> Any:
             carry, stretch = state
             carry, left = lax.while_loop(stretch_goes, iterate_stretch, (carry, stretch))
+            # something is left of the stretch where the loop has come to its own end: nobody need be asked
             return carry, lax.cond(left > 0, lambda: stretch, lambda: ask(stretch))
 
         carry, stretch = lax.while_loop(goes, run_stretch, (carry, jnp.int32(self.first)))
@@ -108,6 +109,7 @@ _watching: dict[int, _Watching] = {}
 @contextlib.contextmanager
 def watching(watch: Watch) -> Iterator[np.ndarray[Any, Any]]:
     """Inside the block a watch has a number: the argument for the program whose loops are to ask it."""
+    # an argument of the program is an int32
     number = next(_numbers) % (1 << 31)
     _watching[number] = _Watching(watch, time.monotonic())
     try:
@@ -123,5 +125,6 @@ def _next_stretch(op: StepNode, number: TensorValue, done: TensorValue) -> np.nd
         return np.array(0, np.int32)
     now = time.monotonic()
     took, asking.asked = now - asking.asked, now
+    # as many as take `_PERIOD` at the pace so far, but not many times more: the pace may change
     iterations = int(done) * min(_PERIOD / max(took, 1e-9), _GROWTH)
     return np.array(min(max(iterations, 1), _LONGEST), np.int32)

@@ -75,7 +75,7 @@ class FunctionOfElements:
         self._captured = list(captured)
         self._has_objects = any(t.dtype in (dtypes.resource, dtypes.variant) for t in body.inputs)
         self._program = _Program(ctx, body, self._captured) if _runs_directly(body.operations) else None
-        self._draws = ctx.new_draws()
+        self._stream = ctx.new_stream()
 
     def __call__(self, *element: Any) -> Element:
         if self._has_objects:
@@ -83,7 +83,7 @@ class FunctionOfElements:
         try:
             if self._program is not None:
                 return self._program.run(element)
-            results = self._ctx.call(self._body, [*element, *self._captured], draws=self._draws)
+            results = self._ctx.call(self._body, [*element, *self._captured], stream=self._stream)
         except OpError as error:
             op = self._ctx.op
             where = f"\n  in the function of {op.type} {op.name!r}, created at {op.creation_site}"

@@ -55,16 +55,16 @@ def test_fetches_and_targets_keep_what_they_waited_for() -> None:
 
 def test_a_long_chain_has_few_edges() -> None:
     """Each constant waits for the one before and for one operation more."""
-    sources, constant, takers = [], convert_to_tensor(1.0), []
+    sources, constant, consumers = [], convert_to_tensor(1.0), []
     for _ in range(50):
         sources.append(drawn())
         before = [sources[-1].op, constant.op]
         constant = after(before, lambda: convert_to_tensor(1.0))
-        takers.append(raw.AddV2(drawn(), constant))
-    step = fold(prune(takers, [], []))
+        consumers.append(raw.AddV2(drawn(), constant))
+    step = fold(prune(consumers, [], []))
     verify(step, "fold")
     assert max(len(op.control_inputs) for op in step.operations) <= 2 * MAX_DIRECT
-    assert sum(len(op.control_inputs) for op in step.operations) <= 4 * MAX_DIRECT * len(takers)
+    assert sum(len(op.control_inputs) for op in step.operations) <= 4 * MAX_DIRECT * len(consumers)
 
 
 def test_what_waits_for_different_operations_is_not_merged() -> None:

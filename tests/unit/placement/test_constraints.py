@@ -97,7 +97,7 @@ def test_without_constraints_the_preferred_device_that_has_the_kernel() -> None:
 
 
 def test_what_nothing_binds_follows_its_neighbour() -> None:
-    """A source goes to its only taker, a description to what it describes."""
+    """A source goes to its only consumer, a description to what it describes."""
     with Graph().as_default() as graph:
         x = source()
         numbers = raw.RandomUniform(shape=np.int32([2]), dtype="float32", name="numbers")

@@ -40,7 +40,7 @@ def test_dear_transfers_keep_everything_together() -> None:
 
 
 def test_a_tensor_is_sent_once() -> None:
-    """Two takers on one device wait for one transfer."""
+    """Two consumers on one device wait for one transfer."""
     jobs = [Job([1.0, 1.0], [], 0), Job([1.0, 1.0], [Input(0, 0, 1)], 1), Job([1.0, 1.0], [Input(0, 0, 1)], 2)]
     assert Simulation(jobs, 2, flat(5.0)).makespan([0, 1, 1]) == pytest.approx(1 + 5 + 2)
 

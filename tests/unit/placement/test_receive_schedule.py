@@ -114,7 +114,7 @@ def test_a_receive_waits_for_what_all_of_its_takers_wait_for(items: list[Item]) 
     for item in items:
         before.append({s for i in item.inputs for s in (i, *before[i])} if item.waits_for_all else set())
     for receive, waited in schedule_receives(items).after.items():
-        takers = [number for number, item in enumerate(items) if receive in item.inputs]
-        assert takers
-        assert all(waited in before[taker] for taker in takers)
+        consumers = [number for number, item in enumerate(items) if receive in item.inputs]
+        assert consumers
+        assert all(waited in before[consumer] for consumer in consumers)
         assert (items[waited].device, items[waited].frame) == (items[receive].device, items[receive].frame)

@@ -48,10 +48,10 @@ def test_arrays_come_back(array: Any) -> None:
 
 
 @given(st.lists(st.binary(max_size=9), max_size=6), st.booleans())
-def test_strings_come_back(texts: list[bytes], twice: bool) -> None:
-    array = np.array(texts * (2 if twice else 1), np.object_)
+def test_strings_come_back(strings: list[bytes], twice: bool) -> None:
+    array = np.array(strings * (2 if twice else 1), np.object_)
     found = carried(array.reshape(2, -1) if twice else array)
-    assert found.shape == ((2, len(texts)) if twice else (len(texts),))
+    assert found.shape == ((2, len(strings)) if twice else (len(strings),))
     assert found.reshape(-1).tolist() == array.tolist()
     assert carried(b"alone")[()] == b"alone"
 

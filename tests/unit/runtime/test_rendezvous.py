@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from anabranch.errors import AbortedError, CancelledError, InternalError
-from anabranch.runtime.rendezvous import DEAD, NOTHING, Key, Meetings, Rendezvous, StepId
+from anabranch.runtime.rendezvous import DEAD, NOTHING, Key, Rendezvous, RendezvousTable, StepId
 
 A, B = "/device:CPU:0", "/device:CPU:1"
 
@@ -19,14 +19,14 @@ A, B = "/device:CPU:0", "/device:CPU:1"
 STEPS = st.builds(StepId, st.sampled_from(["s", "t"]), st.integers(1, 2))
 
 
-class MeetingsMachine(RuleBasedStateMachine):
+class RendezvousTableMachine(RuleBasedStateMachine):
     """Random events beside a plain account of what was sent and asked for."""
 
     keys = st.builds(Key, STEPS, st.just(A), st.just(B), st.sampled_from("xy"), st.just(""), st.integers(0, 1))
 
     def __init__(self) -> None:
         super().__init__()
-        self.meetings = Meetings()
+        self.table = RendezvousTable()
         self.begun: set[StepId] = set()
         self.ended: set[StepId] = set()
         self.aborted: set[StepId] = set()
@@ -47,7 +47,7 @@ class MeetingsMachine(RuleBasedStateMachine):
     def begin(self, step: StepId) -> None:
         if step not in self.begun:
             self.begun.add(step)
-            self.meetings.begin(step)
+            self.table.begin(step)
 
     @rule(key=keys)
     def send(self, key: Key) -> None:
@@ -55,9 +55,9 @@ class MeetingsMachine(RuleBasedStateMachine):
         alive = self.runs(key.step) and key.step not in self.aborted
         if alive and key in self.sent:
             with pytest.raises(InternalError, match="sent twice"):
-                self.meetings.send(key, self.count)
+                self.table.send(key, self.count)
             return
-        self.deliver(self.meetings.send(key, self.count))
+        self.deliver(self.table.send(key, self.count))
         if alive:
             self.sent[key] = self.count
 
@@ -68,9 +68,9 @@ class MeetingsMachine(RuleBasedStateMachine):
         alive = self.runs(key.step) and key.step not in self.aborted
         if alive and key in self.asked:
             with pytest.raises(InternalError, match="asked for twice"):
-                self.meetings.receive(key, waiter)
+                self.table.receive(key, waiter)
             return
-        self.deliver(self.meetings.receive(key, waiter))
+        self.deliver(self.table.receive(key, waiter))
         if alive:
             self.asked[key] = waiter
         else:
@@ -78,23 +78,23 @@ class MeetingsMachine(RuleBasedStateMachine):
 
     @rule(key=keys)
     def take(self, key: Key) -> None:
-        got = self.meetings.take(key)
+        got = self.table.take(key)
         if self.runs(key.step) and key.step not in self.aborted and key in self.sent and key not in self.asked:
             assert got == self.sent[key]
-            self.asked[key] = f"taker of {key}"
+            self.asked[key] = f"consumer of {key!r}"
             self.settled[self.asked[key]] = got
         else:
             assert got is NOTHING
 
     @rule(step=STEPS)
     def abort(self, step: StepId) -> None:
-        self.deliver(self.meetings.abort(step, AbortedError(None, None, "enough")))
+        self.deliver(self.table.abort(step, AbortedError(None, None, "enough")))
         if self.runs(step):
             self.aborted.add(step)
 
     @rule(step=STEPS)
     def finish(self, step: StepId) -> None:
-        self.deliver(self.meetings.finish(step))
+        self.deliver(self.table.finish(step))
         if step in self.begun:
             self.ended.add(step)
 
@@ -107,14 +107,14 @@ class MeetingsMachine(RuleBasedStateMachine):
                 assert isinstance(self.settled[waiter], AbortedError | CancelledError)
             else:
                 assert waiter not in self.settled
-                assert key in self.meetings.waiting(key.step)
+                assert key in self.table.waiting(key.step)
 
     @invariant()
     def nothing_is_kept_of_steps_that_ended(self) -> None:
-        assert self.meetings.steps == len(self.begun - self.ended)
+        assert self.table.steps == len(self.begun - self.ended)
 
 
-TestMeetings = MeetingsMachine.TestCase
+TestRendezvousTable = RendezvousTableMachine.TestCase
 
 
 def test_either_may_come_first() -> None:

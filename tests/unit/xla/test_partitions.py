@@ -33,7 +33,7 @@ def _loop() -> Any:
     )
 
 
-def _branch_of_texts() -> Any:
+def _branch_of_strings() -> Any:
     return tf.cond(
         tf.placeholder_with_default(True, []),
         lambda: tf.strings.join(["a", tf.as_string(tf.placeholder_with_default(1.0, []))]),
@@ -68,7 +68,7 @@ def _large_constant() -> Any:
 
 PROGRAMS: dict[str, Callable[[], Any]] = {
     "loop": _loop,
-    "branch of texts": _branch_of_texts,
+    "branch of strings": _branch_of_strings,
     "update": _update,
     "array in a loop": _array_in_a_loop,
     "mapped dataset": _mapped_dataset,
