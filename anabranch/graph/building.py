@@ -283,14 +283,14 @@ def _set_number(op_def: OpDef, arg: ArgDef, count: int, attrs: dict[str, Any]) -
 
 # ---------------------------------------------------------------------- attributes
 def _given_attrs(op_def: OpDef, bound: dict[str, Any]) -> dict[str, Any]:
-    found = {}
+    values = {}
     for name, value in bound.items():
         attr = op_def.attrs.get(name)
         if attr is not None and value is not None:
-            found[name] = attr_value(op_def.name, attr, value)
+            values[name] = attr_value(op_def.name, attr, value)
         elif attr is not None and attr.kind == "shape":
-            found[name] = TensorShape(None)
-    return found
+            values[name] = TensorShape(None)
+    return values
 
 
 def _complete_attrs(op_def: OpDef, attrs: dict[str, Any]) -> None:

@@ -105,10 +105,10 @@ def _rewrite(nodes: NodeList, scope: _Scope) -> dict[str, str]:
     for node in nodes:
         rewriter = _rewriter_of(node, scope)
         if rewriter is not None:
-            found = rewriter(node, scope)
-            found.node.attr[_ORIGIN].s = node.SerializeToString(deterministic=True)
-            written += [*found.helpers, found.node]
-            outputs.update(found.outputs)
+            written_node = rewriter(node, scope)
+            written_node.node.attr[_ORIGIN].s = node.SerializeToString(deterministic=True)
+            written += [*written_node.helpers, written_node.node]
+            outputs.update(written_node.outputs)
         else:
             written.append(node)
     if len(written) == len(nodes) and not any(_ORIGIN in node.attr for node in written):
@@ -199,7 +199,7 @@ def _inner_of(node: NodeDef) -> list[_Inner]:
     names = [text.decode() for text in node.attr["tensors"].list.s]
     types = list(node.attr["types" if node.op == RECORDS else "Tout"].list.type)
     numbers = list(node.attr["which"].list.i) if "which" in node.attr else [0] * len(names)
-    return [_Inner(*found) for found in zip(numbers, names, types, strict=True)]
+    return [_Inner(*parts) for parts in zip(numbers, names, types, strict=True)]
 
 
 def _inner_of_all(nodes: Iterable[NodeDef]) -> list[_Inner]:
@@ -213,9 +213,9 @@ def _text_of(inner: _Inner, function: FunctionDef, renamed: dict[str, str]) -> s
     return renamed.get(inner.name, inner.name)
 
 
-def _digest(found: Iterable[_Inner]) -> str:
+def _digest(inner: Iterable[_Inner]) -> str:
     """Tells apart what different operations need of one function."""
-    return hashlib.sha256("|".join(f"{i.which} {i.name}" for i in found).encode()).hexdigest()[:8]
+    return hashlib.sha256("|".join(f"{i.which} {i.name}" for i in inner).encode()).hexdigest()[:8]
 
 
 def _part_of_owner(node: NodeDef, scope: _Scope) -> _Rewriting:
@@ -503,19 +503,19 @@ def restored(message: GraphDef) -> GraphDef:
     """The graph as it was before `in_tensorflows_vocabulary`; as it stands where it was changed since."""
     if not any(_ORIGIN in node.attr for node in _all_nodes(message)):
         return message
-    found: GraphDef = _copy(message)
-    library = {function.signature.name: function for function in found.library.function}
+    graph_def: GraphDef = _copy(message)
+    library = {function.signature.name: function for function in graph_def.library.function}
     try:
-        _restore(found.node, _Scope(library, False))
+        _restore(graph_def.node, _Scope(library, False))
         for function in library.values():
             outputs = _restore(function.node_def, _Scope(library, True))
             _rename_results(function, outputs)
     except (_ChangedError, DecodeError, KeyError, IndexError, ValueError, TypeError):
         return _without_origins(message)
-    kept = [f for f in found.library.function if _ORIGIN not in f.attr]
-    del found.library.function[:]
-    found.library.function.extend(kept)
-    return found
+    kept = [f for f in graph_def.library.function if _ORIGIN not in f.attr]
+    del graph_def.library.function[:]
+    graph_def.library.function.extend(kept)
+    return graph_def
 
 
 class _ChangedError(Exception):
@@ -535,8 +535,8 @@ def _restore(nodes: NodeList, scope: _Scope) -> dict[str, str]:
     originals = {node.name: NodeDef.FromString(node.attr[_ORIGIN].s) for node in nodes if _ORIGIN in node.attr}
     scope.find_beside(originals.values())
     again = {name: _rewritten_again(node, scope) for name, node in originals.items()}
-    renamed = {old: new for found in again.values() for old, new in found.outputs.items()}
-    expected = {made.name: made for found in again.values() for made in (*found.helpers, found.node)}
+    renamed = {old: new for rewritten in again.values() for old, new in rewritten.outputs.items()}
+    expected = {made.name: made for rewritten in again.values() for made in (*rewritten.helpers, rewritten.node)}
     _rename_inputs(expected.values(), renamed)
     helpers = set(expected) - set(originals)
     present = {node.name: node for node in nodes}
@@ -560,9 +560,9 @@ def _rewritten_again(node: NodeDef, scope: _Scope) -> _Rewriting:
 
 
 def _without_origins(message: GraphDef) -> GraphDef:
-    found: GraphDef = _copy(message)
-    for node in _all_nodes(found):
+    graph_def: GraphDef = _copy(message)
+    for node in _all_nodes(graph_def):
         node.attr.pop(_ORIGIN, None)
-    for function in found.library.function:
+    for function in graph_def.library.function:
         function.attr.pop(_ORIGIN, None)
-    return found
+    return graph_def

@@ -495,10 +495,10 @@ def arg_dtypes(args: Iterable[ArgDef], attrs: Mapping[str, Any]) -> list[DType]:
     Raises:
         ValueError: an attribute says that an argument stands for more tensors than any operation has.
     """
-    found: list[DType] = []
+    dtypes: list[DType] = []
     for arg in args:
         if arg.type_list_attr is not None:
-            found.extend(attrs[arg.type_list_attr])
+            dtypes.extend(attrs[arg.type_list_attr])
             continue
         dtype: DType = attrs[arg.type_attr] if arg.type_attr is not None else arg.dtype  # type: ignore[assignment]
         count = 1 if arg.number_attr is None else attrs[arg.number_attr]
@@ -507,8 +507,8 @@ def arg_dtypes(args: Iterable[ArgDef], attrs: Mapping[str, Any]) -> list[DType]:
                 f"{arg.number_attr} = {count} tensors for {arg.name!r} are more than the {_MAX_TENSORS} that an "
                 "operation may have; keep them in one tensor"
             )
-        found.extend([dtype] * count)
-    return found
+        dtypes.extend([dtype] * count)
+    return dtypes
 
 
 class _DefaultGraphs(threading.local):

@@ -47,18 +47,18 @@ class GraphCopy:
 
     def tensor(self, tensor: Tensor) -> StepTensor:
         """The copy of a tensor."""
-        found = self._given.get(tensor)
-        if found is None:
-            found = self._given[tensor] = self.node(tensor._op).outputs[tensor._value_index]
-        return found
+        copied = self._given.get(tensor)
+        if copied is None:
+            copied = self._given[tensor] = self.node(tensor._op).outputs[tensor._value_index]
+        return copied
 
     def node(self, op: Operation) -> StepNode:
         """The copy of an operation, which knows no inputs before `connect`."""
-        found = self._nodes.get(op)
-        if found is None:
-            found = self._nodes[op] = self._node(op)
-            found.outputs = [StepTensor(found, i, t._dtype, t._shape) for i, t in enumerate(op._outputs)]
-        return found
+        copied = self._nodes.get(op)
+        if copied is None:
+            copied = self._nodes[op] = self._node(op)
+            copied.outputs = [StepTensor(copied, i, t._dtype, t._shape) for i, t in enumerate(op._outputs)]
+        return copied
 
     def connect(self, op: Operation, without: set[Operation]) -> StepNode:
         """Gives the copy of an operation its inputs, and its control inputs but for some."""
@@ -145,12 +145,12 @@ class GraphCopy:
 
     def _give_values(self, node: StepNode, owner: Operation, others: list[Operation]) -> None:
         """Gives the copy of a conditional what the operations beside it name, as further results of its branches."""
-        found = {key: t for op in others for key, t in zip(_inner_keys(op), op._outputs, strict=True)}
+        named = {key: t for op in others for key, t in zip(_inner_keys(op), op._outputs, strict=True)}
         changed = []
         for number, name in enumerate(called_names(owner.attrs, owner.op_def)):
             further = [
                 FurtherResult(inner if which == number else b"", True, t.dtype, t.shape)
-                for (which, inner), t in found.items()
+                for (which, inner), t in named.items()
             ]
             made = _with_further_results(owner._graph, name, tuple(further))
             node.functions = {**node.functions, made.name: made}
@@ -162,8 +162,8 @@ class GraphCopy:
         node.attrs = {
             **node.attrs,
             **functions,
-            "Tout": [*owner.attrs["Tout"], *(t.dtype for t in found.values())],
-            "output_shapes": [*shapes, *(t.shape for t in found.values())],
+            "Tout": [*owner.attrs["Tout"], *(t.dtype for t in named.values())],
+            "output_shapes": [*shapes, *(t.shape for t in named.values())],
         }
 
     def _node(self, op: Operation) -> StepNode:
@@ -206,9 +206,9 @@ def name_operation(error: OpError, graph: Graph) -> None:
     """Lets an error name the operation of a graph that a node was copied from, if there is one."""
     node = error.op
     if isinstance(node, StepNode) and node.origin == node.name:
-        found = graph._by_name.get(node.name)
-        if found is not None:
-            error.replace_operation(found)
+        operation = graph._by_name.get(node.name)
+        if operation is not None:
+            error.replace_operation(operation)
 
 
 _NO_FUNCTIONS: Final[Mapping[str, StepFunction]] = {}
@@ -231,7 +231,7 @@ _made: weakref.WeakKeyDictionary[FunctionGraph, dict[tuple[FurtherResult, ...], 
 
 def functions_of(graph: Graph, operations: Iterable[Operation]) -> dict[str, StepFunction]:
     """Copies of the functions that operations of a graph call, directly or not, by name."""
-    found: dict[str, StepFunction] = {}
+    copies: dict[str, StepFunction] = {}
     library: Mapping[str, Graph] | None = None
     stack: list[tuple[str, bool]] = [(name, False) for name in _called_by(operations)]
     entered: set[str] = set()
@@ -240,16 +240,16 @@ def functions_of(graph: Graph, operations: Iterable[Operation]) -> dict[str, Ste
         if library is None:
             library = graph.functions
         body = library.get(name)
-        if name in found or not isinstance(body, FunctionGraph):
+        if name in copies or not isinstance(body, FunctionGraph):
             continue  # a kernel that calls a function that is not there says so
         called = _called_by(body.get_operations())
         if complete:
-            found[name] = _copied(name, body, {other: found[other] for other in called if other in found})
+            copies[name] = _copied(name, body, {other: copies[other] for other in called if other in copies})
         elif name not in entered:
             entered.add(name)
             stack.append((name, True))
-            stack.extend((other, False) for other in called if other not in found)
-    return found
+            stack.extend((other, False) for other in called if other not in copies)
+    return copies
 
 
 def _called_by(operations: Iterable[Operation]) -> list[str]:
@@ -292,11 +292,11 @@ def copy_of_function(
     copy = GraphCopy(called, f"@{name}")
     parameters = {t._op for t in body.inputs}
     more = [inner_tensor(body, body.inputs, f.name) if f.name else None for f in further]
-    found = [*body.outputs, *(t for t in more if t is not None)]
+    all_results = [*body.outputs, *(t for t in more if t is not None)]
     unvalued = {t for t, f in zip(more, further, strict=True) if t is not None and not f.valued}
-    needed = needed_operations([t._op for t in found], set(body.inputs), parameters)
+    needed = needed_operations([t._op for t in all_results], set(body.inputs), parameters)
     ordered = in_execution_order(needed, set(body.inputs))
-    nodes = copy.connected(ordered, set(), found, unvalued - set(body.outputs))
+    nodes = copy.connected(ordered, set(), all_results, unvalued - set(body.outputs))
     results = [copy.tensor(t) for t in body.outputs]
     for number, (tensor, wanted) in enumerate(zip(more, further, strict=True)):
         if tensor is None:

@@ -341,14 +341,14 @@ def _shape_hints(plan: NodePlan, op: Operation, loops: list[int]) -> list[Tensor
         inferred[1:] = [t.shape for t in op.outputs[1:]]
     if not plan.output_shapes:
         return inferred
-    found = []
+    merged = []
     for index, (shape, hint) in enumerate(zip(inferred, plan.output_shapes, strict=False)):
         if not shape.is_compatible_with(hint):
             raise ValueError(
                 f"the attribute '_output_shapes' says {hint} for output {index}, but the inputs' shapes give {shape}"
             )
-        found.append(shape.merge_with(hint))
-    return found
+        merged.append(shape.merge_with(hint))
+    return merged
 
 
 # ---------------------------------------------------------------------- the library
@@ -437,15 +437,15 @@ class _Library:
         return names
 
     def _others(self) -> list[str]:
-        found = []
+        names = []
         for name in self._functions:
             nodes = [*self._body(name), *self.reachable_nodes(self._body(name))]
             unknown = sorted({n.op for n in nodes if find_op_def(n.op) is None})
             if unknown:
                 _log.info("function %r is not imported: nothing needs it, and it needs the types %s", name, unknown)
             else:
-                found += self._order(self._body(name)) + [name]
-        return found
+                names += self._order(self._body(name)) + [name]
+        return names
 
     def _build(self, name: str, names: Mapping[str, str]) -> FunctionGraph:
         plan = FunctionPlan(self._functions[name], self._body(name))

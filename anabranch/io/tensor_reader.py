@@ -147,8 +147,8 @@ class TensorReader(abc.ABC):
                     damages.append(error.message)
         if damages:
             more = len(damages) - _MAX_DAMAGES_TOLD
-            told = damages[:_MAX_DAMAGES_TOLD] + ([f"... and {more} more"] if more > 0 else [])
-            raise errors.DataLossError(None, None, "\n".join(told))
+            shown = damages[:_MAX_DAMAGES_TOLD] + ([f"... and {more} more"] if more > 0 else [])
+            raise errors.DataLossError(None, None, "\n".join(shown))
 
     def __enter__(self) -> Self:
         return self

@@ -29,7 +29,7 @@ def boxed(value: Any) -> Any:
 def unboxed(value: Any) -> Any:
     """The way back from `boxed`."""
     if isinstance(value, np.ndarray) and value.dtype == np.object_ and value.ndim == 0:
-        found = value.item()
-        if isinstance(found, _OBJECTS):
-            return found
+        element = value.item()
+        if isinstance(element, _OBJECTS):
+            return element
     return value

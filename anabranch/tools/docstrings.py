@@ -30,12 +30,12 @@ class Docstring:
 
     def entries(self, section: str) -> dict[str, str]:
         """The entries ``name: text`` of a section; the name may be several, separated by commas."""
-        found = {}
+        entries = {}
         for text in _items(self.sections.get(section, "")):
             match = _ENTRY.fullmatch(text)
             if match:
-                found[match[1]] = " ".join(match[2].split())
-        return found
+                entries[match[1]] = " ".join(match[2].split())
+        return entries
 
     def arguments(self) -> dict[str, str]:
         """The text of each argument by its name; arguments that share an entry share its text."""

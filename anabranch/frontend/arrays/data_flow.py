@@ -150,8 +150,8 @@ def searchsorted(
     with name_scope(name, "SearchSorted"):
         rows = convert_to_tensor(sorted_sequence, name="sorted_sequence")
         wanted = convert_to_tensor(values, rows.dtype, name="values")
-        found = op(_as_matrix(rows), _as_matrix(wanted), out_type=out_type)
-        result: Tensor = raw.Reshape(found, raw.Shape(wanted))
+        places = op(_as_matrix(rows), _as_matrix(wanted), out_type=out_type)
+        result: Tensor = raw.Reshape(places, raw.Shape(wanted))
         result.set_shape(wanted.shape)
         return result
 

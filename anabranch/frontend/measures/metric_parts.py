@@ -159,11 +159,11 @@ def confusion_at_thresholds(
     values, updates = {}, {}
     for kind in kinds:
         counts = metric_variable([len(limits)], dtypes.float32, _VARIABLE_NAMES[kind])
-        found = cast(of_kind(truth, decided, kind), dtypes.float32)
+        hits = cast(of_kind(truth, decided, kind), dtypes.float32)
         if row is not None:
-            found = raw.Mul(found, row)
+            hits = raw.Mul(hits, row)
         values[kind] = counts
-        updates[kind] = counts.assign_add(raw.Sum(found, [1]))
+        updates[kind] = counts.assign_add(raw.Sum(hits, [1]))
     return values, updates
 
 

@@ -185,8 +185,8 @@ def _by_rank(
     spatial = (data.shape.ndims if data.shape.ndims is not None else len(data_format or "")) - 2
     if spatial not in functions:
         raise ValueError(f"the input of pooling must have rank 3, 4 or 5, got shape {data.shape}")
-    found: Tensor = functions[spatial](data, ksize, strides, padding, data_format or FORMATS[spatial][0], name)
-    return found
+    pooled: Tensor = functions[spatial](data, ksize, strides, padding, data_format or FORMATS[spatial][0], name)
+    return pooled
 
 
 class MaximaAndPlaces(NamedTuple):

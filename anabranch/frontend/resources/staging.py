@@ -147,13 +147,13 @@ class StagingArea(BaseStagingArea):
 
     def get(self, name: str | None = None) -> nest.Structure:
         """The oldest element, taken out: a list, or a dictionary by name; waits for one."""
-        found = raw.Unstage(name=name or f"{self._name}_get", **self._attrs())
-        return self._returned(found, range(len(self._dtypes)))
+        components = raw.Unstage(name=name or f"{self._name}_get", **self._attrs())
+        return self._returned(components, range(len(self._dtypes)))
 
     def peek(self, index: Any, name: str | None = None) -> nest.Structure:
         """The element at a position, which stays where it is; waits for it."""
-        found = raw.StagePeek(convert_to_tensor(index, int32), name=name or f"{self._name}_peek", **self._attrs())
-        return self._returned(found, range(len(self._dtypes)))
+        components = raw.StagePeek(convert_to_tensor(index, int32), name=name or f"{self._name}_peek", **self._attrs())
+        return self._returned(components, range(len(self._dtypes)))
 
     def size(self, name: str | None = None) -> Tensor:
         """How many elements are in it, an int32."""
@@ -261,8 +261,8 @@ class MapStagingArea(BaseStagingArea):
         places = self._places(indices)
         types = [self._dtypes[p] for p in places]
         number, chosen = convert_to_tensor(key, int64), convert_to_tensor(places, int32)
-        found = self._op(what)(number, chosen, name=name, **self._attrs(types))
-        return self._returned(found, places)
+        components = self._op(what)(number, chosen, name=name, **self._attrs(types))
+        return self._returned(components, places)
 
     def size(self, name: str | None = None) -> Tensor:
         """How many elements are complete, an int32."""

@@ -120,9 +120,11 @@ class FeatureSet:
 
     def arrange(self, indices: Any, values: Any, shapes: Any, dense: Any) -> dict[str, Any]:
         """The parsed tensors by name."""
-        found: dict[str, Any] = dict(zip(self.dense, dense, strict=True))
-        found.update((k, SparseTensor(*parts)) for k, *parts in zip(self.sparse, indices, values, shapes, strict=True))
-        return found
+        tensors: dict[str, Any] = dict(zip(self.dense, dense, strict=True))
+        tensors.update(
+            (k, SparseTensor(*parts)) for k, *parts in zip(self.sparse, indices, values, shapes, strict=True)
+        )
+        return tensors
 
 
 def _default(value: Any, dtype: DType, shape: TensorShape, key: str) -> Any:

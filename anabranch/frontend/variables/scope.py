@@ -207,10 +207,10 @@ def _first(given: Any, default: Any) -> Any:
 def _check_initializer_dtype(name: str, dtype: Any, initializer: Any) -> None:
     if dtype is None or initializer is None or callable(initializer):
         return
-    found = convert_to_tensor(initializer).dtype.base_dtype
-    if found is not as_dtype(dtype).base_dtype:
+    actual = convert_to_tensor(initializer).dtype.base_dtype
+    if actual is not as_dtype(dtype).base_dtype:
         raise ValueError(
-            f"variable {name!r}: Initializer type '{found.name}' and explicit dtype '{as_dtype(dtype).name}' "
+            f"variable {name!r}: Initializer type '{actual.name}' and explicit dtype '{as_dtype(dtype).name}' "
             "don't match."
         )
 
@@ -250,8 +250,8 @@ def _of_graph(graph: Graph | None = None) -> _GraphVariables:
     held = (graph or get_default_graph()).get_collection_ref(_KEY)
     if not held:
         held.append(_GraphVariables())
-    found: _GraphVariables = held[0]
-    return found
+    variables: _GraphVariables = held[0]
+    return variables
 
 
 def get_variable_scope() -> VariableScope:

@@ -25,16 +25,16 @@ def _axes(rank: int, indices: Any) -> tuple[int, ...]:
     Raises:
         ValueError: one is out of range, or named twice.
     """
-    found = [int(a) for a in np.asarray(indices).reshape(-1)]
-    for axis in found:
+    given = [int(a) for a in np.asarray(indices).reshape(-1)]
+    for axis in given:
         if not -rank <= axis < rank:
             raise ValueError(
                 f"Invalid reduction dimension {axis} for input with {rank} dimensions; it must be in [{-rank}, {rank})"
             )
-    axes = sorted(axis % rank for axis in found)
+    axes = sorted(axis % rank for axis in given)
     for axis, following in itertools.pairwise(axes):
         if axis == following:
-            raise ValueError(f"Invalid reduction arguments: Axes contains duplicate dimension: {axis}, in {found}")
+            raise ValueError(f"Invalid reduction arguments: Axes contains duplicate dimension: {axis}, in {given}")
     return tuple(axes)
 
 

@@ -168,8 +168,8 @@ class _Branches:
         """
         traced = [self._traced(which) for which in range(len(self.bodies))]
         self.programs = [(program, jax.tree.structure(types)) for program, types in traced]
-        found = [results for _, (results, _) in traced]
-        self.shapes = [self._common(i, results) for i, results in enumerate(zip(*found, strict=True))]
+        results_of_branches = [results for _, (results, _) in traced]
+        self.shapes = [self._common(i, results) for i, results in enumerate(zip(*results_of_branches, strict=True))]
 
     def _traced(self, which: int) -> Any:
         """The program of a branch, and the types of what `_run` gives."""

@@ -113,8 +113,8 @@ def _resource(handle: Any, ctx: StepHostContext) -> IteratorResource:
     """The object behind a handle; a fresh one, which says that it is not initialised, where there is none yet."""
     if not isinstance(handle, ResourceHandle) or handle.kind != _KIND:
         raise InvalidArgumentError(None, ctx.op, f"{ctx.op.type} takes the handle of an iterator, got {handle}")
-    found: IteratorResource = ctx.containers.object(handle, IteratorResource)
-    return found
+    resource: IteratorResource = ctx.containers.object(handle, IteratorResource)
+    return resource
 
 
 def _checked(element: Element, ctx: OperationContext) -> list[Any]:
@@ -263,8 +263,8 @@ class OptionalElement:
 
 
 def _zeros_like(value: Any) -> Any:
-    found = value.item() if value.dtype == np.object_ and value.ndim == 0 else value
-    return _boxed(found.zeroed()) if hasattr(found, "zeroed") else np.full_like(value, zero_of(value.dtype))
+    element = value.item() if value.dtype == np.object_ and value.ndim == 0 else value
+    return _boxed(element.zeroed()) if hasattr(element, "zeroed") else np.full_like(value, zero_of(value.dtype))
 
 
 OptionalFromValue = define_op(

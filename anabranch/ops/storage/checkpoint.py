@@ -121,9 +121,9 @@ def _check_names(reader: TensorReader, names: Sequence[str], source: str) -> Non
     if not missing:
         return
     stored = reader.names()
-    told = [f"Key {name} not found in checkpoint{_closest(name, stored)}" for name in missing[:_MAX_NAMES_TOLD]]
+    problems = [f"Key {name} not found in checkpoint{_closest(name, stored)}" for name in missing[:_MAX_NAMES_TOLD]]
     more = f" and {len(missing) - _MAX_NAMES_TOLD} more" if len(missing) > _MAX_NAMES_TOLD else ""
-    raise errors.NotFoundError(None, None, f"checkpoint {source!r}: {'; '.join(told)}{more}")
+    raise errors.NotFoundError(None, None, f"checkpoint {source!r}: {'; '.join(problems)}{more}")
 
 
 def _closest(name: str, stored: Sequence[str]) -> str:
