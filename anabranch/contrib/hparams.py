@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-#: name=value or name[index]=value, where the value is a list in brackets or a text without commas
+#: name=value or name[index]=value, where the value is a list in brackets or a string without commas
 _ASSIGNMENT = re.compile(
     r"\s*(?P<name>[a-zA-Z]\w*)\s*(\[\s*(?P<index>\d+)\s*\])?\s*=\s*(\[(?P<list>[^\]]*)\]|(?P<one>[^,\[]*))\s*($|,)"
 )
@@ -75,7 +75,7 @@ class HParams:
             del self._types[name]
 
     def parse(self, values: str) -> HParams:
-        """Replaces values as a text says: ``"learning_rate=0.1,layers=[64,32],name=net"``.
+        """Replaces the values that a string names: ``"learning_rate=0.1,layers=[64,32],name=net"``.
 
         Raises:
             ValueError: the text is malformed, names a value that is not there or repeats one, or has another type.

@@ -1,4 +1,4 @@
-"""What a process keeps to be quick, and lets go when it is too much: the least recently used first."""
+"""Caches of a process, which are bounded: the least recently used entries are dropped first."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class Device(abc.ABC):
 
     #: `put` and `get` may be called from any thread and do not block longer than the copy takes. What they return
     #: belongs to the caller; they never change what they were given.
-    #: A dead value, a text (object array) or a resource handle never reaches them.
+    #: A dead value, a string tensor (object array) or a resource handle never reaches them.
 
     Args:
         device_type: such as "CPU"; the type under which the factory is registered.

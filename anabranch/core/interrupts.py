@@ -27,7 +27,7 @@ from typing import Any, Final, TypeVar, TypeVarTuple
 R = TypeVar("R")
 Arguments = TypeVarTuple("Arguments")
 
-#: errors of the processor, which cannot wait, and what no handler is told of
+#: errors of the processor, which cannot wait, and those for which no handler is called
 _NEVER_PUT_OFF: Final = ("SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGABRT", "SIGTRAP", "SIGSYS", "SIGKILL", "SIGSTOP")
 #: the signals that have names, that is, all but those of the real-time extension
 _SIGNALS: Final = tuple(int(s) for s in signal.Signals if s.name not in _NEVER_PUT_OFF and "SIGRT" not in s.name)

@@ -81,7 +81,7 @@ def keyword_function(name: str) -> Callable[..., Any] | None:
     return apply
 
 
-# ---------------------------------------------------------------------- what help and type checkers are told
+# ---------------------------------------------------------------------- what help and type checkers show
 def signature_of(op: OpFunction) -> inspect.Signature:
     """How the function of an operation type is called, with annotations as the stub has them."""
     inputs = {arg.name: arg for arg in op.inputs}

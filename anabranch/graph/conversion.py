@@ -50,7 +50,7 @@ def convert_to_tensor(
     """The tensor that `value` stands for; constants are created for plain Python and NumPy values.
 
     Args:
-        value: a tensor, a variable, a number, text, an array, or a nested list of these (tensors among them are
+        value: a tensor, a variable, a number, a string, an array, or a nested list of these (tensors among them are
             packed), or anything for which a conversion function is registered.
         dtype: the dtype that the result must have; default: that of the value.
         name: name of a constant that is created.

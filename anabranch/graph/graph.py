@@ -392,7 +392,7 @@ class Graph(GraphScopes):
         return [item for item in items if hasattr(item, "name") and matches(item.name)]
 
     def get_all_collection_keys(self) -> list[str]:
-        """The names of all collections that have come to be, as far as they are texts."""
+        """The names of all collections that have come to be, as far as they are strings."""
         with self._lock:
             return [k for k in self._collections if isinstance(k, str)]
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from anabranch.core.attrs import FuncAttr
+from anabranch.core.colocation import colocation_leader
 from anabranch.core.shapes import TensorShape
 from anabranch.errors import OpError
 from anabranch.graph.function_graph import FunctionGraph
@@ -17,8 +18,6 @@ from anabranch.graph.joined_nodes import FurtherResult, ValueUses, groups_of, jo
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.graph.ordering import in_execution_order
 from anabranch.graph.step_nodes import NOT_KNOWN, StepFunction, StepNode, StepTensor, called_names
-
-_COLOCATE: Final = b"loc:@"
 
 
 class GraphCopy:
@@ -186,9 +185,9 @@ class GraphCopy:
         stack = [op]
         while stack:
             for group in stack.pop().attrs.get("_class", ()):
-                name = group[len(_COLOCATE) :].decode()
-                other = op._graph._by_name.get(name) if group.startswith(_COLOCATE) else None
-                if other is not None and name not in self.colocated:
+                name = colocation_leader(group)
+                other = op._graph._by_name.get(name) if name is not None else None
+                if name is not None and other is not None and name not in self.colocated:
                     self.colocated[name] = self._node(other)
                     stack.append(other)
 

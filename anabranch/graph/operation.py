@@ -7,6 +7,7 @@ from types import EllipsisType
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol, TypeAlias
 
 from anabranch.core.attrs import AttributeValue
+from anabranch.core.colocation import COLOCATION_PREFIX, colocation_group
 from anabranch.core.dtypes import DType
 from anabranch.core.nest import Structure
 from anabranch.core.op_def import ArgDef, OpDef
@@ -419,7 +420,7 @@ class Operation:
     def colocation_groups(self) -> list[bytes]:
         """The names of the groups whose members must share a device (`loc:@<name>`)."""
         groups: list[bytes] = self.attrs.get("_class", [])
-        return [g for g in groups if g.startswith(b"loc:@")] or [b"loc:@" + self._name.encode()]
+        return [g for g in groups if g.startswith(COLOCATION_PREFIX)] or [colocation_group(self._name)]
 
     def grouped_inputs(self) -> list[Any]:
         """The inputs by argument of the signature: a tensor, or a list of them for a variadic argument."""

@@ -1,7 +1,7 @@
 """Graphs with TensorFlow's older handles of queues, tables and readers, as nodes with resource handles.
 
 The older operations pass a handle as a reference to two strings; the newer ones do the same with a tensor of dtype
-resource, and are otherwise alike. So a node is renamed, and what passes handles on is told their new dtype.
+resource, and are otherwise alike. So a node is renamed, and what passes handles on gets their new dtype.
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from anabranch.core.colocation import colocation_group
 from anabranch.core.dtypes import as_dtype, resource
 from anabranch.core.registry import find_op_def
 from anabranch.graph.node_plans import NodeError, Slot
@@ -216,7 +217,7 @@ class _Translation:
         else:
             handle.attr["shape"].shape.CopyFrom(shape)
         if not handle.attr["_class"].list.s:
-            handle.attr["_class"].list.s.append(b"loc:@" + node.name.encode())
+            handle.attr["_class"].list.s.append(colocation_group(node.name))
         yield handle
         yield _read(node.name, node, handle.name, _dtype_of(node))
 

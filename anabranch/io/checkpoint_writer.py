@@ -286,7 +286,7 @@ def _referenced(prefix: str) -> set[str]:
     """The suffixes of the shards that the manifest of the moment refers to.
 
     Raises:
-      OSError: it cannot be told.
+      OSError: it cannot be found out.
     """
     try:
         return {shard.suffix for shard in checkpoint_manifest.load(prefix).shards}

@@ -1,4 +1,4 @@
-"""Reading text lines, fixed-length records and TFRecords from any place in a file, and telling the place.
+"""Reading text lines, fixed-length records and TFRecords from any place in a file, with the place of each.
 
 A place is the offset of the next record in the file's (decompressed) bytes. In a compressed file it is reached by
 reading up to it.

@@ -339,7 +339,7 @@ def _unsigned_key(value: int) -> bytes:
 
 
 def _signed_key(value: int) -> bytes:
-    """As many bytes as 7 bits each and a sign need, the length told by the ones at the front."""
+    """As many bytes as 7 bits each and a sign need, the number of leading ones is the length."""
     bits = (~value if value < 0 else value).bit_length()
     length = bits // 7 + 1
     content = bytearray(value.to_bytes(length, "big", signed=True))

@@ -104,7 +104,7 @@ def _entry(public: PublicName, module: str, links: Links) -> list[str]:
 
 
 def _signature(public: PublicName) -> list[str]:
-    """The call as code: arguments with their types, where they are told, and defaults."""
+    """The call as code: arguments with their types, where they are annotated, and defaults."""
     signature = signature_of(public.value)
     arguments = [_argument(parameter) for parameter in signature.parameters.values() if parameter.name != "self"]
     result = signature.return_annotation

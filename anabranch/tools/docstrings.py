@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-#: The headings under which a docstring tells of one thing each.
+#: The headings under which a docstring describes one thing each.
 SECTIONS: Final = ("Args", "Attributes", "Returns", "Yields", "Raises", "Raises (in the step)", "Example")
 
 _HEADING: Final = re.compile(rf"({'|'.join(re.escape(name) for name in SECTIONS)}):")

@@ -123,7 +123,7 @@ def assert_equal(
         x, y: tensors of one dtype, whose shapes broadcast.
         data: tensors to show when it fails; default: `x` and `y`.
         summarize: how many elements of each to show; default: 3.
-        message: text to begin the error with.
+        message: the beginning of the error's message.
         name: of the operation.
 
     Returns:
@@ -168,7 +168,7 @@ def assert_less_equal(
         x, y: tensors of real numbers of one dtype, whose shapes broadcast.
         data: tensors to show when it fails; default: `x` and `y`.
         summarize: how many elements of each to show; default: 3.
-        message: text to begin the error with.
+        message: the beginning of the error's message.
         name: of the operation.
 
     Returns:

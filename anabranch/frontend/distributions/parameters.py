@@ -66,7 +66,7 @@ def floating_parameters(**values: Any) -> list[Tensor]:
 
 
 def derived_seed(seed: int | None, salt: str) -> int | None:
-    """Another seed that `seed` and a text decide, for a second source of numbers."""
+    """Another seed, which `seed` and a string decide, for a second source of numbers."""
     if seed is None:
         return None
     mixed = seed & 0xFFFFFFFF

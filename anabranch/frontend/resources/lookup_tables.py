@@ -231,7 +231,7 @@ class TextFileInitializer(TableInitializerBase):
 
 
 class TextFileStringTableInitializer(TextFileInitializer):
-    """For tables from numbers (by default of lines) to text (by default the lines)."""
+    """For tables from numbers (by default of lines) to strings (by default the lines)."""
 
     def __init__(
         self,
@@ -246,7 +246,7 @@ class TextFileStringTableInitializer(TextFileInitializer):
 
 
 class TextFileIdTableInitializer(TextFileInitializer):
-    """For tables from text (by default the lines) to numbers (by default of lines)."""
+    """For tables from strings (by default the lines) to numbers (by default of lines)."""
 
     def __init__(
         self,

@@ -222,7 +222,7 @@ def decode_csv(
         field_delim: the character between fields.
         use_quote_delim: whether double quotes may stand around a field.
         name: of the operation.
-        na_value: text that stands for a missing value.
+        na_value: the string that stands for a missing value.
         select_cols: the columns to take, ascending; default: all.
 
     Returns:

@@ -189,7 +189,7 @@ def _(input: TensorShape) -> list[TensorShape]:
 
 @LogMatrixDeterminant.kernel
 def _(input: Any) -> Any:
-    """From the pivots one by one: their product may be too small, or too large, to be told."""
+    """From the pivots one by one: their product may be too small, or too large, for its dtype."""
     factors, swaps, _ = jax.lax.linalg.lu(_widened(input))
     pivots = jnp.diagonal(factors, axis1=-2, axis2=-1)
     odd = jnp.sum(swaps != np.arange(swaps.shape[-1]), axis=-1) % 2

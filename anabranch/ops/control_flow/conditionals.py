@@ -108,7 +108,7 @@ BranchValues.host_kernel(by_its_owner)
 
 
 def truth_of(cond: Any) -> Any:
-    """Scalars are true when they are not zero and no empty text, other tensors when they have elements."""
+    """Scalars are true when they are not zero and no empty string, other tensors when they have elements."""
     if np.ndim(cond) != 0:
         return np.size(cond) > 0
     if isinstance(cond, bytes) or cond.dtype.kind in "SO":

@@ -156,7 +156,7 @@ for _name in ("IteratorGetNext", "IteratorGetNextSync"):
     _op.not_differentiable()
 
 
-# ---------------------------------------------------------------------- handles as text
+# ---------------------------------------------------------------------- handles as strings
 IteratorToStringHandle = define_op(
     "IteratorToStringHandle", "resource_handle: resource -> string_handle: string", stateful=True
 )

@@ -154,7 +154,7 @@ ShardedFilename.shape(shape_rules.scalar)
 
 
 def _c_string(text: Any) -> bytes:
-    """What C's formatting takes of a text, as it is the name of a file: all up to the first zero byte."""
+    """What C's formatting takes of a string, as it is the name of a file: all up to the first zero byte."""
     return _bytes(text).split(b"\0", 1)[0]
 
 

@@ -1,4 +1,4 @@
-"""Whole files as tensors of text: read, write, find."""
+"""Whole files as string tensors: reading, writing, matching patterns."""
 
 from __future__ import annotations
 
