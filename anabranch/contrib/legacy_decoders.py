@@ -91,7 +91,7 @@ def _check_projection(output_projection: tuple[Any, Any], num_symbols: int) -> N
 
 
 def _likeliest(embedding: Any, output_projection: tuple[Any, Any] | None, update: bool) -> LoopFunction:
-    """From an output to the embedding of the symbol to which it gives the largest logit."""
+    """Maps an output to the embedding of the symbol to which it gives the largest logit."""
 
     def following(previous: Any, _: int) -> Any:
         if output_projection is not None:

@@ -1,4 +1,4 @@
-"""What a device is to the rest of the house, and how a package adds a type of device (§2.1, §3.3).
+"""What a device is to the rest of the package, and how a package adds a type of device (§2.1, §3.3).
 
 A device runs islands and host kernels and owns the memory of its results. Which devices a session has is decided by
 factories, one for each device type: those of this package ("CPU", and what JAX finds), those given to

@@ -75,7 +75,7 @@ class AlternateKernel:
     cost: Estimate
 
     def takes(self, case: KernelCase) -> bool:
-        """Whether this kernel can compute that."""
+        """Whether this kernel can compute the case."""
         if any(as_dtype(case.attrs[name]) not in allowed for name, allowed in self.types.items()):
             return False
         return self.applies(case)
@@ -171,7 +171,7 @@ def _add(kernel: AlternateKernel) -> None:
 
 
 def unregister_kernel(op_type: str, name: str, device_type: str) -> None:
-    """Takes a kernel out; what is compiled already keeps it.
+    """Removes a kernel; programs that are compiled already keep it.
 
     Raises:
         KeyError: no such kernel is registered.

@@ -64,7 +64,7 @@ class Pending:
         return self._settle((), error)
 
     def cancel(self, error: BaseException) -> bool:
-        """Gives the result up with `error`; False when it was settled before."""
+        """Cancels the result with `error`; False when it was settled before."""
         if self._settled:
             return False
         if self._on_cancel is not None:

@@ -70,7 +70,7 @@ def find_gradient(name: str) -> Callable[..., Any] | None:
     """The gradient function of that name; None where the operation is stated not to be differentiable.
 
     Raises:
-        LookupError: nobody said anything about that name.
+        LookupError: no gradient is registered under that name.
     """
     if name in _named_gradients:
         return _named_gradients[name]

@@ -216,7 +216,7 @@ def _expected_dtype(arg: ArgDef, attrs: dict[str, Any]) -> DType | None:
 
 
 def _default_type(op_def: OpDef, arg: ArgDef) -> DType | None:
-    """What a plain Python value becomes when nothing else decides its type attribute."""
+    """The dtype of a plain Python value where nothing else decides its type attribute."""
     attr = op_def.attrs[arg.type_attr] if arg.type_attr is not None else None
     return attr.default if attr is not None and attr.has_default else None
 

@@ -21,7 +21,7 @@ _conversions: list[tuple[int, int, type | tuple[type, ...], ConversionFunction]]
 def register_tensor_conversion_function(
     base_type: type | tuple[type, ...], conversion_func: Callable[..., Any], priority: int = 100
 ) -> None:
-    """Teaches `convert_to_tensor` a type.
+    """Lets `convert_to_tensor` convert values of a type.
 
     Args:
         base_type: values of this type (or these types) are converted.

@@ -77,7 +77,7 @@ class _Scope:
 
 @dataclass
 class _Rewriting:
-    """What a node becomes: helpers before it, and itself; and the new names that its outputs have in functions."""
+    """The nodes that replace a node (helpers before it, and itself), and its outputs' new names in functions."""
 
     helpers: list[NodeDef]
     node: NodeDef
@@ -195,7 +195,7 @@ class _Inner:
 
 
 def _inner_of(node: NodeDef) -> list[_Inner]:
-    """What a node beside another one gives."""
+    """The tensors that a node beside a loop or a conditional gives."""
     names = [text.decode() for text in node.attr["tensors"].list.s]
     types = list(node.attr["types" if node.op == RECORDS else "Tout"].list.type)
     numbers = list(node.attr["which"].list.i) if "which" in node.attr else [0] * len(names)
@@ -214,12 +214,12 @@ def _text_of(inner: _Inner, function: FunctionDef, renamed: dict[str, str]) -> s
 
 
 def _digest(inner: Iterable[_Inner]) -> str:
-    """Tells apart what different operations need of one function."""
+    """A hash that distinguishes what different operations need of one function."""
     return hashlib.sha256("|".join(f"{i.which} {i.name}" for i in inner).encode()).hexdigest()[:8]
 
 
 def _part_of_owner(node: NodeDef, scope: _Scope) -> _Rewriting:
-    """What stands beside a loop or a conditional as an `IdentityN` of its further outputs."""
+    """A node beside a loop or a conditional as an `IdentityN` of the owner's further outputs."""
     owner = scope.owners[node.name]
     further = _inner_of_all(scope.beside[owner.name])
     given = _inner_of(node)
@@ -238,14 +238,14 @@ def _part_of_owner(node: NodeDef, scope: _Scope) -> _Rewriting:
 
 
 def _further_outputs(node: NodeDef, owner: NodeDef) -> int:
-    """The number of the first output of a loop or a conditional that is there for what stands beside it."""
+    """The number of the first output of a loop or a conditional that only the nodes beside it take."""
     if node.op != RECORDS:
         return len(owner.attr["Tout"].list.type)
     return len(owner.attr["T"].list.type) + 1 + len(owner.attr["recorded"].list.i)
 
 
 def _conditional(node: NodeDef, scope: _Scope) -> _Rewriting:
-    """A conditional with what stands beside it as further results."""
+    """A conditional that gives the tensors of the nodes beside it as further results."""
     beside = scope.beside[node.name]
     further = _inner_of_all(beside)
     shapes = {i: s for n in beside for i, s in zip(_inner_of(n), n.attr["output_shapes"].list.shape, strict=True)}
@@ -500,7 +500,7 @@ _REWRITERS: dict[str, Callable[[NodeDef, _Scope], _Rewriting]] = {
 
 # ---------------------------------------------------------------------- back again
 def restored(message: GraphDef) -> GraphDef:
-    """The graph as it was before `in_tensorflows_vocabulary`; as it stands where it was changed since."""
+    """The graph as it was before `in_tensorflows_vocabulary`; nodes that were changed since stay as they are."""
     if not any(_ORIGIN in node.attr for node in _all_nodes(message)):
         return message
     graph_def: GraphDef = _copy(message)

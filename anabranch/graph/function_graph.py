@@ -131,5 +131,5 @@ class FunctionGraph(Graph):
 
 
 def is_small_constant(tensor: Tensor) -> bool:
-    """Whether a tensor is a constant that costs less to copy than to hand on."""
+    """Whether a tensor is a constant that costs less to copy than to pass as an argument."""
     return tensor.op.type == "Const" and bool(tensor.op.attrs["value"].nbytes <= _COPIED_CONSTANT_BYTES)

@@ -1,4 +1,4 @@
-"""The graph: operations by name, collections, functions, and how an operation comes to be  (§3.1, WP2)."""
+"""The graph: operations by name, collections, functions, and the creation of operations  (§3.1, WP2)."""
 
 from __future__ import annotations
 
@@ -363,7 +363,7 @@ class Graph(GraphScopes):
 
     # ------------------------------------------------------------------ collections
     def add_to_collection(self, name: str, value: object) -> None:
-        """Appends `value` to the collection `name`, which comes to be with its first item.
+        """Appends `value` to the collection `name`, which is created with its first item.
 
         Raises:
             RuntimeError: the graph is finalized.
@@ -392,7 +392,7 @@ class Graph(GraphScopes):
         return [item for item in items if hasattr(item, "name") and matches(item.name)]
 
     def get_all_collection_keys(self) -> list[str]:
-        """The names of all collections that have come to be, as far as they are strings."""
+        """The names of all collections that exist, as far as they are strings."""
         with self._lock:
             return [k for k in self._collections if isinstance(k, str)]
 
@@ -401,7 +401,7 @@ class Graph(GraphScopes):
         return self.get_all_collection_keys()
 
     def clear_collection(self, name: str) -> None:
-        """Forgets the collection `name`; nothing happens where there is none.
+        """Removes the collection `name`; nothing happens where there is none.
 
         Raises:
             RuntimeError: the graph is finalized.

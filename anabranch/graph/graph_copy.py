@@ -99,7 +99,7 @@ class GraphCopy:
 
     # ---- what stands beside loops and conditionals
     def _join(self, owner: Operation, others: list[Operation]) -> None:
-        """Lets the copy of a loop or a conditional be that of what stands beside it, too: it gives what that gives."""
+        """Makes the copy of a loop or a conditional give what the operations beside it give, too."""
         node = self.node(owner)
         records = others[0].type == RECORDS
         if records and len(node.outputs) == len(owner.attrs["T"]):
@@ -143,7 +143,7 @@ class GraphCopy:
         }
 
     def _give_values(self, node: StepNode, owner: Operation, others: list[Operation]) -> None:
-        """Gives the copy of a conditional what the operations beside it name, as further results of its branches."""
+        """Adds the tensors that operations beside a conditional name to the results of its copy's branches."""
         named = {key: t for op in others for key, t in zip(_inner_keys(op), op._outputs, strict=True)}
         changed = []
         for number, name in enumerate(called_names(owner.attrs, owner.op_def)):
@@ -306,7 +306,7 @@ def copy_of_function(
 
 
 def _stand_in(beside: StepNode, number: int, wanted: FurtherResult) -> StepNode:
-    """Gives what a branch does not compute: a value that nobody reads."""
+    """A node in the place of a result that a branch does not compute; nobody reads its value."""
     name, attrs = f"_FakeParam_{number}", {"dtype": wanted.dtype, "shape": wanted.shape}
     node = StepNode(op_def_of("FakeParam"), name, [], (), attrs, "", beside.number, beside.site, name, {})
     node.outputs = [StepTensor(node, 0, wanted.dtype, wanted.shape)]

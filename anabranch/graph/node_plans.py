@@ -58,11 +58,11 @@ class NodePlan:
         return self.node.name
 
     def input_dtypes(self) -> list[DType]:
-        """What its inputs have to be, flat."""
+        """The dtypes that its inputs must have, flat."""
         return self._dtypes(self.op_def.inputs)
 
     def output_dtypes(self) -> list[DType]:
-        """Of what types its outputs are, flat."""
+        """The dtypes of its outputs, flat."""
         return self._dtypes(self.op_def.outputs)
 
     def _dtypes(self, args: Iterable[ArgDef]) -> list[DType]:

@@ -272,13 +272,13 @@ class Tensor:
 
     # ------------------------------------------------------------------ attributes that the front end hangs on tensors
     def set_attribute(self, key: str, value: object) -> None:
-        """Remembers a front-end fact about this tensor (never part of the graph's meaning)."""
+        """Stores a fact of the front end about this tensor (never part of the graph's meaning)."""
         if self._attributes is None:
             self._attributes = {}
         self._attributes[key] = value
 
     def get_attribute(self, key: str, default: object = None) -> AttributeValue:
-        """What code that uses the tensor noted of it under `key`; `default` where it noted nothing."""
+        """What `set_attribute` stored under `key`; `default` where it stored nothing."""
         return default if self._attributes is None else self._attributes.get(key, default)
 
     def __repr__(self) -> str:

@@ -34,7 +34,7 @@ NOT_KNOWN: Final = _NotKnown()
 
 
 class StepTensor:
-    """What a node gives, is fed in its place, or is known to give.
+    """A tensor of a step: a node computes it, or it is fed, or its value is known.
 
     Attributes:
         op: the node that it comes from. A node that is not part of the step only lends its name: then the tensor is

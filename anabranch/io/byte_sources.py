@@ -75,7 +75,7 @@ class PlainSource:
             self._file.seek(offset)
 
     def bound(self) -> int | None:
-        """What remains of the file now: one that is being written may grow. Nobody knows what a pipe will hold."""
+        """What remains of the file now: one that is being written may grow. The length of a pipe is not known."""
         size = remote.size_of(self._file)
         return None if size is None else size - self._file.tell()
 

@@ -64,7 +64,7 @@ class Entry:
     pieces: tuple[Piece, ...]
 
     def box(self, name: str, piece: Piece) -> slices.SliceInfo:
-        """Where `piece` lies in the tensor."""
+        """The place of `piece` in the tensor."""
         return slices.SliceInfo(name, self.shape, piece.offsets, piece.shape)
 
 

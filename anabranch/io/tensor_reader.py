@@ -53,7 +53,7 @@ class TensorReader(abc.ABC):
 
     @abc.abstractmethod
     def close(self) -> None:
-        """Lets the files go; arrays that are views of them stay valid. Reading afterwards is an error."""
+        """Closes the files; arrays that are views of them stay valid. Reading afterwards is an error."""
 
     @property
     @abc.abstractmethod

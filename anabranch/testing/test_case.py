@@ -420,7 +420,7 @@ def main(argv: Any = None) -> None:
 
 
 def get_temp_dir() -> str:
-    """Where tests may write: TEST_TMPDIR, or a temporary directory of this process.
+    """A directory in which tests may write: TEST_TMPDIR, or a temporary directory of this process.
 
     Returns:
         The path of a directory that exists.

@@ -15,7 +15,7 @@ _NAME = re.compile(r"`([A-Za-z_][\w.]*)`")
 
 
 class Links:
-    """Where public names are described.
+    """The pages on which public names are described.
 
     A thing that has several names is described under the first of them.
 

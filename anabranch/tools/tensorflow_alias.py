@@ -237,7 +237,7 @@ def _public_path(fullname: str) -> str:
 
 
 def _absence(fullname: str, present: Iterable[str] = ()) -> str:
-    """That anabranch has nothing of that name: of a public name with a way out."""
+    """The message that anabranch has nothing of that name; for a public name, with a way out."""
     module, _, name = _public_path(fullname).rpartition(".")
     if absent_names.is_tensorflows(module, name):
         return absent_names.absence(module, name, present)

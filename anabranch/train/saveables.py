@@ -59,7 +59,7 @@ class SaveableObject:
 
     @property
     def device(self) -> str:
-        """Where the first tensor is."""
+        """The device of the first tensor."""
         return self.specs[0].device
 
     def restore(self, restored_tensors: list[Tensor], restored_shapes: list[Any] | None) -> Operation:

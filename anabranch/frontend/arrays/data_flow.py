@@ -134,7 +134,7 @@ def setdiff1d(x: Any, y: Any, index_dtype: Any = dtypes.int32, name: str | None 
 def searchsorted(
     sorted_sequence: Any, values: Any, side: str = "left", out_type: Any = dtypes.int32, name: str | None = None
 ) -> Tensor:
-    """Where in sorted rows each value would go.
+    """The places in sorted rows where each value would be inserted.
 
     Args:
         sorted_sequence: [..., n], ascending along the last dimension.

@@ -123,7 +123,7 @@ class TensorArray:
         return self.with_flow(raw.Identity(self._flow))
 
     def grad(self, source: str, flow: Tensor | None = None, name: str | None = None) -> TensorArray:
-        """Not needed: gradients of arrays are arrays that `tf.gradients` makes.
+        """Raises an error: gradients of arrays are arrays that `tf.gradients` makes.
 
         Raises:
             NotImplementedError: always.

@@ -46,17 +46,17 @@ class Component(ABC):
     @property
     @abstractmethod
     def classes(self) -> Any:
-        """As in `output_classes`."""
+        """The same as in `output_classes`."""
 
     @property
     @abstractmethod
     def types(self) -> Any:
-        """As in `output_types`."""
+        """The same as in `output_types`."""
 
     @property
     @abstractmethod
     def shapes(self) -> Any:
-        """As in `output_shapes`."""
+        """The same as in `output_shapes`."""
 
     @abstractmethod
     def batched(self, size: int | None) -> Component:
@@ -233,17 +233,17 @@ def flat_attrs(structure: Any) -> dict[str, Any]:
 
 
 def classes_of(structure: Any) -> Any:
-    """As `output_classes`."""
+    """The same as `output_classes`."""
     return nest.map_structure(lambda c: c.classes, structure)
 
 
 def types_of(structure: Any) -> Any:
-    """As `output_types`."""
+    """The same as `output_types`."""
     return nest.map_structure(lambda c: c.types, structure)
 
 
 def shapes_of(structure: Any) -> Any:
-    """As `output_shapes`."""
+    """The same as `output_shapes`."""
     return nest.map_structure(lambda c: c.shapes, structure)
 
 

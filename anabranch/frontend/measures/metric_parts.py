@@ -124,7 +124,7 @@ def count_where(condition: Any, weights: Any, name: str | None, default_name: st
 
 
 def of_kind(labels: Any, predictions: Any, kind: str) -> Any:
-    """Where the decision is a "tp", "fp", "tn" or "fn"; booleans in, booleans out."""
+    """Marks where the decision is a "tp", "fp", "tn" or "fn"; booleans in, booleans out."""
     right, positive = kind[0] == "t", kind[1] == "p"
     label = labels if right == positive else raw.LogicalNot(labels)
     return raw.LogicalAnd(label, predictions if positive else raw.LogicalNot(predictions))

@@ -148,7 +148,7 @@ FastHashSpec = HasherSpec("fasthash", None)
 
 
 def StrongHashSpec(key: Sequence[int]) -> HasherSpec:
-    """A hash that nobody can aim at who does not know the key: two unsigned integers.
+    """A hash with a key of two unsigned integers: whoever does not know it cannot choose values that collide.
 
     Raises:
         ValueError: there are not two.

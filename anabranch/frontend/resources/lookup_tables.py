@@ -29,12 +29,12 @@ class LookupInterface:
 
     @property
     def key_dtype(self) -> DType:
-        """Of the keys."""
+        """The dtype of the keys."""
         return self._key_dtype
 
     @property
     def value_dtype(self) -> DType:
-        """Of the values."""
+        """The dtype of the values."""
         return self._value_dtype
 
     @property
@@ -92,12 +92,12 @@ class TableInitializerBase:
 
     @property
     def key_dtype(self) -> DType:
-        """Of the keys."""
+        """The dtype of the keys."""
         return self._key_dtype
 
     @property
     def value_dtype(self) -> DType:
-        """Of the values."""
+        """The dtype of the values."""
         return self._value_dtype
 
     def initialize(self, table: Any) -> Operation:
@@ -142,7 +142,7 @@ class KeyValueTensorInitializer(TableInitializerBase):
 
 
 class TextFileIndex:
-    """Where in a line of a text file a key or a value stands: `WHOLE_LINE`, `LINE_NUMBER`, or the column (from 0)."""
+    """The place of a key or a value in a line of a text file: `WHOLE_LINE`, `LINE_NUMBER`, or the column (from 0)."""
 
     WHOLE_LINE = -2
     LINE_NUMBER = -1

@@ -205,7 +205,7 @@ def _read_of(graph: Any, name: str) -> Any:
 
 
 def _handle_aliases(graph_def: GraphDef, frozen: set[str]) -> set[str]:
-    """The nodes that hand on the handle of a frozen variable, and the variables themselves."""
+    """The nodes that pass on the handle of a frozen variable, and the variables themselves."""
     aliases = set(frozen)
     passing = {"Identity", "Enter", "Switch", "Merge"}
     grown = True

@@ -19,7 +19,7 @@ Partitioner = Callable[..., list[int]]
 
 
 class PartitionInfo:
-    """Where a part lies in the whole: passed to initializers that ask for `partition_info`.
+    """The place of a part in the whole variable, passed to initializers that ask for `partition_info`.
 
     Attributes:
         full_shape: the shape of the whole, a list.

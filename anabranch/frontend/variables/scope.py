@@ -107,7 +107,7 @@ class VariableScope:
         return self._constraint
 
     def reuse_variables(self) -> None:
-        """From here on variables of this scope must exist."""
+        """Makes this scope return existing variables only, from here on."""
         self._reuse = True
 
     def set_initializer(self, initializer: Any) -> None:

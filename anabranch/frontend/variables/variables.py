@@ -405,7 +405,7 @@ class Variable(VariableUpdates, metaclass=_VariableType):
         return tensor
 
     def _reading_graph(self) -> Graph:
-        """Where reads go: the function body that is being built, else the variable's graph."""
+        """The graph of new reads: the function body that is being built, else the variable's graph."""
         default = get_default_graph()
         return default if default.building_function else self.graph
 

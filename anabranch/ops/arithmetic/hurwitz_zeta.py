@@ -64,7 +64,7 @@ def polygamma(n: Any, x: Any) -> Any:
 
 
 def _sum(x: Any, q: Any) -> Any:
-    """Where x > 1, and q > 0 or x is whole; something else elsewhere."""
+    """The sum where x > 1, and q > 0 or x is whole; any value elsewhere."""
     total, at, term, settled = _first_terms(x, q)
     total = jnp.where(settled, total, total + term * at / (x - 1) - term / 2)
     epsilon = np.finfo(x.dtype).eps / 2

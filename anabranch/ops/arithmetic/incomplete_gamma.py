@@ -25,7 +25,7 @@ _DERIVATIVE_TERMS = {"float32": 200, "float64": 500}
 
 
 class _Mode(enum.Enum):
-    """What is asked of the functions."""
+    """Which function is computed: the value, or one of the derivatives."""
 
     VALUE = enum.auto()
     #: the derivative by `a` of the lower function
@@ -55,7 +55,7 @@ def upper(a: Any, x: Any) -> Any:
 
 
 def _widened(function: Callable[..., Any], a: Any, x: Any, *more: Any) -> Any:
-    """In single precision where the arrays have less."""
+    """The arrays, in single precision where theirs is less."""
     a, x = jnp.broadcast_arrays(a, x)
     wide = a.dtype if a.dtype.name in _DERIVATIVE_TERMS else np.dtype(np.float32)
     return function(a.astype(wide), x.astype(wide), *more).astype(a.dtype)

@@ -125,7 +125,7 @@ def _element_count(x: Tensor) -> Tensor:
 
 
 def _extreme_gradient(op: Any, grad: Tensor) -> Any:
-    """Shared evenly among the elements that equal the extreme."""
+    """The gradient is shared evenly among the elements that equal the extreme."""
     x = op.inputs[0]
     chosen = raw.Cast(raw.Equal(kept(op, op.outputs[0]), x), DstT=grad.dtype)
     count = Sum(chosen, op.inputs[1], keep_dims=True)
@@ -250,7 +250,7 @@ def _cumsum_gradient(op: Any, grad: Tensor) -> Any:
 
 
 def _cumprod_gradient(op: Any, grad: Tensor) -> Any:
-    """As in TensorFlow, not defined where an element is zero."""
+    """The gradient is not defined where an element is zero, as in TensorFlow."""
     x, axis = conj(op.inputs[0]), op.inputs[1]
     exclusive, reverse = op.attrs["exclusive"], op.attrs["reverse"]
     weighted = raw.Mul(conj(op.outputs[0]), grad)

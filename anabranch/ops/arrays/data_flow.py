@@ -262,7 +262,7 @@ def _(indices: Any, dims: Any, *, ctx: OperationContext, xp: Any) -> Any:
 
 # ---------------------------------------------------------------------- search in sorted rows
 def _bisected(rows: Any, values: Any, lower: bool, xp: Any) -> Any:
-    """What C++'s `lower_bound`, or `upper_bound`, finds, also in rows that are not sorted or hold NaN."""
+    """The positions that C++'s `lower_bound` or `upper_bound` gives, also in rows that are unsorted or hold NaN."""
     shape = np.shape(values)
     first, count = xp.zeros(shape, np.int32), xp.full(shape, np.shape(rows)[1], np.int32)
     for _ in range(int(np.shape(rows)[1]).bit_length()):

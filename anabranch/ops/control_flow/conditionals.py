@@ -100,7 +100,7 @@ BranchValues = define_op(
 
 
 def by_its_owner(*_: Any, ctx: OperationContext) -> NoReturn:
-    """The kernel of what a step has in one operation with the loop or the conditional that it stands beside."""
+    """The kernel of operations beside a loop or a conditional, which never runs: a step joins them with their owner."""
     raise InternalError(None, ctx.op, f"{ctx.op.type} is part of the operation that it waits for")
 
 
