@@ -10,7 +10,7 @@ from anabranch.core.dtypes import as_dtype, int64 as int64_dtype
 from anabranch.frontend.arrays.rearranging import batch_to_space_nd, required_space_to_batch_paddings, space_to_batch_nd
 from anabranch.frontend.framework import name_scope
 from anabranch.frontend.nn.activations import renamed
-from anabranch.frontend.nn.conv import FORMATS, channels_last, per_axis
+from anabranch.frontend.nn.conv_arguments import FORMATS, channels_last, per_axis
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
