@@ -21,7 +21,7 @@ from anabranch.io.slices import SliceInfo
 from anabranch.io.tensor_reader import TensorReader
 from anabranch.train.saveables import SaveableObject, VariableSaveable, named_saveables, saveable_objects
 
-_MAX_TOLD = 25
+_MAX_SHOWN = 25
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +76,8 @@ class RestoreReport:
         ):
             if items:
                 lines.append(f"  {title} ({len(items)}):")
-                lines += [f"    {item}" for item in items[:_MAX_TOLD]]
-                lines += [f"    ... and {len(items) - _MAX_TOLD} more"] * (len(items) > _MAX_TOLD)
+                lines += [f"    {item}" for item in items[:_MAX_SHOWN]]
+                lines += [f"    ... and {len(items) - _MAX_SHOWN} more"] * (len(items) > _MAX_SHOWN)
         return "\n".join(lines)
 
 

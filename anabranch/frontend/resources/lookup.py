@@ -77,7 +77,7 @@ class InitializableLookupTableBase(LookupInterface):
         Raises:
             TypeError: `keys` are not of the table's type.
         """
-        result: Tensor | SparseTensor = self._found(keys, self._default_value, name)
+        result: Tensor | SparseTensor = self._looked_up(keys, self._default_value, name)
         return result
 
 

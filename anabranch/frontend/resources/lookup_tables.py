@@ -63,7 +63,7 @@ class LookupInterface:
             )
         return given
 
-    def _found(self, keys: Any, default: Tensor, name: str | None) -> Any:
+    def _looked_up(self, keys: Any, default: Tensor, name: str | None) -> Any:
         given = self._checked_keys(keys)
         with name_scope(name, f"{self.name}_Lookup", [default]) as scope:
             dense = given.values if isinstance(given, SparseTensor) else given

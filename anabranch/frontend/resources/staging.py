@@ -236,7 +236,7 @@ class MapStagingArea(BaseStagingArea):
 
     def peek(self, key: Any, indices: Any = None, name: str | None = None) -> nest.Structure:
         """The element `key`, or some of its components; waits until it is complete."""
-        return self._found("Peek", key, indices, name or f"{self._name}_pop")
+        return self._taken("Peek", key, indices, name or f"{self._name}_pop")
 
     def get(self, key: Any = None, indices: Any = None, name: str | None = None) -> tuple[Tensor, nest.Structure]:
         """The element `key`, or some of its components, taken out; waits until it is complete.
@@ -249,7 +249,7 @@ class MapStagingArea(BaseStagingArea):
         """
         if key is not None:
             number = convert_to_tensor(key, int64)
-            return number, self._found("Unstage", number, indices, name or f"{self._name}_get")
+            return number, self._taken("Unstage", number, indices, name or f"{self._name}_get")
         places = self._places(indices)
         types = [self._dtypes[p] for p in places]
         taken = self._op("UnstageNoKey")(
@@ -257,7 +257,7 @@ class MapStagingArea(BaseStagingArea):
         )
         return taken[0], self._returned(taken[1], places)
 
-    def _found(self, what: str, key: Any, indices: Any, name: str) -> Any:
+    def _taken(self, what: str, key: Any, indices: Any, name: str) -> Any:
         places = self._places(indices)
         types = [self._dtypes[p] for p in places]
         number, chosen = convert_to_tensor(key, int64), convert_to_tensor(places, int32)

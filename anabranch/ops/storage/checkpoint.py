@@ -21,7 +21,7 @@ from anabranch.io.slices import SliceInfo
 from anabranch.io.tensor_reader import TensorReader
 from anabranch.ops import shape_rules
 
-_MAX_NAMES_TOLD = 20
+_MAX_NAMES_SHOWN = 20
 
 
 def _bytes(value: Any) -> bytes:
@@ -121,8 +121,8 @@ def _check_names(reader: TensorReader, names: Sequence[str], source: str) -> Non
     if not missing:
         return
     stored = reader.names()
-    problems = [f"Key {name} not found in checkpoint{_closest(name, stored)}" for name in missing[:_MAX_NAMES_TOLD]]
-    more = f" and {len(missing) - _MAX_NAMES_TOLD} more" if len(missing) > _MAX_NAMES_TOLD else ""
+    problems = [f"Key {name} not found in checkpoint{_closest(name, stored)}" for name in missing[:_MAX_NAMES_SHOWN]]
+    more = f" and {len(missing) - _MAX_NAMES_SHOWN} more" if len(missing) > _MAX_NAMES_SHOWN else ""
     raise errors.NotFoundError(None, None, f"checkpoint {source!r}: {'; '.join(problems)}{more}")
 
 
