@@ -568,6 +568,10 @@ from anabranch.frontend.variables.initializers import (
     variance_scaling_initializer as variance_scaling_initializer,
     zeros_initializer as zeros_initializer,
 )
+from anabranch.frontend.variables.older_functions import (
+    create_partitioned_variables as create_partitioned_variables,
+    variable_op_scope as variable_op_scope,
+)
 from anabranch.frontend.variables.partitioned import (
     fixed_size_partitioner as fixed_size_partitioner,
     min_max_variable_partitioner as min_max_variable_partitioner,
@@ -580,12 +584,10 @@ from anabranch.frontend.variables.policy import (
 )
 from anabranch.frontend.variables.scope import (
     VariableScope as VariableScope,
-    create_partitioned_variables as create_partitioned_variables,
     get_local_variable as get_local_variable,
     get_variable as get_variable,
     get_variable_scope as get_variable_scope,
     no_regularizer as no_regularizer,
-    variable_op_scope as variable_op_scope,
     variable_scope as variable_scope,
 )
 from anabranch.frontend.variables.store import AUTO_REUSE as AUTO_REUSE

@@ -25,7 +25,7 @@ _OTHER_NAME: Final = re.compile(r"^(?P<public>\w+) = (?P<imported>\w+)$", re.MUL
 
 
 class _PublicModule(ModuleType):
-    """A module that imports its public names when they are first asked for, and tells of TensorFlow's that are absent.
+    """A module that imports its public names when they are first asked for, and knows which of TensorFlow's are absent.
 
     A public module may have the name of a folder of the package: `tf.train` is `anabranch.api.train`, also after
     `import anabranch.train`, which would bind the folder.

@@ -52,15 +52,6 @@ from anabranch.frontend.nn.conv import (
     conv3d_transpose as conv3d_transpose,
     conv_transpose as conv_transpose,
     convolution as convolution,
-    depthwise_conv2d as depthwise_conv2d,
-    depthwise_conv2d_backprop_filter as depthwise_conv2d_backprop_filter,
-    depthwise_conv2d_backprop_input as depthwise_conv2d_backprop_input,
-    depthwise_conv2d_native as depthwise_conv2d_native,
-    depthwise_conv2d_native_backprop_filter as depthwise_conv2d_native_backprop_filter,
-    depthwise_conv2d_native_backprop_input as depthwise_conv2d_native_backprop_input,
-    dilation2d as dilation2d,
-    erosion2d as erosion2d,
-    separable_conv2d as separable_conv2d,
 )
 from anabranch.frontend.nn.cross_entropies import (
     log_poisson_loss as log_poisson_loss,
@@ -76,10 +67,23 @@ from anabranch.frontend.nn.ctc import (
     ctc_greedy_decoder as ctc_greedy_decoder,
     ctc_loss as ctc_loss,
 )
+from anabranch.frontend.nn.depthwise_conv import (
+    depthwise_conv2d as depthwise_conv2d,
+    depthwise_conv2d_backprop_filter as depthwise_conv2d_backprop_filter,
+    depthwise_conv2d_backprop_input as depthwise_conv2d_backprop_input,
+    depthwise_conv2d_native as depthwise_conv2d_native,
+    depthwise_conv2d_native_backprop_filter as depthwise_conv2d_native_backprop_filter,
+    depthwise_conv2d_native_backprop_input as depthwise_conv2d_native_backprop_input,
+    separable_conv2d as separable_conv2d,
+)
 from anabranch.frontend.nn.embedding import (
     embedding_lookup as embedding_lookup,
     embedding_lookup_sparse as embedding_lookup_sparse,
     safe_embedding_lookup_sparse as safe_embedding_lookup_sparse,
+)
+from anabranch.frontend.nn.morphology import (
+    dilation2d as dilation2d,
+    erosion2d as erosion2d,
 )
 from anabranch.frontend.nn.normalization import (
     batch_norm_with_global_normalization as batch_norm_with_global_normalization,

@@ -72,11 +72,11 @@ def _gradient(op: Operation, *grads: Any, others: Sequence[tuple[Operation, list
             for number, (branch, tensors) in enumerate(zip(branches, results, strict=True)):
                 tensors.append(inner_tensor(branch, branch.inputs, name) if number == which else None)
     bodies = [_GradientBody(branch, get_default_graph()) for branch in branches]
-    found = [body.differentiate(tensors, dense) for body, tensors in zip(bodies, results, strict=True)]
-    wanted = [i for i in range(len(op.inputs) - 1) if any(f[i] is not None for f in found)]
+    grads_of_bodies = [body.differentiate(tensors, dense) for body, tensors in zip(bodies, results, strict=True)]
+    wanted = [i for i in range(len(op.inputs) - 1) if any(f[i] is not None for f in grads_of_bodies)]
     if not wanted:
         return [None] * len(op.inputs)
-    for body, in_grads in zip(bodies, found, strict=True):
+    for body, in_grads in zip(bodies, grads_of_bodies, strict=True):
         body.outputs = _outputs(body, [in_grads[i] for i in wanted], [body.forward.inputs[i] for i in wanted])
     captured = _outer_values(op, bodies)
     _give_same_parameters(bodies)

@@ -23,11 +23,11 @@ def explain_missing_gradients(ys: Iterable[Any], xs: Iterable[Any]) -> str:
     ys, xs = list(ys), list(xs)
     if not operations_between(ys, xs):
         return "None of these is used on the way there: pass the variables that are as var_list."
-    found = [f"{op.name!r} ({op.type}, created at {op.site})" for op in dead_ends(ys, xs)]
-    if not found:
+    ends = [f"{op.name!r} ({op.type}, created at {op.site})" for op in dead_ends(ys, xs)]
+    if not ends:
         return "Their gradients were left out on purpose."
-    more = "" if len(found) <= _SHOWN else f" and {len(found) - _SHOWN} more"
-    return f"Differentiation ends at {', '.join(found[:_SHOWN])}{more}: use operations that have a gradient."
+    more = "" if len(ends) <= _SHOWN else f" and {len(ends) - _SHOWN} more"
+    return f"Differentiation ends at {', '.join(ends[:_SHOWN])}{more}: use operations that have a gradient."
 
 
 def _ends_gradients(op: Operation) -> bool:

@@ -84,8 +84,8 @@ def gradients(
         backward = _Backward(source, y_list, x_list, stop)
         backward.graph, backward.colocate, backward.gate = graph, colocate_gradients_with_ops, gate_gradients
         backward.aggregation = AggregationMethod.DEFAULT if aggregation_method is None else aggregation_method
-        found = backward.run(seeds)
-        return [_connected(g, x, unconnected) for g, x in zip(found, x_list, strict=True)]
+        grads = backward.run(seeds)
+        return [_connected(g, x, unconnected) for g, x in zip(grads, x_list, strict=True)]
 
 
 def operations_between(ys: list[Any], xs: list[Any]) -> list[Operation]:
@@ -174,10 +174,10 @@ class _Backward:
     def __init__(self, source: Graph, ys: list[Tensor], xs: list[Tensor], stop: list[Tensor]) -> None:
         enclosing = set(_enclosing(source))
         self.leaves_body = any(x.graph in enclosing for x in xs)
-        here = _uncaptured if self.leaves_body else source.capture
-        self.ys = [here(y) for y in ys]
-        self.xs = [here(x) for x in xs]
-        self.stop = {here(t) for t in stop}
+        inside = _uncaptured if self.leaves_body else source.capture
+        self.ys = [inside(y) for y in ys]
+        self.xs = [inside(x) for x in xs]
+        self.stop = {inside(t) for t in stop}
         self.between = self._operations_between()
         self.arrived: dict[Tensor, list[Any]] = {}
 
@@ -201,14 +201,14 @@ class _Backward:
         return [_uncaptured(t) for t in op._inputs] if self.leaves_body else op._inputs
 
     def _reachable_backwards(self) -> set[Operation]:
-        found: set[Operation] = set()
+        reached: set[Operation] = set()
         stack = [y.op for y in self.ys]
         while stack:
             op = stack.pop()
-            if op not in found:
-                found.add(op)
+            if op not in reached:
+                reached.add(op)
                 stack.extend(t.op for t in self._inputs_of(op) if t not in self.stop)
-        return found
+        return reached
 
     def run(self, seeds: list[Any]) -> list[Any]:
         for y, seed in zip(self.ys, seeds, strict=True):

@@ -61,15 +61,15 @@ class _ForwardLoop:
 
     def given(self, grads: list[Any], others: list[Beside]) -> list[tuple[Tensor, Any]]:
         """The tensors of the body whose records have gradients, and these."""
-        found = []
+        triples = []
         if self.first:
             own = self.op.outputs[self.size + 1 :]
             tensors = [self.body.outputs[position] for position in self.op.attrs["recorded"]]
-            found += list(zip(tensors, own, grads[self.size + 1 :], strict=True))
+            triples += list(zip(tensors, own, grads[self.size + 1 :], strict=True))
         for op, theirs in others:
             tensors = [inner_tensor(self.body, self.body.inputs, name) for name in op.attrs["tensors"]]
-            found += list(zip(tensors, op.outputs[1:], theirs[1:], strict=True))
-        return [(tensor, as_list_gradient(g, output)) for tensor, output, g in found if g is not None]
+            triples += list(zip(tensors, op.outputs[1:], theirs[1:], strict=True))
+        return [(tensor, as_list_gradient(g, output)) for tensor, output, g in triples if g is not None]
 
     def take(self, tensors: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
         """Adds the operation that gives the number of iterations, and a list for each of some tensors of the body."""
@@ -191,17 +191,17 @@ class _Gradient:
         carried = [body._placeholder(t.dtype, t.shape, "grad") for t in (loop.body.outputs[i] for i in self.active)]
         lists = [(t, body._placeholder(dtypes.variant, _SCALAR, "record_grad")) for t, _ in self.record_grads]
         with body.as_default():
-            found = self._differentiate(carried, lists)
-            new = [self._next(i, found[i], g) for i, g in zip(self.active, carried, strict=True)]
+            differentiated = self._differentiate(carried, lists)
+            new = [self._next(i, differentiated[i], g) for i, g in zip(self.active, carried, strict=True)]
         fixed = [
             i
-            for i, grad in enumerate(found)
+            for i, grad in enumerate(differentiated)
             if loop.fixed[i] and grad is not None and (_differentiable(loop.inputs[i]) or _is_resource(loop.inputs[i]))
         ]
         starts = [self._start(i) for i in fixed]
         sums = [body._placeholder(t.dtype, t.shape, "sum") for t in starts]
         with body.as_default():
-            new += [_added(s, found[i]) for i, s in zip(fixed, sums, strict=True)]
+            new += [_added(s, differentiated[i]) for i, s in zip(fixed, sums, strict=True)]
             new = [body.capture(t) for t in new]
             following = raw.Sub(body.number, 1)
         seeds = [self._seed(i) for i in self.active]
@@ -224,14 +224,14 @@ class _Gradient:
             seeds.append(raw.TensorListGetItem(parameter, body.number, shape, element_dtype=tensor.dtype))
         return gradients(ys, forward.inputs, seeds) if ys else [None] * self.loop.size
 
-    def _next(self, position: int, found: Any, carried: Tensor) -> Tensor:
+    def _next(self, position: int, grad: Any, carried: Tensor) -> Tensor:
         """The gradient of a loop variable, for the iteration before."""
         parameter = self.loop.body.inputs[position]
         if parameter.dtype is dtypes.variant:
-            return TensorListZeros(carried) if found is None else as_list_gradient(found, carried)
-        if found is None:
+            return TensorListZeros(carried) if grad is None else as_list_gradient(grad, carried)
+        if grad is None:
             return raw.ZerosLike(self.body.capture(parameter))  # type: ignore[no-any-return]
-        return convert_to_tensor(found)
+        return convert_to_tensor(grad)
 
     def passed_on(self) -> list[Any]:
         """The gradients of what leaves the loop as it entered."""

@@ -64,7 +64,7 @@ class GradientTape:
             raise RuntimeError("GradientTape.gradient can only be called once on non-persistent tapes.")
         self._used = True
         seeds = None if output_gradients is None else nest.flatten(output_gradients)
-        found = gradients(
+        grads = gradients(
             nest.flatten(target), nest.flatten(sources), seeds, unconnected_gradients=unconnected_gradients
         )
-        return nest.pack_sequence_as(sources, found)
+        return nest.pack_sequence_as(sources, grads)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-#: name=value or name[index]=value, where the value is a list in brackets or a text without commas
+#: name=value or name[index]=value, where the value is a list in brackets or a string without commas
 _ASSIGNMENT = re.compile(
     r"\s*(?P<name>[a-zA-Z]\w*)\s*(\[\s*(?P<index>\d+)\s*\])?\s*=\s*(\[(?P<list>[^\]]*)\]|(?P<one>[^,\[]*))\s*($|,)"
 )
@@ -65,8 +65,8 @@ class HParams:
         kind, is_list = self._types[name]
         if isinstance(value, list) != is_list:
             raise ValueError(f"Must{' not' if not is_list else ''} pass a list for the hyperparameter {name}")
-        found = [_as_type(name, v, kind) for v in value] if is_list else _as_type(name, value, kind)
-        setattr(self, name, found)
+        typed = [_as_type(name, v, kind) for v in value] if is_list else _as_type(name, value, kind)
+        setattr(self, name, typed)
 
     def del_hparam(self, name: str) -> None:
         """Removes a name, if there."""
@@ -75,27 +75,27 @@ class HParams:
             del self._types[name]
 
     def parse(self, values: str) -> HParams:
-        """Replaces values as a text says: ``"learning_rate=0.1,layers=[64,32],name=net"``.
+        """Replaces the values that a string names: ``"learning_rate=0.1,layers=[64,32],name=net"``.
 
         Raises:
             ValueError: the text is malformed, names a value that is not there or repeats one, or has another type.
         """
-        found: dict[str, Any] = {}
+        parsed: dict[str, Any] = {}
         for name, index, texts in _assignments(values):
             if name not in self._types:
                 raise ValueError(f"Unknown hyperparameter type for {name}")
             kind, is_list = self._types[name]
             if index is not None:
-                items = found.setdefault(name, list(getattr(self, name)))
+                items = parsed.setdefault(name, list(getattr(self, name)))
                 items[index] = _parsed(name, texts[0], kind)
                 continue
-            if name in found:
+            if name in parsed:
                 raise ValueError(f"Multiple assignments to variable '{name}' in {values}")
             if not is_list and len(texts) != 1:
                 raise ValueError(f"{name} takes one value, got a list in {values}")
             items = [_parsed(name, t, kind) for t in texts]
-            found[name] = items if is_list else items[0]
-        return self.override_from_dict(found)
+            parsed[name] = items if is_list else items[0]
+        return self.override_from_dict(parsed)
 
     def override_from_dict(self, values_dict: Mapping[str, Any]) -> HParams:
         """Replaces several values; see `set_hparam`."""
@@ -152,14 +152,14 @@ class HParams:
 def _assignments(text: str) -> Iterable[tuple[str, int | None, list[str]]]:
     at = 0
     while at < len(text):
-        found = _ASSIGNMENT.match(text, at)
-        if found is None:
+        match = _ASSIGNMENT.match(text, at)
+        if match is None:
             raise ValueError(f"Malformed hyperparameter value: {text[at:]}")
-        at = found.end()
-        index = found["index"]
-        one = found["one"]
-        texts = [one] if one is not None else [t for t in found["list"].split(",") if t.strip()]
-        yield found["name"], None if index is None else int(index), texts
+        at = match.end()
+        index = match["index"]
+        one = match["one"]
+        texts = [one] if one is not None else [t for t in match["list"].split(",") if t.strip()]
+        yield match["name"], None if index is None else int(index), texts
 
 
 def _parsed(name: str, text: str, kind: type) -> Any:

@@ -91,7 +91,7 @@ def _check_projection(output_projection: tuple[Any, Any], num_symbols: int) -> N
 
 
 def _likeliest(embedding: Any, output_projection: tuple[Any, Any] | None, update: bool) -> LoopFunction:
-    """From an output to the embedding of the symbol to which it gives the largest logit."""
+    """Maps an output to the embedding of the symbol to which it gives the largest logit."""
 
     def following(previous: Any, _: int) -> Any:
         if output_projection is not None:
@@ -269,8 +269,8 @@ def _either(decoded: Callable[[bool], tuple[list[Any], Any]], feed_previous: Any
             structure[:] = [decoded(feed)]
         return list(tf.nest.flatten(structure[0]))
 
-    found = tf.nest.pack_sequence_as(structure, tf.cond(feed_previous, lambda: branch(True), lambda: branch(False)))
-    outputs, state = found[0]
+    chosen = tf.nest.pack_sequence_as(structure, tf.cond(feed_previous, lambda: branch(True), lambda: branch(False)))
+    outputs, state = chosen[0]
     return list(outputs), state
 
 
@@ -413,9 +413,9 @@ def model_with_buckets(
     with tf.name_scope(name, "model_with_buckets", [*encoder_inputs, *decoder_inputs, *targets, *weights]):
         for number, (source, target) in enumerate(buckets):
             with tf.variable_scope(tf.get_variable_scope(), reuse=True if number else None):
-                found, _ = seq2seq(encoder_inputs[:source], decoder_inputs[:target])
-            outputs.append(found)
+                result, _ = seq2seq(encoder_inputs[:source], decoder_inputs[:target])
+            outputs.append(result)
             losses.append(
-                loss_of(found, targets[:target], weights[:target], softmax_loss_function=softmax_loss_function)
+                loss_of(result, targets[:target], weights[:target], softmax_loss_function=softmax_loss_function)
             )
     return outputs, losses

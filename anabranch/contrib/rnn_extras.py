@@ -157,7 +157,7 @@ def stack_bidirectional_rnn(
     sequence_length: Any = None,
     scope: Any = None,
 ) -> tuple[list[Any], tuple[Any, ...], tuple[Any, ...]]:
-    """As `stack_bidirectional_dynamic_rnn`, over a list of inputs [batch, ...], one for each step.
+    """The same as `stack_bidirectional_dynamic_rnn`, over a list of inputs [batch, ...], one for each step.
 
     Returns:
         (list of outputs, last states forward, last states backward).

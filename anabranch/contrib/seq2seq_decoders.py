@@ -263,10 +263,10 @@ def _checked_limit(maximum_iterations: Any) -> Any:
 
 def _flat_sizes_of_outputs(sizes: Any, count: int) -> list[Any]:
     """The shapes of the outputs; a TensorShape is a leaf, wherever it stands."""
-    found = [_as_shape(s) for part in _parts(sizes) for s in ([part] if _is_shape(part) else _flat_sizes(part))]
-    if len(found) != count:
-        raise ValueError(f"the decoder's output_size has {len(found)} parts, its output_dtype {count}")
-    return found
+    shapes = [_as_shape(s) for part in _parts(sizes) for s in ([part] if _is_shape(part) else _flat_sizes(part))]
+    if len(shapes) != count:
+        raise ValueError(f"the decoder's output_size has {len(shapes)} parts, its output_dtype {count}")
+    return shapes
 
 
 def _parts(sizes: Any) -> list[Any]:

@@ -28,7 +28,7 @@ class Helper:
 
     @property
     def most_steps(self) -> tf.Tensor | None:
-        """How many steps there are at most, int32 scalar; None where nobody knows."""
+        """How many steps there are at most, int32 scalar; None where that is not known."""
         return None
 
     def initialize(self, name: str | None = None) -> tf.nest.Structure:
@@ -104,7 +104,7 @@ class CustomHelper(Helper):
 
 
 def embedding_function(embedding: Any) -> Callable[[Any], Any]:
-    """From ids to vectors: `embedding` itself if it is a function, else a look-up in its rows."""
+    """A function from ids to vectors: `embedding` itself if it is a function, else a look-up in its rows."""
     if callable(embedding):
         return embedding  # type: ignore[no-any-return]
     return lambda ids: tf.nn.embedding_lookup(embedding, ids)

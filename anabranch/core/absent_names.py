@@ -58,7 +58,7 @@ def is_tensorflows(module: str, name: str) -> bool:
 
 
 def absence(module: str, name: str, present: Iterable[str] = ()) -> str:
-    """That there is no such name, and a way out.
+    """A message that says that there is no such name, with a way out.
 
     Args:
         module, name: as for `is_tensorflows`.

@@ -1,4 +1,4 @@
-"""What a process keeps to be quick, and lets go when it is too much: the least recently used first."""
+"""Caches of a process, which are bounded: the least recently used entries are dropped first."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Table(dict[Any, Any]):
 class LeastRecentlyUsed:
     """Bounds what many tables of a process hold in all. Thread-safe.
 
-    #: A table holds its items, not this object: an item whose table is gone, or has let it go, does not count.
+    #: A table holds its items, not this object: an item whose table is gone, or has dropped it, does not count.
 
     Args:
         limit: how many items there may be; asked whenever one is added.
@@ -52,7 +52,7 @@ class LeastRecentlyUsed:
             return len(self._entries)
 
     def add(self, table: MutableMapping[Any, Any], key: Hashable, item: Kept) -> None:
-        """Puts an item into a table, and takes out of all tables what is too much."""
+        """Puts an item into a table, and drops the least recently used items of all tables above the limit."""
         item.used = next(ticks)
         table[key] = item
         evicted: list[Kept] = []

@@ -1,4 +1,4 @@
-"""What a device is to the rest of the house, and how a package adds a type of device (§2.1, §3.3).
+"""What a device is to the rest of the package, and how a package adds a type of device (§2.1, §3.3).
 
 A device runs islands and host kernels and owns the memory of its results. Which devices a session has is decided by
 factories, one for each device type: those of this package ("CPU", and what JAX finds), those given to
@@ -35,7 +35,7 @@ class Device(abc.ABC):
 
     #: `put` and `get` may be called from any thread and do not block longer than the copy takes. What they return
     #: belongs to the caller; they never change what they were given.
-    #: A dead value, a text (object array) or a resource handle never reaches them.
+    #: A dead value, a string tensor (object array) or a resource handle never reaches them.
 
     Args:
         device_type: such as "CPU"; the type under which the factory is registered.

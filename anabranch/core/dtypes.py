@@ -278,17 +278,17 @@ def as_dtype(type_value: object) -> DType:
     if type(type_value) is DType:
         return type_value
     try:
-        found = _LOOKUP.get(type_value)
+        dtype = _LOOKUP.get(type_value)
     except TypeError:  # unhashable
-        found = None
-    if found is None:
-        found = _from_numpy(type_value)
-    if found is None:
+        dtype = None
+    if dtype is None:
+        dtype = _from_numpy(type_value)
+    if dtype is None:
         raise TypeError(
             f"Cannot convert value {type_value!r} to a DType: give a DType, its name such as 'float32', "
             "or a NumPy type."
         )
-    return found
+    return dtype
 
 
 def _from_numpy(type_value: object) -> DType | None:

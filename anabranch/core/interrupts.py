@@ -27,7 +27,7 @@ from typing import Any, Final, TypeVar, TypeVarTuple
 R = TypeVar("R")
 Arguments = TypeVarTuple("Arguments")
 
-#: errors of the processor, which cannot wait, and what no handler is told of
+#: errors of the processor, which cannot wait, and those for which no handler is called
 _NEVER_PUT_OFF: Final = ("SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGABRT", "SIGTRAP", "SIGSYS", "SIGKILL", "SIGSTOP")
 #: the signals that have names, that is, all but those of the real-time extension
 _SIGNALS: Final = tuple(int(s) for s in signal.Signals if s.name not in _NEVER_PUT_OFF and "SIGRT" not in s.name)
@@ -58,11 +58,11 @@ class _PutOff:
 
     def begin(self) -> None:
         global _seen
-        found = list(map(_handler_of, _SIGNALS))
+        handlers = list(map(_handler_of, _SIGNALS))
         seen, self._handlers = _seen
-        if found != seen:
-            self._handlers = {n: handler for n, handler in zip(_SIGNALS, found, strict=True) if callable(handler)}
-            _seen = found, self._handlers
+        if handlers != seen:
+            self._handlers = {n: handler for n, handler in zip(_SIGNALS, handlers, strict=True) if callable(handler)}
+            _seen = handlers, self._handlers
         for number in self._handlers:
             _set_handler(number, self._take)
         self.is_open = False
@@ -122,22 +122,22 @@ def uninterrupted(work: Callable[[*Arguments], R], *args: *Arguments) -> R:
     global _current
     if _own_thread() != _main_thread or (_current is not None and not _current.is_open):
         return work(*args)
-    around, here = _current, _PutOff()
+    around, section = _current, _PutOff()
     try:
-        _current = here
-        here.begin()
+        _current = section
+        section.begin()
         return work(*args)
     finally:
         _current = around
-        here.end()
+        section.end()
 
 
 class _Admitted:
     __slots__ = ("_closed",)
 
     def __enter__(self) -> None:
-        here = _current if _own_thread() == _main_thread else None
-        self._closed = here if here is not None and not here.is_open else None
+        section = _current if _own_thread() == _main_thread else None
+        self._closed = section if section is not None and not section.is_open else None
         if self._closed is None:
             return
         try:

@@ -216,7 +216,7 @@ class TracingContext(OperationContext, Protocol[Node, Function_contra, BodyTenso
         """Whether all checks of the island hold (a traced boolean scalar), or None where it has no checks."""
 
     def needs_host(self, why: str) -> Exception:
-        """To be raised by a kernel that cannot be compiled for the values at hand."""
+        """The exception that a kernel raises when it cannot be compiled for its values."""
 
     def is_used(self, index: int) -> bool:
         """Whether anything needs output `index`."""
@@ -235,7 +235,7 @@ class TracingContext(OperationContext, Protocol[Node, Function_contra, BodyTenso
         """Like `lax.while_loop`, but a step with a deadline can be stopped: the loop ends then, and a check fails."""
 
     def note(self, text: str) -> None:
-        """Tells something about how this operation is compiled to those who ask (`anabranch explain`)."""
+        """Notes how this operation is compiled, for `anabranch explain`."""
 
     def call(
         self,

@@ -75,7 +75,7 @@ class AlternateKernel:
     cost: Estimate
 
     def takes(self, case: KernelCase) -> bool:
-        """Whether this kernel can compute that."""
+        """Whether this kernel can compute the case."""
         if any(as_dtype(case.attrs[name]) not in allowed for name, allowed in self.types.items()):
             return False
         return self.applies(case)
@@ -161,25 +161,25 @@ def register_kernel(
 
 def _add(kernel: AlternateKernel) -> None:
     with _registry.lock:
-        there = _registry.kernels.get(kernel.op_type, ())
-        taken = any((one.name, one.device_type) == (kernel.name, kernel.device_type) for one in there)
+        registered = _registry.kernels.get(kernel.op_type, ())
+        taken = any((one.name, one.device_type) == (kernel.name, kernel.device_type) for one in registered)
         if taken or kernel.name == OWN_KERNEL:
             raise ValueError(
                 f"{kernel.op_type} already has a kernel {kernel.name!r} for {kernel.device_type}; choose another name"
             )
-        _registry.kernels[kernel.op_type] = (*there, kernel)
+        _registry.kernels[kernel.op_type] = (*registered, kernel)
 
 
 def unregister_kernel(op_type: str, name: str, device_type: str) -> None:
-    """Takes a kernel out; what is compiled already keeps it.
+    """Removes a kernel; programs that are compiled already keep it.
 
     Raises:
         KeyError: no such kernel is registered.
     """
     with _registry.lock:
-        there = _registry.kernels.get(op_type, ())
-        left = tuple(one for one in there if (one.name, one.device_type) != (name, device_type))
-        if len(left) == len(there):
+        registered = _registry.kernels.get(op_type, ())
+        left = tuple(one for one in registered if (one.name, one.device_type) != (name, device_type))
+        if len(left) == len(registered):
             raise KeyError(f"{op_type} has no kernel {name!r} for {device_type}")
         _registry.kernels[op_type] = left
 
@@ -211,10 +211,10 @@ def candidates(case: KernelCase) -> list[KernelCandidate]:
     Of equal cost, the own one comes first, then those of the more specific type of device, then those registered
     earlier. Two kernels of one name, for two types of device, are one: the more specific.
     """
-    found: dict[str, KernelCandidate] = {}
-    there = alternates(case.op_type)
+    chosen: dict[str, KernelCandidate] = {}
+    registered = alternates(case.op_type)
     for device_type in case.device_types:
-        for kernel in there:
-            if kernel.device_type == device_type and kernel.name not in found and kernel.takes(case):
-                found[kernel.name] = KernelCandidate(kernel.name, kernel.estimate(case), kernel)
-    return sorted([KernelCandidate(OWN_KERNEL, OWN_COST), *found.values()], key=lambda one: one.cost)
+        for kernel in registered:
+            if kernel.device_type == device_type and kernel.name not in chosen and kernel.takes(case):
+                chosen[kernel.name] = KernelCandidate(kernel.name, kernel.estimate(case), kernel)
+    return sorted([KernelCandidate(OWN_KERNEL, OWN_COST), *chosen.values()], key=lambda one: one.cost)

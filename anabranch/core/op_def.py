@@ -342,14 +342,16 @@ class OpDef:
 
     def object_positions(self, op: KernelOperation) -> frozenset[int]:
         """The flat positions of handles and variants that the kernels of `op` get in arrays of objects."""
-        found = frozenset(i for i, t in enumerate(op.inputs) if t.dtype is dtypes.resource or t.dtype is dtypes.variant)
-        if not found or self.takes_objects:
+        positions = frozenset(
+            i for i, t in enumerate(op.inputs) if t.dtype is dtypes.resource or t.dtype is dtypes.variant
+        )
+        if not positions or self.takes_objects:
             return frozenset()
-        return found & self._positions(op, lambda arg: arg.dtype is None)
+        return positions & self._positions(op, lambda arg: arg.dtype is None)
 
     def _positions(self, op: KernelOperation, wanted: Callable[[ArgDef], bool]) -> frozenset[int]:
         """The flat positions of some of the input arguments."""
-        found: set[int] = set()
+        positions: set[int] = set()
         start = 0
         for arg in self.inputs:
             length = 1
@@ -358,18 +360,18 @@ class OpDef:
             elif arg.type_list_attr is not None:
                 length = len(op.attrs[arg.type_list_attr])
             if wanted(arg):
-                found.update(range(start, start + length))
+                positions.update(range(start, start + length))
             start += length
-        return frozenset(found)
+        return frozenset(positions)
 
-    def check_ranks(self, found: Iterable[int | list[int | None] | None]) -> None:
+    def check_ranks(self, ranks: Iterable[int | list[int | None] | None]) -> None:
         """Compares the ranks of the inputs, None where one is unknown, with `ranks`; those of a list all the same way.
 
         Raises:
             ValueError: an input has another rank.
             LateShapeError: an input has another rank than `late_ranks` says.
         """
-        for arg, given in zip(self.inputs, found, strict=True):
+        for arg, given in zip(self.inputs, ranks, strict=True):
             wanted = self.ranks.get(arg.name)
             refusal = ValueError
             if wanted is None:

@@ -7,7 +7,7 @@ not hold a thread meanwhile. It returns a `Pending`, keeps hold of it, and settl
     waiters.append(pending)
     return pending                       # ... and later, on any thread: pending.complete([value])
 
-Whoever runs the step is told by a callback. When the step is given up, it cancels the result.
+A callback informs whoever runs the step. A step that is cancelled cancels the result.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Pending:
         return self._settle((), error)
 
     def cancel(self, error: BaseException) -> bool:
-        """Gives the result up with `error`; False when it was settled before."""
+        """Cancels the result with `error`; False when it was settled before."""
         if self._settled:
             return False
         if self._on_cancel is not None:

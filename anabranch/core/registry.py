@@ -41,11 +41,11 @@ def _load_rest() -> None:
 
 def find_op_def(name: str) -> OpDef | None:
     """The operation type of that name, or None."""
-    found = _op_defs.get(name)
-    if found is None:
+    op_def = _op_defs.get(name)
+    if op_def is None:
         _load_rest()
-        found = _op_defs.get(name)
-    return found
+        op_def = _op_defs.get(name)
+    return op_def
 
 
 def all_op_defs() -> dict[str, OpDef]:
@@ -70,7 +70,7 @@ def find_gradient(name: str) -> Callable[..., Any] | None:
     """The gradient function of that name; None where the operation is stated not to be differentiable.
 
     Raises:
-        LookupError: nobody said anything about that name.
+        LookupError: no gradient is registered under that name.
     """
     if name in _named_gradients:
         return _named_gradients[name]

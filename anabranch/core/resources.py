@@ -1,4 +1,4 @@
-"""Names of the stateful things that steps share: variables, queues, tables  (§3.1, WP4.7)."""
+"""Names of the stateful things that steps share: variables, queues, tables (§3.1, WP4.7)."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from anabranch.core.shapes import Dimension, TensorShape
 #: What a tensor holds in a step: an array; a NumPy scalar, or `bytes`, where its rank is 0. Its dtype and rank are not
 #: part of its Python type.
 TensorValue: TypeAlias = Any
-#: What can be converted to a tensor: tensors, variables, arrays, numbers, texts, nested lists of them, and what
+#: What can be converted to a tensor: tensors, variables, arrays, numbers, strings, nested lists of them, and what
 #: programs register conversions of.
 TensorLike: TypeAlias = Any
 

@@ -93,7 +93,7 @@ def _check_integer(tensor: Tensor, value: int) -> None:
 
 
 def _texts(value: Any) -> Any:
-    """An array of texts and bytes; an empty one may come from a list without elements, which has no dtype."""
+    """An array of strings and bytes; an empty one may come from a list without elements, which has no dtype."""
     if isinstance(value, list | tuple | np.ndarray):
         array = np.asarray(value, object)
         if array.size == 0:

@@ -31,21 +31,21 @@ def graph_of_values(values: Iterable[Any]) -> Graph:
     default = get_default_graph()
     if default.building_function:
         return default
-    found: Graph | None = None
+    common: Graph | None = None
     for value in values:
         graph = (
             getattr(value, "graph", None) if isinstance(value, Tensor | Operation) or is_tensor_like(value) else None
         )
         if not isinstance(graph, Graph):
             continue
-        if found is not None and graph is not found:
+        if common is not None and graph is not common:
             op = getattr(value, "op", value)
             raise ValueError(
                 f"{value!r} (created at {op.site}) must be from the same graph as the other inputs; build all of "
                 "them in one `with graph.as_default()` block"
             )
-        found = graph
-    return found or default
+        common = graph
+    return common or default
 
 
 class name_scope:
@@ -85,10 +85,10 @@ class name_scope:
         with contextlib.ExitStack() as stack:
             graph = get_default_graph()
             if self._values is not None:
-                found = graph_of_values(self._values)
-                if found is not graph:
-                    stack.enter_context(found.as_default())
-                graph = found
+                graph_of_these = graph_of_values(self._values)
+                if graph_of_these is not graph:
+                    stack.enter_context(graph_of_these.as_default())
+                graph = graph_of_these
             scope = stack.enter_context(graph.name_scope(self._name))
             self._entered = stack.pop_all()
         return scope

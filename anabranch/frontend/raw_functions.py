@@ -43,8 +43,8 @@ _ATTRIBUTE_TYPES: Final = {
 
 def public_operations() -> list[OpFunction]:
     """The operation types that programs may use, by name: those of TensorFlow."""
-    found = all_op_defs()
-    return [op for name in sorted(found) if name[0] != "_" and isinstance(op := found[name], OpFunction)]
+    op_defs = all_op_defs()
+    return [op for name in sorted(op_defs) if name[0] != "_" and isinstance(op := op_defs[name], OpFunction)]
 
 
 def generated_function(op: OpFunction) -> Callable[..., Any]:
@@ -81,7 +81,7 @@ def keyword_function(name: str) -> Callable[..., Any] | None:
     return apply
 
 
-# ---------------------------------------------------------------------- what help and type checkers are told
+# ---------------------------------------------------------------------- what help and type checkers show
 def signature_of(op: OpFunction) -> inspect.Signature:
     """How the function of an operation type is called, with annotations as the stub has them."""
     inputs = {arg.name: arg for arg in op.inputs}

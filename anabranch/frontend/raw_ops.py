@@ -1,6 +1,6 @@
 """`tf.raw_ops`: each operation type as a function that takes keywords only: ``tf.raw_ops.MatMul(a=x, b=y)``.
 
-The functions are made from the registry when somebody first asks for them. What type checkers and editors are told of
+The functions are made from the registry when somebody first asks for them. What type checkers and editors know of
 them stands in the stub beside this file, which `tools.raw_ops_stub` writes from the same signatures.
 """
 

@@ -216,7 +216,7 @@ def _expected_dtype(arg: ArgDef, attrs: dict[str, Any]) -> DType | None:
 
 
 def _default_type(op_def: OpDef, arg: ArgDef) -> DType | None:
-    """What a plain Python value becomes when nothing else decides its type attribute."""
+    """The dtype of a plain Python value where nothing else decides its type attribute."""
     attr = op_def.attrs[arg.type_attr] if arg.type_attr is not None else None
     return attr.default if attr is not None and attr.has_default else None
 
@@ -283,14 +283,14 @@ def _set_number(op_def: OpDef, arg: ArgDef, count: int, attrs: dict[str, Any]) -
 
 # ---------------------------------------------------------------------- attributes
 def _given_attrs(op_def: OpDef, bound: dict[str, Any]) -> dict[str, Any]:
-    found = {}
+    values = {}
     for name, value in bound.items():
         attr = op_def.attrs.get(name)
         if attr is not None and value is not None:
-            found[name] = attr_value(op_def.name, attr, value)
+            values[name] = attr_value(op_def.name, attr, value)
         elif attr is not None and attr.kind == "shape":
-            found[name] = TensorShape(None)
-    return found
+            values[name] = TensorShape(None)
+    return values
 
 
 def _complete_attrs(op_def: OpDef, attrs: dict[str, Any]) -> None:

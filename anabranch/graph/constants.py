@@ -107,11 +107,11 @@ def partial_vector(tensor: AnyTensor, depth: int = 0) -> list[int | None] | None
         return None
     op_def = tensor.op.op_def
     if op_def.passes_on:
-        found = partial_vector(tensor.op.inputs[tensor.value_index], depth + 1)
+        elements = partial_vector(tensor.op.inputs[tensor.value_index], depth + 1)
     else:
-        found = op_def.partial_rule(tensor, depth + 1) if op_def.partial_rule is not None else None
-    if found is not None:
-        return found
+        elements = op_def.partial_rule(tensor, depth + 1) if op_def.partial_rule is not None else None
+    if elements is not None:
+        return elements
     dims = tensor.shape.dims_tuple
     if dims is None or len(dims) > 1 or (len(dims) == 1 and dims[0] is None):
         return None
@@ -203,11 +203,11 @@ def check_shapes(op: AnyOperation, values: Sequence[Any]) -> list[TensorShape]:
     return flat_shapes(apply_shape_rule(rule, op.op_def, op.attrs, op.inputs, shapes))
 
 
-def flat_shapes(found: ShapeRuleResult) -> list[TensorShape]:
+def flat_shapes(result: ShapeRuleResult) -> list[TensorShape]:
     """What a shape rule gives, a shape or nested lists of them, as a flat list."""
-    if isinstance(found, TensorShape):
-        return [found]
-    return [] if found is None else [shape for item in found for shape in flat_shapes(item)]
+    if isinstance(result, TensorShape):
+        return [result]
+    return [] if result is None else [shape for item in result for shape in flat_shapes(item)]
 
 
 class ShapeCheck:

@@ -21,7 +21,7 @@ _conversions: list[tuple[int, int, type | tuple[type, ...], ConversionFunction]]
 def register_tensor_conversion_function(
     base_type: type | tuple[type, ...], conversion_func: Callable[..., Any], priority: int = 100
 ) -> None:
-    """Teaches `convert_to_tensor` a type.
+    """Lets `convert_to_tensor` convert values of a type.
 
     Args:
         base_type: values of this type (or these types) are converted.
@@ -50,7 +50,7 @@ def convert_to_tensor(
     """The tensor that `value` stands for; constants are created for plain Python and NumPy values.
 
     Args:
-        value: a tensor, a variable, a number, text, an array, or a nested list of these (tensors among them are
+        value: a tensor, a variable, a number, a string, an array, or a nested list of these (tensors among them are
             packed), or anything for which a conversion function is registered.
         dtype: the dtype that the result must have; default: that of the value.
         name: name of a constant that is created.

@@ -77,7 +77,7 @@ class _Scope:
 
 @dataclass
 class _Rewriting:
-    """What a node becomes: helpers before it, and itself; and the new names that its outputs have in functions."""
+    """The nodes that replace a node (helpers before it, and itself), and its outputs' new names in functions."""
 
     helpers: list[NodeDef]
     node: NodeDef
@@ -105,10 +105,10 @@ def _rewrite(nodes: NodeList, scope: _Scope) -> dict[str, str]:
     for node in nodes:
         rewriter = _rewriter_of(node, scope)
         if rewriter is not None:
-            found = rewriter(node, scope)
-            found.node.attr[_ORIGIN].s = node.SerializeToString(deterministic=True)
-            written += [*found.helpers, found.node]
-            outputs.update(found.outputs)
+            written_node = rewriter(node, scope)
+            written_node.node.attr[_ORIGIN].s = node.SerializeToString(deterministic=True)
+            written += [*written_node.helpers, written_node.node]
+            outputs.update(written_node.outputs)
         else:
             written.append(node)
     if len(written) == len(nodes) and not any(_ORIGIN in node.attr for node in written):
@@ -195,11 +195,11 @@ class _Inner:
 
 
 def _inner_of(node: NodeDef) -> list[_Inner]:
-    """What a node beside another one gives."""
+    """The tensors that a node beside a loop or a conditional gives."""
     names = [text.decode() for text in node.attr["tensors"].list.s]
     types = list(node.attr["types" if node.op == RECORDS else "Tout"].list.type)
     numbers = list(node.attr["which"].list.i) if "which" in node.attr else [0] * len(names)
-    return [_Inner(*found) for found in zip(numbers, names, types, strict=True)]
+    return [_Inner(*parts) for parts in zip(numbers, names, types, strict=True)]
 
 
 def _inner_of_all(nodes: Iterable[NodeDef]) -> list[_Inner]:
@@ -213,13 +213,13 @@ def _text_of(inner: _Inner, function: FunctionDef, renamed: dict[str, str]) -> s
     return renamed.get(inner.name, inner.name)
 
 
-def _digest(found: Iterable[_Inner]) -> str:
-    """Tells apart what different operations need of one function."""
-    return hashlib.sha256("|".join(f"{i.which} {i.name}" for i in found).encode()).hexdigest()[:8]
+def _digest(inner: Iterable[_Inner]) -> str:
+    """A hash that distinguishes what different operations need of one function."""
+    return hashlib.sha256("|".join(f"{i.which} {i.name}" for i in inner).encode()).hexdigest()[:8]
 
 
 def _part_of_owner(node: NodeDef, scope: _Scope) -> _Rewriting:
-    """What stands beside a loop or a conditional as an `IdentityN` of its further outputs."""
+    """A node beside a loop or a conditional as an `IdentityN` of the owner's further outputs."""
     owner = scope.owners[node.name]
     further = _inner_of_all(scope.beside[owner.name])
     given = _inner_of(node)
@@ -238,14 +238,14 @@ def _part_of_owner(node: NodeDef, scope: _Scope) -> _Rewriting:
 
 
 def _further_outputs(node: NodeDef, owner: NodeDef) -> int:
-    """The number of the first output of a loop or a conditional that is there for what stands beside it."""
+    """The number of the first output of a loop or a conditional that only the nodes beside it take."""
     if node.op != RECORDS:
         return len(owner.attr["Tout"].list.type)
     return len(owner.attr["T"].list.type) + 1 + len(owner.attr["recorded"].list.i)
 
 
 def _conditional(node: NodeDef, scope: _Scope) -> _Rewriting:
-    """A conditional with what stands beside it as further results."""
+    """A conditional that gives the tensors of the nodes beside it as further results."""
     beside = scope.beside[node.name]
     further = _inner_of_all(beside)
     shapes = {i: s for n in beside for i, s in zip(_inner_of(n), n.attr["output_shapes"].list.shape, strict=True)}
@@ -500,22 +500,22 @@ _REWRITERS: dict[str, Callable[[NodeDef, _Scope], _Rewriting]] = {
 
 # ---------------------------------------------------------------------- back again
 def restored(message: GraphDef) -> GraphDef:
-    """The graph as it was before `in_tensorflows_vocabulary`; as it stands where it was changed since."""
+    """The graph as it was before `in_tensorflows_vocabulary`; nodes that were changed since stay as they are."""
     if not any(_ORIGIN in node.attr for node in _all_nodes(message)):
         return message
-    found: GraphDef = _copy(message)
-    library = {function.signature.name: function for function in found.library.function}
+    graph_def: GraphDef = _copy(message)
+    library = {function.signature.name: function for function in graph_def.library.function}
     try:
-        _restore(found.node, _Scope(library, False))
+        _restore(graph_def.node, _Scope(library, False))
         for function in library.values():
             outputs = _restore(function.node_def, _Scope(library, True))
             _rename_results(function, outputs)
     except (_ChangedError, DecodeError, KeyError, IndexError, ValueError, TypeError):
         return _without_origins(message)
-    kept = [f for f in found.library.function if _ORIGIN not in f.attr]
-    del found.library.function[:]
-    found.library.function.extend(kept)
-    return found
+    kept = [f for f in graph_def.library.function if _ORIGIN not in f.attr]
+    del graph_def.library.function[:]
+    graph_def.library.function.extend(kept)
+    return graph_def
 
 
 class _ChangedError(Exception):
@@ -535,8 +535,8 @@ def _restore(nodes: NodeList, scope: _Scope) -> dict[str, str]:
     originals = {node.name: NodeDef.FromString(node.attr[_ORIGIN].s) for node in nodes if _ORIGIN in node.attr}
     scope.find_beside(originals.values())
     again = {name: _rewritten_again(node, scope) for name, node in originals.items()}
-    renamed = {old: new for found in again.values() for old, new in found.outputs.items()}
-    expected = {made.name: made for found in again.values() for made in (*found.helpers, found.node)}
+    renamed = {old: new for rewritten in again.values() for old, new in rewritten.outputs.items()}
+    expected = {made.name: made for rewritten in again.values() for made in (*rewritten.helpers, rewritten.node)}
     _rename_inputs(expected.values(), renamed)
     helpers = set(expected) - set(originals)
     present = {node.name: node for node in nodes}
@@ -560,9 +560,9 @@ def _rewritten_again(node: NodeDef, scope: _Scope) -> _Rewriting:
 
 
 def _without_origins(message: GraphDef) -> GraphDef:
-    found: GraphDef = _copy(message)
-    for node in _all_nodes(found):
+    graph_def: GraphDef = _copy(message)
+    for node in _all_nodes(graph_def):
         node.attr.pop(_ORIGIN, None)
-    for function in found.library.function:
+    for function in graph_def.library.function:
         function.attr.pop(_ORIGIN, None)
-    return found
+    return graph_def

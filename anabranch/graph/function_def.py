@@ -155,8 +155,10 @@ class FunctionPlan:
             dtypes = [self._given[slot]] if slot in self._given else self.plans[slot[0]].output_dtypes()[slot[1] :]
             wanted = as_dtype(arg.type).base_dtype
             if not dtypes or dtypes[0] is not wanted:
-                found = dtypes[0].name if dtypes else "missing"
-                raise ValueError(f"the result {arg.name!r} should be {wanted.name}, but {slot[0]}:{slot[1]} is {found}")
+                actual = dtypes[0].name if dtypes else "missing"
+                raise ValueError(
+                    f"the result {arg.name!r} should be {wanted.name}, but {slot[0]}:{slot[1]} is {actual}"
+                )
 
 
 def _flat_index(node: NodeDef, source: NodePlan, argument: str, index: int) -> int:

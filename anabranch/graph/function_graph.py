@@ -40,7 +40,7 @@ class FunctionGraph(Graph):
         self.seed = self.outer_graph.seed
         self._collections = self.outer_graph._collections
         self._scopes.container = self.outer_graph.current_container
-        #: operations of enclosing graphs that the body was told to wait for: the caller waits for them
+        #: operations of enclosing graphs among the control inputs of the body: the caller waits for them
         self.outer_control_inputs: list[Operation] = []
 
     @property
@@ -131,5 +131,5 @@ class FunctionGraph(Graph):
 
 
 def is_small_constant(tensor: Tensor) -> bool:
-    """Whether a tensor is a constant that costs less to copy than to hand on."""
+    """Whether a tensor is a constant that costs less to copy than to pass as an argument."""
     return tensor.op.type == "Const" and bool(tensor.op.attrs["value"].nbytes <= _COPIED_CONSTANT_BYTES)

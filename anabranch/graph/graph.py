@@ -1,4 +1,4 @@
-"""The graph: operations by name, collections, functions, and how an operation comes to be  (§3.1, WP2)."""
+"""The graph: operations by name, collections, functions, and the creation of operations  (§3.1, WP2)."""
 
 from __future__ import annotations
 
@@ -363,7 +363,7 @@ class Graph(GraphScopes):
 
     # ------------------------------------------------------------------ collections
     def add_to_collection(self, name: str, value: object) -> None:
-        """Appends `value` to the collection `name`, which comes to be with its first item.
+        """Appends `value` to the collection `name`, which is created with its first item.
 
         Raises:
             RuntimeError: the graph is finalized.
@@ -392,7 +392,7 @@ class Graph(GraphScopes):
         return [item for item in items if hasattr(item, "name") and matches(item.name)]
 
     def get_all_collection_keys(self) -> list[str]:
-        """The names of all collections that have come to be, as far as they are texts."""
+        """The names of all collections that exist, as far as they are strings."""
         with self._lock:
             return [k for k in self._collections if isinstance(k, str)]
 
@@ -401,7 +401,7 @@ class Graph(GraphScopes):
         return self.get_all_collection_keys()
 
     def clear_collection(self, name: str) -> None:
-        """Forgets the collection `name`; nothing happens where there is none.
+        """Removes the collection `name`; nothing happens where there is none.
 
         Raises:
             RuntimeError: the graph is finalized.
@@ -495,10 +495,10 @@ def arg_dtypes(args: Iterable[ArgDef], attrs: Mapping[str, Any]) -> list[DType]:
     Raises:
         ValueError: an attribute says that an argument stands for more tensors than any operation has.
     """
-    found: list[DType] = []
+    dtypes: list[DType] = []
     for arg in args:
         if arg.type_list_attr is not None:
-            found.extend(attrs[arg.type_list_attr])
+            dtypes.extend(attrs[arg.type_list_attr])
             continue
         dtype: DType = attrs[arg.type_attr] if arg.type_attr is not None else arg.dtype  # type: ignore[assignment]
         count = 1 if arg.number_attr is None else attrs[arg.number_attr]
@@ -507,8 +507,8 @@ def arg_dtypes(args: Iterable[ArgDef], attrs: Mapping[str, Any]) -> list[DType]:
                 f"{arg.number_attr} = {count} tensors for {arg.name!r} are more than the {_MAX_TENSORS} that an "
                 "operation may have; keep them in one tensor"
             )
-        found.extend([dtype] * count)
-    return found
+        dtypes.extend([dtype] * count)
+    return dtypes
 
 
 class _DefaultGraphs(threading.local):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from anabranch.core.attrs import FuncAttr
+from anabranch.core.colocation import colocation_leader
 from anabranch.core.shapes import TensorShape
 from anabranch.errors import OpError
 from anabranch.graph.function_graph import FunctionGraph
@@ -17,8 +18,6 @@ from anabranch.graph.joined_nodes import FurtherResult, ValueUses, groups_of, jo
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.graph.ordering import in_execution_order
 from anabranch.graph.step_nodes import NOT_KNOWN, StepFunction, StepNode, StepTensor, called_names
-
-_COLOCATE: Final = b"loc:@"
 
 
 class GraphCopy:
@@ -47,18 +46,18 @@ class GraphCopy:
 
     def tensor(self, tensor: Tensor) -> StepTensor:
         """The copy of a tensor."""
-        found = self._given.get(tensor)
-        if found is None:
-            found = self._given[tensor] = self.node(tensor._op).outputs[tensor._value_index]
-        return found
+        copied = self._given.get(tensor)
+        if copied is None:
+            copied = self._given[tensor] = self.node(tensor._op).outputs[tensor._value_index]
+        return copied
 
     def node(self, op: Operation) -> StepNode:
         """The copy of an operation, which knows no inputs before `connect`."""
-        found = self._nodes.get(op)
-        if found is None:
-            found = self._nodes[op] = self._node(op)
-            found.outputs = [StepTensor(found, i, t._dtype, t._shape) for i, t in enumerate(op._outputs)]
-        return found
+        copied = self._nodes.get(op)
+        if copied is None:
+            copied = self._nodes[op] = self._node(op)
+            copied.outputs = [StepTensor(copied, i, t._dtype, t._shape) for i, t in enumerate(op._outputs)]
+        return copied
 
     def connect(self, op: Operation, without: set[Operation]) -> StepNode:
         """Gives the copy of an operation its inputs, and its control inputs but for some."""
@@ -100,7 +99,7 @@ class GraphCopy:
 
     # ---- what stands beside loops and conditionals
     def _join(self, owner: Operation, others: list[Operation]) -> None:
-        """Lets the copy of a loop or a conditional be that of what stands beside it, too: it gives what that gives."""
+        """Makes the copy of a loop or a conditional give what the operations beside it give, too."""
         node = self.node(owner)
         records = others[0].type == RECORDS
         if records and len(node.outputs) == len(owner.attrs["T"]):
@@ -144,13 +143,13 @@ class GraphCopy:
         }
 
     def _give_values(self, node: StepNode, owner: Operation, others: list[Operation]) -> None:
-        """Gives the copy of a conditional what the operations beside it name, as further results of its branches."""
-        found = {key: t for op in others for key, t in zip(_inner_keys(op), op._outputs, strict=True)}
+        """Adds the tensors that operations beside a conditional name to the results of its copy's branches."""
+        named = {key: t for op in others for key, t in zip(_inner_keys(op), op._outputs, strict=True)}
         changed = []
         for number, name in enumerate(called_names(owner.attrs, owner.op_def)):
             further = [
                 FurtherResult(inner if which == number else b"", True, t.dtype, t.shape)
-                for (which, inner), t in found.items()
+                for (which, inner), t in named.items()
             ]
             made = _with_further_results(owner._graph, name, tuple(further))
             node.functions = {**node.functions, made.name: made}
@@ -162,8 +161,8 @@ class GraphCopy:
         node.attrs = {
             **node.attrs,
             **functions,
-            "Tout": [*owner.attrs["Tout"], *(t.dtype for t in found.values())],
-            "output_shapes": [*shapes, *(t.shape for t in found.values())],
+            "Tout": [*owner.attrs["Tout"], *(t.dtype for t in named.values())],
+            "output_shapes": [*shapes, *(t.shape for t in named.values())],
         }
 
     def _node(self, op: Operation) -> StepNode:
@@ -186,9 +185,9 @@ class GraphCopy:
         stack = [op]
         while stack:
             for group in stack.pop().attrs.get("_class", ()):
-                name = group[len(_COLOCATE) :].decode()
-                other = op._graph._by_name.get(name) if group.startswith(_COLOCATE) else None
-                if other is not None and name not in self.colocated:
+                name = colocation_leader(group)
+                other = op._graph._by_name.get(name) if name is not None else None
+                if name is not None and other is not None and name not in self.colocated:
                     self.colocated[name] = self._node(other)
                     stack.append(other)
 
@@ -206,9 +205,9 @@ def name_operation(error: OpError, graph: Graph) -> None:
     """Lets an error name the operation of a graph that a node was copied from, if there is one."""
     node = error.op
     if isinstance(node, StepNode) and node.origin == node.name:
-        found = graph._by_name.get(node.name)
-        if found is not None:
-            error.replace_operation(found)
+        operation = graph._by_name.get(node.name)
+        if operation is not None:
+            error.replace_operation(operation)
 
 
 _NO_FUNCTIONS: Final[Mapping[str, StepFunction]] = {}
@@ -231,7 +230,7 @@ _made: weakref.WeakKeyDictionary[FunctionGraph, dict[tuple[FurtherResult, ...], 
 
 def functions_of(graph: Graph, operations: Iterable[Operation]) -> dict[str, StepFunction]:
     """Copies of the functions that operations of a graph call, directly or not, by name."""
-    found: dict[str, StepFunction] = {}
+    copies: dict[str, StepFunction] = {}
     library: Mapping[str, Graph] | None = None
     stack: list[tuple[str, bool]] = [(name, False) for name in _called_by(operations)]
     entered: set[str] = set()
@@ -240,16 +239,16 @@ def functions_of(graph: Graph, operations: Iterable[Operation]) -> dict[str, Ste
         if library is None:
             library = graph.functions
         body = library.get(name)
-        if name in found or not isinstance(body, FunctionGraph):
+        if name in copies or not isinstance(body, FunctionGraph):
             continue  # a kernel that calls a function that is not there says so
         called = _called_by(body.get_operations())
         if complete:
-            found[name] = _copied(name, body, {other: found[other] for other in called if other in found})
+            copies[name] = _copied(name, body, {other: copies[other] for other in called if other in copies})
         elif name not in entered:
             entered.add(name)
             stack.append((name, True))
-            stack.extend((other, False) for other in called if other not in found)
-    return found
+            stack.extend((other, False) for other in called if other not in copies)
+    return copies
 
 
 def _called_by(operations: Iterable[Operation]) -> list[str]:
@@ -292,11 +291,11 @@ def copy_of_function(
     copy = GraphCopy(called, f"@{name}")
     parameters = {t._op for t in body.inputs}
     more = [inner_tensor(body, body.inputs, f.name) if f.name else None for f in further]
-    found = [*body.outputs, *(t for t in more if t is not None)]
+    all_results = [*body.outputs, *(t for t in more if t is not None)]
     unvalued = {t for t, f in zip(more, further, strict=True) if t is not None and not f.valued}
-    needed = needed_operations([t._op for t in found], set(body.inputs), parameters)
+    needed = needed_operations([t._op for t in all_results], set(body.inputs), parameters)
     ordered = in_execution_order(needed, set(body.inputs))
-    nodes = copy.connected(ordered, set(), found, unvalued - set(body.outputs))
+    nodes = copy.connected(ordered, set(), all_results, unvalued - set(body.outputs))
     results = [copy.tensor(t) for t in body.outputs]
     for number, (tensor, wanted) in enumerate(zip(more, further, strict=True)):
         if tensor is None:
@@ -307,7 +306,7 @@ def copy_of_function(
 
 
 def _stand_in(beside: StepNode, number: int, wanted: FurtherResult) -> StepNode:
-    """Gives what a branch does not compute: a value that nobody reads."""
+    """A node in the place of a result that a branch does not compute; nobody reads its value."""
     name, attrs = f"_FakeParam_{number}", {"dtype": wanted.dtype, "shape": wanted.shape}
     node = StepNode(op_def_of("FakeParam"), name, [], (), attrs, "", beside.number, beside.site, name, {})
     node.outputs = [StepTensor(node, 0, wanted.dtype, wanted.shape)]

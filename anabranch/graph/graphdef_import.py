@@ -14,6 +14,7 @@ from typing import Any
 from google.protobuf.message import Message
 
 from anabranch.core.attrs import FuncAttr
+from anabranch.core.colocation import COLOCATION_PREFIX, colocation_group, colocation_leader
 from anabranch.core.dtypes import resource
 from anabranch.core.registry import find_op_def
 from anabranch.core.shapes import TensorShape
@@ -221,8 +222,8 @@ class _Import:
     def _check_colocation(self, plans: Mapping[str, NodePlan]) -> None:
         for plan in plans.values():
             for group in plan.attrs.get("_class", []):
-                name = group.removeprefix(b"loc:@").decode()
-                if group.startswith(b"loc:@") and name not in plans and not self._graph._operation_exists(name):
+                name = colocation_leader(group)
+                if name is not None and name not in plans and not self._graph._operation_exists(name):
                     raise NodeError(
                         plan.node,
                         f"Specified colocation to an op that does not exist during import: {name!r}; drop '_class'",
@@ -244,10 +245,9 @@ def _rename_functions(plan: NodePlan, names: Mapping[str, str]) -> None:
 def _prefix_colocation(plan: NodePlan, prefix: str, plans: Mapping[str, NodePlan]) -> None:
     groups = plan.attrs.get("_class")
     if groups and prefix:
-        start = b"loc:@" + prefix.encode()
+        leaders = [(group, colocation_leader(group)) for group in groups]
         plan.attrs["_class"] = [
-            start + group[5:] if group.startswith(b"loc:@") and group[5:].decode() in plans else group
-            for group in groups
+            colocation_group(prefix + name) if name is not None and name in plans else group for group, name in leaders
         ]
 
 
@@ -327,7 +327,7 @@ class _PlanBuilder:
         """An operation goes where those are that it is colocated with."""
         for op in self._operations.values():
             for group in op.attrs.get("_class", ()):
-                leader = self._graph._by_name.get(group.removeprefix(b"loc:@").decode())
+                leader = self._graph._by_name.get(group.removeprefix(COLOCATION_PREFIX).decode())
                 if leader is not None and leader is not op and leader.device:
                     op.device = leader.device
                     break
@@ -341,14 +341,14 @@ def _shape_hints(plan: NodePlan, op: Operation, loops: list[int]) -> list[Tensor
         inferred[1:] = [t.shape for t in op.outputs[1:]]
     if not plan.output_shapes:
         return inferred
-    found = []
+    merged = []
     for index, (shape, hint) in enumerate(zip(inferred, plan.output_shapes, strict=False)):
         if not shape.is_compatible_with(hint):
             raise ValueError(
                 f"the attribute '_output_shapes' says {hint} for output {index}, but the inputs' shapes give {shape}"
             )
-        found.append(shape.merge_with(hint))
-    return found
+        merged.append(shape.merge_with(hint))
+    return merged
 
 
 # ---------------------------------------------------------------------- the library
@@ -437,15 +437,15 @@ class _Library:
         return names
 
     def _others(self) -> list[str]:
-        found = []
+        names = []
         for name in self._functions:
             nodes = [*self._body(name), *self.reachable_nodes(self._body(name))]
             unknown = sorted({n.op for n in nodes if find_op_def(n.op) is None})
             if unknown:
                 _log.info("function %r is not imported: nothing needs it, and it needs the types %s", name, unknown)
             else:
-                found += self._order(self._body(name)) + [name]
-        return found
+                names += self._order(self._body(name)) + [name]
+        return names
 
     def _build(self, name: str, names: Mapping[str, str]) -> FunctionGraph:
         plan = FunctionPlan(self._functions[name], self._body(name))

@@ -50,15 +50,15 @@ def fixed_parameters(body: BodyLike) -> list[bool]:
 
 def operations_behind(tensors: Iterable[AnyTensor]) -> set[Any]:
     """The operations that tensors are computed from, control edges included."""
-    found: set[AnyOperation] = set()
+    operations: set[AnyOperation] = set()
     stack: list[AnyOperation] = [t.op for t in tensors]
     while stack:
         op = stack.pop()
-        if op not in found:
-            found.add(op)
+        if op not in operations:
+            operations.add(op)
             stack.extend(t.op for t in op.inputs)
             stack.extend(op.control_inputs)
-    return found
+    return operations
 
 
 def parameters_behind(body: BodyLike, tensors: Iterable[AnyTensor]) -> set[int]:
@@ -69,14 +69,14 @@ def parameters_behind(body: BodyLike, tensors: Iterable[AnyTensor]) -> set[int]:
 
 def closure_of_parameters(body: BodyLike, start: Iterable[int]) -> set[int]:
     """The parameters that decide, over any number of iterations, the parameters `start`."""
-    found: set[int] = set()
+    closure: set[int] = set()
     stack = list(start)
     while stack:
         position = stack.pop()
-        if position not in found:
-            found.add(position)
-            stack.extend(parameters_behind(body, [body.outputs[position]]) - found)
-    return found
+        if position not in closure:
+            closure.add(position)
+            stack.extend(parameters_behind(body, [body.outputs[position]]) - closure)
+    return closure
 
 
 # ---------------------------------------------------------------------- in a step

@@ -58,11 +58,11 @@ class NodePlan:
         return self.node.name
 
     def input_dtypes(self) -> list[DType]:
-        """What its inputs have to be, flat."""
+        """The dtypes that its inputs must have, flat."""
         return self._dtypes(self.op_def.inputs)
 
     def output_dtypes(self) -> list[DType]:
-        """Of what types its outputs are, flat."""
+        """The dtypes of its outputs, flat."""
         return self._dtypes(self.op_def.outputs)
 
     def _dtypes(self, args: Iterable[ArgDef]) -> list[DType]:
@@ -245,11 +245,11 @@ def check_connections(
             wanted = ", ".join(d.name for d in expected) or "none"
             raise NodeError(plan.node, f"NodeDef expected inputs of types {wanted}, but has {len(plan.inputs)} inputs")
         for index, (slot, dtype) in enumerate(zip(plan.inputs, expected, strict=True)):
-            found = given.get(slot) or _produced(plan, slot, outputs)
-            if found.base_dtype is not dtype.base_dtype:
+            dtype_given = given.get(slot) or _produced(plan, slot, outputs)
+            if dtype_given.base_dtype is not dtype.base_dtype:
                 raise NodeError(
                     plan.node,
-                    f"Input {index} was passed {found.name} from {slot[0]}:{slot[1]}, incompatible with expected "
+                    f"Input {index} was passed {dtype_given.name} from {slot[0]}:{slot[1]}, incompatible with expected "
                     f"{dtype.name}",
                 )
         for name in plan.controls:
@@ -304,9 +304,9 @@ def creation_order(plans: Mapping[str, NodePlan], given: Iterable[Slot] = ()) ->
 
 def dependencies(plan: NodePlan, plans: Mapping[str, NodePlan], provided: set[Slot]) -> set[str]:
     """The nodes that have to exist before this one."""
-    found = {slot[0] for slot in plan.inputs if slot not in provided and not closes_loop(plan, slot, plans)}
-    found.update(name for name in plan.controls if name in plans)
-    return found & plans.keys()
+    names = {slot[0] for slot in plan.inputs if slot not in provided and not closes_loop(plan, slot, plans)}
+    names.update(name for name in plan.controls if name in plans)
+    return names & plans.keys()
 
 
 def closes_loop(plan: NodePlan, slot: Slot, plans: Mapping[str, NodePlan]) -> bool:

@@ -49,8 +49,8 @@ def _attr(attr: AttrDef) -> OpDefProto.AttrDef:
 def op_list_of(graph_def: GraphDef) -> OpList:
     """The types of all nodes of a graph and its functions, sorted by name."""
     names = {node.op for node in _all_nodes(graph_def)}
-    found = [op_def for name in sorted(names) if (op_def := find_op_def(name)) is not None]
-    return OpList(op=[op_def_to_proto(op_def) for op_def in found])
+    op_defs = [op_def for name in sorted(names) if (op_def := find_op_def(name)) is not None]
+    return OpList(op=[op_def_to_proto(op_def) for op_def in op_defs])
 
 
 def strip_default_attrs(graph_def: GraphDef) -> None:

@@ -7,6 +7,7 @@ from types import EllipsisType
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol, TypeAlias
 
 from anabranch.core.attrs import AttributeValue
+from anabranch.core.colocation import COLOCATION_PREFIX, colocation_group
 from anabranch.core.dtypes import DType
 from anabranch.core.nest import Structure
 from anabranch.core.op_def import ArgDef, OpDef
@@ -271,13 +272,13 @@ class Tensor:
 
     # ------------------------------------------------------------------ attributes that the front end hangs on tensors
     def set_attribute(self, key: str, value: object) -> None:
-        """Remembers a front-end fact about this tensor (never part of the graph's meaning)."""
+        """Stores a fact of the front end about this tensor (never part of the graph's meaning)."""
         if self._attributes is None:
             self._attributes = {}
         self._attributes[key] = value
 
     def get_attribute(self, key: str, default: object = None) -> AttributeValue:
-        """What code that uses the tensor noted of it under `key`; `default` where it noted nothing."""
+        """What `set_attribute` stored under `key`; `default` where it stored nothing."""
         return default if self._attributes is None else self._attributes.get(key, default)
 
     def __repr__(self) -> str:
@@ -419,7 +420,7 @@ class Operation:
     def colocation_groups(self) -> list[bytes]:
         """The names of the groups whose members must share a device (`loc:@<name>`)."""
         groups: list[bytes] = self.attrs.get("_class", [])
-        return [g for g in groups if g.startswith(b"loc:@")] or [b"loc:@" + self._name.encode()]
+        return [g for g in groups if g.startswith(COLOCATION_PREFIX)] or [colocation_group(self._name)]
 
     def grouped_inputs(self) -> list[Any]:
         """The inputs by argument of the signature: a tensor, or a list of them for a variadic argument."""

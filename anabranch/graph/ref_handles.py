@@ -1,7 +1,7 @@
 """Graphs with TensorFlow's older handles of queues, tables and readers, as nodes with resource handles.
 
 The older operations pass a handle as a reference to two strings; the newer ones do the same with a tensor of dtype
-resource, and are otherwise alike. So a node is renamed, and what passes handles on is told their new dtype.
+resource, and are otherwise alike. So a node is renamed, and what passes handles on gets their new dtype.
 """
 
 from __future__ import annotations
@@ -57,13 +57,13 @@ def translate(nodes: Sequence[NodeDef]) -> list[NodeDef]:
 
 def _handles(nodes: Sequence[NodeDef]) -> set[str]:
     """The names of the nodes whose first output is a handle."""
-    found = {node.name for node in nodes if node.op in MAKERS}
+    handles = {node.name for node in nodes if node.op in MAKERS}
     passing = [node for node in nodes if node.op in _PASSING]
     while True:
-        more = {n.name for n in passing if n.name not in found and n.input and _producer(n.input[0]) in found}
+        more = {n.name for n in passing if n.name not in handles and n.input and _producer(n.input[0]) in handles}
         if not more:
-            return found
-        found |= more
+            return handles
+        handles |= more
 
 
 def _producer(text: str) -> str:

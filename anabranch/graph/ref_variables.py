@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from anabranch.core.colocation import colocation_group
 from anabranch.core.dtypes import as_dtype, resource
 from anabranch.core.registry import find_op_def
 from anabranch.graph.node_plans import NodeError, Slot
@@ -185,22 +186,22 @@ class _Translation:
         return _Reference(handle, dtype, after=slot[0], value=_text(slot))
 
     def _needed(self, node: NodeDef, text: str) -> _Reference:
-        found = self._reference(text)
-        if found is None:
+        reference = self._reference(text)
+        if reference is None:
             problem = f"its input {text!r} must be a variable; map it to a variable's handle, or not at all"
             raise NodeError(node, problem)
-        return found
+        return reference
 
     def _variables_of_changing_shape(self) -> set[str]:
         """Variables that are assigned to without a check of the shape: what their nodes say of it need not hold."""
-        found = set()
+        changing = set()
         for node in self._nodes:
             unchecked = "validate_shape" in node.attr and not node.attr["validate_shape"].b
             if node.op == "Assign" and unchecked and node.input:
                 reference = self._reference(node.input[0])
                 if reference is not None:
-                    found.add(reference.handle)
-        return found
+                    changing.add(reference.handle)
+        return changing
 
     # ------------------------------------------------------------------ nodes
     def _variable(self, node: NodeDef) -> Iterator[NodeDef]:
@@ -216,7 +217,7 @@ class _Translation:
         else:
             handle.attr["shape"].shape.CopyFrom(shape)
         if not handle.attr["_class"].list.s:
-            handle.attr["_class"].list.s.append(b"loc:@" + node.name.encode())
+            handle.attr["_class"].list.s.append(colocation_group(node.name))
         yield handle
         yield _read(node.name, node, handle.name, _dtype_of(node))
 
@@ -334,8 +335,8 @@ def _node(
 
 
 def _dtype_of(node: NodeDef) -> AttrValue:
-    found = node.attr["dtype" if node.op in _VARIABLES else "T"].type
-    return AttrValue(type=as_dtype(found).base_dtype.as_datatype_enum if found else DT_INVALID)  # type: ignore[arg-type]
+    number = node.attr["dtype" if node.op in _VARIABLES else "T"].type
+    return AttrValue(type=as_dtype(number).base_dtype.as_datatype_enum if number else DT_INVALID)  # type: ignore[arg-type]
 
 
 def _takes_handle(op: str, index: int) -> bool:

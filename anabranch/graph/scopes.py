@@ -189,14 +189,14 @@ class GraphScopes:
             self._scopes.controls = old
 
     def _control_operations(self, control_inputs: Iterable[Any]) -> list[Operation]:
-        found = list(dict.fromkeys(self._control_operation(c) for c in control_inputs))
-        for op in found:
+        operations = list(dict.fromkeys(self._control_operation(c) for c in control_inputs))
+        for op in operations:
             if op.graph is not self and not self.building_function:
                 raise ValueError(
                     f"operation {op.name!r} (created at {op.site}) is not an element of this graph and cannot be "
                     "waited for here; build both in one `with graph.as_default()` block"
                 )
-        return found
+        return operations
 
     def _control_operation(self, value: object) -> Operation:
         if isinstance(value, Tensor):
@@ -217,13 +217,13 @@ class GraphScopes:
         """The control inputs of a new operation; those implied by an input made in the same scope are left out."""
         if not self._scopes.controls:
             return []
-        found: dict[Operation, None] = {}
+        operations: dict[Operation, None] = {}
         producers = [t.op for t in inputs]
         for scope in self._scopes.controls:
             if any(op in scope.seen for op in producers):
                 continue
-            found.update((op, None) for op in scope.operations if op not in producers)
-        return list(found)
+            operations.update((op, None) for op in scope.operations if op not in producers)
+        return list(operations)
 
     def _record_in_control_scopes(self, op: Operation) -> None:
         for scope in self._scopes.controls:

@@ -32,10 +32,10 @@ def infer_shapes(
     except ValueError as error:
         given = ", ".join(f"{t.name} {t._shape}" for t in inputs)
         raise ValueError(f"operation {name!r} ({op_def.name}), created at {site}: {error} (inputs: {given})") from error
-    found = flat_shapes(result)
-    if len(found) != count:
-        raise ValueError(f"the shape rule of {op_def.name} gave {len(found)} shapes for {count} outputs")
-    return found
+    shapes = flat_shapes(result)
+    if len(shapes) != count:
+        raise ValueError(f"the shape rule of {op_def.name} gave {len(shapes)} shapes for {count} outputs")
+    return shapes
 
 
 def _total(op_def: OpDef, attrs: dict[str, Any]) -> int:

@@ -34,7 +34,7 @@ NOT_KNOWN: Final = _NotKnown()
 
 
 class StepTensor:
-    """What a node gives, is fed in its place, or is known to give.
+    """A tensor of a step: a node computes it, or it is fed, or its value is known.
 
     Attributes:
         op: the node that it comes from. A node that is not part of the step only lends its name: then the tensor is
@@ -135,12 +135,12 @@ class StepNode:
         Raises:
             NotFoundError: the graph has no such function.
         """
-        found = self.functions.get(name)
-        if found is None:
+        function = self.functions.get(name)
+        if function is None:
             raise NotFoundError(
                 None, self, f"operation {self.name!r} ({self.type}) calls the function {name!r}, which the graph lacks"
             )
-        return found
+        return function
 
     def copied(
         self,
@@ -212,10 +212,10 @@ AnyTensor = Tensor | StepTensor
 
 def called_names(attrs: Mapping[str, Any], op_def: OpDef) -> list[str]:
     """The names of the functions that the attributes of an operation mention, in the order of its signature."""
-    found: list[str] = []
+    names: list[str] = []
     for name, attr in op_def.attrs.items():
         if attr.kind in {"func", "list(func)"}:
             value = attrs[name]
             functions = value if isinstance(value, list) else [value]
-            found.extend(f.name for f in functions if isinstance(f, FuncAttr) and f.name)
-    return found
+            names.extend(f.name for f in functions if isinstance(f, FuncAttr) and f.name)
+    return names

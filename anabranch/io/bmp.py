@@ -34,7 +34,7 @@ def decode_bmp(contents: bytes, channels: int = 0) -> Array:
         raise ValueError(f"the BMP file is truncated: {len(contents)} bytes, {needed} expected")
     rows = np.frombuffer(contents, np.uint8, stride * abs(height), start).reshape(abs(height), stride)
     pixels = rows[:, : width * own].reshape(abs(height), width, own)
-    upright = pixels if height < 0 else pixels[::-1]  # rows stand from the bottom to the top, unless told otherwise
+    upright = pixels if height < 0 else pixels[::-1]  # the lowest row comes first, unless the height is negative
     return np.ascontiguousarray(_with_channels(_in_rgb_order(upright), channels or own))
 
 

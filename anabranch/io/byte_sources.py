@@ -75,7 +75,7 @@ class PlainSource:
             self._file.seek(offset)
 
     def bound(self) -> int | None:
-        """What remains of the file now: one that is being written may grow. Nobody knows what a pipe will hold."""
+        """What remains of the file now: one that is being written may grow. The length of a pipe is not known."""
         size = remote.size_of(self._file)
         return None if size is None else size - self._file.tell()
 
@@ -157,19 +157,19 @@ class InflatedSource:
 
     def _compressed(self) -> bytes:
         """More compressed bytes. Files that were concatenated follow one another as members, perhaps after zeros."""
-        found = self._inflate.unconsumed_tail
+        compressed = self._inflate.unconsumed_tail
         if self._inflate.eof:
-            found = self._inflate.unused_data.lstrip(b"\0")
+            compressed = self._inflate.unused_data.lstrip(b"\0")
             self._inflate, self._begun = zlib.decompressobj(self._window_bits), False
-        while not found:
+        while not compressed:
             with os_errors.translated("read", self._path):
-                found = self._file.read(self._take)
-            if not found:
+                compressed = self._file.read(self._take)
+            if not compressed:
                 if self._whole and self._begun:
                     raise self._damage("the file ends before its compressed data do")
                 return b""
-            found = found if self._begun else found.lstrip(b"\0")
-        return found
+            compressed = compressed if self._begun else compressed.lstrip(b"\0")
+        return compressed
 
     def _damage(self, reason: str) -> errors.DataLossError:
         at = self._offset + len(self._ready)
@@ -208,11 +208,11 @@ def inflated(data: bytes, compression: str) -> bytes:
     """
     inflate = zlib.decompressobj(WINDOW_BITS[compression])
     try:
-        found = inflate.decompress(data, MAX_INFLATED)
+        result = inflate.decompress(data, MAX_INFLATED)
     except zlib.error as error:
         raise ValueError(str(error)) from error
     if inflate.unconsumed_tail:
         raise ValueError(f"they hold more than {MAX_INFLATED} bytes")
     if not inflate.eof:
         raise ValueError("they end too early")
-    return found
+    return result

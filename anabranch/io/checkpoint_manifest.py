@@ -64,7 +64,7 @@ class Entry:
     pieces: tuple[Piece, ...]
 
     def box(self, name: str, piece: Piece) -> slices.SliceInfo:
-        """Where `piece` lies in the tensor."""
+        """The place of `piece` in the tensor."""
         return slices.SliceInfo(name, self.shape, piece.offsets, piece.shape)
 
 
@@ -303,12 +303,12 @@ def _parse_entry(name: str, entry: Any, shard_count: int) -> Entry:
 
 def _check_stored_once(tensors: dict[str, Entry]) -> None:
     """A stored tensor is a piece of one tensor: else a small file could stand for any amount of memory."""
-    found: set[tuple[int, str]] = set()
+    used: set[tuple[int, str]] = set()
     for name, entry in tensors.items():
         for piece in entry.pieces:
             place = (piece.shard, piece.key)
-            _check(place not in found, f"tensor {name!r} is to be made of {piece.key!r}, which is used already")
-            found.add(place)
+            _check(place not in used, f"tensor {name!r} is to be made of {piece.key!r}, which is used already")
+            used.add(place)
 
 
 def _parse_piece(name: str, piece: Any, shard_count: int) -> Piece:

@@ -62,7 +62,7 @@ class CheckpointReader(tensor_reader.TensorReader):
         return self._manifest.writer
 
     def close(self) -> None:
-        """Lets the files go; arrays that are views of them stay valid. Reading afterwards is an error."""
+        """Closes the files; arrays that are views of them stay valid. Reading afterwards is an error."""
         self._maps = ()
 
     @property

@@ -261,8 +261,8 @@ def sweep_uncommitted(prefix: str | os.PathLike[str]) -> None:
     durable.sweep(directory)
     with contextlib.suppress(OSError):
         names = os.listdir(directory or ".")
-        found = {name[: shard.start()] for name in names if (shard := checkpoint_manifest.SHARD.search(name))}
-        for name in found:
+        prefixes = {name[: shard.start()] for name in names if (shard := checkpoint_manifest.SHARD.search(name))}
+        for name in prefixes:
             saved = os.path.join(directory, name)
             is_own = name == base or re.fullmatch(r"-\d+", name.removeprefix(base))
             if is_own and not os.path.exists(checkpoint_manifest.manifest_path(saved)):
@@ -286,7 +286,7 @@ def _referenced(prefix: str) -> set[str]:
     """The suffixes of the shards that the manifest of the moment refers to.
 
     Raises:
-      OSError: it cannot be told.
+      OSError: it cannot be found out.
     """
     try:
         return {shard.suffix for shard in checkpoint_manifest.load(prefix).shards}
@@ -399,8 +399,8 @@ def _copy_locked(source: str, target: str) -> int:
 
 
 def _step_of(prefix: str) -> int | None:
-    found = re.search(r"-(\d{1,18})$", prefix)
-    return int(found[1]) if found else None
+    match = re.search(r"-(\d{1,18})$", prefix)
+    return int(match[1]) if match else None
 
 
 @functools.cache

@@ -47,7 +47,7 @@ def _quoted_field(row: str, at: int, delimiter: str) -> tuple[str, int]:
 
 
 def _closing_quote(row: Any, at: int) -> int:
-    """Where the quoted field that begins at a place has its last quote; -1: nowhere. Of texts or bytes."""
+    """Where the quoted field that begins at a place has its last quote; -1: nowhere. Takes strings or bytes."""
     quote = _QUOTE if isinstance(row, str) else _QUOTE.encode()
     end = row.find(quote, at + 1)
     while end >= 0 and row.startswith(quote, end + 1):

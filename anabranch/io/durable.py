@@ -159,8 +159,8 @@ def replace_file(path: str, data: Chunk) -> None:
 def _is_at(descriptor: int, path: str) -> bool:
     """Whether the open file is what stands at `path` now."""
     try:
-        there = os.stat(path, follow_symlinks=False)
+        named = os.stat(path, follow_symlinks=False)
     except FileNotFoundError:
         return False
     opened = os.fstat(descriptor)
-    return (opened.st_dev, opened.st_ino) == (there.st_dev, there.st_ino)
+    return (opened.st_dev, opened.st_ino) == (named.st_dev, named.st_ino)

@@ -250,7 +250,7 @@ def _matches(pattern: str) -> list[str]:
 def _python_pattern(pattern: str) -> str:
     """Python's spelling of a pattern: `[!...]` for `[^...]`, and `[x]` where TensorFlow writes a backslash and x."""
     pattern = pattern.replace("[^", "[!").replace("**", "*")
-    return re.sub(r"\\(.)", lambda found: f"[{found[1]}]" if found[1] in "*?[" else found[1], pattern)
+    return re.sub(r"\\(.)", lambda match: f"[{match[1]}]" if match[1] in "*?[" else match[1], pattern)
 
 
 def listdir(path: Path) -> list[str]:
@@ -393,8 +393,8 @@ def stat(path: Path) -> FileStatistics:
     with os_errors.translated("stat", local):
         if remote.is_remote(local):
             return _remote_statistics(local)
-        found = os.stat(local)
-    return FileStatistics(found.st_size, found.st_mtime_ns, os.path.isdir(local))
+        status = os.stat(local)
+    return FileStatistics(status.st_size, status.st_mtime_ns, os.path.isdir(local))
 
 
 def _remote_statistics(path: str) -> FileStatistics:
@@ -426,13 +426,13 @@ def walk(
             onerror(error)
         return
     directories = [name for name in names if isdir(os.path.join(local, name))]
-    here = (local, directories, [name for name in names if name not in set(directories)])
+    entry = (local, directories, [name for name in names if name not in set(directories)])
     if topdown:
-        yield here
+        yield entry
     for name in directories:
         yield from walk(os.path.join(local, name), topdown, onerror)
     if not topdown:
-        yield here
+        yield entry
 
 
 def Exists(filename: Path) -> bool:

@@ -63,7 +63,7 @@ class PlainSafetensorsReader(tensor_reader.TensorReader):
         return None
 
     def close(self) -> None:
-        """Lets the file go; arrays that are views of it stay valid. Reading afterwards is an error."""
+        """Closes the file; arrays that are views of it stay valid. Reading afterwards is an error."""
         self._data = None
 
     @property

@@ -1,4 +1,4 @@
-"""Reading text lines, fixed-length records and TFRecords from any place in a file, and telling the place.
+"""Reading text lines, fixed-length records and TFRecords from any place in a file, with the place of each.
 
 A place is the offset of the next record in the file's (decompressed) bytes. In a compressed file it is reached by
 reading up to it.
@@ -104,17 +104,17 @@ class FixedLengthFile(_File):
         Raises:
             DataLossError: the file ends within a record.
         """
-        found = self._ahead + self._source.read(self._record)
-        if len(found) == self._footer:
+        data = self._ahead + self._source.read(self._record)
+        if len(data) == self._footer:
             return None
-        if len(found) < self._record + self._footer:
-            follow = f"{len(found) - self._footer} of {self._record} bytes follow"
+        if len(data) < self._record + self._footer:
+            follow = f"{len(data) - self._footer} of {self._record} bytes follow"
             raise errors.DataLossError(
                 None, None, f"File {self.path!r} at byte offset {self.offset}: truncated record: {follow}."
             )
         self.offset += self._record
-        self._ahead = found[self._record :]
-        return found[: self._record]
+        self._ahead = data[self._record :]
+        return data[: self._record]
 
 
 class TFRecordFile(_File):

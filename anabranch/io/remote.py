@@ -21,8 +21,8 @@ _SCHEME: Final = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]+)://")
 
 def is_remote(path: str) -> bool:
     """Whether a path is an address with a scheme other than `file`."""
-    found = _SCHEME.match(path)
-    return found is not None and found[1].lower() != "file"
+    match = _SCHEME.match(path)
+    return match is not None and match[1].lower() != "file"
 
 
 def file_system(path: str) -> Any:

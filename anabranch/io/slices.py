@@ -1,4 +1,4 @@
-"""Where a piece of a partitioned variable lies in the whole."""
+"""The places of pieces of a partitioned variable in the whole."""
 
 from __future__ import annotations
 

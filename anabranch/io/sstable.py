@@ -52,7 +52,7 @@ def read_table(data: bytes) -> dict[bytes, bytes]:
         raise SSTableError(f"its {len(data)} bytes do not end as those of a table do")
     footer = data[-_FOOTER_SIZE:]
     metaindex, position = _read_handle(footer, 0)
-    _block(data, metaindex)  # Which has nothing for us, but tells of damage.
+    _block(data, metaindex)  # It holds nothing for us, but reading it detects damage.
     index, _ = _read_handle(footer, position)
     entries: dict[bytes, bytes] = {}
     for _, value in _entries(_block(data, index)):

@@ -112,7 +112,7 @@ class TensorBundleReader(tensor_reader.TensorReader):
         return int(self.get_tensor("global_step")) if entry and entry.dtype.is_integer and not entry.shape else None
 
     def close(self) -> None:
-        """Lets the files go; arrays that are views of them stay valid. Reading afterwards is an error."""
+        """Closes the files; arrays that are views of them stay valid. Reading afterwards is an error."""
         self._maps = None
 
     @property
@@ -339,7 +339,7 @@ def _unsigned_key(value: int) -> bytes:
 
 
 def _signed_key(value: int) -> bytes:
-    """As many bytes as 7 bits each and a sign need, the length told by the ones at the front."""
+    """Encodes a number in as many bytes as 7 bits each and a sign need; the number of leading ones is the length."""
     bits = (~value if value < 0 else value).bit_length()
     length = bits // 7 + 1
     content = bytearray(value.to_bytes(length, "big", signed=True))

@@ -19,7 +19,7 @@ from anabranch.io.checkpoint_manifest import Entry, Piece
 
 Array = npt.NDArray[Any]
 
-_MAX_DAMAGES_TOLD: Final = 10
+_MAX_DAMAGES_SHOWN: Final = 10
 
 
 class TensorReader(abc.ABC):
@@ -53,7 +53,7 @@ class TensorReader(abc.ABC):
 
     @abc.abstractmethod
     def close(self) -> None:
-        """Lets the files go; arrays that are views of them stay valid. Reading afterwards is an error."""
+        """Closes the files; arrays that are views of them stay valid. Reading afterwards is an error."""
 
     @property
     @abc.abstractmethod
@@ -146,9 +146,9 @@ class TensorReader(abc.ABC):
                 except errors.DataLossError as error:
                     damages.append(error.message)
         if damages:
-            more = len(damages) - _MAX_DAMAGES_TOLD
-            told = damages[:_MAX_DAMAGES_TOLD] + ([f"... and {more} more"] if more > 0 else [])
-            raise errors.DataLossError(None, None, "\n".join(told))
+            more = len(damages) - _MAX_DAMAGES_SHOWN
+            shown = damages[:_MAX_DAMAGES_SHOWN] + ([f"... and {more} more"] if more > 0 else [])
+            raise errors.DataLossError(None, None, "\n".join(shown))
 
     def __enter__(self) -> Self:
         return self

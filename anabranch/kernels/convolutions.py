@@ -61,15 +61,15 @@ class _Direction:
         if self.sizes is not None and sizes is None:
             return None
         try:
-            found = self.geometry(case.attrs, shapes, sizes)
+            dims = self.geometry(case.attrs, shapes, sizes)
         except (ValueError, IndexError):
             return None
-        last = found.layout.rank - 1
-        if found.layout.channel != last or found.filter_shape[-2] != found.channels:
+        last = dims.layout.rank - 1
+        if dims.layout.channel != last or dims.filter_shape[-2] != dims.channels:
             return None
-        if self.sizes is not None and tuple(shapes[self.operands[1]]) != found.out_shape:
+        if self.sizes is not None and tuple(shapes[self.operands[1]]) != dims.out_shape:
             return None
-        return None if 0 in (*found.shape, *found.filter_shape, *found.out_shape) else found
+        return None if 0 in (*dims.shape, *dims.filter_shape, *dims.out_shape) else dims
 
     def register(
         self,

@@ -1,7 +1,7 @@
 """Values that are no arrays, handles and lists of tensors, where an operation takes tensors of any type.
 
 Kernels that know them get them as they are (`OpDef.knows_objects`). All others get each as an array of rank 0 that
-holds it: so they can be pushed to a stack, staged, queued, be elements of a dataset, reshaped or stacked like texts.
+holds it: so they can be pushed to a stack, staged, queued, be elements of a dataset, reshaped or stacked like strings.
 What comes out of such an operation as an array of rank 0 is taken out of it again.
 """
 
@@ -29,7 +29,7 @@ def boxed(value: Any) -> Any:
 def unboxed(value: Any) -> Any:
     """The way back from `boxed`."""
     if isinstance(value, np.ndarray) and value.dtype == np.object_ and value.ndim == 0:
-        found = value.item()
-        if isinstance(found, _OBJECTS):
-            return found
+        element = value.item()
+        if isinstance(element, _OBJECTS):
+            return element
     return value

@@ -30,12 +30,12 @@ class CopiedMessages:
         self.count = 0
 
     def call(self, frames: Frames) -> Frames:
-        """As of `runtime.worker_service.Transport`."""
+        """See `runtime.worker_service.Transport`."""
         self.count += 1
         return _copied(self.service.handle(_copied(frames)))
 
     def start(self, frames: Frames, on_reply: Callable[[Frames], None]) -> None:
-        """As of `runtime.worker_service.Transport`."""
+        """See `runtime.worker_service.Transport`."""
         self.count += 1
         self.service.start(_copied(frames), lambda reply: on_reply(_copied(reply)))
 

@@ -70,8 +70,8 @@ def compute_gradient_error(
     extra_feed_dict: dict[Any, Any] | None = None,
 ) -> float:
     """The greatest absolute difference between the two Jacobians of `compute_gradient`; the same arguments."""
-    found = compute_gradient(x, x_shape, y, y_shape, x_init_value, delta, init_targets, extra_feed_dict)
-    pairs = found if isinstance(found, list) else [found]
+    jacobians = compute_gradient(x, x_shape, y, y_shape, x_init_value, delta, init_targets, extra_feed_dict)
+    pairs = jacobians if isinstance(jacobians, list) else [jacobians]
     return max((float(np.max(np.abs(a - b))) for a, b in pairs if a.size), default=0.0)
 
 
@@ -131,10 +131,10 @@ def _theoretical(x: Tensor, y: Tensor, y_shape: tuple[int, ...], feeds: dict[Any
 
 def _check_empty(value: Any, like: Array) -> None:
     """Without elements of y the gradient is zero, but must still have the shape of x."""
-    found = _dense(value, like)
-    if found.shape != like.shape:
-        raise ValueError(f"Empty gradient has wrong shape: expected {like.shape}, got {found.shape}")
-    if np.any(found):
+    grad = _dense(value, like)
+    if grad.shape != like.shape:
+        raise ValueError(f"Empty gradient has wrong shape: expected {like.shape}, got {grad.shape}")
+    if np.any(grad):
         raise ValueError("Empty tensors with nonzero gradients")
 
 

@@ -101,10 +101,10 @@ class OpCase:
 
 def op_function(name: str) -> OpFunction:
     """The operation type of that name; raises LookupError when no family has it."""
-    found = find_op_def(name)
-    if not isinstance(found, OpFunction):
+    op_def = find_op_def(name)
+    if not isinstance(op_def, OpFunction):
         raise LookupError(f"no family of anabranch.ops defines {name!r}")
-    return found
+    return op_def
 
 
 def check_case(case: OpCase) -> None:
@@ -332,8 +332,8 @@ def _check_error(case: OpCase, op: OpFunction, inputs: list[Any], known: bool) -
 
 # ---------------------------------------------------------------------- gradients
 def _inexact(dtype: Any) -> bool:
-    found = as_dtype(dtype)
-    return found.is_floating or found.is_complex
+    as_type = as_dtype(dtype)
+    return as_type.is_floating or as_type.is_complex
 
 
 class _GradientCheck:
@@ -396,9 +396,9 @@ class _GradientCheck:
         what: str,
     ) -> None:
         present = [g for g in grads if g is not None]
-        found = iter(session.run(present, feeds) if present else [])
+        values = iter(session.run(present, feeds) if present else [])
         for x, grad in zip(xs, grads, strict=True):
-            got = np.zeros(feeds[x].shape) if grad is None else _dense_value(next(found), feeds[x].shape)
+            got = np.zeros(feeds[x].shape) if grad is None else _dense_value(next(values), feeds[x].shape)
             assert got.shape == feeds[x].shape, (
                 f"{self.case}: the {what} for {x.name} has shape {got.shape}, the tensor itself {feeds[x].shape}"
             )

@@ -257,7 +257,7 @@ class TestCase(unittest.TestCase):
         self.assertFalse(np.any(below | above | np.isnan(values.astype(np.float64))), f"out of range: {values}")
 
     def assertProtoEquals(self, expected_message_maybe_ascii: Any, message: Any, msg: Any = None) -> None:
-        """Two messages are equal; the expected one may be given as text."""
+        """Two messages are equal; the expected one may be given in text format."""
         expected = expected_message_maybe_ascii
         if isinstance(expected, str):
             expected = text_format.Parse(expected, type(message)())
@@ -284,7 +284,7 @@ class TestCase(unittest.TestCase):
         self.assertTrue(minv <= value <= maxv, msg or f"{value!r} is not in [{minv!r}, {maxv!r}]")
 
     def assertStartsWith(self, actual: Any, expected_start: Any, msg: Any = None) -> None:
-        """A text begins with another."""
+        """A string begins with another."""
         self.assertTrue(
             actual.startswith(expected_start), f"{actual!r} does not start with {expected_start!r} {msg or ''}"
         )
@@ -420,7 +420,7 @@ def main(argv: Any = None) -> None:
 
 
 def get_temp_dir() -> str:
-    """Where tests may write: TEST_TMPDIR, or a temporary directory of this process.
+    """A directory in which tests may write: TEST_TMPDIR, or a temporary directory of this process.
 
     Returns:
         The path of a directory that exists.

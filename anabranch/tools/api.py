@@ -60,15 +60,15 @@ def _holdings(name: str, module: ModuleType) -> str:
 
 
 def _page(module: str, names: list[PublicName], links: Links) -> str:
-    here = [public for public in names if public.name.rpartition(".")[0] == module]
-    own = [public for public in here if links.home_of(public) == public.name]
-    told = parse(public_modules()[module])
-    lines = [f"# `{module}`", "", f"[All modules]({INDEX})", "", links.linked(told.summary, module), ""]
+    listed = [public for public in names if public.name.rpartition(".")[0] == module]
+    own = [public for public in listed if links.home_of(public) == public.name]
+    docstring = parse(public_modules()[module])
+    lines = [f"# `{module}`", "", f"[All modules]({INDEX})", "", links.linked(docstring.summary, module), ""]
     lines += [f"- {links.to(public.name)}: {links.linked(_summary(public), module)}" for public in own]
     lines += [
-        f"- `{public.name}`: the same as {links.to(links.home_of(public))}" for public in here if public not in own
+        f"- `{public.name}`: the same as {links.to(links.home_of(public))}" for public in listed if public not in own
     ]
-    others = _other_names(module, here)
+    others = _other_names(module, listed)
     if others:
         lines += ["", "Values, messages and modules: " + ", ".join(f"`{name}`" for name in others) + "."]
     for public in own:
@@ -76,9 +76,9 @@ def _page(module: str, names: list[PublicName], links: Links) -> str:
     return "\n".join([*lines, ""])
 
 
-def _other_names(module: str, told: list[PublicName]) -> list[str]:
+def _other_names(module: str, listed: list[PublicName]) -> list[str]:
     """What stands in a module and has no docstring of ours."""
-    known = {public.name for public in told}
+    known = {public.name for public in listed}
     return [full for name in public_modules()[module].__all__ if (full := f"{module}.{name}") not in known]
 
 
@@ -104,7 +104,7 @@ def _entry(public: PublicName, module: str, links: Links) -> list[str]:
 
 
 def _signature(public: PublicName) -> list[str]:
-    """The call as code: arguments with their types, where they are told, and defaults."""
+    """The call as code: arguments with their types, where they are annotated, and defaults."""
     signature = signature_of(public.value)
     arguments = [_argument(parameter) for parameter in signature.parameters.values() if parameter.name != "self"]
     result = signature.return_annotation
@@ -127,16 +127,16 @@ def _argument(parameter: inspect.Parameter) -> str:
     return f"{text} = {default}" if typed else f"{text}={default}"
 
 
-def _help(told: Docstring, module: str, links: Links) -> list[str]:
-    lines = [links.linked(told.summary, module)]
-    if told.description:
-        lines += ["", links.linked(told.description, module)]
-    for heading, text in told.sections.items():
+def _help(docstring: Docstring, module: str, links: Links) -> list[str]:
+    lines = [links.linked(docstring.summary, module)]
+    if docstring.description:
+        lines += ["", links.linked(docstring.description, module)]
+    for heading, text in docstring.sections.items():
         lines += ["", f"**{heading}**", ""]
         if heading == "Example":
             lines += ["```python", text, "```"]
-        elif heading in _LISTED and told.entries(heading):
-            lines += [f"- `{name}`: {links.linked(said, module)}" for name, said in told.entries(heading).items()]
+        elif heading in _LISTED and docstring.entries(heading):
+            lines += [f"- `{name}`: {links.linked(said, module)}" for name, said in docstring.entries(heading).items()]
         else:
             lines.append(links.linked(text, module))
     return lines

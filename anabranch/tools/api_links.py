@@ -1,4 +1,4 @@
-"""Links between the pages of the API: where each public name is told of, and which words are such names."""
+"""Links between the pages of the API: where each public name is described, and which words are such names."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _NAME = re.compile(r"`([A-Za-z_][\w.]*)`")
 
 
 class Links:
-    """Where public names are told of.
+    """The pages on which public names are described.
 
-    A thing that has several names is told of under the first of them.
+    A thing that has several names is described under the first of them.
 
     Args:
         names: the public names, those that are to be the first ones before others.
@@ -37,7 +37,7 @@ class Links:
         self._by_end = {end: next(iter(homes)) for end, homes in by_end.items() if len(homes) == 1}
 
     def home_of(self, public: PublicName) -> str:
-        """The name under which a thing is told of."""
+        """The name under which a thing is described."""
         return self._first[id(public.value)]
 
     def anchor(self, name: str) -> str:
@@ -45,12 +45,12 @@ class Links:
         return f'<a id="{name}"></a>\n'
 
     def to(self, name: str) -> str:
-        """A link to where a name is told of."""
+        """A link to where a name is described."""
         home = self._homes[name]
         return f"[`{name}`]({self._page_of(home)}#{home})"
 
     def linked(self, text: str, module: str) -> str:
-        """A text as Markdown, in which the public names between backticks are links, as seen from a module."""
+        """A string as Markdown, in which the public names between backticks are links, as seen from a module."""
 
         def shown(match: re.Match[str]) -> str:
             name = _NAME.fullmatch(match[0])

@@ -42,32 +42,32 @@ def summary_of(module: ModuleType) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a subcommand; returns the exit status."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    found = commands()
-    parser = _parser(found)
+    modules = commands()
+    parser = _parser(modules)
     if not words:
         parser.print_help()
         return _USAGE_ERROR
     name, rest = words[0], words[1:]
     if name.startswith("-"):
         parser.parse_args([name])
-    if name not in found:
-        close = difflib.get_close_matches(name, found, n=1)
+    if name not in modules:
+        close = difflib.get_close_matches(name, modules, n=1)
         hint = f"; did you mean {close[0]!r}?" if close else ""
         parser.error(f"there is no command {name!r}{hint}")
-    return _guarded(found[name].main, rest)
+    return _guarded(modules[name].main, rest)
 
 
-def _parser(found: dict[str, ModuleType]) -> argparse.ArgumentParser:
-    width = max(len(name) for name in found)
-    listed = "\n".join(f"  {name:{width}}  {summary_of(module)}" for name, module in sorted(found.items()))
+def _parser(modules: dict[str, ModuleType]) -> argparse.ArgumentParser:
+    width = max(len(name) for name in modules)
+    listed = "\n".join(f"  {name:{width}}  {summary_of(module)}" for name, module in sorted(modules.items()))
     parser = argparse.ArgumentParser(
         prog="anabranch",
         description="TensorFlow's graph system on XLA.",
         epilog=f"commands:\n{listed}\n\n`anabranch COMMAND --help` tells more about one of them.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    version = "version" in found
-    parser.add_argument("--version", action="version", version=found["version"].line() if version else "")
+    version = "version" in modules
+    parser.add_argument("--version", action="version", version=modules["version"].line() if version else "")
     parser.add_argument("command", metavar="COMMAND", nargs="?", help="what to do")
     parser.add_argument("arguments", metavar="...", nargs=argparse.REMAINDER, help="its arguments")
     return parser

@@ -18,5 +18,5 @@ def list_local_devices(session_config: Any = None) -> list[DeviceAttributes]:
     Raises:
         InvalidArgumentError: it asks for devices that do not exist.
     """
-    found = local_devices(session_config)
-    return [replace(device, name=device.name.removeprefix(LOCAL_TASK)) for device in found]
+    devices = local_devices(session_config)
+    return [replace(device, name=device.name.removeprefix(LOCAL_TASK)) for device in devices]

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-#: The headings under which a docstring tells of one thing each.
+#: The headings under which a docstring describes one thing each.
 SECTIONS: Final = ("Args", "Attributes", "Returns", "Yields", "Raises", "Raises (in the step)", "Example")
 
 _HEADING: Final = re.compile(rf"({'|'.join(re.escape(name) for name in SECTIONS)}):")
@@ -30,12 +30,12 @@ class Docstring:
 
     def entries(self, section: str) -> dict[str, str]:
         """The entries ``name: text`` of a section; the name may be several, separated by commas."""
-        found = {}
+        entries = {}
         for text in _items(self.sections.get(section, "")):
             match = _ENTRY.fullmatch(text)
             if match:
-                found[match[1]] = " ".join(match[2].split())
-        return found
+                entries[match[1]] = " ".join(match[2].split())
+        return entries
 
     def arguments(self) -> dict[str, str]:
         """The text of each argument by its name; arguments that share an entry share its text."""

@@ -96,11 +96,11 @@ def examine() -> Iterable[Finding]:
 
 # ---------------------------------------------------------------------- what runs
 def _python() -> Iterable[Finding]:
-    found = f"{platform.python_implementation()} {platform.python_version()}, {sys.executable}"
+    python = f"{platform.python_implementation()} {platform.python_version()}, {sys.executable}"
     if sys.version_info < _MIN_PYTHON:
-        yield Finding("Python", found, PROBLEM, "anabranch needs Python 3.11 or later: make a new environment with it")
+        yield Finding("Python", python, PROBLEM, "anabranch needs Python 3.11 or later: make a new environment with it")
     else:
-        yield Finding("Python", found)
+        yield Finding("Python", python)
 
 
 def _packages() -> Iterable[Finding]:

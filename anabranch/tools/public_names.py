@@ -29,19 +29,19 @@ def public_modules() -> dict[str, ModuleType]:
 
     `tf.compat.v1` is `tf` once more, and is left out.
     """
-    found: dict[str, ModuleType] = {}
+    modules: dict[str, ModuleType] = {}
 
     def add(name: str, module: ModuleType) -> None:
-        if module in found.values() or module is v1 or not _is_ours(module.__name__):
+        if module in modules.values() or module is v1 or not _is_ours(module.__name__):
             return
-        found[name] = module
+        modules[name] = module
         for inner in _names_in(module):
             value = getattr(module, inner)
             if isinstance(value, ModuleType) and hasattr(value, "__all__"):
                 add(f"{name}.{inner}", value)
 
     add("tf", tf)
-    return found
+    return modules
 
 
 def public_names() -> Iterator[PublicName]:

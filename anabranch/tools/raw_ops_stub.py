@@ -59,7 +59,7 @@ def _function(op: OpFunction) -> str:
 
 
 def _laid_out(name: str, parameters: list[str], result: str) -> Iterator[str]:
-    """In one line where there is room, else with the parameters in a line of their own, else with each in one."""
+    """A signature in one line where there is room, else with its parameters in a line, or each in a line of its own."""
     joined = ", ".join(["*", *parameters])
     if len(line := f"def {name}({joined}) -> {result}: ...") <= _LINE_LENGTH:
         yield line

@@ -208,8 +208,8 @@ class AliasModule(ModuleType):
         raise AttributeError(_absence(f"{self.__name__}.{name}", dir(self)), name=name)
 
     def __dir__(self) -> list[str]:
-        found = {*self.__dict__, *self._renamed}
-        return sorted(found.union(*(dir(source) for source in self._sources)))
+        names = {*self.__dict__, *self._renamed}
+        return sorted(names.union(*(dir(source) for source in self._sources)))
 
 
 _MISSING: Final = object()
@@ -237,7 +237,7 @@ def _public_path(fullname: str) -> str:
 
 
 def _absence(fullname: str, present: Iterable[str] = ()) -> str:
-    """That anabranch has nothing of that name: of a public name with a way out."""
+    """The message that anabranch has nothing of that name; for a public name, with a way out."""
     module, _, name = _public_path(fullname).rpartition(".")
     if absent_names.is_tensorflows(module, name):
         return absent_names.absence(module, name, present)
@@ -275,13 +275,13 @@ def _source(path: str) -> Any:
 
 def _public(path: str) -> ModuleType | None:
     """The public submodule of anabranch of that name: an attribute of the package, or a module inside it."""
-    found: Any = tf
+    value: Any = tf
     for part in path.split("."):
-        found = getattr(found, part, None)
-        if found is None or isinstance(found, AliasModule):  # the import system sets aliases on their parents
+        value = getattr(value, part, None)
+        if value is None or isinstance(value, AliasModule):  # the import system sets aliases on their parents
             return None
-    if isinstance(found, ModuleType):
-        return found
+    if isinstance(value, ModuleType):
+        return value
     if path.split(".")[0] != "contrib":
         return None
     name = f"{tf.__name__}.{path}"
@@ -309,9 +309,9 @@ class TensorFlowFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return importlib.machinery.ModuleSpec(fullname, self, is_package=True)
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
-        found = _counterpart(spec.name)
-        assert found is not None
-        module = AliasModule(spec.name, *found)
+        counterpart = _counterpart(spec.name)
+        assert counterpart is not None
+        module = AliasModule(spec.name, *counterpart)
         if module._sources == [tf]:
             module.__dict__["__version__"] = API_VERSION
         return module

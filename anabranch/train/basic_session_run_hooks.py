@@ -105,7 +105,7 @@ class LoggingTensorHook(SessionRunHook):
         every_n_iter: log in every n-th run.
         every_n_secs: log in the run after every n seconds.
         at_end: whether to log at the end.
-        formatter: function from a dictionary from tags to values to the text that is logged.
+        formatter: function from a dictionary from tags to values to the string that is logged.
 
     Raises:
         ValueError: not exactly one of `every_n_iter` and `every_n_secs` is given (none may be with `at_end`), or

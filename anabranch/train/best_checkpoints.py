@@ -125,5 +125,5 @@ class BestCheckpoints:
             entries = [(os.path.basename(str(item["name"])), float(item["value"])) for item in state["checkpoints"]]
         except (ValueError, KeyError, TypeError) as error:
             raise errors.DataLossError(None, None, f"The list {path!r} cannot be read: {error}; remove it") from error
-        there = [e for e in entries if checkpoint_store.checkpoint_exists(os.path.join(self._directory, e[0]))]
-        return sorted(there, key=lambda entry: self._rank(entry[1]))[: self._keep]
+        present = [e for e in entries if checkpoint_store.checkpoint_exists(os.path.join(self._directory, e[0]))]
+        return sorted(present, key=lambda entry: self._rank(entry[1]))[: self._keep]

@@ -146,15 +146,15 @@ def checkpoints_iterator(
     """
     latest: str | None = None
     while True:
-        found = wait_for_new_checkpoint(checkpoint_dir, latest, timeout=timeout)
-        if found is None:
+        newest = wait_for_new_checkpoint(checkpoint_dir, latest, timeout=timeout)
+        if newest is None:
             if timeout_fn is None or timeout_fn():
                 logging.info("No new checkpoints in %s for %s seconds: stopping.", checkpoint_dir, timeout)
                 return
             continue
         begun = time.monotonic()
-        latest = found
-        yield found
+        latest = newest
+        yield newest
         remaining = begun + min_interval_secs - time.monotonic()
         if remaining > 0:
             time.sleep(remaining)
@@ -242,16 +242,16 @@ def _parts(target: Any) -> list[Variable]:
 
 def _variables_by_name() -> dict[str, list[Variable]]:
     """The variables of the default graph by name; the parts of a partitioned one under the name of the whole."""
-    found: dict[str, list[Variable]] = {}
+    variables: dict[str, list[Variable]] = {}
     graph = get_default_graph()
     for key in ("variables", "local_variables"):
         for variable in graph.get_collection(key):
             info = variable._get_save_slice_info()
             name = variable._shared_name if info is None else info.full_name
-            parts = found.setdefault(name, [])
+            parts = variables.setdefault(name, [])
             if variable not in parts:
                 parts.append(variable)
-    return found
+    return variables
 
 
 def _check_shape(name: str, parts: list[Variable], shapes: Mapping[str, list[int]], prefix: str) -> None:

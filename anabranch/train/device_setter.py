@@ -122,8 +122,8 @@ def _jobs(cluster: Any) -> Mapping[str, Any]:
     if isinstance(cluster, Mapping):
         return cluster
     if hasattr(cluster, "as_dict"):
-        found: Mapping[str, Any] = cluster.as_dict()
-        return found
+        jobs: Mapping[str, Any] = cluster.as_dict()
+        return jobs
     if hasattr(cluster, "job"):
         return {job.name: job.tasks for job in cluster.job}
     raise TypeError(f"cluster must be a ClusterDef, a cluster spec or a dictionary, got {type(cluster).__name__}")

@@ -41,7 +41,7 @@ class StepContext:
         return self._session
 
     def run_with_hooks(self, *args: Any, **kwargs: Any) -> Any:
-        """As `MonitoredSession.run`; to be called at most once per step."""
+        """Does what `MonitoredSession.run` does; a hook may call it at most once per step."""
         return self._run_with_hooks_fn(*args, **kwargs)
 
     def request_stop(self) -> None:

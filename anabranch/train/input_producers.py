@@ -46,8 +46,8 @@ def limit_epochs(tensor: Any, num_epochs: int | None = None, name: str | None = 
         ValueError: `num_epochs` is not positive.
     """
     if num_epochs is None:
-        found: Tensor = tensor
-        return found
+        limited: Tensor = tensor
+        return limited
     if num_epochs <= 0:
         raise ValueError(f"num_epochs must be > 0 not {num_epochs}.")
     with name_scope(name, "limit_epochs", [tensor]) as scope:

@@ -94,7 +94,7 @@ class LBFGSOptimizer(Optimizer):
         colocate_gradients_with_ops: bool = False,
         grad_loss: Any = None,
     ) -> GradientsAndVariables:
-        """As `Optimizer.compute_gradients`; remembers the loss, which `apply_gradients` compares between steps."""
+        """Like `Optimizer.compute_gradients`; remembers the loss, which `apply_gradients` compares between steps."""
         self._loss = loss() if callable(loss) else loss
         return super().compute_gradients(
             self._loss, var_list, gate_gradients, aggregation_method, colocate_gradients_with_ops, grad_loss
@@ -103,7 +103,7 @@ class LBFGSOptimizer(Optimizer):
     def apply_gradients(
         self, grads_and_vars: Iterable[tuple[Any, Any]], global_step: Any = None, name: str | None = None
     ) -> Operation:
-        """As `Optimizer.apply_gradients`; the gradients must be those of the loss given to `compute_gradients`.
+        """Like `Optimizer.apply_gradients`; the gradients must be those of the loss given to `compute_gradients`.
 
         Raises:
             ValueError: no loss is known, or the variables differ in dtype or have shapes that are not fully known.

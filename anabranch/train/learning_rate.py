@@ -179,7 +179,7 @@ def polynomial_decay(
     cycle: bool = False,
     name: str | None = None,
 ) -> Tensor:
-    """From `learning_rate` to `end_learning_rate` in `decay_steps` steps, along ``(1 - progress) ^ power``.
+    """Goes from `learning_rate` to `end_learning_rate` in `decay_steps` steps, along ``(1 - progress) ^ power``.
 
     After that it stays there, or with `cycle` begins again with the next multiple of `decay_steps`.
 
@@ -314,7 +314,7 @@ def noisy_linear_cosine_decay(
     beta: float = 0.001,
     name: str | None = None,
 ) -> Tensor:
-    """As `linear_cosine_decay`, with Gaussian noise added to the line.
+    """The same as `linear_cosine_decay`, with Gaussian noise added to the line.
 
     The noise has the variance ``initial_variance / (1 + global_step) ^ variance_decay``.
     """

@@ -9,6 +9,7 @@ from typing import Any
 
 from google.protobuf.message import Message
 
+from anabranch.core.colocation import colocation_group, colocation_leader
 from anabranch.core.compat import as_bytes
 from anabranch.frontend.platform import logging
 from anabranch.frontend.storage import graph_io
@@ -208,8 +209,9 @@ def _restrict(graph_def: GraphDef, scope: str) -> set[str]:
                 copied.input[index] = f"{mark}{_UNBOUND}{name}"
                 unbound.add(f"{mark}{_UNBOUND}{name}")
         if "_class" in node.attr:
-            groups = [g for g in node.attr["_class"].list.s if g.startswith(b"loc:@" + start.encode())]
-            copied.attr["_class"].list.s[:] = [b"loc:@" + g[5 + len(start) :] for g in groups]
+            leaders = [colocation_leader(group) for group in node.attr["_class"].list.s]
+            groups = [colocation_group(name.removeprefix(start)) for name in leaders if name and name.startswith(start)]
+            copied.attr["_class"].list.s[:] = groups
             if not groups:
                 del copied.attr["_class"]
         kept.append(copied)

@@ -272,7 +272,7 @@ class Optimizer:
     def _get_or_make_slot_with_initializer(
         self, var: Any, initializer: Any, shape: Any, dtype: Any, slot_name: str, op_name: str
     ) -> Any:
-        """As `_get_or_make_slot`, with an initializer: a function of shape and dtype."""
+        """The same as `_get_or_make_slot`, with an initializer: a function of shape and dtype."""
         return self._slot(
             var,
             slot_name,

@@ -115,7 +115,7 @@ class Shown:
 
 
 class _Line:
-    """Where a display shows its state."""
+    """The place where a display shows its state."""
 
     def announce(self, shown: Shown) -> None:
         self.update(shown)

@@ -146,7 +146,7 @@ class QueueRunner:
 
         Args:
             sess: runs the operations.
-            coord: is told of exceptions, and tells when to stop.
+            coord: receives exceptions, and says when to stop.
             daemon: whether the process may end before the threads.
             start: whether to start them.
         """
@@ -264,7 +264,7 @@ def start_queue_runners(
 
     Args:
         sess: runs the operations; default: the default session.
-        coord: is told of exceptions, and tells when to stop.
+        coord: receives exceptions, and says when to stop.
         daemon: whether the process may end before the threads.
         start: whether to start them.
         collection: which queue runners.

@@ -80,17 +80,17 @@ class Examples:
                 )
             if [isinstance(t, SparseTensor) for t in other] != [isinstance(t, SparseTensor) for t in first]:
                 raise ValueError(f"Inconsistent SparseTensors list: {first} vs. {other}")
-        found = []
+        components = []
         for i, tensor in enumerate(first):
             if isinstance(tensor, SparseTensor):
                 rank = tensor.dense_shape.shape.with_rank(1)[0].value
                 rank = rank - 1 if rank is not None and self.many else rank
                 name = get_default_graph().unique_name(f"sparse_map_{i}")
-                found.append(ExampleComponent(tensor.dtype, TensorShape([1]), name, rank))
+                components.append(ExampleComponent(tensor.dtype, TensorShape([1]), name, rank))
             else:
                 shape = self._shape_of(i) if shapes is None else TensorShape(shapes[i])
-                found.append(ExampleComponent(tensor.dtype.base_dtype, shape))
-        return found
+                components.append(ExampleComponent(tensor.dtype.base_dtype, shape))
+        return components
 
     def _shape_of(self, index: int) -> TensorShape:
         shape: TensorShape | None = None
@@ -105,29 +105,29 @@ class Examples:
 
     def stored(self, tensors: Sequence[Any], keep: Tensor | None = None) -> list[Tensor]:
         """What is put into the queue for a set of tensors. `keep`: of several examples, which."""
-        found = []
+        flat = []
         for tensor, component in zip(tensors, self.components, strict=True):
             if component.is_sparse:
                 kept = tensor if keep is None else sparse_retain(tensor, _kept_values(tensor, keep))
                 add = raw.AddManySparseToTensorsMap if self.many else raw.AddSparseToTensorsMap
                 number = add(kept.indices, kept.values, kept.dense_shape, shared_name=component.map_name)
-                found.append(raw.ExpandDims(number, -1))
+                flat.append(raw.ExpandDims(number, -1))
             else:
-                found.append(tensor)
+                flat.append(tensor)
         if keep is not None:
             which = cast(keep, int32)
-            found = [dynamic_partition(t, which, 2)[1] for t in found]
-        return found
+            flat = [dynamic_partition(t, which, 2)[1] for t in flat]
+        return flat
 
     def restored(self, dequeued: Any) -> Any:
         """What comes out of the queue, in the form in which the examples were given."""
         tensors = list(dequeued) if isinstance(dequeued, list | tuple) else [dequeued]
-        found: list[Any] = [
+        restored: list[Any] = [
             _sparse_batch(t, c) if c.is_sparse else t for t, c in zip(tensors, self.components, strict=True)
         ]
         if isinstance(self._like, dict):
-            return dict(zip(sorted(self._like, key=str), found, strict=True))
-        return found if len(found) > 1 else found[0]
+            return dict(zip(sorted(self._like, key=str), restored, strict=True))
+        return restored if len(restored) > 1 else restored[0]
 
 
 def in_order(tensors: Any) -> list[Any]:

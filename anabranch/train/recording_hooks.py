@@ -266,10 +266,10 @@ class SummarySaverHook(SessionRunHook):
             self._summary_writer.flush()
 
     def _summaries(self) -> list[Any]:
-        found = self._summary_op if self._summary_op is not None else self._scaffold.summary_op
-        if found is None:
+        summaries = self._summary_op if self._summary_op is not None else self._scaffold.summary_op
+        if summaries is None:
             return []
-        return list(found) if isinstance(found, list | tuple) else [found]
+        return list(summaries) if isinstance(summaries, list | tuple) else [summaries]
 
 
 class ProfilerHook(SessionRunHook):

@@ -21,7 +21,7 @@ from anabranch.io.slices import SliceInfo
 from anabranch.io.tensor_reader import TensorReader
 from anabranch.train.saveables import SaveableObject, VariableSaveable, named_saveables, saveable_objects
 
-_MAX_TOLD = 25
+_MAX_SHOWN = 25
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +76,8 @@ class RestoreReport:
         ):
             if items:
                 lines.append(f"  {title} ({len(items)}):")
-                lines += [f"    {item}" for item in items[:_MAX_TOLD]]
-                lines += [f"    ... and {len(items) - _MAX_TOLD} more"] * (len(items) > _MAX_TOLD)
+                lines += [f"    {item}" for item in items[:_MAX_SHOWN]]
+                lines += [f"    ... and {len(items) - _MAX_SHOWN} more"] * (len(items) > _MAX_SHOWN)
         return "\n".join(lines)
 
 
@@ -119,12 +119,12 @@ def _closest(name: str, candidates: Sequence[str]) -> list[str]:
 
 def wanted_by_saveables(saveables: Iterable[SaveableObject]) -> list[Wanted]:
     """What saveables want, with the shapes that variables have."""
-    found = []
+    wanted = []
     for saveable in saveables:
         for spec in saveable.specs:
             shape = saveable.shape if isinstance(saveable, VariableSaveable) else TensorShape(None)
-            found.append(_wanted(spec.name, spec.dtype, shape, spec.slice_spec))
-    return found
+            wanted.append(_wanted(spec.name, spec.dtype, shape, spec.slice_spec))
+    return wanted
 
 
 def _wanted(name: str, dtype: DType, shape: TensorShape, spec: str) -> Wanted:
@@ -135,29 +135,29 @@ def _wanted(name: str, dtype: DType, shape: TensorShape, spec: str) -> Wanted:
 
 def wanted_by_operation(graph: Graph, restore_op_name: str) -> list[Wanted]:
     """What an operation that restores reads, as far as its graph tells: from the RestoreV2 operations before it."""
-    found: list[Wanted] = []
+    wanted: list[Wanted] = []
     for op in _restores_before(graph.get_operation_by_name(restore_op_name)):
         names, specs = constant_value(op.inputs[1]), constant_value(op.inputs[2])
         if names is None or specs is None:
             continue
         texts = [[as_text(item) for item in values.reshape(-1)] for values in (names, specs)]
         for name, spec, tensor in zip(*texts, op.outputs, strict=False):
-            found.append(_wanted(name, tensor.dtype, _shape_of_target(tensor), spec))
-    return found
+            wanted.append(_wanted(name, tensor.dtype, _shape_of_target(tensor), spec))
+    return wanted
 
 
 def _restores_before(op: Operation) -> list[Operation]:
-    stack, seen, found = [op], {op}, []
+    stack, seen, restores = [op], {op}, []
     while stack:
         current = stack.pop()
         if current.type == "RestoreV2":
-            found.append(current)
+            restores.append(current)
             continue
         for source in [*current.control_inputs, *(t.op for t in current.inputs)]:
             if source not in seen:
                 seen.add(source)
                 stack.append(source)
-    return found
+    return restores
 
 
 def _shape_of_target(tensor: Tensor) -> TensorShape:

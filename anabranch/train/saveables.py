@@ -59,7 +59,7 @@ class SaveableObject:
 
     @property
     def device(self) -> str:
-        """Where the first tensor is."""
+        """The device of the first tensor."""
         return self.specs[0].device
 
     def restore(self, restored_tensors: list[Tensor], restored_shapes: list[Any] | None) -> Operation:
@@ -187,7 +187,7 @@ def saveable_objects(named: Mapping[str, Any]) -> list[SaveableObject]:
     Raises:
         ValueError: something is named twice.
     """
-    found: list[SaveableObject] = []
+    saveables: list[SaveableObject] = []
     seen: dict[Any, str] = {}
     for name, item in sorted(named.items()):
         for part in item if isinstance(item, list) else [item]:
@@ -198,5 +198,5 @@ def saveable_objects(named: Mapping[str, Any]) -> list[SaveableObject]:
                     f"{seen[underlying]} and {name}; give each variable once"
                 )
             seen[underlying] = name
-            found.append(part if isinstance(part, SaveableObject) else VariableSaveable(part, name))
-    return found
+            saveables.append(part if isinstance(part, SaveableObject) else VariableSaveable(part, name))
+    return saveables

@@ -332,7 +332,9 @@ class Saver:
     def recover_last_checkpoints(self, checkpoint_paths: Sequence[str]) -> None:
         """Remembers those of `checkpoint_paths` that exist: for a process that continues another's work."""
         times = {path: checkpoint_management.get_checkpoint_mtimes([path]) for path in checkpoint_paths}
-        self.set_last_checkpoints_with_time([(path, found[0]) for path, found in times.items() if found])
+        self.set_last_checkpoints_with_time(
+            [(path, times_of_files[0]) for path, times_of_files in times.items() if times_of_files]
+        )
         self._latest_written = checkpoint_paths[-1] if checkpoint_paths else None
 
     # ------------------------------------------------------------------ restoring

@@ -435,8 +435,8 @@ def _given(value: Any, collection: str, make: Callable[[], Any]) -> Any:
 
 def _called_global_step() -> Any:
     """The variable or tensor called "global_step"; here it may also be a vector of one number."""
-    found = training_util.named_global_step(get_default_graph())
-    return found if found is not None and found.dtype.base_dtype.is_integer else None
+    step = training_util.named_global_step(get_default_graph())
+    return step if step is not None and step.dtype.base_dtype.is_integer else None
 
 
 def _default_saver() -> Saver | None:

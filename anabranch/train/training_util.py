@@ -52,10 +52,10 @@ def get_global_step(graph: Graph | None = None) -> Variable | None:
     if len(members) > 1:
         logging.error("Multiple tensors in global_step collection.")
         return None
-    found = members[0] if members else named_global_step(graph)
-    if found is not None:
-        assert_global_step(found)
-    result: Variable | None = found
+    step = members[0] if members else named_global_step(graph)
+    if step is not None:
+        assert_global_step(step)
+    result: Variable | None = step
     return result
 
 
@@ -114,8 +114,8 @@ def get_or_create_global_step(graph: Graph | None = None) -> Variable:
         np.int64(0)
     """
     graph = graph or get_default_graph()
-    found = get_global_step(graph)
-    return create_global_step(graph) if found is None else found
+    step = get_global_step(graph)
+    return create_global_step(graph) if step is None else step
 
 
 def assert_global_step(global_step_tensor: Any) -> None:

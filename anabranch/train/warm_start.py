@@ -111,8 +111,8 @@ def _chosen(which: Any) -> Iterable[Variable]:
     if not isinstance(which, list):
         raise ValueError(f"`vars_to_warm_start` must be a `list` or `str`.  Given type is {type(which)}")
     if all(isinstance(item, str) for item in which):
-        found = [v for scope in which for v in graph.get_collection(GraphKeys.GLOBAL_VARIABLES, scope)]
-        return list(dict.fromkeys(found))
+        variables = [v for scope in which for v in graph.get_collection(GraphKeys.GLOBAL_VARIABLES, scope)]
+        return list(dict.fromkeys(variables))
     if all(isinstance(item, Variable) for item in which):
         return which
     raise ValueError(
@@ -123,12 +123,12 @@ def _chosen(which: Any) -> Iterable[Variable]:
 
 def _by_full_name(variables: Iterable[Variable]) -> dict[str, list[Variable]]:
     """The variables by name; the parts of a partitioned one under the name of the whole."""
-    found: dict[str, list[Variable]] = {}
+    by_name: dict[str, list[Variable]] = {}
     for variable in variables:
         info = variable._get_save_slice_info()
         whole = None if info is None else info.full_name
-        found.setdefault(whole or variable._shared_name, []).append(variable)
-    return found
+        by_name.setdefault(whole or variable._shared_name, []).append(variable)
+    return by_name
 
 
 def _check_used(what: str, named: Iterable[str], chosen: Iterable[str]) -> None:
@@ -202,11 +202,11 @@ def _loaded(
         old_vocab_size=vocabulary.old_vocab_size,
     )
     missing = (rows - present) * columns if by_rows else rows * (columns - present)
-    here = convert_to_tensor(range(offset, offset + rows), dtype="int64")
+    own_rows = convert_to_tensor(range(offset, offset + rows), dtype="int64")
     loaded: Tensor = raw.LoadAndRemapMatrix(
         prefix,
         stored,
-        row_remapping=remapping if by_rows else here,
+        row_remapping=remapping if by_rows else own_rows,
         col_remapping=convert_to_tensor([], dtype="int64") if by_rows else remapping,
         initializing_values=_made(make, [missing, 1]),
         num_rows=rows,

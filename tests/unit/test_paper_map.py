@@ -11,7 +11,13 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 MAP = ROOT / "docs" / "paper_map.md"
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+each_document = pytest.mark.parametrize("document", DOCUMENTS, ids=[str(path.relative_to(ROOT)) for path in DOCUMENTS])
 
+#: programs of others, which documents name without a folder
+OTHERS = {"docs/conformance.md"}
+COLUMNS = 130
+
+_FILE = re.compile(r"[\w./-]+\.(?:py|pyi|md|proto|txt|csv|gz|svg|png)(?:::\w+)?")
 _QUOTED = re.compile(r"`([^`]+)`")
 _LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)\s]*))?\)")
 
@@ -63,7 +69,7 @@ def anchors(document: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=[str(path.relative_to(ROOT)) for path in DOCUMENTS])
+@each_document
 def test_links_lead_somewhere(document: Path) -> None:
     for target, anchor in _LINK.findall(document.read_text("utf-8")):
         if "://" in target:
@@ -71,3 +77,39 @@ def test_links_lead_somewhere(document: Path) -> None:
         file = (document.parent / target).resolve() if target else document
         assert file.exists(), f"{target} does not exist"
         assert not anchor or anchor in anchors(file), f"{target} has no heading #{anchor}"
+
+
+def prose(document: Path) -> Iterator[str]:
+    """The lines of a document that stand in no block of code."""
+    code = False
+    for line in document.read_text("utf-8").splitlines():
+        if line.lstrip().startswith("```"):
+            code = not code
+        elif not code:
+            yield line
+
+
+def exists(path: str) -> bool:
+    """Whether a path leads to a file from a folder in which documents begin theirs; a bare name may be anywhere."""
+    if any((ROOT / folder / path).is_file() for folder in ("", "anabranch", "tests")):
+        return True
+    folders = (ROOT / folder for folder in ("anabranch", "tests", "benchmarks", "examples"))
+    return "/" not in path and any(any(folder.rglob(path)) for folder in folders)
+
+
+@each_document
+def test_named_files_exist(document: Path) -> None:
+    quoted = (word for line in prose(document) for word in _QUOTED.findall(line))
+    named = {word.partition("::")[0] for word in quoted if _FILE.fullmatch(word)}
+    if str(document.relative_to(ROOT)) in OTHERS:
+        named = {path for path in named if "/" in path}
+    missing = sorted(path for path in named if not exists(path))
+    assert not missing, f"{document.name} names {missing}, which do not exist"
+
+
+@each_document
+def test_lines_are_short(document: Path) -> None:
+    long = [
+        line for line in prose(document) if len(line) > COLUMNS and not line.startswith("|")
+    ]  # tables cannot be folded
+    assert not long, f"{document.name} has lines of more than {COLUMNS} columns: {long}"

@@ -121,9 +121,9 @@ def _axis_lists(rank_a: int, rank_b: int, axes: Any) -> tuple[list[int], list[in
             raise ValueError(f"axes = {count} must be between 0 and the ranks {rank_a} and {rank_b}")
         return list(range(rank_a - count, rank_a)), list(range(count))
     of_a, of_b = _axis_pair(axes)
-    for found, rank in ((of_a, rank_a), (of_b, rank_b)):
-        if any(not -rank <= i < rank for i in found):
-            raise IndexError(f"the axes {found} are not in [{-rank}, {rank})")
+    for axes_of_one, rank in ((of_a, rank_a), (of_b, rank_b)):
+        if any(not -rank <= i < rank for i in axes_of_one):
+            raise IndexError(f"the axes {axes_of_one} are not in [{-rank}, {rank})")
     return [i % rank_a for i in of_a], [j % rank_b for j in of_b]
 
 

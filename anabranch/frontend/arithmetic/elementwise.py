@@ -81,7 +81,7 @@ def _result(op: OpFunction, shape: str) -> str:
 def _documented(
     function: Callable[..., Any], name: str, doc: str, takes: str, gives: str, refuses: str, called: str, example: str
 ) -> Callable[..., Any]:
-    """Names a function and tells of it; `example` is a call's arguments and what it gives: "[1.0] -> array([1.])"."""
+    """Names and documents a function; `example` is a call's arguments and what it gives: "[1.0] -> array([1.])"."""
     arguments, _, printed = example.partition(" -> ")
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"""{doc}

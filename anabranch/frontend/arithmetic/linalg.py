@@ -423,9 +423,9 @@ def svd(
     Returns:
         s is real, shape [..., min(n, m)].
     """
-    found = ops.Svd(tensor, compute_uv=compute_uv, full_matrices=full_matrices, name=name)
-    s = real(found.s)
-    return (s, found.u, found.v) if compute_uv else s
+    parts = ops.Svd(tensor, compute_uv=compute_uv, full_matrices=full_matrices, name=name)
+    s = real(parts.s)
+    return (s, parts.u, parts.v) if compute_uv else s
 
 
 def self_adjoint_eig(tensor: Any, name: str | None = None) -> tuple[Tensor, Tensor]:
@@ -433,8 +433,8 @@ def self_adjoint_eig(tensor: Any, name: str | None = None) -> tuple[Tensor, Tens
 
     Only the lower triangle is read.
     """
-    found = ops.SelfAdjointEigV2(tensor, compute_v=True, name=name)
-    return found.e, found.v
+    parts = ops.SelfAdjointEigV2(tensor, compute_v=True, name=name)
+    return parts.e, parts.v
 
 
 def self_adjoint_eigvals(tensor: Any, name: str | None = None) -> Tensor:

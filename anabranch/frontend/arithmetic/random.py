@@ -68,26 +68,29 @@ def random_uniform(
         >>> sorted(set(dice.tolist()))
         [1, 2, 3, 4, 5, 6]
     """
-    found, high = _uniform_arguments(dtype, maxval)
+    number_type, high = _uniform_arguments(dtype, maxval)
     with name_scope(name, "random_uniform", _tensors(shape, minval, high)) as scope:
         dims, (seed1, seed2) = _shape_tensor(shape), get_seed(seed)
-        if found.is_integer:
-            low, top = convert_to_tensor(minval, found, name="min"), convert_to_tensor(high, found, name="max")
+        if number_type.is_integer:
+            low, top = (
+                convert_to_tensor(minval, number_type, name="min"),
+                convert_to_tensor(high, number_type, name="max"),
+            )
             result: Tensor = raw.RandomUniformInt(dims, low, top, seed=seed1, seed2=seed2, name=scope)
             return result
-        numbers = raw.RandomUniform(dims, dtype=found, seed=seed1, seed2=seed2)
-        return _between(numbers, minval, high, found, scope)
+        numbers = raw.RandomUniform(dims, dtype=number_type, seed=seed1, seed2=seed2)
+        return _between(numbers, minval, high, number_type, scope)
 
 
 def _uniform_arguments(dtype: Any, maxval: Any) -> tuple[DType, Any]:
-    found = as_dtype(dtype).base_dtype
-    if found not in (*dtypes.FLOATING, dtypes.int32, dtypes.int64):
-        raise ValueError(f"Invalid dtype {found.name}; random_uniform makes floating numbers, int32 and int64")
+    number_type = as_dtype(dtype).base_dtype
+    if number_type not in (*dtypes.FLOATING, dtypes.int32, dtypes.int64):
+        raise ValueError(f"Invalid dtype {number_type.name}; random_uniform makes floating numbers, int32 and int64")
     if maxval is None:
-        if found.is_integer:
-            raise ValueError(f"Must specify maxval for integer dtype {found.name}")
-        return found, 1
-    return found, maxval
+        if number_type.is_integer:
+            raise ValueError(f"Must specify maxval for integer dtype {number_type.name}")
+        return number_type, 1
+    return number_type, maxval
 
 
 def _between(numbers: Tensor, minval: Any, maxval: Any, dtype: DType, name: str) -> Tensor:
@@ -166,11 +169,11 @@ def truncated_normal(
 def _normal(
     kind: str, op: Any, shape: Any, mean: Any, stddev: Any, dtype: Any, seed: int | None, name: str | None
 ) -> Tensor:
-    found = as_dtype(dtype).base_dtype
+    number_type = as_dtype(dtype).base_dtype
     with name_scope(name, kind, _tensors(shape, mean, stddev)) as scope:
         dims, (seed1, seed2) = _shape_tensor(shape), get_seed(seed)
-        numbers = op(dims, dtype=found, seed=seed1, seed2=seed2)
-        return _scaled(numbers, stddev, mean, found, scope, "stddev", "mean")
+        numbers = op(dims, dtype=number_type, seed=seed1, seed2=seed2)
+        return _scaled(numbers, stddev, mean, number_type, scope, "stddev", "mean")
 
 
 def parameterized_truncated_normal(
@@ -189,11 +192,11 @@ def parameterized_truncated_normal(
         shape: an integer vector; its first dimension counts the distributions.
         means, stddevs, minvals, maxvals: scalars, or one value per distribution.
     """
-    found = as_dtype(dtype).base_dtype
+    number_type = as_dtype(dtype).base_dtype
     with name_scope(name, "parameterized_truncated_normal", _tensors(shape, means, stddevs, minvals, maxvals)) as scope:
         dims, (seed1, seed2) = _shape_tensor(shape), get_seed(seed)
         given = zip((means, stddevs, minvals, maxvals), ("means", "stddevs", "minvals", "maxvals"), strict=True)
-        parameters = [convert_to_tensor(value, found, name=label) for value, label in given]
+        parameters = [convert_to_tensor(value, number_type, name=label) for value, label in given]
         result: Tensor = raw.ParameterizedTruncatedNormal(dims, *parameters, seed=seed1, seed2=seed2, name=scope)
         return result
 
@@ -217,15 +220,15 @@ def random_gamma(
     Returns:
         shape + the broadcast shape of alpha and beta; never zero.
     """
-    found = as_dtype(dtype).base_dtype
+    number_type = as_dtype(dtype).base_dtype
     with name_scope(name, "random_gamma", _tensors(shape, alpha, beta)) as scope:
         dims, (seed1, seed2) = _shape_tensor(shape), get_seed(seed)
-        concentration = convert_to_tensor(alpha, found, name="alpha")
-        rate = convert_to_tensor(1 if beta is None else beta, found, name="beta")
+        concentration = convert_to_tensor(alpha, number_type, name="alpha")
+        rate = convert_to_tensor(1 if beta is None else beta, number_type, name="beta")
         concentration = raw.AddV2(concentration, raw.ZerosLike(rate))
         numbers = raw.RealDiv(raw.RandomGamma(dims, concentration, seed=seed1, seed2=seed2), rate)
-        smallest = np.finfo(found.as_numpy_dtype).tiny
-        result: Tensor = raw.Maximum(np.array(smallest, found.as_numpy_dtype), numbers, name=scope)
+        smallest = np.finfo(number_type.as_numpy_dtype).tiny
+        result: Tensor = raw.Maximum(np.array(smallest, number_type.as_numpy_dtype), numbers, name=scope)
         return result
 
 
@@ -323,14 +326,17 @@ def stateless_random_uniform(
     name: str | None = None,
 ) -> Tensor:
     """Numbers uniform in [minval, maxval) that follow from `seed`; see `random_uniform`."""
-    found, high = _uniform_arguments(dtype, maxval)
+    number_type, high = _uniform_arguments(dtype, maxval)
     with name_scope(name, "stateless_random_uniform", _tensors(shape, seed, minval, high)) as scope:
         dims = _shape_tensor(shape)
-        if found.is_integer:
-            low, top = convert_to_tensor(minval, found, name="min"), convert_to_tensor(high, found, name="max")
+        if number_type.is_integer:
+            low, top = (
+                convert_to_tensor(minval, number_type, name="min"),
+                convert_to_tensor(high, number_type, name="max"),
+            )
             result: Tensor = raw.StatelessRandomUniformInt(dims, seed, low, top, name=scope)
             return result
-        return _between(raw.StatelessRandomUniform(dims, seed, dtype=found), minval, high, found, scope)
+        return _between(raw.StatelessRandomUniform(dims, seed, dtype=number_type), minval, high, number_type, scope)
 
 
 def stateless_random_normal(
@@ -353,10 +359,10 @@ def stateless_truncated_normal(
 def _stateless_normal(
     kind: str, op: Any, shape: Any, seed: Any, mean: Any, stddev: Any, dtype: Any, name: str | None
 ) -> Tensor:
-    found = as_dtype(dtype).base_dtype
+    number_type = as_dtype(dtype).base_dtype
     with name_scope(name, kind, _tensors(shape, seed, mean, stddev)) as scope:
-        numbers = op(_shape_tensor(shape), seed, dtype=found)
-        return _scaled(numbers, stddev, mean, found, scope, "stddev", "mean")
+        numbers = op(_shape_tensor(shape), seed, dtype=number_type)
+        return _scaled(numbers, stddev, mean, number_type, scope, "stddev", "mean")
 
 
 stateless_uniform = stateless_random_uniform

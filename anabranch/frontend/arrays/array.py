@@ -590,7 +590,7 @@ def one_hot(
         ]
         if wanted is None:
             wanted = given[0] if given else dtypes.float32
-        if any(found is not wanted for found in given):
+        if any(actual is not wanted for actual in given):
             raise TypeError(
                 f"dtype {wanted.name} of one_hot does not match the dtypes {[g.name for g in given]} of its values"
             )

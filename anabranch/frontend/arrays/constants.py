@@ -137,9 +137,9 @@ def zeros(shape: Any, dtype: Any = dtypes.float32, name: str | None = None) -> T
         array([[0., 0.],
                [0., 0.]], dtype=float32)
     """
-    found = as_dtype(dtype).base_dtype
-    zero: Any = "" if found is dtypes.string else np.zeros((), found.as_numpy_dtype)
-    return _filled("zeros", shape, zero, found, name)
+    base_dtype = as_dtype(dtype).base_dtype
+    zero: Any = "" if base_dtype is dtypes.string else np.zeros((), base_dtype.as_numpy_dtype)
+    return _filled("zeros", shape, zero, base_dtype, name)
 
 
 def ones(shape: Any, dtype: Any = dtypes.float32, name: str | None = None) -> Tensor:
@@ -160,8 +160,8 @@ def ones(shape: Any, dtype: Any = dtypes.float32, name: str | None = None) -> Te
         >>> sess.run(tf.ones([3], tf.int32))
         array([1, 1, 1], dtype=int32)
     """
-    found = as_dtype(dtype).base_dtype
-    return _filled("ones", shape, np.ones((), found.as_numpy_dtype), found, name)
+    base_dtype = as_dtype(dtype).base_dtype
+    return _filled("ones", shape, np.ones((), base_dtype.as_numpy_dtype), base_dtype, name)
 
 
 def _filled(kind: str, shape: Any, value: Any, dtype: DType, name: str | None) -> Tensor:

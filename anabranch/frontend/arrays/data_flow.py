@@ -134,7 +134,7 @@ def setdiff1d(x: Any, y: Any, index_dtype: Any = dtypes.int32, name: str | None 
 def searchsorted(
     sorted_sequence: Any, values: Any, side: str = "left", out_type: Any = dtypes.int32, name: str | None = None
 ) -> Tensor:
-    """Where in sorted rows each value would go.
+    """The places in sorted rows where each value would be inserted.
 
     Args:
         sorted_sequence: [..., n], ascending along the last dimension.
@@ -150,8 +150,8 @@ def searchsorted(
     with name_scope(name, "SearchSorted"):
         rows = convert_to_tensor(sorted_sequence, name="sorted_sequence")
         wanted = convert_to_tensor(values, rows.dtype, name="values")
-        found = op(_as_matrix(rows), _as_matrix(wanted), out_type=out_type)
-        result: Tensor = raw.Reshape(found, raw.Shape(wanted))
+        places = op(_as_matrix(rows), _as_matrix(wanted), out_type=out_type)
+        result: Tensor = raw.Reshape(places, raw.Shape(wanted))
         result.set_shape(wanted.shape)
         return result
 

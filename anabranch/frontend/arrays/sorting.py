@@ -62,8 +62,8 @@ def _along_last(x: Tensor, direction: str, which: int) -> Tensor:
     length = x.shape.as_list()[-1] if x.shape.ndims else None
     size = raw.StridedSlice(raw.Shape(x), [-1], [0], [1], end_mask=1, shrink_axis_mask=1) if length is None else length
     if direction == "DESCENDING":
-        found: Tensor = raw.TopKV2(x, size)[which]
-        return found
+        sorted_part: Tensor = raw.TopKV2(x, size)[which]
+        return sorted_part
     if x.dtype.is_unsigned or x.dtype.is_integer:
         # the bitwise complement reverses the order of integers, also of the least one, which has no negative
         position = raw.TopKV2(raw.Invert(x), size)

@@ -51,7 +51,7 @@ def as_string(
 def string_to_number(
     string_tensor: Any = None, out_type: Any = dtypes.float32, name: str | None = None, input: Any = None
 ) -> Tensor:
-    """Text as numbers; the step fails with InvalidArgumentError at text that is no number.
+    """Converts strings to numbers; the step fails with InvalidArgumentError at a string that is no number.
 
     Args:
         input: the newer name of `string_tensor`.

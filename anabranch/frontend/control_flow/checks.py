@@ -123,7 +123,7 @@ def assert_equal(
         x, y: tensors of one dtype, whose shapes broadcast.
         data: tensors to show when it fails; default: `x` and `y`.
         summarize: how many elements of each to show; default: 3.
-        message: text to begin the error with.
+        message: the beginning of the error's message.
         name: of the operation.
 
     Returns:
@@ -168,7 +168,7 @@ def assert_less_equal(
         x, y: tensors of real numbers of one dtype, whose shapes broadcast.
         data: tensors to show when it fails; default: `x` and `y`.
         summarize: how many elements of each to show; default: 3.
-        message: text to begin the error with.
+        message: the beginning of the error's message.
         name: of the operation.
 
     Returns:
@@ -296,16 +296,16 @@ def _rank_check(
         tensor = convert_to_tensor(x, name="x")
         wanted_ranks = [_rank_tensor(r) for r in ranks]
         known = [constant_value(r) for r in wanted_ranks]
-        found = tensor.shape.ndims
-        if found is not None and all(r is not None for r in known):
+        actual_rank = tensor.shape.ndims
+        if actual_rank is not None and all(r is not None for r in known):
             wanted = [int(r) for r in known if r is not None]
-            if any(holds(found, r) for r in wanted):
+            if any(holds(actual_rank, r) for r in wanted):
                 return no_op(name="static_checks_determined_all_ok")
             text = "" if message is None else f"{message} "
             listed = wanted[0] if len(wanted) == 1 else tuple(wanted)
             raise ValueError(
                 f"{text}Tensor {tensor.name} must have rank {words}{listed}.  "
-                f"Received rank {found}, shape {tensor.shape}"
+                f"Received rank {actual_rank}, shape {tensor.shape}"
             )
         actual = raw.Rank(tensor)
         scalar = [
@@ -420,11 +420,11 @@ def assert_same_float_dtype(tensors: Any = None, dtype: Any = None) -> dtypes.DT
     """
     wanted = None if dtype is None else as_dtype(dtype).base_dtype
     for tensor in [t for t in tensors or () if t is not None]:
-        found = tensor.dtype.base_dtype
+        actual = tensor.dtype.base_dtype
         if wanted is None:
-            wanted = found
-        elif found is not wanted:
-            raise ValueError(f"Tensor {tensor} has dtype {found.name}, expected {wanted.name}; use tf.cast")
+            wanted = actual
+        elif actual is not wanted:
+            raise ValueError(f"Tensor {tensor} has dtype {actual.name}, expected {wanted.name}; use tf.cast")
     wanted = wanted or dtypes.float32
     if not wanted.is_floating:
         raise ValueError(f"Expected floating point type, got {wanted.name}.")

@@ -31,7 +31,7 @@ def Print(
     Args:
         input_: a tensor of any dtype and shape.
         data: a list of tensors.
-        message: text to print before them.
+        message: a string to print before them.
         first_n: print the first so many times only.
         summarize: how many elements of each tensor to print; default: 3.
         name: of the operation.
@@ -110,7 +110,7 @@ def _formatted(inputs: Any, separator: str, summarize: int, name: str | None) ->
 
 #: unlikely to be a part of what is printed
 _PLACEHOLDER = "\u241f{}\u241f"
-#: the same for the tensor of a number, which a structure shows with the quotes of a text
+#: the same for the tensor of a number, which a structure shows with the quotes of a string
 _MARK = "\u241f{}\u241e"
 _MARKS = re.compile("'?\u241f([0-9]+)\u241e'?")
 

@@ -101,22 +101,24 @@ class _Checks:
     def _check_size(self, tensor: Tensor, place: int, symbol: Any, known: int | None, shape: Tensor) -> None:
         if symbol is None:
             return
-        found: Any = known if known is not None else raw.StridedSlice(shape, [place], _after(place), [1], **_one(place))
+        actual: Any = (
+            known if known is not None else raw.StridedSlice(shape, [place], _after(place), [1], **_one(place))
+        )
         explicit = isinstance(symbol, int)
         if not explicit and symbol not in self.sizes:
-            self.sizes[symbol] = (found, f"Specified by tensor {tensor.name} dimension {place}")
+            self.sizes[symbol] = (actual, f"Specified by tensor {tensor.name} dimension {place}")
             return
         size, origin = (symbol, "Specified explicitly") if explicit else self.sizes[symbol]
-        if isinstance(size, int) and isinstance(found, int):
-            if size != found:
+        if isinstance(size, int) and isinstance(actual, int):
+            if size != actual:
                 raise ValueError(
                     f"{self.text}.  {origin}.  Tensor {tensor.name} dimension {place} must have size {size}.  "
-                    f"Received size {found}, shape {tensor.shape}"
+                    f"Received size {actual}, shape {tensor.shape}"
                 )
             return
         words = [origin, f"Tensor {tensor.name} dimension", place, "must have size", size, "Received shape: ", shape]
         shown = [self.text, *words] if self.data is None else self.data
-        self.assertions.append(Assert(raw.Equal(found, size), shown, self.summarize))
+        self.assertions.append(Assert(raw.Equal(actual, size), shown, self.summarize))
 
 
 def _symbol(written: Any) -> Any:

@@ -123,7 +123,7 @@ class TensorArray:
         return self.with_flow(raw.Identity(self._flow))
 
     def grad(self, source: str, flow: Tensor | None = None, name: str | None = None) -> TensorArray:
-        """Not needed: gradients of arrays are arrays that `tf.gradients` makes.
+        """Raises an error: gradients of arrays are arrays that `tf.gradients` makes.
 
         Raises:
             NotImplementedError: always.
@@ -322,7 +322,7 @@ class TensorArray:
 def _ensured(tensor: Tensor, shape: TensorShape) -> Tensor:
     """The tensor; with a check of its shape in the step where the graph leaves open whether it is the declared one."""
     if shape.dims_tuple is None or not tensor.shape.is_compatible_with(shape):
-        return tensor  # what cannot fit is told by whoever stores it
+        return tensor  # whoever stores it refuses what cannot fit
     known = tensor.shape.dims_tuple
     if known is not None and all(b is None or a == b for a, b in zip(known, shape.dims_tuple, strict=True)):
         return tensor

@@ -147,13 +147,13 @@ class _LoopBuilder:
             self.shapes.append(TensorShape([]))
 
     def _entering(self, tensor: Tensor) -> Tensor:
-        found = self.outer.capture(tensor)
-        if found.graph is not self.outer:
+        captured = self.outer.capture(tensor)
+        if captured.graph is not self.outer:
             raise ValueError(
                 f"loop variable {tensor.name} (created at {tensor.op.site}) belongs to another graph than the loop; "
                 "build both in one `with graph.as_default()` block"
             )
-        return found
+        return captured
 
     # ---- tracing
     def trace(self, cond: Callable[..., Any], body: Callable[..., Any]) -> None:

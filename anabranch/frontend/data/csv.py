@@ -50,16 +50,16 @@ class CsvDataset(Dataset):
         defaults = [_default(value) for value in record_defaults]
 
         def rows(name: Tensor) -> Dataset:
-            found: Dataset
+            lines: Dataset
             if use_quote_delim:
-                found = RowDataset(name, field_delim, compression_type, buffer_size)
+                lines = RowDataset(name, field_delim, compression_type, buffer_size)
             else:
-                found = TextLineDataset(name, compression_type, buffer_size)
-            return found.skip(1) if header else found
+                lines = TextLineDataset(name, compression_type, buffer_size)
+            return lines.skip(1) if header else lines
 
         def fields(line: Tensor) -> tuple[Tensor, ...]:
-            found = decode_csv(line, defaults, field_delim, use_quote_delim, None, na_value, select_cols)
-            return tuple(found)
+            columns = decode_csv(line, defaults, field_delim, use_quote_delim, None, na_value, select_cols)
+            return tuple(columns)
 
         made = Dataset.from_tensor_slices(raw.Reshape(filenames, [-1])).flat_map(rows).map(fields)
         super().__init__(made._variant_tensor, made._structure)
@@ -159,10 +159,10 @@ def make_csv_dataset(
 
 def _files(pattern: Any) -> list[str]:
     patterns = list(pattern) if isinstance(pattern, list | tuple) else [pattern]
-    found = sorted(name for p in patterns for name in gfile.glob(p))
-    if not found:
+    names = sorted(name for p in patterns for name in gfile.glob(p))
+    if not names:
         raise ValueError(f"No files match {pattern!r}.")
-    return found
+    return names
 
 
 def _rows(path: str, layout: dict[str, Any], count: int | None, compression: str | None = None) -> list[list[str]]:

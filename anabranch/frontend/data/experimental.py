@@ -266,9 +266,9 @@ def sample_from_datasets(datasets: list[Dataset], weights: Any = None, seed: int
         total = raw.Sum(raw.Cast(chances, DstT=dtypes.float64), 0)
         passed = raw.Cast(raw.LessEqual(ends, raw.Mul(place, total)), DstT=dtypes.int64)
         last = raw.Cast(raw.Sub(raw.Size(chances), 1), DstT=dtypes.int64)
-        found: Tensor = raw.Minimum(raw.Sum(passed, 0), last)
-        found.set_shape([])
-        return found
+        chosen: Tensor = raw.Minimum(raw.Sum(passed, 0), last)
+        chosen.set_shape([])
+        return chosen
 
     return _directed(Dataset.zip((weights, RandomDataset(seed))).map(select), datasets)
 
@@ -417,13 +417,13 @@ def bucket_by_sequence_length(
     def bucket(*element: Any) -> Tensor:
         length = raw.Cast(convert_to_tensor(element_length_func(*element)), DstT=dtypes.int64)
         passed = raw.Cast(raw.LessEqual(_int64(limits[:-1]), length), DstT=dtypes.int64)
-        found: Tensor = raw.Sum(passed, 0)
-        found.set_shape([])
-        return found
+        number: Tensor = raw.Sum(passed, 0)
+        number.set_shape([])
+        return number
 
     def size_of(key: Tensor) -> Tensor:
-        found: Tensor = raw.GatherV2(_int64(sizes), key, 0)
-        return found
+        size: Tensor = raw.GatherV2(_int64(sizes), key, 0)
+        return size
 
     def shapes_for(key: Tensor, shapes: Any) -> Any:
         if not pad_to_bucket_boundary:

@@ -46,17 +46,17 @@ class Component(ABC):
     @property
     @abstractmethod
     def classes(self) -> Any:
-        """As in `output_classes`."""
+        """The same as in `output_classes`."""
 
     @property
     @abstractmethod
     def types(self) -> Any:
-        """As in `output_types`."""
+        """The same as in `output_types`."""
 
     @property
     @abstractmethod
     def shapes(self) -> Any:
-        """As in `output_shapes`."""
+        """The same as in `output_shapes`."""
 
     @abstractmethod
     def batched(self, size: int | None) -> Component:
@@ -172,9 +172,9 @@ def component_of(value: Any) -> tuple[Component, Tensor]:
         TypeError, ValueError: it is nothing that an element can hold.
     """
     for make in component_makers:
-        found = make(value)
-        if found is not None:
-            return found
+        made = make(value)
+        if made is not None:
+            return made
     if isinstance(value, SparseTensorValue):
         value = SparseTensor.from_value(value)
     if isinstance(value, SparseTensor):
@@ -197,8 +197,8 @@ def sliced_component_of(value: Any) -> tuple[Component, Tensor]:
 
 def components_of(value: Any, of: Callable[[Any], tuple[Component, Tensor]] = component_of) -> tuple[Any, list[Tensor]]:
     """The structure of component types of a structure of values, and the tensors in flat order."""
-    found = [of(leaf) for leaf in nest.flatten(value)]
-    return nest.pack_sequence_as(value, [component for component, _ in found]), [tensor for _, tensor in found]
+    pairs = [of(leaf) for leaf in nest.flatten(value)]
+    return nest.pack_sequence_as(value, [component for component, _ in pairs]), [tensor for _, tensor in pairs]
 
 
 def values_from(structure: Any, tensors: list[Tensor]) -> Any:
@@ -233,17 +233,17 @@ def flat_attrs(structure: Any) -> dict[str, Any]:
 
 
 def classes_of(structure: Any) -> Any:
-    """As `output_classes`."""
+    """The same as `output_classes`."""
     return nest.map_structure(lambda c: c.classes, structure)
 
 
 def types_of(structure: Any) -> Any:
-    """As `output_types`."""
+    """The same as `output_types`."""
     return nest.map_structure(lambda c: c.types, structure)
 
 
 def shapes_of(structure: Any) -> Any:
-    """As `output_shapes`."""
+    """The same as `output_shapes`."""
     return nest.map_structure(lambda c: c.shapes, structure)
 
 

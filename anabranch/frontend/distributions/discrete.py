@@ -172,8 +172,8 @@ class Categorical(Distribution):
         size = self._logits.shape.with_rank_at_least(1)[-1].value
         if size is not None:
             return convert_to_tensor(size, dtypes.int32, name="event_size")
-        found: Tensor = self._shape[-1]
-        return found
+        count: Tensor = self._shape[-1]
+        return count
 
     @property
     def logits(self) -> Tensor:
@@ -187,8 +187,8 @@ class Categorical(Distribution):
         return self._logits.shape[:-1]
 
     def _batch_shape_tensor(self) -> Tensor:
-        found: Tensor = self._shape[:-1]
-        return found
+        batch_shape: Tensor = self._shape[:-1]
+        return batch_shape
 
     def _event_shape(self) -> TensorShape:
         return TensorShape([])
@@ -338,14 +338,14 @@ class DirichletMultinomial(Distribution):
         given = {"total_count": total_count, "concentration": concentration}
         parameters = {**given, **options(validate_args, allow_nan_stats, name)}
         with name_scope(name, values=[total_count, concentration]) as scope:
-            (found,) = floating_parameters(concentration=concentration)
-            self._concentration = vector_concentration(found, validate_args)
-            count = convert_to_tensor(total_count, name="total_count", preferred_dtype=found.dtype)
+            (parameter,) = floating_parameters(concentration=concentration)
+            self._concentration = vector_concentration(parameter, validate_args)
+            count = convert_to_tensor(total_count, name="total_count", preferred_dtype=parameter.dtype)
             self._total_count = _valid_total(count, validate_args)
             self._total_concentration = reduce_sum(self._concentration, -1)
             self._batch_like = self._total_count + 0.0 * self._total_concentration
         parents = [self._total_count, self._concentration]
-        dtype = found.dtype
+        dtype = parameter.dtype
         super().__init__(dtype, NOT_REPARAMETERIZED, validate_args, allow_nan_stats, parameters, parents, scope)
 
     @property

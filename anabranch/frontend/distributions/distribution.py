@@ -154,13 +154,13 @@ class Distribution:
             sample_shape = value.tolist()
         elif isinstance(sample_shape, TensorShape) and not sample_shape.is_fully_defined():
             raise ValueError("TensorShape sample_shape must be fully defined")
-        found = {}
+        shapes = {}
         for parameter, shape in cls.param_shapes(TensorShape(sample_shape).as_list()).items():
             static = get_static_value(shape)
             if static is None:
                 raise ValueError("sample_shape must be a fully-defined TensorShape or constant Tensor")
-            found[parameter] = TensorShape(static.tolist())
-        return found
+            shapes[parameter] = TensorShape(static.tolist())
+        return shapes
 
     @classmethod
     def _param_shapes(cls, sample_shape: Any) -> dict[str, Tensor]:
@@ -379,11 +379,11 @@ def _first_implemented(forms: list[tuple[Any, Callable[[Tensor], Tensor] | None]
     first: NotImplementedError | None = None
     for method, transform in forms:
         try:
-            found: Tensor = method(*arguments)
+            result: Tensor = method(*arguments)
         except NotImplementedError as error:
             first = first or error
             continue
-        return found if transform is None else transform(found)
+        return result if transform is None else transform(result)
     assert first is not None
     raise first
 
@@ -391,5 +391,5 @@ def _first_implemented(forms: list[tuple[Any, Callable[[Tensor], Tensor] | None]
 def _is_scalar(static: TensorShape, dynamic: Callable[[], Tensor]) -> Tensor:
     if static.ndims is not None:
         return convert_to_tensor(static.ndims == 0, name="is_scalar")
-    found: Tensor = equal(size(dynamic()), 0, name="is_scalar")
-    return found
+    scalar: Tensor = equal(size(dynamic()), 0, name="is_scalar")
+    return scalar

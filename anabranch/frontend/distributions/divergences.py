@@ -18,13 +18,13 @@ _rules: dict[tuple[type, type], Rule] = {}
 
 def _registered_kl(type_a: type, type_b: type) -> Rule | None:
     """The rule for the nearest ancestors of two classes: the one with the fewest steps in both lines together."""
-    found, shortest = None, None
+    nearest, shortest = None, None
     for steps_a, a in enumerate(type_a.__mro__):
         for steps_b, b in enumerate(type_b.__mro__):
             rule = _rules.get((a, b))
             if rule is not None and (shortest is None or steps_a + steps_b < shortest):
-                found, shortest = rule, steps_a + steps_b
-    return found
+                nearest, shortest = rule, steps_a + steps_b
+    return nearest
 
 
 def kl_divergence(

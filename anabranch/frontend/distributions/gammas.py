@@ -59,9 +59,9 @@ class Gamma(ScalarDistribution):
     ) -> None:
         parameters = {"concentration": concentration, "rate": rate, **options(validate_args, allow_nan_stats, name)}
         with name_scope(name, values=[concentration, rate]) as scope:
-            found = floating_parameters(concentration=concentration, rate=rate)
-            self._concentration, self._rate = (positive(p, validate_args) for p in found)
-            dtype = assert_same_float_dtype(found)
+            converted = floating_parameters(concentration=concentration, rate=rate)
+            self._concentration, self._rate = (positive(p, validate_args) for p in converted)
+            dtype = assert_same_float_dtype(converted)
         parents = [self._concentration, self._rate]
         super().__init__(dtype, FULLY_REPARAMETERIZED, validate_args, allow_nan_stats, parameters, parents, scope)
 
@@ -161,9 +161,9 @@ class Beta(ScalarDistribution):
         parameters = {**given, **options(validate_args, allow_nan_stats, name)}
         given = {n: 1.0 if v is None else v for n, v in given.items()}
         with name_scope(name, values=list(given.values())) as scope:
-            found = floating_parameters(**given)
-            dtype = assert_same_float_dtype(found)
-            self._concentration1, self._concentration0 = (_concentration(p, validate_args) for p in found)
+            converted = floating_parameters(**given)
+            dtype = assert_same_float_dtype(converted)
+            self._concentration1, self._concentration0 = (_concentration(p, validate_args) for p in converted)
             self._total = self._concentration1 + self._concentration0
         parents = [self._concentration1, self._concentration0]
         super().__init__(dtype, FULLY_REPARAMETERIZED, validate_args, allow_nan_stats, parameters, parents, scope)
@@ -252,11 +252,11 @@ class Dirichlet(Distribution):
     ) -> None:
         parameters = {"concentration": concentration, **options(validate_args, allow_nan_stats, name)}
         with name_scope(name, values=[concentration]) as scope:
-            (found,) = floating_parameters(concentration=concentration)
-            self._concentration = vector_concentration(found, validate_args)
+            (converted,) = floating_parameters(concentration=concentration)
+            self._concentration = vector_concentration(converted, validate_args)
             self._total = reduce_sum(self._concentration, -1)
         super().__init__(
-            found.dtype,
+            converted.dtype,
             FULLY_REPARAMETERIZED,
             validate_args,
             allow_nan_stats,

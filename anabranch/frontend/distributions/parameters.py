@@ -39,16 +39,16 @@ class ScalarDistribution(Distribution):
     _graph_parents: list[Tensor]
 
     def _batch_shape(self) -> TensorShape:
-        found = TensorShape([])
+        batch_shape = TensorShape([])
         for parameter in self._graph_parents:
-            found = broadcast_static_shape(found, parameter.shape)
-        return found
+            batch_shape = broadcast_static_shape(batch_shape, parameter.shape)
+        return batch_shape
 
     def _batch_shape_tensor(self) -> Tensor:
-        found = shape_of(self._graph_parents[0])
+        batch_shape = shape_of(self._graph_parents[0])
         for parameter in self._graph_parents[1:]:
-            found = broadcast_dynamic_shape(found, shape_of(parameter))
-        return found
+            batch_shape = broadcast_dynamic_shape(batch_shape, shape_of(parameter))
+        return batch_shape
 
     def _event_shape(self) -> TensorShape:
         return TensorShape([])
@@ -60,13 +60,13 @@ class ScalarDistribution(Distribution):
 def floating_parameters(**values: Any) -> list[Tensor]:
     """Parameters as tensors of one floating dtype: that of the first one that has a dtype, else float32."""
     wanted = next((v.dtype for v in values.values() if hasattr(v, "dtype")), None)
-    found = dtypes.as_dtype(wanted).base_dtype if wanted is not None else dtypes.float32
-    preferred = found if found.is_floating else dtypes.float32
+    common = dtypes.as_dtype(wanted).base_dtype if wanted is not None else dtypes.float32
+    preferred = common if common.is_floating else dtypes.float32
     return [identity(convert_to_tensor(v, name=n, preferred_dtype=preferred), name=n) for n, v in values.items()]
 
 
 def derived_seed(seed: int | None, salt: str) -> int | None:
-    """Another seed that `seed` and a text decide, for a second source of numbers."""
+    """Another seed, which `seed` and a string decide, for a second source of numbers."""
     if seed is None:
         return None
     mixed = seed & 0xFFFFFFFF

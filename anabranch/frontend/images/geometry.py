@@ -56,8 +56,8 @@ def image_size(batch: Tensor) -> tuple[Any, Any]:
 def _number(value: Any) -> int | None:
     """The value of an integer argument where it is known."""
     if isinstance(value, Tensor):
-        found = constant_value(value)
-        return None if found is None else int(found)
+        constant = constant_value(value)
+        return None if constant is None else int(constant)
     return int(value)
 
 

@@ -165,8 +165,8 @@ def _fitting(batch: Tensor, wanted: Tensor) -> Tensor:
     height, width = (raw.Cast(n, DstT=dtypes.float32) for n in image_size(batch))
     old = raw.Pack([height, width])
     factor = raw.Min(raw.RealDiv(raw.Cast(wanted, DstT=dtypes.float32), old), np.array([0], np.int32))
-    found: Tensor = raw.Cast(raw.Round(raw.Mul(old, factor)), DstT=dtypes.int32)
-    return found
+    size: Tensor = raw.Cast(raw.Round(raw.Mul(old, factor)), DstT=dtypes.int32)
+    return size
 
 
 def resize_image_with_pad(
@@ -255,10 +255,10 @@ def non_max_suppression_with_scores(
 ) -> tuple[Tensor, Tensor]:
     """Like `non_max_suppression`, with the chosen boxes' scores; with `soft_nms_sigma` > 0 overlaps lower scores."""
     with name_scope(name, "non_max_suppression_with_scores"):
-        found = raw.NonMaxSuppressionV5(
+        outputs = raw.NonMaxSuppressionV5(
             boxes, scores, max_output_size, *(np.float32(v) for v in (iou_threshold, score_threshold, soft_nms_sigma))
         )
-        return found[0], found[1]
+        return outputs[0], outputs[1]
 
 
 def non_max_suppression_padded(
@@ -272,7 +272,7 @@ def non_max_suppression_padded(
 ) -> tuple[Tensor, Tensor]:
     """Like `non_max_suppression`, filled up with zeros on demand; also returns how many indices are valid."""
     with name_scope(name, "non_max_suppression_padded"):
-        found = raw.NonMaxSuppressionV4(
+        outputs = raw.NonMaxSuppressionV4(
             boxes,
             scores,
             max_output_size,
@@ -280,7 +280,7 @@ def non_max_suppression_padded(
             np.float32(score_threshold),
             pad_to_max_output_size=pad_to_max_output_size,
         )
-        return found[0], found[1]
+        return outputs[0], outputs[1]
 
 
 def draw_bounding_boxes(images: Any, boxes: Any, name: str | None = None, colors: Any = None) -> Tensor:

@@ -127,14 +127,14 @@ def image_gradients(image: Any) -> tuple[Tensor, Tensor]:
     image = convert_to_tensor(image)
     if image.shape.ndims != 4:
         raise ValueError(f"image_gradients expects a 4D tensor [batch_size, h, w, d], not {image.shape}.")
-    found = []
+    grads = []
     for axis in (1, 2):
         after = np.zeros((4, 2), np.int32)
         after[axis, 1] = 1
         grad = raw.Pad(_difference(image, axis), after)
         grad.set_shape(image.shape)
-        found.append(grad)
-    return found[0], found[1]
+        grads.append(grad)
+    return grads[0], grads[1]
 
 
 def sobel_edges(image: Any) -> Tensor:

@@ -82,8 +82,8 @@ class InputSpec:
             if value is not None and sizes[axis] not in (value, None):
                 return f"expected axis {axis} of input shape to have value {value} but received {sizes[axis]}"
         if self.shape is not None:
-            for wanted, found in zip(TensorShape(self.shape).as_list(), sizes, strict=True):
-                if wanted is not None and found is not None and wanted != found:
+            for wanted, actual in zip(TensorShape(self.shape).as_list(), sizes, strict=True):
+                if wanted is not None and actual is not None and wanted != actual:
                     return f"expected shape={self.shape}, found shape={sizes}"
         return None
 
@@ -506,7 +506,7 @@ def _reaches(item: Any, sources: set[Operation]) -> bool:
         op = stack.pop()
         if op in sources:
             return True
-        found = {t.op for t in op.inputs} - seen
-        seen |= found
-        stack.extend(found)
+        makers = {t.op for t in op.inputs} - seen
+        seen |= makers
+        stack.extend(makers)
     return False

@@ -124,7 +124,7 @@ def count_where(condition: Any, weights: Any, name: str | None, default_name: st
 
 
 def of_kind(labels: Any, predictions: Any, kind: str) -> Any:
-    """Where the decision is a "tp", "fp", "tn" or "fn"; booleans in, booleans out."""
+    """Marks where the decision is a "tp", "fp", "tn" or "fn"; booleans in, booleans out."""
     right, positive = kind[0] == "t", kind[1] == "p"
     label = labels if right == positive else raw.LogicalNot(labels)
     return raw.LogicalAnd(label, predictions if positive else raw.LogicalNot(predictions))
@@ -159,11 +159,11 @@ def confusion_at_thresholds(
     values, updates = {}, {}
     for kind in kinds:
         counts = metric_variable([len(limits)], dtypes.float32, _VARIABLE_NAMES[kind])
-        found = cast(of_kind(truth, decided, kind), dtypes.float32)
+        hits = cast(of_kind(truth, decided, kind), dtypes.float32)
         if row is not None:
-            found = raw.Mul(found, row)
+            hits = raw.Mul(hits, row)
         values[kind] = counts
-        updates[kind] = counts.assign_add(raw.Sum(found, [1]))
+        updates[kind] = counts.assign_add(raw.Sum(hits, [1]))
     return values, updates
 
 

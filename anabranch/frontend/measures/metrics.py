@@ -160,9 +160,9 @@ def mean_relative_error(
 
 def remove_rank_difference(predictions: Any, normalizer: Any) -> tuple[Any, Any]:
     """The two with a last dimension of size 1 dropped from the one that has more dimensions."""
-    found, _, _ = matched(predictions, normalizer, None)
+    squeezed, _, _ = matched(predictions, normalizer, None)
     other, _, _ = matched(normalizer, predictions, None)
-    return found, other
+    return squeezed, other
 
 
 def mean_cosine_distance(

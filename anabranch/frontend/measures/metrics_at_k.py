@@ -73,8 +73,8 @@ def _counted(flags: Any, weights: Any) -> Any:
 
 
 def _name_at_k(name: str, k: int | None, class_id: int | None) -> str:
-    found = f"{name}_at_{k}" if k is not None else f"{name}_at_k"
-    return found if class_id is None else f"{found}_class{class_id}"
+    base = f"{name}_at_{k}" if k is not None else f"{name}_at_k"
+    return base if class_id is None else f"{base}_class{class_id}"
 
 
 def _running(amount: Any, name: str) -> tuple[Any, Any]:
@@ -91,8 +91,8 @@ def _share(kind: str, labels: Any, top: Any, class_id: int | None, weights: Any,
         misses = raw.LogicalAnd(_selected(top, class_id), raw.LogicalNot(hits))
         other = "false_positive"
     else:
-        found = raw.LogicalAnd(_membership(labels, top), _selected(labels, class_id))
-        misses = raw.LogicalAnd(_labels_to_find(labels, class_id), raw.LogicalNot(found))
+        selected = raw.LogicalAnd(_membership(labels, top), _selected(labels, class_id))
+        misses = raw.LogicalAnd(_labels_to_find(labels, class_id), raw.LogicalNot(selected))
         other = "false_negative"
     hit, new_hit = _running(_counted(hits, weights), "true_positive")
     miss, new_miss = _running(_counted(misses, weights), other)
@@ -244,8 +244,8 @@ def _average_precision(labels: Any, top: Any, k: int, number_of_labels: Any) -> 
     relevant = cast(_membership(top, labels), dtypes.float64)
     ranks = raw.Range(convert_to_tensor(1.0, dtypes.float64), k + 1.0, 1.0)
     precisions = raw.RealDiv(raw.Cumsum(relevant, -1), ranks)
-    found = raw.Sum(raw.Mul(precisions, relevant), [-1])
-    return raw.RealDiv(found, raw.Minimum(number_of_labels, float(k)))
+    summed = raw.Sum(raw.Mul(precisions, relevant), [-1])
+    return raw.RealDiv(summed, raw.Minimum(number_of_labels, float(k)))
 
 
 def sparse_average_precision_at_k(

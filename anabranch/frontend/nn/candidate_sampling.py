@@ -157,7 +157,7 @@ def all_candidate_sampler(
 
 
 class AccidentalHits(NamedTuple):
-    """Where drawn classes are true ones: the rows, the places in the sample, and weights that take them out."""
+    """The drawn classes that are true ones: the rows, the places in the sample, and weights that take them out."""
 
     indices: Tensor
     ids: Tensor

@@ -1,74 +1,18 @@
-"""Convolutions of one to three spatial dimensions, transposed, dilated, per channel and separable."""
+"""Convolutions of one to three spatial dimensions, transposed and dilated."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from anabranch.frontend.framework import name_scope
 from anabranch.frontend.nn.activations import renamed
+from anabranch.frontend.nn.conv_arguments import FORMATS, channels_last, conv_attrs, padding_attrs, per_axis
 from anabranch.graph.constants import constant_value_as_shape
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
-
-#: data formats by number of spatial dimensions: channels last, channels second
-FORMATS = {1: ("NWC", "NCW"), 2: ("NHWC", "NCHW"), 3: ("NDHWC", "NCDHW")}
-
-
-# ---------------------------------------------------------------------- arguments
-def channels_last(data_format: str | None, spatial: int) -> bool:
-    """Whether the channels stand last.
-
-    Raises:
-        ValueError: not a format for that many spatial dimensions.
-    """
-    last, second = FORMATS[spatial]
-    if data_format not in (None, last, second):
-        raise ValueError(f"data_format must be {last!r} or {second!r}, got {data_format!r}")
-    return data_format != second
-
-
-def per_axis(value: Any, spatial: int, last: bool, name: str) -> list[int]:
-    """One number per axis of the data, from one for all spatial axes, one for each, or one for every axis.
-
-    Raises:
-        ValueError: another count of numbers.
-    """
-    if value is None:
-        value = [1]
-    numbers = [int(v) for v in (value if isinstance(value, Sequence | np.ndarray) else [value])]
-    if len(numbers) == spatial + 2:
-        return numbers
-    if len(numbers) == 1:
-        numbers *= spatial
-    if len(numbers) != spatial:
-        raise ValueError(f"{name} should be of length 1, {spatial} or {spatial + 2} but was {len(numbers)}")
-    return [1, *numbers, 1] if last else [1, 1, *numbers]
-
-
-def _padding(padding: Any) -> dict[str, Any]:
-    """The attributes `padding` and `explicit_paddings`, from a name or from a list of pairs."""
-    if isinstance(padding, str | bytes):
-        name = padding.decode() if isinstance(padding, bytes) else padding
-        if name == "EXPLICIT":
-            raise ValueError('"EXPLICIT" is not a valid value for the padding parameter; give a list of pairs instead')
-        return {"padding": name}
-    pairs = [[int(p) for p in pair] for pair in padding]
-    if len(pairs) != 4 or any(len(pair) != 2 for pair in pairs):
-        raise ValueError(f"explicit padding must be a list of 4 pairs, one for each axis of the data, got {padding!r}")
-    return {"padding": "EXPLICIT", "explicit_paddings": [p for pair in pairs for p in pair]}
-
-
-def _attrs(strides: Any, dilations: Any, data_format: str | None, spatial: int) -> dict[str, Any]:
-    last = channels_last(data_format, spatial)
-    return {
-        "strides": per_axis(strides, spatial, last, "strides"),
-        "dilations": per_axis(dilations, spatial, last, "dilations"),
-        "data_format": FORMATS[spatial][0 if last else 1],
-    }
 
 
 # ---------------------------------------------------------------------- two dimensions
@@ -109,7 +53,7 @@ def conv2d(
                [20., 24.]], dtype=float32)
     """
     filter = renamed("filters", filters, "filter", filter)
-    how = {**_attrs(strides, dilations, data_format, 2), **_padding(padding)}
+    how = {**conv_attrs(strides, dilations, data_format, 2), **padding_attrs(padding)}
     result: Tensor = raw.Conv2D(input, filter, use_cudnn_on_gpu=use_cudnn_on_gpu, name=name, **how)
     return result
 
@@ -128,7 +72,7 @@ def conv2d_backprop_input(
 ) -> Tensor:
     """The gradient of `conv2d` with respect to its input, which has the shape `input_sizes`."""
     filter = renamed("filters", filters, "filter", filter)
-    how = {**_attrs(strides, dilations, data_format, 2), **_padding(padding)}
+    how = {**conv_attrs(strides, dilations, data_format, 2), **padding_attrs(padding)}
     result: Tensor = raw.Conv2DBackpropInput(
         input_sizes, filter, out_backprop, use_cudnn_on_gpu=use_cudnn_on_gpu, name=name, **how
     )
@@ -147,7 +91,7 @@ def conv2d_backprop_filter(
     name: str | None = None,
 ) -> Tensor:
     """The gradient of `conv2d` with respect to its filter, which has the shape `filter_sizes`."""
-    how = {**_attrs(strides, dilations, data_format, 2), **_padding(padding)}
+    how = {**conv_attrs(strides, dilations, data_format, 2), **padding_attrs(padding)}
     result: Tensor = raw.Conv2DBackpropFilter(
         input, filter_sizes, out_backprop, use_cudnn_on_gpu=use_cudnn_on_gpu, name=name, **how
     )
@@ -329,7 +273,7 @@ def conv3d(
         strides, dilations: one number, three, or five (one per axis of the data).
     """
     filter = renamed("filters", filters, "filter", filter)
-    how = _attrs(strides, dilations, data_format, 3)
+    how = conv_attrs(strides, dilations, data_format, 3)
     result: Tensor = raw.Conv3D(input, filter, padding=padding, name=name, **how)
     return result
 
@@ -345,7 +289,7 @@ def conv3d_backprop_filter_v2(
     name: str | None = None,
 ) -> Tensor:
     """The gradient of `conv3d` with respect to its filter, which has the shape `filter_sizes`."""
-    how = _attrs(strides, dilations, data_format, 3)
+    how = conv_attrs(strides, dilations, data_format, 3)
     result: Tensor = raw.Conv3DBackpropFilterV2(input, filter_sizes, out_backprop, padding=padding, name=name, **how)
     return result
 
@@ -368,7 +312,7 @@ def conv3d_transpose(
     """The transpose of `conv3d`; `filter`: [depth, height, width, out channels, in channels]."""
     value, filter = renamed("input", input, "value", value), renamed("filters", filters, "filter", filter)
     with name_scope(name, "conv3d_transpose", [value, filter, output_shape]) as scope:
-        how = _attrs(strides, dilations, data_format, 3)
+        how = conv_attrs(strides, dilations, data_format, 3)
         result: Tensor = raw.Conv3DBackpropInputV2(output_shape, filter, value, padding=padding, name=scope, **how)
         return result
 
@@ -444,162 +388,4 @@ def convolution(
         result: Tensor = function(
             data, kernel, steps, padding, data_format=data_format or FORMATS[spatial][0], dilations=rates, name=scope
         )
-        return result
-
-
-# ---------------------------------------------------------------------- per channel
-def depthwise_conv2d_native(
-    input: Any,
-    filter: Any,
-    strides: Any,
-    padding: Any,
-    data_format: str | None = "NHWC",
-    dilations: Any = (1, 1, 1, 1),
-    name: str | None = None,
-) -> Tensor:
-    """Convolves each channel with its own filters.
-
-    Args:
-        input: [batch, height, width, channels] (or "NCHW").
-        filter: [filter height, filter width, channels, multiplier]; the output has channels * multiplier channels.
-    """
-    how = {**_attrs(strides, dilations, data_format, 2), **_padding(padding)}
-    result: Tensor = raw.DepthwiseConv2dNative(input, filter, name=name, **how)
-    return result
-
-
-def depthwise_conv2d_native_backprop_input(
-    input_sizes: Any,
-    filter: Any,
-    out_backprop: Any,
-    strides: Any,
-    padding: Any,
-    data_format: str | None = "NHWC",
-    dilations: Any = (1, 1, 1, 1),
-    name: str | None = None,
-) -> Tensor:
-    """The gradient of `depthwise_conv2d_native` with respect to its input."""
-    how = {**_attrs(strides, dilations, data_format, 2), **_padding(padding)}
-    result: Tensor = raw.DepthwiseConv2dNativeBackpropInput(input_sizes, filter, out_backprop, name=name, **how)
-    return result
-
-
-def depthwise_conv2d_native_backprop_filter(
-    input: Any,
-    filter_sizes: Any,
-    out_backprop: Any,
-    strides: Any,
-    padding: Any,
-    data_format: str | None = "NHWC",
-    dilations: Any = (1, 1, 1, 1),
-    name: str | None = None,
-) -> Tensor:
-    """The gradient of `depthwise_conv2d_native` with respect to its filter."""
-    how = {**_attrs(strides, dilations, data_format, 2), **_padding(padding)}
-    result: Tensor = raw.DepthwiseConv2dNativeBackpropFilter(input, filter_sizes, out_backprop, name=name, **how)
-    return result
-
-
-depthwise_conv2d_backprop_input = depthwise_conv2d_native_backprop_input
-depthwise_conv2d_backprop_filter = depthwise_conv2d_native_backprop_filter
-
-
-def depthwise_conv2d(
-    input: Any,
-    filter: Any,
-    strides: Any,
-    padding: Any,
-    rate: Any = None,
-    name: str | None = None,
-    data_format: str | None = None,
-    dilations: Any = None,
-) -> Tensor:
-    """Slides filters over the channels of images, each on its own.
-
-    Args:
-        input: [batch, height, width, channels], or [batch, channels, height, width] with data_format "NCHW".
-        filter: [filter height, filter width, channels, multiplier].
-        strides: four numbers, one per axis of the data.
-        padding: "SAME" or "VALID".
-        rate: dilations: two numbers (height, width).
-        name: of the operation.
-        data_format: "NHWC" or "NCHW".
-        dilations: another name of `rate`.
-
-    Returns:
-        [batch, out height, out width, channels * multiplier], or in "NCHW".
-
-    Raises:
-        ValueError: shapes or attributes that do not go together.
-
-    Example:
-        >>> image = tf.constant([[[[1.0, 10.0], [2.0, 20.0]]]])
-        >>> sums = tf.nn.depthwise_conv2d(image, tf.ones([1, 2, 2, 1]), [1, 1, 1, 1], "VALID")
-        >>> sess.run(sums)
-        array([[[[ 3., 30.]]]], dtype=float32)
-    """
-    rate = renamed("dilations", dilations, "rate", rate)
-    with name_scope(name, "depthwise", [input, filter]) as scope:
-        return depthwise_conv2d_native(input, filter, strides, padding, data_format, rate, name=scope)
-
-
-def separable_conv2d(
-    input: Any,
-    depthwise_filter: Any,
-    pointwise_filter: Any,
-    strides: Any,
-    padding: Any,
-    rate: Any = None,
-    name: str | None = None,
-    data_format: str | None = None,
-    dilations: Any = None,
-) -> Tensor:
-    """A convolution per channel, then one of size 1x1 that mixes the channels.
-
-    Args:
-        depthwise_filter: [filter height, filter width, channels, multiplier].
-        pointwise_filter: [1, 1, channels * multiplier, out channels].
-        strides, rate: of the first convolution.
-
-    Raises:
-        ValueError: the filters' shapes do not go together.
-    """
-    rate = renamed("dilations", dilations, "rate", rate)
-    with name_scope(name, "separable_conv2d", [input, depthwise_filter, pointwise_filter]) as scope:
-        point = convert_to_tensor(pointwise_filter, name="pointwise_filter")
-        point.shape.with_rank(4)[:2].assert_is_compatible_with([1, 1])
-        mixed = depthwise_conv2d_native(input, depthwise_filter, strides, padding, data_format, rate, name="depthwise")
-        return conv2d(mixed, point, 1, "VALID", data_format=data_format, name=scope)
-
-
-# ---------------------------------------------------------------------- morphology
-def dilation2d(
-    input: Any,
-    filter: Any = None,
-    strides: Any = None,
-    rates: Any = None,
-    padding: Any = None,
-    name: str | None = None,
-    filters: Any = None,
-    dilations: Any = None,
-) -> Tensor:
-    """The largest sum of pixel and filter under a sliding window, channel by channel.
-
-    Args:
-        input: [batch, height, width, channels], any real dtype.
-        filter: [filter height, filter width, channels]; `filters` is another name.
-        strides, rates: four numbers each, 1 for batch and channels; `dilations` is another name of `rates`.
-        padding: "SAME" or "VALID".
-    """
-    filter, rates = renamed("filters", filters, "filter", filter), renamed("dilations", dilations, "rates", rates)
-    result: Tensor = raw.Dilation2D(input, filter, strides=strides, rates=rates, padding=padding, name=name)
-    return result
-
-
-def erosion2d(value: Any, kernel: Any, strides: Any, rates: Any, padding: Any, name: str | None = None) -> Tensor:
-    """The smallest difference of pixel and (mirrored) filter under a sliding window; arguments as `dilation2d`."""
-    with name_scope(name, "erosion2d", [value, kernel]) as scope:
-        mirrored = raw.ReverseV2(kernel, np.array([0, 1], np.int32))
-        dilated = raw.Dilation2D(raw.Neg(value), mirrored, strides=strides, rates=rates, padding=padding)
-        result: Tensor = raw.Neg(dilated, name=scope)
         return result

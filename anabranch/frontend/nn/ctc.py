@@ -73,8 +73,8 @@ def ctc_greedy_decoder(
     Returns:
         A list with one SparseTensor of int64, [batch, labels]; and the negative sum of the best logits, [batch, 1].
     """
-    found = raw.CTCGreedyDecoder(inputs, sequence_length, merge_repeated=merge_repeated)
-    return [SparseTensor(*found[:3])], found[3]
+    outputs = raw.CTCGreedyDecoder(inputs, sequence_length, merge_repeated=merge_repeated)
+    return [SparseTensor(*outputs[:3])], outputs[3]
 
 
 def ctc_beam_search_decoder(
@@ -90,10 +90,10 @@ def ctc_beam_search_decoder(
     Returns:
         A list of `top_paths` SparseTensors of int64, [batch, labels]; and their log probabilities, [batch, top_paths].
     """
-    found = raw.CTCBeamSearchDecoder(
+    outputs = raw.CTCBeamSearchDecoder(
         inputs, sequence_length, beam_width=beam_width, top_paths=top_paths, merge_repeated=merge_repeated
     )
-    return [SparseTensor(*parts) for parts in zip(*found[:3], strict=True)], found[3]
+    return [SparseTensor(*parts) for parts in zip(*outputs[:3], strict=True)], outputs[3]
 
 
 def ctc_beam_search_decoder_v2(

@@ -221,7 +221,7 @@ def fused_batch_norm(
     scale = convert_to_tensor(scale, name="scale")
     offset = convert_to_tensor(offset, name="offset")
     nothing = np.zeros(0, np.float32)
-    found = raw.FusedBatchNormV3(
+    outputs = raw.FusedBatchNormV3(
         x,
         scale,
         offset,
@@ -233,7 +233,7 @@ def fused_batch_norm(
         is_training=is_training,
         name=name,
     )
-    return found[0], found[1], found[2]
+    return outputs[0], outputs[1], outputs[2]
 
 
 def batch_norm_with_global_normalization(

@@ -10,7 +10,7 @@ from anabranch.core.dtypes import as_dtype, int64 as int64_dtype
 from anabranch.frontend.arrays.rearranging import batch_to_space_nd, required_space_to_batch_paddings, space_to_batch_nd
 from anabranch.frontend.framework import name_scope
 from anabranch.frontend.nn.activations import renamed
-from anabranch.frontend.nn.conv import FORMATS, channels_last, per_axis
+from anabranch.frontend.nn.conv_arguments import FORMATS, channels_last, per_axis
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
@@ -185,8 +185,8 @@ def _by_rank(
     spatial = (data.shape.ndims if data.shape.ndims is not None else len(data_format or "")) - 2
     if spatial not in functions:
         raise ValueError(f"the input of pooling must have rank 3, 4 or 5, got shape {data.shape}")
-    found: Tensor = functions[spatial](data, ksize, strides, padding, data_format or FORMATS[spatial][0], name)
-    return found
+    pooled: Tensor = functions[spatial](data, ksize, strides, padding, data_format or FORMATS[spatial][0], name)
+    return pooled
 
 
 class MaximaAndPlaces(NamedTuple):

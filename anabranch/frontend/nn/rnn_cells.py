@@ -145,7 +145,7 @@ class RNNCell(Layer):
 
     @staticmethod
     def _check_given(inputs: Tensor, batch_size: Any, dtype: Any) -> None:
-        """That size and dtype, where they are given too, are those of the inputs."""
+        """Checks that size and dtype, where they are given too, are those of the inputs."""
         static = inputs.shape[:1].as_list()[0]
         given = constant_value(batch_size) if isinstance(batch_size, Tensor) else batch_size
         if batch_size is not None and given != static:

@@ -180,10 +180,10 @@ def _visited(state: Any) -> Any:
 def _answers(chosen: Any, values: Any, count: int) -> list[bool]:
     if isinstance(chosen, bool):
         return [chosen] * count
-    found: list[bool] = []
+    answers: list[bool] = []
     for answer, part in zip(nest.flatten(chosen), nest.flatten_up_to(chosen, values), strict=True):
-        found.extend([bool(answer)] * len(nest.flatten(part)))
-    return found
+        answers.extend([bool(answer)] * len(nest.flatten(part)))
+    return answers
 
 
 def _dims(size: Any) -> list[int]:

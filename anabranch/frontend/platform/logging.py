@@ -89,7 +89,7 @@ def log(level: int, msg: object, *args: Any, **kwargs: Any) -> None:
 
 
 def vlog(level: int, msg: object, *args: Any, **kwargs: Any) -> None:
-    """As `log`."""
+    """The same as `log`."""
     _emit(level, msg, args, kwargs)
 
 
@@ -131,7 +131,7 @@ def warning(msg: object, *args: Any, **kwargs: Any) -> None:
 
 
 def warn(msg: object, *args: Any, **kwargs: Any) -> None:
-    """As `warning`."""
+    """The same as `warning`."""
     _emit(WARN, msg, args, kwargs)
 
 

@@ -13,8 +13,8 @@ def load_resource(path: str) -> bytes:
     Args:
       path: relative to the folder of the package `anabranch`.
     """
-    here = os.path.abspath(os.path.dirname(__file__))
-    package = os.path.dirname(os.path.dirname(here))
+    folder = os.path.abspath(os.path.dirname(__file__))
+    package = os.path.dirname(os.path.dirname(folder))
     with open(os.path.join(package, path), "rb") as file:
         return file.read()
 

@@ -38,7 +38,7 @@ class ConditionalAccumulatorBase:
 
     @property
     def dtype(self) -> DType:
-        """Of the gradients."""
+        """The dtype of the gradients."""
         return self._dtype
 
     def num_accumulated(self, name: str | None = None) -> Tensor:

@@ -34,12 +34,12 @@ def as_shape_list(
         )
     if shapes is None:
         return None
-    found = [shapes] if isinstance(shapes, TensorShape) else shapes
-    if not isinstance(found, list | tuple):
+    listed = [shapes] if isinstance(shapes, TensorShape) else shapes
+    if not isinstance(listed, list | tuple):
         raise TypeError("shapes must be a TensorShape or a list or tuple of TensorShapes.")
-    if all(dim is None or isinstance(dim, int) for dim in found):
-        found = [found]  # a single shape
-    result = [TensorShape(s) for s in found]
+    if all(dim is None or isinstance(dim, int) for dim in listed):
+        listed = [listed]  # a single shape
+    result = [TensorShape(s) for s in listed]
     if not unknown_dim_allowed and not all(s.is_fully_defined() for s in result):
         raise ValueError(f"All shapes must be fully defined: {[str(s) for s in result]}")
     if not unknown_rank_allowed and any(s.ndims is None for s in result):
@@ -59,13 +59,13 @@ def as_name_list(names: Any, types: Sequence[DType]) -> list[str] | None:
     """
     if names is None:
         return None
-    found = list(names) if isinstance(names, list | tuple) else [names]
-    if len(found) != len(types):
+    listed = list(names) if isinstance(names, list | tuple) else [names]
+    if len(listed) != len(types):
         raise ValueError(
-            f"List of names must have the same length as the list of dtypes, received len(names)={len(found)},"
+            f"List of names must have the same length as the list of dtypes, received len(names)={len(listed)},"
             f"len(dtypes)={len(types)}"
         )
-    return found
+    return listed
 
 
 def common_shape(first: TensorShape, second: TensorShape) -> TensorShape:

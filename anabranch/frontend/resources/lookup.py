@@ -77,7 +77,7 @@ class InitializableLookupTableBase(LookupInterface):
         Raises:
             TypeError: `keys` are not of the table's type.
         """
-        result: Tensor | SparseTensor = self._found(keys, self._default_value, name)
+        result: Tensor | SparseTensor = self._looked_up(keys, self._default_value, name)
         return result
 
 
@@ -148,7 +148,7 @@ FastHashSpec = HasherSpec("fasthash", None)
 
 
 def StrongHashSpec(key: Sequence[int]) -> HasherSpec:
-    """A hash that nobody can aim at who does not know the key: two unsigned integers.
+    """A hash with a key of two unsigned integers: whoever does not know it cannot choose values that collide.
 
     Raises:
         ValueError: there are not two.

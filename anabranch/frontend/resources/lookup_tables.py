@@ -29,12 +29,12 @@ class LookupInterface:
 
     @property
     def key_dtype(self) -> DType:
-        """Of the keys."""
+        """The dtype of the keys."""
         return self._key_dtype
 
     @property
     def value_dtype(self) -> DType:
-        """Of the values."""
+        """The dtype of the values."""
         return self._value_dtype
 
     @property
@@ -63,7 +63,7 @@ class LookupInterface:
             )
         return given
 
-    def _found(self, keys: Any, default: Tensor, name: str | None) -> Any:
+    def _looked_up(self, keys: Any, default: Tensor, name: str | None) -> Any:
         given = self._checked_keys(keys)
         with name_scope(name, f"{self.name}_Lookup", [default]) as scope:
             dense = given.values if isinstance(given, SparseTensor) else given
@@ -92,12 +92,12 @@ class TableInitializerBase:
 
     @property
     def key_dtype(self) -> DType:
-        """Of the keys."""
+        """The dtype of the keys."""
         return self._key_dtype
 
     @property
     def value_dtype(self) -> DType:
-        """Of the values."""
+        """The dtype of the values."""
         return self._value_dtype
 
     def initialize(self, table: Any) -> Operation:
@@ -142,7 +142,7 @@ class KeyValueTensorInitializer(TableInitializerBase):
 
 
 class TextFileIndex:
-    """Where in a line of a text file a key or a value stands: `WHOLE_LINE`, `LINE_NUMBER`, or the column (from 0)."""
+    """The place of a key or a value in a line of a text file: `WHOLE_LINE`, `LINE_NUMBER`, or the column (from 0)."""
 
     WHOLE_LINE = -2
     LINE_NUMBER = -1
@@ -231,7 +231,7 @@ class TextFileInitializer(TableInitializerBase):
 
 
 class TextFileStringTableInitializer(TextFileInitializer):
-    """For tables from numbers (by default of lines) to text (by default the lines)."""
+    """For tables from numbers (by default of lines) to strings (by default the lines)."""
 
     def __init__(
         self,
@@ -246,7 +246,7 @@ class TextFileStringTableInitializer(TextFileInitializer):
 
 
 class TextFileIdTableInitializer(TextFileInitializer):
-    """For tables from text (by default the lines) to numbers (by default of lines)."""
+    """For tables from strings (by default the lines) to numbers (by default of lines)."""
 
     def __init__(
         self,

@@ -33,7 +33,7 @@ class MutableLookupInterface(LookupInterface):
         Raises:
             TypeError: `keys` are not of the table's type.
         """
-        result: Tensor | SparseTensor = self._found(keys, self._default_value, name)
+        result: Tensor | SparseTensor = self._looked_up(keys, self._default_value, name)
         return result
 
     def insert(self, keys: Any, values: Any, name: str | None = None) -> Operation:

@@ -183,8 +183,8 @@ class QueueBase:
             np.int32(7)
         """
         name = f"{self._name}_Dequeue" if name is None else name
-        found = raw.QueueDequeueV2(self._queue_ref, component_types=self._dtypes, name=name)
-        return self._arranged(found, self._shapes)
+        components = raw.QueueDequeueV2(self._queue_ref, component_types=self._dtypes, name=name)
+        return self._arranged(components, self._shapes)
 
     def dequeue_many(self, n: Any, name: str | None = None) -> nest.Structure:
         """The next `n` elements as one batch: a first dimension of `n` is added to each component; waits for all.
@@ -192,9 +192,9 @@ class QueueBase:
         When it runs: `OutOfRangeError` if the queue is closed and has fewer.
         """
         name = f"{self._name}_DequeueMany" if name is None else name
-        found = raw.QueueDequeueManyV2(self._queue_ref, n=n, component_types=self._dtypes, name=name)
-        first = TensorShape([get_static_value(found[0].op.inputs[1])])
-        return self._arranged(found, [first.concatenate(s) for s in self._shapes])
+        components = raw.QueueDequeueManyV2(self._queue_ref, n=n, component_types=self._dtypes, name=name)
+        first = TensorShape([get_static_value(components[0].op.inputs[1])])
+        return self._arranged(components, [first.concatenate(s) for s in self._shapes])
 
     def dequeue_up_to(self, n: Any, name: str | None = None) -> nest.Structure:
         """Like `dequeue_many`, but a closed queue gives what it has, if that is anything.
@@ -202,8 +202,8 @@ class QueueBase:
         When it runs: `OutOfRangeError` if the queue is closed and empty.
         """
         name = f"{self._name}_DequeueUpTo" if name is None else name
-        found = raw.QueueDequeueUpToV2(self._queue_ref, n=n, component_types=self._dtypes, name=name)
-        return self._arranged(found, [TensorShape([None]).concatenate(s) for s in self._shapes])
+        components = raw.QueueDequeueUpToV2(self._queue_ref, n=n, component_types=self._dtypes, name=name)
+        return self._arranged(components, [TensorShape([None]).concatenate(s) for s in self._shapes])
 
     def _arranged(self, tensors: list[Tensor], shapes: list[TensorShape]) -> Any:
         for tensor, shape in zip(tensors, shapes, strict=True):

@@ -147,13 +147,13 @@ class StagingArea(BaseStagingArea):
 
     def get(self, name: str | None = None) -> nest.Structure:
         """The oldest element, taken out: a list, or a dictionary by name; waits for one."""
-        found = raw.Unstage(name=name or f"{self._name}_get", **self._attrs())
-        return self._returned(found, range(len(self._dtypes)))
+        components = raw.Unstage(name=name or f"{self._name}_get", **self._attrs())
+        return self._returned(components, range(len(self._dtypes)))
 
     def peek(self, index: Any, name: str | None = None) -> nest.Structure:
         """The element at a position, which stays where it is; waits for it."""
-        found = raw.StagePeek(convert_to_tensor(index, int32), name=name or f"{self._name}_peek", **self._attrs())
-        return self._returned(found, range(len(self._dtypes)))
+        components = raw.StagePeek(convert_to_tensor(index, int32), name=name or f"{self._name}_peek", **self._attrs())
+        return self._returned(components, range(len(self._dtypes)))
 
     def size(self, name: str | None = None) -> Tensor:
         """How many elements are in it, an int32."""
@@ -236,7 +236,7 @@ class MapStagingArea(BaseStagingArea):
 
     def peek(self, key: Any, indices: Any = None, name: str | None = None) -> nest.Structure:
         """The element `key`, or some of its components; waits until it is complete."""
-        return self._found("Peek", key, indices, name or f"{self._name}_pop")
+        return self._taken("Peek", key, indices, name or f"{self._name}_pop")
 
     def get(self, key: Any = None, indices: Any = None, name: str | None = None) -> tuple[Tensor, nest.Structure]:
         """The element `key`, or some of its components, taken out; waits until it is complete.
@@ -249,7 +249,7 @@ class MapStagingArea(BaseStagingArea):
         """
         if key is not None:
             number = convert_to_tensor(key, int64)
-            return number, self._found("Unstage", number, indices, name or f"{self._name}_get")
+            return number, self._taken("Unstage", number, indices, name or f"{self._name}_get")
         places = self._places(indices)
         types = [self._dtypes[p] for p in places]
         taken = self._op("UnstageNoKey")(
@@ -257,12 +257,12 @@ class MapStagingArea(BaseStagingArea):
         )
         return taken[0], self._returned(taken[1], places)
 
-    def _found(self, what: str, key: Any, indices: Any, name: str) -> Any:
+    def _taken(self, what: str, key: Any, indices: Any, name: str) -> Any:
         places = self._places(indices)
         types = [self._dtypes[p] for p in places]
         number, chosen = convert_to_tensor(key, int64), convert_to_tensor(places, int32)
-        found = self._op(what)(number, chosen, name=name, **self._attrs(types))
-        return self._returned(found, places)
+        components = self._op(what)(number, chosen, name=name, **self._attrs(types))
+        return self._returned(components, places)
 
     def size(self, name: str | None = None) -> Tensor:
         """How many elements are complete, an int32."""

@@ -90,8 +90,8 @@ def sparse_eye(
         rows = raw.Cast(num_rows, DstT="int64")
         columns = rows if num_columns is None else raw.Cast(num_columns, DstT="int64")
         diagonal = raw.Range(np.int64(0), raw.Minimum(rows, columns), np.int64(1))
-        found = as_dtype(dtype).base_dtype
-        ones = raw.Fill(raw.Shape(diagonal), np.ones((), found.as_numpy_dtype))
+        base_dtype = as_dtype(dtype).base_dtype
+        ones = raw.Fill(raw.Shape(diagonal), np.ones((), base_dtype.as_numpy_dtype))
         return SparseTensor(raw.Pack([diagonal, diagonal], axis=1), ones, raw.Pack([rows, columns]))
 
 
@@ -195,8 +195,8 @@ def sparse_concat(
     shapes = [value.dense_shape for value in inputs]
     if expand_nonconcat_dims if expand_nonconcat_dims is not None else expand_nonconcat_dim:
         shapes = _expanded(shapes, at)
-    found = raw.SparseConcat([v.indices for v in inputs], [v.values for v in inputs], shapes, concat_dim=at, name=name)
-    return SparseTensor(*found)
+    parts = raw.SparseConcat([v.indices for v in inputs], [v.values for v in inputs], shapes, concat_dim=at, name=name)
+    return SparseTensor(*parts)
 
 
 def _expanded(shapes: list[Tensor], axis: int) -> list[Tensor]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from anabranch.core.colocation import colocation_leader
 from anabranch.core.registry import find_op_def
 from anabranch.core.shapes import TensorShape
 from anabranch.frontend.platform import logging
@@ -32,7 +33,7 @@ def must_run_on_cpu(node: Any, pin_variables_on_cpu: bool = False) -> bool:
 
 
 def _node_of(text: str) -> str:
-    """The node that an input text or a tensor's name refers to."""
+    """The node that an input of a NodeDef or a tensor's name refers to."""
     return text.removeprefix("^").partition(":")[0]
 
 
@@ -83,7 +84,7 @@ def _without_dangling_colocation(copy: NodeDef, node: NodeDef, kept: set[str]) -
     if "_class" not in node.attr:
         return
     groups = node.attr["_class"].list.s
-    left = [g for g in groups if not g.startswith(b"loc:@") or g[5:].decode() in kept]
+    left = [g for g in groups if (leader := colocation_leader(g)) is None or leader in kept]
     if left:
         copy.attr["_class"].list.s[:] = left
     else:
@@ -204,7 +205,7 @@ def _read_of(graph: Any, name: str) -> Any:
 
 
 def _handle_aliases(graph_def: GraphDef, frozen: set[str]) -> set[str]:
-    """The nodes that hand on the handle of a frozen variable, and the variables themselves."""
+    """The nodes that pass on the handle of a frozen variable, and the variables themselves."""
     aliases = set(frozen)
     passing = {"Identity", "Enter", "Switch", "Merge"}
     grown = True

@@ -120,9 +120,11 @@ class FeatureSet:
 
     def arrange(self, indices: Any, values: Any, shapes: Any, dense: Any) -> dict[str, Any]:
         """The parsed tensors by name."""
-        found: dict[str, Any] = dict(zip(self.dense, dense, strict=True))
-        found.update((k, SparseTensor(*parts)) for k, *parts in zip(self.sparse, indices, values, shapes, strict=True))
-        return found
+        tensors: dict[str, Any] = dict(zip(self.dense, dense, strict=True))
+        tensors.update(
+            (k, SparseTensor(*parts)) for k, *parts in zip(self.sparse, indices, values, shapes, strict=True)
+        )
+        return tensors
 
 
 def _default(value: Any, dtype: DType, shape: TensorShape, key: str) -> Any:
@@ -220,7 +222,7 @@ def decode_csv(
         field_delim: the character between fields.
         use_quote_delim: whether double quotes may stand around a field.
         name: of the operation.
-        na_value: text that stands for a missing value.
+        na_value: the string that stands for a missing value.
         select_cols: the columns to take, ascending; default: all.
 
     Returns:

@@ -93,7 +93,7 @@ class EventStream:
                 self._closed = item is None
                 self._queue.put(item)
         if isinstance(item, Event) and not accepted:
-            self._room.release()  # for the next one who waits, to be told the same
+            self._room.release()  # so that the next thread that waits fails in the same way
         return accepted
 
     def _raise_error(self) -> None:

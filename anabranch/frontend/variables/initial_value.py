@@ -12,11 +12,11 @@ from anabranch.graph.operation import Operation, Tensor
 
 def initial_or_current(variable: Any) -> Tensor:
     """The value of `variable` if it is initialized when the step runs, else the tensor it is initialized with."""
-    found: Tensor = cond(variable.is_initialized(), variable.read_value, lambda: variable.initial_value)
+    value: Tensor = cond(variable.is_initialized(), variable.read_value, lambda: variable.initial_value)
     if not variable.shape.is_fully_defined():
-        return found
-    found.set_shape(variable.shape)
-    return found
+        return value
+    value.set_shape(variable.shape)
+    return value
 
 
 def with_initialized_inputs(name: str, initial_value: Tensor) -> Tensor:
@@ -43,7 +43,7 @@ def with_initialized_inputs(name: str, initial_value: Tensor) -> Tensor:
 
 def _reads_of_variables(root: Operation) -> list[Operation]:
     """The operations on the way to `root` that read a variable."""
-    found: list[Operation] = []
+    reads: list[Operation] = []
     seen: set[Operation] = set()
     stack = [root]
     while stack:
@@ -52,10 +52,10 @@ def _reads_of_variables(root: Operation) -> list[Operation]:
             continue
         seen.add(op)
         if op.type == "ReadVariableOp":
-            found.append(op)
+            reads.append(op)
         else:
             stack.extend(t.op for t in op.inputs)
-    return found
+    return reads
 
 
 class _Copier:

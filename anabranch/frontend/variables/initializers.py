@@ -37,8 +37,8 @@ class Initializer:
 
     def get_config(self) -> dict[str, Any]:
         """The constructor's arguments as plain values."""
-        found = {key: getattr(self, key) for key in self._config}
-        return {key: value.name if isinstance(value, DType) else value for key, value in found.items()}
+        config = {key: getattr(self, key) for key in self._config}
+        return {key: value.name if isinstance(value, DType) else value for key, value in config.items()}
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
@@ -411,10 +411,10 @@ def _fans(dims: list[int]) -> tuple[float, float]:
 
 
 def _floating(dtype: Any) -> DType:
-    found = as_dtype(dtype)
-    if not found.is_floating:
-        raise ValueError(f"Expected floating point type, got {found.name}.")
-    return found
+    floating = as_dtype(dtype)
+    if not floating.is_floating:
+        raise ValueError(f"Expected floating point type, got {floating.name}.")
+    return floating
 
 
 zeros_initializer = Zeros

@@ -19,7 +19,7 @@ Partitioner = Callable[..., list[int]]
 
 
 class PartitionInfo:
-    """Where a part lies in the whole: passed to initializers that ask for `partition_info`.
+    """The place of a part in the whole variable, passed to initializers that ask for `partition_info`.
 
     Attributes:
         full_shape: the shape of the whole, a list.
@@ -232,15 +232,15 @@ def partition_slices(full_shape: list[Any], partitions: list[int]) -> list[tuple
     if count > length:
         raise ValueError(f"a dimension of length {length} cannot be cut into {count} parts (shape {full_shape})")
     size, longer = divmod(length, count)
-    found = []
+    slices = []
     begin = 0
     for i in range(count):
         part_length = size + (i < longer)
         offset = [begin if d == axis else 0 for d in range(len(full_shape))]
         shape = [part_length if d == axis else n for d, n in enumerate(full_shape)]
-        found.append((offset, shape))
+        slices.append((offset, shape))
         begin += part_length
-    return found
+    return slices
 
 
 # ---------------------------------------------------------------------- partitioners

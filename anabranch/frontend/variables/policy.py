@@ -44,10 +44,10 @@ _creators = _Creators()
 
 def outermost_graph(graph: Graph | None = None) -> Graph:
     """The graph that holds the variables of `graph` (default: the default graph): function graphs have none."""
-    found = graph or get_default_graph()
-    while found.building_function and found.outer_graph is not None:
-        found = found.outer_graph
-    return found
+    outermost = graph or get_default_graph()
+    while outermost.building_function and outermost.outer_graph is not None:
+        outermost = outermost.outer_graph
+    return outermost
 
 
 @contextlib.contextmanager

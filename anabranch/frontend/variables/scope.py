@@ -107,7 +107,7 @@ class VariableScope:
         return self._constraint
 
     def reuse_variables(self) -> None:
-        """From here on variables of this scope must exist."""
+        """Makes this scope return existing variables only, from here on."""
         self._reuse = True
 
     def set_initializer(self, initializer: Any) -> None:
@@ -207,10 +207,10 @@ def _first(given: Any, default: Any) -> Any:
 def _check_initializer_dtype(name: str, dtype: Any, initializer: Any) -> None:
     if dtype is None or initializer is None or callable(initializer):
         return
-    found = convert_to_tensor(initializer).dtype.base_dtype
-    if found is not as_dtype(dtype).base_dtype:
+    actual = convert_to_tensor(initializer).dtype.base_dtype
+    if actual is not as_dtype(dtype).base_dtype:
         raise ValueError(
-            f"variable {name!r}: Initializer type '{found.name}' and explicit dtype '{as_dtype(dtype).name}' "
+            f"variable {name!r}: Initializer type '{actual.name}' and explicit dtype '{as_dtype(dtype).name}' "
             "don't match."
         )
 
@@ -250,8 +250,8 @@ def _of_graph(graph: Graph | None = None) -> _GraphVariables:
     held = (graph or get_default_graph()).get_collection_ref(_KEY)
     if not held:
         held.append(_GraphVariables())
-    found: _GraphVariables = held[0]
-    return found
+    variables: _GraphVariables = held[0]
+    return variables
 
 
 def get_variable_scope() -> VariableScope:
@@ -550,56 +550,3 @@ def _graph_of(values: Any) -> Graph:
         return default
     graphs = (getattr(v, "graph", None) for v in nest.flatten(values))
     return next((g for g in graphs if isinstance(g, Graph)), default)
-
-
-@contextlib.contextmanager
-def variable_op_scope(
-    values: Any,
-    name_or_scope: str | VariableScope | None,
-    default_name: str | None = None,
-    initializer: Any = None,
-    regularizer: Regularizer | None = None,
-    caching_device: Any = None,
-    partitioner: Any = None,
-    custom_getter: Callable[..., Any] | None = None,
-    reuse: Any = None,
-    dtype: Any = None,
-    use_resource: bool | None = None,
-    constraint: Callable[..., Any] | None = None,
-) -> Iterator[VariableScope]:
-    """The old form of `variable_scope`, with `values` first."""
-    settings = (initializer, regularizer, caching_device, partitioner, custom_getter, reuse, dtype, use_resource)
-    with variable_scope(name_or_scope, default_name, values, *settings, constraint=constraint) as scope:
-        yield scope
-
-
-def create_partitioned_variables(
-    shape: Any,
-    slicing: list[int],
-    initializer: Any,
-    dtype: Any = float32,
-    trainable: bool = True,
-    collections: Any = None,
-    name: str | None = None,
-    reuse: Any = None,
-) -> list[Any]:
-    """The parts of a partitioned variable; `slicing` tells the number of parts along each dimension.
-
-    Raises:
-        ValueError: the number of dimensions differs, or several dimensions are cut.
-    """
-    if len(slicing) != len(shape):
-        raise ValueError(f"the shape {shape} and the slicing {slicing} must have the same length")
-    if min(slicing, default=1) < 1:
-        raise ValueError(f"the number of parts along each dimension must be positive, got {slicing}")
-    with variable_scope(name, "PartitionedVariable", reuse=reuse):
-        whole = get_variable(
-            name="part",
-            shape=shape,
-            dtype=dtype,
-            initializer=initializer,
-            trainable=trainable,
-            partitioner=lambda **_: slicing,
-            collections=collections,
-        )
-        return list(whole)

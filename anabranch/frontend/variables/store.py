@@ -182,21 +182,21 @@ class VariableStore:
     def _shared_partitions(
         self, name: str, shape: TensorShape, dtype: DType, reuse: Any, partitioner: Callable[..., Any] | None
     ) -> PartitionedVariable:
-        found = self._partitioned[name]
+        shared = self._partitioned[name]
         if reuse is False:
             raise ValueError(
                 f"Partitioned variable with name {name} already exists. Did you mean to set reuse=True or "
                 "reuse=tf.AUTO_REUSE in VarScope?"
             )
-        _check_same(found, name, shape, dtype)
+        _check_same(shared, name, shape, dtype)
         if partitioner is not None:
-            partitions = _partitions(name, found.shape, dtype, partitioner)
-            if list(partitions) != list(found._get_partitions()):
+            partitions = _partitions(name, shared.shape, dtype, partitioner)
+            if list(partitions) != list(shared._get_partitions()):
                 raise ValueError(
                     f"Trying to reuse partitioned variable {name}, but the partitioner gives {list(partitions)} "
-                    f"partitions and it has {list(found._get_partitions())}"
+                    f"partitions and it has {list(shared._get_partitions())}"
                 )
-        return found
+        return shared
 
 
 # ---------------------------------------------------------------------- helpers
@@ -243,21 +243,21 @@ def _shared(variable: Variable, name: str, shape: TensorShape, dtype: DType, reu
     return variable
 
 
-def _check_same(found: Any, name: str, shape: TensorShape, dtype: DType) -> None:
-    if not shape.is_compatible_with(found.shape):
+def _check_same(existing: Any, name: str, shape: TensorShape, dtype: DType) -> None:
+    if not shape.is_compatible_with(existing.shape):
         raise ValueError(
-            f"Trying to share variable {name}, but specified shape {shape} and found shape {found.shape}. "
-            f"{_way_out(found)}"
+            f"Trying to share variable {name}, but specified shape {shape} and found shape {existing.shape}. "
+            f"{_way_out(existing)}"
         )
-    if not dtype.is_compatible_with(found.dtype):
+    if not dtype.is_compatible_with(existing.dtype):
         raise ValueError(
-            f"Trying to share variable {name}, but specified dtype {dtype.name} and found dtype {found.dtype.name}. "
-            f"{_way_out(found)}"
+            f"Trying to share variable {name}, but specified dtype {dtype.name} and found dtype {existing.dtype.name}. "
+            f"{_way_out(existing)}"
         )
 
 
-def _way_out(found: Any) -> str:
-    return f"It was created at {found.op.site}: ask for the same here, or for another name or scope."
+def _way_out(existing: Any) -> str:
+    return f"It was created at {existing.op.site}: ask for the same here, or for another name or scope."
 
 
 def _initial_value(

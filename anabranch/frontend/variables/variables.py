@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Callable
 from typing import Any, ClassVar, TypeAlias
 
+from anabranch.core.colocation import colocation_group
 from anabranch.core.compat import as_text
 from anabranch.core.dtypes import DType, as_dtype, resource
 from anabranch.core.shapes import TensorShape
@@ -211,7 +212,7 @@ class Variable(VariableUpdates, metaclass=_VariableType):
         with graph.name_scope(name or "Variable") as scope:
             op_name = scope.rstrip("/")
             # the initial value and the handle share a device, whatever scopes are open
-            with graph._attr_scope({"_class": [b"loc:@" + op_name.encode()]}):
+            with graph._attr_scope({"_class": [colocation_group(op_name)]}):
                 with graph.device(None):
                     value = _initial_tensor(initial_value, wanted, graph)
                 self._shape = _variable_shape(value, shape, expected_shape, validate_shape, op_name)
@@ -404,7 +405,7 @@ class Variable(VariableUpdates, metaclass=_VariableType):
         return tensor
 
     def _reading_graph(self) -> Graph:
-        """Where reads go: the function body that is being built, else the variable's graph."""
+        """The graph of new reads: the function body that is being built, else the variable's graph."""
         default = get_default_graph()
         return default if default.building_function else self.graph
 

@@ -145,7 +145,7 @@ def _lengths(ctx: OperationContext, fft_length: Any, rank: int) -> list[int]:
 
 
 def _check_long_enough(ctx: OperationContext, shape: tuple[int, ...], needed: list[int]) -> None:
-    """Zeros are put in by those who want them (`tf.signal`); only empty dimensions are taken for zeros here."""
+    """Refuses inputs that are too short (`tf.signal` pads them); only empty dimensions count as zeros."""
     for axis, least in zip(range(len(shape) - len(needed), len(shape)), needed, strict=True):
         fits = shape[axis] == 0 or shape[axis] >= least
         ctx.check(fits, f"Input dimension {axis} must have length of at least {least} but got: {shape[axis]}")

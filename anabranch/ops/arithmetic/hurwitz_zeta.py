@@ -42,10 +42,10 @@ def zeta(x: Any, q: Any) -> Any:
     at_pole = (q <= 0) & (q == jnp.floor(q))
     even, whole = jnp.mod(x, 2) == 0, x == jnp.floor(x)
     far = q < -_DIRECT
-    found = jnp.where(far, _far_below_zero(x, jnp.where(far, q, -_DIRECT - 0.5), even), _sum(x, jnp.where(far, 1, q)))
-    found = jnp.where((q > 0) | whole, found, np.nan)
-    found = jnp.where(at_pole, jnp.where(even | jnp.isinf(x), np.inf, np.nan), found)
-    return jnp.where(x > 1, found, jnp.where(x == 1, np.inf, np.nan)).astype(x.dtype)
+    value = jnp.where(far, _far_below_zero(x, jnp.where(far, q, -_DIRECT - 0.5), even), _sum(x, jnp.where(far, 1, q)))
+    value = jnp.where((q > 0) | whole, value, np.nan)
+    value = jnp.where(at_pole, jnp.where(even | jnp.isinf(x), np.inf, np.nan), value)
+    return jnp.where(x > 1, value, jnp.where(x == 1, np.inf, np.nan)).astype(x.dtype)
 
 
 def _far_below_zero(x: Any, q: Any, even: Any) -> Any:
@@ -64,7 +64,7 @@ def polygamma(n: Any, x: Any) -> Any:
 
 
 def _sum(x: Any, q: Any) -> Any:
-    """Where x > 1, and q > 0 or x is whole; something else elsewhere."""
+    """The sum where x > 1, and q > 0 or x is whole; any value elsewhere."""
     total, at, term, settled = _first_terms(x, q)
     total = jnp.where(settled, total, total + term * at / (x - 1) - term / 2)
     epsilon = np.finfo(x.dtype).eps / 2

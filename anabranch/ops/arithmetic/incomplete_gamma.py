@@ -25,7 +25,7 @@ _DERIVATIVE_TERMS = {"float32": 200, "float64": 500}
 
 
 class _Mode(enum.Enum):
-    """What is asked of the functions."""
+    """Which function is computed: the value, or one of the derivatives."""
 
     VALUE = enum.auto()
     #: the derivative by `a` of the lower function
@@ -55,7 +55,7 @@ def upper(a: Any, x: Any) -> Any:
 
 
 def _widened(function: Callable[..., Any], a: Any, x: Any, *more: Any) -> Any:
-    """In single precision where the arrays have less."""
+    """The arrays, in single precision where theirs is less."""
     a, x = jnp.broadcast_arrays(a, x)
     wide = a.dtype if a.dtype.name in _DERIVATIVE_TERMS else np.dtype(np.float32)
     return function(a.astype(wide), x.astype(wide), *more).astype(a.dtype)
@@ -67,8 +67,8 @@ def _lower(a: Any, x: Any, mode: _Mode) -> Any:
     fraction = _continued_fraction(a, x, defined & by_fraction, mode)
     series = _power_series(a, x, defined & (x > 0) & ~by_fraction, mode)
     complement = 1 - fraction if mode is _Mode.VALUE else -fraction
-    found = jnp.where(by_fraction, complement, series)
-    return jnp.where(x == 0, 0, jnp.where(defined, found, np.nan))
+    value = jnp.where(by_fraction, complement, series)
+    return jnp.where(x == 0, 0, jnp.where(defined, value, np.nan))
 
 
 def _upper(a: Any, x: Any) -> Any:
@@ -128,12 +128,12 @@ def _power_series(a: Any, x: Any, wanted: Any, mode: _Mode) -> Any:
     end: Any = jax.lax.while_loop(more, step, start)
     log_main_by_a = jnp.log(x) - jax.lax.digamma(a + 1)
     if mode is _Mode.SAMPLE_DERIVATIVE:
-        found = -(end.total_by_a + end.total * log_main_by_a) * x / a
+        value = -(end.total_by_a + end.total * log_main_by_a) * x / a
     elif mode is _Mode.DERIVATIVE:
-        found = (end.total * log_main_by_a + end.total_by_a) * (main / a)
+        value = (end.total * log_main_by_a + end.total_by_a) * (main / a)
     else:
-        found = end.total * (main / a)
-    return jnp.where(main == 0, 0, found)
+        value = end.total * (main / a)
+    return jnp.where(main == 0, 0, value)
 
 
 class _Fraction(NamedTuple):
@@ -187,12 +187,12 @@ def _continued_fraction(a: Any, x: Any, wanted: Any, mode: _Mode) -> Any:
     end: Any = jax.lax.while_loop(more, step, start)
     log_main_by_a = jnp.log(x) - jax.lax.digamma(a)
     if mode is _Mode.SAMPLE_DERIVATIVE:
-        found = -(end.fraction_by_a + end.fraction * log_main_by_a) * x
+        value = -(end.fraction_by_a + end.fraction * log_main_by_a) * x
     elif mode is _Mode.DERIVATIVE:
-        found = end.fraction * main * log_main_by_a + end.fraction_by_a * main
+        value = end.fraction * main * log_main_by_a + end.fraction_by_a * main
     else:
-        found = end.fraction * main
-    return jnp.where(jnp.isinf(x) | (main == 0), 0, found)
+        value = end.fraction * main
+    return jnp.where(jnp.isinf(x) | (main == 0), 0, value)
 
 
 def _where_going(state: Any, new: Any) -> Any:

@@ -189,7 +189,7 @@ def _(input: TensorShape) -> list[TensorShape]:
 
 @LogMatrixDeterminant.kernel
 def _(input: Any) -> Any:
-    """From the pivots one by one: their product may be too small, or too large, to be told."""
+    """Adds the logarithms of the pivots: their product may be too small, or too large, for its dtype."""
     factors, swaps, _ = jax.lax.linalg.lu(_widened(input))
     pivots = jnp.diagonal(factors, axis1=-2, axis2=-1)
     odd = jnp.sum(swaps != np.arange(swaps.shape[-1]), axis=-1) % 2
@@ -199,7 +199,7 @@ def _(input: Any) -> Any:
 
 @LogMatrixDeterminant.gradient
 def _(op: Any, _: Tensor, grad: Tensor) -> Any:
-    """The sign is taken for constant."""
+    """The gradient treats the sign as a constant."""
     return raw.Mul(_matrix_of(grad), MatrixInverse(op.inputs[0], adjoint=True))
 
 
@@ -293,7 +293,7 @@ def _(matrix: TensorShape, rhs: TensorShape, l2_regularizer: TensorShape) -> Ten
 
 @MatrixSolveLs.kernel
 def _(matrix: Any, rhs: Any, l2_regularizer: Any, *, fast: bool, ctx: OperationContext) -> Any:
-    """`fast`: by normal equations with the regularizer; else by singular values, without it."""
+    """With `fast` normal equations are solved, with the regularizer; else singular values are used, without it."""
     a, b = _widened(matrix), _widened(rhs)
     if not fast:
         return (jnp.linalg.pinv(a) @ b).astype(rhs.dtype)
@@ -400,7 +400,7 @@ def _(input: Any, *, compute_v: bool, ctx: OperationContext) -> Any:
 
 @SelfAdjointEigV2.gradient
 def _(op: Any, grad_e: Any, grad_v: Any) -> Any:
-    """For the lower triangle, the one that is read."""
+    """The gradient is that of the lower triangle, the one that is read."""
     if not op.attrs["compute_v"]:
         e, v = SelfAdjointEigV2(op.inputs[0], compute_v=True)
         grad_v = None

@@ -131,7 +131,7 @@ def divided_by(denominator: Callable[[Any, Any], Any]) -> Callable[..., Any]:
 
 
 def no_gradient(op: Any, *grads: Any) -> Any:
-    """For operations that are constant almost everywhere: a gradient that is None for each input."""
+    """The gradient of operations that are constant almost everywhere: None for each input."""
     return [None] * len(op.inputs)
 
 

@@ -25,16 +25,16 @@ def _axes(rank: int, indices: Any) -> tuple[int, ...]:
     Raises:
         ValueError: one is out of range, or named twice.
     """
-    found = [int(a) for a in np.asarray(indices).reshape(-1)]
-    for axis in found:
+    given = [int(a) for a in np.asarray(indices).reshape(-1)]
+    for axis in given:
         if not -rank <= axis < rank:
             raise ValueError(
                 f"Invalid reduction dimension {axis} for input with {rank} dimensions; it must be in [{-rank}, {rank})"
             )
-    axes = sorted(axis % rank for axis in found)
+    axes = sorted(axis % rank for axis in given)
     for axis, following in itertools.pairwise(axes):
         if axis == following:
-            raise ValueError(f"Invalid reduction arguments: Axes contains duplicate dimension: {axis}, in {found}")
+            raise ValueError(f"Invalid reduction arguments: Axes contains duplicate dimension: {axis}, in {given}")
     return tuple(axes)
 
 
@@ -125,7 +125,7 @@ def _element_count(x: Tensor) -> Tensor:
 
 
 def _extreme_gradient(op: Any, grad: Tensor) -> Any:
-    """Shared evenly among the elements that equal the extreme."""
+    """The gradient is shared evenly among the elements that equal the extreme."""
     x = op.inputs[0]
     chosen = raw.Cast(raw.Equal(kept(op, op.outputs[0]), x), DstT=grad.dtype)
     count = Sum(chosen, op.inputs[1], keep_dims=True)
@@ -250,7 +250,7 @@ def _cumsum_gradient(op: Any, grad: Tensor) -> Any:
 
 
 def _cumprod_gradient(op: Any, grad: Tensor) -> Any:
-    """As in TensorFlow, not defined where an element is zero."""
+    """The gradient is not defined where an element is zero, as in TensorFlow."""
     x, axis = conj(op.inputs[0]), op.inputs[1]
     exclusive, reverse = op.attrs["exclusive"], op.attrs["reverse"]
     weighted = raw.Mul(conj(op.outputs[0]), grad)

@@ -122,7 +122,7 @@ Betainc = define_op("Betainc", "a: T, b: T, x: T -> z: T", "T: {float, double}")
 
 @Betainc.shape
 def _(a: TensorShape, b: TensorShape, x: TensorShape) -> TensorShape:
-    """Scalars go with any shape; the others have one shape."""
+    """Scalars combine with any shape; the other inputs have one shape."""
     if any(shape.ndims is None for shape in (a, b, x)):
         return shape_rules.UNKNOWN
     shapes = [shape for shape in (a, b, x) if shape.ndims]
@@ -144,7 +144,7 @@ def _(a: Any, b: Any, x: Any, *, ctx: OperationContext) -> Any:
 
 @Betainc.gradient
 def _(op: Any, grad: Tensor) -> Any:
-    """By x only, as in TensorFlow: the derivatives by a and b have no closed form."""
+    """The gradient is by x only, as in TensorFlow: the derivatives by a and b have no closed form."""
     a, b, x = op.inputs
     log_beta = raw.Sub(raw.AddV2(Lgamma(a), Lgamma(b)), Lgamma(raw.AddV2(a, b)))
     log_density = raw.AddV2(raw.Xlog1py(raw.Sub(b, 1.0), raw.Neg(x)), raw.Xlogy(raw.Sub(a, 1.0), x))

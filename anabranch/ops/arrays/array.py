@@ -375,8 +375,8 @@ Fill = define_op(
 @Fill.shape
 def _(dims: TensorShape, value: TensorShape, *, ctx: ShapeContext) -> TensorShape:
     shape_rules.with_rank(value, 0, "argument 'value'")
-    found: TensorShape = ctx.constant_as_shape("dims")
-    return found
+    shape: TensorShape = ctx.constant_as_shape("dims")
+    return shape
 
 
 @Fill.kernel

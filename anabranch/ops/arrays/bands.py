@@ -101,8 +101,8 @@ def _part_shape(input: TensorShape, k: Any, align: bytes) -> TensorShape:
 def _part(input: Any, k: Any, padding_value: Any, align: bytes, xp: Any) -> Any:
     band = _Band.of(k, np.shape(input)[-2], np.shape(input)[-1], align)
     row, column, inside = band.packed_from()
-    found = xp.where(inside, xp.asarray(input)[..., row, column], padding_value)
-    return found[..., 0, :] if band.low == band.high else found
+    diagonals = xp.where(inside, xp.asarray(input)[..., row, column], padding_value)
+    return diagonals[..., 0, :] if band.low == band.high else diagonals
 
 
 def _part_gradient(op: Operation, grad: Any) -> Any:

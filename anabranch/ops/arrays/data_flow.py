@@ -262,7 +262,7 @@ def _(indices: Any, dims: Any, *, ctx: OperationContext, xp: Any) -> Any:
 
 # ---------------------------------------------------------------------- search in sorted rows
 def _bisected(rows: Any, values: Any, lower: bool, xp: Any) -> Any:
-    """What C++'s `lower_bound`, or `upper_bound`, finds, also in rows that are not sorted or hold NaN."""
+    """The positions that C++'s `lower_bound` or `upper_bound` gives, also in rows that are unsorted or hold NaN."""
     shape = np.shape(values)
     first, count = xp.zeros(shape, np.int32), xp.full(shape, np.shape(rows)[1], np.int32)
     for _ in range(int(np.shape(rows)[1]).bit_length()):
@@ -285,8 +285,8 @@ def _searching(name: str, side: str) -> Any:
     @op.late_shape
     def _(sorted_inputs: TensorShape, values: TensorShape) -> TensorShape:
         rows = shape_rules.with_rank(sorted_inputs, 2, "argument 'sorted_inputs'")
-        found = shape_rules.with_rank(values, 2, "argument 'values'")
-        return TensorShape([rows[0].merge_with(found[0]), found[1]])
+        values_shape = shape_rules.with_rank(values, 2, "argument 'values'")
+        return TensorShape([rows[0].merge_with(values_shape[0]), values_shape[1]])
 
     @op.kernel
     def _(sorted_inputs: Any, values: Any, *, out_type: DType, xp: Any) -> Any:
@@ -356,10 +356,10 @@ def _(
 
 def _sequences(indices: Any, values: Any) -> dict[tuple[int, ...], list[Any]]:
     """The values of each group of a sparse tensor: all elements that agree in all indices but the last."""
-    found: dict[tuple[int, ...], list[Any]] = {}
+    sequences: dict[tuple[int, ...], list[Any]] = {}
     for index, value in zip(indices.tolist(), values.tolist(), strict=True):
-        found.setdefault(tuple(index[:-1]), []).append(value)
-    return found
+        sequences.setdefault(tuple(index[:-1]), []).append(value)
+    return sequences
 
 
 def _levenshtein(a: list[Any], b: list[Any]) -> int:

@@ -59,10 +59,10 @@ def _gather(params: Any, indices: Any, axis: int, batch_dims: int, ctx: Operatio
     leading = [
         np.arange(n).reshape([-1] + [1] * (rank_indices - i - 1)) for i, n in enumerate(np.shape(indices)[:batch])
     ]
-    found = rows[(*leading, indices)]
+    gathered = rows[(*leading, indices)]
     # [batch, picked, between, after] -> [batch, between, picked, after]
     order = [*range(batch), *range(rank_indices, rank_indices + at - batch), *range(batch, rank_indices)]
-    return xp.transpose(found, [*order, *range(len(order), len(np.shape(found)))])
+    return xp.transpose(gathered, [*order, *range(len(order), len(np.shape(gathered)))])
 
 
 def _rows_gradient(params: Tensor, indices: Tensor, grad: Any) -> IndexedSlices:
@@ -201,8 +201,8 @@ def _(params: Any, indices: Any, *, bad_indices_policy: bytes, ctx: OperationCon
     if bad_indices_policy != _IGNORE:
         return xp.asarray(params)[_columns(indices)]
     inside = xp.where(xp.expand_dims(valid, -1), indices, 0)
-    found = xp.asarray(params)[_columns(inside)]
-    return xp.where(xp.reshape(valid, (*np.shape(valid), *[1] * (len(dims) - depth))), found, zero_of(params.dtype))
+    gathered = xp.asarray(params)[_columns(inside)]
+    return xp.where(xp.reshape(valid, (*np.shape(valid), *[1] * (len(dims) - depth))), gathered, zero_of(params.dtype))
 
 
 @GatherNd.gradient

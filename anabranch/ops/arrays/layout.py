@@ -38,10 +38,10 @@ def normal_axis(axis: int, rank: int, what: str = "axis") -> int:
 
 def normal_axes(axes: Any, rank: int, what: str = "axis") -> tuple[int, ...]:
     """The known axes in [0, rank), each once; raises ValueError for one outside or given twice."""
-    found = tuple(normal_axis(axis, rank, what) for axis in int_list(axes))
-    if len(set(found)) != len(found):
+    normal = tuple(normal_axis(axis, rank, what) for axis in int_list(axes))
+    if len(set(normal)) != len(normal):
         raise ValueError(f"{what} {int_list(axes)} names a dimension twice")
-    return found
+    return normal
 
 
 # ---------------------------------------------------------------------- a new axis
@@ -198,13 +198,13 @@ def _(values: list[TensorShape], axis: TensorShape, *, ctx: ShapeContext) -> Ten
 
 @ConcatV2.partial_value
 def _(tensor: AnyTensor, depth: int) -> list[int | None] | None:
-    found: list[int | None] = []
+    elements: list[int | None] = []
     for source in tensor.op.inputs[:-1]:
         part = partial_vector(source, depth) if source.shape.ndims == 1 else None
         if part is None:
             return None
-        found.extend(part)
-    return found
+        elements.extend(part)
+    return elements
 
 
 @ConcatV2.kernel

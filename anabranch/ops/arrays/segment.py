@@ -114,7 +114,7 @@ def _segment_mean_gradient(op: Any, grad: Tensor) -> Any:
 
 
 def _segment_extreme_gradient(op: Any, grad: Tensor) -> Any:
-    """Shared evenly among the elements of a segment that equal its extreme."""
+    """The gradient is shared evenly among the elements of a segment that equal its extreme."""
     data, ids = op.inputs
     chosen = raw.Cast(raw.Equal(raw.GatherV2(op.outputs[0], ids, 0), data), DstT=grad.dtype)
     count = SegmentSum(chosen, ids)

@@ -154,18 +154,18 @@ def _pieces(rank: int, entries: int, masks: dict[str, int]) -> list[_Piece]:
     taken = [i for i in range(entries) if i != gap and not masks["new_axis_mask"] >> i & 1]
     if len(taken) > rank:
         raise ValueError(f"{len(taken)} indices are too many for a tensor of rank {rank}")
-    found: list[_Piece] = []
+    pieces: list[_Piece] = []
     axis = 0
     for i in range(max(entries, gap + 1)):
         if i == gap:
-            found.extend(_Piece("all", -1, axis + k) for k in range(rank - len(taken)))
+            pieces.extend(_Piece("all", -1, axis + k) for k in range(rank - len(taken)))
             axis += rank - len(taken)
         elif i not in taken:
-            found.append(_Piece("new", i, -1))
+            pieces.append(_Piece("new", i, -1))
         else:
-            found.append(_Piece("index" if masks["shrink_axis_mask"] >> i & 1 else "range", i, axis))
+            pieces.append(_Piece("index" if masks["shrink_axis_mask"] >> i & 1 else "range", i, axis))
             axis += 1
-    return found
+    return pieces
 
 
 def _range_of(piece: _Piece, begin: Any, end: Any, stride: int, dim: int, masks: dict[str, int]) -> range:
@@ -432,8 +432,8 @@ def _(
     ctx: ShapeContext,
 ) -> TensorShape:
     shape_rules.merged(begin, end, strides)
-    found: TensorShape = ctx.constant_as_shape("shape")
-    return found
+    dims: TensorShape = ctx.constant_as_shape("shape")
+    return dims
 
 
 @StridedSliceGrad.kernel

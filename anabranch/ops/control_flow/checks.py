@@ -79,7 +79,7 @@ def _(condition: Any, data: list[Any], *, summarize: int, ctx: OperationContext,
     ctx.check(condition, f"assertion failed: {' '.join(parts)}", *values)
 
 
-# ---------------------------------------------------------------------- text of values
+# ---------------------------------------------------------------------- values as strings
 def _element(value: Any) -> str:
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")

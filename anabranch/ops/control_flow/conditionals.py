@@ -100,7 +100,7 @@ BranchValues = define_op(
 
 
 def by_its_owner(*_: Any, ctx: OperationContext) -> NoReturn:
-    """The kernel of what a step has in one operation with the loop or the conditional that it stands beside."""
+    """The kernel of operations beside a loop or a conditional, which never runs: a step joins them with their owner."""
     raise InternalError(None, ctx.op, f"{ctx.op.type} is part of the operation that it waits for")
 
 
@@ -108,7 +108,7 @@ BranchValues.host_kernel(by_its_owner)
 
 
 def truth_of(cond: Any) -> Any:
-    """Scalars are true when they are not zero and no empty text, other tensors when they have elements."""
+    """Scalars are true when they are not zero and no empty string, other tensors when they have elements."""
     if np.ndim(cond) != 0:
         return np.size(cond) > 0
     if isinstance(cond, bytes) or cond.dtype.kind in "SO":
@@ -168,8 +168,8 @@ class _Branches:
         """
         traced = [self._traced(which) for which in range(len(self.bodies))]
         self.programs = [(program, jax.tree.structure(types)) for program, types in traced]
-        found = [results for _, (results, _) in traced]
-        self.shapes = [self._common(i, results) for i, results in enumerate(zip(*found, strict=True))]
+        results_of_branches = [results for _, (results, _) in traced]
+        self.shapes = [self._common(i, results) for i, results in enumerate(zip(*results_of_branches, strict=True))]
 
     def _traced(self, which: int) -> Any:
         """The program of a branch, and the types of what `_run` gives."""

@@ -103,12 +103,12 @@ def later_sums(cond: StepFunction, body: StepFunction, positions: Sequence[int])
     for tensor in (*body.outputs, *(t for op in needed for t in op.inputs)):
         uses[tensor] = uses.get(tensor, 0) + 1
     in_condition = parameters_behind(cond, cond.outputs)
-    found = []
+    sums = []
     for position in positions:
         terms = None if position in in_condition else _terms(body, position, uses)
         if terms:
-            found.append(LaterSum(position, terms))
-    return found
+            sums.append(LaterSum(position, terms))
+    return sums
 
 
 def _terms(body: StepFunction, position: int, uses: dict[StepTensor, int]) -> list[StepNode] | None:
@@ -173,13 +173,13 @@ def products(body: StepFunction, inputs: list[Any], fixed: list[bool]) -> dict[S
     """
     given = {p: v for p, v, same in zip(body.inputs, inputs, fixed, strict=False) if same}
     makers = _Products(body, given)
-    found = {}
+    kernels = {}
     for op in operations_behind(body.outputs):
         if op.type == "MatMul" and not op.attrs["transpose_a"] and not op.control_inputs:
             kernel = makers.transposed(op) if op.attrs["transpose_b"] else makers.by_rows(op)
             if kernel is not None:
-                found[op] = kernel
-    return found
+                kernels[op] = kernel
+    return kernels
 
 
 class _Products:

@@ -146,9 +146,9 @@ class CompiledLoop:
         reads: dict[ResourceHandle, None] = {}
         writes: dict[ResourceHandle, None] = {}
         for function in (cond, body):
-            found = ctx.body_state(function, inputs)
-            reads.update(dict.fromkeys([*found[0], *found[1]]))
-            writes.update(dict.fromkeys(found[1]))
+            touched = ctx.body_state(function, inputs)
+            reads.update(dict.fromkeys([*touched[0], *touched[1]]))
+            writes.update(dict.fromkeys(touched[1]))
         if ctx.body_state(cond, inputs)[1]:
             raise ctx.needs_host("the condition of the loop changes a variable")
         self.variables = {handle: ctx.read(handle) for handle in reads}
@@ -408,8 +408,8 @@ def _(
     loop = CompiledLoop(ctx, *_bodies(ctx.op, cond, body), input, used)
     shaped = [k for k in wanted if only_shapes[k]]
     results, number, rooms = loop.run(length, [recorded[k] for k in stored], True, [recorded[k] for k in shaped])
-    found = dict(zip([*stored, *shaped], rooms, strict=True))
-    lists = [_record_list(found.get(k), max(length, 1)) for k in range(len(recorded))]
+    room_of = dict(zip([*stored, *shaped], rooms, strict=True))
+    lists = [_record_list(room_of.get(k), max(length, 1)) for k in range(len(recorded))]
     return [*results, number, *lists]
 
 

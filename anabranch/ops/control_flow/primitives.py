@@ -69,10 +69,10 @@ def _switch_shape(data: TensorShape, pred: TensorShape) -> tuple[TensorShape, Te
 
 
 def _merge_shape(inputs: list[TensorShape]) -> tuple[TensorShape, TensorShape]:
-    found = inputs[0]
+    merged = inputs[0]
     for shape in inputs[1:]:
-        found = found.most_specific_compatible_shape(shape)
-    return found, _SCALAR
+        merged = merged.most_specific_compatible_shape(shape)
+    return merged, _SCALAR
 
 
 def _same_shape(data: TensorShape) -> TensorShape:

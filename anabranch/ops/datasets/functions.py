@@ -138,8 +138,8 @@ def _interleaved(
     taking_turns = _parallelism(cycle, ctx, "cycle_length")
     wrap = _prefetched(ahead) if ahead else _itself
     function = function_of(ctx, f, captured)
-    found = functions.InterleaveDataset(dataset_of(source, ctx), function, taking_turns, int(block), wrap)
-    return made_by(found, ctx)
+    dataset = functions.InterleaveDataset(dataset_of(source, ctx), function, taking_turns, int(block), wrap)
+    return made_by(dataset, ctx)
 
 
 def _itself(dataset: Elements) -> Elements:

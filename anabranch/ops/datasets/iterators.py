@@ -113,8 +113,8 @@ def _resource(handle: Any, ctx: StepHostContext) -> IteratorResource:
     """The object behind a handle; a fresh one, which says that it is not initialised, where there is none yet."""
     if not isinstance(handle, ResourceHandle) or handle.kind != _KIND:
         raise InvalidArgumentError(None, ctx.op, f"{ctx.op.type} takes the handle of an iterator, got {handle}")
-    found: IteratorResource = ctx.containers.object(handle, IteratorResource)
-    return found
+    resource: IteratorResource = ctx.containers.object(handle, IteratorResource)
+    return resource
 
 
 def _checked(element: Element, ctx: OperationContext) -> list[Any]:
@@ -156,7 +156,7 @@ for _name in ("IteratorGetNext", "IteratorGetNextSync"):
     _op.not_differentiable()
 
 
-# ---------------------------------------------------------------------- handles as text
+# ---------------------------------------------------------------------- handles as strings
 IteratorToStringHandle = define_op(
     "IteratorToStringHandle", "resource_handle: resource -> string_handle: string", stateful=True
 )
@@ -263,8 +263,8 @@ class OptionalElement:
 
 
 def _zeros_like(value: Any) -> Any:
-    found = value.item() if value.dtype == np.object_ and value.ndim == 0 else value
-    return _boxed(found.zeroed()) if hasattr(found, "zeroed") else np.full_like(value, zero_of(value.dtype))
+    element = value.item() if value.dtype == np.object_ and value.ndim == 0 else value
+    return _boxed(element.zeroed()) if hasattr(element, "zeroed") else np.full_like(value, zero_of(value.dtype))
 
 
 OptionalFromValue = define_op(

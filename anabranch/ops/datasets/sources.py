@@ -60,11 +60,11 @@ def dataset_of(value: Any, ctx: OperationContext) -> Elements:
     Raises:
         InvalidArgumentError: it holds something else.
     """
-    found = value.item() if isinstance(value, np.ndarray) and value.shape == () else value
-    if not isinstance(found, Elements):
-        message = f"{ctx.op.type} takes a dataset, but its input holds {type(found).__name__}"
+    dataset = value.item() if isinstance(value, np.ndarray) and value.shape == () else value
+    if not isinstance(dataset, Elements):
+        message = f"{ctx.op.type} takes a dataset, but its input holds {type(dataset).__name__}"
         raise InvalidArgumentError(None, ctx.op, message)
-    return found
+    return dataset
 
 
 def made_by(dataset: Elements, ctx: OperationContext) -> Elements:
@@ -176,10 +176,12 @@ FixedLengthRecordDatasetV2 = define_dataset(
 
 
 def _compression(value: Any, ctx: OperationContext) -> str:
-    found: str = value.item().decode()
-    if found not in ("", "GZIP", "ZLIB"):
-        raise InvalidArgumentError(None, ctx.op, f"Unsupported compression_type: {found!r}; use 'GZIP', 'ZLIB' or ''.")
-    return found
+    compression: str = value.item().decode()
+    if compression not in ("", "GZIP", "ZLIB"):
+        raise InvalidArgumentError(
+            None, ctx.op, f"Unsupported compression_type: {compression!r}; use 'GZIP', 'ZLIB' or ''."
+        )
+    return compression
 
 
 @TextLineDataset.host_kernel

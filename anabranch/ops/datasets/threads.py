@@ -1,7 +1,7 @@
 """The threads behind prefetch and parallel map; see `state.dataset_background` for the contracts.
 
 Threads are daemons, start when they are first needed and end when their owner is closed or forgotten. Those that still
-run when the process ends are told to stop before the interpreter goes.
+run when the process ends are stopped before the interpreter ends.
 """
 
 from __future__ import annotations

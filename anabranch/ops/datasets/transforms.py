@@ -180,8 +180,8 @@ def _padded(
             message = f"All padding values must be scalars, but there is one of shape {list(value.shape)}"
             raise InvalidArgumentError(None, ctx.op, message)
     fill = [value[()] for value in padding]
-    found = batches.PaddedBatchDataset(dataset_of(source, ctx), int(size), shapes, fill, drop_remainder)
-    return made_by(found, ctx)
+    dataset = batches.PaddedBatchDataset(dataset_of(source, ctx), int(size), shapes, fill, drop_remainder)
+    return made_by(dataset, ctx)
 
 
 @PaddedBatchDataset.host_kernel

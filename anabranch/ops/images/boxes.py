@@ -174,13 +174,13 @@ def _sample(
         "no bounding boxes provided as input; set use_image_if_no_bounding_boxes to sample from the whole image",
     )
     objects = corners * [height, width, height, width] if len(corners) else np.array([[0, 0, height, width]])
-    found: tuple[int, ...] = (0, 0, height, width)
+    sampled: tuple[int, ...] = (0, 0, height, width)
     for _ in range(attrs["max_attempts"]):
         box = _random_box(height, width, rng.uniform(*ratios), areas, rng)
         if box is not None and _covers(box, objects, least):
-            found = box
+            sampled = box
             break
-    top, left, tall, wide = found
+    top, left, tall, wide = sampled
     begin, size = np.array([top, left, 0], image_size.dtype), np.array([tall, wide, -1], image_size.dtype)
     share = np.array([top / height, left / width, (top + tall) / height, (left + wide) / width], np.float32)
     return begin, size, share.reshape(1, 1, 4)

@@ -271,8 +271,8 @@ def _suppress(
     return np.array(chosen, np.int32), np.array(values, scores.dtype)
 
 
-def _padded(found: Array, length: Any) -> Array:
-    return np.concatenate([found, np.zeros(int(length) - len(found), found.dtype)])
+def _padded(kept: Array, length: Any) -> Array:
+    return np.concatenate([kept, np.zeros(int(length) - len(kept), kept.dtype)])
 
 
 def _box_op(name: str, inputs: str, outputs: str, attrs: str) -> OpFunction:
@@ -369,9 +369,9 @@ def _(
     pad_to_max_output_size: bool,
     ctx: OperationContext,
 ) -> Any:
-    found, _ = _suppress(boxes, scores, max_output_size, float(iou_threshold), float(score_threshold), 0.0, ctx)
-    count = np.int32(len(found))
-    return _padded(found, max_output_size) if pad_to_max_output_size else found, count
+    kept, _ = _suppress(boxes, scores, max_output_size, float(iou_threshold), float(score_threshold), 0.0, ctx)
+    count = np.int32(len(kept))
+    return _padded(kept, max_output_size) if pad_to_max_output_size else kept, count
 
 
 NonMaxSuppressionV5 = _box_op(
@@ -394,10 +394,10 @@ def _(
     pad_to_max_output_size: bool,
     ctx: OperationContext,
 ) -> Any:
-    found, values = _suppress(
+    kept, values = _suppress(
         boxes, scores, max_output_size, float(iou_threshold), float(score_threshold), float(soft_nms_sigma), ctx
     )
-    count = np.int32(len(found))
+    count = np.int32(len(kept))
     if pad_to_max_output_size:
-        found, values = _padded(found, max_output_size), _padded(values, max_output_size)
-    return found, values, count
+        kept, values = _padded(kept, max_output_size), _padded(values, max_output_size)
+    return kept, values, count

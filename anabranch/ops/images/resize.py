@@ -73,8 +73,8 @@ def nearest_places(length: int, wanted: int, align_corners: bool, half_pixel_cen
     scale = _scale(length, wanted, align_corners)
     at: Array = (np.arange(wanted, dtype=np.float32) + np.float32(0.5 if half_pixel_centers else 0)) * scale
     # Corners are aligned by rounding, halves away from zero (unlike np.round).
-    found: Array = np.floor(at + np.float32(0.5 if align_corners else 0))
-    places: Array = np.clip(found, 0, length - 1).astype(np.int32)
+    nearest: Array = np.floor(at + np.float32(0.5 if align_corners else 0))
+    places: Array = np.clip(nearest, 0, length - 1).astype(np.int32)
     return places
 
 

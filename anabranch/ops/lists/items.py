@@ -138,14 +138,14 @@ def _(
 @TensorListSetItem.gradient
 def _(op: Operation, grad: Any) -> Any:
     handle, index, item = op.inputs
-    found = as_list_gradient(grad, op.outputs[0])
+    list_grad = as_list_gradient(grad, op.outputs[0])
     if item.dtype is dtypes.variant:
-        kept = TensorListSetItem(found, index, TensorListZeros(item))
-        return kept, None, TensorListGetItem(found, index, -1, element_dtype=item.dtype)
-    kept = TensorListSetItem(found, index, raw.ZerosLike(item))
+        kept = TensorListSetItem(list_grad, index, TensorListZeros(item))
+        return kept, None, TensorListGetItem(list_grad, index, -1, element_dtype=item.dtype)
+    kept = TensorListSetItem(list_grad, index, raw.ZerosLike(item))
     if op.attrs["resize_if_index_out_of_bounds"]:
         kept = TensorListResize(kept, TensorListLength(handle))
-    return kept, None, TensorListGetItem(found, index, full_shape(item), element_dtype=item.dtype)
+    return kept, None, TensorListGetItem(list_grad, index, full_shape(item), element_dtype=item.dtype)
 
 
 TensorListPushBack = define_op(
@@ -219,5 +219,5 @@ def _(handle: Any, shape: Any, *, ctx: OperationContext) -> Any:
 
 @TensorListPopBack.gradient
 def _(op: Operation, list_grad: Any, grad: Any) -> Any:
-    found = TensorListZeros(op.outputs[0]) if list_grad is None else as_list_gradient(list_grad, op.outputs[0])
-    return TensorListPushBack(found, grad), None
+    grads = TensorListZeros(op.outputs[0]) if list_grad is None else as_list_gradient(list_grad, op.outputs[0])
+    return TensorListPushBack(grads, grad), None

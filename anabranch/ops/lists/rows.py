@@ -166,9 +166,9 @@ def _(handle: TensorList, tensor: Any, indices: Any, *, ctx: OperationContext) -
 @TensorListScatterIntoExistingList.gradient
 def _(op: Operation, grad: Any) -> Any:
     _, tensor, indices = op.inputs
-    found = as_list_gradient(grad, op.outputs[0])
-    kept = TensorListScatterIntoExistingList(found, raw.ZerosLike(tensor), indices)
-    return kept, TensorListGather(found, indices, tail_shape(tensor), element_dtype=tensor.dtype), None
+    list_grad = as_list_gradient(grad, op.outputs[0])
+    kept = TensorListScatterIntoExistingList(list_grad, raw.ZerosLike(tensor), indices)
+    return kept, TensorListGather(list_grad, indices, tail_shape(tensor), element_dtype=tensor.dtype), None
 
 
 TensorListScatterV2 = define_op(
@@ -219,8 +219,8 @@ def _(tensor: Any, indices: Any, shape: Any, num_elements: Any, *, ctx: Operatio
 @TensorListScatterV2.gradient
 def _(op: Operation, grad: Any) -> Any:
     tensor, indices = op.inputs[:2]
-    found = as_list_gradient(grad, op.outputs[0])
-    return TensorListGather(found, indices, tail_shape(tensor), element_dtype=tensor.dtype), None, None, None
+    list_grad = as_list_gradient(grad, op.outputs[0])
+    return TensorListGather(list_grad, indices, tail_shape(tensor), element_dtype=tensor.dtype), None, None, None
 
 
 # ---------------------------------------------------------------------- pieces of different lengths
@@ -259,9 +259,9 @@ def _(tensor: Any, shape: Any, lengths: Any, *, ctx: OperationContext) -> Tensor
 @TensorListSplit.gradient
 def _(op: Operation, grad: Any) -> Any:
     tensor, _, lengths = op.inputs
-    found = as_list_gradient(grad, op.outputs[0])
+    list_grad = as_list_gradient(grad, op.outputs[0])
     # what nobody read of the list has no gradient yet: zeros make its shape known
-    filled = TensorListAdd(found, TensorListZerosLike(op.outputs[0]))
+    filled = TensorListAdd(list_grad, TensorListZerosLike(op.outputs[0]))
     joined = TensorListConcatV2(filled, -1, lengths, element_dtype=tensor.dtype).tensor
     joined.set_shape(tensor.shape)
     return joined, None, None

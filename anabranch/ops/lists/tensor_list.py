@@ -123,8 +123,8 @@ def _(tensor: Any, shape: Any) -> TensorList:
 @TensorListFromTensor.gradient
 def _(op: Operation, grad: Any) -> Any:
     tensor = op.inputs[0]
-    found = as_list_gradient(grad, op.outputs[0])
-    return raw.TensorListStack(found, tail_shape(tensor), element_dtype=tensor.dtype), None
+    list_grad = as_list_gradient(grad, op.outputs[0])
+    return raw.TensorListStack(list_grad, tail_shape(tensor), element_dtype=tensor.dtype), None
 
 
 def tail_shape(tensor: Tensor) -> Any:
@@ -206,8 +206,8 @@ def _(handle: Any, size: Any, *, ctx: OperationContext) -> TensorList:
 
 @TensorListResize.gradient
 def _(op: Operation, grad: Any) -> Any:
-    found = as_list_gradient(grad, op.outputs[0])
-    return TensorListResize(found, TensorListLength(op.inputs[0])), None
+    list_grad = as_list_gradient(grad, op.outputs[0])
+    return TensorListResize(list_grad, TensorListLength(op.inputs[0])), None
 
 
 def check_index(ctx: OperationContext, index: Any, length: int) -> None:
@@ -263,9 +263,9 @@ def _(handle: TensorList, indices: Any, values: Any) -> TensorList:
 @TensorListAddItems.gradient
 def _(op: Operation, grad: Any) -> Any:
     _, indices, values = op.inputs
-    found = as_list_gradient(grad, op.outputs[0])
+    list_grad = as_list_gradient(grad, op.outputs[0])
     positions = indices if indices.dtype is dtypes.int32 else raw.Cast(indices, DstT=dtypes.int32)
-    return found, None, raw.TensorListGather(found, positions, tail_shape(values), element_dtype=values.dtype)
+    return list_grad, None, raw.TensorListGather(list_grad, positions, tail_shape(values), element_dtype=values.dtype)
 
 
 TensorListZeros = define_op("_TensorListZeros", "like: variant -> zeros: variant", shape_valued=True)

@@ -249,12 +249,12 @@ class TensorList:
 
     def items(self, indices: Sequence[int], shape: Any) -> list[Any]:
         """Elements of a Python list, as `item` gives them."""
-        found = [self.elements[index] for index in indices]
-        missing = next((index for index, element in zip(indices, found, strict=True) if element is None), None)
+        elements = [self.elements[index] for index in indices]
+        missing = next((index for index, element in zip(indices, elements, strict=True) if element is None), None)
         if missing is None:
-            return found
+            return elements
         zeros = self._never_written(missing, shape)
-        return [zeros if element is None else element for element in found]
+        return [zeros if element is None else element for element in elements]
 
     def _never_written(self, index: int, shape: Any) -> Any:
         """What is read where nothing was written."""

@@ -65,8 +65,8 @@ def _sampled(
     def expected(chosen: Array) -> Array:
         p = probability(chosen)
         with np.errstate(divide="ignore"):
-            found = -np.expm1(tries * np.log1p(-p)) if unique else p * count
-        return found.astype(np.float32)
+            expectation = -np.expm1(tries * np.log1p(-p)) if unique else p * count
+        return expectation.astype(np.float32)
 
     return sampled.astype(np.int64), expected(true_classes), expected(sampled)
 
@@ -81,8 +81,8 @@ def _distinct(draw: Draw, count: int, ctx: OperationContext) -> tuple[Array, int
             "pass unique=False or a smaller num_sampled",
         )
         drawn = np.concatenate([drawn, draw(max(64, 2 * count, len(drawn)))])
-        found, first = np.unique(drawn, return_index=True)
-        if len(found) >= count:
+        distinct, first = np.unique(drawn, return_index=True)
+        if len(distinct) >= count:
             first = np.sort(first)[:count]
             return drawn[first], int(first[-1]) + 1
 

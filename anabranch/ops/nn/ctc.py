@@ -125,28 +125,28 @@ def _loss_of_one(log_probabilities: Array, labels: Array, merge: bool) -> tuple[
 
 def _forward(emitted: Array, stay: Array, skip: Array) -> Array:
     steps, count = emitted.shape
-    found = np.full((steps, count), _NEVER)
-    found[0, :2] = emitted[0, :2]
+    log_probs = np.full((steps, count), _NEVER)
+    log_probs[0, :2] = emitted[0, :2]
     for t in range(1, steps):
-        before = found[t - 1]
+        before = log_probs[t - 1]
         total = np.where(stay, before, _NEVER)
         total[1:] = np.logaddexp(total[1:], before[:-1])
         total[2:] = np.logaddexp(total[2:], np.where(skip[2:], before[:-2], _NEVER))
-        found[t] = total + emitted[t]
-    return found
+        log_probs[t] = total + emitted[t]
+    return log_probs
 
 
 def _backward(emitted: Array, stay: Array, skip: Array) -> Array:
     steps, count = emitted.shape
-    found = np.full((steps, count), _NEVER)
-    found[-1, -2:] = 0
+    log_probs = np.full((steps, count), _NEVER)
+    log_probs[-1, -2:] = 0
     for t in range(steps - 2, -1, -1):
-        after = found[t + 1] + emitted[t + 1]
+        after = log_probs[t + 1] + emitted[t + 1]
         total = np.where(stay, after, _NEVER)
         total[:-1] = np.logaddexp(total[:-1], after[1:])
         total[:-2] = np.logaddexp(total[:-2], np.where(skip[2:], after[2:], _NEVER))
-        found[t] = total
-    return found
+        log_probs[t] = total
+    return log_probs
 
 
 @CTCLoss.gradient
@@ -244,11 +244,11 @@ def _beam_search(log_probabilities: Array, width: int) -> list[tuple[tuple[int, 
     blank = log_probabilities.shape[1] - 1
     beams: dict[tuple[int, ...], tuple[float, float]] = {(): (0.0, _NEVER)}
     for step in log_probabilities:
-        found: dict[tuple[int, ...], tuple[float, float]] = {}
+        extended: dict[tuple[int, ...], tuple[float, float]] = {}
 
-        def add(labels: tuple[int, ...], ends_blank: float, ends_label: float, found: Any = found) -> None:
-            old = found.get(labels, (_NEVER, _NEVER))
-            found[labels] = (np.logaddexp(old[0], ends_blank), np.logaddexp(old[1], ends_label))
+        def add(labels: tuple[int, ...], ends_blank: float, ends_label: float, extended: Any = extended) -> None:
+            old = extended.get(labels, (_NEVER, _NEVER))
+            extended[labels] = (np.logaddexp(old[0], ends_blank), np.logaddexp(old[1], ends_label))
 
         for labels, (ends_blank, ends_label) in beams.items():
             total = np.logaddexp(ends_blank, ends_label)
@@ -257,7 +257,7 @@ def _beam_search(log_probabilities: Array, width: int) -> list[tuple[tuple[int, 
                 before = ends_blank if labels and labels[-1] == label else total
                 add((*labels, label), _NEVER, before + step[label])
         # what cannot be (a label twice with no blank between), or is NaN, makes no new beam
-        possible = [item for item in found.items() if item[0] in beams or np.logaddexp(*item[1]) > _NEVER]
+        possible = [item for item in extended.items() if item[0] in beams or np.logaddexp(*item[1]) > _NEVER]
         ranked = sorted(possible, key=lambda item: -np.logaddexp(*item[1]))
         beams = dict(ranked[:width])
     return [(labels, float(np.logaddexp(*ends))) for labels, ends in beams.items()]

@@ -105,8 +105,8 @@ def _fused_gradient(op: Any, grad: Tensor, *_: Any) -> list[Tensor | None]:
         reserved[:2] = [mean, variance]
     backward = getattr(raw, op.type.replace("FusedBatchNorm", "FusedBatchNormGrad"))
     attrs = {name: op.attrs[name] for name in ("epsilon", "data_format", "is_training")}
-    found = backward(grad, x, scale, *reserved, **attrs)
-    return [found[0], found[1], found[2], None, None]
+    grads = backward(grad, x, scale, *reserved, **attrs)
+    return [grads[0], grads[1], grads[2], None, None]
 
 
 def _fused_second_gradient(op: Any, grad_x: Tensor, grad_scale: Tensor, grad_offset: Tensor, *_: Any) -> Any:
@@ -223,8 +223,8 @@ def _fused(version: str, types: str, formats: str) -> tuple[OpFunction, OpFuncti
 
     @backward.kernel
     def _(grad: Any, x: Any, scale: Any, mean: Any, variance: Any, *rest: Any, xp: Any, ctx: OperationContext) -> Any:
-        found = _fused_backward(xp, grad, x, scale, mean, variance, ctx.op.attrs)
-        return [*found, np.zeros(0, mean.dtype), np.zeros(0, mean.dtype)]
+        grads = _fused_backward(xp, grad, x, scale, mean, variance, ctx.op.attrs)
+        return [*grads, np.zeros(0, mean.dtype), np.zeros(0, mean.dtype)]
 
     forward.gradient(_fused_gradient)
     backward.gradient(_fused_second_gradient)
@@ -303,8 +303,8 @@ def _(
     centred = xp.sum(backprop * (t - m), axis=axes)
     to_gamma = centred * inverse if scale_after_normalization else centred * v.dtype.type(0)
     to_v = centred * factor * inverse * inverse * v.dtype.type(-0.5)
-    found = [backprop * factor, -to_beta * factor, to_v, to_beta, to_gamma]
-    return [f.astype(t.dtype) for f in found]
+    grads = [backprop * factor, -to_beta * factor, to_v, to_beta, to_gamma]
+    return [f.astype(t.dtype) for f in grads]
 
 
 # ---------------------------------------------------------------------- local response

@@ -58,10 +58,10 @@ def _maxima(x: Any, window: Window) -> Any:
         lowest = np.array(_lowest(x.dtype), x.dtype)
         return lax.reduce_window(x, lowest, lax.max, window.size, window.strides, window.pads)
     seen = shifted(x, window, _lowest(x.dtype))
-    found = seen[0]
+    maxima = seen[0]
     for part in seen[1:]:
-        found = jnp.maximum(found, part)
-    return found
+        maxima = jnp.maximum(maxima, part)
+    return maxima
 
 
 def _first_hit(x: Any, maxima: Any, window: Window) -> Any:
@@ -97,10 +97,10 @@ def _to_own_place(hit: Any, grad: Any, window: Window) -> Any:
 def _from_first_hit(x: Any, maxima: Any, values: Any, window: Window) -> Any:
     """What stands in `values` where `x` has its maxima; zero where a window has none."""
     hit = _first_hit(x, maxima, window)
-    found: Any = jnp.zeros(maxima.shape, values.dtype)
+    picked: Any = jnp.zeros(maxima.shape, values.dtype)
     for tap, part in enumerate(shifted(values, window)):
-        found = jnp.where(hit == tap, part, found)
-    return found
+        picked = jnp.where(hit == tap, part, picked)
+    return picked
 
 
 def _sums(x: Any, window: Window) -> Any:

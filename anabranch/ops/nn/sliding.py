@@ -47,11 +47,11 @@ def shifted(data: Any, window: Window, fill: Any = 0) -> list[Any]:
     if 0 in window.outputs:
         return [jnp.zeros(window.outputs, data.dtype)] * window.taps
     padded = lax.pad(data, np.array(fill, data.dtype), [(low, high, 0) for low, high in window.pads])
-    found = []
+    copies = []
     for offset in window.offsets():
         ends = [o + (n - 1) * s + 1 for o, n, s in zip(offset, window.outputs, window.strides, strict=True)]
-        found.append(lax.slice(padded, offset, ends, window.strides))
-    return found
+        copies.append(lax.slice(padded, offset, ends, window.strides))
+    return copies
 
 
 def unshifted(parts: Sequence[Any], window: Window) -> Any:

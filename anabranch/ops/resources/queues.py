@@ -132,8 +132,8 @@ for _op in (FIFOQueueV2, PaddingFIFOQueueV2, RandomShuffleQueueV2, PriorityQueue
 
 # ---------------------------------------------------------------------- using queues
 def _queue(ctx: StepHostContext, handle: Any) -> Queue:
-    found: Queue = object_behind(ctx, handle, "queue")
-    return found
+    queue: Queue = object_behind(ctx, handle, "queue")
+    return queue
 
 
 _ENQUEUE = ("handle: resource, components: Tcomponents ->", "Tcomponents: list(type) >= 1, timeout_ms: int = -1")
@@ -290,8 +290,8 @@ def _(*, component_types: list[DType], shapes: list[TensorShape], ctx: StepHostC
 
 
 def _barrier(ctx: StepHostContext, handle: Any) -> SharedBarrier:
-    found: SharedBarrier = object_behind(ctx, handle, "barrier")
-    return found
+    barrier: SharedBarrier = object_behind(ctx, handle, "barrier")
+    return barrier
 
 
 BarrierInsertMany = define_op(

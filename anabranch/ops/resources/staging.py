@@ -39,8 +39,8 @@ def _area(ctx: StepHostContext) -> StagedLine:
     def plan(handle: ResourceHandle) -> Plan:
         return {}, lambda: StagedLine(handle.name, attrs["capacity"], attrs["memory_limit"])
 
-    found: StagedLine = object_behind(ctx, open_object(ctx, "staging area", plan, by_node_name=True), "staging area")
-    return found
+    area: StagedLine = object_behind(ctx, open_object(ctx, "staging area", plan, by_node_name=True), "staging area")
+    return area
 
 
 Stage = define_op("Stage", "values: dtypes ->", _SOME, stateful=True, asynchronous=True)
@@ -101,8 +101,8 @@ def _map_area(ctx: StepHostContext, ordered: bool) -> StagedMap:
         return {}, lambda: StagedMap(handle.name, ordered, attrs["capacity"], attrs["memory_limit"])
 
     kind = "ordered map staging area" if ordered else "map staging area"
-    found: StagedMap = object_behind(ctx, open_object(ctx, kind, plan, by_node_name=True), kind)
-    return found
+    area: StagedMap = object_behind(ctx, open_object(ctx, kind, plan, by_node_name=True), kind)
+    return area
 
 
 def _put_in_map(name: str, ordered: bool) -> Any:
@@ -220,8 +220,8 @@ MutexLock.not_differentiable()
 
 @MutexLock.host_kernel
 def _(mutex: ResourceHandle, *, ctx: StepHostContext) -> Any:
-    found = outcome(object_behind(ctx, mutex, "mutex").acquire(ctx.op.name))
-    return found if isinstance(found, Pending) else found[0]
+    acquired = outcome(object_behind(ctx, mutex, "mutex").acquire(ctx.op.name))
+    return acquired if isinstance(acquired, Pending) else acquired[0]
 
 
 ConsumeMutexLock = define_op("ConsumeMutexLock", "mutex_lock: variant ->", stateful=True)

@@ -76,9 +76,9 @@ def _apply_dense(name: str, handles: list[str], rest: list[str], rule: UpdateRul
 
     @op.shape
     def _(*shapes: TensorShape, ctx: ShapeContext) -> tuple[()]:
-        found = shapes[gradient]
+        shape = shapes[gradient]
         for handle in handles:
-            found = found.merge_with(handle_shape(ctx.tensor(handle)))
+            shape = shape.merge_with(handle_shape(ctx.tensor(handle)))
         return ()
 
     @op.kernel

@@ -145,8 +145,8 @@ VarIsInitializedOp.not_differentiable()
 
 @VarIsInitializedOp.host_kernel
 def _(resource: ResourceHandle, *, ctx: StepHostContext) -> bool:
-    found: bool = ctx.is_initialized(resource)
-    return found
+    initialized: bool = ctx.is_initialized(resource)
+    return initialized
 
 
 VariableShape = define_op(

@@ -425,10 +425,10 @@ def _reduction(name: str, types: str, maximum: bool) -> tuple[Any, Any]:
         ctx: OperationContext,
     ) -> Any:
         groups, dims, _ = _groups(input_indices, input_shape, reduction_axes, keep_dims, ctx)
-        found = _reduced_values(input_values, groups, int(np.prod(dims)), maximum)
+        extrema = _reduced_values(input_values, groups, int(np.prod(dims)), maximum)
         if maximum:  # a group without elements is zero, like all that a sparse tensor does not store
-            found[np.isin(np.arange(len(found)), groups, invert=True)] = 0
-        return found.reshape(dims)
+            extrema[np.isin(np.arange(len(extrema)), groups, invert=True)] = 0
+        return extrema.reshape(dims)
 
     @sparse.late_shape
     def _(*shapes: TensorShape) -> Any:
@@ -447,9 +447,9 @@ def _reduction(name: str, types: str, maximum: bool) -> tuple[Any, Any]:
     ) -> Any:
         groups, dims, _ = _groups(input_indices, input_shape, reduction_axes, keep_dims, ctx)
         present, inverse = np.unique(groups, return_inverse=True)
-        found = _reduced_values(input_values, inverse, len(present), maximum)
+        extrema = _reduced_values(input_values, inverse, len(present), maximum)
         vectors = np.stack(np.unravel_index(present, dims), axis=1) if dims else np.zeros((len(present), 0), np.int64)
-        return vectors.astype(np.int64), found, np.array(dims, np.int64)
+        return vectors.astype(np.int64), extrema, np.array(dims, np.int64)
 
     sparse.not_differentiable()
     return dense, sparse

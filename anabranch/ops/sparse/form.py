@@ -200,8 +200,8 @@ def _(split_dim: Any, indices: Array, values: Array, shape: Array, *, num_split:
     # the first parts take what does not divide evenly
     ends = np.cumsum([size // num_split + (i < size % num_split) for i in range(num_split)])
     starts = np.concatenate([[0], ends[:-1]])
-    found = [_part(indices, values, shape, at, int(a), int(b)) for a, b in zip(starts, ends, strict=True)]
-    return [list(column) for column in zip(*found, strict=True)]
+    parts = [_part(indices, values, shape, at, int(a), int(b)) for a, b in zip(starts, ends, strict=True)]
+    return [list(column) for column in zip(*parts, strict=True)]
 
 
 def _part(indices: Array, values: Array, shape: Array, at: int, start: int, end: int) -> tuple[Array, Array, Array]:
@@ -263,10 +263,10 @@ def _(backprop_val_grad: Array, input_indices: Array, input_start: Array, output
 
 def looked_up(wanted: Array, indices: Array, values: Array) -> Array:
     """`values` at the index vectors `wanted`; zero where `indices` does not have them."""
-    found = {tuple(index): i for i, index in enumerate(indices.tolist())}
+    row_of = {tuple(index): i for i, index in enumerate(indices.tolist())}
     result = np.zeros(len(wanted), values.dtype)
     for i, index in enumerate(wanted.tolist()):
-        at = found.get(tuple(index))
+        at = row_of.get(tuple(index))
         if at is not None:
             result[i] = values[at]
     return result
@@ -418,7 +418,7 @@ def _(op: Any, grad: Tensor) -> Any:
         indices = raw.Reshape(indices, [1, 1])
     elif indices.shape.ndims == 1:
         indices = raw.ExpandDims(indices, 1)
-    found = raw.GatherNd(grad, indices)
-    given = raw.Sum(found, [0])
+    to_values = raw.GatherNd(grad, indices)
+    given = raw.Sum(to_values, [0])
     default = raw.Sub(raw.Sum(raw.Reshape(grad, [-1]), [0]), given)
-    return None, None, given if values.shape.ndims == 0 else found, default
+    return None, None, given if values.shape.ndims == 0 else to_values, default

@@ -43,12 +43,12 @@ class SparseTensorsMap:
             InvalidArgumentError: there is none of that number.
         """
         with self._lock:
-            found = self._tensors.pop(number, None)
-        if found is None:
+            tensor = self._tensors.pop(number, None)
+        if tensor is None:
             raise InvalidArgumentError(
                 None, None, f"Unable to find SparseTensor: {number}; it was never stored in this map, or taken before"
             )
-        return found
+        return tensor
 
 
 def _map(ctx: StepHostContext) -> SparseTensorsMap:
@@ -56,8 +56,8 @@ def _map(ctx: StepHostContext) -> SparseTensorsMap:
         return {}, SparseTensorsMap
 
     handle = open_object(ctx, "sparse tensors map", plan, by_node_name=True)
-    found: SparseTensorsMap = object_behind(ctx, handle, "sparse tensors map")
-    return found
+    tensors: SparseTensorsMap = object_behind(ctx, handle, "sparse tensors map")
+    return tensors
 
 
 _SPARSE = "sparse_indices: int64, sparse_values: T, sparse_shape: int64"
@@ -137,8 +137,8 @@ def _(sparse_handles: Any, *, dtype: DType, ctx: StepHostContext) -> Any:
     if len(ranks) > 1:
         raise InvalidArgumentError(None, ctx.op, f"{ctx.op.name!r}: the sparse tensors of a batch have ranks {ranks}")
     rank = ranks.pop() if ranks else 0
-    indices = [np.insert(found, 0, row, axis=1) for row, (found, _, _) in enumerate(taken)]
-    values = [found for _, found, _ in taken]
+    indices = [np.insert(places, 0, row, axis=1) for row, (places, _, _) in enumerate(taken)]
+    values = [elements for _, elements, _ in taken]
     largest = np.max([shape for _, _, shape in taken], axis=0) if taken else np.zeros(0, np.int64)
     return (
         np.concatenate([np.zeros((0, rank + 1), np.int64), *indices]).astype(np.int64),

@@ -1,4 +1,4 @@
-"""Sparse tensors as one tensor: the three parts in a vector of texts, or of variants for datasets (WP4.5)."""
+"""Sparse tensors as one tensor: the three parts in a vector of strings, or of variants for datasets (WP4.5)."""
 
 from __future__ import annotations
 

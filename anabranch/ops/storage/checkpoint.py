@@ -21,7 +21,7 @@ from anabranch.io.slices import SliceInfo
 from anabranch.io.tensor_reader import TensorReader
 from anabranch.ops import shape_rules
 
-_MAX_NAMES_TOLD = 20
+_MAX_NAMES_SHOWN = 20
 
 
 def _bytes(value: Any) -> bytes:
@@ -121,9 +121,9 @@ def _check_names(reader: TensorReader, names: Sequence[str], source: str) -> Non
     if not missing:
         return
     stored = reader.names()
-    told = [f"Key {name} not found in checkpoint{_closest(name, stored)}" for name in missing[:_MAX_NAMES_TOLD]]
-    more = f" and {len(missing) - _MAX_NAMES_TOLD} more" if len(missing) > _MAX_NAMES_TOLD else ""
-    raise errors.NotFoundError(None, None, f"checkpoint {source!r}: {'; '.join(told)}{more}")
+    problems = [f"Key {name} not found in checkpoint{_closest(name, stored)}" for name in missing[:_MAX_NAMES_SHOWN]]
+    more = f" and {len(missing) - _MAX_NAMES_SHOWN} more" if len(missing) > _MAX_NAMES_SHOWN else ""
+    raise errors.NotFoundError(None, None, f"checkpoint {source!r}: {'; '.join(problems)}{more}")
 
 
 def _closest(name: str, stored: Sequence[str]) -> str:
@@ -154,7 +154,7 @@ ShardedFilename.shape(shape_rules.scalar)
 
 
 def _c_string(text: Any) -> bytes:
-    """What C's formatting takes of a text, as it is the name of a file: all up to the first zero byte."""
+    """What C's formatting takes of a string, as it is the name of a file: all up to the first zero byte."""
     return _bytes(text).split(b"\0", 1)[0]
 
 

@@ -99,5 +99,5 @@ def _(json_examples: Any, *, ctx: OperationContext) -> Any:
         except (json_format.ParseError, UnicodeDecodeError) as error:
             raise InvalidArgumentError(None, ctx.op, f"Error while parsing JSON: {error}") from error
 
-    found: np.ndarray[Any, Any] = elementwise(encoded, json_examples)
-    return found
+    examples: np.ndarray[Any, Any] = elementwise(encoded, json_examples)
+    return examples

@@ -1,4 +1,4 @@
-"""Whole files as tensors of text: read, write, find."""
+"""Whole files as string tensors: reading, writing, matching patterns."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _(pattern: TensorShape) -> TensorShape:
 
 @MatchingFiles.host_kernel
 def _(pattern: Any) -> Any:
-    found = sorted({name for p in pattern.reshape(-1).tolist() for name in gfile.glob(p.decode())})
-    names = np.empty(len(found), np.object_)
-    names[:] = [name.encode() for name in found]
+    matching = sorted({name for p in pattern.reshape(-1).tolist() for name in gfile.glob(p.decode())})
+    names = np.empty(len(matching), np.object_)
+    names[:] = [name.encode() for name in matching]
     return names

@@ -207,8 +207,8 @@ def dense_column(
     if not shape.is_fully_defined():
         return _padded(rows, default, dtype, shape, key, labels, ctx)
     dims = shape.dims_tuple or ()
-    found = [_fixed_row(row, default, dims, key, label, ctx) for row, label in zip(rows, labels, strict=True)]
-    return np.stack(found) if found else np.empty((0, *dims), dtype.as_numpy_dtype)
+    column = [_fixed_row(row, default, dims, key, label, ctx) for row, label in zip(rows, labels, strict=True)]
+    return np.stack(column) if column else np.empty((0, *dims), dtype.as_numpy_dtype)
 
 
 def _fixed_row(row: Any, default: Any, dims: tuple[Any, ...], key: str, label: Any, ctx: OperationContext) -> Any:

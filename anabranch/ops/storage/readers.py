@@ -58,8 +58,8 @@ FixedLengthRecordReaderV2 = _making(
 
 # ---------------------------------------------------------------------- reading
 def _reader(ctx: StepHostContext, handle: Any) -> readers.Reader:
-    found: readers.Reader = object_behind(ctx, handle, "reader")
-    return found
+    reader: readers.Reader = object_behind(ctx, handle, "reader")
+    return reader
 
 
 def _names_from(ctx: StepHostContext, handle: Any) -> Callable[[], Any]:

@@ -148,13 +148,13 @@ class _Records:
 
     def _rows(self, key: str, dtype: DType) -> list[list[Any]]:
         """For each record the values of each step; no steps where it lacks the list."""
-        found = []
+        values_of_rows = []
         for message, label in zip(self.messages, self.labels, strict=True):
             lists = message.feature_lists.feature_list
             steps = lists[key].feature if holds(lists, key) else ()
             rows = (values_of({key: f}, key, dtype, f"{label}, step {i},", self.ctx) for i, f in enumerate(steps))
-            found.append([() if row is None else row for row in rows])
-        return found
+            values_of_rows.append([() if row is None else row for row in rows])
+        return values_of_rows
 
     def sparse_list(self, key: str, dtype: DType) -> tuple[Any, Any, Any]:
         """(indices, values, shape) of a sparse tensor [records, most steps, most values]."""
@@ -199,14 +199,14 @@ class _Records:
 
 def _parsed(serialized: list[bytes], names: list[bytes], optional: list[Any], ctx: OperationContext) -> _Records:
     labels = [n.decode("utf-8", "replace") for n in names] or [f"record {i}" for i in range(len(serialized))]
-    found = []
+    examples = []
     for data, label in zip(serialized, labels, strict=True):
         try:
-            found.append(SequenceExample.FromString(data))
+            examples.append(SequenceExample.FromString(data))
         except DecodeError as error:
             message = f"could not parse {label} as a tf.train.SequenceExample: {error}"
             raise InvalidArgumentError(None, ctx.op, message) from None
-    return _Records(found, labels, frozenset(_texts(optional)), ctx)
+    return _Records(examples, labels, frozenset(_texts(optional)), ctx)
 
 
 def _texts(keys: Any) -> list[str]:

@@ -34,7 +34,7 @@ def _invalid(ctx: OperationContext, message: str) -> InvalidArgumentError:
 
 
 def _scalar_text(value: Any, what: str, ctx: OperationContext) -> str:
-    """A scalar string input as text."""
+    """A scalar string input as a Python string."""
     if value.ndim:
         raise _invalid(ctx, f"{what} of {ctx.op.name} must be a scalar, got shape {value.shape}")
     return str(value.item().decode("utf-8", "replace"))

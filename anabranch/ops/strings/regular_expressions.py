@@ -41,18 +41,18 @@ def _pattern(source: bytes, ctx: OperationContext) -> Any:
 
 
 def _message(error: Exception) -> bytes:
-    told = error.args[0]
-    return told if isinstance(told, bytes) else str(told).encode()
+    message = error.args[0]
+    return message if isinstance(message, bytes) else str(message).encode()
 
 
 # ---------------------------------------------------------------------- replacing
 def _rewrite_parts(rewrite: bytes) -> tuple[list[bytes | int], bool]:
     """Literal parts and numbers of groups, up to the first malformed escape; and whether there is none."""
     parts: list[bytes | int] = []
-    for found in _REWRITE_PARTS.finditer(rewrite):
-        escaped = found[1]
+    for part in _REWRITE_PARTS.finditer(rewrite):
+        escaped = part[1]
         if escaped is None:
-            parts.append(found[0])
+            parts.append(part[0])
         elif escaped.isdigit():
             parts.append(int(escaped))
         elif escaped == b"\\":
@@ -73,8 +73,8 @@ def _replacement(pattern: Any, rewrite: bytes, replace_global: bool) -> Callable
     if max(named, default=0) > pattern.groups:
         return lambda text: text
 
-    def expand(found: Any) -> bytes:
-        return b"".join([part if isinstance(part, bytes) else found.group(part) or b"" for part in parts])
+    def expand(match: Any) -> bytes:
+        return b"".join([part if isinstance(part, bytes) else match.group(part) or b"" for part in parts])
 
     if replace_global:
         return lambda text: _replace_all(pattern, expand, text)
@@ -82,8 +82,8 @@ def _replacement(pattern: Any, rewrite: bytes, replace_global: bool) -> Callable
 
 
 def _replace_first(pattern: Any, expand: Callable[[Any], bytes], text: bytes) -> bytes:
-    found = pattern.search(text)
-    return text if found is None else text[: found.start()] + expand(found) + text[found.end() :]
+    match = pattern.search(text)
+    return text if match is None else text[: match.start()] + expand(match) + text[match.end() :]
 
 
 def _replace_all(pattern: Any, expand: Callable[[Any], bytes], text: bytes) -> bytes:
@@ -91,17 +91,17 @@ def _replace_all(pattern: Any, expand: Callable[[Any], bytes], text: bytes) -> b
     result: list[bytes] = []
     at, last_end = 0, -1
     while at <= len(text):
-        found = pattern.search(text, at)
-        if found is None:
+        match = pattern.search(text, at)
+        if match is None:
             break
-        start, end = found.span()
+        start, end = match.span()
         result.append(text[at:start])
         if start == end == last_end:
             after = at + _character_length(text, at)
             result.append(text[at:after])
             at = after
         else:
-            result.append(expand(found))
+            result.append(expand(match))
             at = last_end = end
     return b"".join([*result, text[at:]])
 

@@ -296,8 +296,8 @@ def _(input: Any, delimiter: Any, *, skip_empty: bool) -> Any:
     def split(text: bytes) -> list[bytes]:
         if not cuts:
             return [text[i : i + 1] for i in range(len(text))]
-        found = re.split(b"[" + re.escape(cuts) + b"]", text) if text else []
-        return [part for part in found if part] if skip_empty else found
+        parts = re.split(b"[" + re.escape(cuts) + b"]", text) if text else []
+        return [part for part in parts if part] if skip_empty else parts
 
     return _sparse([split(text) for text in input.tolist()])
 

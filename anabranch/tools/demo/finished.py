@@ -6,5 +6,5 @@ from pathlib import Path
 
 
 def finished(step: int, directory: Path) -> str:
-    """That the run in a directory is through, and the two ways on."""
+    """Says that the run in a directory has ended, and how to go on."""
     return f"the run in {directory} is finished: it is at step {step} (--steps {step * 2} goes on, --fresh starts over)"

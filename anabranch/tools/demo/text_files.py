@@ -34,10 +34,10 @@ class Texts:
 def find_texts(folder: Path | None = None) -> Texts:
     """The texts in a folder and the folders below; default: Python's library, whose documents are a module of it."""
     root = folder or Path(sysconfig.get_paths()["stdlib"])
-    found = sorted(p for p in (root.rglob("*") if folder else root.glob("*")) if p.suffix in _SUFFIXES and p.is_file())
+    paths = sorted(p for p in (root.rglob("*") if folder else root.glob("*")) if p.suffix in _SUFFIXES and p.is_file())
     if folder is None:
-        found += [p for p in [root / "pydoc_data" / "topics.py"] if p.is_file()]
-    sizes = {str(p): p.stat().st_size for p in found}
+        paths += [p for p in [root / "pydoc_data" / "topics.py"] if p.is_file()]
+    sizes = {str(p): p.stat().st_size for p in paths}
     names = [name for name, size in sizes.items() if size >= _SMALLEST][:_MOST_FILES]
     held_out = names[_HELD_OUT - 1 :: _HELD_OUT] or names[1:2]
     train = [name for name in names if name not in held_out]

@@ -16,6 +16,8 @@ from anabranch.frontend.nn import (
     conv as nn_conv,
     cross_entropies as nn_losses,
     ctc as nn_ctc,
+    depthwise_conv,
+    morphology,
     normalization as nn_normalization,
     pool as nn_pool,
 )
@@ -113,9 +115,9 @@ def test_transposed_convolutions_are_gradients(padding: str, size: list[int]) ->
 def test_depthwise_and_separable_convolutions() -> None:
     depth, point = normal(3, 3, 3, 2), normal(1, 1, 6, 5)
     mixed = windows.convolve(X, depth, (1, 1), (2, 1), "SAME", depthwise=True)
-    close(run(nn_conv.depthwise_conv2d(X, depth, [1, 1, 1, 1], "SAME", rate=[2, 1])), mixed)
+    close(run(depthwise_conv.depthwise_conv2d(X, depth, [1, 1, 1, 1], "SAME", rate=[2, 1])), mixed)
     wanted = windows.convolve(mixed, point, (1, 1), (1, 1), "VALID")
-    close(run(nn_conv.separable_conv2d(X, depth, point, [1, 1, 1, 1], "SAME", rate=[2, 1])), wanted, 1e-3)
+    close(run(depthwise_conv.separable_conv2d(X, depth, point, [1, 1, 1, 1], "SAME", rate=[2, 1])), wanted, 1e-3)
 
 
 def test_a_convolution_of_unknown_shapes_has_the_right_gradient() -> None:
@@ -352,5 +354,5 @@ def test_sequences_without_alignment() -> None:
 
 def test_erosion_is_dilation_of_the_negative() -> None:
     window = np.zeros((2, 2, 3), np.float32)
-    eroded = run(nn_conv.erosion2d(X, window, [1, 1, 1, 1], [1, 1, 1, 1], "VALID"))
+    eroded = run(morphology.erosion2d(X, window, [1, 1, 1, 1], [1, 1, 1, 1], "VALID"))
     close(eroded, windows.pool(X, [1, 2, 2, 1], [1, 1, 1, 1], "VALID", np.min))

@@ -11,6 +11,7 @@ from anabranch.contrib import regularizers
 from anabranch.core import dtypes
 from anabranch.core.shapes import TensorShape
 from anabranch.frontend.variables import functions, initializers
+from anabranch.frontend.variables.older_functions import create_partitioned_variables, variable_op_scope
 from anabranch.frontend.variables.partitioned import (
     PartitionedVariable,
     PartitionInfo,
@@ -19,12 +20,10 @@ from anabranch.frontend.variables.partitioned import (
     variable_axis_size_partitioner,
 )
 from anabranch.frontend.variables.scope import (
-    create_partitioned_variables,
     get_local_variable,
     get_variable,
     get_variable_scope,
     no_regularizer,
-    variable_op_scope,
     variable_scope,
 )
 from anabranch.frontend.variables.store import AUTO_REUSE

@@ -1,0 +1,63 @@
+"""Older forms of `variable_scope` and of partitioned variables."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from anabranch.core.dtypes import float32
+from anabranch.frontend.variables.scope import Regularizer, VariableScope, get_variable, variable_scope
+
+
+@contextlib.contextmanager
+def variable_op_scope(
+    values: Any,
+    name_or_scope: str | VariableScope | None,
+    default_name: str | None = None,
+    initializer: Any = None,
+    regularizer: Regularizer | None = None,
+    caching_device: Any = None,
+    partitioner: Any = None,
+    custom_getter: Callable[..., Any] | None = None,
+    reuse: Any = None,
+    dtype: Any = None,
+    use_resource: bool | None = None,
+    constraint: Callable[..., Any] | None = None,
+) -> Iterator[VariableScope]:
+    """The old form of `variable_scope`, with `values` first."""
+    settings = (initializer, regularizer, caching_device, partitioner, custom_getter, reuse, dtype, use_resource)
+    with variable_scope(name_or_scope, default_name, values, *settings, constraint=constraint) as scope:
+        yield scope
+
+
+def create_partitioned_variables(
+    shape: Any,
+    slicing: list[int],
+    initializer: Any,
+    dtype: Any = float32,
+    trainable: bool = True,
+    collections: Any = None,
+    name: str | None = None,
+    reuse: Any = None,
+) -> list[Any]:
+    """The parts of a partitioned variable; `slicing` gives the number of parts along each dimension.
+
+    Raises:
+        ValueError: the number of dimensions differs, or several dimensions are cut.
+    """
+    if len(slicing) != len(shape):
+        raise ValueError(f"the shape {shape} and the slicing {slicing} must have the same length")
+    if min(slicing, default=1) < 1:
+        raise ValueError(f"the number of parts along each dimension must be positive, got {slicing}")
+    with variable_scope(name, "PartitionedVariable", reuse=reuse):
+        whole = get_variable(
+            name="part",
+            shape=shape,
+            dtype=dtype,
+            initializer=initializer,
+            trainable=trainable,
+            partitioner=lambda **_: slicing,
+            collections=collections,
+        )
+        return list(whole)
