@@ -22,8 +22,7 @@ from anabranch.errors import (
     UnknownError,
     exception_type_from_error_code,
 )
-from anabranch.graph.loop_bodies import innermost_first
-from anabranch.graph.step_nodes import StepNode
+from anabranch.graph.step_nodes import StepFunction, StepNode
 from anabranch.proto.step_plan_pb2 import ErrorDef, ItemEventDef, ValueDef
 from anabranch.proto.tensors import dtype_to_proto
 from anabranch.runtime.item_call import ItemEvent
@@ -166,10 +165,17 @@ def error_from_proto(message: ErrorDef, nodes: Mapping[str, StepNode]) -> Except
 
 def nodes_by_origin(partition: Partition) -> dict[str, StepNode]:
     """The nodes of a partition and of the functions that it calls, by what names them beyond it."""
-    operations = list(partition.operations)
-    bodies = {body for op in operations for body in op.functions.values()}
-    inner_nodes = {op.origin: op for body in bodies for inner in innermost_first(body) for op in inner.operations}
-    return inner_nodes | {op.origin: op for op in operations}
+    nodes: dict[str, StepNode] = {}
+    stack, entered = list(partition.operations), set[StepFunction]()
+    while stack:
+        op = stack.pop()
+        nodes.setdefault(op.origin, op)
+        # also those that are kept for later, as a dataset keeps the function of its elements
+        for body in op.functions.values():
+            if body not in entered:
+                entered.add(body)
+                stack.extend(body.operations)
+    return nodes
 
 
 def malformed(error: Exception) -> InvalidArgumentError:

@@ -263,7 +263,12 @@ def lost_edges(plan: Plan, program: Program, order: Order) -> list[str]:
 
 def origin(op: Operation) -> str:
     """How nodes of steps name the operation that they are copied from."""
-    return f"{op.name}@{op.graph.name}" if isinstance(op.graph, FunctionGraph) else op.name
+    root = op.graph
+    while isinstance(root, FunctionGraph):
+        root = root.outer_graph
+    # two functions that were built in different places may have been built under one name
+    scope = [f"@{name}" for name, body in root.functions.items() if body is op.graph]
+    return op.name + "".join(scope)
 
 
 def _behind(plan: Plan, op: StepNode, within: bool) -> set[StepNode]:

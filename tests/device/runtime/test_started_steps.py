@@ -82,6 +82,7 @@ def test_a_started_step_gives_what_a_run_gives(name: str, lowered: bool) -> None
     master.close()
 
 
+@pytest.mark.usefixtures("in_the_worker")
 @pytest.mark.parametrize("branching", [False, True])
 def test_steps_that_wait_hold_no_thread(branching: bool) -> None:
     q = tf.FIFOQueue(100, [tf.float32])
@@ -102,7 +103,7 @@ def test_steps_that_wait_hold_no_thread(branching: bool) -> None:
     assert sorted(outcomes.next()[0] for _ in range(50)) == [2.0 * value for value in range(50)]
     for _ in range(50):
         take.start([], outcomes)
-    while q_waiting(master) < 50:  # each has asked for an element by then
+    while waiting_runs(master) < 50:  # each has asked for an element by then
         assert outcomes.empty
         threading.Event().wait(0.001)
     assert threading.active_count() <= before + 16
@@ -112,7 +113,7 @@ def test_steps_that_wait_hold_no_thread(branching: bool) -> None:
             outcomes.next()
 
 
-def q_waiting(master: LocalMaster) -> int:
+def waiting_runs(master: LocalMaster) -> int:
     """How many runs of a session only wait."""
     worker: Any = master.worker
     active = worker._active
