@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from anabranch.proto.example_pb2 import Example
-from tests.fuzz.comparison import ROUNDING, difference, projections, rounded
+from tests.fuzz.comparison import ROUNDING, difference, is_something, projections, rounded
 from tests.fuzz.differences import Disagreement
 from tests.fuzz.programs import Node, blocks, needed, producer, used
 from tests.fuzz.sides import Side, SideDiedError
@@ -251,7 +251,7 @@ class Examination:
                 continue
             graph, side = (there, "here") if mine["tensors"][ref] is None else (here, "there")
             found = self._steps(graph, [ref])
-            if any(ref in step and np.any(step[ref] != 0) for step in found.values):  # not there: it was refused
+            if any(ref in step and is_something(step[ref]) for step in found.values):  # not there: it was refused
                 flow = "second" if self.program["control_flow_v2"] else "first"
                 order = 1 + any(self.nodes[producer(y)]["kind"] == "gradients" for y in self._behind(ref))
                 message = f"{ref}: None {side}, not zero on the other side; order {order}, {flow} control flow"

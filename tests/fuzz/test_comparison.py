@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.fuzz.comparison import difference
+from tests.fuzz.comparison import difference, is_something
 from tests.fuzz.differences import Disagreement, known_differences
 from tests.fuzz.undefined import undefined
 
@@ -90,3 +90,17 @@ def test_a_message_of_several_lines_is_read_whole() -> None:
     )
     found = Disagreement("refused there only", "n16", "FusedBatchNorm", "-", message, "program")
     assert any(row.covers(found) for row in known_differences())
+
+
+def test_gradients_of_other_maxima_than_those_of_the_data_are_left_out() -> None:
+    data, grad = np.arange(8, dtype=np.float32).reshape(1, 2, 4, 1), np.ones((1, 1, 2, 1), np.float32)
+    right = np.zeros_like(data)
+    for maxima, seen in (([5.0, 7.0], True), ([5.5, 7.5], False)):
+        inputs = [data, np.float32(maxima).reshape(1, 1, 2, 1), grad]
+        assert differs("MaxPoolGrad", inputs, right + 1, right) is seen
+
+
+def test_zeros_and_what_nan_makes_of_them_are_no_gradient() -> None:
+    assert not is_something(np.array([0.0, np.nan]))
+    assert is_something(np.array([0.0, 1e-30, np.nan]))
+    assert is_something(np.array([np.inf]))
