@@ -409,8 +409,11 @@ class Examination:
         return projections(value, values) if value.ndim == values.ndim + 1 else value
 
     def _inputs(self, ref: str, ours: dict[str, Array], step: int) -> list[Array]:
-        """The values here of what the node uses."""
-        found = (self._value_of(source, ours, step) for source in used(self.nodes[producer(ref)]))
+        """The values here of what the node uses; of an operation in the order of its inputs."""
+        node = self.nodes[producer(ref)]
+        given = node["inputs"].values() if node["kind"] == "op" else sorted(used(node))
+        sources = (source for refs in given for source in (refs if isinstance(refs, list) else [refs]))
+        found = (self._value_of(source, ours, step) for source in sources)
         return [value for value in found if value is not None]
 
     def _undefined(self, ref: str, inputs: list[Array], result: Array) -> Array:

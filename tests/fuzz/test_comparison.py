@@ -104,3 +104,12 @@ def test_zeros_and_what_nan_makes_of_them_are_no_gradient() -> None:
     assert not is_something(np.array([0.0, np.nan]))
     assert is_something(np.array([0.0, 1e-30, np.nan]))
     assert is_something(np.array([np.inf]))
+
+
+def test_labels_are_left_out_where_two_are_equally_likely() -> None:
+    values = np.array([0, 1, 0])
+    for logits, seen in (([1.0, 2.0, 2.0], True), ([2.0, 2.0, 1.0], False)):  # the last label is the blank
+        inputs = [np.array([[logits]]), np.array([1], np.int32)]
+        assert differs("CTCBeamSearchDecoder", inputs, values, 1 - values, output=2, top_paths=2) is seen
+        probabilities = np.array([[-1.0, -1.0]])
+        assert differs("CTCBeamSearchDecoder", inputs, probabilities, probabilities - 1, output=6, top_paths=2)

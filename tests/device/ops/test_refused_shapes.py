@@ -223,3 +223,14 @@ def test_known_sizes_are_refused_when_the_graph_is_built() -> None:
     filter, grad = raw.Placeholder("float32", [3, 2, 4, 3]), raw.Placeholder("float32", [3, 2, 4, 3])
     with pytest.raises(ValueError, match="must be equal"):
         raw.Conv2DBackpropInput([2, 4, 5, 4], filter, grad, [1, 1, 1, 1], "VALID")
+
+
+@pytest.mark.parametrize("names", [b"", [[b""]]])
+def test_names_of_another_rank_are_refused_when_the_graph_is_built(names: Any) -> None:
+    keys: dict[str, Any] = dict.fromkeys(
+        "feature_list_dense_missing_assumed_empty context_sparse_keys context_dense_keys feature_list_sparse_keys "
+        "feature_list_dense_keys".split(),
+        [],
+    )
+    with pytest.raises(ValueError, match="must be rank 1"):
+        raw.ParseSequenceExample([b""], names, [], **keys)
