@@ -227,10 +227,8 @@ def test_known_sizes_are_refused_when_the_graph_is_built() -> None:
 
 @pytest.mark.parametrize("names", [b"", [[b""]]])
 def test_names_of_another_rank_are_refused_when_the_graph_is_built(names: Any) -> None:
-    keys: dict[str, Any] = dict.fromkeys(
-        "feature_list_dense_missing_assumed_empty context_sparse_keys context_dense_keys feature_list_sparse_keys "
-        "feature_list_dense_keys".split(),
-        [],
-    )
+    missing: dict[str, Any] = {"feature_list_dense_missing_assumed_empty": []}
+    kinds = ("context_sparse", "context_dense", "feature_list_sparse", "feature_list_dense")
+    keys: dict[str, Any] = {f"{kind}_keys": [] for kind in kinds}
     with pytest.raises(ValueError, match="must be rank 1"):
-        raw.ParseSequenceExample([b""], names, [], **keys)
+        raw.ParseSequenceExample([b""], names, [], **missing, **keys)
