@@ -3311,6 +3311,9 @@ def SparseSegmentSqrtNWithNumSegments(
 def SparseSegmentSum(
     *, data: TensorLike, indices: TensorLike, segment_ids: TensorLike, name: str | None = None
 ) -> Tensor: ...
+def SparseSegmentSumGrad(
+    *, grad: TensorLike, indices: TensorLike, segment_ids: TensorLike, output_dim0: TensorLike, name: str | None = None
+) -> Tensor: ...
 def SparseSegmentSumWithNumSegments(
     *, data: TensorLike, indices: TensorLike, segment_ids: TensorLike, num_segments: TensorLike, name: str | None = None
 ) -> Tensor: ...

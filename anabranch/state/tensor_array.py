@@ -19,6 +19,8 @@ from anabranch.errors import InvalidArgumentError
 
 Array = np.ndarray[Any, Any]
 
+_UNKNOWN = TensorShape(None)
+
 
 class _Element:
     """One place of an array; `shape` outlives the value."""
@@ -100,10 +102,13 @@ class InPlaceTensorArray:
             element.value, element.cleared = None, True
         return value
 
-    def gather(self, indices: Sequence[int]) -> Array:
-        """Values of one shape, one upon the other. [len(indices), ...]"""
+    def gather(self, indices: Sequence[int], element_shape: TensorShape = _UNKNOWN) -> Array:
+        """Values of one shape, one upon the other. [len(indices), ...]
+
+        `element_shape` is what the reader knows of it, which matters where nothing is read.
+        """
         if not len(indices):
-            return np.zeros((0, *self._static_shape()), self.dtype.as_numpy_dtype)
+            return np.zeros((0, *self._static_shape(element_shape)), self.dtype.as_numpy_dtype)
         values = [self.read(int(i)) for i in indices]
         if len({v.shape for v in values}) > 1:
             self._refuse(f"TensorArray has inconsistent shapes: {sorted({v.shape for v in values})}")
@@ -129,11 +134,15 @@ class InPlaceTensorArray:
         for index, (length, end) in enumerate(zip(lengths, ends, strict=True)):
             self.write(index, values[end - length : end])
 
-    def concat(self) -> tuple[Array, Array]:
-        """All values one after the other along their first axis, and their lengths."""
+    def concat(self, shape_except0: TensorShape = _UNKNOWN) -> tuple[Array, Array]:
+        """All values one after the other along their first axis, and their lengths.
+
+        `shape_except0` is what the reader knows of the other axes, which matters where there are no values.
+        """
         values = [self.read(i) for i in range(len(self))]
         if not values:
-            return np.zeros((0, *self._static_shape()[1:]), self.dtype.as_numpy_dtype), np.zeros(0, np.int64)
+            known = self.element_shape[1:].merge_with(shape_except0)
+            return np.zeros((0, *self._sizes(known)), self.dtype.as_numpy_dtype), np.zeros(0, np.int64)
         if any(v.ndim == 0 or v.shape[1:] != values[0].shape[1:] for v in values):
             self._refuse(f"Concat saw inconsistent shapes: {[v.shape for v in values]}")
         return np.concatenate(values), np.array([len(v) for v in values], np.int64)
@@ -187,10 +196,13 @@ class InPlaceTensorArray:
             self._refuse(f"Could not read index {index}: it was not written, and the element shape is not known")
         return self._static_shape()
 
-    def _static_shape(self) -> tuple[int, ...]:
-        if not self.element_shape.is_fully_defined():
+    def _static_shape(self, stated: TensorShape = _UNKNOWN) -> tuple[int, ...]:
+        return self._sizes(self.element_shape.merge_with(stated))
+
+    def _sizes(self, known: TensorShape) -> tuple[int, ...]:
+        if not known.is_fully_defined():
             self._refuse("it has no elements, and the element shape is not known; state element_shape")
-        return tuple(self.element_shape.sizes())
+        return tuple(known.sizes())
 
     def _refuse(self, why: str) -> NoReturn:
         raise InvalidArgumentError(None, None, f"TensorArray {self.name!r}: {why}")

@@ -409,16 +409,17 @@ class Executable:
         The operations of the first trace that matter (those the checks are computed from) are the same as in the
         second, and XLA merges them.
         """
-        values, state = self._begin(args, fixed)
+        before_writes, state = self._begin(args, fixed)
         state.notes, state.choices, state.watched, state.target = notes, kernels, watched, self._target
         before, after = self._parts
-        trace_operations(before, values, state)
-        first = self._continue(after, values, state, None)
-        if first[1].checks and self.island.writes:
-            guard = jnp.all(jnp.stack([c.ok for c in first[1].checks]))
-            first = self._continue(after, values, state, guard)
-        values, final = first
+        trace_operations(before, before_writes, state)
+        values, final = self._continue(after, before_writes, state, None)
         checks[:] = final.checks
+        if checks and self.island.writes:
+            guard = jnp.all(jnp.stack([c.ok for c in checks]))
+            values, final = self._continue(after, before_writes, state, guard)
+            # a check that depends on a change sees the old value in the second trace, where it may hold
+            final.checks = checks
         return self._results(args, values, final)
 
     def _bind(

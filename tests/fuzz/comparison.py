@@ -128,3 +128,8 @@ def projections(vectors: Array, values: Array) -> Array:
     if vectors.shape[-1] < vectors.shape[-2]:
         together = together * (np.abs(values) > limit)[..., None, :]
     return np.asarray(np.einsum("...ik,...jk,...ck->...cij", vectors, vectors.conj(), together))
+
+
+def is_something(gradient: Array) -> bool:
+    """Whether a gradient is more than zeros, and products of zero with NaN or infinity on its way."""
+    return bool(np.any((gradient != 0) & ~np.isnan(gradient)))

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from anabranch.proto.example_pb2 import Example
-from tests.fuzz.comparison import ROUNDING, difference, projections, rounded
+from tests.fuzz.comparison import ROUNDING, difference, is_something, projections, rounded
 from tests.fuzz.differences import Disagreement
 from tests.fuzz.programs import Node, blocks, needed, producer, used
 from tests.fuzz.sides import Side, SideDiedError
@@ -251,7 +251,7 @@ class Examination:
                 continue
             graph, side = (there, "here") if mine["tensors"][ref] is None else (here, "there")
             found = self._steps(graph, [ref])
-            if any(ref in step and np.any(step[ref] != 0) for step in found.values):  # not there: it was refused
+            if any(ref in step and is_something(step[ref]) for step in found.values):  # not there: it was refused
                 flow = "second" if self.program["control_flow_v2"] else "first"
                 order = 1 + any(self.nodes[producer(y)]["kind"] == "gradients" for y in self._behind(ref))
                 message = f"{ref}: None {side}, not zero on the other side; order {order}, {flow} control flow"
@@ -409,8 +409,11 @@ class Examination:
         return projections(value, values) if value.ndim == values.ndim + 1 else value
 
     def _inputs(self, ref: str, ours: dict[str, Array], step: int) -> list[Array]:
-        """The values here of what the node uses."""
-        found = (self._value_of(source, ours, step) for source in used(self.nodes[producer(ref)]))
+        """The values here of what the node uses; of an operation in the order of its inputs."""
+        node = self.nodes[producer(ref)]
+        given = node["inputs"].values() if node["kind"] == "op" else sorted(used(node))
+        sources = (source for refs in given for source in (refs if isinstance(refs, list) else [refs]))
+        found = (self._value_of(source, ours, step) for source in sources)
         return [value for value in found if value is not None]
 
     def _undefined(self, ref: str, inputs: list[Array], result: Array) -> Array:

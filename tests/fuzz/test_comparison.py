@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.fuzz.comparison import difference
+from tests.fuzz.comparison import difference, is_something
 from tests.fuzz.differences import Disagreement, known_differences
 from tests.fuzz.undefined import undefined
 
@@ -90,3 +90,26 @@ def test_a_message_of_several_lines_is_read_whole() -> None:
     )
     found = Disagreement("refused there only", "n16", "FusedBatchNorm", "-", message, "program")
     assert any(row.covers(found) for row in known_differences())
+
+
+def test_gradients_of_other_maxima_than_those_of_the_data_are_left_out() -> None:
+    data, grad = np.arange(8, dtype=np.float32).reshape(1, 2, 4, 1), np.ones((1, 1, 2, 1), np.float32)
+    right = np.zeros_like(data)
+    for maxima, seen in (([5.0, 7.0], True), ([5.5, 7.5], False)):
+        inputs = [data, np.float32(maxima).reshape(1, 1, 2, 1), grad]
+        assert differs("MaxPoolGrad", inputs, right + 1, right) is seen
+
+
+def test_zeros_and_what_nan_makes_of_them_are_no_gradient() -> None:
+    assert not is_something(np.array([0.0, np.nan]))
+    assert is_something(np.array([0.0, 1e-30, np.nan]))
+    assert is_something(np.array([np.inf]))
+
+
+def test_labels_are_left_out_where_two_are_equally_likely() -> None:
+    values = np.array([0, 1, 0])
+    for logits, seen in (([1.0, 2.0, 2.0], True), ([2.0, 2.0, 1.0], False)):  # the last label is the blank
+        inputs = [np.array([[logits]]), np.array([1], np.int32)]
+        assert differs("CTCBeamSearchDecoder", inputs, values, 1 - values, output=2, top_paths=2) is seen
+        probabilities = np.array([[-1.0, -1.0]])
+        assert differs("CTCBeamSearchDecoder", inputs, probabilities, probabilities - 1, output=6, top_paths=2)

@@ -54,12 +54,21 @@ _RULES = {
 #: outputs that hold nothing where nothing is trained
 _RESERVED = {"FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"}
 
+#: operations that are told the maxima of their data, and of which TensorFlow computes them anew on processors alone
+_OF_MAXIMA = {"MaxPoolGrad", "MaxPoolGradV2"}
+
 
 def undefined(operation: str, attrs: dict[str, Any], output: int, inputs: list[Array], result: Array) -> Array:
     """Which elements of an output are left out: an array of bools that broadcasts against the output, `result`."""
     shape = result.shape
     if operation == "Cast" and result.dtype.kind in "iu":
         return _unrepresentable(inputs[0], np.iinfo(result.dtype))
+    if operation == "CTCBeamSearchDecoder" and output < 3 * attrs["top_paths"] and _have_equals(inputs[0][..., :-1]):
+        return np.array(True)
+    if operation in _OF_MAXIMA:
+        data, maxima = inputs[:2]
+        if not np.isin(maxima, data).all():
+            return np.array(True)
     if operation in _RESERVED and output >= 3 and not attrs.get("is_training", True):
         return np.array(True)
     rule = _RULES.get(operation)
@@ -73,6 +82,10 @@ def undefined(operation: str, attrs: dict[str, Any], output: int, inputs: list[A
     for unit in units:
         wild |= unit
     return wild.reshape(leading + (1,) * (len(shape) - len(leading)))
+
+
+def _have_equals(labels: Array) -> bool:
+    return bool((np.diff(np.sort(labels, axis=-1), axis=-1) == 0).any())
 
 
 def _unrepresentable(value: Array, limits: np.iinfo[Any]) -> Array:

@@ -295,6 +295,7 @@ def _(matrix: TensorShape, rhs: TensorShape, l2_regularizer: TensorShape) -> Ten
 def _(matrix: Any, rhs: Any, l2_regularizer: Any, *, fast: bool, ctx: OperationContext) -> Any:
     """With `fast` normal equations are solved, with the regularizer; else singular values are used, without it."""
     a, b = _widened(matrix), _widened(rhs)
+    ctx.check((l2_regularizer >= 0) | (0 in a.shape[:-2]), "l2_regularizer must be >= 0, got {0}", l2_regularizer)
     if not fast:
         return (jnp.linalg.pinv(a) @ b).astype(rhs.dtype)
     rows, columns = a.shape[-2:]

@@ -50,8 +50,20 @@ def _unique_axis(x: Any, axis: Any) -> int | None:
     return None if np.ndim(x) == 1 else at
 
 
-def _check_unique_axis(axis: TensorShape) -> None:
-    if axis[0].value not in (None, 0, 1):
+def _check_unique_axis(x: TensorShape, axis: TensorShape, known: Any) -> None:
+    """Checks the axis while the graph is built where its value is known, as TensorFlow does."""
+    if known is None:
+        shape_rules.late(_check_axis_size, axis)
+        return
+    _check_axis_size(axis)
+    if known.size == 0:
+        shape_rules.with_rank(x, 1, "argument 'x' without an axis")
+    elif x.ndims is not None:
+        normal_axis(int(known[0]), x.ndims)
+
+
+def _check_axis_size(axis: TensorShape) -> None:
+    if axis.with_rank(1)[0].value not in (None, 0, 1):
         raise ValueError(f"the axis is a vector of at most one element, got shape {axis}")
 
 
@@ -98,9 +110,9 @@ UniqueV2 = define_op("UniqueV2", "x: T, axis: Taxis -> y: T, idx: out_idx", _UNI
 UniqueV2.not_differentiable()
 
 
-@UniqueV2.late_shape
-def _(x: TensorShape, axis: TensorShape) -> tuple[TensorShape, ...]:
-    _check_unique_axis(axis)
+@UniqueV2.shape
+def _(x: TensorShape, axis: TensorShape, *, ctx: ShapeContext) -> tuple[TensorShape, ...]:
+    _check_unique_axis(x, axis, ctx.constant("axis"))
     return TensorShape(None if x.ndims is None else [None] * x.ndims), TensorShape([None])
 
 
@@ -119,9 +131,9 @@ UniqueWithCountsV2 = define_op(
 UniqueWithCountsV2.not_differentiable()
 
 
-@UniqueWithCountsV2.late_shape
-def _(x: TensorShape, axis: TensorShape) -> tuple[TensorShape, ...]:
-    _check_unique_axis(axis)
+@UniqueWithCountsV2.shape
+def _(x: TensorShape, axis: TensorShape, *, ctx: ShapeContext) -> tuple[TensorShape, ...]:
+    _check_unique_axis(x, axis, ctx.constant("axis"))
     return TensorShape(None if x.ndims is None else [None] * x.ndims), TensorShape([None]), TensorShape([None])
 
 

@@ -55,6 +55,8 @@ def _draw(images: Array, boxes: Array, colours: Array) -> Array:
         colours = COLOURS if depth > 1 else np.ones((1, 1), np.float32)
     if not 1 <= depth <= 4:
         raise ValueError(f"images must have 1 to 4 channels, got shape {images.shape}")
+    if boxes.shape[2] != 4:
+        raise ValueError(f"a box has 4 numbers, but boxes has shape {boxes.shape}")
     for image, own in zip(out, boxes, strict=True):
         for i, box in enumerate(own):
             colour = colours[i % len(colours)][:depth]

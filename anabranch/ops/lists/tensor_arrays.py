@@ -142,8 +142,8 @@ def _(handle: Any, index: Any, flow: Any, *, ctx: OperationContext) -> Any:
 
 
 @TensorArrayGatherV3.host_kernel
-def _(handle: Any, indices: Any, flow: Any, *, ctx: OperationContext) -> Any:
-    return _array(ctx, handle).gather(indices)
+def _(handle: Any, indices: Any, flow: Any, *, element_shape: TensorShape, ctx: OperationContext) -> Any:
+    return _array(ctx, handle).gather(indices, element_shape)
 
 
 @TensorArrayScatterV3.host_kernel
@@ -153,8 +153,8 @@ def _(handle: Any, indices: Any, value: Any, flow: Any, *, ctx: OperationContext
 
 
 @TensorArrayConcatV3.host_kernel
-def _(handle: Any, flow: Any, *, ctx: OperationContext) -> Any:
-    return _array(ctx, handle).concat()
+def _(handle: Any, flow: Any, *, element_shape_except0: TensorShape, ctx: OperationContext) -> Any:
+    return _array(ctx, handle).concat(element_shape_except0)
 
 
 @TensorArraySplitV3.host_kernel

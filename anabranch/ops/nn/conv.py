@@ -98,6 +98,8 @@ def _to_input_shape(shapes: tuple[TensorShape, ...], attrs: Attrs, ctx: ShapeCon
     else:
         filter, grad = shape_rules.late(_filter_and_gradient, shapes, attrs, layout)
     sizes = _full_sizes(ctx.constant_as_shape("input_sizes"), filter, grad, layout)
+    if early:
+        shape_rules.merged(sizes[:1], grad[:1])
     return shape_rules.with_rank(sizes, layout.rank, "input_sizes")
 
 

@@ -186,6 +186,8 @@ def _(inputs: TensorShape, sequence_length: TensorShape) -> list[TensorShape]:
 def _(inputs: Array, sequence_length: Array, *, merge_repeated: bool, blank_index: int, ctx: OperationContext) -> Any:
     _check_lengths(inputs, sequence_length, ctx)
     blank = blank_index % inputs.shape[2]
+    # a label is better than those before it where it is greater: NaN is only where it comes first
+    inputs = np.where(np.isnan(inputs) & (np.arange(inputs.shape[2]) > 0), _NEVER, inputs).astype(inputs.dtype)
     rows, scores = [], np.zeros((inputs.shape[1], 1), inputs.dtype)
     for b, steps in enumerate(sequence_length.tolist()):
         best = inputs[:steps, b].argmax(axis=-1).tolist()

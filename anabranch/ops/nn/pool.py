@@ -82,6 +82,13 @@ def _to_first_hit(x: Any, maxima: Any, grad: Any, window: Window) -> Any:
     return unshifted(parts, window).astype(grad.dtype)
 
 
+def _to_every_hit(x: Any, maxima: Any, grad: Any, window: Window) -> Any:
+    """The gradient of `_maxima` that TensorFlow has for volumes: all equal maxima of a window get what comes in."""
+    zero = np.zeros((), grad.dtype)
+    parts = [wide(jnp.where(part == maxima, grad, zero)) for part in shifted(x, window, _lowest(x.dtype))]
+    return unshifted(parts, window).astype(grad.dtype)
+
+
 def _to_own_place(hit: Any, grad: Any, window: Window) -> Any:
     """Windows that do not overlap: spreads both over their windows and keeps what stands at the hit."""
     rank = len(window.size)
@@ -231,7 +238,8 @@ def _max_pool(names: tuple[str, str, str], types: tuple[str, str, str], sizes: s
 
     @backward.kernel
     def _(orig_input: Any, orig_output: Any, grad: Any, *, ctx: OperationContext) -> Any:
-        return _to_first_hit(orig_input, orig_output, grad, _checked(orig_input, orig_output, ctx.op.attrs))
+        spread = _to_every_hit if sizes == _SIZES_3D else _to_first_hit
+        return spread(orig_input, orig_output, grad, _checked(orig_input, orig_output, ctx.op.attrs))
 
     @second.kernel
     def _(orig_input: Any, orig_output: Any, grad: Any, *, ctx: OperationContext) -> Any:

@@ -28,7 +28,10 @@ SerializeTensor.not_differentiable()
 
 @SerializeTensor.host_kernel
 def _(tensor: Any, *, T: DType) -> bytes:
-    return make_tensor_proto(tensor, T).SerializeToString(deterministic=True)
+    proto = make_tensor_proto(tensor, T)
+    if tensor.dtype != np.object_:  # a constant's message may list elements; here TensorFlow has bytes always
+        proto = TensorProto(dtype=proto.dtype, tensor_shape=proto.tensor_shape, tensor_content=tensor.tobytes())
+    return proto.SerializeToString(deterministic=True)
 
 
 ParseTensor = define_op("ParseTensor", "serialized: string -> output: out_type", "out_type: type")

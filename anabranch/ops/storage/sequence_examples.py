@@ -72,7 +72,7 @@ ParseSequenceExample = define_op(
     "feature_list_dense_missing_assumed_empty: list(string) >= 0, context_sparse_keys: list(string) >= 0, "
     "context_dense_keys: list(string) >= 0, feature_list_sparse_keys: list(string) >= 0, "
     f"feature_list_dense_keys: list(string) >= 0, {_ATTRS}",
-    ranks={"serialized": 1},
+    ranks={"serialized": 1, "debug_name": 1},
 )
 ParseSequenceExample.not_differentiable()
 

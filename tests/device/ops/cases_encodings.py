@@ -42,6 +42,14 @@ JSON = scalar(b'{"features": {"feature": {"n": {"int64List": {"value": ["7", "8"
 CASES = [
     OpCase("SerializeTensor", (NUMBERS,), verify=_reads_as(NUMBERS), label="numbers"),
     OpCase("SerializeTensor", (TEXTS,), verify=_reads_as(TEXTS), label="texts"),
+    *(
+        OpCase("SerializeTensor", (value,), expected=[scalar(message)], label=f"bytes of {value.dtype} {value.shape}")
+        for value, message in (
+            (np.float32(1), b'\x08\x01\x12\x00"\x04\x00\x00\x80?'),
+            (np.array([-1], np.int64), b'\x08\t\x12\x04\x12\x02\x08\x01"\x08' + b"\xff" * 8),
+            (np.array([False, True]), b'\x08\n\x12\x04\x12\x02\x08\x02"\x02\x00\x01'),
+        )
+    ),
     OpCase("ParseTensor", (serialized(NUMBERS),), {"out_type": "float"}, expected=[NUMBERS], label="numbers"),
     OpCase("ParseTensor", (serialized(TEXTS),), {"out_type": "string"}, expected=[TEXTS], label="texts"),
     OpCase("ParseTensor", (serialized(NUMBERS),), {"out_type": "int32"}, error=INVALID, label="type"),

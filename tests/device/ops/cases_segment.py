@@ -144,6 +144,7 @@ CASES = [
     *sparse("Sum"),
     *sparse("Mean"),
     *sparse("SqrtN"),
+    *sparse_gradient("Sum"),
     *sparse_gradient("Mean"),
     *sparse_gradient("SqrtN"),
 ]

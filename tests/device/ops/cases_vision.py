@@ -231,6 +231,12 @@ SEQUENCES = [
     OpCase("CTCLoss", (LOGITS, PLACES, NAMES + 1, LENGTHS), error=InvalidArgumentError, label="the blank as a label"),
     OpCase("CTCLoss", (LOGITS, PLACES, NAMES, LENGTHS + 1), error=InvalidArgumentError, label="too long"),
     OpCase("CTCGreedyDecoder", (LOGITS, LENGTHS), {"merge_repeated": True}, greedy),
+    OpCase(  # a label of NaN is not greater than another; the first is greatest until another is greater
+        "CTCGreedyDecoder",
+        (np.float32([[[1, np.nan, 0]], [[0, 2, np.nan]], [[np.nan, 1, 2]]]), np.int32([3])),
+        expected=[np.int64([[0, 0], [0, 1], [0, 2]]), np.int64([0, 1, 0]), np.int64([1, 3]), np.float32([[np.nan]])],
+        label="NaN",
+    ),
     OpCase(
         "CTCBeamSearchDecoder",
         (LOGITS, LENGTHS),

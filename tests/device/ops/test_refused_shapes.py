@@ -202,3 +202,33 @@ def test_a_graph_is_read_and_its_other_nodes_run(name: str, arrays: Any, attrs: 
 @pytest.mark.parametrize("name", HIDDEN)
 def test_shapes_met_in_functions_of_datasets_are_refused(name: str) -> None:
     assert not _taken(name, _call_in_map)
+
+
+@pytest.mark.parametrize(
+    ("name", "inputs", "message"),
+    [
+        ("UniqueV2", ([1.0, 2.0], [1]), r"not in \[-1, 1\)"),
+        ("UniqueV2", (1.0, [0]), r"not in \[0, 0\)"),
+        ("UniqueWithCountsV2", ([1.0, 2.0], [-2]), r"not in \[-1, 1\)"),
+        ("UniqueWithCountsV2", ([[1.0, 2.0]], np.zeros(0, np.int64)), "must be rank 1"),
+    ],
+)
+def test_a_known_axis_is_refused_when_the_graph_is_built(name: str, inputs: Any, message: str) -> None:
+    """As the body of a loop or a branch is, though it may never run."""
+    with pytest.raises(ValueError, match=message):
+        getattr(raw, name)(*inputs)
+
+
+def test_known_sizes_are_refused_when_the_graph_is_built() -> None:
+    filter, grad = raw.Placeholder("float32", [3, 2, 4, 3]), raw.Placeholder("float32", [3, 2, 4, 3])
+    with pytest.raises(ValueError, match="must be equal"):
+        raw.Conv2DBackpropInput([2, 4, 5, 4], filter, grad, [1, 1, 1, 1], "VALID")
+
+
+@pytest.mark.parametrize("names", [b"", [[b""]]])
+def test_names_of_another_rank_are_refused_when_the_graph_is_built(names: Any) -> None:
+    missing: dict[str, Any] = {"feature_list_dense_missing_assumed_empty": []}
+    kinds = ("context_sparse", "context_dense", "feature_list_sparse", "feature_list_dense")
+    keys: dict[str, Any] = {f"{kind}_keys": [] for kind in kinds}
+    with pytest.raises(ValueError, match="must be rank 1"):
+        raw.ParseSequenceExample([b""], names, [], **missing, **keys)

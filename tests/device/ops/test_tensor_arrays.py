@@ -126,3 +126,16 @@ def test_no_gradient_is_silently_zero() -> None:
     flow = raw.TensorArrayWriteV3(array.handle, 0, x, array.flow)
     with pytest.raises(errors.UnimplementedError, match="changes an array in place"):
         tf.gradients(reading(array, flow), x)
+
+
+def test_the_reader_may_know_the_shape_of_the_elements_that_there_are_not() -> None:
+    array = made(0)
+    rows = raw.TensorArrayGatherV3(array.handle, np.zeros(0, np.int32), array.flow, dtype="float32", element_shape=[2])
+    joined = raw.TensorArrayConcatV3(array.handle, array.flow, dtype="float32", element_shape_except0=[3])
+    assert [r.shape for r in run([rows, *joined])] == [(0, 2), (0, 3), (0,)]
+    half = made(0, element_shape=[None, 2])
+    rows = raw.TensorArrayGatherV3(half.handle, np.zeros(0, np.int32), half.flow, dtype="float32", element_shape=[4, 2])
+    assert run(rows).shape == (0, 4, 2)
+    other = raw.TensorArrayGatherV3(half.handle, np.zeros(0, np.int32), half.flow, dtype="float32", element_shape=[4])
+    with pytest.raises(errors.InvalidArgumentError):
+        run(other)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, strategies as st
 
+from anabranch.errors import InvalidArgumentError
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.graph import Graph, get_default_graph
 from anabranch.ops import raw, vocabulary as _vocabulary  # noqa: F401
@@ -158,3 +160,19 @@ def test_random_graphs_keep_every_edge_and_give_the_same_values(data: Any) -> No
         with Session() as session:
             for got, expected in zip(session.run(tensors, {x: values[0]}), values, strict=True):
                 np.testing.assert_allclose(got, expected, rtol=1e-6)
+
+
+def test_a_check_of_what_is_changed_before_it_fails_and_nothing_changes() -> None:
+    """The check holds for the old value, which is what is left where it fails."""
+    state = raw.VarHandleOp(dtype="int32", shape=[2], shared_name="v")
+    with Session() as session:
+        session.run(raw.AssignVariableOp(state, np.array([6, 2], np.int32)))
+        change = raw.AssignSubVariableOp(state, np.array([3, 2], np.int32))
+        with get_default_graph().control_dependencies([change]):
+            changed = raw.ReadVariableOp(state, "int32")
+        offsets = raw.ConcatOffset(1, [np.array([6, 2], np.int32), changed])
+        row = raw.GatherV2(np.zeros((2, 3), np.float32), raw.Sub(changed, 4), 0)
+        for checked, message in ((offsets, "sizes \\[3 0\\]"), (row, "-1")):
+            with pytest.raises(InvalidArgumentError, match=message):
+                session.run([change, checked])
+            assert session.run(raw.ReadVariableOp(state, "int32")).tolist() == [6, 2]
