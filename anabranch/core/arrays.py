@@ -17,3 +17,11 @@ class AnyArray(Protocol):
     @property
     def dtype(self) -> np.dtype[Any]: ...
     def __array__(self) -> HostArray: ...
+
+
+#: an array of whichever library a kernel is called with: NumPy's, or JAX's, whose values may be known only to a device
+Array: TypeAlias = Any
+#: that library: `numpy` or `jax.numpy`
+ArrayLibrary: TypeAlias = Any
+#: what a kernel draws random numbers from: a random key of JAX's, or a generator of NumPy's
+RandomSource: TypeAlias = Any

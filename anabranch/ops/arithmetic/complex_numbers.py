@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from anabranch.core.arrays import Array, ArrayLibrary
+from anabranch.core.dtypes import DType
 from anabranch.core.kernel_context import OperationContext
 from anabranch.graph.building import OpFunction, define_op
 from anabranch.graph.operation import Tensor
@@ -33,7 +35,7 @@ def check_parts(ctx: OperationContext, real: Any, whole: Any) -> None:
 
 
 @Complex.kernel
-def _(real: Any, imag: Any, *, T: Any, Tout: Any, xp: Any, ctx: OperationContext) -> Any:
+def _(real: Array, imag: Array, *, T: DType, Tout: DType, xp: ArrayLibrary, ctx: OperationContext) -> Any:
     check_parts(ctx, T, Tout)
     return complex_array(real, imag, xp=xp)
 
@@ -56,7 +58,7 @@ def _part(name: str, signature: str, function: Callable[..., Any], gradient: Cal
     op.shape(shape_rules.same_as_first)
 
     @op.kernel
-    def _(z: Any, *, T: Any, Tout: Any, xp: Any, ctx: OperationContext) -> Any:
+    def _(z: Array, *, T: Any, Tout: Any, xp: ArrayLibrary, ctx: OperationContext) -> Any:
         check_parts(ctx, Tout, T)
         return function(xp, z).astype(Tout.as_numpy_dtype)
 
@@ -89,7 +91,7 @@ Conj.shape(shape_rules.same_as_first)
 
 
 @Conj.kernel
-def _(input: Any, *, xp: Any) -> Any:
+def _(input: Array, *, xp: ArrayLibrary) -> Any:
     return xp.conj(input)
 
 

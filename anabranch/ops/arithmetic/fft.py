@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from anabranch.core.arrays import Array, ArrayLibrary
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import OpFunction, define_op
@@ -38,7 +39,7 @@ def _complex_transform(name: str, rank: int, inverse: bool) -> OpFunction:
         return input.with_rank_at_least(rank)
 
     @op.kernel
-    def _(input: Any, *, xp: Any) -> Any:
+    def _(input: Array, *, xp: ArrayLibrary) -> Any:
         function = xp.fft.ifftn if inverse else xp.fft.fftn
         return function(input, axes=_axes(rank)).astype(input.dtype)
 
@@ -86,7 +87,9 @@ def _real_transform(rank: int) -> OpFunction:
         return _transformed_shape(input, ctx.constant("fft_length"), rank, True)
 
     @op.kernel
-    def _(input: Any, fft_length: Any, *, Treal: Any, Tcomplex: Any, xp: Any, ctx: OperationContext) -> Any:
+    def _(
+        input: Array, fft_length: Array, *, Treal: Any, Tcomplex: Any, xp: ArrayLibrary, ctx: OperationContext
+    ) -> Any:
         check_parts(ctx, Treal, Tcomplex)
         lengths = _lengths(ctx, fft_length, rank)
         _check_long_enough(ctx, np.shape(input), lengths)
@@ -119,7 +122,9 @@ def _inverse_real_transform(rank: int) -> OpFunction:
         return _transformed_shape(input, ctx.constant("fft_length"), rank, False)
 
     @op.kernel
-    def _(input: Any, fft_length: Any, *, Treal: Any, Tcomplex: Any, xp: Any, ctx: OperationContext) -> Any:
+    def _(
+        input: Array, fft_length: Array, *, Treal: Any, Tcomplex: Any, xp: ArrayLibrary, ctx: OperationContext
+    ) -> Any:
         check_parts(ctx, Treal, Tcomplex)
         lengths = _lengths(ctx, fft_length, rank)
         _check_long_enough(ctx, np.shape(input), [*lengths[:-1], lengths[-1] // 2 + 1])

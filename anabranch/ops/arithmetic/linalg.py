@@ -11,6 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from anabranch.core.arrays import Array
+from anabranch.core.dtypes import DType
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import OpFunction, define_op
@@ -122,7 +124,7 @@ Cholesky.shape(_square)
 
 
 @Cholesky.kernel
-def _(input: Any, *, ctx: OperationContext) -> Any:
+def _(input: Array, *, ctx: OperationContext) -> Any:
     """Reads the lower triangle only."""
     factor = jnp.tril(jax.lax.linalg.cholesky(_widened(input), symmetrize_input=False))
     finite = jnp.all(jnp.isfinite(jnp.tril(input)))
@@ -146,7 +148,7 @@ MatrixInverse.shape(_square)
 
 
 @MatrixInverse.kernel
-def _(input: Any, *, adjoint: bool, ctx: OperationContext) -> Any:
+def _(input: Array, *, adjoint: bool, ctx: OperationContext) -> Any:
     matrix = _widened(_transposed(input) if adjoint else input)
     identity = jnp.broadcast_to(jnp.eye(matrix.shape[-1], dtype=matrix.dtype), matrix.shape)
     return _solved(*_factored(ctx, matrix), identity).astype(input.dtype)
@@ -165,7 +167,7 @@ MatrixDeterminant.shape(_scalar_per_matrix)
 
 
 @MatrixDeterminant.kernel
-def _(input: Any) -> Any:
+def _(input: Array) -> Any:
     return jnp.linalg.det(_widened(input)).astype(input.dtype)
 
 
@@ -188,7 +190,7 @@ def _(input: TensorShape) -> list[TensorShape]:
 
 
 @LogMatrixDeterminant.kernel
-def _(input: Any) -> Any:
+def _(input: Array) -> Any:
     """Adds the logarithms of the pivots: their product may be too small, or too large, for its dtype."""
     factors, swaps, _ = jax.lax.linalg.lu(_widened(input))
     pivots = jnp.diagonal(factors, axis1=-2, axis2=-1)
@@ -214,7 +216,7 @@ def _check_system(ctx: OperationContext, matrix: Any, rhs: Any) -> None:
 
 
 @MatrixSolve.kernel
-def _(matrix: Any, rhs: Any, *, adjoint: bool, ctx: OperationContext) -> Any:
+def _(matrix: Array, rhs: Array, *, adjoint: bool, ctx: OperationContext) -> Any:
     _check_system(ctx, matrix, rhs)
     wide = _widened(_transposed(matrix) if adjoint else matrix)
     return _solved(*_factored(ctx, wide), _widened(rhs)).astype(rhs.dtype)
@@ -247,7 +249,7 @@ def _triangular_solve(name: str, types: str) -> OpFunction:
     op.shape(_broadcast_solution)
 
     @op.kernel
-    def _(matrix: Any, rhs: Any, *, lower: bool, adjoint: bool, ctx: OperationContext) -> Any:
+    def _(matrix: Array, rhs: Array, *, lower: bool, adjoint: bool, ctx: OperationContext) -> Any:
         if matrix.shape[:-2] != rhs.shape[:-2]:
             batch = np.broadcast_shapes(matrix.shape[:-2], rhs.shape[:-2])
             matrix = jnp.broadcast_to(matrix, (*batch, *matrix.shape[-2:]))
@@ -292,7 +294,7 @@ def _(matrix: TensorShape, rhs: TensorShape, l2_regularizer: TensorShape) -> Ten
 
 
 @MatrixSolveLs.kernel
-def _(matrix: Any, rhs: Any, l2_regularizer: Any, *, fast: bool, ctx: OperationContext) -> Any:
+def _(matrix: Array, rhs: Array, l2_regularizer: Array, *, fast: bool, ctx: OperationContext) -> Any:
     """With `fast` normal equations are solved, with the regularizer; else singular values are used, without it."""
     a, b = _widened(matrix), _widened(rhs)
     ctx.check((l2_regularizer >= 0) | (0 in a.shape[:-2]), "l2_regularizer must be >= 0, got {0}", l2_regularizer)
@@ -349,7 +351,7 @@ def _least(a: int | None, b: int | None) -> int | None:
 
 
 @Qr.kernel
-def _(input: Any, *, full_matrices: bool) -> Any:
+def _(input: Array, *, full_matrices: bool) -> Any:
     q, r = jnp.linalg.qr(_widened(input), mode="complete" if full_matrices else "reduced")
     return q.astype(input.dtype), r.astype(input.dtype)
 
@@ -389,7 +391,7 @@ def _(input: TensorShape, *, compute_v: bool) -> list[TensorShape]:
 
 
 @SelfAdjointEigV2.kernel
-def _(input: Any, *, compute_v: bool, ctx: OperationContext) -> Any:
+def _(input: Array, *, compute_v: bool, ctx: OperationContext) -> Any:
     """Reads the lower triangle only; eigenvalues ascend."""
     ctx.check(
         jnp.isfinite(jnp.tril(input)), "Self-adjoint eigen decomposition was not successful. The input may be NaN."
@@ -443,7 +445,7 @@ def _(input: TensorShape, *, compute_uv: bool, full_matrices: bool) -> list[Tens
 
 
 @Svd.kernel
-def _(input: Any, *, compute_uv: bool, full_matrices: bool) -> Any:
+def _(input: Array, *, compute_uv: bool, full_matrices: bool) -> Any:
     """The decomposition input = u diag(s) v^H, s descending."""
     wide = _widened(input)
     if not compute_uv:
@@ -505,7 +507,7 @@ def _(input: TensorShape) -> list[TensorShape]:
 
 
 @Lu.kernel
-def _(input: Any, *, output_idx_type: Any, ctx: OperationContext) -> Any:
+def _(input: Array, *, output_idx_type: DType, ctx: OperationContext) -> Any:
     """input[p] = l u; the result holds l (without its unit diagonal) and u."""
     factors, permutation = _factored(ctx, _widened(input))
     return factors.astype(input.dtype), permutation.astype(output_idx_type.as_numpy_dtype)
@@ -535,7 +537,7 @@ MatrixExponential.shape(_square)
 
 
 @MatrixExponential.kernel
-def _(input: Any) -> Any:
+def _(input: Array) -> Any:
     return jax.scipy.linalg.expm(_widened(input)).astype(input.dtype)
 
 

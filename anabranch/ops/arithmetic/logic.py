@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from anabranch.core.arrays import Array, ArrayLibrary
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import OpFunction, define_op
@@ -38,7 +39,7 @@ def _equality(name: str, function: Callable[..., Any], otherwise: bool) -> OpFun
             return shape_rules.SCALAR
 
     @op.kernel
-    def _(x: Any, y: Any, *, incompatible_shape_error: bool, xp: Any) -> Any:
+    def _(x: Array, y: Array, *, incompatible_shape_error: bool, xp: ArrayLibrary) -> Any:
         if not incompatible_shape_error:
             try:
                 np.broadcast_shapes(x.shape, y.shape)
@@ -61,7 +62,7 @@ ApproximateEqual.not_differentiable()
 
 
 @ApproximateEqual.kernel
-def _(x: Any, y: Any, *, tolerance: float, xp: Any) -> Any:
+def _(x: Array, y: Array, *, tolerance: float, xp: ArrayLibrary) -> Any:
     # the greater minus the smaller, so that unsigned integers do not wrap
     apart = xp.abs(x - y) if np.dtype(x.dtype).kind == "c" else xp.maximum(x, y) - xp.minimum(x, y)
     return apart < tolerance
@@ -73,7 +74,7 @@ def _logical(name: str, function: Callable[..., Any]) -> OpFunction:
     op.shape(shape_rules.broadcast)
 
     @op.kernel
-    def _(x: Any, y: Any, *, xp: Any) -> Any:
+    def _(x: Array, y: Array, *, xp: ArrayLibrary) -> Any:
         return function(xp, x, y)
 
     op.not_differentiable()
@@ -89,7 +90,7 @@ LogicalNot.not_differentiable()
 
 
 @LogicalNot.kernel
-def _(x: Any, *, xp: Any) -> Any:
+def _(x: Array, *, xp: ArrayLibrary) -> Any:
     return xp.logical_not(x)
 
 
@@ -98,7 +99,7 @@ def _classification(name: str, function: Callable[..., Any]) -> OpFunction:
     op.shape(shape_rules.same_as_first)
 
     @op.kernel
-    def _(x: Any, *, xp: Any) -> Any:
+    def _(x: Array, *, xp: ArrayLibrary) -> Any:
         return function(xp, x)
 
     op.not_differentiable()
@@ -114,7 +115,7 @@ IsFinite = _classification("IsFinite", lambda xp, x: xp.isfinite(x))
 def _shift(function: Callable[..., Any]) -> Callable[..., Any]:
     """Shifts by a number of bits that is clamped to what the type has."""
 
-    def shifted(xp: Any, x: Any, y: Any) -> Any:
+    def shifted(xp: ArrayLibrary, x: Array, y: Array) -> Any:
         bits = np.dtype(x.dtype).itemsize * 8
         return function(xp, x, xp.clip(y, 0, bits - 1).astype(x.dtype))
 
@@ -133,7 +134,7 @@ Invert.not_differentiable()
 
 
 @Invert.kernel
-def _(x: Any, *, xp: Any) -> Any:
+def _(x: Array, *, xp: ArrayLibrary) -> Any:
     return xp.invert(x)
 
 
@@ -143,7 +144,7 @@ PopulationCount.not_differentiable()
 
 
 @PopulationCount.kernel
-def _(x: Any) -> Any:
+def _(x: Array) -> Any:
     return jax.lax.population_count(x).astype(np.uint8)
 
 
@@ -162,7 +163,7 @@ def _(condition: TensorShape, t: TensorShape, e: TensorShape) -> TensorShape:
 
 
 @Select.kernel
-def _(condition: Any, t: Any, e: Any, *, xp: Any, ctx: OperationContext) -> Any:
+def _(condition: Array, t: Array, e: Array, *, xp: ArrayLibrary, ctx: OperationContext) -> Any:
     """A vector chooses rows; any other condition has the values' shape, or none."""
     fits = condition.shape in ((), t.shape, t.shape[:1]) and t.shape == e.shape
     ctx.check(
@@ -184,7 +185,7 @@ SelectV2.shape(shape_rules.broadcast)
 
 
 @SelectV2.kernel
-def _(condition: Any, t: Any, e: Any, *, xp: Any) -> Any:
+def _(condition: Array, t: Array, e: Array, *, xp: ArrayLibrary) -> Any:
     return xp.where(condition, t, e)
 
 

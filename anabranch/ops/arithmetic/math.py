@@ -10,6 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from anabranch.core.arrays import Array, ArrayLibrary
+from anabranch.core.dtypes import DType
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape, broadcast_dims
 from anabranch.errors import UnimplementedError
@@ -53,7 +55,7 @@ def _repeated_axes(s0: Any, s1: Any) -> tuple[list[int], list[int]]:
 
 
 @BroadcastGradientArgs.kernel
-def _(s0: Any, s1: Any, *, xp: Any) -> Any:
+def _(s0: Array, s1: Array, *, xp: ArrayLibrary) -> Any:
     """Which axes of the broadcast result each operand's gradient must be summed over."""
     axes_a, axes_b = _repeated_axes(s0, s1)
     return np.array(axes_a, s0.dtype), np.array(axes_b, s0.dtype)
@@ -180,7 +182,7 @@ def _(inputs: list[TensorShape]) -> TensorShape:
 
 
 @AddN.kernel
-def _(inputs: list[Any], *, xp: Any, ctx: StepTracingContext) -> Any:
+def _(inputs: list[Any], *, xp: ArrayLibrary, ctx: StepTracingContext) -> Any:
     if isinstance(inputs[0], TensorList):
         return functools.reduce(lambda a, b: sum_of_lists(a, b, ctx), inputs)
     return functools.reduce(xp.add, inputs)
@@ -198,7 +200,7 @@ def _(inputs: list[TensorShape], *, shape: TensorShape) -> TensorShape:
 
 
 @AccumulateNV2.kernel
-def _(inputs: list[Any], *, xp: Any) -> Any:
+def _(inputs: list[Any], *, xp: ArrayLibrary) -> Any:
     return functools.reduce(xp.add, inputs)
 
 
@@ -209,7 +211,7 @@ def _division(name: str, function: Callable[..., Any], types: str, gradient: Cal
     op.shape(shape_rules.broadcast)
 
     @op.kernel
-    def _(x: Any, y: Any, *, xp: Any, ctx: OperationContext) -> Any:
+    def _(x: Array, y: Array, *, xp: ArrayLibrary, ctx: OperationContext) -> Any:
         if _is_integer(y):
             ctx.check(xp.all(y != 0), "Integer division by zero")
             y = xp.where(y == 0, xp.ones_like(y), y)
@@ -218,7 +220,7 @@ def _division(name: str, function: Callable[..., Any], types: str, gradient: Cal
     return attach_gradient(op, gradient)
 
 
-def _truncated_quotient(xp: Any, x: Any, y: Any) -> Any:
+def _truncated_quotient(xp: ArrayLibrary, x: Array, y: Array) -> Any:
     if not _is_integer(x):
         return xp.trunc(x / y)
     if xp is jnp:
@@ -228,11 +230,11 @@ def _truncated_quotient(xp: Any, x: Any, y: Any) -> Any:
     return quotient + (inexact & ((x < 0) != (y < 0))).astype(quotient.dtype)
 
 
-def _quotient(xp: Any, x: Any, y: Any) -> Any:
+def _quotient(xp: ArrayLibrary, x: Array, y: Array) -> Any:
     return _truncated_quotient(xp, x, y) if _is_integer(x) else xp.divide(x, y)
 
 
-def _floor_quotient(xp: Any, x: Any, y: Any) -> Any:
+def _floor_quotient(xp: ArrayLibrary, x: Array, y: Array) -> Any:
     return xp.floor_divide(x, y) if _is_integer(x) else xp.floor(xp.divide(x, y))
 
 
@@ -312,7 +314,7 @@ Pow.gradient(_pow_gradient)
 
 
 @Pow.kernel
-def _(x: Any, y: Any, *, xp: Any, ctx: OperationContext) -> Any:
+def _(x: Array, y: Array, *, xp: ArrayLibrary, ctx: OperationContext) -> Any:
     if np.dtype(y.dtype).kind == "i":
         ctx.check(xp.all(y >= 0), "Integers to negative integer powers are not allowed; cast to a floating type")
         y = xp.maximum(y, xp.zeros_like(y))
@@ -324,7 +326,7 @@ def _(x: Any, y: Any, *, xp: Any, ctx: OperationContext) -> Any:
     return xp.where((x == 0) & (xp.real(y) >= 0), at_zero, power)
 
 
-def _squared_difference(xp: Any, x: Any, y: Any) -> Any:
+def _squared_difference(xp: ArrayLibrary, x: Array, y: Array) -> Any:
     difference = xp.subtract(x, y)
     return xp.conj(difference) * difference if np.dtype(x.dtype).kind == "c" else xp.square(difference)
 
@@ -364,7 +366,7 @@ def _from_result(
     op.shape(shape_rules.same_as_first)
 
     @op.kernel
-    def _(y: Any, dy: Any, *, xp: Any, ctx: OperationContext) -> Any:
+    def _(y: Array, dy: Array, *, xp: ArrayLibrary, ctx: OperationContext) -> Any:
         """The two go together element by element, whatever their shapes are."""
         ctx.check(np.size(y) == np.size(dy), f"y of shape {np.shape(y)} and dy of shape {np.shape(dy)} differ in size")
         dy = xp.reshape(dy, np.shape(y))
@@ -412,7 +414,7 @@ def _by_conjugate(grad_op: OpFunction) -> Callable[..., Any]:
     return lambda op, grad: grad_op(conj(op.outputs[0]), grad)
 
 
-def _reciprocal(xp: Any, x: Any) -> Any:
+def _reciprocal(xp: ArrayLibrary, x: Array) -> Any:
     return xp.trunc(1 / x).astype(x.dtype) if _is_integer(x) else xp.reciprocal(x)
 
 
@@ -450,7 +452,7 @@ Atan2.shape(shape_rules.broadcast)
 
 
 @Atan2.kernel
-def _(y: Any, x: Any, *, xp: Any) -> Any:
+def _(y: Array, x: Array, *, xp: ArrayLibrary) -> Any:
     return xp.arctan2(y, x)
 
 
@@ -484,7 +486,7 @@ NextAfter.shape(shape_rules.broadcast)
 
 
 @NextAfter.kernel
-def _(x1: Any, x2: Any, *, xp: Any) -> Any:
+def _(x1: Array, x2: Array, *, xp: ArrayLibrary) -> Any:
     return xp.nextafter(x1, x2)
 
 
@@ -506,7 +508,7 @@ Maximum = binary("Maximum", lambda xp, x, y: xp.maximum(x, y), "real", _extreme_
 Minimum = binary("Minimum", lambda xp, x, y: xp.minimum(x, y), "real", _extreme_gradient("LessEqual"))
 
 
-def complex_array(real: Any, imag: Any, *, xp: Any) -> Any:
+def complex_array(real: Any, imag: Any, *, xp: ArrayLibrary) -> Any:
     """Complex numbers of their parts; real + 1j * imag would spoil infinities."""
     real, imag = xp.broadcast_arrays(real, imag)
     if xp is not np:
@@ -528,7 +530,7 @@ def _(t: TensorShape, clip_value_min: TensorShape, clip_value_max: TensorShape) 
 
 
 @ClipByValue.kernel
-def _(t: Any, clip_value_min: Any, clip_value_max: Any, *, xp: Any) -> Any:
+def _(t: Array, clip_value_min: Array, clip_value_max: Array, *, xp: ArrayLibrary) -> Any:
     """A bound that is NaN bounds nothing; NaN stays. Complex numbers are clipped part by part."""
     if np.iscomplexobj(t):
         parts = [_clipped(part(t), part(clip_value_min), part(clip_value_max), xp) for part in (xp.real, xp.imag)]
@@ -536,7 +538,7 @@ def _(t: Any, clip_value_min: Any, clip_value_max: Any, *, xp: Any) -> Any:
     return _clipped(t, clip_value_min, clip_value_max, xp)
 
 
-def _clipped(t: Any, low: Any, high: Any, xp: Any) -> Any:
+def _clipped(t: Any, low: Any, high: Any, xp: ArrayLibrary) -> Any:
     below = xp.where(high < t, high, t)
     return xp.where(low > below, low, below)
 
@@ -562,7 +564,7 @@ def _(tensor: AnyTensor, depth: int) -> list[int | None] | None:
 
 
 @Cast.kernel
-def _(x: Any, *, SrcT: Any, DstT: Any, xp: Any, ctx: OperationContext) -> Any:
+def _(x: Array, *, SrcT: DType, DstT: DType, xp: ArrayLibrary, ctx: OperationContext) -> Any:
     """Floating to integer truncates; complex to real keeps the real part; to bool is != 0."""
     if SrcT == DstT:
         return x

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from anabranch.core.arrays import Array, ArrayLibrary
 from anabranch.core.op_def import ASSUMED_DIMENSION, FlopsRule
 from anabranch.core.shapes import TensorShape, broadcast_shape
 from anabranch.graph.building import OpFunction, define_op
@@ -54,7 +55,7 @@ def _(a: TensorShape, b: TensorShape, *, transpose_a: bool, transpose_b: bool) -
 
 
 @MatMul.kernel
-def _(a: Any, b: Any, *, transpose_a: bool, transpose_b: bool, xp: Any) -> Any:
+def _(a: Array, b: Array, *, transpose_a: bool, transpose_b: bool, xp: ArrayLibrary) -> Any:
     return xp.matmul(a.T if transpose_a else a, b.T if transpose_b else b)
 
 
@@ -83,7 +84,7 @@ SparseMatMul.shape(MatMul.shape_rule.function)  # type: ignore[union-attr]
 
 
 @SparseMatMul.kernel
-def _(a: Any, b: Any, *, transpose_a: bool, transpose_b: bool, xp: Any) -> Any:
+def _(a: Array, b: Array, *, transpose_a: bool, transpose_b: bool, xp: ArrayLibrary) -> Any:
     """Zeros among the factors are not skipped: a dense product is faster for matrices that are stored densely."""
     a, b = a.astype(np.float32), b.astype(np.float32)
     return xp.matmul(a.T if transpose_a else a, b.T if transpose_b else b)
@@ -118,7 +119,7 @@ def _batch_matmul(name: str, merge_batches: Callable[[TensorShape, TensorShape],
         return merge_batches(x[:-2], y[:-2]).concatenate([rows, columns])
 
     @op.kernel
-    def _(x: Any, y: Any, *, adj_x: bool, adj_y: bool, xp: Any) -> Any:
+    def _(x: Array, y: Array, *, adj_x: bool, adj_y: bool, xp: ArrayLibrary) -> Any:
         return xp.matmul(_adjoint(xp, x) if adj_x else x, _adjoint(xp, y) if adj_y else y)
 
     @op.gradient
@@ -132,7 +133,7 @@ def _batch_matmul(name: str, merge_batches: Callable[[TensorShape, TensorShape],
     return op
 
 
-def _adjoint(xp: Any, x: Any) -> Any:
+def _adjoint(xp: ArrayLibrary, x: Array) -> Any:
     transposed = xp.swapaxes(x, -1, -2)
     return xp.conj(transposed) if np.dtype(x.dtype).kind == "c" else transposed
 
@@ -167,7 +168,7 @@ def _(a: TensorShape, b: TensorShape) -> TensorShape:
 
 
 @Cross.kernel
-def _(a: Any, b: Any, *, xp: Any) -> Any:
+def _(a: Array, b: Array, *, xp: ArrayLibrary) -> Any:
     return xp.cross(a, b)
 
 
@@ -227,7 +228,7 @@ def _read_term(term: str, shape: TensorShape, sizes: dict[str, Any]) -> TensorSh
 
 
 @Einsum.kernel
-def _(inputs: list[Any], *, equation: bytes, xp: Any) -> Any:
+def _(inputs: list[Any], *, equation: bytes, xp: ArrayLibrary) -> Any:
     terms, result = _terms(equation)
     operands, wanted = list(inputs), ""
     free = [c for c in string.ascii_letters if c not in "".join([*terms, result])]

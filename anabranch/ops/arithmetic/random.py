@@ -13,6 +13,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from anabranch.core.arrays import Array, RandomSource
+from anabranch.core.dtypes import DType
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
 from anabranch.errors import InvalidArgumentError
@@ -61,7 +63,7 @@ RandomUniform.not_differentiable()
 
 
 @RandomUniform.kernel
-def _(shape: Any, *, dtype: Any, rng: Any) -> Any:
+def _(shape: Array, *, dtype: DType, rng: RandomSource) -> Any:
     return random_bits.uniform(rng, _dims(shape), dtype.as_numpy_dtype)
 
 
@@ -77,7 +79,7 @@ RandomStandardNormal.not_differentiable()
 
 
 @RandomStandardNormal.kernel
-def _(shape: Any, *, dtype: Any, rng: Any) -> Any:
+def _(shape: Array, *, dtype: DType, rng: RandomSource) -> Any:
     return random_bits.normal(rng, _dims(shape), dtype.as_numpy_dtype)
 
 
@@ -93,7 +95,7 @@ TruncatedNormal.not_differentiable()
 
 
 @TruncatedNormal.kernel
-def _(shape: Any, *, dtype: Any, rng: Any) -> Any:
+def _(shape: Array, *, dtype: DType, rng: RandomSource) -> Any:
     return random_bits.normal(rng, _dims(shape), dtype.as_numpy_dtype, bound=_TRUNCATED_AT)
 
 
@@ -117,7 +119,7 @@ RandomUniformInt.not_differentiable()
 
 
 @RandomUniformInt.kernel
-def _(shape: Any, minval: Any, maxval: Any, *, rng: Any, ctx: OperationContext) -> Any:
+def _(shape: Array, minval: Array, maxval: Array, *, rng: RandomSource, ctx: OperationContext) -> Any:
     return _uniform_integers(shape, minval, maxval, rng, ctx)
 
 
@@ -133,7 +135,16 @@ ParameterizedTruncatedNormal.not_differentiable()
 
 
 @ParameterizedTruncatedNormal.kernel
-def _(shape: Any, means: Any, stdevs: Any, minvals: Any, maxvals: Any, *, rng: Any, ctx: OperationContext) -> Any:
+def _(
+    shape: Array,
+    means: Array,
+    stdevs: Array,
+    minvals: Array,
+    maxvals: Array,
+    *,
+    rng: RandomSource,
+    ctx: OperationContext,
+) -> Any:
     dims = _dims(shape)
     mean, deviation, low, high = (_per_batch(p, dims) for p in (means, stdevs, minvals, maxvals))
     ctx.check(deviation > 0, "stdevs must be positive, got {0}", jnp.min(deviation))
@@ -179,7 +190,7 @@ RandomGamma.shape(_shape_and_parameter)
 
 
 @RandomGamma.kernel
-def _(shape: Any, alpha: Any, *, rng: Any) -> Any:
+def _(shape: Array, alpha: Array, *, rng: RandomSource) -> Any:
     wide = jnp.float64 if alpha.dtype == np.float64 else jnp.float32
     dims = (*_dims(shape), *alpha.shape)
     return jax.random.gamma(rng, jnp.asarray(alpha, wide), dims, wide).astype(alpha.dtype)
@@ -206,7 +217,7 @@ RandomGammaGrad.not_differentiable()
 
 
 @RandomGammaGrad.kernel
-def _(alpha: Any, sample: Any) -> Any:
+def _(alpha: Array, sample: Array) -> Any:
     return incomplete_gamma.sample_by_a(alpha, sample)
 
 
@@ -230,7 +241,7 @@ RandomPoisson.not_differentiable()
 
 
 @RandomPoisson.kernel
-def _(shape: Any, rate: Any, *, dtype: Any, rng: Any, ctx: OperationContext) -> Any:
+def _(shape: Array, rate: Array, *, dtype: DType, rng: RandomSource, ctx: OperationContext) -> Any:
     return _poisson(shape, rate, rng, dtype.as_numpy_dtype, ctx)
 
 
@@ -247,7 +258,7 @@ RandomPoissonV2.not_differentiable()
 
 
 @RandomPoissonV2.kernel
-def _(shape: Any, rate: Any, *, dtype: Any, rng: Any, ctx: OperationContext) -> Any:
+def _(shape: Array, rate: Array, *, dtype: DType, rng: RandomSource, ctx: OperationContext) -> Any:
     return _poisson(shape, rate, rng, dtype.as_numpy_dtype, ctx)
 
 
@@ -295,7 +306,7 @@ Multinomial.not_differentiable()
 
 
 @Multinomial.kernel
-def _(logits: Any, num_samples: Any, *, output_dtype: Any, rng: Any, ctx: OperationContext) -> Any:
+def _(logits: Array, num_samples: Array, *, output_dtype: DType, rng: RandomSource, ctx: OperationContext) -> Any:
     return _multinomial(logits, num_samples, rng, output_dtype.as_numpy_dtype, ctx)
 
 
@@ -305,7 +316,7 @@ RandomShuffle.not_differentiable()
 
 
 @RandomShuffle.kernel
-def _(value: Any, *, rng: Any) -> Any:
+def _(value: Array, *, rng: RandomSource) -> Any:
     if not np.ndim(value):
         return value
     return jnp.take(value, _permutation(value.shape[0], rng), axis=0, mode="clip")
@@ -324,7 +335,7 @@ def _permutation(count: int, key: Any) -> Any:
 
 
 @RandomShuffle.host_kernel
-def _(value: Any, *, rng: Any) -> Any:
+def _(value: Array, *, rng: RandomSource) -> Any:
     return rng.permutation(value, axis=0) if np.ndim(value) else value
 
 
@@ -339,7 +350,7 @@ def _stateless(name: str, draw: Any) -> Any:
     op.shape(_shape_input)
 
     @op.kernel
-    def _(shape: Any, seed: Any, *, dtype: Any, ctx: OperationContext) -> Any:
+    def _(shape: Array, seed: Array, *, dtype: Any, ctx: OperationContext) -> Any:
         return draw(stateless_key(seed, ctx), _dims(shape), dtype.as_numpy_dtype)
 
     return op.not_differentiable()
@@ -362,7 +373,7 @@ StatelessRandomUniformInt.not_differentiable()
 
 
 @StatelessRandomUniformInt.kernel
-def _(shape: Any, seed: Any, minval: Any, maxval: Any, *, ctx: OperationContext) -> Any:
+def _(shape: Array, seed: Array, minval: Array, maxval: Array, *, ctx: OperationContext) -> Any:
     return _uniform_integers(shape, minval, maxval, stateless_key(seed, ctx), ctx)
 
 
@@ -377,7 +388,7 @@ StatelessRandomUniformFullInt.not_differentiable()
 
 
 @StatelessRandomUniformFullInt.kernel
-def _(shape: Any, seed: Any, *, dtype: Any, ctx: OperationContext) -> Any:
+def _(shape: Array, seed: Array, *, dtype: DType, ctx: OperationContext) -> Any:
     draw = random_bits.bits64 if dtype.size == 8 else random_bits.bits32
     return jax.lax.bitcast_convert_type(draw(stateless_key(seed, ctx), _dims(shape)), dtype.as_numpy_dtype)
 
@@ -393,5 +404,5 @@ StatelessMultinomial.not_differentiable()
 
 
 @StatelessMultinomial.kernel
-def _(logits: Any, num_samples: Any, seed: Any, *, output_dtype: Any, ctx: OperationContext) -> Any:
+def _(logits: Array, num_samples: Array, seed: Array, *, output_dtype: DType, ctx: OperationContext) -> Any:
     return _multinomial(logits, num_samples, stateless_key(seed, ctx), output_dtype.as_numpy_dtype, ctx)

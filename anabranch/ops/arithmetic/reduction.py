@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from anabranch.core.arrays import Array, ArrayLibrary
 from anabranch.core.dtypes import as_dtype
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
@@ -71,7 +72,7 @@ def _reduction(
         return _reduced_shape(input, ctx.constant("reduction_indices"), keep_dims)
 
     @op.kernel
-    def _(input: Any, reduction_indices: Any, *, keep_dims: bool, xp: Any, ctx: OperationContext) -> Any:
+    def _(input: Array, reduction_indices: Array, *, keep_dims: bool, xp: ArrayLibrary, ctx: OperationContext) -> Any:
         try:
             axes = _axes(input.ndim, reduction_indices)
         except ValueError as error:
@@ -170,7 +171,7 @@ def _flat_front(shape: Tensor, count: int) -> Tensor:
 
 
 # ---------------------------------------------------------------------- the reductions
-def _mean(xp: Any, x: Any, axes: tuple[int, ...], keep_dims: bool) -> Any:
+def _mean(xp: ArrayLibrary, x: Array, axes: tuple[int, ...], keep_dims: bool) -> Any:
     if np.dtype(x.dtype).kind not in "iu":
         return xp.mean(x, axis=axes, keepdims=keep_dims)
     count = int(np.prod([x.shape[a] for a in axes], dtype=np.int64))
@@ -179,7 +180,7 @@ def _mean(xp: Any, x: Any, axes: tuple[int, ...], keep_dims: bool) -> Any:
 
 
 def _extreme(name: str) -> Callable[..., Any]:
-    def function(xp: Any, x: Any, axes: tuple[int, ...], keep_dims: bool) -> Any:
+    def function(xp: ArrayLibrary, x: Array, axes: tuple[int, ...], keep_dims: bool) -> Any:
         empty = any(x.shape[a] == 0 for a in axes)
         if not empty:
             return getattr(xp, name)(x, axis=axes, keepdims=keep_dims)
@@ -193,7 +194,7 @@ def _extreme(name: str) -> Callable[..., Any]:
     return function
 
 
-def _norm(xp: Any, x: Any, axes: tuple[int, ...], keep_dims: bool) -> Any:
+def _norm(xp: ArrayLibrary, x: Array, axes: tuple[int, ...], keep_dims: bool) -> Any:
     if not axes:
         return xp.abs(x).astype(x.dtype)
     squares = xp.square(xp.abs(x))
@@ -225,7 +226,7 @@ def _cumulative(name: str, neutral: int, gradient: Callable[..., Any]) -> OpFunc
     op.shape(shape_rules.same_as_first)
 
     @op.kernel
-    def _(x: Any, axis: Any, *, exclusive: bool, reverse: bool, xp: Any, ctx: OperationContext) -> Any:
+    def _(x: Array, axis: Array, *, exclusive: bool, reverse: bool, xp: ArrayLibrary, ctx: OperationContext) -> Any:
         ctx.check(np.ndim(axis) == 0, f"{name}: axis must be a scalar, not {np.shape(axis)}")
         at = int(axis)
         ctx.check(-x.ndim <= at < x.ndim, f"Expected scan axis in the range [{-x.ndim}, {x.ndim}), but got {at}")
@@ -280,7 +281,7 @@ def _position(name: str, function: str, worst: str, outputs: str) -> OpFunction:
         return _reduced_shape(input, axis, False)
 
     @op.kernel
-    def _(input: Any, dimension: Any, *, output_type: Any, xp: Any, ctx: OperationContext) -> Any:
+    def _(input: Array, dimension: Array, *, output_type: Any, xp: ArrayLibrary, ctx: OperationContext) -> Any:
         axis = int(dimension)
         ctx.check(-input.ndim <= axis < input.ndim, f"the dimension {axis} is not in [{-input.ndim}, {input.ndim})")
         ctx.check(input.shape[axis] > 0, f"Reduction axis {axis} is empty in shape {list(input.shape)}")

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import jax.scipy.special as jsp
 import numpy as np
 
+from anabranch.core.arrays import Array
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import OpFunction, define_op
@@ -133,7 +134,7 @@ def _(a: TensorShape, b: TensorShape, x: TensorShape) -> TensorShape:
 
 
 @Betainc.kernel
-def _(a: Any, b: Any, x: Any, *, ctx: OperationContext) -> Any:
+def _(a: Array, b: Array, x: Array, *, ctx: OperationContext) -> Any:
     shapes = {v.shape for v in (a, b, x)} - {()}
     ctx.check(len(shapes) < 2, f"Shapes of a, b and x are inconsistent: {a.shape}, {b.shape} and {x.shape}")
     a, b, x = jnp.broadcast_arrays(a, b, x)

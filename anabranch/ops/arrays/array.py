@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from jax import lax, numpy as jnp
 
+from anabranch.core.arrays import Array, ArrayLibrary
+from anabranch.core.attrs import AttributeValue
 from anabranch.core.dtypes import DType
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.roles import Role
@@ -24,12 +26,12 @@ Const.not_differentiable()
 
 
 @Const.shape
-def _(*, value: Any) -> TensorShape:
+def _(*, value: AttributeValue) -> TensorShape:
     return TensorShape(value.shape)
 
 
 @Const.kernel
-def _(*, value: Any, xp: Any) -> Any:
+def _(*, value: AttributeValue, xp: ArrayLibrary) -> Any:
     return value
 
 
@@ -79,12 +81,12 @@ def _(input: TensorShape, *, shape: TensorShape) -> TensorShape:
 
 # Not portable, although it could be: a value that may be fed must never be taken for a constant.
 @PlaceholderWithDefault.kernel
-def _(input: Any) -> Any:
+def _(input: Array) -> Any:
     return input
 
 
 @PlaceholderWithDefault.host_kernel
-def _(input: Any) -> Any:
+def _(input: Array) -> Any:
     return input
 
 
@@ -100,7 +102,7 @@ def identity(name: str, gradient: Any = lambda op, grad: grad, inputs: str = "in
     op.shape(shape_rules.same_as_first)
 
     @op.kernel
-    def _(value: Any, *, xp: Any) -> Any:
+    def _(value: Array, *, xp: ArrayLibrary) -> Any:
         return value
 
     if gradient is None:
@@ -124,7 +126,7 @@ def _(input: list[TensorShape]) -> list[TensorShape]:
 
 
 @IdentityN.kernel
-def _(input: list[Any], *, xp: Any) -> Any:
+def _(input: list[Any], *, xp: ArrayLibrary) -> Any:
     return input
 
 
@@ -140,7 +142,7 @@ PreventGradient.shape(shape_rules.same_as_first)
 
 
 @PreventGradient.kernel
-def _(input: Any, *, xp: Any) -> Any:
+def _(input: Array, *, xp: ArrayLibrary) -> Any:
     return input
 
 
@@ -166,7 +168,7 @@ def _(input: TensorShape, *, shape: TensorShape, ctx: ShapeContext) -> TensorSha
 
 
 @EnsureShape.kernel
-def _(input: Any, *, xp: Any) -> Any:
+def _(input: Array, *, xp: ArrayLibrary) -> Any:
     return input
 
 
@@ -181,7 +183,7 @@ NoOp.not_differentiable()
 
 
 @NoOp.kernel
-def _(*, xp: Any) -> None:
+def _(*, xp: ArrayLibrary) -> None:
     return None
 
 
@@ -204,7 +206,7 @@ def _partial_shape(tensor: AnyTensor, depth: int) -> list[int | None] | None:
 
 
 @Shape.kernel
-def _(input: Any, *, out_type: DType, xp: Any) -> Any:
+def _(input: Array, *, out_type: DType, xp: ArrayLibrary) -> Any:
     return np.array(np.shape(input), dtype=out_type.as_numpy_dtype)
 
 
@@ -221,7 +223,7 @@ def _(input: list[TensorShape]) -> list[TensorShape]:
 
 
 @ShapeN.kernel
-def _(input: list[Any], *, out_type: DType, xp: Any) -> Any:
+def _(input: list[Any], *, out_type: DType, xp: ArrayLibrary) -> Any:
     return [np.array(np.shape(value), dtype=out_type.as_numpy_dtype) for value in input]
 
 
@@ -231,7 +233,7 @@ Size.not_differentiable()
 
 
 @Size.kernel
-def _(input: Any, *, out_type: DType, xp: Any) -> Any:
+def _(input: Array, *, out_type: DType, xp: ArrayLibrary) -> Any:
     return np.array(np.prod(np.shape(input), dtype=np.int64), dtype=out_type.as_numpy_dtype)
 
 
@@ -241,7 +243,7 @@ Rank.not_differentiable()
 
 
 @Rank.kernel
-def _(input: Any, *, xp: Any) -> Any:
+def _(input: Array, *, xp: ArrayLibrary) -> Any:
     return np.array(len(np.shape(input)), np.int32)
 
 
@@ -273,7 +275,7 @@ def _(tensor: TensorShape, shape: TensorShape, *, ctx: ShapeContext) -> TensorSh
 
 
 @Reshape.kernel
-def _(tensor: Any, shape: Any, *, xp: Any, ctx: OperationContext) -> Any:
+def _(tensor: Array, shape: Array, *, xp: ArrayLibrary, ctx: OperationContext) -> Any:
     wanted = [int(d) for d in np.asarray(shape)]
     ctx.check(wanted.count(-1) < 2, f"only one size of the shape {wanted} may be -1")
     ctx.check(min(wanted, default=0) >= -1, f"the sizes of the shape {wanted} must be -1 or not negative")
@@ -313,7 +315,7 @@ def _(input: TensorShape, dim: TensorShape, *, ctx: ShapeContext) -> TensorShape
 
 
 @ExpandDims.kernel
-def _(input: Any, dim: Any, *, xp: Any) -> Any:
+def _(input: Array, dim: Array, *, xp: ArrayLibrary) -> Any:
     return xp.expand_dims(input, _new_axis(dim, len(np.shape(input))))
 
 
@@ -348,7 +350,7 @@ def _(input: TensorShape, *, squeeze_dims: list[int]) -> TensorShape:
 
 
 @Squeeze.kernel
-def _(input: Any, *, squeeze_dims: list[int], xp: Any) -> Any:
+def _(input: Array, *, squeeze_dims: list[int], xp: ArrayLibrary) -> Any:
     return xp.squeeze(input, axis=tuple(_squeezed_axes(np.shape(input), squeeze_dims)))
 
 
@@ -380,7 +382,7 @@ def _(dims: TensorShape, value: TensorShape, *, ctx: ShapeContext) -> TensorShap
 
 
 @Fill.kernel
-def _(dims: Any, value: Any, *, ctx: OperationContext, xp: Any) -> Any:
+def _(dims: Array, value: Array, *, ctx: OperationContext, xp: ArrayLibrary) -> Any:
     sizes = [int(d) for d in np.asarray(dims)]
     ctx.check(min(sizes, default=0) >= 0, f"the dimensions of a tensor must not be negative, got {sizes}")
     return xp.full(sizes, value, dtype=value.dtype)
@@ -397,7 +399,7 @@ ZerosLike.not_differentiable()
 
 
 @ZerosLike.kernel
-def _(x: Any, *, xp: Any) -> Any:
+def _(x: Array, *, xp: ArrayLibrary) -> Any:
     if isinstance(x, TensorList):
         return x.to_host().zeroed() if xp is np else x.zeroed()
     if x.dtype == np.object_ and x.ndim == 0 and hasattr(x.item(), "zeroed"):  # an optional
@@ -416,7 +418,7 @@ OnesLike.not_differentiable()
 
 
 @OnesLike.kernel
-def _(x: Any, *, xp: Any) -> Any:
+def _(x: Array, *, xp: ArrayLibrary) -> Any:
     return xp.ones(np.shape(x), dtype=x.dtype)
 
 
@@ -443,7 +445,7 @@ def _(input: TensorShape, shape: TensorShape, *, ctx: ShapeContext) -> TensorSha
 
 
 @BroadcastTo.kernel
-def _(input: Any, shape: Any, *, xp: Any) -> Any:
+def _(input: Array, shape: Array, *, xp: ArrayLibrary) -> Any:
     return xp.broadcast_to(input, [int(d) for d in np.asarray(shape)])
 
 
@@ -465,7 +467,7 @@ def _(s0: TensorShape, s1: TensorShape) -> TensorShape:
 
 
 @BroadcastArgs.kernel
-def _(s0: Any, s1: Any, *, xp: Any) -> Any:
+def _(s0: Array, s1: Array, *, xp: ArrayLibrary) -> Any:
     dims = broadcast_dims(tuple(int(d) for d in s0), tuple(int(d) for d in s1))
     return np.array(dims, s0.dtype)
 
@@ -501,7 +503,16 @@ def _(
 
 
 @OneHot.kernel
-def _(indices: Any, depth: Any, on_value: Any, off_value: Any, *, axis: int, ctx: OperationContext, xp: Any) -> Any:
+def _(
+    indices: Array,
+    depth: Array,
+    on_value: Array,
+    off_value: Array,
+    *,
+    axis: int,
+    ctx: OperationContext,
+    xp: ArrayLibrary,
+) -> Any:
     count = int(np.reshape(depth, ()))
     ctx.check(count >= 0, f"depth must be non-negative, got: {count}")
     rank = len(np.shape(indices))
@@ -537,7 +548,7 @@ def _(input: TensorShape, *, type: DType, ctx: ShapeContext) -> TensorShape:
 
 
 @Bitcast.kernel
-def _(input: Any, *, type: DType, xp: Any) -> Any:
+def _(input: Array, *, type: DType, xp: ArrayLibrary) -> Any:
     wanted = np.dtype(type.as_numpy_dtype)
     old, new = np.dtype(input.dtype).itemsize, wanted.itemsize
     shape = input.shape if old == new else (*input.shape, old // new) if old > new else input.shape[:-1]

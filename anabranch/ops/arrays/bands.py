@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from anabranch.core.arrays import Array, ArrayLibrary
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import define_op
 from anabranch.graph.constants import ShapeContext
@@ -84,7 +85,7 @@ def _bounds(k: Any) -> tuple[int, int]:
     return bounds[0], bounds[-1]
 
 
-def _packed(diagonal: Any, band: _Band, xp: Any) -> Any:
+def _packed(diagonal: Array, band: _Band, xp: ArrayLibrary) -> Any:
     """The packed form with one row per diagonal."""
     return xp.expand_dims(diagonal, -2) if band.low == band.high else diagonal
 
@@ -98,7 +99,7 @@ def _part_shape(input: TensorShape, k: Any, align: bytes) -> TensorShape:
     return TensorShape([*dims[:-2], *_Band.of(k, rows, columns, align).packed_shape])
 
 
-def _part(input: Any, k: Any, padding_value: Any, align: bytes, xp: Any) -> Any:
+def _part(input: Array, k: Any, padding_value: Any, align: bytes, xp: ArrayLibrary) -> Any:
     band = _Band.of(k, np.shape(input)[-2], np.shape(input)[-1], align)
     row, column, inside = band.packed_from()
     diagonals = xp.where(inside, xp.asarray(input)[..., row, column], padding_value)
@@ -126,7 +127,7 @@ def _(input: TensorShape, k: TensorShape, padding_value: TensorShape, *, ctx: Sh
 
 
 @MatrixDiagPartV2.kernel
-def _(input: Any, k: Any, padding_value: Any, *, xp: Any) -> Any:
+def _(input: Array, k: Array, padding_value: Array, *, xp: ArrayLibrary) -> Any:
     return _part(input, k, padding_value, b"LEFT_LEFT", xp)
 
 
@@ -148,7 +149,7 @@ def _(
 
 
 @MatrixDiagPartV3.kernel
-def _(input: Any, k: Any, padding_value: Any, *, align: bytes, xp: Any) -> Any:
+def _(input: Array, k: Array, padding_value: Array, *, align: bytes, xp: ArrayLibrary) -> Any:
     return _part(input, k, padding_value, align, xp)
 
 
@@ -184,7 +185,7 @@ def _diag_shape(diagonal: TensorShape, known: list[Any]) -> TensorShape:
     return TensorShape([*batch, *_sizes(dims[-1], low, high, known[1], known[2])])
 
 
-def _diag(diagonal: Any, sizes: list[Any], padding_value: Any, align: bytes, xp: Any) -> Any:
+def _diag(diagonal: Array, sizes: list[Any], padding_value: Any, align: bytes, xp: ArrayLibrary) -> Any:
     _diag_shape(TensorShape(np.shape(diagonal)), sizes)
     rows, columns = _sizes(np.shape(diagonal)[-1], *_bounds(sizes[0]), sizes[1], sizes[2])
     band = _Band.of(sizes[0], rows, columns, align)
@@ -225,7 +226,7 @@ def _(
 
 
 @MatrixDiagV2.kernel
-def _(diagonal: Any, k: Any, num_rows: Any, num_cols: Any, padding_value: Any, *, xp: Any) -> Any:
+def _(diagonal: Array, k: Array, num_rows: Array, num_cols: Array, padding_value: Array, *, xp: ArrayLibrary) -> Any:
     return _diag(diagonal, [k, num_rows, num_cols], padding_value, b"LEFT_LEFT", xp)
 
 
@@ -253,7 +254,9 @@ def _(
 
 
 @MatrixDiagV3.kernel
-def _(diagonal: Any, k: Any, num_rows: Any, num_cols: Any, padding_value: Any, *, align: bytes, xp: Any) -> Any:
+def _(
+    diagonal: Array, k: Array, num_rows: Array, num_cols: Array, padding_value: Array, *, align: bytes, xp: ArrayLibrary
+) -> Any:
     return _diag(diagonal, [k, num_rows, num_cols], padding_value, align, xp)
 
 
@@ -273,7 +276,7 @@ def _set_shape(input: TensorShape, diagonal: TensorShape, k: Any) -> TensorShape
     return whole[: len(dims) - 2].concatenate([rows, columns])
 
 
-def _set_diag(input: Any, diagonal: Any, k: Any, align: bytes, xp: Any) -> Any:
+def _set_diag(input: Array, diagonal: Array, k: Any, align: bytes, xp: ArrayLibrary) -> Any:
     _set_shape(TensorShape(np.shape(input)), TensorShape(np.shape(diagonal)), k)
     band = _Band.of(k, np.shape(input)[-2], np.shape(input)[-1], align)
     row, place, inside = band.matrix_from()
@@ -297,7 +300,7 @@ def _(input: TensorShape, diagonal: TensorShape, k: TensorShape, *, ctx: ShapeCo
 
 
 @MatrixSetDiagV2.kernel
-def _(input: Any, diagonal: Any, k: Any, *, xp: Any) -> Any:
+def _(input: Array, diagonal: Array, k: Array, *, xp: ArrayLibrary) -> Any:
     return _set_diag(input, diagonal, k, b"LEFT_LEFT", xp)
 
 
@@ -313,5 +316,5 @@ def _(input: TensorShape, diagonal: TensorShape, k: TensorShape, *, ctx: ShapeCo
 
 
 @MatrixSetDiagV3.kernel
-def _(input: Any, diagonal: Any, k: Any, *, align: bytes, xp: Any) -> Any:
+def _(input: Array, diagonal: Array, k: Array, *, align: bytes, xp: ArrayLibrary) -> Any:
     return _set_diag(input, diagonal, k, align, xp)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from anabranch.core.arrays import Array, ArrayLibrary
 from anabranch.core.dtypes import DType
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
@@ -27,7 +28,7 @@ def _(input: TensorShape) -> TensorShape:
 
 
 @Where.host_kernel
-def _(input: Any) -> Any:
+def _(input: Array) -> Any:
     return np.argwhere(input).astype(np.int64)
 
 
@@ -84,7 +85,7 @@ def _(x: TensorShape) -> tuple[TensorShape, ...]:
 
 
 @Unique.host_kernel
-def _(x: Any, *, out_idx: DType) -> Any:
+def _(x: Array, *, out_idx: DType) -> Any:
     y, idx, _ = _unique(x, None)
     return y, idx.astype(out_idx.as_numpy_dtype)
 
@@ -99,7 +100,7 @@ def _(x: TensorShape) -> tuple[TensorShape, ...]:
 
 
 @UniqueWithCounts.host_kernel
-def _(x: Any, *, out_idx: DType) -> Any:
+def _(x: Array, *, out_idx: DType) -> Any:
     y, idx, count = _unique(x, None)
     return y, idx.astype(out_idx.as_numpy_dtype), count.astype(out_idx.as_numpy_dtype)
 
@@ -117,7 +118,7 @@ def _(x: TensorShape, axis: TensorShape, *, ctx: ShapeContext) -> tuple[TensorSh
 
 
 @UniqueV2.host_kernel
-def _(x: Any, axis: Any, *, out_idx: DType) -> Any:
+def _(x: Array, axis: Array, *, out_idx: DType) -> Any:
     y, idx, _ = _unique(x, _unique_axis(x, axis))
     return y, idx.astype(out_idx.as_numpy_dtype)
 
@@ -138,7 +139,7 @@ def _(x: TensorShape, axis: TensorShape, *, ctx: ShapeContext) -> tuple[TensorSh
 
 
 @UniqueWithCountsV2.host_kernel
-def _(x: Any, axis: Any, *, out_idx: DType) -> Any:
+def _(x: Array, axis: Array, *, out_idx: DType) -> Any:
     y, idx, count = _unique(x, _unique_axis(x, axis))
     return y, idx.astype(out_idx.as_numpy_dtype), count.astype(out_idx.as_numpy_dtype)
 
@@ -155,7 +156,7 @@ def _(x: TensorShape, y: TensorShape) -> tuple[TensorShape, TensorShape]:
 
 
 @ListDiff.host_kernel
-def _(x: Any, y: Any, *, out_idx: DType) -> Any:
+def _(x: Array, y: Array, *, out_idx: DType) -> Any:
     excluded = set(y.tolist())
     kept = np.array([i for i, v in enumerate(x.tolist()) if v not in excluded], out_idx.as_numpy_dtype)
     return x[kept], kept
@@ -179,7 +180,7 @@ def _(data: TensorShape, partitions: TensorShape, *, num_partitions: int) -> lis
 
 
 @DynamicPartition.host_kernel
-def _(data: Any, partitions: Any, *, num_partitions: int, ctx: OperationContext) -> Any:
+def _(data: Array, partitions: Array, *, num_partitions: int, ctx: OperationContext) -> Any:
     valid = (partitions >= 0) & (partitions < num_partitions)
     ctx.check(valid, f"partitions {{0}} must be in [0, {num_partitions})", partitions[~valid])
     return [data[partitions == i] for i in range(num_partitions)]
@@ -209,7 +210,7 @@ def _rows(indices: list[Any]) -> int:
     return 1 + max((int(np.max(index)) for index in indices if np.size(index)), default=-1)
 
 
-def _stitch(indices: list[Any], data: list[Any], xp: Any, ctx: OperationContext) -> Any:
+def _stitch(indices: list[Any], data: list[Any], xp: ArrayLibrary, ctx: OperationContext) -> Any:
     """Rows of `data` at the places that `indices` names; of several for one place the last counts."""
     for i, index in enumerate(indices):
         ctx.check(np.min(index, initial=0) >= 0, f"indices[{i}] {{0}} must not be negative", index)
@@ -228,7 +229,7 @@ def _stitching(name: str) -> Any:
     op.shape(_stitched_shape)
 
     @op.kernel
-    def _(indices: list[Any], data: list[Any], *, xp: Any, ctx: OperationContext) -> Any:
+    def _(indices: list[Any], data: list[Any], *, xp: ArrayLibrary, ctx: OperationContext) -> Any:
         return _stitch(indices, data, xp, ctx)
 
     # Indices that were computed from data differ in every step: the host does not compile for each of them.
@@ -264,7 +265,7 @@ def _(indices: TensorShape, dims: TensorShape) -> TensorShape:
 
 
 @UnravelIndex.kernel
-def _(indices: Any, dims: Any, *, ctx: OperationContext, xp: Any) -> Any:
+def _(indices: Array, dims: Array, *, ctx: OperationContext, xp: ArrayLibrary) -> Any:
     ctx.check(indices >= 0, "an index is negative: {0}", indices)
     ctx.check(indices < xp.prod(dims), "index is out of bounds of the shape {0}", dims)
     sizes = xp.reshape(dims, (-1,) + (1,) * len(np.shape(indices)))
@@ -273,7 +274,7 @@ def _(indices: Any, dims: Any, *, ctx: OperationContext, xp: Any) -> Any:
 
 
 # ---------------------------------------------------------------------- search in sorted rows
-def _bisected(rows: Any, values: Any, lower: bool, xp: Any) -> Any:
+def _bisected(rows: Any, values: Array, lower: bool, xp: ArrayLibrary) -> Any:
     """The positions that C++'s `lower_bound` or `upper_bound` gives, also in rows that are unsorted or hold NaN."""
     shape = np.shape(values)
     first, count = xp.zeros(shape, np.int32), xp.full(shape, np.shape(rows)[1], np.int32)
@@ -301,7 +302,7 @@ def _searching(name: str, side: str) -> Any:
         return TensorShape([rows[0].merge_with(values_shape[0]), values_shape[1]])
 
     @op.kernel
-    def _(sorted_inputs: Any, values: Any, *, out_type: DType, xp: Any) -> Any:
+    def _(sorted_inputs: Array, values: Array, *, out_type: DType, xp: ArrayLibrary) -> Any:
         return _bisected(sorted_inputs, values, side == "left", xp).astype(out_type.as_numpy_dtype)
 
     return op.not_differentiable()
@@ -344,12 +345,12 @@ def _(
 
 @EditDistance.host_kernel
 def _(
-    hypothesis_indices: Any,
-    hypothesis_values: Any,
-    hypothesis_shape: Any,
-    truth_indices: Any,
-    truth_values: Any,
-    truth_shape: Any,
+    hypothesis_indices: Array,
+    hypothesis_values: Array,
+    hypothesis_shape: Array,
+    truth_indices: Array,
+    truth_values: Array,
+    truth_shape: Array,
     *,
     normalize: bool,
 ) -> Any:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from anabranch.core.arrays import Array, ArrayLibrary
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import define_op
@@ -25,7 +26,7 @@ def _(diagonal: TensorShape) -> TensorShape:
 
 
 @Diag.kernel
-def _(diagonal: Any, *, xp: Any) -> Any:
+def _(diagonal: Array, *, xp: ArrayLibrary) -> Any:
     size = int(np.prod(np.shape(diagonal), dtype=np.int64))
     shape = np.shape(diagonal) * 2
     return xp.reshape(xp.where(np.eye(size, dtype=np.bool_), xp.reshape(diagonal, (-1,)), _zero(diagonal)), shape)
@@ -50,7 +51,7 @@ def _(input: TensorShape) -> TensorShape:
 
 
 @DiagPart.kernel
-def _(input: Any, *, xp: Any) -> Any:
+def _(input: Array, *, xp: ArrayLibrary) -> Any:
     shape = np.shape(input)[: len(np.shape(input)) // 2]
     size = int(np.prod(shape, dtype=np.int64))
     return xp.reshape(xp.diagonal(xp.reshape(input, (size, size))), shape)
@@ -75,7 +76,7 @@ def _(diagonal: TensorShape) -> TensorShape:
 
 
 @MatrixDiag.kernel
-def _(diagonal: Any, *, xp: Any) -> Any:
+def _(diagonal: Array, *, xp: ArrayLibrary) -> Any:
     size = np.shape(diagonal)[-1]
     return xp.where(np.eye(size, dtype=np.bool_), xp.expand_dims(diagonal, -1), _zero(diagonal))
 
@@ -103,7 +104,7 @@ def _(input: TensorShape) -> TensorShape:
 
 
 @MatrixDiagPart.kernel
-def _(input: Any, *, xp: Any) -> Any:
+def _(input: Array, *, xp: ArrayLibrary) -> Any:
     return xp.diagonal(input, axis1=-2, axis2=-1)
 
 
@@ -129,7 +130,7 @@ def _(input: TensorShape, diagonal: TensorShape) -> TensorShape:
 
 
 @MatrixSetDiag.kernel
-def _(input: Any, diagonal: Any, *, ctx: OperationContext, xp: Any) -> Any:
+def _(input: Array, diagonal: Array, *, ctx: OperationContext, xp: ArrayLibrary) -> Any:
     *batch, rows, columns = np.shape(input)
     wanted = (*batch, min(rows, columns))
     ctx.check(np.shape(diagonal) == wanted, f"the diagonal must have shape {wanted}, got {np.shape(diagonal)}")
@@ -137,7 +138,7 @@ def _(input: Any, diagonal: Any, *, ctx: OperationContext, xp: Any) -> Any:
     return xp.where(np.eye(rows, columns, dtype=np.bool_), xp.expand_dims(wide, -2), input)
 
 
-def _widened(diagonal: Any, columns: int, xp: Any) -> Any:
+def _widened(diagonal: Array, columns: int, xp: ArrayLibrary) -> Any:
     missing = columns - np.shape(diagonal)[-1]
     return xp.pad(diagonal, [(0, 0)] * (len(np.shape(diagonal)) - 1) + [(0, missing)])
 
@@ -161,7 +162,7 @@ def _(input: TensorShape, num_lower: TensorShape, num_upper: TensorShape) -> Ten
 
 
 @MatrixBandPart.kernel
-def _(input: Any, num_lower: Any, num_upper: Any, *, ctx: OperationContext, xp: Any) -> Any:
+def _(input: Array, num_lower: Array, num_upper: Array, *, ctx: OperationContext, xp: ArrayLibrary) -> Any:
     rows, columns = np.shape(input)[-2:]
     ctx.check(
         num_lower <= rows, f"num_lower must be negative or at most {rows}, the number of rows, got {{0}}", num_lower

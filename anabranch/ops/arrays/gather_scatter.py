@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from anabranch.core.arrays import Array, ArrayLibrary
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import LateShapeError, TensorShape
 from anabranch.graph.building import define_op
@@ -21,7 +22,7 @@ from anabranch.ops.arrays.array import zero_of
 from anabranch.ops.arrays.layout import int_list, normal_axis, scalar_int
 
 
-def check_indices(ctx: OperationContext, indices: Any, size: int, xp: Any, what: str = "indices") -> None:
+def check_indices(ctx: OperationContext, indices: Array, size: int, xp: ArrayLibrary, what: str = "indices") -> None:
     """Makes the step fail unless all `indices` are in [0, size); the message shows the first that is not."""
     if np.size(indices) == 0:
         return
@@ -49,7 +50,7 @@ def _gather_shape(params: TensorShape, indices: TensorShape, axis: Any, batch_di
     return TensorShape([*rows[:at], *picked[batch:], *rows[at + 1 :]])
 
 
-def _gather(params: Any, indices: Any, axis: int, batch_dims: int, ctx: OperationContext, xp: Any) -> Any:
+def _gather(params: Array, indices: Array, axis: int, batch_dims: int, ctx: OperationContext, xp: ArrayLibrary) -> Any:
     rank, rank_indices = len(np.shape(params)), len(np.shape(indices))
     at, batch = normal_axis(axis, rank), normal_axis(batch_dims, rank_indices + 1, "batch_dims")
     check_indices(ctx, indices, np.shape(params)[at], xp)
@@ -113,7 +114,7 @@ def _(params: TensorShape, indices: TensorShape) -> TensorShape:
 
 
 @Gather.kernel
-def _(params: Any, indices: Any, *, ctx: OperationContext, xp: Any) -> Any:
+def _(params: Array, indices: Array, *, ctx: OperationContext, xp: ArrayLibrary) -> Any:
     return _gather(params, indices, 0, 0, ctx, xp)
 
 
@@ -139,7 +140,7 @@ def _(
 
 
 @GatherV2.kernel
-def _(params: Any, indices: Any, axis: Any, *, batch_dims: int, ctx: OperationContext, xp: Any) -> Any:
+def _(params: Array, indices: Array, axis: Array, *, batch_dims: int, ctx: OperationContext, xp: ArrayLibrary) -> Any:
     return _gather(params, indices, scalar_int(axis), batch_dims, ctx, xp)
 
 
@@ -157,7 +158,7 @@ _POLICY = "bad_indices_policy: string = ''"
 _IGNORE = b"IGNORE"
 
 
-def _check_nd(ctx: OperationContext, indices: Any, dims: tuple[int, ...], policy: bytes, xp: Any) -> Any:
+def _check_nd(ctx: OperationContext, indices: Array, dims: tuple[int, ...], policy: bytes, xp: ArrayLibrary) -> Any:
     """Checks index vectors against the leading `dims`; with the policy IGNORE says instead which are valid."""
     depth = np.shape(indices)[-1]
     flat = xp.reshape(indices, (int(np.prod(np.shape(indices)[:-1], dtype=np.int64)), depth))
@@ -192,7 +193,7 @@ def _(params: TensorShape, indices: TensorShape) -> TensorShape:
 
 
 @GatherNd.kernel
-def _(params: Any, indices: Any, *, bad_indices_policy: bytes, ctx: OperationContext, xp: Any) -> Any:
+def _(params: Array, indices: Array, *, bad_indices_policy: bytes, ctx: OperationContext, xp: ArrayLibrary) -> Any:
     dims, depth = np.shape(params), np.shape(indices)[-1]
     ctx.check(depth <= len(dims), f"index vectors of {depth} elements are too long for params of rank {len(dims)}")
     valid = _check_nd(ctx, indices, dims, bad_indices_policy, xp)
@@ -215,7 +216,9 @@ def _(op: Operation, grad: Any) -> Any:
 
 
 # ---------------------------------------------------------------------- changing elements
-def _scatter(target: Any, indices: Any, updates: Any, how: str, policy: bytes, ctx: OperationContext, xp: Any) -> Any:
+def _scatter(
+    target: Array, indices: Array, updates: Array, how: str, policy: bytes, ctx: OperationContext, xp: ArrayLibrary
+) -> Any:
     """`target` with `updates` put ("set") or accumulated ("add", "sub") at the index vectors `indices`."""
     dims = np.shape(target)
     check_updates(TensorShape(dims), TensorShape(np.shape(indices)), TensorShape(np.shape(updates)))
@@ -228,7 +231,7 @@ def _scatter(target: Any, indices: Any, updates: Any, how: str, policy: bytes, c
     return _apply(target, _columns(indices), updates, how, xp)
 
 
-def _apply(target: Any, at: tuple[Any, ...], updates: Any, how: str, xp: Any) -> Any:
+def _apply(target: Array, at: tuple[Any, ...], updates: Array, how: str, xp: ArrayLibrary) -> Any:
     if xp is not np:
         reference = xp.asarray(target).at[at]
         updates = -updates if how == "sub" else updates
@@ -279,7 +282,9 @@ def _(indices: TensorShape, updates: TensorShape, shape: TensorShape, *, ctx: Sh
 
 
 @ScatterNd.kernel
-def _(indices: Any, updates: Any, shape: Any, *, bad_indices_policy: bytes, ctx: OperationContext, xp: Any) -> Any:
+def _(
+    indices: Array, updates: Array, shape: Array, *, bad_indices_policy: bytes, ctx: OperationContext, xp: ArrayLibrary
+) -> Any:
     target = xp.full(int_list(shape), zero_of(updates.dtype), dtype=updates.dtype)
     return _scatter(target, indices, updates, "add", bad_indices_policy, ctx, xp)
 
@@ -308,7 +313,15 @@ def _scatter_into(
         return target
 
     @op.kernel
-    def _(target: Any, indices: Any, updates: Any, *, bad_indices_policy: bytes, ctx: OperationContext, xp: Any) -> Any:
+    def _(
+        target: Array,
+        indices: Array,
+        updates: Array,
+        *,
+        bad_indices_policy: bytes,
+        ctx: OperationContext,
+        xp: ArrayLibrary,
+    ) -> Any:
         return _scatter(target, indices, updates, how, bad_indices_policy, ctx, xp)
 
     op.gradient(gradient)

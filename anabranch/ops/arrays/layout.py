@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from anabranch.core.arrays import Array, ArrayLibrary
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import define_op
@@ -66,7 +67,7 @@ def _(tensor: AnyTensor, depth: int) -> list[int | None] | None:
 
 
 @Pack.kernel
-def _(values: list[Any], *, axis: int, xp: Any) -> Any:
+def _(values: list[Any], *, axis: int, xp: ArrayLibrary) -> Any:
     return xp.stack(values, axis=axis)
 
 
@@ -90,7 +91,7 @@ def _(value: TensorShape, *, num: int, axis: int) -> list[TensorShape]:
 
 
 @Unpack.kernel
-def _(value: Any, *, num: int, axis: int, xp: Any, ctx: OperationContext) -> Any:
+def _(value: Array, *, num: int, axis: int, xp: ArrayLibrary, ctx: OperationContext) -> Any:
     at = normal_axis(axis, len(np.shape(value)))
     size = np.shape(value)[at]
     ctx.check(size == num, f"input shape axis {axis} must equal {num}, got shape {tuple(np.shape(value))}")
@@ -117,7 +118,7 @@ def _(values: list[TensorShape], *, shape: TensorShape) -> TensorShape:
 
 
 @ParallelConcat.kernel
-def _(values: list[Any], *, xp: Any) -> Any:
+def _(values: list[Any], *, xp: ArrayLibrary) -> Any:
     return xp.concatenate(values, axis=0)
 
 
@@ -136,7 +137,7 @@ def _concat_shape(values: list[TensorShape], axis: Any) -> TensorShape:
     return TensorShape([total if i == at else d for i, d in enumerate(rest.dims_tuple or ())])
 
 
-def _concat(values: list[Any], axis: Any, xp: Any) -> Any:
+def _concat(values: list[Any], axis: Any, xp: ArrayLibrary) -> Any:
     rank = len(np.shape(values[0]))
     return xp.concatenate(values, axis=normal_axis(scalar_int(axis), rank, "concat_dim"))
 
@@ -173,7 +174,7 @@ def _(concat_dim: TensorShape, values: list[TensorShape], *, ctx: ShapeContext) 
 
 
 @Concat.kernel
-def _(concat_dim: Any, values: list[Any], *, xp: Any) -> Any:
+def _(concat_dim: Array, values: list[Any], *, xp: ArrayLibrary) -> Any:
     return _concat(values, concat_dim, xp)
 
 
@@ -208,7 +209,7 @@ def _(tensor: AnyTensor, depth: int) -> list[int | None] | None:
 
 
 @ConcatV2.kernel
-def _(values: list[Any], axis: Any, *, xp: Any) -> Any:
+def _(values: list[Any], axis: Array, *, xp: ArrayLibrary) -> Any:
     return _concat(values, axis, xp)
 
 
@@ -233,7 +234,7 @@ def _(concat_dim: TensorShape, shape: list[TensorShape]) -> list[TensorShape]:
 
 
 @ConcatOffset.kernel
-def _(concat_dim: Any, shape: list[Any], *, xp: Any, ctx: OperationContext) -> Any:
+def _(concat_dim: Array, shape: list[Any], *, xp: ArrayLibrary, ctx: OperationContext) -> Any:
     for i, part in enumerate(shape):
         ctx.check(np.ndim(part) == 1, f"input {i} should be a vector, got shape {list(np.shape(part))}")
     rank, at = np.shape(shape[0])[0], scalar_int(concat_dim)
@@ -277,7 +278,7 @@ def _(split_dim: TensorShape, value: TensorShape, *, num_split: int, ctx: ShapeC
 
 
 @Split.kernel
-def _(split_dim: Any, value: Any, *, num_split: int, ctx: OperationContext, xp: Any) -> Any:
+def _(split_dim: Array, value: Array, *, num_split: int, ctx: OperationContext, xp: ArrayLibrary) -> Any:
     at = normal_axis(scalar_int(split_dim), len(np.shape(value)), "split_dim")
     size = np.shape(value)[at]
     ctx.check(size % num_split == 0, f"cannot split dimension {at} of size {size} into {num_split} equal parts")
@@ -325,7 +326,7 @@ def _(
 
 
 @SplitV.kernel
-def _(value: Any, size_splits: Any, split_dim: Any, *, xp: Any) -> Any:
+def _(value: Array, size_splits: Array, split_dim: Array, *, xp: ArrayLibrary) -> Any:
     at = normal_axis(scalar_int(split_dim), len(np.shape(value)), "split_dim")
     sizes = _piece_sizes(list(int_list(size_splits)), np.shape(value)[at])
     return xp.split(value, np.cumsum([s or 0 for s in sizes])[:-1].tolist(), axis=at)
@@ -350,7 +351,7 @@ def _transposed_shape(x: TensorShape, perm: TensorShape, *, ctx: ShapeContext) -
     return TensorShape([dims[i] for i in int_list(order)])
 
 
-def _transpose(x: Any, perm: Any, ctx: OperationContext, xp: Any) -> Any:
+def _transpose(x: Array, perm: Any, ctx: OperationContext, xp: ArrayLibrary) -> Any:
     order, rank = int_list(perm), len(np.shape(x))
     ctx.check(sorted(order) == list(range(rank)), f"perm {order} is no permutation of the tensor's {rank} dimensions")
     return xp.transpose(x, order)
@@ -363,7 +364,7 @@ Transpose.shape(_transposed_shape)
 
 
 @Transpose.kernel
-def _(x: Any, perm: Any, *, ctx: OperationContext, xp: Any) -> Any:
+def _(x: Array, perm: Array, *, ctx: OperationContext, xp: ArrayLibrary) -> Any:
     return _transpose(x, perm, ctx, xp)
 
 
@@ -379,7 +380,7 @@ ConjugateTranspose.shape(_transposed_shape)
 
 
 @ConjugateTranspose.kernel
-def _(x: Any, perm: Any, *, ctx: OperationContext, xp: Any) -> Any:
+def _(x: Array, perm: Array, *, ctx: OperationContext, xp: ArrayLibrary) -> Any:
     return xp.conj(_transpose(x, perm, ctx, xp))
 
 
@@ -398,7 +399,7 @@ def _(x: TensorShape) -> TensorShape:
 
 
 @InvertPermutation.kernel
-def _(x: Any, *, ctx: OperationContext, xp: Any) -> Any:
+def _(x: Array, *, ctx: OperationContext, xp: ArrayLibrary) -> Any:
     ctx.check(xp.sort(x) == np.arange(np.shape(x)[0]), "{0} is no permutation of the numbers from 0", x)
     return xp.argsort(x).astype(x.dtype)
 
@@ -426,7 +427,7 @@ def _(input: TensorShape, multiples: TensorShape, *, ctx: ShapeContext) -> Tenso
 
 
 @Tile.kernel
-def _(input: Any, multiples: Any, *, ctx: OperationContext, xp: Any) -> Any:
+def _(input: Array, multiples: Array, *, ctx: OperationContext, xp: ArrayLibrary) -> Any:
     counts = int_list(multiples)
     rank = len(np.shape(input))
     ctx.check(len(counts) == rank, f"{len(counts)} multiples are given for a tensor of rank {rank}")
@@ -456,7 +457,7 @@ def _(tensor: TensorShape, dims: TensorShape) -> TensorShape:
 
 
 @Reverse.kernel
-def _(tensor: Any, dims: Any, *, xp: Any) -> Any:
+def _(tensor: Array, dims: Array, *, xp: ArrayLibrary) -> Any:
     return xp.flip(tensor, axis=tuple(np.flatnonzero(np.asarray(dims)).tolist()))
 
 
@@ -483,7 +484,7 @@ def _(tensor: TensorShape, axis: TensorShape, *, ctx: ShapeContext) -> TensorSha
 
 
 @ReverseV2.kernel
-def _(tensor: Any, axis: Any, *, xp: Any) -> Any:
+def _(tensor: Array, axis: Array, *, xp: ArrayLibrary) -> Any:
     return xp.flip(tensor, axis=normal_axes(axis, len(np.shape(tensor))))
 
 
@@ -513,7 +514,9 @@ def _(input: TensorShape, seq_lengths: TensorShape, *, seq_dim: int, batch_dim: 
 
 
 @ReverseSequence.kernel
-def _(input: Any, seq_lengths: Any, *, seq_dim: int, batch_dim: int, ctx: OperationContext, xp: Any) -> Any:
+def _(
+    input: Array, seq_lengths: Array, *, seq_dim: int, batch_dim: int, ctx: OperationContext, xp: ArrayLibrary
+) -> Any:
     shape = np.shape(input)
     rank, size = len(shape), shape[seq_dim]
     fits = (seq_lengths >= 0) & (seq_lengths <= size)
@@ -551,7 +554,7 @@ def _(input: TensorShape, shift: TensorShape, axis: TensorShape) -> TensorShape:
 
 
 @Roll.kernel
-def _(input: Any, shift: Any, axis: Any, *, xp: Any, ctx: OperationContext) -> Any:
+def _(input: Array, shift: Array, axis: Array, *, xp: ArrayLibrary, ctx: OperationContext) -> Any:
     rank = np.ndim(input)
     ctx.check(rank >= 1, "input must be 1-D or higher")
     ctx.check(np.ndim(shift) <= 1, "shift must be a scalar or a 1-D vector")

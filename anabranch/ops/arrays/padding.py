@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from anabranch.core.arrays import Array, ArrayLibrary
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import Dims, TensorShape
 from anabranch.core.sizes import check_countable
@@ -51,7 +52,7 @@ def _padded_shape(input: TensorShape, paddings: TensorShape, amounts: Any, sign:
     return TensorShape([None if d is None else d + sign * sum(p) for d, p in zip(dims, pairs, strict=True)])
 
 
-def _pad(input: Any, paddings: Any, value: Any, ctx: OperationContext, xp: Any) -> Any:
+def _pad(input: Array, paddings: Array, value: Array, ctx: OperationContext, xp: ArrayLibrary) -> Any:
     pairs = _pairs(paddings)
     ctx.check(all(min(pair) >= 0 for pair in pairs), f"paddings must be non-negative, got {pairs}")
     _check_padded(input, pairs)
@@ -76,7 +77,7 @@ def _(input: TensorShape, paddings: TensorShape, *, ctx: ShapeContext) -> Tensor
 
 
 @Pad.kernel
-def _(input: Any, paddings: Any, *, ctx: OperationContext, xp: Any) -> Any:
+def _(input: Array, paddings: Array, *, ctx: OperationContext, xp: ArrayLibrary) -> Any:
     return _pad(input, paddings, zero_of(input.dtype), ctx, xp)
 
 
@@ -100,7 +101,7 @@ def _(input: TensorShape, paddings: TensorShape, constant_values: TensorShape, *
 
 
 @PadV2.kernel
-def _(input: Any, paddings: Any, constant_values: Any, *, ctx: OperationContext, xp: Any) -> Any:
+def _(input: Array, paddings: Array, constant_values: Array, *, ctx: OperationContext, xp: ArrayLibrary) -> Any:
     value = constant_values[()] if xp is np else constant_values
     return _pad(input, paddings, value, ctx, xp)
 
@@ -135,7 +136,7 @@ def _(input: TensorShape, paddings: TensorShape, *, mode: bytes, ctx: ShapeConte
 
 
 @MirrorPad.kernel
-def _(input: Any, paddings: Any, *, mode: bytes, xp: Any) -> Any:
+def _(input: Array, paddings: Array, *, mode: bytes, xp: ArrayLibrary) -> Any:
     _check_mirror(np.shape(input), _pairs(paddings), mode)
     if np.ndim(input) == 0:  # which NumPy does not mirror
         return input
@@ -160,7 +161,7 @@ def _(input: TensorShape, paddings: TensorShape, *, ctx: ShapeContext) -> Tensor
 
 
 @MirrorPadGrad.kernel
-def _(input: Any, paddings: Any, *, mode: bytes) -> Any:
+def _(input: Array, paddings: Array, *, mode: bytes) -> Any:
     pairs = _pairs(paddings)
     if np.ndim(input) == 0:
         return input
@@ -207,7 +208,7 @@ def _block_size(size: int | None, block: int, pair: tuple[int, int], to_batch: b
     return (size + sum(pair)) // block
 
 
-def _space_to_batch(input: Any, blocks: list[int], pairs: Pairs, xp: Any) -> Any:
+def _space_to_batch(input: Array, blocks: list[int], pairs: Pairs, xp: ArrayLibrary) -> Any:
     count, shape = len(blocks), np.shape(input)
     result = _blocks_shape(shape, blocks, pairs, to_batch=True).dims_tuple
     whole = [(0, 0), *pairs, *[(0, 0)] * (len(shape) - count - 1)]
@@ -220,7 +221,7 @@ def _space_to_batch(input: Any, blocks: list[int], pairs: Pairs, xp: Any) -> Any
     return xp.reshape(xp.transpose(parts, order), result)
 
 
-def _batch_to_space(input: Any, blocks: list[int], pairs: Pairs, xp: Any) -> Any:
+def _batch_to_space(input: Array, blocks: list[int], pairs: Pairs, xp: ArrayLibrary) -> Any:
     count, shape = len(blocks), np.shape(input)
     result = _blocks_shape(shape, blocks, pairs, to_batch=False).dims_tuple or ()
     parts = xp.reshape(input, (*blocks, shape[0] // int(np.prod(blocks)), *shape[1:]))
@@ -251,7 +252,7 @@ def _(input: TensorShape, block_shape: TensorShape, paddings: TensorShape, *, ct
 
 
 @SpaceToBatchND.kernel
-def _(input: Any, block_shape: Any, paddings: Any, *, xp: Any) -> Any:
+def _(input: Array, block_shape: Array, paddings: Array, *, xp: ArrayLibrary) -> Any:
     return _space_to_batch(input, int_list(block_shape), _pairs(paddings), xp)
 
 
@@ -275,7 +276,7 @@ def _(input: TensorShape, block_shape: TensorShape, crops: TensorShape, *, ctx: 
 
 
 @BatchToSpaceND.kernel
-def _(input: Any, block_shape: Any, crops: Any, *, xp: Any) -> Any:
+def _(input: Array, block_shape: Array, crops: Array, *, xp: ArrayLibrary) -> Any:
     return _batch_to_space(input, int_list(block_shape), _pairs(crops), xp)
 
 
@@ -301,7 +302,7 @@ def _(input: TensorShape, paddings: TensorShape, *, block_size: int, ctx: ShapeC
 
 
 @SpaceToBatch.kernel
-def _(input: Any, paddings: Any, *, block_size: int, xp: Any) -> Any:
+def _(input: Array, paddings: Array, *, block_size: int, xp: ArrayLibrary) -> Any:
     return _space_to_batch(input, [block_size] * 2, _pairs(paddings), xp)
 
 
@@ -327,7 +328,7 @@ def _(input: TensorShape, crops: TensorShape, *, block_size: int, ctx: ShapeCont
 
 
 @BatchToSpace.kernel
-def _(input: Any, crops: Any, *, block_size: int, xp: Any) -> Any:
+def _(input: Array, crops: Array, *, block_size: int, xp: ArrayLibrary) -> Any:
     return _batch_to_space(input, [block_size] * 2, _pairs(crops), xp)
 
 
@@ -377,7 +378,7 @@ def _(input: TensorShape, *, block_size: int, data_format: bytes) -> TensorShape
 
 
 @SpaceToDepth.kernel
-def _(input: Any, *, block_size: int, data_format: bytes, xp: Any) -> Any:
+def _(input: Array, *, block_size: int, data_format: bytes, xp: ArrayLibrary) -> Any:
     result = _depth_shape(TensorShape(np.shape(input)), block_size, data_format, to_depth=True).dims_tuple
     if data_format == b"NHWC":
         n, h, w, c = np.shape(input)
@@ -402,7 +403,7 @@ def _(input: TensorShape, *, block_size: int, data_format: bytes) -> TensorShape
 
 
 @DepthToSpace.kernel
-def _(input: Any, *, block_size: int, data_format: bytes, xp: Any) -> Any:
+def _(input: Array, *, block_size: int, data_format: bytes, xp: ArrayLibrary) -> Any:
     result = _depth_shape(TensorShape(np.shape(input)), block_size, data_format, to_depth=False).dims_tuple
     if data_format == b"NHWC":
         n, h, w, c = np.shape(input)

@@ -12,6 +12,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from anabranch.core.arrays import Array, ArrayLibrary
 from anabranch.core.dtypes import as_dtype
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
@@ -48,7 +49,7 @@ def _check_sorted(ctx: OperationContext, ids: Any, rows: int) -> None:
     )
 
 
-def _check_range(xp: Any, ctx: OperationContext, values: Any, limit: int, message: str) -> None:
+def _check_range(xp: ArrayLibrary, ctx: OperationContext, values: Array, limit: int, message: str) -> None:
     """Each of a vector of values is in [0, limit); `message` shows the first that is not: {0} its index, {1} itself."""
     outside = (values < 0) | (values >= limit)
     if not values.shape[0]:
@@ -76,7 +77,7 @@ def _sorted_segments(name: str, ufunc: Any, empty: int, types: str, gradient: Ca
     op.shape(_rows_shape)
 
     @op.host_kernel
-    def _(data: Any, segment_ids: Any, *, ctx: OperationContext) -> Any:
+    def _(data: Array, segment_ids: Array, *, ctx: OperationContext) -> Any:
         _check_sorted(ctx, segment_ids, len(data))
         total = _reduce_rows(ufunc, data, segment_ids, _segment_count(segment_ids), empty)
         return _divided(total, _counts(segment_ids, len(total))) if name == "SegmentMean" else total
@@ -182,7 +183,7 @@ def _unsorted_segments(
         return _segments_shape(ctx.constant("num_segments")).concatenate(data[segment_ids.ndims :])
 
     @op.kernel
-    def _(data: Any, segment_ids: Any, num_segments: Any, *, xp: Any, ctx: OperationContext) -> Any:
+    def _(data: Array, segment_ids: Array, num_segments: Array, *, xp: ArrayLibrary, ctx: OperationContext) -> Any:
         """Rows with a negative id are left out."""
         count, depth = int(num_segments), segment_ids.ndim
         fits = data.shape[:depth] == segment_ids.shape
@@ -200,7 +201,7 @@ def _unsorted_segments(
     return attach_gradient(op, gradient)
 
 
-def _check_below(xp: Any, ctx: OperationContext, segment_ids: Any, flat: Any, count: int) -> None:
+def _check_below(xp: ArrayLibrary, ctx: OperationContext, segment_ids: Array, flat: Any, count: int) -> None:
     """No id is `count` or more; the message shows the first that is, with its position."""
     if not flat.shape[0]:
         return
@@ -216,7 +217,7 @@ def _check_below(xp: Any, ctx: OperationContext, segment_ids: Any, flat: Any, co
     )
 
 
-def scatter(xp: Any, out: Any, indices: Any, rows: Any, method: str, ufunc: Any) -> Any:
+def scatter(xp: ArrayLibrary, out: Any, indices: Array, rows: Any, method: str, ufunc: Any) -> Any:
     """`out` with each of `rows` combined into the row at its index."""
     if xp is jnp:
         return getattr(out.at[indices], method)(rows)
@@ -327,7 +328,7 @@ def _sparse_segments(kind: str) -> OpFunction:
         return _rows_shape(data, segment_ids)
 
     @op.host_kernel
-    def _(data: Any, indices: Any, segment_ids: Any, *, ctx: OperationContext) -> Any:
+    def _(data: Array, indices: Array, segment_ids: Array, *, ctx: OperationContext) -> Any:
         return _reduce_chosen(ctx, kind, data, indices, segment_ids, _segment_count(segment_ids))
 
     op.gradient(_sparse_gradient(kind))
@@ -367,7 +368,9 @@ def _sparse_segments_with_count(kind: str) -> OpFunction:
         return _segments_shape(ctx.constant("num_segments")).concatenate(data.with_rank_at_least(1)[1:])
 
     @op.kernel
-    def _(data: Any, indices: Any, segment_ids: Any, num_segments: Any, *, xp: Any, ctx: OperationContext) -> Any:
+    def _(
+        data: Array, indices: Array, segment_ids: Array, num_segments: Array, *, xp: ArrayLibrary, ctx: OperationContext
+    ) -> Any:
         count = int(num_segments)
         ctx.check(indices.shape == segment_ids.shape, "segment_ids and indices should have same size.")
         ctx.check(xp.all(segment_ids >= 0), "segment ids must be >= 0")
@@ -383,14 +386,14 @@ def _sparse_segments_with_count(kind: str) -> OpFunction:
     return op
 
 
-def _scaled(xp: Any, kind: str, rows: Any, ids: Any, segments: int) -> Any:
+def _scaled(xp: ArrayLibrary, kind: str, rows: Any, ids: Array, segments: int) -> Any:
     """Each row over the (square root of the) number of entries of its segment."""
     if kind == "Sum":
         return rows
     return (rows / _row_scale(xp, kind, ids, segments, rows)).astype(rows.dtype)
 
 
-def _row_scale(xp: Any, kind: str, ids: Any, segments: int, rows: Any) -> Any:
+def _row_scale(xp: ArrayLibrary, kind: str, ids: Array, segments: int, rows: Any) -> Any:
     wide = np.float64 if rows.dtype == np.float64 else np.float32
     counts = scatter(xp, xp.zeros((segments,), wide), ids, xp.ones(ids.shape, wide), "add", np.add)
     return xp.reshape(_SPARSE_SCALES[kind](xp, xp.maximum(counts, 1)), (-1,) + (1,) * (rows.ndim - 1))
@@ -419,7 +422,9 @@ def _sparse_segments_grad(kind: str) -> OpFunction:
         return TensorShape([None if count is None else int(count)]).concatenate(grad.with_rank_at_least(1)[1:])
 
     @op.kernel
-    def _(grad: Any, indices: Any, segment_ids: Any, output_dim0: Any, *, xp: Any, ctx: OperationContext) -> Any:
+    def _(
+        grad: Array, indices: Array, segment_ids: Array, output_dim0: Array, *, xp: ArrayLibrary, ctx: OperationContext
+    ) -> Any:
         rows, segments = int(output_dim0), grad.shape[0]
         ctx.check(segments > 0 or not indices.shape[0], "Invalid number of segments 0")
         _check_range(xp, ctx, indices, rows, "Index {1}")

@@ -7,6 +7,8 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from anabranch.core.arrays import Array, ArrayLibrary
+from anabranch.core.dtypes import DType
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import define_op
@@ -57,7 +59,7 @@ def _(start: TensorShape, limit: TensorShape, delta: TensorShape, *, ctx: ShapeC
 
 
 @Range.kernel
-def _(start: Any, limit: Any, delta: Any, *, xp: Any, ctx: OperationContext) -> Any:
+def _(start: Array, limit: Array, delta: Array, *, xp: ArrayLibrary, ctx: OperationContext) -> Any:
     problem = _range_problem(start, limit, delta)
     ctx.check(problem is None, problem or "")
     dtype = np.asarray(start).dtype
@@ -86,7 +88,7 @@ def _(start: TensorShape, stop: TensorShape, num: TensorShape, *, ctx: ShapeCont
 
 
 @LinSpace.kernel
-def _(start: Any, stop: Any, num: Any, *, xp: Any, ctx: OperationContext) -> Any:
+def _(start: Array, stop: Array, num: Array, *, xp: ArrayLibrary, ctx: OperationContext) -> Any:
     count = int(num)
     ctx.check(count > 0, f"Requires num > 0: {count}")
     if count == 1:
@@ -116,7 +118,7 @@ def _(arr: TensorShape, size: TensorShape, weights: TensorShape, *, ctx: ShapeCo
 
 
 @Bincount.kernel
-def _(arr: Any, size: Any, weights: Any, *, xp: Any, ctx: OperationContext) -> Any:
+def _(arr: Array, size: Array, weights: Array, *, xp: ArrayLibrary, ctx: OperationContext) -> Any:
     """Values from `size` on are not counted; without weights each value counts 1."""
     count = int(size)
     ctx.check(count >= 0, f"size {count} must be non-negative")
@@ -129,7 +131,7 @@ def _(arr: Any, size: Any, weights: Any, *, xp: Any, ctx: OperationContext) -> A
     return scatter_add(xp, count + 1, counted, each)[:count]
 
 
-def scatter_add(xp: Any, size: int, indices: Any, values: Any) -> Any:
+def scatter_add(xp: ArrayLibrary, size: int, indices: Array, values: Array) -> Any:
     """A vector of `size` zeros to which values[i] is added at indices[i]."""
     zeros = xp.zeros((size,), values.dtype)
     if xp is jnp:
@@ -146,7 +148,7 @@ Bucketize.not_differentiable()
 
 
 @Bucketize.kernel
-def _(input: Any, *, boundaries: list[float], xp: Any, ctx: OperationContext) -> Any:
+def _(input: Array, *, boundaries: list[float], xp: ArrayLibrary, ctx: OperationContext) -> Any:
     """The number of boundaries that are not greater than each value."""
     ctx.check(sorted(boundaries) == boundaries, f"the boundaries must be sorted, got {boundaries}")
     limits = np.array(boundaries, np.float32)
@@ -176,7 +178,7 @@ def _(values: TensorShape, value_range: TensorShape, nbins: TensorShape, *, ctx:
 
 
 @HistogramFixedWidth.kernel
-def _(values: Any, value_range: Any, nbins: Any, *, dtype: Any, xp: Any, ctx: OperationContext) -> Any:
+def _(values: Array, value_range: Array, nbins: Array, *, dtype: DType, xp: ArrayLibrary, ctx: OperationContext) -> Any:
     """Values outside the range are counted in the first and the last bin."""
     count = int(nbins)
     ctx.check(count > 0, f"Requires nbins > 0, got {count}")

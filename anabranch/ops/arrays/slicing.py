@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from anabranch.core.arrays import Array, ArrayLibrary
 from anabranch.core.resources import ResourceHandle
 from anabranch.core.shapes import Dims, TensorShape
 from anabranch.graph.building import define_op
@@ -83,7 +84,7 @@ def _slice_length(dim: int | None, start: int | None, size: int | None) -> int |
 
 
 @Slice.kernel
-def _(input: Any, begin: Any, size: Any, *, ctx: GraphContext, xp: Any) -> Any:
+def _(input: Array, begin: Array, size: Array, *, ctx: GraphContext, xp: ArrayLibrary) -> Any:
     dims = np.shape(input)
     starts = _elements(begin, ctx.op.inputs[1])
     sizes = [d - b if s == -1 else s for d, b, s in zip(dims, starts, int_list(size), strict=True)]
@@ -114,7 +115,7 @@ XlaDynamicUpdateSlice.shape(shape_rules.same_as_first)
 
 
 @XlaDynamicUpdateSlice.kernel
-def _(input: Any, update: Any, indices: Any) -> Any:
+def _(input: Array, update: Array, indices: Array) -> Any:
     return lax.dynamic_update_slice(input, update, list(indices))
 
 
@@ -385,7 +386,7 @@ def _(tensor: AnyTensor, depth: int) -> list[int | None] | None:
 
 
 @StridedSlice.kernel
-def _(input: Any, begin: Any, end: Any, strides: Any, *, ctx: GraphContext, xp: Any) -> Any:
+def _(input: Array, begin: Array, end: Array, strides: Array, *, ctx: GraphContext, xp: ArrayLibrary) -> Any:
     region = _region(ctx, np.shape(input), begin, end, strides)
     part = xp.asarray(input)[tuple(_as_slice(r) for r in region.ranges)]
     for axis, index in region.traced.items():
@@ -437,7 +438,7 @@ def _(
 
 
 @StridedSliceGrad.kernel
-def _(shape: Any, begin: Any, end: Any, strides: Any, dy: Any, *, ctx: GraphContext) -> Any:
+def _(shape: Array, begin: Array, end: Array, strides: Array, dy: Array, *, ctx: GraphContext) -> Any:
     dims = tuple(int_list(shape))
     region = _region(ctx, dims, begin, end, strides)
     if list(np.shape(dy)) != region.shape:
@@ -485,7 +486,7 @@ ResourceStridedSliceAssign.not_differentiable()
 
 
 @ResourceStridedSliceAssign.kernel
-def _(ref: ResourceHandle, begin: Any, end: Any, strides: Any, value: Any, *, ctx: GraphContext) -> None:
+def _(ref: ResourceHandle, begin: Array, end: Array, strides: Array, value: Array, *, ctx: GraphContext) -> None:
     old = ctx.read(ref)
     region = _region(ctx, old.shape, begin, end, strides)
     new = jnp.reshape(jnp.broadcast_to(value, region.shape), region.sizes)

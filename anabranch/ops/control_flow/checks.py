@@ -12,6 +12,7 @@ import ml_dtypes
 import numpy as np
 
 from anabranch.core import dtypes
+from anabranch.core.arrays import Array, ArrayLibrary
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.resources import ResourceHandle
 from anabranch.core.shapes import TensorShape
@@ -28,7 +29,7 @@ CheckNumerics.shape(shape_rules.same_as_first)
 
 
 @CheckNumerics.kernel
-def _(tensor: Any, *, message: bytes, ctx: OperationContext, xp: Any) -> Any:
+def _(tensor: Array, *, message: bytes, ctx: OperationContext, xp: ArrayLibrary) -> Any:
     text = _escaped(message.decode("utf-8", "replace"))
     checked = ctx.op.inputs[0]
     place = _escaped(checked.op.creation_site)
@@ -66,7 +67,7 @@ def _(condition: TensorShape, data: list[TensorShape]) -> tuple[()]:
 
 
 @Assert.kernel
-def _(condition: Any, data: list[Any], *, summarize: int, ctx: OperationContext, xp: Any) -> None:
+def _(condition: Array, data: list[Any], *, summarize: int, ctx: OperationContext, xp: ArrayLibrary) -> None:
     parts: list[str] = []
     values: list[Any] = []
     for item in data:
@@ -160,7 +161,7 @@ def _(input: TensorShape, data: list[TensorShape]) -> TensorShape:
 
 
 @Print.host_kernel
-def _(input: Any, data: list[Any], *, message: bytes, first_n: int, summarize: int, ctx: StepHostContext) -> Any:
+def _(input: Array, data: list[Any], *, message: bytes, first_n: int, summarize: int, ctx: StepHostContext) -> Any:
     printed = ctx.containers.object(ResourceHandle("", ctx.private_name, "print"), _Printed)
     if first_n < 0 or printed.times < first_n:
         printed.times += 1
@@ -187,7 +188,7 @@ def _(input: TensorShape) -> tuple[()]:
 
 
 @PrintV2.host_kernel
-def _(input: Any, *, output_stream: bytes, end: bytes) -> None:
+def _(input: Array, *, output_stream: bytes, end: bytes) -> None:
     text = _element(np.asarray(input)[()]) + end.decode()
     stream = output_stream.decode()
     if stream.startswith("file://"):

@@ -22,6 +22,8 @@ from jax import lax
 from jax.extend.core import jaxpr_as_fun
 
 from anabranch.core import dtypes
+from anabranch.core.arrays import Array, ArrayLibrary
+from anabranch.core.dtypes import DType
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.resources import ResourceHandle
 from anabranch.core.roles import Role
@@ -43,14 +45,14 @@ def _(*, shape: TensorShape) -> TensorShape:
 
 
 @FakeParam.kernel
-def _(*, dtype: Any, shape: TensorShape) -> Any:
+def _(*, dtype: DType, shape: TensorShape) -> Any:
     if dtype is dtypes.variant:
         return TensorList(None, 0, np.float32)
     return jnp.zeros(_stand_in_shape(shape), dtype.as_numpy_dtype)
 
 
 @FakeParam.host_kernel
-def _(*, dtype: Any, shape: TensorShape) -> Any:
+def _(*, dtype: DType, shape: TensorShape) -> Any:
     if dtype is dtypes.variant:
         return TensorList([], 0, np.float32)
     return np.zeros(_stand_in_shape(shape), dtype.as_numpy_dtype)
@@ -122,7 +124,7 @@ ToBool.not_differentiable()
 
 
 @ToBool.kernel
-def _(input: Any, *, xp: Any) -> Any:
+def _(input: Array, *, xp: ArrayLibrary) -> Any:
     return xp.asarray(truth_of(input))
 
 

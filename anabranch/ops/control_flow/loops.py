@@ -21,7 +21,9 @@ import numpy as np
 from jax import lax
 from jax.extend.core import jaxpr_as_fun
 
+from anabranch.core.arrays import Array, ArrayLibrary
 from anabranch.core.attrs import FuncAttr
+from anabranch.core.dtypes import DType
 from anabranch.core.resources import ResourceHandle
 from anabranch.core.roles import Role
 from anabranch.core.shapes import TensorShape
@@ -389,12 +391,12 @@ def _while_kernel(input: list[Any], *, ctx: StepTracingContext, cond: Any, body:
 
 @RecordingWhile.kernel
 def _(
-    bound: Any,
+    bound: Array,
     input: list[Any],
     *,
     ctx: StepTracingContext,
-    cond: Any,
-    body: Any,
+    cond: FuncAttr,
+    body: FuncAttr,
     recorded: list[int],
     only_shapes: list[bool],
 ) -> list[Any]:
@@ -437,14 +439,14 @@ def _() -> TensorList:
 
 
 @RecordAdd.host_kernel
-def _(record: TensorList, item: Any) -> TensorList:
+def _(record: TensorList, item: Array) -> TensorList:
     # the loop hands the record from iteration to iteration and nobody else holds it, so that it can grow in place
     record.elements.append(item)
     return record
 
 
 @RecordEnd.host_kernel
-def _(record: TensorList, *, element_dtype: Any) -> TensorList:
+def _(record: TensorList, *, element_dtype: DType) -> TensorList:
     count = len(record.elements)
     made = TensorList(record.elements, count, element_dtype.as_numpy_dtype)
     return made.to_dense(capacity=_rounded(max(count, 1)))
@@ -464,7 +466,9 @@ for _op in (While, StatelessWhile):
 
 
 @RecordingWhile.shape
-def _(bound: TensorShape, input: list[TensorShape], *, ctx: ShapeContext, output_shapes: Any) -> list[TensorShape]:
+def _(
+    bound: TensorShape, input: list[TensorShape], *, ctx: ShapeContext, output_shapes: list[TensorShape]
+) -> list[TensorShape]:
     rest = ctx.output_count - len(input)
     return [*(list(output_shapes) or [TensorShape(None)] * len(input)), *[TensorShape([])] * rest]
 
@@ -485,7 +489,7 @@ DeviceLoopBound.shape(lambda input: TensorShape([]))
 
 
 @LoopBound.kernel
-def _(input: list[Any], *, ctx: StepTracingContext, cond: Any, body: Any, xp: Any) -> Any:
+def _(input: list[Any], *, ctx: StepTracingContext, cond: FuncAttr, body: FuncAttr, xp: ArrayLibrary) -> Any:
     if xp is not np:
         raise ctx.needs_host("how often a loop inside the loop runs differs between iterations")
     functions = _bodies(ctx.op, cond, body)
@@ -558,7 +562,7 @@ def _crossing(ctx: StepTracingContext, cond: Any, start: list[Any], steps: list[
 
 
 @DeviceLoopBound.kernel
-def _(input: list[Any], *, ctx: StepTracingContext, cond: Any, body: Any) -> Any:
+def _(input: list[Any], *, ctx: StepTracingContext, cond: FuncAttr, body: FuncAttr) -> Any:
     loop = CompiledLoop(ctx, *_bodies(ctx.op, cond, body), input, [False] * len(input))
     _, number, _ = loop.run(0, [], True)
     below = jnp.maximum(number - 1, 0).astype(np.uint32)
@@ -566,7 +570,7 @@ def _(input: list[Any], *, ctx: StepTracingContext, cond: Any, body: Any) -> Any
 
 
 @DeviceLoopBound.host_kernel
-def _(input: list[Any], *, ctx: StepHostContext, cond: Any, body: Any) -> Any:
+def _(input: list[Any], *, ctx: StepHostContext, cond: FuncAttr, body: FuncAttr) -> Any:
     functions = _bodies(ctx.op, cond, body)
     values, number = list(input), 0
     while bool(truth_of(np.asarray(ctx.call(functions[0], values)[0]))):

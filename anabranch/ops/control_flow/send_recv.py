@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from anabranch.core.arrays import Array
 from anabranch.core.kernel_context import TransferKernelContext
 from anabranch.core.roles import Role
 from anabranch.core.shapes import TensorShape
@@ -36,7 +37,7 @@ def _(tensor: TensorShape) -> tuple[()]:
 
 
 @Send.host_kernel
-def _(tensor: Any, *, ctx: TransferKernelContext) -> tuple[()]:
+def _(tensor: Array, *, ctx: TransferKernelContext) -> tuple[()]:
     ctx.send(tensor)
     return ()
 

@@ -6,6 +6,8 @@ import os
 from collections.abc import Callable
 from typing import Any, Final
 
+from anabranch.core.arrays import Array
+from anabranch.core.attrs import FuncAttr
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
 from anabranch.errors import InvalidArgumentError
@@ -51,7 +53,7 @@ ParallelMapDataset = define_dataset(
 
 
 @MapDataset.host_kernel
-def _(input_dataset: Any, other_arguments: list[Any], *, f: Any, ctx: StepHostContext) -> Elements:
+def _(input_dataset: Array, other_arguments: list[Any], *, f: FuncAttr, ctx: StepHostContext) -> Elements:
     return _mapped(input_dataset, other_arguments, 1, f, ctx)
 
 
@@ -67,7 +69,7 @@ def _mapped(input_dataset: Any, captured: list[Any], calls: int, f: Any, ctx: St
 
 @ParallelMapDataset.host_kernel
 def _(
-    input_dataset: Any, other_arguments: list[Any], num_parallel_calls: Any, *, f: Any, ctx: StepHostContext
+    input_dataset: Array, other_arguments: list[Any], num_parallel_calls: Array, *, f: FuncAttr, ctx: StepHostContext
 ) -> Elements:
     calls = _parallelism(num_parallel_calls, ctx)
     return _mapped(input_dataset, other_arguments, calls, f, ctx)
@@ -100,7 +102,7 @@ FilterDataset = define_dataset("FilterDataset", _INPUT, f"predicate: func, Targu
 
 
 @FilterDataset.host_kernel
-def _(input_dataset: Any, other_arguments: list[Any], *, predicate: Any, ctx: StepHostContext) -> Elements:
+def _(input_dataset: Array, other_arguments: list[Any], *, predicate: FuncAttr, ctx: StepHostContext) -> Elements:
     function = function_of(ctx, predicate, other_arguments)
     return made_by(functions.FilterDataset(dataset_of(input_dataset, ctx), function), ctx)
 
@@ -126,7 +128,7 @@ ParallelInterleaveDatasetV2 = define_dataset(
 
 
 @FlatMapDataset.host_kernel
-def _(input_dataset: Any, other_arguments: list[Any], *, f: Any, ctx: StepHostContext) -> Elements:
+def _(input_dataset: Array, other_arguments: list[Any], *, f: FuncAttr, ctx: StepHostContext) -> Elements:
     source = dataset_of(input_dataset, ctx)
     return made_by(functions.InterleaveDataset(source, function_of(ctx, f, other_arguments)), ctx)
 
@@ -152,12 +154,12 @@ def _prefetched(ahead: int) -> Callable[[Elements], Elements]:
 
 @InterleaveDataset.host_kernel
 def _(
-    input_dataset: Any,
+    input_dataset: Array,
     other_arguments: list[Any],
-    cycle_length: Any,
-    block_length: Any,
+    cycle_length: Array,
+    block_length: Array,
     *,
-    f: Any,
+    f: FuncAttr,
     ctx: StepHostContext,
 ) -> Elements:
     return _interleaved(input_dataset, other_arguments, cycle_length, block_length, f, ctx)
@@ -165,13 +167,13 @@ def _(
 
 @ParallelInterleaveDatasetV2.host_kernel
 def _(
-    input_dataset: Any,
+    input_dataset: Array,
     other_arguments: list[Any],
-    cycle_length: Any,
-    block_length: Any,
-    num_parallel_calls: Any,
+    cycle_length: Array,
+    block_length: Array,
+    num_parallel_calls: Array,
     *,
-    f: Any,
+    f: FuncAttr,
     ctx: StepHostContext,
 ) -> Elements:
     calls = _parallelism(num_parallel_calls, ctx)
@@ -273,7 +275,7 @@ def _(
 
 @ReduceDataset.host_kernel
 def _(
-    input_dataset: Any, initial_state: list[Any], other_arguments: list[Any], *, f: Any, ctx: StepHostContext
+    input_dataset: Array, initial_state: list[Any], other_arguments: list[Any], *, f: FuncAttr, ctx: StepHostContext
 ) -> list[Any]:
     function = function_of(ctx, f, other_arguments)
     iterator = dataset_of(input_dataset, ctx).iterator()
@@ -295,7 +297,7 @@ PrefetchDataset = define_dataset(
 
 
 @PrefetchDataset.host_kernel
-def _(input_dataset: Any, buffer_size: Any, *, ctx: OperationContext) -> Elements:
+def _(input_dataset: Array, buffer_size: Array, *, ctx: OperationContext) -> Elements:
     size = int(buffer_size)
     if size < AUTOTUNE:
         raise InvalidArgumentError(None, ctx.op, f"buffer_size must be >= 0 or set to be auto-tuned, got {size}.")

@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from anabranch.core.arrays import Array, ArrayLibrary
+from anabranch.core.attrs import FuncAttr
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.resources import ResourceHandle
 from anabranch.core.shapes import TensorShape
@@ -36,7 +38,7 @@ def _handle_op(name: str, attrs: str) -> OpFunction:
     return op.not_differentiable()
 
 
-def _named_handle(*, container: bytes, shared_name: bytes, ctx: OperationContext, xp: Any) -> ResourceHandle:
+def _named_handle(*, container: bytes, shared_name: bytes, ctx: OperationContext, xp: ArrayLibrary) -> ResourceHandle:
     return ResourceHandle(container.decode(), shared_name.decode() or ctx.op.name, _KIND, task=ctx.task)
 
 
@@ -77,7 +79,7 @@ DeleteIterator.not_differentiable()
 
 
 @DeleteIterator.host_kernel
-def _(handle: ResourceHandle, deleter: Any, *, ctx: StepHostContext) -> None:
+def _(handle: ResourceHandle, deleter: Array, *, ctx: StepHostContext) -> None:
     resource = ctx.containers.find_object(handle)
     if resource is not None:
         resource.close()
@@ -90,7 +92,7 @@ OneShotIterator = _handle_op(
 
 
 @OneShotIterator.host_kernel
-def _(*, dataset_factory: Any, container: bytes, shared_name: bytes, ctx: StepHostContext) -> ResourceHandle:
+def _(*, dataset_factory: FuncAttr, container: bytes, shared_name: bytes, ctx: StepHostContext) -> ResourceHandle:
     handle = ResourceHandle(container.decode(), shared_name.decode() or ctx.op.name, _KIND, task=ctx.task)
     resource: IteratorResource = ctx.containers.object(handle, IteratorResource)
     body = ctx.op.function(dataset_factory.name)
@@ -104,7 +106,7 @@ MakeIterator.not_differentiable()
 
 
 @MakeIterator.host_kernel
-def _(dataset: Any, iterator: ResourceHandle, *, ctx: StepHostContext) -> None:
+def _(dataset: Array, iterator: ResourceHandle, *, ctx: StepHostContext) -> None:
     ctx.containers.object(iterator, IteratorResource).initialize(dataset_of(dataset, ctx))
 
 
@@ -233,7 +235,7 @@ def _(resource_handle: ResourceHandle, *, ctx: StepHostContext) -> Any:
 
 
 @DeserializeIterator.host_kernel
-def _(resource_handle: ResourceHandle, serialized: Any, *, ctx: StepHostContext) -> None:
+def _(resource_handle: ResourceHandle, serialized: Array, *, ctx: StepHostContext) -> None:
     _resource(resource_handle, ctx).restore(serialized.item())
 
 
@@ -243,7 +245,7 @@ def _(iterator: ResourceHandle, *, ctx: StepHostContext) -> bytes:
 
 
 @_RestoreIterator.host_kernel
-def _(iterator: ResourceHandle, dataset: list[Any], position: Any, *, ctx: StepHostContext) -> None:
+def _(iterator: ResourceHandle, dataset: list[Any], position: Array, *, ctx: StepHostContext) -> None:
     resource = _resource(iterator, ctx)
     if dataset:
         resource.initialize(dataset_of(dataset[0], ctx))
@@ -293,7 +295,7 @@ def _() -> OptionalElement:
 
 
 @OptionalHasValue.host_kernel
-def _(optional: Any) -> bool:
+def _(optional: Array) -> bool:
     return optional.item().element is not None
 
 
@@ -303,7 +305,7 @@ def _(optional: TensorShape, *, output_shapes: list[TensorShape]) -> list[Tensor
 
 
 @OptionalGetValue.host_kernel
-def _(optional: Any, *, ctx: OperationContext) -> list[Any]:
+def _(optional: Array, *, ctx: OperationContext) -> list[Any]:
     element = optional.item().element
     if element is None:
         raise InvalidArgumentError(None, ctx.op, "The given optional does not have a value.")

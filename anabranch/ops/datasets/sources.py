@@ -11,6 +11,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from anabranch.core.arrays import Array
+from anabranch.core.attrs import FuncAttr
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
 from anabranch.errors import InvalidArgumentError, OpError
@@ -98,7 +100,7 @@ def _(components: list[Any], *, ctx: OperationContext) -> Elements:
 
 
 @SparseTensorSliceDataset.host_kernel
-def _(indices: Any, values: Any, dense_shape: Any, *, ctx: OperationContext) -> Elements:
+def _(indices: Array, values: Array, dense_shape: Array, *, ctx: OperationContext) -> Elements:
     return made_by(_SparseSlices(indices, values, dense_shape), ctx)
 
 
@@ -106,7 +108,7 @@ RangeDataset = define_dataset("RangeDataset", "start: int64, stop: int64, step: 
 
 
 @RangeDataset.host_kernel
-def _(start: Any, stop: Any, step: Any, *, output_types: list[Any], ctx: OperationContext) -> Elements:
+def _(start: Array, stop: Array, step: Array, *, output_types: list[Any], ctx: OperationContext) -> Elements:
     return made_by(_Range(int(start), int(stop), int(step), output_types[0].as_numpy_dtype), ctx)
 
 
@@ -144,9 +146,9 @@ def _(
     next_func_other_args: list[Any],
     finalize_func_other_args: list[Any],
     *,
-    init_func: Any,
-    next_func: Any,
-    finalize_func: Any,
+    init_func: FuncAttr,
+    next_func: FuncAttr,
+    finalize_func: FuncAttr,
     ctx: StepHostContext,
 ) -> Elements:
     start = function_of(ctx, init_func, init_func_other_args)
@@ -185,21 +187,21 @@ def _compression(value: Any, ctx: OperationContext) -> str:
 
 
 @TextLineDataset.host_kernel
-def _(filenames: Any, compression_type: Any, buffer_size: Any, *, ctx: OperationContext) -> Elements:
+def _(filenames: Array, compression_type: Array, buffer_size: Array, *, ctx: OperationContext) -> Elements:
     names, compression = dataset_files.file_names(filenames), _compression(compression_type, ctx)
     return made_by(dataset_files.line_dataset(names, compression, int(buffer_size)), ctx)
 
 
 @CSVRowDataset.host_kernel
 def _(
-    filenames: Any, compression_type: Any, buffer_size: Any, *, field_delim: bytes, ctx: OperationContext
+    filenames: Array, compression_type: Array, buffer_size: Array, *, field_delim: bytes, ctx: OperationContext
 ) -> Elements:
     names, compression = dataset_files.file_names(filenames), _compression(compression_type, ctx)
     return made_by(dataset_files.row_dataset(names, field_delim, compression, int(buffer_size)), ctx)
 
 
 @TFRecordDataset.host_kernel
-def _(filenames: Any, compression_type: Any, buffer_size: Any, *, ctx: OperationContext) -> Elements:
+def _(filenames: Array, compression_type: Array, buffer_size: Array, *, ctx: OperationContext) -> Elements:
     names, compression = dataset_files.file_names(filenames), _compression(compression_type, ctx)
     return made_by(dataset_files.record_dataset(names, compression, int(buffer_size)), ctx)
 
@@ -219,19 +221,25 @@ def _fixed(
 
 @FixedLengthRecordDataset.host_kernel
 def _(
-    filenames: Any, header_bytes: Any, record_bytes: Any, footer_bytes: Any, buffer_size: Any, *, ctx: OperationContext
+    filenames: Array,
+    header_bytes: Array,
+    record_bytes: Array,
+    footer_bytes: Array,
+    buffer_size: Array,
+    *,
+    ctx: OperationContext,
 ) -> Any:
     return _fixed(filenames, header_bytes, record_bytes, footer_bytes, buffer_size, "", ctx)
 
 
 @FixedLengthRecordDatasetV2.host_kernel
 def _(
-    filenames: Any,
-    header_bytes: Any,
-    record_bytes: Any,
-    footer_bytes: Any,
-    buffer_size: Any,
-    compression_type: Any,
+    filenames: Array,
+    header_bytes: Array,
+    record_bytes: Array,
+    footer_bytes: Array,
+    buffer_size: Array,
+    compression_type: Array,
     *,
     ctx: OperationContext,
 ) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from anabranch.core.arrays import Array
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
 from anabranch.errors import InvalidArgumentError
@@ -17,7 +18,7 @@ TakeDataset = define_dataset("TakeDataset", "input_dataset: variant, count: int6
 
 
 @TakeDataset.host_kernel
-def _(input_dataset: Any, count: Any, *, ctx: OperationContext) -> Elements:
+def _(input_dataset: Array, count: Array, *, ctx: OperationContext) -> Elements:
     source = dataset_of(input_dataset, ctx)
     return made_by(transforms.TakeDataset(source, int(count)), ctx)
 
@@ -26,7 +27,7 @@ SkipDataset = define_dataset("SkipDataset", "input_dataset: variant, count: int6
 
 
 @SkipDataset.host_kernel
-def _(input_dataset: Any, count: Any, *, ctx: OperationContext) -> Elements:
+def _(input_dataset: Array, count: Array, *, ctx: OperationContext) -> Elements:
     source = dataset_of(input_dataset, ctx)
     return made_by(transforms.SkipDataset(source, int(count)), ctx)
 
@@ -35,7 +36,7 @@ RepeatDataset = define_dataset("RepeatDataset", "input_dataset: variant, count: 
 
 
 @RepeatDataset.host_kernel
-def _(input_dataset: Any, count: Any, *, ctx: OperationContext) -> Elements:
+def _(input_dataset: Array, count: Array, *, ctx: OperationContext) -> Elements:
     source = dataset_of(input_dataset, ctx)
     return made_by(transforms.RepeatDataset(source, int(count)), ctx)
 
@@ -44,7 +45,7 @@ ShardDataset = define_dataset("ShardDataset", "input_dataset: variant, num_shard
 
 
 @ShardDataset.host_kernel
-def _(input_dataset: Any, num_shards: Any, index: Any, *, ctx: OperationContext) -> Elements:
+def _(input_dataset: Array, num_shards: Array, index: Array, *, ctx: OperationContext) -> Elements:
     source = dataset_of(input_dataset, ctx)
     return made_by(transforms.ShardDataset(source, int(num_shards), int(index)), ctx)
 
@@ -53,7 +54,7 @@ CacheDataset = define_dataset("CacheDataset", "input_dataset: variant, filename:
 
 
 @CacheDataset.host_kernel
-def _(input_dataset: Any, filename: Any, *, ctx: OperationContext) -> Elements:
+def _(input_dataset: Array, filename: Array, *, ctx: OperationContext) -> Elements:
     source, name = dataset_of(input_dataset, ctx), filename.item().decode()
     return made_by(files.FileCacheDataset(source, name) if name else transforms.CacheDataset(source), ctx)
 
@@ -63,7 +64,7 @@ ConcatenateDataset = define_dataset("ConcatenateDataset", "input_dataset: varian
 
 
 @ConcatenateDataset.host_kernel
-def _(input_dataset: Any, another_dataset: Any, *, ctx: OperationContext) -> Elements:
+def _(input_dataset: Array, another_dataset: Array, *, ctx: OperationContext) -> Elements:
     sources = [dataset_of(input_dataset, ctx), dataset_of(another_dataset, ctx)]
     return made_by(transforms.ConcatenateDataset(sources), ctx)
 
@@ -114,10 +115,10 @@ def _shuffled(
 
 @ShuffleDataset.host_kernel
 def _(
-    input_dataset: Any,
-    buffer_size: Any,
-    seed: Any,
-    seed2: Any,
+    input_dataset: Array,
+    buffer_size: Array,
+    seed: Array,
+    seed2: Array,
     *,
     reshuffle_each_iteration: bool,
     ctx: OperationContext,
@@ -127,11 +128,11 @@ def _(
 
 @ShuffleAndRepeatDataset.host_kernel
 def _(
-    input_dataset: Any,
-    buffer_size: Any,
-    seed: Any,
-    seed2: Any,
-    count: Any,
+    input_dataset: Array,
+    buffer_size: Array,
+    seed: Array,
+    seed2: Array,
+    count: Array,
     *,
     reshuffle_each_iteration: bool,
     ctx: OperationContext,
@@ -152,12 +153,12 @@ BatchDatasetV2 = define_dataset(
 
 
 @BatchDataset.host_kernel
-def _(input_dataset: Any, batch_size: Any, *, ctx: OperationContext) -> Elements:
+def _(input_dataset: Array, batch_size: Array, *, ctx: OperationContext) -> Elements:
     return made_by(batches.BatchDataset(dataset_of(input_dataset, ctx), int(batch_size), False), ctx)
 
 
 @BatchDatasetV2.host_kernel
-def _(input_dataset: Any, batch_size: Any, drop_remainder: Any, *, ctx: OperationContext) -> Elements:
+def _(input_dataset: Array, batch_size: Array, drop_remainder: Array, *, ctx: OperationContext) -> Elements:
     source = dataset_of(input_dataset, ctx)
     return made_by(batches.BatchDataset(source, int(batch_size), bool(drop_remainder)), ctx)
 
@@ -186,18 +187,23 @@ def _padded(
 
 @PaddedBatchDataset.host_kernel
 def _(
-    input_dataset: Any, batch_size: Any, padded_shapes: list[Any], padding_values: list[Any], *, ctx: OperationContext
+    input_dataset: Array,
+    batch_size: Array,
+    padded_shapes: list[Any],
+    padding_values: list[Any],
+    *,
+    ctx: OperationContext,
 ) -> Elements:
     return _padded(input_dataset, batch_size, padded_shapes, padding_values, False, ctx)
 
 
 @PaddedBatchDatasetV2.host_kernel
 def _(
-    input_dataset: Any,
-    batch_size: Any,
+    input_dataset: Array,
+    batch_size: Array,
     padded_shapes: list[Any],
     padding_values: list[Any],
-    drop_remainder: Any,
+    drop_remainder: Array,
     *,
     ctx: OperationContext,
 ) -> Elements:
@@ -211,7 +217,7 @@ WindowDataset = define_dataset(
 
 @WindowDataset.host_kernel
 def _(
-    input_dataset: Any, size: Any, shift: Any, stride: Any, drop_remainder: Any, *, ctx: OperationContext
+    input_dataset: Array, size: Array, shift: Array, stride: Array, drop_remainder: Array, *, ctx: OperationContext
 ) -> Elements:
     source = dataset_of(input_dataset, ctx)
     return made_by(batches.WindowDataset(source, int(size), int(shift), int(stride), bool(drop_remainder)), ctx)
@@ -287,7 +293,7 @@ def _(dataset: TensorShape, *, output_shapes: list[TensorShape]) -> list[TensorS
 
 
 @DatasetToSingleElement.host_kernel
-def _(dataset: Any, *, ctx: OperationContext) -> Any:
+def _(dataset: Array, *, ctx: OperationContext) -> Any:
     iterator = dataset_of(dataset, ctx).iterator()
     try:
         first = iterator.next()

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from anabranch.core.arrays import RandomSource
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import OpFunction, define_op
@@ -128,7 +129,9 @@ def _sampler(name: str, inputs: str, attrs: str) -> OpFunction:
     return op
 
 
-def _random_box(height: int, width: int, aspect: float, areas: list[float], rng: Any) -> tuple[int, ...] | None:
+def _random_box(
+    height: int, width: int, aspect: float, areas: list[float], rng: RandomSource
+) -> tuple[int, ...] | None:
     """Top, left, height and width of a box of that aspect ratio (width / height) and an area in that range, or None."""
     least, most = (share * height * width for share in areas)
     low, high = round(math.sqrt(least / aspect)), round(math.sqrt(most / aspect))
@@ -158,7 +161,7 @@ def _covers(box: tuple[int, ...], objects: Array, least: float) -> bool:
 
 
 def _sample(
-    image_size: Array, boxes: Array, least: float, attrs: dict[str, Any], rng: Any, ctx: OperationContext
+    image_size: Array, boxes: Array, least: float, attrs: dict[str, Any], rng: RandomSource, ctx: OperationContext
 ) -> Any:
     height, width = (int(n) for n in image_size[:2])
     ctx.check(height > 0 and width > 0, f"the image must have pixels, got the size {image_size.tolist()}")
@@ -196,7 +199,9 @@ SampleDistortedBoundingBox = _sampler(
 
 
 @SampleDistortedBoundingBox.host_kernel
-def _(image_size: Array, bounding_boxes: Array, *, min_object_covered: float, rng: Any, ctx: OperationContext) -> Any:
+def _(
+    image_size: Array, bounding_boxes: Array, *, min_object_covered: float, rng: RandomSource, ctx: OperationContext
+) -> Any:
     return _sample(image_size, bounding_boxes, min_object_covered, ctx.op.attrs, rng, ctx)
 
 
@@ -208,5 +213,7 @@ SampleDistortedBoundingBoxV2 = _sampler(
 
 
 @SampleDistortedBoundingBoxV2.host_kernel
-def _(image_size: Array, bounding_boxes: Array, min_object_covered: Any, *, rng: Any, ctx: OperationContext) -> Any:
+def _(
+    image_size: Array, bounding_boxes: Array, min_object_covered: Array, *, rng: RandomSource, ctx: OperationContext
+) -> Any:
     return _sample(image_size, bounding_boxes, float(min_object_covered), ctx.op.attrs, rng, ctx)

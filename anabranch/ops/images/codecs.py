@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from anabranch.core.arrays import Array
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
 from anabranch.errors import InvalidArgumentError, UnimplementedError
@@ -233,7 +234,7 @@ def _(image: TensorShape) -> TensorShape:
 
 @EncodeJpeg.host_kernel
 def _(
-    image: Any,
+    image: Array,
     *,
     quality: int,
     progressive: bool,

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from anabranch.core import dtypes
+from anabranch.core.arrays import Array
 from anabranch.core.dtypes import DType
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
@@ -92,7 +93,7 @@ def _(contents: TensorShape, *, channels: int, expand_animations: bool) -> Tenso
 
 
 @DecodeImage.host_kernel
-def _(contents: Any, *, channels: int, dtype: DType, expand_animations: bool, ctx: OperationContext) -> Any:
+def _(contents: Array, *, channels: int, dtype: DType, expand_animations: bool, ctx: OperationContext) -> Any:
     data: bytes = contents.item()
     if channels not in (0, 1, 3, 4):
         raise InvalidArgumentError(None, ctx.op, f"channels must be 0, 1, 3 or 4, got {channels}")
@@ -136,7 +137,7 @@ DecodePng.not_differentiable()
 
 
 @DecodePng.host_kernel
-def _(contents: Any, *, channels: int, dtype: DType, ctx: OperationContext) -> Any:
+def _(contents: Array, *, channels: int, dtype: DType, ctx: OperationContext) -> Any:
     return _still(contents.item(), channels, dtype, ctx)
 
 
@@ -152,7 +153,7 @@ DecodeJpeg.not_differentiable()
 
 @DecodeJpeg.host_kernel
 def _(
-    contents: Any,
+    contents: Array,
     *,
     channels: int,
     ratio: int,
@@ -177,7 +178,7 @@ def _(contents: TensorShape) -> TensorShape:
 
 
 @DecodeGif.host_kernel
-def _(contents: Any, *, ctx: OperationContext) -> Any:
+def _(contents: Array, *, ctx: OperationContext) -> Any:
     data: bytes = contents.item()
     if _format(data, ctx) == "GIF":
         return _frames(data, ctx)
@@ -192,7 +193,7 @@ DecodeBmp.shape(_picture_shape)
 
 
 @DecodeBmp.host_kernel
-def _(contents: Any, *, channels: int, ctx: OperationContext) -> Any:
+def _(contents: Array, *, channels: int, ctx: OperationContext) -> Any:
     return _bmp(contents.item(), channels, ctx)
 
 
@@ -215,8 +216,8 @@ def _(contents: TensorShape, crop_window: TensorShape, *, channels: int) -> Tens
 
 @DecodeAndCropJpeg.host_kernel
 def _(
-    contents: Any,
-    crop_window: Any,
+    contents: Array,
+    crop_window: Array,
     *,
     channels: int,
     ratio: int,
@@ -260,7 +261,7 @@ def _(contents: TensorShape) -> TensorShape:
 
 
 @ExtractJpegShape.host_kernel
-def _(contents: Any, *, output_type: DType, ctx: OperationContext) -> Any:
+def _(contents: Array, *, output_type: DType, ctx: OperationContext) -> Any:
     data: bytes = contents.item()
     _check_jpeg(data, ctx)
     with opened(data, ctx) as image:  # which reads the header, and no pixels

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from anabranch.core import dtypes
+from anabranch.core.arrays import ArrayLibrary
 from anabranch.core.dtypes import DType
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
@@ -42,7 +43,7 @@ def _check_channels(images: Any) -> Any:
     return wide(images)
 
 
-def _to_hsv(images: Any, xp: Any) -> tuple[Any, Any, Any]:
+def _to_hsv(images: Array, xp: ArrayLibrary) -> tuple[Any, Any, Any]:
     rgb = _check_channels(images)
     red, green, blue = (rgb[..., i] for i in range(3))
     one, six = rgb.dtype.type(1), rgb.dtype.type(6)
@@ -62,7 +63,7 @@ def _to_hsv(images: Any, xp: Any) -> tuple[Any, Any, Any]:
     return xp.where(hue < 0, hue + one, hue), saturation, value
 
 
-def _shares(hue: Any, xp: Any) -> tuple[Any, Any, Any]:
+def _shares(hue: Any, xp: ArrayLibrary) -> tuple[Any, Any, Any]:
     """How much red, green and blue a pure colour has, from 0 to 1."""
     c = hue.dtype.type
     at = hue * c(6)
@@ -72,7 +73,7 @@ def _shares(hue: Any, xp: Any) -> tuple[Any, Any, Any]:
     return red, green, blue
 
 
-def _from_hsv(hue: Any, saturation: Any, value: Any, xp: Any) -> Any:
+def _from_hsv(hue: Any, saturation: Any, value: Array, xp: ArrayLibrary) -> Any:
     one = hue.dtype.type(1)
     return xp.stack([(one - saturation + saturation * part) * value for part in _shares(hue, xp)], axis=-1)
 
@@ -129,7 +130,7 @@ RGBToHSV = _colour_op("RGBToHSV", types="floating", gradient=_hsv_gradient)
 
 
 @RGBToHSV.kernel
-def _(images: Any, *, xp: Any) -> Any:
+def _(images: Array, *, xp: ArrayLibrary) -> Any:
     return xp.stack(_to_hsv(images, xp), axis=-1).astype(images.dtype)
 
 
@@ -137,7 +138,7 @@ HSVToRGB = _colour_op("HSVToRGB", types="floating")
 
 
 @HSVToRGB.kernel
-def _(images: Any, *, xp: Any) -> Any:
+def _(images: Array, *, xp: ArrayLibrary) -> Any:
     hsv = _check_channels(images)
     return _from_hsv(hsv[..., 0], hsv[..., 1], hsv[..., 2], xp).astype(images.dtype)
 
@@ -146,7 +147,7 @@ AdjustHue = _colour_op("AdjustHue", ", delta: float32")
 
 
 @AdjustHue.kernel
-def _(images: Any, delta: Any, *, xp: Any) -> Any:
+def _(images: Array, delta: Array, *, xp: ArrayLibrary) -> Any:
     """Colours keep their largest and smallest channel, also where these are negative, which have no saturation."""
     hue, _, value = _to_hsv(images, xp)
     turned = hue + delta
@@ -159,7 +160,7 @@ AdjustSaturation = _colour_op("AdjustSaturation", ", scale: float32")
 
 
 @AdjustSaturation.kernel
-def _(images: Any, scale: Any, *, xp: Any) -> Any:
+def _(images: Array, scale: Array, *, xp: ArrayLibrary) -> Any:
     hue, saturation, value = _to_hsv(images, xp)
     zero, one = np.float32(0), np.float32(1)
     return _from_hsv(hue, xp.clip(saturation * scale, zero, one), value, xp).astype(images.dtype)
@@ -177,7 +178,7 @@ def _(images: TensorShape, contrast_factor: TensorShape) -> TensorShape:
 
 
 @AdjustContrastv2.kernel
-def _(images: Any, contrast_factor: Any, *, xp: Any) -> Any:
+def _(images: Array, contrast_factor: Array, *, xp: ArrayLibrary) -> Any:
     x = wide(images)
     mean = xp.mean(x, axis=(-3, -2), keepdims=True)
     return ((x - mean) * contrast_factor + mean).astype(images.dtype)
@@ -312,7 +313,7 @@ NonMaxSuppression = _box_op(
 
 
 @NonMaxSuppression.host_kernel
-def _(boxes: Array, scores: Array, max_output_size: Any, *, iou_threshold: float, ctx: OperationContext) -> Any:
+def _(boxes: Array, scores: Array, max_output_size: Array, *, iou_threshold: float, ctx: OperationContext) -> Any:
     return _suppress(boxes, scores, max_output_size, iou_threshold, -np.inf, 0.0, ctx)[0]
 
 
@@ -325,7 +326,7 @@ NonMaxSuppressionV2 = _box_op(
 
 
 @NonMaxSuppressionV2.host_kernel
-def _(boxes: Array, scores: Array, max_output_size: Any, iou_threshold: Any, *, ctx: OperationContext) -> Any:
+def _(boxes: Array, scores: Array, max_output_size: Array, iou_threshold: Array, *, ctx: OperationContext) -> Any:
     return _suppress(boxes, scores, max_output_size, float(iou_threshold), -np.inf, 0.0, ctx)[0]
 
 
@@ -341,9 +342,9 @@ NonMaxSuppressionV3 = _box_op(
 def _(
     boxes: Array,
     scores: Array,
-    max_output_size: Any,
-    iou_threshold: Any,
-    score_threshold: Any,
+    max_output_size: Array,
+    iou_threshold: Array,
+    score_threshold: Array,
     *,
     ctx: OperationContext,
 ) -> Any:
@@ -362,9 +363,9 @@ NonMaxSuppressionV4 = _box_op(
 def _(
     boxes: Array,
     scores: Array,
-    max_output_size: Any,
-    iou_threshold: Any,
-    score_threshold: Any,
+    max_output_size: Array,
+    iou_threshold: Array,
+    score_threshold: Array,
     *,
     pad_to_max_output_size: bool,
     ctx: OperationContext,
@@ -386,10 +387,10 @@ NonMaxSuppressionV5 = _box_op(
 def _(
     boxes: Array,
     scores: Array,
-    max_output_size: Any,
-    iou_threshold: Any,
-    score_threshold: Any,
-    soft_nms_sigma: Any,
+    max_output_size: Array,
+    iou_threshold: Array,
+    score_threshold: Array,
+    soft_nms_sigma: Array,
     *,
     pad_to_max_output_size: bool,
     ctx: OperationContext,

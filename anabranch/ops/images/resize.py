@@ -14,6 +14,7 @@ import jax
 import numpy as np
 from jax import numpy as jnp
 
+from anabranch.core.arrays import ArrayLibrary
 from anabranch.core.dtypes import DType
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
@@ -187,7 +188,7 @@ def _by_weights(name: str, taps: TapsFunction, grad_types: str) -> tuple[OpFunct
         return grads[:1].concatenate(original_image[1:3]).concatenate(grads[3:])
 
     @forward.kernel
-    def _(images: Any, size: Any, *, align_corners: bool, half_pixel_centers: bool) -> Any:
+    def _(images: Array, size: Array, *, align_corners: bool, half_pixel_centers: bool) -> Any:
         old, new = _sized(images, size)
         centers = _centers(align_corners, half_pixel_centers)
         rows, columns = (taps(n, wanted, *centers) for n, wanted in zip(old, new, strict=True))
@@ -202,7 +203,7 @@ def _by_weights(name: str, taps: TapsFunction, grad_types: str) -> tuple[OpFunct
         return backward(grad, images, **attrs), None
 
     @backward.kernel
-    def _(grads: Any, original_image: Any, *, align_corners: bool, half_pixel_centers: bool) -> Any:
+    def _(grads: Array, original_image: Array, *, align_corners: bool, half_pixel_centers: bool) -> Any:
         centers = _centers(align_corners, half_pixel_centers)
         lengths = zip(original_image.shape[1:3], grads.shape[1:3], strict=True)
         rows, columns = (taps(n, wanted, *centers).matrix(n).T for n, wanted in lengths)
@@ -231,7 +232,7 @@ ResizeNearestNeighbor.shape(_resized_shape)
 
 
 @ResizeNearestNeighbor.kernel
-def _(images: Any, size: Any, *, align_corners: bool, half_pixel_centers: bool, xp: Any) -> Any:
+def _(images: Array, size: Array, *, align_corners: bool, half_pixel_centers: bool, xp: ArrayLibrary) -> Any:
     old, new = _sized(images, size)
     centers = _centers(align_corners, half_pixel_centers)
     rows, columns = (nearest_places(n, wanted, *centers) for n, wanted in zip(old, new, strict=True))
@@ -256,7 +257,7 @@ ResizeNearestNeighborGrad.shape(_resized_shape)
 
 
 @ResizeNearestNeighborGrad.kernel
-def _(grads: Any, size: Any, *, align_corners: bool, half_pixel_centers: bool) -> Any:
+def _(grads: Array, size: Array, *, align_corners: bool, half_pixel_centers: bool) -> Any:
     new, old = _sized(grads, size)
     centers = _centers(align_corners, half_pixel_centers)
     rows, columns = (nearest_places(n, wanted, *centers) for n, wanted in zip(old, new, strict=True))
@@ -284,7 +285,7 @@ ResizeArea.not_differentiable()
 
 
 @ResizeArea.kernel
-def _(images: Any, size: Any, *, align_corners: bool) -> Any:
+def _(images: Array, size: Array, *, align_corners: bool) -> Any:
     old, new = _sized(images, size)
     rows, columns = (area_matrix(n, wanted, align_corners) for n, wanted in zip(old, new, strict=True))
     return _by_matrices(images.astype(np.float32), rows, columns)
@@ -368,10 +369,10 @@ def _(
 
 @CropAndResize.kernel
 def _(
-    image: Any,
-    boxes: Any,
-    box_ind: Any,
-    crop_size: Any,
+    image: Array,
+    boxes: Array,
+    box_ind: Array,
+    crop_size: Array,
     *,
     method: bytes,
     extrapolation_value: float,
@@ -415,7 +416,9 @@ def _(
 
 
 @CropAndResizeGradImage.kernel
-def _(grads: Any, boxes: Any, box_ind: Any, image_size: Any, *, T: DType, method: bytes, ctx: OperationContext) -> Any:
+def _(
+    grads: Array, boxes: Array, box_ind: Array, image_size: Array, *, T: DType, method: bytes, ctx: OperationContext
+) -> Any:
     shape = tuple(int(d) for d in image_size)
     _check_boxes(box_ind, shape[0], ctx)
     crop = jax.linear_transpose(
@@ -442,7 +445,7 @@ def _(grads: TensorShape, image: TensorShape, boxes: TensorShape, box_ind: Tenso
 
 
 @CropAndResizeGradBoxes.kernel
-def _(grads: Any, image: Any, boxes: Any, box_ind: Any, *, method: bytes, ctx: OperationContext) -> Any:
+def _(grads: Array, image: Array, boxes: Array, box_ind: Array, *, method: bytes, ctx: OperationContext) -> Any:
     _check_boxes(box_ind, image.shape[0], ctx)
     _, pull = jax.vjp(lambda b: _crop(image.astype(np.float32), b, box_ind, grads.shape[1:3], method, 0.0), boxes)
     return pull(grads)[0]

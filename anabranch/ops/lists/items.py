@@ -13,6 +13,8 @@ import numpy as np
 from jax import lax
 
 from anabranch.core import dtypes
+from anabranch.core.arrays import Array
+from anabranch.core.dtypes import DType
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import define_op
@@ -48,7 +50,7 @@ def _(handle: TensorShape, index: TensorShape, shape: TensorShape, *, ctx: Shape
 
 
 @TensorListGetItem.kernel
-def _(handle: Any, index: Any, shape: Any, *, element_dtype: Any, ctx: OperationContext) -> Any:
+def _(handle: Array, index: Array, shape: Array, *, element_dtype: DType, ctx: OperationContext) -> Any:
     check_index(ctx, index, handle.length)
     handle.of_type(ctx).merged_shape(shape)
     if handle.elements is not None and handle.length:
@@ -62,7 +64,7 @@ def _(handle: Any, index: Any, shape: Any, *, element_dtype: Any, ctx: Operation
 
 
 @TensorListGetItem.host_kernel
-def _(handle: Any, index: Any, shape: Any, *, ctx: OperationContext) -> Any:
+def _(handle: Array, index: Array, shape: Array, *, ctx: OperationContext) -> Any:
     check_index(ctx, index, handle.length)
     handle.of_type(ctx).merged_shape(shape)
     return handle.to_host().item(int(index), shape)
@@ -88,7 +90,7 @@ TensorListSetItem.shape(list_shape)
 
 @TensorListSetItem.kernel
 def _(
-    handle: TensorList, index: Any, item: Any, *, resize_if_index_out_of_bounds: bool, ctx: StepTracingContext
+    handle: TensorList, index: Array, item: Array, *, resize_if_index_out_of_bounds: bool, ctx: StepTracingContext
 ) -> TensorList:
     if resize_if_index_out_of_bounds:
         if not isinstance(index, np.ndarray | np.generic):
@@ -123,7 +125,7 @@ def _form(item: Any) -> Any:
 
 @TensorListSetItem.host_kernel
 def _(
-    handle: TensorList, index: Any, item: Any, *, resize_if_index_out_of_bounds: bool, ctx: OperationContext
+    handle: TensorList, index: Array, item: Array, *, resize_if_index_out_of_bounds: bool, ctx: OperationContext
 ) -> TensorList:
     handle = handle.to_host()
     if resize_if_index_out_of_bounds and int(index) >= handle.length:
@@ -158,7 +160,7 @@ TensorListPushBack.shape(list_shape)
 
 
 @TensorListPushBack.kernel
-def _(handle: Any, tensor: Any, *, ctx: StepTracingContext) -> TensorList:
+def _(handle: Array, tensor: Array, *, ctx: StepTracingContext) -> TensorList:
     if isinstance(tensor, TensorList):
         raise ctx.needs_host("a list of lists grows")
     if handle.is_full:  # an error only where it runs: a loop may make no iteration
@@ -171,7 +173,7 @@ def _(handle: Any, tensor: Any, *, ctx: StepTracingContext) -> TensorList:
 
 
 @TensorListPushBack.host_kernel
-def _(handle: TensorList, tensor: Any, *, ctx: OperationContext) -> TensorList:
+def _(handle: TensorList, tensor: Array, *, ctx: OperationContext) -> TensorList:
     handle.check_room()
     handle.of_type(ctx).check_item(_shape_of(tensor), "append")
     return handle.replaced([*handle.to_host().elements, tensor], handle.length + 1)
@@ -198,7 +200,7 @@ def _(handle: TensorShape, shape: TensorShape, *, ctx: ShapeContext) -> tuple[Te
 
 
 @TensorListPopBack.kernel
-def _(handle: Any, shape: Any, *, element_dtype: Any, ctx: StepTracingContext) -> Any:
+def _(handle: Array, shape: Array, *, element_dtype: DType, ctx: StepTracingContext) -> Any:
     if handle.length == 0:  # an error only where it runs: a loop may make no iteration
         raise ctx.needs_host("an empty list is popped from")
     if element_dtype is dtypes.variant:
@@ -211,7 +213,7 @@ def _(handle: Any, shape: Any, *, element_dtype: Any, ctx: StepTracingContext) -
 
 
 @TensorListPopBack.host_kernel
-def _(handle: Any, shape: Any, *, ctx: OperationContext) -> Any:
+def _(handle: Array, shape: Array, *, ctx: OperationContext) -> Any:
     ctx.check(handle.length > 0, "Trying to pop from an empty list")
     handle = handle.of_type(ctx).to_host()
     return handle.replaced(handle.elements[:-1], handle.length - 1), handle.item(handle.length - 1, shape)

@@ -11,6 +11,8 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from anabranch.core.arrays import Array
+from anabranch.core.dtypes import DType
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import define_op
@@ -49,7 +51,7 @@ def _(handle: TensorShape, shape: TensorShape, *, num_elements: int, ctx: ShapeC
 
 
 @TensorListStack.kernel
-def _(handle: Any, shape: Any, *, element_dtype: Any, num_elements: int, ctx: StepTracingContext) -> Any:
+def _(handle: Array, shape: Array, *, element_dtype: DType, num_elements: int, ctx: StepTracingContext) -> Any:
     ctx.check(num_elements in (-1, handle.length), f"{num_elements} elements expected, the list has {handle.length}")
     if handle.of_type(ctx).elements is not None:
         check_element_shape(shape, handle.element_shape)
@@ -62,7 +64,7 @@ def _(handle: Any, shape: Any, *, element_dtype: Any, num_elements: int, ctx: St
 
 
 @TensorListStack.host_kernel
-def _(handle: Any, shape: Any, *, element_dtype: Any, num_elements: int, ctx: OperationContext) -> Any:
+def _(handle: Array, shape: Array, *, element_dtype: DType, num_elements: int, ctx: OperationContext) -> Any:
     ctx.check(num_elements in (-1, handle.length), f"{num_elements} elements expected, the list has {handle.length}")
     if handle.of_type(ctx).length == 0:
         stated = [known for known in map(handle.known_shape, (shape, ctx.output_shape()[1:])) if known is not None]
@@ -102,7 +104,7 @@ def _(handle: TensorShape, indices: TensorShape, shape: TensorShape, *, ctx: Sha
 
 
 @TensorListGather.kernel
-def _(handle: Any, indices: Any, shape: Any, *, element_dtype: Any, ctx: OperationContext) -> Any:
+def _(handle: Array, indices: Array, shape: Array, *, element_dtype: DType, ctx: OperationContext) -> Any:
     check_index(ctx, indices, handle.length)
     if handle.of_type(ctx).elements is not None and handle.length:
         check_element_shape(shape, handle.element_shape)
@@ -114,7 +116,7 @@ def _(handle: Any, indices: Any, shape: Any, *, element_dtype: Any, ctx: Operati
 
 
 @TensorListGather.host_kernel
-def _(handle: Any, indices: Any, shape: Any, *, ctx: OperationContext) -> Any:
+def _(handle: Array, indices: Array, shape: Array, *, ctx: OperationContext) -> Any:
     check_index(ctx, indices, handle.length)
     return _stacked(handle.of_type(ctx).to_host(), indices, shape, ctx)
 
@@ -146,7 +148,7 @@ def _(handle: TensorShape, tensor: TensorShape, indices: TensorShape) -> TensorS
 
 
 @TensorListScatterIntoExistingList.kernel
-def _(handle: TensorList, tensor: Any, indices: Any, *, ctx: StepTracingContext) -> TensorList:
+def _(handle: TensorList, tensor: Array, indices: Array, *, ctx: StepTracingContext) -> TensorList:
     check_index(ctx, indices, handle.length)
     handle = handle.of_type(ctx).of_shape(np.shape(tensor)[1:])
     if handle.element_shape != np.shape(tensor)[1:]:
@@ -155,7 +157,7 @@ def _(handle: TensorList, tensor: Any, indices: Any, *, ctx: StepTracingContext)
 
 
 @TensorListScatterIntoExistingList.host_kernel
-def _(handle: TensorList, tensor: Any, indices: Any, *, ctx: OperationContext) -> TensorList:
+def _(handle: TensorList, tensor: Array, indices: Array, *, ctx: OperationContext) -> TensorList:
     check_index(ctx, indices, handle.length)
     elements = list(handle.of_type(ctx).to_host().elements)
     for index, row in zip(indices, tensor, strict=True):
@@ -192,7 +194,7 @@ def _scattered_length(num_elements: Any, ctx: OperationContext) -> int:
 
 
 @TensorListScatterV2.kernel
-def _(tensor: Any, indices: Any, shape: Any, num_elements: Any, *, ctx: StepTracingContext) -> TensorList:
+def _(tensor: Array, indices: Array, shape: Array, num_elements: Array, *, ctx: StepTracingContext) -> TensorList:
     length = _scattered_length(num_elements, ctx)
     if length < 0:
         if not isinstance(indices, np.ndarray):
@@ -205,7 +207,7 @@ def _(tensor: Any, indices: Any, shape: Any, num_elements: Any, *, ctx: StepTrac
 
 
 @TensorListScatterV2.host_kernel
-def _(tensor: Any, indices: Any, shape: Any, num_elements: Any, *, ctx: OperationContext) -> TensorList:
+def _(tensor: Array, indices: Array, shape: Array, num_elements: Array, *, ctx: OperationContext) -> TensorList:
     length = _scattered_length(num_elements, ctx)
     length = int(indices.max(initial=-1)) + 1 if length < 0 else length
     check_element_shape(shape, tensor.shape[1:])
@@ -234,7 +236,7 @@ TensorListSplit.shape(list_shape)
 
 
 @TensorListSplit.kernel
-def _(tensor: Any, shape: Any, lengths: Any, *, ctx: StepTracingContext) -> TensorList:
+def _(tensor: Array, shape: Array, lengths: Array, *, ctx: StepTracingContext) -> TensorList:
     total = int(lengths.sum())
     ctx.check(lengths.min(initial=0) >= 0, f"the lengths must not be negative, got {lengths.tolist()}")
     ctx.check(total == tensor.shape[0], f"the lengths sum to {total}, the tensor has {tensor.shape[0]} rows")
@@ -247,7 +249,7 @@ def _(tensor: Any, shape: Any, lengths: Any, *, ctx: StepTracingContext) -> Tens
 
 
 @TensorListSplit.host_kernel
-def _(tensor: Any, shape: Any, lengths: Any, *, ctx: OperationContext) -> TensorList:
+def _(tensor: Array, shape: Array, lengths: Array, *, ctx: OperationContext) -> TensorList:
     total = int(lengths.sum())
     ctx.check(lengths.min(initial=0) >= 0, f"the lengths must not be negative, got {lengths.tolist()}")
     ctx.check(total == tensor.shape[0], f"the lengths sum to {total}, the tensor has {tensor.shape[0]} rows")
@@ -304,7 +306,7 @@ def _check_pieces(handle: TensorList, stated: Any, shapes: Sequence[Any]) -> Non
 
 
 @TensorListConcatV2.kernel
-def _(handle: Any, shape: Any, dims: Any, *, ctx: OperationContext) -> Any:
+def _(handle: Array, shape: Array, dims: Array, *, ctx: OperationContext) -> Any:
     if handle.length == 0:
         return _no_rows(handle, shape, ctx), np.zeros((0,), np.int64)
     known = handle.of_type(ctx).known_shape(shape)
@@ -319,7 +321,7 @@ def _(handle: Any, shape: Any, dims: Any, *, ctx: OperationContext) -> Any:
 
 
 @TensorListConcatV2.host_kernel
-def _(handle: Any, shape: Any, dims: Any, *, ctx: OperationContext) -> Any:
+def _(handle: Array, shape: Array, dims: Array, *, ctx: OperationContext) -> Any:
     if handle.length == 0:
         return _no_rows(handle, shape, ctx), np.zeros((0,), np.int64)
     handle = handle.of_type(ctx).to_host()

@@ -9,6 +9,7 @@ import itertools
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
+from anabranch.core.arrays import Array
 from anabranch.core.dtypes import DType
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.resources import ResourceHandle
@@ -110,7 +111,7 @@ def _(handle: TensorShape, flow: TensorShape, *, element_shape_except0: TensorSh
 
 @TensorArrayV3.host_kernel
 def _(
-    size: Any,
+    size: Array,
     *,
     dtype: DType,
     element_shape: TensorShape,
@@ -125,49 +126,49 @@ def _(
 
 
 @TensorArrayGradV3.host_kernel
-def _(handle: Any, flow: Any, *, source: bytes, ctx: OperationContext) -> tuple[ResourceHandle, Any]:
+def _(handle: Array, flow: Array, *, source: bytes, ctx: OperationContext) -> tuple[ResourceHandle, Any]:
     array = _array(ctx, handle).gradient(source)
     return TensorArrayHandle("", array.name, "tensor array", array), flow
 
 
 @TensorArrayWriteV3.host_kernel
-def _(handle: Any, index: Any, value: Any, flow: Any, *, ctx: OperationContext) -> Any:
+def _(handle: Array, index: Array, value: Array, flow: Array, *, ctx: OperationContext) -> Any:
     _array(ctx, handle).write(int(index), value)
     return flow
 
 
 @TensorArrayReadV3.host_kernel
-def _(handle: Any, index: Any, flow: Any, *, ctx: OperationContext) -> Any:
+def _(handle: Array, index: Array, flow: Array, *, ctx: OperationContext) -> Any:
     return _array(ctx, handle).read(int(index))
 
 
 @TensorArrayGatherV3.host_kernel
-def _(handle: Any, indices: Any, flow: Any, *, element_shape: TensorShape, ctx: OperationContext) -> Any:
+def _(handle: Array, indices: Array, flow: Array, *, element_shape: TensorShape, ctx: OperationContext) -> Any:
     return _array(ctx, handle).gather(indices, element_shape)
 
 
 @TensorArrayScatterV3.host_kernel
-def _(handle: Any, indices: Any, value: Any, flow: Any, *, ctx: OperationContext) -> Any:
+def _(handle: Array, indices: Array, value: Array, flow: Array, *, ctx: OperationContext) -> Any:
     _array(ctx, handle).scatter(indices, value)
     return flow
 
 
 @TensorArrayConcatV3.host_kernel
-def _(handle: Any, flow: Any, *, element_shape_except0: TensorShape, ctx: OperationContext) -> Any:
+def _(handle: Array, flow: Array, *, element_shape_except0: TensorShape, ctx: OperationContext) -> Any:
     return _array(ctx, handle).concat(element_shape_except0)
 
 
 @TensorArraySplitV3.host_kernel
-def _(handle: Any, value: Any, lengths: Any, flow: Any, *, ctx: OperationContext) -> Any:
+def _(handle: Array, value: Array, lengths: Array, flow: Array, *, ctx: OperationContext) -> Any:
     _array(ctx, handle).split(value, [int(n) for n in lengths])
     return flow
 
 
 @TensorArraySizeV3.host_kernel
-def _(handle: Any, flow: Any, *, ctx: OperationContext) -> Any:
+def _(handle: Array, flow: Array, *, ctx: OperationContext) -> Any:
     return len(_array(ctx, handle))
 
 
 @TensorArrayCloseV3.host_kernel
-def _(handle: Any, *, ctx: OperationContext) -> None:
+def _(handle: Array, *, ctx: OperationContext) -> None:
     _array(ctx, handle).close()

@@ -13,6 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from anabranch.core import dtypes
+from anabranch.core.arrays import Array, ArrayLibrary
+from anabranch.core.dtypes import DType
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import define_op
@@ -54,7 +56,7 @@ TensorListReserve.shape(list_shape)
 
 
 @TensorListReserve.kernel
-def _(shape: Any, num_elements: Any, *, element_dtype: Any, ctx: OperationContext) -> TensorList:
+def _(shape: Array, num_elements: Array, *, element_dtype: DType, ctx: OperationContext) -> TensorList:
     length = list_length(ctx, num_elements)
     made = TensorList(None, length, element_dtype.as_numpy_dtype, Declared.by(shape))
     known = made.known_shape(None)
@@ -62,7 +64,7 @@ def _(shape: Any, num_elements: Any, *, element_dtype: Any, ctx: OperationContex
 
 
 @TensorListReserve.host_kernel
-def _(shape: Any, num_elements: Any, *, element_dtype: Any, ctx: OperationContext) -> TensorList:
+def _(shape: Array, num_elements: Array, *, element_dtype: DType, ctx: OperationContext) -> TensorList:
     length = list_length(ctx, num_elements)
     return TensorList(unwritten(length), length, element_dtype.as_numpy_dtype, Declared.by(shape))
 
@@ -85,12 +87,12 @@ EmptyTensorList.shape(list_shape)
 
 
 @EmptyTensorList.host_kernel
-def _(shape: Any, max_num_elements: Any, *, element_dtype: Any) -> TensorList:
+def _(shape: Array, max_num_elements: Array, *, element_dtype: DType) -> TensorList:
     return TensorList([], 0, element_dtype.as_numpy_dtype, Declared.by(shape, _limit(max_num_elements)))
 
 
 @EmptyTensorList.kernel
-def _(shape: Any, max_num_elements: Any, *, element_dtype: Any) -> TensorList:
+def _(shape: Array, max_num_elements: Array, *, element_dtype: DType) -> TensorList:
     return TensorList(None, 0, element_dtype.as_numpy_dtype, Declared.by(shape, _limit(max_num_elements)))
 
 
@@ -109,13 +111,13 @@ TensorListFromTensor.shape(list_shape)
 
 
 @TensorListFromTensor.kernel
-def _(tensor: Any, shape: Any) -> TensorList:
+def _(tensor: Array, shape: Array) -> TensorList:
     check_element_shape(shape, tensor.shape[1:])
     return TensorList(jnp.asarray(tensor), tensor.shape[0], tensor.dtype, Declared.by(shape))
 
 
 @TensorListFromTensor.host_kernel
-def _(tensor: Any, shape: Any) -> TensorList:
+def _(tensor: Array, shape: Array) -> TensorList:
     check_element_shape(shape, tensor.shape[1:])
     return TensorList(list(tensor), tensor.shape[0], tensor.dtype, Declared.by(shape))
 
@@ -149,7 +151,7 @@ TensorListLength.shape(list_shape)
 
 
 @TensorListLength.kernel
-def _(handle: Any, *, xp: Any) -> Any:
+def _(handle: Array, *, xp: ArrayLibrary) -> Any:
     return np.int32(handle.length)
 
 
@@ -165,7 +167,7 @@ def _(handle: TensorShape) -> TensorShape:
 
 
 @TensorListElementShape.kernel
-def _(handle: Any, *, shape_type: Any, xp: Any) -> Any:
+def _(handle: Array, *, shape_type: DType, xp: ArrayLibrary) -> Any:
     if handle.declared is not None:
         shape = handle.declared.dims
     elif handle.on_host:
@@ -195,12 +197,12 @@ def resized(handle: TensorList, length: int) -> TensorList:
 
 
 @TensorListResize.kernel
-def _(handle: Any, size: Any, *, ctx: OperationContext) -> TensorList:
+def _(handle: Array, size: Array, *, ctx: OperationContext) -> TensorList:
     return resized(handle, list_length(ctx, size))
 
 
 @TensorListResize.host_kernel
-def _(handle: Any, size: Any, *, ctx: OperationContext) -> TensorList:
+def _(handle: Array, size: Array, *, ctx: OperationContext) -> TensorList:
     return resized(handle.to_host(), list_length(ctx, size))
 
 
@@ -221,12 +223,12 @@ TensorListAdd.shape(list_shape)
 
 
 @TensorListAdd.kernel
-def _(a: Any, b: Any, *, ctx: StepTracingContext) -> TensorList:
+def _(a: Array, b: Array, *, ctx: StepTracingContext) -> TensorList:
     return sum_of_lists(a, b, ctx)
 
 
 @TensorListAdd.host_kernel
-def _(a: Any, b: Any) -> TensorList:
+def _(a: Array, b: Array) -> TensorList:
     return a + b  # type: ignore[no-any-return]
 
 
@@ -244,7 +246,7 @@ TensorListAddItems.shape(list_shape)
 
 
 @TensorListAddItems.kernel
-def _(handle: TensorList, indices: Any, values: Any, *, ctx: StepTracingContext) -> TensorList:
+def _(handle: TensorList, indices: Array, values: Array, *, ctx: StepTracingContext) -> TensorList:
     handle = handle.of_shape(np.shape(values)[1:])
     if handle.element_shape != np.shape(values)[1:]:
         raise ctx.needs_host("elements of different shapes are added to a list")
@@ -252,7 +254,7 @@ def _(handle: TensorList, indices: Any, values: Any, *, ctx: StepTracingContext)
 
 
 @TensorListAddItems.host_kernel
-def _(handle: TensorList, indices: Any, values: Any) -> TensorList:
+def _(handle: TensorList, indices: Array, values: Array) -> TensorList:
     elements = list(handle.to_host().elements)
     for index, row in zip(indices, values, strict=True):
         old = elements[int(index)]
@@ -274,12 +276,12 @@ TensorListZeros.shape(list_shape)
 
 
 @TensorListZeros.kernel
-def _(like: Any) -> Any:
+def _(like: Array) -> Any:
     return like.zeros()
 
 
 @TensorListZeros.host_kernel
-def _(like: Any) -> Any:
+def _(like: Array) -> Any:
     return like.zeros()
 
 
@@ -289,12 +291,12 @@ TensorListZerosLike.shape(list_shape)
 
 
 @TensorListZerosLike.kernel
-def _(like: Any) -> TensorList:
+def _(like: Array) -> TensorList:
     return like.zeroed()  # type: ignore[no-any-return]
 
 
 @TensorListZerosLike.host_kernel
-def _(like: Any) -> TensorList:
+def _(like: Array) -> TensorList:
     return like.to_host().zeroed()  # type: ignore[no-any-return]
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from jax import lax, numpy as jnp
 
+from anabranch.core.arrays import Array, ArrayLibrary
 from anabranch.core.dtypes import DType
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
@@ -46,7 +47,7 @@ def _bias_shape(value: TensorShape, bias: TensorShape, data_format: bytes) -> Te
     return TensorShape(dims)
 
 
-def _add_bias(value: Any, bias: Any, data_format: bytes, xp: Any) -> Any:
+def _add_bias(value: Array, bias: Any, data_format: bytes, xp: ArrayLibrary) -> Any:
     shape = [1] * value.ndim
     shape[_bias_axis(value.ndim, data_format)] = bias.shape[0]
     return xp.add(value, xp.reshape(bias, shape))
@@ -61,7 +62,7 @@ def _(value: TensorShape, bias: TensorShape, *, data_format: bytes) -> TensorSha
 
 
 @BiasAdd.kernel
-def _(value: Any, bias: Any, *, data_format: bytes, xp: Any) -> Any:
+def _(value: Array, bias: Array, *, data_format: bytes, xp: ArrayLibrary) -> Any:
     return _add_bias(value, bias, data_format, xp)
 
 
@@ -79,7 +80,7 @@ def _(value: TensorShape, bias: TensorShape) -> TensorShape:
 
 
 @BiasAddV1.kernel
-def _(value: Any, bias: Any, *, xp: Any) -> Any:
+def _(value: Array, bias: Array, *, xp: ArrayLibrary) -> Any:
     return _add_bias(value, bias, b"NHWC", xp)
 
 
@@ -100,7 +101,7 @@ def _(out_backprop: TensorShape, *, data_format: bytes) -> TensorShape:
 
 
 @BiasAddGrad.kernel
-def _(out_backprop: Any, *, data_format: bytes, xp: Any) -> Any:
+def _(out_backprop: Array, *, data_format: bytes, xp: ArrayLibrary) -> Any:
     kept = _bias_axis(out_backprop.ndim, data_format)
     axes = tuple(a for a in range(out_backprop.ndim) if a != kept)
     return xp.sum(wide(out_backprop), axis=axes).astype(out_backprop.dtype)
@@ -133,7 +134,7 @@ def _activation_grad(
     op = define_op(name, f"gradients: T, {of}: T -> backprops: T", f"T: {types}")
     op.shape(shape_rules.merged)
 
-    def kernel(gradients: Any, known: Any, *, xp: Any) -> Any:
+    def kernel(gradients: Any, known: Any, *, xp: ArrayLibrary) -> Any:
         return function(xp, gradients.dtype.type, gradients, known)
 
     op.kernel(kernel)
@@ -191,12 +192,12 @@ SeluGrad = _activation_grad(
 )
 
 
-def _softplus(xp: Any, c: Any, x: Any) -> Any:
+def _softplus(xp: ArrayLibrary, c: Any, x: Array) -> Any:
     """log(1 + exp(x)), as max(x, 0) + log1p(exp(-|x|)), which cannot overflow."""
     return xp.maximum(x, c(0)) + xp.log1p(xp.exp(-xp.abs(x)))
 
 
-def _sigmoid(xp: Any, c: Any, x: Any) -> Any:
+def _sigmoid(xp: ArrayLibrary, c: Any, x: Array) -> Any:
     small = xp.exp(-xp.abs(x))
     return xp.where(x >= c(0), c(1), small) / (c(1) + small)
 
@@ -236,7 +237,7 @@ LeakyRelu.shape(shape_rules.same_as_first)
 
 
 @LeakyRelu.kernel
-def _(features: Any, *, alpha: float, xp: Any) -> Any:
+def _(features: Array, *, alpha: float, xp: ArrayLibrary) -> Any:
     c = features.dtype.type
     return xp.where(features > c(0), features, c(alpha) * features)
 
@@ -254,13 +255,13 @@ LeakyReluGrad.gradient(_zero_where_flat)
 
 
 @LeakyReluGrad.kernel
-def _(gradients: Any, features: Any, *, alpha: float, xp: Any) -> Any:
+def _(gradients: Array, features: Array, *, alpha: float, xp: ArrayLibrary) -> Any:
     c = features.dtype.type
     return xp.where(features > c(0), gradients, c(alpha) * gradients)
 
 
 # ---------------------------------------------------------------------- softmax
-def _log_softmax(xp: Any, logits: Any) -> Any:
+def _log_softmax(xp: ArrayLibrary, logits: Array) -> Any:
     """In float32 at least; over the last axis."""
     logits = wide(logits)
     if logits.shape[-1] == 0:
@@ -269,7 +270,7 @@ def _log_softmax(xp: Any, logits: Any) -> Any:
     return shifted - xp.log(xp.sum(xp.exp(shifted), axis=-1, keepdims=True))
 
 
-def _softmax(xp: Any, logits: Any) -> Any:
+def _softmax(xp: ArrayLibrary, logits: Array) -> Any:
     logits = wide(logits)
     if logits.shape[-1] == 0:
         return logits
@@ -287,7 +288,7 @@ Softmax.shape(last_axis)
 
 
 @Softmax.kernel
-def _(logits: Any, *, xp: Any) -> Any:
+def _(logits: Array, *, xp: ArrayLibrary) -> Any:
     return _softmax(xp, logits).astype(logits.dtype)
 
 
@@ -307,7 +308,7 @@ LogSoftmax.shape(last_axis)
 
 
 @LogSoftmax.kernel
-def _(logits: Any, *, xp: Any) -> Any:
+def _(logits: Array, *, xp: ArrayLibrary) -> Any:
     return _log_softmax(xp, logits).astype(logits.dtype)
 
 
@@ -329,7 +330,7 @@ def _(features: TensorShape, labels: TensorShape) -> tuple[TensorShape, TensorSh
 
 
 @SoftmaxCrossEntropyWithLogits.kernel
-def _(features: Any, labels: Any, *, xp: Any) -> Any:
+def _(features: Array, labels: Array, *, xp: ArrayLibrary) -> Any:
     features, labels = xp.broadcast_arrays(features, labels)
     logs, targets = _log_softmax(xp, features), wide(labels)
     # 0 * -inf counts as 0: a class of probability zero that has no label costs nothing.
@@ -386,7 +387,7 @@ def _(features: TensorShape, labels: TensorShape) -> tuple[TensorShape, TensorSh
 
 
 @SparseSoftmaxCrossEntropyWithLogits.kernel
-def _(features: Any, labels: Any, *, ctx: OperationContext, xp: Any) -> Any:
+def _(features: Array, labels: Array, *, ctx: OperationContext, xp: ArrayLibrary) -> Any:
     classes = features.shape[1]
     ctx.check(
         (labels >= 0) & (labels < classes),
@@ -409,7 +410,7 @@ L2Loss.shape(shape_rules.scalar)
 
 
 @L2Loss.kernel
-def _(t: Any, *, xp: Any) -> Any:
+def _(t: Array, *, xp: ArrayLibrary) -> Any:
     x = wide(t)
     return (xp.sum(x * x) / x.dtype.type(2)).astype(t.dtype)
 
@@ -470,7 +471,7 @@ def _(input: TensorShape, *, k: int) -> tuple[TensorShape, TensorShape]:
 
 
 @TopK.kernel
-def _(input: Any, *, k: int) -> Any:
+def _(input: Array, *, k: int) -> Any:
     values, indices = _top_k(input, k)
     return values, indices.astype(np.int32)
 
@@ -494,14 +495,14 @@ def _(input: TensorShape, k: TensorShape, *, ctx: ShapeContext) -> tuple[TensorS
 
 
 @TopKV2.kernel
-def _(input: Any, k: Any, *, index_type: DType, ctx: OperationContext) -> Any:
+def _(input: Array, k: Array, *, index_type: DType, ctx: OperationContext) -> Any:
     count = int(k)
     ctx.check(0 <= count <= input.shape[-1], f"input must have at least k = {count} columns, got {input.shape[-1]}")
     values, indices = _top_k(input, max(0, min(count, input.shape[-1])))
     return values, indices.astype(index_type.as_numpy_dtype)
 
 
-def _in_top_k(predictions: Any, targets: Any, k: Any, xp: Any) -> Any:
+def _in_top_k(predictions: Any, targets: Any, k: Any, xp: ArrayLibrary) -> Any:
     """Whether fewer than k classes are strictly more probable; false for a bad target or a row that is not finite."""
     classes = predictions.shape[1]
     valid = (targets >= 0) & (targets < classes)
@@ -522,7 +523,7 @@ InTopK.not_differentiable()
 
 
 @InTopK.kernel
-def _(predictions: Any, targets: Any, *, k: int, xp: Any) -> Any:
+def _(predictions: Array, targets: Array, *, k: int, xp: ArrayLibrary) -> Any:
     return _in_top_k(predictions, targets, k, xp)
 
 
@@ -538,7 +539,7 @@ def _(predictions: TensorShape, targets: TensorShape, k: TensorShape) -> TensorS
 
 
 @InTopKV2.kernel
-def _(predictions: Any, targets: Any, k: Any, *, xp: Any) -> Any:
+def _(predictions: Array, targets: Array, k: Array, *, xp: ArrayLibrary) -> Any:
     return _in_top_k(predictions, targets, k, xp)
 
 
@@ -553,7 +554,7 @@ def _(input: TensorShape, n: TensorShape) -> TensorShape:
 
 
 @NthElement.kernel
-def _(input: Any, n: Any, *, reverse: bool, ctx: OperationContext, xp: Any) -> Any:
+def _(input: Array, n: Array, *, reverse: bool, ctx: OperationContext, xp: ArrayLibrary) -> Any:
     size = input.shape[-1]
     ctx.check((n >= 0) & (n < size), f"n must be in [0, {size}), got {{0}}", n)
     place = xp.clip(size - 1 - n if reverse else n, 0, size - 1)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from anabranch.core.arrays import RandomSource
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
 from anabranch.errors import InvalidArgumentError
@@ -91,7 +92,9 @@ UniformCandidateSampler = _sampler("UniformCandidateSampler", f"{_COUNTS}, range
 
 
 @UniformCandidateSampler.host_kernel
-def _(true_classes: Array, *, num_sampled: int, unique: bool, range_max: int, rng: Any, ctx: OperationContext) -> Any:
+def _(
+    true_classes: Array, *, num_sampled: int, unique: bool, range_max: int, rng: RandomSource, ctx: OperationContext
+) -> Any:
     def draw(count: int) -> Array:
         return rng.integers(0, range_max, count)  # type: ignore[no-any-return]
 
@@ -105,7 +108,9 @@ LogUniformCandidateSampler = _sampler("LogUniformCandidateSampler", f"{_COUNTS},
 
 
 @LogUniformCandidateSampler.host_kernel
-def _(true_classes: Array, *, num_sampled: int, unique: bool, range_max: int, rng: Any, ctx: OperationContext) -> Any:
+def _(
+    true_classes: Array, *, num_sampled: int, unique: bool, range_max: int, rng: RandomSource, ctx: OperationContext
+) -> Any:
     """Zipf's law: P(class) = (log(class + 2) - log(class + 1)) / log(range_max + 1)."""
     width = np.log1p(range_max)
 
@@ -139,7 +144,7 @@ def _(
     num_shards: int,
     shard: int,
     unigrams: list[float],
-    rng: Any,
+    rng: RandomSource,
     ctx: OperationContext,
 ) -> Any:
     """A given distribution; of its classes this sampler draws those of one shard."""

@@ -17,6 +17,7 @@ from typing import Any
 import jax
 from jax import lax, numpy as jnp
 
+from anabranch.core.arrays import Array
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import OpFunction, define_op
@@ -271,15 +272,15 @@ def _convolution(
     _attach_shape(back_to_filter.shape, back_to_filter, _to_filter_shape)
 
     @forward.kernel
-    def _(input: Any, filter: Any, *, ctx: OperationContext) -> Any:
+    def _(input: Array, filter: Array, *, ctx: OperationContext) -> Any:
         return _forward(input, filter, ctx.op.attrs, depthwise)
 
     @back.kernel
-    def _(input_sizes: Any, filter: Any, out_backprop: Any, *, ctx: OperationContext) -> Any:
+    def _(input_sizes: Array, filter: Array, out_backprop: Array, *, ctx: OperationContext) -> Any:
         return _to_input(input_sizes, filter, out_backprop, ctx, depthwise)
 
     @back_to_filter.kernel
-    def _(input: Any, filter_sizes: Any, out_backprop: Any, *, ctx: OperationContext) -> Any:
+    def _(input: Array, filter_sizes: Array, out_backprop: Array, *, ctx: OperationContext) -> Any:
         return _to_filter(input, filter_sizes, out_backprop, ctx, depthwise)
 
     for op in (forward, back, back_to_filter):

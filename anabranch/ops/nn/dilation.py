@@ -8,6 +8,7 @@ import ml_dtypes
 import numpy as np
 from jax import numpy as jnp
 
+from anabranch.core.arrays import Array
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import define_op
@@ -81,7 +82,7 @@ def _dilated_shape(
 
 
 @Dilation2D.kernel
-def _(input: Any, filter: Any, *, ctx: OperationContext) -> Any:
+def _(input: Array, filter: Array, *, ctx: OperationContext) -> Any:
     return _first_best(_sums(input, filter, _window(input.shape, filter.shape, ctx.op.attrs)))[0]
 
 
@@ -116,7 +117,7 @@ def _(
 
 
 @Dilation2DBackpropInput.kernel
-def _(input: Any, filter: Any, out_backprop: Any, *, ctx: OperationContext) -> Any:
+def _(input: Array, filter: Array, out_backprop: Array, *, ctx: OperationContext) -> Any:
     window = _window(input.shape, filter.shape, ctx.op.attrs)
     _, hit = _first_best(_sums(input, filter, window))
     zero = np.zeros((), out_backprop.dtype)
@@ -145,7 +146,7 @@ def _(
 
 
 @Dilation2DBackpropFilter.kernel
-def _(input: Any, filter: Any, out_backprop: Any, *, ctx: OperationContext) -> Any:
+def _(input: Array, filter: Array, out_backprop: Array, *, ctx: OperationContext) -> Any:
     window = _window(input.shape, filter.shape, ctx.op.attrs)
     _, hit = _first_best(_sums(input, filter, window))
     incoming = wide(jnp.asarray(out_backprop))

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from jax import lax
 
+from anabranch.core.arrays import Array, ArrayLibrary
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import LateShapeError, TensorShape
 from anabranch.graph.building import OpFunction, define_op
@@ -36,7 +37,7 @@ def _fused_channels(x: TensorShape, data_format: bytes, *vectors: TensorShape) -
 class _PerChannel:
     """Sums over all axes but the channels', and broadcasting of what has one number per channel."""
 
-    def __init__(self, xp: Any, x: Any, data_format: bytes) -> None:
+    def __init__(self, xp: ArrayLibrary, x: Array, data_format: bytes) -> None:
         channel = windows.layout_of(data_format).channel
         self.xp = xp
         self.axes = tuple(a for a in range(x.ndim) if a != channel)
@@ -54,7 +55,7 @@ class _PerChannel:
 
 
 def _fused_forward(
-    xp: Any, x: Any, scale: Any, offset: Any, mean: Any, variance: Any, attrs: dict[str, Any]
+    xp: ArrayLibrary, x: Array, scale: Array, offset: Array, mean: Array, variance: Array, attrs: dict[str, Any]
 ) -> tuple[Any, ...]:
     """y, the new running mean and variance, and the batch's own (or the given ones where not training)."""
     wanted, x, scale, offset = x.dtype, wide(x), wide(scale), wide(offset)
@@ -82,7 +83,7 @@ def _running(mean: Any, variance: Any, old: tuple[Any, Any], count: int, factor:
 
 
 def _fused_backward(
-    xp: Any, grad: Any, x: Any, scale: Any, mean: Any, variance: Any, attrs: dict[str, Any]
+    xp: ArrayLibrary, grad: Array, x: Array, scale: Array, mean: Array, variance: Array, attrs: dict[str, Any]
 ) -> tuple[Any, Any, Any]:
     wanted, grad, x, scale = x.dtype, wide(grad), wide(x), wide(scale)
     per = _PerChannel(xp, x, attrs["data_format"])
@@ -200,7 +201,9 @@ def _fused(version: str, types: str, formats: str) -> tuple[OpFunction, OpFuncti
         return [data, *([channels] * 4), *([shape_rules.SCALAR] if third else [])]
 
     @forward.kernel
-    def _(x: Any, scale: Any, offset: Any, mean: Any, variance: Any, *, xp: Any, ctx: OperationContext) -> Any:
+    def _(
+        x: Array, scale: Array, offset: Array, mean: Array, variance: Array, *, xp: ArrayLibrary, ctx: OperationContext
+    ) -> Any:
         y, *vectors = _fused_forward(xp, x, scale, offset, mean, variance, ctx.op.attrs)
         vectors = [vector.astype(scale.dtype) for vector in vectors]
         return [y, *vectors, *([np.zeros((), scale.dtype)] if third else [])]
@@ -222,7 +225,16 @@ def _fused(version: str, types: str, formats: str) -> tuple[OpFunction, OpFuncti
         return [data, channels, channels, TensorShape([0]), TensorShape([0])]
 
     @backward.kernel
-    def _(grad: Any, x: Any, scale: Any, mean: Any, variance: Any, *rest: Any, xp: Any, ctx: OperationContext) -> Any:
+    def _(
+        grad: Array,
+        x: Array,
+        scale: Array,
+        mean: Array,
+        variance: Array,
+        *rest: Array,
+        xp: ArrayLibrary,
+        ctx: OperationContext,
+    ) -> Any:
         grads = _fused_backward(xp, grad, x, scale, mean, variance, ctx.op.attrs)
         return [*grads, np.zeros(0, mean.dtype), np.zeros(0, mean.dtype)]
 
@@ -249,7 +261,7 @@ def _(t: TensorShape, m: TensorShape, v: TensorShape, beta: TensorShape, gamma: 
 
 
 def _global_scale(
-    v: Any, gamma: Any, variance_epsilon: float, scale_after_normalization: bool, xp: Any
+    v: Any, gamma: Any, variance_epsilon: float, scale_after_normalization: bool, xp: ArrayLibrary
 ) -> tuple[Any, Any]:
     """1 / sqrt(v + epsilon), and that times gamma where it is asked for."""
     inverse = v.dtype.type(1) / xp.sqrt(v + v.dtype.type(variance_epsilon))
@@ -258,7 +270,15 @@ def _global_scale(
 
 @BatchNormWithGlobalNormalization.kernel
 def _(
-    t: Any, m: Any, v: Any, beta: Any, gamma: Any, *, variance_epsilon: float, scale_after_normalization: bool, xp: Any
+    t: Array,
+    m: Array,
+    v: Array,
+    beta: Array,
+    gamma: Array,
+    *,
+    variance_epsilon: float,
+    scale_after_normalization: bool,
+    xp: ArrayLibrary,
 ) -> Any:
     _, factor = _global_scale(v, gamma, variance_epsilon, scale_after_normalization, xp)
     return (t - m) * factor + beta
@@ -287,15 +307,15 @@ def _(t: TensorShape, m: TensorShape, v: TensorShape, gamma: TensorShape, backpr
 
 @BatchNormWithGlobalNormalizationGrad.kernel
 def _(
-    t: Any,
-    m: Any,
-    v: Any,
-    gamma: Any,
-    backprop: Any,
+    t: Array,
+    m: Array,
+    v: Array,
+    gamma: Array,
+    backprop: Array,
     *,
     variance_epsilon: float,
     scale_after_normalization: bool,
-    xp: Any,
+    xp: ArrayLibrary,
 ) -> Any:
     inverse, factor = _global_scale(v, gamma, variance_epsilon, scale_after_normalization, xp)
     axes = (0, 1, 2)
@@ -344,7 +364,7 @@ def _(input: TensorShape) -> TensorShape:
 
 
 @LRN.kernel
-def _(input: Any, *, ctx: OperationContext) -> Any:
+def _(input: Array, *, ctx: OperationContext) -> Any:
     return _local_response(wide(input), ctx.op.attrs).astype(input.dtype)
 
 
@@ -365,7 +385,7 @@ def _(input_grads: TensorShape, input_image: TensorShape, output_image: TensorSh
 
 
 @LRNGrad.kernel
-def _(input_grads: Any, input_image: Any, output_image: Any, *, ctx: OperationContext) -> Any:
+def _(input_grads: Array, input_image: Array, output_image: Array, *, ctx: OperationContext) -> Any:
     """The output stands in the formula itself, and is taken as it is given."""
     grad, x, y = (wide(t) for t in (input_grads, input_image, output_image))
     attrs = ctx.op.attrs

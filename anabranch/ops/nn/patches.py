@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from anabranch.core.arrays import Array, ArrayLibrary
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import define_op
@@ -54,7 +55,7 @@ class _PatchGrid:
 
 
 @ExtractImagePatches.kernel
-def _(images: Any, *, ctx: OperationContext, xp: Any) -> Any:
+def _(images: Array, *, ctx: OperationContext, xp: ArrayLibrary) -> Any:
     windows = _PatchGrid(np.shape(images), ctx.op.attrs)
     padded = xp.pad(images, windows.pads)
     parts = [

@@ -12,6 +12,7 @@ import jax
 import numpy as np
 from jax import lax, numpy as jnp
 
+from anabranch.core.arrays import Array
 from anabranch.core.dtypes import DType
 from anabranch.core.kernel_context import KernelOperation, OperationContext
 from anabranch.core.shapes import TensorShape
@@ -233,16 +234,16 @@ def _max_pool(names: tuple[str, str, str], types: tuple[str, str, str], sizes: s
         return _second_gradient_shape(data, output, grad, pooled)
 
     @forward.kernel
-    def _(input: Any, *, ctx: OperationContext) -> Any:
+    def _(input: Array, *, ctx: OperationContext) -> Any:
         return _maxima(input, pool_window(input.shape, ctx.op.attrs))
 
     @backward.kernel
-    def _(orig_input: Any, orig_output: Any, grad: Any, *, ctx: OperationContext) -> Any:
+    def _(orig_input: Array, orig_output: Array, grad: Array, *, ctx: OperationContext) -> Any:
         spread = _to_every_hit if sizes == _SIZES_3D else _to_first_hit
         return spread(orig_input, orig_output, grad, _checked(orig_input, orig_output, ctx.op.attrs))
 
     @second.kernel
-    def _(orig_input: Any, orig_output: Any, grad: Any, *, ctx: OperationContext) -> Any:
+    def _(orig_input: Array, orig_output: Array, grad: Array, *, ctx: OperationContext) -> Any:
         return _from_first_hit(orig_input, orig_output, grad, _checked(orig_input, orig_output, ctx.op.attrs))
 
     @forward.gradient
@@ -324,7 +325,7 @@ def _(
 
 
 @MaxPoolV2.kernel
-def _(input: Any, ksize: Any, strides: Any, *, ctx: OperationContext) -> Any:
+def _(input: Array, ksize: Array, strides: Array, *, ctx: OperationContext) -> Any:
     return _maxima(input, pool_window(input.shape, _with_sizes(ctx.op, ksize, strides)))
 
 
@@ -346,7 +347,9 @@ MaxPoolGradV2.late_shape(_gradient_shape)
 
 
 @MaxPoolGradV2.kernel
-def _(orig_input: Any, orig_output: Any, grad: Any, ksize: Any, strides: Any, *, ctx: OperationContext) -> Any:
+def _(
+    orig_input: Array, orig_output: Array, grad: Array, ksize: Array, strides: Array, *, ctx: OperationContext
+) -> Any:
     window = _checked(orig_input, orig_output, _with_sizes(ctx.op, ksize, strides))
     return _to_first_hit(orig_input, orig_output, grad, window)
 
@@ -385,7 +388,9 @@ def _(
 
 
 @MaxPoolGradGradV2.kernel
-def _(orig_input: Any, orig_output: Any, grad: Any, ksize: Any, strides: Any, *, ctx: OperationContext) -> Any:
+def _(
+    orig_input: Array, orig_output: Array, grad: Array, ksize: Array, strides: Array, *, ctx: OperationContext
+) -> Any:
     window = _checked(orig_input, orig_output, _with_sizes(ctx.op, ksize, strides))
     return _from_first_hit(orig_input, orig_output, grad, window)
 
@@ -412,7 +417,7 @@ def _(input: TensorShape, *, ksize: list[int], strides: list[int], padding: byte
 
 
 @MaxPoolWithArgmax.kernel
-def _(input: Any, *, Targmax: DType, include_batch_in_index: bool, ctx: OperationContext) -> Any:
+def _(input: Array, *, Targmax: DType, include_batch_in_index: bool, ctx: OperationContext) -> Any:
     ctx.check(input.size > 0, f"the input must not be empty, got shape {input.shape}")
     window = pool_window(input.shape, ctx.op.attrs)
     maxima = _maxima(input, window)
@@ -466,7 +471,7 @@ def _(input: TensorShape, grad: TensorShape, argmax: TensorShape) -> TensorShape
 
 
 @MaxPoolGradWithArgmax.kernel
-def _(input: Any, grad: Any, argmax: Any, *, include_batch_in_index: bool, ctx: OperationContext) -> Any:
+def _(input: Array, grad: Array, argmax: Array, *, include_batch_in_index: bool, ctx: OperationContext) -> Any:
     places = _flat_places(argmax, input.shape, include_batch_in_index, ctx)
     return jnp.zeros(input.size, grad.dtype).at[places.reshape(-1)].add(grad.reshape(-1)).reshape(input.shape)
 
@@ -487,7 +492,7 @@ def _(input: TensorShape, grad: TensorShape, argmax: TensorShape) -> TensorShape
 
 
 @MaxPoolGradGradWithArgmax.kernel
-def _(input: Any, grad: Any, argmax: Any, *, include_batch_in_index: bool, ctx: OperationContext) -> Any:
+def _(input: Array, grad: Array, argmax: Array, *, include_batch_in_index: bool, ctx: OperationContext) -> Any:
     return jnp.take(grad, _flat_places(argmax, input.shape, include_batch_in_index, ctx))
 
 
@@ -511,7 +516,7 @@ def _average_pool(names: tuple[str, str], data: str, sizes: str, format: str) ->
     _pooled_shape(forward)
 
     @forward.kernel
-    def _(x: Any, *, ctx: OperationContext) -> Any:
+    def _(x: Array, *, ctx: OperationContext) -> Any:
         return _average(x, pool_window(x.shape, ctx.op.attrs))
 
     @forward.gradient
@@ -524,7 +529,7 @@ def _average_pool(names: tuple[str, str], data: str, sizes: str, format: str) ->
         return wanted.with_rank(windows.layout_of(data_format).rank)
 
     @backward.kernel
-    def _(orig_input_shape: Any, grad: Any, *, ctx: OperationContext) -> Any:
+    def _(orig_input_shape: Array, grad: Array, *, ctx: OperationContext) -> Any:
         window = pool_window([int(d) for d in orig_input_shape], ctx.op.attrs)
         if window.outputs != grad.shape:
             raise ValueError(f"pooling shape {window.lengths} gives {window.outputs}, but grad has {grad.shape}")

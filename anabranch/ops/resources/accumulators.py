@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from anabranch.core.arrays import Array
 from anabranch.core.dtypes import DType
 from anabranch.core.resources import ResourceHandle
 from anabranch.core.shapes import TensorShape
@@ -68,7 +69,7 @@ def _applying(name: str, handle_type: str) -> Any:
         return ()
 
     @op.host_kernel
-    def _(handle: ResourceHandle, local_step: Any, gradient: Any, *, ctx: StepHostContext) -> None:
+    def _(handle: ResourceHandle, local_step: Array, gradient: Array, *, ctx: StepHostContext) -> None:
         object_behind(ctx, handle, "accumulator").apply_gradient(int(local_step), gradient)
 
     return op.not_differentiable()
@@ -92,7 +93,7 @@ def _taking(name: str, handle_type: str) -> Any:
         return _spec(ctx)
 
     @op.host_kernel
-    def _(handle: ResourceHandle, num_required: Any, *, ctx: StepHostContext) -> Any:
+    def _(handle: ResourceHandle, num_required: Array, *, ctx: StepHostContext) -> Any:
         return outcome(object_behind(ctx, handle, "accumulator").take_gradient(int(num_required), ctx.op.name))
 
     return op.not_differentiable()
@@ -107,7 +108,7 @@ def _stepping(name: str, handle_type: str) -> Any:
     op.shape(shape_rules.no_outputs)
 
     @op.host_kernel
-    def _(handle: ResourceHandle, new_global_step: Any, *, ctx: StepHostContext) -> None:
+    def _(handle: ResourceHandle, new_global_step: Array, *, ctx: StepHostContext) -> None:
         object_behind(ctx, handle, "accumulator").set_global_step(int(new_global_step))
 
     return op.not_differentiable()
@@ -147,10 +148,10 @@ SparseAccumulatorApplyGradient.not_differentiable()
 @SparseAccumulatorApplyGradient.host_kernel
 def _(
     handle: ResourceHandle,
-    local_step: Any,
-    gradient_indices: Any,
-    gradient_values: Any,
-    gradient_shape: Any,
+    local_step: Array,
+    gradient_indices: Array,
+    gradient_values: Array,
+    gradient_shape: Array,
     *,
     has_known_shape: bool,
     ctx: StepHostContext,
@@ -179,5 +180,5 @@ def _(handle: TensorShape, num_required: TensorShape, *, ctx: ShapeContext) -> l
 
 
 @SparseAccumulatorTakeGradient.host_kernel
-def _(handle: ResourceHandle, num_required: Any, *, ctx: StepHostContext) -> Any:
+def _(handle: ResourceHandle, num_required: Array, *, ctx: StepHostContext) -> Any:
     return outcome(object_behind(ctx, handle, "accumulator").take_gradient(int(num_required), ctx.op.name))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from anabranch.core.arrays import Array
 from anabranch.core.dtypes import DType, int64
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.resources import ResourceHandle
@@ -214,7 +215,7 @@ def _dequeue_batch(name: str, up_to: bool) -> Any:
         return [first.concatenate(s) for s in _shapes_of_queue(ctx)]
 
     @op.host_kernel
-    def _(handle: ResourceHandle, n: Any, *, component_types: list[DType], ctx: StepHostContext) -> Any:
+    def _(handle: ResourceHandle, n: Array, *, component_types: list[DType], ctx: StepHostContext) -> Any:
         queue = _queue(ctx, handle)
         _check_types(ctx, queue, component_types)
         return outcome(queue.dequeue_many(int(n), up_to, ctx.op.name))
@@ -266,7 +267,7 @@ _SelectHandle.not_differentiable()
 
 
 @_SelectHandle.host_kernel
-def _(index: Any, handles: list[ResourceHandle], *, ctx: OperationContext) -> ResourceHandle:
+def _(index: Array, handles: list[ResourceHandle], *, ctx: OperationContext) -> ResourceHandle:
     chosen = int(index)
     ctx.check(0 <= chosen < len(handles), f"index {chosen} is not in [0, {len(handles)}): there is no such queue")
     return handles[chosen]
@@ -302,7 +303,7 @@ BarrierInsertMany.not_differentiable()
 
 
 @BarrierInsertMany.host_kernel
-def _(handle: ResourceHandle, keys: Any, values: Any, *, component_index: int, ctx: StepHostContext) -> None:
+def _(handle: ResourceHandle, keys: Array, values: Array, *, component_index: int, ctx: StepHostContext) -> None:
     _barrier(ctx, handle).insert_many(component_index, keys.reshape(-1).tolist(), values, ctx.op.name)
 
 
@@ -328,7 +329,7 @@ def _(
 
 
 @BarrierTakeMany.host_kernel
-def _(handle: ResourceHandle, num_elements: Any, *, allow_small_batch: bool, ctx: StepHostContext) -> Any:
+def _(handle: ResourceHandle, num_elements: Array, *, allow_small_batch: bool, ctx: StepHostContext) -> Any:
     return outcome(_barrier(ctx, handle).take_many(int(num_elements), allow_small_batch, ctx.op.name))
 
 

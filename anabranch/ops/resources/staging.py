@@ -6,6 +6,7 @@ import itertools
 from dataclasses import dataclass, field
 from typing import Any
 
+from anabranch.core.arrays import Array
 from anabranch.core.dtypes import DType
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.pending import Pending
@@ -69,7 +70,7 @@ StagePeek.not_differentiable()
 
 
 @StagePeek.host_kernel
-def _(index: Any, *, ctx: StepHostContext) -> Any:
+def _(index: Array, *, ctx: StepHostContext) -> Any:
     return outcome(_area(ctx).peek(int(index), ctx.op.name))
 
 
@@ -116,7 +117,7 @@ def _put_in_map(name: str, ordered: bool) -> Any:
     op.shape(shape_rules.no_outputs)
 
     @op.host_kernel
-    def _(key: Any, indices: Any, values: list[Any], *, ctx: StepHostContext) -> Any:
+    def _(key: Array, indices: Array, values: list[Any], *, ctx: StepHostContext) -> Any:
         places = indices.reshape(-1).tolist()
         if len(places) != len(values):
             raise InvalidArgumentError(
@@ -137,7 +138,7 @@ def _get_from_map(name: str, ordered: bool, remove: bool) -> Any:
     op.shape(_unknown_shapes)
 
     @op.host_kernel
-    def _(key: Any, indices: Any, *, ctx: StepHostContext) -> Any:
+    def _(key: Array, indices: Array, *, ctx: StepHostContext) -> Any:
         area = _map_area(ctx, ordered)
         get = area.get if remove else area.peek
         return outcome(get(int(key), indices.reshape(-1).tolist(), ctx.op.name))
@@ -159,7 +160,7 @@ def _get_any_from_map(name: str, ordered: bool) -> Any:
         return [TensorShape([]), *[TensorShape(None)] * (ctx.output_count - 1)]
 
     @op.host_kernel
-    def _(indices: Any, *, ctx: StepHostContext) -> Any:
+    def _(indices: Array, *, ctx: StepHostContext) -> Any:
         return outcome(_map_area(ctx, ordered).get_any(indices.reshape(-1).tolist(), ctx.op.name))
 
     return op.not_differentiable()
@@ -230,7 +231,7 @@ ConsumeMutexLock.not_differentiable()
 
 
 @ConsumeMutexLock.host_kernel
-def _(mutex_lock: Any, *, ctx: OperationContext) -> None:
+def _(mutex_lock: Array, *, ctx: OperationContext) -> None:
     hold = mutex_lock[()]
     if not isinstance(hold, Hold):
         raise InvalidArgumentError(
@@ -263,7 +264,7 @@ StackV2.not_differentiable()
 
 
 @StackV2.host_kernel
-def _(max_size: Any, *, elem_type: DType, stack_name: bytes, ctx: OperationContext) -> ResourceHandle:
+def _(max_size: Array, *, elem_type: DType, stack_name: bytes, ctx: OperationContext) -> ResourceHandle:
     return _made_stack(ctx, elem_type, stack_name, int(max_size))
 
 
@@ -293,7 +294,7 @@ def _push(name: str, handle_type: str) -> Any:
         return elem
 
     @op.host_kernel
-    def _(handle: ResourceHandle, elem: Any, *, ctx: OperationContext) -> Any:
+    def _(handle: ResourceHandle, elem: Array, *, ctx: OperationContext) -> Any:
         _stack(ctx, handle).push(elem)
         return elem
 

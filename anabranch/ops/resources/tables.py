@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from anabranch.core.arrays import Array
 from anabranch.core.dtypes import DType
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.resources import ResourceHandle
@@ -75,8 +76,8 @@ MutableDenseHashTableV2 = define_op(
 
 @MutableDenseHashTableV2.host_kernel
 def _(
-    empty_key: Any,
-    deleted_key: Any,
+    empty_key: Array,
+    deleted_key: Array,
     *,
     value_shape: TensorShape,
     initial_num_buckets: int,
@@ -143,7 +144,7 @@ def _(table_handle: TensorShape, keys: TensorShape, default_value: TensorShape, 
 
 
 @LookupTableFindV2.host_kernel
-def _(table_handle: ResourceHandle, keys: Any, default_value: Any, *, ctx: StepHostContext) -> Any:
+def _(table_handle: ResourceHandle, keys: Array, default_value: Array, *, ctx: StepHostContext) -> Any:
     return _table(ctx, table_handle).find(keys, default_value)
 
 
@@ -152,7 +153,7 @@ def _changing(name: str, signature: str, attrs: str, method: str) -> Any:
     op.shape(shape_rules.no_outputs)
 
     @op.host_kernel
-    def _(table_handle: ResourceHandle, *arrays: Any, ctx: StepHostContext) -> None:
+    def _(table_handle: ResourceHandle, *arrays: Array, ctx: StepHostContext) -> None:
         getattr(_mutable(ctx, table_handle), method)(*arrays)
 
     return op.not_differentiable()
@@ -215,7 +216,7 @@ def _(table_handle: TensorShape, keys: TensorShape, values: TensorShape) -> tupl
 
 
 @InitializeTableV2.host_kernel
-def _(table_handle: ResourceHandle, keys: Any, values: Any, *, ctx: StepHostContext) -> None:
+def _(table_handle: ResourceHandle, keys: Array, values: Array, *, ctx: StepHostContext) -> None:
     _initializable(ctx, table_handle).initialize(keys, values)
 
 
@@ -233,7 +234,7 @@ InitializeTableFromTextFileV2.not_differentiable()
 @InitializeTableFromTextFileV2.host_kernel
 def _(
     table_handle: ResourceHandle,
-    filename: Any,
+    filename: Array,
     *,
     key_index: int,
     value_index: int,

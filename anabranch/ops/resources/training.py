@@ -14,6 +14,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from anabranch.core.arrays import Array
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import OpFunction, define_op
@@ -82,7 +83,7 @@ def _apply_dense(name: str, handles: list[str], rest: list[str], rule: UpdateRul
         return ()
 
     @op.kernel
-    def _(*inputs: Any, ctx: OperationContext) -> None:
+    def _(*inputs: Array, ctx: OperationContext) -> None:
         values = dict(zip([*handles, *rest], inputs, strict=True))
         resources = {h: values[h] for h in handles}
         values.update({h: ctx.read(resource) for h, resource in resources.items()})
@@ -111,7 +112,7 @@ def _apply_sparse(name: str, handles: list[str], rest: list[str], rule: UpdateRu
         return ()
 
     @op.kernel
-    def _(*inputs: Any, ctx: StepTracingContext) -> None:
+    def _(*inputs: Array, ctx: StepTracingContext) -> None:
         values = dict(zip([*handles, *rest], inputs, strict=True))
         resources = {h: values[h] for h in handles}
         tables = {h: jnp.asarray(ctx.read(resource)) for h, resource in resources.items()}

@@ -7,6 +7,8 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from anabranch.core.arrays import Array, ArrayLibrary
+from anabranch.core.dtypes import DType
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.resources import ResourceHandle
 from anabranch.core.shapes import TensorShape
@@ -33,7 +35,9 @@ VarHandleOp.not_differentiable()
 
 
 @VarHandleOp.kernel
-def _(*, container: bytes, shared_name: bytes, shape: TensorShape, ctx: OperationContext, xp: Any) -> ResourceHandle:
+def _(
+    *, container: bytes, shared_name: bytes, shape: TensorShape, ctx: OperationContext, xp: ArrayLibrary
+) -> ResourceHandle:
     name = shared_name.decode() or ctx.op.name
     return ResourceHandle(container.decode(), name, "variable", task=ctx.task, shape=shape)
 
@@ -100,12 +104,12 @@ def _(resource: TensorShape, value: TensorShape, *, ctx: ShapeContext) -> tuple[
 
 
 @AssignVariableOp.kernel
-def _(resource: ResourceHandle, value: Any, *, ctx: OperationContext) -> None:
+def _(resource: ResourceHandle, value: Array, *, ctx: OperationContext) -> None:
     ctx.write(resource, value)
 
 
 @AssignVariableOp.host_kernel
-def _(resource: ResourceHandle, value: Any, *, ctx: OperationContext) -> None:
+def _(resource: ResourceHandle, value: Array, *, ctx: OperationContext) -> None:
     ctx.write(resource, value)
 
 
@@ -125,7 +129,7 @@ def _assign_update(name: str, update: Any) -> Any:
         return ()
 
     @op.kernel
-    def _(resource: ResourceHandle, value: Any, *, ctx: OperationContext) -> None:
+    def _(resource: ResourceHandle, value: Array, *, ctx: OperationContext) -> None:
         old = ctx.read(resource)
         if old.shape != np.shape(value):
             raise ValueError(f"{resource} has shape {[*old.shape]}, the value {[*np.shape(value)]}; they must agree")
@@ -165,7 +169,7 @@ def _(input: TensorShape, *, ctx: ShapeContext) -> TensorShape:
 
 
 @VariableShape.kernel
-def _(input: ResourceHandle, *, out_type: Any, ctx: OperationContext, xp: Any) -> Any:
+def _(input: ResourceHandle, *, out_type: DType, ctx: OperationContext, xp: ArrayLibrary) -> Any:
     return np.array(ctx.read(input).shape, out_type.as_numpy_dtype)
 
 
@@ -231,7 +235,7 @@ def _(resource: TensorShape, indices: TensorShape, *, batch_dims: int, ctx: Shap
 
 
 @ResourceGather.kernel
-def _(resource: ResourceHandle, indices: Any, *, batch_dims: int, ctx: OperationContext) -> Any:
+def _(resource: ResourceHandle, indices: Array, *, batch_dims: int, ctx: OperationContext) -> Any:
     table = jnp.asarray(ctx.read(resource))
     check_indices(ctx, indices, table.shape[batch_dims], jnp)
     if batch_dims == 0:
@@ -280,7 +284,7 @@ def _(resource: TensorShape, indices: TensorShape, *, ctx: ShapeContext) -> Tens
 
 
 @ResourceGatherNd.kernel
-def _(resource: ResourceHandle, indices: Any, *, ctx: OperationContext) -> Any:
+def _(resource: ResourceHandle, indices: Array, *, ctx: OperationContext) -> Any:
     table = jnp.asarray(ctx.read(resource))
     _check_index_vectors(ctx, indices, table.shape)
     return table[tuple(indices[..., i] for i in range(np.shape(indices)[-1]))]
@@ -356,7 +360,7 @@ def _row_scatter(how: str) -> Any:
         return ()
 
     @op.kernel
-    def _(resource: ResourceHandle, indices: Any, updates: Any, *, ctx: StepTracingContext) -> None:
+    def _(resource: ResourceHandle, indices: Array, updates: Array, *, ctx: StepTracingContext) -> None:
         table = jnp.asarray(ctx.read(resource))
         check_indices(ctx, indices, table.shape[0], jnp)
         at = guarded(ctx, jnp.ravel(jnp.asarray(indices)), table.shape[0])
@@ -398,7 +402,7 @@ def _element_scatter(how: str) -> Any:
 
     @op.kernel
     def _(
-        ref: ResourceHandle, indices: Any, updates: Any, *, bad_indices_policy: bytes, ctx: StepTracingContext
+        ref: ResourceHandle, indices: Array, updates: Array, *, bad_indices_policy: bytes, ctx: StepTracingContext
     ) -> None:
         table = jnp.asarray(ctx.read(ref))
         if bad_indices_policy != b"IGNORE":

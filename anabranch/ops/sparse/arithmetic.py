@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from anabranch.core.arrays import ArrayLibrary
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import LateShapeError, TensorShape
 from anabranch.graph.building import define_op
@@ -20,7 +21,7 @@ from anabranch.ops.sparse.form import check_sparse, flat_positions, looked_up, r
 Array = np.ndarray[Any, Any]
 
 
-def _check_inside(ctx: OperationContext, indices: Any, shape: Any, what: str, xp: Any = jnp) -> None:
+def _check_inside(ctx: OperationContext, indices: Array, shape: Array, what: str, xp: ArrayLibrary = jnp) -> None:
     """Makes the step fail unless all index vectors lie inside `shape`."""
     if not np.shape(indices)[0]:
         return
@@ -71,7 +72,14 @@ def _(
 
 @SparseTensorDenseMatMul.kernel
 def _(
-    a_indices: Any, a_values: Any, a_shape: Any, b: Any, *, adjoint_a: bool, adjoint_b: bool, ctx: OperationContext
+    a_indices: Array,
+    a_values: Array,
+    a_shape: Array,
+    b: Array,
+    *,
+    adjoint_a: bool,
+    adjoint_b: bool,
+    ctx: OperationContext,
 ) -> Any:
     _check_inside(ctx, a_indices, np.asarray(a_shape), "a_indices")
     values, right = (jnp.conj(a_values) if adjoint_a else a_values), (jnp.conj(b).T if adjoint_b else jnp.asarray(b))
@@ -85,7 +93,14 @@ def _(
 
 @SparseTensorDenseMatMul.host_kernel
 def _(
-    a_indices: Any, a_values: Any, a_shape: Any, b: Any, *, adjoint_a: bool, adjoint_b: bool, ctx: OperationContext
+    a_indices: Array,
+    a_values: Array,
+    a_shape: Array,
+    b: Array,
+    *,
+    adjoint_a: bool,
+    adjoint_b: bool,
+    ctx: OperationContext,
 ) -> Any:
     _check_inside(ctx, a_indices, a_shape, "a_indices", np)
     values, right = (np.conj(a_values) if adjoint_a else a_values), (np.conj(b).T if adjoint_b else b)
@@ -151,7 +166,7 @@ def _(
 
 
 @SparseTensorDenseAdd.kernel
-def _(a_indices: Any, a_values: Any, a_shape: Any, b: Any, *, ctx: OperationContext) -> Any:
+def _(a_indices: Array, a_values: Array, a_shape: Array, b: Array, *, ctx: OperationContext) -> Any:
     dense, dims = jnp.asarray(b), np.array(np.shape(b), np.int64)
     if np.shape(a_shape) != dims.shape:
         raise ValueError(f"the sparse tensor has rank {np.shape(a_shape)[0]}, the dense one {len(dims)}")
@@ -167,7 +182,7 @@ def _(op: Any, grad: Tensor) -> Any:
 
 
 # ---------------------------------------------------------------------- elementwise with a dense tensor
-def _at_elements(indices: Any, shape: Any, dense: Any, ctx: OperationContext, xp: Any) -> Any:
+def _at_elements(indices: Array, shape: Array, dense: Any, ctx: OperationContext, xp: ArrayLibrary) -> Any:
     """The values of `dense`, broadcast to the sparse tensor's shape, at its elements."""
     rank, dims = np.shape(indices)[1], np.shape(dense)
     if len(dims) > rank:
@@ -193,7 +208,9 @@ def _with_dense(name: str, function: Callable[[Any, Any], Any], gradient: Callab
         return TensorShape([sparse_shapes(sp_indices, sp_values, sp_shape)[0]])
 
     @op.kernel
-    def _(sp_indices: Any, sp_values: Any, sp_shape: Any, dense: Any, *, ctx: OperationContext, xp: Any) -> Any:
+    def _(
+        sp_indices: Array, sp_values: Array, sp_shape: Array, dense: Array, *, ctx: OperationContext, xp: ArrayLibrary
+    ) -> Any:
         return function(xp.asarray(sp_values), _at_elements(sp_indices, sp_shape, dense, ctx, xp))
 
     @op.gradient

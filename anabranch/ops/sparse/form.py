@@ -191,7 +191,7 @@ def _(split_dim: Any, indices: TensorShape, values: TensorShape, shape: TensorSh
 
 
 @SparseSplit.host_kernel
-def _(split_dim: Any, indices: Array, values: Array, shape: Array, *, num_split: int, ctx: OperationContext) -> Any:
+def _(split_dim: Array, indices: Array, values: Array, shape: Array, *, num_split: int, ctx: OperationContext) -> Any:
     rank = len(shape)
     ctx.check(-rank <= split_dim < rank, f"split_dim = {split_dim} is not in [{-rank}, {rank})")
     at = int(split_dim) % rank
@@ -302,7 +302,7 @@ def _(
 
 
 @SparseFillEmptyRows.host_kernel
-def _(indices: Array, values: Array, dense_shape: Array, default_value: Any, *, ctx: OperationContext) -> Any:
+def _(indices: Array, values: Array, dense_shape: Array, default_value: Array, *, ctx: OperationContext) -> Any:
     check_sparse(ctx, indices, dense_shape)
     empty = np.ones(int(dense_shape[0]), np.bool_)
     empty[indices[:, 0]] = False

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from anabranch.core.arrays import Array
 from anabranch.core.dtypes import DType
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.resources import ResourceHandle
@@ -81,7 +82,7 @@ AddSparseToTensorsMap.not_differentiable()
 
 
 @AddSparseToTensorsMap.host_kernel
-def _(sparse_indices: Any, sparse_values: Any, sparse_shape: Any, *, ctx: StepHostContext) -> int:
+def _(sparse_indices: Array, sparse_values: Array, sparse_shape: Array, *, ctx: StepHostContext) -> int:
     _check(ctx, sparse_indices, sparse_values, sparse_shape)
     return _map(ctx).add(sparse_indices, sparse_values, sparse_shape)
 
@@ -98,7 +99,7 @@ def _(sparse_indices: TensorShape, sparse_values: TensorShape, sparse_shape: Ten
 
 
 @AddManySparseToTensorsMap.host_kernel
-def _(sparse_indices: Any, sparse_values: Any, sparse_shape: Any, *, ctx: StepHostContext) -> Any:
+def _(sparse_indices: Array, sparse_values: Array, sparse_shape: Array, *, ctx: StepHostContext) -> Any:
     _check(ctx, sparse_indices, sparse_values, sparse_shape)
     if len(sparse_shape) < 2:
         raise InvalidArgumentError(
@@ -130,7 +131,7 @@ def _(sparse_handles: TensorShape) -> list[TensorShape]:
 
 
 @TakeManySparseFromTensorsMap.host_kernel
-def _(sparse_handles: Any, *, dtype: DType, ctx: StepHostContext) -> Any:
+def _(sparse_handles: Array, *, dtype: DType, ctx: StepHostContext) -> Any:
     kept = _map(ctx)
     taken = [kept.take(number) for number in sparse_handles.reshape(-1).tolist()]
     ranks = {len(shape) for _, _, shape in taken}

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 
 from anabranch.core import dtypes
+from anabranch.core.arrays import Array
+from anabranch.core.dtypes import DType
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
 from anabranch.errors import InvalidArgumentError
@@ -58,12 +60,14 @@ def _packed(parts: tuple[Any, Any, Any], out_type: Any) -> Any:
 
 
 @SerializeSparse.host_kernel
-def _(sparse_indices: Any, sparse_values: Any, sparse_shape: Any, *, out_type: Any) -> Any:
+def _(sparse_indices: Array, sparse_values: Array, sparse_shape: Array, *, out_type: DType) -> Any:
     return _packed((sparse_indices, sparse_values, sparse_shape), out_type)
 
 
 @SerializeManySparse.host_kernel
-def _(sparse_indices: Any, sparse_values: Any, sparse_shape: Any, *, out_type: Any, ctx: OperationContext) -> Any:
+def _(
+    sparse_indices: Array, sparse_values: Array, sparse_shape: Array, *, out_type: DType, ctx: OperationContext
+) -> Any:
     if sparse_shape.size < 2:
         raise InvalidArgumentError(None, ctx.op, "Rank of input SparseTensor should be > 1, but saw rank: 1")
     count = int(sparse_shape[0])
@@ -119,10 +123,10 @@ def _unpacked(serialized: Any, dtype: Any, ctx: OperationContext) -> list[Any]:
 
 
 @DeserializeSparse.host_kernel
-def _(serialized_sparse: Any, *, dtype: Any, ctx: OperationContext) -> list[Any]:
+def _(serialized_sparse: Array, *, dtype: DType, ctx: OperationContext) -> list[Any]:
     return _unpacked(serialized_sparse, dtype, ctx)
 
 
 @DeserializeManySparse.host_kernel
-def _(serialized_sparse: Any, *, dtype: Any, ctx: OperationContext) -> list[Any]:
+def _(serialized_sparse: Array, *, dtype: DType, ctx: OperationContext) -> list[Any]:
     return _unpacked(serialized_sparse, dtype, ctx)

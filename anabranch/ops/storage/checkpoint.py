@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from anabranch import errors
+from anabranch.core.arrays import Array
 from anabranch.core.compat import as_bytes, as_text
 from anabranch.core.dtypes import DType
 from anabranch.core.shapes import TensorShape
@@ -61,7 +62,7 @@ def _(prefix: TensorShape, names: TensorShape, slices: TensorShape, tensors: lis
 
 
 @SaveV2.host_kernel
-def _(prefix: Any, tensor_names: Any, shape_and_slices: Any, tensors: list[Any]) -> None:
+def _(prefix: Array, tensor_names: Array, shape_and_slices: Array, tensors: list[Any]) -> None:
     target = _text(prefix)
     values: dict[str, Any] = {}
     boxes: dict[str, SliceInfo] = {}
@@ -104,7 +105,7 @@ def _(
 
 
 @RestoreV2.host_kernel
-def _(prefix: Any, tensor_names: Any, shape_and_slices: Any, *, dtypes: list[DType]) -> list[Any]:
+def _(prefix: Array, tensor_names: Array, shape_and_slices: Array, *, dtypes: list[DType]) -> list[Any]:
     source = _text(prefix)
     names = _texts(tensor_names)
     with checkpoint_store.open_checkpoint(source) as reader:
@@ -159,7 +160,7 @@ def _c_string(text: Any) -> bytes:
 
 
 @ShardedFilename.host_kernel
-def _(basename: Any, shard: Any, num_shards: Any) -> bytes:
+def _(basename: Array, shard: Array, num_shards: Array) -> bytes:
     return _c_string(basename) + f"-{int(shard):05d}-of-{int(num_shards):05d}".encode()
 
 
@@ -171,7 +172,7 @@ ShardedFilespec.shape(shape_rules.scalar)
 
 
 @ShardedFilespec.host_kernel
-def _(basename: Any, num_shards: Any) -> bytes:
+def _(basename: Array, num_shards: Array) -> bytes:
     return _c_string(basename) + f"-?????-of-{int(num_shards):05d}".encode()
 
 
@@ -192,7 +193,9 @@ def _(checkpoint_prefixes: TensorShape, destination_prefix: TensorShape) -> tupl
 
 
 @MergeV2Checkpoints.host_kernel
-def _(checkpoint_prefixes: Any, destination_prefix: Any, *, delete_old_dirs: bool, allow_missing_files: bool) -> None:
+def _(
+    checkpoint_prefixes: Array, destination_prefix: Array, *, delete_old_dirs: bool, allow_missing_files: bool
+) -> None:
     parts, target = _texts(checkpoint_prefixes), _text(destination_prefix)
     if allow_missing_files:
         parts = [part for part in parts if checkpoint_store.checkpoint_exists(part)]

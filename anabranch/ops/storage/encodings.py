@@ -8,6 +8,7 @@ import numpy as np
 from google.protobuf import json_format
 from google.protobuf.message import DecodeError
 
+from anabranch.core.arrays import Array
 from anabranch.core.dtypes import DType, as_dtype
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
@@ -27,7 +28,7 @@ SerializeTensor.not_differentiable()
 
 
 @SerializeTensor.host_kernel
-def _(tensor: Any, *, T: DType) -> bytes:
+def _(tensor: Array, *, T: DType) -> bytes:
     proto = make_tensor_proto(tensor, T)
     if tensor.dtype != np.object_:  # a constant's message may list elements; here TensorFlow has bytes always
         proto = TensorProto(dtype=proto.dtype, tensor_shape=proto.tensor_shape, tensor_content=tensor.tobytes())
@@ -40,7 +41,7 @@ ParseTensor.not_differentiable()
 
 
 @ParseTensor.host_kernel
-def _(serialized: Any, *, out_type: DType, ctx: OperationContext) -> Any:
+def _(serialized: Array, *, out_type: DType, ctx: OperationContext) -> Any:
     if serialized.ndim:
         message = f"Expected `serialized` to be a scalar, got shape: {list(serialized.shape)}"
         raise InvalidArgumentError(None, ctx.op, message)
@@ -67,7 +68,7 @@ DecodeCompressed.not_differentiable()
 
 
 @DecodeCompressed.host_kernel
-def _(bytes: Any, *, compression_type: bytes, ctx: OperationContext) -> Any:
+def _(bytes: Array, *, compression_type: bytes, ctx: OperationContext) -> Any:
     kind = compression_type.decode()
     if not kind:
         return bytes
@@ -93,7 +94,7 @@ DecodeJSONExample.not_differentiable()
 
 
 @DecodeJSONExample.host_kernel
-def _(json_examples: Any, *, ctx: OperationContext) -> Any:
+def _(json_examples: Array, *, ctx: OperationContext) -> Any:
     def encoded(text: Any) -> Any:
         if not text.lstrip().startswith(b"{"):
             raise InvalidArgumentError(None, ctx.op, f"Error while parsing JSON: no object, but {text[:50]!r}")

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from anabranch.core.arrays import Array
 from anabranch.core.interrupts import admitted
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import define_op
@@ -18,7 +19,7 @@ ReadFile.not_differentiable()
 
 
 @ReadFile.host_kernel
-def _(filename: Any) -> bytes:
+def _(filename: Array) -> bytes:
     with admitted(), gfile.GFile(filename.item(), "rb") as file:
         contents: bytes = file.read()
         return contents
@@ -30,7 +31,7 @@ WriteFile.not_differentiable()
 
 
 @WriteFile.host_kernel
-def _(filename: Any, contents: Any) -> None:
+def _(filename: Array, contents: Array) -> None:
     path = filename.item().decode()
     directory = path.rpartition("/")[0]
     if directory:
@@ -49,7 +50,7 @@ def _(pattern: TensorShape) -> TensorShape:
 
 
 @MatchingFiles.host_kernel
-def _(pattern: Any) -> Any:
+def _(pattern: Array) -> Any:
     matching = sorted({name for p in pattern.reshape(-1).tolist() for name in gfile.glob(p.decode())})
     names = np.empty(len(matching), np.object_)
     names[:] = [name.encode() for name in matching]

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from google.protobuf.message import DecodeError
 
+from anabranch.core.arrays import Array
 from anabranch.core.dtypes import DType, float32, float64, int64, string
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
@@ -90,8 +91,8 @@ def holds(features: Any, name: str) -> bool:
 
 @ParseExample.host_kernel
 def _(
-    serialized: Any,
-    names: Any,
+    serialized: Array,
+    names: Array,
     sparse_keys: list[Any],
     dense_keys: list[Any],
     dense_defaults: list[Any],
@@ -117,7 +118,7 @@ def _(
 
 @ParseSingleExample.host_kernel
 def _(
-    serialized: Any,
+    serialized: Array,
     dense_defaults: list[Any],
     *,
     sparse_keys: list[bytes],
@@ -274,7 +275,7 @@ def _(records: TensorShape, record_defaults: list[TensorShape]) -> list[TensorSh
 
 @DecodeCSV.host_kernel
 def _(
-    records: Any,
+    records: Array,
     record_defaults: list[Any],
     *,
     OUT_TYPE: list[DType],

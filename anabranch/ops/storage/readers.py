@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from anabranch.core.arrays import Array
 from anabranch.core.dtypes import string
 from anabranch.core.resources import ResourceHandle
 from anabranch.core.shapes import TensorShape
@@ -109,7 +110,7 @@ def _(reader_handle: TensorShape, queue_handle: TensorShape, num_records: Tensor
 
 
 @ReaderReadUpToV2.host_kernel
-def _(reader_handle: ResourceHandle, queue_handle: ResourceHandle, num_records: Any, *, ctx: StepHostContext) -> Any:
+def _(reader_handle: ResourceHandle, queue_handle: ResourceHandle, num_records: Array, *, ctx: StepHostContext) -> Any:
     return outcome(_reader(ctx, reader_handle).read_up_to(_names_from(ctx, queue_handle), int(num_records)))
 
 
@@ -169,5 +170,5 @@ def _(reader_handle: TensorShape, state: TensorShape) -> tuple[()]:
 
 
 @ReaderRestoreStateV2.host_kernel
-def _(reader_handle: ResourceHandle, state: Any, *, ctx: StepHostContext) -> None:
+def _(reader_handle: ResourceHandle, state: Array, *, ctx: StepHostContext) -> None:
     _reader(ctx, reader_handle).restore(state.item())

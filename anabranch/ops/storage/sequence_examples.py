@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from google.protobuf.message import DecodeError
 
+from anabranch.core.arrays import Array
 from anabranch.core.dtypes import DType
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
@@ -215,8 +216,8 @@ def _texts(keys: Any) -> list[str]:
 
 @ParseSequenceExample.host_kernel
 def _(
-    serialized: Any,
-    debug_name: Any,
+    serialized: Array,
+    debug_name: Array,
     context_dense_defaults: list[Any],
     *,
     feature_list_dense_missing_assumed_empty: list[bytes],
@@ -257,14 +258,14 @@ def _(
 
 @ParseSingleSequenceExample.host_kernel
 def _(
-    serialized: Any,
-    feature_list_dense_missing_assumed_empty: Any,
+    serialized: Array,
+    feature_list_dense_missing_assumed_empty: Array,
     context_sparse_keys: list[Any],
     context_dense_keys: list[Any],
     feature_list_sparse_keys: list[Any],
     feature_list_dense_keys: list[Any],
     context_dense_defaults: list[Any],
-    debug_name: Any,
+    debug_name: Array,
     *,
     context_sparse_types: list[DType],
     Tcontext_dense: list[DType],

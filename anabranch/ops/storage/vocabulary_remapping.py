@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from anabranch.core.arrays import Array
 from anabranch.core.compat import as_text
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
@@ -39,8 +40,8 @@ def _(
 
 @GenerateVocabRemapping.host_kernel
 def _(
-    new_vocab_file: Any,
-    old_vocab_file: Any,
+    new_vocab_file: Array,
+    old_vocab_file: Array,
     *,
     new_vocab_offset: int,
     num_new_vocab: int,
@@ -96,11 +97,11 @@ def _(
 
 @LoadAndRemapMatrix.host_kernel
 def _(
-    ckpt_path: Any,
-    old_tensor_name: Any,
-    row_remapping: Any,
-    col_remapping: Any,
-    initializing_values: Any,
+    ckpt_path: Array,
+    old_tensor_name: Array,
+    row_remapping: Array,
+    col_remapping: Array,
+    initializing_values: Array,
     *,
     num_rows: int,
     num_cols: int,

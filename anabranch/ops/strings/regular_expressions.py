@@ -14,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 import re2
 
+from anabranch.core.arrays import Array
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import define_op
@@ -137,7 +138,7 @@ def _(input: TensorShape, pattern: TensorShape, rewrite: TensorShape) -> TensorS
 
 
 @RegexReplace.host_kernel
-def _(input: Any, pattern: Any, rewrite: Any, *, replace_global: bool, ctx: OperationContext) -> Any:
+def _(input: Array, pattern: Array, rewrite: Array, *, replace_global: bool, ctx: OperationContext) -> Any:
     ctx.check(np.ndim(pattern) == 0, f"Pattern must be scalar, but received {list(np.shape(pattern))}")
     ctx.check(np.ndim(rewrite) == 0, f"Rewrite must be scalar, but received {list(np.shape(rewrite))}")
     return _replaced(input, pattern.item(), rewrite.item(), replace_global, ctx)
@@ -153,7 +154,7 @@ StaticRegexReplace.not_differentiable()
 
 
 @StaticRegexReplace.host_kernel
-def _(input: Any, *, pattern: bytes, rewrite: bytes, replace_global: bool, ctx: OperationContext) -> Any:
+def _(input: Array, *, pattern: bytes, rewrite: bytes, replace_global: bool, ctx: OperationContext) -> Any:
     return _replaced(input, pattern, rewrite, replace_global, ctx)
 
 
@@ -174,7 +175,7 @@ def _(input: TensorShape, pattern: TensorShape) -> TensorShape:
 
 
 @RegexFullMatch.host_kernel
-def _(input: Any, pattern: Any, *, ctx: OperationContext) -> Any:
+def _(input: Array, pattern: Array, *, ctx: OperationContext) -> Any:
     ctx.check(np.ndim(pattern) == 0, f"Pattern must be scalar, but received {list(np.shape(pattern))}")
     return _full_match(input, pattern.item(), ctx)
 
@@ -185,5 +186,5 @@ StaticRegexFullMatch.not_differentiable()
 
 
 @StaticRegexFullMatch.host_kernel
-def _(input: Any, *, pattern: bytes, ctx: OperationContext) -> Any:
+def _(input: Array, *, pattern: bytes, ctx: OperationContext) -> Any:
     return _full_match(input, pattern, ctx)

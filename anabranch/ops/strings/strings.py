@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from anabranch.core.arrays import Array
 from anabranch.core.dtypes import DType
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
@@ -42,7 +43,7 @@ AsString.not_differentiable()
 
 
 @AsString.host_kernel
-def _(input: Any, *, precision: int, scientific: bool, shortest: bool, width: int, fill: bytes) -> Any:
+def _(input: Array, *, precision: int, scientific: bool, shortest: bool, width: int, fill: bytes) -> Any:
     kind = input.dtype.kind
     if scientific and shortest:
         raise ValueError("cannot select both scientific and shortest notation")
@@ -74,7 +75,7 @@ StringToNumber.not_differentiable()
 
 
 @StringToNumber.host_kernel
-def _(string_tensor: Any, *, out_type: DType, ctx: OperationContext) -> Any:
+def _(string_tensor: Array, *, out_type: DType, ctx: OperationContext) -> Any:
     wanted = np.dtype(out_type.as_numpy_dtype)
 
     def number(text: bytes) -> Any:
@@ -118,7 +119,7 @@ def _(bytes: TensorShape) -> TensorShape:
 
 
 @DecodeRaw.host_kernel
-def _(bytes: Any, *, out_type: DType, little_endian: bool, ctx: OperationContext) -> Any:
+def _(bytes: Array, *, out_type: DType, little_endian: bool, ctx: OperationContext) -> Any:
     wanted = np.dtype(out_type.as_numpy_dtype)
     items = bytes.reshape(-1).tolist()
     length = len(items[0]) if items else 0
@@ -144,7 +145,7 @@ def _mapping(name: str, function: Callable[[bytes], bytes]) -> Any:
     op.shape(shape_rules.same_as_first)
 
     @op.host_kernel
-    def _(input: Any) -> Any:
+    def _(input: Array) -> Any:
         return elementwise(function, input)
 
     return op.not_differentiable()
@@ -158,7 +159,7 @@ def _casing(name: str, ascii_only: Callable[[bytes], bytes], unicode: Callable[[
     op.shape(shape_rules.same_as_first)
 
     @op.host_kernel
-    def _(input: Any, *, encoding: bytes, ctx: OperationContext) -> Any:
+    def _(input: Array, *, encoding: bytes, ctx: OperationContext) -> Any:
         ctx.check(encoding in {b"", b"utf-8"}, f"only utf-8 and '' are supported encodings, got {encoding!r}")
         if not encoding:
             return elementwise(ascii_only, input)
@@ -179,7 +180,7 @@ StringLength.not_differentiable()
 
 
 @StringLength.host_kernel
-def _(input: Any, *, unit: bytes) -> Any:
+def _(input: Array, *, unit: bytes) -> Any:
     return elementwise(len if unit == b"BYTE" else _utf8_length, input, dtype=np.int32)
 
 
@@ -197,7 +198,7 @@ def _(input: TensorShape, pos: TensorShape, len: TensorShape) -> TensorShape:
 
 
 @Substr.host_kernel
-def _(input: Any, pos: Any, len: Any, *, unit: bytes, ctx: OperationContext) -> Any:
+def _(input: Array, pos: Array, len: Array, *, unit: bytes, ctx: OperationContext) -> Any:
     def part(text: bytes, start: int, length: int) -> bytes:
         offsets = _character_offsets(text) if unit == b"UTF8_CHAR" else range(text.__len__() + 1)
         count = offsets.__len__() - 1
@@ -219,7 +220,7 @@ EncodeBase64.not_differentiable()
 
 
 @EncodeBase64.host_kernel
-def _(input: Any, *, pad: bool) -> Any:
+def _(input: Array, *, pad: bool) -> Any:
     def encode(text: bytes) -> bytes:
         encoded = base64.urlsafe_b64encode(text)
         return encoded if pad else encoded.rstrip(b"=")
@@ -233,7 +234,7 @@ DecodeBase64.not_differentiable()
 
 
 @DecodeBase64.host_kernel
-def _(input: Any, *, ctx: OperationContext) -> Any:
+def _(input: Array, *, ctx: OperationContext) -> Any:
     def decode(text: bytes) -> Any:
         bare = text.rstrip(b"=")
         try:
@@ -290,7 +291,7 @@ StringSplit.not_differentiable()
 
 
 @StringSplit.host_kernel
-def _(input: Any, delimiter: Any, *, skip_empty: bool) -> Any:
+def _(input: Array, delimiter: Array, *, skip_empty: bool) -> Any:
     cuts = bytes(delimiter.item())
 
     def split(text: bytes) -> list[bytes]:
@@ -313,7 +314,7 @@ StringSplitV2.not_differentiable()
 
 
 @StringSplitV2.host_kernel
-def _(input: Any, sep: Any, *, maxsplit: int) -> Any:
+def _(input: Array, sep: Array, *, maxsplit: int) -> Any:
     separator = bytes(sep.item())
     return _sparse([_parts(text, separator, maxsplit) for text in input.tolist()])
 
@@ -349,7 +350,7 @@ def _(inputs: TensorShape, reduction_indices: TensorShape, *, keep_dims: bool, c
 
 
 @ReduceJoin.host_kernel
-def _(inputs: Any, reduction_indices: Any, *, keep_dims: bool, separator: bytes) -> Any:
+def _(inputs: Array, reduction_indices: Array, *, keep_dims: bool, separator: bytes) -> Any:
     axes = normal_axes(reduction_indices, inputs.ndim, "reduction_indices")
     rest = [i for i in range(inputs.ndim) if i not in axes]
     rows = np.transpose(inputs, [*rest, *reversed(axes)])  # the first axis is joined first: it changes fastest
@@ -380,7 +381,7 @@ def _(inputs: TensorShape, segment_ids: TensorShape, num_segments: TensorShape, 
 
 
 @UnsortedSegmentJoin.host_kernel
-def _(inputs: Any, segment_ids: Any, num_segments: Any, *, separator: bytes, ctx: OperationContext) -> Any:
+def _(inputs: Array, segment_ids: Array, num_segments: Array, *, separator: bytes, ctx: OperationContext) -> Any:
     count = scalar_int(num_segments)
     inside = (segment_ids >= 0) & (segment_ids < count)
     ctx.check(inside, f"segment_ids {{0}} must be at least 0 and less than num_segments = {count}", segment_ids)
@@ -403,7 +404,7 @@ def _hashing(name: str, argument: str, function: Callable[[bytes], int]) -> Any:
     op.shape(shape_rules.same_as_first)
 
     @op.host_kernel
-    def _(strings: Any, *, num_buckets: int) -> Any:
+    def _(strings: Array, *, num_buckets: int) -> Any:
         return elementwise(lambda s: function(s) % num_buckets, strings, dtype=np.int64)
 
     return op.not_differentiable()
@@ -421,7 +422,7 @@ StringToHashBucketStrong.not_differentiable()
 
 
 @StringToHashBucketStrong.host_kernel
-def _(input: Any, *, num_buckets: int, key: list[int]) -> Any:
+def _(input: Array, *, num_buckets: int, key: list[int]) -> Any:
     if len(key) != 2:
         raise ValueError(f"key must have 2 elements, got {key}")
     secret = key[0] % 2**64, key[1] % 2**64
