@@ -27,6 +27,8 @@ COMPILED_QUICKLY = frozenset(
         *("test_random_programs", "test_random_primitives", "test_random_functions", "test_random_slices"),
         *("test_while", "test_conditional", "test_inside_bodies", "test_exchanged_loops", "test_loop_rewrites"),
         *("test_hidden_shapes", "test_refused_shapes", "test_training", "test_state"),
+        *("test_rnn", "test_rnn_extras", "test_seq2seq", "test_list_declarations", "test_graphs_only_grow"),
+        *("test_optimizers", "test_distributions", "test_functional", "test_tensor_array", "test_carried_objects"),
     }
 )
 #: XLA's options for that

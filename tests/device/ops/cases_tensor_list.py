@@ -32,7 +32,14 @@ CASES = [
     # new lists
     OpCase("TensorListReserve", (SHAPE, 3), F64, oracle=lambda shape, n: np.zeros((3, 2)), element_shape=[2]),
     OpCase("TensorListReserve", (SHAPE, -1), F64, error=InvalidArgumentError, label="negative"),
-    OpCase("EmptyTensorList", (SHAPE, 4), F64, oracle=lambda shape, n: np.zeros((0, 2)), label="has no elements"),
+    OpCase(
+        "EmptyTensorList",
+        (SHAPE, 4),
+        F64,
+        oracle=lambda shape, n: np.zeros((0, 2)),
+        element_shape=[2],
+        label="has no elements",
+    ),
     OpCase("TensorListFromTensor", (X, SHAPE), oracle=lambda x, shape: x, order=2),
     OpCase("TensorListFromTensor", (X.astype(np.float32)[:, :, None], [2, 1]), oracle=lambda x, shape: x),
     # sizes
