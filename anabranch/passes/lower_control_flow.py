@@ -28,6 +28,7 @@ import numpy as np
 
 from anabranch.core import dtypes
 from anabranch.core.attrs import AttributeValue
+from anabranch.core.colocation import colocation_group, colocation_leader
 from anabranch.core.device import DeviceSpec
 from anabranch.core.dtypes import DType
 from anabranch.core.roles import Role
@@ -536,4 +537,5 @@ def _merged_devices(outer: str, inner: str) -> str:
 
 def _colocated_inside(group: bytes, prefix: str) -> bytes:
     """A colocation group of a body, in a copy of the body whose names begin with `prefix`."""
-    return b"loc:@" + prefix.encode() + group[len(b"loc:@") :] if group.startswith(b"loc:@") else group
+    leader = colocation_leader(group)
+    return group if leader is None else colocation_group(prefix + leader)

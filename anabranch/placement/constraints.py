@@ -25,6 +25,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from anabranch.core.colocation import colocation_leader
 from anabranch.core.device import DeviceSpec
 from anabranch.core.devices import Device
 from anabranch.core.resources import ResourceHandle
@@ -36,7 +37,6 @@ from anabranch.passes.step_graph import StepGraph
 #: the source of what a program's device scopes ask for
 PROGRAM: Final = "tf.device"
 _FIELDS = ("job", "replica", "task", "device_type", "device_index")
-_COLOCATE = b"loc:@"
 _MAX_LISTED = 8
 
 
@@ -286,9 +286,9 @@ class _Joining:
 
     def _join_class(self, op: StepNode) -> None:
         for group in op.attrs.get("_class", ()):
-            if not group.startswith(_COLOCATE):
+            name = colocation_leader(group)
+            if name is None:
                 continue
-            name = group[len(_COLOCATE) :].decode()
             # the name itself is a member, so that operations meet there of which the one so named is not in the step
             self._sets.union(op, group)
             self._colocated.add(op)
