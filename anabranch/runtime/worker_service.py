@@ -16,7 +16,7 @@ from typing import Protocol
 import numpy as np
 from google.protobuf.message import DecodeError
 
-from anabranch.errors import NotFoundError
+from anabranch.errors import NotFoundError, UnknownError
 from anabranch.graph.step_nodes import StepNode
 from anabranch.placement.policy import PlacementPolicy
 from anabranch.proto.config_pb2 import ConfigProto
@@ -149,7 +149,8 @@ class WorkerService:
                 run.number, _feeds(run, arrays), record, run.timeout or None
             )
         except Exception as error:
-            outcome = error
+            # its frames hold what the step held, a lock for instance, and this one would hold them for long
+            outcome = error.with_traceback(None)
         return _outcome(outcome, events)
 
 
@@ -170,9 +171,11 @@ def _feeds(run: RunPartition, arrays: Frames) -> list[Value]:
 
 def _outcome(outcome: Sequence[Value] | BaseException, events: Sequence[ItemEvent]) -> Frames:
     reply, arrays = WorkerReply(event=[event_to_proto(event) for event in events]), Frames()
+    if isinstance(outcome, BaseException):
+        known = outcome if isinstance(outcome, Exception) else UnknownError(None, None, repr(outcome))
+        reply.error.CopyFrom(error_to_proto(known))
+        return [reply.SerializeToString()]
     try:
-        if isinstance(outcome, BaseException):
-            raise outcome
         reply.fetch.extend([value_to_proto(value, arrays) for value in outcome])
     except Exception as error:
         # a value that cannot be sent makes the reply an error, and those before it must not go along

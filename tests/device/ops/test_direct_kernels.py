@@ -17,7 +17,7 @@ from anabranch.xla import executable
 from tests.device.ops.table import table_rows
 
 
-class _CompiledError(Exception):
+class _CompiledError(BaseException):
     """The kernels do not run directly."""
 
 
