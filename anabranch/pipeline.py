@@ -53,7 +53,6 @@ class Plan:
     Attributes:
         partitions: what the tasks run, and all that they are told.
         placement: the report of the placer; None where the plan was made without one.
-        devices: the devices that items name, by their full names.
         receives: which Recvs are delayed, until when; None where nothing is received.
     """
 
@@ -62,7 +61,6 @@ class Plan:
     partitions: list[Partition]
     stages: list[StageReport] = field(default_factory=list)
     placement: Placement | None = None
-    devices: Mapping[str, Device] = field(default_factory=dict)
     receives: ReceiveReport | None = None
 
     @property
@@ -143,7 +141,8 @@ def _plan(begin: Callable[[], StepGraph], placer: Placer | None) -> Plan:
     while chosen := _to_lower(step, placer=placer):
         step = stage("lower", functools.partial(lower_control_flow, step, chosen, order_of(step), _lower_inside))
         step = stage("fold", functools.partial(fold, step, task_for))
-    placement, devices, receives = None, {}, None
+    placement, receives = None, None
+    devices: Mapping[str, Device] = {}
     if placer is not None:
         start = time.perf_counter()
         devices = {device.name: device for device in placer.devices}
@@ -167,7 +166,7 @@ def _plan(begin: Callable[[], StepGraph], placer: Placer | None) -> Plan:
     partitions = cut(step, grouping, HOST_DEVICE if placer is None else placer.default_device)
     verify_partitions(partitions, step, "cut")
     noted("cut", len(partitions), start)
-    return _announced(Plan(grouping, step, partitions, stages, placement, devices, receives))
+    return _announced(Plan(grouping, step, partitions, stages, placement, receives))
 
 
 def _to_lower(step: StepGraph, on_host: frozenset[str] = frozenset(), placer: Placer | None = None) -> set[StepNode]:

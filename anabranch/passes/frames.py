@@ -7,7 +7,7 @@ An operation without inputs stands outside of all loops. What is wrong is told b
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NoReturn
 
 from anabranch.core.roles import Role
@@ -59,6 +59,16 @@ class Frames:
             frame = Frame(name, parent, op.attrs["parallel_iterations"], len(self.all), op)
             self.add(frame)
         return frame
+
+    def of_part(self, operations: Iterable[StepNode]) -> Frames:
+        """All frames, and where these operations run; nothing of the others."""
+        frames = [replace(f, first=None) for f in self.all]
+        part = Frames([])
+        for frame, own in zip(self.all, frames, strict=True):
+            own.parent = None if frame.parent is None else frames[frame.parent.position]
+            part.add(own)
+        part.of = {op: frames[self.of[op].position] for op in operations}
+        return part
 
     def add(self, frame: Frame) -> None:
         """Adds a frame, whose position is the next."""

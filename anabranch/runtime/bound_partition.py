@@ -135,12 +135,7 @@ class BoundPartition:
             on_done: told the values of the fetches, or what the step failed with: once, on a thread of ours. It must
                 neither raise nor wait.
         """
-
-        def done(outcome: Sequence[Any] | BaseException) -> None:
-            on_done(outcome if isinstance(outcome, BaseException) else [_fetched(value) for value in outcome])
-
-        make = functools.partial(self._started, number, feeds, timeout)
-        StartedRun(make, done)
+        StartedRun(functools.partial(self._started, number, feeds, timeout), on_done)
 
     def _started(
         self, number: int, feeds: Sequence[Any], timeout: float | None, wake: Callable[[], None]
@@ -151,12 +146,19 @@ class BoundPartition:
         if graph is not None:
             return _StartedGraph(
                 lambda opened: StepRun(graph.graph, feeds, None, timeout, self._active, opened, wake),
-                self._with_known,
+                lambda results: [_fetched(value) for value in self._with_known(results)],
                 exchange,
             )
         straight = StraightCalls(self._calls, self._slow, self._emptied, self._split)
-        values = self._values_of(feeds)
-        return StraightRun(straight, values, self._fetches_in, exchange, timeout, self._active, wake)
+        return StraightRun(
+            straight,
+            self._values_of(feeds),
+            lambda values: [_fetched(value) for value in self._fetches_in(values)],
+            exchange,
+            timeout,
+            self._active,
+            wake,
+        )
 
     def _run(self, number: int, feeds: Sequence[Any], record: Recorder | None, timeout: float | None) -> list[Any]:
         # to put signals off takes time that a step of one island notices (decision 0019), so that only those pay which
@@ -267,20 +269,20 @@ class _StartedGraph:
 
     Args:
         make: makes the run, which gets where tensors pass from device to device.
-        with_known: completes its results.
+        fetched: makes its results what is told in the end.
         exchange: opens that place, if there is any.
     """
 
     def __init__(
         self,
         make: Callable[[Exchange | None], StepRun],
-        with_known: Callable[[Sequence[Any]], list[Any]],
+        fetched: Callable[[Sequence[Any]], list[Any]],
         exchange: contextlib.AbstractContextManager[Exchange | None],
     ) -> None:
         self._open = contextlib.ExitStack()
         self._exchange = self._open.enter_context(exchange)
         self._run = make(self._exchange)
-        self._with_known = with_known
+        self._fetched = fetched
 
     @property
     def deadline(self) -> float | None:
@@ -293,8 +295,9 @@ class _StartedGraph:
         results = self._run.go_on()
         if results is None:
             return None
+        fetched = self._fetched(results)
         self._open.close()
-        return self._with_known(results)
+        return fetched
 
     def give_up(self, error: BaseException) -> None:
         self._run.give_up(error)

@@ -8,7 +8,7 @@ from anabranch.core.roles import Role
 from anabranch.graph.step_nodes import StepNode, StepTensor
 from anabranch.runtime.executor_graph import ExecutorGraph, FrameSpec, Kind, Known, NodeSpec, Output
 from anabranch.xla.islands import HostCall, Island, PlanItem
-from anabranch.xla.partitions import Partition, members_of
+from anabranch.xla.partitions import Partition
 
 _KINDS: Final[dict[Role, Kind]] = {
     Role.SWITCH: Kind.SWITCH,
@@ -44,7 +44,7 @@ class ItemGraph:
         self._partition = partition
         self._feed_of = {tensor: i for i, tensor in enumerate(partition.feeds)}
         self._first = len(partition.feeds)
-        self._item_of = {op: i for i, item in enumerate(partition.items) for op in members_of(item)}
+        self._item_of = {op: i for i, item in enumerate(partition.items) for op in item.operations}
         self._port_of = {t: port for item in partition.items for port, t in enumerate(item.outputs)}
         feeds = [NodeSpec(tensor.name, Kind.FEED) for tensor in partition.feeds]
         frames = [
@@ -75,7 +75,7 @@ class ItemGraph:
 
     # ---- nodes
     def _node(self, item: PlanItem) -> NodeSpec:
-        members = members_of(item)
+        members = item.operations
         frames = self._partition.grouping.frames
         spec = NodeSpec(members[-1].name, kind_of(item), frames.of[members[0]].position, outputs=len(item.outputs))
         inputs, controls = self._waits(members)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from anabranch.core.bounded import ticks
+from anabranch.core.values import TensorValue
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.pipeline import Plan, plan_step
 from anabranch.placement.cost_model import CostModel
@@ -19,7 +20,7 @@ from anabranch.runtime.devices import DeviceAttributes, attributes_of
 from anabranch.runtime.item_call import Recorder
 from anabranch.runtime.local_worker import LocalTask, LocalWorkerSession, placer_for
 from anabranch.runtime.measurement import measure_step, measure_transfers
-from anabranch.runtime.protocols import OnDone, RegisteredPartition, Step, Value, WorkerSession
+from anabranch.runtime.protocols import OnDone, RegisteredPartition, Step, WorkerSession
 
 #: (name of the session, task, placer, configuration) -> the session at the worker
 OpenWorkerSession = Callable[[str, LocalTask | None, Placer, ConfigProto | None], WorkerSession]
@@ -73,7 +74,7 @@ class LocalMaster:
         """The devices that steps can use."""
         return attributes_of(self.placer.devices)
 
-    def measure(self, model: CostModel, step: Step, feeds: Sequence[Value], runs: int) -> None:
+    def measure(self, model: CostModel, step: Step, feeds: Sequence[TensorValue], runs: int) -> None:
         """Adds to a model what a step and transfers between the devices cost."""
         devices = {device.name: device.device_type for device in self.placer.devices}
         measure_step(model, step, feeds, runs, devices)
@@ -105,12 +106,14 @@ class PlannedStep:
         """Releases executables; a run that comes later compiles anew."""
         self._partition.release()
 
-    def run(self, feeds: Sequence[Value], record: Recorder | None = None, timeout: float | None = None) -> list[Value]:
+    def run(
+        self, feeds: Sequence[TensorValue], record: Recorder | None = None, timeout: float | None = None
+    ) -> list[TensorValue]:
         """Runs one step; see `BoundPartition.run`."""
         self.used = next(ticks)
         return self._partition.run(next(self._numbers), feeds, record, timeout)
 
-    def start(self, feeds: Sequence[Value], on_done: OnDone, timeout: float | None = None) -> None:
+    def start(self, feeds: Sequence[TensorValue], on_done: OnDone, timeout: float | None = None) -> None:
         """Starts one step; see `BoundPartition.start`."""
         self.used = next(ticks)
         self._partition.start(next(self._numbers), feeds, on_done, timeout)

@@ -14,9 +14,10 @@ import jax
 import numpy as np
 
 from anabranch.core.devices import Device
+from anabranch.core.values import TensorValue
 from anabranch.placement.cost_model import CostModel
 from anabranch.runtime.item_call import ItemEvent
-from anabranch.runtime.protocols import Step, Value
+from anabranch.runtime.protocols import Step
 from anabranch.runtime.rendezvous import Rendezvous, StepId
 from anabranch.runtime.transfer_call import Route, moved_to
 from anabranch.runtime.worker_threads import worker_threads
@@ -26,7 +27,9 @@ _REPEATS: Final = 20
 _LARGE: Final = 1 << 24
 
 
-def measure_step(model: CostModel, step: Step, feeds: Sequence[Value], runs: int, types: Mapping[str, str]) -> None:
+def measure_step(
+    model: CostModel, step: Step, feeds: Sequence[TensorValue], runs: int, types: Mapping[str, str]
+) -> None:
     """Runs a step, once to compile it and then `runs` times, and adds what its islands and host operations took.
 
     Args:

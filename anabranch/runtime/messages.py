@@ -15,6 +15,7 @@ import numpy as np
 
 from anabranch.core.dtypes import as_dtype, string
 from anabranch.core.resources import ResourceHandle
+from anabranch.core.values import TensorValue
 from anabranch.errors import (
     InvalidArgumentError,
     OpError,
@@ -26,7 +27,6 @@ from anabranch.graph.step_nodes import StepFunction, StepNode
 from anabranch.proto.step_plan_pb2 import ErrorDef, ItemEventDef, ValueDef
 from anabranch.proto.tensors import dtype_to_proto
 from anabranch.runtime.item_call import ItemEvent
-from anabranch.runtime.protocols import Value
 from anabranch.xla.partition_codec import handle_from_proto, handle_to_proto
 from anabranch.xla.partitions import Partition
 
@@ -35,7 +35,7 @@ Frames = list[bytes]
 
 
 # ---------------------------------------------------------------------- values
-def value_to_proto(value: Value, frames: Frames) -> ValueDef:
+def value_to_proto(value: TensorValue, frames: Frames) -> ValueDef:
     """The message of a value; the bytes of an array are added to the frames.
 
     Raises:
@@ -61,7 +61,7 @@ def value_to_proto(value: Value, frames: Frames) -> ValueDef:
     return ValueDef(dtype=dtype_to_proto(as_dtype(array.dtype)), dim=array.shape, is_array=True)
 
 
-def value_from_proto(message: ValueDef, frames: Iterator[bytes]) -> Value:
+def value_from_proto(message: ValueDef, frames: Iterator[bytes]) -> TensorValue:
     """The value of a message, whose bytes are the next of the frames: an array that can be written, or a handle.
 
     Raises:

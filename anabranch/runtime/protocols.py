@@ -8,8 +8,9 @@ between a master and a worker are values: partitions, arrays, names and numbers.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
+from anabranch.core.values import TensorValue
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.pipeline import Plan
 from anabranch.placement.cost_model import CostModel
@@ -17,11 +18,8 @@ from anabranch.runtime.devices import DeviceAttributes
 from anabranch.runtime.item_call import Recorder
 from anabranch.xla.partitions import Partition
 
-#: what is fed and fetched: a NumPy array, a scalar of NumPy's, or a resource handle
-Value = Any
-
 #: told the values of the fetches, or what the step failed with
-OnDone = Callable[[Sequence[Value] | BaseException], None]
+OnDone = Callable[[Sequence[TensorValue] | BaseException], None]
 
 
 class Step(Protocol):
@@ -38,10 +36,12 @@ class Step(Protocol):
     def release(self) -> None:
         """Releases executables; a run that comes later compiles anew."""
 
-    def run(self, feeds: Sequence[Value], record: Recorder | None = None, timeout: float | None = None) -> list[Value]:
+    def run(
+        self, feeds: Sequence[TensorValue], record: Recorder | None = None, timeout: float | None = None
+    ) -> list[TensorValue]:
         """One value per fetch, for one array per feed; fails when it waits for longer than `timeout` seconds."""
 
-    def start(self, feeds: Sequence[Value], on_done: OnDone, timeout: float | None = None) -> None:
+    def start(self, feeds: Sequence[TensorValue], on_done: OnDone, timeout: float | None = None) -> None:
         """Like `run`, but returns at once. While the step waits it holds no thread.
 
         `on_done` is called once, on a thread of ours, and must not raise or wait.
@@ -54,7 +54,7 @@ class Master(Protocol):
     def devices(self) -> list[DeviceAttributes]:
         """The devices that steps can use."""
 
-    def measure(self, model: CostModel, step: Step, feeds: Sequence[Value], runs: int) -> None:
+    def measure(self, model: CostModel, step: Step, feeds: Sequence[TensorValue], runs: int) -> None:
         """Adds to a model what a step and transfers between the devices cost."""
 
     def prepare(self, fetches: Sequence[Tensor], targets: Sequence[Operation], feeds: Sequence[Tensor]) -> Step:
@@ -71,11 +71,11 @@ class RegisteredPartition(Protocol):
     """A partition as its master knows it once the worker has it. May be run by several threads at once."""
 
     def run(
-        self, number: int, feeds: Sequence[Value], record: Recorder | None = None, timeout: float | None = None
-    ) -> list[Value]:
+        self, number: int, feeds: Sequence[TensorValue], record: Recorder | None = None, timeout: float | None = None
+    ) -> list[TensorValue]:
         """Runs it as part of the step of that number; takes and gives the values of its feeds and fetches."""
 
-    def start(self, number: int, feeds: Sequence[Value], on_done: OnDone, timeout: float | None = None) -> None:
+    def start(self, number: int, feeds: Sequence[TensorValue], on_done: OnDone, timeout: float | None = None) -> None:
         """Likewise, but returns at once; see `Step.start`."""
 
     def release(self) -> None:

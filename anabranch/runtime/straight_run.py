@@ -93,9 +93,11 @@ class StraightRun(StepWaiting):
         if self._pending:
             self.only_waits = True
             return None
+        # before the run ends: what it fetches may still be computed, and fail
+        results = self._results(self._frame.values)
         self._open.close()
         self._active.remove(self)
-        return self._results(self._frame.values)
+        return results
 
     def give_up(self, error: BaseException) -> None:
         """Ends a run that failed."""

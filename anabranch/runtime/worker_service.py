@@ -16,6 +16,7 @@ from typing import Protocol
 import numpy as np
 from google.protobuf.message import DecodeError
 
+from anabranch.core.values import TensorValue
 from anabranch.errors import NotFoundError, UnknownError
 from anabranch.graph.step_nodes import StepNode
 from anabranch.placement.policy import PlacementPolicy
@@ -34,7 +35,7 @@ from anabranch.runtime.messages import (
     value_from_proto,
     value_to_proto,
 )
-from anabranch.runtime.protocols import OnDone, RegisteredPartition, Value, WorkerSession
+from anabranch.runtime.protocols import OnDone, RegisteredPartition, WorkerSession
 from anabranch.xla.partition_codec import partition_from_proto, partition_to_proto
 from anabranch.xla.partitions import Partition
 
@@ -145,7 +146,7 @@ class WorkerService:
         partition = self._partition(request.session, run.partition)
         record = events.append if run.recorded else None
         try:
-            outcome: Sequence[Value] | Exception = partition.run(
+            outcome: Sequence[TensorValue] | Exception = partition.run(
                 run.number, _feeds(run, arrays), record, run.timeout or None
             )
         except Exception as error:
@@ -161,7 +162,7 @@ def _request(frames: Frames) -> WorkerRequest:
         raise malformed(error) from error
 
 
-def _feeds(run: RunPartition, arrays: Frames) -> list[Value]:
+def _feeds(run: RunPartition, arrays: Frames) -> list[TensorValue]:
     try:
         rest = iter(arrays)
         return [value_from_proto(value, rest) for value in run.feed]
@@ -169,7 +170,7 @@ def _feeds(run: RunPartition, arrays: Frames) -> list[Value]:
         raise malformed(error) from error
 
 
-def _outcome(outcome: Sequence[Value] | BaseException, events: Sequence[ItemEvent]) -> Frames:
+def _outcome(outcome: Sequence[TensorValue] | BaseException, events: Sequence[ItemEvent]) -> Frames:
     reply, arrays = WorkerReply(event=[event_to_proto(event) for event in events]), Frames()
     if isinstance(outcome, BaseException):
         known = outcome if isinstance(outcome, Exception) else UnknownError(None, None, repr(outcome))
@@ -259,7 +260,7 @@ class RemoteWorkerSession:
         return reply
 
 
-def read_reply(frames: Frames) -> tuple[WorkerReply, list[Value]]:
+def read_reply(frames: Frames) -> tuple[WorkerReply, list[TensorValue]]:
     """A reply, and the values that came with it.
 
     Raises:
@@ -284,8 +285,8 @@ class RemotePartition:
         self._session, self._number, self._nodes = session, number, nodes
 
     def run(
-        self, number: int, feeds: Sequence[Value], record: Recorder | None = None, timeout: float | None = None
-    ) -> list[Value]:
+        self, number: int, feeds: Sequence[TensorValue], record: Recorder | None = None, timeout: float | None = None
+    ) -> list[TensorValue]:
         """Runs it as part of the step of that number."""
         frames = self._request(number, feeds, timeout, record is not None)
         reply, values = read_reply(self._session.transport.call(frames))
@@ -294,12 +295,12 @@ class RemotePartition:
                 record(event_from_proto(event))
         return self._outcome(reply, values)
 
-    def start(self, number: int, feeds: Sequence[Value], on_done: OnDone, timeout: float | None = None) -> None:
+    def start(self, number: int, feeds: Sequence[TensorValue], on_done: OnDone, timeout: float | None = None) -> None:
         """Likewise, but returns at once."""
 
         def done(frames: Frames) -> None:
             try:
-                outcome: Sequence[Value] | BaseException = self._outcome(*read_reply(frames))
+                outcome: Sequence[TensorValue] | BaseException = self._outcome(*read_reply(frames))
             except Exception as error:
                 outcome = error
             on_done(outcome)
@@ -310,7 +311,7 @@ class RemotePartition:
         """Releases its executables; a run that comes later compiles anew."""
         self._session.release(self._number, False)
 
-    def _request(self, number: int, feeds: Sequence[Value], timeout: float | None, recorded: bool) -> Frames:
+    def _request(self, number: int, feeds: Sequence[TensorValue], timeout: float | None, recorded: bool) -> Frames:
         arrays = Frames()
         run = RunPartition(
             partition=self._number,
@@ -321,7 +322,7 @@ class RemotePartition:
         )
         return [WorkerRequest(session=self._session.name, run=run).SerializeToString(), *arrays]
 
-    def _outcome(self, reply: WorkerReply, values: list[Value]) -> list[Value]:
+    def _outcome(self, reply: WorkerReply, values: list[TensorValue]) -> list[TensorValue]:
         if reply.HasField("error"):
             raise error_from_proto(reply.error, self._nodes)
         # what has no dimensions is given as a scalar, as `BoundPartition.run` gives it

@@ -81,6 +81,12 @@ class WorkerThreads:
             raise error
         return result  # type: ignore[return-value]
 
+    @property
+    def busy(self) -> int:
+        """How many of these threads run something, or are about to."""
+        with self._lock:
+            return len(self._threads) - len(self._idle)
+
     def are_all_but(self, thread: threading.Thread) -> bool:
         """Whether there are no other threads in this process than `thread` and idle ones of these."""
         with self._lock:

@@ -110,6 +110,11 @@ class HostCall:
     level: int
 
     @property
+    def operations(self) -> list[StepNode]:
+        """The operation alone, as an island's are."""
+        return [self.operation]
+
+    @property
     def inputs(self) -> list[StepTensor]:
         """The tensors that it takes."""
         return self.operation.inputs

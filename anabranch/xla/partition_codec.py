@@ -40,7 +40,7 @@ from anabranch.proto.step_plan_pb2 import (
 )
 from anabranch.proto.tensors import dtype_to_proto, make_ndarray, make_tensor_proto, shape_from_proto, shape_to_proto
 from anabranch.xla.islands import Grouping, HostCall, Island, PlanItem
-from anabranch.xla.partitions import Partition, TransferEnd, members_of
+from anabranch.xla.partitions import Partition, TransferEnd
 
 _T = TypeVar("_T")
 
@@ -206,7 +206,7 @@ class _PartitionWriter:
     # ---- items
     def _item(self, item: PlanItem) -> PlanItemDef:
         written = PlanItemDef(level=item.level, device=item.device)
-        written.operation.extend(map(self._node, members_of(item)))
+        written.operation.extend(map(self._node, item.operations))
         if isinstance(item, Island):
             written.is_island = True
             for field, tensors in (
@@ -334,7 +334,7 @@ class _PartitionReader:
             frames.of[node] = _at(frames.all, message.frame)
         items = [self._item(item) for item in self._message.item]
         for item in items:
-            for op in members_of(item):
+            for op in item.operations:
                 if op not in waits:
                     raise ValueError(f"it does not say what {op.name!r} waits for")
                 if op.op_def.role is Role.ENTER:

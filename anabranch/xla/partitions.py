@@ -77,15 +77,10 @@ class Partition:
     @property
     def operations(self) -> Iterator[StepNode]:
         """What runs here, in order."""
-        return (op for item in self.items for op in members_of(item))
+        return (op for item in self.items for op in item.operations)
 
     def __str__(self) -> str:
         return "\n".join(_printed(self))
-
-
-def members_of(item: PlanItem) -> list[StepNode]:
-    """The operations of an item, in the order in which they run."""
-    return item.operations if isinstance(item, Island) else [item.operation]
 
 
 def cut(step: StepGraph, grouping: Grouping, default_device: str) -> list[Partition]:
@@ -111,18 +106,18 @@ class _Cutting:
     def __init__(self, step: StepGraph, grouping: Grouping, default_device: str) -> None:
         self._step, self._grouping, self._default_device = step, grouping, default_device
         self._default_task = task_of(default_device)
-        self._task_of = {op: self._home(item.device) for item in grouping.items for op in members_of(item)}
+        self._task_of = {op: self._home(item.device) for item in grouping.items for op in item.operations}
 
     def _home(self, device: str) -> str:
         return task_of(device) or self._default_task
 
     def partition(self, task: str) -> Partition:
         items = [item for item in self._grouping.items if self._home(item.device) == task]
-        operations = [op for item in items for op in members_of(item)]
-        taken = {t for op in operations for t in op.inputs}
+        operations = [op for item in items for op in item.operations]
         fetched = [i for i, t in enumerate(self._step.fetches) if self._task_of.get(t.op, self._default_task) == task]
         fetches = [self._step.fetches[i] for i in fetched]
-        fed = [i for i, t in enumerate(self._step.feeds) if t in taken or t in fetches]
+        needed = {*fetches, *(t for op in operations for t in op.inputs)}
+        fed = [i for i, t in enumerate(self._step.feeds) if t in needed]
         transfers = [t for t in self._step.transfers.values() if self._home(t.source) != self._home(t.destination)]
         return Partition(
             task,
@@ -144,7 +139,7 @@ class _Cutting:
         }
         # a Recv that is delayed waits for an item of its own device, so that no order is lost here
         order = {op: [c for c in whole.order[op] if c in members] for op in operations if op in whole.order}
-        return Grouping(items, waits, order, whole.frames)
+        return Grouping(items, waits, order, whole.frames.of_part(operations))
 
 
 def _first_device(items: Sequence[PlanItem]) -> str:
@@ -214,7 +209,7 @@ def _printed(part: Partition) -> Iterator[str]:
                 f"from {end.source} to {end.destination}"
             )
     for number, item in enumerate(part.items):
-        first = members_of(item)[0]
+        first = item.operations[0]
         frame = part.grouping.frames.of[first]
         where = f" on {item.device}" if item.device else ""
         where += "" if frame.parent is None else f" {frame}"

@@ -15,7 +15,7 @@ from anabranch.graph.step_nodes import StepNode
 from anabranch.passes.step_graph import StepGraph
 from anabranch.placement.cost_model import CostModel, size_of
 from anabranch.placement.receive_schedule import Item, ReceiveSchedule, order, schedule_receives
-from anabranch.xla.islands import Grouping, Island, PlanItem
+from anabranch.xla.islands import Grouping, PlanItem
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +55,8 @@ def delay_receives(
         return grouping, _report(grouping.items, schedule)
     orders = dict(grouping.order)
     for number, waited in schedule.after.items():
-        (receive,) = _members(grouping.items[number])
-        orders[receive] = [*orders.get(receive, ()), _members(grouping.items[waited])[-1]]
+        (receive,) = grouping.items[number].operations
+        orders[receive] = [*orders.get(receive, ()), grouping.items[waited].operations[-1]]
     # the items' order must respect the new edges too, for those who run them one after the other
     ordered = [grouping.items[number] for number in order(len(grouping.items), schedule.after)]
     return replace(grouping, items=ordered, order=orders), _report(grouping.items, schedule)
@@ -65,9 +65,9 @@ def delay_receives(
 def _report(items: Sequence[PlanItem], schedule: ReceiveSchedule) -> ReceiveReport:
     delayed = []
     for number, waited in schedule.after.items():
-        (receive,) = _members(items[number])
+        (receive,) = items[number].operations
         size = size_of(receive.outputs[0])
-        delayed.append(DelayedReceive(receive.name, items[number].device, size, _members(items[waited])[-1].name))
+        delayed.append(DelayedReceive(receive.name, items[number].device, size, items[waited].operations[-1].name))
     peaks = {device: (most, schedule.delayed.peak[device]) for device, most in schedule.at_once.peak.items()}
     return ReceiveReport(delayed, peaks)
 
@@ -77,14 +77,14 @@ class _Items:
 
     def __init__(self, grouping: Grouping, step: StepGraph, devices: Mapping[str, Device], costs: CostModel) -> None:
         self._grouping, self._step, self._devices, self._costs = grouping, step, devices, costs
-        self._number = {op: number for number, item in enumerate(grouping.items) for op in _members(item)}
+        self._number = {op: number for number, item in enumerate(grouping.items) for op in item.operations}
         self._fetched = {tensor.op for tensor in step.fetches}
 
     def all(self) -> list[Item]:
         return [self._item(number, item) for number, item in enumerate(self._grouping.items)]
 
     def _item(self, number: int, item: PlanItem) -> Item:
-        members = _members(item)
+        members = item.operations
         first = members[0]
         receives = first.op_def.role is Role.RECEIVE
         return Item(
@@ -110,7 +110,3 @@ class _Items:
             self._devices[op.attrs[end].decode()].device_type for end in ("send_device", "recv_device")
         )
         return self._costs.transfer_seconds(source, destination, size_of(op.outputs[0]))
-
-
-def _members(item: PlanItem) -> list[StepNode]:
-    return item.operations if isinstance(item, Island) else [item.operation]

@@ -7,7 +7,7 @@ from typing import NoReturn
 from anabranch.errors import InternalError
 from anabranch.graph.step_nodes import StepNode, StepTensor
 from anabranch.passes.step_graph import StepGraph
-from anabranch.xla.islands import Grouping, Island, PlanItem
+from anabranch.xla.islands import Grouping, Island
 
 
 def verify_items(grouping: Grouping, step: StepGraph, stage: str) -> None:
@@ -20,7 +20,7 @@ def verify_items(grouping: Grouping, step: StepGraph, stage: str) -> None:
     position = _positions(grouping, step, stage)
     done: set[StepNode] = set()
     for at, item in enumerate(grouping.items):
-        members = operations_of(item)
+        members = item.operations
         for op in members:
             if op.placed_on != item.device:
                 _fail(stage, op, f"is placed on {op.placed_on!r}, and runs on {item.device!r}")
@@ -34,15 +34,10 @@ def verify_items(grouping: Grouping, step: StepGraph, stage: str) -> None:
     _check_outputs(grouping, step, position, stage)
 
 
-def operations_of(item: PlanItem) -> list[StepNode]:
-    """The operations of an item, in the order in which they run."""
-    return item.operations if isinstance(item, Island) else [item.operation]
-
-
 def _positions(grouping: Grouping, step: StepGraph, stage: str) -> dict[StepNode, int]:
     position: dict[StepNode, int] = {}
     for at, item in enumerate(grouping.items):
-        for op in operations_of(item):
+        for op in item.operations:
             if op in position:
                 _fail(stage, op, "is in two items")
             position[op] = at

@@ -26,7 +26,6 @@ from anabranch.graph.operation import Operation, Tensor
 from anabranch.graph.step_nodes import StepNode, called_names
 from anabranch.pipeline import Plan, plan_listeners
 from anabranch.runtime.run_order import needs_executor
-from anabranch.xla.islands import Island
 
 Log = list[tuple[str, str]]
 
@@ -244,11 +243,7 @@ def ordered_pairs(program: Program, order: Order) -> list[tuple[str, str]]:
 def lost_edges(plan: Plan, program: Program, order: Order) -> list[str]:
     """The pairs that a plan leaves unordered, so that only chance puts them in order."""
     copies = {op.origin: op for op in plan.step.operations}
-    item_of = {
-        op: number
-        for number, item in enumerate(plan.items)
-        for op in (item.operations if isinstance(item, Island) else [item.operation])
-    }
+    item_of = {op: number for number, item in enumerate(plan.items) for op in item.operations}
     straight = not needs_executor(plan)
     lost = []
     for a, b in ordered_pairs(program, order):

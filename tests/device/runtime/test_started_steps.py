@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,7 +13,9 @@ import pytest
 
 import anabranch as tf
 from anabranch.pipeline import lowering_everything
+from anabranch.runtime import bound_partition
 from anabranch.runtime.local_master import LocalMaster, PlannedStep
+from anabranch.runtime.worker_threads import worker_threads
 
 DEADLINE = 60.0
 
@@ -95,7 +98,7 @@ def test_steps_that_wait_hold_no_thread(branching: bool) -> None:
     take, give = prepared(master, taken), prepared(master, put, feeds=[x])
     give.run([np.float32(0.0)])
     assert take.run([]) == [0.0]
-    before = threading.active_count()
+    before = worker_threads.busy
     for _ in range(50):
         take.start([], outcomes)
     for value in range(50):
@@ -103,14 +106,38 @@ def test_steps_that_wait_hold_no_thread(branching: bool) -> None:
     assert sorted(outcomes.next()[0] for _ in range(50)) == [2.0 * value for value in range(50)]
     for _ in range(50):
         take.start([], outcomes)
-    while waiting_runs(master) < 50:  # each has asked for an element by then
+    # each asks for an element, and then gives its thread back
+    deadline = time.monotonic() + DEADLINE
+    while waiting_runs(master) < 50 or worker_threads.busy > before:
         assert outcomes.empty
+        assert time.monotonic() < deadline
         threading.Event().wait(0.001)
-    assert threading.active_count() <= before + 16
     master.close()
     for _ in range(50):
         with pytest.raises(tf.errors.CancelledError):
             outcomes.next()
+
+
+@pytest.mark.usefixtures("in_the_worker")
+@pytest.mark.parametrize("branching", [False, True])
+def test_results_that_cannot_be_fetched_are_told(branching: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = tf.placeholder(tf.float32, [])
+    y = PROGRAMS["branch" if branching else "straight"](x)
+    master, outcomes = LocalMaster(), Outcomes()
+    step = prepared(master, y, feeds=[x])
+
+    def failing(value: Any) -> Any:
+        raise MemoryError("no room for the results")
+
+    with monkeypatch.context() as patches:
+        patches.setattr(bound_partition, "_fetched", failing)
+        step.start([np.float32(1.0)], outcomes)
+        with pytest.raises(MemoryError, match="no room"):
+            outcomes.next()
+    assert waiting_runs(master) == 0
+    step.start([np.float32(1.0)], outcomes)
+    assert len(outcomes.next()) == 1
+    master.close()
 
 
 def waiting_runs(master: LocalMaster) -> int:

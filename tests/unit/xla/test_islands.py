@@ -151,7 +151,7 @@ def test_random_graphs_keep_every_edge_and_give_the_same_values(data: Any) -> No
         step = fold(prune(tensors, [], [x]))
         level: dict[Any, int] = {}
         for position, item in enumerate(group(step).items):
-            for op in item.operations if isinstance(item, Island) else [item.operation]:
+            for op in item.operations:
                 level[op] = position
         for op in step.operations:
             for earlier in [*(t.op for t in op.inputs if t is not x), *op.control_inputs]:

@@ -17,7 +17,6 @@ from anabranch.ops import vocabulary as _vocabulary  # noqa: F401
 from anabranch.pipeline import Plan, plan_step
 from anabranch.runtime.executor import Executor
 from anabranch.runtime.item_graph import ItemGraph
-from anabranch.xla.islands import Island
 from tests.primitive_programs import random_program, written
 
 #: how many iterations of each loop the unrolled graph has
@@ -65,11 +64,7 @@ class Unrolled:
 def stuck_islands(plan: Plan) -> list[str]:
     """The islands of which some instance would have to wait for itself."""
     unrolled = Unrolled(plan)
-    item_of = {
-        op: number
-        for number, item in enumerate(plan.items)
-        for op in (item.operations if isinstance(item, Island) else [item.operation])
-    }
+    item_of = {op: number for number, item in enumerate(plan.items) for op in item.operations}
     before: dict[Instance, set[Instance]] = {}
     for op, number in item_of.items():
         for instance in unrolled.instances(op):
