@@ -11,6 +11,7 @@ factories, one for each device type: those of this package ("CPU", and what JAX 
 from __future__ import annotations
 
 import abc
+import copy
 import importlib.metadata
 import threading
 from collections.abc import Callable, Sequence
@@ -57,6 +58,12 @@ class Device(abc.ABC):
         self.memory_limit_bytes = memory_limit_bytes
         self.spec = DeviceSpec.from_string(f"{task}/device:{device_type}:{index}")
         self.name = self.spec.to_string()
+
+    def on_task(self, task: str) -> Device:
+        """The same device under the name that it has as one of `task`."""
+        device = copy.copy(self)
+        Device.__init__(device, self.device_type, self.index, self.memory_limit_bytes, task)
+        return device
 
     def supports(self, op: KernelOperation) -> bool:
         """Whether the device has a kernel for an operation. Asked for compiled operations; host work is the CPU's."""

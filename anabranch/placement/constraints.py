@@ -3,7 +3,7 @@
 Union-find joins the operations that must share a device into *groups*:
 
 * an operation whose attribute `_class` lists ``loc:@x`` joins the group of that name, and so does the operation x;
-* a Merge joins the NextIteration whose value it takes;
+* a Merge that begins an iteration, and the NextIteration whose value it takes, join the Enter whose value it takes;
 * an operation that takes a resource handle joins the operation that made it, and all others that touch the resource;
   except one that calls functions on resources of several devices, which has to reach over to some of them.
 
@@ -311,12 +311,23 @@ class _Joining:
                 self._lend(tensor.op)
                 self._sets.union(op, tensor.op)
             elif is_back_edge(op, tensor):
-                self._sets.union(op, tensor.op)
-                self._reasons[op] = f"{tensor.op.name!r} is its next iteration"
+                self._join_iterations(op)
             elif tensor.dtype.name == "resource" and tensor.op in self._members:
                 self._sets.union(op, tensor.op)
                 self._consumers.add(op)
                 self._reasons[op] = f"it takes the resource of {tensor.op.name!r}"
+
+    def _join_iterations(self, merge: StepNode) -> None:
+        """A Merge, and what it takes from iteration to iteration, are where the Enter of the loop variable is.
+
+        A value from another device would have to be received in the first iteration, or in all but the first, and what
+        is received in a loop is received in each.
+        """
+        for tensor in merge.inputs:
+            self._sets.union(merge, tensor.op)
+            self._reasons[tensor.op] = f"{merge.name!r} takes its value from iteration to iteration"
+            if is_back_edge(merge, tensor):
+                self._consumers.update((merge, tensor.op))
 
     def _lend(self, op: StepNode) -> None:
         if op not in self._members:

@@ -10,7 +10,9 @@ Values that are the same in every step, and fed values, are everywhere and not s
 
 No edge leads from a `_Send` to its `_Recv`: `StepGraph.transfers` says that they belong together. Devices of one task
 are run by one executor; there, a `_Recv` runs after its `_Send` (`passes.dependencies`), so that it is in the same
-loop frame and dead when the sent value is dead, and never waits for anything else.
+loop frame and dead when the sent value is dead, and never waits for anything else. Between tasks a `_Recv` waits for
+what arrives. It is asked for at the beginning of the step or, in a loop, of the iteration (`placement.control_loops`),
+and is dead if what arrives is.
 """
 
 from __future__ import annotations
@@ -19,27 +21,33 @@ from typing import Any
 
 import numpy as np
 
+from anabranch.core.devices import task_of
 from anabranch.core.dtypes import float32
 from anabranch.core.roles import Role
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.step_nodes import StepNode, StepTensor
 from anabranch.passes.added_nodes import added_node
+from anabranch.passes.dependencies import Dependencies
+from anabranch.passes.frames import find_frames
 from anabranch.passes.rewriting import Rewriting
 from anabranch.passes.step_graph import StepGraph, Transfer
+from anabranch.placement.control_loops import Triggers, add_control_loops
 
 
 def partition(step: StepGraph) -> StepGraph:
     """Adds the Send and Recv operations that a placed step needs."""
     if len({op.placed_on for op in step.operations}) <= 1:
         return step
-    return _Partition(step).run()
+    return _Partition(*add_control_loops(step)).run()
 
 
 class _Partition(Rewriting):
     """The pairs are made first, in terms of the old graph; then each is put behind the operation that it sends from."""
 
-    def __init__(self, step: StepGraph) -> None:
+    def __init__(self, step: StepGraph, triggers: Triggers) -> None:
         super().__init__(step)
+        self._triggers = triggers
+        self._frames = find_frames(Dependencies(step)) if triggers else None
         #: what to insert after each operation, in order
         self._after: dict[StepNode, list[StepNode]] = {}
         self._received: dict[str, dict[StepTensor, StepTensor]] = {}
@@ -131,6 +139,9 @@ class _Partition(Rewriting):
         kind = (tensor.dtype, tensor.shape)
         recv = added_node("_Recv", source, f"recv_{where}", outputs=[kind], **attrs, tensor_type=tensor.dtype)
         send.placed_on, recv.placed_on = sender, device
+        if self._frames is not None and task_of(sender) != task_of(device):
+            trigger = self._triggers.get((self._frames.home(source).position, task_of(device)))
+            recv.control_inputs = () if trigger is None else (trigger,)
         self._transfers[recv] = Transfer(send, recv, attrs["tensor_name"].decode(), sender, device)
         self._after.setdefault(source, []).extend((send, recv))
         return recv

@@ -474,8 +474,10 @@ class PartitionDef(_message.Message):
     FETCH_POSITION_FIELD_NUMBER: _builtins.int
     SEND_FIELD_NUMBER: _builtins.int
     RECEIVE_FIELD_NUMBER: _builtins.int
+    FOLLOWS_ORDER_FIELD_NUMBER: _builtins.int
     task: _builtins.str
     default_device: _builtins.str
+    follows_order: _builtins.bool
     @_builtins.property
     def node(self) -> _containers.RepeatedCompositeFieldContainer[Global___StepNodeDef]: ...
     @_builtins.property
@@ -517,10 +519,11 @@ class PartitionDef(_message.Message):
         fetch_position: _abc.Iterable[_builtins.int] | None = ...,
         send: _abc.Iterable[Global___TransferEndDef] | None = ...,
         receive: _abc.Iterable[Global___TransferEndDef] | None = ...,
+        follows_order: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["default_device", b"default_device", "feed", b"feed", "feed_position", b"feed_position", "fetch", b"fetch", "fetch_position", b"fetch_position", "frame", b"frame", "function", b"function", "item", b"item", "node", b"node", "receive", b"receive", "send", b"send", "task", b"task", "tensor", b"tensor", "wait", b"wait"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["default_device", b"default_device", "feed", b"feed", "feed_position", b"feed_position", "fetch", b"fetch", "fetch_position", b"fetch_position", "follows_order", b"follows_order", "frame", b"frame", "function", b"function", "item", b"item", "node", b"node", "receive", b"receive", "send", b"send", "task", b"task", "tensor", b"tensor", "wait", b"wait"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -571,10 +574,31 @@ Global___ValueDef: _TypeAlias = ValueDef  # noqa: Y015
 class OpenSession(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
+    @_typing.final
+    class AddressEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     TASK_FIELD_NUMBER: _builtins.int
     IS_SHARED_FIELD_NUMBER: _builtins.int
     CONFIG_FIELD_NUMBER: _builtins.int
     POLICY_FIELD_NUMBER: _builtins.int
+    ADDRESS_FIELD_NUMBER: _builtins.int
     task: _builtins.str
     """of the worker's process, as "local://<task>" names it; empty: one of the session's own"""
     is_shared: _builtins.bool
@@ -582,6 +606,10 @@ class OpenSession(_message.Message):
     """a ConfigProto"""
     policy: _builtins.bytes
     """a placement policy, in JSON"""
+    @_builtins.property
+    def address(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """of the tasks that work for the session, by full name; empty: no other does"""
+
     def __init__(
         self,
         *,
@@ -589,10 +617,11 @@ class OpenSession(_message.Message):
         is_shared: _builtins.bool = ...,
         config: _builtins.bytes = ...,
         policy: _builtins.bytes = ...,
+        address: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["config", b"config", "is_shared", b"is_shared", "policy", b"policy", "task", b"task"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "config", b"config", "is_shared", b"is_shared", "policy", b"policy", "task", b"task"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -695,6 +724,113 @@ class CloseSession(_message.Message):
 Global___CloseSession: _TypeAlias = CloseSession  # noqa: Y015
 
 @_typing.final
+class AbortStep(_message.Message):
+    """Gives up a step."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NUMBER_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
+    number: _builtins.int
+    @_builtins.property
+    def error(self) -> Global___ErrorDef: ...
+    def __init__(
+        self,
+        *,
+        number: _builtins.int = ...,
+        error: Global___ErrorDef | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "number", b"number"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AbortStep: _TypeAlias = AbortStep  # noqa: Y015
+
+@_typing.final
+class TransferValue(_message.Message):
+    """A value that goes from one task to another in a step. Its bytes follow the message."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NUMBER_FIELD_NUMBER: _builtins.int
+    SOURCE_FIELD_NUMBER: _builtins.int
+    DESTINATION_FIELD_NUMBER: _builtins.int
+    TENSOR_FIELD_NUMBER: _builtins.int
+    FRAME_FIELD_NUMBER: _builtins.int
+    ITERATION_FIELD_NUMBER: _builtins.int
+    IS_DEAD_FIELD_NUMBER: _builtins.int
+    VALUE_FIELD_NUMBER: _builtins.int
+    number: _builtins.int
+    source: _builtins.str
+    destination: _builtins.str
+    tensor: _builtins.str
+    frame: _builtins.str
+    iteration: _builtins.int
+    is_dead: _builtins.bool
+    @_builtins.property
+    def value(self) -> Global___ValueDef: ...
+    def __init__(
+        self,
+        *,
+        number: _builtins.int = ...,
+        source: _builtins.str = ...,
+        destination: _builtins.str = ...,
+        tensor: _builtins.str = ...,
+        frame: _builtins.str = ...,
+        iteration: _builtins.int = ...,
+        is_dead: _builtins.bool = ...,
+        value: Global___ValueDef | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["value", b"value"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["destination", b"destination", "frame", b"frame", "is_dead", b"is_dead", "iteration", b"iteration", "number", b"number", "source", b"source", "tensor", b"tensor", "value", b"value"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TransferValue: _TypeAlias = TransferValue  # noqa: Y015
+
+@_typing.final
+class DescribeTask(_message.Message):
+    """Asks for what a task is: its cluster and its devices."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DescribeTask: _TypeAlias = DescribeTask  # noqa: Y015
+
+@_typing.final
+class ResetContainers(_message.Message):
+    """Empties containers of a task: the default one if none is named."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONTAINER_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def container(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    def __init__(
+        self,
+        *,
+        container: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["container", b"container"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ResetContainers: _TypeAlias = ResetContainers  # noqa: Y015
+
+@_typing.final
 class WorkerRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -704,6 +840,10 @@ class WorkerRequest(_message.Message):
     RUN_FIELD_NUMBER: _builtins.int
     RELEASE_FIELD_NUMBER: _builtins.int
     CLOSE_FIELD_NUMBER: _builtins.int
+    ABORT_FIELD_NUMBER: _builtins.int
+    TRANSFER_FIELD_NUMBER: _builtins.int
+    DESCRIBE_FIELD_NUMBER: _builtins.int
+    RESET_FIELD_NUMBER: _builtins.int
     session: _builtins.str
     @_builtins.property
     def open(self) -> Global___OpenSession: ...
@@ -715,6 +855,14 @@ class WorkerRequest(_message.Message):
     def release(self) -> Global___ReleasePartition: ...
     @_builtins.property
     def close(self) -> Global___CloseSession: ...
+    @_builtins.property
+    def abort(self) -> Global___AbortStep: ...
+    @_builtins.property
+    def transfer(self) -> Global___TransferValue: ...
+    @_builtins.property
+    def describe(self) -> Global___DescribeTask: ...
+    @_builtins.property
+    def reset(self) -> Global___ResetContainers: ...
     def __init__(
         self,
         *,
@@ -724,16 +872,102 @@ class WorkerRequest(_message.Message):
         run: Global___RunPartition | None = ...,
         release: Global___ReleasePartition | None = ...,
         close: Global___CloseSession | None = ...,
+        abort: Global___AbortStep | None = ...,
+        transfer: Global___TransferValue | None = ...,
+        describe: Global___DescribeTask | None = ...,
+        reset: Global___ResetContainers | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["close", b"close", "kind", b"kind", "open", b"open", "register", b"register", "release", b"release", "run", b"run"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["abort", b"abort", "close", b"close", "describe", b"describe", "kind", b"kind", "open", b"open", "register", b"register", "release", b"release", "reset", b"reset", "run", b"run", "transfer", b"transfer"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["close", b"close", "kind", b"kind", "open", b"open", "register", b"register", "release", b"release", "run", b"run", "session", b"session"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["abort", b"abort", "close", b"close", "describe", b"describe", "kind", b"kind", "open", b"open", "register", b"register", "release", b"release", "reset", b"reset", "run", b"run", "session", b"session", "transfer", b"transfer"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["open", "register", "run", "release", "close"]  # noqa: Y015
+    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["open", "register", "run", "release", "close", "abort", "transfer", "describe", "reset"]  # noqa: Y015
     _WhichOneofArgType_kind: _TypeAlias = _typing.Literal["kind", b"kind"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_kind) -> _WhichOneofReturnType_kind | None: ...
 
 Global___WorkerRequest: _TypeAlias = WorkerRequest  # noqa: Y015
+
+@_typing.final
+class DeviceDef(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    DEVICE_TYPE_FIELD_NUMBER: _builtins.int
+    MEMORY_LIMIT_FIELD_NUMBER: _builtins.int
+    INCARNATION_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    device_type: _builtins.str
+    memory_limit: _builtins.int
+    """bytes; 0: not known"""
+    incarnation: _builtins.int
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        device_type: _builtins.str = ...,
+        memory_limit: _builtins.int = ...,
+        incarnation: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["device_type", b"device_type", "incarnation", b"incarnation", "memory_limit", b"memory_limit", "name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeviceDef: _TypeAlias = DeviceDef  # noqa: Y015
+
+@_typing.final
+class TaskDescription(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class AddressEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    TASK_FIELD_NUMBER: _builtins.int
+    ADDRESS_FIELD_NUMBER: _builtins.int
+    DEVICE_FIELD_NUMBER: _builtins.int
+    INCARNATION_FIELD_NUMBER: _builtins.int
+    task: _builtins.str
+    """its full name"""
+    incarnation: _builtins.int
+    @_builtins.property
+    def address(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """of every task of the cluster, by full name"""
+
+    @_builtins.property
+    def device(self) -> _containers.RepeatedCompositeFieldContainer[Global___DeviceDef]: ...
+    def __init__(
+        self,
+        *,
+        task: _builtins.str = ...,
+        address: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        device: _abc.Iterable[Global___DeviceDef] | None = ...,
+        incarnation: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "device", b"device", "incarnation", b"incarnation", "task", b"task"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TaskDescription: _TypeAlias = TaskDescription  # noqa: Y015
 
 @_typing.final
 class ItemEventDef(_message.Message):
@@ -825,6 +1059,7 @@ class WorkerReply(_message.Message):
     FETCH_FIELD_NUMBER: _builtins.int
     EVENT_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
+    DESCRIPTION_FIELD_NUMBER: _builtins.int
     partition: _builtins.int
     """of RegisterPartition"""
     @_builtins.property
@@ -835,6 +1070,8 @@ class WorkerReply(_message.Message):
     def event(self) -> _containers.RepeatedCompositeFieldContainer[Global___ItemEventDef]: ...
     @_builtins.property
     def error(self) -> Global___ErrorDef: ...
+    @_builtins.property
+    def description(self) -> Global___TaskDescription: ...
     def __init__(
         self,
         *,
@@ -842,10 +1079,11 @@ class WorkerReply(_message.Message):
         fetch: _abc.Iterable[Global___ValueDef] | None = ...,
         event: _abc.Iterable[Global___ItemEventDef] | None = ...,
         error: Global___ErrorDef | None = ...,
+        description: Global___TaskDescription | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["description", b"description", "error", b"error"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "event", b"event", "fetch", b"fetch", "partition", b"partition"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["description", b"description", "error", b"error", "event", b"event", "fetch", b"fetch", "partition", b"partition"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

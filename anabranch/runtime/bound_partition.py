@@ -60,7 +60,10 @@ class BoundPartition:
         self._graph = ItemGraph(partition) if needs_executor(partition) else None
         self._slots = slots = _assign_slots(partition) if self._graph is None else self._graph.slots
         self._size = len(slots)
-        self._has_transfers = any(isinstance(i, HostCall) and i.operation.op_def.is_transfer for i in partition.items)
+        #: whether others may send to its steps, or give them up before they begin
+        self._has_transfers = environment.is_shared or any(
+            isinstance(i, HostCall) and i.operation.op_def.is_transfer for i in partition.items
+        )
         self._feed_slots = [slots[t] for t in partition.feeds]
         self._calls: list[ItemCall] = []
         if self._graph is None:
@@ -92,7 +95,7 @@ class BoundPartition:
     def _bind_nodes(self, graph: ItemGraph) -> None:
         several = uses_several_devices(self.partition)
         for position, item in enumerate(self.partition.items):
-            if kind_of(item) is Kind.WORK:
+            if kind_of(item) in (Kind.WORK, Kind.SEND):
                 work = ItemWork(self._bind(item, position), mode_of(item, several), self._split)
                 graph.graph.nodes[graph.node_number(position)].payload = work
 
@@ -128,24 +131,36 @@ class BoundPartition:
         self.used = next(ticks)
         return self._run(number, feeds, record, timeout)
 
-    def start(self, number: int, feeds: Sequence[Any], on_done: OnDone, timeout: float | None = None) -> None:
+    def start(
+        self,
+        number: int,
+        feeds: Sequence[Any],
+        on_done: OnDone,
+        timeout: float | None = None,
+        record: Recorder | None = None,
+    ) -> None:
         """Like `run`, but returns at once, and while the step waits it holds no thread (`runtime.started_runs`).
 
         Args:
             on_done: told the values of the fetches, or what the step failed with: once, on a thread of ours. It must
                 neither raise nor wait.
         """
-        StartedRun(functools.partial(self._started, number, feeds, timeout), on_done)
+        StartedRun(functools.partial(self._started, number, feeds, timeout, record), on_done)
 
     def _started(
-        self, number: int, feeds: Sequence[Any], timeout: float | None, wake: Callable[[], None]
+        self,
+        number: int,
+        feeds: Sequence[Any],
+        timeout: float | None,
+        record: Recorder | None,
+        wake: Callable[[], None],
     ) -> StraightRun | _StartedGraph:
         exchange = self._exchange(number) if self._has_transfers else contextlib.nullcontext()
         graph = self._graph
         # a turn is never interrupted by a signal, which comes to the main thread only: nothing is put off here
         if graph is not None:
             return _StartedGraph(
-                lambda opened: StepRun(graph.graph, feeds, None, timeout, self._active, opened, wake),
+                lambda opened: StepRun(graph.graph, feeds, record, timeout, self._active, opened, wake, number),
                 lambda results: [_fetched(value) for value in self._with_known(results)],
                 exchange,
             )
@@ -158,6 +173,8 @@ class BoundPartition:
             timeout,
             self._active,
             wake,
+            number,
+            record,
         )
 
     def _run(self, number: int, feeds: Sequence[Any], record: Recorder | None, timeout: float | None) -> list[Any]:
@@ -250,7 +267,8 @@ class BoundPartition:
         self, graph: ItemGraph, number: int, feeds: Sequence[Any], record: Recorder | None, timeout: float | None
     ) -> list[Any]:
         with self._exchange(number) if self._has_transfers else contextlib.nullcontext() as exchange:
-            return self._with_known(StepRun(graph.graph, feeds, record, timeout, self._active, exchange).run())
+            run = StepRun(graph.graph, feeds, record, timeout, self._active, exchange, number=number)
+            return self._with_known(run.run())
 
     def _exchange(self, number: int) -> contextlib.AbstractContextManager[Exchange]:
         """Where the tensors of a step pass from device to device."""

@@ -14,7 +14,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from anabranch.core.arrays import AnyArray
+from anabranch.core.arrays import AnyArray, HostArray
 from anabranch.core.devices import (
     ACCELERATOR_PRIORITY,
     CPU_PRIORITY,
@@ -24,7 +24,7 @@ from anabranch.core.devices import (
     device_types,
     register_device,
 )
-from anabranch.errors import InvalidArgumentError
+from anabranch.errors import InternalError, InvalidArgumentError
 from anabranch.proto.config_pb2 import ConfigProto
 from anabranch.runtime.device_settings import settings
 from anabranch.xla.jax_settings import configure_process, in_wide_types
@@ -86,12 +86,13 @@ register_device("GPU", _accelerators("GPU"), ACCELERATOR_PRIORITY)
 register_device("TPU", _accelerators("TPU"), ACCELERATOR_PRIORITY)
 
 
-def session_devices(config: ConfigProto | None = None) -> list[Device]:
+def session_devices(config: ConfigProto | None = None, task: str = LOCAL_TASK) -> list[Device]:
     """The devices of a session, those that operations without constraints go to first.
 
     Args:
         config: a `ConfigProto`: `device_count` says how many devices of a type there are to be (at least one CPU),
             `gpu_options.visible_device_list` which GPUs, in which order. What it does not say, `tf.config` does.
+        task: the full name of the task that this process is.
 
     Raises:
         InvalidArgumentError: the configuration names a device type or a GPU that does not exist.
@@ -115,7 +116,7 @@ def session_devices(config: ConfigProto | None = None) -> list[Device]:
         # a list of visible devices counts among all that there are, so that all are asked for first
         of_kind = kind.factory(None if limited else counts.get(kind.name))
         devices.extend(_visible(of_kind, visible)[: counts.get(kind.name)] if limited else of_kind)
-    return devices
+    return devices if task == LOCAL_TASK else [device.on_task(task) for device in devices]
 
 
 def _visible(gpus: Sequence[Device], listed: str) -> list[Device]:
@@ -139,6 +140,20 @@ def explicit_xla_device(device: Device | None) -> Any:
     if device is None or (jax.default_backend() == "cpu" and jax.local_devices() == [device.xla_device]):
         return None
     return device.xla_device
+
+
+class RemoteDevice(Device):
+    """A device of another task, as the master that places steps sees it."""
+
+    xla_device = None
+
+    def put(self, value: AnyArray) -> object:
+        """Only the device's own task can do that."""
+        raise InternalError(None, None, f"{self.name} belongs to another task; its values stay there")
+
+    def get(self, value: AnyArray) -> HostArray:
+        """Only the device's own task can do that."""
+        raise InternalError(None, None, f"{self.name} belongs to another task; its values stay there")
 
 
 # ---------------------------------------------------------------------- what clients see

@@ -24,7 +24,7 @@ from anabranch.core.pending import Pending
 from anabranch.errors import OpError
 from anabranch.graph.step_nodes import StepNode
 from anabranch.runtime.executor import Executor, Instance
-from anabranch.runtime.executor_graph import ExecutorGraph
+from anabranch.runtime.executor_graph import SEND, ExecutorGraph
 from anabranch.runtime.item_call import Recorder
 from anabranch.runtime.step_frame import NestedExchange, StepFrame
 from anabranch.runtime.waiting import ActiveSteps, StepWaiting, deadline_after, error_of
@@ -63,8 +63,15 @@ class Work(Protocol):
     def start(self, frame: StepFrame) -> Pending | None:
         """For asynchronous work: like `run`, but returns what to wait for if it is not done."""
 
-    def finish(self, frame: StepFrame, pending: Pending, started: float, record: Recorder | None) -> None:
-        """For asynchronous work: stores the outputs of what `start` returned; raises what it failed with."""
+    def finish(self, frame: StepFrame, pending: Pending, started: float, record: Recorder | None) -> bool:
+        """For asynchronous work: stores the outputs of what `start` returned; raises what it failed with.
+
+        Returns:
+            Whether it received a dead value, so that its outputs are dead.
+        """
+
+    def send_dead(self, frame: StepFrame) -> None:
+        """For what sends to another task: sends that its input is dead."""
 
 
 class StepRun(StepWaiting):
@@ -76,7 +83,7 @@ class StepRun(StepWaiting):
         record: told about everything that runs, when given.
         timeout: seconds after which the step fails; None: never.
         exchange: as of `Executor`.
-        wake: as of `StepWaiting`.
+        wake, number: as of `StepWaiting`.
     """
 
     def __init__(
@@ -88,8 +95,10 @@ class StepRun(StepWaiting):
         active: ActiveSteps,
         exchange: NestedExchange | None = None,
         wake: Callable[[], None] | None = None,
+        number: int | None = None,
     ) -> None:
         super().__init__(timeout, deadline_after(timeout), active, wake)
+        self.number = number
         self._has_loops = graph.has_loops
         self._executor = Executor(graph, feeds, exchange, self.watch)
         self._record = record
@@ -176,15 +185,16 @@ class StepRun(StepWaiting):
             assert isinstance(outcome, OpError)
             raise self._cancelled(outcome)
         node, iteration = instance
+        dead = False
         if isinstance(outcome, Pending):
             _, _, started = self._pending.pop(instance)
-            node.payload.finish(iteration, outcome, started, self._record)
+            dead = node.payload.finish(iteration, outcome, started, self._record)
         else:
             del self._apart[instance]
             self._ended.discard(instance)
             if outcome is not None:
                 raise outcome
-        self._hand_out(self._executor.finished(instance))
+        self._hand_out(self._executor.finished(instance, dead))
 
     # ---- starting
     def _hand_out(self, ready: list[Instance]) -> None:
@@ -200,7 +210,10 @@ class StepRun(StepWaiting):
                     more += self._start(instance)
                 elif mode is Mode.AT_ONCE:
                     node, iteration = instance
-                    node.payload.run(iteration, self._record)
+                    if node.kind == SEND and iteration.marks[node.index]:
+                        node.payload.send_dead(iteration)
+                    else:
+                        node.payload.run(iteration, self._record)
                     more += self._executor.finished(instance)
                 else:
                     apart.append(instance)
@@ -219,8 +232,7 @@ class StepRun(StepWaiting):
         if pending is None:
             return self._executor.finished(instance)
         if pending.is_settled:
-            node.payload.finish(iteration, pending, started, self._record)
-            return self._executor.finished(instance)
+            return self._executor.finished(instance, node.payload.finish(iteration, pending, started, self._record))
         self._pending[instance] = node.payload.op, pending, started
         pending.when_settled(lambda settled: self._events.put((instance, settled)))
         return []

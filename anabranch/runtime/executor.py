@@ -27,7 +27,10 @@ first live data input have, or when all of its data inputs are dead. A ready ins
 kind                  alive                                             dead (an input or control input was dead)
 ====================  ================================================  ============================================
 work                  handed to the dispatcher; its outputs are sent    sends dead outputs
-                      when it has finished
+                      when it has finished, dead if it says so (what
+                      is received from another task may be dead)
+Send                  handed to the dispatcher                          handed to the dispatcher as well: the other
+                                                                        task has to know
 Pass                  sends its input on (Identity, LoopCond, NoOp)     sends dead outputs
 Trigger               sends live control edges                          never dead, whatever its inputs are
 Switch                sends its input to the side that the predicate    sends both sides dead
@@ -91,6 +94,7 @@ from anabranch.runtime.executor_graph import (
     MERGE,
     NEXT_ITERATION,
     PASS,
+    SEND,
     SWITCH,
     WORK,
     ExecutorGraph,
@@ -218,8 +222,12 @@ class Executor:
             self._idle(root, stack)
         return self._handed_out(ready)
 
-    def finished(self, instance: Instance) -> list[Instance]:
-        """Reports that an instance has run and its outputs are in its slots; returns those that are ready now."""
+    def finished(self, instance: Instance, dead: bool = False) -> list[Instance]:
+        """Reports that an instance has run and its outputs are in its slots; returns those that are ready now.
+
+        Args:
+            dead: what it received is dead, and so are its outputs.
+        """
         self.running -= 1
         if self.done or self.error is not None:
             return []
@@ -234,20 +242,23 @@ class Executor:
         missing[node.index] = _RAN
         ready: list[Instance] = []
         stack: _Stack = []
-        # `_arrive`, written out: what follows work is mostly live work, which needs no turn of `_drain`
-        for index in node.woken:
-            left = missing[index] - 1
-            missing[index] = left
-            if not left:
-                follower = nodes[index]
-                # the kind of work is 0; primitives, and what is dead, are run by `_drain`
-                if follower.kind or marks[index]:
-                    stack.append((follower, iteration))
-                else:
-                    ready.append((follower, iteration))
-                iteration.outstanding += 1
-        if node.merges:
-            self._arrive_at_merges(iteration, node.merges, False, stack)
+        if dead or marks[node.index]:
+            self._send(iteration, node, True, stack)
+        else:
+            # `_arrive`, written out: what follows work is mostly live work, which needs no turn of `_drain`
+            for index in node.woken:
+                left = missing[index] - 1
+                missing[index] = left
+                if not left:
+                    follower = nodes[index]
+                    # the kind of work is 0; primitives, and what is dead, are run by `_drain`
+                    if follower.kind or marks[index]:
+                        stack.append((follower, iteration))
+                    else:
+                        ready.append((follower, iteration))
+                    iteration.outstanding += 1
+            if node.merges:
+                self._arrive_at_merges(iteration, node.merges, False, stack)
         if stack:
             self._drain(stack, ready)
         # not before its followers are counted: an iteration in which something is left to do must not seem idle
@@ -320,8 +331,8 @@ class Executor:
         """The instances that were handed out and not reported yet."""
         for iteration in self.iterations():
             for node, left, mark in zip(iteration.nodes, iteration.missing, iteration.marks, strict=True):
-                # 0 from when it is handed out until it is reported; dead work is never handed out
-                if node.kind == WORK and left == 0 and not mark:
+                # 0 from when it is handed out until it is reported; dead work is never handed out, dead Sends are
+                if left == 0 and (node.kind == SEND or (node.kind == WORK and not mark)):
                     yield node, iteration
 
     def story(self) -> str:
@@ -341,7 +352,7 @@ class Executor:
             node, iteration = stack.pop()
             kind = node.kind
             dead = iteration.marks[node.index]
-            if kind == WORK and not dead:
+            if kind == SEND or (kind == WORK and not dead):
                 ready.append((node, iteration))
                 continue
             iteration.missing[node.index] = _RAN

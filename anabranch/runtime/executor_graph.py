@@ -25,10 +25,11 @@ class Kind(IntEnum):
     NEXT_ITERATION = 6
     EXIT = 7
     FEED = 8
+    SEND = 9
 
 
 # the same as plain integers, which are compared in a fraction of the time
-WORK, PASS, TRIGGER, SWITCH, MERGE, ENTER, NEXT_ITERATION, EXIT, FEED = map(int, Kind)
+WORK, PASS, TRIGGER, SWITCH, MERGE, ENTER, NEXT_ITERATION, EXIT, FEED, SEND = map(int, Kind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,17 +226,17 @@ class ExecutorGraph:
         for node, spec in zip(self.nodes, specs, strict=True):
             if node.kind == FEED:
                 kept.update(node.slots)
-            elif node.kind != WORK and node.frame.parent < 0:
+            elif node.kind not in (WORK, SEND) and node.frame.parent < 0:
                 kept.update(self.slot(source) for source in spec.inputs if not isinstance(source, Known))
         for node, spec in zip(self.nodes, specs, strict=True):
-            if node.kind == WORK and node.frame.parent < 0:
+            if node.kind in (WORK, SEND) and node.frame.parent < 0:
                 node.reads = tuple({self.slot(output) for output in spec.reads} - kept)
                 for slot in node.reads:
                     readers[slot] += 1
         return readers
 
     def _find_sources(self, node: Node, spec: NodeSpec) -> None:
-        if spec.kind in (Kind.WORK, Kind.MERGE, Kind.TRIGGER, Kind.FEED) or not spec.inputs:
+        if spec.kind in (Kind.WORK, Kind.SEND, Kind.MERGE, Kind.TRIGGER, Kind.FEED) or not spec.inputs:
             return
         node.source, node.known = self._source(spec.inputs[0])
         if spec.kind is Kind.SWITCH:

@@ -111,8 +111,11 @@ class HostKernelCall(ItemCall):
         self._store(frame, [result] if self._single and type(result) in _ARRAYS else flatten_outputs(result))
         return None
 
-    def finish(self, frame: StepFrame, pending: Pending) -> None:
+    def finish(self, frame: StepFrame, pending: Pending) -> bool:
         """Stores the outputs of an asynchronous kernel; waits when they are not there yet.
+
+        Returns:
+            Whether they are dead, of which only what another task sends can be: nothing is stored then.
 
         Raises:
             BaseException: what the result failed with.
@@ -123,6 +126,7 @@ class HostKernelCall(ItemCall):
             error.attribute_to(self.op)
             raise
         self._store(frame, results)
+        return False
 
     def _run(self, inputs: list[Any]) -> Any:
         op = self.op

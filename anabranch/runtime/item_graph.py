@@ -8,7 +8,7 @@ from anabranch.core.roles import Role
 from anabranch.graph.step_nodes import StepNode, StepTensor
 from anabranch.runtime.executor_graph import ExecutorGraph, FrameSpec, Kind, Known, NodeSpec, Output
 from anabranch.xla.islands import HostCall, Island, PlanItem
-from anabranch.xla.partitions import Partition
+from anabranch.xla.partitions import Partition, crosses_tasks
 
 _KINDS: Final[dict[Role, Kind]] = {
     Role.SWITCH: Kind.SWITCH,
@@ -29,6 +29,8 @@ def kind_of(item: PlanItem) -> Kind:
     op = item.operation
     if op.type == "Const" or (op.op_def.passes_on and len(op.outputs) <= 1):
         return Kind.PASS
+    if op.op_def.role is Role.SEND and crosses_tasks(op):
+        return Kind.SEND
     return _KINDS.get(op.op_def.role, Kind.WORK)
 
 
@@ -79,7 +81,7 @@ class ItemGraph:
         frames = self._partition.grouping.frames
         spec = NodeSpec(members[-1].name, kind_of(item), frames.of[members[0]].position, outputs=len(item.outputs))
         inputs, controls = self._waits(members)
-        if spec.kind not in (Kind.WORK, Kind.TRIGGER):
+        if spec.kind not in (Kind.WORK, Kind.SEND, Kind.TRIGGER):
             assert isinstance(item, HostCall)
             own = [self._input(t, item) for t in item.inputs]
             if item.operation.type == "Const":
@@ -90,7 +92,7 @@ class ItemGraph:
             if spec.kind is Kind.ENTER:
                 spec.child = frames.entered(item.operation).position
         spec.inputs, spec.controls = inputs, controls
-        if spec.kind is Kind.WORK and spec.frame == 0:
+        if spec.kind in (Kind.WORK, Kind.SEND) and spec.frame == 0:
             spec.reads = [output for t in item.inputs if (output := self._output(t)) is not None]
         after = {self._number(op) for member in members for op in self._partition.grouping.order.get(member, ())}
         # sorted, so that equal partitions make equal graphs; orders inside of an island are its own affair

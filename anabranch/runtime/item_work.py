@@ -9,6 +9,7 @@ from anabranch.runtime.dispatcher import Mode
 from anabranch.runtime.host_call import HostKernelCall
 from anabranch.runtime.item_call import ItemCall, Recorder
 from anabranch.runtime.step_frame import StepFrame
+from anabranch.runtime.transfer_call import TransferCall
 from anabranch.xla.lowering import NeedsHostError
 
 #: gives what runs in place of an island of which one operation turned out to be host work
@@ -48,9 +49,15 @@ class ItemWork:
         assert isinstance(self._call, HostKernelCall)
         return self._call.start(frame)
 
-    def finish(self, frame: StepFrame, pending: Pending, started: float, record: Recorder | None) -> None:
-        """Stores the outputs of what `start` returned."""
+    def finish(self, frame: StepFrame, pending: Pending, started: float, record: Recorder | None) -> bool:
+        """Stores the outputs of what `start` returned; whether they are dead."""
         assert isinstance(self._call, HostKernelCall)
-        self._call.finish(frame, pending)
-        if record is not None:
+        dead = self._call.finish(frame, pending)
+        if record is not None and not dead:
             record(self._call.event(frame, started))
+        return dead
+
+    def send_dead(self, frame: StepFrame) -> None:
+        """Tells another task that what it waits for is dead."""
+        assert isinstance(self._call, TransferCall)
+        self._call.send_dead(frame)

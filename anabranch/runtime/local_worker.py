@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import itertools
 import threading
+from collections.abc import Sequence
 from typing import Any
 
 from anabranch.core import dtypes
 from anabranch.core.bounded import Table
+from anabranch.core.devices import Device, task_of
+from anabranch.errors import OpError
 from anabranch.graph.step_nodes import StepFunction, StepNode
 from anabranch.pipeline import plan_function
 from anabranch.placement.placer import Placer
@@ -18,6 +21,7 @@ from anabranch.runtime.containers import Containers
 from anabranch.runtime.device_settings import settings
 from anabranch.runtime.devices import session_devices
 from anabranch.runtime.random_counters import CountedStream, RandomCounters, using_stream
+from anabranch.runtime.rendezvous import StepId
 from anabranch.runtime.session_environment import SessionEnvironment
 from anabranch.runtime.waiting import ActiveSteps
 from anabranch.xla.islands import runs_on_host
@@ -41,15 +45,18 @@ class LocalTask:
             return cls._tasks.setdefault(name, LocalTask(name))
 
 
-def placer_for(config: ConfigProto | None, policy: PlacementPolicy) -> Placer:
-    """The placer of a session on the devices of this process.
+def placer_for(config: ConfigProto | None, policy: PlacementPolicy, devices: Sequence[Device] | None = None) -> Placer:
+    """The placer of a session.
+
+    Args:
+        devices: those that it places on; default: those of this process.
 
     Raises:
         InvalidArgumentError: the configuration names devices that do not exist.
     """
     soft, log = (False, False) if config is None else (config.allow_soft_placement, config.log_device_placement)
     soft = soft or settings.get_soft_device_placement()
-    return Placer(session_devices(config), _is_host_work, policy, soft, log)
+    return Placer(session_devices(config) if devices is None else devices, _is_host_work, policy, soft, log)
 
 
 def _is_host_work(op: StepNode) -> bool:
@@ -64,13 +71,15 @@ class LocalWorkerSession:
         name: the session's.
         task: whose variables it works on; None: a task of its own.
         placer: chooses devices for the functions that run as steps of their own.
+        is_shared: whether other tasks work for the session too.
 
     Attributes:
         containers: what the task holds.
     """
 
-    def __init__(self, name: str, task: LocalTask | None, placer: Placer) -> None:
+    def __init__(self, name: str, task: LocalTask | None, placer: Placer, is_shared: bool = False) -> None:
         self.name = name
+        self._is_shared = is_shared
         self._placer = placer
         self._owns_task = task is None
         self.containers = LocalTask().containers if task is None else task.containers
@@ -80,6 +89,8 @@ class LocalWorkerSession:
         #: steps that functions are: they count downwards, so that no number is that of a step of the master
         self._numbers = itertools.count(-1, -1)
         self._devices = {device.name: device for device in placer.devices}
+        if is_shared:
+            self.containers.rendezvous.open_session(name)
 
     def register(self, partition: Partition) -> BoundPartition:
         """Binds a partition to what the task holds.
@@ -88,6 +99,11 @@ class LocalWorkerSession:
             OpError: an operation has no kernel here.
         """
         return BoundPartition(partition, self._environment())
+
+    def abort(self, number: int, error: OpError) -> None:
+        """Gives up a step, which may not have begun here: it never does then."""
+        self.containers.rendezvous.abort(StepId(self.name, number), error)
+        self._active.cancel(number, error)
 
     def close(self) -> None:
         """Cancels the steps that wait, and releases the variables unless they belong to a task that others share."""
@@ -106,10 +122,19 @@ class LocalWorkerSession:
             self.containers.close()
         else:
             self.containers.close_private(self._environment().private_prefix)
+        if self._is_shared:
+            self.containers.rendezvous.forget_session(self.name)
 
     def _environment(self) -> SessionEnvironment:
         return SessionEnvironment(
-            self.name, self.containers, self._counters, self.run_function, self._active, self._devices
+            self.name,
+            self.containers,
+            self._counters,
+            self.run_function,
+            self._active,
+            self._devices,
+            task_of(next(iter(self._devices))) if self._is_shared else "",
+            self._is_shared,
         )
 
     def run_function(self, body: StepFunction, inputs: list[Any], stream: CountedStream | None = None) -> list[Any]:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from anabranch.core.values import TensorValue
+from anabranch.errors import OpError
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.pipeline import Plan
 from anabranch.placement.cost_model import CostModel
@@ -75,7 +76,14 @@ class RegisteredPartition(Protocol):
     ) -> list[TensorValue]:
         """Runs it as part of the step of that number; takes and gives the values of its feeds and fetches."""
 
-    def start(self, number: int, feeds: Sequence[TensorValue], on_done: OnDone, timeout: float | None = None) -> None:
+    def start(
+        self,
+        number: int,
+        feeds: Sequence[TensorValue],
+        on_done: OnDone,
+        timeout: float | None = None,
+        record: Recorder | None = None,
+    ) -> None:
         """Likewise, but returns at once; see `Step.start`."""
 
     def release(self) -> None:
@@ -84,6 +92,9 @@ class RegisteredPartition(Protocol):
 
 class WorkerSession(Protocol):
     """What the worker of one task does for one session."""
+
+    def abort(self, number: int, error: OpError) -> None:
+        """Gives up a step, which may not have begun there: it never does then."""
 
     def register(self, partition: Partition) -> RegisteredPartition:
         """Binds a partition to what the task holds.

@@ -16,23 +16,45 @@ A key names one value of one run: (step, source device, destination device, tens
     aborted    dropped             fail it                -           forgotten
     =========  ==================  =====================  ==========  =====================
 
+A step itself has states too. A task may hear of it by a value of another task, or learn that it was given up, before
+it is told to start it (the two messages come over different links):
+
+    =========  ====================  ====================  ====================  ====================
+    state      arrive                begin                 abort                 finish
+    =========  ====================  ====================  ====================  ====================
+    unknown    kept, -> early        -> begun              -> given up           -
+    early      kept                  -> begun              -> given up           -
+    begun      as `send`             error: begun twice    as above, -> begun    -> ended
+    given up   dropped               error: what it was    -                     -> ended
+                                     given up for
+    ended      dropped               error                 -                     -
+    =========  ====================  ====================  ====================  ====================
+
 #: A value is delivered exactly once, or its step has ended.
 #: After `abort` or `finish` of a step nobody waits for it any more: every waiter is told, so none can be forgotten.
 #: What is sent for a step that has ended is dropped; the numbers of steps are never used again.
+#: What is kept for steps that have not begun is bounded, in bytes and in steps.
 """
 
 from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
 from anabranch.core.pending import Pending
 from anabranch.core.values import TensorValue
-from anabranch.errors import CancelledError, InternalError
+from anabranch.errors import CancelledError, InternalError, ResourceExhaustedError
+
+#: steps that are kept as ended, for each session: far more than can be under way at once
+REMEMBERED_STEPS: Final = 4096
+#: what may come from other tasks for steps that have not begun here
+MAX_EARLY_BYTES: Final = 4 << 30
+MAX_EARLY_STEPS: Final = 4096
 
 
 class Dead(Enum):
@@ -95,6 +117,32 @@ class _StepState:
     awaited: dict[Key, Any] = field(default_factory=dict)
     met: set[Key] = field(default_factory=set)
     error: BaseException | None = None
+    begun: bool = False
+    #: bytes of values that came before the step began
+    early_bytes: int = 0
+
+
+class _EndedSteps:
+    """Which steps of a session have ended, of the last few; all that are much older have."""
+
+    __slots__ = ("_last", "_numbers", "_order")
+
+    def __init__(self) -> None:
+        self._numbers: set[int] = set()
+        self._order: deque[int] = deque()
+        self._last = 0
+
+    def add(self, number: int) -> None:
+        if number in self._numbers:
+            return
+        self._numbers.add(number)
+        self._order.append(number)
+        self._last = max(self._last, number)
+        if len(self._order) > REMEMBERED_STEPS:
+            self._numbers.discard(self._order.popleft())
+
+    def __contains__(self, number: int) -> bool:
+        return number in self._numbers or number < self._last - REMEMBERED_STEPS
 
 
 class RendezvousTable:
@@ -102,12 +150,84 @@ class RendezvousTable:
 
     def __init__(self) -> None:
         self._steps: dict[StepId, _StepState] = {}
+        #: of the sessions that other tasks work for as well
+        self._ended: dict[str, _EndedSteps] = {}
+        self._early_bytes = 0
+        self._early_steps = 0
+
+    def open_session(self, session: str) -> None:
+        """Other tasks work for a session too. The keys of any other mean nothing before its step begins, or after."""
+        self._ended.setdefault(session, _EndedSteps())
 
     def begin(self, step: StepId) -> None:
-        """A step starts; before that, and after its end, its keys mean nothing."""
-        if step in self._steps:
+        """A step starts.
+
+        Raises:
+            InternalError: it has begun already, or has ended.
+            BaseException: what it was given up for before it began.
+        """
+        state = self._steps.get(step)
+        if (state is not None and state.begun) or self._has_ended(step):
             raise InternalError(None, None, f"step {step} has begun already")
-        self._steps[step] = _StepState()
+        if state is None:
+            state = self._steps[step] = _StepState()
+        else:
+            self._is_early_no_more(state)
+        if state.error is not None:
+            self._end(step)
+            raise state.error
+        state.begun = True
+
+    def arrive(self, key: Key, value: TensorValue | Dead, size: int) -> list[Delivery]:
+        """A value has come from another task, perhaps before the step has begun here.
+
+        Args:
+            size: its bytes.
+
+        Raises:
+            InternalError: it was sent before.
+        """
+        state = self._steps.get(key.step) or self._new_early(key.step)
+        if state is None:
+            return []
+        if not state.begun and state.error is None:
+            state.early_bytes += size
+            self._early_bytes += size
+            if self._early_bytes > MAX_EARLY_BYTES:
+                error = f"more than {MAX_EARLY_BYTES} bytes came from other tasks for steps that have not begun here"
+                return self.abort(key.step, ResourceExhaustedError(None, None, error))
+        return self.send(key, value)
+
+    def _new_early(self, step: StepId) -> _StepState | None:
+        """A step that is heard of before it begins; None where nothing is kept for it."""
+        ended = self._ended.get(step.session)
+        if ended is None or step.number in ended or self._early_steps >= MAX_EARLY_STEPS:
+            return None
+        self._early_steps += 1
+        state = self._steps[step] = _StepState()
+        return state
+
+    def _is_early_no_more(self, state: _StepState) -> None:
+        self._early_steps -= 1
+        self._early_bytes -= state.early_bytes
+        state.early_bytes = 0
+
+    def _has_ended(self, step: StepId) -> bool:
+        ended = self._ended.get(step.session)
+        return ended is not None and step.number in ended
+
+    def _end(self, step: StepId) -> None:
+        del self._steps[step]
+        if step.session in self._ended:
+            self._ended[step.session].add(step.number)
+
+    def forget_session(self, session: str) -> None:
+        """A session has ended; nothing of its steps is kept."""
+        for step, state in list(self._steps.items()):
+            if step.session == session and not state.begun:
+                self._is_early_no_more(state)
+                del self._steps[step]
+        self._ended.pop(session, None)
 
     def send(self, key: Key, value: TensorValue | Dead) -> list[Delivery]:
         """A value is there.
@@ -163,6 +283,8 @@ class RendezvousTable:
     def abort(self, step: StepId, error: BaseException) -> list[Delivery]:
         """A step is given up: all its waiters, present and future, fail with `error`."""
         state = self._steps.get(step)
+        if state is None:
+            state = self._new_early(step)
         if state is None or state.error is not None:
             return []
         state.error = error
@@ -174,9 +296,10 @@ class RendezvousTable:
 
     def finish(self, step: StepId) -> list[Delivery]:
         """A step has ended; what nobody asked for is dropped."""
-        state = self._steps.pop(step, None)
-        if state is None:
+        state = self._steps.get(step)
+        if state is None or not state.begun:
             return []
+        self._end(step)
         return [
             Delivery(waiter, None, CancelledError(None, None, f"nobody sent {key} before its step ended"))
             for key, waiter in state.awaited.items()
@@ -197,11 +320,15 @@ class Rendezvous:
     """The rendezvous of one task. Thread-safe; never blocks.
 
     #: The lock is never held while a result is settled: settling may run whatever waits for it.
+
+    Attributes:
+        outlet: takes what is sent to other tasks; None where there are none.
     """
 
     def __init__(self) -> None:
         self._table = RendezvousTable()
         self._lock = threading.Lock()
+        self.outlet: Callable[[Key, TensorValue | Dead], None] | None = None
 
     def begin(self, step: StepId) -> Exchange:
         """Starts a step; the caller ends it with `Exchange.finish`, after `Exchange.abort` if it failed."""
@@ -232,6 +359,22 @@ class Rendezvous:
             deliveries = self._table.send(key, value)
         if deliveries:
             _settle(deliveries)
+
+    def arrive(self, key: Key, value: TensorValue | Dead, size: int) -> None:
+        """Takes a value of `size` bytes that has come from another task."""
+        with self._lock:
+            deliveries = self._table.arrive(key, value, size)
+        _settle(deliveries)
+
+    def open_session(self, session: str) -> None:
+        """Keeps from now on what comes for steps of a session before they begin; until `forget_session`."""
+        with self._lock:
+            self._table.open_session(session)
+
+    def forget_session(self, session: str) -> None:
+        """Drops what is kept for a session that has ended."""
+        with self._lock:
+            self._table.forget_session(session)
 
     def receive(self, key: Key) -> Pending:
         """The value of a key, when it is there: a `Pending` of one output."""
@@ -294,6 +437,15 @@ class Exchange:
     def send(self, source: str, destination: str, tensor: str, value: TensorValue | Dead) -> None:
         """Sends a value, or `DEAD`."""
         self.rendezvous.send(self._key(source, destination, tensor), value)
+
+    def send_away(self, source: str, destination: str, tensor: str, value: TensorValue | Dead) -> None:
+        """Sends a value, or `DEAD`, to another task.
+
+        Raises:
+            OpError: it cannot be sent.
+        """
+        assert self.rendezvous.outlet is not None
+        self.rendezvous.outlet(self._key(source, destination, tensor), value)
 
     def receive(self, source: str, destination: str, tensor: str) -> Pending:
         """Asks for a value."""

@@ -10,7 +10,7 @@ from anabranch.graph.loop_bodies import bodies_of
 from anabranch.graph.step_nodes import StepNode
 from anabranch.runtime.dispatcher import Mode
 from anabranch.xla.islands import HostCall, Island, PlanItem
-from anabranch.xla.partitions import Partition
+from anabranch.xla.partitions import Partition, crosses_tasks
 
 
 def needs_executor(partition: Partition) -> bool:
@@ -23,11 +23,14 @@ def needs_executor(partition: Partition) -> bool:
     calls = [item for item in partition.items if isinstance(item, HostCall)]
     if any(call.operation.op_def.role is Role.PLACEHOLDER for call in calls):
         return False  # one that is not fed: the step fails before anything has happened
-    if uses_several_devices(partition):
+    # where no task waits for anything but the others, all may follow the one order of the whole step: what comes first
+    # in it of all that has not run can always run
+    meets_others = bool(partition.sends or partition.receives)
+    if uses_several_devices(partition) or (meets_others and not partition.follows_order):
         return True
     if any(call.operation.op_def.is_primitive for call in calls):
         return True
-    slow = [call.operation for call in calls if is_slow(call)]
+    slow = [call.operation for call in calls if is_slow(call) and not call.operation.op_def.is_transfer]
     # in step order, so that it is enough to look at neighbours: being before is transitive
     if any(one not in _before(partition, [other]) for one, other in itertools.pairwise(slow)):
         return True
@@ -40,7 +43,8 @@ def is_slow(item: PlanItem) -> bool:
     """Whether an item may wait, or hold its thread for long."""
     if isinstance(item, Island):
         return False
-    return item.operation.op_def.asynchronous or item.operation.op_def.blocking
+    op = item.operation
+    return op.op_def.asynchronous or op.op_def.blocking or (op.op_def.role is Role.RECEIVE and crosses_tasks(op))
 
 
 def changes_something(item: PlanItem) -> bool:
@@ -65,7 +69,7 @@ def mode_of(item: PlanItem, several: bool) -> Mode:
     if isinstance(item, Island):
         return Mode.APART_BRIEFLY if several else Mode.HERE
     if item.operation.op_def.is_transfer:
-        return Mode.AT_ONCE
+        return Mode.ASYNCHRONOUS if is_slow(item) else Mode.AT_ONCE
     if item.operation.op_def.asynchronous:
         return Mode.ASYNCHRONOUS
     return Mode.APART if item.operation.op_def.blocking else Mode.HERE

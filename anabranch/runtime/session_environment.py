@@ -28,6 +28,7 @@ class SessionEnvironment:
         active: the steps that are under way.
         devices: those of the task, by their full names.
         task: the task, as `ResourceHandle.task` says it.
+        is_shared: whether other tasks work for the session too.
     """
 
     session: str
@@ -37,6 +38,7 @@ class SessionEnvironment:
     active: ActiveSteps
     devices: Mapping[str, Device]
     task: str = ""
+    is_shared: bool = False
 
     @property
     def private_prefix(self) -> str:

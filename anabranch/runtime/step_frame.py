@@ -19,6 +19,9 @@ class NestedExchange(Protocol):
     def send(self, source: str, destination: str, tensor: str, value: TensorValue) -> None:
         """Sends a value."""
 
+    def send_away(self, source: str, destination: str, tensor: str, value: TensorValue) -> None:
+        """Sends a value, or that it is dead, to another task."""
+
     def receive(self, source: str, destination: str, tensor: str) -> Pending:
         """Asks for a value."""
 

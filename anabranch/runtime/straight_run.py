@@ -10,7 +10,7 @@ from typing import Any
 from anabranch.core.pending import Pending
 from anabranch.errors import OpError
 from anabranch.runtime.host_call import HostKernelCall
-from anabranch.runtime.item_call import ItemCall
+from anabranch.runtime.item_call import ItemCall, Recorder
 from anabranch.runtime.rendezvous import Exchange
 from anabranch.runtime.step_frame import StepFrame
 from anabranch.runtime.waiting import ActiveSteps, StepWaiting, deadline_after
@@ -62,8 +62,12 @@ class StraightRun(StepWaiting):
         timeout: float | None,
         active: ActiveSteps,
         wake: Callable[[], None],
+        number: int,
+        record: Recorder | None,
     ) -> None:
         super().__init__(timeout, deadline_after(timeout), active, wake)
+        self.number = number
+        self._record = record
         self._straight, self._results = straight, results
         self._exchange = exchange
         self._opened: Exchange | None = None
@@ -116,25 +120,30 @@ class StraightRun(StepWaiting):
                 return
             # a slow call has run already where `_starts` says that nothing is waited for
             if self._position not in self._straight.slow:
-                call(self._frame)
+                self._run(call)
         except NeedsHostError as refusal:
-            self._straight.replace(self._position, refusal)(self._frame)
+            self._run(self._straight.replace(self._position, refusal))
         self._pass_on()
+
+    def _run(self, call: ItemCall) -> None:
+        if self._record is None:
+            call(self._frame)
+        else:
+            call.run_recorded(self._frame, self._record)
 
     def _starts(self, call: ItemCall) -> bool:
         """Runs what may be slow; True where its result is not there yet."""
         assert isinstance(call, HostKernelCall)
         if call.op.op_def.blocking:  # nothing can take the thread away from a function that holds it
-            call(self._frame)
+            self._run(call)
             return False
+        started = time.time()
         pending = call.start(self._frame)
-        if pending is None:
-            return False
-        if pending.is_settled:
-            call.finish(self._frame, pending)
+        if pending is None or pending.is_settled:
+            self._finish(call, pending, started)
             return False
         # before its callback is set, which may make the event at once
-        self._pending[call] = call.op, pending, time.time()
+        self._pending[call] = call.op, pending, started
         pending.when_settled(lambda settled: self._events.put((call, settled)))
         return True
 
@@ -143,9 +152,15 @@ class StraightRun(StepWaiting):
             assert isinstance(outcome, OpError)
             raise self._cancelled(outcome)
         assert isinstance(outcome, Pending)
-        del self._pending[call]
-        call.finish(self._frame, outcome)
+        _, _, started = self._pending.pop(call)
+        self._finish(call, outcome, started)
         self._pass_on()
+
+    def _finish(self, call: HostKernelCall, pending: Pending | None, started: float) -> None:
+        if pending is not None:
+            call.finish(self._frame, pending)
+        if self._record is not None:
+            self._record(call.event(self._frame, started))
 
     def _pass_on(self) -> None:
         for slot in self._straight.emptied[self._position]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -12,13 +13,15 @@ from anabranch.core.kernel_context import KernelContext, KernelOperation
 from anabranch.core.pending import Pending
 from anabranch.core.resources import ResourceHandle
 from anabranch.core.values import TensorValue
+from anabranch.errors import OpError
 from anabranch.graph.step_nodes import StepNode, StepTensor
 from anabranch.ops.lists.values import TensorList
 from anabranch.runtime.host_call import HostKernelCall
-from anabranch.runtime.rendezvous import NOTHING
+from anabranch.runtime.rendezvous import DEAD, NOTHING
 from anabranch.runtime.session_environment import SessionEnvironment
 from anabranch.runtime.step_frame import NestedExchange, StepFrame
 from anabranch.xla.islands import HostCall
+from anabranch.xla.partitions import crosses_tasks
 
 
 class TransferContext(KernelContext):
@@ -32,27 +35,38 @@ class TransferContext(KernelContext):
         self._route = route
 
     def send(self, value: TensorValue) -> None:
-        """Gives a value to whoever receives it; until then it stays on its device."""
+        """Gives a value to whoever receives it; unless that is another task, it stays on its device until then."""
         route = self._route
-        self._exchange.send(route.source, route.destination, route.tensor, value)
+        send = self._exchange.send_away if route.leaves else self._exchange.send
+        send(route.source, route.destination, route.tensor, value)
 
     def receive(self) -> Any:
         """The value that was sent, copied to the destination device; or a `Pending` for the one that will be."""
-        source, destination, tensor, device = self._route
+        source, destination, tensor, device, _ = self._route
         # what was sent already is taken without a `Pending`, and copied at once
         value = self._exchange.take(source, destination, tensor)
         if value is NOTHING:
             return self._exchange.receive(source, destination, tensor)
+        if value is DEAD:
+            return Pending.completed([DEAD])
         return value if device is None else moved_to(device, value)
 
 
 class Route(NamedTuple):
-    """Where a tensor goes from and to, under which name, and onto which device it is copied (None: onto none)."""
+    """Where a tensor goes from and to.
+
+    Attributes:
+        source, destination: the full names of the devices.
+        tensor: the name of the transfer.
+        copied_to: the device of this task onto which it is copied when it arrives; None: none.
+        leaves: whether it goes to another task.
+    """
 
     source: str
     destination: str
     tensor: str
     copied_to: Device | None
+    leaves: bool = False
 
     @classmethod
     def between(cls, source: Device, destination: Device, tensor: str) -> Route:
@@ -60,6 +74,16 @@ class Route(NamedTuple):
         # devices of one type that share memory can share the value as well, for values are never changed
         shared = source.xla_device is destination.xla_device and source.device_type == destination.device_type
         return cls(source.name, destination.name, tensor, None if shared else destination)
+
+    @classmethod
+    def of(cls, op: StepNode, devices: Mapping[str, Device]) -> Route:
+        """The route of a `_Send` or `_Recv` in a task that has these devices."""
+        source, destination, tensor = (
+            op.attrs[name].decode() for name in ("send_device", "recv_device", "tensor_name")
+        )
+        if crosses_tasks(op):
+            return cls(source, destination, tensor, devices.get(destination), destination not in devices)
+        return cls.between(devices[source], devices[destination], tensor)
 
 
 def moved_to(device: Device, value: TensorValue) -> Any:
@@ -84,12 +108,8 @@ class TransferCall(HostKernelCall):
     ) -> None:
         """`waited`: the tensors and the operations of its task that it waits for."""
         super().__init__(item, slots, outputs, environment)
-        source, destination, tensor = (
-            self.op.attrs[name].decode() for name in ("send_device", "recv_device", "tensor_name")
-        )
         self._waited = [op.name for op in waited[1]]
-        devices = environment.devices
-        self._route = Route.between(devices[source], devices[destination], tensor)
+        self._route = Route.of(self.op, environment.devices)
 
     @property
     def sources(self) -> list[str]:
@@ -114,3 +134,21 @@ class TransferCall(HostKernelCall):
             ((slot, known),) = self._sources
             self._kernel((known if slot is None else frame.values[slot],), ctx=context)
         return None
+
+    def finish(self, frame: StepFrame, pending: Pending) -> bool:
+        """Stores what has arrived on the device that it is for; or finds that it is dead."""
+        try:
+            (value,) = pending.wait()
+        except OpError as error:
+            error.attribute_to(self.op)
+            raise
+        if value is DEAD:
+            return True
+        device = self._route.copied_to
+        self._store(frame, (value if device is None else moved_to(device, value),))
+        return False
+
+    def send_dead(self, frame: StepFrame) -> None:
+        """Tells another task that the tensor is dead."""
+        assert frame.exchange is not None
+        frame.exchange.send_away(self._route.source, self._route.destination, self._route.tensor, DEAD)

@@ -51,6 +51,13 @@ class ActiveSteps:
         with self._lock:
             self._runs.discard(run)
 
+    def cancel(self, number: int, error: OpError) -> None:
+        """Ends the run of one step of the master, if it is under way here."""
+        with self._lock:
+            runs = [run for run in self._runs if run.number == number]
+        for run in runs:
+            run.cancel(error)
+
     def cancel_all(self, why: str) -> None:
         """Ends all runs with CancelledError: those under way, and those that begin later."""
         with self._lock:
@@ -87,7 +94,12 @@ class StepWaiting:
         deadline: when they are over, on the monotonic clock.
         active: where the step is known while it runs.
         wake: called after each event, from whichever thread; None: the thread of the step waits for events.
+
+    Attributes:
+        number: the step's, if other tasks may run parts of it.
     """
+
+    number: int | None = None
 
     def __init__(
         self,

@@ -1,27 +1,40 @@
 """The worker protocol as messages: a service beside the worker, and what stands for the worker beside the master.
 
 The two know nothing of each other but bytes (`runtime.messages.Frames`), so that whatever carries bytes carries steps.
-One message opens a session, one registers a partition, one runs it; each is answered by one reply.
+One message opens a session, one registers a partition, one runs it; each is answered by one reply. Two are not: the one
+that gives a step up, and the one that carries a tensor from task to task.
 """
 
 from __future__ import annotations
 
 import itertools
 import json
+import logging
 import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 from google.protobuf.message import DecodeError
 
+from anabranch.core.devices import task_of
 from anabranch.core.values import TensorValue
-from anabranch.errors import NotFoundError, UnknownError
+from anabranch.errors import NotFoundError, OpError, UnknownError
 from anabranch.graph.step_nodes import StepNode
 from anabranch.placement.policy import PlacementPolicy
 from anabranch.proto.config_pb2 import ConfigProto
-from anabranch.proto.step_plan_pb2 import OpenSession, RunPartition, WorkerReply, WorkerRequest
+from anabranch.proto.step_plan_pb2 import (
+    DeviceDef,
+    OpenSession,
+    RunPartition,
+    TaskDescription,
+    TransferValue,
+    WorkerReply,
+    WorkerRequest,
+)
+from anabranch.runtime.devices import session_devices
 from anabranch.runtime.item_call import ItemEvent, Recorder
 from anabranch.runtime.local_worker import LocalTask, LocalWorkerSession, placer_for
 from anabranch.runtime.messages import (
@@ -35,9 +48,13 @@ from anabranch.runtime.messages import (
     value_from_proto,
     value_to_proto,
 )
-from anabranch.runtime.protocols import OnDone, RegisteredPartition, WorkerSession
+from anabranch.runtime.protocols import OnDone, RegisteredPartition
+from anabranch.runtime.rendezvous import DEAD, Dead, Key, StepId
+from anabranch.runtime.worker_threads import worker_threads
 from anabranch.xla.partition_codec import partition_from_proto, partition_to_proto
 from anabranch.xla.partitions import Partition
+
+_log = logging.getLogger(__name__)
 
 
 class Transport(Protocol):
@@ -46,16 +63,49 @@ class Transport(Protocol):
     def call(self, frames: Frames) -> Frames:
         """Sends a message, and waits for the reply."""
 
-    def start(self, frames: Frames, on_reply: Callable[[Frames], None]) -> None:
-        """Sends a message, and returns; `on_reply` gets the reply, on whichever thread."""
+    def start(self, frames: Frames, on_reply: Callable[[Frames | OpError], None]) -> None:
+        """Sends a message, and returns; `on_reply` gets the reply, or why there is none, on whichever thread."""
+
+    def post(self, frames: Frames) -> None:
+        """Sends a message that is not answered.
+
+        Raises:
+            OpError: it cannot be sent.
+        """
 
 
 # ---------------------------------------------------------------------- beside the worker
-class _ServedSession:
-    """A session, and its partitions by the numbers that the master knows them by."""
+@dataclass(frozen=True, slots=True)
+class ServedTask:
+    """The task of a cluster that a process is.
 
-    def __init__(self, session: WorkerSession) -> None:
+    Attributes:
+        name: its full name.
+        state: what it holds.
+        addresses: of all tasks of the cluster, by their full names.
+        config: what sessions get that are opened without a configuration.
+        incarnation: tells it from tasks that had the same name before.
+    """
+
+    name: str
+    state: LocalTask
+    addresses: Mapping[str, str]
+    config: ConfigProto
+    incarnation: int
+
+
+class _ServedSession:
+    """A session, and its partitions by the numbers that the master knows them by.
+
+    Attributes:
+        addresses: of the tasks that work for it, by their full names.
+        owner: whose end is its end too.
+    """
+
+    def __init__(self, session: LocalWorkerSession, addresses: Mapping[str, str], owner: str = "") -> None:
         self.session = session
+        self.addresses = addresses
+        self.owner = owner
         self.partitions: dict[int, RegisteredPartition] = {}
         self.numbers = itertools.count(1)
 
@@ -64,11 +114,16 @@ class WorkerService:
     """Does what messages ask of the worker of this process. Thread-safe.
 
     #: A message that is malformed, or asks for what is not there, is answered by an error and changes nothing.
+
+    Args:
+        task: the task that this process is; None: sessions say of which local task they are.
+        post: sends a message to a task with an address.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, task: ServedTask | None = None, post: Callable[[str, Frames], None] | None = None) -> None:
         self._lock = threading.Lock()
         self._sessions: dict[str, _ServedSession] = {}
+        self._task, self._post = task, post
 
     def handle(self, frames: Frames) -> Frames:
         """The reply to a message; what waits in a step waits here."""
@@ -76,28 +131,131 @@ class WorkerService:
             request = _request(frames)
             if request.WhichOneof("kind") == "run":
                 return self._run(request, frames[1:])
-            return _reply(self._do(request))
+            return _reply(self._do(request, ""))
         except Exception as error:  # whatever it is, the master has to know
             return _reply(WorkerReply(error=error_to_proto(error)))
 
-    def start(self, frames: Frames, on_reply: Callable[[Frames], None]) -> None:
-        """Begins what a message asks for; a step that waits holds no thread."""
+    def _answered(self, request: WorkerRequest, owner: str) -> Frames:
+        try:
+            return _reply(self._do(request, owner))
+        except Exception as error:  # whatever it is, the master has to know
+            return _reply(WorkerReply(error=error_to_proto(error)))
+
+    def lost(self, owner: str) -> None:
+        """Ends the sessions of a master that is gone; what it shared with others stays."""
+        with self._lock:
+            names = [name for name, served in self._sessions.items() if served.owner == owner]
+            sessions = [self._sessions.pop(name) for name in names]
+        for served in sessions:
+            served.session.close()
+            served.session.forget()
+
+    def start(self, frames: Frames, on_reply: Callable[[Frames], None], owner: str = "") -> None:
+        """Begins what a message asks for, and returns at once; a step that waits holds no thread.
+
+        Args:
+            owner: who asks. Its sessions end with it (`lost`).
+        """
         try:
             request = _request(frames)
-            run = request.run
+            if request.WhichOneof("kind") != "run":
+                worker_threads.submit(lambda: on_reply(self._answered(request, owner)))
+                return
+            run, events = request.run, list[ItemEvent]()
             partition, feeds = self._partition(request.session, run.partition), _feeds(run, frames[1:])
         except Exception as error:
             on_reply(_reply(WorkerReply(error=error_to_proto(error))))
             return
-        partition.start(run.number, feeds, lambda outcome: on_reply(_outcome(outcome, ())), run.timeout or None)
+        partition.start(
+            run.number,
+            feeds,
+            lambda outcome: on_reply(_outcome(outcome, events)),
+            run.timeout or None,
+            events.append if run.recorded else None,
+        )
 
-    def _do(self, request: WorkerRequest) -> WorkerReply:
+    def accept(self, frames: Frames) -> None:
+        """Takes a message that is not answered; one that is malformed, or comes too late, is dropped."""
+        try:
+            request = _request(frames)
+            with self._lock:
+                served = self._sessions.get(request.session)
+            if served is None:
+                return
+            if request.WhichOneof("kind") == "abort":
+                error = error_from_proto(request.abort.error, {})
+                known = error if isinstance(error, OpError) else UnknownError(None, None, str(error))
+                served.session.abort(request.abort.number, known)
+            elif request.WhichOneof("kind") == "transfer":
+                _deliver(served.session, request.transfer, frames[1:])
+        except (OpError, TypeError, ValueError):
+            _log.warning("dropped a message between tasks that is malformed, or came twice", exc_info=True)
+
+    def open(
+        self,
+        name: str,
+        config: ConfigProto,
+        policy: PlacementPolicy,
+        addresses: Mapping[str, str],
+        owner: str = "",
+    ) -> LocalWorkerSession:
+        """Opens a session of the task that this process is.
+
+        Args:
+            addresses: of the tasks that work for it, by their full names.
+            owner: see `start`.
+        """
+        assert self._task is not None
+        placer = placer_for(config, policy, session_devices(config, self._task.name))
+        task = None if config.isolate_session_state else self._task.state
+        session = LocalWorkerSession(name, task, placer, is_shared=True)
+        session.containers.rendezvous.outlet = self._send_away
+        with self._lock:
+            self._sessions[name] = _ServedSession(session, addresses, owner)
+        return session
+
+    def _send_away(self, key: Key, value: TensorValue | Dead) -> None:
+        """Sends a tensor to the task that its step's session knows by the name of its destination."""
+        assert self._post is not None
+        address = self._served(key.step.session).addresses[task_of(key.destination)]
+        arrays = Frames()
+        transfer = TransferValue(
+            number=key.step.number,
+            source=key.source,
+            destination=key.destination,
+            tensor=key.tensor,
+            frame=key.frame,
+            iteration=key.iteration,
+        )
+        if isinstance(value, Dead):
+            transfer.is_dead = True
+        else:
+            transfer.value.CopyFrom(value_to_proto(value, arrays))
+        self._post(address, [WorkerRequest(session=key.step.session, transfer=transfer).SerializeToString(), *arrays])
+
+    def close(self) -> None:
+        """Ends all sessions: their steps are cancelled."""
+        with self._lock:
+            sessions = list(self._sessions.values())
+            self._sessions.clear()
+        for served in sessions:
+            served.session.close()
+            served.session.forget()
+
+    def _do(self, request: WorkerRequest, owner: str) -> WorkerReply:
         kind, reply = request.WhichOneof("kind"), WorkerReply()
         if kind == "open":
-            self._open(request.session, request.open)
+            self._open(request.session, request.open, owner)
             return reply
         if kind == "close":
             self._close(request.session, request.close.forgotten)
+            return reply
+        if kind == "describe":
+            reply.description.CopyFrom(self._description())
+            return reply
+        if kind == "reset":
+            if self._task is not None:
+                self._task.state.containers.reset(request.reset.container)
             return reply
         served = self._served(request.session)
         if kind == "register":
@@ -120,13 +278,31 @@ class WorkerService:
         if served is not None:
             served.session.forget() if forgotten else served.session.close()
 
-    def _open(self, name: str, asked: OpenSession) -> None:
+    def _open(self, name: str, asked: OpenSession, owner: str) -> None:
         config, policy = ConfigProto(), PlacementPolicy.from_mapping(json.loads(asked.policy))
         config.MergeFromString(asked.config)
+        if asked.address:
+            self.open(name, config, policy, dict(asked.address), owner)
+            return
         task = LocalTask.named(asked.task) if asked.is_shared else None
-        session = _ServedSession(LocalWorkerSession(name, task, placer_for(config, policy)))
+        session = _ServedSession(LocalWorkerSession(name, task, placer_for(config, policy)), {})
         with self._lock:
             self._sessions[name] = session
+
+    def _description(self) -> TaskDescription:
+        task = self._task
+        if task is None:
+            raise NotFoundError(None, None, "this process is no task of a cluster")
+        devices = [
+            DeviceDef(
+                name=device.name,
+                device_type=device.device_type,
+                memory_limit=device.memory_limit_bytes,
+                incarnation=task.incarnation,
+            )
+            for device in session_devices(task.config, task.name)
+        ]
+        return TaskDescription(task=task.name, address=task.addresses, device=devices, incarnation=task.incarnation)
 
     def _served(self, name: str) -> _ServedSession:
         with self._lock:
@@ -153,6 +329,14 @@ class WorkerService:
             # its frames hold what the step held, a lock for instance, and this one would hold them for long
             outcome = error.with_traceback(None)
         return _outcome(outcome, events)
+
+
+def _deliver(session: LocalWorkerSession, transfer: TransferValue, arrays: Frames) -> None:
+    """Gives what another task sent to the step that it is for."""
+    step = StepId(session.name, transfer.number)
+    key = Key(step, transfer.source, transfer.destination, transfer.tensor, transfer.frame, transfer.iteration)
+    value = DEAD if transfer.is_dead else value_from_proto(transfer.value, iter(arrays))
+    session.containers.rendezvous.arrive(key, value, sum(map(len, arrays)))
 
 
 def _request(frames: Frames) -> WorkerRequest:
@@ -200,13 +384,20 @@ class RemoteWorkerSession:
         task: the name under which the worker's process keeps the task; None: a task of the session's own.
         policy: how the worker places the functions that run as steps of their own.
         config: the session's.
+        addresses: of the tasks that work for the session, by their full names; None: no other does.
 
     Raises (when made):
         OpError: the worker refuses the session.
     """
 
     def __init__(
-        self, transport: Transport, name: str, task: str | None, policy: PlacementPolicy, config: ConfigProto
+        self,
+        transport: Transport,
+        name: str,
+        task: str | None,
+        policy: PlacementPolicy,
+        config: ConfigProto,
+        addresses: Mapping[str, str] | None = None,
     ) -> None:
         self.transport = transport
         self.name = name
@@ -215,6 +406,7 @@ class RemoteWorkerSession:
             is_shared=task is not None,
             config=config.SerializeToString(),
             policy=json.dumps(policy.to_mapping()).encode(),
+            address=addresses or {},
         )
         self._call(WorkerRequest(open=asked), {})
 
@@ -229,18 +421,28 @@ class RemoteWorkerSession:
         weakref.finalize(remote, self.release, number, True).atexit = False
         return remote
 
+    def abort(self, number: int, error: OpError) -> None:
+        """Gives up a step."""
+        request = WorkerRequest(session=self.name)
+        request.abort.number = number
+        request.abort.error.CopyFrom(error_to_proto(error))
+        self.transport.post([request.SerializeToString()])
+
     def close(self) -> None:
         """Cancels the steps that wait, and releases what belongs to the session alone."""
-        self._close(False)
+        reply, _ = read_reply(self.transport.call(self._closing(False)))
+        if reply.HasField("error"):
+            raise error_from_proto(reply.error, {})
 
     def forget(self) -> None:
         """Ends what works for a session that nobody holds any more, and hence no step is running in."""
-        self._close(True)
+        # nobody waits for that: it may be the garbage collector that asks, on any thread
+        self.transport.start(self._closing(True), _ignore)
 
-    def _close(self, forgotten: bool) -> None:
-        request = WorkerRequest()
+    def _closing(self, forgotten: bool) -> Frames:
+        request = WorkerRequest(session=self.name)
         request.close.forgotten = forgotten
-        self._call(request, {})
+        return [request.SerializeToString()]
 
     def release(self, partition: int, forgotten: bool) -> None:
         """Releases the executables of a partition; a session that is closed has none.
@@ -250,7 +452,8 @@ class RemoteWorkerSession:
         """
         request = WorkerRequest(session=self.name)
         request.release.partition, request.release.forgotten = partition, forgotten
-        self.transport.call([request.SerializeToString()])
+        # as of `forget`
+        self.transport.start([request.SerializeToString()], _ignore)
 
     def _call(self, request: WorkerRequest, nodes: Mapping[str, StepNode]) -> WorkerReply:
         request.session = self.name
@@ -258,6 +461,10 @@ class RemoteWorkerSession:
         if reply.HasField("error"):
             raise error_from_proto(reply.error, nodes)
         return reply
+
+
+def _ignore(_: Frames | OpError) -> None:
+    """What is told here changes nothing: the worker forgets what it has with the session."""
 
 
 def read_reply(frames: Frames) -> tuple[WorkerReply, list[TensorValue]]:
@@ -295,17 +502,31 @@ class RemotePartition:
                 record(event_from_proto(event))
         return self._outcome(reply, values)
 
-    def start(self, number: int, feeds: Sequence[TensorValue], on_done: OnDone, timeout: float | None = None) -> None:
+    def start(
+        self,
+        number: int,
+        feeds: Sequence[TensorValue],
+        on_done: OnDone,
+        timeout: float | None = None,
+        record: Recorder | None = None,
+    ) -> None:
         """Likewise, but returns at once."""
 
-        def done(frames: Frames) -> None:
+        def done(frames: Frames | OpError) -> None:
+            if isinstance(frames, OpError):
+                on_done(frames)
+                return
             try:
-                outcome: Sequence[TensorValue] | BaseException = self._outcome(*read_reply(frames))
+                reply, values = read_reply(frames)
+                if record is not None:
+                    for event in reply.event:
+                        record(event_from_proto(event))
+                outcome: Sequence[TensorValue] | BaseException = self._outcome(reply, values)
             except Exception as error:
                 outcome = error
             on_done(outcome)
 
-        self._session.transport.start(self._request(number, feeds, timeout, False), done)
+        self._session.transport.start(self._request(number, feeds, timeout, record is not None), done)
 
     def release(self) -> None:
         """Releases its executables; a run that comes later compiles anew."""

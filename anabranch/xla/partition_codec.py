@@ -89,7 +89,9 @@ def handle_from_proto(message: HandleDef) -> ResourceHandle:
 # ---------------------------------------------------------------------- writing
 class _PartitionWriter:
     def __init__(self, partition: Partition) -> None:
-        self.message = PartitionDef(task=partition.task, default_device=partition.default_device)
+        self.message = PartitionDef(
+            task=partition.task, default_device=partition.default_device, follows_order=partition.follows_order
+        )
         self._nodes: dict[StepNode, int] = {}
         self._tensors: dict[StepTensor, int] = {}
         self._functions: dict[StepFunction, int] = {}
@@ -289,6 +291,7 @@ class _PartitionReader:
             fetch_positions,
             [_end_from_proto(end) for end in message.send],
             [_end_from_proto(end) for end in message.receive],
+            message.follows_order,
         )
 
     @staticmethod

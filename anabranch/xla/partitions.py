@@ -58,6 +58,8 @@ class Partition:
         fetches: the tensors whose values are given back from here.
         fetch_positions: which fetches of the step these are.
         sends, receives: what goes to other tasks, and comes from there.
+        follows_order: whether no operation of the whole step can die, repeat, or wait for anything but a transfer. All
+            tasks may then run what they have in the order of the step.
     """
 
     task: str
@@ -69,6 +71,7 @@ class Partition:
     fetch_positions: list[int]
     sends: list[TransferEnd]
     receives: list[TransferEnd]
+    follows_order: bool = True
 
     @property
     def items(self) -> list[PlanItem]:
@@ -81,6 +84,12 @@ class Partition:
 
     def __str__(self) -> str:
         return "\n".join(_printed(self))
+
+
+def crosses_tasks(op: StepNode) -> bool:
+    """Whether a Send or Recv is an end of a transfer between two tasks."""
+    source, destination = (task_of(op.attrs[end].decode()) for end in ("send_device", "recv_device"))
+    return source != destination
 
 
 def cut(step: StepGraph, grouping: Grouping, default_device: str) -> list[Partition]:
@@ -106,6 +115,9 @@ class _Cutting:
     def __init__(self, step: StepGraph, grouping: Grouping, default_device: str) -> None:
         self._step, self._grouping, self._default_device = step, grouping, default_device
         self._default_task = task_of(default_device)
+        self._follows_order = not any(
+            op.op_def.is_primitive or op.op_def.asynchronous or op.op_def.blocking for op in step.operations
+        )
         self._task_of = {op: self._home(item.device) for item in grouping.items for op in item.operations}
 
     def _home(self, device: str) -> str:
@@ -129,6 +141,7 @@ class _Cutting:
             fetched,
             [_end(t) for t in transfers if self._home(t.source) == task],
             [_end(t) for t in transfers if self._home(t.destination) == task],
+            self._follows_order,
         )
 
     def _part(self, items: list[PlanItem], operations: Sequence[StepNode]) -> Grouping:

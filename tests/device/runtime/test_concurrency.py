@@ -125,7 +125,7 @@ def test_a_function_runs_in_place_where_nothing_can_run_beside_it() -> None:
     for fetches in straight + beside:
         tensors = [f for f in fetches if isinstance(f, tf.Tensor)]
         targets = [f for f in fetches if isinstance(f, tf.Operation)]
-        assert needs_executor(plan_step(tensors, targets, [x])) == (fetches in beside)
+        assert needs_executor(plan_step(tensors, targets, [x]).partitions[0]) == (fetches in beside)
 
 
 def test_functions_see_numpy_as_their_program_set_it() -> None:

@@ -244,7 +244,7 @@ def lost_edges(plan: Plan, program: Program, order: Order) -> list[str]:
     """The pairs that a plan leaves unordered, so that only chance puts them in order."""
     copies = {op.origin: op for op in plan.step.operations}
     item_of = {op: number for number, item in enumerate(plan.items) for op in item.operations}
-    straight = not needs_executor(plan)
+    straight = not needs_executor(plan.partitions[0])
     lost = []
     for a, b in ordered_pairs(program, order):
         one, other = copies.get(origin(program.noticed[a])), copies.get(origin(program.noticed[b]))

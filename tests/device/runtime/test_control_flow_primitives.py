@@ -322,7 +322,7 @@ def test_host_work_makes_a_loop_run_by_primitives() -> None:
     result = tf.while_loop(lambda i, _: i < n, body, (0, 0))
     plan = plan_step(result, [], [n])
     assert "lower" in [report.stage for report in plan.stages]
-    assert needs_executor(plan)
+    assert needs_executor(plan.partitions[0])
     assert not any(op.type in ("While", "StatelessWhile") for op in plan.step.operations)
     assert {"Switch", "Merge", "Enter", "Exit", "NextIteration", "_Gate"} <= {op.type for op in plan.step.operations}
     assert run(result, {n: 5}) == (5, 30)
@@ -333,7 +333,7 @@ def test_what_xla_takes_whole_is_not_lowered() -> None:
     n = tf.placeholder(tf.int32, [])
     plan = plan_step([tf.while_loop(lambda i: i < n, lambda i: i + 1, [0])], [], [n])
     assert [type(item) for item in plan.items] == [Island]
-    assert not needs_executor(plan)
+    assert not needs_executor(plan.partitions[0])
 
 
 @pytest.mark.parametrize("window", [1, 4])

@@ -1,0 +1,527 @@
+"""The master of a session on a cluster: it plans whole steps, and gives each task its partition (§3.3, WP2).
+
+It lives in the client's process (docs/decisions/0037-clusters.md). A step is one message to each task that has a part
+in it and one answer from each; tensors go from task to task without the master.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from anabranch.core.bounded import ticks
+from anabranch.core.device import DeviceSpec
+from anabranch.core.interrupts import admitted
+from anabranch.core.values import TensorValue
+from anabranch.distributed.network import Connection, Network
+from anabranch.distributed.step_protocol import GRACE, Abort, Instruction, StepProtocol
+from anabranch.errors import (
+    AbortedError,
+    CancelledError,
+    DeadlineExceededError,
+    OpError,
+    UnavailableError,
+)
+from anabranch.graph.operation import Operation, Tensor
+from anabranch.pipeline import Plan, plan_step
+from anabranch.placement.cost_model import CostModel
+from anabranch.placement.policy import PlacementPolicy, policy_of
+from anabranch.proto.config_pb2 import ConfigProto
+from anabranch.proto.step_plan_pb2 import TaskDescription, WorkerRequest
+from anabranch.runtime.deadlines import deadlines
+from anabranch.runtime.devices import DeviceAttributes, RemoteDevice
+from anabranch.runtime.item_call import Recorder
+from anabranch.runtime.local_worker import placer_for
+from anabranch.runtime.measurement import measure_step
+from anabranch.runtime.messages import error_from_proto
+from anabranch.runtime.protocols import OnDone, RegisteredPartition, Step, WorkerSession
+from anabranch.runtime.worker_service import RemoteWorkerSession, WorkerService, read_reply
+from anabranch.xla.partitions import Partition
+
+_log = logging.getLogger(__name__)
+
+#: how often (s) a session that is being made says whom it waits for
+TELL_EVERY: Final = 10.0
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
+
+_session_numbers = itertools.count(1)
+
+
+class ClusterMaster:
+    """See the module docstring and `runtime.protocols.Master`.
+
+    Args:
+        target: the address of the task that operations go to that ask for none. It says which other tasks there are.
+        config: the session's `ConfigProto`.
+        placement: the session's placement policy, or the path of its file.
+        network: reaches the tasks.
+        client: names this process among the clients of the cluster.
+        here: the tasks that this process is, by their addresses; steps go to them without messages.
+
+    Raises:
+        InvalidArgumentError: the configuration or the policy is wrong, or the filters leave no task.
+        DeadlineExceededError: `operation_timeout_in_ms` is over, and tasks do not answer.
+    """
+
+    def __init__(
+        self,
+        target: str,
+        config: ConfigProto | None,
+        placement: PlacementPolicy | str | os.PathLike[str] | None,
+        network: Network,
+        client: str,
+        here: Callable[[str], WorkerService | None] = lambda _: None,
+    ) -> None:
+        self._config = config or ConfigProto()
+        self._policy = policy_of(placement)
+        self._network, self._here = network, here
+        self.name = f"{client}.{next(_session_numbers)}"
+        seconds = self._config.operation_timeout_in_ms / 1000
+        waiting = _Waiting(time.monotonic() + seconds if seconds else None)
+        (first,) = waiting.describe([network.connect(target)])
+        addresses = dict(first.address)
+        visible = [name for name in addresses if name == first.task or _passes(self._config.device_filters, name)]
+        # that of the target first: its devices are preferred
+        visible.sort(key=lambda name: (name != first.task, DeviceSpec.from_string(name).job or "", _index(name)))
+        self._addresses = {name: addresses[name] for name in visible}
+        descriptions = waiting.describe([network.connect(address) for address in self._addresses.values()])
+        devices = [
+            RemoteDevice(d.device_type, DeviceSpec.from_string(d.name).device_index or 0, d.memory_limit, said.task)
+            for said in descriptions
+            for d in said.device
+        ]
+        self._attributes = [
+            DeviceAttributes(d.name, d.device_type, d.memory_limit, d.incarnation)
+            for said in descriptions
+            for d in said.device
+        ]
+        self.placer = placer_for(config, self._policy, devices)
+        self._tasks = {name: _TaskOfSession(self, name, self._addresses[name]) for name in visible}
+        self._numbers = itertools.count(1)
+        self._lock = threading.Lock()
+        self._running: set[_Run] = set()
+        self._closed = False
+
+    def devices(self) -> list[DeviceAttributes]:
+        """The devices that steps can use."""
+        return list(self._attributes)
+
+    def measure(self, model: CostModel, step: Step, feeds: Sequence[TensorValue], runs: int) -> None:
+        """Adds to a model what a step costs."""
+        measure_step(model, step, feeds, runs, {d.name: d.device_type for d in self._attributes})
+
+    def prepare(self, fetches: Sequence[Tensor], targets: Sequence[Operation], feeds: Sequence[Tensor]) -> ClusterStep:
+        """Plans a kind of step, and gives each task its partition.
+
+        Raises:
+            OpError: the graph cannot be run or not placed, or a task refuses its partition or does not answer.
+        """
+        plan = plan_step(fetches, targets, feeds, self.placer)
+        step = ClusterStep(self, plan)
+        step.register()
+        return step
+
+    def close(self) -> None:
+        """Cancels the steps that wait, and releases what belongs to the session alone."""
+        self._closed = True
+        self._cancel_all()
+        for task in self._tasks.values():
+            task.close()
+
+    def forget(self) -> None:
+        """Ends what works for a session that nobody holds any more, and hence no step is running in."""
+        for task in self._tasks.values():
+            task.forget()
+
+    # ---- for the steps
+    def task(self, name: str) -> _TaskOfSession:
+        """What the session knows of a task."""
+        return self._tasks[name]
+
+    def open_on(self, address: str) -> WorkerSession:
+        """Opens the session on a task."""
+        service = self._here(address)
+        if service is not None:
+            return service.open(self.name, self._config, self._policy, self._addresses)
+        connection = self._network.connect(address)
+        return RemoteWorkerSession(connection, self.name, None, self._policy, self._config, self._addresses)
+
+    def connection(self, address: str) -> Connection | None:
+        """The way to a task; None where it is this process."""
+        return None if self._here(address) is not None else self._network.connect(address)
+
+    def next_number(self) -> int:
+        """The number of a new step."""
+        return next(self._numbers)
+
+    def began(self, run: _Run) -> None:
+        """Notes a run that is under way."""
+        with self._lock:
+            self._running.add(run)
+        if self._closed:
+            self._cancel_all()
+
+    def ended(self, run: _Run) -> None:
+        """Notes its end."""
+        with self._lock:
+            self._running.discard(run)
+
+    def _cancel_all(self) -> None:
+        with self._lock:
+            runs = list(self._running)
+        for run in runs:
+            run.give_up(CancelledError(None, None, "the step was cancelled: its session was closed"))
+
+
+def _index(task: str) -> int:
+    return DeviceSpec.from_string(task).task or 0
+
+
+def _passes(filters: Sequence[str], task: str) -> bool:
+    """Whether a session sees a task: one of the filters covers it, or there are none."""
+    spec = DeviceSpec.from_string(task)
+    for text in filters:
+        asked = DeviceSpec.from_string(text)
+        if DeviceSpec(job=asked.job, replica=asked.replica, task=asked.task).covers(spec):
+            return True
+    return not filters
+
+
+class _Waiting:
+    """Waits until tasks answer.
+
+    Args:
+        deadline: when that is given up, on the monotonic clock; None: never.
+    """
+
+    def __init__(self, deadline: float | None) -> None:
+        self._deadline = deadline
+        self._told = time.monotonic()
+
+    def describe(self, connections: Sequence[Connection]) -> list[TaskDescription]:
+        """What the tasks say of themselves.
+
+        Raises:
+            DeadlineExceededError: they do not answer in time. It names those that did not.
+            OpError: a task refuses to answer.
+        """
+        said: dict[str, TaskDescription] = {}
+        pause = _FIRST_PAUSE
+        while True:
+            for connection in connections:
+                if connection.address not in said:
+                    description = _described(connection)
+                    if description is not None:
+                        said[connection.address] = description
+            missing = [c.address for c in connections if c.address not in said]
+            if not missing:
+                return [said[c.address] for c in connections]
+            self._check(missing)
+            with admitted():
+                threading.Event().wait(pause)
+            pause = min(pause * 2, _LONGEST_PAUSE)
+
+    def _check(self, missing: Sequence[str]) -> None:
+        now = time.monotonic()
+        if self._deadline is not None and now >= self._deadline:
+            raise DeadlineExceededError(
+                None,
+                None,
+                f"no session could be made: the tasks at {', '.join(missing)} did not answer; start them, or look at "
+                "their addresses in the cluster's specification",
+            )
+        if now - self._told >= TELL_EVERY:
+            self._told = now
+            _log.warning("the session waits for the tasks at %s to answer", ", ".join(missing))
+
+
+def _described(connection: Connection) -> TaskDescription | None:
+    """What a task says of itself; None where it cannot be reached."""
+    request = WorkerRequest()
+    request.describe.SetInParent()
+    try:
+        reply, _ = read_reply(connection.call([request.SerializeToString()]))
+    except (UnavailableError, AbortedError, DeadlineExceededError):
+        return None
+    if reply.HasField("error"):
+        raise error_from_proto(reply.error, {})
+    return reply.description
+
+
+class _TaskOfSession:
+    """A task as one session knows it: the session's part there, which is opened anew where the task has come back.
+
+    Attributes:
+        epoch: grows whenever the task was lost: what was registered before is not there any more.
+    """
+
+    def __init__(self, master: ClusterMaster, name: str, address: str) -> None:
+        self.name, self.address = name, address
+        self.epoch = 0
+        self._master = master
+        self._lock = threading.Lock()
+        self._session: WorkerSession | None = master.open_on(address)
+        connection = master.connection(address)
+        self._withdraw = _nothing if connection is None else connection.on_lost(self._lost)
+
+    @property
+    def is_here(self) -> bool:
+        """Whether the task is this process."""
+        return self._master.connection(self.address) is None
+
+    def _lost(self, _: OpError) -> None:
+        # without the lock: whoever opens a session holds it while it waits for an answer
+        self.epoch += 1
+        self._session = None
+
+    def session(self) -> tuple[int, WorkerSession]:
+        """The session's part on the task, and the epoch that it belongs to.
+
+        Raises:
+            OpError: the task does not answer, or refuses.
+        """
+        with self._lock:
+            epoch, session = self.epoch, self._session
+            if session is None:
+                session = self._master.open_on(self.address)
+                if self.epoch == epoch:
+                    self._session = session
+            return epoch, session
+
+    def abort(self, number: int, error: OpError) -> None:
+        """Gives a step up there."""
+        session = self._session
+        if session is None:
+            return
+        try:
+            session.abort(number, error)
+        except OpError:
+            _log.debug("could not tell %s that step %d is given up", self.name, number, exc_info=True)
+
+    def close(self) -> None:
+        """Ends the session there; a task that is lost has none."""
+        self._withdraw()
+        session = self._session
+        if session is None:
+            return
+        try:
+            session.close()
+            session.forget()
+        except (UnavailableError, AbortedError, DeadlineExceededError, CancelledError):
+            _log.debug("could not close the session on %s", self.name, exc_info=True)
+
+    def forget(self) -> None:
+        """Likewise, without waiting for an answer."""
+        self._withdraw()
+        session = self._session
+        if session is not None:
+            try:
+                session.forget()
+            except OpError:
+                _log.debug("could not end the session on %s", self.name, exc_info=True)
+
+
+def _nothing() -> None:
+    """Withdraws what was never given."""
+
+
+class _Part:
+    """A partition of a step, where it is registered."""
+
+    __slots__ = ("epoch", "partition", "registered", "task")
+
+    def __init__(self, task: _TaskOfSession, partition: Partition) -> None:
+        self.task, self.partition = task, partition
+        self.epoch = -1
+        self.registered: RegisteredPartition | None = None
+
+    def ready(self) -> RegisteredPartition:
+        """The partition at the task; registered anew where the task has come back.
+
+        Raises:
+            OpError: the task refuses it, or does not answer.
+        """
+        if self.registered is None or self.epoch != self.task.epoch:
+            self.epoch, session = self.task.session()
+            self.registered = session.register(self.partition)
+        return self.registered
+
+
+class ClusterStep:
+    """A step that runs on the tasks of a cluster. See `runtime.protocols.Step`."""
+
+    def __init__(self, master: ClusterMaster, plan: Plan) -> None:
+        self.plan = plan
+        self.used = 0
+        self._master = master
+        self._parts = [
+            _Part(master.task(partition.task), partition) for partition in plan.partitions if _runs(partition)
+        ]
+        #: the one part of a step that does not leave this process
+        self._only = self._parts[0] if len(self._parts) == 1 and self._parts[0].task.is_here else None
+
+    def register(self) -> None:
+        """Gives each task its partition."""
+        for part in self._parts:
+            part.ready()
+
+    def release(self) -> None:
+        """Releases executables; a run that comes later compiles anew."""
+        for part in self._parts:
+            if part.registered is not None and part.epoch == part.task.epoch:
+                part.registered.release()
+
+    def run(
+        self, feeds: Sequence[TensorValue], record: Recorder | None = None, timeout: float | None = None
+    ) -> list[TensorValue]:
+        """Runs one step.
+
+        Raises:
+            OpError: what the first task failed with that did; UnavailableError or AbortedError: a task was lost.
+            BaseException: an interrupt of this thread; the step is given up on all tasks.
+        """
+        self.used = next(ticks)
+        if self._only is not None:
+            return self._only.ready().run(self._master.next_number(), feeds, record, timeout)
+        run = _Run(self._master, self._parts, len(self.plan.step.fetches))
+        ended = threading.Event()
+        run.start(feeds, lambda _: ended.set(), timeout, record)
+        try:
+            with admitted():
+                ended.wait()
+        except BaseException as error:
+            run.give_up(error)
+            # until the tasks have ended it, or the grace is over: nothing of the step runs when this returns
+            ended.wait()
+            raise
+        if isinstance(run.outcome, BaseException):
+            raise run.outcome
+        return run.outcome
+
+    def start(self, feeds: Sequence[TensorValue], on_done: OnDone, timeout: float | None = None) -> None:
+        """Starts one step."""
+        self.used = next(ticks)
+        _Run(self._master, self._parts, len(self.plan.step.fetches)).start(feeds, on_done, timeout, None)
+
+
+def _runs(partition: Partition) -> bool:
+    return bool(partition.items or partition.fetches)
+
+
+class _Run:
+    """One run of a step: carries out what its `StepProtocol` says.
+
+    Attributes:
+        outcome: the values of the fetches, or what the step failed with; set when it has ended.
+    """
+
+    def __init__(self, master: ClusterMaster, parts: Sequence[_Part], fetches: int) -> None:
+        self._master, self._parts = master, parts
+        self._number = master.next_number()
+        self._protocol = StepProtocol([part.task.name for part in parts])
+        self._lock = threading.Lock()
+        self._values: list[Any] = [None] * fetches
+        self._on_done: OnDone | None = None
+        self._forget_deadline: Callable[[], None] | None = None
+        self.outcome: list[Any] | BaseException = []
+
+    def start(
+        self, feeds: Sequence[TensorValue], on_done: OnDone, timeout: float | None, record: Recorder | None
+    ) -> None:
+        """Starts the step on all of its tasks."""
+        self._on_done = on_done
+        self._master.began(self)
+        if not self._parts:
+            self._end(None)
+            return
+        if timeout is not None:
+            # the tasks end it themselves, and say who waits for what; this is for those that do not answer
+            deadline = time.monotonic() + timeout + GRACE / 2
+            self._forget_deadline = deadlines.call_at(deadline, lambda: self._too_late(timeout))
+        for position, part in enumerate(self._parts):
+            own = [feeds[i] for i in part.partition.feed_positions]
+            try:
+                registered = part.ready()
+                registered.start(self._number, own, functools.partial(self._answered, position), timeout, record)
+            except BaseException as error:
+                # it runs nowhere if it cannot begin everywhere: those that have begun are told
+                self._answered(position, error)
+                for later in range(position + 1, len(self._parts)):
+                    self._answered(later, [])
+                return
+
+    def give_up(self, error: BaseException) -> None:
+        """Ends the step with an error."""
+        with self._lock:
+            instructions = self._protocol.give_up(error)
+        self._follow(instructions)
+
+    def _too_late(self, timeout: float) -> None:
+        with self._lock:
+            silent = ", ".join(self._protocol.unanswered)
+            error = DeadlineExceededError(
+                None,
+                None,
+                f"Timed out waiting for notification: the step did not end within {timeout} s, and {silent} did not "
+                "say why; give it more time (timeout_in_ms), or look at that task",
+            )
+            instructions = self._protocol.give_up(error)
+        self._follow(instructions)
+
+    def _answered(self, position: int, outcome: Sequence[TensorValue] | BaseException) -> None:
+        error = outcome if isinstance(outcome, BaseException) else None
+        with self._lock:
+            if not isinstance(outcome, BaseException):
+                for at, value in zip(self._parts[position].partition.fetch_positions, outcome, strict=False):
+                    self._values[at] = value
+            instructions = self._protocol.answered(position, error)
+        self._follow(instructions)
+
+    def _follow(self, instructions: Sequence[Instruction]) -> None:
+        for instruction in instructions:
+            if isinstance(instruction, Abort):
+                self._abort(instruction)
+            else:
+                self._end(instruction.error)
+
+    def _abort(self, abort: Abort) -> None:
+        deadlines.call_at(time.monotonic() + GRACE, self._grace_is_over)
+        told = abort.error
+        if not isinstance(told, OpError):
+            told = CancelledError(None, None, f"the step was given up by its client: {type(told).__name__}: {told}")
+        for position in abort.tasks:
+            self._parts[position].task.abort(self._number, told)
+
+    def _grace_is_over(self) -> None:
+        with self._lock:
+            instructions = self._protocol.grace_is_over()
+        self._follow(instructions)
+
+    def _end(self, error: BaseException | None) -> None:
+        if self._forget_deadline is not None:
+            self._forget_deadline()
+        self._master.ended(self)
+        self.outcome = self._values if error is None else error
+        assert self._on_done is not None
+        self._on_done(self.outcome)
+
+
+def reset_task(network: Network, address: str, containers: Sequence[str]) -> None:
+    """Empties containers of all tasks of a cluster, one of which has this address (`tf.Session.reset`).
+
+    Raises:
+        OpError: a task does not answer.
+    """
+    (first,) = _Waiting(None).describe([network.connect(address)])
+    for other in dict(first.address).values():
+        request = WorkerRequest()
+        request.reset.container.extend(containers)
+        reply, _ = read_reply(network.connect(other).call([request.SerializeToString()]))
+        if reply.HasField("error"):
+            raise error_from_proto(reply.error, {})

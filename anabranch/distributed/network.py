@@ -1,0 +1,48 @@
+"""What the master and the tasks of a cluster need of a network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from anabranch.errors import OpError
+from anabranch.runtime.messages import Frames
+from anabranch.runtime.worker_service import Transport
+
+
+class Connection(Transport, Protocol):
+    """The way to one task. Thread-safe.
+
+    Attributes:
+        address: the task's.
+    """
+
+    @property
+    def address(self) -> str: ...
+
+    @property
+    def incarnation(self) -> int | None:
+        """Which process answers there; None while that is not known."""
+
+    def on_lost(self, callback: Callable[[OpError], None]) -> Callable[[], None]:
+        """Calls back whenever the task is given up as lost; returns what withdraws the callback."""
+
+
+class Network(Protocol):
+    """Reaches tasks by their addresses."""
+
+    def connect(self, address: str) -> Connection:
+        """The connection to a task; it need not be there yet."""
+
+
+class RequestHandler(Protocol):
+    """What a task does with messages. Called in the order in which they come; must return at once."""
+
+    def message(self, sender: str, frames: Frames) -> None:
+        """Takes a message that is not answered. `sender` names the process that sent it, and no other ever."""
+
+    def request(self, sender: str, frames: Frames, reply: Callable[[Frames], None]) -> None:
+        """Takes a request; `reply` is called once, on any thread."""
+
+    def lost(self, sender: str) -> None:
+        """A process that has sent something is gone."""

@@ -1,0 +1,103 @@
+"""A step of several tasks as its master sees it (§3.3; design D8).
+
+`StepProtocol` is a pure state machine: a task answers, somebody gives the step up, time passes; what comes out are
+instructions. `distributed.cluster_master` carries them out.
+
+    =========  ==================  ==================  =====================  =====================
+    state      last good answer    other good answer   error or giving up     grace is over
+    =========  ==================  ==================  =====================  =====================
+    running    end: values         -                   abort the others,      -
+                                                       -> failed; end, if
+                                                       there are none left
+    failed     end: the cause      -                   (it is a consequence)  end: the cause, and
+                                                       end: the cause, if     who did not answer
+                                                       nobody is left
+    ended      dropped             dropped             dropped                dropped
+    =========  ==================  ==================  =====================  =====================
+
+#: The first error that the master hears of is the cause: tasks fail because of another only after an abort.
+#: A step ends once, and not before every task has answered or the grace after its failure is over: nothing of it runs
+#: on a task that answers by then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+#: how long (s) tasks have to answer after a step was given up
+GRACE: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Abort:
+    """Tell these tasks, by position, that the step is given up; then let `grace_is_over` come after `GRACE`."""
+
+    tasks: tuple[int, ...]
+    error: BaseException
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """The step is over; `error` is None where it succeeded."""
+
+    error: BaseException | None
+
+
+Instruction = Abort | End
+
+
+class StepProtocol:
+    """See the module docstring. Not thread-safe, and it calls nobody.
+
+    Args:
+        tasks: the names of the tasks that run a part of the step.
+    """
+
+    def __init__(self, tasks: Sequence[str]) -> None:
+        self._tasks = tasks
+        self._left = set(range(len(tasks)))
+        self._cause: BaseException | None = None
+        self._ended = False
+
+    @property
+    def has_ended(self) -> bool:
+        return self._ended
+
+    @property
+    def unanswered(self) -> list[str]:
+        """The names of the tasks that have not answered."""
+        return [self._tasks[task] for task in sorted(self._left)]
+
+    def answered(self, task: int, error: BaseException | None = None) -> list[Instruction]:
+        """A task says that its part has ended, and what it failed with."""
+        if self._ended:
+            return []
+        self._left.discard(task)
+        instructions = [] if error is None else self._fail(error)
+        return instructions if self._left else [*instructions, self._end()]
+
+    def give_up(self, error: BaseException) -> list[Instruction]:
+        """The caller was interrupted, the session closed, or the deadline has passed."""
+        return [] if self._ended else self._fail(error)
+
+    def grace_is_over(self) -> list[Instruction]:
+        """Tasks that have not answered since the step failed are not waited for any longer."""
+        if self._ended or self._cause is None:
+            return []
+        self._cause.add_note(
+            f"{', '.join(self.unanswered)} did not say within {GRACE:g} s that this step has ended there; look at what "
+            "that task does before the step is run again"
+        )
+        return [self._end()]
+
+    def _fail(self, error: BaseException) -> list[Instruction]:
+        if self._cause is not None:
+            return []
+        self._cause = error
+        return [Abort(tuple(sorted(self._left)), error)] if self._left else []
+
+    def _end(self) -> End:
+        self._ended = True
+        return End(self._cause)

@@ -1,0 +1,54 @@
+"""A task of a cluster: what messages ask of it, done by the worker of its process (§3.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from anabranch.distributed.network import Network
+from anabranch.proto.config_pb2 import ConfigProto
+from anabranch.runtime.local_worker import LocalTask
+from anabranch.runtime.messages import Frames
+from anabranch.runtime.worker_service import ServedTask, WorkerService
+
+
+class Task:
+    """See `distributed.network.RequestHandler`.
+
+    Args:
+        name: the task's full name.
+        addresses: of all tasks of the cluster, by their full names.
+        config: what sessions get that are opened without a configuration.
+        incarnation: of this process.
+
+    Attributes:
+        service: does what is asked.
+        state: what the task holds: variables, queues, tables.
+    """
+
+    def __init__(self, name: str, addresses: Mapping[str, str], config: ConfigProto, incarnation: int) -> None:
+        self.name = name
+        self.state = LocalTask(name)
+        self.service = WorkerService(ServedTask(name, self.state, addresses, config, incarnation), self._post)
+        self._network: Network | None = None
+
+    def join(self, network: Network) -> None:
+        """Lets the task reach the others."""
+        self._network = network
+
+    def message(self, sender: str, frames: Frames) -> None:
+        self.service.accept(frames)
+
+    def request(self, sender: str, frames: Frames, reply: Callable[[Frames], None]) -> None:
+        self.service.start(frames, reply, sender)
+
+    def lost(self, sender: str) -> None:
+        self.service.lost(sender)
+
+    def close(self) -> None:
+        """Cancels all steps, and drops what the task holds."""
+        self.service.close()
+        self.state.containers.close()
+
+    def _post(self, address: str, frames: Frames) -> None:
+        assert self._network is not None
+        self._network.connect(address).post(frames)

@@ -1,0 +1,158 @@
+"""A cluster in one process, without sockets: every message is copied through bytes, and tasks can be lost.
+
+For tests of what master and tasks do together. What sockets do is tested with `distributed.transport`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import threading
+from collections.abc import Callable, Iterator, Mapping
+
+from anabranch.distributed.cluster_master import ClusterMaster
+from anabranch.distributed.task import Task
+from anabranch.errors import OpError, UnavailableError
+from anabranch.proto.config_pb2 import ConfigProto
+from anabranch.runtime.messages import Frames
+
+_incarnations = itertools.count(1)
+
+
+class LocalCluster:
+    """Tasks of one process. See `distributed.network.Network`.
+
+    Args:
+        jobs: how many tasks each job has.
+
+    Attributes:
+        tasks: by their full names.
+        messages: how many messages have been carried.
+    """
+
+    def __init__(self, jobs: Mapping[str, int]) -> None:
+        names = [f"/job:{job}/replica:0/task:{i}" for job, count in jobs.items() for i in range(count)]
+        self.addresses = {name: f"{name}.example:1" for name in names}
+        self.tasks: dict[str, Task] = {}
+        self._by_address: dict[str, Task] = {}
+        self._connections: dict[str, LocalConnection] = {}
+        self._lock = threading.Lock()
+        self.messages = 0
+        for name in names:
+            self.begin(name)
+
+    def begin(self, name: str) -> Task:
+        """Starts a task, perhaps one that was lost."""
+        task = self.tasks[name] = Task(name, self.addresses, ConfigProto(), next(_incarnations))
+        task.join(self)
+        self._by_address[self.addresses[name]] = task
+        return task
+
+    def lose(self, name: str) -> None:
+        """Ends a task as a crash does: nobody gets an answer any more."""
+        address = self.addresses[name]
+        task = self._by_address.pop(address)
+        self.connect(address).break_off()
+        task.close()
+
+    def connect(self, address: str) -> LocalConnection:
+        """See `distributed.network.Network`."""
+        with self._lock:
+            return self._connections.setdefault(address, LocalConnection(self, address))
+
+    def task_at(self, address: str) -> Task:
+        """The task that answers there.
+
+        Raises:
+            UnavailableError: none does.
+        """
+        self.messages += 1
+        task = self._by_address.get(address)
+        if task is None:
+            raise UnavailableError(None, None, f"the task at {address} does not answer")
+        return task
+
+    def master(self, job: str = "worker", index: int = 0, config: ConfigProto | None = None) -> ClusterMaster:
+        """A master whose operations go to a task unless they ask for another."""
+        target = self.addresses[f"/job:{job}/replica:0/task:{index}"]
+        return ClusterMaster(target, config, None, self, "client")
+
+    def close(self) -> None:
+        """Ends all tasks."""
+        for task in self.tasks.values():
+            task.close()
+
+
+class LocalConnection:
+    """See `distributed.network.Connection`."""
+
+    def __init__(self, cluster: LocalCluster, address: str) -> None:
+        self._cluster, self.address = cluster, address
+        self._lock = threading.Lock()
+        self._numbers = itertools.count()
+        self._waiting: dict[int, Callable[[Frames | OpError], None]] = {}
+        self._callbacks: dict[int, Callable[[OpError], None]] = {}
+
+    @property
+    def incarnation(self) -> int | None:
+        """See `distributed.network.Connection`."""
+        return None
+
+    def call(self, frames: Frames) -> Frames:
+        """See `runtime.worker_service.Transport`."""
+        return _copied(self._cluster.task_at(self.address).service.handle(_copied(frames)))
+
+    def start(self, frames: Frames, on_reply: Callable[[Frames | OpError], None]) -> None:
+        """See `runtime.worker_service.Transport`."""
+        with self._lock:
+            number = next(self._numbers)
+            self._waiting[number] = on_reply
+        try:
+            task = self._cluster.task_at(self.address)
+        except OpError as error:
+            self._answer(number, error)
+            return
+        task.request("client", _copied(frames), lambda reply: self._answer(number, _copied(reply)))
+
+    def post(self, frames: Frames) -> None:
+        """See `runtime.worker_service.Transport`."""
+        self._cluster.task_at(self.address).message("client", _copied(frames))
+
+    def on_lost(self, callback: Callable[[OpError], None]) -> Callable[[], None]:
+        """See `distributed.network.Connection`."""
+        with self._lock:
+            number = next(self._numbers)
+            self._callbacks[number] = callback
+
+        def withdraw() -> None:
+            self._callbacks.pop(number, None)
+
+        return withdraw
+
+    def break_off(self) -> None:
+        """Tells all who wait that there will be no answer."""
+        error = UnavailableError(None, None, f"the task at {self.address} was lost")
+        for callback in list(self._callbacks.values()):
+            callback(error)
+        for number in list(self._waiting):
+            self._answer(number, error)
+
+    def _answer(self, number: int, reply: Frames | OpError) -> None:
+        with self._lock:
+            on_reply = self._waiting.pop(number, None)
+        if on_reply is not None:
+            on_reply(reply)
+
+
+def _copied(frames: Frames) -> Frames:
+    return [bytes(bytearray(frame)) for frame in frames]
+
+
+@contextlib.contextmanager
+def local_cluster(**jobs: int) -> Iterator[LocalCluster]:
+    """A cluster that is ended afterwards."""
+    cluster = LocalCluster(jobs)
+    try:
+        yield cluster
+    finally:
+        cluster.close()
