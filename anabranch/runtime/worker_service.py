@@ -157,7 +157,7 @@ class WorkerService:
 
 def _request(frames: Frames) -> WorkerRequest:
     try:
-        return WorkerRequest.FromString(frames[0])
+        return WorkerRequest.FromString(bytes(frames[0]))
     except (DecodeError, IndexError) as error:
         raise malformed(error) from error
 
@@ -267,7 +267,7 @@ def read_reply(frames: Frames) -> tuple[WorkerReply, list[TensorValue]]:
         InvalidArgumentError: it is malformed.
     """
     try:
-        reply, arrays = WorkerReply.FromString(frames[0]), iter(frames[1:])
+        reply, arrays = WorkerReply.FromString(bytes(frames[0])), iter(frames[1:])
         values = [value_from_proto(value, arrays) for value in reply.fetch]
     except (DecodeError, IndexError, TypeError, ValueError) as error:
         raise malformed(error) from error
