@@ -90,6 +90,7 @@ TYPED_ROOMS = {
     "xla": "",
     "pipeline": "",
     "runtime": "",
+    "distributed": "",
 }
 
 #: Modules that run code while they read data.

@@ -1,1 +1,1 @@
-"""Clusters: which tasks there are, where they listen, and how they work on one graph."""
+"""Clusters: which tasks there are, how messages go between their processes, and how they work on one graph."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import builtins
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeAlias
 
 import numpy as np
 
@@ -30,8 +31,10 @@ from anabranch.runtime.item_call import ItemEvent
 from anabranch.xla.partition_codec import handle_from_proto, handle_to_proto
 from anabranch.xla.partitions import Partition
 
+#: What a frame is held in: a large one that came from elsewhere stays where it was received.
+Buffer: TypeAlias = bytes | memoryview
 #: the bytes of a message, then those of the arrays that it mentions
-Frames = list[bytes]
+Frames: TypeAlias = list[Buffer]
 
 
 # ---------------------------------------------------------------------- values
@@ -61,7 +64,7 @@ def value_to_proto(value: TensorValue, frames: Frames) -> ValueDef:
     return ValueDef(dtype=dtype_to_proto(as_dtype(array.dtype)), dim=array.shape, is_array=True)
 
 
-def value_from_proto(message: ValueDef, frames: Iterator[bytes]) -> TensorValue:
+def value_from_proto(message: ValueDef, frames: Iterator[Buffer]) -> TensorValue:
     """The value of a message, whose bytes are the next of the frames: an array that can be written, or a handle.
 
     Raises:
@@ -72,7 +75,7 @@ def value_from_proto(message: ValueDef, frames: Iterator[bytes]) -> TensorValue:
     dtype, shape = as_dtype(message.dtype), tuple(message.dim)
     count, content = _count(shape), next(frames, b"")
     if dtype is string:
-        return _strings(content, list(message.length), count).reshape(shape)
+        return _strings(bytes(content), list(message.length), count).reshape(shape)
     if len(content) != count * dtype.size:
         raise ValueError(f"an array of {count} elements of {dtype.name} came with {len(content)} bytes")
     return np.frombuffer(content, dtype.as_numpy_dtype).reshape(shape).copy()

@@ -341,7 +341,7 @@ def _deliver(session: LocalWorkerSession, transfer: TransferValue, arrays: Frame
 
 def _request(frames: Frames) -> WorkerRequest:
     try:
-        return WorkerRequest.FromString(frames[0])
+        return WorkerRequest.FromString(bytes(frames[0]))
     except (DecodeError, IndexError) as error:
         raise malformed(error) from error
 
@@ -474,7 +474,7 @@ def read_reply(frames: Frames) -> tuple[WorkerReply, list[TensorValue]]:
         InvalidArgumentError: it is malformed.
     """
     try:
-        reply, arrays = WorkerReply.FromString(frames[0]), iter(frames[1:])
+        reply, arrays = WorkerReply.FromString(bytes(frames[0])), iter(frames[1:])
         values = [value_from_proto(value, arrays) for value in reply.fetch]
     except (DecodeError, IndexError, TypeError, ValueError) as error:
         raise malformed(error) from error

@@ -1,0 +1,495 @@
+"""Other processes, as one process sees them: what waits for their answers, and what is sent to them.
+
+A `Peer` is the lock and the tables around a `distributed.links.Link`; it carries out what the link says, by connections
+that its place makes for it. `distributed.transport` has the place whose connections are sockets.
+
+#: No lock is held while what others gave is called: a handler, the receiver of a reply, who wants to know of a loss.
+#: A peer's connections are made, used and closed under its lock.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple, Protocol
+
+from anabranch.distributed import wire
+from anabranch.distributed.links import (
+    DELIVER,
+    Attach,
+    Deliver,
+    Dial,
+    FailAll,
+    HangUp,
+    Instruction,
+    Link,
+    PeerState,
+    Ready,
+    Say,
+)
+from anabranch.distributed.wire import Header, Hello, Lane, Limits, MessageKind
+from anabranch.errors import (
+    CancelledError,
+    DeadlineExceededError,
+    InternalError,
+    OpError,
+    ResourceExhaustedError,
+    UnavailableError,
+    UnknownError,
+)
+from anabranch.runtime.messages import Buffer, Frames
+
+#: is given the reply to a request, or what it failed with
+OnReply = Callable[[Frames | OpError], None]
+
+_LOGGER: Final = logging.getLogger(__name__)
+#: a reply above goes by the bulk lane, whichever lane its request came by
+_BULK_ABOVE: Final = 1 << 16
+
+
+class MessageHandler(Protocol):
+    """What an endpoint hands messages to.
+
+    It is called on the receiving thread, in the order in which the messages of a lane came. It must be quick: whatever
+    waits or computes belongs on another thread. What it raises is logged, and answers a request as an error.
+    """
+
+    def message(self, sender: Peer, frames: Frames) -> None:
+        """A message that is not to be answered."""
+
+    def request(self, sender: Peer, frames: Frames, reply: Callable[[Frames], None]) -> None:
+        """A request; `reply` may be called from any thread, once. It is dropped if the link failed meanwhile."""
+
+    def lost(self, sender: Peer, error: OpError) -> None:
+        """A link that was up failed: what was sent may be lost, in both directions, and what comes next is new."""
+
+
+class Connection(Protocol):
+    """Carries messages to a peer's inbox of one lane, in order, until it breaks."""
+
+    def send(self, parts: Sequence[Buffer]) -> None:
+        """Sends one message; it does not block."""
+
+    def close(self, *, is_farewell: bool) -> None:
+        """Closes it, without waiting; what was sent just before still leaves if it is a farewell."""
+
+
+class Place(Protocol):
+    """What a peer needs of the place that it is a peer of."""
+
+    hello: Hello
+    incarnation: int
+    limits: Limits
+    handler: MessageHandler
+    #: numbers that grow: of channels, and of requests
+    channels: itertools.count[int]
+    requests: itertools.count[int]
+    #: how many messages it has handed over
+    handed_over: int
+
+    def now(self) -> float:
+        """The time, in seconds."""
+
+    def connect(self, peer: Peer, lane: Lane, channel: int) -> Connection:
+        """A new connection to a peer's inbox; what becomes of it is told to the peer's link, by its channel."""
+
+    def dialed(self, peer: Peer, channel: int) -> None:
+        """A channel to a peer was opened: answers name it."""
+
+    def hung_up(self, channel: int) -> None:
+        """A channel was closed."""
+
+    def attach(self, peer: Peer, incarnation: int, channel: int) -> None:
+        """What comes on this channel is the peer's."""
+
+    def refuse_closed(self) -> None:
+        """Raises `CancelledError` if the place is closed."""
+
+    def refuse_receiver(self, what: str) -> None:
+        """Raises `InternalError` on the thread that receives, which must not wait."""
+
+
+class _Outgoing(NamedTuple):
+    """A message that waits for its link."""
+
+    kind: MessageKind
+    lane: Lane
+    request: int
+    frames: Sequence[Buffer]
+    size: int
+
+
+# ---------------------------------------------------------------------- one other process
+class Peer:
+    """Another process, as this one sees it. Thread-safe; nothing but `call` and `wait_until_up` blocks.
+
+    Made by `Endpoint.peer`, or when the other process says hello. Frames that are sent must not be changed until they
+    were answered: large ones are not copied.
+    """
+
+    def __init__(self, place: Place, address: str) -> None:
+        self._place = place
+        self._link = Link(place.hello, place.incarnation, address, place.channels.__next__)
+        self._changed = threading.Condition(threading.Lock())
+        self._connections: dict[Lane, Connection] = {}
+        self._waiting: dict[int, OnReply] = {}
+        self._pending: deque[_Outgoing] = deque()
+        self._pending_bytes = 0
+        self._callbacks: dict[int, Callable[[OpError], None]] = {}
+        self._was_up = False
+        self.is_wanted = False
+
+    def __repr__(self) -> str:
+        return f"<Peer {self._link}, {self.state.value}>"
+
+    @property
+    def address(self) -> str:
+        """Where its control inbox is, as "host:port"."""
+        return self._link.address
+
+    @property
+    def name(self) -> str | None:
+        """What it calls itself; None until its first hello or welcome."""
+        hello = self._link.hello
+        return None if hello is None else hello.name
+
+    @property
+    def incarnation(self) -> int | None:
+        """Which run of it was heard last; None before."""
+        return self._link.incarnation
+
+    @property
+    def state(self) -> PeerState:
+        """See the table in `distributed.links`."""
+        return self._link.state
+
+    @property
+    def bulk_port(self) -> int:
+        """Where its bulk inbox is, once it has said hello."""
+        hello = self._link.hello
+        return 0 if hello is None else hello.bulk_port
+
+    @property
+    def channel(self) -> int:
+        """The number of this opening of the link."""
+        return self._link.channel
+
+    @property
+    def progress(self) -> int:
+        """How many messages it had handed over when it last gave a sign of life."""
+        return self._link.progress
+
+    @property
+    def error(self) -> OpError | None:
+        """Why its link failed last."""
+        return self._link.error
+
+    def request(self, frames: Sequence[Buffer], on_reply: OnReply, lane: Lane = Lane.CONTROL) -> int:
+        """Sends a request, and returns its number.
+
+        Args:
+            on_reply: is called once, with the reply or an error, on the receiving thread or the one that closes the
+                place. It must be quick.
+
+        Raises:
+            ResourceExhaustedError: the message, or what waits for this peer, is larger than the limits.
+            CancelledError: the endpoint is closed.
+        """
+        number = next(self._place.requests)
+        self._post(MessageKind.REQUEST, lane, number, frames, on_reply)
+        return number
+
+    def forget(self, request: int) -> bool:
+        """Gives up waiting for a reply; whether it was still to come."""
+        with self._changed:
+            return self._waiting.pop(request, None) is not None
+
+    def call(
+        self, frames: Sequence[Buffer], timeout: float, lane: Lane = Lane.CONTROL, *, what: str = "a request"
+    ) -> Frames:
+        """Sends a request, and waits for its reply.
+
+        Args:
+            timeout: in seconds.
+            what: is asked for, for messages of errors.
+
+        Raises:
+            DeadlineExceededError: there was no reply in that time.
+            OpError: the request failed, or the peer was lost.
+        """
+        self._place.refuse_receiver(f"{what} to {self._link}")
+        answered, outcome = threading.Event(), list[Frames | OpError]()
+
+        def on_reply(reply: Frames | OpError) -> None:
+            outcome.append(reply)
+            answered.set()
+
+        number = self.request(frames, on_reply, lane)
+        if not answered.wait(timeout) and self.forget(number):
+            raise DeadlineExceededError(
+                None, None, f"{self._link} did not answer {what} within {timeout:g} s; it is {self._told_state()}"
+            )
+        answered.wait()
+        (reply,) = outcome
+        if isinstance(reply, OpError):
+            raise reply
+        return reply
+
+    def send(self, frames: Sequence[Buffer], lane: Lane = Lane.CONTROL) -> None:
+        """Sends a message that is delivered at most once, and not answered.
+
+        Raises:
+            ResourceExhaustedError: the message, or what waits for this peer, is larger than the limits.
+            CancelledError: the endpoint is closed.
+        """
+        self._post(MessageKind.MESSAGE, lane, 0, frames, None)
+
+    def wait_until_up(self, timeout: float) -> bool:
+        """Waits until messages reach the peer, connecting again and again; whether they do.
+
+        It returns early where the peer refuses this process, for its cluster, version or keys: `error` says so.
+        """
+        self._place.refuse_receiver(f"waiting for {self._link}")
+        deadline = time.monotonic() + timeout
+        with self._changed:
+            self._open()
+            while not self._link.is_up:
+                is_refused = self._link.state is PeerState.LOST and not isinstance(self._link.error, UnavailableError)
+                remaining = deadline - time.monotonic()
+                if is_refused or remaining <= 0:
+                    return False
+                self._open()
+                self._changed.wait(remaining)
+            return True
+
+    def on_lost(self, callback: Callable[[OpError], None]) -> Callable[[], None]:
+        """Calls back each time that the link fails or cannot be opened; returns what withdraws that.
+
+        The callback runs on the receiving thread or the one that closes the endpoint, and must be quick.
+        """
+        number = next(self._place.requests)
+        with self._changed:
+            self._callbacks[number] = callback
+
+        def withdraw() -> None:
+            with self._changed:
+                self._callbacks.pop(number, None)
+
+        return withdraw
+
+    # ------------------------------------------------------------------ sending
+    def _told_state(self) -> str:
+        silent = self._link.silent_for(self._place.now())
+        return f"{self.state.value}, and was last heard {silent:.1f} s ago" if self._link.is_up else self.state.value
+
+    def _post(
+        self, kind: MessageKind, lane: Lane, request: int, frames: Sequence[Buffer], on_reply: OnReply | None
+    ) -> None:
+        flat = [wire.flat(frame) for frame in frames]
+        size = sum(map(len, flat)) + wire.HEADER_BYTES
+        self._check_size(len(flat), size)
+        with self._changed:
+            self._place.refuse_closed()
+            self._check_room(size)
+            if on_reply is not None:
+                self._waiting[request] = on_reply
+            message = _Outgoing(kind, lane, request, flat, size)
+            if self._link.is_up:
+                self._transmit(message)
+            else:
+                self._open()
+                self._pending.append(message)
+                self._pending_bytes += size
+
+    def answer(self, kind: MessageKind, lane: Lane, request: int, frames: Sequence[Buffer], channel: int) -> None:
+        """Sends a reply, unless the link was opened anew since the request came."""
+        flat = [wire.flat(frame) for frame in frames]
+        size = sum(map(len, flat)) + wire.HEADER_BYTES
+        self._check_size(len(flat), size)
+        with self._changed:
+            if self._link.is_up and self._link.channel == channel:
+                self._check_room(size)
+                self._transmit(_Outgoing(kind, Lane.BULK if size > _BULK_ABOVE else lane, request, flat, size))
+
+    def _check_size(self, frames: int, size: int) -> None:
+        limits = self._place.limits
+        if frames > limits.frames or size > limits.message_bytes:
+            raise ResourceExhaustedError(
+                None,
+                None,
+                f"a message of {frames} frames and {size} bytes to {self._link} is larger than the limits of "
+                f"{limits.frames} frames and {limits.message_bytes} bytes; send it in pieces",
+            )
+
+    def _check_room(self, size: int) -> None:
+        waiting = self._pending_bytes + self._link.in_flight
+        if waiting and waiting + size > self._place.limits.waiting_bytes:
+            raise ResourceExhaustedError(
+                None,
+                None,
+                f"{waiting} bytes wait for {self._link} already, and {size} more pass the limit of "
+                f"{self._place.limits.waiting_bytes}; wait until it has taken some",
+            )
+
+    def _transmit(self, message: _Outgoing) -> None:
+        kind, lane, request, frames, size = message
+        link, place = self._link, self._place
+        header = Header(
+            kind,
+            lane,
+            place.incarnation,
+            link.incarnation or 0,
+            link.channel,
+            link.next_sequence(lane, size, place.now()),
+            request,
+            len(frames),
+            max(0, size - wire.HEADER_BYTES),
+        )
+        self._write(header, frames)
+
+    def _write(self, header: Header, frames: Sequence[Buffer]) -> None:
+        connection = self._connections.get(header.lane)
+        if connection is None:
+            connection = self._place.connect(self, header.lane, header.channel)
+            self._connections[header.lane] = connection
+        connection.send([wire.encode_header(header), *frames])
+
+    # ------------------------------------------------------------------ what the link says
+    def _open(self) -> None:
+        self._place.refuse_closed()
+        for instruction in self._link.open(self._place.now()):
+            self._carry_out(instruction, [])
+
+    def take(self, event: Callable[[Link, float], list[Instruction]]) -> bool:
+        """Lets the link take an event, and does what it says; whether the message that came is to be delivered."""
+        after: list[Callable[[], None]] = []
+        with self._changed:
+            instructions = event(self._link, self._place.now())
+            if instructions is DELIVER:
+                return True
+            for instruction in instructions:
+                self._carry_out(instruction, after)
+        for call in after:
+            call()
+        return any(isinstance(instruction, Deliver) for instruction in instructions)
+
+    def _carry_out(self, instruction: Instruction, after: list[Callable[[], None]]) -> None:
+        match instruction:
+            case Dial(channel):
+                self._place.dialed(self, channel)
+            case HangUp(channel, is_farewell):
+                self._hang_up(channel, is_farewell)
+            case Say():
+                self._say(instruction)
+            case Attach(incarnation, channel):
+                self._was_up = True
+                self._place.attach(self, incarnation, channel)
+            case Ready():
+                while self._pending:
+                    self._transmit(self._pending.popleft())
+                self._pending_bytes = 0
+                self._changed.notify_all()
+            case FailAll(error):
+                after.append(self._failing(error))
+                self._changed.notify_all()
+
+    def _hang_up(self, channel: int, is_farewell: bool) -> None:
+        self._place.hung_up(channel)
+        while self._connections:
+            self._connections.popitem()[1].close(is_farewell=is_farewell)
+
+    def _say(self, said: Say) -> None:
+        link, place = self._link, self._place
+        match said.kind:
+            case MessageKind.HELLO | MessageKind.WELCOME:
+                body = wire.encode_hello(place.hello._replace(answers=said.answers))
+            case MessageKind.REFUSAL:
+                body = wire.encode_refusal(wire.Refusal(said.answers, said.reason))
+            case MessageKind.BEAT:
+                body = wire.encode_beat(link.next_beat(place.handed_over))
+            case _:
+                body = b""
+        header = Header(
+            said.kind,
+            Lane.CONTROL,
+            place.incarnation,
+            link.incarnation or 0,
+            said.channel or link.channel,
+            link.next_sequence(Lane.CONTROL, 0, place.now()),
+            0,
+            1,
+            len(body),
+        )
+        self._write(header, [body])
+
+    def _failing(self, error: OpError) -> Callable[[], None]:
+        """Takes out all that wait; returns what tells them."""
+        waiting = list(self._waiting.values())
+        callbacks = list(self._callbacks.values())
+        was_up, self._was_up = self._was_up, False
+        self._waiting.clear()
+        self._pending.clear()
+        self._pending_bytes = 0
+
+        def tell() -> None:
+            for on_reply in waiting:
+                guarded(on_reply, error)
+            for callback in callbacks:
+                guarded(callback, error)
+            if was_up and not isinstance(error, CancelledError):
+                guarded(self._place.handler.lost, self, error)
+
+        return tell
+
+    def answered(self, request: int, reply: Frames | OpError) -> None:
+        """A reply came; one that nobody waits for any more is dropped."""
+        with self._changed:
+            on_reply = self._waiting.pop(request, None)
+        if on_reply is not None:
+            guarded(on_reply, reply)
+
+    def hang_up_hard(self) -> None:
+        """Closes the connections without a word, as a process that is killed does."""
+        with self._changed:
+            self._hang_up(self._link.channel, is_farewell=False)
+
+
+class Answer:
+    """What answers one request, once."""
+
+    def __init__(self, peer: Peer, header: Header) -> None:
+        self._peer = peer
+        self._header = header
+        self._channel = peer.channel
+        self._once = threading.Lock()
+
+    def __call__(self, frames: Frames) -> None:
+        if not self._once.acquire(blocking=False):
+            raise InternalError(None, None, f"a request of {self._peer!r} was answered twice")
+        try:
+            self._send(MessageKind.REPLY, frames)
+        except ResourceExhaustedError as error:
+            self._send(MessageKind.FAILURE, [wire.encode_failure(wire.Failure(error.error_code, error.message))])
+
+    def fail(self, error: Exception) -> None:
+        """Answers by an error, if there was no answer yet."""
+        if self._once.acquire(blocking=False):
+            known = (
+                error if isinstance(error, OpError) else UnknownError(None, None, f"{type(error).__name__}: {error}")
+            )
+            self._send(MessageKind.FAILURE, [wire.encode_failure(wire.Failure(known.error_code, known.message))])
+
+    def _send(self, kind: MessageKind, frames: Sequence[Buffer]) -> None:
+        self._peer.answer(kind, self._header.lane, self._header.request, frames, self._channel)
+
+
+def guarded(call: Callable[..., object], *arguments: object) -> None:
+    """Calls what others gave: whatever it raises must not end the thread that receives."""
+    try:
+        call(*arguments)
+    except Exception:
+        _LOGGER.exception("what was called about a message or a lost peer failed")
