@@ -1,0 +1,1 @@
+"""Clusters: which tasks there are, where they listen, and how they work on one graph."""
