@@ -1,4 +1,5 @@
 from anabranch.api import train_queue_runner
+from anabranch.distributed.cluster_spec import ClusterSpec as ClusterSpec
 from anabranch.frontend.storage.graph_io import write_graph as write_graph
 from anabranch.io.event_files import summary_iterator as summary_iterator
 from anabranch.proto.config_pb2 import ClusterDef as ClusterDef, JobDef as JobDef, ServerDef as ServerDef

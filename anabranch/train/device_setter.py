@@ -84,7 +84,7 @@ def replica_device_setter(
         worker_device: device of everything else.
         merge_devices: whether parts that scopes further in leave open are filled in; otherwise an operation that asks
             for any device keeps it as it is.
-        cluster: a `ClusterDef`, a cluster spec, or a dictionary from jobs to lists of tasks; says `ps_tasks`.
+        cluster: a `ClusterDef`, a `ClusterSpec`, or a dictionary from jobs to lists of tasks; says `ps_tasks`.
         ps_ops: types of the operations that hold state; default: variables and tables.
         ps_strategy: operation -> number of its parameter-server task; default: round robin.
 
