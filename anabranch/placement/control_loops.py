@@ -56,6 +56,12 @@ class _ControlLoops(Rewriting):
                 self._devices.setdefault((frame, task_of(op.placed_on)), op.placed_on)
             if op.op_def.role is Role.LOOP_CONDITION:
                 self._conditions.setdefault(frames.of[op].position, op)
+        # whoever enters a loop in each iteration of another goes round in that one as well
+        for (position, task), device in list(self._devices.items()):
+            outer = frames.all[position].parent
+            while outer is not None and outer.parent is not None:
+                self._devices.setdefault((outer.position, task), device)
+                outer = outer.parent
         self._triggers: Triggers = {}
         #: what goes behind each condition
         self._turns: dict[StepNode, list[StepNode]] = {}
