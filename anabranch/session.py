@@ -15,6 +15,7 @@ from typing import Any, Self, TypeVar, overload
 
 from anabranch.core import nest
 from anabranch.core.values import TensorValue
+from anabranch.distributed.masters import master_for, reset_containers
 from anabranch.errors import OpError
 from anabranch.frontend.feeds import feed_array
 from anabranch.frontend.fetches import FetchMapping, feed_function_for
@@ -24,7 +25,6 @@ from anabranch.graph.operation import Operation, Tensor
 from anabranch.placement.cost_model import CostModel
 from anabranch.proto.graph_pb2 import GraphDef
 from anabranch.runtime.bound_partition import bound_partitions
-from anabranch.runtime.masters import master_for, reset_containers
 from anabranch.runtime.partial_runs import PartialRuns
 from anabranch.runtime.protocols import Step
 from anabranch.runtime.step_stats import StepRecord, wants_trace

@@ -13,12 +13,13 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from anabranch.core.bounded import ticks
 from anabranch.core.device import DeviceSpec
 from anabranch.core.interrupts import admitted
 from anabranch.core.values import TensorValue
+from anabranch.distributed.cluster_spec import matches_filters, parse_task_name
 from anabranch.distributed.network import Connection, Network
 from anabranch.distributed.step_protocol import GRACE, Abort, Instruction, StepProtocol
 from anabranch.errors import (
@@ -84,13 +85,15 @@ class ClusterMaster:
         self.name = f"{client}.{next(_session_numbers)}"
         seconds = self._config.operation_timeout_in_ms / 1000
         waiting = _Waiting(time.monotonic() + seconds if seconds else None)
-        (first,) = waiting.describe([network.connect(target)])
+        (first,) = waiting.describe([self._describing(target)])
         addresses = dict(first.address)
-        visible = [name for name in addresses if name == first.task or _passes(self._config.device_filters, name)]
+        visible = [
+            name for name in addresses if name == first.task or matches_filters(name, self._config.device_filters)
+        ]
         # that of the target first: its devices are preferred
-        visible.sort(key=lambda name: (name != first.task, DeviceSpec.from_string(name).job or "", _index(name)))
+        visible.sort(key=lambda name: (name != first.task, *parse_task_name(name)))
         self._addresses = {name: addresses[name] for name in visible}
-        descriptions = waiting.describe([network.connect(address) for address in self._addresses.values()])
+        descriptions = waiting.describe([self._describing(address) for address in self._addresses.values()])
         devices = [
             RemoteDevice(d.device_type, DeviceSpec.from_string(d.name).device_index or 0, d.memory_limit, said.task)
             for said in descriptions
@@ -107,6 +110,13 @@ class ClusterMaster:
         self._lock = threading.Lock()
         self._running: set[_Run] = set()
         self._closed = False
+
+    def _describing(self, address: str) -> _Describing:
+        service = self._here(address)
+        if service is not None:
+            return _Describing(address, service.description)
+        connection = self._network.connect(address)
+        return _Describing(address, lambda: _described(connection))
 
     def devices(self) -> list[DeviceAttributes]:
         """The devices that steps can use."""
@@ -179,18 +189,11 @@ class ClusterMaster:
             run.give_up(CancelledError(None, None, "the step was cancelled: its session was closed"))
 
 
-def _index(task: str) -> int:
-    return DeviceSpec.from_string(task).task or 0
+class _Describing(NamedTuple):
+    """How to ask a task what it is; it answers None while it cannot be reached."""
 
-
-def _passes(filters: Sequence[str], task: str) -> bool:
-    """Whether a session sees a task: one of the filters covers it, or there are none."""
-    spec = DeviceSpec.from_string(task)
-    for text in filters:
-        asked = DeviceSpec.from_string(text)
-        if DeviceSpec(job=asked.job, replica=asked.replica, task=asked.task).covers(spec):
-            return True
-    return not filters
+    address: str
+    describe: Callable[[], TaskDescription | None]
 
 
 class _Waiting:
@@ -204,8 +207,8 @@ class _Waiting:
         self._deadline = deadline
         self._told = time.monotonic()
 
-    def describe(self, connections: Sequence[Connection]) -> list[TaskDescription]:
-        """What the tasks say of themselves.
+    def describe(self, tasks: Sequence[_Describing]) -> list[TaskDescription]:
+        """What tasks say of themselves.
 
         Raises:
             DeadlineExceededError: they do not answer in time. It names those that did not.
@@ -214,14 +217,14 @@ class _Waiting:
         said: dict[str, TaskDescription] = {}
         pause = _FIRST_PAUSE
         while True:
-            for connection in connections:
-                if connection.address not in said:
-                    description = _described(connection)
+            for task in tasks:
+                if task.address not in said:
+                    description = task.describe()
                     if description is not None:
-                        said[connection.address] = description
-            missing = [c.address for c in connections if c.address not in said]
+                        said[task.address] = description
+            missing = [task.address for task in tasks if task.address not in said]
             if not missing:
-                return [said[c.address] for c in connections]
+                return [said[task.address] for task in tasks]
             self._check(missing)
             with admitted():
                 threading.Event().wait(pause)
@@ -518,7 +521,8 @@ def reset_task(network: Network, address: str, containers: Sequence[str]) -> Non
     Raises:
         OpError: a task does not answer.
     """
-    (first,) = _Waiting(None).describe([network.connect(address)])
+    connection = network.connect(address)
+    (first,) = _Waiting(None).describe([_Describing(address, lambda: _described(connection))])
     for other in dict(first.address).values():
         request = WorkerRequest()
         request.reset.container.extend(containers)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Sequence
 from typing import Final, Protocol
@@ -52,9 +53,8 @@ class _ClusterTasks:
 
 def _servers() -> TargetScheme:
     # sockets are loaded with the first session that needs them: a program that stays in its process has none
-    from anabranch.distributed import server
-
-    return server.reached_servers
+    reached: TargetScheme = importlib.import_module("anabranch.distributed.server").reached_servers
+    return reached
 
 
 #: by name; "grpc" is what TensorFlow's programs write, and stands for our own transport

@@ -20,10 +20,6 @@ class Connection(Transport, Protocol):
     @property
     def address(self) -> str: ...
 
-    @property
-    def incarnation(self) -> int | None:
-        """Which process answers there; None while that is not known."""
-
     def on_lost(self, callback: Callable[[OpError], None]) -> Callable[[], None]:
         """Calls back whenever the task is given up as lost; returns what withdraws the callback."""
 
@@ -39,10 +35,10 @@ class RequestHandler(Protocol):
     """What a task does with messages. Called in the order in which they come; must return at once."""
 
     def message(self, sender: str, frames: Frames) -> None:
-        """Takes a message that is not answered. `sender` names the process that sent it, and no other ever."""
+        """Takes a message that is not answered. `sender` names the process that sent it."""
 
     def request(self, sender: str, frames: Frames, reply: Callable[[Frames], None]) -> None:
         """Takes a request; `reply` is called once, on any thread."""
 
     def lost(self, sender: str) -> None:
-        """A process that has sent something is gone."""
+        """A process that has sent something is gone; what comes under its name from now on is from another."""

@@ -146,9 +146,9 @@ class WorkerService:
         with self._lock:
             names = [name for name, served in self._sessions.items() if served.owner == owner]
             sessions = [self._sessions.pop(name) for name in names]
-        for served in sessions:
-            served.session.close()
-            served.session.forget()
+        if sessions:
+            # who tells this must not wait: closing runs what waits for the steps that end
+            worker_threads.submit(lambda: _close_all(sessions))
 
     def start(self, frames: Frames, on_reply: Callable[[Frames], None], owner: str = "") -> None:
         """Begins what a message asks for, and returns at once; a step that waits holds no thread.
@@ -238,9 +238,7 @@ class WorkerService:
         with self._lock:
             sessions = list(self._sessions.values())
             self._sessions.clear()
-        for served in sessions:
-            served.session.close()
-            served.session.forget()
+        _close_all(sessions)
 
     def _do(self, request: WorkerRequest, owner: str) -> WorkerReply:
         kind, reply = request.WhichOneof("kind"), WorkerReply()
@@ -251,7 +249,7 @@ class WorkerService:
             self._close(request.session, request.close.forgotten)
             return reply
         if kind == "describe":
-            reply.description.CopyFrom(self._description())
+            reply.description.CopyFrom(self.description())
             return reply
         if kind == "reset":
             if self._task is not None:
@@ -289,7 +287,12 @@ class WorkerService:
         with self._lock:
             self._sessions[name] = session
 
-    def _description(self) -> TaskDescription:
+    def description(self) -> TaskDescription:
+        """What the task that this process is says of itself.
+
+        Raises:
+            NotFoundError: it is none.
+        """
         task = self._task
         if task is None:
             raise NotFoundError(None, None, "this process is no task of a cluster")
@@ -329,6 +332,12 @@ class WorkerService:
             # its frames hold what the step held, a lock for instance, and this one would hold them for long
             outcome = error.with_traceback(None)
         return _outcome(outcome, events)
+
+
+def _close_all(sessions: Sequence[_ServedSession]) -> None:
+    for served in sessions:
+        served.session.close()
+        served.session.forget()
 
 
 def _deliver(session: LocalWorkerSession, transfer: TransferValue, arrays: Frames) -> None:

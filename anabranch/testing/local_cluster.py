@@ -93,11 +93,6 @@ class LocalConnection:
         self._waiting: dict[int, Callable[[Frames | OpError], None]] = {}
         self._callbacks: dict[int, Callable[[OpError], None]] = {}
 
-    @property
-    def incarnation(self) -> int | None:
-        """See `distributed.network.Connection`."""
-        return None
-
     def call(self, frames: Frames) -> Frames:
         """See `runtime.worker_service.Transport`."""
         return _copied(self._cluster.task_at(self.address).service.handle(_copied(frames)))

@@ -1,0 +1,92 @@
+"""The network of a cluster's master and tasks, by way of the peers of one endpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from anabranch.distributed.network import RequestHandler
+from anabranch.distributed.peers import Peer
+from anabranch.distributed.transport import Endpoint
+from anabranch.distributed.wire import Lane
+from anabranch.errors import OpError, UnavailableError
+from anabranch.runtime.messages import Frames
+
+#: how long (s) a task may take to answer what it does at once: it opens a session, binds a partition
+ANSWER_WITHIN: Final = 60.0
+#: messages of more bytes go by the bulk lane
+_BULK_ABOVE: Final = 1 << 16
+
+
+class PeerConnection:
+    """See `distributed.network.Connection`."""
+
+    def __init__(self, peer: Peer) -> None:
+        self._peer = peer
+
+    @property
+    def address(self) -> str:
+        """Where the task listens."""
+        return self._peer.address
+
+    def call(self, frames: Frames) -> Frames:
+        """Sends a request, and waits for the reply."""
+        if not self._peer.wait_until_up(_CONNECT_WITHIN):
+            error = self._peer.error
+            raise error or UnavailableError(None, None, f"the task at {self.address} cannot be reached; start it")
+        return self._peer.call(frames, ANSWER_WITHIN, _lane(frames))
+
+    def start(self, frames: Frames, on_reply: Callable[[Frames | OpError], None]) -> None:
+        """Sends a request, and returns."""
+        self._peer.request(frames, on_reply, _lane(frames))
+
+    def post(self, frames: Frames) -> None:
+        """Sends a message that is not answered."""
+        self._peer.send(frames, _lane(frames))
+
+    def on_lost(self, callback: Callable[[OpError], None]) -> Callable[[], None]:
+        """Calls back whenever the task is lost."""
+        return self._peer.on_lost(callback)
+
+
+#: how long (s) one attempt to reach a task may take; who waits for a task makes several
+_CONNECT_WITHIN: Final = 2.0
+
+
+def _lane(frames: Frames) -> Lane:
+    return Lane.BULK if sum(map(len, frames)) > _BULK_ABOVE else Lane.CONTROL
+
+
+class EndpointNetwork:
+    """See `distributed.network.Network`."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self.endpoint = endpoint
+
+    def connect(self, address: str) -> PeerConnection:
+        """The connection to a task."""
+        return PeerConnection(self.endpoint.peer(address))
+
+
+class HandlerOfTask:
+    """Hands what an endpoint receives to a task. See `distributed.peers.MessageHandler`."""
+
+    def __init__(self, task: RequestHandler) -> None:
+        self._task = task
+
+    def message(self, sender: Peer, frames: Frames) -> None:
+        """A message that is not answered."""
+        self._task.message(_name(sender), frames)
+
+    def request(self, sender: Peer, frames: Frames, reply: Callable[[Frames], None]) -> None:
+        """A request."""
+        self._task.request(_name(sender), frames, reply)
+
+    def lost(self, sender: Peer, error: OpError) -> None:
+        """The link to a peer failed."""
+        self._task.lost(_name(sender))
+
+
+def _name(peer: Peer) -> str:
+    # one that is started again at the same address is heard only after `lost` was called for the one before
+    return peer.announced
