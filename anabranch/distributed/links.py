@@ -172,7 +172,7 @@ class Link:
         self.progress = 0
         # -- this side's direction: 0 while there is no connection
         self.channel = 0
-        self._connected = False
+        self._connected = [False, False]
         self._sequence = [0, 0]
         self._sent_bytes = 0
         self._taken_bytes = 0
@@ -183,6 +183,7 @@ class Link:
         self._expected = [0, 0]
         self._heard_bytes = 0
         self._told_bytes = 0
+        self._told_at = 0.0
         # -- times
         self._since = 0.0
         self._heard_at = 0.0
@@ -219,9 +220,9 @@ class Link:
         self._sent_at = now
         return sequence
 
-    def next_beat(self, progress: int) -> Beat:
+    def next_beat(self, progress: int, now: float) -> Beat:
         """What the sign of life says that is sent now."""
-        self._told_bytes = self._heard_bytes
+        self._told_bytes, self._told_at = self._heard_bytes, now
         return Beat(progress, self._heard_channel, self._heard_bytes)
 
     def stop(self) -> list[Instruction]:
@@ -233,23 +234,24 @@ class Link:
         return farewell + self._lose(error, is_farewell=self.is_up)
 
     # ------------------------------------------------------------------ what connections do
-    def connected(self, channel: int) -> list[Instruction]:
-        """The connection of a channel stands."""
+    def connected(self, channel: int, lane: Lane) -> list[Instruction]:
+        """A connection of a channel stands."""
         if channel == self.channel:
-            self._connected = True
+            self._connected[lane] = True
+            self._failing_since = None
         return []
 
-    def refused(self, channel: int, now: float) -> list[Instruction]:
+    def refused(self, channel: int, lane: Lane, now: float) -> list[Instruction]:
         """An attempt to connect failed; the next is under way."""
-        if channel != self.channel or self._connected:
+        if channel != self.channel or self._connected[lane]:
             return []
         if self._failing_since is None:
             self._failing_since = now
-        if now - max(self._failing_since, self._since) < REFUSED_FOR:
+        if now - self._failing_since < REFUSED_FOR:
             return []
         return self._lose(
             UnavailableError(
-                None, None, f"{self} refuses connections: is it running, and is this the address that it listens at?"
+                None, None, f"nobody can connect to {self}: is it running, and is this the address that it listens at?"
             )
         )
 
@@ -270,7 +272,6 @@ class Link:
                 )
             )
         self._dial_at = now + DIAL_AGAIN_AFTER
-        self._connected = False
         return [HangUp(self._dropped_channel())]
 
     def unauthenticated(self, channel: int) -> list[Instruction]:
@@ -296,6 +297,9 @@ class Link:
             return self._refuse(header, reason, now)
         if self._is_late(header):
             return []
+        if self.is_up and header.sender == self.incarnation and not header.receiver:
+            # a process that does not know that it knows this one, by another address: it is told, and uses one link
+            return [Say(MessageKind.WELCOME, header.channel)]
         done = self._replace(header)
         if not self.channel:
             done += self._dial(now)
@@ -307,10 +311,14 @@ class Link:
         if header.channel == self._heard_channel and header.sender == self.incarnation:
             # it comes behind the hello with which the peer opened the channel itself
             return [done for done in self.heard(header, 0, now) if not isinstance(done, Deliver)]
-        if self.state is not PeerState.CONNECTING or hello.answers != self.channel or self._is_late(header):
+        if self.state is not PeerState.CONNECTING or hello.answers != self.channel or header.sender in self._fenced:
             return []
         if hello.cluster != self._me.cluster:
             return self._lose(self._foreign(f"it belongs to the cluster {hello.cluster!r}, not {self._me.cluster!r}"))
+        if header.sequence != 0:
+            # the peer takes it for a second address of a link that is gone: a hello that names it opens a new one
+            self.incarnation = header.sender
+            return [HangUp(self._dropped_channel()), *self._dial(now), Say(MessageKind.HELLO)]
         return [*self._welcomed(header, hello, now), Ready()]
 
     def heard_refusal(self, answers: int, reason: str) -> list[Instruction]:
@@ -376,7 +384,8 @@ class Link:
                 return self._lose(self._silent(self._heard_at, now))
             if now - self._heard_at >= SUSPECT_AFTER:
                 self.state = PeerState.SUSPECT
-            if now - self._sent_at >= BEAT_EVERY:
+            is_owed = self._heard_bytes > self._told_bytes and now - self._told_at >= BEAT_EVERY
+            if is_owed or now - self._sent_at >= BEAT_EVERY:
                 return [Say(MessageKind.BEAT)]
         return []
 
@@ -399,7 +408,7 @@ class Link:
 
     def _dial(self, now: float) -> list[Instruction]:
         self.channel = self._next_channel()
-        self._connected = False
+        self._connected = [False, False]
         self._dial_at = None
         self._sequence = [0, 0]
         self._sent_bytes = self._taken_bytes = 0
@@ -417,9 +426,7 @@ class Link:
         self._expected = [0, 0]
         self._expected[header.lane] = 1
         self._heard_bytes = self._told_bytes = 0
-        self._heard_at = now
-        self._since = now
-        self._failing_since = None
+        self._heard_at = self._told_at = now
         self.state = PeerState.UP
         return [Attach(header.sender, header.channel)]
 
@@ -436,7 +443,7 @@ class Link:
             None, None, f"{self} has opened its connection anew; what was sent may be lost"
         )
         if known is not None and header.sender != known:
-            # itself it is known by a new name as well: whoever comes back at an address takes it over
+            # it never returns: two that run at one time cannot listen at one address
             self._fenced.append(known)
             error = AbortedError(
                 None, None, f"{self} was started again, and has lost what it was doing; try again from where you can"

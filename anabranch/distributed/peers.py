@@ -141,10 +141,17 @@ class Peer:
         self._pending_bytes = 0
         self._callbacks: dict[int, Callable[[OpError], None]] = {}
         self._was_up = False
+        self._same: Peer | None = None
+        #: whether this process asked for it, rather than it for this process
         self.is_wanted = False
 
     def __repr__(self) -> str:
         return f"<Peer {self._link}, {self.state.value}>"
+
+    @property
+    def merged(self) -> Peer:
+        """The peer itself, or the one that has proved to be the same process under another address."""
+        return self if self._same is None else self._same.merged
 
     @property
     def address(self) -> str:
@@ -152,20 +159,26 @@ class Peer:
         return self._link.address
 
     @property
+    def announced(self) -> str:
+        """The address that it gives itself; the one that it was asked for by until its first hello."""
+        hello = self._link.hello
+        return self.address if hello is None else hello.address
+
+    @property
     def name(self) -> str | None:
         """What it calls itself; None until its first hello or welcome."""
-        hello = self._link.hello
+        hello = self.merged._link.hello
         return None if hello is None else hello.name
 
     @property
     def incarnation(self) -> int | None:
         """Which run of it was heard last; None before."""
-        return self._link.incarnation
+        return self.merged._link.incarnation
 
     @property
     def state(self) -> PeerState:
         """See the table in `distributed.links`."""
-        return self._link.state
+        return self.merged._link.state
 
     @property
     def bulk_port(self) -> int:
@@ -181,12 +194,12 @@ class Peer:
     @property
     def progress(self) -> int:
         """How many messages it had handed over when it last gave a sign of life."""
-        return self._link.progress
+        return self.merged._link.progress
 
     @property
     def error(self) -> OpError | None:
         """Why its link failed last."""
-        return self._link.error
+        return self.merged._link.error
 
     def request(self, frames: Sequence[Buffer], on_reply: OnReply, lane: Lane = Lane.CONTROL) -> int:
         """Sends a request, and returns its number.
@@ -205,8 +218,9 @@ class Peer:
 
     def forget(self, request: int) -> bool:
         """Gives up waiting for a reply; whether it was still to come."""
-        with self._changed:
-            return self._waiting.pop(request, None) is not None
+        peer = self.merged
+        with peer._changed:
+            return peer._waiting.pop(request, None) is not None
 
     def call(
         self, frames: Sequence[Buffer], timeout: float, lane: Lane = Lane.CONTROL, *, what: str = "a request"
@@ -258,33 +272,40 @@ class Peer:
         with self._changed:
             self._open()
             while not self._link.is_up:
+                if self._same is not None:
+                    break
                 is_refused = self._link.state is PeerState.LOST and not isinstance(self._link.error, UnavailableError)
                 remaining = deadline - time.monotonic()
                 if is_refused or remaining <= 0:
                     return False
                 self._open()
                 self._changed.wait(remaining)
-            return True
+            else:
+                return True
+        return self.merged.wait_until_up(deadline - time.monotonic())
 
     def on_lost(self, callback: Callable[[OpError], None]) -> Callable[[], None]:
         """Calls back each time that the link fails or cannot be opened; returns what withdraws that.
 
         The callback runs on the receiving thread or the one that closes the endpoint, and must be quick.
         """
-        number = next(self._place.requests)
-        with self._changed:
-            self._callbacks[number] = callback
+        number, peer = next(self._place.requests), self.merged
+        with peer._changed:
+            peer._callbacks[number] = callback
 
         def withdraw() -> None:
-            with self._changed:
-                self._callbacks.pop(number, None)
+            # it may have gone over to another peer meanwhile
+            for peer in (self, self.merged):
+                with peer._changed:
+                    peer._callbacks.pop(number, None)
 
         return withdraw
 
     # ------------------------------------------------------------------ sending
     def _told_state(self) -> str:
-        silent = self._link.silent_for(self._place.now())
-        return f"{self.state.value}, and was last heard {silent:.1f} s ago" if self._link.is_up else self.state.value
+        link = self.merged._link
+        silent = link.silent_for(self._place.now())
+        return f"{link.state.value}, and was last heard {silent:.1f} s ago" if link.is_up else link.state.value
 
     def _post(
         self, kind: MessageKind, lane: Lane, request: int, frames: Sequence[Buffer], on_reply: OnReply | None
@@ -292,18 +313,42 @@ class Peer:
         flat = [wire.flat(frame) for frame in frames]
         size = sum(map(len, flat)) + wire.HEADER_BYTES
         self._check_size(len(flat), size)
+        message = _Outgoing(kind, lane, request, flat, size)
+        # a peer may prove to be the same as another at any time before its lock is held
+        while not self.merged._enqueue(message, on_reply):
+            pass
+
+    def _enqueue(self, message: _Outgoing, on_reply: OnReply | None) -> bool:
+        """Sends a message, or keeps it until the link is up; False if another peer is the one to do that."""
         with self._changed:
+            if self._same is not None:
+                return False
             self._place.refuse_closed()
-            self._check_room(size)
+            self._check_room(message.size)
             if on_reply is not None:
-                self._waiting[request] = on_reply
-            message = _Outgoing(kind, lane, request, flat, size)
+                self._waiting[message.request] = on_reply
             if self._link.is_up:
                 self._transmit(message)
             else:
                 self._open()
                 self._pending.append(message)
-                self._pending_bytes += size
+                self._pending_bytes += message.size
+            return True
+
+    def merge(self, peer: Peer) -> None:
+        """Lets another peer, which is the same process under another address, do all that this one was asked for."""
+        with self._changed:
+            self._same = peer
+            pending, waiting, callbacks = list(self._pending), dict(self._waiting), dict(self._callbacks)
+            self._pending.clear()
+            self._waiting.clear()
+            self._callbacks.clear()
+            self._hang_up(self._link.channel, is_farewell=False)
+            self._changed.notify_all()
+        with peer._changed:
+            peer._callbacks.update(callbacks)
+        for message in pending:
+            peer._post(message.kind, message.lane, message.request, message.frames, waiting.get(message.request))
 
     def answer(self, kind: MessageKind, lane: Lane, request: int, frames: Sequence[Buffer], channel: int) -> None:
         """Sends a reply, unless the link was opened anew since the request came."""
@@ -359,7 +404,14 @@ class Peer:
         connection.send([wire.encode_header(header), *frames])
 
     # ------------------------------------------------------------------ what the link says
+    def open(self) -> None:
+        """Begins to connect, if it is not connected."""
+        with self._changed:
+            self._open()
+
     def _open(self) -> None:
+        if self._same is not None:
+            return
         self._place.refuse_closed()
         for instruction in self._link.open(self._place.now()):
             self._carry_out(instruction, [])
@@ -368,6 +420,8 @@ class Peer:
         """Lets the link take an event, and does what it says; whether the message that came is to be delivered."""
         after: list[Callable[[], None]] = []
         with self._changed:
+            if self._same is not None:
+                return False
             instructions = event(self._link, self._place.now())
             if instructions is DELIVER:
                 return True
@@ -410,7 +464,7 @@ class Peer:
             case MessageKind.REFUSAL:
                 body = wire.encode_refusal(wire.Refusal(said.answers, said.reason))
             case MessageKind.BEAT:
-                body = wire.encode_beat(link.next_beat(place.handed_over))
+                body = wire.encode_beat(link.next_beat(place.handed_over, place.now()))
             case _:
                 body = b""
         header = Header(

@@ -22,6 +22,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import zmq
@@ -136,8 +137,8 @@ class Endpoint:
         self._incarnations: dict[int, Peer] = {}
         self._attached: dict[Peer, tuple[int, int]] = {}
         self._lost_ticks: dict[Peer, int] = {}
-        self._new_monitors: deque[tuple[str, Peer, int]] = deque()
-        self._monitors: dict[_Socket, tuple[Peer, int]] = {}
+        self._new_monitors: deque[tuple[str, Peer, int, Lane]] = deque()
+        self._monitors: dict[_Socket, tuple[Peer, int, Lane]] = {}
         self._complained: set[str] = set()
         self._ticked_at = clock()
         self._poller = zmq.Poller()
@@ -169,7 +170,7 @@ class Endpoint:
         """
         peer = self._peer(address)
         peer.is_wanted = True
-        peer.take(Link.open)
+        peer.open()
         return peer
 
     def close(self) -> None:
@@ -188,7 +189,7 @@ class Endpoint:
         monitor = f"inproc://monitor-{channel}-{int(lane)}"
         connection = _SocketConnection(self._context, self._keys)
         connection.open(host, port, monitor)
-        self._new_monitors.append((monitor, peer, channel))
+        self._new_monitors.append((monitor, peer, channel, lane))
         self._wake()
         return connection
 
@@ -210,6 +211,9 @@ class Endpoint:
         self._attached[peer] = incarnation, channel
         self._senders[incarnation, channel] = peer
         self._incarnations[incarnation] = peer
+        with self._lock:
+            # whoever is given the address that the peer gives itself gets this peer
+            self._peers.setdefault(_key(peer.announced), peer)
 
     def refuse_closed(self) -> None:
         """Raises `CancelledError` if the endpoint is closed."""
@@ -274,9 +278,12 @@ class Endpoint:
                 self._greeting(header, hello).take(lambda link, now: link.heard_hello(header, hello, now))
             case MessageKind.WELCOME:
                 welcome = wire.decode_hello(frames)
-                answered = sender or self._dialed.get(welcome.answers)
-                if answered is not None:
-                    answered.take(lambda link, now: link.heard_welcome(header, welcome, now))
+                answered = self._dialed.get(welcome.answers)
+                known = sender or answered
+                if known is not None:
+                    known.take(lambda link, now: link.heard_welcome(header, welcome, now))
+                if sender is not None and answered not in (None, sender) and answered.state is PeerState.CONNECTING:
+                    self._merge(answered, sender)
             case MessageKind.REFUSAL:
                 refusal = wire.decode_refusal(frames)
                 refused = self._dialed.get(refusal.answers)
@@ -313,14 +320,22 @@ class Endpoint:
         return self._incarnations.get(header.sender) or self._peer(hello.address)
 
     def _peer(self, address: str) -> Peer:
-        host, port = _split(address)
-        key = f"{'127.0.0.1' if host == 'localhost' else host}:{port}"
+        key = _key(address)
         with self._lock:
             self.refuse_closed()
             peer = self._peers.get(key)
             if peer is None:
                 peer = self._peers[key] = Peer(self, address)
             return peer
+
+    def _merge(self, alias: Peer, peer: Peer) -> None:
+        """Two addresses have proved to be those of one process: its link is used for both."""
+        with self._lock:
+            for address, known in self._peers.items():
+                if known is alias:
+                    self._peers[address] = peer
+            peer.is_wanted |= alias.is_wanted
+        alias.merge(peer)
 
     def _complain(self, sender: Peer | None, reason: str) -> None:
         """Closes the link of whom a malformed message came from, and says so once."""
@@ -333,16 +348,16 @@ class Endpoint:
 
     def _look_at_connections(self) -> None:
         while self._new_monitors:
-            address, peer, channel = self._new_monitors.popleft()
+            address, peer, channel, lane = self._new_monitors.popleft()
             monitor = self._context.socket(zmq.PAIR)
             monitor.linger = 0
             monitor.connect(address)
-            self._monitors[monitor] = peer, channel
+            self._monitors[monitor] = peer, channel, lane
             self._poller.register(monitor, zmq.POLLIN)
-        for monitor, (peer, channel) in list(self._monitors.items()):
-            self._take_monitored(monitor, peer, channel)
+        for monitor, watched in list(self._monitors.items()):
+            self._take_monitored(monitor, *watched)
 
-    def _take_monitored(self, monitor: _Socket, peer: Peer, channel: int) -> None:
+    def _take_monitored(self, monitor: _Socket, peer: Peer, channel: int, lane: Lane) -> None:
         while True:
             try:
                 event = parse_monitor_message(monitor.recv_multipart(zmq.NOBLOCK))["event"]
@@ -353,7 +368,7 @@ class Endpoint:
                 del self._monitors[monitor]
                 monitor.close()
                 return
-            peer.take(lambda link, now, event=event: _connection_event(link, channel, event, now))  # type: ignore[misc]
+            peer.take(_ConnectionEvent(channel, lane, event))
 
     def _tick(self) -> None:
         now = self.now()
@@ -362,14 +377,14 @@ class Endpoint:
             return
         self._ticked_at = now
         with self._lock:
-            peers = list(self._peers.items())
-        for address, peer in peers:
+            peers = set(self._peers.values())
+        for peer in peers:
             if passed > _PAUSE:
                 peer.take(lambda link, _: link.paused(passed - _TICK))
             peer.take(Link.tick)
-            self._forget_lost(address, peer)
+            self._forget_lost(peer)
 
-    def _forget_lost(self, address: str, peer: Peer) -> None:
+    def _forget_lost(self, peer: Peer) -> None:
         """Forgets a peer that this process never asked for, such as a client, some time after it was lost."""
         if peer.is_wanted or peer.state is not PeerState.LOST:
             self._lost_ticks.pop(peer, None)
@@ -377,8 +392,8 @@ class Endpoint:
         ticks = self._lost_ticks[peer] = self._lost_ticks.get(peer, 0) + 1
         if ticks > _REMEMBERED_TICKS:
             with self._lock:
-                if not peer.is_wanted:
-                    self._peers.pop(address, None)
+                for address in [address for address, known in self._peers.items() if known is peer]:
+                    del self._peers[address]
             self._lost_ticks.pop(peer, None)
             attached = self._attached.pop(peer, None)
             if attached is not None:
@@ -434,7 +449,7 @@ class Endpoint:
 
     def _end(self) -> None:
         with self._lock:
-            peers = list(self._peers.values())
+            peers = set(self._peers.values())
         for peer in peers:
             guarded(peer.take, lambda link, now: link.stop())
         self._look_at_connections()
@@ -455,6 +470,7 @@ class _SocketConnection:
         self._socket.set(zmq.SNDHWM, 0)
         self._socket.set(zmq.RECONNECT_IVL, 50)
         self._socket.set(zmq.RECONNECT_IVL_MAX, 400)
+        self._socket.set(zmq.CONNECT_TIMEOUT, 5_000)
         self._socket.set(zmq.HEARTBEAT_IVL, 5_000)
         self._socket.set(zmq.HEARTBEAT_TIMEOUT, 30_000)
         if keys is not None:
@@ -480,14 +496,22 @@ class _SocketConnection:
         self._socket.close(linger=_LINGER_MS if is_farewell else 0)
 
 
-def _connection_event(link: Link, channel: int, event: int, now: float) -> list[Instruction]:
-    if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
-        return link.connected(channel)
-    if event == zmq.EVENT_CONNECT_RETRIED:
-        return link.refused(channel, now)
-    if event in _KEYS_DIFFER:
-        return link.unauthenticated(channel)
-    return link.broken(channel, now)
+@dataclass(frozen=True, slots=True)
+class _ConnectionEvent:
+    """What became of a connection, for its peer's link."""
+
+    channel: int
+    lane: Lane
+    event: int
+
+    def __call__(self, link: Link, now: float) -> list[Instruction]:
+        if self.event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
+            return link.connected(self.channel, self.lane)
+        if self.event == zmq.EVENT_CONNECT_RETRIED:
+            return link.refused(self.channel, self.lane, now)
+        if self.event in _KEYS_DIFFER:
+            return link.unauthenticated(self.channel)
+        return link.broken(self.channel, now)
 
 
 def _port_of(inbox: _Socket) -> int:
@@ -511,6 +535,11 @@ def _split(address: str) -> tuple[str, int]:
 
 
 _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+
+def _key(address: str) -> str:
+    host, port = _split(address)
+    return f"{'127.0.0.1' if host == 'localhost' else host}:{port}"
 
 
 def _resolved(host: str) -> _Address:
