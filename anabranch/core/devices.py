@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import abc
 import copy
+import functools
 import importlib.metadata
 import threading
 from collections.abc import Callable, Sequence
@@ -81,6 +82,7 @@ class Device(abc.ABC):
         return f"<{type(self).__name__} {self.name}>"
 
 
+@functools.lru_cache(maxsize=4096)
 def task_of(device: str) -> str:
     """The task of a device, by its full name; "" for none."""
     if not device:

@@ -20,7 +20,7 @@ from anabranch.core.device import DeviceSpec
 from anabranch.core.interrupts import admitted
 from anabranch.core.values import TensorValue
 from anabranch.distributed.cluster_spec import matches_filters, parse_task_name
-from anabranch.distributed.network import Connection, Network
+from anabranch.distributed.network import TaskConnection, TaskNetwork
 from anabranch.distributed.step_protocol import GRACE, Abort, Instruction, StepProtocol
 from anabranch.errors import (
     AbortedError,
@@ -75,7 +75,7 @@ class ClusterMaster:
         target: str,
         config: ConfigProto | None,
         placement: PlacementPolicy | str | os.PathLike[str] | None,
-        network: Network,
+        network: TaskNetwork,
         client: str,
         here: Callable[[str], WorkerService | None] = lambda _: None,
     ) -> None:
@@ -108,7 +108,7 @@ class ClusterMaster:
         self._tasks = {name: _TaskOfSession(self, name, self._addresses[name]) for name in visible}
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()
-        self._running: set[_Run] = set()
+        self._running: set[_ClusterRun] = set()
         self._closed = False
 
     def _describing(self, address: str) -> _Describing:
@@ -162,7 +162,7 @@ class ClusterMaster:
         connection = self._network.connect(address)
         return RemoteWorkerSession(connection, self.name, None, self._policy, self._config, self._addresses)
 
-    def connection(self, address: str) -> Connection | None:
+    def connection(self, address: str) -> TaskConnection | None:
         """The way to a task; None where it is this process."""
         return None if self._here(address) is not None else self._network.connect(address)
 
@@ -170,14 +170,14 @@ class ClusterMaster:
         """The number of a new step."""
         return next(self._numbers)
 
-    def began(self, run: _Run) -> None:
+    def began(self, run: _ClusterRun) -> None:
         """Notes a run that is under way."""
         with self._lock:
             self._running.add(run)
         if self._closed:
             self._cancel_all()
 
-    def ended(self, run: _Run) -> None:
+    def ended(self, run: _ClusterRun) -> None:
         """Notes its end."""
         with self._lock:
             self._running.discard(run)
@@ -244,7 +244,7 @@ class _Waiting:
             _log.warning("the session waits for the tasks at %s to answer", ", ".join(missing))
 
 
-def _described(connection: Connection) -> TaskDescription | None:
+def _described(connection: TaskConnection) -> TaskDescription | None:
     """What a task says of itself; None where it cannot be reached."""
     request = WorkerRequest()
     request.describe.SetInParent()
@@ -392,7 +392,7 @@ class ClusterStep:
         self.used = next(ticks)
         if self._only is not None:
             return self._only.ready().run(self._master.next_number(), feeds, record, timeout)
-        run = _Run(self._master, self._parts, len(self.plan.step.fetches))
+        run = _ClusterRun(self._master, self._parts, len(self.plan.step.fetches))
         ended = threading.Event()
         run.start(feeds, lambda _: ended.set(), timeout, record)
         try:
@@ -410,14 +410,14 @@ class ClusterStep:
     def start(self, feeds: Sequence[TensorValue], on_done: OnDone, timeout: float | None = None) -> None:
         """Starts one step."""
         self.used = next(ticks)
-        _Run(self._master, self._parts, len(self.plan.step.fetches)).start(feeds, on_done, timeout, None)
+        _ClusterRun(self._master, self._parts, len(self.plan.step.fetches)).start(feeds, on_done, timeout, None)
 
 
 def _runs(partition: Partition) -> bool:
     return bool(partition.items or partition.fetches)
 
 
-class _Run:
+class _ClusterRun:
     """One run of a step: carries out what its `StepProtocol` says.
 
     Attributes:
@@ -515,7 +515,7 @@ class _Run:
         self._on_done(self.outcome)
 
 
-def reset_task(network: Network, address: str, containers: Sequence[str]) -> None:
+def reset_task(network: TaskNetwork, address: str, containers: Sequence[str]) -> None:
     """Empties containers of all tasks of a cluster, one of which has this address (`tf.Session.reset`).
 
     Raises:

@@ -19,7 +19,7 @@ _BULK_ABOVE: Final = 1 << 16
 
 
 class PeerConnection:
-    """See `distributed.network.Connection`."""
+    """See `distributed.network.TaskConnection`."""
 
     def __init__(self, peer: Peer) -> None:
         self._peer = peer
@@ -58,7 +58,7 @@ def _lane(frames: Frames) -> Lane:
 
 
 class EndpointNetwork:
-    """See `distributed.network.Network`."""
+    """See `distributed.network.TaskNetwork`."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self.endpoint = endpoint

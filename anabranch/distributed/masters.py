@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 from collections.abc import Sequence
 from typing import Final, Protocol
 
+from anabranch.distributed.server import reached_servers
 from anabranch.errors import InvalidArgumentError
 from anabranch.placement.policy import PlacementPolicy
 from anabranch.proto.config_pb2 import ConfigProto
@@ -39,26 +39,8 @@ class _LocalTasks:
         LocalTask.named(address).containers.reset(containers)
 
 
-class _ClusterTasks:
-    """Tasks of a cluster, by the host and port of one of them."""
-
-    def master(
-        self, address: str, config: ConfigProto | None, placement: PlacementPolicy | str | os.PathLike[str] | None
-    ) -> Master:
-        return _servers().master(address, config, placement)
-
-    def reset(self, address: str, containers: Sequence[str]) -> None:
-        _servers().reset(address, containers)
-
-
-def _servers() -> TargetScheme:
-    # sockets are loaded with the first session that needs them: a program that stays in its process has none
-    reached: TargetScheme = importlib.import_module("anabranch.distributed.server").reached_servers
-    return reached
-
-
 #: by name; "grpc" is what TensorFlow's programs write, and stands for our own transport
-schemes: Final[dict[str, TargetScheme]] = {"local": _LocalTasks(), "grpc": _ClusterTasks()}
+schemes: Final[dict[str, TargetScheme]] = {"local": _LocalTasks(), "grpc": reached_servers}
 
 
 def master_for(

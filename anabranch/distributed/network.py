@@ -10,7 +10,7 @@ from anabranch.runtime.messages import Frames
 from anabranch.runtime.worker_service import Transport
 
 
-class Connection(Transport, Protocol):
+class TaskConnection(Transport, Protocol):
     """The way to one task. Thread-safe.
 
     Attributes:
@@ -24,10 +24,10 @@ class Connection(Transport, Protocol):
         """Calls back whenever the task is given up as lost; returns what withdraws the callback."""
 
 
-class Network(Protocol):
+class TaskNetwork(Protocol):
     """Reaches tasks by their addresses."""
 
-    def connect(self, address: str) -> Connection:
+    def connect(self, address: str) -> TaskConnection:
         """The connection to a task; it need not be there yet."""
 
 

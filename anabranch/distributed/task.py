@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from anabranch.distributed.network import Network
+from anabranch.distributed.network import TaskNetwork
 from anabranch.proto.config_pb2 import ConfigProto
 from anabranch.runtime.local_worker import LocalTask
 from anabranch.runtime.messages import Frames
@@ -29,9 +29,9 @@ class Task:
         self.name = name
         self.state = LocalTask(name)
         self.service = WorkerService(ServedTask(name, self.state, addresses, config, incarnation), self._post)
-        self._network: Network | None = None
+        self._network: TaskNetwork | None = None
 
-    def join(self, network: Network) -> None:
+    def join(self, network: TaskNetwork) -> None:
         """Lets the task reach the others."""
         self._network = network
 

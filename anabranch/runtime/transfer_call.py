@@ -16,6 +16,7 @@ from anabranch.core.values import TensorValue
 from anabranch.errors import OpError
 from anabranch.graph.step_nodes import StepNode, StepTensor
 from anabranch.ops.lists.values import TensorList
+from anabranch.runtime.devices import explicit_xla_device
 from anabranch.runtime.host_call import HostKernelCall
 from anabranch.runtime.rendezvous import DEAD, NOTHING
 from anabranch.runtime.session_environment import SessionEnvironment
@@ -82,7 +83,9 @@ class Route(NamedTuple):
             op.attrs[name].decode() for name in ("send_device", "recv_device", "tensor_name")
         )
         if crosses_tasks(op):
-            return cls(source, destination, tensor, devices.get(destination), destination not in devices)
+            device = devices.get(destination)
+            # islands of JAX's default device take host arrays, and copy them, if they must, when they are called
+            return cls(source, destination, tensor, device if explicit_xla_device(device) else None, device is None)
         return cls.between(devices[source], devices[destination], tensor)
 
 

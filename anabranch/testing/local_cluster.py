@@ -20,7 +20,7 @@ _incarnations = itertools.count(1)
 
 
 class LocalCluster:
-    """Tasks of one process. See `distributed.network.Network`.
+    """Tasks of one process. See `distributed.network.TaskNetwork`.
 
     Args:
         jobs: how many tasks each job has.
@@ -56,7 +56,7 @@ class LocalCluster:
         task.close()
 
     def connect(self, address: str) -> LocalConnection:
-        """See `distributed.network.Network`."""
+        """See `distributed.network.TaskNetwork`."""
         with self._lock:
             return self._connections.setdefault(address, LocalConnection(self, address))
 
@@ -84,7 +84,7 @@ class LocalCluster:
 
 
 class LocalConnection:
-    """See `distributed.network.Connection`."""
+    """See `distributed.network.TaskConnection`."""
 
     def __init__(self, cluster: LocalCluster, address: str) -> None:
         self._cluster, self.address = cluster, address
@@ -114,7 +114,7 @@ class LocalConnection:
         self._cluster.task_at(self.address).message("client", _copied(frames))
 
     def on_lost(self, callback: Callable[[OpError], None]) -> Callable[[], None]:
-        """See `distributed.network.Connection`."""
+        """See `distributed.network.TaskConnection`."""
         with self._lock:
             number = next(self._numbers)
             self._callbacks[number] = callback
