@@ -7,16 +7,20 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import os
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from anabranch.distributed.cluster_master import ClusterMaster
+from anabranch.distributed.cluster_master import ClusterMaster, reset_task
+from anabranch.distributed.masters import schemes
 from anabranch.distributed.task import Task
 from anabranch.errors import OpError, UnavailableError
+from anabranch.placement.policy import PlacementPolicy
 from anabranch.proto.config_pb2 import ConfigProto
 from anabranch.runtime.messages import Frames
 
 _incarnations = itertools.count(1)
+_clusters = itertools.count(1)
 
 
 class LocalCluster:
@@ -31,6 +35,7 @@ class LocalCluster:
     """
 
     def __init__(self, jobs: Mapping[str, int]) -> None:
+        self.scheme = f"copied{next(_clusters)}"
         names = [f"/job:{job}/replica:0/task:{i}" for job, count in jobs.items() for i in range(count)]
         self.addresses = {name: f"{name}.example:1" for name in names}
         self.tasks: dict[str, Task] = {}
@@ -72,6 +77,10 @@ class LocalCluster:
             raise UnavailableError(None, None, f"the task at {address} does not answer")
         return task
 
+    def target(self, job: str = "worker", index: int = 0) -> str:
+        """What `tf.Session` takes to reach a task."""
+        return f"{self.scheme}:///job:{job}/replica:0/task:{index}"
+
     def master(self, job: str = "worker", index: int = 0, config: ConfigProto | None = None) -> ClusterMaster:
         """A master whose operations go to a task unless they ask for another."""
         target = self.addresses[f"/job:{job}/replica:0/task:{index}"]
@@ -95,7 +104,18 @@ class LocalConnection:
 
     def call(self, frames: Frames) -> Frames:
         """See `runtime.worker_service.Transport`."""
-        return _copied(self._cluster.task_at(self.address).service.handle(_copied(frames)))
+        answered, outcome = threading.Event(), list[Frames | OpError]()
+
+        def on_reply(reply: Frames | OpError) -> None:
+            outcome.append(reply)
+            answered.set()
+
+        self.start(frames, on_reply)
+        answered.wait()
+        (reply,) = outcome
+        if isinstance(reply, OpError):
+            raise reply
+        return reply
 
     def start(self, frames: Frames, on_reply: Callable[[Frames | OpError], None]) -> None:
         """See `runtime.worker_service.Transport`."""
@@ -143,11 +163,28 @@ def _copied(frames: Frames) -> Frames:
     return [bytes(bytearray(frame)) for frame in frames]
 
 
+class _Targets:
+    """See `distributed.masters.TargetScheme`."""
+
+    def __init__(self, cluster: LocalCluster) -> None:
+        self._cluster = cluster
+
+    def master(
+        self, address: str, config: ConfigProto | None, placement: PlacementPolicy | str | os.PathLike[str] | None
+    ) -> ClusterMaster:
+        return ClusterMaster(self._cluster.addresses[address], config, placement, self._cluster, "client")
+
+    def reset(self, address: str, containers: Sequence[str]) -> None:
+        reset_task(self._cluster, self._cluster.addresses[address], containers)
+
+
 @contextlib.contextmanager
 def local_cluster(**jobs: int) -> Iterator[LocalCluster]:
-    """A cluster that is ended afterwards."""
+    """A cluster that is ended afterwards. Inside, sessions reach it at `LocalCluster.target`."""
     cluster = LocalCluster(jobs)
+    schemes[cluster.scheme] = _Targets(cluster)
     try:
         yield cluster
     finally:
+        del schemes[cluster.scheme]
         cluster.close()

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from anabranch.errors import AbortedError, CancelledError, InternalError
+from anabranch.errors import AbortedError, CancelledError, InternalError, ResourceExhaustedError
+from anabranch.runtime import rendezvous
 from anabranch.runtime.rendezvous import DEAD, NOTHING, Key, Rendezvous, RendezvousTable, StepId
 
 A, B = "/device:CPU:0", "/device:CPU:1"
@@ -205,3 +206,132 @@ def test_a_failing_step_tells_its_waiters_why() -> None:
         str(Key(StepId("s", 7), A, B, "edge_1_x:0", "loop", 3))
         == f"edge_1_x:0 from {A} to {B} in step 7 in iteration 3 of loop"
     )
+
+
+# ---------------------------------------------------------------------- between tasks
+class EarlyValuesMachine(RuleBasedStateMachine):
+    """Random events of steps that other tasks run too, beside a plain account.
+
+    Values and the news that a step was given up come by other links than the order to start it, in any order.
+    """
+
+    numbers = st.integers(1, 3)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = RendezvousTable()
+        self.table.open_session("s")
+        self.state: dict[int, str] = {}
+        self.arrived: dict[Key, int] = {}
+        self.delivered: dict[int, Any] = {}
+        self.count = 0
+
+    def deliver(self, deliveries: list[Any]) -> None:
+        for waiter, value, error in deliveries:
+            assert waiter not in self.delivered
+            self.delivered[waiter] = value if error is None else error
+
+    @staticmethod
+    def key(number: int, tensor: str) -> Key:
+        return Key(StepId("s", number), A, B, tensor)
+
+    @rule(number=numbers, tensor=st.sampled_from("xy"))
+    def arrive(self, number: int, tensor: str) -> None:
+        key = self.key(number, tensor)
+        if key in self.arrived:
+            return
+        self.count += 1
+        state = self.state.get(number, "early")
+        self.deliver(self.table.arrive(key, self.count, 8))
+        if state in ("early", "begun"):
+            self.arrived[key] = self.count
+
+    @rule(number=numbers)
+    def begin(self, number: int) -> None:
+        state = self.state.get(number, "early")
+        step = StepId("s", number)
+        if state == "early":
+            self.table.begin(step)
+            self.state[number] = "begun"
+        elif state == "given up":
+            with pytest.raises(AbortedError):
+                self.table.begin(step)
+            self.state[number] = "ended"
+        else:
+            with pytest.raises(InternalError, match="begun already"):
+                self.table.begin(step)
+
+    @rule(number=numbers, tensor=st.sampled_from("xy"))
+    def receive(self, number: int, tensor: str) -> None:
+        key = self.key(number, tensor)
+        if self.state.get(number) != "begun" or ("asked", key) in self.delivered:
+            return
+        self.count += 1
+        self.delivered["asked", key] = self.count  # type: ignore[index]
+        self.deliver(self.table.receive(key, self.count))
+
+    @rule(number=numbers)
+    def abort(self, number: int) -> None:
+        self.deliver(self.table.abort(StepId("s", number), AbortedError(None, None, "given up")))
+        state = self.state.get(number, "early")
+        if state == "early":
+            self.state[number] = "given up"
+        elif state == "begun":
+            self.state[number] = "begun and given up"
+
+    @rule(number=numbers)
+    def finish(self, number: int) -> None:
+        if self.state.get(number, "").startswith("begun"):
+            self.deliver(self.table.finish(StepId("s", number)))
+            self.state[number] = "ended"
+
+    @invariant()
+    def what_came_early_is_there_when_it_is_asked_for(self) -> None:
+        for waiter, value in self.delivered.items():
+            if isinstance(waiter, tuple) or isinstance(value, Exception):
+                continue
+            assert value in self.arrived.values()
+        begun = [n for n, state in self.state.items() if state == "begun"]
+        for key, value in self.arrived.items():
+            asked = self.delivered.get(("asked", key))  # type: ignore[call-overload]
+            if key.step.number in begun and asked is not None:
+                assert self.delivered[asked] == value
+
+    @invariant()
+    def nothing_is_kept_of_steps_that_have_ended(self) -> None:
+        ended = [n for n, state in self.state.items() if state == "ended"]
+        assert not any(step.number in ended for step in self.table._steps)
+        early = sum(not state.begun for state in self.table._steps.values())
+        assert self.table._early_steps == early
+
+
+TestEarlyValues = EarlyValuesMachine.TestCase
+
+
+def test_what_comes_for_steps_that_have_not_begun_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rendezvous, "MAX_EARLY_BYTES", 100)
+    monkeypatch.setattr(rendezvous, "MAX_EARLY_STEPS", 2)
+    table = RendezvousTable()
+    key = EarlyValuesMachine.key
+    table.arrive(key(1, "x"), 1, 50)
+    assert table.steps == 0, "what comes for a session that is not open is dropped"
+    table.open_session("s")
+    table.arrive(key(1, "x"), 1, 60)
+    table.arrive(key(2, "x"), 1, 60)
+    table.arrive(key(3, "x"), 1, 1)  # one step too many: its Recv will wait until the master gives the step up
+    table.begin(StepId("s", 1))
+    with pytest.raises(ResourceExhaustedError, match="have not begun"):
+        table.begin(StepId("s", 2))
+    assert table.take(key(1, "x")) == 1
+    table.finish(StepId("s", 1))
+    table.forget_session("s")
+    assert table.steps == 0
+
+
+def test_a_session_that_is_over_keeps_nothing() -> None:
+    table = RendezvousTable()
+    table.open_session("s")
+    table.arrive(EarlyValuesMachine.key(1, "x"), 1, 8)
+    table.forget_session("s")
+    table.arrive(EarlyValuesMachine.key(2, "x"), 1, 8)
+    assert table.steps == 0

@@ -1,0 +1,324 @@
+"""Steps on several tasks: values, errors, cancellation, lost tasks. Messages are copied, without sockets."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import anabranch as tf
+from anabranch.testing.local_cluster import LocalCluster, local_cluster
+
+#: seconds; no wait of a test lasts longer
+DEADLINE = 30.0
+
+
+@pytest.fixture
+def cluster() -> Iterator[LocalCluster]:
+    with local_cluster(ps=2, worker=2) as tasks:
+        yield tasks
+
+
+def ps(index: int) -> Any:
+    return tf.device(f"/job:ps/task:{index}")
+
+
+def worker(index: int) -> Any:
+    return tf.device(f"/job:worker/task:{index}")
+
+
+def config(**options: Any) -> Any:
+    return tf.ConfigProto(operation_timeout_in_ms=int(DEADLINE * 1000), **options)
+
+
+def session(cluster: LocalCluster, index: int = 0, **options: Any) -> tf.Session:
+    return tf.Session(cluster.target("worker", index), config=config(**options))
+
+
+# ---------------------------------------------------------------------- values
+def test_variables_are_where_they_were_put_and_shared_by_sessions(cluster: LocalCluster) -> None:
+    with ps(0):
+        v = tf.get_variable("v", initializer=np.zeros(3, np.float32), use_resource=True)
+    with ps(1):
+        w = tf.get_variable("w", initializer=np.ones(3, np.float32), use_resource=True)
+    with worker(1):
+        total = v * 2 + w
+    update = v.assign_add(total)
+    with session(cluster) as first:
+        first.run(tf.global_variables_initializer())
+        np.testing.assert_array_equal(first.run(update), [1, 1, 1])
+    with session(cluster, 1) as second:
+        np.testing.assert_array_equal(second.run(update), [4, 4, 4])
+        np.testing.assert_array_equal(second.run(total), [9, 9, 9])
+    tf.Session.reset(cluster.target())
+    with session(cluster) as third, pytest.raises(tf.errors.FailedPreconditionError):
+        third.run(v)
+
+
+def test_a_session_with_state_of_its_own(cluster: LocalCluster) -> None:
+    with ps(0):
+        v = tf.get_variable("v", initializer=np.float32(1), use_resource=True)
+    with session(cluster) as shared, session(cluster, isolate_session_state=True) as alone:
+        shared.run(v.initializer)
+        with pytest.raises(tf.errors.FailedPreconditionError):
+            alone.run(v)
+        alone.run(v.initializer)
+        alone.run(v.assign_add(5.0))
+        assert shared.run(v) == 1
+
+
+@pytest.mark.parametrize("use_resource", [False, True])
+def test_what_can_travel(cluster: LocalCluster, use_resource: bool) -> None:
+    """Numbers of all kinds, strings, sparse tensors, empty tensors and large ones go from task to task."""
+    values = {
+        "half": np.float16([1.5, 2.5]),
+        "complex": np.complex64([1 + 2j]),
+        "bool": np.bool_([True, False]),
+        "uint8": np.arange(5, dtype=np.uint8),
+        "int64": np.int64(1) << 40,
+        "string": np.array([b"a", b"", b"\xff\x00"], np.object_),
+        "empty": np.zeros((0, 3), np.float32),
+        "large": np.random.default_rng(0).normal(size=(300, 1000)).astype(np.float32),
+    }
+    sent, back = {}, {}
+    for name, value in values.items():
+        feed = tf.placeholder(tf.as_dtype(np.asarray(value).dtype), np.shape(value), name)
+        with ps(0):
+            there = tf.identity(feed)
+        with worker(1):
+            sent[feed], back[name] = value, tf.identity(there)
+    with ps(1):
+        sparse = tf.sparse.from_dense([[0, 1], [2, 0]])
+    with worker(0):
+        dense = tf.sparse.to_dense(sparse)
+    with session(cluster) as s:
+        got = s.run(back, sent)
+        for name, value in values.items():
+            np.testing.assert_array_equal(got[name], value)
+        np.testing.assert_array_equal(s.run(dense), [[0, 1], [2, 0]])
+
+
+def test_queues_are_shared_by_sessions_and_steps_wait_for_them(cluster: LocalCluster) -> None:
+    with ps(0):
+        queue = tf.FIFOQueue(10, [tf.float32], shapes=[[]], shared_name="shared")
+    with worker(1):
+        taken = queue.dequeue() * 2
+    x = tf.placeholder(tf.float32, [])
+    put = queue.enqueue(x)
+    got: list[Any] = []
+    with session(cluster) as consumer, session(cluster, 1) as producer:
+        thread = threading.Thread(target=lambda: got.append(consumer.run(taken)))
+        thread.start()
+        producer.run(put, {x: 21.0})
+        thread.join(DEADLINE)
+        assert got == [42.0]
+
+
+def test_random_numbers_go_on_from_step_to_step_on_their_task(cluster: LocalCluster) -> None:
+    with ps(1):
+        drawn = tf.random.uniform([4], seed=3)
+    with session(cluster) as one:
+        first, second = one.run(drawn), one.run(drawn)
+    assert not np.array_equal(first, second)
+    with session(cluster) as another:
+        np.testing.assert_array_equal(another.run(drawn), first)
+
+
+def test_python_functions_and_input_pipelines_run_on_their_task(cluster: LocalCluster) -> None:
+    with ps(0):
+        element = tf.data.make_one_shot_iterator(tf.data.Dataset.range(5).map(lambda n: n * n)).get_next()
+    with worker(1):
+        doubled = element * 2
+    with session(cluster) as s:
+        assert [s.run(doubled) for _ in range(5)] == [0, 2, 8, 18, 32]
+        with pytest.raises(tf.errors.OutOfRangeError):
+            s.run(doubled)
+
+
+def test_partial_runs_and_callables(cluster: LocalCluster) -> None:
+    x = tf.placeholder(tf.float32, [])
+    with ps(0):
+        y = x + 1
+    with worker(1):
+        z = y * 10
+    with session(cluster) as s:
+        assert s.make_callable(z, [x])(2.0) == 30.0
+
+
+def test_a_filter_hides_tasks(cluster: LocalCluster) -> None:
+    with session(cluster, 1, device_filters=["/job:ps"]) as s:
+        names = {device.name.rpartition("/")[0] for device in s.list_devices()}
+        assert names == {
+            "/job:ps/replica:0/task:0",
+            "/job:ps/replica:0/task:1",
+            "/job:worker/replica:0/task:1",
+        }
+        with worker(0):
+            hidden = tf.constant(1) + tf.placeholder_with_default(1, [])
+        with pytest.raises(tf.errors.InvalidArgumentError, match="worker"):
+            s.run(hidden)
+
+
+def test_a_step_is_one_message_to_each_task_and_one_for_each_tensor(cluster: LocalCluster) -> None:
+    with ps(0):
+        v = tf.get_variable("v", initializer=np.float32(1), use_resource=True)
+    with ps(1):
+        w = tf.get_variable("w", initializer=np.float32(1), use_resource=True)
+    with worker(0):
+        total = v.read_value() + w.read_value()
+    with session(cluster) as s:
+        s.run(tf.global_variables_initializer())
+        s.run(total)
+        before = cluster.messages
+        s.run(total)
+        assert cluster.messages - before == 3 + 2
+
+
+# ---------------------------------------------------------------------- errors
+def test_the_cause_is_told_and_not_its_consequences(cluster: LocalCluster) -> None:
+    x = tf.placeholder(tf.float32, [])
+    with ps(0):
+        checked = tf.debugging.check_numerics(tf.log(x), "the logarithm", name="checked")
+    with worker(1):
+        result = checked + 1
+    with session(cluster) as s:
+        for _ in range(3):
+            with pytest.raises(tf.errors.InvalidArgumentError, match="the logarithm") as caught:
+                s.run(result, {x: -1.0})
+            assert caught.value.op is checked.op
+            assert s.run(result, {x: 1.0}) == 1.0
+    assert all(task.state.containers.rendezvous.steps == 0 for task in cluster.tasks.values())
+
+
+def test_a_deadline_names_who_waits_for_what(cluster: LocalCluster) -> None:
+    with ps(0):
+        queue = tf.FIFOQueue(1, [tf.float32], shared_name="never")
+        element = queue.dequeue(name="element")
+    with worker(1):
+        result = element + 1
+    with session(cluster) as s:
+        with pytest.raises(tf.errors.DeadlineExceededError, match="Timed out"):
+            s.run(result, options=tf.RunOptions(timeout_in_ms=200))
+        s.run(queue.enqueue(1.0))
+        assert s.run(result) == 2.0
+
+
+def test_closing_cancels_what_waits(cluster: LocalCluster) -> None:
+    with ps(0):
+        queue = tf.FIFOQueue(1, [tf.float32], shared_name="closing")
+        element = queue.dequeue()
+    with worker(1):
+        result = element + 1
+    s = session(cluster)
+    outcome: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            s.run(result)
+        except tf.errors.OpError as error:
+            outcome.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    wait_until_a_step_waits(cluster)
+    s.close()
+    thread.join(DEADLINE)
+    assert isinstance(outcome[0], tf.errors.CancelledError)
+
+
+def wait_until_a_step_waits(cluster: LocalCluster) -> None:
+    """Waits until a step on the first parameter server does nothing but wait."""
+    service: Any = cluster.tasks["/job:ps/replica:0/task:0"].service
+    for _ in range(int(DEADLINE / 0.001)):
+        if any(run.only_waits for one in list(service._sessions.values()) for run in list(one.session._active._runs)):
+            return
+        threading.Event().wait(0.001)
+    raise AssertionError("no step waits")
+
+
+# ---------------------------------------------------------------------- lost tasks
+def test_a_lost_task_fails_its_steps_and_serves_again_when_it_is_back(cluster: LocalCluster) -> None:
+    name = "/job:ps/replica:0/task:0"
+    with ps(0):
+        v = tf.get_variable("v", initializer=np.float32(7), use_resource=True)
+    with ps(1):
+        w = tf.get_variable("w", initializer=np.float32(1), use_resource=True)
+    with worker(1):
+        total = v + w
+    with session(cluster) as s:
+        s.run(tf.global_variables_initializer())
+        assert s.run(total) == 8
+        cluster.lose(name)
+        with pytest.raises(tf.errors.UnavailableError):
+            s.run(total)
+        assert s.run(w) == 1, "what the lost task has no part in goes on"
+        cluster.begin(name)
+        with pytest.raises(tf.errors.FailedPreconditionError):
+            s.run(total)
+        s.run(v.initializer)
+        assert s.run(total) == 8
+
+
+def test_a_task_lost_in_a_step_fails_it_on_the_others(cluster: LocalCluster) -> None:
+    with ps(0):
+        queue = tf.FIFOQueue(1, [tf.float32], shared_name="lost")
+        element = queue.dequeue()
+    with worker(1):
+        result = element + 1
+    outcome: list[BaseException] = []
+    with session(cluster) as s:
+
+        def run() -> None:
+            try:
+                s.run(result)
+            except tf.errors.OpError as error:
+                outcome.append(error)
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        wait_until_a_step_waits(cluster)
+        cluster.lose("/job:ps/replica:0/task:0")
+        thread.join(DEADLINE)
+    assert isinstance(outcome[0], tf.errors.UnavailableError)
+    assert cluster.tasks["/job:worker/replica:0/task:1"].state.containers.rendezvous.steps == 0
+
+
+def test_the_sessions_of_a_lost_client_end(cluster: LocalCluster) -> None:
+    with ps(0):
+        queue = tf.FIFOQueue(1, [tf.float32], shared_name="lease")
+        element = queue.dequeue()
+    s = session(cluster)
+    outcome: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            s.run(element)
+        except tf.errors.OpError as error:
+            outcome.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    wait_until_a_step_waits(cluster)
+    cluster.tasks["/job:ps/replica:0/task:0"].lost("client")
+    thread.join(DEADLINE)
+    assert isinstance(outcome[0], tf.errors.CancelledError)
+
+
+def test_a_session_says_whom_it_waits_for() -> None:
+    with local_cluster(ps=1, worker=1) as cluster:
+        cluster.lose("/job:ps/replica:0/task:0")
+        with pytest.raises(tf.errors.DeadlineExceededError, match="/job:ps/replica:0/task:0.example:1"):
+            tf.Session(cluster.target(), config=tf.ConfigProto(operation_timeout_in_ms=100))
+
+
+def test_a_session_can_wait_for_its_tasks_to_start() -> None:
+    with local_cluster(ps=1, worker=1) as cluster:
+        cluster.lose("/job:ps/replica:0/task:0")
+        starting = threading.Timer(0.1, lambda: cluster.begin("/job:ps/replica:0/task:0"))
+        starting.start()
+        with session(cluster) as s:
+            assert s.run(tf.constant(2) * 3) == 6
+        starting.join(DEADLINE)
