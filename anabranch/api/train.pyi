@@ -130,6 +130,7 @@ from anabranch.train.session_run_hook import (
     SessionRunValues as SessionRunValues,
 )
 from anabranch.train.supervisor import Supervisor as Supervisor
+from anabranch.train.sync_replicas import SyncReplicasOptimizer as SyncReplicasOptimizer
 from anabranch.train.training_util import (
     assert_global_step as assert_global_step,
     create_global_step as create_global_step,

@@ -42,7 +42,6 @@ _WAYS_OUT: Final[dict[str, str]] = {
     "sysconfig": "there is nothing to compile against",
     "tpu": "tf.device places work, on what accelerators JAX finds",
     "train.Server": "one process runs the graph, on all of its devices",
-    "train.SyncReplicasOptimizer": "one process runs the graph, on all of its devices",
     "xla": "every step is compiled by XLA already",
 }
 
