@@ -1,0 +1,3 @@
+from anabranch.api import distribute_cluster_resolver
+
+cluster_resolver = distribute_cluster_resolver
