@@ -24,6 +24,7 @@ class Pauses:
 
     def __init__(self, longest: float = LONGEST_SECONDS) -> None:
         self._longest = longest
+        self._next: float
         self.reset()
 
     def next(self) -> float:
