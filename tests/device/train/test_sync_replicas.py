@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import json
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import anabranch as tf
+from tests.oracles.sync_replicas_cases import CASES, run
 
 DEADLINE = 30
 _targets = itertools.count()
@@ -157,6 +160,14 @@ def test_tokens_that_a_straggler_does_not_take_are_taken_by_others() -> None:
         assert (a.value(), a.value(a.step), a.local_step, late.local_step) == (-2, 2, 2, 2)
         ended(late.start(5))
         assert a.value() == -7
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_replicas_do_what_tensorflows_do(name: str) -> None:
+    """Variables, steps and tokens after each round, to the last bit."""
+    fixture = Path(__file__).parents[2] / "fixtures" / "tensorflow" / "sync_replicas.json"
+    found = run(tf, f"local://sync_replicas_{next(_targets)}", name)
+    assert found == json.loads(fixture.read_text("utf-8"))[name]
 
 
 def test_fewer_replicas_than_gradients_take_several_tokens() -> None:
