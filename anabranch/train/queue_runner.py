@@ -153,6 +153,9 @@ class QueueRunner:
             coord: receives exceptions, and says when to stop.
             daemon: whether the process may end before the threads.
             start: whether to start them.
+
+        Returns:
+            The threads; of those that were started and end with the session only, none.
         """
         with self._lock:
             if self._runs.get(sess, 0) > 0:

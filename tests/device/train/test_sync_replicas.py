@@ -228,6 +228,11 @@ def test_misuse_is_refused() -> None:
     assert same.get_init_tokens_op(0).type == "NoOp"
 
 
+def test_a_replica_does_not_begin_before_the_chief_has_initialized() -> None:
+    with pytest.raises(RuntimeError, match=r"did not make model ready .* local_init.*Variables not initialized: .*w"):
+        Replica(f"local://sync_replicas_{next(_targets)}", 1, 1, 2)
+
+
 def test_everything_stands_on_the_device_of_its_variable() -> None:
     setter = tf.train.replica_device_setter(cluster={"ps": ["a:1", "b:1"], "worker": ["c:1"]})
     with tf.device(setter):
