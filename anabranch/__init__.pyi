@@ -5,6 +5,7 @@ from anabranch.api import (
     config as config,
     data as data,
     debugging as debugging,
+    distribute as distribute,
     distributions as distributions,
     dtypes as dtypes,
     errors as errors,

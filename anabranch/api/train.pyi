@@ -1,5 +1,6 @@
 from anabranch.api import train_queue_runner
 from anabranch.distributed.cluster_spec import ClusterSpec as ClusterSpec
+from anabranch.distributed.server import Server as Server
 from anabranch.frontend.storage.graph_io import write_graph as write_graph
 from anabranch.io.event_files import summary_iterator as summary_iterator
 from anabranch.proto.config_pb2 import ClusterDef as ClusterDef, JobDef as JobDef, ServerDef as ServerDef
@@ -130,6 +131,7 @@ from anabranch.train.session_run_hook import (
     SessionRunValues as SessionRunValues,
 )
 from anabranch.train.supervisor import Supervisor as Supervisor
+from anabranch.train.sync_replicas import SyncReplicasOptimizer as SyncReplicasOptimizer
 from anabranch.train.training_util import (
     assert_global_step as assert_global_step,
     create_global_step as create_global_step,

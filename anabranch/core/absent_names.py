@@ -13,6 +13,10 @@ from typing import Final
 
 _LISTED: Final = "tensorflow_names.txt"
 _MODELS: Final = "tf.train.Saver and tf.train.export_meta_graph write models, tf.train.import_meta_graph reads graphs"
+_STRATEGIES: Final = (
+    "tf.train.replica_device_setter spreads variables over tasks, tf.train.SyncReplicasOptimizer trains replicas in "
+    "step, tf.device and placement policies (docs/devices.md) let one graph use several devices"
+)
 _GRAPH_CODE: Final = "write the graph itself, with tf.cond and tf.while_loop where Python has if and while"
 #: by the longest beginning of a name: a way out
 _WAYS_OUT: Final[dict[str, str]] = {
@@ -21,7 +25,10 @@ _WAYS_OUT: Final[dict[str, str]] = {
     "compat.v2": "programs of graphs use tf.compat.v1, which is there",
     "contrib": "dir(tf.contrib) lists what is there; copy the rest from TensorFlow's sources into your program",
     "data.experimental": "dir(tf.data.experimental) lists what is there",
-    "distribute": "tf.device and placement policies (docs/devices.md) let one graph use several devices",
+    "distribute.cluster_resolver": "tf.distribute.cluster_resolver.SimpleClusterResolver takes a cluster that the "
+    "program finds out, TFConfigClusterResolver one from the environment",
+    "distribute.experimental": _STRATEGIES,
+    "distribute": _STRATEGIES,
     "enable_eager_execution": "build operations and run them with tf.Session",
     "enable_tensor_equality": "tensors compare by identity; tf.equal compares values",
     "enable_v2_behavior": "this is version 1 of the API: build operations and run them with tf.Session",
@@ -41,8 +48,6 @@ _WAYS_OUT: Final[dict[str, str]] = {
     "sets": "tf.sparse has sparse tensors; sets of Python can be used in tf.py_func",
     "sysconfig": "there is nothing to compile against",
     "tpu": "tf.device places work, on what accelerators JAX finds",
-    "train.Server": "one process runs the graph, on all of its devices",
-    "train.SyncReplicasOptimizer": "one process runs the graph, on all of its devices",
     "xla": "every step is compiled by XLA already",
 }
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from anabranch.core.device import DeviceSpec, canonical_name
+from anabranch.distributed.cluster_spec import ClusterSpec
 from anabranch.graph.operation import Operation
 
 #: operations that hold state, which parameter servers keep
@@ -92,7 +93,7 @@ def replica_device_setter(
         A device function; None where there are no parameter servers.
 
     Raises:
-        TypeError: `ps_strategy` is not callable, or `cluster` is none of these.
+        TypeError: `ps_strategy` is not callable, or `cluster` is none of these (see `ClusterSpec`).
         ValueError: a device is malformed, or `ps_device` names no job while there is a `cluster`.
 
     Example:
@@ -106,7 +107,8 @@ def replica_device_setter(
         job = DeviceSpec.from_string(ps_device).job
         if not job:
             raise ValueError(f"ps_device {ps_device!r} names no job to look up in the cluster; write it like '/job:ps'")
-        ps_tasks = len(_jobs(cluster).get(job, ()))
+        spec = ClusterSpec(cluster)
+        ps_tasks = spec.num_tasks(job) if job in spec.jobs else 0
     if ps_tasks == 0:
         return None
     strategy = RoundRobinStrategy(ps_tasks) if ps_strategy is None else ps_strategy
@@ -115,15 +117,3 @@ def replica_device_setter(
     kinds = STANDARD_PS_OPS if ps_ops is None else ps_ops
     chooser = ReplicaDeviceChooser(ps_tasks, ps_device, worker_device, merge_devices, kinds, strategy)
     return chooser.device_function
-
-
-def _jobs(cluster: Any) -> Mapping[str, Any]:
-    """Job -> its tasks."""
-    if isinstance(cluster, Mapping):
-        return cluster
-    if hasattr(cluster, "as_dict"):
-        jobs: Mapping[str, Any] = cluster.as_dict()
-        return jobs
-    if hasattr(cluster, "job"):
-        return {job.name: job.tasks for job in cluster.job}
-    raise TypeError(f"cluster must be a ClusterDef, a cluster spec or a dictionary, got {type(cluster).__name__}")

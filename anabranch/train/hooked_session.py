@@ -7,6 +7,7 @@ when a task of the cluster is lost.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -15,6 +16,7 @@ from anabranch.frontend.platform import logging
 from anabranch.graph.graph import Graph
 from anabranch.proto.config_pb2 import RunMetadata, RunOptions
 from anabranch.train.coordinator import Coordinator
+from anabranch.train.pauses import Pauses
 from anabranch.train.session_run_hook import SessionRunArgs, SessionRunContext, SessionRunHook, SessionRunValues
 
 #: what a lost task looks like to a client: worth a new session
@@ -100,16 +102,23 @@ class WrappedSession:
 class RecoverableSession(WrappedSession):
     """Makes a new session after `PREEMPTION_ERRORS`, and runs the step in that.
 
+    It does so at once after a step that went well, and with pauses between attempts of which none did (`Pauses`).
+
     Args:
         creator: makes the sessions.
     """
 
     def __init__(self, creator: Creator) -> None:
         self._creator = creator
+        self._pauses = Pauses()
+        self._is_new = False  # whether no step of this session has ended well
         super().__init__(self._create_session())
 
     def _create_session(self) -> Any:
         while True:
+            if self._is_new:
+                time.sleep(self._pauses.next())
+            self._is_new = True
             try:
                 return self._creator.create_session()
             except PREEMPTION_ERRORS as error:
@@ -138,10 +147,14 @@ class RecoverableSession(WrappedSession):
             try:
                 if self._sess is None:
                     self._sess = self._create_session()
-                return step()
+                results = step()
             except PREEMPTION_ERRORS as error:
                 logging.info("An error was raised. The session will be closed and a new session created: %s", error)
                 self._recreate()
+            else:
+                self._is_new = False
+                self._pauses.reset()
+                return results
 
     def _recreate(self) -> None:
         self.close()

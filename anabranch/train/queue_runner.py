@@ -47,6 +47,10 @@ class QueueRunner:
         np.int32(7)
     """
 
+    #: whether the operations wait for more than the queue, so that only closing the session ends their threads, and
+    #: a coordinator does not wait for these
+    _ends_with_session = False
+
     def __init__(
         self,
         queue: Any = None,
@@ -149,6 +153,9 @@ class QueueRunner:
             coord: receives exceptions, and says when to stop.
             daemon: whether the process may end before the threads.
             start: whether to start them.
+
+        Returns:
+            The threads; of those that were started and end with the session only, none.
         """
         with self._lock:
             if self._runs.get(sess, 0) > 0:
@@ -159,18 +166,20 @@ class QueueRunner:
             threading.Thread(target=self._run, args=(sess, op, coord), name=f"QueueRunnerThread-{self.name}-{op.name}")
             for op in self._enqueue_ops
         ]
+        stopper = None
         if coord is not None:
             stopper = threading.Thread(
                 target=self._cancel_on_stop, args=(sess, coord), name=f"QueueRunnerThread-{self.name}-close_on_stop"
             )
             threads.append(stopper)
+        waited_for = [stopper] if stopper is not None and self._ends_with_session else threads
         for thread in threads:
-            if coord is not None:
+            if coord is not None and thread in waited_for:
                 coord.register_thread(thread)
             thread.daemon = daemon
             if start:
                 thread.start()
-        return threads
+        return waited_for if start else threads
 
     def _run(self, sess: Any, enqueue_op: Any, coord: Coordinator | None) -> None:
         counted = False
@@ -185,6 +194,8 @@ class QueueRunner:
                         self._close(sess)
                     return
         except Exception as error:
+            if self._ends_with_session and coord is not None and coord.should_stop():
+                return  # the session was closed, which cancelled the operation
             if coord is not None:
                 coord.request_stop(error)
             else:

@@ -16,6 +16,7 @@ from anabranch.graph.graph import Graph, get_default_graph
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.io.checkpoint_state import read_checkpoint_state
 from anabranch.session import Session
+from anabranch.train.pauses import Pauses
 
 
 class SessionManager:
@@ -28,7 +29,7 @@ class SessionManager:
         ready_op: what says that the model is ready: its value is empty, or it is the list of uninitialized variables.
         ready_for_local_init_op: the same, before `local_init_op` is run.
         graph: default: the default graph.
-        recovery_wait_secs: seconds between two attempts while waiting.
+        recovery_wait_secs: the most seconds between two attempts while waiting; the first pauses are shorter.
         local_init_run_options: a `RunOptions` for `local_init_op`.
         local_init_feed_dict: feeds for `local_init_op`.
 
@@ -104,7 +105,7 @@ class SessionManager:
             done, message = self._try_run_local_init_op(session)
             what = "ready for local_init"
             if done:
-                done, message = _ready(self._ready_op, session, "Model not ready")
+                done, message = model_ready(self._ready_op, session, "Model not ready")
                 what = "ready"
             if not done:
                 raise RuntimeError(
@@ -141,7 +142,7 @@ class SessionManager:
             if not done:
                 logging.info("Restoring model did not make model ready for local init: %s", message)
                 return session, False
-            ready, message = _ready(self._ready_op, session, "Model not ready")
+            ready, message = model_ready(self._ready_op, session, "Model not ready")
             if not ready:
                 logging.info("Restoring model did not make model ready: %s", message)
             return session, ready
@@ -153,21 +154,23 @@ class SessionManager:
             DeadlineExceededError: that took longer than `max_wait_secs` seconds.
         """
         deadline = time.monotonic() + (math.inf if max_wait_secs is None else max_wait_secs)
+        pauses = Pauses(self._recovery_wait_secs)
         while True:
             session = Session(master, graph=self._graph, config=config)
             with _closed_if_this_fails(session):
                 done, message = self._try_run_local_init_op(session)
                 if done:
-                    done, message = _ready(self._ready_op, session, "Model not ready")
+                    done, message = model_ready(self._ready_op, session, "Model not ready")
             if done:
                 return session
             session.close()
-            if time.monotonic() + self._recovery_wait_secs > deadline:
+            remaining = deadline - time.monotonic()
+            if remaining <= 0:
                 raise errors.DeadlineExceededError(
                     None, None, f"Session was not ready after waiting {max_wait_secs} secs: {message}"
                 )
             logging.info("Waiting for model to be ready: %s", message)
-            time.sleep(self._recovery_wait_secs)
+            time.sleep(min(pauses.next(), remaining))
 
     def _restore_checkpoint(
         self,
@@ -198,17 +201,18 @@ class SessionManager:
 
     def _checkpoint_state(self, directory: str, wait: bool, max_wait_secs: float) -> Any:
         deadline = time.monotonic() + max_wait_secs
+        pauses = Pauses(self._recovery_wait_secs)
         while True:
             state = read_checkpoint_state(directory)
             if state is not None or not wait or time.monotonic() > deadline:
                 return state
             logging.info("Waiting for checkpoint to be available in %s.", directory)
-            time.sleep(min(self._recovery_wait_secs, max(0.0, deadline - time.monotonic())))
+            time.sleep(min(pauses.next(), max(0.0, deadline - time.monotonic())))
 
     def _try_run_local_init_op(self, session: Session) -> tuple[bool, str | None]:
         if self._local_init_op is None:
             return True, None
-        ready, message = _ready(self._ready_for_local_init_op, session, "Model not ready for local init")
+        ready, message = model_ready(self._ready_for_local_init_op, session, "Model not ready for local init")
         if ready:
             logging.info("Running local_init_op.")
             session.run(self._local_init_op, feed_dict=self._local_init_feed_dict, options=self._local_init_run_options)
@@ -225,8 +229,14 @@ def _closed_if_this_fails(session: Session) -> Iterator[None]:
         raise
 
 
-def _ready(op: Tensor | Operation | None, session: Session, what: str) -> tuple[bool, str | None]:
-    """Whether the operation says that the model is ready, and if not, what it says."""
+def model_ready(op: Tensor | Operation | None, session: Session, what: str) -> tuple[bool, str | None]:
+    """Whether the operation says that the model is ready, and if not, what it says.
+
+    Args:
+        op: its value is empty, or the list of variables without a value; None: the model is ready.
+        session: runs it.
+        what: how warnings begin.
+    """
     if op is None:
         return True, None
     try:

@@ -48,19 +48,25 @@ def test_variables_may_have_a_device_of_their_own_without_a_job() -> None:
 def test_the_cluster_says_how_many() -> None:
     cluster = tf.train.ClusterDef()
     cluster.job.add(name="ps").tasks.update({0: "a:1", 1: "b:1"})
-    assert devices(tf.train.replica_device_setter(cluster=cluster))[:3] == [
-        "/job:ps/task:0",
-        "/job:ps/task:1",
-        "/job:ps/task:0",
-    ]
+    for form in (cluster, tf.train.ClusterSpec(cluster), {"ps": ["a:1", "b:1"]}, {"ps": {0: "a:1", 5: "b:1"}}):
+        with tf.Graph().as_default():
+            found = devices(tf.train.replica_device_setter(cluster=form))
+        assert found == ["/job:ps/task:0", "/job:ps/task:1", "/job:ps/task:0", "/job:worker"]
     assert tf.train.replica_device_setter(cluster={"worker": ["a:1"]}) is None
     assert tf.train.replica_device_setter() is None
-    with pytest.raises(TypeError, match="must be a ClusterDef"):
+    with pytest.raises(TypeError, match="`cluster` must be a dictionary"):
         tf.train.replica_device_setter(cluster=3)
     with pytest.raises(TypeError, match="ps_strategy must be callable"):
         tf.train.replica_device_setter(1, ps_strategy=3)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="names no job"):
         tf.train.replica_device_setter(cluster={}, ps_device="/cpu:0")
+
+
+def test_the_program_says_which_types_hold_state() -> None:
+    with tf.device(tf.train.replica_device_setter(2, ps_ops=["Neg"])):
+        v = tf.get_variable("v", [])
+        x = tf.negative(1.0)
+    assert (v.op.device, x.op.device) == ("/job:worker", "/job:ps/task:0")
 
 
 def test_load_is_balanced() -> None:

@@ -1,0 +1,7 @@
+"""`tf.distribute.cluster_resolver`."""
+
+from __future__ import annotations
+
+from anabranch.api import publish
+
+publish(__name__)
