@@ -266,12 +266,16 @@ class Peer:
         """Waits until messages reach the peer, connecting again and again; whether they do.
 
         It returns early where the peer refuses this process, for its cluster, version or keys: `error` says so.
+
+        Raises:
+            CancelledError: the endpoint is closed, before or meanwhile.
         """
         self._place.refuse_receiver(f"waiting for {self._link}")
         deadline = time.monotonic() + timeout
         with self._changed:
             self._open()
             while not self._link.is_up:
+                self._place.refuse_closed()
                 if self._same is not None:
                     break
                 is_refused = self._link.state is PeerState.LOST and not isinstance(self._link.error, UnavailableError)
@@ -357,7 +361,8 @@ class Peer:
         self._check_size(len(flat), size)
         with self._changed:
             if self._link.is_up and self._link.channel == channel:
-                self._check_room(size)
+                if kind is MessageKind.REPLY:  # a failure is small, and has nobody else to be told to
+                    self._check_room(size)
                 self._transmit(_Outgoing(kind, Lane.BULK if size > _BULK_ABOVE else lane, request, flat, size))
 
     def _check_size(self, frames: int, size: int) -> None:

@@ -152,7 +152,7 @@ def flat(buffer: Buffer) -> Buffer:
     Raises:
         TypeError: it is not contiguous.
     """
-    if isinstance(buffer, memoryview) and (buffer.ndim != 1 or buffer.itemsize != 1):
+    if isinstance(buffer, memoryview) and (buffer.ndim != 1 or buffer.itemsize != 1 or not buffer.c_contiguous):
         return buffer.cast("B")
     return buffer
 
@@ -298,7 +298,8 @@ def _texts(data: bytes, lengths: Sequence[int]) -> list[str]:
             text = data[start : start + length].decode("utf-8")
         except UnicodeDecodeError:
             raise MalformedMessageError("a text is not UTF-8") from None
-        if not text.isprintable():
+        # what is printed on terminals and in logs must not steer them; errors have lines
+        if not text.replace("\n", "").isprintable():
             raise MalformedMessageError("a text has characters that cannot be printed")
         texts.append(text)
         start += length
