@@ -475,18 +475,43 @@ def _is_sent(peer: Peer, frame: bytes) -> bool:
     return True
 
 
+def test_a_handler_may_close_its_endpoint(places: Places) -> None:
+    a, _ = places.make("a")
+    b, handler = places.make("b")
+    handler.respond = lambda frames, reply: b.close()
+    with pytest.raises(UnavailableError, match="has stopped"):
+        a.peer(b.address).call([b"x"], DEADLINE)
+
+
+def test_a_failure_while_a_message_is_taken_ends_nothing(
+    places: Places, stranger: Stranger, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    a, _ = places.make("a")
+    b, _ = places.make("b")
+    peer = b.peer(a.address)
+    assert peer.wait_until_up(DEADLINE)
+
+    def fail(*_: object) -> None:
+        raise OSError("too many open files")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(a, "connect", fail)
+        stranger.hello(stranger.connect(a.address))
+        until(lambda: "too many open files" in caplog.text, "the failure")
+    assert peer.call([b"x"], DEADLINE) == [b"x"]
+
+
 # ---------------------------------------------------------------------- who is let in
 def test_keys_are_needed_beyond_this_machine(places: Places) -> None:
-    for bind in ("0.0.0.0:0", "*:0"):
-        with pytest.raises(UnauthenticatedError, match="`anabranch cluster keys`"):
-            places.make("a", bind=bind)
+    with pytest.raises(UnauthenticatedError, match="`anabranch cluster keys`"):
+        places.make("a", bind="0.0.0.0:0")
     a, _ = places.make("a", bind="0.0.0.0:0", announced="127.0.0.1:1", keys=CurveKeys.generate())
     a.close()
 
 
 def test_bad_addresses_are_refused(places: Places) -> None:
     a, _ = places.make("a")
-    for address in ("here", "127.0.0.1:", "127.0.0.1:port", ":12", "127.0.0.1:65536", "127.0.0.1:-1"):
+    for address in ("here", "127.0.0.1:", "127.0.0.1:port", ":12", "127.0.0.1:65536", "127.0.0.1:-1", "*:1", "a;b:1"):
         with pytest.raises(InvalidArgumentError, match="host:port"):
             a.peer(address)
     with pytest.raises(UnavailableError, match=f"cannot listen at {a.address}"):

@@ -308,6 +308,15 @@ def test_an_incarnation_that_was_replaced_does_not_return(network: Network) -> N
     assert a.link.heard_welcome(late, b.me, network.now) == []
 
 
+def test_an_older_channel_does_not_return(network: Network) -> None:
+    a, b = up(network)
+    network.cut(b, 0)
+    network.settle()
+    assert a.link.is_up
+    late = Header(MessageKind.HELLO, Lane.CONTROL, b.incarnation, a.incarnation, 1, 0, 0, 1, 0)
+    assert a.link.heard_hello(late, b.me, network.now) == []
+
+
 def test_what_comes_for_another_incarnation_is_dropped(network: Network) -> None:
     a, b = up(network)
     header = b.header(MessageKind.MESSAGE, b.link.channel, 1)

@@ -150,10 +150,18 @@ def test_no_memory_is_taken_for_a_size_that_is_claimed() -> None:
         tracemalloc.stop()
 
 
-@pytest.mark.parametrize("address", ["", "here", ":1", "here:", "here:0", "here:65536", "here:x", "h:٣"])
+@pytest.mark.parametrize(
+    "address",
+    ["", "here", ":1", "here:", "here:0", "here:65536", "here:x", "h:٣", "a b:1", "a;b:1", "*:1", "[::1:2", "::1:2"],
+)
 def test_a_hello_has_an_address(address: str) -> None:
     with pytest.raises(MalformedMessageError, match="host:port"):
         wire.decode_hello([wire.encode_hello(Hello("c", "n", address, 1))])
+
+
+def test_addresses_are_split() -> None:
+    assert wire.split_address("some-host.example_1:0") == ("some-host.example_1", 0)
+    assert wire.split_address("[::1]:65535") == ("::1", 65535)
 
 
 def test_texts_are_cut_and_can_be_printed() -> None:
