@@ -266,12 +266,16 @@ class Peer:
         """Waits until messages reach the peer, connecting again and again; whether they do.
 
         It returns early where the peer refuses this process, for its cluster, version or keys: `error` says so.
+
+        Raises:
+            CancelledError: the endpoint is closed, before or meanwhile.
         """
         self._place.refuse_receiver(f"waiting for {self._link}")
         deadline = time.monotonic() + timeout
         with self._changed:
             self._open()
             while not self._link.is_up:
+                self._place.refuse_closed()
                 if self._same is not None:
                     break
                 is_refused = self._link.state is PeerState.LOST and not isinstance(self._link.error, UnavailableError)
@@ -325,14 +329,15 @@ class Peer:
                 return False
             self._place.refuse_closed()
             self._check_room(message.size)
-            if on_reply is not None:
-                self._waiting[message.request] = on_reply
             if self._link.is_up:
                 self._transmit(message)
             else:
                 self._open()
                 self._pending.append(message)
                 self._pending_bytes += message.size
+            # an answer that comes already waits for the lock
+            if on_reply is not None:
+                self._waiting[message.request] = on_reply
             return True
 
     def merge(self, peer: Peer) -> None:
@@ -357,7 +362,8 @@ class Peer:
         self._check_size(len(flat), size)
         with self._changed:
             if self._link.is_up and self._link.channel == channel:
-                self._check_room(size)
+                if kind is MessageKind.REPLY:  # a failure is small, and has nobody else to be told to
+                    self._check_room(size)
                 self._transmit(_Outgoing(kind, Lane.BULK if size > _BULK_ABOVE else lane, request, flat, size))
 
     def _check_size(self, frames: int, size: int) -> None:
@@ -419,16 +425,19 @@ class Peer:
     def take(self, event: Callable[[Link, float], list[Instruction]]) -> bool:
         """Lets the link take an event, and does what it says; whether the message that came is to be delivered."""
         after: list[Callable[[], None]] = []
-        with self._changed:
-            if self._same is not None:
-                return False
-            instructions = event(self._link, self._place.now())
-            if instructions is DELIVER:
-                return True
-            for instruction in instructions:
-                self._carry_out(instruction, after)
-        for call in after:
-            call()
+        try:
+            with self._changed:
+                if self._same is not None:
+                    return False
+                instructions = event(self._link, self._place.now())
+                if instructions is DELIVER:
+                    return True
+                for instruction in instructions:
+                    self._carry_out(instruction, after)
+        finally:
+            # also where no connection could be made: who waits has to know
+            for call in after:
+                call()
         return any(isinstance(instruction, Deliver) for instruction in instructions)
 
     def _carry_out(self, instruction: Instruction, after: list[Callable[[], None]]) -> None:

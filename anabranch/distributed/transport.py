@@ -229,18 +229,27 @@ class Endpoint:
     def _receive(self) -> None:
         try:
             while not self._is_closed:
-                self._poller.poll(_TICK_MS)
-                with contextlib.suppress(BlockingIOError):
-                    self._woken.recv(4096)
+                ready = self._poller.poll(_TICK_MS)
                 self._take_messages()
-                self._judge_keys()
-                self._look_at_connections()
+                for source, _ in ready:
+                    self._look_at(source)
                 self._tick()
         except Exception:
             _LOGGER.exception("%r stops, since its receiving thread failed", self)
         finally:
             self._is_closed = True
             self._end()
+
+    def _look_at(self, source: _Socket | int) -> None:
+        """Something that is no message came."""
+        if source is self._judge:
+            self._judge_keys()
+        elif isinstance(source, int):
+            with contextlib.suppress(BlockingIOError):
+                self._woken.recv(4096)
+            self._watch_connections()
+        elif source in self._monitors:
+            self._take_monitored(source)
 
     def _take_messages(self) -> None:
         """Takes what came: control messages as long as there are any, then a bulk message, and so on."""
@@ -269,6 +278,8 @@ class Endpoint:
             self._hand_over(header, frames, sender)
         except MalformedMessageError as error:
             self._complain(sender, str(error))
+        except Exception:  # such as too many open files; whatever it is, the others' messages are to be taken
+            _LOGGER.exception("%s could not take a message", self.hello.name)
         return True
 
     def _hand_over(self, header: Header, frames: Frames, sender: Peer | None) -> None:
@@ -346,7 +357,7 @@ class Endpoint:
         if sender is not None:
             sender.take(lambda link, now: link.heard_malformed(reason))
 
-    def _look_at_connections(self) -> None:
+    def _watch_connections(self) -> None:
         while self._new_monitors:
             address, peer, channel, lane = self._new_monitors.popleft()
             monitor = self._context.socket(zmq.PAIR)
@@ -354,10 +365,9 @@ class Endpoint:
             monitor.connect(address)
             self._monitors[monitor] = peer, channel, lane
             self._poller.register(monitor, zmq.POLLIN)
-        for monitor, watched in list(self._monitors.items()):
-            self._take_monitored(monitor, *watched)
 
-    def _take_monitored(self, monitor: _Socket, peer: Peer, channel: int, lane: Lane) -> None:
+    def _take_monitored(self, monitor: _Socket) -> None:
+        peer, channel, lane = self._monitors[monitor]
         while True:
             try:
                 event = parse_monitor_message(monitor.recv_multipart(zmq.NOBLOCK))["event"]
@@ -368,7 +378,7 @@ class Endpoint:
                 del self._monitors[monitor]
                 monitor.close()
                 return
-            peer.take(_ConnectionEvent(channel, lane, event))
+            guarded(peer.take, _ConnectionEvent(channel, lane, event))
 
     def _tick(self) -> None:
         now = self.now()
@@ -381,7 +391,7 @@ class Endpoint:
         for peer in peers:
             if passed > _PAUSE:
                 peer.take(lambda link, _: link.paused(passed - _TICK))
-            peer.take(Link.tick)
+            guarded(peer.take, Link.tick)
             self._forget_lost(peer)
 
     def _forget_lost(self, peer: Peer) -> None:
@@ -452,7 +462,6 @@ class Endpoint:
             peers = set(self._peers.values())
         for peer in peers:
             guarded(peer.take, lambda link, now: link.stop())
-        self._look_at_connections()
         self._close_sockets()
 
     def _close_sockets(self) -> None:
@@ -483,13 +492,16 @@ class _SocketConnection:
         """Begins to connect; `monitor` is where what becomes of it is told."""
         self._socket.set(zmq.IPV6, int(":" in host))
         self._socket.monitor(monitor, _MONITORED)
-        self._socket.connect(f"tcp://{f'[{host}]' if ':' in host else host}:{port}")
+        # one to which no connection can be tried drops what is sent: the peer is silent, and is lost for that
+        with contextlib.suppress(zmq.ZMQError):
+            self._socket.connect(f"tcp://{f'[{host}]' if ':' in host else host}:{port}")
 
     def send(self, parts: Sequence[Buffer]) -> None:
         """Sends one message; it does not block, since there is no mark that the queue could reach."""
-        for part in parts[:-1]:
-            self._socket.send(part, zmq.SNDMORE | zmq.NOBLOCK, copy=False)
-        self._socket.send(parts[-1], zmq.NOBLOCK, copy=False)
+        with contextlib.suppress(zmq.Again):
+            for part in parts[:-1]:
+                self._socket.send(part, zmq.SNDMORE | zmq.NOBLOCK, copy=False)
+            self._socket.send(parts[-1], zmq.NOBLOCK, copy=False)
 
     def close(self, *, is_farewell: bool) -> None:
         """Closes it, without waiting."""
@@ -528,10 +540,12 @@ def _error(failure: wire.Failure) -> OpError:
 
 
 def _split(address: str) -> tuple[str, int]:
-    host, _, port = address.rpartition(":")
-    if not host or not (port.isascii() and port.isdigit() and int(port) < 1 << 16):
-        raise InvalidArgumentError(None, None, f"an address is host:port, such as 127.0.0.1:2222, and not {address!r}")
-    return host.removeprefix("[").removesuffix("]"), int(port)
+    try:
+        return wire.split_address(address)
+    except MalformedMessageError:
+        raise InvalidArgumentError(
+            None, None, f"an address is host:port, such as 127.0.0.1:2222, and not {address!r}"
+        ) from None
 
 
 _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -544,8 +558,6 @@ def _key(address: str) -> str:
 
 def _resolved(host: str) -> _Address:
     """The address of this machine that a name stands for."""
-    if host == "*":
-        return ipaddress.IPv4Address(0)
     try:
         return ipaddress.ip_address(sockets.getaddrinfo(host, None, type=sockets.SOCK_STREAM)[0][4][0])
     except (OSError, ValueError) as error:

@@ -20,6 +20,7 @@ taken for a size that a message states. Whatever is wrong with a message raises 
 
 from __future__ import annotations
 
+import re
 import struct
 import zlib
 from collections.abc import Sequence
@@ -152,7 +153,7 @@ def flat(buffer: Buffer) -> Buffer:
     Raises:
         TypeError: it is not contiguous.
     """
-    if isinstance(buffer, memoryview) and (buffer.ndim != 1 or buffer.itemsize != 1):
+    if isinstance(buffer, memoryview) and (buffer.ndim != 1 or buffer.itemsize != 1 or not buffer.c_contiguous):
         return buffer.cast("B")
     return buffer
 
@@ -162,6 +163,8 @@ _HELLO: Final = struct.Struct("<QHHHH")
 _REFUSAL: Final = struct.Struct("<QH")
 _BEAT: Final = struct.Struct("<QQQ")
 _FAILURE: Final = struct.Struct("<IH")
+_HOST: Final = re.compile(r"[A-Za-z0-9._-]{1,255}")
+_HOST_6: Final = re.compile(r"\[[0-9A-Fa-f:.]{2,45}\]")
 #: of a cluster's or a task's name, an address, a reason; in bytes of UTF-8
 MAX_TEXT: Final = 4096
 
@@ -218,12 +221,25 @@ def decode_hello(frames: Sequence[Buffer]) -> Hello:
     data = _only(frames, _HELLO.size)
     answers, port, *lengths = _HELLO.unpack_from(data)
     cluster, name, address = _texts(data[_HELLO.size :], lengths)
-    host, separator, own_port = address.rpartition(":")
-    if not (host and separator and own_port.isascii() and own_port.isdigit() and 0 < int(own_port) < 65536):
+    if split_address(address)[1] == 0:
         raise MalformedMessageError("its sender's address is not host:port")
     if not port:
         raise MalformedMessageError("its sender has no bulk inbox")
     return Hello(cluster, name, address, port, answers)
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """The host and the port of "host:port"; a host with colons stands in brackets.
+
+    Raises:
+        MalformedMessageError: it is something else. A host has letters, digits and `._-` only, and so cannot be read as
+            anything else by whatever it is given to.
+    """
+    host, _, port = address.rpartition(":")
+    is_number = port.isascii() and port.isdigit() and len(port) < 6 and int(port) < 1 << 16
+    if not (is_number and (_HOST.fullmatch(host) or _HOST_6.fullmatch(host))):
+        raise MalformedMessageError("its sender's address is not host:port")
+    return host.removeprefix("[").removesuffix("]"), int(port)
 
 
 def encode_refusal(refusal: Refusal) -> bytes:
@@ -298,7 +314,8 @@ def _texts(data: bytes, lengths: Sequence[int]) -> list[str]:
             text = data[start : start + length].decode("utf-8")
         except UnicodeDecodeError:
             raise MalformedMessageError("a text is not UTF-8") from None
-        if not text.isprintable():
+        # what is printed on terminals and in logs must not steer them; errors have lines
+        if not text.replace("\n", "").isprintable():
             raise MalformedMessageError("a text has characters that cannot be printed")
         texts.append(text)
         start += length

@@ -1,0 +1,103 @@
+"""Endpoints for tests: on free ports of this machine, with a handler that notes what it is given."""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from anabranch.distributed.peers import Peer
+from anabranch.distributed.transport import Endpoint
+from anabranch.errors import OpError
+from anabranch.runtime.messages import Frames
+
+#: for whatever a test waits for, in seconds
+DEADLINE = 20.0
+
+
+class Handler:
+    """Notes messages and losses, and answers a request by its own frames, or as it is told."""
+
+    def __init__(self) -> None:
+        self.messages: queue.SimpleQueue[tuple[Peer, Frames]] = queue.SimpleQueue()
+        self.losses: queue.SimpleQueue[OpError] = queue.SimpleQueue()
+        self.respond: Callable[[Frames, Callable[[Frames], None]], None] = lambda frames, reply: reply(frames)
+
+    def message(self, sender: Peer, frames: Frames) -> None:
+        self.messages.put((sender, frames))
+
+    def request(self, sender: Peer, frames: Frames, reply: Callable[[Frames], None]) -> None:
+        self.respond(frames, reply)
+
+    def lost(self, sender: Peer, error: OpError) -> None:
+        self.losses.put(error)
+
+    def next_message(self) -> list[bytes]:
+        return [bytes(frame) for frame in self.messages.get(timeout=DEADLINE)[1]]
+
+    def next_loss(self) -> OpError:
+        return self.losses.get(timeout=DEADLINE)
+
+
+class Asked:
+    """The outcome of one request."""
+
+    def __init__(self, peer: Peer, *frames: bytes) -> None:
+        self._outcome: queue.SimpleQueue[Frames | OpError] = queue.SimpleQueue()
+        self.number = peer.request(list(frames), self._outcome.put)
+
+    def outcome(self) -> Frames | OpError:
+        return self._outcome.get(timeout=DEADLINE)
+
+    @property
+    def is_answered(self) -> bool:
+        return not self._outcome.empty()
+
+
+class Places:
+    """Makes endpoints, and closes them when the test ends."""
+
+    def __init__(self) -> None:
+        self.made: list[Endpoint] = []
+
+    def make(self, name: str = "a", bind: str = "127.0.0.1:0", **arguments: Any) -> tuple[Endpoint, Handler]:
+        handler = Handler()
+        arguments = {"cluster": "test", "handler": handler} | arguments
+        self.made.append(Endpoint(bind, name=name, **arguments))
+        return self.made[-1], handler
+
+    def close(self) -> None:
+        for endpoint in self.made:
+            endpoint.close()
+
+
+def until(condition: Callable[[], bool], what: str) -> None:
+    """Waits for what no event tells of."""
+    deadline = time.monotonic() + DEADLINE
+    while not condition():
+        assert time.monotonic() < deadline, f"{what} did not come about"
+        threading.Event().wait(0.005)
+
+
+def threads_of_this_process() -> int:
+    """How many threads there are, those of libraries included."""
+    return len(os.listdir("/proc/self/task"))
+
+
+def descriptors_of_this_process() -> int:
+    """How many descriptors are open."""
+    return len(os.listdir("/proc/self/fd"))
+
+
+@contextmanager
+def closing() -> Iterator[Places]:
+    """Endpoints that are closed at the end."""
+    places = Places()
+    try:
+        yield places
+    finally:
+        places.close()
