@@ -7,6 +7,7 @@ that gives a step up, and the one that carries a tensor from task to task.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import logging
@@ -55,6 +56,10 @@ from anabranch.xla.partition_codec import partition_from_proto, partition_to_pro
 from anabranch.xla.partitions import Partition
 
 _log = logging.getLogger(__name__)
+
+
+#: of all sessions of this process, so that a worker that comes back knows none of those that it had
+_partition_numbers = itertools.count(1)
 
 
 class Transport(Protocol):
@@ -107,7 +112,6 @@ class _ServedSession:
         self.addresses = addresses
         self.owner = owner
         self.partitions: dict[int, RegisteredPartition] = {}
-        self.numbers = itertools.count(1)
 
 
 class WorkerService:
@@ -258,8 +262,7 @@ class WorkerService:
         served = self._served(request.session)
         if kind == "register":
             registered = served.session.register(partition_from_proto(request.register.partition))
-            reply.partition = next(served.numbers)
-            served.partitions[reply.partition] = registered
+            served.partitions[request.register.number] = registered
         elif kind == "release":
             released = served.partitions.get(request.release.partition)
             if released is not None:
@@ -423,8 +426,9 @@ class RemoteWorkerSession:
         """Sends a partition to the worker, which binds it."""
         request = WorkerRequest()
         request.register.partition.CopyFrom(partition_to_proto(partition))
+        number = request.register.number = next(_partition_numbers)
         nodes = nodes_by_origin(partition)
-        number = self._call(request, nodes).partition
+        self._call(request, nodes)
         remote = RemotePartition(self, number, nodes)
         # the worker forgets what no master holds any more
         weakref.finalize(remote, self.release, number, True).atexit = False
@@ -445,8 +449,7 @@ class RemoteWorkerSession:
 
     def forget(self) -> None:
         """Ends what works for a session that nobody holds any more, and hence no step is running in."""
-        # nobody waits for that: it may be the garbage collector that asks, on any thread
-        self.transport.start(self._closing(True), _ignore)
+        self._tell(self._closing(True))
 
     def _closing(self, forgotten: bool) -> Frames:
         request = WorkerRequest(session=self.name)
@@ -461,8 +464,15 @@ class RemoteWorkerSession:
         """
         request = WorkerRequest(session=self.name)
         request.release.partition, request.release.forgotten = partition, forgotten
-        # as of `forget`
-        self.transport.start([request.SerializeToString()], _ignore)
+        self._tell([request.SerializeToString()])
+
+    def _tell(self, frames: Frames) -> None:
+        """Tells the worker what it may drop; one that cannot be reached has nothing any more.
+
+        Nobody waits for the answer: it may be the garbage collector that asks, on any thread.
+        """
+        with contextlib.suppress(OpError):
+            self.transport.start(frames, _ignore)
 
     def _call(self, request: WorkerRequest, nodes: Mapping[str, StepNode]) -> WorkerReply:
         request.session = self.name
