@@ -39,8 +39,8 @@ a link that was opened again, and a message that was lost are all told apart fro
 
     (1) once the connection was refused, or broke before a welcome, for a second: a peer may just be starting
     (2) a peer that goes on sending does not know that it was given up: it is told by a hello, after half a second
-    (3) late ones, of channels and incarnations that were replaced, are dropped; one that does not name this process, and
-        comes from a peer whose link is up, is for a second address: it is welcomed on the link that there is
+    (3) late ones, of channels and incarnations that were replaced, are dropped; one that does not name this process,
+        and comes from a peer whose link is up, is for a second address: it is welcomed on the link that there is
 
 #: What waits for an answer has one, or the peer took it on this link, which is up or suspect, or it waits to be sent.
 #: A message is delivered if it is the next of its lane on the channel that was welcomed last; all others are dropped.
