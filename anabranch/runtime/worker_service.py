@@ -162,7 +162,12 @@ class WorkerService:
         """
         try:
             request = _request(frames)
-            if request.WhichOneof("kind") != "run":
+            kind = request.WhichOneof("kind")
+            if kind == "release":
+                on_reply(self._answered(request, owner))
+                return
+            if kind != "run":
+                # it may take a while, and the caller may be the thread that receives
                 worker_threads.submit(lambda: on_reply(self._answered(request, owner)))
                 return
             run, events = request.run, list[ItemEvent]()
@@ -347,7 +352,7 @@ def _deliver(session: LocalWorkerSession, transfer: TransferValue, arrays: Frame
     """Gives what another task sent to the step that it is for."""
     step = StepId(session.name, transfer.number)
     key = Key(step, transfer.source, transfer.destination, transfer.tensor, transfer.frame, transfer.iteration)
-    value = DEAD if transfer.is_dead else value_from_proto(transfer.value, iter(arrays))
+    value = DEAD if transfer.is_dead else value_from_proto(transfer.value, iter(arrays), is_own=False)
     session.containers.rendezvous.arrive(key, value, sum(map(len, arrays)))
 
 
