@@ -17,6 +17,9 @@ TensorValue: TypeAlias = Any
 #: What can be converted to a tensor: tensors, variables, arrays, numbers, strings, nested lists of them, and what
 #: programs register conversions of.
 TensorLike: TypeAlias = Any
+#: What is handed on as it is to a function or a class of the program's own, or comes from one: only the program knows
+#: what it may be.
+UserValue: TypeAlias = Any
 
 
 def to_array(value: TensorLike, dtype: DType | None = None) -> np.ndarray[Any, Any]:
