@@ -9,7 +9,7 @@ from typing import Any
 
 from anabranch.core import nest
 from anabranch.core.registry import register_gradient
-from anabranch.core.values import TensorLike, UserValue
+from anabranch.core.values import TensorLike, PassedOn
 from anabranch.graph.composite import Gradient
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.graph import Graph, get_default_graph
@@ -57,7 +57,7 @@ def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
     """
 
     @functools.wraps(f)
-    def decorated(*args: TensorLike, **kwargs: UserValue) -> Any:
+    def decorated(*args: TensorLike, **kwargs: PassedOn) -> Any:
         graph = get_default_graph()
         xs = [convert_to_tensor(x) for x in nest.flatten(args)]
         inputs = [raw.Identity(x) for x in xs]

@@ -95,6 +95,8 @@ class IndexedSlices:
     __repr__ = __str__
 
 
+#: what stands for a sparse tensor where one is wanted
+SparseTensorLike: TypeAlias = "SparseTensor | SparseTensorValue"
 #: a gradient by a tensor: dense, or of a few rows
 Gradient: TypeAlias = Tensor | IndexedSlices
 
