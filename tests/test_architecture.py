@@ -94,6 +94,7 @@ TYPED_ROOMS = {
     "xla": "",
     "pipeline": "",
     "runtime": "",
+    "train": "",
 }
 
 #: Modules that run code while they read data.

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, Protocol, TypeAlias
 
 from anabranch.core.device import DeviceSpec, canonical_name
 from anabranch.graph.operation import Operation
+from anabranch.proto.graph_pb2 import NodeDef
 
 #: operations that hold state, which parameter servers keep
 STANDARD_PS_OPS: Final = (
@@ -15,7 +16,31 @@ STANDARD_PS_OPS: Final = (
     *("MutableDenseHashTable", "MutableDenseHashTableV2"),
 )
 
-Strategy = Callable[[Operation], int]
+Strategy = Callable[[Any], int]
+
+
+class ClusterSpecLike(Protocol):
+    """A cluster spec."""
+
+    def as_dict(self) -> Mapping[str, Any]:
+        """The tasks of each job."""
+
+
+class JobLike(Protocol):
+    """A job of a `ClusterDef`."""
+
+    name: str
+    tasks: Mapping[int, str]
+
+
+class ClusterMessage(Protocol):
+    """A `ClusterDef`."""
+
+    @property
+    def job(self) -> Iterable[JobLike]: ...
+
+
+ClusterLike: TypeAlias = Mapping[str, Any] | ClusterSpecLike | ClusterMessage
 
 
 class RoundRobinStrategy:
@@ -50,14 +75,14 @@ class ReplicaDeviceChooser:
         self._ps_ops = frozenset(ps_ops)
         self._ps_strategy = ps_strategy
 
-    def device_function(self, op: Any) -> str:
+    def device_function(self, op: Operation | NodeDef) -> str:
         """The device of a new operation, as what it already asks for and its type decide."""
         if not self._merge_devices and op.device:
             return canonical_name(op.device)
         asked = DeviceSpec.from_string(op.device or "")
         return self._base(op, asked).make_merged_spec(asked).to_string()
 
-    def _base(self, op: Any, asked: DeviceSpec) -> DeviceSpec:
+    def _base(self, op: Operation | NodeDef, asked: DeviceSpec) -> DeviceSpec:
         kind = op.type if isinstance(op, Operation) else op.op
         if not self._ps_tasks or not self._ps_device.to_string() or kind not in self._ps_ops:
             return self._worker_device
@@ -72,7 +97,7 @@ def replica_device_setter(
     ps_device: str = "/job:ps",
     worker_device: str = "/job:worker",
     merge_devices: bool = True,
-    cluster: Any = None,
+    cluster: ClusterLike | None = None,
     ps_ops: Sequence[str] | None = None,
     ps_strategy: Strategy | None = None,
 ) -> Callable[[Any], str] | None:
@@ -117,7 +142,7 @@ def replica_device_setter(
     return chooser.device_function
 
 
-def _jobs(cluster: Any) -> Mapping[str, Any]:
+def _jobs(cluster: ClusterLike) -> Mapping[str, Any]:
     """Job -> its tasks."""
     if isinstance(cluster, Mapping):
         return cluster
