@@ -9,7 +9,7 @@ from typing import Any
 
 from anabranch.core import nest
 from anabranch.core.registry import register_gradient
-from anabranch.core.values import TensorLike, PassedOn
+from anabranch.core.values import PassedOn, TensorLike
 from anabranch.graph.composite import Gradient
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.graph import Graph, get_default_graph
