@@ -81,7 +81,7 @@ class VariableScope:
         return self._initializer
 
     @property
-    def dtype(self) -> object:
+    def dtype(self) -> DTypeLike:
         return self._dtype
 
     @property
