@@ -161,15 +161,27 @@ class _MonitoredSession:
 
     @overload
     def run(
-        self, fetches: Operation, feed_dict: FeedDict = ..., options: RunOptions = ..., run_metadata: RunMetadata = ...
+        self,
+        fetches: Operation,
+        feed_dict: FeedDict | None = ...,
+        options: RunOptions | None = ...,
+        run_metadata: RunMetadata | None = ...,
     ) -> None: ...
     @overload
     def run(
-        self, fetches: list[Any], feed_dict: FeedDict = ..., options: RunOptions = ..., run_metadata: RunMetadata = ...
+        self,
+        fetches: list[Any],
+        feed_dict: FeedDict | None = ...,
+        options: RunOptions | None = ...,
+        run_metadata: RunMetadata | None = ...,
     ) -> list[Any]: ...
     @overload
     def run(
-        self, fetches: Structure, feed_dict: FeedDict = ..., options: RunOptions = ..., run_metadata: RunMetadata = ...
+        self,
+        fetches: Structure,
+        feed_dict: FeedDict | None = ...,
+        options: RunOptions | None = ...,
+        run_metadata: RunMetadata | None = ...,
     ) -> TensorValue: ...
     def run(
         self,
