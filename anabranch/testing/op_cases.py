@@ -16,18 +16,18 @@ import numpy as np
 
 from anabranch.autodiff.gradients import gradients
 from anabranch.core import dtypes
-from anabranch.core.dtypes import DType, as_dtype
+from anabranch.core.dtypes import DType, DTypeLike, as_dtype
 from anabranch.core.kernel_context import KernelContext
 from anabranch.core.op_def import ArgDef, OpDef
 from anabranch.core.registry import find_op_def
 from anabranch.core.shapes import TensorShape
-from anabranch.core.values import to_array
+from anabranch.core.values import TensorLike, TensorValue, to_array
 from anabranch.graph.building import OpFunction
-from anabranch.graph.composite import IndexedSlices, IndexedSlicesValue
+from anabranch.graph.composite import Gradient, IndexedSlices, IndexedSlicesValue
 from anabranch.graph.conversion import constant_of
 from anabranch.graph.graph import Graph
 from anabranch.graph.kernel_binding import BoundKernel, flatten_outputs
-from anabranch.graph.operation import Operation, Tensor
+from anabranch.graph.operation import Operation, StepRunner, Tensor
 from anabranch.ops import raw
 from anabranch.ops.lists.values import TensorList
 from anabranch.session import Session
@@ -172,7 +172,7 @@ def input_arrays(op: OpDef, values: tuple[Any, ...]) -> list[Any]:
     ]
 
 
-def _array(arg: ArgDef, value: Any) -> Array:
+def _array(arg: ArgDef, value: TensorValue) -> Array:
     own = isinstance(value, np.ndarray | np.generic) or arg.dtype is dtypes.variant
     return to_array(value, None if own else arg.dtype)
 
@@ -196,14 +196,14 @@ class _Built:
             #: the results, lists of tensors being stacked
             self.outputs = [self._stacked(t, case.element_shape) for t in self.operation.outputs]
 
-    def _argument(self, arg: ArgDef, value: Any, known: bool) -> Any:
+    def _argument(self, arg: ArgDef, value: TensorValue, known: bool) -> Any:
         constant = known and arg.name in self.constants
         if isinstance(value, list):
             return [self._tensor(f"{arg.name}_{i}", v, known, constant) for i, v in enumerate(value)]
         tensor = self._tensor(arg.name, value, known, constant)
         return raw.TensorListFromTensor(tensor, [*value.shape[1:]]) if arg.dtype is dtypes.variant else tensor
 
-    def _stacked(self, tensor: Tensor, shape: Any) -> Tensor:
+    def _stacked(self, tensor: Tensor, shape: TensorLike) -> Tensor:
         if tensor.dtype is not dtypes.variant:
             return tensor
         elements = self.operation.attrs.get("element_dtype", self.inputs[0].dtype)
@@ -237,7 +237,7 @@ def _run_portable(operation: Operation, inputs: list[Any]) -> list[Array]:
         return [np.asarray(v) for v in flatten_outputs(kernel.on_arguments(*lists))]
 
 
-def _as_list(arg: ArgDef, value: Any) -> Any:
+def _as_list(arg: ArgDef, value: TensorValue) -> Any:
     return TensorList(value, len(value), value.dtype) if arg.dtype is dtypes.variant else value
 
 
@@ -276,12 +276,12 @@ def _compare(case: OpCase, outputs: list[Array], what: str) -> None:
         assert_close(got, wanted, case.tolerance, f"{case}: output {i} of {what}")
 
 
-def _as_array(value: Any) -> Array:
+def _as_array(value: TensorValue) -> Array:
     """A fetched value as an array. NumPy's own byte strings would lose trailing zero bytes."""
     return to_array(value, dtypes.string) if isinstance(value, bytes) else np.asarray(value)
 
 
-def _is_flat_list(expected: Any) -> bool:
+def _is_flat_list(expected: object) -> bool:
     """Whether an oracle for one output gave a list of outputs, rather than the elements of the one."""
     return isinstance(expected, list | tuple) and len(expected) == 1 and isinstance(expected[0], np.ndarray)
 
@@ -299,7 +299,7 @@ def _ask(case: OpCase, inputs: list[Array]) -> Any:
         return case.oracle(*grouped)
 
 
-def assert_close(got: Any, wanted: Any, tolerance: float | None = None, what: str = "value") -> None:
+def assert_close(got: TensorValue, wanted: TensorValue, tolerance: float | None = None, what: str = "value") -> None:
     """Equality of shape, and of elements up to a tolerance that follows the dtype of `got`; strings exactly."""
     got = np.asarray(got)
     if got.dtype.kind in "OSU":
@@ -331,7 +331,7 @@ def _check_error(case: OpCase, op: OpFunction, inputs: list[Any], known: bool) -
 
 
 # ---------------------------------------------------------------------- gradients
-def _inexact(dtype: Any) -> bool:
+def _inexact(dtype: DTypeLike) -> bool:
     as_type = as_dtype(dtype)
     return as_type.is_floating or as_type.is_complex
 
@@ -379,7 +379,7 @@ class _GradientCheck:
         feeds[tensor] = self._noise(like.dtype, value.shape)
         return tensor
 
-    def _noise(self, dtype: DType, shape: Any) -> Array:
+    def _noise(self, dtype: DType, shape: Sequence[int]) -> Array:
         noise = self.random.normal(size=shape)
         if dtype.is_complex:
             noise = noise + 1j * self.random.normal(size=shape)
@@ -387,7 +387,7 @@ class _GradientCheck:
 
     def _compare(
         self,
-        session: Any,
+        session: StepRunner,
         feeds: dict[Tensor, Array],
         ys: list[Tensor],
         weights: list[Tensor],
@@ -419,7 +419,7 @@ class _GradientCheck:
     def _step(self, along: Array, sign: int) -> Array:
         return (sign * self.delta * along).astype(along.dtype)
 
-    def _loss(self, session: Any, feeds: dict[Tensor, Array], ys: list[Tensor], weights: list[Tensor]) -> float:
+    def _loss(self, session: StepRunner, feeds: dict[Tensor, Array], ys: list[Tensor], weights: list[Tensor]) -> float:
         values = session.run(ys, feeds)
         terms = [np.sum(np.conj(feeds[w]) * np.asarray(v)).real for w, v in zip(weights, values, strict=True)]
         return float(np.sum(terms, dtype=np.float64))
@@ -429,7 +429,7 @@ def _fixes_types(op: OpDef, attrs: dict[str, Any]) -> bool:
     return any(op.attrs[name].kind in {"type", "list(type)"} for name in attrs)
 
 
-def _widened(op: OpDef, arg: ArgDef, value: Any) -> Any:
+def _widened(op: OpDef, arg: ArgDef, value: TensorValue) -> Any:
     if isinstance(value, list):
         return [_widened(op, arg, v) for v in value]
     wide = _DOUBLE.get(as_dtype(value.dtype))
@@ -439,7 +439,7 @@ def _widened(op: OpDef, arg: ArgDef, value: Any) -> Any:
     return value.astype(wide.as_numpy_dtype)
 
 
-def _dense(grad: Any) -> Tensor:
+def _dense(grad: Gradient) -> Tensor:
     if isinstance(grad, IndexedSlices):
         rows = raw.StridedSlice(grad.dense_shape, [0], [1], [1], shrink_axis_mask=1)
         return raw.UnsortedSegmentSum(grad.values, grad.indices, rows)  # type: ignore[no-any-return]
@@ -447,7 +447,7 @@ def _dense(grad: Any) -> Tensor:
     return tensor
 
 
-def _dense_value(value: Any, shape: Any) -> Array:
+def _dense_value(value: TensorValue, shape: Sequence[int]) -> Array:
     if not isinstance(value, IndexedSlicesValue):
         return np.asarray(value)
     dense = np.zeros(shape, np.asarray(value.values).dtype)
