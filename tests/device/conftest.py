@@ -1,6 +1,6 @@
 """Runs the tests of conditionals and loops both ways: compiled whole, and lowered to primitives for the executor.
 
-Tests of graphs rather than of the code that is generated for them are compiled quickly: in a fifth of the time.
+Tests of graphs rather than of the code that is generated for them are compiled quickly: in a third of the time.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ COMPILED_AS_USERS_DO = frozenset(
         *("test_image", "test_math_functions", "test_nn"),
     }
 )
-#: XLA's options for the others: a small program takes a fifth of the time. (Parts would be compiled side by side, which
+#: XLA's options for the others: a small program takes a third of the time. (Parts would be compiled side by side, which
 #: costs more than it gains where tests run side by side.)
 QUICK: dict[str, bool | int] = {
     "xla_backend_optimization_level": 0,
@@ -76,7 +76,7 @@ def _over_bytes(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="session")
 def _shared_dialects() -> Iterator[None]:
-    """Programs of one thread share what JAX makes anew for each: half of the time that it takes to lower a small one."""
+    """Programs of one thread share what JAX makes anew for each: half of the time that lowering a small one takes."""
     make = mlir.make_ir_context
     kept = threading.local()
 
