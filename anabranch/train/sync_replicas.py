@@ -192,6 +192,7 @@ class SyncReplicasOptimizer(Optimizer):
     def _next_step(self, update: Operation) -> Operation:
         """After the update: tokens with the number of the next step, then the moving averages."""
         assert self._token_queue is not None
+        assert self._global_step is not None
         graph = get_default_graph()
         with graph.control_dependencies([update]):
             tokens = fill([self._tokens_per_step], self._global_step.read_value())
@@ -233,6 +234,7 @@ class SyncReplicasOptimizer(Optimizer):
             raise ValueError(f"Too few tokens to finish the first step: {num_tokens} (given) vs {needed} (needed)")
         if num_tokens <= 0:
             return no_op(name="no_init_tokens")
+        assert self._global_step is not None
         graph = get_default_graph()
         with graph.device(self._global_step.device), graph.name_scope(""):
             tokens = fill([num_tokens], self._global_step.read_value())
