@@ -1,4 +1,4 @@
-"""Arithmetic on sparse tensors: products, sums, reductions, softmax; and the operators of `SparseTensor`."""
+"""Arithmetic on sparse tensors: products, sums, reductions, softmax."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from typing import Any, overload
 
 import numpy as np
 
-from anabranch.core.dtypes import DType
 from anabranch.core.values import TensorLike
 from anabranch.frontend.arguments import PerAxis
 from anabranch.frontend.framework import name_scope
@@ -201,39 +200,3 @@ def _reduced(
         rank = value.dense_shape.shape.as_list()[0]
         axes = raw.Range(0, raw.Size(value.dense_shape), 1) if rank is None else np.arange(rank, dtype=np.int32)
     return op(*_parts(value), axes, keep_dims=bool(keep))
-
-
-# ---------------------------------------------------------------------- operators
-def _with_dense(op: OpFunction, x: SparseTensor, y: TensorLike) -> SparseTensor:
-    dense = convert_to_tensor(y, x.dtype.base_dtype, name="y")
-    return SparseTensor(x.indices, op(*_parts(x), dense), x.dense_shape)
-
-
-def _multiply(self: SparseTensor, other: TensorLike) -> SparseTensor:
-    """Elementwise, with a dense tensor that broadcasts to this one's shape."""
-    return _with_dense(raw.SparseDenseCwiseMul, self, other)
-
-
-def _divide(self: SparseTensor, other: TensorLike) -> SparseTensor:
-    """Elementwise, by a dense tensor that broadcasts to this one's shape; integers are divided towards zero."""
-    return _with_dense(raw.SparseDenseCwiseDiv, self, other)
-
-
-def _true_divide(self: SparseTensor, other: TensorLike) -> SparseTensor:
-    """Elementwise, by a dense tensor that broadcasts to this one's shape; integers become floating numbers first."""
-    wide = _FLOAT_OF_INTEGER.get(self.dtype.base_dtype.name)
-    if wide is None:
-        return _divide(self, other)
-    divisor = convert_to_tensor(other, self.dtype.base_dtype, name="y")
-    dividend = SparseTensor(self.indices, raw.Cast(self.values, DstT=wide), self.dense_shape)
-    return _divide(dividend, raw.Cast(divisor, DstT=wide))
-
-
-#: as `tf.truediv`: small integers become float32, large ones float64
-_FLOAT_OF_INTEGER: dict[str, str | DType] = {
-    **dict.fromkeys(("int8", "uint8", "int16", "uint16"), "float32"),
-    **dict.fromkeys(("int32", "int64", "uint32", "uint64"), "float64"),
-}
-
-for _name, _function in {"mul": _multiply, "div": _divide, "truediv": _true_divide}.items():
-    setattr(SparseTensor, f"__{_name}__", _function)
