@@ -230,9 +230,9 @@ class _Gate:
             raise UnavailableError(None, None, f"the server of {self._name} has not started")
         self.task.request(sender, frames, reply)
 
-    def lost(self, sender: str) -> None:
+    def lost(self, sender: str, task: str) -> None:
         if self.task is not None:
-            self.task.lost(sender)
+            self.task.lost(sender, task)
 
 
 class _Here:
@@ -268,7 +268,7 @@ class _NoTask:
     def request(self, sender: str, frames: Frames, reply: Callable[[Frames], None]) -> None:
         raise InvalidArgumentError(None, None, "this process is a client of the cluster, and no task of it")
 
-    def lost(self, sender: str) -> None:
+    def lost(self, sender: str, task: str) -> None:
         pass
 
 

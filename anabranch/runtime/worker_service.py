@@ -22,7 +22,7 @@ from google.protobuf.message import DecodeError
 
 from anabranch.core.devices import task_of
 from anabranch.core.values import TensorValue
-from anabranch.errors import NotFoundError, OpError, UnknownError
+from anabranch.errors import NotFoundError, OpError, UnavailableError, UnknownError
 from anabranch.graph.step_nodes import StepNode
 from anabranch.placement.policy import PlacementPolicy
 from anabranch.proto.config_pb2 import ConfigProto
@@ -145,8 +145,18 @@ class WorkerService:
         except Exception as error:  # whatever it is, the master has to know
             return _reply(WorkerReply(error=error_to_proto(error)))
 
-    def lost(self, owner: str) -> None:
-        """Ends the sessions of a master that is gone; what it shared with others stays."""
+    def lost(self, owner: str, task: str = "") -> None:
+        """Ends the sessions of a process that is gone, if it was a master; what it shared with others stays.
+
+        Args:
+            task: the full name of the task that it was as well. Steps that wait for what it sends are given up.
+        """
+        with self._lock:
+            containers = {id(one.session.containers): one.session.containers for one in self._sessions.values()}
+        if task:
+            error = UnavailableError(None, None, f"{task} was lost, or the link to it, and this step waits for it")
+            for one in containers.values():
+                one.rendezvous.abort_from(task, error)
         with self._lock:
             names = [name for name, served in self._sessions.items() if served.owner == owner]
             sessions = [self._sessions.pop(name) for name in names]
@@ -366,7 +376,7 @@ def _request(frames: Frames) -> WorkerRequest:
 def _feeds(run: RunPartition, arrays: Frames) -> list[TensorValue]:
     try:
         rest = iter(arrays)
-        return [value_from_proto(value, rest) for value in run.feed]
+        return [value_from_proto(value, rest, is_own=False) for value in run.feed]
     except (TypeError, ValueError) as error:
         raise malformed(error) from error
 
