@@ -220,7 +220,8 @@ def _division(name: str, function: Callable[..., Any], types: str, gradient: Cal
     return attach_gradient(op, gradient)
 
 
-def _truncated_quotient(xp: ArrayLibrary, x: Array, y: Array) -> Any:
+def truncated_quotient(xp: ArrayLibrary, x: Array, y: Array) -> Any:
+    """The quotient rounded towards zero, as in C; of whole numbers without a detour over floats."""
     if not _is_integer(x):
         return xp.trunc(x / y)
     if xp is jnp:
@@ -230,8 +231,14 @@ def _truncated_quotient(xp: ArrayLibrary, x: Array, y: Array) -> Any:
     return quotient + (inexact & ((x < 0) != (y < 0))).astype(quotient.dtype)
 
 
+def whole_mean(xp: ArrayLibrary, total: Array, count: Any) -> Any:
+    """A sum of whole numbers over how many they are, rounded towards zero: exact, as quotients of floats are not."""
+    wide = np.uint64 if np.dtype(total.dtype).kind == "u" else np.int64
+    return truncated_quotient(xp, total.astype(wide), xp.asarray(count).astype(wide)).astype(total.dtype)
+
+
 def _quotient(xp: ArrayLibrary, x: Array, y: Array) -> Any:
-    return _truncated_quotient(xp, x, y) if _is_integer(x) else xp.divide(x, y)
+    return truncated_quotient(xp, x, y) if _is_integer(x) else xp.divide(x, y)
 
 
 def _floor_quotient(xp: ArrayLibrary, x: Array, y: Array) -> Any:
@@ -254,7 +261,7 @@ def _remainder_gradient(quotient: str) -> Callable[..., Any]:
 Div = _division("Div", _quotient, "numbers", _quotient_gradient)
 RealDiv = _division("RealDiv", _quotient, "numbers", _quotient_gradient)
 FloorDiv = _division("FloorDiv", _floor_quotient, "numbers", no_gradient)
-TruncateDiv = _division("TruncateDiv", _truncated_quotient, "numbers", no_gradient)
+TruncateDiv = _division("TruncateDiv", truncated_quotient, "numbers", no_gradient)
 FloorMod = _division("FloorMod", lambda xp, x, y: xp.mod(x, y), "real", _remainder_gradient("FloorDiv"))
 TruncateMod = _division("TruncateMod", lambda xp, x, y: xp.fmod(x, y), _DIVISIBLE, _remainder_gradient("TruncateDiv"))
 Mod = _division("Mod", lambda xp, x, y: xp.fmod(x, y), _DIVISIBLE, _remainder_gradient("TruncateDiv"))

@@ -16,7 +16,7 @@ from anabranch.graph.building import OpFunction, define_op
 from anabranch.graph.constants import ShapeContext, constant_value
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw, shape_rules
-from anabranch.ops.arithmetic.math import conj
+from anabranch.ops.arithmetic.math import conj, whole_mean
 from anabranch.ops.factories import attach_gradient
 
 
@@ -176,7 +176,7 @@ def _mean(xp: ArrayLibrary, x: Array, axes: tuple[int, ...], keep_dims: bool) ->
         return xp.mean(x, axis=axes, keepdims=keep_dims)
     count = int(np.prod([x.shape[a] for a in axes], dtype=np.int64))
     total = xp.sum(x, axis=axes, keepdims=keep_dims, dtype=x.dtype)
-    return xp.trunc(total / max(count, 1))
+    return whole_mean(xp, total, max(count, 1))
 
 
 def _extreme(name: str) -> Callable[..., Any]:
