@@ -152,7 +152,7 @@ class Examination:
             return
         fetches = self._fetches(mine, theirs)
         got, wanted = self._steps(here, fetches), self._steps(there, fetches)
-        self._compare_refusals(mine["refusals"], theirs["refusals"], got, wanted, "program")
+        self._compare_refusals(mine["refusals"], theirs["refusals"], got, wanted, "program", there)
         self._compare_missing(here, mine, there, theirs)
         self._compare_values(here, got, there, wanted, "program", fetches)
         self._exchange(here, got, mine["graph_def"], self.genuine, "our graph there", fetches)
@@ -167,7 +167,7 @@ class Examination:
         refused = {*refused_here, *refused_there}
         got = Outcome([], self._refused_late(here, refused - set(refused_here)))
         wanted = Outcome([], self._refused_late(there, refused - set(refused_there)))
-        self._compare_refusals(refused_here, refused_there, got, wanted, "program")
+        self._compare_refusals(refused_here, refused_there, got, wanted, "program", there)
         self._go_on_without(refused)
 
     def _go_on_without(self, names: set[str]) -> None:
@@ -208,10 +208,10 @@ class Examination:
         abroad = Graph(side, answer["graph"], home.initializer, home.names, side is self.genuine)
         found = self._steps(abroad, fetches)
         if side is self.genuine:
-            self._compare_refusals({}, {}, at_home, found, where)
+            self._compare_refusals({}, {}, at_home, found, where, abroad)
             self._compare_values(home, at_home, abroad, found, where, fetches)
         else:
-            self._compare_refusals({}, {}, found, at_home, where)
+            self._compare_refusals({}, {}, found, at_home, where, home)
             self._compare_values(abroad, found, home, at_home, where, fetches)
 
     def _disagree(self, kind: str, node: str, message: str, where: str, dtype: str = "-") -> None:
@@ -253,10 +253,18 @@ class Examination:
             found = self._steps(graph, [ref])
             if any(ref in step and is_something(step[ref]) for step in found.values):  # not there: it was refused
                 order = 1 + any(self.nodes[producer(y)]["kind"] == "gradients" for y in self._behind(ref))
-                message = f"{ref}: None {side}, not zero on the other side; order {order}, {self._flow()}"
+                message = (
+                    f"{ref}: None {side}, not zero on the other side; order {order}, {self._flow()}{self._of(ref)}"
+                )
                 self._disagree("no gradient", producer(ref), message, "program")
             else:
                 self.result.counts["gradients None on one side, zero on the other"] += 1
+
+    def _of(self, ref: str) -> str:
+        """Says of a gradient if it is one with respect to a result of control flow."""
+        node, _, output = ref.rpartition(":")
+        kind = self.nodes[producer(self.nodes[node]["xs"][int(output)])]["kind"]
+        return f", with respect to {kind.upper()}" if kind in {"cond", "while"} else ""
 
     def _flow(self) -> str:
         return f"{'second' if self.program['control_flow_v2'] else 'first'} control flow"
@@ -321,6 +329,7 @@ class Examination:
         got: Outcome,
         wanted: Outcome,
         where: str,
+        genuine: Graph,
     ) -> None:
         if got.undecided or wanted.undecided:
             self.result.counts["runs left undecided"] += 1
@@ -331,16 +340,24 @@ class Examination:
         for node, message in here.items():
             if message.partition(":")[0] not in _PROPER:
                 self._disagree("improper error", node, message, where, self._dtype_of(node))
-            elif node not in there and not self._spoiled(node, there):
+            elif node not in there and not self._spoiled(node, there) and not self._finds_nothing(f"{node}:0", {}, 0):
                 self._disagree("refused here only", node, message, where, self._dtype_of(node))
         for node, message in there.items():
-            if node not in here and not self._spoiled(node, here):
+            if node not in here and not self._spoiled(node, here) and self._refuses_alone(genuine, node, there):
                 said = f"{message}; {self._flow()}" if self.nodes[node]["kind"] == "gradients" else message
                 self._disagree("refused there only", node, said, where, self._dtype_of(node))
 
     def _spoiled(self, node: str, refusals: dict[str, str]) -> bool:
         """Whether the node depends on one that the other side refuses."""
         return bool((needed(self.program, {f"{node}:0"}) - {node}) & set(refusals))
+
+    def _refuses_alone(self, genuine: Graph, node: str, refusals: dict[str, str]) -> bool:
+        """Whether TensorFlow refuses the node without the others that it refuses (docs/differences.md)."""
+        refs = [ref for ref in genuine.names if producer(ref) == node]
+        if len(refusals) == 1 or not refs or self._attempt(genuine, refs)[1] is not None:
+            return True
+        self.result.counts["refusals for the sake of another node"] += 1
+        return False
 
     def _dtype_of(self, node: str) -> str:
         """The dtype of the first input whose dtype the program states."""
