@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from anabranch.proto.example_pb2 import Example
-from tests.fuzz.comparison import ROUNDING, difference, is_something, projections, rounded
+from tests.fuzz.comparison import ROUNDING, TOLERANCE, difference, is_something, projections, rounded
 from tests.fuzz.differences import Disagreement
 from tests.fuzz.programs import Node, blocks, needed, producer, used
 from tests.fuzz.sides import Side, SideDiedError
@@ -261,10 +261,17 @@ class Examination:
                 self.result.counts["gradients None on one side, zero on the other"] += 1
 
     def _of(self, ref: str) -> str:
-        """Says of a gradient if it is one with respect to a result of control flow."""
+        """Says of a gradient if it is one with respect to a result of control flow, or what its only use is."""
         node, _, output = ref.rpartition(":")
-        kind = self.nodes[producer(self.nodes[node]["xs"][int(output)])]["kind"]
-        return f", with respect to {kind.upper()}" if kind in {"cond", "while"} else ""
+        source = self.nodes[node]["xs"][int(output)]
+        kind = self.nodes[producer(source)]["kind"]
+        if kind in {"cond", "while"}:
+            return f", with respect to {kind.upper()}"
+        uses = [n for n in self.program["nodes"] if n["kind"] != "gradients" and source in used(n)]
+        if len(uses) != 1 or uses[0]["kind"] != "op":
+            return ""
+        names = [name for name, given in uses[0]["inputs"].items() if source == given]
+        return f", used as {uses[0]['op']}.{names[0]}" if len(names) == 1 else ""
 
     def _flow(self) -> str:
         return f"{'second' if self.program['control_flow_v2'] else 'first'} control flow"
@@ -340,7 +347,12 @@ class Examination:
         for node, message in here.items():
             if message.partition(":")[0] not in _PROPER:
                 self._disagree("improper error", node, message, where, self._dtype_of(node))
-            elif node not in there and not self._spoiled(node, there) and not self._finds_nothing(f"{node}:0", {}, 0):
+            elif not (
+                node in there
+                or self._spoiled(node, there)
+                or self._finds_nothing(f"{node}:0", {}, 0)
+                or self._refused_when_fetched(genuine, node)
+            ):
                 self._disagree("refused here only", node, message, where, self._dtype_of(node))
         for node, message in there.items():
             if node not in here and not self._spoiled(node, here) and self._refuses_alone(genuine, node, there):
@@ -350,6 +362,11 @@ class Examination:
     def _spoiled(self, node: str, refusals: dict[str, str]) -> bool:
         """Whether the node depends on one that the other side refuses."""
         return bool((needed(self.program, {f"{node}:0"}) - {node}) & set(refusals))
+
+    def _refused_when_fetched(self, genuine: Graph, node: str) -> bool:
+        """Whether TensorFlow refuses a node of which others needed the shape alone (docs/differences.md)."""
+        refs = [ref for ref in genuine.names if producer(ref) == node]
+        return bool(refs) and self._attempt(genuine, refs)[1] is not None
 
     def _refuses_alone(self, genuine: Graph, node: str, refusals: dict[str, str]) -> bool:
         """Whether TensorFlow refuses the node without the others that it refuses (docs/differences.md)."""
@@ -413,7 +430,8 @@ class Examination:
             inputs = self._inputs(ref, full.values[step], step)
             ignored = self._undefined(ref, inputs, comparable)
             floor = self._least(ref, inputs, comparable.dtype.name)
-            said = difference(comparable, answers[0], answers[1:], ignored, floor)
+            tolerance = self._tolerance(ref, inputs, comparable.dtype.name)
+            said = difference(comparable, answers[0], answers[1:], ignored, floor, tolerance)
             if said is not None:
                 self._disagree("value", producer(ref), f"{ref} in step {step}: {said}", where, got.dtype.name)
             elif ignored.any():
@@ -461,6 +479,12 @@ class Examination:
             return 0.0
         sizes = [np.abs(value[np.isfinite(value)]).max(initial=0.0) for value in inputs if value.dtype.name in ROUNDING]
         return ROUNDING[dtype] * float(max(sizes, default=0.0))
+
+    def _tolerance(self, ref: str, inputs: list[Array], dtype: str) -> float | None:
+        """Of a gradient that of the lowest precision among what it is of and with respect to; else the dtype's own."""
+        if self.nodes[producer(ref)]["kind"] != "gradients" or dtype not in TOLERANCE:
+            return None
+        return max(TOLERANCE.get(name, 0.0) for name in (dtype, *(value.dtype.name for value in inputs)))
 
     def _value_of(self, ref: str, ours: dict[str, Array], step: int) -> Array | None:
         source = self.nodes[producer(ref)]

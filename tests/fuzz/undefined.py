@@ -46,7 +46,8 @@ _RULES = {
     **_rules("RGBToHSV AdjustHue AdjustSaturation", _not_finite, 1),
     **_rules(
         "MaxPool MaxPoolV2 MaxPool3D MaxPoolGrad MaxPoolGradV2 MaxPool3DGrad MaxPoolGradGrad MaxPool3DGradGrad "
-        "MaxPoolWithArgmax SparseReduceMax SparseReduceMaxSparse SparseSparseMaximum SparseSparseMinimum",
+        "MaxPoolWithArgmax SegmentMax SegmentMin UnsortedSegmentMax UnsortedSegmentMin "
+        "SparseReduceMax SparseReduceMaxSparse SparseSparseMaximum SparseSparseMinimum",
         np.isnan,
         None,
     ),

@@ -20,7 +20,7 @@ from anabranch.graph.building import OpFunction, define_op
 from anabranch.graph.constants import ShapeContext
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw, shape_rules
-from anabranch.ops.arithmetic.math import whole_mean
+from anabranch.ops.arithmetic.reduction import whole_mean
 from anabranch.ops.factories import attach_gradient
 
 
