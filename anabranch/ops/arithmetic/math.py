@@ -220,7 +220,8 @@ def _division(name: str, function: Callable[..., Any], types: str, gradient: Cal
     return attach_gradient(op, gradient)
 
 
-def _truncated_quotient(xp: ArrayLibrary, x: Array, y: Array) -> Any:
+def truncated_quotient(xp: ArrayLibrary, x: Array, y: Array) -> Any:
+    """The quotient rounded towards zero, as in C; of whole numbers without a detour over floats."""
     if not _is_integer(x):
         return xp.trunc(x / y)
     if xp is jnp:
@@ -231,7 +232,7 @@ def _truncated_quotient(xp: ArrayLibrary, x: Array, y: Array) -> Any:
 
 
 def _quotient(xp: ArrayLibrary, x: Array, y: Array) -> Any:
-    return _truncated_quotient(xp, x, y) if _is_integer(x) else xp.divide(x, y)
+    return truncated_quotient(xp, x, y) if _is_integer(x) else xp.divide(x, y)
 
 
 def _floor_quotient(xp: ArrayLibrary, x: Array, y: Array) -> Any:
@@ -254,7 +255,7 @@ def _remainder_gradient(quotient: str) -> Callable[..., Any]:
 Div = _division("Div", _quotient, "numbers", _quotient_gradient)
 RealDiv = _division("RealDiv", _quotient, "numbers", _quotient_gradient)
 FloorDiv = _division("FloorDiv", _floor_quotient, "numbers", no_gradient)
-TruncateDiv = _division("TruncateDiv", _truncated_quotient, "numbers", no_gradient)
+TruncateDiv = _division("TruncateDiv", truncated_quotient, "numbers", no_gradient)
 FloorMod = _division("FloorMod", lambda xp, x, y: xp.mod(x, y), "real", _remainder_gradient("FloorDiv"))
 TruncateMod = _division("TruncateMod", lambda xp, x, y: xp.fmod(x, y), _DIVISIBLE, _remainder_gradient("TruncateDiv"))
 Mod = _division("Mod", lambda xp, x, y: xp.fmod(x, y), _DIVISIBLE, _remainder_gradient("TruncateDiv"))
@@ -353,7 +354,11 @@ Square = unary("Square", lambda xp, x: xp.square(x), "numbers", chain(lambda x, 
 
 
 def _from_result(
-    name: str, function: Callable[..., Any], by_y: Callable[..., Any], conjugating: bool = True
+    name: str,
+    function: Callable[..., Any],
+    by_y: Callable[..., Any],
+    conjugating: bool = True,
+    zero_stays: bool = False,
 ) -> OpFunction:
     """`<name>(y, dy)`: a gradient as a function of its operation's result.
 
@@ -361,6 +366,7 @@ def _from_result(
         function: (y, dy) -> gradient, of arrays.
         by_y: (y, dy) -> its derivative by y, of tensors.
         conjugating: whether the operation takes the conjugate of a complex y itself. Those for tanh and sigmoid do not.
+        zero_stays: whether zero comes of a dy of zero, even where y is zero, infinite or NaN.
     """
     op = define_op(name, "y: T, dy: T -> z: T", "T: inexact")
     op.shape(shape_rules.same_as_first)
@@ -370,7 +376,8 @@ def _from_result(
         """The two go together element by element, whatever their shapes are."""
         ctx.check(np.size(y) == np.size(dy), f"y of shape {np.shape(y)} and dy of shape {np.shape(dy)} differ in size")
         dy = xp.reshape(dy, np.shape(y))
-        return function(xp.conj(y) if conjugating and np.dtype(y.dtype).kind == "c" else y, dy)
+        result = function(xp.conj(y) if conjugating and np.dtype(y.dtype).kind == "c" else y, dy)
+        return xp.where(dy == 0, xp.zeros_like(result), result) if zero_stays else result
 
     @op.gradient
     def _(operation: Operation, grad: Tensor) -> Any:
@@ -385,13 +392,21 @@ def _from_result(
 
 
 SqrtGrad = _from_result(
-    "SqrtGrad", lambda y, dy: dy * y.dtype.type(0.5) / y, lambda y, dy: RealDiv(Mul(dy, -0.5), Square(y))
+    "SqrtGrad",
+    lambda y, dy: dy * y.dtype.type(0.5) / y,
+    lambda y, dy: RealDiv(Mul(dy, -0.5), Square(y)),
+    zero_stays=True,
 )
 RsqrtGrad = _from_result(
-    "RsqrtGrad", lambda y, dy: dy * y.dtype.type(-0.5) * (y * y * y), lambda y, dy: Mul(Mul(dy, -1.5), Square(y))
+    "RsqrtGrad",
+    lambda y, dy: dy * y.dtype.type(-0.5) * (y * y * y),
+    lambda y, dy: Mul(Mul(dy, -1.5), Square(y)),
+    zero_stays=True,
 )
-ReciprocalGrad = _from_result("ReciprocalGrad", lambda y, dy: -dy * (y * y), lambda y, dy: Mul(Mul(dy, -2.0), y))
-InvGrad = _from_result("InvGrad", lambda y, dy: -dy * (y * y), lambda y, dy: Mul(Mul(dy, -2.0), y))
+ReciprocalGrad, InvGrad = (
+    _from_result(name, lambda y, dy: -dy * (y * y), lambda y, dy: Mul(Mul(dy, -2.0), y), zero_stays=True)
+    for name in ("ReciprocalGrad", "InvGrad")
+)
 TanhGrad = _from_result(
     "TanhGrad",
     lambda y, dy: dy * (y.dtype.type(1) - y * y),

@@ -16,7 +16,7 @@ from anabranch.graph.building import OpFunction, define_op
 from anabranch.graph.constants import ShapeContext, constant_value
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw, shape_rules
-from anabranch.ops.arithmetic.math import conj
+from anabranch.ops.arithmetic.math import conj, truncated_quotient
 from anabranch.ops.factories import attach_gradient
 
 
@@ -172,12 +172,18 @@ def _flat_front(shape: Tensor, count: int) -> Tensor:
 
 
 # ---------------------------------------------------------------------- the reductions
+def whole_mean(xp: ArrayLibrary, total: Array, count: Any) -> Any:
+    """A sum of whole numbers over how many they are, rounded towards zero: exact, as quotients of floats are not."""
+    wide = np.uint64 if np.dtype(total.dtype).kind == "u" else np.int64
+    return truncated_quotient(xp, total.astype(wide), xp.asarray(count).astype(wide)).astype(total.dtype)
+
+
 def _mean(xp: ArrayLibrary, x: Array, axes: tuple[int, ...], keep_dims: bool) -> Any:
     if np.dtype(x.dtype).kind not in "iu":
         return xp.mean(x, axis=axes, keepdims=keep_dims)
     count = int(np.prod([x.shape[a] for a in axes], dtype=np.int64))
     total = xp.sum(x, axis=axes, keepdims=keep_dims, dtype=x.dtype)
-    return xp.trunc(total / max(count, 1))
+    return whole_mean(xp, total, max(count, 1))
 
 
 def _extreme(name: str) -> Callable[..., Any]:

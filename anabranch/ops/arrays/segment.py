@@ -20,6 +20,7 @@ from anabranch.graph.building import OpFunction, define_op
 from anabranch.graph.constants import ShapeContext
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw, shape_rules
+from anabranch.ops.arithmetic.reduction import whole_mean
 from anabranch.ops.factories import attach_gradient
 
 
@@ -92,7 +93,7 @@ def _counts(ids: Array, segments: int) -> Any:
 def _divided(total: Array, counts: Array) -> Any:
     divisor = counts.reshape((-1,) + (1,) * (total.ndim - 1))
     if total.dtype.kind in "iu":
-        return np.trunc(total / divisor).astype(total.dtype)
+        return whole_mean(np, total, divisor)
     return (total / divisor.astype(total.dtype)).astype(total.dtype)
 
 

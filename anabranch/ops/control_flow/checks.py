@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from pathlib import Path
@@ -110,11 +111,15 @@ def _nested(array: Array, count: int) -> str:
     if np.ndim(array) == 0:
         item = np.asarray(array)[()]
         return f'"{_element(item)}"' if isinstance(item, bytes) else _element(item)
+    count = 0 if not np.size(array) else count  # as TensorFlow: of rows without elements none is shown
     short = 0 <= 2 * count < len(array)
     rows = [_nested(row, count) for row in ([*array[:count], *array[len(array) - count :]] if short else array)]
     if short:
         rows.insert(count, "...")
-    return "[" + (" " if np.ndim(array) == 1 else "\n ").join(row.replace("\n", "\n ") for row in rows) + "]"
+    if not count and short:
+        rows.insert(0, "")
+    between = "\n" * (np.ndim(array) - 1) + " "
+    return "[" + between.join(re.sub(r"\n(?!\n)", "\n ", row) for row in rows) + "]"
 
 
 StringFormat = define_op(

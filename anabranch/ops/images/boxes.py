@@ -58,6 +58,8 @@ def _draw(images: Array, boxes: Array, colours: Array) -> Array:
         raise ValueError(f"images must have 1 to 4 channels, got shape {images.shape}")
     if boxes.shape[2] != 4:
         raise ValueError(f"a box has 4 numbers, but boxes has shape {boxes.shape}")
+    if colours.shape[1] < depth:
+        raise ValueError(f"colors must have at least the {depth} channels of the images, got shape {colours.shape}")
     for image, own in zip(out, boxes, strict=True):
         for i, box in enumerate(own):
             colour = colours[i % len(colours)][:depth]

@@ -161,12 +161,13 @@ def _through_negative_part(op: Operation, grad: Tensor) -> tuple[Tensor, Tensor]
 Relu = _activation(
     "Relu", lambda xp, c, x: xp.maximum(x, c(0)), "real", lambda op, grad: raw.ReluGrad(grad, op.outputs[0])
 )
-ReluGrad = _activation_grad("ReluGrad", lambda xp, c, g, x: xp.where(x > c(0), g, c(0)), "real", _zero_where_flat)
+# zero times the gradient and no plain zero: NaN there is seen, as in TensorFlow, wherever it stands
+ReluGrad = _activation_grad("ReluGrad", lambda xp, c, g, x: xp.where(x > c(0), g, g * c(0)), "real", _zero_where_flat)
 Relu6 = _activation(
     "Relu6", lambda xp, c, x: xp.clip(x, c(0), c(6)), "real", lambda op, grad: raw.Relu6Grad(grad, op.outputs[0])
 )
 Relu6Grad = _activation_grad(
-    "Relu6Grad", lambda xp, c, g, x: xp.where((x > c(0)) & (x < c(6)), g, c(0)), "real", _zero_where_flat
+    "Relu6Grad", lambda xp, c, g, x: xp.where((x > c(0)) & (x < c(6)), g, g * c(0)), "real", _zero_where_flat
 )
 Elu = _activation(
     "Elu",
@@ -549,8 +550,13 @@ NthElement = define_op(
 
 
 @NthElement.shape
-def _(input: TensorShape, n: TensorShape) -> TensorShape:
-    return input.with_rank_at_least(1)[:-1]
+def _(input: TensorShape, n: TensorShape, *, ctx: ShapeContext) -> TensorShape:
+    input, place = input.with_rank_at_least(1), ctx.constant("n")
+    if input.ndims is not None and place is not None and np.ndim(place) == 0:
+        size = input[-1].value
+        if place < 0 or (size is not None and place >= size):
+            raise ValueError(f"Input must have last dimension > n = {place} but is {size}")
+    return input[:-1]
 
 
 @NthElement.kernel

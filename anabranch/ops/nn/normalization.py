@@ -138,8 +138,12 @@ def _fused_second_gradient(
             return t
         return raw.Sub(raw.Sub(t, average(t)), _times(n, average(_times(t, n))))
 
-    r = raw.Rsqrt(raw.Add(spread(variance), np.asarray(op.attrs["epsilon"], wider.as_numpy_dtype)))
-    n = _times(raw.Sub(x, spread(mean)), r)
+    if training:  # computed anew: the gradient of the gradient depends on x through them as well
+        mean, variance = average(x), average(raw.Square(raw.Sub(x, average(x))))
+    else:
+        mean, variance = spread(mean), spread(variance)
+    r = raw.Rsqrt(raw.Add(variance, np.asarray(op.attrs["epsilon"], wider.as_numpy_dtype)))
+    n = _times(raw.Sub(x, mean), r)
     s = spread(raw.Cast(scale, DstT=wider))
     b, c = spread(grad_scale), spread(grad_offset)
     to_grad = raw.AddN([_times(s, r, project(a)), _times(b, n), raw.BroadcastTo(c, raw.Shape(x))])
