@@ -60,8 +60,8 @@ def _parser() -> argparse.ArgumentParser:
         "       %(prog)s [option ...] [--] -m module [argument ...]",
         description="Runs a TensorFlow 1 program once per worker, as `anabranch run` does, with parameter servers for "
         "the time that it takes. In its arguments {job}, {index}, {ps_hosts} and {worker_hosts} are replaced by the "
-        "task's own; TF_CONFIG has the same. Each copy starts its own tf.train.Server. Ends with the first worker that fails, "
-        "and with its status; Ctrl-C ends all.",
+        "task's own; TF_CONFIG has the same. Each copy starts its own tf.train.Server. Ends with the "
+        "first worker that fails, and with its status; Ctrl-C ends all.",
     )
     parser.add_argument("--ps", type=int, default=1, metavar="N", help="how many parameter servers (1)")
     parser.add_argument("--workers", type=int, default=2, metavar="N", help="how many workers (2)")
