@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final, NoReturn
@@ -146,23 +147,27 @@ def _detached(arguments: Sequence[str], name: str) -> int:
     reading, writing = os.pipe()
     command = [sys.executable, "-m", "anabranch", "cluster", "start"]
     command += [*(word for word in arguments if word != "--detach"), "--announce", str(writing)]
-    with open(reading, encoding="ascii") as announced:
+    # a file rather than a pipe, which would break when this process has gone
+    with open(reading, encoding="ascii") as announced, tempfile.TemporaryFile() as errors:
         supervisor = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
+            stderr=errors,
             pass_fds=[writing],
             start_new_session=True,
         )
         os.close(writing)
         is_ready = announced.read() == "ready\n"
+        if not is_ready:
+            supervisor.wait(READY_WITHIN)
+        errors.seek(0)
+        lines = errors.read().decode("utf-8", "replace").strip().splitlines() or ["no reason was given"]
     if not is_ready:
-        _, errors = supervisor.communicate(timeout=READY_WITHIN)
-        lines = errors.decode("utf-8", "replace").strip().splitlines() or ["no reason was given"]
         raise UnavailableError(
             None, None, f"the cluster {name!r} was not started: {lines[-1].removeprefix('anabranch: ')}"
         )
+    supervisor.returncode = 0  # it is left running, which Python would warn of
     Console().print(cluster_table(ClusterFolder(name).state()))
     print(f"`anabranch cluster stop --name {name}` ends it")
     return 0
