@@ -30,7 +30,7 @@ from anabranch.distributed.cluster_files import ClusterFolder
 from anabranch.distributed.cluster_spec import ClusterSpec
 from anabranch.distributed.process_engine import TaskProgram, TaskStatus, shown_state
 from anabranch.distributed.restarts import RestartRule
-from anabranch.distributed.supervisor import LocalPlan, Supervisor, task_key, task_program
+from anabranch.distributed.supervisor import LocalPlan, ClusterSupervisor, task_key, task_program
 
 WORKER = Path(__file__).with_name("asynchronous_digits.py")
 #: for all to start, and for one to join again, on a machine that is busy
@@ -106,7 +106,7 @@ def table(statuses: Sequence[TaskStatus], watch: Watch, said: str) -> Table:
 class Demonstration:
     """Shows the cluster while it waits for something."""
 
-    def __init__(self, supervisor: Supervisor, watch: Watch, live: Live) -> None:
+    def __init__(self, supervisor: ClusterSupervisor, watch: Watch, live: Live) -> None:
         self._supervisor, self.watch, self._live = supervisor, watch, live
 
     def until(self, condition: Callable[[], bool], within: float, said: str) -> float:
@@ -127,7 +127,7 @@ class Demonstration:
         self.until(lambda: time.monotonic() > end, seconds + 1, said)
 
 
-def demonstrate(shown: Demonstration, supervisor: Supervisor, seconds: float) -> list[str]:
+def demonstrate(shown: Demonstration, supervisor: ClusterSupervisor, seconds: float) -> list[str]:
     """Lets the workers train, kills one, waits until it is back; returns what there is to tell."""
     watch = shown.watch
     victim = list(watch.workers)[-1]
@@ -178,7 +178,7 @@ def main() -> None:
     programs += [worker_program(plan.spec, index) for index in range(options.workers)]
     watch = Watch([task_key("worker", index) for index in range(options.workers)])
     try:
-        with Supervisor(folder, plan, programs, output=watch) as supervisor:
+        with ClusterSupervisor(folder, plan, programs, output=watch) as supervisor:
             with Live(console=console, auto_refresh=False) as live:
                 told = demonstrate(Demonstration(supervisor, watch, live), supervisor, options.seconds)
             console.print()

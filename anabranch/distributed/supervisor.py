@@ -83,7 +83,7 @@ def tf_config(spec: ClusterSpec, job: str, index: int) -> dict[str, str]:
     return {TF_CONFIG_VARIABLE: json.dumps(content)}
 
 
-class Supervisor:
+class ClusterSupervisor:
     """Runs the tasks of a cluster; a context. Whatever ends its process ends the tasks.
 
     Args:

@@ -80,7 +80,7 @@ def test_a_cluster_from_start_to_stop(capfd: pytest.CaptureFixture[str], runtime
             doubled = tf.constant(21) * 2
             with tf.Session(tasks()["worker/0"]["target"]) as session:
                 assert session.run(doubled) == 42
-        assert cluster("start", "local", "--detach") == 1
+        assert cluster("start", "local") == 1
         assert "a cluster named 'local' is running" in capfd.readouterr().err
 
         # one that hangs is named, and can be replaced
@@ -91,12 +91,12 @@ def test_a_cluster_from_start_to_stop(capfd: pytest.CaptureFixture[str], runtime
         assert "worker/0 runs, but has not answered within 0.5 s" in shown.err
         assert cluster("restart", "worker/0") == 0
         assert cluster("restart", "worker/7") == 1
-        wait_for("worker/0", "running", 1)
 
         # one that is killed comes back at its address
         before = tasks()["ps/0"]
         os.kill(before["pid"], signal.SIGKILL)
         after = wait_for("ps/0", "running", 1)
+        wait_for("worker/0", "running", 1)
         assert after["pid"] != before["pid"]
         assert after["address"] == before["address"]
         assert cluster("status", "--json") == 0

@@ -14,7 +14,7 @@ from anabranch.distributed.cluster_files import ClusterFolder
 from anabranch.distributed.cluster_spec import ClusterSpec
 from anabranch.distributed.process_engine import TaskProgram, TaskStatus, shown_state
 from anabranch.distributed.restarts import ENDED, RestartLimits, RestartRule, TaskState
-from anabranch.distributed.supervisor import LocalPlan, Supervisor, task_key, task_program, tf_config
+from anabranch.distributed.supervisor import LocalPlan, ClusterSupervisor, task_key, task_program, tf_config
 from anabranch.tools.cluster.start import ended_by_signals
 
 _PS: Final = "ps"
@@ -44,7 +44,7 @@ def main(arguments: Sequence[str]) -> int:
     ]
     limits = RestartLimits(restarts=options.restarts)
     try:
-        with ended_by_signals(), Supervisor(folder, plan, programs, limits, printer) as supervisor:
+        with ended_by_signals(), ClusterSupervisor(folder, plan, programs, limits, printer) as supervisor:
             return _outcome(supervisor)
     except KeyboardInterrupt:
         return _INTERRUPTED
@@ -117,7 +117,7 @@ class _Printer:
             sys.stdout.flush()
 
 
-def _outcome(supervisor: Supervisor) -> int:
+def _outcome(supervisor: ClusterSupervisor) -> int:
     """Waits until all workers have finished, or one task has failed for good; the exit status."""
     while (statuses := supervisor.next_change(None)) is not None:
         for status in statuses:

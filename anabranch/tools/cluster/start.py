@@ -17,7 +17,7 @@ from rich.live import Live
 
 from anabranch.distributed.cluster_files import ClusterFolder
 from anabranch.distributed.process_engine import TaskStatus, shown_state
-from anabranch.distributed.supervisor import LocalPlan, Supervisor, all_ready, task_program
+from anabranch.distributed.supervisor import LocalPlan, ClusterSupervisor, all_ready, task_program
 from anabranch.errors import UnavailableError, UnimplementedError
 from anabranch.tools.cluster.names import DEFAULT_NAME
 from anabranch.tools.cluster.tables import cluster_table
@@ -57,7 +57,7 @@ def main(arguments: Sequence[str]) -> int:
     folder = ClusterFolder(options.name)
     plan = LocalPlan.of(counts, options.port)
     programs = [task_program(job, index, folder.description) for job, index, _ in plan.spec.tasks()]
-    with ended_by_signals(), Supervisor(folder, plan, programs) as supervisor:
+    with ended_by_signals(), ClusterSupervisor(folder, plan, programs) as supervisor:
         if options.announce is not None:
             supervisor.wait_until_ready(READY_WITHIN)
             with open(options.announce, "w", encoding="ascii") as file:
@@ -104,7 +104,7 @@ def _end(number: int, frame: object) -> NoReturn:
     raise SystemExit(128 + number)
 
 
-def _watch(supervisor: Supervisor, console: Console) -> None:
+def _watch(supervisor: ClusterSupervisor, console: Console) -> None:
     """Shows the tasks until the cluster is asked to stop; Ctrl-C asks it."""
     console.print(f"starting {supervisor.folder.name}; Ctrl-C ends it", highlight=False)
     try:
@@ -116,13 +116,13 @@ def _watch(supervisor: Supervisor, console: Console) -> None:
         console.print("ending the tasks")
 
 
-def _show_live(supervisor: Supervisor, console: Console) -> None:
+def _show_live(supervisor: ClusterSupervisor, console: Console) -> None:
     with Live(console=console, auto_refresh=False) as live:
         while (statuses := supervisor.next_change(1.0)) is not None:
             live.update(cluster_table(supervisor.state(statuses)), refresh=True)
 
 
-def _print_changes(supervisor: Supervisor, console: Console) -> None:
+def _print_changes(supervisor: ClusterSupervisor, console: Console) -> None:
     """For a file or a pipe: the table once, when all tasks are ready, then a line for each change."""
     shown: dict[str, str] = {}
     is_complete = False
