@@ -25,7 +25,7 @@ Mistakes made while a graph is built are Python's `ValueError` and `TypeError`, 
 
 from __future__ import annotations
 
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 OK: Final = 0
 CANCELLED: Final = 1
@@ -77,7 +77,9 @@ class OpError(Exception):
       error_code: one of this module's codes. Subclasses supply their own.
     """
 
-    def __init__(self, node_def: Any, op: Any, message: str, error_code: int = UNKNOWN) -> None:
+    def __init__(
+        self, node_def: NodeLike | None, op: OperationLike | None, message: str, error_code: int = UNKNOWN
+    ) -> None:
         super().__init__(node_def, op, message)
         self._node_def: NodeLike | None = node_def
         self._op: OperationLike | None = op
@@ -104,12 +106,12 @@ class OpError(Exception):
         """The number of the error's class, such as `tf.errors.NOT_FOUND`."""
         return self._error_code
 
-    def attribute_to(self, op: Any) -> None:
+    def attribute_to(self, op: OperationLike | None) -> None:
         """Names the operation that failed, if none is named yet: files and formats do not know who asks for them."""
         if self._op is None:
             self._op = op
 
-    def replace_operation(self, op: Any) -> None:
+    def replace_operation(self, op: OperationLike | None) -> None:
         """Names the user's operation in place of the step's node for it."""
         self._op = op
 
@@ -130,7 +132,7 @@ class _CodedError(OpError):
 
     code: int
 
-    def __init__(self, node_def: Any, op: Any, message: str) -> None:
+    def __init__(self, node_def: NodeLike | None, op: OperationLike | None, message: str) -> None:
         super().__init__(node_def, op, message, self.code)
 
 
@@ -146,7 +148,9 @@ class UnknownError(OpError):
     The only class whose code may be given, since codes that have no class arrive here.
     """
 
-    def __init__(self, node_def: Any, op: Any, message: str, error_code: int = UNKNOWN) -> None:
+    def __init__(
+        self, node_def: NodeLike | None, op: OperationLike | None, message: str, error_code: int = UNKNOWN
+    ) -> None:
         super().__init__(node_def, op, message, error_code)
 
 
@@ -255,7 +259,7 @@ def error_code_from_exception_type(cls: type[OpError]) -> int:
     return _CODE_OF_CLASS.get(cls, UNKNOWN)
 
 
-def make_error(error_code: int, node_def: Any, op: Any, message: str) -> OpError:
+def make_error(error_code: int, node_def: NodeLike | None, op: OperationLike | None, message: str) -> OpError:
     """An error of the class that belongs to `error_code`; an `UnknownError` that keeps the code if there is none."""
     cls = _CLASS_OF_CODE.get(error_code)
     if cls is None or cls is UnknownError:

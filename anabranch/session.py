@@ -8,21 +8,24 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import threading
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, Self, TypeVar, overload
 
 from anabranch.core import nest
-from anabranch.core.values import TensorValue
+from anabranch.core.values import TensorLike, TensorValue
 from anabranch.distributed.masters import master_for, reset_containers
 from anabranch.errors import OpError
 from anabranch.frontend.feeds import feed_array
 from anabranch.frontend.fetches import FetchMapping, feed_function_for
 from anabranch.graph.graph import Graph, get_default_graph
 from anabranch.graph.graph_copy import name_operation
-from anabranch.graph.operation import Operation, Tensor
+from anabranch.graph.operation import FeedDict, Operation, Tensor
 from anabranch.placement.cost_model import CostModel
+from anabranch.placement.policy import PlacementPolicy
+from anabranch.proto.config_pb2 import ConfigProto, RunMetadata, RunOptions
 from anabranch.proto.graph_pb2 import GraphDef
 from anabranch.runtime.bound_partition import bound_partitions
 from anabranch.runtime.partial_runs import PartialRuns
@@ -55,7 +58,12 @@ class BaseSession:
     """
 
     def __init__(
-        self, target: Any = "", graph: Graph | None = None, config: Any = None, *, placement: Any = None
+        self,
+        target: str | bytes = "",
+        graph: Graph | None = None,
+        config: ConfigProto | None = None,
+        *,
+        placement: PlacementPolicy | str | os.PathLike[str] | None = None,
     ) -> None:
         if graph is not None and not isinstance(graph, Graph):
             raise TypeError(f"graph must be a tf.Graph, but got {type(graph)}")
@@ -135,19 +143,43 @@ class BaseSession:
 
     # ------------------------------------------------------------------ run
     @overload
-    def run(self, fetches: Operation, feed_dict: Any = ..., options: Any = ..., run_metadata: Any = ...) -> None: ...
+    def run(
+        self,
+        fetches: Operation,
+        feed_dict: FeedDict | None = ...,
+        options: RunOptions | None = ...,
+        run_metadata: RunMetadata | None = ...,
+    ) -> None: ...
     @overload
     def run(
-        self, fetches: list[Any], feed_dict: Any = ..., options: Any = ..., run_metadata: Any = ...
+        self,
+        fetches: list[Any],
+        feed_dict: FeedDict | None = ...,
+        options: RunOptions | None = ...,
+        run_metadata: RunMetadata | None = ...,
     ) -> list[Any]: ...
     @overload
     def run(
-        self, fetches: dict[_Key, Any], feed_dict: Any = ..., options: Any = ..., run_metadata: Any = ...
+        self,
+        fetches: dict[_Key, Any],
+        feed_dict: FeedDict | None = ...,
+        options: RunOptions | None = ...,
+        run_metadata: RunMetadata | None = ...,
     ) -> dict[_Key, Any]: ...
     @overload
-    def run(self, fetches: Any, feed_dict: Any = ..., options: Any = ..., run_metadata: Any = ...) -> TensorValue: ...
     def run(
-        self, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None
+        self,
+        fetches: nest.Structure,
+        feed_dict: FeedDict | None = ...,
+        options: RunOptions | None = ...,
+        run_metadata: RunMetadata | None = ...,
+    ) -> TensorValue: ...
+    def run(
+        self,
+        fetches: nest.Structure,
+        feed_dict: FeedDict | None = None,
+        options: RunOptions | None = None,
+        run_metadata: RunMetadata | None = None,
     ) -> TensorValue | nest.Structure:
         """Runs one step (§3.2).
 
@@ -200,7 +232,7 @@ class BaseSession:
             name_operation(error, self._graph)
             raise
 
-    def _mapping(self, fetches: Any) -> FetchMapping:
+    def _mapping(self, fetches: nest.Structure) -> FetchMapping:
         if self._closed:
             raise RuntimeError("Attempted to use a closed Session.")
         if self._structure_version != self._graph.structure_version:
@@ -242,7 +274,7 @@ class BaseSession:
             name_operation(error, self._graph)
             raise
 
-    def _feeds(self, feed_dict: Any) -> tuple[tuple[Tensor, ...], list[Any]]:
+    def _feeds(self, feed_dict: FeedDict) -> tuple[tuple[Tensor, ...], list[Any]]:
         tensors: list[Tensor] = []
         values: list[Any] = []
         for key, value in feed_dict.items():
@@ -255,7 +287,7 @@ class BaseSession:
                     values.append(feed_array(tensor, part))
         return tuple(tensors), values
 
-    def _feed_parts(self, key: Any, value: Any) -> list[tuple[Tensor, Any]]:
+    def _feed_parts(self, key: TensorLike, value: TensorLike) -> list[tuple[Tensor, Any]]:
         function = feed_function_for(key)
         if function is not None:
             return [part for k, v in function(key, value) for part in self._feed_parts(k, v)]
@@ -271,7 +303,7 @@ class BaseSession:
         return [(tensor, value)]
 
     def measure_costs(
-        self, fetches: Any, feed_dict: Any = None, steps: int = 5, model: CostModel | None = None
+        self, fetches: nest.Structure, feed_dict: FeedDict | None = None, steps: int = 5, model: CostModel | None = None
     ) -> CostModel:
         """Measures what a kind of step costs, for the placer "greedy" of a placement policy (WP3.2.1).
 
@@ -296,7 +328,7 @@ class BaseSession:
 
     # ------------------------------------------------------------------ callables
     def make_callable(
-        self, fetches: Any, feed_list: Sequence[Any] | None = None, accept_options: bool = False
+        self, fetches: nest.Structure, feed_list: Sequence[TensorLike] | None = None, accept_options: bool = False
     ) -> Callable[..., nest.Structure]:
         """A function that runs one kind of step with as little overhead as possible.
 
@@ -314,7 +346,9 @@ class BaseSession:
         tensors = tuple(tensor for tensor, _ in parts)
         step = self._prepared_once(mapping, tensors)
 
-        def run_step(*values: Any, options: Any = None, run_metadata: Any = None) -> Any:
+        def run_step(
+            *values: TensorLike, options: RunOptions | None = None, run_metadata: RunMetadata | None = None
+        ) -> Any:
             if len(values) != len(tensors):
                 raise TypeError(
                     f"this callable takes {len(tensors)} values ({[t.name for t in tensors]}), got {len(values)}"
@@ -329,7 +363,7 @@ class BaseSession:
         return run_step
 
     # ------------------------------------------------------------------ partial runs
-    def partial_run_setup(self, fetches: Any, feeds: Any = None) -> str:
+    def partial_run_setup(self, fetches: nest.Structure, feeds: Sequence[TensorLike] | None = None) -> str:
         """Prepares a step that is run piece by piece with `partial_run`; returns its handle.
 
         Args:
@@ -341,7 +375,7 @@ class BaseSession:
         mapping = FetchMapping(self._graph, fetches)
         return self._partial_runs.set_up(mapping, [t for f in feeds or () for t, _ in self._feed_parts(f, None)])
 
-    def partial_run(self, handle: str, fetches: Any, feed_dict: Any = None) -> nest.Structure:
+    def partial_run(self, handle: str, fetches: nest.Structure, feed_dict: FeedDict | None = None) -> nest.Structure:
         """Runs the next piece: what `fetches` need and has not run yet. Each operation runs at most once in all.
 
         Raises:
@@ -384,7 +418,12 @@ class Session(BaseSession):
     """
 
     def __init__(
-        self, target: Any = "", graph: Graph | None = None, config: Any = None, *, placement: Any = None
+        self,
+        target: str | bytes = "",
+        graph: Graph | None = None,
+        config: ConfigProto | None = None,
+        *,
+        placement: PlacementPolicy | str | os.PathLike[str] | None = None,
     ) -> None:
         super().__init__(target, graph, config, placement=placement)
         self._contexts: list[Any] = []
@@ -405,7 +444,7 @@ class Session(BaseSession):
             self.close()
 
     @staticmethod
-    def reset(target: str, containers: Sequence[str] | None = None, config: Any = None) -> None:
+    def reset(target: str, containers: Sequence[str] | None = None, config: ConfigProto | None = None) -> None:
         """Empties containers of a shared target: their variables become uninitialised (WP4.7).
 
         Raises:
@@ -432,7 +471,12 @@ class InteractiveSession(BaseSession):
     """
 
     def __init__(
-        self, target: Any = "", graph: Graph | None = None, config: Any = None, *, placement: Any = None
+        self,
+        target: str | bytes = "",
+        graph: Graph | None = None,
+        config: ConfigProto | None = None,
+        *,
+        placement: PlacementPolicy | str | os.PathLike[str] | None = None,
     ) -> None:
         super().__init__(target, graph, config, placement=placement)
         self._session_context = self.as_default()
@@ -515,11 +559,11 @@ def _session_for(graph: Graph, session: BaseSession | None, what: str) -> BaseSe
     return chosen
 
 
-def _evaluate(tensor: Any, feed_dict: Any, session: BaseSession | None) -> Any:
+def _evaluate(tensor: Tensor, feed_dict: FeedDict | None, session: BaseSession | None) -> Any:
     return _session_for(tensor.graph, session, "tensor").run(tensor, feed_dict)
 
 
-def _run_operation(op: Operation, feed_dict: Any, session: BaseSession | None) -> None:
+def _run_operation(op: Operation, feed_dict: FeedDict | None, session: BaseSession | None) -> None:
     _session_for(op.graph, session, "operation").run(op, feed_dict)
 
 

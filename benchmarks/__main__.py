@@ -102,6 +102,12 @@ def kernels(console: Console, rounds: int) -> None:
     print_table("kernels of convolutions", measure("kernels", names, rounds, console), names, "ms", 1e3, console)
 
 
+def cluster(console: Console, rounds: int) -> None:
+    """Null steps on parameter servers in processes of their own: a scalar, 100 MB, 32 rows of a table."""
+    systems = ("anabranch", "tensorflow")
+    print_table("null steps", measure("cluster", systems, rounds, console), systems, "ms", 1e3, console)
+
+
 BENCHMARKS: dict[str, Callable[[Console, int], None]] = {
     "session": session,
     "training": training,
@@ -117,6 +123,7 @@ BENCHMARKS: dict[str, Callable[[Console, int], None]] = {
     "devices": devices,
     "input": input_pipelines,
     "kernels": kernels,
+    "cluster": cluster,
 }
 
 

@@ -49,7 +49,7 @@ class _PublicModule(ModuleType):
             _teach(found, f"{self._path}.{name}" if self._path else name)
         return found
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         if not (name in self._homes and _is_folder(self.__name__, name, value)):
             super().__setattr__(name, value)
 

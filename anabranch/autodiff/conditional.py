@@ -11,7 +11,7 @@ from anabranch.core import dtypes
 from anabranch.core.attrs import FuncAttr
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import apply_op
-from anabranch.graph.composite import IndexedSlices
+from anabranch.graph.composite import Gradient, IndexedSlices
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.function_graph import FunctionGraph, is_small_constant
 from anabranch.graph.graph import Graph, get_default_graph, op_def_of
@@ -62,7 +62,7 @@ def _branches(op: Operation) -> list[Any]:
     return [op.graph.get_function(f.name) for f in named]
 
 
-def _gradient(op: Operation, *grads: Any, others: Sequence[tuple[Operation, list[Any]]] = ()) -> list[Any]:
+def _gradient(op: Operation, *grads: Gradient | None, others: Sequence[tuple[Operation, list[Any]]] = ()) -> list[Any]:
     branches = _branches(op)
     dense = [_seed(g, t) for g, t in zip(grads, op.outputs, strict=True)]
     results: list[list[Tensor | None]] = [list(branch.outputs) for branch in branches]
@@ -88,7 +88,7 @@ def _gradient(op: Operation, *grads: Any, others: Sequence[tuple[Operation, list
     return full
 
 
-def _seed(grad: Any, tensor: Tensor) -> Tensor | None:
+def _seed(grad: Gradient | None, tensor: Tensor) -> Tensor | None:
     """The gradient of a result as a tensor; None where there is none."""
     if grad is None:
         return None
@@ -103,7 +103,7 @@ def _outputs(body: _GradientBody, grads: list[Any], parameters: list[Tensor]) ->
         return [body.capture(_as_tensor(g, p)) for g, p in zip(grads, parameters, strict=True)]
 
 
-def _as_tensor(grad: Any, parameter: Tensor) -> Tensor:
+def _as_tensor(grad: Gradient | None, parameter: Tensor) -> Tensor:
     if grad is None:
         return zeros_like(parameter)
     if parameter.dtype is dtypes.variant:
@@ -198,5 +198,5 @@ for _op in (If, StatelessIf, Case, StatelessCase):
 
 
 @BranchValues.gradient
-def _(op: Operation, *grads: Any) -> list[Any]:
+def _(op: Operation, *grads: Gradient | None) -> list[Any]:
     raise LookupError(f"operation {op.name!r} has a gradient together with its conditional only")

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from anabranch.core import nest
 from anabranch.core.registry import register_gradient
+from anabranch.core.values import PassedOn, TensorLike
+from anabranch.graph.composite import Gradient
 from anabranch.graph.conversion import convert_to_tensor
-from anabranch.graph.graph import get_default_graph
-from anabranch.graph.operation import Tensor
+from anabranch.graph.graph import Graph, get_default_graph
+from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
 
 _names = itertools.count()
@@ -55,7 +57,7 @@ def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
     """
 
     @functools.wraps(f)
-    def decorated(*args: Any, **kwargs: Any) -> Any:
+    def decorated(*args: TensorLike, **kwargs: PassedOn) -> Any:
         graph = get_default_graph()
         xs = [convert_to_tensor(x) for x in nest.flatten(args)]
         inputs = [raw.Identity(x) for x in xs]
@@ -73,7 +75,7 @@ def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
     return decorated
 
 
-def _variables_read(operations: Any, graph: Any) -> list[Any]:
+def _variables_read(operations: Iterable[Operation], graph: Graph) -> list[Any]:
     """The variables whose values `operations` take."""
     from_handle = {
         v.handle: v for v in graph.get_collection("variables") if isinstance(getattr(v, "handle", None), Tensor)
@@ -82,8 +84,8 @@ def _variables_read(operations: Any, graph: Any) -> list[Any]:
     return [from_handle[t] for t in dict.fromkeys(read) if from_handle[t].trainable]
 
 
-def _gradient_of(grad_fn: Any, outputs: int, inputs: int, variables: list[Any]) -> Callable[..., Any]:
-    def gradient(op: Any, *grads: Any) -> list[Any]:
+def _gradient_of(grad_fn: Callable[..., Any], outputs: int, inputs: int, variables: list[Any]) -> Callable[..., Any]:
+    def gradient(op: Operation, *grads: Gradient | None) -> list[Any]:
         if variables:
             input_grads, variable_grads = grad_fn(*grads[:outputs], variables=variables)
         else:

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import contextlib
 import enum
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from anabranch.autodiff.aggregation import AggregationMethod, aggregate
 from anabranch.autodiff.zeros import zeros_like
 from anabranch.core import dtypes
+from anabranch.core.nest import Structure
 from anabranch.core.registry import find_gradient
 from anabranch.core.roles import Role
-from anabranch.graph.composite import IndexedSlices
+from anabranch.core.values import TensorLike
+from anabranch.graph.composite import Gradient, IndexedSlices
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.function_graph import FunctionGraph
 from anabranch.graph.graph import Graph, get_default_graph
@@ -34,14 +36,14 @@ class UnconnectedGradients(enum.Enum):
 
 
 def gradients(
-    ys: Any,
-    xs: Any,
-    grad_ys: Any = None,
+    ys: TensorLike | Sequence[TensorLike],
+    xs: TensorLike | Sequence[TensorLike],
+    grad_ys: TensorLike | Sequence[TensorLike] | None = None,
     name: str = "gradients",
     colocate_gradients_with_ops: bool = False,
     gate_gradients: bool = False,
     aggregation_method: int | None = None,
-    stop_gradients: Any = None,
+    stop_gradients: TensorLike | Sequence[TensorLike] | None = None,
     unconnected_gradients: UnconnectedGradients | str = UnconnectedGradients.NONE,
 ) -> list[Any]:
     """Adds operations that compute the sum over ys of d(y)/d(x), for each x.
@@ -94,15 +96,15 @@ def operations_between(ys: list[Any], xs: list[Any]) -> list[Operation]:
     return _Backward(tensors[0].graph, tensors, [_x_tensor(x) for x in xs], []).between
 
 
-def _as_list(value: Any) -> list[Any]:
+def _as_list(value: TensorLike | Sequence[TensorLike]) -> list[Any]:
     return list(value) if isinstance(value, list | tuple) else [value]
 
 
-def _y_tensor(y: Any) -> Tensor:
+def _y_tensor(y: TensorLike) -> Tensor:
     return convert_to_tensor(y, name="y")
 
 
-def _x_tensor(x: Any) -> Tensor:
+def _x_tensor(x: TensorLike) -> Tensor:
     handle = getattr(x, "handle", None)
     if isinstance(handle, Tensor):
         return handle
@@ -115,7 +117,7 @@ def _building_graph(source: Graph) -> Graph:
     return default if default.building_function else source
 
 
-def _connected(gradient: Any, x: Tensor, unconnected: UnconnectedGradients) -> Any:
+def _connected(gradient: Gradient | None, x: Tensor, unconnected: UnconnectedGradients) -> Any:
     if gradient is None and unconnected is UnconnectedGradients.ZERO:
         return zeros_like(x)
     return gradient
@@ -334,13 +336,13 @@ def _gradient_function(op: Operation) -> Callable[..., Any] | None:
         ) from None
 
 
-def _zeros_if_missing(grad: Any, tensor: Tensor) -> Any:
+def _zeros_if_missing(grad: Gradient | None, tensor: Tensor) -> Any:
     if grad is None and (tensor.dtype.is_floating or tensor.dtype.is_complex):
         return zeros_like(tensor)
     return grad
 
 
-def _as_flat_list(result: Any) -> list[Any]:
+def _as_flat_list(result: Structure) -> list[Any]:
     if isinstance(result, list | tuple) and not isinstance(result, IndexedSlices):
         return [leaf for item in result for leaf in _as_flat_list(item)]
     return [result]
@@ -353,7 +355,7 @@ def _gated(grads: list[Any]) -> list[Any]:
     return [next(tied) if isinstance(g, Tensor) else g for g in grads]
 
 
-def _checked(op: Operation, tensor: Tensor, grad: Any) -> Any:
+def _checked(op: Operation, tensor: Tensor, grad: Gradient | None) -> Any:
     """A gradient takes over what is known of its tensor's shape; it must agree with it."""
     if not isinstance(grad, Tensor):
         return grad if isinstance(grad, IndexedSlices) else convert_to_tensor(grad)
@@ -370,8 +372,8 @@ def _checked(op: Operation, tensor: Tensor, grad: Any) -> Any:
 
 
 def hessians(
-    ys: Any,
-    xs: Any,
+    ys: TensorLike | Sequence[TensorLike],
+    xs: TensorLike | Sequence[TensorLike],
     name: str = "hessians",
     colocate_gradients_with_ops: bool = False,
     gate_gradients: bool = False,

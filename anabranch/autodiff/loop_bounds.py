@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from anabranch.core.attrs import FuncAttr
+from anabranch.core.op_def import OpDef
 from anabranch.graph.function_graph import FunctionGraph
 from anabranch.graph.graph import op_def_of
 from anabranch.graph.loop_bodies import closure_of_parameters, operations_behind, parameters_behind
@@ -49,7 +50,7 @@ def loop_bound(op: Operation) -> Tensor:
 _INT32 = LoopBound.outputs[0].dtype
 
 
-def _beside(op: Operation, op_def: Any, inputs: list[Tensor], attrs: dict[str, Any]) -> Tensor:
+def _beside(op: Operation, op_def: OpDef, inputs: list[Tensor], attrs: dict[str, Any]) -> Tensor:
     """A new operation on the loop's device: what it gives decides which program runs there.
 
     A step runs it right before the loop, so that both find the same values of variables.
@@ -69,13 +70,13 @@ def _reads(operations: Iterable[Operation]) -> bool:
     return any(op.op_def.only_reads for op in operations)
 
 
-def _changes_state(body: Any) -> bool:
+def _changes_state(body: FunctionGraph) -> bool:
     return any(
         op.op_def.writes or (op.op_def.stateful and not op.op_def.only_reads) for op in operations_behind(body.outputs)
     )
 
 
-def _cut_out(name: str, body: Any, parameters: list[int], outputs: list[Tensor]) -> FunctionGraph:
+def _cut_out(name: str, body: FunctionGraph, parameters: list[int], outputs: list[Tensor]) -> FunctionGraph:
     """The part of a function graph that some of its outputs need, on some of its parameters."""
     part = FunctionGraph(name, body.outer_graph)
     copies: dict[Tensor, Tensor] = {}

@@ -19,7 +19,7 @@ from anabranch.core import dtypes
 from anabranch.core.attrs import FuncAttr
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import apply_op
-from anabranch.graph.composite import IndexedSlices
+from anabranch.graph.composite import Gradient, IndexedSlices
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.function_graph import FunctionGraph
 from anabranch.graph.graph import Graph, get_default_graph
@@ -224,7 +224,7 @@ class _Gradient:
             seeds.append(raw.TensorListGetItem(parameter, body.number, shape, element_dtype=tensor.dtype))
         return gradients(ys, forward.inputs, seeds) if ys else [None] * self.loop.size
 
-    def _next(self, position: int, grad: Any, carried: Tensor) -> Tensor:
+    def _next(self, position: int, grad: Gradient | None, carried: Tensor) -> Tensor:
         """The gradient of a loop variable, for the iteration before."""
         parameter = self.loop.body.inputs[position]
         if parameter.dtype is dtypes.variant:
@@ -299,7 +299,7 @@ def _described_shape(body: _BackwardBody, tensor: Tensor) -> Any:
     return raw.Shape(body.capture(tensor))
 
 
-def _is_zero(grad: Any, output: Tensor) -> bool:
+def _is_zero(grad: Gradient | None, output: Tensor) -> bool:
     """Whether a gradient stands for none at all."""
     if not _differentiable(output):
         return True
@@ -310,7 +310,7 @@ def _is_resource(tensor: Tensor) -> bool:
     return tensor.dtype is dtypes.resource
 
 
-def _added(total: Tensor, grad: Any) -> Tensor:
+def _added(total: Tensor, grad: Gradient | None) -> Tensor:
     """A sum of gradients, with one more; few rows are added in place."""
     if total.dtype is dtypes.variant:
         if isinstance(grad, IndexedSlices):
@@ -322,7 +322,7 @@ def _added(total: Tensor, grad: Any) -> Tensor:
     return raw.AddV2(total, grad)  # type: ignore[no-any-return]
 
 
-def _while_gradient(op: Operation, *grads: Any, others: Sequence[Beside] = ()) -> list[Any]:
+def _while_gradient(op: Operation, *grads: Gradient | None, others: Sequence[Beside] = ()) -> list[Any]:
     gradient = _Gradient(op, list(grads), list(others))
     needed = gradient.active or gradient.record_grads
     return [None] * gradient.loop.first + (gradient.build() if needed else gradient.passed_on())
@@ -334,5 +334,5 @@ RecordingWhile.gradient(_while_gradient)
 
 
 @LoopRecords.gradient
-def _(op: Operation, *grads: Any) -> list[Any]:
+def _(op: Operation, *grads: Gradient | None) -> list[Any]:
     raise LookupError(f"operation {op.name!r} has a gradient together with its loop only")

@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from anabranch.autodiff.gradients import UnconnectedGradients, gradients
 from anabranch.core import nest
+from anabranch.core.nest import Structure
+from anabranch.graph.operation import Tensor
 
 
 class GradientTape:
@@ -31,7 +33,7 @@ class GradientTape:
     ) -> None:
         return None
 
-    def watch(self, tensor: Any) -> None:
+    def watch(self, tensor: Tensor) -> None:
         """Nothing: a graph holds how every tensor was computed."""
 
     @contextlib.contextmanager
@@ -45,9 +47,9 @@ class GradientTape:
 
     def gradient(
         self,
-        target: Any,
-        sources: Any,
-        output_gradients: Any = None,
+        target: Structure,
+        sources: Structure,
+        output_gradients: Structure | None = None,
         unconnected_gradients: UnconnectedGradients | str = UnconnectedGradients.NONE,
     ) -> nest.Structure:
         """The gradients of the sum of `target` by `sources`, in the structure of `sources`.

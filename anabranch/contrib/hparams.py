@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 #: name=value or name[index]=value, where the value is a list in brackets or a string without commas
 _ASSIGNMENT = re.compile(
     r"\s*(?P<name>[a-zA-Z]\w*)\s*(\[\s*(?P<index>\d+)\s*\])?\s*=\s*(\[(?P<list>[^\]]*)\]|(?P<one>[^,\[]*))\s*($|,)"
 )
+
+
+#: a value, or a list of values of one type
+HParamValue: TypeAlias = Any
 
 
 class HParams:
@@ -31,7 +35,7 @@ class HParams:
         (0.5, 64)
     """
 
-    def __init__(self, hparam_def: Any = None, model_structure: Any = None, **kwargs: Any) -> None:
+    def __init__(self, hparam_def: object = None, model_structure: object = None, **kwargs: HParamValue) -> None:
         if hparam_def is not None:
             raise ValueError("hparam_def is not supported; give names and values, as HParams(learning_rate=0.1)")
         self._types: dict[str, tuple[type, bool]] = {}
@@ -39,7 +43,7 @@ class HParams:
         for name, value in kwargs.items():
             self.add_hparam(name, value)
 
-    def add_hparam(self, name: str, value: Any) -> None:
+    def add_hparam(self, name: str, value: HParamValue) -> None:
         """Adds a name with its value.
 
         Raises:
@@ -55,7 +59,7 @@ class HParams:
             self._types[name] = (type(value), False)
         setattr(self, name, value)
 
-    def set_hparam(self, name: str, value: Any) -> None:
+    def set_hparam(self, name: str, value: HParamValue) -> None:
         """Replaces a value by another one of its type.
 
         Raises:
@@ -118,7 +122,7 @@ class HParams:
         plain = {name: value for name, value in self.values().items() if not callable(value)}
         return json.dumps(plain, indent=indent, separators=separators, sort_keys=sort_keys)
 
-    def get(self, key: str, default: Any = None) -> object:
+    def get(self, key: str, default: HParamValue | None = None) -> object:
         """A value, or `default` where there is no such name.
 
         Raises:
@@ -131,7 +135,7 @@ class HParams:
             raise ValueError(f"Type of the default of {key} differs: expected {'list' if is_list else kind.__name__}")
         return getattr(self, key)
 
-    def set_model_structure(self, model_structure: Any) -> None:
+    def set_model_structure(self, model_structure: object) -> None:
         """Keeps an object for the program."""
         self._model_structure = model_structure
 
@@ -174,7 +178,7 @@ def _parsed(name: str, text: str, kind: type) -> Any:
         raise ValueError(f"Could not parse hparam {name!r} of type {kind.__name__} with value {text!r}") from error
 
 
-def _as_type(name: str, value: Any, kind: type) -> Any:
+def _as_type(name: str, value: HParamValue, kind: type) -> Any:
     """The value as `kind`; an integer may stand for a floating number, a number for a text."""
     if value is None or kind is type(None) or isinstance(value, kind):
         return value

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
 
 import anabranch as tf
+from anabranch.contrib.arguments import DTypeLike, TensorLike
 
 
-def flatten(inputs: Any, outputs_collections: Any = None, scope: str | None = None) -> tf.Tensor:
+def flatten(
+    inputs: TensorLike, outputs_collections: str | Iterable[str] | None = None, scope: str | None = None
+) -> tf.Tensor:
     """Makes a matrix: the first dimension stays, all others become one.
 
     Args:
@@ -34,7 +36,7 @@ def flatten(inputs: Any, outputs_collections: Any = None, scope: str | None = No
 
 
 def xavier_initializer(
-    uniform: bool = True, seed: int | None = None, dtype: Any = tf.float32
+    uniform: bool = True, seed: int | None = None, dtype: DTypeLike = tf.float32
 ) -> Callable[..., tf.Tensor]:
     """Glorot and Bengio (2010): keeps the scale of gradients alike in all layers.
 
@@ -58,7 +60,11 @@ def xavier_initializer(
 
 
 def variance_scaling_initializer(
-    factor: float = 2.0, mode: str = "FAN_IN", uniform: bool = False, seed: int | None = None, dtype: Any = tf.float32
+    factor: float = 2.0,
+    mode: str = "FAN_IN",
+    uniform: bool = False,
+    seed: int | None = None,
+    dtype: DTypeLike = tf.float32,
 ) -> Callable[..., tf.Tensor]:
     """Weights of variance `factor` / n, where n is the number of inputs, of outputs, or their mean.
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import anabranch as tf
+from anabranch.contrib.arguments import DTypeLike, ScopeLike, TensorLike
 
 #: from the last output and the number of its step to the next input
 LoopFunction = Callable[[Any, int], Any]
@@ -19,10 +20,10 @@ LoopFunction = Callable[[Any, int], Any]
 # ---------------------------------------------------------------------- decoders
 def rnn_decoder(
     decoder_inputs: Sequence[Any],
-    initial_state: Any,
-    cell: Any,
+    initial_state: tf.nest.Structure,
+    cell: tf.nn.rnn_cell.RNNCell,
     loop_function: LoopFunction | None = None,
-    scope: Any = None,
+    scope: ScopeLike | None = None,
 ) -> tuple[list[Any], Any]:
     """Runs a cell over inputs, or over what follows from its own outputs.
 
@@ -51,14 +52,14 @@ def rnn_decoder(
 
 def embedding_rnn_decoder(
     decoder_inputs: Sequence[Any],
-    initial_state: Any,
-    cell: Any,
+    initial_state: tf.nest.Structure,
+    cell: tf.nn.rnn_cell.RNNCell,
     num_symbols: int,
     embedding_size: int,
     output_projection: tuple[Any, Any] | None = None,
     feed_previous: bool = False,
     update_embedding_for_previous: bool = True,
-    scope: Any = None,
+    scope: ScopeLike | None = None,
 ) -> tuple[list[Any], Any]:
     """`rnn_decoder` over symbols, which are embedded.
 
@@ -90,10 +91,10 @@ def _check_projection(output_projection: tuple[Any, Any], num_symbols: int) -> N
     biases.get_shape().assert_is_compatible_with([num_symbols])
 
 
-def _likeliest(embedding: Any, output_projection: tuple[Any, Any] | None, update: bool) -> LoopFunction:
+def _likeliest(embedding: TensorLike, output_projection: tuple[Any, Any] | None, update: bool) -> LoopFunction:
     """Maps an output to the embedding of the symbol to which it gives the largest logit."""
 
-    def following(previous: Any, _: int) -> Any:
+    def following(previous: tf.Tensor, _: int) -> Any:
         if output_projection is not None:
             previous = tf.nn.xw_plus_b(previous, *output_projection)
         embedded = tf.nn.embedding_lookup(embedding, tf.argmax(previous, 1))
@@ -104,7 +105,11 @@ def _likeliest(embedding: Any, output_projection: tuple[Any, Any] | None, update
 
 # ---------------------------------------------------------------------- encoders and decoders
 def basic_rnn_seq2seq(
-    encoder_inputs: Sequence[Any], decoder_inputs: Sequence[Any], cell: Any, dtype: Any = tf.float32, scope: Any = None
+    encoder_inputs: Sequence[Any],
+    decoder_inputs: Sequence[Any],
+    cell: tf.nn.rnn_cell.RNNCell,
+    dtype: DTypeLike = tf.float32,
+    scope: ScopeLike | None = None,
 ) -> tuple[list[Any], Any]:
     """Encodes a sequence into a state, from which another is decoded; two cells like `cell`.
 
@@ -124,10 +129,10 @@ def basic_rnn_seq2seq(
 def tied_rnn_seq2seq(
     encoder_inputs: Sequence[Any],
     decoder_inputs: Sequence[Any],
-    cell: Any,
+    cell: tf.nn.rnn_cell.RNNCell,
     loop_function: LoopFunction | None = None,
-    dtype: Any = tf.float32,
-    scope: Any = None,
+    dtype: DTypeLike = tf.float32,
+    scope: ScopeLike | None = None,
 ) -> tuple[list[Any], Any]:
     """`basic_rnn_seq2seq` with one cell, hence the same weights, for both.
 
@@ -145,14 +150,14 @@ def tied_rnn_seq2seq(
 def embedding_rnn_seq2seq(
     encoder_inputs: Sequence[Any],
     decoder_inputs: Sequence[Any],
-    cell: Any,
+    cell: tf.nn.rnn_cell.RNNCell,
     num_encoder_symbols: int,
     num_decoder_symbols: int,
     embedding_size: int,
     output_projection: tuple[Any, Any] | None = None,
-    feed_previous: Any = False,
-    dtype: Any = None,
-    scope: Any = None,
+    feed_previous: TensorLike = False,
+    dtype: DTypeLike | None = None,
+    scope: ScopeLike | None = None,
 ) -> tuple[list[Any], Any]:
     """`basic_rnn_seq2seq` over symbols.
 
@@ -182,14 +187,14 @@ def embedding_rnn_seq2seq(
 def embedding_tied_rnn_seq2seq(
     encoder_inputs: Sequence[Any],
     decoder_inputs: Sequence[Any],
-    cell: Any,
+    cell: tf.nn.rnn_cell.RNNCell,
     num_symbols: int,
     embedding_size: int,
     num_decoder_symbols: int | None = None,
     output_projection: tuple[Any, Any] | None = None,
-    feed_previous: Any = False,
-    dtype: Any = None,
-    scope: Any = None,
+    feed_previous: TensorLike = False,
+    dtype: DTypeLike | None = None,
+    scope: ScopeLike | None = None,
 ) -> tuple[list[Any], Any]:
     """`tied_rnn_seq2seq` over symbols, with one embedding for both sequences.
 
@@ -199,10 +204,10 @@ def embedding_tied_rnn_seq2seq(
         scope: variable scope; default "embedding_tied_rnn_seq2seq".
     """
     with tf.variable_scope(scope or "embedding_tied_rnn_seq2seq") as opened:
-        dtype = dtype or opened.dtype
+        kind = dtype or opened.dtype
         if output_projection is not None:
             _check_projection(output_projection, num_symbols)
-        embedding = tf.get_variable("embedding", [num_symbols, embedding_size], dtype=dtype)
+        embedding = tf.get_variable("embedding", [num_symbols, embedding_size], dtype=kind)
         sources, targets = (
             [tf.nn.embedding_lookup(embedding, symbols) for symbols in inputs]
             for inputs in (encoder_inputs, decoder_inputs)
@@ -212,7 +217,7 @@ def embedding_tied_rnn_seq2seq(
         likeliest = _likeliest(embedding, output_projection, True)
 
         def decoded(feed: bool) -> tuple[list[Any], Any]:
-            return tied_rnn_seq2seq(sources, targets, cell, likeliest if feed else None, dtype)
+            return tied_rnn_seq2seq(sources, targets, cell, likeliest if feed else None, kind)
 
         return _either(decoded, feed_previous)
 
@@ -220,14 +225,14 @@ def embedding_tied_rnn_seq2seq(
 def one2many_rnn_seq2seq(
     encoder_inputs: Sequence[Any],
     decoder_inputs_dict: Mapping[str, Sequence[Any]],
-    enc_cell: Any,
+    enc_cell: tf.nn.rnn_cell.RNNCell,
     dec_cells_dict: Mapping[str, Any],
     num_encoder_symbols: int,
     num_decoder_symbols_dict: Mapping[str, int],
     embedding_size: int,
-    feed_previous: Any = False,
-    dtype: Any = tf.float32,
-    scope: Any = None,
+    feed_previous: TensorLike = False,
+    dtype: DTypeLike = tf.float32,
+    scope: ScopeLike | None = None,
 ) -> tuple[dict[str, list[Any]], dict[str, Any]]:
     """One encoder and several decoders, each by its name.
 
@@ -245,20 +250,25 @@ def one2many_rnn_seq2seq(
             with tf.variable_scope(f"one2many_decoder_{name}"):
                 cell = _WithLogits(dec_cells_dict[name], symbols)
 
-                def decoded(feed: bool, cell: Any = cell, inputs: Any = inputs, symbols: int = symbols) -> Any:
+                def decoded(
+                    feed: bool,
+                    cell: tf.nn.rnn_cell.RNNCell = cell,
+                    inputs: tf.nest.Structure = inputs,
+                    symbols: int = symbols,
+                ) -> Any:
                     return embedding_rnn_decoder(inputs, state, cell, symbols, embedding_size, feed_previous=feed)
 
                 outputs[name], states[name] = _either(decoded, feed_previous)
     return outputs, states
 
 
-def _encoded(cell: Any, inputs: Sequence[Any], symbols: int, size: int, dtype: Any) -> Any:
+def _encoded(cell: tf.nn.rnn_cell.RNNCell, inputs: Sequence[Any], symbols: int, size: int, dtype: DTypeLike) -> Any:
     """The last state of a cell that runs over symbols."""
     _, state = tf.nn.static_rnn(_WithEmbedding(cell, symbols, size), inputs, dtype=dtype)
     return state
 
 
-def _either(decoded: Callable[[bool], tuple[list[Any], Any]], feed_previous: Any) -> tuple[list[Any], Any]:
+def _either(decoded: Callable[[bool], tuple[list[Any], Any]], feed_previous: TensorLike) -> tuple[list[Any], Any]:
     """What a decoder gives with or without its outputs being fed back; a tensor decides in each step."""
     if isinstance(feed_previous, bool):
         return decoded(feed_previous)
@@ -278,7 +288,7 @@ def _either(decoded: Callable[[bool], tuple[list[Any], Any]], feed_previous: Any
 class _Around(tf.nn.rnn_cell.RNNCell):
     """A cell around another."""
 
-    def __init__(self, cell: Any) -> None:
+    def __init__(self, cell: tf.nn.rnn_cell.RNNCell) -> None:
         super().__init__()
         self._cell = cell
 
@@ -290,18 +300,18 @@ class _Around(tf.nn.rnn_cell.RNNCell):
     def output_size(self) -> Any:
         return self._cell.output_size
 
-    def zero_state(self, batch_size: Any, dtype: Any) -> Any:
+    def zero_state(self, batch_size: TensorLike, dtype: DTypeLike) -> Any:
         return self._cell.zero_state(batch_size, dtype)
 
 
 class _WithEmbedding(_Around):
     """Takes symbols."""
 
-    def __init__(self, cell: Any, symbols: int, size: int) -> None:
+    def __init__(self, cell: tf.nn.rnn_cell.RNNCell, symbols: int, size: int) -> None:
         super().__init__(cell)
         self._shape = [symbols, size]
 
-    def __call__(self, inputs: Any, state: Any, scope: Any = None) -> Any:
+    def __call__(self, inputs: tf.nest.Structure, state: tf.nest.Structure, scope: ScopeLike | None = None) -> Any:
         with tf.variable_scope(scope or "embedding_wrapper"):
             embedding = tf.get_variable("embedding", self._shape)
         return self._cell(tf.nn.embedding_lookup(embedding, tf.reshape(inputs, [-1])), state)
@@ -310,7 +320,7 @@ class _WithEmbedding(_Around):
 class _WithLogits(_Around):
     """Gives a logit for each symbol."""
 
-    def __init__(self, cell: Any, symbols: int) -> None:
+    def __init__(self, cell: tf.nn.rnn_cell.RNNCell, symbols: int) -> None:
         super().__init__(cell)
         self._symbols = symbols
 
@@ -318,7 +328,7 @@ class _WithLogits(_Around):
     def output_size(self) -> int:
         return self._symbols
 
-    def __call__(self, inputs: Any, state: Any, scope: Any = None) -> Any:
+    def __call__(self, inputs: tf.nest.Structure, state: tf.nest.Structure, scope: ScopeLike | None = None) -> Any:
         output, state = self._cell(inputs, state)
         with tf.variable_scope(scope or "output_projection_wrapper"):
             kernel = tf.get_variable("kernel", [output.shape[1], self._symbols])

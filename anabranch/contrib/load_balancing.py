@@ -6,6 +6,8 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+import anabranch as tf
+
 
 class GreedyLoadBalancingStrategy:
     """Gives each operation to the parameter-server task whose load is least; of several the first.
@@ -19,7 +21,7 @@ class GreedyLoadBalancingStrategy:
         self._load_fn = load_fn
         self._loads = [0.0] * num_tasks
 
-    def __call__(self, op: Any) -> int:
+    def __call__(self, op: tf.Operation) -> int:
         task = self._loads.index(min(self._loads))
         self._loads[task] += self._load_fn(op)
         return task
@@ -32,11 +34,11 @@ class RandomStrategy:
         self._num_tasks = num_ps_tasks
         self._random = random.Random(seed)
 
-    def __call__(self, op: Any) -> int:
+    def __call__(self, op: tf.Operation) -> int:
         return self._random.randrange(self._num_tasks)
 
 
-def byte_size_load_fn(op: Any) -> float:
+def byte_size_load_fn(op: tf.Operation) -> float:
     """The bytes of the variable that an operation makes.
 
     Raises:

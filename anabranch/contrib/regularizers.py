@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import anabranch as tf
+from anabranch.contrib.arguments import TensorLike
 
 Regularizer = Callable[..., tf.Tensor | None]
 
 
-def _no_loss(_: Any, name: str | None = None) -> None:
+def _no_loss(_: TensorLike, name: str | None = None) -> None:
     return
 
 
-def _checked_scale(scale: Any, name: str) -> bool:
+def _checked_scale(scale: TensorLike, name: str) -> bool:
     """Whether there is anything to add; raises ValueError for a scale that is an integer or negative."""
     if isinstance(scale, numbers.Integral):
         raise ValueError(f"{name} cannot be an integer: {scale}; write {scale}.0")
@@ -35,11 +35,11 @@ def _sum_of_magnitudes(weights: tf.Tensor) -> tf.Tensor:
     return tf.raw_ops.Sum(input=tf.raw_ops.Abs(x=weights), axis=tf.convert_to_tensor(every, "int32"))
 
 
-def _scaled(scale: Any, loss: tf.Tensor, name: str) -> tf.Tensor:
+def _scaled(scale: TensorLike, loss: tf.Tensor, name: str) -> tf.Tensor:
     return tf.raw_ops.Mul(x=tf.convert_to_tensor(scale, loss.dtype, name="scale"), y=loss, name=name)
 
 
-def l1_regularizer(scale: Any, scope: str | None = None) -> Regularizer:
+def l1_regularizer(scale: TensorLike, scope: str | None = None) -> Regularizer:
     """``scale * sum(abs(weights))``.
 
     Args:
@@ -52,14 +52,14 @@ def l1_regularizer(scale: Any, scope: str | None = None) -> Regularizer:
     if not _checked_scale(scale, "scale"):
         return _no_loss
 
-    def l1(weights: Any, name: str | None = None) -> tf.Tensor:
+    def l1(weights: TensorLike, name: str | None = None) -> tf.Tensor:
         with tf.get_default_graph().name_scope(scope or name or "l1_regularizer") as full_name:
             return _scaled(scale, _sum_of_magnitudes(tf.convert_to_tensor(weights)), full_name)
 
     return l1
 
 
-def l2_regularizer(scale: Any, scope: str | None = None) -> Regularizer:
+def l2_regularizer(scale: TensorLike, scope: str | None = None) -> Regularizer:
     """``scale * sum(weights ** 2) / 2``; arguments and errors as those of `l1_regularizer`.
 
     Args:
@@ -80,14 +80,14 @@ def l2_regularizer(scale: Any, scope: str | None = None) -> Regularizer:
     if not _checked_scale(scale, "scale"):
         return _no_loss
 
-    def l2(weights: Any, name: str | None = None) -> tf.Tensor:
+    def l2(weights: TensorLike, name: str | None = None) -> tf.Tensor:
         with tf.get_default_graph().name_scope(scope or name or "l2_regularizer") as full_name:
             return _scaled(scale, tf.raw_ops.L2Loss(t=tf.convert_to_tensor(weights)), full_name)
 
     return l2
 
 
-def l1_l2_regularizer(scale_l1: Any = 1.0, scale_l2: Any = 1.0, scope: str | None = None) -> Regularizer:
+def l1_l2_regularizer(scale_l1: TensorLike = 1.0, scale_l2: TensorLike = 1.0, scope: str | None = None) -> Regularizer:
     """The sum of both; errors as those of `l1_regularizer`."""
     with_l1, with_l2 = _checked_scale(scale_l1, "scale_l1"), _checked_scale(scale_l2, "scale_l2")
     scope = scope or "l1_l2_regularizer"
@@ -102,7 +102,7 @@ def sum_regularizer(regularizer_list: Sequence[Regularizer | None], scope: str |
     if not regularizers:
         return _no_loss
 
-    def total(weights: Any) -> tf.Tensor | None:
+    def total(weights: TensorLike) -> tf.Tensor | None:
         with tf.get_default_graph().name_scope(scope or "sum_regularizer") as full_name:
             losses = [loss for loss in (r(weights) for r in regularizers) if loss is not None]
             if not losses:
@@ -112,7 +112,7 @@ def sum_regularizer(regularizer_list: Sequence[Regularizer | None], scope: str |
     return total
 
 
-def apply_regularization(regularizer: Regularizer, weights_list: Any = None) -> tf.Tensor:
+def apply_regularization(regularizer: Regularizer, weights_list: Sequence[TensorLike] | None = None) -> tf.Tensor:
     """The summed loss of several weights, also added to `GraphKeys.REGULARIZATION_LOSSES`.
 
     Args:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import anabranch as tf
+from anabranch.contrib.arguments import DTypeLike, ScopeLike, TensorLike
 
 
 class LayerNormBasicLSTMCell(tf.nn.rnn_cell.RNNCell):
@@ -28,12 +29,12 @@ class LayerNormBasicLSTMCell(tf.nn.rnn_cell.RNNCell):
         self,
         num_units: int,
         forget_bias: float = 1.0,
-        input_size: Any = None,
+        input_size: int | None = None,
         activation: Callable[[Any], Any] = tf.tanh,
         layer_norm: bool = True,
         norm_gain: float = 1.0,
         norm_shift: float = 0.0,
-        dropout_keep_prob: Any = 1.0,
+        dropout_keep_prob: TensorLike = 1.0,
         dropout_prob_seed: int | None = None,
         reuse: bool | None = None,
     ) -> None:
@@ -50,7 +51,7 @@ class LayerNormBasicLSTMCell(tf.nn.rnn_cell.RNNCell):
     def output_size(self) -> int:
         return self._num_units
 
-    def _gates(self, args: Any) -> Any:
+    def _gates(self, args: tf.Tensor) -> Any:
         """The four gates side by side, [batch, 4 * units]."""
         kernel = tf.get_variable("kernel", [args.shape.as_list()[-1], 4 * self._num_units], args.dtype)
         gates = tf.matmul(args, kernel)
@@ -59,7 +60,7 @@ class LayerNormBasicLSTMCell(tf.nn.rnn_cell.RNNCell):
         bias = tf.get_variable("bias", [4 * self._num_units], args.dtype, tf.zeros_initializer())
         return tf.nn.bias_add(gates, bias)
 
-    def _normalized(self, value: Any, scope: str) -> Any:
+    def _normalized(self, value: tf.Tensor, scope: str) -> Any:
         if not self._layer_norm:
             return value
         with tf.variable_scope(scope):
@@ -70,12 +71,12 @@ class LayerNormBasicLSTMCell(tf.nn.rnn_cell.RNNCell):
         epsilon = 1e-3 if value.dtype == tf.float16 else 1e-12
         return tf.nn.batch_normalization(value, mean, variance, beta, gamma, epsilon)
 
-    def _kept(self, value: Any) -> Any:
+    def _kept(self, value: tf.Tensor) -> Any:
         if isinstance(self._keep_prob, float | int) and self._keep_prob >= 1:
             return value
         return tf.nn.dropout(value, self._keep_prob, seed=self._seed)
 
-    def call(self, inputs: Any, state: Any) -> tuple[tf.Tensor, tf.nest.Structure]:
+    def call(self, inputs: TensorLike, state: tf.nest.Structure) -> tuple[tf.Tensor, tf.nest.Structure]:
         c, h = state
         gates = tf.split(self._gates(tf.concat([inputs, h], 1)), 4, axis=1)
         names = ("input", "transform", "forget", "output")
@@ -88,7 +89,12 @@ class LayerNormBasicLSTMCell(tf.nn.rnn_cell.RNNCell):
 
 
 # ---------------------------------------------------------------------- stacks
-def _checked_stacks(cells_fw: Any, cells_bw: Any, states_fw: Any, states_bw: Any) -> tuple[list[Any], list[Any]]:
+def _checked_stacks(
+    cells_fw: list[tf.nn.rnn_cell.RNNCell],
+    cells_bw: list[tf.nn.rnn_cell.RNNCell],
+    states_fw: list[tf.nest.Structure] | None,
+    states_bw: list[tf.nest.Structure] | None,
+) -> tuple[list[Any], list[Any]]:
     """The initial states of the layers.
 
     Raises:
@@ -107,16 +113,16 @@ def _checked_stacks(cells_fw: Any, cells_bw: Any, states_fw: Any, states_bw: Any
 
 
 def stack_bidirectional_dynamic_rnn(
-    cells_fw: Any,
-    cells_bw: Any,
-    inputs: Any,
-    initial_states_fw: Any = None,
-    initial_states_bw: Any = None,
-    dtype: Any = None,
-    sequence_length: Any = None,
+    cells_fw: list[tf.nn.rnn_cell.RNNCell],
+    cells_bw: list[tf.nn.rnn_cell.RNNCell],
+    inputs: TensorLike,
+    initial_states_fw: list[tf.nest.Structure] | None = None,
+    initial_states_bw: list[tf.nest.Structure] | None = None,
+    dtype: DTypeLike | None = None,
+    sequence_length: TensorLike | None = None,
     parallel_iterations: int | None = None,
     time_major: bool = False,
-    scope: Any = None,
+    scope: ScopeLike | None = None,
     swap_memory: bool = False,
 ) -> tuple[Any, tuple[Any, ...], tuple[Any, ...]]:
     """Several bidirectional networks: each is given the outputs of the one below, both directions side by side.
@@ -148,14 +154,14 @@ def stack_bidirectional_dynamic_rnn(
 
 
 def stack_bidirectional_rnn(
-    cells_fw: Any,
-    cells_bw: Any,
+    cells_fw: list[tf.nn.rnn_cell.RNNCell],
+    cells_bw: list[tf.nn.rnn_cell.RNNCell],
     inputs: Sequence[Any],
-    initial_states_fw: Any = None,
-    initial_states_bw: Any = None,
-    dtype: Any = None,
-    sequence_length: Any = None,
-    scope: Any = None,
+    initial_states_fw: list[tf.nest.Structure] | None = None,
+    initial_states_bw: list[tf.nest.Structure] | None = None,
+    dtype: DTypeLike | None = None,
+    sequence_length: TensorLike | None = None,
+    scope: ScopeLike | None = None,
 ) -> tuple[list[Any], tuple[Any, ...], tuple[Any, ...]]:
     """The same as `stack_bidirectional_dynamic_rnn`, over a list of inputs [batch, ...], one for each step.
 
@@ -178,7 +184,7 @@ def stack_bidirectional_rnn(
     return steps, tuple(last_fw), tuple(last_bw)
 
 
-def transpose_batch_time(x: Any) -> tf.nest.Structure:
+def transpose_batch_time(x: TensorLike) -> tf.nest.Structure:
     """[a, b, ...] -> [b, a, ...]; what has fewer than two dimensions stays.
 
     Raises:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import anabranch as tf
+from anabranch.contrib.arguments import PassedOn, ScopeLike, TensorLike
 from anabranch.contrib.seq2seq_helpers import Helper
 
 
@@ -30,11 +32,15 @@ class Decoder:
         """(finished [batch], first inputs, first state)."""
         raise NotImplementedError
 
-    def step(self, time: Any, inputs: Any, state: Any, name: str | None = None) -> tf.nest.Structure:
+    def step(
+        self, time: tf.Tensor, inputs: tf.nest.Structure, state: tf.nest.Structure, name: str | None = None
+    ) -> tf.nest.Structure:
         """(outputs, next state, next inputs, finished [batch])."""
         raise NotImplementedError
 
-    def finalize(self, outputs: Any, final_state: Any, sequence_lengths: Any) -> tf.nest.Structure:
+    def finalize(
+        self, outputs: tf.nest.Structure, final_state: tf.nest.Structure, sequence_lengths: TensorLike
+    ) -> tf.nest.Structure:
         """(outputs, state) made of those after the loop; optional."""
         raise NotImplementedError
 
@@ -69,7 +75,13 @@ class BasicDecoder(Decoder):
         TypeError: an argument is of another type.
     """
 
-    def __init__(self, cell: Any, helper: Any, initial_state: Any, output_layer: Any = None) -> None:
+    def __init__(
+        self,
+        cell: tf.nn.rnn_cell.RNNCell,
+        helper: Helper,
+        initial_state: tf.nest.Structure,
+        output_layer: Callable[..., Any] | None = None,
+    ) -> None:
         if not callable(cell) or not hasattr(cell, "output_size") or not hasattr(cell, "state_size"):
             raise TypeError(f"The argument 'cell' ({cell!r}) is not an RNNCell.")
         if not isinstance(helper, Helper):
@@ -109,7 +121,9 @@ class BasicDecoder(Decoder):
         finished, inputs = self._helper.initialize()
         return finished, inputs, self._initial_state
 
-    def step(self, time: Any, inputs: Any, state: Any, name: str | None = None) -> tf.nest.Structure:
+    def step(
+        self, time: tf.Tensor, inputs: tf.nest.Structure, state: tf.nest.Structure, name: str | None = None
+    ) -> tf.nest.Structure:
         with tf.name_scope(name, "BasicDecoderStep", [time]):
             outputs, state = self._cell(inputs, state)
             if self._output_layer is not None:
@@ -122,33 +136,33 @@ class BasicDecoder(Decoder):
 
 
 # ---------------------------------------------------------------------- sizes
-def _as_shape(size: Any) -> Any:
+def _as_shape(size: tf.nest.Structure) -> Any:
     return size if isinstance(size, tf.TensorShape) else tf.TensorShape(size if isinstance(size, list) else [size])
 
 
-def _is_shape(size: Any) -> bool:
+def _is_shape(size: tf.nest.Structure) -> bool:
     return isinstance(size, tf.TensorShape) or not tf.nest.is_nested(size)
 
 
-def _map_sizes(function: Any, sizes: Any) -> Any:
+def _map_sizes(function: Callable[..., Any], sizes: tf.nest.Structure) -> Any:
     """`map_structure` for which a TensorShape is a leaf."""
     return function(sizes) if _is_shape(sizes) else tf.nest.map_structure(function, sizes)
 
 
-def _flat_sizes(sizes: Any) -> list[Any]:
+def _flat_sizes(sizes: tf.nest.Structure) -> list[Any]:
     return [_as_shape(s) for s in ([sizes] if _is_shape(sizes) else tf.nest.flatten(sizes))]
 
 
 # ---------------------------------------------------------------------- the loop
 def dynamic_decode(
-    decoder: Any,
+    decoder: Decoder,
     output_time_major: bool = False,
     impute_finished: bool = False,
-    maximum_iterations: Any = None,
+    maximum_iterations: TensorLike | None = None,
     parallel_iterations: int = 32,
     swap_memory: bool = False,
-    scope: Any = None,
-    **kwargs: Any,
+    scope: ScopeLike | None = None,
+    **kwargs: PassedOn,
 ) -> tuple[Any, Any, Any]:
     """Takes steps of `decoder` until all sequences have ended.
 
@@ -178,7 +192,7 @@ def dynamic_decode(
 class _Decoding:
     """One call of `dynamic_decode`."""
 
-    def __init__(self, decoder: Any, impute: bool, maximum_iterations: Any, kwargs: dict[str, Any]) -> None:
+    def __init__(self, decoder: Decoder, impute: bool, maximum_iterations: TensorLike, kwargs: dict[str, Any]) -> None:
         self.decoder, self.impute = decoder, impute
         self.limit = _checked_limit(maximum_iterations)
         finished, self.inputs, self.state = decoder.initialize(**kwargs)
@@ -214,16 +228,24 @@ class _Decoding:
             outputs = tf.nest.map_structure(_swapped, outputs)
         return outputs, state, last[5]
 
-    def _most_iterations(self, bound: Any) -> Any:
+    def _most_iterations(self, bound: TensorLike | None) -> Any:
         if bound is None or self.limit is None:
             return bound if self.limit is None else self.limit
         return tf.minimum(self.limit, bound)
 
-    def _element(self, size: Any) -> Any:
+    def _element(self, size: tf.nest.Structure) -> Any:
         batch = None if self.known_batch is None else int(self.known_batch)
         return tf.TensorShape([batch]).concatenate(size)
 
-    def _step(self, time: Any, arrays: Any, state: Any, inputs: Any, finished: Any, lengths: Any) -> Any:
+    def _step(
+        self,
+        time: tf.Tensor,
+        arrays: tf.nest.Structure,
+        state: tf.nest.Structure,
+        inputs: tf.nest.Structure,
+        finished: TensorLike,
+        lengths: TensorLike,
+    ) -> Any:
         outputs, following, inputs, ends = self.decoder.step(time, inputs, state)
         tf.nest.assert_same_structure(state, following, check_types=False)
         tf.nest.assert_same_structure(self.structure, outputs, check_types=False)
@@ -240,19 +262,19 @@ class _Decoding:
         ends = ends if self.decoder.tracks_own_finished else tf.logical_or(ends, finished)
         return time + 1, arrays, following, inputs, ends, lengths
 
-    def _finalized(self, outputs: Any, state: Any, lengths: Any) -> tuple[Any, Any]:
+    def _finalized(self, outputs: tf.nest.Structure, state: tf.nest.Structure, lengths: TensorLike) -> tuple[Any, Any]:
         try:
             return self.decoder.finalize(outputs, state, lengths)  # type: ignore[no-any-return]
         except NotImplementedError:
             return outputs, state
 
 
-def _taken(stacked: Any, bound: Any, steps: Any) -> Any:
+def _taken(stacked: TensorLike, bound: TensorLike | None, steps: TensorLike) -> Any:
     """The outputs of the steps that were taken: arrays of a known size may have more."""
     return stacked if bound is None else stacked[:steps]
 
 
-def _checked_limit(maximum_iterations: Any) -> Any:
+def _checked_limit(maximum_iterations: TensorLike) -> Any:
     if maximum_iterations is None:
         return None
     limit = tf.convert_to_tensor(maximum_iterations, dtype=tf.int32, name="maximum_iterations")
@@ -261,7 +283,7 @@ def _checked_limit(maximum_iterations: Any) -> Any:
     return limit
 
 
-def _flat_sizes_of_outputs(sizes: Any, count: int) -> list[Any]:
+def _flat_sizes_of_outputs(sizes: tf.nest.Structure, count: int) -> list[Any]:
     """The shapes of the outputs; a TensorShape is a leaf, wherever it stands."""
     shapes = [_as_shape(s) for part in _parts(sizes) for s in ([part] if _is_shape(part) else _flat_sizes(part))]
     if len(shapes) != count:
@@ -269,15 +291,15 @@ def _flat_sizes_of_outputs(sizes: Any, count: int) -> list[Any]:
     return shapes
 
 
-def _parts(sizes: Any) -> list[Any]:
+def _parts(sizes: tf.nest.Structure) -> list[Any]:
     return list(sizes) if isinstance(sizes, tuple) and not _is_shape(sizes) else [sizes]
 
 
-def _tensors(structure: Any) -> Any:
+def _tensors(structure: tf.nest.Structure) -> Any:
     return tf.nest.map_structure(lambda v: v if isinstance(v, tf.TensorArray) else tf.convert_to_tensor(v), structure)
 
 
-def _where_finished(finished: Any, ended: Any, running: Any) -> Any:
+def _where_finished(finished: TensorLike, ended: TensorLike, running: TensorLike) -> Any:
     """Rows of `ended` where sequences ended, else of `running`; what has no batch dimension is taken from `running`."""
     if isinstance(running, tf.TensorArray) or running.shape.ndims == 0:
         return running
@@ -286,7 +308,7 @@ def _where_finished(finished: Any, ended: Any, running: Any) -> Any:
     return chosen
 
 
-def _swapped(value: Any) -> Any:
+def _swapped(value: tf.Tensor) -> Any:
     """[time, batch, ...] -> [batch, time, ...]; what has fewer dimensions stays."""
     rank = value.shape.ndims
     if rank is None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import anabranch as tf
+from anabranch.contrib.arguments import DTypeLike, ShapeLike, TensorLike
 
 
 class Helper:
@@ -35,12 +36,19 @@ class Helper:
         """(finished [batch], first inputs)."""
         raise NotImplementedError
 
-    def sample(self, time: Any, outputs: Any, state: Any, name: str | None = None) -> tf.nest.Structure:
+    def sample(
+        self, time: tf.Tensor, outputs: tf.nest.Structure, state: tf.nest.Structure, name: str | None = None
+    ) -> tf.nest.Structure:
         """What is chosen from the outputs of this step."""
         raise NotImplementedError
 
     def next_inputs(
-        self, time: Any, outputs: Any, state: Any, sample_ids: Any, name: str | None = None
+        self,
+        time: tf.Tensor,
+        outputs: tf.nest.Structure,
+        state: tf.nest.Structure,
+        sample_ids: TensorLike,
+        name: str | None = None,
     ) -> tf.nest.Structure:
         """(finished [batch], next inputs, next state)."""
         raise NotImplementedError
@@ -62,8 +70,8 @@ class CustomHelper(Helper):
         initialize_fn: Callable[..., Any],
         sample_fn: Callable[..., Any],
         next_inputs_fn: Callable[..., Any],
-        sample_ids_shape: Any = None,
-        sample_ids_dtype: Any = None,
+        sample_ids_shape: ShapeLike | None = None,
+        sample_ids_dtype: DTypeLike | None = None,
     ) -> None:
         self._initialize_fn, self._sample_fn, self._next_inputs_fn = initialize_fn, sample_fn, next_inputs_fn
         self._batch_size: Any = None
@@ -92,25 +100,32 @@ class CustomHelper(Helper):
                 self._batch_size = tf.size(finished)
         return finished, inputs
 
-    def sample(self, time: Any, outputs: Any, state: Any, name: str | None = None) -> tf.nest.Structure:
+    def sample(
+        self, time: tf.Tensor, outputs: tf.nest.Structure, state: tf.nest.Structure, name: str | None = None
+    ) -> tf.nest.Structure:
         with tf.name_scope(name, "CustomHelperSample", [time]):
             return self._sample_fn(time=time, outputs=outputs, state=state)
 
     def next_inputs(
-        self, time: Any, outputs: Any, state: Any, sample_ids: Any, name: str | None = None
+        self,
+        time: tf.Tensor,
+        outputs: tf.nest.Structure,
+        state: tf.nest.Structure,
+        sample_ids: TensorLike,
+        name: str | None = None,
     ) -> tf.nest.Structure:
         with tf.name_scope(name, "CustomHelperNextInputs", [time]):
             return self._next_inputs_fn(time=time, outputs=outputs, state=state, sample_ids=sample_ids)
 
 
-def embedding_function(embedding: Any) -> Callable[[Any], Any]:
+def embedding_function(embedding: TensorLike | Callable[[tf.Tensor], TensorLike]) -> Callable[[Any], Any]:
     """A function from ids to vectors: `embedding` itself if it is a function, else a look-up in its rows."""
     if callable(embedding):
-        return embedding  # type: ignore[no-any-return]
+        return embedding
     return lambda ids: tf.nn.embedding_lookup(embedding, ids)
 
 
-def checked_outputs(outputs: Any) -> Any:
+def checked_outputs(outputs: tf.nest.Structure) -> Any:
     """
     Raises:
         TypeError: `outputs` is a structure.
@@ -132,7 +147,9 @@ class GreedyEmbeddingHelper(Helper):
         ValueError: `start_tokens` is not a vector, or `end_token` not a scalar.
     """
 
-    def __init__(self, embedding: Any, start_tokens: Any, end_token: Any) -> None:
+    def __init__(
+        self, embedding: TensorLike | Callable[[tf.Tensor], TensorLike], start_tokens: TensorLike, end_token: TensorLike
+    ) -> None:
         self._embedding_fn = embedding_function(embedding)
         self._start_tokens = tf.convert_to_tensor(start_tokens, dtype=tf.int32, name="start_tokens")
         self._end_token = tf.convert_to_tensor(end_token, dtype=tf.int32, name="end_token")
@@ -158,11 +175,18 @@ class GreedyEmbeddingHelper(Helper):
     def initialize(self, name: str | None = None) -> tf.nest.Structure:
         return tf.zeros_like(self._start_tokens, dtype=tf.bool), self._start_inputs
 
-    def sample(self, time: Any, outputs: Any, state: Any, name: str | None = None) -> tf.nest.Structure:
+    def sample(
+        self, time: tf.Tensor, outputs: tf.nest.Structure, state: tf.nest.Structure, name: str | None = None
+    ) -> tf.nest.Structure:
         return tf.argmax(checked_outputs(outputs), axis=-1, output_type=tf.int32)
 
     def next_inputs(
-        self, time: Any, outputs: Any, state: Any, sample_ids: Any, name: str | None = None
+        self,
+        time: tf.Tensor,
+        outputs: tf.nest.Structure,
+        state: tf.nest.Structure,
+        sample_ids: TensorLike,
+        name: str | None = None,
     ) -> tf.nest.Structure:
         finished = tf.equal(sample_ids, self._end_token)
         return finished, self._embedding_fn(sample_ids), state
@@ -177,19 +201,26 @@ class SampleEmbeddingHelper(GreedyEmbeddingHelper):
     """
 
     def __init__(
-        self, embedding: Any, start_tokens: Any, end_token: Any, softmax_temperature: Any = None, seed: Any = None
+        self,
+        embedding: TensorLike | Callable[[tf.Tensor], TensorLike],
+        start_tokens: TensorLike,
+        end_token: TensorLike,
+        softmax_temperature: TensorLike | None = None,
+        seed: int | None = None,
     ) -> None:
         super().__init__(embedding, start_tokens, end_token)
         self._temperature, self._seed = softmax_temperature, seed
 
-    def sample(self, time: Any, outputs: Any, state: Any, name: str | None = None) -> tf.nest.Structure:
+    def sample(
+        self, time: tf.Tensor, outputs: tf.nest.Structure, state: tf.nest.Structure, name: str | None = None
+    ) -> tf.nest.Structure:
         logits = checked_outputs(outputs)
         if self._temperature is not None:
             logits = logits / tf.cast(self._temperature, logits.dtype)
         return drawn(logits, self._seed)
 
 
-def drawn(logits: Any, seed: Any) -> Any:
+def drawn(logits: TensorLike, seed: int | None) -> Any:
     """[batch, symbols] -> a symbol per row, int32 [batch]."""
     return tf.squeeze(tf.random.categorical(logits, 1, dtype=tf.int32, seed=seed), [1])
 
@@ -209,9 +240,9 @@ class InferenceHelper(Helper):
     def __init__(
         self,
         sample_fn: Callable[[Any], Any],
-        sample_shape: Any,
-        sample_dtype: Any,
-        start_inputs: Any,
+        sample_shape: ShapeLike,
+        sample_dtype: tf.DType,
+        start_inputs: tf.nest.Structure,
         end_fn: Callable[[Any], Any],
         next_inputs_fn: Callable[[Any], Any] | None = None,
     ) -> None:
@@ -237,11 +268,18 @@ class InferenceHelper(Helper):
     def initialize(self, name: str | None = None) -> tf.nest.Structure:
         return tf.fill([self._batch_size], False), self._start_inputs
 
-    def sample(self, time: Any, outputs: Any, state: Any, name: str | None = None) -> tf.nest.Structure:
+    def sample(
+        self, time: tf.Tensor, outputs: tf.nest.Structure, state: tf.nest.Structure, name: str | None = None
+    ) -> tf.nest.Structure:
         return self._sample_fn(outputs)
 
     def next_inputs(
-        self, time: Any, outputs: Any, state: Any, sample_ids: Any, name: str | None = None
+        self,
+        time: tf.Tensor,
+        outputs: tf.nest.Structure,
+        state: tf.nest.Structure,
+        sample_ids: TensorLike,
+        name: str | None = None,
     ) -> tf.nest.Structure:
         inputs = sample_ids if self._next_inputs_fn is None else self._next_inputs_fn(sample_ids)
         return self._end_fn(sample_ids), inputs, state

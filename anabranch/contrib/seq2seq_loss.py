@@ -6,12 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 import anabranch as tf
+from anabranch.contrib.arguments import TensorLike
 
 
 def sequence_loss(
-    logits: Any,
-    targets: Any,
-    weights: Any,
+    logits: TensorLike,
+    targets: TensorLike,
+    weights: TensorLike,
     average_across_timesteps: bool = True,
     average_across_batch: bool = True,
     sum_over_timesteps: bool = False,
@@ -65,12 +66,12 @@ def sequence_loss(
         return result
 
 
-def _check_rank(what: str, tensor: Any, rank: int, layout: str) -> None:
+def _check_rank(what: str, tensor: tf.Tensor, rank: int, layout: str) -> None:
     if tensor.shape.ndims != rank:
         raise ValueError(f"{what} must be a {layout} tensor, got shape {tensor.shape}")
 
 
-def _losses(logits: Any, targets: Any, function: Callable[..., Any] | None) -> Any:
+def _losses(logits: TensorLike, targets: TensorLike, function: Callable[..., Any] | None) -> Any:
     """[batch, time]."""
     function = function or tf.nn.sparse_softmax_cross_entropy_with_logits
     flat = tf.reshape(logits, [-1, tf.shape(logits)[2]])
@@ -80,7 +81,7 @@ def _losses(logits: Any, targets: Any, function: Callable[..., Any] | None) -> A
     return shaped
 
 
-def tile_batch(t: Any, multiplier: Any, name: str | None = None) -> tf.nest.Structure:
+def tile_batch(t: tf.nest.Structure, multiplier: int, name: str | None = None) -> tf.nest.Structure:
     """Repeats each row of a batch `multiplier` times, one after the other.
 
     Args:
@@ -97,7 +98,7 @@ def tile_batch(t: Any, multiplier: Any, name: str | None = None) -> tf.nest.Stru
         return tf.nest.map_structure(lambda value: _tiled(tf.convert_to_tensor(value, name="t"), multiplier), t)
 
 
-def _tiled(value: Any, multiplier: Any) -> Any:
+def _tiled(value: tf.Tensor, multiplier: int) -> Any:
     rank = value.shape.ndims
     if not rank:
         raise ValueError(f"t must have a batch dimension, {value.name} has shape {value.shape}")

@@ -6,10 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import anabranch as tf
+from anabranch.contrib.arguments import TensorLike
 from anabranch.contrib.seq2seq_helpers import Helper, checked_outputs, drawn, embedding_function
 
 
-def _time_major(value: Any) -> Any:
+def _time_major(value: tf.Tensor) -> Any:
     rank = value.shape.ndims
     if rank is None or rank < 2:
         raise ValueError(f"inputs must have at least 2 dimensions (batch and time), {value.name} has {value.shape}")
@@ -19,7 +20,7 @@ def _time_major(value: Any) -> Any:
 class _Rows:
     """A structure of tensors [time, batch, ...] that is read step by step."""
 
-    def __init__(self, values: Any, time_major: bool) -> None:
+    def __init__(self, values: tf.nest.Structure, time_major: bool) -> None:
         tensors = tf.nest.map_structure(tf.convert_to_tensor, values)
         if not time_major:
             tensors = tf.nest.map_structure(_time_major, tensors)
@@ -27,25 +28,25 @@ class _Rows:
         self._arrays = tf.nest.map_structure(_unstacked, tensors)
         self.steps = _steps_of(tf.nest.flatten(tensors)[0])
 
-    def at(self, time: Any, past_end: Any) -> Any:
+    def at(self, time: TensorLike, past_end: TensorLike) -> Any:
         """The rows at `time`; zeros if `past_end`."""
         return tf.cond(past_end, lambda: self.zeros, lambda: self._read(time))
 
-    def _read(self, time: Any) -> Any:
+    def _read(self, time: TensorLike) -> Any:
         return tf.nest.map_structure(lambda array: array.read(time), self._arrays)
 
 
-def _zeros_of_step(value: Any) -> Any:
+def _zeros_of_step(value: tf.Tensor) -> Any:
     return tf.zeros(value.shape[1:] if value.shape[1:].is_fully_defined() else tf.shape(value)[1:], value.dtype)
 
 
-def _steps_of(value: Any) -> Any:
+def _steps_of(value: tf.Tensor) -> Any:
     """The size of the first dimension: an int where it is known."""
     known = value.shape.as_list()[0]
     return tf.shape(value)[0] if known is None else known
 
 
-def _unstacked(value: Any) -> Any:
+def _unstacked(value: tf.Tensor) -> Any:
     return tf.TensorArray(value.dtype, size=_steps_of(value), element_shape=value.shape[1:]).unstack(value)
 
 
@@ -60,7 +61,9 @@ class TrainingHelper(Helper):
         ValueError: `sequence_length` is not a vector.
     """
 
-    def __init__(self, inputs: Any, sequence_length: Any, time_major: bool = False, name: str | None = None) -> None:
+    def __init__(
+        self, inputs: tf.nest.Structure, sequence_length: TensorLike, time_major: bool = False, name: str | None = None
+    ) -> None:
         with tf.name_scope(name, "TrainingHelper", [sequence_length]):
             self._inputs = inputs
             self._rows = _Rows(inputs, time_major)
@@ -71,7 +74,7 @@ class TrainingHelper(Helper):
             known = self._known_batch(lengths)
             self._batch_size = tf.size(lengths) if known is None else tf.constant(known)
 
-    def _known_batch(self, lengths: Any) -> int | None:
+    def _known_batch(self, lengths: TensorLike) -> int | None:
         shapes = [lengths.shape, *(z.shape for z in tf.nest.flatten(self._rows.zeros))]
         known = [shape.as_list()[0] for shape in shapes if shape.ndims]
         return next((size for size in known if size is not None), None)
@@ -106,12 +109,19 @@ class TrainingHelper(Helper):
             finished = tf.equal(tf.zeros([], self._sequence_length.dtype), self._sequence_length)
             return finished, self._rows.at(0, tf.reduce_all(finished))
 
-    def sample(self, time: Any, outputs: Any, state: Any, name: str | None = None) -> tf.nest.Structure:
+    def sample(
+        self, time: tf.Tensor, outputs: tf.nest.Structure, state: tf.nest.Structure, name: str | None = None
+    ) -> tf.nest.Structure:
         with tf.name_scope(name, "TrainingHelperSample", [time]):
             return tf.argmax(checked_outputs(outputs), axis=-1, output_type=tf.int32)
 
     def next_inputs(
-        self, time: Any, outputs: Any, state: Any, sample_ids: Any, name: str | None = None
+        self,
+        time: tf.Tensor,
+        outputs: tf.nest.Structure,
+        state: tf.nest.Structure,
+        sample_ids: TensorLike,
+        name: str | None = None,
     ) -> tf.nest.Structure:
         with tf.name_scope(name, "TrainingHelperNextInputs", [time]):
             following = time + 1
@@ -119,7 +129,7 @@ class TrainingHelper(Helper):
             return finished, self._rows.at(following, tf.reduce_all(finished)), state
 
 
-def _probability(value: Any) -> Any:
+def _probability(value: tf.Tensor) -> Any:
     probability = tf.convert_to_tensor(value, name="sampling_probability", dtype=tf.float32)
     if probability.shape.ndims not in (0, 1):
         raise ValueError(f"sampling_probability must be either a scalar or a vector. saw shape: {probability.shape}")
@@ -143,13 +153,13 @@ class ScheduledEmbeddingTrainingHelper(TrainingHelper):
 
     def __init__(
         self,
-        inputs: Any,
-        sequence_length: Any,
-        embedding: Any,
-        sampling_probability: Any,
+        inputs: tf.nest.Structure,
+        sequence_length: TensorLike,
+        embedding: TensorLike | Callable[[tf.Tensor], TensorLike],
+        sampling_probability: TensorLike,
         time_major: bool = False,
-        seed: Any = None,
-        scheduling_seed: Any = None,
+        seed: int | None = None,
+        scheduling_seed: int | None = None,
         name: str | None = None,
     ) -> None:
         with tf.name_scope(name, "ScheduledEmbeddingSamplingWrapper", [sampling_probability]):
@@ -158,14 +168,21 @@ class ScheduledEmbeddingTrainingHelper(TrainingHelper):
             self._seed, self._scheduling_seed = seed, scheduling_seed
             super().__init__(inputs, sequence_length, time_major, name)
 
-    def sample(self, time: Any, outputs: Any, state: Any, name: str | None = None) -> tf.nest.Structure:
+    def sample(
+        self, time: tf.Tensor, outputs: tf.nest.Structure, state: tf.nest.Structure, name: str | None = None
+    ) -> tf.nest.Structure:
         with tf.name_scope(name, "ScheduledEmbeddingTrainingHelperSample", [time]):
             symbols = drawn(checked_outputs(outputs), self._seed)
             chosen = tf.random.uniform(tf.shape(symbols), seed=self._scheduling_seed) < self._probability
             return tf.where(chosen, symbols, -tf.ones_like(symbols))
 
     def next_inputs(
-        self, time: Any, outputs: Any, state: Any, sample_ids: Any, name: str | None = None
+        self,
+        time: tf.Tensor,
+        outputs: tf.nest.Structure,
+        state: tf.nest.Structure,
+        sample_ids: TensorLike,
+        name: str | None = None,
     ) -> tf.nest.Structure:
         with tf.name_scope(name, "ScheduledEmbeddingTrainingHelperNextInputs", [time]):
             finished, inputs, state = super().next_inputs(time, outputs, state, sample_ids)
@@ -191,13 +208,13 @@ class ScheduledOutputTrainingHelper(TrainingHelper):
 
     def __init__(
         self,
-        inputs: Any,
-        sequence_length: Any,
-        sampling_probability: Any,
+        inputs: tf.nest.Structure,
+        sequence_length: TensorLike,
+        sampling_probability: TensorLike,
         time_major: bool = False,
-        seed: Any = None,
+        seed: int | None = None,
         next_inputs_fn: Callable[[Any], Any] | None = None,
-        auxiliary_inputs: Any = None,
+        auxiliary_inputs: tf.nest.Structure | None = None,
         name: str | None = None,
     ) -> None:
         with tf.name_scope(name, "ScheduledOutputTrainingHelper", [sampling_probability]):
@@ -206,7 +223,7 @@ class ScheduledOutputTrainingHelper(TrainingHelper):
             self._auxiliary = None if auxiliary_inputs is None else _Rows(auxiliary_inputs, time_major)
             super().__init__(inputs, sequence_length, time_major, name)
 
-    def _with_auxiliary(self, inputs: Any, time: Any, past_end: Any) -> Any:
+    def _with_auxiliary(self, inputs: tf.nest.Structure, time: TensorLike, past_end: TensorLike) -> Any:
         if self._auxiliary is None:
             return inputs
         extra = self._auxiliary.at(time, past_end)
@@ -216,13 +233,20 @@ class ScheduledOutputTrainingHelper(TrainingHelper):
         finished, inputs = super().initialize(name)
         return finished, self._with_auxiliary(inputs, 0, tf.reduce_all(finished))
 
-    def sample(self, time: Any, outputs: Any, state: Any, name: str | None = None) -> tf.nest.Structure:
+    def sample(
+        self, time: tf.Tensor, outputs: tf.nest.Structure, state: tf.nest.Structure, name: str | None = None
+    ) -> tf.nest.Structure:
         with tf.name_scope(name, "ScheduledOutputTrainingHelperSample", [time]):
             drawn_at_random = tf.random.uniform([self._batch_size], seed=self._seed)
             return tf.cast(drawn_at_random < self._probability, tf.int32)
 
     def next_inputs(
-        self, time: Any, outputs: Any, state: Any, sample_ids: Any, name: str | None = None
+        self,
+        time: tf.Tensor,
+        outputs: tf.nest.Structure,
+        state: tf.nest.Structure,
+        sample_ids: TensorLike,
+        name: str | None = None,
     ) -> tf.nest.Structure:
         with tf.name_scope(name, "ScheduledOutputTrainingHelperNextInputs", [time]):
             finished, inputs, state = super().next_inputs(time, outputs, state, sample_ids)

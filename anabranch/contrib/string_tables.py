@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import anabranch as tf
 from anabranch.api.contrib_lookup import (
     FastHashSpec,
@@ -11,14 +9,15 @@ from anabranch.api.contrib_lookup import (
     index_table_from_tensor as _index_table_from_tensor,
     index_to_string_table_from_tensor as _index_to_string_table_from_tensor,
 )
+from anabranch.contrib.arguments import DTypeLike, PassedOn, TensorLike
 
 
 def index_table_from_tensor(
-    mapping: Any,
+    mapping: TensorLike,
     num_oov_buckets: int = 0,
     default_value: int = -1,
-    hasher_spec: Any = FastHashSpec,
-    dtype: Any = "string",
+    hasher_spec: PassedOn = FastHashSpec,
+    dtype: DTypeLike = "string",
     name: str | None = None,
 ) -> tf.lookup.StaticHashTable | IdTableWithHashBuckets:
     """`tf.lookup`'s table from the elements of a vector to their positions.
@@ -32,10 +31,10 @@ def index_table_from_tensor(
 
 
 def string_to_index_table_from_tensor(
-    mapping: Any,
+    mapping: TensorLike,
     num_oov_buckets: int = 0,
     default_value: int = -1,
-    hasher_spec: Any = FastHashSpec,
+    hasher_spec: PassedOn = FastHashSpec,
     name: str | None = None,
 ) -> tf.lookup.StaticHashTable | IdTableWithHashBuckets:
     """`index_table_from_tensor` of strings."""
@@ -43,7 +42,7 @@ def string_to_index_table_from_tensor(
 
 
 def index_to_string_table_from_tensor(
-    mapping: Any, default_value: str = "UNK", name: str | None = None
+    mapping: TensorLike, default_value: str = "UNK", name: str | None = None
 ) -> tf.lookup.StaticHashTable:
     """A table from positions to the elements of a vector of strings.
 
@@ -56,14 +55,14 @@ def index_to_string_table_from_tensor(
 
 
 def string_to_index(
-    tensor: Any, mapping: Any, default_value: int = -1, name: str | None = None
+    tensor: TensorLike, mapping: TensorLike, default_value: int = -1, name: str | None = None
 ) -> tf.Tensor | tf.SparseTensor:
     """The positions in a vector of strings; the table joins the graph's table initializers."""
     return index_table_from_tensor(mapping, default_value=default_value, name=name).lookup(tensor)
 
 
 def index_to_string(
-    tensor: Any, mapping: Any, default_value: str = "UNK", name: str | None = None
+    tensor: TensorLike, mapping: TensorLike, default_value: str = "UNK", name: str | None = None
 ) -> tf.Tensor | tf.SparseTensor:
     """The elements of a vector of strings at positions; the table joins the graph's table initializers."""
     return index_to_string_table_from_tensor(mapping, default_value, name).lookup(tensor)

@@ -25,3 +25,5 @@ Array: TypeAlias = Any
 ArrayLibrary: TypeAlias = Any
 #: what a kernel draws random numbers from: a random key of JAX's, or a generator of NumPy's
 RandomSource: TypeAlias = Any
+#: the type of an array's elements, as these libraries take it
+ElementType: TypeAlias = "np.dtype[Any] | type[Any]"

@@ -105,11 +105,18 @@ class ClusterMaster:
             for d in said.device
         ]
         self.placer = placer_for(config, self._policy, devices)
-        self._tasks = {name: _TaskOfSession(self, name, self._addresses[name]) for name in visible}
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()
         self._running: set[_ClusterRun] = set()
         self._closed = False
+        self._tasks: dict[str, _TaskOfSession] = {}
+        try:
+            for name in visible:
+                self._tasks[name] = _TaskOfSession(self, name, self._addresses[name])
+        except BaseException:
+            # tasks keep a session for as long as its client lives
+            self.forget()
+            raise
 
     def _describing(self, address: str) -> _Describing:
         service = self._here(address)
@@ -431,7 +438,8 @@ class _ClusterRun:
         self._lock = threading.Lock()
         self._values: list[Any] = [None] * fetches
         self._on_done: OnDone | None = None
-        self._forget_deadline: Callable[[], None] | None = None
+        self._forget_deadline: Callable[[], None] = _nothing
+        self._forget_grace: Callable[[], None] = _nothing
         self.outcome: list[Any] | BaseException = []
 
     def start(
@@ -453,10 +461,10 @@ class _ClusterRun:
                 registered = part.ready()
                 registered.start(self._number, own, functools.partial(self._answered, position), timeout, record)
             except BaseException as error:
-                # it runs nowhere if it cannot begin everywhere: those that have begun are told
-                self._answered(position, error)
+                # it runs nowhere if it cannot begin everywhere: those that have begun are told, the others never hear
                 for later in range(position + 1, len(self._parts)):
                     self._answered(later, [])
+                self._answered(position, error)
                 return
 
     def give_up(self, error: BaseException) -> None:
@@ -494,7 +502,7 @@ class _ClusterRun:
                 self._end(instruction.error)
 
     def _abort(self, abort: Abort) -> None:
-        deadlines.call_at(time.monotonic() + GRACE, self._grace_is_over)
+        self._forget_grace = deadlines.call_at(time.monotonic() + GRACE, self._grace_is_over)
         told = abort.error
         if not isinstance(told, OpError):
             told = CancelledError(None, None, f"the step was given up by its client: {type(told).__name__}: {told}")
@@ -507,8 +515,8 @@ class _ClusterRun:
         self._follow(instructions)
 
     def _end(self, error: BaseException | None) -> None:
-        if self._forget_deadline is not None:
-            self._forget_deadline()
+        self._forget_deadline()
+        self._forget_grace()
         self._master.ended(self)
         self.outcome = self._values if error is None else error
         assert self._on_done is not None

@@ -7,7 +7,7 @@ the environment, or in a file, the same for all tasks; nothing here connects to 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from anabranch.core.compat import as_text
 from anabranch.core.device import DeviceSpec
@@ -210,6 +210,10 @@ class ClusterSpec:
                 raise ValueError(f"Task {index} of job {job!r}: {error}") from None
             if address.port and seen.setdefault(address, name) != name:
                 raise ValueError(f"{seen[address]} and {name} have one address, {address}")
+
+
+#: what a `ClusterSpec` is made from: tasks of each job as a list, or by number
+ClusterLike: TypeAlias = Mapping[str, Any] | ClusterDef | ClusterSpec
 
 
 def task_name(job: str, index: int) -> str:

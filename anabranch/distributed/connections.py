@@ -84,7 +84,7 @@ class HandlerOfTask:
 
     def lost(self, sender: Peer, error: OpError) -> None:
         """The link to a peer failed."""
-        self._task.lost(_name(sender))
+        self._task.lost(_name(sender), sender.name or "")
 
 
 def _name(peer: Peer) -> str:

@@ -14,10 +14,11 @@ a link that was opened again, and a message that was lost are all told apart fro
     ============  =============  ==============  ==============  ================  ==============  ==============
     open          dial, hello    -               -               -                 dial, hello
                   -> connecting                                                    -> connecting
-    hello         dial, welcome  welcome         fail, dial,     fail, dial,       dial, welcome
+    hello (3)     dial, welcome  welcome         fail, dial,     fail, dial,       dial, welcome
                   -> up          -> up           welcome -> up   welcome -> up     -> up
-    hello of one  refuse         refuse          refuse          refuse            refuse
-    not allowed   -> lost        -> lost         (no change)     (no change)       -> lost
+    hello of one  dial, refuse   dial, refuse    dropped         dropped           dial, refuse
+    not allowed   -> lost        -> lost                                           -> lost
+    refusal       -              fail -> lost    -               -                 -
     welcome       dropped        -> up           (counts)        -> up             dropped
     in order      dropped        dropped         deliver         deliver -> up     dropped (2)
     gap, repeat   dropped        dropped         fail, dial,     fail, dial,       dropped
@@ -32,12 +33,14 @@ a link that was opened again, and a message that was lost are all told apart fro
     goodbye       dropped        dropped         fail -> lost    fail -> lost      dropped
     silent 5 s    -              -               -> suspect      -                 -
     silent 30 s   -              fail -> lost    fail -> lost    fail -> lost      -
-    stop          -> lost        fail, goodbye   fail, goodbye   fail, goodbye     -
-                                 -> lost         -> lost         -> lost
+    stop          -> lost        fail -> lost    goodbye, fail   goodbye, fail     -
+                                                 -> lost         -> lost
     ============  =============  ==============  ==============  ================  ==============  ==============
 
     (1) once the connection was refused, or broke before a welcome, for a second: a peer may just be starting
     (2) a peer that goes on sending does not know that it was given up: it is told by a hello, after half a second
+    (3) late ones, of channels and incarnations that were replaced, are dropped; one that does not name this process,
+        and comes from a peer whose link is up, is for a second address: it is welcomed on the link that there is
 
 #: What waits for an answer has one, or the peer took it on this link, which is up or suspect, or it waits to be sent.
 #: A message is delivered if it is the next of its lane on the channel that was welcomed last; all others are dropped.
@@ -451,7 +454,9 @@ class Link:
         return self._fail(error) if is_up else []
 
     def _reopen(self, now: float, reason: str) -> list[Instruction]:
-        error = UnavailableError(None, None, f"{reason}; what was sent may be lost, and what is sent next may arrive")
+        error = UnavailableError(
+            None, None, f"{reason}; what was sent may be lost: try again when it is up, or start it again"
+        )
         return [*self._fail(error), *self._connect(now)]
 
     def _lose(self, error: OpError, is_farewell: bool = False) -> list[Instruction]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
+import pkgutil
 from collections.abc import Sequence
 from typing import Final, Protocol
 
-from anabranch.distributed.server import reached_servers
 from anabranch.errors import InvalidArgumentError
 from anabranch.placement.policy import PlacementPolicy
 from anabranch.proto.config_pb2 import ConfigProto
@@ -39,8 +39,12 @@ class _LocalTasks:
         LocalTask.named(address).containers.reset(containers)
 
 
-#: by name; "grpc" is what TensorFlow's programs write, and stands for our own transport
-schemes: Final[dict[str, TargetScheme]] = {"local": _LocalTasks(), "grpc": reached_servers}
+#: By name, what opens sessions there, or where that stands. "grpc" is what TensorFlow's programs write, and means our
+#: own transport, which is loaded with the first session that needs it: a program that stays in its process needs none.
+schemes: Final[dict[str, TargetScheme | str]] = {
+    "local": _LocalTasks(),
+    "grpc": "anabranch.distributed.server:reached_servers",
+}
 
 
 def master_for(
@@ -76,9 +80,16 @@ def reset_containers(target: str, containers: Sequence[str]) -> None:
     scheme.reset(address, containers)
 
 
+def _loaded(where: str) -> TargetScheme:
+    scheme: TargetScheme = pkgutil.resolve_name(where)
+    return scheme
+
+
 def _split(target: str) -> tuple[TargetScheme, str]:
     name, separator, address = target.partition("://")
     scheme = schemes.get(name) if separator else None
+    if isinstance(scheme, str):
+        scheme = schemes[name] = _loaded(scheme)
     if scheme is None:
         known = ", ".join(f"'{name}://...'" for name in schemes)
         raise InvalidArgumentError(None, None, f"no session can be opened at target {target!r}; use '' or {known}")

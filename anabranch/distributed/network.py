@@ -40,5 +40,9 @@ class RequestHandler(Protocol):
     def request(self, sender: str, frames: Frames, reply: Callable[[Frames], None]) -> None:
         """Takes a request; `reply` is called once, on any thread."""
 
-    def lost(self, sender: str) -> None:
-        """A process that has sent something is gone; what comes under its name from now on is from another."""
+    def lost(self, sender: str, task: str) -> None:
+        """A process that has sent something is gone; what comes under its name from now on is from another.
+
+        Args:
+            task: what it calls itself: the full name of a task, or any other name.
+        """

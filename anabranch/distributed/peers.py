@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from anabranch.distributed import wire
+from anabranch.distributed.flows import is_large, pieces_of, without_large
 from anabranch.distributed.links import (
     DELIVER,
     Attach,
@@ -387,20 +388,26 @@ class Peer:
             )
 
     def _transmit(self, message: _Outgoing) -> None:
-        kind, lane, request, frames, size = message
+        kind, lane, request, frames, _ = message
+        if lane is Lane.BULK and any(map(is_large, frames)):
+            for frame in frames:
+                if is_large(frame):
+                    for piece in pieces_of(frame):
+                        self._number(MessageKind.PIECE, lane, len(frame), [piece])
+            frames = without_large(frames)
+        self._number(kind, lane, request, frames)
+
+    def _number(self, kind: MessageKind, lane: Lane, request: int, frames: Sequence[Buffer]) -> None:
+        """Writes a message as the next of its lane."""
         link, place = self._link, self._place
-        header = Header(
-            kind,
-            lane,
-            place.incarnation,
-            link.incarnation or 0,
-            link.channel,
-            link.next_sequence(lane, size, place.now()),
-            request,
-            len(frames),
-            max(0, size - wire.HEADER_BYTES),
+        size = sum(map(len, frames))
+        sequence = link.next_sequence(lane, size + wire.HEADER_BYTES, place.now())
+        self._write(
+            Header(
+                kind, lane, place.incarnation, link.incarnation or 0, link.channel, sequence, request, len(frames), size
+            ),
+            frames,
         )
-        self._write(header, frames)
 
     def _write(self, header: Header, frames: Sequence[Buffer]) -> None:
         connection = self._connections.get(header.lane)

@@ -7,21 +7,21 @@ import os
 import socket
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Final, Self, TypeAlias
+from typing import Final, Self
 
 from anabranch.core.interrupts import admitted
 from anabranch.distributed.addresses import Address, address_map, parse_address
 from anabranch.distributed.cluster_master import ClusterMaster, reset_task
-from anabranch.distributed.cluster_spec import ClusterSpec, task_name
+from anabranch.distributed.cluster_spec import ClusterLike, ClusterSpec, task_name
 from anabranch.distributed.connections import EndpointNetwork, HandlerOfTask
 from anabranch.distributed.keys import CurveKeys
 from anabranch.distributed.task import Task
 from anabranch.distributed.transport import Endpoint
 from anabranch.errors import InvalidArgumentError, UnavailableError
 from anabranch.placement.policy import PlacementPolicy
-from anabranch.proto.config_pb2 import ClusterDef, ConfigProto, ServerDef
+from anabranch.proto.config_pb2 import ConfigProto, ServerDef
 from anabranch.runtime.messages import Frames
 from anabranch.runtime.worker_service import WorkerService
 
@@ -32,10 +32,6 @@ _SCHEME: Final = "grpc"
 #: A thread that computes keeps others waiting for as long as this (s), and messages with them. Python's own 5 ms
 #: are most of what a short step takes.
 _SWITCH_INTERVAL: Final = 0.0005
-
-
-#: what a `Server` is made from
-ServerOrCluster: TypeAlias = ServerDef | ClusterDef | ClusterSpec | Mapping[str, Sequence[str] | Mapping[int, str]]
 
 
 class Server:
@@ -71,7 +67,7 @@ class Server:
 
     def __init__(
         self,
-        server_or_cluster_def: ServerOrCluster,
+        server_or_cluster_def: ServerDef | ClusterLike,
         job_name: str | None = None,
         task_index: int | None = None,
         protocol: str | None = None,
@@ -177,7 +173,7 @@ class Server:
 
 
 def _server_def(
-    given: ServerOrCluster,
+    given: ServerDef | ClusterLike,
     job_name: str | None,
     task_index: int | None,
     protocol: str | None,
@@ -234,9 +230,9 @@ class _Gate:
             raise UnavailableError(None, None, f"the server of {self._name} has not started")
         self.task.request(sender, frames, reply)
 
-    def lost(self, sender: str) -> None:
+    def lost(self, sender: str, task: str) -> None:
         if self.task is not None:
-            self.task.lost(sender)
+            self.task.lost(sender, task)
 
 
 class _Here:
@@ -272,7 +268,7 @@ class _NoTask:
     def request(self, sender: str, frames: Frames, reply: Callable[[Frames], None]) -> None:
         raise InvalidArgumentError(None, None, "this process is a client of the cluster, and no task of it")
 
-    def lost(self, sender: str) -> None:
+    def lost(self, sender: str, task: str) -> None:
         pass
 
 

@@ -41,8 +41,8 @@ class Task:
     def request(self, sender: str, frames: Frames, reply: Callable[[Frames], None]) -> None:
         self.service.start(frames, reply, sender)
 
-    def lost(self, sender: str) -> None:
-        self.service.lost(sender)
+    def lost(self, sender: str, task: str) -> None:
+        self.service.lost(sender, task)
 
     def close(self) -> None:
         """Cancels all steps, and drops what the task holds."""

@@ -80,7 +80,7 @@ def _parsed(text: str) -> Any:
         ) from None
 
 
-def _object(value: Any, where: str) -> dict[str, Any]:
+def _object(value: object, where: str) -> dict[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, dict):
@@ -106,7 +106,7 @@ def _index(task: Mapping[str, Any]) -> int | None:
     return value
 
 
-def _cluster(value: Any) -> ClusterSpec:
+def _cluster(value: object) -> ClusterSpec:
     jobs = _object(value, 'TF_CONFIG["cluster"]')
     try:
         return ClusterSpec(jobs)
@@ -114,6 +114,6 @@ def _cluster(value: Any) -> ClusterSpec:
         raise ValueError(f'TF_CONFIG["cluster"]: {error}') from None
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 100 else text[:100] + "…"

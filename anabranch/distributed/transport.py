@@ -30,6 +30,7 @@ from zmq.utils import z85
 from zmq.utils.monitor import parse_monitor_message
 
 from anabranch.distributed import wire
+from anabranch.distributed.flows import Assembly
 from anabranch.distributed.keys import CurveKeys
 from anabranch.distributed.links import Instruction, Link, PeerState
 from anabranch.distributed.peers import Answer, Connection, MessageHandler, Peer, guarded
@@ -49,6 +50,8 @@ from anabranch.runtime.messages import Buffer, Frames
 _LOGGER: Final = logging.getLogger(__name__)
 #: frames below are copied when they are received: they are bytes, and keep no message alive
 _COPIED_BELOW: Final = 1 << 16
+#: how many bulk messages, pieces mostly, wait in an inbox for each sender before TCP holds the sender up
+_BULK_MARK: Final = 16
 _TICK_MS: Final = 250
 _TICK: Final = _TICK_MS / 1000
 #: longer than that between two ticks, and this process itself was held up
@@ -136,6 +139,7 @@ class Endpoint:
         self._senders: dict[tuple[int, int], Peer] = {}
         self._incarnations: dict[int, Peer] = {}
         self._attached: dict[Peer, tuple[int, int]] = {}
+        self._assemblies: dict[int, tuple[int, Assembly]] = {}
         self._lost_ticks: dict[Peer, int] = {}
         self._new_monitors: deque[tuple[str, Peer, int, Lane]] = deque()
         self._monitors: dict[_Socket, tuple[Peer, int, Lane]] = {}
@@ -145,7 +149,10 @@ class Endpoint:
         self._woken, self._waker = sockets.socketpair()
         try:
             self._judge = self._make_judge() if keys is not None else None
-            self._inboxes = [self._make_inbox(ip, port, bind), self._make_inbox(ip, 0, bind)]
+            self._inboxes = [
+                self._make_inbox(ip, port, bind, 0),
+                self._make_inbox(ip, 0, bind, _BULK_MARK),
+            ]
         except BaseException:
             self._close_sockets()
             raise
@@ -208,6 +215,8 @@ class Endpoint:
             self._senders.pop(before, None)
             if self._incarnations.get(before[0]) is peer:
                 del self._incarnations[before[0]]
+            if before[0] != incarnation:
+                self._assemblies.pop(before[0], None)
         self._attached[peer] = incarnation, channel
         self._senders[incarnation, channel] = peer
         self._incarnations[incarnation] = peer
@@ -308,6 +317,11 @@ class Endpoint:
                     self._deliver(header, frames, sender)
 
     def _deliver(self, header: Header, frames: Frames, sender: Peer) -> None:
+        if header.kind is MessageKind.PIECE:
+            self._assembly(header).take(header.request, frames)
+            return
+        if header.lane is Lane.BULK:
+            frames = self._assembly(header).complete(frames)
         match header.kind:
             case MessageKind.REPLY:
                 sender.answered(header.request, frames)
@@ -325,6 +339,13 @@ class Endpoint:
                 sender.take(lambda link, now: link.heard_beat(beat))
             case MessageKind.FAILURE:
                 sender.answered(header.request, _error(wire.decode_failure(frames)))
+
+    def _assembly(self, header: Header) -> Assembly:
+        """Where the large frames of a channel are put together; those of the sender's channels before are dropped."""
+        known = self._assemblies.get(header.sender)
+        if known is None or known[0] != header.channel:
+            known = self._assemblies[header.sender] = header.channel, Assembly(self.limits.message_bytes)
+        return known[1]
 
     def _greeting(self, header: Header, hello: Hello) -> Peer:
         """Whom a hello is from: who has its incarnation, whatever address was dialed, or else its address."""
@@ -409,12 +430,13 @@ class Endpoint:
             if attached is not None:
                 self._senders.pop(attached, None)
                 self._incarnations.pop(attached[0], None)
+                self._assemblies.pop(attached[0], None)
 
     # ------------------------------------------------------------------ beginning and end
-    def _make_inbox(self, ip: _Address, port: int, bind: str) -> _Socket:
+    def _make_inbox(self, ip: _Address, port: int, bind: str, mark: int) -> _Socket:
         inbox = self._context.socket(zmq.PULL)
         inbox.linger = 0
-        inbox.set(zmq.RCVHWM, 0)
+        inbox.set(zmq.RCVHWM, mark)
         inbox.set(zmq.IPV6, int(ip.version == 6))
         inbox.set(zmq.MAXMSGSIZE, self.limits.message_bytes)
         if self._keys is not None:

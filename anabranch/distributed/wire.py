@@ -61,6 +61,8 @@ class MessageKind(IntEnum):
     REPLY = 8
     #: that a request was not answered, as an error's code and text
     FAILURE = 9
+    #: of a large frame of a message to come; `request` is the bytes of the whole frame (`distributed.flows`)
+    PIECE = 10
 
 
 class Lane(IntEnum):

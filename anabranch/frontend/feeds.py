@@ -17,15 +17,16 @@ import numpy as np
 import numpy.typing as npt
 
 from anabranch.core import dtypes
+from anabranch.core.arrays import ElementType
 from anabranch.core.resources import ResourceHandle
-from anabranch.core.values import to_array
+from anabranch.core.values import TensorLike, to_array
 from anabranch.graph.operation import Tensor
 
 #: floats below this have an int64, of either sign
 _INT64_END = 2.0**63
 
 
-def feed_array(tensor: Tensor, value: Any) -> Any:
+def feed_array(tensor: Tensor, value: TensorLike) -> Any:
     """A fed value as an array of the tensor's dtype.
 
     Raises:
@@ -46,7 +47,7 @@ def feed_array(tensor: Tensor, value: Any) -> Any:
     return value
 
 
-def _converted(tensor: Tensor, value: Any, wanted: Any) -> Any:
+def _converted(tensor: Tensor, value: TensorLike, wanted: ElementType) -> Any:
     if isinstance(value, Tensor):
         raise TypeError(
             "The value of a feed cannot be a tf.Tensor object. Acceptable feed values include Python scalars, strings, "
@@ -92,7 +93,7 @@ def _check_integer(tensor: Tensor, value: int) -> None:
         )
 
 
-def _texts(value: Any) -> Any:
+def _texts(value: TensorLike) -> Any:
     """An array of strings and bytes; an empty one may come from a list without elements, which has no dtype."""
     if isinstance(value, list | tuple | np.ndarray):
         array = np.asarray(value, object)
@@ -101,7 +102,7 @@ def _texts(value: Any) -> Any:
     return to_array(value, dtypes.string)
 
 
-def _wrapped(value: Any, wanted: Any) -> npt.NDArray[Any]:
+def _wrapped(value: TensorLike, wanted: ElementType) -> npt.NDArray[Any]:
     """Numbers that the integer dtype `wanted` is too small for, modulo its range.
 
     Raises:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from anabranch.core.bounded import Table
+from anabranch.core.nest import Structure
+from anabranch.core.values import TensorLike
 from anabranch.graph.composite import IndexedSlices, IndexedSlicesValue, SparseTensor, SparseTensorValue
 from anabranch.graph.graph import Graph
 from anabranch.graph.operation import Operation, Tensor
@@ -45,11 +47,11 @@ def _fetch_slices(value: IndexedSlices) -> tuple[list[Any], Callable[[list[Any]]
     return [*parts, value.dense_shape], lambda got: IndexedSlicesValue(*got)
 
 
-def _feed_sparse(key: SparseTensor, value: Any) -> list[tuple[Any, Any]]:
+def _feed_sparse(key: SparseTensor, value: SparseTensorValue | Sequence[TensorLike]) -> list[tuple[Any, Any]]:
     return list(zip((key.indices, key.values, key.dense_shape), value, strict=True))
 
 
-def _feed_slices(key: IndexedSlices, value: Any) -> list[tuple[Any, Any]]:
+def _feed_slices(key: IndexedSlices, value: Sequence[TensorLike]) -> list[tuple[Any, Any]]:
     parts = [key.values, key.indices] if key.dense_shape is None else [key.values, key.indices, key.dense_shape]
     return list(zip(parts, value, strict=False))
 
@@ -58,7 +60,7 @@ register_session_run_conversion_functions(SparseTensor, _fetch_sparse, _feed_spa
 register_session_run_conversion_functions(IndexedSlices, _fetch_slices, _feed_slices)
 
 
-def feed_function_for(key: Any) -> FeedFunction | None:
+def feed_function_for(key: Structure) -> FeedFunction | None:
     """How a feed key made of several tensors is taken apart; None for other keys."""
     for tensor_type, function in _feed_functions:
         if isinstance(key, tensor_type):
@@ -74,7 +76,7 @@ class FetchMapping:
         ValueError: something is not in the graph, or may not be fetched.
     """
 
-    def __init__(self, graph: Graph, fetches: Any) -> None:
+    def __init__(self, graph: Graph, fetches: Structure) -> None:
         self._graph = graph
         self._index: dict[Tensor, int] = {}
         self._targets: dict[Operation, None] = {}
@@ -88,7 +90,7 @@ class FetchMapping:
         """The result in the shape of the fetches; operations give None."""
         return self._build(values)
 
-    def _map(self, fetch: Any) -> Callable[[list[Any]], Any]:
+    def _map(self, fetch: Structure) -> Callable[[list[Any]], Any]:
         if fetch is None:
             raise TypeError("Fetch argument None has invalid type <class 'NoneType'>")
         if isinstance(fetch, list | tuple):
@@ -102,7 +104,7 @@ class FetchMapping:
                 return lambda values: combine(inner(values))
         return self._map_element(fetch)
 
-    def _map_sequence(self, fetches: Any) -> Callable[[list[Any]], Any]:
+    def _map_sequence(self, fetches: Structure) -> Callable[[list[Any]], Any]:
         builders = [self._map(f) for f in fetches]
         if type(fetches) is list:
             return lambda values: [b(values) for b in builders]
@@ -117,7 +119,7 @@ class FetchMapping:
             make = dict
         return lambda values: make((key, b(values)) for key, b in builders.items())
 
-    def _map_element(self, fetch: Any) -> Callable[[list[Any]], Any]:
+    def _map_element(self, fetch: Structure) -> Callable[[list[Any]], Any]:
         try:
             element = self._graph.as_graph_element(fetch, allow_tensor=True, allow_operation=True)
         except TypeError as error:

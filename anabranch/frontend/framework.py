@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy.typing as npt
 
-from anabranch.core.dtypes import DType, as_dtype
+from anabranch.core.dtypes import DType, DTypeLike, as_dtype
+from anabranch.core.values import TensorLike
+from anabranch.frontend.arguments import CollectionNames, DeviceLike
 from anabranch.graph.composite import IndexedSlices, SparseTensor, SparseTensorValue
 from anabranch.graph.constants import constant_value
 from anabranch.graph.conversion import convert_to_tensor, is_tensor_like, register_tensor_conversion_function
@@ -67,7 +69,7 @@ class name_scope:
         'model/x:0'
     """
 
-    def __init__(self, name: Any, default_name: Any = None, values: Iterable[Any] | None = None) -> None:
+    def __init__(self, name: str | None, default_name: str | None = None, values: Iterable[Any] | None = None) -> None:
         for given in (name, default_name):
             if given is not None and not isinstance(given, str):
                 raise TypeError(f"name for name_scope must be a string, got {given!r} of type {type(given).__name__}")
@@ -127,7 +129,7 @@ def init_scope() -> Iterator[None]:
         yield
 
 
-def device(device_name_or_function: Any) -> contextlib.AbstractContextManager[None]:
+def device(device_name_or_function: DeviceLike | None) -> contextlib.AbstractContextManager[None]:
     """A context manager: operations created inside are placed on a device (§3.3).
 
     Args:
@@ -172,7 +174,7 @@ def control_dependencies(control_inputs: Iterable[Any] | None) -> contextlib.Abs
     return get_default_graph().control_dependencies(control_inputs)
 
 
-def colocate_with(op: Any, ignore_existing: bool = False) -> contextlib.AbstractContextManager[None]:
+def colocate_with(op: TensorLike | Operation, ignore_existing: bool = False) -> contextlib.AbstractContextManager[None]:
     """`Graph.colocate_with` of the default graph."""
     return get_default_graph().colocate_with(op, ignore_existing)
 
@@ -183,7 +185,7 @@ def container(container_name: str) -> contextlib.AbstractContextManager[str]:
 
 
 # ---------------------------------------------------------------------- collections
-def add_to_collection(name: str, value: Any) -> None:
+def add_to_collection(name: str, value: object) -> None:
     """Adds an item to a collection of the default graph.
 
     Args:
@@ -201,7 +203,7 @@ def add_to_collection(name: str, value: Any) -> None:
     get_default_graph().add_to_collection(name, value)
 
 
-def add_to_collections(names: Any, value: Any) -> None:
+def add_to_collections(names: CollectionNames, value: object) -> None:
     """`Graph.add_to_collections` of the default graph."""
     get_default_graph().add_to_collections(names, value)
 
@@ -271,12 +273,12 @@ def get_seed(op_seed: int | None) -> tuple[int | None, int | None]:
 
 
 # ---------------------------------------------------------------------- values
-def is_tensor(x: Any) -> bool:
+def is_tensor(x: object) -> bool:
     """Whether `x` is a tensor, a variable, or another value that stands for tensors of the graph."""
     return isinstance(x, Tensor | SparseTensor | IndexedSlices) or is_tensor_like(x)
 
 
-def get_static_value(tensor: Any, partial: bool = False) -> npt.NDArray[Any] | None:
+def get_static_value(tensor: TensorLike, partial: bool = False) -> npt.NDArray[Any] | None:
     """The value of `tensor` where it is known while the graph is built, else None.
 
     Args:
@@ -287,7 +289,7 @@ def get_static_value(tensor: Any, partial: bool = False) -> npt.NDArray[Any] | N
 
 
 def convert_to_tensor_or_indexed_slices(
-    value: Any, dtype: Any = None, name: str | None = None
+    value: TensorLike, dtype: DTypeLike | None = None, name: str | None = None
 ) -> Tensor | IndexedSlices | SparseTensor:
     """`value` itself if it is an `IndexedSlices`, else the tensor that it stands for.
 
@@ -301,7 +303,7 @@ def convert_to_tensor_or_indexed_slices(
 
 
 def convert_to_tensor_or_sparse_tensor(
-    value: Any, dtype: Any = None, name: str | None = None
+    value: TensorLike, dtype: DTypeLike | None = None, name: str | None = None
 ) -> Tensor | IndexedSlices | SparseTensor:
     """A `SparseTensor` for a sparse value, else the tensor that `value` stands for.
 
@@ -315,12 +317,12 @@ def convert_to_tensor_or_sparse_tensor(
     return convert_to_tensor(value, dtype, name)
 
 
-def _check_dtype(value: Any, dtype: Any) -> None:
+def _check_dtype(value: Tensor | IndexedSlices | SparseTensor, dtype: DTypeLike | None) -> None:
     if dtype is not None and not as_dtype(dtype).is_compatible_with(value.dtype):
         raise ValueError(f"conversion requested dtype {as_dtype(dtype).name} for {value!r} of dtype {value.dtype.name}")
 
 
-def _indexed_slices_to_tensor(value: Any, dtype: DType | None, name: str | None, as_ref: bool) -> Any:
+def _indexed_slices_to_tensor(value: IndexedSlices, dtype: DType | None, name: str | None, as_ref: bool) -> Any:
     """The dense tensor: rows that occur twice are summed, as everywhere with `IndexedSlices`."""
     _check_dtype(value, dtype)
     if value.dense_shape is None:

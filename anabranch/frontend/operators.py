@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from anabranch.core import dtypes
+from anabranch.core.values import TensorLike
 from anabranch.frontend.arithmetic.linalg import matmul
 from anabranch.frontend.arithmetic.math import QUOTIENT_TYPES, abs
 from anabranch.frontend.arrays.slicing import slice_helper
@@ -28,7 +29,7 @@ from anabranch.ops.arithmetic import logic, math as arithmetic
 def _operator(name: str, apply: Callable[[Any, Any, str], Any]) -> Callable[[Any, Any], Any]:
     """The operator `name` of two operands, at least one of them a tensor; `apply(x, y, operation name)`."""
 
-    def operator(x: Any, y: Any) -> Any:
+    def operator(x: TensorLike, y: TensorLike) -> Any:
         if isinstance(x, Tensor) and isinstance(y, Tensor):
             return apply(x, y, name)
         if isinstance(y, SparseTensor | SparseTensorValue):
@@ -49,11 +50,11 @@ def _operator(name: str, apply: Callable[[Any, Any, str], Any]) -> Callable[[Any
     return operator
 
 
-def _is_plain(value: Any) -> bool:
+def _is_plain(value: TensorLike) -> bool:
     return isinstance(value, numbers.Number | str | bytes | list | tuple | np.ndarray | np.generic | Tensor)
 
 
-def _with_sparse(name: str, x: Any, y: Any) -> Any:
+def _with_sparse(name: str, x: TensorLike, y: TensorLike) -> Any:
     """A dense times a sparse tensor; no other operator has a sparse tensor on its right."""
     if name != "mul":
         raise TypeError(f"the operator {name!r} is not defined for {x!r} and the sparse tensor {y!r}")
@@ -64,13 +65,13 @@ def _op(op: OpFunction) -> Callable[[Any, Any, str], Any]:
     return lambda x, y, name: op(x, y, name=name)
 
 
-def _add(x: Any, y: Any, name: str) -> Any:
+def _add(x: TensorLike, y: TensorLike, name: str) -> Any:
     dtype = x.dtype if isinstance(x, Tensor) else y.dtype
     op = arithmetic.Add if dtype.base_dtype is dtypes.string else arithmetic.AddV2
     return op(x, y, name=name)
 
 
-def _converted(x: Any, y: Any) -> tuple[Tensor, Tensor]:
+def _converted(x: TensorLike, y: TensorLike) -> tuple[Tensor, Tensor]:
     """Both operands as tensors; a plain one takes the dtype of the other."""
     if isinstance(x, Tensor):
         return x, convert_to_tensor(y, None if is_tensor_like(y) else x.dtype.base_dtype, name="y")
@@ -78,7 +79,7 @@ def _converted(x: Any, y: Any) -> tuple[Tensor, Tensor]:
 
 
 def _division(of_integers: Callable[[Any, Any, str], Any]) -> Callable[[Any, Any, str], Any]:
-    def apply(x: Any, y: Any, name: str) -> Any:
+    def apply(x: TensorLike, y: TensorLike, name: str) -> Any:
         dtype = (x if isinstance(x, Tensor) else y).dtype.base_dtype
         if dtype.is_floating or dtype.is_complex:
             return arithmetic.RealDiv(x, y, name=name)
@@ -87,7 +88,7 @@ def _division(of_integers: Callable[[Any, Any, str], Any]) -> Callable[[Any, Any
     return apply
 
 
-def _true_quotient(x: Any, y: Any, name: str) -> Any:
+def _true_quotient(x: TensorLike, y: TensorLike, name: str) -> Any:
     with get_default_graph().name_scope(name) as scope:
         a, b = _converted(x, y)
         wide = QUOTIENT_TYPES.get(a.dtype.base_dtype)
@@ -96,11 +97,11 @@ def _true_quotient(x: Any, y: Any, name: str) -> Any:
         return arithmetic.RealDiv(raw.Cast(a, DstT=wide), raw.Cast(b, DstT=wide), name=scope)
 
 
-def _matmul(x: Any, y: Any, name: str) -> Any:
+def _matmul(x: TensorLike, y: TensorLike, name: str) -> Any:
     return matmul(*_converted(x, y), name=name)
 
 
-def _xor(x: Any, y: Any, name: str) -> Any:
+def _xor(x: TensorLike, y: TensorLike, name: str) -> Any:
     either, both = logic.LogicalOr(x, y), logic.LogicalAnd(x, y)
     return logic.LogicalAnd(either, logic.LogicalNot(both), name=name)
 

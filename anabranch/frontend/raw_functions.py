@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from anabranch.core.op_def import MISSING, ArgDef, AttrDef
 from anabranch.core.registry import all_op_defs, find_op_def
-from anabranch.graph.building import OpFunction
+from anabranch.graph.building import Argument, OpFunction
 
 _AXIS: Final = {"reduction_indices": "axis"}
 #: arguments that TensorFlow's functions call otherwise than the definitions of the operations do
@@ -51,7 +51,7 @@ def generated_function(op: OpFunction) -> Callable[..., Any]:
     """An operation type as modules like `gen_math_ops` have it: its arguments may also be given by position."""
     defined = {public: name for name, public in _RENAMED.get(op.name, {}).items()}
 
-    def apply(*args: Any, **kwargs: Any) -> Any:
+    def apply(*args: Argument, **kwargs: Argument) -> Any:
         return op(*args, **{defined.get(key, key): value for key, value in kwargs.items()})
 
     apply.__name__ = apply.__qualname__ = op.name
@@ -67,7 +67,7 @@ def keyword_function(name: str) -> Callable[..., Any] | None:
     function = generated_function(op)
     signature = signature_of(op)
 
-    def apply(*args: Any, **kwargs: Any) -> Any:
+    def apply(*args: Argument, **kwargs: Argument) -> Any:
         if args:
             raise TypeError(
                 f"{name} only takes keyword args (possible keys: {list(signature.parameters)}). "
@@ -96,7 +96,7 @@ def signature_of(op: OpFunction) -> inspect.Signature:
     return inspect.Signature(parameters, return_annotation=_result_type(op))
 
 
-def _keyword(name: str, annotation: str, default: Any = inspect.Parameter.empty) -> inspect.Parameter:
+def _keyword(name: str, annotation: str, default: object = inspect.Parameter.empty) -> inspect.Parameter:
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from anabranch.core.dtypes import DType, as_dtype, float32
-from anabranch.core.shapes import TensorShape
+from anabranch.core.dtypes import DType, DTypeLike, as_dtype, float32
+from anabranch.core.shapes import ShapeLike, TensorShape
 from anabranch.graph.operation import Tensor
 
 
@@ -19,13 +19,13 @@ class TensorSpec:
 
     __slots__ = ("__dict__", "_dtype", "_name", "_shape")
 
-    def __init__(self, shape: Any = None, dtype: Any = float32, name: str | None = None) -> None:
+    def __init__(self, shape: ShapeLike | None = None, dtype: DTypeLike = float32, name: str | None = None) -> None:
         self._shape = TensorShape(shape)
         self._dtype = as_dtype(dtype)
         self._name = name
 
     @classmethod
-    def from_spec(cls, spec: Any, name: str | None = None) -> TensorSpec:
+    def from_spec(cls, spec: TensorSpec, name: str | None = None) -> TensorSpec:
         """The spec with the shape and dtype of another one."""
         return cls(spec.shape, spec.dtype, name or spec.name)
 
@@ -46,7 +46,7 @@ class TensorSpec:
     def name(self) -> str | None:
         return self._name
 
-    def is_compatible_with(self, spec_or_tensor: Any) -> bool:
+    def is_compatible_with(self, spec_or_tensor: TensorSpec | Tensor) -> bool:
         """Whether a tensor, or one that meets another spec, can meet this one."""
         dtype = as_dtype(spec_or_tensor.dtype)
         return self._dtype.is_compatible_with(dtype) and self._shape.is_compatible_with(spec_or_tensor.shape)

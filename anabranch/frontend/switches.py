@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from anabranch.core.values import PassedOn
 
 
 def executing_eagerly() -> bool:
@@ -62,6 +62,6 @@ def disable_control_flow_v2() -> None:
     """Accepted: programs see no difference."""
 
 
-def enable_eager_execution(*_: Any, **__: Any) -> None:
+def enable_eager_execution(*_: PassedOn, **__: PassedOn) -> None:
     """Raises NotImplementedError: graphs are what this system is about."""
     raise NotImplementedError("anabranch runs graphs only; build operations and run them with a tf.Session")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -93,6 +93,12 @@ class IndexedSlices:
         return f"IndexedSlices(indices={self._indices}, values={self._values}, dense_shape={self._dense_shape})"
 
     __repr__ = __str__
+
+
+#: what stands for a sparse tensor where one is wanted
+SparseTensorLike: TypeAlias = "SparseTensor | SparseTensorValue"
+#: a gradient by a tensor: dense, or of a few rows
+Gradient: TypeAlias = Tensor | IndexedSlices
 
 
 class IndexedSlicesValue(NamedTuple):

@@ -27,7 +27,21 @@ Slot = tuple[str, int]
 
 #: Attributes that newer or older programs write as a hint or for bookkeeping: they never change a result.
 HINT_ATTRS: Final = frozenset(
-    {"grad_a", "grad_b", "debug_name", "use_locking", "use_cudnn_on_gpu", "accuracy", "parallel_iterations"}
+    {
+        "grad_a",
+        "grad_b",
+        "grad_x",
+        "grad_y",
+        "sparse_gradient",
+        "metadata",
+        "is_files",
+        "replicate_on_split",
+        "debug_name",
+        "use_locking",
+        "use_cudnn_on_gpu",
+        "accuracy",
+        "parallel_iterations",
+    }
 )
 
 _VALID_NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.\-/>]*")

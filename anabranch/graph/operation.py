@@ -35,6 +35,10 @@ TensorIndex: TypeAlias = "int | slice | EllipsisType | TensorLike | None"
 class StepRunner(Protocol):
     """What runs steps: a session."""
 
+    @property
+    def graph(self) -> Graph:
+        """The graph that its steps are of."""
+
     def run(self, fetches: Structure, feed_dict: FeedDict | None = None) -> Structure:
         """Runs a step that fetches something."""
 

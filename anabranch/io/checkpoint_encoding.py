@@ -115,7 +115,7 @@ def _unwrapped(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return np.dtype(inner)
 
 
-def _as_bytes(item: Any) -> bytes:
+def _as_bytes(item: str | bytes) -> bytes:
     return item.encode() if isinstance(item, str) else bytes(item)
 
 

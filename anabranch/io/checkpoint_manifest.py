@@ -19,6 +19,7 @@ from typing import Any, Final
 from anabranch import errors
 from anabranch.core import dtypes
 from anabranch.io import checkpoint_encoding, crc32c, durable, os_errors, safetensors_file, slices
+from anabranch.io.safetensors_file import JsonValue
 
 FORMAT: Final = "anabranch.checkpoint"
 FORMAT_VERSION: Final = 1
@@ -267,7 +268,7 @@ def _parse(content: dict[str, Any], path: str) -> Manifest:
     return Manifest(str(generation), str(writer), float(wall_time or 0), step, shards, tensors)
 
 
-def _parse_shard(shard: Any, path: str) -> Shard:
+def _parse_shard(shard: JsonValue, path: str) -> Shard:
     _check(isinstance(shard, dict), f"a shard is {shard!r}")
     suffix, nbytes = shard.get("suffix"), shard.get("bytes")
     _check(isinstance(suffix, str) and type(nbytes) is int and nbytes >= 0, f"a shard is {shard!r}")
@@ -281,7 +282,7 @@ def _parse_shard(shard: Any, path: str) -> Shard:
     return Shard(suffix, nbytes)
 
 
-def _parse_entry(name: str, entry: Any, shard_count: int) -> Entry:
+def _parse_entry(name: str, entry: JsonValue, shard_count: int) -> Entry:
     _check(isinstance(entry, dict), f"the entry of tensor {name!r} is no object")
     shape, pieces = entry.get("shape"), entry.get("pieces")
     try:
@@ -311,7 +312,7 @@ def _check_stored_once(tensors: dict[str, Entry]) -> None:
             used.add(place)
 
 
-def _parse_piece(name: str, piece: Any, shard_count: int) -> Piece:
+def _parse_piece(name: str, piece: JsonValue, shard_count: int) -> Piece:
     _check(isinstance(piece, dict), f"a piece of tensor {name!r} is no object")
     shard, key, crc = piece.get("shard"), piece.get("key"), piece.get("crc32c")
     offsets, shape = piece.get("offsets"), piece.get("shape")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import AnyStr, Final
 
 from anabranch.io.positioned_records import LineFile
 
@@ -46,9 +46,9 @@ def _quoted_field(row: str, at: int, delimiter: str) -> tuple[str, int]:
     return row[at + 1 : end].replace(_QUOTE * 2, _QUOTE), end + 1
 
 
-def _closing_quote(row: Any, at: int) -> int:
+def _closing_quote(row: AnyStr, at: int) -> int:
     """Where the quoted field that begins at a place has its last quote; -1: nowhere. Takes strings or bytes."""
-    quote = _QUOTE if isinstance(row, str) else _QUOTE.encode()
+    quote: AnyStr = _QUOTE if isinstance(row, str) else _QUOTE.encode()
     end = row.find(quote, at + 1)
     while end >= 0 and row.startswith(quote, end + 1):
         end = row.find(quote, end + 2)

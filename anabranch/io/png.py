@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from anabranch.core.arrays import ElementType, HostArray
+
 Array = np.ndarray[Any, Any]
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
@@ -27,7 +29,7 @@ _ADAM7 = ((0, 0, 8, 8), (0, 4, 8, 8), (4, 0, 8, 4), (0, 2, 4, 4), (2, 0, 4, 2), 
 MAX_SAMPLES = 1 << 30
 
 
-def encode_png(image: Any, compression: int = -1) -> bytes:
+def encode_png(image: HostArray, compression: int = -1) -> bytes:
     """The PNG file of an image.
 
     Args:
@@ -66,7 +68,7 @@ def _chunk(kind: bytes, data: bytes) -> bytes:
     return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
 
-def decode_png(contents: bytes, channels: int = 0, dtype: Any = np.uint8) -> Array:
+def decode_png(contents: bytes, channels: int = 0, dtype: ElementType = np.uint8) -> Array:
     """The pixels of a PNG file.
 
     Args:

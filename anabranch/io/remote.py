@@ -11,7 +11,7 @@ import os
 import re
 import stat
 from types import ModuleType
-from typing import Any, Final
+from typing import IO, Any, Final
 
 from anabranch import errors
 
@@ -51,7 +51,7 @@ def open_file(path: str, mode: str, buffering: int = -1) -> Any:
     return open(path, mode, buffering)
 
 
-def size_of(file: Any) -> int | None:
+def size_of(file: IO[Any]) -> int | None:
     """The length in bytes of an open file; None of what has none, such as a pipe."""
     size = getattr(file, "size", None)
     if size is None and (buffer := getattr(file, "getbuffer", None)) is not None:

@@ -15,7 +15,7 @@ import json
 import math
 import struct
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import ml_dtypes
 import numpy as np
@@ -45,6 +45,10 @@ _CODES: Final[dict[str, np.dtype[Any]]] = {
     "F64": np.dtype(np.float64),
 }
 _CODE_OF_DTYPE: Final = {dtype: code for code, dtype in _CODES.items()}
+
+
+#: what a JSON text holds: numbers, strings, lists, objects; nothing is known of it before it was checked
+JsonValue: TypeAlias = Any
 
 
 class SafetensorsError(ValueError):
@@ -125,7 +129,7 @@ def parse_header(data: memoryview) -> dict[str, StoredTensor]:
     return tensors
 
 
-def _parse_entry(name: str, entry: Any, start: int) -> StoredTensor:
+def _parse_entry(name: str, entry: JsonValue, start: int) -> StoredTensor:
     try:
         dtype = _CODES[entry["dtype"]]
         shape = entry["shape"]
@@ -148,7 +152,7 @@ def _check_no_gaps(tensors: Mapping[str, StoredTensor], start: int, size: int) -
         raise SafetensorsError(f"its tensors end at byte {position}, but the file has {size} bytes")
 
 
-def is_shape(value: Any) -> bool:
+def is_shape(value: JsonValue) -> bool:
     """Whether a JSON value is a list of sizes that NumPy can have."""
     return isinstance(value, list) and all(type(size) is int for size in value) and fits_memory(value)
 

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from jax import lax, numpy as jnp
 
+from anabranch.core.arrays import Array
 from anabranch.ops.nn.sliding import MAX_UNROLLED_TAPS, Window, shifted, unshifted, wide
 
 #: what the sum over taps costs per product, in multiplications and additions of a matrix product (measured)
@@ -74,19 +75,19 @@ def spreading_cost(channels: int, depth: int, window: Window) -> float:
     return share * (depth + _SUM_COST) / depth
 
 
-def _seen(data: Any, window: Window) -> Any:
+def _seen(data: Array, window: Window) -> Any:
     """What the positions of the window of an `is_product` convolution see, [positions, taps * channels]."""
     if _covers(window):
         return data.reshape(data.shape[0], -1)
     return shifted(data, window)[0].reshape(-1, data.shape[-1])
 
 
-def forward(data: Any, filter: Any, window: Window) -> Any:
+def forward(data: Array, filter: Array, window: Window) -> Any:
     depth = filter.shape[-1]
     return (_seen(data, window) @ filter.reshape(-1, depth)).reshape(*window.outputs[:-1], depth)
 
 
-def to_input(filter: Any, grad: Any, window: Window) -> Any:
+def to_input(filter: Array, grad: Array, window: Window) -> Any:
     channels, depth = filter.shape[-2:]
     rows = lax.dot_general(grad.reshape(-1, depth), filter.reshape(-1, depth), (((1,), (1,)), ((), ())))
     if _covers(window):
@@ -123,28 +124,28 @@ def _placed(parts: Sequence[Any], window: Window, axis: int) -> Any:
     return total
 
 
-def to_filter(data: Any, grad: Any, window: Window) -> Any:
+def to_filter(data: Array, grad: Array, window: Window) -> Any:
     depth = grad.shape[-1]
     product = lax.dot_general(_seen(data, window), grad.reshape(-1, depth), (((0,), (0,)), ((), ())))
     return product.reshape(*window.size[1:-1], data.shape[-1], depth)
 
 
 # ---------------------------------------------------------------------- per channel
-def depthwise_forward(data: Any, filter: Any, window: Window) -> Any:
+def depthwise_forward(data: Array, filter: Array, window: Window) -> Any:
     channels, multiplier = filter.shape[-2:]
     taps = wide(filter).reshape(window.taps, channels, multiplier)
     parts = [wide(part)[..., None] * tap for part, tap in zip(shifted(data, window), taps, strict=True)]
     return _narrowed(sum(parts), data).reshape(*window.outputs[:-1], channels * multiplier)
 
 
-def depthwise_to_input(filter: Any, grad: Any, window: Window) -> Any:
+def depthwise_to_input(filter: Array, grad: Array, window: Window) -> Any:
     channels, multiplier = filter.shape[-2:]
     taps = wide(filter).reshape(window.taps, channels, multiplier)
     incoming = wide(grad).reshape(*grad.shape[:-1], channels, multiplier)
     return _narrowed(unshifted([(incoming * tap).sum(axis=-1) for tap in taps], window), grad)
 
 
-def depthwise_to_filter(data: Any, grad: Any, window: Window) -> Any:
+def depthwise_to_filter(data: Array, grad: Array, window: Window) -> Any:
     channels = data.shape[-1]
     multiplier = grad.shape[-1] // channels
     incoming = wide(grad).reshape(*grad.shape[:-1], channels, multiplier)
@@ -153,5 +154,5 @@ def depthwise_to_filter(data: Any, grad: Any, window: Window) -> Any:
     return _narrowed(jnp.stack(taps), grad).reshape(*window.size[1:-1], channels, multiplier)
 
 
-def _narrowed(x: Any, like: Any) -> Any:
+def _narrowed(x: Array, like: Array) -> Any:
     return x.astype(like.dtype)

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from anabranch.core import dtypes
+from anabranch.core.arrays import Array
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.kernels import KernelCase, register_kernel
 from anabranch.kernels import conv_forms, winograd
@@ -42,7 +43,7 @@ class _Direction:
     sizes: int | None
     depthwise: bool
 
-    def geometry(self, attrs: Mapping[str, Any], shapes: Sequence[tuple[int, ...]], sizes: Any) -> Geometry:
+    def geometry(self, attrs: Mapping[str, Any], shapes: Sequence[tuple[int, ...]], sizes: Array) -> Geometry:
         """The convolution of data and a filter that this belongs to."""
         one, other = (shapes[i] for i in self.operands)
         if self.sizes is None:
@@ -90,7 +91,7 @@ class _Direction:
             assert geometry is not None  # `takes` has said so
             return cost(geometry)
 
-        def kernel(*inputs: Any, ctx: OperationContext) -> Any:
+        def kernel(*inputs: Array, ctx: OperationContext) -> Any:
             sizes = None if self.sizes is None else inputs[self.sizes]
             geometry = self.geometry(ctx.op.attrs, [value.shape for value in inputs], sizes)
             return form(inputs[self.operands[0]], inputs[self.operands[1]], geometry.window)

@@ -33,6 +33,7 @@ from typing import Any, Final
 import numpy as np
 from jax import lax, numpy as jnp
 
+from anabranch.core.arrays import Array
 from anabranch.ops.nn.sliding import Window
 
 #: outputs per tile and axis; values that they depend on; taps
@@ -95,26 +96,26 @@ def cost(window: Window, channels: int, depth: int) -> float:
     return narrow if narrow > 1 else _LEAST_COST + _TRANSFORMS_COST / products
 
 
-def forward(data: Any, filter: Any, window: Window) -> Any:
+def forward(data: Array, filter: Array, window: Window) -> Any:
     """The convolution of [batch, height, width, in] with [3, 3, in, out]."""
     products = _batched(_data_at_points(data, window), _filter_at_points(filter), (2,), (1,))
     return _outputs(products, window)
 
 
-def to_input(filter: Any, grad: Any, window: Window) -> Any:
+def to_input(filter: Array, grad: Array, window: Window) -> Any:
     """Its gradient with respect to the data, from that of the output."""
     products = _batched(_gradient_at_points(grad, window), _filter_at_points(filter), (2,), (2,))
     return _data_from_points(products, window)
 
 
-def to_filter(data: Any, grad: Any, window: Window) -> Any:
+def to_filter(data: Array, grad: Array, window: Window) -> Any:
     """Its gradient with respect to the filter."""
     products = _batched(_data_at_points(data, window), _gradient_at_points(grad, window), (1,), (1,))
     channels, depth = products.shape[1:]
     return (_FILTER_TO_POINTS_2D.T @ products.reshape(TILE * TILE, -1)).reshape(TAPS, TAPS, channels, depth)
 
 
-def _batched(one: Any, other: Any, one_axes: Sequence[int], other_axes: Sequence[int]) -> Any:
+def _batched(one: Array, other: Array, one_axes: Sequence[int], other_axes: Sequence[int]) -> Any:
     """One matrix product for each of the 36 points; the axes are those summed over."""
     return lax.dot_general(one, other, ((one_axes, other_axes), ((0,), (0,))))
 
@@ -122,12 +123,12 @@ def _batched(one: Any, other: Any, one_axes: Sequence[int], other_axes: Sequence
 # ---------------------------------------------------------------------- the transforms
 # Each is done along the height and then along the width, as sums of slices that XLA fuses. A matrix product with the
 # constant matrices takes two to three times as long.
-def _filter_at_points(filter: Any) -> Any:
+def _filter_at_points(filter: Array) -> Any:
     """[3, 3, in, out] -> [36, in, out]"""
     return (_FILTER_TO_POINTS_2D @ filter.reshape(TAPS * TAPS, -1)).reshape(TILE * TILE, *filter.shape[2:])
 
 
-def _data_at_points(data: Any, window: Window) -> Any:
+def _data_at_points(data: Array, window: Window) -> Any:
     """[batch, height, width, in] -> [36, tiles, in]"""
     batch, rows, columns, channels = *_tiles(window), data.shape[-1]
     pads = [
@@ -140,11 +141,11 @@ def _data_at_points(data: Any, window: Window) -> Any:
     return both.reshape(TILE * TILE, batch * rows * columns, channels)
 
 
-def _every_fourth(data: Any, start: int, count: int, axis: int) -> Any:
+def _every_fourth(data: Array, start: int, count: int, axis: int) -> Any:
     return lax.slice_in_dim(data, start, start + OUTPUTS * (count - 1) + 1, OUTPUTS, axis)
 
 
-def _data_from_points(products: Any, window: Window) -> Any:
+def _data_from_points(products: Array, window: Window) -> Any:
     """The transpose of `_data_at_points`: tiles overlap, and what they give to one value is added."""
     batch, rows, columns = _tiles(window)
     points = products.reshape(TILE, TILE, batch, rows, columns, -1)
@@ -162,12 +163,12 @@ def _overlapped(parts: list[Any], axis: int, start: int, length: int) -> Any:
     return lax.slice_in_dim(laid.reshape(shape), start, start + length, axis=axis)
 
 
-def _padded(data: Any, axis: int, before: int, after: int) -> Any:
+def _padded(data: Array, axis: int, before: int, after: int) -> Any:
     pads = [(before, after, 0) if a == axis else (0, 0, 0) for a in range(data.ndim)]
     return lax.pad(data, np.float32(0), pads)
 
 
-def _outputs(products: Any, window: Window) -> Any:
+def _outputs(products: Array, window: Window) -> Any:
     """[36, tiles, out] -> [batch, height, width, out]"""
     batch, rows, columns = _tiles(window)
     points = products.reshape(TILE, TILE, batch, rows, columns, -1)
@@ -177,7 +178,7 @@ def _outputs(products: Any, window: Window) -> Any:
     return full[:, : window.outputs[1], : window.outputs[2]]
 
 
-def _gradient_at_points(grad: Any, window: Window) -> Any:
+def _gradient_at_points(grad: Array, window: Window) -> Any:
     """The transpose of `_outputs`: [batch, height, width, out] -> [36, tiles, out]"""
     batch, rows, columns = _tiles(window)
     pads = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from anabranch.core.arrays import ArrayLibrary
+from anabranch.core.arrays import Array, ArrayLibrary
 from anabranch.graph.building import OpFunction, define_op
 from anabranch.ops import shape_rules
 
@@ -74,7 +74,7 @@ def comparison(name: str, function: ArrayFunction, types: str = "real", commutat
 
 
 def _with_xp(function: ArrayFunction) -> ArrayFunction:
-    def kernel(*arrays: Any, xp: ArrayLibrary) -> Any:
+    def kernel(*arrays: Array, xp: ArrayLibrary) -> Any:
         return function(xp, *arrays)
 
     return kernel

@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 
 from anabranch.core.resources import ResourceHandle
+from anabranch.core.values import TensorValue
 from anabranch.ops.lists.values import TensorList
 
 _OBJECTS = (ResourceHandle, TensorList)
 
 
-def boxed(value: Any) -> Any:
+def boxed(value: TensorValue) -> Any:
     """A handle or a list of tensors in an array of rank 0; any other value as it is."""
     if not isinstance(value, _OBJECTS):
         return value
@@ -26,7 +27,7 @@ def boxed(value: Any) -> Any:
     return box
 
 
-def unboxed(value: Any) -> Any:
+def unboxed(value: TensorValue) -> Any:
     """The way back from `boxed`."""
     if isinstance(value, np.ndarray) and value.dtype == np.object_ and value.ndim == 0:
         element = value.item()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 from anabranch.core.shapes import LateShapeError, TensorShape, broadcast_shape
 
@@ -14,7 +14,7 @@ SCALAR = TensorShape([])
 UNKNOWN = TensorShape(None)
 
 
-def same_as_first(first: TensorShape, *_: Any) -> TensorShape:
+def same_as_first(first: TensorShape, *_: TensorShape | list[TensorShape]) -> TensorShape:
     """One output of the first input's shape."""
     return first
 
@@ -47,17 +47,17 @@ def broadcast(first: TensorShape, *others: TensorShape) -> TensorShape:
     return result
 
 
-def scalar(*_: Any) -> TensorShape:
+def scalar(*_: TensorShape | list[TensorShape]) -> TensorShape:
     """One scalar output."""
     return SCALAR
 
 
-def unknown(*_: Any) -> TensorShape:
+def unknown(*_: TensorShape | list[TensorShape]) -> TensorShape:
     """One output of unknown shape."""
     return UNKNOWN
 
 
-def no_outputs(*_: Any) -> tuple[()]:
+def no_outputs(*_: TensorShape | list[TensorShape]) -> tuple[()]:
     """For operations without outputs."""
     return ()
 

@@ -632,16 +632,20 @@ class RegisterPartition(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     PARTITION_FIELD_NUMBER: _builtins.int
+    NUMBER_FIELD_NUMBER: _builtins.int
+    number: _builtins.int
+    """names it, and no other of the session ever"""
     @_builtins.property
     def partition(self) -> Global___PartitionDef: ...
     def __init__(
         self,
         *,
         partition: Global___PartitionDef | None = ...,
+        number: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["partition", b"partition"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["partition", b"partition"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["number", b"number", "partition", b"partition"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1055,13 +1059,10 @@ Global___ErrorDef: _TypeAlias = ErrorDef  # noqa: Y015
 class WorkerReply(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
-    PARTITION_FIELD_NUMBER: _builtins.int
     FETCH_FIELD_NUMBER: _builtins.int
     EVENT_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
     DESCRIPTION_FIELD_NUMBER: _builtins.int
-    partition: _builtins.int
-    """of RegisterPartition"""
     @_builtins.property
     def fetch(self) -> _containers.RepeatedCompositeFieldContainer[Global___ValueDef]:
         """of RunPartition"""
@@ -1075,7 +1076,6 @@ class WorkerReply(_message.Message):
     def __init__(
         self,
         *,
-        partition: _builtins.int = ...,
         fetch: _abc.Iterable[Global___ValueDef] | None = ...,
         event: _abc.Iterable[Global___ItemEventDef] | None = ...,
         error: Global___ErrorDef | None = ...,
@@ -1083,7 +1083,7 @@ class WorkerReply(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["description", b"description", "error", b"error"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["description", b"description", "error", b"error", "event", b"event", "fetch", b"fetch", "partition", b"partition"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["description", b"description", "error", b"error", "event", b"event", "fetch", b"fetch"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

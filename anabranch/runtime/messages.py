@@ -10,7 +10,7 @@ from __future__ import annotations
 import builtins
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
@@ -37,6 +37,10 @@ Buffer: TypeAlias = bytes | memoryview
 Frames: TypeAlias = list[Buffer]
 
 
+#: arrays of fewer bytes are copied into their frames, which is quicker than to keep them alive
+_COPIED_BELOW: Final = 1 << 16
+
+
 # ---------------------------------------------------------------------- values
 def value_to_proto(value: TensorValue, frames: Frames) -> ValueDef:
     """The message of a value; the bytes of an array are added to the frames.
@@ -60,12 +64,22 @@ def value_to_proto(value: TensorValue, frames: Frames) -> ValueDef:
         return ValueDef(
             dtype=dtype_to_proto(string), dim=array.shape, is_array=True, length=[len(item) for item in strings]
         )
-    frames.append(array.tobytes())
+    frames.append(_bytes_of(array))
     return ValueDef(dtype=dtype_to_proto(as_dtype(array.dtype)), dim=array.shape, is_array=True)
 
 
-def value_from_proto(message: ValueDef, frames: Iterator[Buffer]) -> TensorValue:
-    """The value of a message, whose bytes are the next of the frames: an array that can be written, or a handle.
+def _bytes_of(array: np.ndarray[Any, Any]) -> Buffer:
+    """The bytes of an array; those of a large one where they are."""
+    if array.nbytes < _COPIED_BELOW:
+        return array.tobytes()
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+
+
+def value_from_proto(message: ValueDef, frames: Iterator[Buffer], is_own: bool = True) -> TensorValue:
+    """The value of a message, whose bytes are the next of the frames: an array, or a handle.
+
+    Args:
+        is_own: whether the array can be written, and keeps no frame alive.
 
     Raises:
         ValueError, TypeError: the message and the frames do not fit each other.
@@ -78,7 +92,8 @@ def value_from_proto(message: ValueDef, frames: Iterator[Buffer]) -> TensorValue
         return _strings(bytes(content), list(message.length), count).reshape(shape)
     if len(content) != count * dtype.size:
         raise ValueError(f"an array of {count} elements of {dtype.name} came with {len(content)} bytes")
-    return np.frombuffer(content, dtype.as_numpy_dtype).reshape(shape).copy()
+    array = np.frombuffer(content, dtype.as_numpy_dtype).reshape(shape)
+    return array.copy() if is_own else array
 
 
 def _count(shape: Sequence[int]) -> int:

@@ -46,6 +46,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
+from anabranch.core.devices import task_of
 from anabranch.core.pending import Pending
 from anabranch.core.values import TensorValue
 from anabranch.errors import CancelledError, InternalError, ResourceExhaustedError
@@ -201,11 +202,19 @@ class RendezvousTable:
     def _new_early(self, step: StepId) -> _StepState | None:
         """A step that is heard of before it begins; None where nothing is kept for it."""
         ended = self._ended.get(step.session)
-        if ended is None or step.number in ended or self._early_steps >= MAX_EARLY_STEPS:
+        if ended is None or step.number in ended:
             return None
+        if self._early_steps >= MAX_EARLY_STEPS:
+            self._drop_oldest_early(step.session)
         self._early_steps += 1
         state = self._steps[step] = _StepState()
         return state
+
+    def _drop_oldest_early(self, session: str) -> None:
+        """A step may never begin here: its master gave it up first. Masters number steps in order."""
+        early = [step for step, state in self._steps.items() if not state.begun]
+        oldest = min((step for step in early if step.session == session), default=min(early))
+        self._is_early_no_more(self._steps.pop(oldest))
 
     def _is_early_no_more(self, state: _StepState) -> None:
         self._early_steps -= 1
@@ -293,6 +302,12 @@ class RendezvousTable:
         state.sent.clear()
         state.awaited.clear()
         return waiters
+
+    def awaited_from(self, task: str) -> list[StepId]:
+        """The steps in which somebody asks for what a task sends."""
+        return [
+            step for step, state in self._steps.items() if any(task_of(key.source) == task for key in state.awaited)
+        ]
 
     def finish(self, step: StepId) -> list[Delivery]:
         """A step has ended; what nobody asked for is dropped."""
@@ -393,6 +408,12 @@ class Rendezvous:
         """Wakes all who wait in a step with an error."""
         with self._lock:
             deliveries = self._table.abort(step, error)
+        _settle(deliveries)
+
+    def abort_from(self, task: str, error: BaseException) -> None:
+        """Gives up the steps that wait for what a task sends."""
+        with self._lock:
+            deliveries = [one for step in self._table.awaited_from(task) for one in self._table.abort(step, error)]
         _settle(deliveries)
 
     def finish(self, step: StepId) -> None:

@@ -7,6 +7,7 @@ that gives a step up, and the one that carries a tensor from task to task.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import logging
@@ -21,7 +22,7 @@ from google.protobuf.message import DecodeError
 
 from anabranch.core.devices import task_of
 from anabranch.core.values import TensorValue
-from anabranch.errors import NotFoundError, OpError, UnknownError
+from anabranch.errors import NotFoundError, OpError, UnavailableError, UnknownError
 from anabranch.graph.step_nodes import StepNode
 from anabranch.placement.policy import PlacementPolicy
 from anabranch.proto.config_pb2 import ConfigProto
@@ -55,6 +56,10 @@ from anabranch.xla.partition_codec import partition_from_proto, partition_to_pro
 from anabranch.xla.partitions import Partition
 
 _log = logging.getLogger(__name__)
+
+
+#: of all sessions of this process, so that a worker that comes back knows none of those that it had
+_partition_numbers = itertools.count(1)
 
 
 class Transport(Protocol):
@@ -107,7 +112,6 @@ class _ServedSession:
         self.addresses = addresses
         self.owner = owner
         self.partitions: dict[int, RegisteredPartition] = {}
-        self.numbers = itertools.count(1)
 
 
 class WorkerService:
@@ -141,8 +145,18 @@ class WorkerService:
         except Exception as error:  # whatever it is, the master has to know
             return _reply(WorkerReply(error=error_to_proto(error)))
 
-    def lost(self, owner: str) -> None:
-        """Ends the sessions of a master that is gone; what it shared with others stays."""
+    def lost(self, owner: str, task: str = "") -> None:
+        """Ends the sessions of a process that is gone, if it was a master; what it shared with others stays.
+
+        Args:
+            task: the full name of the task that it was as well. Steps that wait for what it sends are given up.
+        """
+        with self._lock:
+            containers = {id(one.session.containers): one.session.containers for one in self._sessions.values()}
+        if task:
+            error = UnavailableError(None, None, f"{task} was lost, or the link to it, and this step waits for it")
+            for one in containers.values():
+                one.rendezvous.abort_from(task, error)
         with self._lock:
             names = [name for name, served in self._sessions.items() if served.owner == owner]
             sessions = [self._sessions.pop(name) for name in names]
@@ -158,7 +172,12 @@ class WorkerService:
         """
         try:
             request = _request(frames)
-            if request.WhichOneof("kind") != "run":
+            kind = request.WhichOneof("kind")
+            if kind == "release":
+                on_reply(self._answered(request, owner))
+                return
+            if kind != "run":
+                # it may take a while, and the caller may be the thread that receives
                 worker_threads.submit(lambda: on_reply(self._answered(request, owner)))
                 return
             run, events = request.run, list[ItemEvent]()
@@ -258,8 +277,7 @@ class WorkerService:
         served = self._served(request.session)
         if kind == "register":
             registered = served.session.register(partition_from_proto(request.register.partition))
-            reply.partition = next(served.numbers)
-            served.partitions[reply.partition] = registered
+            served.partitions[request.register.number] = registered
         elif kind == "release":
             released = served.partitions.get(request.release.partition)
             if released is not None:
@@ -344,7 +362,7 @@ def _deliver(session: LocalWorkerSession, transfer: TransferValue, arrays: Frame
     """Gives what another task sent to the step that it is for."""
     step = StepId(session.name, transfer.number)
     key = Key(step, transfer.source, transfer.destination, transfer.tensor, transfer.frame, transfer.iteration)
-    value = DEAD if transfer.is_dead else value_from_proto(transfer.value, iter(arrays))
+    value = DEAD if transfer.is_dead else value_from_proto(transfer.value, iter(arrays), is_own=False)
     session.containers.rendezvous.arrive(key, value, sum(map(len, arrays)))
 
 
@@ -358,7 +376,7 @@ def _request(frames: Frames) -> WorkerRequest:
 def _feeds(run: RunPartition, arrays: Frames) -> list[TensorValue]:
     try:
         rest = iter(arrays)
-        return [value_from_proto(value, rest) for value in run.feed]
+        return [value_from_proto(value, rest, is_own=False) for value in run.feed]
     except (TypeError, ValueError) as error:
         raise malformed(error) from error
 
@@ -423,8 +441,9 @@ class RemoteWorkerSession:
         """Sends a partition to the worker, which binds it."""
         request = WorkerRequest()
         request.register.partition.CopyFrom(partition_to_proto(partition))
+        number = request.register.number = next(_partition_numbers)
         nodes = nodes_by_origin(partition)
-        number = self._call(request, nodes).partition
+        self._call(request, nodes)
         remote = RemotePartition(self, number, nodes)
         # the worker forgets what no master holds any more
         weakref.finalize(remote, self.release, number, True).atexit = False
@@ -445,8 +464,7 @@ class RemoteWorkerSession:
 
     def forget(self) -> None:
         """Ends what works for a session that nobody holds any more, and hence no step is running in."""
-        # nobody waits for that: it may be the garbage collector that asks, on any thread
-        self.transport.start(self._closing(True), _ignore)
+        self._tell(self._closing(True))
 
     def _closing(self, forgotten: bool) -> Frames:
         request = WorkerRequest(session=self.name)
@@ -461,8 +479,15 @@ class RemoteWorkerSession:
         """
         request = WorkerRequest(session=self.name)
         request.release.partition, request.release.forgotten = partition, forgotten
-        # as of `forget`
-        self.transport.start([request.SerializeToString()], _ignore)
+        self._tell([request.SerializeToString()])
+
+    def _tell(self, frames: Frames) -> None:
+        """Tells the worker what it may drop; one that cannot be reached has nothing any more.
+
+        Nobody waits for the answer: it may be the garbage collector that asks, on any thread.
+        """
+        with contextlib.suppress(OpError):
+            self.transport.start(frames, _ignore)
 
     def _call(self, request: WorkerRequest, nodes: Mapping[str, StepNode]) -> WorkerReply:
         request.session = self.name

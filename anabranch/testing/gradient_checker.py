@@ -9,7 +9,9 @@ import numpy as np
 
 from anabranch.autodiff.gradients import gradients
 from anabranch.core import nest
-from anabranch.core.shapes import TensorShape
+from anabranch.core.nest import Structure
+from anabranch.core.shapes import ShapeLike, TensorShape
+from anabranch.core.values import TensorValue
 from anabranch.graph.composite import IndexedSlicesValue
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
@@ -18,13 +20,13 @@ Array = np.ndarray[Any, Any]
 
 
 def compute_gradient(
-    x: Any,
-    x_shape: Any,
+    x: Tensor | Sequence[Tensor],
+    x_shape: ShapeLike | Sequence[ShapeLike],
     y: Tensor,
     y_shape: Sequence[int],
-    x_init_value: Any = None,
+    x_init_value: TensorValue | None = None,
     delta: float = 1e-3,
-    init_targets: Any = None,
+    init_targets: Structure | None = None,
     extra_feed_dict: dict[Any, Any] | None = None,
 ) -> nest.Structure:
     """The theoretical and the numeric Jacobian dy/dx, in the default session.
@@ -47,8 +49,8 @@ def compute_gradient(
         ValueError: `x` is neither floating nor complex, or `x_init_value` has another shape than `x_shape`.
     """
     _run_targets(y, init_targets)
-    xs = list(x) if isinstance(x, list | tuple) else [x]
-    shapes = list(x_shape) if isinstance(x, list | tuple) else [x_shape]
+    xs: list[Any] = list(x) if isinstance(x, list | tuple) else [x]
+    shapes: Any = x_shape if isinstance(x, list | tuple) else [x_shape]
     given = x_init_value if isinstance(x, list | tuple) and x_init_value is not None else [x_init_value] * len(xs)
     starts = [_start(t, shape, value) for t, shape, value in zip(xs, shapes, given, strict=True)]
     feeds = {**dict(zip(xs, starts, strict=True)), **(extra_feed_dict or {})}
@@ -60,13 +62,13 @@ def compute_gradient(
 
 
 def compute_gradient_error(
-    x: Any,
-    x_shape: Any,
+    x: Tensor | Sequence[Tensor],
+    x_shape: ShapeLike | Sequence[ShapeLike],
     y: Tensor,
     y_shape: Sequence[int],
-    x_init_value: Any = None,
+    x_init_value: TensorValue | None = None,
     delta: float = 1e-3,
-    init_targets: Any = None,
+    init_targets: Structure | None = None,
     extra_feed_dict: dict[Any, Any] | None = None,
 ) -> float:
     """The greatest absolute difference between the two Jacobians of `compute_gradient`; the same arguments."""
@@ -75,7 +77,7 @@ def compute_gradient_error(
     return max((float(np.max(np.abs(a - b))) for a, b in pairs if a.size), default=0.0)
 
 
-def _run_targets(y: Tensor, targets: Any) -> None:
+def _run_targets(y: Tensor, targets: Structure) -> None:
     for target in targets if isinstance(targets, list | tuple) else [targets]:
         if isinstance(target, Operation):
             target.run()
@@ -83,7 +85,7 @@ def _run_targets(y: Tensor, targets: Any) -> None:
             Tensor.EVALUATE["eval"](target, None, None)
 
 
-def _start(x: Tensor, shape: Any, value: Any) -> Array:
+def _start(x: Tensor, shape: ShapeLike, value: TensorValue) -> Array:
     dtype = x.dtype
     if not (dtype.is_floating or dtype.is_complex):
         raise ValueError(
@@ -129,7 +131,7 @@ def _theoretical(x: Tensor, y: Tensor, y_shape: tuple[int, ...], feeds: dict[Any
     return jacobian.T
 
 
-def _check_empty(value: Any, like: Array) -> None:
+def _check_empty(value: TensorValue, like: Array) -> None:
     """Without elements of y the gradient is zero, but must still have the shape of x."""
     grad = _dense(value, like)
     if grad.shape != like.shape:
@@ -138,7 +140,7 @@ def _check_empty(value: Any, like: Array) -> None:
         raise ValueError("Empty tensors with nonzero gradients")
 
 
-def _dense(value: Any, like: Array) -> Array:
+def _dense(value: TensorValue, like: Array) -> Array:
     if not isinstance(value, IndexedSlicesValue):
         return np.asarray(value)
     dense = np.zeros_like(like)

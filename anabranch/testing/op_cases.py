@@ -1,9 +1,9 @@
 """The op table: one row per use of an operation, checked against an independent NumPy oracle.
 
-`check_case` builds the operation thrice - with everything known of the inputs' shapes, with nothing, and with constants
-for all inputs but the first - and compares static dtypes and shapes, what a session computes, and what the portable
-kernel computes on plain NumPy arrays. `check_gradient` compares the gradient's product with a random direction against
-central differences.
+`check_case` builds the operation twice - with everything known of the inputs' shapes, and with nothing - and compares
+static dtypes and shapes, what a session computes, and what the portable kernel computes on plain NumPy arrays.
+`check_beside_constants` builds it with constants for all inputs but the first. `check_gradient` compares the gradient's
+product with a random direction against central differences.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ import numpy as np
 
 from anabranch.autodiff.gradients import gradients
 from anabranch.core import dtypes
-from anabranch.core.dtypes import DType, as_dtype
+from anabranch.core.dtypes import DType, DTypeLike, as_dtype
 from anabranch.core.kernel_context import KernelContext
 from anabranch.core.op_def import ArgDef, OpDef
 from anabranch.core.registry import find_op_def
 from anabranch.core.shapes import TensorShape
-from anabranch.core.values import to_array
+from anabranch.core.values import TensorLike, TensorValue, to_array
 from anabranch.graph.building import OpFunction
-from anabranch.graph.composite import IndexedSlices, IndexedSlicesValue
+from anabranch.graph.composite import Gradient, IndexedSlices, IndexedSlicesValue
 from anabranch.graph.conversion import constant_of
 from anabranch.graph.graph import Graph
 from anabranch.graph.kernel_binding import BoundKernel, flatten_outputs
-from anabranch.graph.operation import Operation, Tensor
+from anabranch.graph.operation import Operation, StepRunner, Tensor
 from anabranch.ops import raw
 from anabranch.ops.lists.values import TensorList
 from anabranch.session import Session
@@ -108,7 +108,7 @@ def op_function(name: str) -> OpFunction:
 
 
 def check_case(case: OpCase) -> None:
-    """Checks one row but for its gradient; raises AssertionError that says which of its promises does not hold."""
+    """Checks one row, fed; raises AssertionError that says which of its promises does not hold."""
     op = op_function(case.op)
     inputs = input_arrays(op, case.inputs)
     if case.error is not None:
@@ -123,10 +123,27 @@ def check_case(case: OpCase) -> None:
         _compare(case, outputs, "the session")
         if known and op.portable and not op.stateful and not op.random:
             _compare(case, _run_portable(built.operation, inputs), "the portable kernel")
-    if len(op.inputs) > 1 and op.compiled_rule is not None:
-        # the kernel meets NumPy arrays beside traced ones
-        built = _Built(op, inputs, replace(case, constants=[arg.name for arg in op.inputs[1:]]), known=True)
-        _compare(case, built.run(), "the session, all inputs but the first being constants,")
+
+
+def check_beside_constants(case: OpCase) -> None:
+    """Checks the values of a row that `can_stand_beside_constants`, all inputs but the first being constants.
+
+    Raises:
+        AssertionError: they are not those that the row gives.
+    """
+    op = op_function(case.op)
+    inputs = input_arrays(op, case.inputs)
+    built = _Built(op, inputs, replace(case, constants=[arg.name for arg in op.inputs[1:]]), known=True)
+    what = "the session, all inputs but the first being constants,"
+    _compare(_answered(case, inputs), built.run(), what)
+
+
+def can_stand_beside_constants(case: OpCase) -> bool:
+    """Whether the kernel would then meet other NumPy arrays beside traced ones than in `check_case`."""
+    op = op_function(case.op)
+    constants = op.static.union(case.constants)
+    others = any(arg.name not in constants for arg in op.inputs[1:])
+    return others and case.error is None and op.compiled_rule is not None
 
 
 def check_gradient(case: OpCase) -> None:
@@ -172,7 +189,7 @@ def input_arrays(op: OpDef, values: tuple[Any, ...]) -> list[Any]:
     ]
 
 
-def _array(arg: ArgDef, value: Any) -> Array:
+def _array(arg: ArgDef, value: TensorValue) -> Array:
     own = isinstance(value, np.ndarray | np.generic) or arg.dtype is dtypes.variant
     return to_array(value, None if own else arg.dtype)
 
@@ -196,14 +213,14 @@ class _Built:
             #: the results, lists of tensors being stacked
             self.outputs = [self._stacked(t, case.element_shape) for t in self.operation.outputs]
 
-    def _argument(self, arg: ArgDef, value: Any, known: bool) -> Any:
+    def _argument(self, arg: ArgDef, value: TensorValue, known: bool) -> Any:
         constant = known and arg.name in self.constants
         if isinstance(value, list):
             return [self._tensor(f"{arg.name}_{i}", v, known, constant) for i, v in enumerate(value)]
         tensor = self._tensor(arg.name, value, known, constant)
         return raw.TensorListFromTensor(tensor, [*value.shape[1:]]) if arg.dtype is dtypes.variant else tensor
 
-    def _stacked(self, tensor: Tensor, shape: Any) -> Tensor:
+    def _stacked(self, tensor: Tensor, shape: TensorLike) -> Tensor:
         if tensor.dtype is not dtypes.variant:
             return tensor
         elements = self.operation.attrs.get("element_dtype", self.inputs[0].dtype)
@@ -237,7 +254,7 @@ def _run_portable(operation: Operation, inputs: list[Any]) -> list[Array]:
         return [np.asarray(v) for v in flatten_outputs(kernel.on_arguments(*lists))]
 
 
-def _as_list(arg: ArgDef, value: Any) -> Any:
+def _as_list(arg: ArgDef, value: TensorValue) -> Any:
     return TensorList(value, len(value), value.dtype) if arg.dtype is dtypes.variant else value
 
 
@@ -276,12 +293,12 @@ def _compare(case: OpCase, outputs: list[Array], what: str) -> None:
         assert_close(got, wanted, case.tolerance, f"{case}: output {i} of {what}")
 
 
-def _as_array(value: Any) -> Array:
+def _as_array(value: TensorValue) -> Array:
     """A fetched value as an array. NumPy's own byte strings would lose trailing zero bytes."""
     return to_array(value, dtypes.string) if isinstance(value, bytes) else np.asarray(value)
 
 
-def _is_flat_list(expected: Any) -> bool:
+def _is_flat_list(expected: object) -> bool:
     """Whether an oracle for one output gave a list of outputs, rather than the elements of the one."""
     return isinstance(expected, list | tuple) and len(expected) == 1 and isinstance(expected[0], np.ndarray)
 
@@ -299,7 +316,7 @@ def _ask(case: OpCase, inputs: list[Array]) -> Any:
         return case.oracle(*grouped)
 
 
-def assert_close(got: Any, wanted: Any, tolerance: float | None = None, what: str = "value") -> None:
+def assert_close(got: TensorValue, wanted: TensorValue, tolerance: float | None = None, what: str = "value") -> None:
     """Equality of shape, and of elements up to a tolerance that follows the dtype of `got`; strings exactly."""
     got = np.asarray(got)
     if got.dtype.kind in "OSU":
@@ -331,7 +348,7 @@ def _check_error(case: OpCase, op: OpFunction, inputs: list[Any], known: bool) -
 
 
 # ---------------------------------------------------------------------- gradients
-def _inexact(dtype: Any) -> bool:
+def _inexact(dtype: DTypeLike) -> bool:
     as_type = as_dtype(dtype)
     return as_type.is_floating or as_type.is_complex
 
@@ -379,7 +396,7 @@ class _GradientCheck:
         feeds[tensor] = self._noise(like.dtype, value.shape)
         return tensor
 
-    def _noise(self, dtype: DType, shape: Any) -> Array:
+    def _noise(self, dtype: DType, shape: Sequence[int]) -> Array:
         noise = self.random.normal(size=shape)
         if dtype.is_complex:
             noise = noise + 1j * self.random.normal(size=shape)
@@ -387,7 +404,7 @@ class _GradientCheck:
 
     def _compare(
         self,
-        session: Any,
+        session: StepRunner,
         feeds: dict[Tensor, Array],
         ys: list[Tensor],
         weights: list[Tensor],
@@ -419,8 +436,9 @@ class _GradientCheck:
     def _step(self, along: Array, sign: int) -> Array:
         return (sign * self.delta * along).astype(along.dtype)
 
-    def _loss(self, session: Any, feeds: dict[Tensor, Array], ys: list[Tensor], weights: list[Tensor]) -> float:
-        values = session.run(ys, feeds)
+    def _loss(self, session: StepRunner, feeds: dict[Tensor, Array], ys: list[Tensor], weights: list[Tensor]) -> float:
+        # fed as when the ys were first asked for: a step with other feeds is another program
+        values = session.run(ys, {t: v for t, v in feeds.items() if t not in weights})
         terms = [np.sum(np.conj(feeds[w]) * np.asarray(v)).real for w, v in zip(weights, values, strict=True)]
         return float(np.sum(terms, dtype=np.float64))
 
@@ -429,7 +447,7 @@ def _fixes_types(op: OpDef, attrs: dict[str, Any]) -> bool:
     return any(op.attrs[name].kind in {"type", "list(type)"} for name in attrs)
 
 
-def _widened(op: OpDef, arg: ArgDef, value: Any) -> Any:
+def _widened(op: OpDef, arg: ArgDef, value: TensorValue) -> Any:
     if isinstance(value, list):
         return [_widened(op, arg, v) for v in value]
     wide = _DOUBLE.get(as_dtype(value.dtype))
@@ -439,7 +457,7 @@ def _widened(op: OpDef, arg: ArgDef, value: Any) -> Any:
     return value.astype(wide.as_numpy_dtype)
 
 
-def _dense(grad: Any) -> Tensor:
+def _dense(grad: Gradient) -> Tensor:
     if isinstance(grad, IndexedSlices):
         rows = raw.StridedSlice(grad.dense_shape, [0], [1], [1], shrink_axis_mask=1)
         return raw.UnsortedSegmentSum(grad.values, grad.indices, rows)  # type: ignore[no-any-return]
@@ -447,7 +465,7 @@ def _dense(grad: Any) -> Tensor:
     return tensor
 
 
-def _dense_value(value: Any, shape: Any) -> Array:
+def _dense_value(value: TensorValue, shape: Sequence[int]) -> Array:
     if not isinstance(value, IndexedSlicesValue):
         return np.asarray(value)
     dense = np.zeros(shape, np.asarray(value.values).dtype)

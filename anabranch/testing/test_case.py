@@ -9,22 +9,29 @@ import re
 import tempfile
 import threading
 import unittest
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from typing import IO, Any
 
 import numpy as np
 from google.protobuf import text_format
+from google.protobuf.message import Message
 
 from anabranch.core import compat, nest
-from anabranch.core.device import canonical_name
+from anabranch.core.arrays import HostArray
+from anabranch.core.device import DeviceSpec, canonical_name
+from anabranch.core.nest import Structure
+from anabranch.core.values import PassedOn, TensorValue
 from anabranch.errors import OpError
 from anabranch.graph.graph import Graph, default_graphs, get_default_graph, reset_default_graph
+from anabranch.graph.operation import Tensor
+from anabranch.proto.config_pb2 import ConfigProto
+from anabranch.proto.graph_pb2 import GraphDef
 from anabranch.session import Session, default_sessions
 
 _DEFAULT_SEED = 87654321
 
 
-def _array(value: Any) -> np.ndarray[Any, Any]:
+def _array(value: TensorValue) -> np.ndarray[Any, Any]:
     return value if isinstance(value, np.ndarray) else np.array(value)
 
 
@@ -82,7 +89,11 @@ class TestCase(unittest.TestCase):
     # ------------------------------------------------------------------ sessions
     @contextlib.contextmanager
     def session(
-        self, graph: Graph | None = None, config: Any = None, use_gpu: bool = False, force_gpu: bool = False
+        self,
+        graph: Graph | None = None,
+        config: ConfigProto | None = None,
+        use_gpu: bool = False,
+        force_gpu: bool = False,
     ) -> Iterator[Session]:
         """A session of its own as the default session."""
         with Session(graph=graph, config=config) as session:
@@ -90,7 +101,11 @@ class TestCase(unittest.TestCase):
 
     @contextlib.contextmanager
     def cached_session(
-        self, graph: Graph | None = None, config: Any = None, use_gpu: bool = False, force_gpu: bool = False
+        self,
+        graph: Graph | None = None,
+        config: ConfigProto | None = None,
+        use_gpu: bool = False,
+        force_gpu: bool = False,
     ) -> Iterator[Session]:
         """One session per test, kept open between blocks.
 
@@ -107,7 +122,7 @@ class TestCase(unittest.TestCase):
         with self._cached.graph.as_default(), self._cached.as_default():
             yield self._cached
 
-    def test_session(self, *args: Any, **kwargs: Any) -> contextlib.AbstractContextManager[Session]:
+    def test_session(self, *args: PassedOn, **kwargs: PassedOn) -> contextlib.AbstractContextManager[Session]:
         """The deprecated name: `cached_session`, or `session` for a graph of its own."""
         if self.id().endswith(".test_session"):  # unittest takes this method for a test, by its name
             self.skipTest("Not a test.")
@@ -115,7 +130,7 @@ class TestCase(unittest.TestCase):
             return self.session(*args, **kwargs)
         return self.cached_session(**kwargs)
 
-    def evaluate(self, tensors: Any) -> nest.Structure:
+    def evaluate(self, tensors: Structure) -> nest.Structure:
         """The values of tensors, by the default session."""
         session = default_sessions.stack[-1] if default_sessions.stack else None
         if session is None:
@@ -130,19 +145,21 @@ class TestCase(unittest.TestCase):
         return self.cached_session()
 
     # ------------------------------------------------------------------ comparisons
-    def _evaluated(self, value: Any) -> Any:
+    def _evaluated(self, value: TensorValue) -> Any:
         if hasattr(value, "graph") and (hasattr(value, "eval") or hasattr(value, "op")):
             return self.evaluate(value)
         return value
 
-    def assertAllClose(self, a: Any, b: Any, rtol: Any = 1e-6, atol: Any = 1e-6, msg: Any = None) -> None:
+    def assertAllClose(
+        self, a: Structure, b: Structure, rtol: float = 1e-6, atol: float = 1e-6, msg: object = None
+    ) -> None:
         """Arrays, or nested structures of them, are equal up to rounding."""
         self._walk(a, b, lambda x, y, path: self._close(x, y, rtol, atol, msg or path), "")
 
     def assertAllCloseAccordingToType(
         self,
-        a: Any,
-        b: Any,
+        a: Structure,
+        b: Structure,
         rtol: float = 1e-6,
         atol: float = 1e-6,
         float_rtol: float = 1e-6,
@@ -151,7 +168,7 @@ class TestCase(unittest.TestCase):
         half_atol: float = 1e-3,
         bfloat16_rtol: float = 1e-2,
         bfloat16_atol: float = 1e-2,
-        msg: Any = None,
+        msg: object = None,
     ) -> None:
         """Like `assertAllClose`, with tolerances for the less precise of the two dtypes."""
         for name, r, t in (
@@ -164,7 +181,7 @@ class TestCase(unittest.TestCase):
                 rtol, atol = max(rtol, r), max(atol, t)
         self.assertAllClose(a, b, rtol, atol, msg)
 
-    def assertNotAllClose(self, a: Any, b: Any, **kwargs: Any) -> None:
+    def assertNotAllClose(self, a: Structure, b: Structure, **kwargs: PassedOn) -> None:
         """Some element differs."""
         try:
             self.assertAllClose(a, b, **kwargs)
@@ -172,7 +189,7 @@ class TestCase(unittest.TestCase):
             return
         raise AssertionError("The two values are close at all elements")
 
-    def assertAllEqual(self, a: Any, b: Any, msg: Any = None) -> None:
+    def assertAllEqual(self, a: Structure, b: Structure, msg: object = None) -> None:
         """Arrays are equal in shape and in every element; NaN equals NaN."""
         x, y = _array(self._evaluated(a)), _array(self._evaluated(b))
         self.assertEqual(x.shape, y.shape, f"Shape mismatch: expected {x.shape}, got {y.shape}. {msg or ''}")
@@ -191,7 +208,7 @@ class TestCase(unittest.TestCase):
         if not np.all(same):
             raise AssertionError(f"Arrays are not equal. {msg or ''}\nexpected: {x}\ngot: {y}")
 
-    def assertNotAllEqual(self, a: Any, b: Any, msg: Any = None) -> None:
+    def assertNotAllEqual(self, a: Structure, b: Structure, msg: object = None) -> None:
         """Some element differs."""
         try:
             self.assertAllEqual(a, b)
@@ -199,52 +216,56 @@ class TestCase(unittest.TestCase):
             return
         raise AssertionError(f"The two values are equal at all elements. {msg or ''}")
 
-    def assertArrayNear(self, farray1: Any, farray2: Any, err: float, msg: Any = None) -> None:
+    def assertArrayNear(
+        self, farray1: Sequence[float] | HostArray, farray2: Sequence[float] | HostArray, err: float, msg: object = None
+    ) -> None:
         """Two sequences of numbers differ by at most `err` in each place."""
         self.assertEqual(len(farray1), len(farray2), msg)
         for one, two in zip(farray1, farray2, strict=True):
             self.assertNear(float(one), float(two), err, msg)
 
-    def assertNDArrayNear(self, ndarray1: Any, ndarray2: Any, err: float, msg: Any = None) -> None:
+    def assertNDArrayNear(self, ndarray1: HostArray, ndarray2: HostArray, err: float, msg: object = None) -> None:
         """The distance of two arrays, as vectors, is less than `err`."""
         self.assertLess(np.linalg.norm(np.asarray(ndarray1) - np.asarray(ndarray2)), err, msg)
 
-    def assertNear(self, f1: float, f2: float, err: float, msg: Any = None) -> None:
+    def assertNear(self, f1: float, f2: float, err: float, msg: object = None) -> None:
         """Two numbers differ by at most `err`."""
         self.assertTrue(f1 == f2 or abs(f1 - f2) <= err, f"{f1} != {f2} +/- {err} {msg or ''}")
 
-    def assertDeviceEqual(self, device1: Any, device2: Any, msg: Any = None) -> None:
+    def assertDeviceEqual(
+        self, device1: DeviceSpec | str | None, device2: DeviceSpec | str | None, msg: object = None
+    ) -> None:
         """Two device names or functions mean the same device."""
         self.assertEqual(canonical_name(device1), canonical_name(device2), msg)
 
-    def assertShapeEqual(self, np_array: Any, tf_tensor: Any, msg: Any = None) -> None:
+    def assertShapeEqual(self, np_array: HostArray, tf_tensor: Tensor, msg: object = None) -> None:
         """The static shape of a tensor is that of an array."""
         self.assertAllEqual(np_array.shape, tf_tensor.get_shape().as_list(), msg=msg)
 
-    def assertAllGreater(self, a: Any, comparison_target: Any) -> None:
+    def assertAllGreater(self, a: Structure, comparison_target: TensorValue) -> None:
         """Every element is greater."""
         self.assertGreater(np.min(self._evaluated(a)), comparison_target)
 
-    def assertAllGreaterEqual(self, a: Any, comparison_target: Any) -> None:
+    def assertAllGreaterEqual(self, a: Structure, comparison_target: TensorValue) -> None:
         """Every element is at least the target."""
         self.assertGreaterEqual(np.min(self._evaluated(a)), comparison_target)
 
-    def assertAllLess(self, a: Any, comparison_target: Any) -> None:
+    def assertAllLess(self, a: Structure, comparison_target: TensorValue) -> None:
         """Every element is less."""
         self.assertLess(np.max(self._evaluated(a)), comparison_target)
 
-    def assertAllLessEqual(self, a: Any, comparison_target: Any) -> None:
+    def assertAllLessEqual(self, a: Structure, comparison_target: TensorValue) -> None:
         """Every element is at most the target."""
         self.assertLessEqual(np.max(self._evaluated(a)), comparison_target)
 
-    def assertAllInSet(self, target: Any, expected_set: Any) -> None:
+    def assertAllInSet(self, target: Structure, expected_set: Iterable[object]) -> None:
         """Every element is one of those given."""
         strange = set(_array(self._evaluated(target)).ravel().tolist()) - set(expected_set)
         self.assertFalse(strange, f"{strange} is not in {expected_set}")
 
     def assertAllInRange(
         self,
-        target: Any,
+        target: Structure,
         lower_bound: float,
         upper_bound: float,
         open_lower_bound: bool = False,
@@ -256,47 +277,55 @@ class TestCase(unittest.TestCase):
         above = values >= upper_bound if open_upper_bound else values > upper_bound
         self.assertFalse(np.any(below | above | np.isnan(values.astype(np.float64))), f"out of range: {values}")
 
-    def assertProtoEquals(self, expected_message_maybe_ascii: Any, message: Any, msg: Any = None) -> None:
+    def assertProtoEquals(
+        self, expected_message_maybe_ascii: Message | str, message: Message, msg: object = None
+    ) -> None:
         """Two messages are equal; the expected one may be given in text format."""
         expected = expected_message_maybe_ascii
         if isinstance(expected, str):
             expected = text_format.Parse(expected, type(message)())
         self.assertEqual(str(expected), str(message), msg)
 
-    def assertItemsEqual(self, expected_seq: Any, actual_seq: Any, msg: Any = None) -> None:
+    def assertItemsEqual(
+        self, expected_seq: Iterable[object], actual_seq: Iterable[object], msg: object = None
+    ) -> None:
         """Two sequences have the same elements, in any order."""
         self.assertCountEqual(expected_seq, actual_seq, msg)
 
-    def assertEmpty(self, container: Any, msg: Any = None) -> None:
+    def assertEmpty(self, container: Sized, msg: object = None) -> None:
         """A container has no elements."""
         self.assertEqual(len(container), 0, msg or f"{container!r} is not empty")
 
-    def assertNotEmpty(self, container: Any, msg: Any = None) -> None:
+    def assertNotEmpty(self, container: Sized, msg: object = None) -> None:
         """A container has elements."""
         self.assertNotEqual(len(container), 0, msg or f"{container!r} is empty")
 
-    def assertLen(self, container: Any, expected_len: int, msg: Any = None) -> None:
+    def assertLen(self, container: Sized, expected_len: int, msg: object = None) -> None:
         """A container has as many elements as expected."""
         self.assertEqual(len(container), expected_len, msg or f"{container!r} has not {expected_len} elements")
 
-    def assertBetween(self, value: Any, minv: Any, maxv: Any, msg: Any = None) -> None:
+    def assertBetween(self, value: TensorValue, minv: TensorValue, maxv: TensorValue, msg: object = None) -> None:
         """The value lies in [minv, maxv]."""
         self.assertTrue(minv <= value <= maxv, msg or f"{value!r} is not in [{minv!r}, {maxv!r}]")
 
-    def assertStartsWith(self, actual: Any, expected_start: Any, msg: Any = None) -> None:
+    def assertStartsWith(self, actual: str, expected_start: str, msg: object = None) -> None:
         """A string begins with another."""
         self.assertTrue(
             actual.startswith(expected_start), f"{actual!r} does not start with {expected_start!r} {msg or ''}"
         )
 
     @contextlib.contextmanager
-    def assertRaisesWithPredicateMatch(self, exception_type: Any, expected_err_re_or_predicate: Any) -> Iterator[None]:
+    def assertRaisesWithPredicateMatch(
+        self,
+        exception_type: type[BaseException],
+        expected_err_re_or_predicate: str | Callable[[BaseException], object],
+    ) -> Iterator[None]:
         """The block raises an error whose message matches (or of which the predicate holds)."""
         predicate = expected_err_re_or_predicate
         if not callable(predicate):
             pattern = predicate
 
-            def predicate(error: Any) -> bool:
+            def predicate(error: BaseException) -> bool:
                 message = error.message if isinstance(error, OpError) else str(error)
                 return re.search(pattern, message) is not None
 
@@ -308,12 +337,14 @@ class TestCase(unittest.TestCase):
         else:
             raise AssertionError(f"{exception_type.__name__} not raised")
 
-    def assertRaisesOpError(self, expected_err_re_or_predicate: Any) -> contextlib.AbstractContextManager[None]:
+    def assertRaisesOpError(
+        self, expected_err_re_or_predicate: str | Callable[[BaseException], object]
+    ) -> contextlib.AbstractContextManager[None]:
         """The block raises an `OpError` whose message matches."""
         return self.assertRaisesWithPredicateMatch(OpError, expected_err_re_or_predicate)
 
     @contextlib.contextmanager
-    def captureWritesToStream(self, stream: Any) -> Iterator[Any]:
+    def captureWritesToStream(self, stream: IO[str]) -> Iterator[Any]:
         """Inside, what is written to the file of `stream` is kept aside: `contents()` of what is yielded gives it."""
         stream.flush()
         number = stream.fileno()
@@ -327,11 +358,13 @@ class TestCase(unittest.TestCase):
                 os.dup2(kept, number)
                 os.close(kept)
 
-    def checkedThread(self, target: Callable[..., Any], args: Any = None, kwargs: Any = None) -> _CheckedThread:
+    def checkedThread(
+        self, target: Callable[..., Any], args: Sequence[object] | None = None, kwargs: Mapping[str, Any] | None = None
+    ) -> _CheckedThread:
         """A thread whose `join` raises what its function raised."""
         return _CheckedThread(target, args or (), kwargs or {})
 
-    def _walk(self, a: Any, b: Any, compare: Callable[[Any, Any, str], None], path: str) -> None:
+    def _walk(self, a: Structure, b: Structure, compare: Callable[[Any, Any, str], None], path: str) -> None:
         a, b = self._evaluated(a), self._evaluated(b)
         if isinstance(a, Mapping):
             self.assertIsInstance(b, Mapping)
@@ -345,7 +378,7 @@ class TestCase(unittest.TestCase):
         else:
             compare(_array(a), _array(b), path)
 
-    def _close(self, x: Any, y: Any, rtol: Any, atol: Any, message: str) -> None:
+    def _close(self, x: HostArray, y: HostArray, rtol: float, atol: float, message: object) -> None:
         self.assertEqual(x.shape, y.shape, f"Shape mismatch: expected {x.shape}, got {y.shape} {message}")
         if x.dtype.kind == "V" or str(x.dtype) == "bfloat16":
             x = x.astype(np.float32)
@@ -357,7 +390,7 @@ class TestCase(unittest.TestCase):
         np.testing.assert_allclose(x, y, rtol=rtol, atol=atol, err_msg=str(message), equal_nan=True)
 
 
-def _is_regular(a: Any, b: Any) -> bool:
+def _is_regular(a: Structure, b: Structure) -> bool:
     """Whether two lists can be compared as arrays."""
     try:
         return all(np.asarray(v).dtype.kind in "biufc" for v in (a, b))
@@ -366,7 +399,7 @@ def _is_regular(a: Any, b: Any) -> bool:
 
 
 class _Captured:
-    def __init__(self, stream: Any, path: str) -> None:
+    def __init__(self, stream: IO[str], path: str) -> None:
         self._stream, self._path = stream, path
 
     def contents(self) -> str:
@@ -377,7 +410,7 @@ class _Captured:
 
 
 class _CheckedThread:
-    def __init__(self, target: Callable[..., Any], args: Any, kwargs: Any) -> None:
+    def __init__(self, target: Callable[..., Any], args: Sequence[object], kwargs: Mapping[str, Any]) -> None:
         self._error: BaseException | None = None
 
         def run() -> None:
@@ -400,7 +433,7 @@ class _CheckedThread:
         return self._thread.is_alive()
 
 
-def main(argv: Any = None) -> None:
+def main(argv: list[str] | None = None) -> None:
     """Runs the tests of the calling program.
 
     Args:
@@ -456,7 +489,7 @@ def test_src_dir_path(relative_path: str) -> str:
 test_src_dir_path.__test__ = False  # type: ignore[attr-defined]
 
 
-def is_gpu_available(cuda_only: bool = False, min_cuda_compute_capability: Any = None) -> bool:
+def is_gpu_available(cuda_only: bool = False, min_cuda_compute_capability: object = None) -> bool:
     """Whether steps can use a GPU."""
     return bool(gpu_device_name())
 
@@ -471,7 +504,7 @@ def is_built_with_cuda() -> bool:
     return is_gpu_available()
 
 
-def assert_equal_graph_def(actual: Any, expected: Any, checkpoint_v2: bool = False) -> None:
+def assert_equal_graph_def(actual: GraphDef, expected: GraphDef, checkpoint_v2: bool = False) -> None:
     """Two GraphDefs have the same nodes, in whatever order.
 
     Raises:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from anabranch.core.devices import LOCAL_TASK
+from anabranch.proto.config_pb2 import ConfigProto
 from anabranch.runtime.devices import DeviceAttributes, local_devices
 
 
-def list_local_devices(session_config: Any = None) -> list[DeviceAttributes]:
+def list_local_devices(session_config: ConfigProto | None = None) -> list[DeviceAttributes]:
     """The devices that a session of this process has, by names without a task: "/device:CPU:0".
 
     Args:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 #: The headings under which a docstring describes one thing each.
 SECTIONS: Final = ("Args", "Attributes", "Returns", "Yields", "Raises", "Raises (in the step)", "Example")
@@ -43,7 +43,7 @@ class Docstring:
         return {name.strip().lstrip("*"): text for names, text in named for name in names.split(",")}
 
 
-def parse(value: Any) -> Docstring:
+def parse(value: object) -> Docstring:
     """The docstring of a function, class or module."""
     lines = (inspect.getdoc(value) or "").splitlines()
     free: list[str] = []

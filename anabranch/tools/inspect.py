@@ -12,7 +12,7 @@ import os
 import re
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,9 +30,10 @@ from anabranch.io.checkpoint_state import read_checkpoint_state
 from anabranch.io.checkpoint_store import checkpoint_exists, open_checkpoint
 from anabranch.io.event_files import summary_iterator
 from anabranch.io.tensor_reader import TensorReader
-from anabranch.proto.graph_pb2 import DataType, GraphDef
+from anabranch.proto.graph_pb2 import DataType, GraphDef, NodeDef
+from anabranch.proto.summary_pb2 import Event, Summary
 from anabranch.proto.tensors import shape_from_proto
-from anabranch.proto.training_pb2 import MetaGraphDef, SavedModel
+from anabranch.proto.training_pb2 import CheckpointState, CollectionDef, MetaGraphDef, SavedModel, TensorInfo
 from anabranch.tools.doctor import size_text
 
 _SAVED_MODEL_FILES: Final = ("saved_model.pb", "saved_model.pbtxt")
@@ -151,7 +152,7 @@ class Inspector:
         return max(done)
 
     # ------------------------------------------------------------------ checkpoints
-    def _state(self, path: Path, state: Any) -> int:
+    def _state(self, path: Path, state: CheckpointState) -> int:
         known = list(state.all_model_checkpoint_paths) or [state.model_checkpoint_path]
         rows = [[p, "yes" if checkpoint_exists(p) else "no"] for p in known]
         self.report.table(f"Checkpoints of {path}, the latest last", ["prefix", "there"], rows)
@@ -201,7 +202,7 @@ class Inspector:
             self._graph(message)
         return 0
 
-    def _meta_graph(self, message: Any) -> None:
+    def _meta_graph(self, message: MetaGraphDef) -> None:
         self._graph(message.graph_def)
         rows = [[key, _collection_size(value)] for key, value in sorted(message.collection_def.items())]
         self.report.table("Collections", ["key", "#items"], rows)
@@ -211,7 +212,7 @@ class Inspector:
         ]
         self.report.table("Signatures", ["name", "method", "inputs", "outputs"], rows)
 
-    def _graph(self, graph: Any) -> None:
+    def _graph(self, graph: GraphDef) -> None:
         types = Counter(node.op for node in graph.node)
         functions = len(graph.library.function)
         devices = {node.device for node in graph.node if node.device}
@@ -277,7 +278,7 @@ def read_message(path: Path) -> Any:
     )
 
 
-def _is_plausible(message: Any) -> bool:
+def _is_plausible(message: SavedModel | MetaGraphDef | GraphDef) -> bool:
     """Whether a message was read as what it was written as: other kinds leave its required parts empty."""
     if isinstance(message, SavedModel):
         return bool(message.meta_graphs) and all(_is_plausible(meta_graph) for meta_graph in message.meta_graphs)
@@ -286,20 +287,20 @@ def _is_plausible(message: Any) -> bool:
     return bool(message.node) and all(node.name and node.op for node in message.node)
 
 
-def _graph_inputs(graph: Any) -> Iterator[list[str]]:
+def _graph_inputs(graph: GraphDef) -> Iterator[list[str]]:
     for node in graph.node:
         if node.op in _INPUT_TYPES:
             yield [node.name, _dtype_text(node.attr["dtype"].type), _attr_shape(node)]
 
 
-def _graph_outputs(graph: Any) -> Iterator[list[str]]:
+def _graph_outputs(graph: GraphDef) -> Iterator[list[str]]:
     taken = {name.lstrip("^").split(":")[0] for node in graph.node for name in node.input}
     for node in graph.node:
         if node.name not in taken and node.op not in {"NoOp", "Const", *_INPUT_TYPES}:
             yield [node.name, node.op]
 
 
-def _graph_variables(graph: Any) -> Iterator[list[str]]:
+def _graph_variables(graph: GraphDef) -> Iterator[list[str]]:
     for node in graph.node:
         if node.op not in {"VarHandleOp", "VariableV2", "Variable"}:
             continue
@@ -309,7 +310,7 @@ def _graph_variables(graph: Any) -> Iterator[list[str]]:
         yield [node.name, dtype.name, str(shape), "?" if elements is None else size_text(dtype.size * elements)]
 
 
-def _attr_shape(node: Any) -> str:
+def _attr_shape(node: NodeDef) -> str:
     return str(shape_from_proto(node.attr["shape"].shape)) if "shape" in node.attr else "?"
 
 
@@ -317,12 +318,12 @@ def _dtype_text(number: int) -> str:
     return as_dtype(number).name if number else DataType.Name(DataType.Value("DT_INVALID"))
 
 
-def _collection_size(collection: Any) -> int:
+def _collection_size(collection: CollectionDef) -> int:
     kind = collection.WhichOneof("kind")
     return 0 if kind is None else len(getattr(collection, kind).value)
 
 
-def _infos_text(infos: Any) -> str:
+def _infos_text(infos: Mapping[str, TensorInfo]) -> str:
     return ", ".join(f"{key}={info.name} {shape_from_proto(info.tensor_shape)}" for key, info in sorted(infos.items()))
 
 
@@ -353,7 +354,7 @@ class _EventContents:
                 self._add(event)
                 progress.advance(task, event.ByteSize() + 16)  # the record's frame
 
-    def _add(self, event: Any) -> None:
+    def _add(self, event: Event) -> None:
         self.count += 1
         self.times = [*self.times[:1], event.wall_time]
         kind = event.WhichOneof("what")
@@ -374,7 +375,7 @@ class _EventContents:
             yield [tag, kind, len(steps), min(steps), max(steps), self.last[tag, kind]]
 
 
-def _value_text(value: Any) -> str:
+def _value_text(value: Summary.Value) -> str:
     kind = value.WhichOneof("value")
     if kind == "simple_value":
         return f"{value.simple_value:.6g}"

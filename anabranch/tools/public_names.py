@@ -63,7 +63,7 @@ def public_functions() -> Iterator[PublicName]:
             yield PublicName(public.name, function)
 
 
-def underlying(value: Any) -> Callable[..., Any] | None:
+def underlying(value: object) -> Callable[..., Any] | None:
     """The function behind a method, a property or a wrapper; None for other things."""
     while not inspect.isfunction(value) or hasattr(value, "__wrapped__"):
         if isinstance(value, property):
@@ -97,7 +97,7 @@ def _names_in(module: ModuleType) -> list[str]:
     return sorted(getattr(module, "__all__", ()))
 
 
-def _home_of(value: Any) -> str:
+def _home_of(value: object) -> str:
     if hasattr(value, "DESCRIPTOR"):  # a protocol buffer class: its documentation is that of the message
         return ""
     return str(getattr(value, "__module__", ""))
@@ -107,7 +107,7 @@ def _is_ours(module_name: str) -> bool:
     return module_name == "anabranch" or module_name.startswith("anabranch.")
 
 
-def signature_of(value: Any) -> inspect.Signature:
+def signature_of(value: Callable[..., Any]) -> inspect.Signature:
     """How a public function is called, or a class to make an object; without `self`."""
     if not inspect.isclass(value):
         return inspect.signature(value)

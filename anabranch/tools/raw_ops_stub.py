@@ -6,7 +6,7 @@ import inspect
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -77,7 +77,7 @@ def _parameter(parameter: inspect.Parameter) -> str:
     return said if parameter.default is inspect.Parameter.empty else f"{said} = {_default(parameter.default)}"
 
 
-def _default(value: Any) -> str:
+def _default(value: object) -> str:
     """A default in a stub, where what is no short literal is left open."""
     if isinstance(value, str):
         return json.dumps(value)  # which quotes as the formatter does

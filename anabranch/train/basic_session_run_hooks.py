@@ -13,10 +13,14 @@ import numpy as np
 
 from anabranch import errors
 from anabranch.core import nest
+from anabranch.core.nest import Structure
+from anabranch.core.values import TensorLike
 from anabranch.frontend.platform import logging
-from anabranch.graph.graph import get_default_graph
+from anabranch.graph.graph import Graph, get_default_graph
 from anabranch.graph.operation import Tensor
+from anabranch.session import Session
 from anabranch.train import training_util
+from anabranch.train.coordinator import Coordinator
 from anabranch.train.session_run_hook import SessionRunArgs, SessionRunContext, SessionRunHook, SessionRunValues
 
 _POLL_SECONDS = 0.5
@@ -114,7 +118,7 @@ class LoggingTensorHook(SessionRunHook):
 
     def __init__(
         self,
-        tensors: Any,
+        tensors: Structure,
         every_n_iter: int | None = None,
         every_n_secs: float | None = None,
         at_end: bool = False,
@@ -154,7 +158,7 @@ class LoggingTensorHook(SessionRunHook):
             self._log_tensors(run_values.results)
         self._iter_count += 1
 
-    def end(self, session: Any) -> None:
+    def end(self, session: Session) -> None:
         if self._log_at_end:
             self._log_tensors(session.run(self._current_tensors))
 
@@ -171,14 +175,14 @@ class LoggingTensorHook(SessionRunHook):
             logging.info("%s (%.3f sec)", text, elapsed_secs)
 
 
-def fetchable(graph: Any, value: Any) -> Any:
+def fetchable(graph: Graph, value: TensorLike) -> Any:
     """The tensor that a tensor, a variable or a name (also without ":0") stands for."""
     if isinstance(value, str) and ":" not in value:
         return graph.as_graph_element(value + ":0")
     return graph.as_graph_element(value)
 
 
-def _tag_name(tag: Any) -> str:
+def _tag_name(tag: TensorLike) -> str:
     return str(tag)
 
 
@@ -213,7 +217,7 @@ class StopAtStepHook(SessionRunHook):
     def begin(self) -> None:
         self._global_step_tensor = global_step_for(self)
 
-    def after_create_session(self, session: Any, coord: Any) -> None:
+    def after_create_session(self, session: Session, coord: Coordinator) -> None:
         step = int(session.run(self._global_step_tensor))
         if self._last_step is None:
             assert self._num_steps is not None
@@ -253,7 +257,7 @@ class NanTensorHook(SessionRunHook):
         fail_on_nan_loss: whether to raise `NanLossDuringTrainingError`, or to log it and ask for the end.
     """
 
-    def __init__(self, loss_tensor: Any, fail_on_nan_loss: bool = True) -> None:
+    def __init__(self, loss_tensor: Tensor | str, fail_on_nan_loss: bool = True) -> None:
         self._loss_tensor = loss_tensor
         self._fail_on_nan_loss = fail_on_nan_loss
 
@@ -313,7 +317,7 @@ class FinalOpsHook(SessionRunHook):
         final_ops_feed_dict: feeds for it.
     """
 
-    def __init__(self, final_ops: Any, final_ops_feed_dict: dict[Any, Any] | None = None) -> None:
+    def __init__(self, final_ops: Structure, final_ops_feed_dict: dict[Any, Any] | None = None) -> None:
         self._final_ops = final_ops
         self._final_ops_feed_dict = final_ops_feed_dict
         self._final_ops_values: Any = None
@@ -323,7 +327,7 @@ class FinalOpsHook(SessionRunHook):
         """The values, once the session has ended."""
         return self._final_ops_values
 
-    def end(self, session: Any) -> None:
+    def end(self, session: Session) -> None:
         if self._final_ops is None:
             return
         try:

@@ -6,9 +6,10 @@ import json
 import math
 import os
 from collections.abc import Mapping
-from typing import Any
 
 from anabranch import errors
+from anabranch.core.values import TensorLike
+from anabranch.graph.operation import StepRunner
 from anabranch.io import checkpoint_store, durable, gfile
 from anabranch.train import checkpoint_management
 from anabranch.train.saver import Saver
@@ -65,7 +66,9 @@ class BestCheckpoints:
         """The prefix of the best checkpoint, or None."""
         return self.checkpoints[0][0] if self._entries else None
 
-    def save(self, sess: Any, value: float | Mapping[str, float], global_step: Any = None) -> str | None:
+    def save(
+        self, sess: StepRunner, value: float | Mapping[str, float], global_step: TensorLike | None = None
+    ) -> str | None:
         """Saves a checkpoint if `value` is among the best.
 
         Args:

@@ -10,7 +10,9 @@ import numpy as np
 
 from anabranch import errors
 from anabranch.core.dtypes import float32, int32
+from anabranch.core.nest import Structure
 from anabranch.core.shapes import TensorShape
+from anabranch.core.values import TensorLike
 from anabranch.frontend.arrays.casting import cast
 from anabranch.frontend.arrays.gathering import where_v2
 from anabranch.frontend.control_flow.conditionals import cond
@@ -30,17 +32,17 @@ _ENDS = (errors.OutOfRangeError, errors.CancelledError)
 
 
 def bucket(
-    tensors: Any,
-    which_bucket: Any,
-    batch_size: Any,
+    tensors: Structure,
+    which_bucket: TensorLike,
+    batch_size: TensorLike,
     num_buckets: int,
     num_threads: int = 1,
     capacity: int = 32,
     bucket_capacities: Sequence[int] | None = None,
-    shapes: Any = None,
+    shapes: Structure | None = None,
     dynamic_pad: bool = False,
     allow_smaller_final_batch: bool = False,
-    keep_input: Any = True,
+    keep_input: TensorLike = True,
     shared_name: str | None = None,
     name: str | None = None,
 ) -> tuple[Tensor, Any]:
@@ -98,7 +100,7 @@ def bucket(
         return taken[0], examples.restored(rest if len(rest) > 1 else rest[0])
 
 
-def _tensors(tensors: Any) -> list[Any]:
+def _tensors(tensors: Structure) -> list[Any]:
     return list(tensors.values()) if isinstance(tensors, dict) else list(tensors)
 
 
@@ -120,7 +122,7 @@ def _bucket_queues(
     ]
 
 
-def _top_queue(one: QueueBase, batch_size: Any, capacity: int, shared_name: str | None) -> QueueBase:
+def _top_queue(one: QueueBase, batch_size: TensorLike, capacity: int, shared_name: str | None) -> QueueBase:
     """The queue of batches, which may be of different sizes."""
     first = TensorShape([None if batch_size is None else int(batch_size)])
     shapes = [TensorShape([]), *(first.concatenate(s) for s in one.shapes)]
@@ -157,17 +159,17 @@ def _fill_top(queues: list[QueueBase], top: QueueBase, sizes: list[Any], smaller
 
 
 def bucket_by_sequence_length(
-    input_length: Any,
-    tensors: Any,
-    batch_size: Any,
+    input_length: TensorLike,
+    tensors: Structure,
+    batch_size: TensorLike,
     bucket_boundaries: Sequence[int],
     num_threads: int = 1,
     capacity: int = 32,
     bucket_capacities: Sequence[int] | None = None,
-    shapes: Any = None,
+    shapes: Structure | None = None,
     dynamic_pad: bool = False,
     allow_smaller_final_batch: bool = False,
-    keep_input: Any = True,
+    keep_input: TensorLike = True,
     shared_name: str | None = None,
     name: str | None = None,
 ) -> tuple[Tensor, Any]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Sequence
-from typing import Any
 
 from anabranch.frontend.platform import logging
 from anabranch.io import checkpoint_state, checkpoint_store, checkpoint_writer, gfile
@@ -157,7 +156,7 @@ def get_checkpoint_mtimes(checkpoint_prefixes: Sequence[str]) -> list[float]:
 
 
 def remove_checkpoint(
-    checkpoint_prefix: str, checkpoint_format_version: Any = SaverDef.V2, meta_graph_suffix: str = "meta"
+    checkpoint_prefix: str, checkpoint_format_version: int = SaverDef.V2, meta_graph_suffix: str = "meta"
 ) -> None:
     """Removes a checkpoint and its meta graph. No error if they are gone already.
 

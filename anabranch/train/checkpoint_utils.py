@@ -6,7 +6,7 @@ import contextlib
 import difflib
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -161,7 +161,7 @@ def checkpoints_iterator(
 
 
 # ---------------------------------------------------------------------- starting from a checkpoint
-def init_from_checkpoint(ckpt_dir_or_file: str, assignment_map: Any) -> None:
+def init_from_checkpoint(ckpt_dir_or_file: str, assignment_map: Mapping[str, Any]) -> None:
     """Lets the initializers of variables take their values from a checkpoint. Call it before the session initializes.
 
     Args:
@@ -201,7 +201,10 @@ def init_from_checkpoint(ckpt_dir_or_file: str, assignment_map: Any) -> None:
 
 
 def _planned(
-    source: str, target: Any, shapes: Mapping[str, list[int]], prefix: str
+    source: str,
+    target: Variable | PartitionedVariable | Sequence[Variable] | str,
+    shapes: Mapping[str, list[int]],
+    prefix: str,
 ) -> list[tuple[str, list[Variable]]]:
     if not isinstance(target, str):
         return [(_stored(source, shapes, prefix), _parts(target))]
@@ -232,8 +235,8 @@ def _stored(name: str, shapes: Mapping[str, list[int]], prefix: str) -> str:
     return name
 
 
-def _parts(target: Any) -> list[Variable]:
-    parts = list(target) if isinstance(target, list | tuple | PartitionedVariable) else [target]
+def _parts(target: Variable | PartitionedVariable | Sequence[Variable] | str) -> list[Variable]:
+    parts: list[Any] = list(target) if isinstance(target, list | tuple | PartitionedVariable) else [target]
     wrong = [part for part in parts if not isinstance(part, Variable)]
     if wrong or not parts:
         raise TypeError(f"Assignment map must map to variables, their names or lists of their parts, got {target!r}")

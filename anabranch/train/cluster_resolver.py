@@ -8,9 +8,11 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+from anabranch.core.values import PassedOn
 from anabranch.distributed.cluster_spec import ClusterSpec
 from anabranch.distributed.tf_config import TaskConfig, read_tf_config
 from anabranch.graph.graph import Graph
+from anabranch.proto.config_pb2 import ConfigProto
 from anabranch.session import Session
 
 
@@ -46,7 +48,7 @@ class ClusterResolver(abc.ABC):
         """
 
     def num_accelerators(
-        self, task_type: str | None = None, task_id: int | None = None, config_proto: Any = None
+        self, task_type: str | None = None, task_id: int | None = None, config_proto: ConfigProto | None = None
     ) -> Mapping[str, int]:
         """How many accelerators of each type a task has. Opens a session at `master` to see its devices; CPUs are none.
 
@@ -147,7 +149,7 @@ class SimpleClusterResolver(ClusterResolver):
         return _target(self._master, rpc_layer or self._rpc_layer)
 
     def num_accelerators(
-        self, task_type: str | None = None, task_id: int | None = None, config_proto: Any = None
+        self, task_type: str | None = None, task_id: int | None = None, config_proto: ConfigProto | None = None
     ) -> Mapping[str, int]:
         """The numbers that were given; the arguments are not used."""
         return dict(self._num_accelerators)
@@ -232,7 +234,7 @@ class TFConfigClusterResolver(ClusterResolver):
         return _target(config.cluster.task_address(task_type, task_id), rpc_layer or self.rpc_layer)
 
     def num_accelerators(
-        self, task_type: str | None = None, task_id: int | None = None, config_proto: Any = None
+        self, task_type: str | None = None, task_id: int | None = None, config_proto: ConfigProto | None = None
     ) -> Mapping[str, int]:
         """As of `ClusterResolver`; by default of this task."""
         task_type = self.task_type if task_type is None else task_type
@@ -288,7 +290,7 @@ class UnionResolver(ClusterResolver):
         ClusterSpec({'ps': ['p0:1'], 'worker': ['w0:1']})
     """
 
-    def __init__(self, *args: ClusterResolver, **kwargs: Any) -> None:
+    def __init__(self, *args: ClusterResolver, **kwargs: PassedOn) -> None:
         self._rpc_layer = kwargs.pop("rpc_layer", None)
         self._task_type = kwargs.pop("task_type", None)
         self._task_id = kwargs.pop("task_id", None)
@@ -333,7 +335,7 @@ class UnionResolver(ClusterResolver):
         return self._cluster_resolvers[0].master(rpc_layer=rpc_layer)
 
     def num_accelerators(
-        self, task_type: str | None = None, task_id: int | None = None, config_proto: Any = None
+        self, task_type: str | None = None, task_id: int | None = None, config_proto: ConfigProto | None = None
     ) -> Mapping[str, int]:
         """What the first resolver says."""
         return self._cluster_resolvers[0].num_accelerators(task_type, task_id, config_proto)

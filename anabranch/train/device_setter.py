@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from anabranch.core.device import DeviceSpec, canonical_name
-from anabranch.distributed.cluster_spec import ClusterSpec
+from anabranch.distributed.cluster_spec import ClusterLike, ClusterSpec
 from anabranch.graph.operation import Operation
+from anabranch.proto.graph_pb2 import NodeDef
 
 #: operations that hold state, which parameter servers keep
 STANDARD_PS_OPS: Final = (
@@ -16,7 +17,7 @@ STANDARD_PS_OPS: Final = (
     *("MutableDenseHashTable", "MutableDenseHashTableV2"),
 )
 
-Strategy = Callable[[Operation], int]
+Strategy = Callable[[Any], int]
 
 
 class RoundRobinStrategy:
@@ -51,14 +52,14 @@ class ReplicaDeviceChooser:
         self._ps_ops = frozenset(ps_ops)
         self._ps_strategy = ps_strategy
 
-    def device_function(self, op: Any) -> str:
+    def device_function(self, op: Operation | NodeDef) -> str:
         """The device of a new operation, as what it already asks for and its type decide."""
         if not self._merge_devices and op.device:
             return canonical_name(op.device)
         asked = DeviceSpec.from_string(op.device or "")
         return self._base(op, asked).make_merged_spec(asked).to_string()
 
-    def _base(self, op: Any, asked: DeviceSpec) -> DeviceSpec:
+    def _base(self, op: Operation | NodeDef, asked: DeviceSpec) -> DeviceSpec:
         kind = op.type if isinstance(op, Operation) else op.op
         if not self._ps_tasks or not self._ps_device.to_string() or kind not in self._ps_ops:
             return self._worker_device
@@ -73,7 +74,7 @@ def replica_device_setter(
     ps_device: str = "/job:ps",
     worker_device: str = "/job:worker",
     merge_devices: bool = True,
-    cluster: Any = None,
+    cluster: ClusterLike | None = None,
     ps_ops: Sequence[str] | None = None,
     ps_strategy: Strategy | None = None,
 ) -> Callable[[Any], str] | None:

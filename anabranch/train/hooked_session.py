@@ -12,8 +12,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from anabranch import errors
+from anabranch.core.nest import Structure
+from anabranch.core.values import PassedOn
 from anabranch.frontend.platform import logging
 from anabranch.graph.graph import Graph
+from anabranch.graph.operation import FeedDict, StepRunner
 from anabranch.proto.config_pb2 import RunMetadata, RunOptions
 from anabranch.train.coordinator import Coordinator
 from anabranch.train.pauses import Pauses
@@ -33,7 +36,7 @@ class Creator(Protocol):
 class StepContext:
     """What the function given to `run_step_fn` gets."""
 
-    def __init__(self, session: Any, run_with_hooks_fn: Callable[..., Any]) -> None:
+    def __init__(self, session: StepRunner, run_with_hooks_fn: Callable[..., Any]) -> None:
         self._session = session
         self._run_with_hooks_fn = run_with_hooks_fn
 
@@ -42,7 +45,7 @@ class StepContext:
         """The session without hooks."""
         return self._session
 
-    def run_with_hooks(self, *args: Any, **kwargs: Any) -> Any:
+    def run_with_hooks(self, *args: PassedOn, **kwargs: PassedOn) -> Any:
         """Does what `MonitoredSession.run` does; a hook may call it at most once per step."""
         return self._run_with_hooks_fn(*args, **kwargs)
 
@@ -58,7 +61,7 @@ class WrappedSession:
         session: the inner one.
     """
 
-    def __init__(self, session: Any) -> None:
+    def __init__(self, session: StepRunner) -> None:
         self._sess: Any = session
         self._wraps_a_layer = isinstance(session, WrappedSession)
 
@@ -90,7 +93,7 @@ class WrappedSession:
         finally:
             self._sess = None
 
-    def run(self, *args: Any, **kwargs: Any) -> Any:
+    def run(self, *args: PassedOn, **kwargs: PassedOn) -> Any:
         """Runs a step."""
         return self._sess.run(*args, **kwargs)
 
@@ -134,7 +137,13 @@ class RecoverableSession(WrappedSession):
         except Exception:  # it ends the loop; `close` raises it when the hooks have ended
             return True
 
-    def run(self, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None) -> Any:
+    def run(
+        self,
+        fetches: Structure,
+        feed_dict: FeedDict | None = None,
+        options: RunOptions | None = None,
+        run_metadata: RunMetadata | None = None,
+    ) -> Any:
         return self._recovering(
             lambda: self._sess.run(fetches, feed_dict=feed_dict, options=options, run_metadata=run_metadata)
         )
@@ -170,7 +179,7 @@ class CoordinatedSession(WrappedSession):
         stop_grace_period_secs: how long they may take, in seconds.
     """
 
-    def __init__(self, session: Any, coord: Coordinator, stop_grace_period_secs: float) -> None:
+    def __init__(self, session: StepRunner, coord: Coordinator, stop_grace_period_secs: float) -> None:
         super().__init__(session)
         self._coord = coord
         self._stop_grace_period_secs = stop_grace_period_secs
@@ -187,7 +196,7 @@ class CoordinatedSession(WrappedSession):
         finally:
             super().close()
 
-    def run(self, *args: Any, **kwargs: Any) -> Any:
+    def run(self, *args: PassedOn, **kwargs: PassedOn) -> Any:
         try:
             return self._sess.run(*args, **kwargs)
         except PREEMPTION_ERRORS:
@@ -211,7 +220,7 @@ class HookedSession(WrappedSession):
         hooks: called in this order.
     """
 
-    def __init__(self, session: Any, hooks: Sequence[SessionRunHook]) -> None:
+    def __init__(self, session: StepRunner, hooks: Sequence[SessionRunHook]) -> None:
         super().__init__(session)
         self._hooks = hooks
         self._should_stop = False
@@ -219,7 +228,13 @@ class HookedSession(WrappedSession):
     def _check_stop(self) -> bool:
         return self._should_stop
 
-    def run(self, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None) -> Any:
+    def run(
+        self,
+        fetches: Structure,
+        feed_dict: FeedDict | None = None,
+        options: RunOptions | None = None,
+        run_metadata: RunMetadata | None = None,
+    ) -> Any:
         if self.should_stop():
             raise RuntimeError("Run called even after should_stop requested.")
         context = SessionRunContext(SessionRunArgs(fetches, feed_dict, options), self._sess)

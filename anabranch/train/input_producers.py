@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from anabranch.core.dtypes import float32, int64, string
-from anabranch.core.shapes import TensorShape
+from anabranch.core.nest import Structure
+from anabranch.core.shapes import ShapeLike, TensorShape
+from anabranch.core.values import TensorLike
 from anabranch.frontend.arithmetic.random import random_shuffle
 from anabranch.frontend.arrays.array import identity, shape, size
 from anabranch.frontend.arrays.casting import cast
@@ -18,12 +18,12 @@ from anabranch.frontend.storage.parsing import matching_files
 from anabranch.frontend.variables.variables import Variable
 from anabranch.graph.collections import GraphKeys
 from anabranch.graph.conversion import convert_to_tensor
-from anabranch.graph.operation import Tensor
+from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
 from anabranch.train.queue_runner import QueueRunner, add_queue_runner
 
 
-def match_filenames_once(pattern: Any, name: str | None = None) -> Variable:
+def match_filenames_once(pattern: TensorLike, name: str | None = None) -> Variable:
     """The names of the files that match a pattern, as a local variable: looked for when it is initialized.
 
     Args:
@@ -39,7 +39,7 @@ def match_filenames_once(pattern: Any, name: str | None = None) -> Variable:
         )
 
 
-def limit_epochs(tensor: Any, num_epochs: int | None = None, name: str | None = None) -> Tensor:
+def limit_epochs(tensor: TensorLike, num_epochs: int | None = None, name: str | None = None) -> Tensor:
     """`tensor`, which can be taken `num_epochs` times; after that `OutOfRangeError`. Counts in a local variable.
 
     Raises:
@@ -58,8 +58,8 @@ def limit_epochs(tensor: Any, num_epochs: int | None = None, name: str | None = 
 
 
 def input_producer(
-    input_tensor: Any,
-    element_shape: Any = None,
+    input_tensor: TensorLike,
+    element_shape: ShapeLike | None = None,
     num_epochs: int | None = None,
     shuffle: bool = True,
     seed: int | None = None,
@@ -67,7 +67,7 @@ def input_producer(
     shared_name: str | None = None,
     summary_name: str | None = None,
     name: str | None = None,
-    cancel_op: Any = None,
+    cancel_op: Operation | None = None,
 ) -> QueueBase:
     """A queue of the rows of a tensor, filled by a queue runner.
 
@@ -113,14 +113,14 @@ def fraction_full(queue: QueueBase, capacity: int) -> Tensor:
 
 
 def string_input_producer(
-    string_tensor: Any,
+    string_tensor: TensorLike,
     num_epochs: int | None = None,
     shuffle: bool = True,
     seed: int | None = None,
     capacity: int = 32,
     shared_name: str | None = None,
     name: str | None = None,
-    cancel_op: Any = None,
+    cancel_op: Operation | None = None,
 ) -> QueueBase:
     """A queue of strings, names of files mostly. Arguments: as for `input_producer`.
 
@@ -170,7 +170,7 @@ def string_input_producer(
 
 
 def range_input_producer(
-    limit: Any,
+    limit: TensorLike,
     num_epochs: int | None = None,
     shuffle: bool = True,
     seed: int | None = None,
@@ -187,7 +187,7 @@ def range_input_producer(
 
 
 def slice_input_producer(
-    tensor_list: Any,
+    tensor_list: Structure,
     num_epochs: int | None = None,
     shuffle: bool = True,
     seed: int | None = None,

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import Any, Protocol
 
 from anabranch.core import dtypes
 from anabranch.frontend.data.iterators import Iterator
 from anabranch.frontend.data.positions import position_of, restore_operation
 from anabranch.graph.graph import get_default_graph
-from anabranch.graph.operation import Operation
+from anabranch.graph.operation import Operation, Tensor
+from anabranch.session import Session
 from anabranch.train.basic_session_run_hooks import SecondOrStepTimer, global_step_for
 from anabranch.train.checkpoint_management import latest_checkpoint
+from anabranch.train.coordinator import Coordinator
 from anabranch.train.saveables import SaveableObject, SaveSpec
 from anabranch.train.saver import Saver
 from anabranch.train.session_run_hook import SessionRunContext, SessionRunHook, SessionRunValues
@@ -41,6 +43,15 @@ def make_saveable_from_iterator(iterator: Iterator) -> SaveableObject:
     return IteratorSaveable(iterator)
 
 
+class EstimatorLike(Protocol):
+    """What trains a model, and knows where and how often it is saved."""
+
+    @property
+    def model_dir(self) -> str: ...
+    @property
+    def config(self) -> Any: ...
+
+
 class CheckpointInputPipelineHook(SessionRunHook):
     """Saves the positions of all iterators of the graph while an estimator trains, and restores them at the beginning.
 
@@ -49,7 +60,7 @@ class CheckpointInputPipelineHook(SessionRunHook):
             `num_worker_replicas`, `task_type`, `task_id`).
     """
 
-    def __init__(self, estimator: Any) -> None:
+    def __init__(self, estimator: EstimatorLike) -> None:
         config = estimator.config
         prefix = "input" if config.num_worker_replicas <= 1 else f"input_{config.task_type}_{config.task_id}"
         self._directory: str = estimator.model_dir
@@ -65,7 +76,7 @@ class CheckpointInputPipelineHook(SessionRunHook):
         self._saver = Saver(saveables, allow_empty=True)
         self._step = global_step_for(self)
 
-    def after_create_session(self, session: Any, coord: Any) -> None:
+    def after_create_session(self, session: Session, coord: Coordinator) -> None:
         latest = latest_checkpoint(self._directory, self._latest)
         if latest is not None:
             self._saver.restore(session, latest)
@@ -76,15 +87,15 @@ class CheckpointInputPipelineHook(SessionRunHook):
         if self._timer.should_trigger_for_step(step):
             self._save(run_context.session, step)
 
-    def end(self, session: Any) -> None:
+    def end(self, session: Session) -> None:
         step = int(session.run(self._step))
         if step != self._timer.last_triggered_step():
             self._save(session, step)
 
-    def _save(self, session: Any, step: int) -> None:
+    def _save(self, session: Session, step: int) -> None:
         self._timer.update_last_triggered_step(step)
         self._saver.save(session, self._path, global_step=step, latest_filename=self._latest, write_meta_graph=False)
 
 
-def _iterator_of(handle: Any) -> Iterator:
+def _iterator_of(handle: Tensor) -> Iterator:
     return Iterator(handle, None, dtypes.float32, None, None)

@@ -21,11 +21,15 @@ import numpy as np
 
 from anabranch.core import dtypes
 from anabranch.core.dtypes import DType
+from anabranch.core.nest import Structure
+from anabranch.core.values import TensorLike
 from anabranch.frontend.control_flow.grouping import group
+from anabranch.frontend.variables.variables import Variable
+from anabranch.graph.composite import Gradient
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
-from anabranch.train.optimizer import GradientsAndVariables, Optimizer
+from anabranch.train.optimizer import GradientsAndVariables, HyperParameter, Optimizer
 
 #: pairs with s · y below this fraction of y · y say nothing about the curvature and are left out
 _MIN_CURVATURE = 1e-10
@@ -67,7 +71,7 @@ class LBFGSOptimizer(Optimizer):
 
     def __init__(
         self,
-        learning_rate: Any = 1.0,
+        learning_rate: HyperParameter = 1.0,
         history_size: int = 10,
         sufficient_decrease: float = 1e-4,
         max_backtracks: int = 20,
@@ -87,12 +91,12 @@ class LBFGSOptimizer(Optimizer):
 
     def compute_gradients(
         self,
-        loss: Any,
-        var_list: Any = None,
+        loss: TensorLike,
+        var_list: Structure | None = None,
         gate_gradients: int = Optimizer.GATE_OP,
         aggregation_method: int | None = None,
         colocate_gradients_with_ops: bool = False,
-        grad_loss: Any = None,
+        grad_loss: TensorLike | None = None,
     ) -> GradientsAndVariables:
         """Like `Optimizer.compute_gradients`; remembers the loss, which `apply_gradients` compares between steps."""
         self._loss = loss() if callable(loss) else loss
@@ -101,7 +105,7 @@ class LBFGSOptimizer(Optimizer):
         )
 
     def apply_gradients(
-        self, grads_and_vars: Iterable[tuple[Any, Any]], global_step: Any = None, name: str | None = None
+        self, grads_and_vars: Iterable[tuple[Any, Any]], global_step: Variable | None = None, name: str | None = None
     ) -> Operation:
         """Like `Optimizer.apply_gradients`; the gradients must be those of the loss given to `compute_gradients`.
 
@@ -141,7 +145,7 @@ class LBFGSOptimizer(Optimizer):
     def _state(self, name: str) -> Any:
         return self._get_non_slot_variable(f"{self._name}_{name}")
 
-    def _update(self, grad: Any, var: Any) -> Any:
+    def _update(self, grad: Gradient, var: Variable) -> Any:
         """Only collects: the update couples all variables and is built in `_finish`."""
         self._pairs.append((convert_to_tensor(grad), var))
         return None
@@ -181,7 +185,7 @@ class _StepBuilder:
         self.history = _History(state["s_history"], state["y_history"], state["rho_history"])
         self.backtracks = state["backtracks"]
 
-    def cast(self, value: Any) -> Any:
+    def cast(self, value: Tensor) -> Any:
         tensor = convert_to_tensor(value)
         return tensor if tensor.dtype.base_dtype is self.dtype else raw.Cast(tensor, DstT=self.dtype)
 
@@ -248,7 +252,7 @@ class _StepBuilder:
         known = raw.Greater(raw.Max(rho, [0]), self.number(0.0))
         return direction, _select(known, rate, rate * modest), rho
 
-    def _shorter(self, change: Any, slope: Any) -> Any:
+    def _shorter(self, change: Tensor, slope: Tensor) -> Any:
         """The minimum of the parabola through the losses and the slope, within bounds."""
         overshoot = change - self.length * slope
         usable = raw.LogicalAnd(raw.IsFinite(overshoot), raw.Greater(overshoot, self.number(0.0)))
@@ -257,7 +261,7 @@ class _StepBuilder:
         low, high = 0.1 * self.length, 0.5 * self.length
         return _select(usable, raw.Minimum(raw.Maximum(parabola, low), high), low)
 
-    def _move_to(self, point: Any) -> list[Any]:
+    def _move_to(self, point: _LossPoint) -> list[Any]:
         sizes = [var.shape.num_elements() for var in self.variables]
         parts = raw.SplitV(point, np.array(sizes, np.int64), 0, num_split=len(sizes))
         return [
@@ -272,7 +276,7 @@ _STATE = (
 )
 
 
-def _two_loops(grad: Any, history: _History, size: int) -> Any:
+def _two_loops(grad: Tensor, history: _History, size: int) -> Any:
     """The inverse Hessian that the history describes, times `grad`."""
     s, y, rho = (raw.Unpack(rows, num=size) for rows in history)
     rest, alphas = grad, [None] * size
@@ -286,14 +290,14 @@ def _two_loops(grad: Any, history: _History, size: int) -> Any:
     return result
 
 
-def _newest_scale(s: Any, y: Any, rho: Any) -> Any:
+def _newest_scale(s: Tensor, y: Tensor, rho: Tensor) -> Any:
     """(s · y) / (y · y) of the newest pair: the curvature where the recursion begins; 1 without any pair."""
     exists = raw.Greater(rho, convert_to_tensor(0.0, rho.dtype))
     one = convert_to_tensor(1.0, rho.dtype)
     return _select(exists, _dot(s, y), one) / _select(exists, _dot(y, y), one)
 
 
-def _pushed(rows: Any, row: Any) -> Any:
+def _pushed(rows: Tensor, row: Tensor) -> Any:
     """The rows moved up by one, with `row` as the last."""
     return raw.ConcatV2([raw.StridedSlice(rows, [1], [0], [1], end_mask=1), raw.ExpandDims(row, 0)], 0)
 
@@ -304,9 +308,9 @@ def _flat(tensors: list[Any]) -> Any:
     )
 
 
-def _dot(a: Any, b: Any) -> Any:
+def _dot(a: Tensor, b: Tensor) -> Any:
     return raw.Sum(raw.Mul(a, b), [0])
 
 
-def _select(condition: Tensor, chosen: Any, other: Any) -> Any:
+def _select(condition: Tensor, chosen: Tensor, other: Tensor) -> Any:
     return raw.SelectV2(condition, chosen, other)

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from anabranch.core.dtypes import DType
+from anabranch.core.values import TensorLike
 from anabranch.frontend.framework import get_seed
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.graph import get_default_graph
@@ -23,25 +24,25 @@ from anabranch.ops import raw
 class _Inputs:
     """The arguments of a schedule as tensors of the learning rate's dtype."""
 
-    def __init__(self, learning_rate: Any, global_step: Any, decay_steps: Any) -> None:
+    def __init__(self, learning_rate: TensorLike, global_step: TensorLike, decay_steps: TensorLike) -> None:
         self.rate = convert_to_tensor(learning_rate, name="learning_rate")
         self.dtype = self.rate.dtype.base_dtype
         self.step = _cast(global_step, self.dtype)
         self.decay_steps = _cast(decay_steps, self.dtype)
 
-    def number(self, value: Any) -> Tensor:
+    def number(self, value: TensorLike) -> Tensor:
         return _cast(value, self.dtype)
 
 
 @contextmanager
-def _schedule(name: str | None, default: str, global_step: Any, function: str) -> Iterator[str]:
+def _schedule(name: str | None, default: str, global_step: TensorLike, function: str) -> Iterator[str]:
     if global_step is None:
         raise ValueError(f"global_step is required for {function}.")
     with get_default_graph().name_scope(name or default) as scope:
         yield scope
 
 
-def _cast(value: Any, dtype: DType) -> Tensor:
+def _cast(value: TensorLike, dtype: DType) -> Tensor:
     if isinstance(value, int | float):
         return convert_to_tensor(value, dtype)
     tensor = convert_to_tensor(value)
@@ -49,10 +50,10 @@ def _cast(value: Any, dtype: DType) -> Tensor:
 
 
 def exponential_decay(
-    learning_rate: Any,
-    global_step: Any,
-    decay_steps: Any,
-    decay_rate: Any,
+    learning_rate: TensorLike,
+    global_step: TensorLike,
+    decay_steps: TensorLike,
+    decay_rate: TensorLike,
     staircase: bool = False,
     name: str | None = None,
 ) -> Tensor:
@@ -84,10 +85,10 @@ def exponential_decay(
 
 
 def natural_exp_decay(
-    learning_rate: Any,
-    global_step: Any,
-    decay_steps: Any,
-    decay_rate: Any,
+    learning_rate: TensorLike,
+    global_step: TensorLike,
+    decay_steps: TensorLike,
+    decay_rate: TensorLike,
     staircase: bool = False,
     name: str | None = None,
 ) -> Tensor:
@@ -100,10 +101,10 @@ def natural_exp_decay(
 
 
 def inverse_time_decay(
-    learning_rate: Any,
-    global_step: Any,
-    decay_steps: Any,
-    decay_rate: Any,
+    learning_rate: TensorLike,
+    global_step: TensorLike,
+    decay_steps: TensorLike,
+    decay_rate: TensorLike,
     staircase: bool = False,
     name: str | None = None,
 ) -> Tensor:
@@ -121,7 +122,9 @@ def _periods(given: _Inputs, staircase: bool) -> Any:
     return raw.Floor(periods) if staircase else periods
 
 
-def piecewise_constant(x: Any, boundaries: Sequence[Any], values: Sequence[Any], name: str | None = None) -> Tensor:
+def piecewise_constant(
+    x: TensorLike, boundaries: Sequence[Any], values: Sequence[Any], name: str | None = None
+) -> Tensor:
     """``values[0]`` while ``x <= boundaries[0]``, ``values[1]`` while ``x <= boundaries[1]``, and so on.
 
     After the last boundary it is ``values[-1]``.
@@ -156,7 +159,7 @@ def piecewise_constant(x: Any, boundaries: Sequence[Any], values: Sequence[Any],
         return result
 
 
-def _boundary(boundary: Any, step: Tensor) -> Tensor:
+def _boundary(boundary: TensorLike, step: Tensor) -> Tensor:
     dtype = step.dtype.base_dtype
     tensor = convert_to_tensor(boundary, preferred_dtype=dtype)
     if tensor.dtype.base_dtype is dtype:
@@ -171,11 +174,11 @@ piecewise_constant_decay = piecewise_constant
 
 
 def polynomial_decay(
-    learning_rate: Any,
-    global_step: Any,
-    decay_steps: Any,
-    end_learning_rate: Any = 0.0001,
-    power: Any = 1.0,
+    learning_rate: TensorLike,
+    global_step: TensorLike,
+    decay_steps: TensorLike,
+    end_learning_rate: TensorLike = 0.0001,
+    power: TensorLike = 1.0,
     cycle: bool = False,
     name: str | None = None,
 ) -> Tensor:
@@ -221,7 +224,11 @@ def _progress(given: _Inputs) -> Any:
 
 
 def cosine_decay(
-    learning_rate: Any, global_step: Any, decay_steps: Any, alpha: float = 0.0, name: str | None = None
+    learning_rate: TensorLike,
+    global_step: TensorLike,
+    decay_steps: TensorLike,
+    alpha: float = 0.0,
+    name: str | None = None,
 ) -> Tensor:
     """Half a period of a cosine, from `learning_rate` to ``alpha * learning_rate`` in `decay_steps` steps.
 
@@ -235,11 +242,11 @@ def cosine_decay(
 
 
 def cosine_decay_restarts(
-    learning_rate: Any,
-    global_step: Any,
-    first_decay_steps: Any,
-    t_mul: Any = 2.0,
-    m_mul: Any = 1.0,
+    learning_rate: TensorLike,
+    global_step: TensorLike,
+    first_decay_steps: TensorLike,
+    t_mul: TensorLike = 2.0,
+    m_mul: TensorLike = 1.0,
     alpha: float = 0.0,
     name: str | None = None,
 ) -> Tensor:
@@ -264,7 +271,7 @@ def cosine_decay_restarts(
         return result
 
 
-def _restart(periods: Any, growth: Tensor, t_mul: Any) -> tuple[Any, Any]:
+def _restart(periods: TensorLike, growth: Tensor, t_mul: TensorLike) -> tuple[Any, Any]:
     """The number of restarts after `periods` first periods, and the part of the present period that is done."""
     if isinstance(t_mul, int | float) and t_mul == 1:
         return _equal_periods(periods)
@@ -278,15 +285,15 @@ def _restart(periods: Any, growth: Tensor, t_mul: Any) -> tuple[Any, Any]:
     return raw.SelectV2(even, equal[0], restarts), raw.SelectV2(even, equal[1], within)
 
 
-def _equal_periods(periods: Any) -> tuple[Any, Any]:
+def _equal_periods(periods: TensorLike) -> tuple[Any, Any]:
     restarts = raw.Floor(periods)
     return restarts, periods - restarts
 
 
 def linear_cosine_decay(
-    learning_rate: Any,
-    global_step: Any,
-    decay_steps: Any,
+    learning_rate: TensorLike,
+    global_step: TensorLike,
+    decay_steps: TensorLike,
     num_periods: float = 0.5,
     alpha: float = 0.0,
     beta: float = 0.001,
@@ -304,9 +311,9 @@ def linear_cosine_decay(
 
 
 def noisy_linear_cosine_decay(
-    learning_rate: Any,
-    global_step: Any,
-    decay_steps: Any,
+    learning_rate: TensorLike,
+    global_step: TensorLike,
+    decay_steps: TensorLike,
     initial_variance: float = 1.0,
     variance_decay: float = 0.55,
     num_periods: float = 0.5,

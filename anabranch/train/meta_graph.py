@@ -11,6 +11,7 @@ from google.protobuf.message import Message
 
 from anabranch.core.colocation import colocation_group, colocation_leader
 from anabranch.core.compat import as_bytes
+from anabranch.core.values import PassedOn
 from anabranch.frontend.platform import logging
 from anabranch.frontend.storage import graph_io
 from anabranch.frontend.variables.variables import Variable
@@ -39,7 +40,7 @@ _registered: dict[str, _ProtoFunctions] = {}
 
 def register_proto_function(
     collection_name: str,
-    proto_type: Any = None,
+    proto_type: type[Message] | None = None,
     to_proto: Callable[..., Any] | None = None,
     from_proto: Callable[..., Any] | None = None,
 ) -> None:
@@ -104,7 +105,7 @@ def _collection_def(key: str, items: Sequence[Any], export_scope: str | None) ->
     return definition
 
 
-def _node_name(item: Any) -> str:
+def _node_name(item: object) -> str:
     if isinstance(item, Tensor | Operation):
         return item.name
     name = getattr(item, "name", None)
@@ -116,7 +117,7 @@ def _node_name(item: Any) -> str:
 # ---------------------------------------------------------------------- export
 def export_meta_graph(
     filename: str | None = None,
-    meta_info_def: Any = None,
+    meta_info_def: MetaGraphDef.MetaInfoDef | None = None,
     graph_def: GraphDef | None = None,
     saver_def: SaverDef | None = None,
     collection_list: Sequence[str] | None = None,
@@ -127,7 +128,7 @@ def export_meta_graph(
     clear_extraneous_savers: bool = False,
     strip_default_attrs: bool = False,
     save_debug_info: bool = False,
-    **kwargs: Any,
+    **kwargs: PassedOn,
 ) -> MetaGraphDef:
     """Describes a graph, its collections and its saver in one message, and writes it to a file if one is named.
 
@@ -249,7 +250,7 @@ def read_meta_graph_file(filename: str) -> MetaGraphDef:
 
 
 def import_scoped_meta_graph(
-    meta_graph_or_file: Any,
+    meta_graph_or_file: MetaGraphDef | str | os.PathLike[str],
     clear_devices: bool = False,
     graph: Graph | None = None,
     import_scope: str | None = None,
@@ -305,7 +306,7 @@ def import_scoped_meta_graph(
     return {v.name.removeprefix(start).rpartition(":")[0]: v for v in variables.values()}
 
 
-def _read(path: Any) -> MetaGraphDef:
+def _read(path: str | os.PathLike[str]) -> MetaGraphDef:
     return read_meta_graph_file(os.fspath(path))
 
 

@@ -6,14 +6,16 @@ import abc
 import inspect
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Any, Self, TypeVar, overload
+from typing import Any, Final, Self, TypeVar, overload
 
 from anabranch import errors
 from anabranch.core import nest
+from anabranch.core.nest import Structure
 from anabranch.core.values import TensorValue
 from anabranch.graph.collections import GraphKeys
 from anabranch.graph.graph import Graph, get_default_graph
-from anabranch.graph.operation import Operation
+from anabranch.graph.operation import FeedDict, Operation
+from anabranch.proto.config_pb2 import ConfigProto, RunMetadata, RunOptions
 from anabranch.session import BaseSession, Session
 from anabranch.train.coordinator import Coordinator
 from anabranch.train.hooked_session import (
@@ -31,7 +33,7 @@ from anabranch.train.session_run_hook import SessionRunHook
 _Result = TypeVar("_Result")
 
 #: stands for "not given" where None has a meaning
-USE_DEFAULT = object()
+USE_DEFAULT: Final[Any] = object()
 
 
 class SessionCreator(abc.ABC):
@@ -57,7 +59,7 @@ class ChiefSessionCreator(SessionCreator):
         self,
         scaffold: Scaffold | None = None,
         master: str = "",
-        config: Any = None,
+        config: ConfigProto | None = None,
         checkpoint_dir: str | None = None,
         checkpoint_filename_with_path: str | None = None,
     ) -> None:
@@ -95,7 +97,11 @@ class WorkerSessionCreator(SessionCreator):
     """
 
     def __init__(
-        self, scaffold: Scaffold | None = None, master: str = "", config: Any = None, max_wait_secs: float = 30 * 60
+        self,
+        scaffold: Scaffold | None = None,
+        master: str = "",
+        config: ConfigProto | None = None,
+        max_wait_secs: float = 30 * 60,
     ) -> None:
         self._scaffold = scaffold or Scaffold()
         self._session_manager: SessionManager | None = None
@@ -154,15 +160,35 @@ class _MonitoredSession:
         return None if inner is None else inner.graph
 
     @overload
-    def run(self, fetches: Operation, feed_dict: Any = ..., options: Any = ..., run_metadata: Any = ...) -> None: ...
+    def run(
+        self,
+        fetches: Operation,
+        feed_dict: FeedDict | None = ...,
+        options: RunOptions | None = ...,
+        run_metadata: RunMetadata | None = ...,
+    ) -> None: ...
     @overload
     def run(
-        self, fetches: list[Any], feed_dict: Any = ..., options: Any = ..., run_metadata: Any = ...
+        self,
+        fetches: list[Any],
+        feed_dict: FeedDict | None = ...,
+        options: RunOptions | None = ...,
+        run_metadata: RunMetadata | None = ...,
     ) -> list[Any]: ...
     @overload
-    def run(self, fetches: Any, feed_dict: Any = ..., options: Any = ..., run_metadata: Any = ...) -> TensorValue: ...
     def run(
-        self, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None
+        self,
+        fetches: Structure,
+        feed_dict: FeedDict | None = ...,
+        options: RunOptions | None = ...,
+        run_metadata: RunMetadata | None = ...,
+    ) -> TensorValue: ...
+    def run(
+        self,
+        fetches: Structure,
+        feed_dict: FeedDict | None = None,
+        options: RunOptions | None = None,
+        run_metadata: RunMetadata | None = None,
     ) -> TensorValue | nest.Structure:
         """Runs a step with all hooks. Arguments, result and errors as with `Session.run`."""
         return self._open().run(fetches, feed_dict=feed_dict, options=options, run_metadata=run_metadata)
@@ -310,7 +336,7 @@ class SingularMonitoredSession(_MonitoredSession):
         hooks: Sequence[SessionRunHook] | None = None,
         scaffold: Scaffold | None = None,
         master: str = "",
-        config: Any = None,
+        config: ConfigProto | None = None,
         checkpoint_dir: str | None = None,
         stop_grace_period_secs: float = 120,
         checkpoint_filename_with_path: str | None = None,
@@ -331,14 +357,14 @@ def MonitoredTrainingSession(
     scaffold: Scaffold | None = None,
     hooks: Sequence[SessionRunHook] | None = None,
     chief_only_hooks: Sequence[SessionRunHook] | None = None,
-    save_checkpoint_secs: Any = USE_DEFAULT,
-    save_summaries_steps: Any = USE_DEFAULT,
-    save_summaries_secs: Any = USE_DEFAULT,
-    config: Any = None,
+    save_checkpoint_secs: float | None = USE_DEFAULT,
+    save_summaries_steps: int | None = USE_DEFAULT,
+    save_summaries_secs: float | None = USE_DEFAULT,
+    config: ConfigProto | None = None,
     stop_grace_period_secs: float = 120,
     log_step_count_steps: int | None = 100,
     max_wait_secs: float = 7200,
-    save_checkpoint_steps: Any = USE_DEFAULT,
+    save_checkpoint_steps: int | None = USE_DEFAULT,
     summary_dir: str | None = None,
 ) -> MonitoredSession:
     """A `MonitoredSession` for training: the chief's also saves checkpoints and summaries, and logs the speed.
@@ -411,5 +437,5 @@ def MonitoredTrainingSession(
     return MonitoredSession(chief, [*all_hooks, *(hooks or [])], stop_grace_period_secs)
 
 
-def _given(value: Any) -> Any:
+def _given(value: float | None) -> Any:
     return None if value is USE_DEFAULT else value

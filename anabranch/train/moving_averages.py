@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from anabranch.core import dtypes
+from anabranch.core.dtypes import DType
+from anabranch.core.values import TensorLike
 from anabranch.frontend.control_flow.grouping import group
 from anabranch.frontend.framework import init_scope
 from anabranch.frontend.variables.scope import get_variable, variable_scope
@@ -21,7 +23,7 @@ _AVERAGED_DTYPES = (dtypes.bfloat16, dtypes.float16, dtypes.float32, dtypes.floa
 
 
 def assign_moving_average(
-    variable: Any, value: Any, decay: Any, zero_debias: bool = True, name: str | None = None
+    variable: Variable, value: TensorLike, decay: TensorLike, zero_debias: bool = True, name: str | None = None
 ) -> Tensor:
     """Moves a variable towards a value: ``variable = variable * decay + value * (1 - decay)``.
 
@@ -49,14 +51,14 @@ def assign_moving_average(
         return moved
 
 
-def _complement(decay: Any, dtype: Any) -> Tensor:
+def _complement(decay: TensorLike, dtype: DType) -> Tensor:
     rate = convert_to_tensor(1.0 - decay, name="decay")
     if rate.dtype.base_dtype is not dtype:
         rate = raw.Cast(rate, DstT=dtype)
     return rate
 
 
-def _debiased(variable: Any, value: Tensor, rate: Tensor) -> Tensor:
+def _debiased(variable: Variable, value: Tensor, rate: Tensor) -> Tensor:
     """Moves the uncorrected average of `variable` and returns the corrected one."""
     dtype = variable.dtype.base_dtype
     with init_scope(), get_default_graph().name_scope(None):
@@ -70,7 +72,7 @@ def _debiased(variable: Any, value: Tensor, rate: Tensor) -> Tensor:
     return corrected
 
 
-def _zeros_like(variable: Any, dtype: Any) -> Any:
+def _zeros_like(variable: Variable, dtype: DType) -> Any:
     def zeros() -> Tensor:
         filled: Tensor = raw.Fill(variable.shape.as_list(), convert_to_tensor(0.0, dtype))
         return filled
@@ -79,11 +81,11 @@ def _zeros_like(variable: Any, dtype: Any) -> Any:
 
 
 def weighted_moving_average(
-    value: Any,
-    decay: Any,
-    weight: Any,
+    value: TensorLike,
+    decay: TensorLike,
+    weight: TensorLike,
     truediv: bool = True,
-    collections: Any = None,
+    collections: Iterable[str] | None = None,
     name: str | None = None,
 ) -> Tensor:
     """The moving average of ``value * weight`` divided by that of ``weight``; both are updated when it is computed.
@@ -105,7 +107,7 @@ def weighted_moving_average(
         return result
 
 
-def _local_average(name: str, value: Tensor, decay: Any, collections: Any) -> Tensor:
+def _local_average(name: str, value: Tensor, decay: TensorLike, collections: Iterable[str] | None) -> Tensor:
     variable = get_variable(
         name,
         shape=value.shape,
@@ -147,7 +149,11 @@ class ExponentialMovingAverage:
     """
 
     def __init__(
-        self, decay: Any, num_updates: Any = None, zero_debias: bool = False, name: str = "ExponentialMovingAverage"
+        self,
+        decay: TensorLike,
+        num_updates: TensorLike | None = None,
+        zero_debias: bool = False,
+        name: str = "ExponentialMovingAverage",
     ) -> None:
         self._decay = decay
         self._num_updates = num_updates
@@ -201,7 +207,7 @@ class ExponentialMovingAverage:
             updates = [self._update(var, decay).op for var in averaged]
             return group(*updates, name=scope)
 
-    def _shadow(self, var: Any) -> Any:
+    def _shadow(self, var: Variable | Tensor) -> Any:
         if isinstance(var, Tensor):
             on_variable = var.op.type == "VarHandleOp"
             return slot_creator.create_zeros_slot(var, self._name, colocate_with_primary=on_variable)
@@ -219,15 +225,15 @@ class ExponentialMovingAverage:
         smaller: Tensor = raw.Minimum(decay, warm_up)
         return smaller
 
-    def _update(self, var: Any, decay: Tensor) -> Tensor:
+    def _update(self, var: Variable | Tensor, decay: Tensor) -> Tensor:
         debias = self._zero_debias and isinstance(var, Tensor)
         return assign_moving_average(self._averages[var], var, decay, zero_debias=debias)
 
-    def average(self, var: Any) -> Variable | None:
+    def average(self, var: Variable | Tensor) -> Variable | None:
         """The shadow variable of `var`, or None."""
         return self._averages.get(var)
 
-    def average_name(self, var: Any) -> str:
+    def average_name(self, var: Variable | Tensor) -> str:
         """The name that the shadow of `var` has, or would have: without the ":0"."""
         if var in self._averages:
             name: str = self._averages[var].op.name

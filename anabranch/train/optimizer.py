@@ -7,18 +7,21 @@ operation per variable. A new one is a subclass that says which slots it keeps a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from anabranch.autodiff.dead_ends import explain_missing_gradients
 from anabranch.autodiff.gradients import gradients
 from anabranch.core import dtypes, nest
-from anabranch.core.dtypes import DType
+from anabranch.core.dtypes import DType, DTypeLike
+from anabranch.core.nest import Structure
+from anabranch.core.shapes import ShapeLike
+from anabranch.core.values import TensorLike
 from anabranch.frontend.control_flow import grouping
 from anabranch.frontend.framework import init_scope
 from anabranch.frontend.variables.policy import outermost_graph
 from anabranch.frontend.variables.variables import Variable
 from anabranch.graph.collections import GraphKeys
-from anabranch.graph.composite import IndexedSlices
+from anabranch.graph.composite import Gradient, IndexedSlices
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.graph import Graph, get_default_graph
 from anabranch.graph.operation import Operation, Tensor
@@ -26,6 +29,8 @@ from anabranch.ops import raw
 from anabranch.train import slot_creator
 
 GradientsAndVariables = list[tuple[Any, Any]]
+#: a number that an optimizer computes with, or a function that gives one when the gradients are applied
+HyperParameter: TypeAlias = "TensorLike | Callable[[], TensorLike]"
 
 #: The methods that apply a gradient, the preferred one first: all variables are resources.
 _DENSE_METHODS = ("_resource_apply_dense", "_apply_dense")
@@ -85,14 +90,14 @@ class Optimizer:
     # ------------------------------------------------------------------ public steps
     def minimize(
         self,
-        loss: Any,
-        global_step: Any = None,
-        var_list: Any = None,
+        loss: TensorLike,
+        global_step: Variable | None = None,
+        var_list: Structure | None = None,
         gate_gradients: int = GATE_OP,
         aggregation_method: int | None = None,
         colocate_gradients_with_ops: bool = False,
         name: str | None = None,
-        grad_loss: Any = None,
+        grad_loss: TensorLike | None = None,
     ) -> Operation:
         """Adds the operations that make `loss` smaller: `compute_gradients`, then `apply_gradients`.
 
@@ -140,12 +145,12 @@ class Optimizer:
 
     def compute_gradients(
         self,
-        loss: Any,
-        var_list: Any = None,
+        loss: TensorLike,
+        var_list: Structure | None = None,
         gate_gradients: int = GATE_OP,
         aggregation_method: int | None = None,
         colocate_gradients_with_ops: bool = False,
-        grad_loss: Any = None,
+        grad_loss: TensorLike | None = None,
     ) -> GradientsAndVariables:
         """Adds the backward pass. Arguments as in `minimize`; `var_list` may hold tensors too.
 
@@ -195,7 +200,7 @@ class Optimizer:
         return list(zip(grads, variables, strict=True))
 
     def apply_gradients(
-        self, grads_and_vars: Iterable[tuple[Any, Any]], global_step: Any = None, name: str | None = None
+        self, grads_and_vars: Iterable[tuple[Any, Any]], global_step: Variable | None = None, name: str | None = None
     ) -> Operation:
         """Adds the updates.
 
@@ -242,11 +247,11 @@ class Optimizer:
             return train_op
 
     # ------------------------------------------------------------------ slots
-    def get_slot(self, var: Any, name: str) -> Variable | None:
+    def get_slot(self, var: Variable, name: str) -> Variable | None:
         """The slot `name` of a variable (a variable of the same shape, such as its momentum), or None."""
         return self._slots.get(name, {}).get(_variable_key(var))
 
-    def _kept_slot(self, var: Any, name: str) -> Variable:
+    def _kept_slot(self, var: Variable, name: str) -> Variable:
         """The slot `name` of a variable that has one: what update operations take."""
         slot = self.get_slot(var, name)
         assert slot is not None, f"the optimizer {self._name!r} keeps no {name!r} for {var}"
@@ -265,12 +270,18 @@ class Optimizer:
     def _slot_dict(self, slot_name: str) -> dict[Any, Any]:
         return self._slots.setdefault(slot_name, {})
 
-    def _get_or_make_slot(self, var: Any, val: Any, slot_name: str, op_name: str) -> Any:
+    def _get_or_make_slot(self, var: Variable, val: TensorLike, slot_name: str, op_name: str) -> Any:
         """The slot of `var`, created with the initial value `val` and called ``<variable>/<op_name>``."""
         return self._slot(var, slot_name, lambda: slot_creator.create_slot(var, val, op_name))
 
     def _get_or_make_slot_with_initializer(
-        self, var: Any, initializer: Any, shape: Any, dtype: Any, slot_name: str, op_name: str
+        self,
+        var: Variable,
+        initializer: Callable[..., Any],
+        shape: ShapeLike,
+        dtype: DTypeLike,
+        slot_name: str,
+        op_name: str,
     ) -> Any:
         """The same as `_get_or_make_slot`, with an initializer: a function of shape and dtype."""
         return self._slot(
@@ -279,18 +290,18 @@ class Optimizer:
             lambda: slot_creator.create_slot_with_initializer(var, initializer, shape, dtype, op_name),
         )
 
-    def _zeros_slot(self, var: Any, slot_name: str, op_name: str) -> Any:
+    def _zeros_slot(self, var: Variable, slot_name: str, op_name: str) -> Any:
         """The slot of `var`, created full of zeros."""
         return self._slot(var, slot_name, lambda: slot_creator.create_zeros_slot(var, op_name))
 
-    def _slot(self, var: Any, slot_name: str, create: Callable[[], Any]) -> Any:
+    def _slot(self, var: Variable, slot_name: str, create: Callable[[], Any]) -> Any:
         named = self._slot_dict(slot_name)
         key = _variable_key(var)
         if key not in named:
             named[key] = create()
         return named[key]
 
-    def _create_non_slot_variable(self, initial_value: Any, name: str, colocate_with: Any) -> Any:
+    def _create_non_slot_variable(self, initial_value: TensorLike, name: str, colocate_with: Variable) -> Any:
         """State that belongs to no variable, one per name and graph, on the device of `colocate_with`."""
         graph = colocate_with.graph
         key = (name, graph)
@@ -316,24 +327,24 @@ class Optimizer:
     def _prepare(self) -> None:
         """Makes the tensors that all updates need, such as the learning rate's. Default: none."""
 
-    def _apply_dense(self, grad: Tensor, var: Any) -> Any:
+    def _apply_dense(self, grad: Tensor, var: Variable) -> Any:
         """Returns an operation that applies a dense gradient."""
         raise NotImplementedError(f"{type(self).__name__} does not say how to apply a dense gradient ({grad.name})")
 
-    def _resource_apply_dense(self, grad: Tensor, handle: Any) -> Any:
+    def _resource_apply_dense(self, grad: Tensor, handle: Variable) -> Any:
         """Returns an operation that applies a dense gradient; `handle` is the variable."""
         raise NotImplementedError(f"{type(self).__name__} does not say how to apply a dense gradient ({grad.name})")
 
-    def _apply_sparse_duplicate_indices(self, grad: IndexedSlices, var: Any) -> Any:
+    def _apply_sparse_duplicate_indices(self, grad: IndexedSlices, var: Variable) -> Any:
         """Applies a sparse gradient whose rows may repeat. Default: sums equal rows, then `_apply_sparse`."""
         values, indices = _deduplicated(grad.values, grad.indices)
         return self._apply_sparse(IndexedSlices(values, indices, grad.dense_shape), var)
 
-    def _apply_sparse(self, grad: IndexedSlices, var: Any) -> Any:
+    def _apply_sparse(self, grad: IndexedSlices, var: Variable) -> Any:
         """Returns an operation that applies a sparse gradient, no row of which repeats."""
         raise NotImplementedError(f"{type(self).__name__} does not say how to apply a sparse gradient ({grad.name})")
 
-    def _resource_apply_sparse_duplicate_indices(self, grad: Tensor, handle: Any, indices: Tensor) -> Any:
+    def _resource_apply_sparse_duplicate_indices(self, grad: Tensor, handle: Variable, indices: Tensor) -> Any:
         """Applies the rows `grad` at `indices`, which may repeat.
 
         Default: sums equal rows, then `_resource_apply_sparse`.
@@ -341,7 +352,7 @@ class Optimizer:
         values, unique_indices = _deduplicated(grad, indices)
         return self._resource_apply_sparse(values, handle, unique_indices)
 
-    def _resource_apply_sparse(self, grad: Tensor, handle: Any, indices: Tensor) -> Any:
+    def _resource_apply_sparse(self, grad: Tensor, handle: Variable, indices: Tensor) -> Any:
         """Returns an operation that applies the rows `grad` at `indices`, none of which repeats."""
         raise NotImplementedError(f"{type(self).__name__} does not say how to apply a sparse gradient ({grad.name})")
 
@@ -349,12 +360,12 @@ class Optimizer:
         """Returns the operation called `name_scope` that runs all updates. Override to add some at the end."""
         return grouping.group(*update_ops, name=name_scope)
 
-    def _call_if_callable(self, param: Any) -> Any:
+    def _call_if_callable(self, param: HyperParameter) -> Any:
         """The value of a hyperparameter that may be given as a function."""
         return param() if callable(param) else param
 
     # ------------------------------------------------------------------ one variable
-    def _update(self, grad: Any, var: Any) -> Any:
+    def _update(self, grad: Gradient, var: Variable) -> Any:
         """The operation that applies one gradient, followed by the variable's constraint."""
         graph = get_default_graph()
         with graph.name_scope("update_" + var.op.name), graph.colocate_with(var):
@@ -368,7 +379,7 @@ class Optimizer:
             with graph.control_dependencies([update]):
                 return var.assign(var.constraint(var.read_value())).op
 
-    def _apply_whole(self, grad: Tensor, var: Any) -> Any:
+    def _apply_whole(self, grad: Tensor, var: Variable) -> Any:
         methods = sorted(_DENSE_METHODS, key=self._distance)
         try:
             return getattr(self, methods[0])(grad, var)
@@ -377,7 +388,7 @@ class Optimizer:
                 raise
             return getattr(self, methods[1])(grad, var)
 
-    def _apply_rows(self, grad: IndexedSlices, var: Any) -> Any:
+    def _apply_rows(self, grad: IndexedSlices, var: Variable) -> Any:
         if min(_SPARSE_METHODS, key=self._distance).startswith("_resource"):
             return self._resource_apply_sparse_duplicate_indices(grad.values, var, grad.indices)
         return self._apply_sparse_duplicate_indices(grad, var)
@@ -398,20 +409,20 @@ class Optimizer:
 
 
 # ---------------------------------------------------------------------- helpers
-def _variable_key(var: Any) -> Any:
+def _variable_key(var: Variable) -> Any:
     return (var.op.graph, var.op.name)
 
 
-def _as_tensor(value: Any) -> Any:
+def _as_tensor(value: TensorLike) -> Any:
     return value if isinstance(value, IndexedSlices) else convert_to_tensor(value)
 
 
-def _as_operation(value: Any) -> Operation:
+def _as_operation(value: Operation | Tensor) -> Operation:
     """The operation behind what `_finish` returned: an operation, a tensor, or what an assignment gives."""
     return value if isinstance(value, Operation) else value.op
 
 
-def _variables_to_train(var_list: Any) -> list[Any]:
+def _variables_to_train(var_list: Structure) -> list[Any]:
     graph = get_default_graph()
     if var_list is None:
         var_list = [
@@ -425,13 +436,13 @@ def _variables_to_train(var_list: Any) -> list[Any]:
     return flat
 
 
-def _pieces(item: Any) -> list[Any]:
+def _pieces(item: Structure) -> list[Any]:
     """A partitioned variable stands for its parts."""
     parts = getattr(item, "_get_variable_list", None)
     return list(parts()) if parts is not None else [item]
 
 
-def _checked_gradient(grad: Any) -> Any:
+def _checked_gradient(grad: TensorLike) -> Any:
     if grad is None or isinstance(grad, Tensor | IndexedSlices):
         return grad
     try:
@@ -440,7 +451,7 @@ def _checked_gradient(grad: Any) -> Any:
         raise TypeError(f"Gradient must be convertible to a Tensor or IndexedSlices, or None: {grad}") from error
 
 
-def _checked_variable(var: Any) -> Any:
+def _checked_variable(var: object) -> Any:
     if isinstance(var, Tensor):
         raise NotImplementedError(f"Trying to update a Tensor {var}; apply_gradients needs variables")
     if not hasattr(var, "handle"):
@@ -455,7 +466,7 @@ def _deduplicated(values: Tensor, indices: Tensor) -> tuple[Tensor, Tensor]:
     return raw.UnsortedSegmentSum(values, unique.idx, count), unique.y
 
 
-def _increment(global_step: Any, name: str) -> Operation:
+def _increment(global_step: Variable, name: str) -> Operation:
     graph = get_default_graph()
     with graph.colocate_with(global_step):
         one = convert_to_tensor(1, dtype=global_step.dtype.base_dtype)

@@ -10,7 +10,10 @@ from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from anabranch.core.values import TensorValue
+from anabranch.session import Session
 from anabranch.train.basic_session_run_hooks import fetchable, global_step_for
+from anabranch.train.coordinator import Coordinator
 from anabranch.train.session_run_hook import SessionRunArgs, SessionRunContext, SessionRunHook, SessionRunValues
 
 if TYPE_CHECKING:
@@ -95,7 +98,7 @@ class ProgressDisplay:
         return f"{timedelta(seconds=round(seconds))} left"
 
 
-def _shown(name: str, value: Any) -> str:
+def _shown(name: str, value: TensorValue) -> str:
     return f"{name} {value}".lstrip() if isinstance(value, str) else f"{name} {float(value):.4g}"
 
 
@@ -244,7 +247,7 @@ class ProgressHook(SessionRunHook):
         self._global_step = global_step_for(self)
         self._fetched = {name: fetchable(self._global_step.graph, t) for name, t in self._tensors.items()}
 
-    def after_create_session(self, session: Any, coord: Any) -> None:
+    def after_create_session(self, session: Session, coord: Coordinator) -> None:
         step = int(session.run(self._global_step))
         self._at = (time.monotonic(), step)
 
@@ -259,7 +262,7 @@ class ProgressHook(SessionRunHook):
         if self._due:
             self._show(run_context.session, run_values.results)
 
-    def end(self, session: Any) -> None:
+    def end(self, session: Session) -> None:
         if self._display is not None:
             self._show(session, {})
             self._display.close()
@@ -268,7 +271,7 @@ class ProgressHook(SessionRunHook):
         if self._display is not None:
             self._display.close()  # a terminal would be left without its cursor
 
-    def _show(self, session: Any, values: Mapping[str, Any]) -> None:
+    def _show(self, session: Session, values: Mapping[str, Any]) -> None:
         assert self._display is not None
         step, now = int(session.run(self._global_step)), time.monotonic()
         before, first = self._at

@@ -12,7 +12,7 @@ from anabranch.frontend.platform import logging
 from anabranch.frontend.resources.queues import QueueBase
 from anabranch.graph.collections import GraphKeys
 from anabranch.graph.graph import get_default_graph
-from anabranch.graph.operation import Operation
+from anabranch.graph.operation import Operation, Tensor
 from anabranch.proto.training_pb2 import QueueRunnerDef
 from anabranch.session import BaseSession, get_default_session
 from anabranch.train.coordinator import Coordinator
@@ -53,12 +53,12 @@ class QueueRunner:
 
     def __init__(
         self,
-        queue: Any = None,
+        queue: QueueBase | None = None,
         enqueue_ops: Sequence[Any] | None = None,
-        close_op: Any = None,
-        cancel_op: Any = None,
+        close_op: Operation | None = None,
+        cancel_op: Operation | None = None,
         queue_closed_exception_types: tuple[type[BaseException], ...] | None = None,
-        queue_runner_def: Any = None,
+        queue_runner_def: QueueRunnerDef | None = None,
         import_scope: str | None = None,
     ) -> None:
         if queue_runner_def is not None:
@@ -72,7 +72,14 @@ class QueueRunner:
         self._runs: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self._exceptions_raised: list[BaseException] = []
 
-    def _take(self, queue: Any, enqueue_ops: Any, close_op: Any, cancel_op: Any, closed_types: Any) -> None:
+    def _take(
+        self,
+        queue: QueueBase | None,
+        enqueue_ops: Sequence[Operation | Tensor] | None,
+        close_op: Operation | None,
+        cancel_op: Operation | None,
+        closed_types: tuple[type[BaseException], ...] | None,
+    ) -> None:
         if not queue or not enqueue_ops:
             raise ValueError("Must provide queue and enqueue_ops.")
         self._queue: QueueBase = queue
@@ -90,7 +97,7 @@ class QueueRunner:
             )
         self._closed_types: tuple[type[BaseException], ...] = closed_types or (errors.OutOfRangeError,)
 
-    def _read(self, message: Any, import_scope: str | None) -> None:
+    def _read(self, message: QueueRunnerDef, import_scope: str | None) -> None:
         if not isinstance(message, QueueRunnerDef):
             raise TypeError(f"queue_runner_def must be a QueueRunnerDef, got {type(message).__name__}")
         graph = get_default_graph()
@@ -144,7 +151,7 @@ class QueueRunner:
 
     # ------------------------------------------------------------------ threads
     def create_threads(
-        self, sess: Any, coord: Coordinator | None = None, daemon: bool = False, start: bool = False
+        self, sess: BaseSession, coord: Coordinator | None = None, daemon: bool = False, start: bool = False
     ) -> list[threading.Thread]:
         """Makes the threads for a session; none if it has some that still run.
 
@@ -181,7 +188,7 @@ class QueueRunner:
                 thread.start()
         return waited_for if start else threads
 
-    def _run(self, sess: Any, enqueue_op: Any, coord: Coordinator | None) -> None:
+    def _run(self, sess: BaseSession, enqueue_op: Operation | Tensor, coord: Coordinator | None) -> None:
         counted = False
         try:
             enqueue = sess.make_callable(enqueue_op)
@@ -206,18 +213,18 @@ class QueueRunner:
             if not counted:
                 self._one_less(sess)
 
-    def _one_less(self, sess: Any) -> int:
+    def _one_less(self, sess: BaseSession) -> int:
         with self._lock:
             self._runs[sess] -= 1
             return self._runs[sess]
 
-    def _close(self, sess: Any) -> None:
+    def _close(self, sess: BaseSession) -> None:
         try:
             sess.run(self._close_op)
         except Exception as error:  # whoever closed it first is right as well
             logging.vlog(1, "Ignored exception: %s", error)
 
-    def _cancel_on_stop(self, sess: Any, coord: Coordinator) -> None:
+    def _cancel_on_stop(self, sess: BaseSession, coord: Coordinator) -> None:
         coord.wait_for_stop()
         try:
             sess.run(self._cancel_op)
@@ -231,7 +238,7 @@ class QueueRunner:
         if not self.queue.name.startswith(prefix):
             return None
 
-        def name(item: Any) -> str:
+        def name(item: Operation | Tensor | QueueBase) -> str:
             return str(item.name).removeprefix(prefix)
 
         return QueueRunnerDef(
@@ -243,7 +250,7 @@ class QueueRunner:
         )
 
     @staticmethod
-    def from_proto(queue_runner_def: Any, import_scope: str | None = None) -> QueueRunner:
+    def from_proto(queue_runner_def: QueueRunnerDef, import_scope: str | None = None) -> QueueRunner:
         """The queue runner whose nodes a message names in the default graph.
 
         Raises:
@@ -265,7 +272,7 @@ def add_queue_runner(qr: QueueRunner, collection: str = GraphKeys.QUEUE_RUNNERS)
 
 
 def start_queue_runners(
-    sess: Any = None,
+    sess: BaseSession | None = None,
     coord: Coordinator | None = None,
     daemon: bool = True,
     start: bool = True,

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from anabranch.core.dtypes import DType, int32, int64
+from anabranch.core.nest import Structure
 from anabranch.core.shapes import TensorShape
 from anabranch.frontend.arrays.casting import cast
 from anabranch.frontend.arrays.data_flow import dynamic_partition
@@ -58,7 +59,7 @@ class Examples:
         TypeError: they differ in types.
     """
 
-    def __init__(self, sets: Sequence[Any], many: bool, shapes: Any) -> None:
+    def __init__(self, sets: Sequence[Any], many: bool, shapes: Structure) -> None:
         if not sets:
             raise ValueError("Expected at least one set of tensors")
         self.many = many
@@ -70,7 +71,7 @@ class Examples:
             raise ValueError("Expected at least one tensor in batch().")
         self.components = self._find_components(shapes)
 
-    def _find_components(self, shapes: Any) -> list[ExampleComponent]:
+    def _find_components(self, shapes: Structure) -> list[ExampleComponent]:
         first = self.sets[0]
         for other in self.sets[1:]:
             if [t.dtype for t in other] != [t.dtype for t in first]:
@@ -119,7 +120,7 @@ class Examples:
             flat = [dynamic_partition(t, which, 2)[1] for t in flat]
         return flat
 
-    def restored(self, dequeued: Any) -> Any:
+    def restored(self, dequeued: Structure) -> Any:
         """What comes out of the queue, in the form in which the examples were given."""
         tensors = list(dequeued) if isinstance(dequeued, list | tuple) else [dequeued]
         restored: list[Any] = [
@@ -130,7 +131,7 @@ class Examples:
         return restored if len(restored) > 1 else restored[0]
 
 
-def in_order(tensors: Any) -> list[Any]:
+def in_order(tensors: Structure) -> list[Any]:
     """The tensors of a list, or of a dictionary in the order of its keys."""
     return [tensors[k] for k in sorted(tensors, key=str)] if isinstance(tensors, dict) else list(tensors)
 

@@ -8,15 +8,20 @@ from typing import Any
 
 from anabranch.frontend.platform import logging
 from anabranch.frontend.storage.graph_io import write_graph
-from anabranch.frontend.storage.summary_writer import FileWriterCache
+from anabranch.frontend.storage.summary_writer import FileWriter, FileWriterCache
 from anabranch.graph.collections import GraphKeys
 from anabranch.graph.graph import get_default_graph
+from anabranch.graph.operation import Tensor
 from anabranch.io import gfile
 from anabranch.proto.config_pb2 import RunOptions
 from anabranch.proto.summary_pb2 import SessionLog, Summary
 from anabranch.runtime.timeline import Timeline
+from anabranch.session import Session
 from anabranch.train import meta_graph, training_util
 from anabranch.train.basic_session_run_hooks import SecondOrStepTimer, global_step_for
+from anabranch.train.coordinator import Coordinator
+from anabranch.train.saver import Saver
+from anabranch.train.scaffold import Scaffold
 from anabranch.train.session_run_hook import SessionRunArgs, SessionRunContext, SessionRunHook, SessionRunValues
 
 
@@ -26,14 +31,14 @@ class CheckpointSaverListener:
     def begin(self) -> None:
         """Called when the hook begins: the graph can still be changed."""
 
-    def before_save(self, session: Any, global_step_value: int) -> None:
+    def before_save(self, session: Session, global_step_value: int) -> None:
         """Called before each checkpoint."""
 
-    def after_save(self, session: Any, global_step_value: int) -> bool | None:
+    def after_save(self, session: Session, global_step_value: int) -> bool | None:
         """Called after each checkpoint. Returning True asks for the end of the training."""
         return None
 
-    def end(self, session: Any, global_step_value: int) -> None:
+    def end(self, session: Session, global_step_value: int) -> None:
         """Called at the end, after the last checkpoint."""
 
 
@@ -58,9 +63,9 @@ class CheckpointSaverHook(SessionRunHook):
         checkpoint_dir: str,
         save_secs: float | None = None,
         save_steps: int | None = None,
-        saver: Any = None,
+        saver: Saver | None = None,
         checkpoint_basename: str = "model.ckpt",
-        scaffold: Any = None,
+        scaffold: Scaffold | None = None,
         listeners: Sequence[CheckpointSaverListener] | None = None,
     ) -> None:
         logging.info("Create CheckpointSaverHook.")
@@ -79,7 +84,7 @@ class CheckpointSaverHook(SessionRunHook):
         for listener in self._listeners:
             listener.begin()
 
-    def after_create_session(self, session: Any, coord: Any) -> None:
+    def after_create_session(self, session: Session, coord: Coordinator) -> None:
         step = int(session.run(self._global_step_tensor))
         graph = get_default_graph()
         graph_def = graph.as_graph_def(add_shapes=True)
@@ -103,14 +108,14 @@ class CheckpointSaverHook(SessionRunHook):
             if self._save(run_context.session, step):
                 run_context.request_stop()
 
-    def end(self, session: Any) -> None:
+    def end(self, session: Session) -> None:
         last_step = int(session.run(self._global_step_tensor))
         if last_step != self._timer.last_triggered_step():
             self._save(session, last_step)
         for listener in self._listeners:
             listener.end(session, last_step)
 
-    def _save(self, session: Any, step: int) -> bool:
+    def _save(self, session: Session, step: int) -> bool:
         """Saves; returns whether a listener asks for the end."""
         logging.info("Saving checkpoints for %d into %s.", step, self._save_path)
         for listener in self._listeners:
@@ -164,7 +169,7 @@ class StepCounterHook(SessionRunHook):
         every_n_steps: int | None = 100,
         every_n_secs: float | None = None,
         output_dir: str | None = None,
-        summary_writer: Any = None,
+        summary_writer: FileWriter | None = None,
     ) -> None:
         if (every_n_steps is None) == (every_n_secs is None):
             raise ValueError("exactly one of every_n_steps and every_n_secs should be provided.")
@@ -220,9 +225,9 @@ class SummarySaverHook(SessionRunHook):
         save_steps: int | None = None,
         save_secs: float | None = None,
         output_dir: str | None = None,
-        summary_writer: Any = None,
-        scaffold: Any = None,
-        summary_op: Any = None,
+        summary_writer: FileWriter | None = None,
+        scaffold: Scaffold | None = None,
+        summary_op: Tensor | str | Sequence[Tensor | str] | None = None,
     ) -> None:
         if (scaffold is None) == (summary_op is None):
             raise ValueError("Exactly one of scaffold or summary_op must be provided.")
@@ -261,12 +266,14 @@ class SummarySaverHook(SessionRunHook):
                 self._summary_writer.add_summary(summary, step)
         self._next_step = step + 1
 
-    def end(self, session: Any = None) -> None:
+    def end(self, session: Session | None = None) -> None:
         if self._summary_writer is not None:
             self._summary_writer.flush()
 
     def _summaries(self) -> list[Any]:
-        summaries = self._summary_op if self._summary_op is not None else self._scaffold.summary_op
+        summaries = self._summary_op
+        if summaries is None and self._scaffold is not None:
+            summaries = self._scaffold.summary_op
         if summaries is None:
             return []
         return list(summaries) if isinstance(summaries, list | tuple) else [summaries]

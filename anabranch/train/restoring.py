@@ -15,11 +15,17 @@ from anabranch.core.dtypes import DType
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.constants import constant_value
 from anabranch.graph.graph import Graph
-from anabranch.graph.operation import Operation, Tensor
+from anabranch.graph.operation import Operation, StepRunner, Tensor
 from anabranch.io import checkpoint_store
 from anabranch.io.slices import SliceInfo
 from anabranch.io.tensor_reader import TensorReader
-from anabranch.train.saveables import SaveableObject, VariableSaveable, named_saveables, saveable_objects
+from anabranch.train.saveables import (
+    SaveableObject,
+    VariableSaveable,
+    VariablesToSave,
+    named_saveables,
+    saveable_objects,
+)
 
 _MAX_SHOWN = 25
 
@@ -199,7 +205,9 @@ def explained(error: errors.OpError, cause: str) -> errors.OpError:
 
 
 # ---------------------------------------------------------------------- for users
-def restore_report(sess_or_graph: Any, prefix: str, var_list: Any = None) -> RestoreReport:
+def restore_report(
+    sess_or_graph: StepRunner | Graph, prefix: str, var_list: VariablesToSave | None = None
+) -> RestoreReport:
     """Compares a checkpoint with variables; restores nothing.
 
     Args:
@@ -217,7 +225,7 @@ def restore_report(sess_or_graph: Any, prefix: str, var_list: Any = None) -> Res
         return compare(reader, wanted_by_saveables(saveables))
 
 
-def restore_partial(sess: Any, prefix: str, var_list: Any = None) -> RestoreReport:
+def restore_partial(sess: StepRunner, prefix: str, var_list: VariablesToSave | None = None) -> RestoreReport:
     """Restores the variables that a checkpoint fits, all in one step; the others keep their values.
 
     Adds nothing to the graph, so that it works with one that is finalized.
@@ -244,7 +252,7 @@ def restore_partial(sess: Any, prefix: str, var_list: Any = None) -> RestoreRepo
     return report
 
 
-def load(sess: Any, values: Mapping[Any, Any]) -> None:
+def load(sess: StepRunner, values: Mapping[Any, Any]) -> None:
     """Sets variables in one step, by feeding their initializers."""
     if not values:
         return
@@ -257,12 +265,12 @@ def _stored_value(reader: TensorReader, saveable: VariableSaveable) -> np.ndarra
     return reader.get_slice(spec.name, spec.slice_spec) if spec.slice_spec else reader.get_tensor(spec.name)
 
 
-def _graph_of(sess_or_graph: Any) -> Graph:
+def _graph_of(sess_or_graph: StepRunner | Graph) -> Graph:
     graph = getattr(sess_or_graph, "graph", sess_or_graph)
     if not isinstance(graph, Graph):
         raise TypeError(f"expected a session or a graph, got {sess_or_graph!r}")
     return graph
 
 
-def _variables(graph: Graph, var_list: Any) -> Any:
+def _variables(graph: Graph, var_list: VariablesToSave | None) -> Any:
     return graph.get_collection("variables") if var_list is None else var_list

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeAlias
 
-from anabranch.core.dtypes import DType, as_dtype
+from anabranch.core.dtypes import DType, DTypeLike, as_dtype
 from anabranch.core.shapes import TensorShape
+from anabranch.core.values import PassedOn
 from anabranch.frontend.resources.mutable_tables import (
     MutableLookupInterface,
 )
@@ -15,6 +16,9 @@ from anabranch.frontend.variables.variables import Variable
 from anabranch.graph.graph import get_default_graph
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
+
+#: what is saved: variables, partitioned variables and saveable objects, or a mapping from names to these
+VariablesToSave: TypeAlias = Iterable[Any] | Mapping[Any, Any]
 
 
 class SaveSpec:
@@ -27,14 +31,22 @@ class SaveSpec:
         dtype, device: default: those of the tensor.
     """
 
-    def __init__(self, tensor: Any, slice_spec: str, name: str, dtype: Any = None, device: str | None = None) -> None:
+    def __init__(
+        self,
+        tensor: Tensor | Callable[[], Tensor],
+        slice_spec: str,
+        name: str,
+        dtype: DTypeLike | None = None,
+        device: str | None = None,
+    ) -> None:
         self._tensor = tensor
+        like: Any = tensor
         self.slice_spec = slice_spec
         self.name = name
         if callable(tensor) and (dtype is None or device is None):
             raise AssertionError(f"the save spec {name!r} has a function for its tensor; give dtype and device too")
-        self.dtype: DType = as_dtype(tensor.dtype if dtype is None else dtype).base_dtype
-        self.device: str = tensor.device if device is None else device
+        self.dtype: DType = as_dtype(like.dtype if dtype is None else dtype).base_dtype
+        self.device: str = like.device if device is None else device
 
     @property
     def tensor(self) -> Tensor:
@@ -52,7 +64,7 @@ class SaveableObject:
         name: the name under which a saver knows it.
     """
 
-    def __init__(self, op: Any, specs: list[SaveSpec], name: str) -> None:
+    def __init__(self, op: PassedOn, specs: list[SaveSpec], name: str) -> None:
         self.op = op
         self.specs = specs
         self.name = name
@@ -78,7 +90,7 @@ class SaveableObject:
 class VariableSaveable(SaveableObject):
     """A variable, or a part of a partitioned one."""
 
-    def __init__(self, variable: Any, name: str) -> None:
+    def __init__(self, variable: Variable, name: str) -> None:
         info = variable._get_save_slice_info()
         self.variable = variable
         spec = SaveSpec(self._read, "" if info is None else info.spec, name, variable.dtype, variable.device)
@@ -105,7 +117,7 @@ class VariableSaveable(SaveableObject):
 class TableSaveable(SaveableObject):
     """A lookup table that steps change: its keys and its values."""
 
-    def __init__(self, table: Any, name: str) -> None:
+    def __init__(self, table: MutableLookupInterface, name: str) -> None:
         self.table = table
         keys, values = table.export()
         specs = [SaveSpec(keys, "", f"{name}-keys"), SaveSpec(values, "", f"{name}-values")]
@@ -124,7 +136,7 @@ def all_saveable_objects(scope: str | None = None) -> list[Any]:
     return graph.get_collection("variables", scope) + graph.get_collection("saveable_objects", scope)
 
 
-def named_saveables(var_list: Any) -> dict[str, Any]:
+def named_saveables(var_list: VariablesToSave) -> dict[str, Any]:
     """The things to save by their names in a checkpoint.
 
     Args:
@@ -156,13 +168,13 @@ def named_saveables(var_list: Any) -> dict[str, Any]:
     return named
 
 
-def _add(named: dict[str, Any], name: str, item: Any) -> None:
+def _add(named: dict[str, Any], name: str, item: object) -> None:
     if name in named:
         raise ValueError(f"At least two variables have the same name: {name}")
     named[name] = item
 
 
-def _checked(name: str, item: Any) -> Any:
+def _checked(name: str, item: object) -> Any:
     if isinstance(item, PartitionedVariable):
         return list(item)
     if isinstance(item, list | tuple) and item and all(isinstance(part, Variable) for part in item):

@@ -6,18 +6,18 @@ import operator
 import os
 import time
 from collections.abc import Sequence
-from typing import Any
 
 from anabranch import errors
 from anabranch.core.compat import as_text
+from anabranch.core.values import PassedOn, TensorLike
 from anabranch.frontend.platform import logging
 from anabranch.graph.collections import GraphKeys
-from anabranch.graph.operation import Tensor
+from anabranch.graph.operation import StepRunner, Tensor
 from anabranch.io import checkpoint_state, checkpoint_store, checkpoint_writer
 from anabranch.io.tensor_reader import TensorReader
 from anabranch.proto.training_pb2 import MetaGraphDef, SaverDef
 from anabranch.train import checkpoint_management, meta_graph, restoring
-from anabranch.train.saveables import all_saveable_objects
+from anabranch.train.saveables import VariablesToSave, all_saveable_objects
 from anabranch.train.saver_builder import BaseSaverBuilder
 from anabranch.train.training_util import global_step as value_of_global_step
 
@@ -65,7 +65,7 @@ class Saver:
 
     def __init__(
         self,
-        var_list: Any = None,
+        var_list: VariablesToSave | None = None,
         reshape: bool = False,
         sharded: bool = False,
         max_to_keep: int | None = 5,
@@ -76,7 +76,7 @@ class Saver:
         builder: BaseSaverBuilder | None = None,
         defer_build: bool = False,
         allow_empty: bool = False,
-        write_version: Any = SaverDef.V2,
+        write_version: SaverDef.CheckpointFormatVersion.ValueType = SaverDef.V2,
         pad_step_number: bool = False,
         save_relative_paths: bool = False,
         filename: str | None = None,
@@ -171,9 +171,9 @@ class Saver:
     # ------------------------------------------------------------------ saving
     def save(
         self,
-        sess: Any,
+        sess: StepRunner,
         save_path: str,
-        global_step: Any = None,
+        global_step: TensorLike | None = None,
         latest_filename: str | None = None,
         meta_graph_suffix: str = "meta",
         write_meta_graph: bool = True,
@@ -234,7 +234,9 @@ class Saver:
                 )
         return saved
 
-    def _checkpoint_prefix(self, sess: Any, save_path: str, global_step: Any, latest_filename: str | None) -> str:
+    def _checkpoint_prefix(
+        self, sess: StepRunner, save_path: str, global_step: TensorLike, latest_filename: str | None
+    ) -> str:
         latest = latest_filename or checkpoint_state.DEFAULT_FILENAME
         if os.path.split(latest)[0]:
             raise ValueError("'latest_filename' must not contain path components")
@@ -250,7 +252,7 @@ class Saver:
             step = value_of_global_step(sess, global_step)
         return f"{save_path}-{step:08d}" if self._pad_step_number else f"{save_path}-{step}"
 
-    def _run_save(self, sess: Any, prefix: str, save_path: str) -> str:
+    def _run_save(self, sess: StepRunner, prefix: str, save_path: str) -> str:
         definition = self._definition("save")
         try:
             saved = sess.run(definition.save_tensor_name, {definition.filename_tensor_name: prefix})
@@ -338,7 +340,7 @@ class Saver:
         self._latest_written = checkpoint_paths[-1] if checkpoint_paths else None
 
     # ------------------------------------------------------------------ restoring
-    def restore(self, sess: Any, save_path: str | None) -> None:
+    def restore(self, sess: StepRunner, save_path: str | None) -> None:
         """Sets the variables to what a checkpoint holds. They need not be initialized.
 
         What the checkpoint lacks, or has in another shape, is found before anything is restored.
@@ -389,7 +391,7 @@ class Saver:
         except errors.InvalidArgumentError as error:
             raise restoring.explained(error, "a mismatch between the current graph and the graph") from error
 
-    def _opened(self, sess: Any, prefix: str) -> TensorReader:
+    def _opened(self, sess: StepRunner, prefix: str) -> TensorReader:
         try:
             return checkpoint_store.open_checkpoint(prefix)
         except errors.OpError as error:
@@ -448,7 +450,10 @@ meta_graph.register_proto_function(GraphKeys.SAVERS, SaverDef, Saver.to_proto, S
 
 
 def import_meta_graph(
-    meta_graph_or_file: Any, clear_devices: bool = False, import_scope: str | None = None, **kwargs: Any
+    meta_graph_or_file: MetaGraphDef | str,
+    clear_devices: bool = False,
+    import_scope: str | None = None,
+    **kwargs: PassedOn,
 ) -> Saver | None:
     """Adds the graph of a meta graph to the default graph, with its collections.
 
@@ -492,7 +497,7 @@ def import_meta_graph(
     return Saver() if all_saveable_objects(import_scope) else None
 
 
-def _number(step: Any) -> int | None:
+def _number(step: TensorLike) -> int | None:
     """A step given as a number; None for a tensor, a variable or a name of one."""
     if isinstance(step, Tensor):
         return None

@@ -13,7 +13,7 @@ from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
 from anabranch.proto.training_pb2 import SaverDef
 from anabranch.train import saveables as things
-from anabranch.train.saveables import named_saveables, saveable_objects
+from anabranch.train.saveables import VariablesToSave, named_saveables, saveable_objects
 
 
 class BaseSaverBuilder:
@@ -22,7 +22,7 @@ class BaseSaverBuilder:
     SaveSpec = things.SaveSpec
     SaveableObject = things.SaveableObject
 
-    def __init__(self, write_version: Any = SaverDef.V2) -> None:
+    def __init__(self, write_version: SaverDef.CheckpointFormatVersion.ValueType = SaverDef.V2) -> None:
         self._write_version = write_version
 
     # ------------------------------------------------------------------ hooks
@@ -60,7 +60,7 @@ class BaseSaverBuilder:
     # ------------------------------------------------------------------ build
     def build(
         self,
-        names_to_saveables: Any,
+        names_to_saveables: VariablesToSave,
         reshape: bool = False,
         sharded: bool = False,
         max_to_keep: int = 5,

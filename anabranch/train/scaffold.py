@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from anabranch.frontend.control_flow.grouping import group
@@ -53,14 +53,14 @@ class Scaffold:
 
     def __init__(
         self,
-        init_op: Any = None,
+        init_op: Operation | Tensor | None = None,
         init_feed_dict: dict[Any, Any] | None = None,
         init_fn: Callable[[Scaffold, Any], Any] | None = None,
-        ready_op: Any = None,
-        ready_for_local_init_op: Any = None,
-        local_init_op: Any = None,
-        summary_op: Any = None,
-        saver: Any = None,
+        ready_op: Tensor | None = None,
+        ready_for_local_init_op: Tensor | None = None,
+        local_init_op: Operation | Tensor | None = None,
+        summary_op: Tensor | str | Sequence[Tensor | str] | None = None,
+        saver: Saver | None = None,
         copy_from_scaffold: Scaffold | None = None,
         local_init_feed_dict: dict[Any, Any] | None = None,
     ) -> None:

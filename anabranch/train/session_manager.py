@@ -15,8 +15,10 @@ from anabranch.frontend.platform import logging
 from anabranch.graph.graph import Graph, get_default_graph
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.io.checkpoint_state import read_checkpoint_state
+from anabranch.proto.config_pb2 import ConfigProto, RunOptions
 from anabranch.session import Session
 from anabranch.train.pauses import Pauses
+from anabranch.train.saver import Saver
 
 
 class SessionManager:
@@ -44,7 +46,7 @@ class SessionManager:
         ready_for_local_init_op: Tensor | Operation | None = None,
         graph: Graph | None = None,
         recovery_wait_secs: float = 30,
-        local_init_run_options: Any = None,
+        local_init_run_options: RunOptions | None = None,
         local_init_feed_dict: dict[Any, Any] | None = None,
     ) -> None:
         if ready_for_local_init_op is not None and local_init_op is None:
@@ -64,12 +66,12 @@ class SessionManager:
         self,
         master: str,
         init_op: Operation | None = None,
-        saver: Any = None,
+        saver: Saver | None = None,
         checkpoint_dir: str | None = None,
         checkpoint_filename_with_path: str | None = None,
         wait_for_checkpoint: bool = False,
         max_wait_secs: float = 7200,
-        config: Any = None,
+        config: ConfigProto | None = None,
         init_feed_dict: dict[Any, Any] | None = None,
         init_fn: Callable[[Any], Any] | None = None,
     ) -> Session:
@@ -117,12 +119,12 @@ class SessionManager:
     def recover_session(
         self,
         master: str,
-        saver: Any = None,
+        saver: Saver | None = None,
         checkpoint_dir: str | None = None,
         checkpoint_filename_with_path: str | None = None,
         wait_for_checkpoint: bool = False,
         max_wait_secs: float = 7200,
-        config: Any = None,
+        config: ConfigProto | None = None,
     ) -> tuple[Session, bool]:
         """A session with the values of the latest checkpoint, if there is one. Arguments as in `prepare_session`.
 
@@ -147,7 +149,9 @@ class SessionManager:
                 logging.info("Restoring model did not make model ready: %s", message)
             return session, ready
 
-    def wait_for_session(self, master: str, config: Any = None, max_wait_secs: float = math.inf) -> Session:
+    def wait_for_session(
+        self, master: str, config: ConfigProto | None = None, max_wait_secs: float = math.inf
+    ) -> Session:
         """A session of a model that another task initializes.
 
         Raises:
@@ -175,12 +179,12 @@ class SessionManager:
     def _restore_checkpoint(
         self,
         master: str,
-        saver: Any,
+        saver: Saver | None,
         checkpoint_dir: str | None,
         checkpoint_filename_with_path: str | None,
         wait_for_checkpoint: bool,
         max_wait_secs: float,
-        config: Any,
+        config: ConfigProto | None,
     ) -> tuple[Session, bool]:
         if checkpoint_dir and checkpoint_filename_with_path:
             raise ValueError("Can not provide both checkpoint_dir and checkpoint_filename_with_path.")
@@ -252,5 +256,5 @@ def model_ready(op: Tensor | Operation | None, session: Session, what: str) -> t
     return False, "Variables not initialized: " + ", ".join(names)
 
 
-def _name(op: Any) -> str:
+def _name(op: Operation | Tensor | None) -> str:
     return getattr(op, "name", None) or str(op)

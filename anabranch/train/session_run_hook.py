@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from anabranch.graph.operation import FeedDict
 from anabranch.proto.config_pb2 import RunMetadata, RunOptions
 from anabranch.session import Session
+from anabranch.train.coordinator import Coordinator
 
 
 class SessionRunArgs(NamedTuple):
@@ -36,7 +38,7 @@ class SessionRunArgs(NamedTuple):
     """
 
     fetches: Any
-    feed_dict: dict[Any, Any] | None = None
+    feed_dict: FeedDict | None = None
     options: RunOptions | None = None
 
 
@@ -56,7 +58,7 @@ class SessionRunContext:
         session: the session that will run it.
     """
 
-    def __init__(self, original_args: SessionRunArgs, session: Any) -> None:
+    def __init__(self, original_args: SessionRunArgs, session: Session) -> None:
         self._original_args = original_args
         self._session: Session = session
         self._stop_requested = False
@@ -87,7 +89,7 @@ class SessionRunHook:
     def begin(self) -> None:
         """Called once, before the session is created: the last chance to add operations to the default graph."""
 
-    def after_create_session(self, session: Any, coord: Any) -> None:
+    def after_create_session(self, session: Session, coord: Coordinator) -> None:
         """Called with each new session, whose graph is finalized, and its `Coordinator`."""
 
     def before_run(self, run_context: SessionRunContext) -> SessionRunArgs | None:
@@ -97,7 +99,7 @@ class SessionRunHook:
     def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
         """Called after each run that raised nothing."""
 
-    def end(self, session: Any) -> None:
+    def end(self, session: Session) -> None:
         """Called at the end, unless an exception other than `OutOfRangeError` and StopIteration caused it."""
 
     def abandoned(self) -> None:

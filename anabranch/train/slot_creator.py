@@ -9,8 +9,10 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from anabranch.core.dtypes import as_dtype
-from anabranch.core.shapes import TensorShape
+from anabranch.core.dtypes import DTypeLike, as_dtype
+from anabranch.core.shapes import ShapeLike, TensorShape
+from anabranch.core.values import TensorLike
+from anabranch.frontend.variables.partitioned import PartitionInfo
 from anabranch.frontend.variables.scope import get_variable_scope
 from anabranch.frontend.variables.variables import Variable
 from anabranch.graph.conversion import convert_to_tensor
@@ -21,7 +23,7 @@ from anabranch.ops import raw
 Initializer = Callable[..., Any]
 
 
-def create_slot(primary: Any, val: Any, name: str, colocate_with_primary: bool = True) -> Any:
+def create_slot(primary: Variable | Tensor, val: TensorLike, name: str, colocate_with_primary: bool = True) -> Any:
     """A slot of `primary` (a variable or tensor) with the initial value `val` (a tensor, or what converts to one).
 
     Returns:
@@ -32,7 +34,12 @@ def create_slot(primary: Any, val: Any, name: str, colocate_with_primary: bool =
 
 
 def create_slot_with_initializer(
-    primary: Any, initializer: Initializer, shape: Any, dtype: Any, name: str, colocate_with_primary: bool = True
+    primary: Variable | Tensor,
+    initializer: Initializer,
+    shape: ShapeLike,
+    dtype: DTypeLike,
+    name: str,
+    colocate_with_primary: bool = True,
 ) -> Any:
     """A slot of `primary` whose initial value is ``initializer(shape, dtype=dtype)``.
 
@@ -48,24 +55,31 @@ def create_slot_with_initializer(
     return _create(primary, initial_value, name, colocate_with_primary, dtype, known.is_fully_defined())
 
 
-def create_zeros_slot(primary: Any, name: str, dtype: Any = None, colocate_with_primary: bool = True) -> Any:
+def create_zeros_slot(
+    primary: Variable | Tensor, name: str, dtype: DTypeLike | None = None, colocate_with_primary: bool = True
+) -> Any:
     """A slot of `primary` full of zeros, of the shape of `primary` and (default) of its dtype."""
     dtype = as_dtype(primary.dtype if dtype is None else dtype).base_dtype
     return create_slot_with_initializer(primary, zeros, primary.shape, dtype, name, colocate_with_primary)
 
 
-def zeros(shape: Any, dtype: Any, partition_info: Any = None) -> Tensor:
+def zeros(shape: ShapeLike, dtype: DTypeLike, partition_info: PartitionInfo | None = None) -> Tensor:
     """The initializer of a slot that begins with zeros."""
     filled: Tensor = raw.Fill(shape, convert_to_tensor(0, dtype))
     return filled
 
 
-def _initial_value(primary: Any) -> Tensor:
+def _initial_value(primary: Variable | Tensor) -> Tensor:
     return primary if isinstance(primary, Tensor) else primary.initial_value
 
 
 def _create(
-    primary: Any, initial_value: Any, name: str, colocate: bool, dtype: Any = None, validate_shape: bool = True
+    primary: Variable | Tensor,
+    initial_value: TensorLike,
+    name: str,
+    colocate: bool,
+    dtype: DTypeLike | None = None,
+    validate_shape: bool = True,
 ) -> Any:
     graph = primary.graph
     scope = get_variable_scope().name
@@ -77,12 +91,12 @@ def _create(
 
 
 @contextlib.contextmanager
-def _beside(graph: Graph, primary: Any) -> Iterator[None]:
+def _beside(graph: Graph, primary: Variable | Tensor | None) -> Iterator[None]:
     with contextlib.nullcontext() if primary is None else graph.colocate_with(primary):
         yield
 
 
-def _copy_slice_info(primary: Any, slot: Any, name: str) -> None:
+def _copy_slice_info(primary: Variable | Tensor, slot: Variable, name: str) -> None:
     """The slot of one part of a partitioned variable is that part of a partitioned slot, for checkpoints."""
     info = getattr(primary, "_save_slice_info", None)
     if info is not None:

@@ -9,7 +9,7 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, ClassVar, SupportsInt
 
 from anabranch.frontend.platform import logging
 from anabranch.frontend.storage.graph_io import write_graph
@@ -24,10 +24,11 @@ from anabranch.frontend.variables.variables import Variable
 from anabranch.graph.collections import GraphKeys
 from anabranch.graph.graph import Graph, get_default_graph
 from anabranch.graph.operation import Operation, Tensor
+from anabranch.proto.config_pb2 import ConfigProto, RunOptions
 from anabranch.proto.summary_pb2 import SessionLog, Summary
 from anabranch.session import Session
 from anabranch.train import training_util
-from anabranch.train.coordinator import Coordinator, LooperThread
+from anabranch.train.coordinator import Coordinator, ExceptionInfo, LooperThread
 from anabranch.train.meta_graph import export_meta_graph
 from anabranch.train.saver import Saver
 from anabranch.train.scaffold import Scaffold
@@ -74,30 +75,30 @@ class Supervisor:
     """
 
     #: stands for "not given" where None has a meaning
-    USE_DEFAULT = 0
+    USE_DEFAULT: ClassVar[Any] = 0
 
     def __init__(
         self,
         graph: Graph | None = None,
-        ready_op: Any = USE_DEFAULT,
-        ready_for_local_init_op: Any = USE_DEFAULT,
+        ready_op: Tensor | None = USE_DEFAULT,
+        ready_for_local_init_op: Tensor | None = USE_DEFAULT,
         is_chief: bool = True,
-        init_op: Any = USE_DEFAULT,
+        init_op: Operation | Tensor | None = USE_DEFAULT,
         init_feed_dict: dict[Any, Any] | None = None,
-        local_init_op: Any = USE_DEFAULT,
+        local_init_op: Operation | Tensor | None = USE_DEFAULT,
         logdir: str | None = None,
-        summary_op: Any = USE_DEFAULT,
-        saver: Any = USE_DEFAULT,
-        global_step: Any = USE_DEFAULT,
+        summary_op: Tensor | None = USE_DEFAULT,
+        saver: Saver | None = USE_DEFAULT,
+        global_step: Tensor | Variable | None = USE_DEFAULT,
         save_summaries_secs: float = 120,
         save_model_secs: float = 600,
         recovery_wait_secs: float = 30,
         stop_grace_secs: float = 120,
         checkpoint_basename: str = "model.ckpt",
         session_manager: SessionManager | None = None,
-        summary_writer: Any = USE_DEFAULT,
+        summary_writer: FileWriter | None = USE_DEFAULT,
         init_fn: Callable[[Any], Any] | None = None,
-        local_init_run_options: Any = None,
+        local_init_run_options: RunOptions | None = None,
     ) -> None:
         self._graph = graph or get_default_graph()
         self._is_chief = is_chief
@@ -205,7 +206,7 @@ class Supervisor:
     def prepare_or_wait_for_session(
         self,
         master: str = "",
-        config: Any = None,
+        config: ConfigProto | None = None,
         wait_for_checkpoint: bool = False,
         max_wait_secs: float = 7200,
         start_standard_services: bool = True,
@@ -253,7 +254,7 @@ class Supervisor:
     def managed_session(
         self,
         master: str = "",
-        config: Any = None,
+        config: ConfigProto | None = None,
         start_standard_services: bool = True,
         close_summary_writer: bool = True,
     ) -> Iterator[Session]:
@@ -358,7 +359,7 @@ class Supervisor:
                 self._graph_added_to_summary = False
         self._started_threads = []
 
-    def request_stop(self, ex: Any = None) -> None:
+    def request_stop(self, ex: BaseException | ExceptionInfo | None = None) -> None:
         """See `Coordinator.request_stop`."""
         self._coord.request_stop(ex)
 
@@ -375,7 +376,7 @@ class Supervisor:
         self._coord.wait_for_stop()
 
     # ------------------------------------------------------------------ events
-    def summary_computed(self, sess: Session, summary: Any, global_step: Any = None) -> None:
+    def summary_computed(self, sess: Session, summary: Summary | bytes, global_step: SupportsInt | None = None) -> None:
         """Writes a summary that the program computed.
 
         Args:
@@ -415,11 +416,11 @@ class Supervisor:
     SummaryComputed = summary_computed
 
 
-def _is_default(value: Any) -> bool:
+def _is_default(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value == Supervisor.USE_DEFAULT
 
 
-def _given(value: Any, collection: str, make: Callable[[], Any]) -> Any:
+def _given(value: object, collection: str, make: Callable[[], Any]) -> Any:
     """The argument; where it was left open, the first member of a collection, or what is made and put there."""
     if not _is_default(value):
         return value

@@ -15,10 +15,11 @@ the step that runs then. Tokens are not bound to replicas: where n < m, a replic
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from anabranch.core.compat import as_str_any
+from anabranch.core.values import PassedOn, TensorLike
 from anabranch.frontend.arrays.constants import fill
 from anabranch.frontend.control_flow.grouping import group, no_op
 from anabranch.frontend.platform import logging
@@ -30,6 +31,9 @@ from anabranch.graph.collections import GraphKeys
 from anabranch.graph.composite import IndexedSlices
 from anabranch.graph.graph import get_default_graph
 from anabranch.graph.operation import Operation, Tensor
+from anabranch.session import Session
+from anabranch.train.coordinator import Coordinator
+from anabranch.train.moving_averages import ExponentialMovingAverage
 from anabranch.train.optimizer import GradientsAndVariables, Optimizer
 from anabranch.train.queue_runner import QueueRunner
 from anabranch.train.session_manager import model_ready
@@ -73,8 +77,8 @@ class SyncReplicasOptimizer(Optimizer):
         opt: Optimizer,
         replicas_to_aggregate: int,
         total_num_replicas: int | None = None,
-        variable_averages: Any = None,
-        variables_to_average: Any = None,
+        variable_averages: ExponentialMovingAverage | None = None,
+        variables_to_average: Sequence[Variable] | None = None,
         use_locking: bool = False,
         name: str = "sync_replicas",
     ) -> None:
@@ -90,12 +94,12 @@ class SyncReplicasOptimizer(Optimizer):
         self._tokens_per_step = max(total_num_replicas, replicas_to_aggregate)
         self._variable_averages = variable_averages
         self._variables_to_average = variables_to_average
-        self._global_step: Any = None
+        self._global_step: Variable | None = None
         self._token_queue: FIFOQueue | None = None
         self._chief_queue_runner: QueueRunner | None = None
 
     # ------------------------------------------------------------------ of the other optimizer
-    def compute_gradients(self, *args: Any, **kwargs: Any) -> GradientsAndVariables:
+    def compute_gradients(self, *args: PassedOn, **kwargs: PassedOn) -> GradientsAndVariables:
         """The gradients of this replica's batch, as the other optimizer computes them; its arguments.
 
         Clip them here, each replica its own: one replica's huge gradient would drown those of the others in the mean.
@@ -108,11 +112,11 @@ class SyncReplicasOptimizer(Optimizer):
         """
         return self._opt.compute_gradients(*args, **kwargs)
 
-    def get_slot(self, *args: Any, **kwargs: Any) -> Variable | None:
+    def get_slot(self, *args: PassedOn, **kwargs: PassedOn) -> Variable | None:
         """A slot of the other optimizer; its arguments."""
         return self._opt.get_slot(*args, **kwargs)
 
-    def get_slot_names(self, *args: Any, **kwargs: Any) -> list[str]:
+    def get_slot_names(self, *args: PassedOn, **kwargs: PassedOn) -> list[str]:
         """The names of the other optimizer's slots."""
         return self._opt.get_slot_names(*args, **kwargs)
 
@@ -122,7 +126,7 @@ class SyncReplicasOptimizer(Optimizer):
 
     # ------------------------------------------------------------------ graph
     def apply_gradients(
-        self, grads_and_vars: Iterable[tuple[Any, Any]], global_step: Any = None, name: str | None = None
+        self, grads_and_vars: Iterable[tuple[Any, Any]], global_step: Variable | None = None, name: str | None = None
     ) -> Operation:
         """Adds what replicas and the chief do in a step.
 
@@ -168,7 +172,7 @@ class SyncReplicasOptimizer(Optimizer):
             self.chief_init_op: Operation = group(self.local_step_init_op, *times)
         return train_op
 
-    def _accumulate(self, grad: Any, var: Any) -> _Accumulated | None:
+    def _accumulate(self, grad: Tensor | IndexedSlices | None, var: Variable) -> _Accumulated | None:
         """The accumulator of a variable, on its device; None if there is no gradient."""
         if grad is None:
             return None
@@ -188,6 +192,7 @@ class SyncReplicasOptimizer(Optimizer):
     def _next_step(self, update: Operation) -> Operation:
         """After the update: tokens with the number of the next step, then the moving averages."""
         assert self._token_queue is not None
+        assert self._global_step is not None
         graph = get_default_graph()
         with graph.control_dependencies([update]):
             tokens = fill([self._tokens_per_step], self._global_step.read_value())
@@ -229,6 +234,7 @@ class SyncReplicasOptimizer(Optimizer):
             raise ValueError(f"Too few tokens to finish the first step: {num_tokens} (given) vs {needed} (needed)")
         if num_tokens <= 0:
             return no_op(name="no_init_tokens")
+        assert self._global_step is not None
         graph = get_default_graph()
         with graph.device(self._global_step.device), graph.name_scope(""):
             tokens = fill([num_tokens], self._global_step.read_value())
@@ -275,7 +281,7 @@ class _Accumulated:
         self.handed_in = handed_in
         self.mean = mean
 
-    def set_time(self, global_step: Any) -> Operation:
+    def set_time(self, global_step: Variable) -> Operation:
         """Tells the accumulator which step it is."""
         with get_default_graph().device(self._device):
             return self._accumulator.set_global_step(global_step, name="SetGlobalStep")
@@ -303,7 +309,7 @@ class _SyncReplicasOptimizerHook(SessionRunHook):
             self._init_tokens_op = None
             self._queue_runner = None
 
-    def after_create_session(self, session: Any, coord: Any) -> None:
+    def after_create_session(self, session: Session, coord: Coordinator) -> None:
         ready, message = model_ready(
             self._ready_op, session, "Model is not ready for SyncReplicasOptimizer local init."
         )
@@ -319,7 +325,7 @@ class _SyncReplicasOptimizerHook(SessionRunHook):
             self._queue_runner.create_threads(session, coord=coord, daemon=True, start=True)
 
 
-def _local_step(global_step: Any) -> Variable:
+def _local_step(global_step: Variable) -> Variable:
     """The variable that holds a replica's step: on the replica's task, also where variables go to others."""
     with get_default_graph().colocate_with(no_op()):
         return Variable(
@@ -331,6 +337,6 @@ def _local_step(global_step: Any) -> Variable:
         )
 
 
-def _assign(variable: Variable, value: Any) -> Operation:
+def _assign(variable: Variable, value: TensorLike) -> Operation:
     assigned: Any = variable.assign(value)
     return assigned if isinstance(assigned, Operation) else assigned.op

@@ -7,21 +7,24 @@ from typing import Any
 import numpy as np
 
 from anabranch.core import dtypes
+from anabranch.core.dtypes import DTypeLike
+from anabranch.core.shapes import ShapeLike
 from anabranch.frontend.platform import logging
+from anabranch.frontend.variables.partitioned import PartitionInfo
 from anabranch.frontend.variables.policy import VariableAggregation
 from anabranch.frontend.variables.scope import get_variable
 from anabranch.frontend.variables.variables import Variable
 from anabranch.graph.collections import GraphKeys
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.graph import Graph, get_default_graph
-from anabranch.graph.operation import Tensor
+from anabranch.graph.operation import StepRunner, Tensor
 from anabranch.ops import raw
 
 #: the collection that holds the tensor which hooks read
 _READ_COLLECTION = "global_step_read_op_cache"
 
 
-def global_step(sess: Any, global_step_tensor: Any) -> int:
+def global_step(sess: StepRunner, global_step_tensor: Tensor | Variable) -> int:
     """The value of a global step (one number, of whatever rank), read in a step of its own."""
     return int(np.asarray(sess.run(global_step_tensor)).item())
 
@@ -91,7 +94,7 @@ def create_global_step(graph: Graph | None = None) -> Variable:
         )
 
 
-def _zero(shape: Any, dtype: Any = None, partition_info: Any = None) -> Tensor:
+def _zero(shape: ShapeLike, dtype: DTypeLike | None = None, partition_info: PartitionInfo | None = None) -> Tensor:
     return convert_to_tensor(np.zeros([], np.int64))
 
 
@@ -118,7 +121,7 @@ def get_or_create_global_step(graph: Graph | None = None) -> Variable:
     return create_global_step(graph) if step is None else step
 
 
-def assert_global_step(global_step_tensor: Any) -> None:
+def assert_global_step(global_step_tensor: Tensor | Variable) -> None:
     """Raises TypeError unless this is a variable or tensor that can count steps: an integer scalar."""
     if not isinstance(global_step_tensor, Tensor) and not hasattr(global_step_tensor, "handle"):
         raise TypeError(f'Existing "global_step" must be a Variable or Tensor: {global_step_tensor}.')

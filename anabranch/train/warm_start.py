@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
 from anabranch.core.dtypes import float32
@@ -65,7 +65,7 @@ class VocabInfo(_VocabInfo):
 
 def warm_start(
     ckpt_to_initialize_from: str,
-    vars_to_warm_start: Any = ".*",
+    vars_to_warm_start: str | Sequence[str] | Sequence[Variable] | None = ".*",
     var_name_to_vocab_info: Mapping[str, VocabInfo] | None = None,
     var_name_to_prev_var_name: Mapping[str, str] | None = None,
 ) -> None:
@@ -103,7 +103,7 @@ def warm_start(
 
 
 # ---------------------------------------------------------------------- which variables
-def _chosen(which: Any) -> Iterable[Variable]:
+def _chosen(which: str | Sequence[str] | Sequence[Variable] | None) -> Iterable[Variable]:
     graph = get_default_graph()
     if which is None or isinstance(which, str):
         logging.info("Warm-starting variables only in TRAINABLE_VARIABLES.")

@@ -302,7 +302,7 @@ def test_the_sessions_of_a_lost_client_end(cluster: LocalCluster) -> None:
     thread = threading.Thread(target=run)
     thread.start()
     wait_until_a_step_waits(cluster)
-    cluster.tasks["/job:ps/replica:0/task:0"].lost("client")
+    cluster.tasks["/job:ps/replica:0/task:0"].lost("client", "client")
     thread.join(DEADLINE)
     assert isinstance(outcome[0], tf.errors.CancelledError)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import secrets
 import socket
 import sys
 import threading
@@ -18,7 +17,7 @@ from anabranch.distributed.keys import CurveKeys
 from anabranch.distributed.links import PeerState
 from anabranch.distributed.peers import Peer
 from anabranch.distributed.transport import Endpoint
-from anabranch.distributed.wire import Header, Hello, Lane, Limits, MessageKind
+from anabranch.distributed.wire import Lane, Limits, MessageKind
 from anabranch.errors import (
     AbortedError,
     CancelledError,
@@ -36,6 +35,7 @@ from tests.cluster.places import (
     DEADLINE,
     Asked,
     Places,
+    Stranger,
     closing,
     descriptors_of_this_process,
     threads_of_this_process,
@@ -62,43 +62,6 @@ def kill(endpoint: Endpoint) -> None:
         peer.hang_up_hard()
         peer.take = lambda event: False  # type: ignore[method-assign]
     endpoint.close()
-
-
-class Stranger:
-    """A process that speaks the format, or nonsense, through bare sockets."""
-
-    def __init__(self, cluster: str = "test", version: int = wire.VERSION) -> None:
-        self.context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        self.inbox = self.context.socket(zmq.PULL)
-        self.bulk = self.context.socket(zmq.PULL)
-        self.port = self.inbox.bind_to_random_port("tcp://127.0.0.1")
-        self.bulk_port = self.bulk.bind_to_random_port("tcp://127.0.0.1")
-        self.address = f"127.0.0.1:{self.port}"
-        self.incarnation = secrets.randbits(63) + 1
-        self.cluster, self.version = cluster, version
-        self.sockets: list[zmq.Socket[bytes]] = []
-
-    def connect(self, address: str) -> zmq.Socket[bytes]:
-        push = self.context.socket(zmq.PUSH)
-        push.connect(f"tcp://{address}")
-        self.sockets.append(push)
-        return push
-
-    def header(self, kind: MessageKind, sequence: int, frames: list[bytes], **fields: int) -> bytes:
-        header = Header(kind, Lane.CONTROL, self.incarnation, 0, 1, sequence, 0, len(frames), sum(map(len, frames)))
-        return wire.encode_header(header._replace(version=self.version, **fields))
-
-    def hello(self, push: zmq.Socket[bytes], **fields: int) -> None:
-        body = wire.encode_hello(Hello(self.cluster, "stranger", self.address, self.bulk_port))
-        push.send_multipart([self.header(MessageKind.HELLO, 0, [body], **fields), body])
-
-    def receive(self) -> tuple[Header, list[bytes]]:
-        assert self.inbox.poll(DEADLINE * 1000)
-        header, *frames = self.inbox.recv_multipart()
-        return wire.decode_header(header, Limits()), frames
-
-    def close(self) -> None:
-        self.context.destroy(linger=0)
 
 
 @pytest.fixture

@@ -1,13 +1,16 @@
 """Runs the tests of conditionals and loops both ways: compiled whole, and lowered to primitives for the executor.
 
-Tests of graphs rather than of the code that is generated for them are compiled quickly: in half of the time.
+Tests of graphs rather than of the code that is generated for them are compiled quickly: in a third of the time.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
+from jax._src.interpreters import mlir
 
 from anabranch.pipeline import lowering_everything
 from anabranch.testing.copied_messages import over_bytes
@@ -20,19 +23,26 @@ BOTH_WAYS = frozenset(
         *("test_conditional", "test_while", "test_inside_bodies", "test_switch_case", "test_cond_results"),
     }
 )
-#: modules whose tests compare programs with each other, or gradients with differences: kernels are checked elsewhere
-COMPILED_QUICKLY = frozenset(
+#: modules whose programs are compiled as users' are: they check what kernels compute, or what the compiler makes
+COMPILED_AS_USERS_DO = frozenset(
     {
-        *("test_random_loops", "test_random_placements", "test_loops_of_higher_order", "test_nesting"),
-        *("test_random_programs", "test_random_primitives", "test_random_functions", "test_random_slices"),
-        *("test_while", "test_conditional", "test_inside_bodies", "test_exchanged_loops", "test_loop_rewrites"),
-        *("test_hidden_shapes", "test_refused_shapes", "test_training", "test_state"),
-        *("test_rnn", "test_rnn_extras", "test_seq2seq", "test_list_declarations", "test_graphs_only_grow"),
-        *("test_optimizers", "test_distributions", "test_functional", "test_tensor_array", "test_carried_objects"),
+        *("test_table", "test_direct_kernels", "test_incomplete_gamma", "test_random", "test_script"),
+        *("test_choice", "test_convolutions", "test_winograd"),
+        *("test_compile_cache", "test_known_values", "test_shapes_that_change"),
+        *("test_bounds", "test_explain", "test_good_guest", "test_island_call", "test_kernel_profile", "test_memory"),
+        *("test_soak", "test_whole_loops", "test_session", "test_sizes"),
+        *("test_image", "test_math_functions", "test_nn"),
     }
 )
-#: XLA's options for that
-QUICK = {"xla_backend_optimization_level": 0, "xla_cpu_use_fusion_emitters": False}
+#: XLA's options for the others: a small program takes a third of the time. (Parts would be compiled side by side, which
+#: costs more than it gains where tests run side by side.)
+QUICK: dict[str, bool | int] = {
+    "xla_backend_optimization_level": 0,
+    "xla_cpu_use_fusion_emitters": False,
+    "xla_cpu_parallel_codegen_split_count": 1,
+}
+#: programs that share one of JAX's contexts
+CONTEXT_USES = 64
 #: tests that say how often something is compiled
 COMPILED_ONLY = frozenset({"test_one_compilation_whatever_the_count", "test_value_structure_and_one_compilation"})
 
@@ -64,6 +74,24 @@ def _over_bytes(request: pytest.FixtureRequest) -> Iterator[None]:
     assert transport.count, "no session was opened"
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _shared_dialects() -> Iterator[None]:
+    """Programs of one thread share what JAX makes anew for each: half of the time that lowering a small one takes."""
+    make = mlir.make_ir_context
+    kept = threading.local()
+
+    def shared() -> Any:
+        # renewed, since a context keeps every type and constant that it met
+        if not getattr(kept, "uses", 0):
+            kept.context, kept.uses = make(), CONTEXT_USES
+        kept.uses -= 1
+        return kept.context
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(mlir, "make_ir_context", shared)
+        yield
+
+
 @pytest.fixture
 def in_the_worker(request: pytest.FixtureRequest) -> None:
     """For tests that look on while a step runs, which only those can do who share its process."""
@@ -79,5 +107,5 @@ def compiled_quickly(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def _compiled_quickly(request: pytest.FixtureRequest) -> None:
-    if request.module.__name__.rsplit(".", 1)[-1] in COMPILED_QUICKLY:
+    if request.module.__name__.rsplit(".", 1)[-1] not in COMPILED_AS_USERS_DO:
         request.getfixturevalue("compiled_quickly")

@@ -34,6 +34,7 @@ def difference(
     spread: list[Array] | None = None,
     ignored: Array | None = None,
     floor: float = 0.0,
+    tolerance: float | None = None,
 ) -> str | None:
     """What tells two values apart, in words; None where nothing does.
 
@@ -42,12 +43,13 @@ def difference(
             no more than these do are the same.
         ignored: elements that are not compared; broadcasts against the values.
         floor: differences of elements up to this are none.
+        tolerance: relative to the largest finite element; that of the dtype unless given.
     """
     if got.dtype != wanted.dtype:
         return f"dtype {got.dtype}, expected {wanted.dtype}"
     if got.shape != wanted.shape:
         return f"shape {got.shape}, expected {wanted.shape}"
-    wrong = _differing(got, wanted)
+    wrong = _differing(got, wanted, TOLERANCE.get(got.dtype.name) if tolerance is None else tolerance)
     if ignored is not None:
         wrong &= ~ignored
     if floor:
@@ -65,9 +67,8 @@ def difference(
     return f"{int(wrong.sum())} of {wrong.size} elements; at {list(at)} {got[at]!r}, expected {wanted[at]!r}"
 
 
-def _differing(got: Array, wanted: Array) -> Array:
-    """The elements that differ by more than the dtype's tolerance."""
-    tolerance = TOLERANCE.get(got.dtype.name)
+def _differing(got: Array, wanted: Array, tolerance: float | None) -> Array:
+    """The elements that differ by more than the tolerance, or at all where there is none."""
     if tolerance is None:
         return np.asarray(got != wanted)
     a, b = _wide(got), _wide(wanted)

@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 
 from anabranch.proto.example_pb2 import Example
-from tests.fuzz.comparison import ROUNDING, difference, is_something, projections, rounded
+from tests.fuzz.comparison import ROUNDING, TOLERANCE, difference, is_something, projections, rounded
 from tests.fuzz.differences import Disagreement
 from tests.fuzz.programs import Node, blocks, needed, producer, used
 from tests.fuzz.sides import Side, SideDiedError
-from tests.fuzz.undefined import undefined
+from tests.fuzz.undefined import repeated, undefined
 from tests.fuzz.wire import Array, decode_array, encode_array
 
 #: how many refusals of one program are taken out before the rest is left alone
@@ -152,7 +152,7 @@ class Examination:
             return
         fetches = self._fetches(mine, theirs)
         got, wanted = self._steps(here, fetches), self._steps(there, fetches)
-        self._compare_refusals(mine["refusals"], theirs["refusals"], got, wanted, "program")
+        self._compare_refusals(mine["refusals"], theirs["refusals"], got, wanted, "program", there)
         self._compare_missing(here, mine, there, theirs)
         self._compare_values(here, got, there, wanted, "program", fetches)
         self._exchange(here, got, mine["graph_def"], self.genuine, "our graph there", fetches)
@@ -167,7 +167,7 @@ class Examination:
         refused = {*refused_here, *refused_there}
         got = Outcome([], self._refused_late(here, refused - set(refused_here)))
         wanted = Outcome([], self._refused_late(there, refused - set(refused_there)))
-        self._compare_refusals(refused_here, refused_there, got, wanted, "program")
+        self._compare_refusals(refused_here, refused_there, got, wanted, "program", there)
         self._go_on_without(refused)
 
     def _go_on_without(self, names: set[str]) -> None:
@@ -208,10 +208,10 @@ class Examination:
         abroad = Graph(side, answer["graph"], home.initializer, home.names, side is self.genuine)
         found = self._steps(abroad, fetches)
         if side is self.genuine:
-            self._compare_refusals({}, {}, at_home, found, where)
+            self._compare_refusals({}, {}, at_home, found, where, abroad)
             self._compare_values(home, at_home, abroad, found, where, fetches)
         else:
-            self._compare_refusals({}, {}, found, at_home, where)
+            self._compare_refusals({}, {}, found, at_home, where, home)
             self._compare_values(abroad, found, home, at_home, where, fetches)
 
     def _disagree(self, kind: str, node: str, message: str, where: str, dtype: str = "-") -> None:
@@ -252,12 +252,29 @@ class Examination:
             graph, side = (there, "here") if mine["tensors"][ref] is None else (here, "there")
             found = self._steps(graph, [ref])
             if any(ref in step and is_something(step[ref]) for step in found.values):  # not there: it was refused
-                flow = "second" if self.program["control_flow_v2"] else "first"
                 order = 1 + any(self.nodes[producer(y)]["kind"] == "gradients" for y in self._behind(ref))
-                message = f"{ref}: None {side}, not zero on the other side; order {order}, {flow} control flow"
+                message = (
+                    f"{ref}: None {side}, not zero on the other side; order {order}, {self._flow()}{self._of(ref)}"
+                )
                 self._disagree("no gradient", producer(ref), message, "program")
             else:
                 self.result.counts["gradients None on one side, zero on the other"] += 1
+
+    def _of(self, ref: str) -> str:
+        """Says of a gradient if it is one with respect to a result of control flow, or what its only use is."""
+        node, _, output = ref.rpartition(":")
+        source = self.nodes[node]["xs"][int(output)]
+        kind = self.nodes[producer(source)]["kind"]
+        if kind in {"cond", "while"}:
+            return f", with respect to {kind.upper()}"
+        uses = [n for n in self.program["nodes"] if n["kind"] != "gradients" and source in used(n)]
+        if len(uses) != 1 or uses[0]["kind"] != "op":
+            return ""
+        names = [name for name, given in uses[0]["inputs"].items() if source == given]
+        return f", used as {uses[0]['op']}.{names[0]}" if len(names) == 1 else ""
+
+    def _flow(self) -> str:
+        return f"{'second' if self.program['control_flow_v2'] else 'first'} control flow"
 
     def _behind(self, ref: str) -> list[str]:
         return [f"{name}:0" for name in needed(self.program, {ref}) - {producer(ref)}]
@@ -319,6 +336,7 @@ class Examination:
         got: Outcome,
         wanted: Outcome,
         where: str,
+        genuine: Graph,
     ) -> None:
         if got.undecided or wanted.undecided:
             self.result.counts["runs left undecided"] += 1
@@ -329,15 +347,34 @@ class Examination:
         for node, message in here.items():
             if message.partition(":")[0] not in _PROPER:
                 self._disagree("improper error", node, message, where, self._dtype_of(node))
-            elif node not in there and not self._spoiled(node, there):
+            elif not (
+                node in there
+                or self._spoiled(node, there)
+                or self._finds_nothing(f"{node}:0", {}, 0)
+                or self._refused_when_fetched(genuine, node)
+            ):
                 self._disagree("refused here only", node, message, where, self._dtype_of(node))
         for node, message in there.items():
-            if node not in here and not self._spoiled(node, here):
-                self._disagree("refused there only", node, message, where, self._dtype_of(node))
+            if node not in here and not self._spoiled(node, here) and self._refuses_alone(genuine, node, there):
+                said = f"{message}; {self._flow()}" if self.nodes[node]["kind"] == "gradients" else message
+                self._disagree("refused there only", node, said, where, self._dtype_of(node))
 
     def _spoiled(self, node: str, refusals: dict[str, str]) -> bool:
         """Whether the node depends on one that the other side refuses."""
         return bool((needed(self.program, {f"{node}:0"}) - {node}) & set(refusals))
+
+    def _refused_when_fetched(self, genuine: Graph, node: str) -> bool:
+        """Whether TensorFlow refuses a node of which others needed the shape alone (docs/differences.md)."""
+        refs = [ref for ref in genuine.names if producer(ref) == node]
+        return bool(refs) and self._attempt(genuine, refs)[1] is not None
+
+    def _refuses_alone(self, genuine: Graph, node: str, refusals: dict[str, str]) -> bool:
+        """Whether TensorFlow refuses the node without the others that it refuses (docs/differences.md)."""
+        refs = [ref for ref in genuine.names if producer(ref) == node]
+        if len(refusals) == 1 or not refs or self._attempt(genuine, refs)[1] is not None:
+            return True
+        self.result.counts["refusals for the sake of another node"] += 1
+        return False
 
     def _dtype_of(self, node: str) -> str:
         """The dtype of the first input whose dtype the program states."""
@@ -386,11 +423,15 @@ class Examination:
                 self._disagree("refused there only", producer(ref), answer, where, "-")
                 continue
             got = full.values[step][ref]
+            if self._finds_nothing(ref, full.values[step], step):
+                self.result.counts["records parsed with a key that stands twice"] += 1
+                continue
             comparable, *answers = (self._comparable(ref, value, full.values[step]) for value in (got, *answer))
             inputs = self._inputs(ref, full.values[step], step)
             ignored = self._undefined(ref, inputs, comparable)
             floor = self._least(ref, inputs, comparable.dtype.name)
-            said = difference(comparable, answers[0], answers[1:], ignored, floor)
+            tolerance = self._tolerance(ref, inputs, comparable.dtype.name)
+            said = difference(comparable, answers[0], answers[1:], ignored, floor, tolerance)
             if said is not None:
                 self._disagree("value", producer(ref), f"{ref} in step {step}: {said}", where, got.dtype.name)
             elif ignored.any():
@@ -416,6 +457,17 @@ class Examination:
         found = (self._value_of(source, ours, step) for source in sources)
         return [value for value in found if value is not None]
 
+    def _finds_nothing(self, ref: str, ours: dict[str, Array], step: int) -> bool:
+        """Whether TensorFlow finds no feature in any record, since a key stands twice (docs/differences.md)."""
+        node = self.nodes[producer(ref)]
+        if node.get("op") == "ParseExample":
+            refs = [*node["inputs"]["sparse_keys"], *node["inputs"]["dense_keys"]]
+            found = [self._value_of(key, ours, step) for key in refs]
+            return repeated([value.item() for value in found if value is not None])
+        if node.get("op") == "ParseSingleExample":
+            return repeated([key["bytes"] for name in ("sparse_keys", "dense_keys") for key in node["attrs"][name]])
+        return False
+
     def _undefined(self, ref: str, inputs: list[Array], result: Array) -> Array:
         """The elements of which the operation says nothing (docs/differences.md)."""
         node, output = self.nodes[producer(ref)], int(ref.rpartition(":")[2])
@@ -427,6 +479,12 @@ class Examination:
             return 0.0
         sizes = [np.abs(value[np.isfinite(value)]).max(initial=0.0) for value in inputs if value.dtype.name in ROUNDING]
         return ROUNDING[dtype] * float(max(sizes, default=0.0))
+
+    def _tolerance(self, ref: str, inputs: list[Array], dtype: str) -> float | None:
+        """Of a gradient that of the lowest precision among what it is of and with respect to; else the dtype's own."""
+        if self.nodes[producer(ref)]["kind"] != "gradients" or dtype not in TOLERANCE:
+            return None
+        return max(TOLERANCE.get(name, 0.0) for name in (dtype, *(value.dtype.name for value in inputs)))
 
     def _value_of(self, ref: str, ours: dict[str, Array], step: int) -> Array | None:
         source = self.nodes[producer(ref)]

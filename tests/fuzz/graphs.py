@@ -264,6 +264,8 @@ class Generator:
             return None
         scope.nodes.append(node)
         self.operation_count += 1
+        if False in (attrs.get("compute_v"), attrs.get("compute_uv")):
+            outputs = outputs[:1]  # of vectors that are not there TensorFlow has another shape (docs/differences.md)
         return self._entered(scope, node["id"], outputs, inputs)
 
     def _entered(self, scope: Scope, name: str, outputs: Any, inputs: dict[str, Any]) -> list[Value]:

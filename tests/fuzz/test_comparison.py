@@ -9,7 +9,7 @@ import pytest
 
 from tests.fuzz.comparison import difference, is_something
 from tests.fuzz.differences import Disagreement, known_differences
-from tests.fuzz.undefined import undefined
+from tests.fuzz.undefined import repeated, undefined
 
 Array = np.ndarray[Any, Any]
 
@@ -90,6 +90,18 @@ def test_a_message_of_several_lines_is_read_whole() -> None:
     )
     found = Disagreement("refused there only", "n16", "FusedBatchNorm", "-", message, "program")
     assert any(row.covers(found) for row in known_differences())
+
+
+@pytest.mark.parametrize(("flow", "known"), [("second", True), ("first", False)])
+def test_only_the_second_control_flow_may_refuse_the_zeros_of_a_loop(flow: str, known: bool) -> None:
+    message = f"LookupError: Gradient explicitly disabled. Reason: b'm'; {flow} control flow"
+    found = Disagreement("refused there only", "n1", "GRADIENTS", "-", message, "program")
+    assert any(row.covers(found) for row in known_differences()) is known
+
+
+@pytest.mark.parametrize(("keys", "seen"), [([b"a", b"b"], False), ([b"a", b"b", b"a"], True), ([], False)])
+def test_a_key_that_stands_twice_is_seen(keys: list[bytes], seen: bool) -> None:
+    assert repeated(keys) is seen
 
 
 def test_gradients_of_other_maxima_than_those_of_the_data_are_left_out() -> None:

@@ -8,7 +8,7 @@ answers, which depend on where in the tensor they stand.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,7 +46,8 @@ _RULES = {
     **_rules("RGBToHSV AdjustHue AdjustSaturation", _not_finite, 1),
     **_rules(
         "MaxPool MaxPoolV2 MaxPool3D MaxPoolGrad MaxPoolGradV2 MaxPool3DGrad MaxPoolGradGrad MaxPool3DGradGrad "
-        "MaxPoolWithArgmax SparseReduceMax SparseReduceMaxSparse SparseSparseMaximum SparseSparseMinimum",
+        "MaxPoolWithArgmax SegmentMax SegmentMin UnsortedSegmentMax UnsortedSegmentMin "
+        "SparseReduceMax SparseReduceMaxSparse SparseSparseMaximum SparseSparseMinimum",
         np.isnan,
         None,
     ),
@@ -82,6 +83,11 @@ def undefined(operation: str, attrs: dict[str, Any], output: int, inputs: list[A
     for unit in units:
         wild |= unit
     return wild.reshape(leading + (1,) * (len(shape) - len(leading)))
+
+
+def repeated(keys: Sequence[object]) -> bool:
+    """Whether one of them stands twice."""
+    return len(set(keys)) < len(keys)
 
 
 def _have_equals(labels: Array) -> bool:

@@ -143,6 +143,10 @@ def what_type_checkers_refuse(x: tf.Tensor) -> None:
     tf.raw_ops.MatMull(a=x, b=x)  # type: ignore[attr-defined]
     tf.raw_ops.AddN(inputs=3)  # type: ignore[arg-type]
     tf.raw_ops.TopKV2(input=x, k=1).keys  # type: ignore[attr-defined]
+    tf.placeholder(3.5)  # type: ignore[arg-type]
+    tf.get_variable("weights", shape="large")  # type: ignore[arg-type]
+    tf.nn.dynamic_rnn(x, x)  # type: ignore[arg-type]
+    tf.train.AdamOptimizer().minimize(x, global_step=1)  # type: ignore[arg-type]
 
 
 def main() -> None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import anabranch as tf
 
 
 def prefetch_queue(
-    tensors: Any,
+    tensors: tf.nest.Structure,
     capacity: int = 8,
     num_threads: int = 1,
     dynamic_pad: bool = False,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, overload
 
 import numpy as np
 
+from anabranch.core.values import TensorLike
 from anabranch.frontend.arithmetic.reduction import reduce_sum
 from anabranch.frontend.arrays.array import size, stack
 from anabranch.frontend.framework import name_scope
@@ -16,21 +18,25 @@ from anabranch.ops import raw
 from anabranch.ops.arithmetic import logic, math as arithmetic
 
 
-def _values(t: Any) -> Tensor:
+def _values(t: TensorLike | IndexedSlices) -> Tensor:
     return t.values if isinstance(t, IndexedSlices) else convert_to_tensor(t, name="t")
 
 
-def _like(t: Any, values: Tensor) -> Tensor | IndexedSlices:
+def _like(t: TensorLike | IndexedSlices, values: Tensor) -> Tensor | IndexedSlices:
     return IndexedSlices(values, t.indices, t.dense_shape) if isinstance(t, IndexedSlices) else values
 
 
 @overload
 def clip_by_value(
-    t: IndexedSlices, clip_value_min: Any, clip_value_max: Any, name: str | None = ...
+    t: IndexedSlices, clip_value_min: TensorLike, clip_value_max: TensorLike, name: str | None = ...
 ) -> IndexedSlices: ...
 @overload
-def clip_by_value(t: Any, clip_value_min: Any, clip_value_max: Any, name: str | None = ...) -> Tensor: ...
-def clip_by_value(t: Any, clip_value_min: Any, clip_value_max: Any, name: str | None = None) -> Tensor | IndexedSlices:
+def clip_by_value(
+    t: TensorLike | IndexedSlices, clip_value_min: TensorLike, clip_value_max: TensorLike, name: str | None = ...
+) -> Tensor: ...
+def clip_by_value(
+    t: TensorLike | IndexedSlices, clip_value_min: TensorLike, clip_value_max: TensorLike, name: str | None = None
+) -> Tensor | IndexedSlices:
     """The elements of a tensor or `IndexedSlices`, moved into [clip_value_min, clip_value_max].
 
     Args:
@@ -58,10 +64,16 @@ def clip_by_value(t: Any, clip_value_min: Any, clip_value_max: Any, name: str | 
 
 
 @overload
-def clip_by_norm(t: IndexedSlices, clip_norm: Any, axes: Any = ..., name: str | None = ...) -> IndexedSlices: ...
+def clip_by_norm(
+    t: IndexedSlices, clip_norm: TensorLike, axes: TensorLike = ..., name: str | None = ...
+) -> IndexedSlices: ...
 @overload
-def clip_by_norm(t: Any, clip_norm: Any, axes: Any = ..., name: str | None = ...) -> Tensor: ...
-def clip_by_norm(t: Any, clip_norm: Any, axes: Any = None, name: str | None = None) -> Tensor | IndexedSlices:
+def clip_by_norm(
+    t: TensorLike | IndexedSlices, clip_norm: TensorLike, axes: TensorLike = ..., name: str | None = ...
+) -> Tensor: ...
+def clip_by_norm(
+    t: TensorLike | IndexedSlices, clip_norm: TensorLike, axes: TensorLike | None = None, name: str | None = None
+) -> Tensor | IndexedSlices:
     """`t`, scaled down so that its L2 norm along `axes` (default: all) is at most `clip_norm`.
 
     Args:
@@ -93,13 +105,13 @@ def clip_by_norm(t: Any, clip_norm: Any, axes: Any = None, name: str | None = No
         return _like(t, raw.Identity(clipped, name=scope))
 
 
-def _checked_list(t_list: Any) -> list[Any]:
+def _checked_list(t_list: Iterable[TensorLike | IndexedSlices]) -> list[Any]:
     if isinstance(t_list, list | tuple):
         return list(t_list)
     raise TypeError(f"t_list should be a sequence of tensors, got {t_list!r}")
 
 
-def global_norm(t_list: Any, name: str | None = None) -> Tensor | None:
+def global_norm(t_list: Iterable[TensorLike | IndexedSlices], name: str | None = None) -> Tensor | None:
     """The L2 norm of all elements of a list of tensors and `IndexedSlices`; None elements are left out.
 
     Args:
@@ -126,7 +138,10 @@ def global_norm(t_list: Any, name: str | None = None) -> Tensor | None:
 
 
 def clip_by_global_norm(
-    t_list: Any, clip_norm: Any, use_norm: Any = None, name: str | None = None
+    t_list: Iterable[TensorLike | IndexedSlices],
+    clip_norm: TensorLike,
+    use_norm: TensorLike | None = None,
+    name: str | None = None,
 ) -> tuple[list[Any], Any]:
     """A list of tensors, all scaled down by one factor so that their global norm is at most `clip_norm`.
 
@@ -169,7 +184,7 @@ def _scaled(values: Tensor, scale: Tensor, name: str) -> Tensor:
     return result
 
 
-def clip_by_average_norm(t: Any, clip_norm: Any, name: str | None = None) -> Tensor:
+def clip_by_average_norm(t: TensorLike | IndexedSlices, clip_norm: TensorLike, name: str | None = None) -> Tensor:
     """`t`, scaled down so that its L2 norm over the number of its elements is at most `clip_norm`."""
     with name_scope(name, "clip_by_average_norm", [t, clip_norm]) as scope:
         t = convert_to_tensor(t, name="t")

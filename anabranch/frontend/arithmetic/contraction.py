@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from anabranch.core.values import TensorLike
 from anabranch.frontend.framework import name_scope
 from anabranch.graph.constants import constant_value
 from anabranch.graph.conversion import convert_to_tensor
@@ -18,7 +19,7 @@ from anabranch.ops.arithmetic import matmul as products
 _TERM = re.compile(r"[A-Za-z]*(\.\.\.)?[A-Za-z]*")
 
 
-def einsum(equation: str, *inputs: Any, **kwargs: Any) -> Tensor:
+def einsum(equation: str, *inputs: TensorLike, **kwargs: str | None) -> Tensor:
     """The sum of products that an equation describes, such as ``"ij,jk->ik"``.
 
     Args:
@@ -77,7 +78,7 @@ def _completed(equation: str, count: int) -> str:
     return f"{left}->{right}"
 
 
-def tensordot(a: Any, b: Any, axes: Any, name: str | None = None) -> Tensor:
+def tensordot(a: TensorLike, b: TensorLike, axes: TensorLike, name: str | None = None) -> Tensor:
     """The sum of products over some dimensions of `a` and as many of `b`.
 
     Args:
@@ -114,7 +115,7 @@ def tensordot(a: Any, b: Any, axes: Any, name: str | None = None) -> Tensor:
         return product
 
 
-def _axis_lists(rank_a: int, rank_b: int, axes: Any) -> tuple[list[int], list[int]]:
+def _axis_lists(rank_a: int, rank_b: int, axes: TensorLike) -> tuple[list[int], list[int]]:
     if _is_count(axes):
         count = int(axes)
         if not 0 <= count <= min(rank_a, rank_b):
@@ -127,11 +128,11 @@ def _axis_lists(rank_a: int, rank_b: int, axes: Any) -> tuple[list[int], list[in
     return [i % rank_a for i in of_a], [j % rank_b for j in of_b]
 
 
-def _is_count(axes: Any) -> bool:
+def _is_count(axes: TensorLike) -> bool:
     return not isinstance(axes, list | tuple) and np.ndim(axes) == 0
 
 
-def _axis_pair(axes: Any) -> tuple[list[int], list[int]]:
+def _axis_pair(axes: TensorLike) -> tuple[list[int], list[int]]:
     if len(axes) != 2:
         raise ValueError(f"'axes' must be an integer or have length 2, got {axes!r}")
     of_a, of_b = ([int(i) for i in np.reshape(part, -1)] for part in axes)
@@ -141,7 +142,7 @@ def _axis_pair(axes: Any) -> tuple[list[int], list[int]]:
 
 
 # ---------------------------------------------------------------------- of tensors of unknown rank
-def _by_matrices(a: Tensor, b: Tensor, axes: Any, name: str) -> Tensor:
+def _by_matrices(a: Tensor, b: Tensor, axes: TensorLike, name: str) -> Tensor:
     """The product of two matrices, whose dimensions are the free ones and the summed ones, each flattened."""
     of_a: Any
     of_b: Any
@@ -157,7 +158,7 @@ def _by_matrices(a: Tensor, b: Tensor, axes: Any, name: str) -> Tensor:
     return raw.Reshape(products.MatMul(rows, columns), raw.ConcatV2([free_a, free_b], 0), name=name)  # type: ignore[no-any-return]
 
 
-def _as_matrix(x: Tensor, axes: Any, free_first: bool) -> tuple[Tensor, Tensor]:
+def _as_matrix(x: Tensor, axes: TensorLike, free_first: bool) -> tuple[Tensor, Tensor]:
     """`x` as a matrix [free, summed] or [summed, free], and its free dimensions."""
     shape, rank = raw.Shape(x), raw.Rank(x)
     summed = raw.SelectV2(raw.Less(axes, 0), raw.AddV2(axes, rank), axes)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol, overload
 
+from anabranch.core.values import TensorLike
 from anabranch.graph.building import OpFunction
 from anabranch.graph.composite import SparseTensor
 from anabranch.graph.operation import Tensor
@@ -24,19 +25,19 @@ class _Unary(Protocol):
     @overload
     def __call__(self, x: SparseTensor, name: str | None = ...) -> SparseTensor: ...
     @overload
-    def __call__(self, x: Any, name: str | None = ...) -> Tensor: ...
+    def __call__(self, x: TensorLike, name: str | None = ...) -> Tensor: ...
 
 
 class _Binary(Protocol):
     """A function of two tensors."""
 
-    def __call__(self, x: Any, y: Any, name: str | None = ...) -> Tensor: ...
+    def __call__(self, x: TensorLike, y: TensorLike, name: str | None = ...) -> Tensor: ...
 
 
 def _unary(name: str, op: OpFunction, doc: str, example: str, sparse: bool = False, home: str = "tf") -> _Unary:
     """`<name>(x, name=None)`; with `sparse` also of the elements of a `SparseTensor`, where f(0) = 0."""
 
-    def function(x: Any, name: str | None = None) -> Tensor | SparseTensor:
+    def function(x: TensorLike, name: str | None = None) -> Tensor | SparseTensor:
         if sparse and isinstance(x, SparseTensor):
             return SparseTensor(x.indices, op(x.values, name=name), x.dense_shape)
         result: Tensor = op(x, name=name)
@@ -52,7 +53,7 @@ def _unary(name: str, op: OpFunction, doc: str, example: str, sparse: bool = Fal
 def _binary(name: str, op: OpFunction, doc: str, example: str, home: str = "tf") -> _Binary:
     """`<name>(x, y, name=None)`; the operands broadcast."""
 
-    def function(x: Any, y: Any, name: str | None = None) -> Tensor:
+    def function(x: TensorLike, y: TensorLike, name: str | None = None) -> Tensor:
         result: Tensor = op(x, y, name=name)
         return result
 

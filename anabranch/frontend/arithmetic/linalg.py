@@ -8,7 +8,8 @@ from typing import Any, Literal, NamedTuple, overload
 import numpy as np
 
 from anabranch.core import dtypes
-from anabranch.core.dtypes import as_dtype
+from anabranch.core.dtypes import DTypeLike, as_dtype
+from anabranch.core.values import TensorLike
 from anabranch.frontend.arguments import one_of
 from anabranch.frontend.arithmetic.math import abs, conj, real
 from anabranch.frontend.arithmetic.reduction import reduce_max, reduce_sum
@@ -22,10 +23,10 @@ from anabranch.ops.arithmetic import linalg as ops, math as arithmetic, matmul a
 
 # ---------------------------------------------------------------------- the identity
 def eye(
-    num_rows: Any,
-    num_columns: Any = None,
-    batch_shape: Any = None,
-    dtype: Any = dtypes.float32,
+    num_rows: TensorLike,
+    num_columns: TensorLike | None = None,
+    batch_shape: TensorLike | None = None,
+    dtype: DTypeLike = dtypes.float32,
     name: str | None = None,
 ) -> Tensor:
     """Matrices with ones on the diagonal and zeros elsewhere, shape [*batch_shape, num_rows, num_columns].
@@ -64,8 +65,8 @@ def eye(
 
 # ---------------------------------------------------------------------- products
 def matmul(
-    a: Any,
-    b: Any,
+    a: TensorLike,
+    b: TensorLike,
     transpose_a: bool = False,
     transpose_b: bool = False,
     adjoint_a: bool = False,
@@ -113,7 +114,7 @@ def matmul(
         return result
 
 
-def _matrices(a: Any, b: Any) -> tuple[Tensor, Tensor]:
+def _matrices(a: TensorLike, b: TensorLike) -> tuple[Tensor, Tensor]:
     """Both operands as tensors; plain Python values follow the dtype of the other operand."""
     if is_tensor_like(b) and not is_tensor_like(a):
         second = convert_to_tensor(b, name="b")
@@ -123,8 +124,8 @@ def _matrices(a: Any, b: Any) -> tuple[Tensor, Tensor]:
 
 
 def sparse_matmul(
-    a: Any,
-    b: Any,
+    a: TensorLike,
+    b: TensorLike,
     transpose_a: bool = False,
     transpose_b: bool = False,
     a_is_sparse: bool = False,
@@ -145,8 +146,8 @@ def sparse_matmul(
 
 
 def matvec(
-    a: Any,
-    b: Any,
+    a: TensorLike,
+    b: TensorLike,
     transpose_a: bool = False,
     adjoint_a: bool = False,
     a_is_sparse: bool = False,
@@ -162,18 +163,18 @@ def matvec(
         return result
 
 
-def cross(a: Any, b: Any, name: str | None = None) -> Tensor:
+def cross(a: TensorLike, b: TensorLike, name: str | None = None) -> Tensor:
     """The cross products of the vectors of 3 elements in the last dimension of `a` and `b`, of one shape."""
     result: Tensor = products.Cross(a, b, name=name)
     return result
 
 
-def adjoint(matrix: Any, name: str | None = None) -> Tensor:
+def adjoint(matrix: TensorLike, name: str | None = None) -> Tensor:
     """The conjugate transpose of each matrix."""
     return matrix_transpose(matrix, name=name or "adjoint", conjugate=True)
 
 
-def trace(x: Any, name: str | None = None) -> Tensor:
+def trace(x: TensorLike, name: str | None = None) -> Tensor:
     """The sum of the diagonal of each matrix: shape [..., n, m] gives [...]."""
     with name_scope(name, "Trace", [x]) as scope:
         x = convert_to_tensor(x, name="x")
@@ -182,12 +183,12 @@ def trace(x: Any, name: str | None = None) -> Tensor:
 
 # ---------------------------------------------------------------------- norms
 def norm(
-    tensor: Any,
-    ord: Any = "euclidean",
-    axis: Any = None,
-    keepdims: Any = None,
+    tensor: TensorLike,
+    ord: str | float = "euclidean",
+    axis: TensorLike | None = None,
+    keepdims: bool | None = None,
     name: str | None = None,
-    keep_dims: Any = None,
+    keep_dims: bool | None = None,
 ) -> Tensor:
     """A norm of a tensor, of vectors, or of matrices in it.
 
@@ -218,7 +219,7 @@ def norm(
         if ord in ("fro", "euclidean") or (ord == 2 and not of_matrices):
             squares = real(arithmetic.Mul(tensor, conj(tensor)))
             result: Tensor = arithmetic.Sqrt(reduce_sum(squares, axis, keepdims=True))
-        elif of_matrices:
+        elif of_matrices and axis is not None:
             result = _matrix_norm(tensor, ord, [int(a) for a in axis])
         elif ord == np.inf:
             result = reduce_max(abs(tensor), axis, keepdims=True)
@@ -226,11 +227,11 @@ def norm(
             size = abs(tensor)
             powers = size if ord == 1 else arithmetic.Pow(size, float(ord))
             total = reduce_sum(powers, axis, keepdims=True)
-            result = total if ord == 1 else arithmetic.Pow(total, 1.0 / ord)
+            result = total if ord == 1 else arithmetic.Pow(total, 1.0 / float(ord))
         return result if keepdims else _without(result, axis)
 
 
-def _check_ord(ord: Any, of_matrices: bool, axis: Any) -> None:
+def _check_ord(ord: str | float, of_matrices: bool, axis: TensorLike) -> None:
     if of_matrices:
         if axis[0] == axis[1] or not all(isinstance(a, int | np.integer) for a in axis):
             raise ValueError(f"'axis' must be None, an integer, or a tuple of 2 unique integers, got {axis}")
@@ -244,7 +245,7 @@ def _check_ord(ord: Any, of_matrices: bool, axis: Any) -> None:
         raise ValueError(f"'ord' must be a supported vector norm: 'euclidean', a positive number or inf, got {ord}")
 
 
-def _matrix_norm(tensor: Tensor, ord: Any, axes: list[int]) -> Tensor:
+def _matrix_norm(tensor: Tensor, ord: str | float, axes: list[int]) -> Tensor:
     if ord == 1:
         return reduce_max(reduce_sum(abs(tensor), axes[0], keepdims=True), axes[1], keepdims=True)
     if ord == np.inf:
@@ -269,7 +270,7 @@ def _to_the_end(tensor: Tensor, axes: list[int]) -> tuple[Any, Any]:
     return order, raw.InvertPermutation(order)
 
 
-def _without(kept: Tensor, axis: Any) -> Tensor:
+def _without(kept: Tensor, axis: TensorLike) -> Tensor:
     """Takes the reduced dimensions out."""
     if axis is None:
         return raw.Reshape(kept, np.zeros(0, np.int32))  # type: ignore[no-any-return]
@@ -277,7 +278,9 @@ def _without(kept: Tensor, axis: Any) -> Tensor:
     return raw.Squeeze(kept, squeeze_dims=axes)  # type: ignore[no-any-return]
 
 
-def normalize(tensor: Any, ord: Any = "euclidean", axis: Any = None, name: str | None = None) -> tuple[Tensor, Tensor]:
+def normalize(
+    tensor: TensorLike, ord: str | float = "euclidean", axis: TensorLike | None = None, name: str | None = None
+) -> tuple[Tensor, Tensor]:
     """A tensor over its norm, and the norm with the reduced dimensions kept; see `norm`."""
     with name_scope(name, "normalize", [tensor]):
         tensor = convert_to_tensor(tensor)
@@ -287,13 +290,13 @@ def normalize(tensor: Any, ord: Any = "euclidean", axis: Any = None, name: str |
 
 
 # ---------------------------------------------------------------------- determinants, inverses, systems
-def matrix_inverse(input: Any, adjoint: bool = False, name: str | None = None) -> Tensor:
+def matrix_inverse(input: TensorLike, adjoint: bool = False, name: str | None = None) -> Tensor:
     """The inverse of each square matrix (of its adjoint); the step fails where one is not invertible."""
     result: Tensor = ops.MatrixInverse(input, adjoint=adjoint, name=name)
     return result
 
 
-def matrix_determinant(input: Any, name: str | None = None) -> Tensor:
+def matrix_determinant(input: TensorLike, name: str | None = None) -> Tensor:
     """The determinant of each square matrix: shape [..., n, n] gives [...]."""
     result: Tensor = ops.MatrixDeterminant(input, name=name)
     return result
@@ -306,12 +309,12 @@ class SignAndLogarithm(NamedTuple):
     log_abs_determinant: Tensor
 
 
-def slogdet(input: Any, name: str | None = None) -> SignAndLogarithm:
+def slogdet(input: TensorLike, name: str | None = None) -> SignAndLogarithm:
     """The sign and the logarithm of the absolute value of each determinant: (sign, log_abs_determinant)."""
     return SignAndLogarithm(*ops.LogMatrixDeterminant(input, name=name))
 
 
-def logdet(matrix: Any, name: str | None = None) -> Tensor:
+def logdet(matrix: TensorLike, name: str | None = None) -> Tensor:
     """The logarithm of the determinant of each Hermitian positive definite matrix."""
     with name_scope(name, "logdet", [matrix]):
         diagonal = real(raw.MatrixDiagPart(cholesky(matrix)))
@@ -319,7 +322,7 @@ def logdet(matrix: Any, name: str | None = None) -> Tensor:
         return result
 
 
-def matrix_solve(matrix: Any, rhs: Any, adjoint: bool = False, name: str | None = None) -> Tensor:
+def matrix_solve(matrix: TensorLike, rhs: TensorLike, adjoint: bool = False, name: str | None = None) -> Tensor:
     """The solution x of matrix x = rhs (of its adjoint); the step fails where a matrix is not invertible.
 
     Args:
@@ -331,7 +334,7 @@ def matrix_solve(matrix: Any, rhs: Any, adjoint: bool = False, name: str | None 
 
 
 def matrix_triangular_solve(
-    matrix: Any, rhs: Any, lower: bool = True, adjoint: bool = False, name: str | None = None
+    matrix: TensorLike, rhs: TensorLike, lower: bool = True, adjoint: bool = False, name: str | None = None
 ) -> Tensor:
     """Like `matrix_solve`, reading the lower (or upper) triangle of each matrix only."""
     result: Tensor = ops.MatrixTriangularSolve(matrix, rhs, lower=lower, adjoint=adjoint, name=name)
@@ -339,7 +342,7 @@ def matrix_triangular_solve(
 
 
 def matrix_solve_ls(
-    matrix: Any, rhs: Any, l2_regularizer: Any = 0.0, fast: bool = True, name: str | None = None
+    matrix: TensorLike, rhs: TensorLike, l2_regularizer: TensorLike = 0.0, fast: bool = True, name: str | None = None
 ) -> Tensor:
     """The x that makes |matrix x - rhs|^2 + l2_regularizer |x|^2 least; of several, the one of the least norm.
 
@@ -358,7 +361,7 @@ def matrix_solve_ls(
 
 
 # ---------------------------------------------------------------------- decompositions
-def cholesky(input: Any, name: str | None = None) -> Tensor:
+def cholesky(input: TensorLike, name: str | None = None) -> Tensor:
     """The lower triangular l with l l^H = input, for each Hermitian positive definite matrix.
 
     Only the lower triangle is read. The step fails where a matrix is not positive definite.
@@ -367,7 +370,7 @@ def cholesky(input: Any, name: str | None = None) -> Tensor:
     return result
 
 
-def cholesky_solve(chol: Any, rhs: Any, name: str | None = None) -> Tensor:
+def cholesky_solve(chol: TensorLike, rhs: TensorLike, name: str | None = None) -> Tensor:
     """The solution of a x = rhs, given `chol = cholesky(a)`; `rhs` has shape [..., n, k]."""
     with name_scope(name, "cholesky_solve", [chol, rhs]):
         chol = convert_to_tensor(chol, name="chol")
@@ -382,7 +385,7 @@ class QRFactors(NamedTuple):
     r: Tensor
 
 
-def qr(input: Any, full_matrices: bool = False, name: str | None = None) -> QRFactors:
+def qr(input: TensorLike, full_matrices: bool = False, name: str | None = None) -> QRFactors:
     """The decomposition input = q r with orthonormal columns in q and upper triangular r: (q, r).
 
     Args:
@@ -399,19 +402,21 @@ class LUFactors(NamedTuple):
     p: Tensor
 
 
-def lu(input: Any, output_idx_type: Any = dtypes.int32, name: str | None = None) -> LUFactors:
+def lu(input: TensorLike, output_idx_type: DTypeLike = dtypes.int32, name: str | None = None) -> LUFactors:
     """The decomposition input[p] = l u: (lu, p); lu holds u and, below its diagonal, l."""
     return LUFactors(*ops.Lu(input, output_idx_type=output_idx_type, name=name))
 
 
 @overload
 def svd(
-    tensor: Any, full_matrices: bool = ..., compute_uv: Literal[True] = ..., name: str | None = ...
+    tensor: TensorLike, full_matrices: bool = ..., compute_uv: Literal[True] = ..., name: str | None = ...
 ) -> tuple[Tensor, Tensor, Tensor]: ...
 @overload
-def svd(tensor: Any, full_matrices: bool = ..., *, compute_uv: Literal[False], name: str | None = ...) -> Tensor: ...
 def svd(
-    tensor: Any, full_matrices: bool = False, compute_uv: bool = True, name: str | None = None
+    tensor: TensorLike, full_matrices: bool = ..., *, compute_uv: Literal[False], name: str | None = ...
+) -> Tensor: ...
+def svd(
+    tensor: TensorLike, full_matrices: bool = False, compute_uv: bool = True, name: str | None = None
 ) -> tuple[Tensor, Tensor, Tensor] | Tensor:
     """The decomposition tensor = u diag(s) v^H with s descending: (s, u, v), or s alone.
 
@@ -428,7 +433,7 @@ def svd(
     return (s, parts.u, parts.v) if compute_uv else s
 
 
-def self_adjoint_eig(tensor: Any, name: str | None = None) -> tuple[Tensor, Tensor]:
+def self_adjoint_eig(tensor: TensorLike, name: str | None = None) -> tuple[Tensor, Tensor]:
     """The eigenvalues (ascending) and eigenvectors (in columns) of each Hermitian matrix: (e, v).
 
     Only the lower triangle is read.
@@ -437,13 +442,15 @@ def self_adjoint_eig(tensor: Any, name: str | None = None) -> tuple[Tensor, Tens
     return parts.e, parts.v
 
 
-def self_adjoint_eigvals(tensor: Any, name: str | None = None) -> Tensor:
+def self_adjoint_eigvals(tensor: TensorLike, name: str | None = None) -> Tensor:
     """The eigenvalues (ascending) of each Hermitian matrix."""
     result: Tensor = ops.SelfAdjointEigV2(tensor, compute_v=False, name=name).e
     return result
 
 
-def matrix_rank(a: Any, tol: Any = None, validate_args: bool = False, name: str | None = None) -> Tensor:
+def matrix_rank(
+    a: TensorLike, tol: TensorLike | None = None, validate_args: bool = False, name: str | None = None
+) -> Tensor:
     """The number of singular values of each matrix above `tol` (default: what rounding may leave); int32."""
     with name_scope(name or "matrix_rank"):
         a = convert_to_tensor(a, dtype_hint=dtypes.float32, name="a")
@@ -464,7 +471,9 @@ def _rounding(a: Tensor) -> Any:
     return arithmetic.Mul(arithmetic.Cast(reduce_max(last), DstT=real_dtype), eps)
 
 
-def pinv(a: Any, rcond: Any = None, validate_args: bool = False, name: str | None = None) -> Tensor:
+def pinv(
+    a: TensorLike, rcond: TensorLike | None = None, validate_args: bool = False, name: str | None = None
+) -> Tensor:
     """The Moore-Penrose inverse of each matrix, shape [..., n, m] -> [..., m, n].
 
     Args:
@@ -481,7 +490,7 @@ def pinv(a: Any, rcond: Any = None, validate_args: bool = False, name: str | Non
 
 
 # ---------------------------------------------------------------------- exponential
-def expm(input: Any, name: str | None = None) -> Tensor:
+def expm(input: TensorLike, name: str | None = None) -> Tensor:
     """The exponential of each square matrix; floating or complex."""
     result: Tensor = ops.MatrixExponential(input, name=name)
     return result

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, overload
+from typing import overload
 
 import numpy as np
 
 from anabranch.core import dtypes
-from anabranch.core.dtypes import DType
-from anabranch.core.shapes import TensorShape
+from anabranch.core.dtypes import DType, DTypeLike
+from anabranch.core.shapes import ShapeLike, TensorShape
+from anabranch.core.values import TensorLike
 from anabranch.frontend.framework import name_scope
 from anabranch.graph.building import OpFunction
 from anabranch.graph.composite import IndexedSlices, SparseTensor
@@ -18,43 +19,43 @@ from anabranch.ops import raw
 from anabranch.ops.arithmetic import complex_numbers, logic, math as arithmetic, special
 
 
-def atan2(y: Any, x: Any, name: str | None = None) -> Tensor:
+def atan2(y: TensorLike, x: TensorLike, name: str | None = None) -> Tensor:
     """The angle of the point (x, y), in radians in [-pi, pi]; floating."""
     result: Tensor = arithmetic.Atan2(y, x, name=name)
     return result
 
 
-def nextafter(x1: Any, x2: Any, name: str | None = None) -> Tensor:
+def nextafter(x1: TensorLike, x2: TensorLike, name: str | None = None) -> Tensor:
     """The representable number next to x1 in the direction of x2; float32 or float64."""
     result: Tensor = arithmetic.NextAfter(x1, x2, name=name)
     return result
 
 
-def polygamma(a: Any, x: Any, name: str | None = None) -> Tensor:
+def polygamma(a: TensorLike, x: TensorLike, name: str | None = None) -> Tensor:
     """The derivative of order `a` of digamma at x; float32 or float64."""
     result: Tensor = special.Polygamma(a, x, name=name)
     return result
 
 
-def zeta(x: Any, q: Any, name: str | None = None) -> Tensor:
+def zeta(x: TensorLike, q: TensorLike, name: str | None = None) -> Tensor:
     """Hurwitz' zeta function: the sum over n >= 0 of (q + n) ** -x; float32 or float64."""
     result: Tensor = special.Zeta(x, q, name=name)
     return result
 
 
-def igamma(a: Any, x: Any, name: str | None = None) -> Tensor:
+def igamma(a: TensorLike, x: TensorLike, name: str | None = None) -> Tensor:
     """The lower regularized incomplete gamma function P(a, x); floating."""
     result: Tensor = special.Igamma(a, x, name=name)
     return result
 
 
-def igammac(a: Any, x: Any, name: str | None = None) -> Tensor:
+def igammac(a: TensorLike, x: TensorLike, name: str | None = None) -> Tensor:
     """The upper regularized incomplete gamma function 1 - P(a, x); floating."""
     result: Tensor = special.Igammac(a, x, name=name)
     return result
 
 
-def betainc(a: Any, b: Any, x: Any, name: str | None = None) -> Tensor:
+def betainc(a: TensorLike, b: TensorLike, x: TensorLike, name: str | None = None) -> Tensor:
     """The regularized incomplete beta function I_x(a, b); float32 or float64."""
     result: Tensor = special.Betainc(a, b, x, name=name)
     return result
@@ -64,8 +65,8 @@ def betainc(a: Any, b: Any, x: Any, name: str | None = None) -> Tensor:
 @overload
 def abs(x: SparseTensor, name: str | None = ...) -> SparseTensor: ...
 @overload
-def abs(x: Any, name: str | None = ...) -> Tensor: ...
-def abs(x: Any, name: str | None = None) -> Tensor | SparseTensor:
+def abs(x: TensorLike, name: str | None = ...) -> Tensor: ...
+def abs(x: TensorLike, name: str | None = None) -> Tensor | SparseTensor:
     """The absolute value of each element of a tensor or `SparseTensor`; real for complex numbers.
 
     Args:
@@ -93,7 +94,7 @@ def abs(x: Any, name: str | None = None) -> Tensor | SparseTensor:
         return result
 
 
-def round(x: Any, name: str | None = None) -> Tensor:
+def round(x: TensorLike, name: str | None = None) -> Tensor:
     """The nearest integer to each element, halves to the even one; integers are returned as they are.
 
     Args:
@@ -117,7 +118,7 @@ def round(x: Any, name: str | None = None) -> Tensor:
     return result
 
 
-def pow(x: Any, y: Any, name: str | None = None) -> Tensor:
+def pow(x: TensorLike, y: TensorLike, name: str | None = None) -> Tensor:
     """Powers: x to the power of y, elementwise.
 
     Args:
@@ -143,14 +144,14 @@ def pow(x: Any, y: Any, name: str | None = None) -> Tensor:
     return result
 
 
-def logical_xor(x: Any, y: Any, name: str = "LogicalXor") -> Tensor:
+def logical_xor(x: TensorLike, y: TensorLike, name: str = "LogicalXor") -> Tensor:
     """Whether exactly one of x and y is true, elementwise; bool."""
     either = logic.LogicalOr(x, y)
     result: Tensor = logic.LogicalAnd(either, logic.LogicalNot(logic.LogicalAnd(x, y)), name=name)
     return result
 
 
-def _operands(x: Any, y: Any) -> tuple[Tensor, Tensor]:
+def _operands(x: TensorLike, y: TensorLike) -> tuple[Tensor, Tensor]:
     """Two tensors of one dtype; a plain Python value follows the other operand.
 
     Raises:
@@ -180,7 +181,7 @@ QUOTIENT_TYPES: dict[DType, DType] = {
 }
 
 
-def truediv(x: Any, y: Any, name: str | None = None) -> Tensor:
+def truediv(x: TensorLike, y: TensorLike, name: str | None = None) -> Tensor:
     """The quotient x / y as Python 3 divides: integers are converted first.
 
     Those of up to 16 bits become float32, wider ones float64.
@@ -209,7 +210,7 @@ def truediv(x: Any, y: Any, name: str | None = None) -> Tensor:
         return result
 
 
-def divide(x: Any, y: Any, name: str | None = None) -> Tensor:
+def divide(x: TensorLike, y: TensorLike, name: str | None = None) -> Tensor:
     """The quotient x / y as Python 3 divides; see `truediv`.
 
     Args:
@@ -230,7 +231,7 @@ def divide(x: Any, y: Any, name: str | None = None) -> Tensor:
     return truediv(x, y, name)
 
 
-def div(x: Any, y: Any, name: str | None = None) -> Tensor:
+def div(x: TensorLike, y: TensorLike, name: str | None = None) -> Tensor:
     """The quotient x / y as Python 2 divides: that of integers is rounded towards minus infinity.
 
     Args:
@@ -255,7 +256,7 @@ def div(x: Any, y: Any, name: str | None = None) -> Tensor:
         return result
 
 
-def reciprocal_no_nan(x: Any, name: str | None = None) -> Tensor:
+def reciprocal_no_nan(x: TensorLike, name: str | None = None) -> Tensor:
     """1 / x, and 0 where x is 0; floating or complex."""
     with name_scope(name, "reciprocal_no_nan", [x]) as scope:
         x = convert_to_tensor(x, name="x")
@@ -264,10 +265,10 @@ def reciprocal_no_nan(x: Any, name: str | None = None) -> Tensor:
 
 
 @overload
-def scalar_mul(scalar: Any, x: IndexedSlices, name: str | None = ...) -> IndexedSlices: ...
+def scalar_mul(scalar: TensorLike, x: IndexedSlices, name: str | None = ...) -> IndexedSlices: ...
 @overload
-def scalar_mul(scalar: Any, x: Any, name: str | None = ...) -> Tensor: ...
-def scalar_mul(scalar: Any, x: Any, name: str | None = None) -> Tensor | IndexedSlices:
+def scalar_mul(scalar: TensorLike, x: TensorLike, name: str | None = ...) -> Tensor: ...
+def scalar_mul(scalar: TensorLike, x: TensorLike, name: str | None = None) -> Tensor | IndexedSlices:
     """A number times a tensor or `IndexedSlices`.
 
     Raises:
@@ -282,31 +283,31 @@ def scalar_mul(scalar: Any, x: Any, name: str | None = None) -> Tensor | Indexed
     return result
 
 
-def log_sigmoid(x: Any, name: str | None = None) -> Tensor:
+def log_sigmoid(x: TensorLike, name: str | None = None) -> Tensor:
     """log(sigmoid(x)) for each element, exact for all x; floating."""
     with name_scope(name, "LogSigmoid", [x]) as scope:
         result: Tensor = arithmetic.Neg(raw.Softplus(arithmetic.Neg(x)), name=scope)
         return result
 
 
-def _unscaled_bessel(name: str | None, default: str, x: Any, scaled: OpFunction) -> Tensor:
+def _unscaled_bessel(name: str | None, default: str, x: TensorLike, scaled: OpFunction) -> Tensor:
     with name_scope(name, default, [x]):
         x = convert_to_tensor(x, name="x")
         result: Tensor = arithmetic.Mul(arithmetic.Exp(arithmetic.Abs(x)), scaled(x))
         return result
 
 
-def bessel_i0(x: Any, name: str | None = None) -> Tensor:
+def bessel_i0(x: TensorLike, name: str | None = None) -> Tensor:
     """The modified Bessel function of the first kind of order 0; floating."""
     return _unscaled_bessel(name, "bessel_i0", x, special.BesselI0e)
 
 
-def bessel_i1(x: Any, name: str | None = None) -> Tensor:
+def bessel_i1(x: TensorLike, name: str | None = None) -> Tensor:
     """The modified Bessel function of the first kind of order 1; floating."""
     return _unscaled_bessel(name, "bessel_i1", x, special.BesselI1e)
 
 
-def lbeta(x: Any, name: str | None = None) -> Tensor:
+def lbeta(x: TensorLike, name: str | None = None) -> Tensor:
     """The logarithm of |beta| of the vectors in the last dimension of `x`, shape [..., n]; the result
     has shape [...].
     """
@@ -317,7 +318,7 @@ def lbeta(x: Any, name: str | None = None) -> Tensor:
         return result
 
 
-def polyval(coeffs: Any, x: Any, name: str | None = None) -> Tensor:
+def polyval(coeffs: TensorLike, x: TensorLike, name: str | None = None) -> Tensor:
     """The polynomial with `coeffs` (a list of tensors, the highest power first) at x.
 
     Raises:
@@ -337,7 +338,7 @@ def polyval(coeffs: Any, x: Any, name: str | None = None) -> Tensor:
 
 
 # ---------------------------------------------------------------------- sums of lists
-def add_n(inputs: Any, name: str | None = None) -> Tensor:
+def add_n(inputs: TensorLike, name: str | None = None) -> Tensor:
     """The sum of a list of tensors (or `IndexedSlices`) of one shape and dtype.
 
     Args:
@@ -370,7 +371,9 @@ def _check_same_type(tensors: list[Tensor]) -> None:
         raise ValueError(f"inputs must all have the same dtype, got {[t.dtype.name for t in tensors]}")
 
 
-def accumulate_n(inputs: Any, shape: Any = None, tensor_dtype: Any = None, name: str | None = None) -> Tensor:
+def accumulate_n(
+    inputs: TensorLike, shape: ShapeLike | None = None, tensor_dtype: DTypeLike | None = None, name: str | None = None
+) -> Tensor:
     """The sum of a list of tensors of one shape and dtype.
 
     Args:
@@ -399,7 +402,7 @@ def accumulate_n(inputs: Any, shape: Any = None, tensor_dtype: Any = None, name:
 
 
 # ---------------------------------------------------------------------- complex numbers
-def complex(real: Any, imag: Any, name: str | None = None) -> Tensor:
+def complex(real: TensorLike, imag: TensorLike, name: str | None = None) -> Tensor:
     """Real + i imag: complex64 from float32, complex128 from float64.
 
     Raises:
@@ -416,18 +419,18 @@ def complex(real: Any, imag: Any, name: str | None = None) -> Tensor:
     return result
 
 
-def _real_part(input: Any, name: str | None, op: OpFunction) -> Tensor:
+def _real_part(input: TensorLike, name: str | None, op: OpFunction) -> Tensor:
     result: Tensor = op(input, Tout=input.dtype.real_dtype, name=name)
     return result
 
 
-def real(input: Any, name: str | None = None) -> Tensor:
+def real(input: TensorLike, name: str | None = None) -> Tensor:
     """The real part of each element; a real tensor itself."""
     tensor = convert_to_tensor(input, name="input")
     return _real_part(tensor, name, complex_numbers.Real) if tensor.dtype.is_complex else tensor
 
 
-def imag(input: Any, name: str | None = None) -> Tensor:
+def imag(input: TensorLike, name: str | None = None) -> Tensor:
     """The imaginary part of each element; zeros for a real tensor."""
     tensor = convert_to_tensor(input, name="input")
     if tensor.dtype.is_complex:
@@ -436,7 +439,7 @@ def imag(input: Any, name: str | None = None) -> Tensor:
     return zeros
 
 
-def angle(input: Any, name: str | None = None) -> Tensor:
+def angle(input: TensorLike, name: str | None = None) -> Tensor:
     """The angle of each element in the complex plane, in radians; 0 or pi for real numbers."""
     tensor = convert_to_tensor(input, name="input")
     if tensor.dtype.is_complex:
@@ -450,8 +453,8 @@ def angle(input: Any, name: str | None = None) -> Tensor:
 @overload
 def conj(x: SparseTensor, name: str | None = ...) -> SparseTensor: ...
 @overload
-def conj(x: Any, name: str | None = ...) -> Tensor: ...
-def conj(x: Any, name: str | None = None) -> Tensor | SparseTensor:
+def conj(x: TensorLike, name: str | None = ...) -> Tensor: ...
+def conj(x: TensorLike, name: str | None = None) -> Tensor | SparseTensor:
     """The complex conjugate of each element; a real tensor itself.
 
     Raises:

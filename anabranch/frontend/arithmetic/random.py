@@ -11,15 +11,17 @@ from typing import Any
 import numpy as np
 
 from anabranch.core import dtypes
-from anabranch.core.dtypes import DType, as_dtype
+from anabranch.core.dtypes import DType, DTypeLike, as_dtype
 from anabranch.core.shapes import TensorShape
+from anabranch.core.values import TensorLike
 from anabranch.frontend.framework import get_seed, name_scope
+from anabranch.graph.building import OpFunction
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
 
 
-def _shape_tensor(shape: Any) -> Tensor:
+def _shape_tensor(shape: TensorLike) -> Tensor:
     """A shape argument as an integer vector; an empty list is the shape of a scalar."""
     if isinstance(shape, TensorShape):
         shape = [int(d) for d in shape]
@@ -31,7 +33,7 @@ def _shape_tensor(shape: Any) -> Tensor:
 
 
 def _scaled(
-    numbers: Tensor, scale: Any, offset: Any, dtype: DType, name: str, scale_name: str, offset_name: str
+    numbers: Tensor, scale: TensorLike, offset: TensorLike, dtype: DType, name: str, scale_name: str, offset_name: str
 ) -> Tensor:
     factor = convert_to_tensor(scale, dtype, name=scale_name)
     start = convert_to_tensor(offset, dtype, name=offset_name)
@@ -41,10 +43,10 @@ def _scaled(
 
 # ---------------------------------------------------------------------- uniform
 def random_uniform(
-    shape: Any,
-    minval: Any = 0,
-    maxval: Any = None,
-    dtype: Any = dtypes.float32,
+    shape: TensorLike,
+    minval: TensorLike = 0,
+    maxval: TensorLike | None = None,
+    dtype: DTypeLike = dtypes.float32,
     seed: int | None = None,
     name: str | None = None,
 ) -> Tensor:
@@ -82,7 +84,7 @@ def random_uniform(
         return _between(numbers, minval, high, number_type, scope)
 
 
-def _uniform_arguments(dtype: Any, maxval: Any) -> tuple[DType, Any]:
+def _uniform_arguments(dtype: DTypeLike, maxval: TensorLike) -> tuple[DType, Any]:
     number_type = as_dtype(dtype).base_dtype
     if number_type not in (*dtypes.FLOATING, dtypes.int32, dtypes.int64):
         raise ValueError(f"Invalid dtype {number_type.name}; random_uniform makes floating numbers, int32 and int64")
@@ -93,22 +95,22 @@ def _uniform_arguments(dtype: Any, maxval: Any) -> tuple[DType, Any]:
     return number_type, maxval
 
 
-def _between(numbers: Tensor, minval: Any, maxval: Any, dtype: DType, name: str) -> Tensor:
+def _between(numbers: Tensor, minval: TensorLike, maxval: TensorLike, dtype: DType, name: str) -> Tensor:
     low, high = convert_to_tensor(minval, dtype, name="min"), convert_to_tensor(maxval, dtype, name="max")
     result: Tensor = raw.Add(raw.Mul(numbers, raw.Sub(high, low, name="sub"), name="mul"), low, name=name)
     return result
 
 
-def _tensors(*values: Any) -> list[Tensor]:
+def _tensors(*values: TensorLike) -> list[Tensor]:
     return [v for v in values if isinstance(v, Tensor)]
 
 
 # ---------------------------------------------------------------------- normal
 def random_normal(
-    shape: Any,
-    mean: Any = 0.0,
-    stddev: Any = 1.0,
-    dtype: Any = dtypes.float32,
+    shape: TensorLike,
+    mean: TensorLike = 0.0,
+    stddev: TensorLike = 1.0,
+    dtype: DTypeLike = dtypes.float32,
     seed: int | None = None,
     name: str | None = None,
 ) -> Tensor:
@@ -136,10 +138,10 @@ def random_normal(
 
 
 def truncated_normal(
-    shape: Any,
-    mean: Any = 0.0,
-    stddev: Any = 1.0,
-    dtype: Any = dtypes.float32,
+    shape: TensorLike,
+    mean: TensorLike = 0.0,
+    stddev: TensorLike = 1.0,
+    dtype: DTypeLike = dtypes.float32,
     seed: int | None = None,
     name: str | None = None,
 ) -> Tensor:
@@ -167,7 +169,14 @@ def truncated_normal(
 
 
 def _normal(
-    kind: str, op: Any, shape: Any, mean: Any, stddev: Any, dtype: Any, seed: int | None, name: str | None
+    kind: str,
+    op: OpFunction,
+    shape: TensorLike,
+    mean: TensorLike,
+    stddev: TensorLike,
+    dtype: DTypeLike,
+    seed: int | None,
+    name: str | None,
 ) -> Tensor:
     number_type = as_dtype(dtype).base_dtype
     with name_scope(name, kind, _tensors(shape, mean, stddev)) as scope:
@@ -177,12 +186,12 @@ def _normal(
 
 
 def parameterized_truncated_normal(
-    shape: Any,
-    means: Any = 0.0,
-    stddevs: Any = 1.0,
-    minvals: Any = -2.0,
-    maxvals: Any = 2.0,
-    dtype: Any = dtypes.float32,
+    shape: TensorLike,
+    means: TensorLike = 0.0,
+    stddevs: TensorLike = 1.0,
+    minvals: TensorLike = -2.0,
+    maxvals: TensorLike = 2.0,
+    dtype: DTypeLike = dtypes.float32,
     seed: int | None = None,
     name: str | None = None,
 ) -> Tensor:
@@ -203,10 +212,10 @@ def parameterized_truncated_normal(
 
 # ---------------------------------------------------------------------- gamma and Poisson
 def random_gamma(
-    shape: Any,
-    alpha: Any,
-    beta: Any = None,
-    dtype: Any = dtypes.float32,
+    shape: TensorLike,
+    alpha: TensorLike,
+    beta: TensorLike | None = None,
+    dtype: DTypeLike = dtypes.float32,
     seed: int | None = None,
     name: str | None = None,
 ) -> Tensor:
@@ -233,7 +242,11 @@ def random_gamma(
 
 
 def random_poisson(
-    lam: Any, shape: Any, dtype: Any = dtypes.float32, seed: int | None = None, name: str | None = None
+    lam: TensorLike,
+    shape: TensorLike,
+    dtype: DTypeLike = dtypes.float32,
+    seed: int | None = None,
+    name: str | None = None,
 ) -> Tensor:
     """Numbers of Poisson distributions.
 
@@ -253,7 +266,7 @@ def random_poisson(
 
 
 # ---------------------------------------------------------------------- choices
-def random_shuffle(value: Any, seed: int | None = None, name: str | None = None) -> Tensor:
+def random_shuffle(value: TensorLike, seed: int | None = None, name: str | None = None) -> Tensor:
     """`value` with its first dimension in random order.
 
     Args:
@@ -277,7 +290,11 @@ def random_shuffle(value: Any, seed: int | None = None, name: str | None = None)
 
 
 def multinomial(
-    logits: Any, num_samples: Any, seed: int | None = None, name: str | None = None, output_dtype: Any = None
+    logits: TensorLike,
+    num_samples: TensorLike,
+    seed: int | None = None,
+    name: str | None = None,
+    output_dtype: DTypeLike | None = None,
 ) -> Tensor:
     """Classes drawn with replacement.
 
@@ -302,13 +319,19 @@ def multinomial(
 
 
 def categorical(
-    logits: Any, num_samples: Any, dtype: Any = None, seed: int | None = None, name: str | None = None
+    logits: TensorLike,
+    num_samples: TensorLike,
+    dtype: DTypeLike | None = None,
+    seed: int | None = None,
+    name: str | None = None,
 ) -> Tensor:
     """Classes drawn with replacement; see `multinomial`."""
     return _drawn("categorical", logits, num_samples, dtype, seed, name)
 
 
-def _drawn(kind: str, logits: Any, num_samples: Any, dtype: Any, seed: int | None, name: str | None) -> Tensor:
+def _drawn(
+    kind: str, logits: TensorLike, num_samples: TensorLike, dtype: DTypeLike | None, seed: int | None, name: str | None
+) -> Tensor:
     with name_scope(name, kind, _tensors(logits)):
         weights = convert_to_tensor(logits, name="logits")
         seed1, seed2 = get_seed(seed)
@@ -318,11 +341,11 @@ def _drawn(kind: str, logits: Any, num_samples: Any, dtype: Any, seed: int | Non
 
 # ---------------------------------------------------------------------- stateless
 def stateless_random_uniform(
-    shape: Any,
-    seed: Any,
-    minval: Any = 0,
-    maxval: Any = None,
-    dtype: Any = dtypes.float32,
+    shape: TensorLike,
+    seed: TensorLike,
+    minval: TensorLike = 0,
+    maxval: TensorLike | None = None,
+    dtype: DTypeLike = dtypes.float32,
     name: str | None = None,
 ) -> Tensor:
     """Numbers uniform in [minval, maxval) that follow from `seed`; see `random_uniform`."""
@@ -340,7 +363,12 @@ def stateless_random_uniform(
 
 
 def stateless_random_normal(
-    shape: Any, seed: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = dtypes.float32, name: str | None = None
+    shape: TensorLike,
+    seed: TensorLike,
+    mean: TensorLike = 0.0,
+    stddev: TensorLike = 1.0,
+    dtype: DTypeLike = dtypes.float32,
+    name: str | None = None,
 ) -> Tensor:
     """Numbers of a normal distribution that follow from `seed`; see `random_normal`."""
     return _stateless_normal(
@@ -349,7 +377,12 @@ def stateless_random_normal(
 
 
 def stateless_truncated_normal(
-    shape: Any, seed: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = dtypes.float32, name: str | None = None
+    shape: TensorLike,
+    seed: TensorLike,
+    mean: TensorLike = 0.0,
+    stddev: TensorLike = 1.0,
+    dtype: DTypeLike = dtypes.float32,
+    name: str | None = None,
 ) -> Tensor:
     """Numbers of a truncated normal distribution that follow from `seed`; see `truncated_normal`."""
     op = raw.StatelessTruncatedNormal
@@ -357,7 +390,14 @@ def stateless_truncated_normal(
 
 
 def _stateless_normal(
-    kind: str, op: Any, shape: Any, seed: Any, mean: Any, stddev: Any, dtype: Any, name: str | None
+    kind: str,
+    op: OpFunction,
+    shape: TensorLike,
+    seed: TensorLike,
+    mean: TensorLike,
+    stddev: TensorLike,
+    dtype: DTypeLike,
+    name: str | None,
 ) -> Tensor:
     number_type = as_dtype(dtype).base_dtype
     with name_scope(name, kind, _tensors(shape, seed, mean, stddev)) as scope:
@@ -370,7 +410,11 @@ stateless_normal = stateless_random_normal
 
 
 def stateless_multinomial(
-    logits: Any, num_samples: Any, seed: Any, output_dtype: Any = dtypes.int64, name: str | None = None
+    logits: TensorLike,
+    num_samples: TensorLike,
+    seed: TensorLike,
+    output_dtype: DTypeLike = dtypes.int64,
+    name: str | None = None,
 ) -> Tensor:
     """Classes that follow from `seed`; see `multinomial`."""
     with name_scope(name, "stateless_multinomial", _tensors(logits, seed)):
@@ -379,7 +423,11 @@ def stateless_multinomial(
 
 
 def stateless_categorical(
-    logits: Any, num_samples: Any, seed: Any, dtype: Any = dtypes.int64, name: str | None = None
+    logits: TensorLike,
+    num_samples: TensorLike,
+    seed: TensorLike,
+    dtype: DTypeLike = dtypes.int64,
+    name: str | None = None,
 ) -> Tensor:
     """Classes that follow from `seed`; see `multinomial`."""
     return stateless_multinomial(logits, num_samples, seed, dtype, name)

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from anabranch.core import dtypes
-from anabranch.core.dtypes import as_dtype
+from anabranch.core.dtypes import DTypeLike, as_dtype
+from anabranch.core.values import TensorLike
 from anabranch.frontend.arguments import one_of
 from anabranch.frontend.control_flow.checks import assert_less, assert_non_negative
 from anabranch.frontend.framework import control_dependencies, name_scope
@@ -21,7 +22,7 @@ from anabranch.ops.arrays import sequence
 
 
 # ---------------------------------------------------------------------- along axes
-def _axes(x: Tensor, axis: Any) -> Any:
+def _axes(x: Tensor, axis: TensorLike) -> Any:
     """`axis`, or all axes of `x`."""
     if axis is not None:
         return axis
@@ -30,7 +31,7 @@ def _axes(x: Tensor, axis: Any) -> Any:
     return sequence.Range(0, raw.Rank(x), 1)
 
 
-def _reduce(op: OpFunction, x: Any, axis: Any, keepdims: Any, name: str | None) -> Tensor:
+def _reduce(op: OpFunction, x: TensorLike, axis: TensorLike, keepdims: bool, name: str | None) -> Tensor:
     logical = op in (ops.All, ops.Any_)
     x = convert_to_tensor(x, name="input", dtype_hint=dtypes.bool if logical else None)
     result: Tensor = op(x, _axes(x, axis), keep_dims=bool(keepdims), name=name)
@@ -41,12 +42,12 @@ def _reduce(op: OpFunction, x: Any, axis: Any, keepdims: Any, name: str | None) 
 
 def _reduction(name: str, op: OpFunction, what: str, kinds: str, example: str) -> Callable[..., Tensor]:
     def function(
-        input_tensor: Any,
-        axis: Any = None,
-        keepdims: Any = None,
+        input_tensor: TensorLike,
+        axis: TensorLike | None = None,
+        keepdims: bool | None = None,
         name: str | None = None,
-        reduction_indices: Any = None,
-        keep_dims: Any = None,
+        reduction_indices: TensorLike | None = None,
+        keep_dims: bool | None = None,
     ) -> Tensor:
         keepdims = one_of("keepdims", keepdims, "keep_dims", keep_dims)
         axis = one_of("axis", axis, "reduction_indices", reduction_indices)
@@ -133,19 +134,19 @@ reduce_any = _reduction(
 
 
 def reduce_euclidean_norm(
-    input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None
+    input_tensor: TensorLike, axis: TensorLike | None = None, keepdims: bool = False, name: str | None = None
 ) -> Tensor:
     """The square root of the sum of the squares along axes; see `reduce_sum`."""
     return _reduce(ops.EuclideanNorm, input_tensor, axis, keepdims, name)
 
 
 def reduce_logsumexp(
-    input_tensor: Any,
-    axis: Any = None,
-    keepdims: Any = None,
+    input_tensor: TensorLike,
+    axis: TensorLike | None = None,
+    keepdims: bool | None = None,
     name: str | None = None,
-    reduction_indices: Any = None,
-    keep_dims: Any = None,
+    reduction_indices: TensorLike | None = None,
+    keep_dims: bool | None = None,
 ) -> Tensor:
     """log(sum(exp(elements))) along axes, computed without overflow; see `reduce_sum`."""
     keepdims = bool(one_of("keepdims", keepdims, "keep_dims", keep_dims))
@@ -163,7 +164,9 @@ def reduce_logsumexp(
         return result
 
 
-def reduce_variance(input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None) -> Tensor:
+def reduce_variance(
+    input_tensor: TensorLike, axis: TensorLike | None = None, keepdims: bool = False, name: str | None = None
+) -> Tensor:
     """The mean of the squared differences from the mean along axes; see `reduce_sum`.
 
     Raises:
@@ -180,7 +183,9 @@ def reduce_variance(input_tensor: Any, axis: Any = None, keepdims: bool = False,
         return _reduce(ops.Mean, arithmetic.Square(difference), axis, keepdims, None)
 
 
-def reduce_std(input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None) -> Tensor:
+def reduce_std(
+    input_tensor: TensorLike, axis: TensorLike | None = None, keepdims: bool = False, name: str | None = None
+) -> Tensor:
     """The square root of `reduce_variance`."""
     with name_scope(name or "reduce_std"):
         result: Tensor = arithmetic.Sqrt(reduce_variance(input_tensor, axis, keepdims))
@@ -188,14 +193,14 @@ def reduce_std(input_tensor: Any, axis: Any = None, keepdims: bool = False, name
 
 
 def count_nonzero(
-    input_tensor: Any = None,
-    axis: Any = None,
-    keepdims: Any = None,
-    dtype: Any = dtypes.int64,
+    input_tensor: TensorLike | None = None,
+    axis: TensorLike | None = None,
+    keepdims: bool | None = None,
+    dtype: DTypeLike = dtypes.int64,
     name: str | None = None,
-    reduction_indices: Any = None,
-    keep_dims: Any = None,
-    input: Any = None,
+    reduction_indices: TensorLike | None = None,
+    keep_dims: bool | None = None,
+    input: TensorLike | None = None,
 ) -> Tensor:
     """How many elements along axes are not zero (strings: not empty), of `dtype`; see `reduce_sum`.
 
@@ -230,7 +235,9 @@ def count_nonzero(
         return result
 
 
-def cumsum(x: Any, axis: Any = 0, exclusive: bool = False, reverse: bool = False, name: str | None = None) -> Tensor:
+def cumsum(
+    x: TensorLike, axis: TensorLike = 0, exclusive: bool = False, reverse: bool = False, name: str | None = None
+) -> Tensor:
     """The sums of the elements up to each along an axis.
 
     Args:
@@ -256,14 +263,20 @@ def cumsum(x: Any, axis: Any = 0, exclusive: bool = False, reverse: bool = False
     return result
 
 
-def cumprod(x: Any, axis: Any = 0, exclusive: bool = False, reverse: bool = False, name: str | None = None) -> Tensor:
+def cumprod(
+    x: TensorLike, axis: TensorLike = 0, exclusive: bool = False, reverse: bool = False, name: str | None = None
+) -> Tensor:
     """The products of the elements up to each along an axis; see `cumsum`."""
     result: Tensor = ops.Cumprod(x, axis, exclusive=exclusive, reverse=reverse, name=name)
     return result
 
 
 def argmax(
-    input: Any, axis: Any = None, name: str | None = None, dimension: Any = None, output_type: Any = dtypes.int64
+    input: TensorLike,
+    axis: TensorLike | None = None,
+    name: str | None = None,
+    dimension: TensorLike | None = None,
+    output_type: DTypeLike = dtypes.int64,
 ) -> Tensor:
     """The index of the first greatest element along an axis.
 
@@ -290,7 +303,11 @@ def argmax(
 
 
 def argmin(
-    input: Any, axis: Any = None, name: str | None = None, dimension: Any = None, output_type: Any = dtypes.int64
+    input: TensorLike,
+    axis: TensorLike | None = None,
+    name: str | None = None,
+    dimension: TensorLike | None = None,
+    output_type: DTypeLike = dtypes.int64,
 ) -> Tensor:
     """The index of the first smallest element along an axis.
 
@@ -311,12 +328,16 @@ def argmin(
     return result
 
 
-def arg_max(input: Any, dimension: Any, output_type: Any = dtypes.int64, name: str | None = None) -> Tensor:
+def arg_max(
+    input: TensorLike, dimension: TensorLike, output_type: DTypeLike = dtypes.int64, name: str | None = None
+) -> Tensor:
     """The index of the first greatest element along `dimension` (deprecated: `argmax` in another order)."""
     return argmax(input, dimension, name, output_type=output_type)
 
 
-def arg_min(input: Any, dimension: Any, output_type: Any = dtypes.int64, name: str | None = None) -> Tensor:
+def arg_min(
+    input: TensorLike, dimension: TensorLike, output_type: DTypeLike = dtypes.int64, name: str | None = None
+) -> Tensor:
     """The index of the first smallest element along `dimension` (deprecated: `argmin` in another order)."""
     return argmin(input, dimension, name, output_type=output_type)
 
@@ -325,7 +346,13 @@ def arg_min(input: Any, dimension: Any, output_type: Any = dtypes.int64, name: s
 _RANGE_TYPES = (dtypes.int32, dtypes.int64, dtypes.float32, dtypes.float64)
 
 
-def range(start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, name: str = "range") -> Tensor:
+def range(
+    start: TensorLike,
+    limit: TensorLike | None = None,
+    delta: TensorLike = 1,
+    dtype: DTypeLike | None = None,
+    name: str = "range",
+) -> Tensor:
     """The numbers start, start + delta, ... before `limit`; `range(limit)` starts at 0.
 
     Args:
@@ -357,7 +384,7 @@ def range(start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, name
         return result
 
 
-def linspace(start: Any, stop: Any, num: Any, name: str | None = None) -> Tensor:
+def linspace(start: TensorLike, stop: TensorLike, num: TensorLike, name: str | None = None) -> Tensor:
     """`num` numbers at equal distances from `start` to `stop`, both included; floating.
 
     Args:
@@ -387,7 +414,11 @@ lin_space = linspace
 
 # ---------------------------------------------------------------------- counting
 def bincount(
-    arr: Any, weights: Any = None, minlength: Any = None, maxlength: Any = None, dtype: Any = dtypes.int32
+    arr: TensorLike,
+    weights: TensorLike | None = None,
+    minlength: TensorLike | None = None,
+    maxlength: TensorLike | None = None,
+    dtype: DTypeLike = dtypes.int32,
 ) -> Tensor:
     """How often each of 0, 1, ... stands in `arr`; or the sum of the weights there.
 
@@ -411,7 +442,11 @@ def bincount(
 
 
 def histogram_fixed_width(
-    values: Any, value_range: Any, nbins: Any = 100, dtype: Any = dtypes.int32, name: str | None = None
+    values: TensorLike,
+    value_range: TensorLike,
+    nbins: TensorLike = 100,
+    dtype: DTypeLike = dtypes.int32,
+    name: str | None = None,
 ) -> Tensor:
     """How many values fall into each of `nbins` bins of equal width.
 
@@ -429,7 +464,11 @@ def histogram_fixed_width(
 
 
 def histogram_fixed_width_bins(
-    values: Any, value_range: Any, nbins: Any = 100, dtype: Any = dtypes.int32, name: str | None = None
+    values: TensorLike,
+    value_range: TensorLike,
+    nbins: TensorLike = 100,
+    dtype: DTypeLike = dtypes.int32,
+    name: str | None = None,
 ) -> Tensor:
     """The bin that each value falls into, of the shape of `values`; int32 whatever `dtype` asks for.
 
@@ -451,12 +490,12 @@ def histogram_fixed_width_bins(
 
 
 def confusion_matrix(
-    labels: Any,
-    predictions: Any,
-    num_classes: Any = None,
-    dtype: Any = dtypes.int32,
+    labels: TensorLike,
+    predictions: TensorLike,
+    num_classes: TensorLike | None = None,
+    dtype: DTypeLike = dtypes.int32,
     name: str | None = None,
-    weights: Any = None,
+    weights: TensorLike | None = None,
 ) -> Tensor:
     """How often each class (row) was taken for each class (column).
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from anabranch.core import dtypes
+from anabranch.core.values import TensorLike
 from anabranch.frontend.framework import name_scope
 from anabranch.graph.building import OpFunction
 from anabranch.graph.constants import constant_value
@@ -16,7 +17,7 @@ from anabranch.ops.arithmetic import fft as ops
 
 
 def _complex_transform(name: str, op: OpFunction, what: str) -> Callable[..., Tensor]:
-    def function(input: Any, name: str | None = None) -> Tensor:
+    def function(input: TensorLike, name: str | None = None) -> Tensor:
         result: Tensor = op(input, name=name)
         return result
 
@@ -34,7 +35,7 @@ ifft3d = _complex_transform("ifft3d", ops.IFFT3D, "The inverse Fourier transform
 
 
 def _real_transform(name: str, op: OpFunction, rank: int, inverse: bool) -> Callable[..., Tensor]:
-    def function(input_tensor: Any, fft_length: Any = None, name: str | None = None) -> Tensor:
+    def function(input_tensor: TensorLike, fft_length: TensorLike | None = None, name: str | None = None) -> Tensor:
         with name_scope(name, op.name.lower(), [input_tensor, fft_length]) as scope:
             x = convert_to_tensor(input_tensor, name="input")
             x.shape.with_rank_at_least(rank)

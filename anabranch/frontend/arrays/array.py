@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
 from anabranch.core import dtypes
-from anabranch.core.dtypes import as_dtype
-from anabranch.core.shapes import Dimension, TensorShape, broadcast_shape as _broadcast_shape
+from anabranch.core.dtypes import DTypeLike, as_dtype
+from anabranch.core.shapes import Dimension, ShapeLike, TensorShape, broadcast_shape as _broadcast_shape
+from anabranch.core.values import TensorLike
+from anabranch.frontend.arguments import PerAxis, one_of
 from anabranch.frontend.arrays.casting import cast
 from anabranch.frontend.arrays.constants import constant
 from anabranch.frontend.framework import name_scope
@@ -19,7 +22,7 @@ from anabranch.ops import raw
 
 
 # ---------------------------------------------------------------------- identities
-def identity(input: Any, name: str | None = None) -> Tensor:
+def identity(input: TensorLike, name: str | None = None) -> Tensor:
     """A new tensor (or `IndexedSlices`) with the value of `input`.
 
     Args:
@@ -44,13 +47,13 @@ def identity(input: Any, name: str | None = None) -> Tensor:
     return result
 
 
-def identity_n(input: Any, name: str | None = None) -> list[Tensor]:
+def identity_n(input: TensorLike, name: str | None = None) -> list[Tensor]:
     """New tensors with the values of the tensors of a list."""
     result: list[Tensor] = raw.IdentityN(input, name=name)
     return result
 
 
-def stop_gradient(input: Any, name: str | None = None) -> Tensor:
+def stop_gradient(input: TensorLike, name: str | None = None) -> Tensor:
     """The value of `input`, through which no gradient flows.
 
     Args:
@@ -72,20 +75,20 @@ def stop_gradient(input: Any, name: str | None = None) -> Tensor:
     return result
 
 
-def guarantee_const(input: Any, name: str | None = None) -> Tensor:
+def guarantee_const(input: TensorLike, name: str | None = None) -> Tensor:
     """The value of `input`, with the caller's promise that it never changes."""
     result: Tensor = raw.GuaranteeConst(input, name=name)
     return result
 
 
-def ensure_shape(x: Any, shape: Any, name: str | None = None) -> Tensor:
+def ensure_shape(x: TensorLike, shape: ShapeLike, name: str | None = None) -> Tensor:
     """The value of `x`; the step fails if its shape is not compatible with `shape`."""
     result: Tensor = raw.EnsureShape(x, shape=TensorShape(shape), name=name)
     return result
 
 
 # ---------------------------------------------------------------------- shapes
-def shape(input: Any, name: str | None = None, out_type: Any = dtypes.int32) -> Tensor:
+def shape(input: TensorLike, name: str | None = None, out_type: DTypeLike = dtypes.int32) -> Tensor:
     """The shape of a tensor as a vector; a constant where it is fully known while the graph is built.
 
     Args:
@@ -107,7 +110,9 @@ def shape(input: Any, name: str | None = None, out_type: Any = dtypes.int32) -> 
     return shape_internal(input, name, optimize=True, out_type=out_type)
 
 
-def shape_internal(input: Any, name: str | None = None, optimize: bool = True, out_type: Any = dtypes.int32) -> Tensor:
+def shape_internal(
+    input: TensorLike, name: str | None = None, optimize: bool = True, out_type: DTypeLike = dtypes.int32
+) -> Tensor:
     """Like `shape`; without `optimize` always an operation."""
     with name_scope(name, "Shape", [input] if isinstance(input, Tensor) else None) as scope:
         if isinstance(input, SparseTensor | SparseTensorValue):
@@ -119,13 +124,13 @@ def shape_internal(input: Any, name: str | None = None, optimize: bool = True, o
         return result
 
 
-def shape_n(input: Any, out_type: Any = dtypes.int32, name: str | None = None) -> list[Tensor]:
+def shape_n(input: Iterable[TensorLike], out_type: DTypeLike = dtypes.int32, name: str | None = None) -> list[Tensor]:
     """The shapes of several tensors."""
     result: list[Tensor] = raw.ShapeN(input, out_type=out_type, name=name)
     return result
 
 
-def size(input: Any, name: str | None = None, out_type: Any = dtypes.int32) -> Tensor:
+def size(input: TensorLike, name: str | None = None, out_type: DTypeLike = dtypes.int32) -> Tensor:
     """The number of elements of a tensor; of a sparse tensor, of its dense form.
 
     Args:
@@ -156,7 +161,7 @@ def size(input: Any, name: str | None = None, out_type: Any = dtypes.int32) -> T
         return result
 
 
-def rank(input: Any, name: str | None = None) -> Tensor:
+def rank(input: TensorLike, name: str | None = None) -> Tensor:
     """The number of dimensions of a tensor."""
     with name_scope(name, "Rank", [input] if isinstance(input, Tensor) else None) as scope:
         result: Tensor
@@ -169,7 +174,7 @@ def rank(input: Any, name: str | None = None) -> Tensor:
         return result
 
 
-def reshape(tensor: Any, shape: Any, name: str | None = None) -> Tensor:
+def reshape(tensor: TensorLike, shape: TensorLike, name: str | None = None) -> Tensor:
     """The elements of `tensor` in another shape; one size may be -1 and follows from the others.
 
     Args:
@@ -196,7 +201,7 @@ def reshape(tensor: Any, shape: Any, name: str | None = None) -> Tensor:
     return result
 
 
-def _shape_argument(shape: Any) -> Any:
+def _shape_argument(shape: TensorLike) -> Any:
     """A shape given as Dimensions becomes a list of numbers, an unknown one -1."""
     if isinstance(shape, TensorShape) and shape.dims_tuple is not None:
         return [-1 if d is None else d for d in shape.dims_tuple] or constant_of(np.zeros(0, np.int32), "shape")
@@ -207,7 +212,9 @@ def _shape_argument(shape: Any) -> Any:
     return shape
 
 
-def expand_dims(input: Any, axis: Any = None, name: str | None = None, dim: Any = None) -> Tensor:
+def expand_dims(
+    input: TensorLike, axis: TensorLike | None = None, name: str | None = None, dim: TensorLike | None = None
+) -> Tensor:
     """Adds a dimension of size 1 before dimension `axis`; `dim` is its deprecated name.
 
     Args:
@@ -227,23 +234,16 @@ def expand_dims(input: Any, axis: Any = None, name: str | None = None, dim: Any 
         >>> tf.expand_dims(tf.zeros([2, 3]), axis=1).shape
         TensorShape([Dimension(2), Dimension(1), Dimension(3)])
     """
-    axis = _one_of("axis", axis, "dim", dim)
+    axis = one_of("axis", axis, "dim", dim)
     if axis is None:
         raise ValueError("Must specify an axis argument to tf.expand_dims()")
     result: Tensor = raw.ExpandDims(input, axis, name=name)
     return result
 
 
-def _one_of(name: str, value: Any, old_name: str, old_value: Any) -> Any:
-    """The value of an argument that also has a deprecated name."""
-    if old_value is None:
-        return value
-    if value is not None:
-        raise ValueError(f"Cannot specify both {old_name!r} and {name!r}")
-    return old_value
-
-
-def squeeze(input: Any, axis: Any = None, name: str | None = None, squeeze_dims: Any = None) -> Tensor:
+def squeeze(
+    input: TensorLike, axis: PerAxis | None = None, name: str | None = None, squeeze_dims: PerAxis | None = None
+) -> Tensor:
     """Removes dimensions of size 1.
 
     Args:
@@ -262,14 +262,13 @@ def squeeze(input: Any, axis: Any = None, name: str | None = None, squeeze_dims:
         >>> tf.squeeze(tf.zeros([1, 3, 1]), axis=0).shape
         TensorShape([Dimension(3), Dimension(1)])
     """
-    axis = _one_of("axis", axis, "squeeze_dims", squeeze_dims)
-    if axis is not None and not isinstance(axis, list | tuple):
-        axis = [int(axis)]
-    result: Tensor = raw.Squeeze(input, squeeze_dims=axis, name=name)
+    given = one_of("axis", axis, "squeeze_dims", squeeze_dims)
+    axes = given if given is None or isinstance(given, list | tuple) else [int(given)]
+    result: Tensor = raw.Squeeze(input, squeeze_dims=axes, name=name)
     return result
 
 
-def broadcast_to(input: Any, shape: Any, name: str | None = None) -> Tensor:
+def broadcast_to(input: TensorLike, shape: TensorLike, name: str | None = None) -> Tensor:
     """Repeats a tensor along dimensions of size 1 so that it has `shape`.
 
     Args:
@@ -288,14 +287,14 @@ def broadcast_static_shape(shape_x: TensorShape, shape_y: TensorShape) -> Tensor
     return _broadcast_shape(shape_x, shape_y)
 
 
-def broadcast_dynamic_shape(shape_x: Any, shape_y: Any) -> Tensor:
+def broadcast_dynamic_shape(shape_x: TensorLike, shape_y: TensorLike) -> Tensor:
     """The shape, a vector, to which two shapes given as vectors broadcast."""
     result: Tensor = raw.BroadcastArgs(shape_x, shape_y)
     return result
 
 
 # ---------------------------------------------------------------------- joining and splitting
-def stack(values: Any, axis: int = 0, name: str = "stack") -> Tensor:
+def stack(values: TensorLike, axis: int = 0, name: str = "stack") -> Tensor:
     """Packs tensors of one shape along a new dimension `axis`.
 
     Args:
@@ -327,7 +326,7 @@ def stack(values: Any, axis: int = 0, name: str = "stack") -> Tensor:
     return result
 
 
-def unstack(value: Any, num: int | None = None, axis: int = 0, name: str = "unstack") -> list[Tensor]:
+def unstack(value: TensorLike, num: int | None = None, axis: int = 0, name: str = "unstack") -> list[Tensor]:
     """The tensors along dimension `axis`, as a list.
 
     Args:
@@ -359,7 +358,7 @@ def unstack(value: Any, num: int | None = None, axis: int = 0, name: str = "unst
     return result
 
 
-def parallel_stack(values: Any, name: str = "parallel_stack") -> Tensor:
+def parallel_stack(values: TensorLike, name: str = "parallel_stack") -> Tensor:
     """Packs tensors of one known shape along a new first dimension."""
     with name_scope(name) as scope:
         first = convert_to_tensor(values[0])
@@ -368,7 +367,7 @@ def parallel_stack(values: Any, name: str = "parallel_stack") -> Tensor:
         return result
 
 
-def concat(values: Any, axis: Any, name: str = "concat") -> Tensor:
+def concat(values: TensorLike, axis: TensorLike, name: str = "concat") -> Tensor:
     """Joins tensors along dimension `axis`, in which alone they may differ in size.
 
     Args:
@@ -400,7 +399,7 @@ def concat(values: Any, axis: Any, name: str = "concat") -> Tensor:
 
 
 def split(
-    value: Any, num_or_size_splits: Any, axis: Any = 0, num: int | None = None, name: str = "split"
+    value: TensorLike, num_or_size_splits: TensorLike, axis: TensorLike = 0, num: int | None = None, name: str = "split"
 ) -> list[Tensor]:
     """The parts of a tensor along dimension `axis`.
 
@@ -436,7 +435,9 @@ def split(
 
 
 # ---------------------------------------------------------------------- transposing, tiling, padding
-def transpose(a: Any, perm: Any = None, name: str = "transpose", conjugate: bool = False) -> Tensor:
+def transpose(
+    a: TensorLike, perm: TensorLike | None = None, name: str = "transpose", conjugate: bool = False
+) -> Tensor:
     """Permutes the dimensions: dimension i of the result is dimension `perm[i]` of `a`; by default reversed.
 
     Args:
@@ -473,7 +474,7 @@ def _reversed_axes(tensor: Tensor) -> Tensor:
     return result
 
 
-def matrix_transpose(a: Any, name: str = "matrix_transpose", conjugate: bool = False) -> Tensor:
+def matrix_transpose(a: TensorLike, name: str = "matrix_transpose", conjugate: bool = False) -> Tensor:
     """Swaps the last two dimensions.
 
     Raises:
@@ -493,7 +494,7 @@ def matrix_transpose(a: Any, name: str = "matrix_transpose", conjugate: bool = F
         return transpose(tensor, perm, conjugate=conjugate)
 
 
-def tile(input: Any, multiples: Any, name: str | None = None) -> Tensor:
+def tile(input: TensorLike, multiples: TensorLike, name: str | None = None) -> Tensor:
     """Repeats a tensor `multiples[i]` times along dimension i.
 
     Args:
@@ -516,7 +517,11 @@ def tile(input: Any, multiples: Any, name: str | None = None) -> Tensor:
 
 
 def pad(
-    tensor: Any, paddings: Any, mode: str = "CONSTANT", name: str | None = None, constant_values: Any = 0
+    tensor: TensorLike,
+    paddings: TensorLike,
+    mode: str = "CONSTANT",
+    name: str | None = None,
+    constant_values: TensorLike = 0,
 ) -> Tensor:
     """Pads a tensor.
 
@@ -553,12 +558,12 @@ def pad(
 
 
 def one_hot(
-    indices: Any,
-    depth: Any,
-    on_value: Any = None,
-    off_value: Any = None,
+    indices: TensorLike,
+    depth: TensorLike,
+    on_value: TensorLike | None = None,
+    off_value: TensorLike | None = None,
     axis: int | None = None,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
     name: str | None = None,
 ) -> Tensor:
     """A new dimension of size `depth` with `on_value` at each index and `off_value` elsewhere.

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any, Protocol, TypeVar, overload
 
 from anabranch.core import dtypes
-from anabranch.core.dtypes import DType, as_dtype
+from anabranch.core.dtypes import DType, DTypeLike, as_dtype
+from anabranch.core.values import TensorLike
 from anabranch.frontend.framework import name_scope
 from anabranch.graph.composite import IndexedSlices, SparseTensor
 from anabranch.graph.conversion import convert_to_tensor
@@ -17,10 +18,10 @@ _Sparse = TypeVar("_Sparse", SparseTensor, IndexedSlices)
 
 
 @overload
-def cast(x: _Sparse, dtype: Any, name: str | None = ...) -> _Sparse: ...
+def cast(x: _Sparse, dtype: DTypeLike, name: str | None = ...) -> _Sparse: ...
 @overload
-def cast(x: Any, dtype: Any, name: str | None = ...) -> Tensor: ...
-def cast(x: Any, dtype: Any, name: str | None = None) -> Tensor | SparseTensor | IndexedSlices:
+def cast(x: TensorLike, dtype: DTypeLike, name: str | None = ...) -> Tensor: ...
+def cast(x: TensorLike, dtype: DTypeLike, name: str | None = None) -> Tensor | SparseTensor | IndexedSlices:
     """The elements of a tensor, `SparseTensor` or `IndexedSlices`, of another dtype.
 
     Floating numbers are truncated where integers are asked for; of complex numbers the real part is kept where real
@@ -56,7 +57,7 @@ def cast(x: Any, dtype: Any, name: str | None = None) -> Tensor | SparseTensor |
         return result
 
 
-def saturate_cast(value: Any, dtype: Any, name: str | None = None) -> Tensor:
+def saturate_cast(value: TensorLike, dtype: DTypeLike, name: str | None = None) -> Tensor:
     """Like `cast`, after clipping to the range of `dtype`, so that nothing overflows."""
     target = as_dtype(dtype).base_dtype
     with name_scope(name, "saturate_cast", [value]) as scope:
@@ -68,7 +69,7 @@ def saturate_cast(value: Any, dtype: Any, name: str | None = None) -> Tensor:
         return cast(tensor, target, scope)
 
 
-def _bound(value: Any) -> Any:
+def _bound(value: TensorLike) -> Any:
     return int(value) if isinstance(value, int) else float(value)
 
 
@@ -78,11 +79,11 @@ class _To(Protocol):
     @overload
     def __call__(self, x: _Sparse, name: str = ...) -> _Sparse: ...
     @overload
-    def __call__(self, x: Any, name: str = ...) -> Tensor: ...
+    def __call__(self, x: TensorLike, name: str = ...) -> Tensor: ...
 
 
 def _to(dtype: DType, public: str, default: str) -> _To:
-    def function(x: Any, name: str = default) -> Tensor | SparseTensor | IndexedSlices:
+    def function(x: TensorLike, name: str = default) -> Tensor | SparseTensor | IndexedSlices:
         result: Tensor | SparseTensor | IndexedSlices = cast(x, dtype, name)
         return result
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from anabranch.core import dtypes
-from anabranch.core.dtypes import DType, as_dtype
-from anabranch.core.shapes import TensorShape
-from anabranch.core.values import to_array
+from anabranch.core.dtypes import DType, DTypeLike, as_dtype
+from anabranch.core.shapes import ShapeLike, TensorShape
+from anabranch.core.values import TensorLike, to_array
 from anabranch.frontend.framework import name_scope
 from anabranch.graph.composite import SparseTensor, SparseTensorValue
 from anabranch.graph.constants import constant_value_as_shape
@@ -23,7 +23,11 @@ _MAX_STORED_ELEMENTS = 1000
 
 
 def constant(
-    value: Any, dtype: Any = None, shape: Any = None, name: str = "Const", verify_shape: bool = False
+    value: TensorLike,
+    dtype: DTypeLike | None = None,
+    shape: ShapeLike | None = None,
+    name: str = "Const",
+    verify_shape: bool = False,
 ) -> Tensor:
     """A tensor that has the same value in every step.
 
@@ -70,7 +74,7 @@ def _fitted(array: np.ndarray[Any, Any], dims: tuple[int, ...], verify_shape: bo
     return flat.reshape(dims)
 
 
-def placeholder(dtype: Any, shape: Any = None, name: str | None = None) -> Tensor:
+def placeholder(dtype: DTypeLike, shape: ShapeLike | None = None, name: str | None = None) -> Tensor:
     """A tensor whose value must be fed in every step that needs it.
 
     Args:
@@ -93,7 +97,7 @@ def placeholder(dtype: Any, shape: Any = None, name: str | None = None) -> Tenso
     return tensor
 
 
-def placeholder_with_default(input: Any, shape: Any, name: str | None = None) -> Tensor:
+def placeholder_with_default(input: TensorLike, shape: ShapeLike, name: str | None = None) -> Tensor:
     """A tensor that has the value of `input` in steps that do not feed it.
 
     Args:
@@ -118,7 +122,7 @@ def placeholder_with_default(input: Any, shape: Any, name: str | None = None) ->
 
 
 # ---------------------------------------------------------------------- one value everywhere
-def zeros(shape: Any, dtype: Any = dtypes.float32, name: str | None = None) -> Tensor:
+def zeros(shape: TensorLike, dtype: DTypeLike = dtypes.float32, name: str | None = None) -> Tensor:
     """A tensor of zeros (False for bool, empty strings for string).
 
     Args:
@@ -142,7 +146,7 @@ def zeros(shape: Any, dtype: Any = dtypes.float32, name: str | None = None) -> T
     return _filled("zeros", shape, zero, base_dtype, name)
 
 
-def ones(shape: Any, dtype: Any = dtypes.float32, name: str | None = None) -> Tensor:
+def ones(shape: TensorLike, dtype: DTypeLike = dtypes.float32, name: str | None = None) -> Tensor:
     """A tensor of ones (True for bool).
 
     Args:
@@ -164,7 +168,7 @@ def ones(shape: Any, dtype: Any = dtypes.float32, name: str | None = None) -> Te
     return _filled("ones", shape, np.ones((), base_dtype.as_numpy_dtype), base_dtype, name)
 
 
-def _filled(kind: str, shape: Any, value: Any, dtype: DType, name: str | None) -> Tensor:
+def _filled(kind: str, shape: TensorLike, value: TensorLike, dtype: DType, name: str | None) -> Tensor:
     with name_scope(name, kind, [shape] if isinstance(shape, Tensor) else None) as scope:
         if not isinstance(shape, Tensor):
             known = _known_shape(shape)
@@ -179,7 +183,7 @@ def _filled(kind: str, shape: Any, value: Any, dtype: DType, name: str | None) -
         return fill(shape, constant(value, dtype), name=scope)
 
 
-def _known_shape(shape: Any) -> list[int] | None:
+def _known_shape(shape: TensorLike) -> list[int] | None:
     """The sizes of a small, known shape."""
     try:
         dims = TensorShape(shape).dims_tuple
@@ -191,7 +195,7 @@ def _known_shape(shape: Any) -> list[int] | None:
     return known
 
 
-def fill(dims: Any, value: Any, name: str | None = None) -> Tensor:
+def fill(dims: TensorLike, value: TensorLike, name: str | None = None) -> Tensor:
     """A tensor of shape `dims` (a vector) with the scalar `value` everywhere.
 
     Args:
@@ -216,7 +220,9 @@ def fill(dims: Any, value: Any, name: str | None = None) -> Tensor:
     return result
 
 
-def zeros_like(tensor: Any, dtype: Any = None, name: str | None = None, optimize: bool = True) -> Tensor:
+def zeros_like(
+    tensor: TensorLike, dtype: DTypeLike | None = None, name: str | None = None, optimize: bool = True
+) -> Tensor:
     """Zeros of the shape of `tensor`, and of its dtype unless another is given.
 
     Args:
@@ -239,7 +245,9 @@ def zeros_like(tensor: Any, dtype: Any = None, name: str | None = None, optimize
     return _like("zeros_like", tensor, dtype, name, optimize)
 
 
-def ones_like(tensor: Any, dtype: Any = None, name: str | None = None, optimize: bool = True) -> Tensor:
+def ones_like(
+    tensor: TensorLike, dtype: DTypeLike | None = None, name: str | None = None, optimize: bool = True
+) -> Tensor:
     """Ones of the shape of `tensor`, and of its dtype unless another is given.
 
     Args:
@@ -261,7 +269,7 @@ def ones_like(tensor: Any, dtype: Any = None, name: str | None = None, optimize:
     return _like("ones_like", tensor, dtype, name, optimize)
 
 
-def _like(kind: str, tensor: Any, dtype: Any, name: str | None, optimize: bool) -> Tensor:
+def _like(kind: str, tensor: TensorLike, dtype: DTypeLike | None, name: str | None, optimize: bool) -> Tensor:
     with name_scope(name, kind, [tensor] if isinstance(tensor, Tensor) else None) as scope:
         if isinstance(tensor, SparseTensor | SparseTensorValue):
             tensor, shape = SparseTensor.from_value(tensor), None

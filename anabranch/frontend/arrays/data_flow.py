@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from anabranch.core import dtypes
+from anabranch.core.dtypes import DTypeLike
+from anabranch.core.values import TensorLike
 from anabranch.frontend.framework import name_scope
-from anabranch.graph.composite import SparseTensor, SparseTensorValue
+from anabranch.graph.composite import SparseTensor, SparseTensorLike, SparseTensorValue
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
 
 
 # ---------------------------------------------------------------------- scattering
-def scatter_nd(indices: Any, updates: Any, shape: Any, name: str | None = None) -> Tensor:
+def scatter_nd(indices: TensorLike, updates: TensorLike, shape: TensorLike, name: str | None = None) -> Tensor:
     """A tensor of zeros of `shape` with `updates` added at the index vectors in `indices`.
 
     Args:
@@ -39,19 +41,21 @@ def scatter_nd(indices: Any, updates: Any, shape: Any, name: str | None = None) 
     return result
 
 
-def tensor_scatter_update(tensor: Any, indices: Any, updates: Any, name: str | None = None) -> Tensor:
+def tensor_scatter_update(
+    tensor: TensorLike, indices: TensorLike, updates: TensorLike, name: str | None = None
+) -> Tensor:
     """`tensor` with `updates` in place of the elements or slices that the index vectors name."""
     result: Tensor = raw.TensorScatterUpdate(tensor, indices, updates, name=name)
     return result
 
 
-def tensor_scatter_add(tensor: Any, indices: Any, updates: Any, name: str | None = None) -> Tensor:
+def tensor_scatter_add(tensor: TensorLike, indices: TensorLike, updates: TensorLike, name: str | None = None) -> Tensor:
     """`tensor` with `updates` added to the elements or slices that the index vectors name."""
     result: Tensor = raw.TensorScatterAdd(tensor, indices, updates, name=name)
     return result
 
 
-def tensor_scatter_sub(tensor: Any, indices: Any, updates: Any, name: str | None = None) -> Tensor:
+def tensor_scatter_sub(tensor: TensorLike, indices: TensorLike, updates: TensorLike, name: str | None = None) -> Tensor:
     """`tensor` with `updates` subtracted from the elements or slices that the index vectors name."""
     result: Tensor = raw.TensorScatterSub(tensor, indices, updates, name=name)
     return result
@@ -63,7 +67,9 @@ tensor_scatter_nd_sub = tensor_scatter_sub
 
 
 # ---------------------------------------------------------------------- partitions
-def dynamic_partition(data: Any, partitions: Any, num_partitions: int, name: str | None = None) -> list[Tensor]:
+def dynamic_partition(
+    data: TensorLike, partitions: TensorLike, num_partitions: int, name: str | None = None
+) -> list[Tensor]:
     """Distributes the rows of `data` over `num_partitions` tensors, as `partitions` says for each.
 
     Args:
@@ -73,13 +79,13 @@ def dynamic_partition(data: Any, partitions: Any, num_partitions: int, name: str
     return result
 
 
-def dynamic_stitch(indices: Any, data: Any, name: str | None = None) -> Tensor:
+def dynamic_stitch(indices: TensorLike, data: TensorLike, name: str | None = None) -> Tensor:
     """Puts row j of data[i] at position indices[i][j]; where a position occurs twice the later row counts."""
     result: Tensor = raw.DynamicStitch(indices, data, name=name)
     return result
 
 
-def parallel_dynamic_stitch(indices: Any, data: Any, name: str | None = None) -> Tensor:
+def parallel_dynamic_stitch(indices: TensorLike, data: TensorLike, name: str | None = None) -> Tensor:
     """Like `dynamic_stitch`, without a promise which of two rows for one position counts."""
     result: Tensor = raw.ParallelDynamicStitch(indices, data, name=name)
     return result
@@ -93,7 +99,7 @@ class UniqueValues(NamedTuple):
     idx: Tensor
 
 
-def unique(x: Any, out_idx: Any = dtypes.int32, name: str | None = None) -> UniqueValues:
+def unique(x: TensorLike, out_idx: DTypeLike = dtypes.int32, name: str | None = None) -> UniqueValues:
     """The distinct values of a vector in the order of their first occurrence.
 
     Returns:
@@ -110,7 +116,7 @@ class CountedValues(NamedTuple):
     count: Tensor  # type: ignore[assignment]  # tuples have a method of that name
 
 
-def unique_with_counts(x: Any, out_idx: Any = dtypes.int32, name: str | None = None) -> CountedValues:
+def unique_with_counts(x: TensorLike, out_idx: DTypeLike = dtypes.int32, name: str | None = None) -> CountedValues:
     """Like `unique`; the result also has `count`: how often each value occurs."""
     return CountedValues(*raw.UniqueWithCounts(x, out_idx=out_idx, name=name))
 
@@ -122,7 +128,9 @@ class ListDifference(NamedTuple):
     idx: Tensor
 
 
-def setdiff1d(x: Any, y: Any, index_dtype: Any = dtypes.int32, name: str | None = None) -> ListDifference:
+def setdiff1d(
+    x: TensorLike, y: TensorLike, index_dtype: DTypeLike = dtypes.int32, name: str | None = None
+) -> ListDifference:
     """The elements of the vector `x` that are not in `y`.
 
     Returns:
@@ -132,7 +140,11 @@ def setdiff1d(x: Any, y: Any, index_dtype: Any = dtypes.int32, name: str | None 
 
 
 def searchsorted(
-    sorted_sequence: Any, values: Any, side: str = "left", out_type: Any = dtypes.int32, name: str | None = None
+    sorted_sequence: TensorLike,
+    values: TensorLike,
+    side: str = "left",
+    out_type: DTypeLike = dtypes.int32,
+    name: str | None = None,
 ) -> Tensor:
     """The places in sorted rows where each value would be inserted.
 
@@ -162,14 +174,16 @@ def _as_matrix(tensor: Tensor) -> Tensor:
     return result
 
 
-def unravel_index(indices: Any, dims: Any, name: str | None = None) -> Tensor:
+def unravel_index(indices: TensorLike, dims: TensorLike, name: str | None = None) -> Tensor:
     """The positions, one column per index, that flat indices have in a tensor of shape `dims`."""
     result: Tensor = raw.UnravelIndex(indices, dims, name=name)
     return result
 
 
 # ---------------------------------------------------------------------- edit distance
-def edit_distance(hypothesis: Any, truth: Any, normalize: bool = True, name: str = "edit_distance") -> Tensor:
+def edit_distance(
+    hypothesis: SparseTensorLike, truth: SparseTensorLike, normalize: bool = True, name: str = "edit_distance"
+) -> Tensor:
     """The Levenshtein distance between the sequences of two sparse tensors.
 
     Args:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from anabranch.core import dtypes
+from anabranch.core.dtypes import DTypeLike
+from anabranch.core.values import TensorLike
 from anabranch.frontend.arrays.array import reshape, shape as shape_of
 from anabranch.frontend.arrays.casting import cast
 from anabranch.frontend.framework import name_scope
@@ -18,11 +18,11 @@ from anabranch.ops import raw
 
 # ---------------------------------------------------------------------- gathering
 def gather(
-    params: Any,
-    indices: Any,
+    params: TensorLike,
+    indices: TensorLike,
     validate_indices: bool | None = None,
     name: str | None = None,
-    axis: Any = None,
+    axis: TensorLike | None = None,
     batch_dims: int = 0,
 ) -> Tensor:
     """The slices of `params` along dimension `axis` that `indices` names.
@@ -67,7 +67,7 @@ def gather(
     return result
 
 
-def batch_gather(params: Any, indices: Any, name: str | None = None) -> Tensor:
+def batch_gather(params: TensorLike, indices: TensorLike, name: str | None = None) -> Tensor:
     """`gather` where all dimensions of `indices` but the last are shared with `params`."""
     with name_scope(name, "BatchGather", [params] if isinstance(params, Tensor) else None):
         picked = convert_to_tensor(indices, name="indices")
@@ -76,7 +76,7 @@ def batch_gather(params: Any, indices: Any, name: str | None = None) -> Tensor:
         return gather(params, picked, batch_dims=picked.shape.ndims - 1)
 
 
-def gather_nd(params: Any, indices: Any, name: str | None = None, batch_dims: int = 0) -> Tensor:
+def gather_nd(params: TensorLike, indices: TensorLike, name: str | None = None, batch_dims: int = 0) -> Tensor:
     """The elements, or slices, that the index vectors in the last dimension of `indices` name.
 
     Args:
@@ -126,7 +126,7 @@ def _batch_gather_nd(params: Tensor, indices: Tensor, batch_dims: int) -> Tensor
 
 
 # ---------------------------------------------------------------------- masking
-def boolean_mask(tensor: Any, mask: Any, name: str = "boolean_mask", axis: int | None = None) -> Tensor:
+def boolean_mask(tensor: TensorLike, mask: TensorLike, name: str = "boolean_mask", axis: int | None = None) -> Tensor:
     """The elements (or slices) of `tensor` where `mask` is true.
 
     Args:
@@ -178,7 +178,9 @@ def _merged_dimensions(tensor: Tensor, axis: int, count: int) -> Tensor:
     return merged
 
 
-def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None) -> Tensor:
+def where(
+    condition: TensorLike, x: TensorLike | None = None, y: TensorLike | None = None, name: str | None = None
+) -> Tensor:
     """The positions where `condition` is true, or elements of `x` where it is true and of `y` elsewhere.
 
     Args:
@@ -206,7 +208,9 @@ def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None)
     return result
 
 
-def where_v2(condition: Any, x: Any = None, y: Any = None, name: str | None = None) -> Tensor:
+def where_v2(
+    condition: TensorLike, x: TensorLike | None = None, y: TensorLike | None = None, name: str | None = None
+) -> Tensor:
     """Like `where`, with condition, x and y broadcast against each other."""
     if (x is None) != (y is None):
         raise ValueError("x and y must both be non-None or both be None.")
@@ -214,7 +218,9 @@ def where_v2(condition: Any, x: Any = None, y: Any = None, name: str | None = No
     return result
 
 
-def sequence_mask(lengths: Any, maxlen: Any = None, dtype: Any = dtypes.bool, name: str | None = None) -> Tensor:
+def sequence_mask(
+    lengths: TensorLike, maxlen: TensorLike | None = None, dtype: DTypeLike = dtypes.bool, name: str | None = None
+) -> Tensor:
     """Marks the first `lengths[...]` of `maxlen` positions of each sequence.
 
     Args:

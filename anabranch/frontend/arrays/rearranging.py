@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from anabranch.core.dtypes import DTypeLike
+from anabranch.core.values import PassedOn, TensorLike
 from anabranch.frontend.arrays.array import reshape, shape
 from anabranch.frontend.framework import name_scope
 from anabranch.graph.constants import constant_value
@@ -15,7 +18,7 @@ from anabranch.ops import raw
 
 
 # ---------------------------------------------------------------------- order of elements
-def reverse(tensor: Any, axis: Any, name: str | None = None) -> Tensor:
+def reverse(tensor: TensorLike, axis: TensorLike, name: str | None = None) -> Tensor:
     """Reverses the order of elements along the dimensions in `axis`.
 
     Args:
@@ -39,8 +42,8 @@ def reverse(tensor: Any, axis: Any, name: str | None = None) -> Tensor:
 
 
 def reverse_sequence(
-    input: Any,
-    seq_lengths: Any,
+    input: TensorLike,
+    seq_lengths: TensorLike,
     seq_axis: int | None = None,
     batch_axis: int | None = None,
     name: str | None = None,
@@ -63,25 +66,25 @@ def reverse_sequence(
     return result
 
 
-def _renamed(name: str, value: Any, old_name: str, old_value: Any) -> Any:
+def _renamed(name: str, value: PassedOn, old_name: str, old_value: PassedOn) -> Any:
     if value is not None and old_value is not None:
         raise ValueError(f"Cannot specify both {old_name!r} and {name!r}")
     return old_value if value is None else value
 
 
-def roll(input: Any, shift: Any, axis: Any, name: str | None = None) -> Tensor:
+def roll(input: TensorLike, shift: TensorLike, axis: TensorLike, name: str | None = None) -> Tensor:
     """Moves elements by `shift` places along `axis`; those that leave at one end come back at the other."""
     result: Tensor = raw.Roll(input, shift, axis, name=name)
     return result
 
 
-def invert_permutation(x: Any, name: str | None = None) -> Tensor:
+def invert_permutation(x: TensorLike, name: str | None = None) -> Tensor:
     """The permutation y with y[x[i]] = i."""
     result: Tensor = raw.InvertPermutation(x, name=name)
     return result
 
 
-def bitcast(input: Any, type: Any, name: str | None = None) -> Tensor:
+def bitcast(input: TensorLike, type: DTypeLike, name: str | None = None) -> Tensor:
     """The same bytes as elements of another type.
 
     Args:
@@ -96,7 +99,7 @@ def bitcast(input: Any, type: Any, name: str | None = None) -> Tensor:
     return result
 
 
-def repeat(input: Any, repeats: Any, axis: int | None = None, name: str | None = None) -> Tensor:
+def repeat(input: TensorLike, repeats: TensorLike, axis: int | None = None, name: str | None = None) -> Tensor:
     """Repeats elements.
 
     Args:
@@ -137,7 +140,7 @@ def _repeat_rows(data: Tensor, counts: Tensor, axis: int, length: Tensor) -> Ten
     return result
 
 
-def meshgrid(*args: Any, **kwargs: Any) -> list[Tensor]:
+def meshgrid(*args: PassedOn, **kwargs: str) -> list[Tensor]:
     """The coordinates of the grid that vectors span, one tensor per vector.
 
     Args:
@@ -165,7 +168,7 @@ def meshgrid(*args: Any, **kwargs: Any) -> list[Tensor]:
 
 
 # ---------------------------------------------------------------------- diagonals
-def diag(diagonal: Any, name: str | None = None) -> Tensor:
+def diag(diagonal: TensorLike, name: str | None = None) -> Tensor:
     """A tensor of twice the rank with `diagonal` on its diagonal and zeros elsewhere.
 
     Args:
@@ -187,14 +190,19 @@ def diag(diagonal: Any, name: str | None = None) -> Tensor:
     return result
 
 
-def diag_part(input: Any, name: str | None = None) -> Tensor:
+def diag_part(input: TensorLike, name: str | None = None) -> Tensor:
     """The diagonal of a tensor whose shape is some shape twice."""
     result: Tensor = raw.DiagPart(input, name=name)
     return result
 
 
 def matrix_diag(
-    diagonal: Any, name: str = "diag", k: Any = 0, num_rows: int = -1, num_cols: int = -1, padding_value: Any = 0
+    diagonal: TensorLike,
+    name: str = "diag",
+    k: TensorLike = 0,
+    num_rows: int = -1,
+    num_cols: int = -1,
+    padding_value: TensorLike = 0,
 ) -> Tensor:
     """Matrices with the given (batch of) diagonals.
 
@@ -214,13 +222,15 @@ def matrix_diag(
         return result
 
 
-def _plain(k: Any, num_rows: Any = -1, num_cols: Any = -1, padding_value: Any = 0) -> bool:
+def _plain(k: TensorLike, num_rows: TensorLike = -1, num_cols: TensorLike = -1, padding_value: TensorLike = 0) -> bool:
     """Whether the arguments mean the main diagonal of square matrices of zeros."""
     values = (k, num_rows, num_cols, padding_value)
     return not any(isinstance(v, Tensor | list | tuple | np.ndarray) for v in values) and values == (0, -1, -1, 0)
 
 
-def matrix_diag_part(input: Any, name: str = "diag_part", k: Any = 0, padding_value: Any = 0) -> Tensor:
+def matrix_diag_part(
+    input: TensorLike, name: str = "diag_part", k: TensorLike = 0, padding_value: TensorLike = 0
+) -> Tensor:
     """The diagonals of a batch of matrices.
 
     Args:
@@ -241,7 +251,7 @@ def matrix_diag_part(input: Any, name: str = "diag_part", k: Any = 0, padding_va
         return result
 
 
-def matrix_set_diag(input: Any, diagonal: Any, name: str = "set_diag", k: Any = 0) -> Tensor:
+def matrix_set_diag(input: TensorLike, diagonal: TensorLike, name: str = "set_diag", k: TensorLike = 0) -> Tensor:
     """A batch of matrices with diagonals replaced; see `matrix_diag_part` for `k` and the form of `diagonal`."""
     with name_scope(name, values=[t for t in (input, diagonal) if isinstance(t, Tensor)]) as scope:
         matrices = convert_to_tensor(input, name="input")
@@ -253,7 +263,9 @@ def matrix_set_diag(input: Any, diagonal: Any, name: str = "set_diag", k: Any = 
         return result
 
 
-def matrix_band_part(input: Any, num_lower: Any, num_upper: Any, name: str | None = None) -> Tensor:
+def matrix_band_part(
+    input: TensorLike, num_lower: TensorLike, num_upper: TensorLike, name: str | None = None
+) -> Tensor:
     """Keeps the main diagonal and the given numbers of diagonals below and above it; negative keeps all.
 
     Args:
@@ -277,20 +289,26 @@ def matrix_band_part(input: Any, num_lower: Any, num_upper: Any, name: str | Non
 
 
 # ---------------------------------------------------------------------- batch, space and depth
-def space_to_batch_nd(input: Any, block_shape: Any, paddings: Any, name: str | None = None) -> Tensor:
+def space_to_batch_nd(
+    input: TensorLike, block_shape: TensorLike, paddings: TensorLike, name: str | None = None
+) -> Tensor:
     """Moves blocks of the (padded) spatial dimensions into the batch dimension."""
     result: Tensor = raw.SpaceToBatchND(input, block_shape, paddings, name=name)
     return result
 
 
-def batch_to_space_nd(input: Any, block_shape: Any, crops: Any, name: str | None = None) -> Tensor:
+def batch_to_space_nd(input: TensorLike, block_shape: TensorLike, crops: TensorLike, name: str | None = None) -> Tensor:
     """Undoes `space_to_batch_nd`, and crops the spatial dimensions."""
     result: Tensor = raw.BatchToSpaceND(input, block_shape, crops, name=name)
     return result
 
 
 def space_to_batch(
-    input: Any, paddings: Any, block_size: Any = None, name: str | None = None, block_shape: Any = None
+    input: TensorLike,
+    paddings: TensorLike,
+    block_size: TensorLike | None = None,
+    name: str | None = None,
+    block_shape: TensorLike | None = None,
 ) -> Tensor:
     """`space_to_batch_nd` of images with square blocks; `block_shape` is another name of `block_size`."""
     size = _renamed("block_shape", block_shape, "block_size", block_size)
@@ -299,7 +317,13 @@ def space_to_batch(
     return result
 
 
-def batch_to_space(input: Any, crops: Any, block_size: Any, name: str | None = None, block_shape: Any = None) -> Tensor:
+def batch_to_space(
+    input: TensorLike,
+    crops: TensorLike,
+    block_size: TensorLike,
+    name: str | None = None,
+    block_shape: TensorLike | None = None,
+) -> Tensor:
     """`batch_to_space_nd` of images with square blocks; `block_shape` is another name of `block_size`."""
     size = _renamed("block_shape", block_shape, "block_size", block_size)
     result = batch_to_space_nd(input, np.array([size, size]), crops, name=name)
@@ -308,7 +332,7 @@ def batch_to_space(input: Any, crops: Any, block_size: Any, name: str | None = N
 
 
 def required_space_to_batch_paddings(
-    input_shape: Any, block_shape: Any, base_paddings: Any = None, name: str | None = None
+    input_shape: TensorLike, block_shape: TensorLike, base_paddings: TensorLike | None = None, name: str | None = None
 ) -> tuple[Tensor, Tensor]:
     """The paddings that make sizes multiples of the blocks, and the crops that undo what they add.
 
@@ -342,7 +366,7 @@ def _as_constant(tensor: Tensor) -> Tensor:
     return tensor if known is None else convert_to_tensor(known)
 
 
-def space_to_depth(input: Any, block_size: int, name: str | None = None, data_format: str = "NHWC") -> Tensor:
+def space_to_depth(input: TensorLike, block_size: int, name: str | None = None, data_format: str = "NHWC") -> Tensor:
     """Moves square blocks of images into the depth dimension.
 
     Args:
@@ -359,7 +383,7 @@ def space_to_depth(input: Any, block_size: int, name: str | None = None, data_fo
     return result
 
 
-def depth_to_space(input: Any, block_size: int, name: str | None = None, data_format: str = "NHWC") -> Tensor:
+def depth_to_space(input: TensorLike, block_size: int, name: str | None = None, data_format: str = "NHWC") -> Tensor:
     """Moves depth into square blocks of images; undoes `space_to_depth`.
 
     Args:
@@ -377,13 +401,13 @@ def depth_to_space(input: Any, block_size: int, name: str | None = None, data_fo
 
 
 def extract_image_patches(
-    images: Any,
-    ksizes: Any = None,
-    strides: Any = None,
-    rates: Any = None,
+    images: TensorLike,
+    ksizes: Sequence[int] | None = None,
+    strides: Sequence[int] | None = None,
+    rates: Sequence[int] | None = None,
     padding: str | None = None,
     name: str | None = None,
-    sizes: Any = None,
+    sizes: Sequence[int] | None = None,
 ) -> Tensor:
     """The patches of images, each flattened into the depth dimension.
 

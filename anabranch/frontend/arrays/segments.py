@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
+from anabranch.core.values import TensorLike
 from anabranch.frontend.framework import name_scope
 from anabranch.graph.building import OpFunction
 from anabranch.graph.conversion import convert_to_tensor
@@ -16,7 +16,7 @@ from anabranch.ops.arrays import segment
 
 # ---------------------------------------------------------------------- over segments
 def _sorted(name: str, op: OpFunction, what: str) -> Callable[..., Tensor]:
-    def function(data: Any, segment_ids: Any, name: str | None = None) -> Tensor:
+    def function(data: TensorLike, segment_ids: TensorLike, name: str | None = None) -> Tensor:
         result: Tensor = op(data, segment_ids, name=name)
         return result
 
@@ -41,7 +41,9 @@ segment_min = _sorted("segment_min", segment.SegmentMin, "The minimum (0 for non
 
 
 def _unsorted(name: str, op: OpFunction, what: str) -> Callable[..., Tensor]:
-    def function(data: Any, segment_ids: Any, num_segments: Any, name: str | None = None) -> Tensor:
+    def function(
+        data: TensorLike, segment_ids: TensorLike, num_segments: TensorLike, name: str | None = None
+    ) -> Tensor:
         result: Tensor = op(data, segment_ids, num_segments, name=name)
         return result
 
@@ -79,7 +81,9 @@ def _unsorted_counts(data: Tensor, segment_ids: Tensor, num_segments: Tensor) ->
     return result
 
 
-def unsorted_segment_mean(data: Any, segment_ids: Any, num_segments: Any, name: str | None = None) -> Tensor:
+def unsorted_segment_mean(
+    data: TensorLike, segment_ids: TensorLike, num_segments: TensorLike, name: str | None = None
+) -> Tensor:
     """The mean (0 for none) of the rows of each segment; see `unsorted_segment_sum`."""
     with name_scope(name, "UnsortedSegmentMean"):
         data, segment_ids = convert_to_tensor(data), convert_to_tensor(segment_ids)
@@ -88,7 +92,9 @@ def unsorted_segment_mean(data: Any, segment_ids: Any, num_segments: Any, name: 
         return result
 
 
-def unsorted_segment_sqrt_n(data: Any, segment_ids: Any, num_segments: Any, name: str | None = None) -> Tensor:
+def unsorted_segment_sqrt_n(
+    data: TensorLike, segment_ids: TensorLike, num_segments: TensorLike, name: str | None = None
+) -> Tensor:
     """The sum of the rows of each segment over the square root of their number; see `unsorted_segment_sum`."""
     with name_scope(name, "UnsortedSegmentSqrtN"):
         data, segment_ids = convert_to_tensor(data), convert_to_tensor(segment_ids)
@@ -100,7 +106,11 @@ def unsorted_segment_sqrt_n(data: Any, segment_ids: Any, num_segments: Any, name
 
 def _chosen(name: str, op: OpFunction, counted: OpFunction, what: str) -> Callable[..., Tensor]:
     def function(
-        data: Any, indices: Any, segment_ids: Any, name: str | None = None, num_segments: Any = None
+        data: TensorLike,
+        indices: TensorLike,
+        segment_ids: TensorLike,
+        name: str | None = None,
+        num_segments: TensorLike | None = None,
     ) -> Tensor:
         if num_segments is None:
             result: Tensor = op(data, indices, segment_ids, name=name)

@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from anabranch.core import dtypes
+from anabranch.core.dtypes import DType
 from anabranch.core.shapes import Dimension
+from anabranch.core.values import TensorLike
 from anabranch.frontend.arrays.gathering import boolean_mask
 from anabranch.frontend.framework import name_scope
 from anabranch.graph.conversion import constant_of, convert_to_tensor
-from anabranch.graph.operation import Operation, Tensor
+from anabranch.graph.operation import Operation, Tensor, TensorIndex
 from anabranch.ops import raw
+
+if TYPE_CHECKING:
+    from anabranch.frontend.variables.updates import VariableUpdates
 
 newaxis = None
 _python_slice = slice
 _MASKS = ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask")
 
 
-def slice(input_: Any, begin: Any, size: Any, name: str | None = None) -> Tensor:
+def slice(input_: TensorLike, begin: TensorLike, size: TensorLike, name: str | None = None) -> Tensor:
     """The part of a tensor that starts at `begin` and has `size`.
 
     Args:
@@ -47,27 +52,27 @@ def slice(input_: Any, begin: Any, size: Any, name: str | None = None) -> Tensor
     return tensor
 
 
-def _same_type(begin: Any, size: Any) -> tuple[Any, Any]:
+def _same_type(begin: TensorLike, size: TensorLike) -> tuple[Any, Any]:
     """A list with a tensor in it decides the index type as much as a tensor does."""
     begin, size = (convert_to_tensor(v, name=n) if _has_tensor(v) else v for v, n in ((begin, "begin"), (size, "size")))
     return begin, size
 
 
-def _has_tensor(value: Any) -> bool:
+def _has_tensor(value: TensorLike) -> bool:
     return isinstance(value, list | tuple) and any(isinstance(v, Tensor) for v in value)
 
 
 def strided_slice(
-    input_: Any,
-    begin: Any,
-    end: Any,
-    strides: Any = None,
+    input_: TensorLike,
+    begin: TensorLike,
+    end: TensorLike,
+    strides: TensorLike | None = None,
     begin_mask: int = 0,
     end_mask: int = 0,
     ellipsis_mask: int = 0,
     new_axis_mask: int = 0,
     shrink_axis_mask: int = 0,
-    var: Any = None,
+    var: VariableUpdates | None = None,
     name: str | None = None,
 ) -> Tensor:
     """The elements of `input_` from `begin` up to `end`, every `strides`-th, per dimension.
@@ -105,7 +110,7 @@ class VariableSlice(Tensor):
 
     __slots__ = ()
 
-    def assign(self, value: Any, name: str | None = None) -> Any:
+    def assign(self, value: TensorLike, name: str | None = None) -> Any:
         """Replaces this part of the variable by `value` (which may broadcast to it). The variable's value after it."""
         _, begin, end, strides = self.op.inputs
         masks = {key: self.op.attrs[key] for key in _MASKS}
@@ -117,7 +122,7 @@ class VariableSlice(Tensor):
                 return variable.read_value()
 
 
-def _ones_like(begin: Any) -> Any:
+def _ones_like(begin: TensorLike) -> Any:
     if not isinstance(begin, Tensor):
         return np.ones(len(begin), np.int32 if not isinstance(begin, np.ndarray) else begin.dtype)
     if begin.shape.is_fully_defined():
@@ -134,7 +139,7 @@ class SliceSpec:
         masks: the five masks, as keyword arguments.
     """
 
-    def __init__(self, item: Any) -> None:
+    def __init__(self, item: TensorIndex) -> None:
         self.begin: list[Any] = []
         self.end: list[Any] = []
         self.strides: list[Any] = []
@@ -144,7 +149,7 @@ class SliceSpec:
         if self.masks["ellipsis_mask"].bit_count() > 1:
             raise ValueError("Multiple ellipses not allowed")
 
-    def _add(self, entry: Any) -> None:
+    def _add(self, entry: TensorIndex) -> None:
         bit = 1 << len(self.begin)
         if isinstance(entry, _python_slice):
             begin, end = _bound(entry.start), _bound(entry.stop)
@@ -165,7 +170,7 @@ class SliceSpec:
             self.masks["shrink_axis_mask"] |= bit
             self._append(index, index + 1 if isinstance(index, int) else raw.AddV2(index, 1, name="add"), 1)
 
-    def _append(self, begin: Any, end: Any, stride: Any) -> None:
+    def _append(self, begin: TensorLike, end: TensorLike, stride: TensorLike) -> None:
         self.begin.append(begin)
         self.end.append(end)
         self.strides.append(stride)
@@ -180,12 +185,12 @@ class SliceSpec:
         return tuple(_vector(part, wanted) for part in (self.begin, self.end, self.strides))  # type: ignore[return-value]
 
 
-def _bound(value: Any) -> Any:
+def _bound(value: TensorLike) -> Any:
     """A bound of a slice; None where the slice reaches to the edge."""
     return None if value is None or (isinstance(value, int) and value == sys.maxsize) else _checked(value)
 
 
-def _checked(index: Any) -> Any:
+def _checked(index: TensorIndex) -> Any:
     """An index: a Python int, or a scalar tensor of integers; raises TypeError for anything else."""
     if isinstance(index, Dimension):
         index = index.value
@@ -206,14 +211,14 @@ def _checked(index: Any) -> Any:
     return index
 
 
-def _not_an_index(index: Any) -> TypeError:
+def _not_an_index(index: TensorIndex) -> TypeError:
     return TypeError(
         "Only integers, slices (`:`), ellipsis (`...`), tf.newaxis (`None`) and scalar tf.int32/tf.int64 tensors are "
         f"valid indices, got {index!r}"
     )
 
 
-def _vector(entries: list[Any], dtype: Any) -> Tensor:
+def _vector(entries: list[Any], dtype: DType) -> Tensor:
     if not any(isinstance(e, Tensor) for e in entries):
         return constant_of(np.array(entries, dtype.as_numpy_dtype), name="stack")
     parts = [
@@ -224,13 +229,13 @@ def _vector(entries: list[Any], dtype: Any) -> Tensor:
     return packed
 
 
-def _is_mask(item: Any) -> bool:
+def _is_mask(item: TensorIndex) -> bool:
     if isinstance(item, np.ndarray):
         return item.dtype.kind == "b" and item.ndim > 0
     return isinstance(item, Tensor) and item.dtype is dtypes.bool and item.shape.ndims != 0
 
 
-def slice_helper(tensor: Any, slice_spec: Any, var: Any = None) -> Tensor:
+def slice_helper(tensor: TensorLike, slice_spec: TensorIndex, var: VariableUpdates | None = None) -> Tensor:
     """What `tensor[slice_spec]` is: ints, slices, `None`, `...`, and scalar integer tensors in any combination.
 
     A boolean tensor or array takes the elements where it is true, as `boolean_mask` does.

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from anabranch.core.values import TensorLike
 from anabranch.frontend.framework import name_scope
 from anabranch.graph.constants import constant_value
 from anabranch.graph.conversion import convert_to_tensor
@@ -13,7 +12,7 @@ from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
 
 
-def sort(values: Any, axis: Any = -1, direction: str = "ASCENDING", name: str | None = None) -> Tensor:
+def sort(values: TensorLike, axis: TensorLike = -1, direction: str = "ASCENDING", name: str | None = None) -> Tensor:
     """The elements in order along an axis; shape and dtype of `values`.
 
     Args:
@@ -29,14 +28,18 @@ def sort(values: Any, axis: Any = -1, direction: str = "ASCENDING", name: str | 
 
 
 def argsort(
-    values: Any, axis: Any = -1, direction: str = "ASCENDING", stable: bool = False, name: str | None = None
+    values: TensorLike,
+    axis: TensorLike = -1,
+    direction: str = "ASCENDING",
+    stable: bool = False,
+    name: str | None = None,
 ) -> Tensor:
     """The int32 indices that put the elements in order along an axis; equal elements keep their order; see `sort`."""
     with name_scope(name, "argsort"):
         return _sorted(values, axis, direction, 1)
 
 
-def _sorted(values: Any, axis: Any, direction: str, which: int) -> Tensor:
+def _sorted(values: TensorLike, axis: TensorLike, direction: str, which: int) -> Tensor:
     if direction not in ("ASCENDING", "DESCENDING"):
         raise ValueError(f"`direction` should be one of ASCENDING, DESCENDING, got {direction!r}")
     x = convert_to_tensor(values, name="values")

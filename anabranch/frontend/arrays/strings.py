@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from anabranch.core import dtypes
 from anabranch.core.compat import as_text
+from anabranch.core.dtypes import DTypeLike
+from anabranch.core.values import PassedOn, TensorLike
 from anabranch.frontend.framework import name_scope
 from anabranch.graph.composite import SparseTensor
 from anabranch.graph.conversion import convert_to_tensor
@@ -16,7 +19,7 @@ from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
 
 
-def _renamed(name: str, value: Any, old_name: str, old_value: Any) -> Any:
+def _renamed(name: str, value: PassedOn, old_name: str, old_value: PassedOn) -> Any:
     """The value of an argument that also has a deprecated name; raises ValueError where both or none are given."""
     if (value is None) == (old_value is None):
         raise ValueError(f"exactly one of {name!r} and {old_name!r} must be given")
@@ -25,7 +28,7 @@ def _renamed(name: str, value: Any, old_name: str, old_value: Any) -> Any:
 
 # ---------------------------------------------------------------------- numbers and bytes
 def as_string(
-    input: Any,
+    input: TensorLike,
     precision: int = -1,
     scientific: bool = False,
     shortest: bool = False,
@@ -49,7 +52,10 @@ def as_string(
 
 
 def string_to_number(
-    string_tensor: Any = None, out_type: Any = dtypes.float32, name: str | None = None, input: Any = None
+    string_tensor: TensorLike | None = None,
+    out_type: DTypeLike = dtypes.float32,
+    name: str | None = None,
+    input: TensorLike | None = None,
 ) -> Tensor:
     """Converts strings to numbers; the step fails with InvalidArgumentError at a string that is no number.
 
@@ -63,11 +69,11 @@ def string_to_number(
 
 
 def decode_raw(
-    input_bytes: Any = None,
-    out_type: Any = None,
+    input_bytes: TensorLike | None = None,
+    out_type: DTypeLike | None = None,
     little_endian: bool = True,
     name: str | None = None,
-    bytes: Any = None,
+    bytes: TensorLike | None = None,
 ) -> Tensor:
     """The bytes of strings of one length, read as numbers.
 
@@ -98,51 +104,51 @@ def decode_raw(
     return result
 
 
-def encode_base64(input: Any, pad: bool = False, name: str | None = None) -> Tensor:
+def encode_base64(input: TensorLike, pad: bool = False, name: str | None = None) -> Tensor:
     """Web-safe base64 of strings; with `pad` filled up with = signs."""
     result: Tensor = raw.EncodeBase64(input, pad=pad, name=name)
     return result
 
 
-def decode_base64(input: Any, name: str | None = None) -> Tensor:
+def decode_base64(input: TensorLike, name: str | None = None) -> Tensor:
     """Undoes `encode_base64`."""
     result: Tensor = raw.DecodeBase64(input, name=name)
     return result
 
 
 # ---------------------------------------------------------------------- one string at a time
-def string_length(input: Any, name: str | None = None, unit: str = "BYTE") -> Tensor:
+def string_length(input: TensorLike, name: str | None = None, unit: str = "BYTE") -> Tensor:
     """The lengths of strings, int32, in bytes or ("UTF8_CHAR") in characters."""
     result: Tensor = raw.StringLength(input, unit=unit, name=name)
     return result
 
 
-def string_lower(input: Any, encoding: str = "", name: str | None = None) -> Tensor:
+def string_lower(input: TensorLike, encoding: str = "", name: str | None = None) -> Tensor:
     """Upper-case letters to lower case: ASCII letters, or with encoding "utf-8" all."""
     result: Tensor = raw.StringLower(input, encoding=encoding, name=name)
     return result
 
 
-def string_upper(input: Any, encoding: str = "", name: str | None = None) -> Tensor:
+def string_upper(input: TensorLike, encoding: str = "", name: str | None = None) -> Tensor:
     """Lower-case letters to upper case: ASCII letters, or with encoding "utf-8" all."""
     result: Tensor = raw.StringUpper(input, encoding=encoding, name=name)
     return result
 
 
-def string_strip(input: Any, name: str | None = None) -> Tensor:
+def string_strip(input: TensorLike, name: str | None = None) -> Tensor:
     """Strings without white space at their ends."""
     result: Tensor = raw.StringStrip(input, name=name)
     return result
 
 
-def substr(input: Any, pos: Any, len: Any, name: str | None = None, unit: str = "BYTE") -> Tensor:
+def substr(input: TensorLike, pos: TensorLike, len: TensorLike, name: str | None = None, unit: str = "BYTE") -> Tensor:
     """The parts of strings that begin at `pos` (negative: from the end) and have at most `len` units."""
     result: Tensor = raw.Substr(input, pos, len, unit=unit, name=name)
     return result
 
 
 def regex_replace(
-    input: Any, pattern: Any, rewrite: Any, replace_global: bool = True, name: str | None = None
+    input: TensorLike, pattern: TensorLike, rewrite: TensorLike, replace_global: bool = True, name: str | None = None
 ) -> Tensor:
     r"""Replaces what matches a regular expression.
 
@@ -160,7 +166,7 @@ def regex_replace(
     return result
 
 
-def regex_full_match(input: Any, pattern: Any, name: str | None = None) -> Tensor:
+def regex_full_match(input: TensorLike, pattern: TensorLike, name: str | None = None) -> Tensor:
     """Whether each string as a whole matches a regular expression."""
     result: Tensor
     if isinstance(pattern, str | bytes):
@@ -171,19 +177,19 @@ def regex_full_match(input: Any, pattern: Any, name: str | None = None) -> Tenso
 
 
 # ---------------------------------------------------------------------- joining and splitting
-def string_join(inputs: Any, separator: str = "", name: str | None = None) -> Tensor:
+def string_join(inputs: TensorLike, separator: str = "", name: str | None = None) -> Tensor:
     """Joins the strings at the same place of several tensors of one shape (scalars go with any)."""
     result: Tensor = raw.StringJoin(list(inputs), separator=separator, name=name)
     return result
 
 
 def reduce_join(
-    inputs: Any,
-    axis: Any = None,
+    inputs: TensorLike,
+    axis: TensorLike | None = None,
     keep_dims: bool | None = None,
     separator: str = "",
     name: str | None = None,
-    reduction_indices: Any = None,
+    reduction_indices: TensorLike | None = None,
     keepdims: bool | None = None,
 ) -> Tensor:
     """Joins all strings along dimensions.
@@ -208,7 +214,7 @@ def reduce_join(
 
 
 def unsorted_segment_join(
-    inputs: Any, segment_ids: Any, num_segments: Any, separator: str = "", name: str | None = None
+    inputs: TensorLike, segment_ids: TensorLike, num_segments: TensorLike, separator: str = "", name: str | None = None
 ) -> Tensor:
     """Joins the strings of each segment; strings with a negative segment id are dropped."""
     result: Tensor = raw.UnsortedSegmentJoin(inputs, segment_ids, num_segments, separator=separator, name=name)
@@ -216,10 +222,10 @@ def unsorted_segment_join(
 
 
 def string_split(
-    source: Any,
-    sep: Any = None,
+    source: TensorLike,
+    sep: TensorLike | None = None,
     skip_empty: bool = True,
-    delimiter: Any = None,
+    delimiter: TensorLike | None = None,
     result_type: str = "SparseTensor",
     name: str | None = None,
 ) -> SparseTensor:
@@ -248,11 +254,11 @@ def _check_result_type(result_type: str) -> None:
 
 
 def split(
-    input: Any = None,
-    sep: Any = None,
+    input: TensorLike | None = None,
+    sep: TensorLike | None = None,
     maxsplit: int = -1,
     result_type: str = "SparseTensor",
-    source: Any = None,
+    source: TensorLike | None = None,
     name: str | None = None,
 ) -> SparseTensor:
     """The parts of each string of a vector, between occurrences of `sep` (default: runs of white space).
@@ -273,7 +279,7 @@ def split(
 
 
 def string_format(
-    template: str, inputs: Any, placeholder: str = "{}", summarize: int = 3, name: str | None = None
+    template: str, inputs: TensorLike, placeholder: str = "{}", summarize: int = 3, name: str | None = None
 ) -> Tensor:
     """Text with the values of tensors in it.
 
@@ -299,7 +305,10 @@ def string_format(
 
 # ---------------------------------------------------------------------- hashing
 def string_to_hash_bucket(
-    string_tensor: Any = None, num_buckets: int | None = None, name: str | None = None, input: Any = None
+    string_tensor: TensorLike | None = None,
+    num_buckets: int | None = None,
+    name: str | None = None,
+    input: TensorLike | None = None,
 ) -> Tensor:
     """Deprecated: a bucket in [0, num_buckets) for each string, int64; the hash function may change."""
     text = _renamed("string_tensor", string_tensor, "input", input)
@@ -307,13 +316,15 @@ def string_to_hash_bucket(
     return result
 
 
-def string_to_hash_bucket_fast(input: Any, num_buckets: int, name: str | None = None) -> Tensor:
+def string_to_hash_bucket_fast(input: TensorLike, num_buckets: int, name: str | None = None) -> Tensor:
     """A bucket in [0, num_buckets) for each string, int64, by FarmHash's fingerprint."""
     result: Tensor = raw.StringToHashBucketFast(input, num_buckets=num_buckets, name=name)
     return result
 
 
-def string_to_hash_bucket_strong(input: Any, num_buckets: int, key: Any, name: str | None = None) -> Tensor:
+def string_to_hash_bucket_strong(
+    input: TensorLike, num_buckets: int, key: Sequence[int], name: str | None = None
+) -> Tensor:
     """A bucket in [0, num_buckets) for each string, int64, by SipHash with a secret key of two integers."""
     result: Tensor = raw.StringToHashBucketStrong(input, num_buckets=num_buckets, key=list(key), name=name)
     return result

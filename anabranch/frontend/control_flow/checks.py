@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from anabranch.core import dtypes
-from anabranch.core.dtypes import as_dtype
+from anabranch.core.dtypes import DTypeLike, as_dtype
+from anabranch.core.values import TensorLike
 from anabranch.errors import InvalidArgumentError
 from anabranch.frontend.control_flow.grouping import group, no_op, with_dependencies
 from anabranch.frontend.framework import control_dependencies, name_scope
@@ -20,7 +21,9 @@ from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
 
 
-def Assert(condition: Any, data: Any, summarize: int | None = None, name: str | None = None) -> Operation:
+def Assert(
+    condition: TensorLike, data: Iterable[TensorLike], summarize: int | None = None, name: str | None = None
+) -> Operation:
     """An operation that makes the step fail with InvalidArgumentError where `condition` is false.
 
     Args:
@@ -67,20 +70,27 @@ def _checked(condition: Tensor, data: list[Any], summarize: int | None) -> Opera
     return Assert(condition, data, summarize=summarize)
 
 
-def _static_text(item: Any) -> str:
+def _static_text(item: TensorLike) -> str:
     if isinstance(item, Tensor):
         known = constant_value(item)
         return item.name if known is None else str(known)
     return item.decode() if isinstance(item, bytes) else str(item)
 
 
-def _described(data: Any, message: str | None, default: list[Any]) -> list[Any]:
+def _described(data: Iterable[TensorLike] | None, message: str | None, default: list[Any]) -> list[Any]:
     shown = default if data is None else list(data)
     return shown if message is None else [message, *shown]
 
 
 def _binary_assert(
-    name: str, symbol: str, compare: _Comparison, x: Any, y: Any, data: Any, summarize: int | None, message: str | None
+    name: str,
+    symbol: str,
+    compare: _Comparison,
+    x: TensorLike,
+    y: TensorLike,
+    data: Iterable[TensorLike] | None,
+    summarize: int | None,
+    message: str | None,
 ) -> Operation:
     if x is y and name == "assert_equal":
         return no_op(name="static_checks_determined_all_ok")
@@ -98,7 +108,12 @@ def _binary_assert(
 
 def _binary(name: str, symbol: str, op_type: str) -> Callable[..., Operation]:
     def check(
-        x: Any, y: Any, data: Any = None, summarize: int | None = None, message: str | None = None, op_name: Any = None
+        x: TensorLike,
+        y: TensorLike,
+        data: Iterable[TensorLike] | None = None,
+        summarize: int | None = None,
+        message: str | None = None,
+        op_name: str | None = None,
     ) -> Operation:
         with name_scope(op_name, name, [t for t in (x, y) if isinstance(t, Tensor)]):
             return _binary_assert(name, symbol, getattr(raw, op_type), x, y, data, summarize, message)
@@ -115,7 +130,12 @@ _greater_equal = _binary("assert_greater_equal", ">=", "GreaterEqual")
 
 
 def assert_equal(
-    x: Any, y: Any, data: Any = None, summarize: int | None = None, message: str | None = None, name: str | None = None
+    x: TensorLike,
+    y: TensorLike,
+    data: Iterable[TensorLike] | None = None,
+    summarize: int | None = None,
+    message: str | None = None,
+    name: str | None = None,
 ) -> Operation:
     """Asserts x == y everywhere (the two broadcast); raises InvalidArgumentError at once where both are known.
 
@@ -146,21 +166,36 @@ def assert_equal(
 
 
 def assert_none_equal(
-    x: Any, y: Any, data: Any = None, summarize: int | None = None, message: str | None = None, name: str | None = None
+    x: TensorLike,
+    y: TensorLike,
+    data: Iterable[TensorLike] | None = None,
+    summarize: int | None = None,
+    message: str | None = None,
+    name: str | None = None,
 ) -> Operation:
     """Asserts x != y everywhere; see `assert_equal`."""
     return _none_equal(x, y, data, summarize, message, name)
 
 
 def assert_less(
-    x: Any, y: Any, data: Any = None, summarize: int | None = None, message: str | None = None, name: str | None = None
+    x: TensorLike,
+    y: TensorLike,
+    data: Iterable[TensorLike] | None = None,
+    summarize: int | None = None,
+    message: str | None = None,
+    name: str | None = None,
 ) -> Operation:
     """Asserts x < y everywhere; see `assert_equal`."""
     return _less(x, y, data, summarize, message, name)
 
 
 def assert_less_equal(
-    x: Any, y: Any, data: Any = None, summarize: int | None = None, message: str | None = None, name: str | None = None
+    x: TensorLike,
+    y: TensorLike,
+    data: Iterable[TensorLike] | None = None,
+    summarize: int | None = None,
+    message: str | None = None,
+    name: str | None = None,
 ) -> Operation:
     """Asserts x <= y everywhere; see `assert_equal`.
 
@@ -191,25 +226,35 @@ def assert_less_equal(
 
 
 def assert_greater(
-    x: Any, y: Any, data: Any = None, summarize: int | None = None, message: str | None = None, name: str | None = None
+    x: TensorLike,
+    y: TensorLike,
+    data: Iterable[TensorLike] | None = None,
+    summarize: int | None = None,
+    message: str | None = None,
+    name: str | None = None,
 ) -> Operation:
     """Asserts x > y everywhere; see `assert_equal`."""
     return _greater(x, y, data, summarize, message, name)
 
 
 def assert_greater_equal(
-    x: Any, y: Any, data: Any = None, summarize: int | None = None, message: str | None = None, name: str | None = None
+    x: TensorLike,
+    y: TensorLike,
+    data: Iterable[TensorLike] | None = None,
+    summarize: int | None = None,
+    message: str | None = None,
+    name: str | None = None,
 ) -> Operation:
     """Asserts x >= y everywhere; see `assert_equal`."""
     return _greater_equal(x, y, data, summarize, message, name)
 
 
 def assert_near(
-    x: Any,
-    y: Any,
-    rtol: Any = None,
-    atol: Any = None,
-    data: Any = None,
+    x: TensorLike,
+    y: TensorLike,
+    rtol: TensorLike | None = None,
+    atol: TensorLike | None = None,
+    data: Iterable[TensorLike] | None = None,
     summarize: int | None = None,
     message: str | None = None,
     name: str | None = None,
@@ -238,8 +283,8 @@ def _sign_check(
     op_type: str,
     name: str,
     text: str,
-    x: Any,
-    data: Any,
+    x: TensorLike,
+    data: Iterable[TensorLike] | None,
     summarize: int | None,
     message: str | None,
     op_name: str | None,
@@ -252,28 +297,44 @@ def _sign_check(
 
 
 def assert_negative(
-    x: Any, data: Any = None, summarize: int | None = None, message: str | None = None, name: str | None = None
+    x: TensorLike,
+    data: Iterable[TensorLike] | None = None,
+    summarize: int | None = None,
+    message: str | None = None,
+    name: str | None = None,
 ) -> Operation:
     """Asserts x < 0 everywhere; see `assert_equal`."""
     return _sign_check("Less", "assert_negative", "<", x, data, summarize, message, name)
 
 
 def assert_positive(
-    x: Any, data: Any = None, summarize: int | None = None, message: str | None = None, name: str | None = None
+    x: TensorLike,
+    data: Iterable[TensorLike] | None = None,
+    summarize: int | None = None,
+    message: str | None = None,
+    name: str | None = None,
 ) -> Operation:
     """Asserts x > 0 everywhere; see `assert_equal`."""
     return _sign_check("Greater", "assert_positive", ">", x, data, summarize, message, name)
 
 
 def assert_non_negative(
-    x: Any, data: Any = None, summarize: int | None = None, message: str | None = None, name: str | None = None
+    x: TensorLike,
+    data: Iterable[TensorLike] | None = None,
+    summarize: int | None = None,
+    message: str | None = None,
+    name: str | None = None,
 ) -> Operation:
     """Asserts x >= 0 everywhere; see `assert_equal`."""
     return _sign_check("GreaterEqual", "assert_non_negative", ">=", x, data, summarize, message, name)
 
 
 def assert_non_positive(
-    x: Any, data: Any = None, summarize: int | None = None, message: str | None = None, name: str | None = None
+    x: TensorLike,
+    data: Iterable[TensorLike] | None = None,
+    summarize: int | None = None,
+    message: str | None = None,
+    name: str | None = None,
 ) -> Operation:
     """Asserts x <= 0 everywhere; see `assert_equal`."""
     return _sign_check("LessEqual", "assert_non_positive", "<=", x, data, summarize, message, name)
@@ -282,12 +343,12 @@ def assert_non_positive(
 # ---------------------------------------------------------------------- ranks
 def _rank_check(
     name: str,
-    x: Any,
+    x: TensorLike,
     ranks: Sequence[Any],
     holds: Callable[[int, int], bool],
     compare: str,
     words: str,
-    data: Any,
+    data: Iterable[TensorLike] | None,
     summarize: int | None,
     message: str | None,
     op_name: str | None,
@@ -320,7 +381,7 @@ def _rank_check(
         return _checked(condition, _described(data, message, default), summarize)
 
 
-def _rank_tensor(rank: Any) -> Tensor:
+def _rank_tensor(rank: TensorLike) -> Tensor:
     tensor = convert_to_tensor(rank, name="rank")
     assert_type(tensor, dtypes.int32)
     if tensor.shape.ndims not in (None, 0):
@@ -329,9 +390,9 @@ def _rank_tensor(rank: Any) -> Tensor:
 
 
 def assert_rank(
-    x: Any,
-    rank: Any,
-    data: Any = None,
+    x: TensorLike,
+    rank: TensorLike,
+    data: Iterable[TensorLike] | None = None,
     summarize: int | None = None,
     message: str | None = None,
     name: str | None = None,
@@ -341,9 +402,9 @@ def assert_rank(
 
 
 def assert_rank_at_least(
-    x: Any,
-    rank: Any,
-    data: Any = None,
+    x: TensorLike,
+    rank: TensorLike,
+    data: Iterable[TensorLike] | None = None,
     summarize: int | None = None,
     message: str | None = None,
     name: str | None = None,
@@ -364,9 +425,9 @@ def assert_rank_at_least(
 
 
 def assert_rank_in(
-    x: Any,
-    ranks: Any,
-    data: Any = None,
+    x: TensorLike,
+    ranks: TensorLike,
+    data: Iterable[TensorLike] | None = None,
     summarize: int | None = None,
     message: str | None = None,
     name: str | None = None,
@@ -377,7 +438,7 @@ def assert_rank_in(
     )
 
 
-def assert_scalar(tensor: Any, name: str | None = None, message: str | None = None) -> Tensor:
+def assert_scalar(tensor: TensorLike, name: str | None = None, message: str | None = None) -> Tensor:
     """`tensor`; raises ValueError where it is known not to be a scalar."""
     with name_scope(name, "assert_scalar", [tensor] if isinstance(tensor, Tensor) else None):
         value = convert_to_tensor(tensor, name="tensor")
@@ -388,7 +449,9 @@ def assert_scalar(tensor: Any, name: str | None = None, message: str | None = No
 
 
 # ---------------------------------------------------------------------- types
-def assert_type(tensor: Any, tf_type: Any, message: str | None = None, name: str | None = None) -> Operation:
+def assert_type(
+    tensor: TensorLike, tf_type: DTypeLike, message: str | None = None, name: str | None = None
+) -> Operation:
     """Raises TypeError unless `tensor` has dtype `tf_type`; returns an operation that does nothing."""
     with name_scope(name, "assert_type", None):
         value = tensor if isinstance(tensor, SparseTensor) else convert_to_tensor(tensor, name="tensor")
@@ -398,7 +461,7 @@ def assert_type(tensor: Any, tf_type: Any, message: str | None = None, name: str
         return no_op(name="statically_determined_correct_type")
 
 
-def assert_integer(x: Any, message: str | None = None, name: str | None = None) -> Operation:
+def assert_integer(x: TensorLike, message: str | None = None, name: str | None = None) -> Operation:
     """Raises TypeError unless `x` is of an integer dtype; returns an operation that does nothing."""
     with name_scope(name, "assert_integer", None):
         value = convert_to_tensor(x, name="x")
@@ -408,7 +471,9 @@ def assert_integer(x: Any, message: str | None = None, name: str | None = None) 
         return no_op(name="statically_determined_was_integer")
 
 
-def assert_same_float_dtype(tensors: Any = None, dtype: Any = None) -> dtypes.DType:
+def assert_same_float_dtype(
+    tensors: Iterable[TensorLike] | None = None, dtype: DTypeLike | None = None
+) -> dtypes.DType:
     """The floating-point dtype that all `tensors` have (float32 where there are none).
 
     Args:
@@ -431,7 +496,7 @@ def assert_same_float_dtype(tensors: Any = None, dtype: Any = None) -> dtypes.DT
     return wanted
 
 
-def assert_proper_iterable(values: Any) -> None:
+def assert_proper_iterable(values: object) -> None:
     """Raises TypeError for tensors, arrays, text, and what cannot be iterated over."""
     if isinstance(values, Tensor | SparseTensor | SparseTensorValue | np.ndarray | str | bytes):
         raise TypeError(f'Expected argument "values" to be a "proper" iterable.  Found: {type(values)}')
@@ -439,13 +504,13 @@ def assert_proper_iterable(values: Any) -> None:
         raise TypeError(f'Expected argument "values" to be iterable.  Found: {type(values)}')
 
 
-def is_numeric_tensor(tensor: Any) -> bool:
+def is_numeric_tensor(tensor: TensorLike) -> bool:
     """Whether `tensor` is a tensor of numbers."""
     return isinstance(tensor, Tensor) and tensor.dtype.base_dtype in dtypes.NUMBERS
 
 
 # ---------------------------------------------------------------------- order
-def _ordered(x: Any, name: str | None, default_name: str, compare: str) -> Tensor:
+def _ordered(x: TensorLike, name: str | None, default_name: str, compare: str) -> Tensor:
     with name_scope(name, default_name, [x] if isinstance(x, Tensor) else None):
         tensor = convert_to_tensor(x, name="x")
         if not is_numeric_tensor(tensor):
@@ -456,25 +521,29 @@ def _ordered(x: Any, name: str | None, default_name: str, compare: str) -> Tenso
         return _all(getattr(raw, compare)(earlier, later))
 
 
-def is_non_decreasing(x: Any, name: str | None = None) -> Tensor:
+def is_non_decreasing(x: TensorLike, name: str | None = None) -> Tensor:
     """Whether no element is smaller than the one before it; a scalar boolean."""
     return _ordered(x, name, "is_non_decreasing", "LessEqual")
 
 
-def is_strictly_increasing(x: Any, name: str | None = None) -> Tensor:
+def is_strictly_increasing(x: TensorLike, name: str | None = None) -> Tensor:
     """Whether every element is greater than the one before it; a scalar boolean."""
     return _ordered(x, name, "is_strictly_increasing", "Less")
 
 
 # ---------------------------------------------------------------------- NaN and infinity
-def check_numerics(tensor: Any, message: str, name: str | None = None) -> Tensor:
+def check_numerics(tensor: TensorLike, message: str, name: str | None = None) -> Tensor:
     """The value of `tensor`; the step fails with InvalidArgumentError where it has NaN or infinite elements."""
     result: Tensor = raw.CheckNumerics(tensor, message=message, name=name)
     return result
 
 
 def verify_tensor_all_finite(
-    t: Any = None, msg: str | None = None, name: str | None = None, x: Any = None, message: str | None = None
+    t: TensorLike | None = None,
+    msg: str | None = None,
+    name: str | None = None,
+    x: TensorLike | None = None,
+    message: str | None = None,
 ) -> Tensor:
     """`check_numerics` under another name; `t` and `msg` are deprecated names of `x` and `message`."""
     tensor, text = (x if t is None else t), (message if msg is None else msg)

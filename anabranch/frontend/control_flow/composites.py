@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from anabranch.core.values import TensorLike
 from anabranch.frontend.control_flow.tensor_array import TensorArray
 from anabranch.graph.composite import IndexedSlices, SparseTensor
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.operation import Tensor
 
 
-def components(value: Any) -> list[Tensor]:
+def components(value: TensorLike) -> list[Tensor]:
     """The tensors that a value consists of; none of None."""
     if value is None:
         return []
@@ -23,7 +24,7 @@ def components(value: Any) -> list[Tensor]:
     return [convert_to_tensor(value)]
 
 
-def rebuilt(like: Any, tensors: list[Tensor]) -> Any:
+def rebuilt(like: TensorLike, tensors: list[Tensor]) -> Any:
     """A value like `like` made of other tensors."""
     if like is None:
         return None

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Sequence
-from typing import Any, overload
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias, overload
 
 import anabranch.autodiff.conditional  # the gradient of If  # noqa: F401
 from anabranch.core import dtypes, nest
 from anabranch.core.attrs import FuncAttr
+from anabranch.core.nest import Structure
 from anabranch.core.shapes import TensorShape
+from anabranch.core.values import TensorLike
 from anabranch.frontend.control_flow.composites import components, rebuilt
 from anabranch.graph.building import apply_op
 from anabranch.graph.constants import constant_value
@@ -20,10 +22,17 @@ from anabranch.graph.graph import Graph, get_default_graph, op_def_of
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
 
+#: the functions of branches, in order or with their numbers
+BranchFunctions: TypeAlias = (
+    Mapping[int, Callable[[], Any]] | Sequence[Callable[[], Any]] | Sequence[tuple[int, Callable[[], Any]]]
+)
+#: predicates, each with the function of its branch
+Cases: TypeAlias = "Mapping[Any, Callable[[], Any]] | Sequence[tuple[TensorLike, Callable[[], Any]]]"
+
 
 @overload
 def cond(
-    pred: Any,
+    pred: TensorLike,
     true_fn: Callable[[], Tensor],
     false_fn: Callable[[], Tensor],
     strict: bool = ...,
@@ -31,7 +40,7 @@ def cond(
 ) -> Tensor: ...
 @overload
 def cond(
-    pred: Any,
+    pred: TensorLike,
     true_fn: Callable[[], Any] | None = ...,
     false_fn: Callable[[], Any] | None = ...,
     strict: bool = ...,
@@ -40,7 +49,7 @@ def cond(
     fn2: Callable[[], Any] | None = ...,
 ) -> nest.Structure: ...
 def cond(
-    pred: Any,
+    pred: TensorLike,
     true_fn: Callable[[], Any] | None = None,
     false_fn: Callable[[], Any] | None = None,
     strict: bool = False,
@@ -98,13 +107,13 @@ def scalar_predicate(pred: Tensor) -> Tensor:
     return pred
 
 
-def _branch(what: str, given: Any, deprecated: Any) -> Callable[[], Any]:
+def _branch(what: str, given: Callable[..., Any] | None, deprecated: Callable[..., Any] | None) -> Callable[[], Any]:
     if given is not None and deprecated is not None:
         raise TypeError(f"cond(): {what} and its deprecated name may not be set simultaneously.")
     function = given if given is not None else deprecated
     if not callable(function):
         raise TypeError(f"cond(): {what} must be callable, got {function!r}")
-    return function  # type: ignore[no-any-return]
+    return function
 
 
 class _Body:
@@ -124,7 +133,7 @@ class _Body:
         self.counts = [len(tensors) for tensors in parts]
         self.graph.outputs = [tensor for tensors in parts for tensor in tensors]
 
-    def _tensors(self, item: Any) -> list[Tensor]:
+    def _tensors(self, item: TensorLike) -> list[Tensor]:
         if isinstance(item, Operation):
             with self.graph.control_dependencies([item]):
                 return [raw.Identity(convert_to_tensor(self.truth))]
@@ -145,7 +154,7 @@ class _Body:
         ]
         return self._unpacked(nest.pack_sequence_as(self.structure, packed))
 
-    def _unpacked(self, result: Any) -> Any:
+    def _unpacked(self, result: Structure) -> Any:
         is_single = not self.strict and isinstance(result, list | tuple) and len(result) == 1
         return result[0] if is_single else result
 
@@ -219,7 +228,10 @@ def _joined(a: TensorShape, b: TensorShape) -> TensorShape:
 
 # ---------------------------------------------------------------------- choice by number
 def switch_case(
-    branch_index: Any, branch_fns: Any, default: Callable[[], Any] | None = None, name: str = "switch_case"
+    branch_index: TensorLike,
+    branch_fns: BranchFunctions,
+    default: Callable[[], Any] | None = None,
+    name: str = "switch_case",
 ) -> nest.Structure:
     """The result of the function of number `branch_index`; only the operations of that branch run.
 
@@ -255,7 +267,7 @@ def _chosen(index: Tensor, functions: Sequence[Callable[[], Any]], scope: str, s
     return bodies[0].pack(_build("Case", bound | {"branch_index": index, "branches": branches}, bodies))
 
 
-def _numbered(branch_fns: Any) -> list[Callable[[], Any]]:
+def _numbered(branch_fns: BranchFunctions) -> list[Callable[[], Any]]:
     """The functions of `switch_case` in the order of their numbers."""
     if not isinstance(branch_fns, dict | list | tuple):
         raise TypeError(f"branch_fns must be a dict, list, or tuple, got {branch_fns!r}")
@@ -275,7 +287,7 @@ def _numbered(branch_fns: Any) -> list[Callable[[], Any]]:
 
 # ---------------------------------------------------------------------- case
 def case(
-    pred_fn_pairs: Any,
+    pred_fn_pairs: Cases,
     default: Callable[[], Any] | None = None,
     exclusive: bool = False,
     strict: bool = False,
@@ -328,7 +340,7 @@ def _first_true(preds: Sequence[Tensor]) -> Tensor:
     return first
 
 
-def _pairs(pred_fn_pairs: Any, exclusive: bool) -> list[tuple[Any, Callable[[], Any]]]:
+def _pairs(pred_fn_pairs: Cases, exclusive: bool) -> list[tuple[Any, Callable[[], Any]]]:
     if isinstance(pred_fn_pairs, dict):
         items = list(pred_fn_pairs.items())
         pairs = items if exclusive else sorted(items, key=lambda item: getattr(item[0], "name", str(item[0])))
@@ -358,7 +370,7 @@ def _any_check(preds: Sequence[Tensor]) -> Operation:
 
 
 # ---------------------------------------------------------------------- static choices
-def smart_constant_value(pred: Any) -> bool | None:
+def smart_constant_value(pred: TensorLike) -> bool | None:
     """The truth of `pred` where it is known while the graph is built: a Python bool or int, or a constant tensor."""
     if isinstance(pred, bool):
         return pred
@@ -372,7 +384,9 @@ def smart_constant_value(pred: Any) -> bool | None:
     raise TypeError(f"`pred` must be a Tensor, or a Python bool, or 1 or 0. Found instead: {pred!r}")
 
 
-def smart_cond(pred: Any, true_fn: Callable[[], Any], false_fn: Callable[[], Any], name: str | None = None) -> Any:
+def smart_cond(
+    pred: TensorLike, true_fn: Callable[[], Any], false_fn: Callable[[], Any], name: str | None = None
+) -> Any:
     """Like `cond`, but a predicate that is known while the graph is built chooses its branch at once."""
     known = smart_constant_value(pred)
     if known is None:
@@ -381,7 +395,7 @@ def smart_cond(pred: Any, true_fn: Callable[[], Any], false_fn: Callable[[], Any
 
 
 def smart_case(
-    pred_fn_pairs: Any, default: Callable[[], Any] | None = None, exclusive: bool = False, name: str = "smart_case"
+    pred_fn_pairs: Cases, default: Callable[[], Any] | None = None, exclusive: bool = False, name: str = "smart_case"
 ) -> Any:
     """Like `case`, but predicates that are known while the graph is built are resolved at once."""
     left: list[tuple[Any, Callable[[], Any]]] = []

@@ -6,7 +6,9 @@ from collections.abc import Callable
 from typing import Any, overload
 
 from anabranch.core import nest
+from anabranch.core.nest import Structure
 from anabranch.core.shapes import TensorShape
+from anabranch.core.values import PassedOn, TensorLike
 from anabranch.frontend.control_flow.tensor_array import TensorArray
 from anabranch.frontend.control_flow.while_loop import while_loop
 from anabranch.graph.conversion import convert_to_tensor
@@ -27,23 +29,23 @@ def _count(tensors: list[Tensor]) -> Any:
     return raw.StridedSlice(raw.Shape(tensors[0]), [0], [1], [1], shrink_axis_mask=1)
 
 
-def _arrays(tensors: list[Tensor], count: Any) -> list[TensorArray]:
+def _arrays(tensors: list[Tensor], count: TensorLike) -> list[TensorArray]:
     first = tensors[0].shape[:1]
     for tensor in tensors[1:]:
         first = first.merge_with(tensor.shape[:1])
     return [TensorArray(t.dtype, size=count, infer_shape=True, element_shape=t.shape[1:]).unstack(t) for t in tensors]
 
 
-def _flat(structure: Any) -> list[Tensor]:
+def _flat(structure: Structure) -> list[Tensor]:
     return [convert_to_tensor(v) for v in nest.flatten(structure)]
 
 
-def _check(fn: Any) -> None:
+def _check(fn: Callable[..., Any]) -> None:
     if not callable(fn):
         raise TypeError("fn must be callable.")
 
 
-def _stacked(arrays: list[TensorArray], count: Any) -> list[Tensor]:
+def _stacked(arrays: list[TensorArray], count: TensorLike) -> list[Tensor]:
     results = [array.stack() for array in arrays]
     for result in results:
         if result.shape.ndims is not None:
@@ -54,8 +56,8 @@ def _stacked(arrays: list[TensorArray], count: Any) -> list[Tensor]:
 @overload
 def map_fn(
     fn: Callable[[Any], Tensor],
-    elems: Any,
-    dtype: Any = ...,
+    elems: Structure,
+    dtype: Structure = ...,
     parallel_iterations: int | None = ...,
     back_prop: bool = ...,
     swap_memory: bool = ...,
@@ -63,11 +65,13 @@ def map_fn(
     name: str | None = ...,
 ) -> Tensor: ...
 @overload
-def map_fn(fn: Callable[[Any], Any], elems: Any, dtype: Any = ..., *args: Any, **kwargs: Any) -> nest.Structure: ...
+def map_fn(
+    fn: Callable[[Any], Any], elems: Structure, dtype: Structure = ..., *args: PassedOn, **kwargs: PassedOn
+) -> nest.Structure: ...
 def map_fn(
     fn: Callable[[Any], Any],
-    elems: Any,
-    dtype: Any = None,
+    elems: Structure,
+    dtype: Structure | None = None,
     parallel_iterations: int | None = None,
     back_prop: bool = True,
     swap_memory: bool = False,
@@ -132,8 +136,8 @@ def map_fn(
 @overload
 def scan(
     fn: Callable[[Any, Any], Tensor],
-    elems: Any,
-    initializer: Any = ...,
+    elems: Structure,
+    initializer: Structure = ...,
     parallel_iterations: int = ...,
     back_prop: bool = ...,
     swap_memory: bool = ...,
@@ -142,11 +146,11 @@ def scan(
     name: str | None = ...,
 ) -> Tensor: ...
 @overload
-def scan(fn: Callable[[Any, Any], Any], elems: Any, *args: Any, **kwargs: Any) -> nest.Structure: ...
+def scan(fn: Callable[[Any, Any], Any], elems: Structure, *args: PassedOn, **kwargs: PassedOn) -> nest.Structure: ...
 def scan(
     fn: Callable[[Any, Any], Any],
-    elems: Any,
-    initializer: Any = None,
+    elems: Structure,
+    initializer: Structure | None = None,
     parallel_iterations: int = 10,
     back_prop: bool = True,
     swap_memory: bool = False,
@@ -192,19 +196,19 @@ def scan(
 @overload
 def foldl(
     fn: Callable[[Any, Any], Tensor],
-    elems: Any,
-    initializer: Any = ...,
+    elems: Structure,
+    initializer: Structure = ...,
     parallel_iterations: int = ...,
     back_prop: bool = ...,
     swap_memory: bool = ...,
     name: str | None = ...,
 ) -> Tensor: ...
 @overload
-def foldl(fn: Callable[[Any, Any], Any], elems: Any, *args: Any, **kwargs: Any) -> nest.Structure: ...
+def foldl(fn: Callable[[Any, Any], Any], elems: Structure, *args: PassedOn, **kwargs: PassedOn) -> nest.Structure: ...
 def foldl(
     fn: Callable[[Any, Any], Any],
-    elems: Any,
-    initializer: Any = None,
+    elems: Structure,
+    initializer: Structure | None = None,
     parallel_iterations: int = 10,
     back_prop: bool = True,
     swap_memory: bool = False,
@@ -228,19 +232,19 @@ def foldl(
 @overload
 def foldr(
     fn: Callable[[Any, Any], Tensor],
-    elems: Any,
-    initializer: Any = ...,
+    elems: Structure,
+    initializer: Structure = ...,
     parallel_iterations: int = ...,
     back_prop: bool = ...,
     swap_memory: bool = ...,
     name: str | None = ...,
 ) -> Tensor: ...
 @overload
-def foldr(fn: Callable[[Any, Any], Any], elems: Any, *args: Any, **kwargs: Any) -> nest.Structure: ...
+def foldr(fn: Callable[[Any, Any], Any], elems: Structure, *args: PassedOn, **kwargs: PassedOn) -> nest.Structure: ...
 def foldr(
     fn: Callable[[Any, Any], Any],
-    elems: Any,
-    initializer: Any = None,
+    elems: Structure,
+    initializer: Structure | None = None,
     parallel_iterations: int = 10,
     back_prop: bool = True,
     swap_memory: bool = False,
@@ -251,7 +255,14 @@ def foldr(
 
 
 def _fold(
-    fn: Any, elems: Any, initializer: Any, parallel: int, back_prop: bool, swap: bool, name: str, reverse: bool
+    fn: Callable[..., Any],
+    elems: Structure,
+    initializer: Structure,
+    parallel: int,
+    back_prop: bool,
+    swap: bool,
+    name: str,
+    reverse: bool,
 ) -> Any:
     _check(fn)
     with get_default_graph().name_scope(name):
@@ -275,7 +286,7 @@ def _fold(
 class _Folding:
     """What `scan` and the folds share: rows, the accumulator, and the order of the rows."""
 
-    def __init__(self, fn: Callable[[Any, Any], Any], elems: Any, initializer: Any, reverse: bool) -> None:
+    def __init__(self, fn: Callable[[Any, Any], Any], elems: Structure, initializer: Structure, reverse: bool) -> None:
         self.fn, self.elems, self.reverse = fn, elems, reverse
         tensors = _flat(elems)
         self.count = _count(tensors)
@@ -287,7 +298,7 @@ class _Folding:
         else:
             self.start = _flat(initializer)
 
-    def position(self, i: Any) -> Any:
+    def position(self, i: TensorLike) -> Any:
         """Which row comes i-th."""
         if not self.reverse:
             return i
@@ -297,7 +308,7 @@ class _Folding:
             else raw.Sub(raw.Sub(self.count, 1), i)
         )
 
-    def step(self, position: Any, state: list[Tensor], check_types: bool = False) -> list[Tensor]:
+    def step(self, position: TensorLike, state: list[Tensor], check_types: bool = False) -> list[Tensor]:
         """The accumulator after one more row."""
         rows = [s.read(position) for s in self.sources]
         row = nest.pack_sequence_as(self.elems, rows) if nest.is_nested(self.elems) else rows[0]

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from typing import Any, TypeVar
 
 from anabranch.core import nest
+from anabranch.core.nest import Structure
+from anabranch.core.values import TensorLike
 from anabranch.frontend.framework import control_dependencies, device, name_scope
 from anabranch.graph.collections import GraphKeys
 from anabranch.graph.composite import IndexedSlices, SparseTensor
@@ -36,7 +38,7 @@ def no_op(name: str | None = None) -> Operation:
     return result
 
 
-def group(*inputs: Any, **kwargs: Any) -> Operation:
+def group(*inputs: Structure, **kwargs: str | None) -> Operation:
     """An operation that finishes when all of `inputs` (operations, tensors, variables; also nested) have.
 
     Args:
@@ -79,7 +81,7 @@ def _wait_for(where: str, operations: list[Operation], name: str | None) -> Oper
         return no_op(name=name)
 
 
-def _operation(item: Any) -> Operation:
+def _operation(item: Operation | TensorLike) -> Operation:
     if isinstance(item, Operation):
         return item
     element = getattr(item, "_as_graph_element", None)

@@ -6,9 +6,12 @@ import os
 import pprint
 import re
 import sys
+from collections.abc import Iterable
 from typing import Any
 
 from anabranch.core import dtypes, nest
+from anabranch.core.nest import Structure
+from anabranch.core.values import PassedOn, TensorLike
 from anabranch.frontend.framework import name_scope
 from anabranch.graph.composite import SparseTensor
 from anabranch.graph.conversion import convert_to_tensor
@@ -19,8 +22,8 @@ _LOG_STREAMS = {"INFO": "log(info)", "WARN": "log(warning)", "WARNING": "log(war
 
 
 def Print(
-    input_: Any,
-    data: Any,
+    input_: TensorLike,
+    data: Iterable[TensorLike],
     message: str | None = None,
     first_n: int | None = None,
     summarize: int | None = None,
@@ -52,7 +55,7 @@ def Print(
     return result
 
 
-def print_v2(*inputs: Any, **kwargs: Any) -> Operation:
+def print_v2(*inputs: Structure, **kwargs: PassedOn) -> Operation:
     """An operation that prints `inputs`: tensors, nested structures with tensors, and any Python objects.
 
     Args:
@@ -87,7 +90,7 @@ def print_v2(*inputs: Any, **kwargs: Any) -> Operation:
 print = print_v2
 
 
-def _formatted(inputs: Any, separator: str, summarize: int, name: str | None) -> Tensor:
+def _formatted(inputs: Structure, separator: str, summarize: int, name: str | None) -> Tensor:
     tensors: list[Tensor] = []
     printed: list[Tensor] = []
     texts = []
@@ -115,7 +118,7 @@ _MARK = "\u241f{}\u241e"
 _MARKS = re.compile("'?\u241f([0-9]+)\u241e'?")
 
 
-def _mark(leaf: Any, tensors: list[Tensor]) -> Any:
+def _mark(leaf: TensorLike, tensors: list[Tensor]) -> Any:
     """A mark in place of a tensor (which is noted); other objects as they are."""
     if isinstance(leaf, SparseTensor):
         parts = [_mark(part, tensors) for part in (leaf.indices, leaf.values, leaf.dense_shape)]
@@ -127,7 +130,7 @@ def _mark(leaf: Any, tensors: list[Tensor]) -> Any:
     return leaf
 
 
-def _stream_name(stream: Any) -> str:
+def _stream_name(stream: object) -> str:
     if stream is sys.stdout:
         return "stdout"
     if stream is sys.stderr:

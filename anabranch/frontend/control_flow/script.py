@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, overload
 
 from anabranch.core import nest
 from anabranch.core.dtypes import DType
+from anabranch.core.values import TensorLike
+from anabranch.frontend.arguments import DTypes
 from anabranch.graph.building import apply_op
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
@@ -15,14 +17,26 @@ from anabranch.ops.control_flow.script import register_function
 
 @overload
 def py_func(
-    func: Callable[..., Any], inp: Any, Tout: DType, stateful: bool = ..., name: str | None = ...
+    func: Callable[..., Any],
+    inp: TensorLike | Sequence[TensorLike],
+    Tout: DType,
+    stateful: bool = ...,
+    name: str | None = ...,
 ) -> Tensor: ...
 @overload
 def py_func(
-    func: Callable[..., Any], inp: Any, Tout: Any, stateful: bool = ..., name: str | None = ...
+    func: Callable[..., Any],
+    inp: TensorLike | Sequence[TensorLike],
+    Tout: DTypes,
+    stateful: bool = ...,
+    name: str | None = ...,
 ) -> nest.Structure: ...
 def py_func(
-    func: Callable[..., Any], inp: Any, Tout: Any, stateful: bool = True, name: str | None = None
+    func: Callable[..., Any],
+    inp: TensorLike | Sequence[TensorLike],
+    Tout: DTypes,
+    stateful: bool = True,
+    name: str | None = None,
 ) -> nest.Structure:
     """Calls a Python function with the values of tensors, in every step that needs its result.
 
@@ -49,7 +63,7 @@ def py_func(
         array([1., 2., 3.], dtype=float32)
     """
     many = isinstance(Tout, list | tuple)
-    dtypes = list(Tout) if many else [Tout]
+    dtypes: list[Any] = list(Tout) if isinstance(Tout, list | tuple) else [Tout]
     kind = raw.PyFunc if stateful else raw.PyFuncStateless
     inputs = list(inp) if isinstance(inp, list | tuple) else [inp]
     op = apply_op(kind, {"input": inputs, "token": register_function(func), "Tout": dtypes}, name)
@@ -60,9 +74,15 @@ def py_func(
 
 
 @overload
-def numpy_function(func: Callable[..., Any], inp: Any, Tout: DType, name: str | None = ...) -> Tensor: ...
+def numpy_function(
+    func: Callable[..., Any], inp: TensorLike | Sequence[TensorLike], Tout: DType, name: str | None = ...
+) -> Tensor: ...
 @overload
-def numpy_function(func: Callable[..., Any], inp: Any, Tout: Any, name: str | None = ...) -> nest.Structure: ...
-def numpy_function(func: Callable[..., Any], inp: Any, Tout: Any, name: str | None = None) -> nest.Structure:
+def numpy_function(
+    func: Callable[..., Any], inp: TensorLike | Sequence[TensorLike], Tout: DTypes, name: str | None = ...
+) -> nest.Structure: ...
+def numpy_function(
+    func: Callable[..., Any], inp: TensorLike | Sequence[TensorLike], Tout: DTypes, name: str | None = None
+) -> nest.Structure:
     """The same as `py_func` with `stateful=True`."""
     return py_func(func, inp, Tout, True, name)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from types import EllipsisType
+from typing import Any, TypeAlias
 
 import numpy as np
 
+from anabranch.core.values import TensorLike
 from anabranch.frontend.control_flow.checks import Assert
 from anabranch.frontend.control_flow.grouping import group, no_op
 from anabranch.frontend.framework import name_scope
@@ -16,9 +18,20 @@ from anabranch.ops import raw
 
 _ANY_RANK = (Ellipsis, "*")
 
+#: a size, the name of one, or a sign for any
+Symbol: TypeAlias = int | str | EllipsisType | None
+#: a symbol for each dimension of a tensor; None says nothing of its shape
+SymbolicShape: TypeAlias = Iterable[Symbol] | None
+#: tensors, each with its symbols
+SymbolicShapes: TypeAlias = "Mapping[Any, SymbolicShape] | Iterable[tuple[TensorLike, SymbolicShape]]"
+
 
 def assert_shapes(
-    shapes: Any, data: Any = None, summarize: int | None = None, message: str | None = None, name: str | None = None
+    shapes: SymbolicShapes,
+    data: Iterable[TensorLike] | None = None,
+    summarize: int | None = None,
+    message: str | None = None,
+    name: str | None = None,
 ) -> Operation:
     """Asserts that dimensions which are given the same symbol have the same size.
 
@@ -45,12 +58,12 @@ def assert_shapes(
 class _Checks:
     """The sizes that symbols have been given so far, and what remains to be asserted in the step."""
 
-    def __init__(self, data: Any, summarize: int | None, text: str) -> None:
+    def __init__(self, data: Iterable[TensorLike] | None, summarize: int | None, text: str) -> None:
         self.data, self.summarize, self.text = data, summarize, text
         self.assertions: list[Operation] = []
         self.sizes: dict[Any, tuple[Any, str]] = {}  # symbol -> (size, known or a tensor; where it comes from)
 
-    def add(self, tensor: Tensor, symbols: Any) -> None:
+    def add(self, tensor: Tensor, symbols: SymbolicShape) -> None:
         """Checks one tensor.
 
         Raises:
@@ -74,7 +87,7 @@ class _Checks:
             place = i - len(named) if open_rank else i
             self._check_size(tensor, place, symbol, known[i], shape)
 
-    def _symbols(self, tensor: Tensor, symbols: Any) -> list[Any]:
+    def _symbols(self, tensor: Tensor, symbols: SymbolicShape) -> list[Any]:
         if not isinstance(symbols, Iterable):
             raise ValueError(
                 f"{self.text}.  Tensor {tensor.name}.  Specified shape must be an iterable.  An iterable has the "
@@ -98,7 +111,7 @@ class _Checks:
             f"Received rank {rank}, shape {tensor.shape}"
         )
 
-    def _check_size(self, tensor: Tensor, place: int, symbol: Any, known: int | None, shape: Tensor) -> None:
+    def _check_size(self, tensor: Tensor, place: int, symbol: Symbol, known: int | None, shape: Tensor) -> None:
         if symbol is None:
             return
         actual: Any = (
@@ -121,14 +134,14 @@ class _Checks:
         self.assertions.append(Assert(raw.Equal(actual, size), shown, self.summarize))
 
 
-def _symbol(written: Any) -> Any:
+def _symbol(written: Symbol) -> Any:
     """A symbol as it is compared: sizes may be written as text, and `.` stands for any size."""
     if isinstance(written, str):
         return None if written == "." else int(written) if written.isdigit() else written
     return written
 
 
-def _is_open(symbol: Any) -> bool:
+def _is_open(symbol: Symbol) -> bool:
     return any(symbol is s for s in _ANY_RANK) or (isinstance(symbol, str) and symbol == "*")
 
 

@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 
 from anabranch.core import dtypes
-from anabranch.core.dtypes import DType
-from anabranch.core.shapes import TensorShape
+from anabranch.core.attrs import AttributeValue
+from anabranch.core.dtypes import DType, DTypeLike
+from anabranch.core.shapes import ShapeLike, TensorShape
+from anabranch.core.values import TensorLike
 from anabranch.graph.building import apply_op
 from anabranch.graph.constants import constant_value
 from anabranch.graph.conversion import convert_to_tensor
@@ -49,15 +51,15 @@ class TensorArray:
 
     def __init__(
         self,
-        dtype: Any,
-        size: Any = None,
+        dtype: DTypeLike,
+        size: TensorLike | None = None,
         dynamic_size: bool | None = None,
         clear_after_read: bool | None = None,
         tensor_array_name: str | None = None,
-        handle: Any = None,
+        handle: Tensor | None = None,
         flow: Tensor | None = None,
         infer_shape: bool = True,
-        element_shape: Any = None,
+        element_shape: ShapeLike | None = None,
         colocate_with_first_write_call: bool = True,
         name: str | None = None,
     ) -> None:
@@ -131,7 +133,7 @@ class TensorArray:
         raise NotImplementedError("tensor arrays are values: use tf.gradients, which differentiates through them")
 
     # ------------------------------------------------------------------ one element
-    def read(self, index: Any, name: str | None = None) -> Tensor:
+    def read(self, index: TensorLike, name: str | None = None) -> Tensor:
         """The element at `index`.
 
         Args:
@@ -158,7 +160,7 @@ class TensorArray:
         )
         return item
 
-    def write(self, index: Any, value: Any, name: str | None = None) -> TensorArray:
+    def write(self, index: TensorLike, value: TensorLike, name: str | None = None) -> TensorArray:
         """An array with `value` at `index`.
 
         Args:
@@ -216,7 +218,7 @@ class TensorArray:
         )
         return tensor
 
-    def gather(self, indices: Any, name: str | None = None) -> Tensor:
+    def gather(self, indices: TensorLike, name: str | None = None) -> Tensor:
         """The elements at `indices` as one tensor, along a new first axis."""
         (tensor,) = self._op(
             "TensorListGather",
@@ -240,7 +242,7 @@ class TensorArray:
             joined.set_shape([None, *self._element_shape.as_list()[1:]])
         return joined
 
-    def unstack(self, value: Any, name: str | None = None) -> TensorArray:
+    def unstack(self, value: TensorLike, name: str | None = None) -> TensorArray:
         """An array of the rows of `value`."""
         tensor = _ensured(self._converted(value), TensorShape([None]).concatenate(self._element_shape))
         (flow,) = self._op(
@@ -249,7 +251,7 @@ class TensorArray:
         made = self._changed(flow, tensor.shape[1:])
         return made._of_size(tensor.shape.dims_tuple[0] if tensor.shape.dims_tuple else None)
 
-    def scatter(self, indices: Any, value: Any, name: str | None = None) -> TensorArray:
+    def scatter(self, indices: TensorLike, value: TensorLike, name: str | None = None) -> TensorArray:
         """An array with the rows of `value` at `indices`."""
         tensor = _ensured(self._converted(value), TensorShape([None]).concatenate(self._element_shape))
         positions = convert_to_tensor(indices, dtypes.int32)
@@ -262,7 +264,7 @@ class TensorArray:
         )
         return self._changed(flow, tensor.shape[1:])
 
-    def split(self, value: Any, lengths: Any, name: str | None = None) -> TensorArray:
+    def split(self, value: TensorLike, lengths: TensorLike, name: str | None = None) -> TensorArray:
         """An array of consecutive pieces of `value`; `lengths` tells the rows of each."""
         tensor = _ensured(self._converted(value), TensorShape([None]).concatenate(self._element_shape[1:]))
         rows = convert_to_tensor(lengths)
@@ -287,7 +289,7 @@ class TensorArray:
         return raw.NoOp(name=name)  # type: ignore[no-any-return]
 
     # ------------------------------------------------------------------ inside
-    def _op(self, kind: str, *inputs: Any, name: str | None, **attrs: Any) -> list[Tensor]:
+    def _op(self, kind: str, *inputs: TensorLike, name: str | None, **attrs: AttributeValue) -> list[Tensor]:
         op_def = op_def_of(kind)
         bound = dict(zip((arg.name for arg in op_def.inputs), inputs, strict=True)) | attrs
         if "element_dtype" in op_def.attrs:
@@ -308,7 +310,7 @@ class TensorArray:
         self._size = None if self._dynamic_size else size
         return self
 
-    def _converted(self, value: Any) -> Tensor:
+    def _converted(self, value: TensorLike) -> Tensor:
         """A value to be stored; arrays and numbers take over the dtype of the elements."""
         tensor = convert_to_tensor(value, name="value", preferred_dtype=self._dtype)
         if tensor.dtype.base_dtype is not self._dtype:

@@ -8,7 +8,9 @@ from typing import Any
 import anabranch.autodiff.loops  # the gradient of While  # noqa: F401
 from anabranch.core import dtypes, nest
 from anabranch.core.attrs import FuncAttr
+from anabranch.core.nest import Structure
 from anabranch.core.shapes import TensorShape
+from anabranch.core.values import TensorLike
 from anabranch.frontend.control_flow.composites import components, rebuilt
 from anabranch.frontend.control_flow.conditionals import scalar_predicate
 from anabranch.frontend.control_flow.loop_invariants import read_before
@@ -25,13 +27,13 @@ from anabranch.ops import raw
 def while_loop(
     cond: Callable[..., Any],
     body: Callable[..., Any],
-    loop_vars: Any,
-    shape_invariants: Any = None,
+    loop_vars: Structure,
+    shape_invariants: Structure | None = None,
     parallel_iterations: int = 10,
     back_prop: bool = True,
     swap_memory: bool = False,
     name: str | None = None,
-    maximum_iterations: Any = None,
+    maximum_iterations: TensorLike | None = None,
     return_same_structure: bool = False,
 ) -> nest.Structure:
     """Repeats `body` as long as `cond` is true.
@@ -81,12 +83,12 @@ def while_loop(
     return results[0] if loop.is_unpacked and not return_same_structure else results
 
 
-def _without_gradient(value: Any) -> Any:
+def _without_gradient(value: TensorLike) -> Any:
     return rebuilt(value, [raw.StopGradient(t) for t in components(value)])
 
 
 # ---------------------------------------------------------------------- loop variables
-def _component_shapes(value: Any, invariant: Any) -> list[TensorShape]:
+def _component_shapes(value: TensorLike, invariant: Structure) -> list[TensorShape]:
     tensors = components(value)
     if isinstance(value, TensorArray):
         return [TensorShape([])]
@@ -105,7 +107,7 @@ def _component_shapes(value: Any, invariant: Any) -> list[TensorShape]:
     return [_invariant(tensors[0], invariant)]
 
 
-def _invariant(tensor: Tensor, invariant: Any) -> TensorShape:
+def _invariant(tensor: Tensor, invariant: Structure) -> TensorShape:
     """The shape that a user says a tensor keeps in the loop."""
     shape = TensorShape(getattr(invariant, "shape", invariant))
     if not _less_specific(shape, tensor.shape):
@@ -129,7 +131,9 @@ def _less_specific(general: TensorShape, special: TensorShape) -> bool:
 class _LoopBuilder:
     """One loop being built."""
 
-    def __init__(self, scope: str, loop_vars: Any, shape_invariants: Any, maximum_iterations: Any) -> None:
+    def __init__(
+        self, scope: str, loop_vars: Structure, shape_invariants: Structure, maximum_iterations: TensorLike
+    ) -> None:
         self.outer = get_default_graph()
         self.scope = scope.rstrip("/").replace("/", "_")
         self.structure = loop_vars
@@ -198,7 +202,7 @@ class _LoopBuilder:
             truth = raw.LogicalAnd(raw.Less(counter, self.limit), truth)
         return self.condition.capture(truth)
 
-    def _flat_results(self, results: Any) -> list[Any]:
+    def _flat_results(self, results: Structure) -> list[Any]:
         if isinstance(results, Operation) or results is None:
             raise ValueError(f"body must return the next values of the loop variables, got {results!r}")
         top = self.structure
@@ -222,7 +226,7 @@ class _LoopBuilder:
             ) from None
         return [_converted(v, like) for v, like in zip(nest.flatten(results), self.leaves, strict=True)]
 
-    def _is_bare(self, results: Any) -> bool:
+    def _is_bare(self, results: Structure) -> bool:
         """Whether the body returned the only loop variable by itself; a structured one only under a limit."""
         if not nest.is_nested(results):
             return True
@@ -297,7 +301,7 @@ class _LoopBuilder:
         return nest.pack_sequence_as(self.structure, values)
 
 
-def _same(structure: Any, other: Any) -> bool:
+def _same(structure: Structure, other: Structure) -> bool:
     try:
         nest.assert_same_structure(structure, other, check_types=False)
     except (TypeError, ValueError):
@@ -305,7 +309,7 @@ def _same(structure: Any, other: Any) -> bool:
     return True
 
 
-def _converted(value: Any, like: Any = None) -> Any:
+def _converted(value: TensorLike, like: TensorLike | None = None) -> Any:
     if isinstance(value, TensorArray | SparseTensor | IndexedSlices):
         return value
     wanted = like.dtype if isinstance(like, Tensor) and not isinstance(value, Tensor) else None
@@ -315,12 +319,12 @@ def _converted(value: Any, like: Any = None) -> Any:
         return convert_to_tensor(value)
 
 
-def _flat_invariants(shape_invariants: Any, loop_vars: Any, count: int) -> list[Any]:
+def _flat_invariants(shape_invariants: Structure, loop_vars: Structure, count: int) -> list[Any]:
     if shape_invariants is None:
         return [None] * count
     flat: list[Any] = []
 
-    def visit(structure: Any, shapes: Any) -> None:
+    def visit(structure: Structure, shapes: Structure) -> None:
         if not nest.is_nested(structure):
             flat.append(TensorShape(getattr(shapes, "shape", shapes)) if shapes is not None else None)
             return

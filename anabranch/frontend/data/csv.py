@@ -11,6 +11,7 @@ import numpy as np
 
 from anabranch.core import dtypes
 from anabranch.core.dtypes import DType, as_dtype
+from anabranch.core.values import TensorLike
 from anabranch.frontend.data.datasets import Dataset
 from anabranch.frontend.data.readers import RowDataset, TextLineDataset
 from anabranch.frontend.storage.parsing import decode_csv
@@ -37,10 +38,10 @@ class CsvDataset(Dataset):
 
     def __init__(
         self,
-        filenames: Any,
+        filenames: TensorLike,
         record_defaults: Sequence[Any],
-        compression_type: Any = None,
-        buffer_size: Any = None,
+        compression_type: TensorLike | None = None,
+        buffer_size: TensorLike | None = None,
         header: bool = False,
         field_delim: str = ",",
         use_quote_delim: bool = True,
@@ -65,7 +66,7 @@ class CsvDataset(Dataset):
         super().__init__(made._variant_tensor, made._structure)
 
 
-def _default(value: Any) -> Any:
+def _default(value: TensorLike) -> Any:
     """A default value as `decode_csv` takes it: an empty vector where a dtype says that a value is required."""
     if isinstance(value, DType | type):
         dtype = as_dtype(value)
@@ -79,7 +80,7 @@ def _no_text() -> Tensor:
 
 
 def make_csv_dataset(
-    file_pattern: Any,
+    file_pattern: TensorLike,
     batch_size: int,
     column_names: Sequence[str] | None = None,
     column_defaults: Sequence[Any] | None = None,
@@ -93,7 +94,7 @@ def make_csv_dataset(
     shuffle: bool = True,
     shuffle_buffer_size: int = 10000,
     shuffle_seed: int | None = None,
-    prefetch_buffer_size: Any = None,
+    prefetch_buffer_size: TensorLike | None = None,
     num_parallel_reads: int = 1,
     sloppy: bool = False,
     num_rows_for_inference: int | None = 100,
@@ -157,7 +158,7 @@ def make_csv_dataset(
     return rows.batch(batch_size, drop_remainder=num_epochs is None).map(named).prefetch(prefetch_buffer_size)
 
 
-def _files(pattern: Any) -> list[str]:
+def _files(pattern: TensorLike) -> list[str]:
     patterns = list(pattern) if isinstance(pattern, list | tuple) else [pattern]
     names = sorted(name for p in patterns for name in gfile.glob(p))
     if not names:

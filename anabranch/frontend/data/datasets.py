@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import abc
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from anabranch.core import dtypes
 from anabranch.core.attrs import FuncAttr
 from anabranch.core.nest import Structure
 from anabranch.core.shapes import TensorShape
+from anabranch.core.values import TensorLike
 from anabranch.frontend.data import nest
 from anabranch.frontend.data.functions import ElementBody, copied_by_value, state_body
 from anabranch.frontend.data.generators import generator_variant
@@ -34,7 +35,7 @@ from anabranch.frontend.data.structure import (
     values_from,
 )
 from anabranch.frontend.framework import get_seed
-from anabranch.graph.building import apply_op
+from anabranch.graph.building import Argument, apply_op
 from anabranch.graph.composite import SparseTensor
 from anabranch.graph.constants import constant_value_as_shape
 from anabranch.graph.conversion import convert_to_tensor
@@ -65,7 +66,7 @@ class Dataset:
         (array([0, 1]), array([4, 9]))
     """
 
-    def __init__(self, variant_tensor: Tensor, structure: Any, options: Options | None = None) -> None:
+    def __init__(self, variant_tensor: Tensor, structure: Structure, options: Options | None = None) -> None:
         self._variant_tensor = variant_tensor
         self._structure = structure
         self._options = options or Options()
@@ -171,13 +172,13 @@ class Dataset:
 
     # ------------------------------------------------------------------ sources
     @staticmethod
-    def from_tensors(tensors: Any) -> Dataset:
+    def from_tensors(tensors: Structure) -> Dataset:
         """One element: `tensors`, a structure of values."""
         structure, flat = components_of(tensors)
         return Dataset(_op("TensorDataset", None, components=flat, **_component_attrs(structure)), structure)
 
     @staticmethod
-    def from_tensor_slices(tensors: Any) -> Dataset:
+    def from_tensor_slices(tensors: Structure) -> Dataset:
         """The rows of `tensors`, a structure of values with first dimensions alike.
 
         Args:
@@ -224,7 +225,10 @@ class Dataset:
 
     @staticmethod
     def from_generator(
-        generator: Callable[..., Any], output_types: Any, output_shapes: Any = None, args: Any = None
+        generator: Callable[..., Any],
+        output_types: Structure,
+        output_shapes: Structure | None = None,
+        args: Sequence[TensorLike] | None = None,
     ) -> Dataset:
         """What a Python generator yields; each walk calls `generator` anew.
 
@@ -250,7 +254,7 @@ class Dataset:
         return Dataset(*generator_variant(generator, output_types, output_shapes, args))
 
     @staticmethod
-    def range(*args: Any) -> Dataset:
+    def range(*args: TensorLike) -> Dataset:
         """int64 scalars: range(stop), range(start, stop) or range(start, stop, step).
 
         Raises:
@@ -264,7 +268,7 @@ class Dataset:
         return Dataset(_op("RangeDataset", structure, **{k: _int64(v, k) for k, v in numbers.items()}), structure)
 
     @staticmethod
-    def list_files(file_pattern: Any, shuffle: bool | None = None, seed: int | None = None) -> Dataset:
+    def list_files(file_pattern: TensorLike, shuffle: bool | None = None, seed: int | None = None) -> Dataset:
         """The names of the files that match a pattern, or a list of them; in random order unless `shuffle` is False.
 
         Raises (in the step):
@@ -284,7 +288,7 @@ class Dataset:
         return dataset.shuffle(raw.Maximum(raw.Cast(count, DstT=dtypes.int64), _int64(1)), seed=seed)
 
     @staticmethod
-    def zip(datasets: Any) -> Dataset:
+    def zip(datasets: Structure) -> Dataset:
         """The elements of several datasets side by side.
 
         Args:
@@ -326,7 +330,7 @@ class Dataset:
         made = self._made("ConcatenateDataset", structure, another_dataset=dataset._variant_tensor)
         return made.with_options(dataset._options)
 
-    def repeat(self, count: Any = None) -> Dataset:
+    def repeat(self, count: TensorLike | None = None) -> Dataset:
         """The elements `count` times over; endlessly for None or -1.
 
         Args:
@@ -345,15 +349,15 @@ class Dataset:
         """
         return self._made("RepeatDataset", count=_int64(-1 if count is None else count, "count"))
 
-    def take(self, count: Any) -> Dataset:
+    def take(self, count: TensorLike) -> Dataset:
         """The first `count` elements; all for -1."""
         return self._made("TakeDataset", count=_int64(count, "count"))
 
-    def skip(self, count: Any) -> Dataset:
+    def skip(self, count: TensorLike) -> Dataset:
         """All but the first `count` elements; none for -1."""
         return self._made("SkipDataset", count=_int64(count, "count"))
 
-    def shard(self, num_shards: Any, index: Any) -> Dataset:
+    def shard(self, num_shards: TensorLike, index: TensorLike) -> Dataset:
         """Every `num_shards`-th element, beginning with number `index`.
 
         Raises:
@@ -362,12 +366,12 @@ class Dataset:
         shards, which = _int64(num_shards, "num_shards"), _int64(index, "index")
         return self._made("ShardDataset", num_shards=shards, index=which)
 
-    def cache(self, filename: Any = "") -> Dataset:
+    def cache(self, filename: TensorLike = "") -> Dataset:
         """Keeps the elements of the first walk: in a file beside `filename`, or in memory where it is empty."""
         return self._made("CacheDataset", filename=convert_to_tensor(filename, dtypes.string, name="filename"))
 
     def shuffle(
-        self, buffer_size: Any, seed: int | None = None, reshuffle_each_iteration: bool | None = None
+        self, buffer_size: TensorLike, seed: int | None = None, reshuffle_each_iteration: bool | None = None
     ) -> Dataset:
         """The elements in random order, each drawn from a buffer of the next `buffer_size`.
 
@@ -397,7 +401,7 @@ class Dataset:
             reshuffle_each_iteration=reshuffle,
         )
 
-    def prefetch(self, buffer_size: Any) -> Dataset:
+    def prefetch(self, buffer_size: TensorLike) -> Dataset:
         """The same elements; up to `buffer_size` (None, -1: our choice) are computed ahead in a thread.
 
         Args:
@@ -417,7 +421,7 @@ class Dataset:
         return self._made("PrefetchDataset", buffer_size=_int64(-1 if buffer_size is None else buffer_size))
 
     # ------------------------------------------------------------------ together
-    def batch(self, batch_size: Any, drop_remainder: Any = False) -> Dataset:
+    def batch(self, batch_size: TensorLike, drop_remainder: TensorLike = False) -> Dataset:
         """`batch_size` elements stacked; what is left at the end is a smaller batch, or is dropped.
 
         Args:
@@ -442,7 +446,11 @@ class Dataset:
         return self._made("BatchDatasetV2", structure, batch_size=size, drop_remainder=drop)
 
     def padded_batch(
-        self, batch_size: Any, padded_shapes: Any, padding_values: Any = None, drop_remainder: Any = False
+        self,
+        batch_size: TensorLike,
+        padded_shapes: Structure,
+        padding_values: Structure | None = None,
+        drop_remainder: TensorLike = False,
     ) -> Dataset:
         """Like `batch`, for elements that differ in shape: each is padded at its end.
 
@@ -480,7 +488,13 @@ class Dataset:
         ).outputs[0]
         return Dataset(variant, structure, self._options)
 
-    def window(self, size: Any, shift: Any = None, stride: Any = 1, drop_remainder: Any = False) -> Dataset:
+    def window(
+        self,
+        size: TensorLike,
+        shift: TensorLike | None = None,
+        stride: TensorLike = 1,
+        drop_remainder: TensorLike = False,
+    ) -> Dataset:
         """Datasets of `size` elements, `stride` apart, that begin `shift` (default: `size`) apart."""
         length = _int64(size, "size")
         structure = nest.map_structure(DatasetComponent, self._structure)
@@ -510,12 +524,12 @@ class Dataset:
         structure = nest.map_structure(lambda c: c.unbatched(), self._structure)
         return _in_rows(self)._made("UnbatchDataset", structure)
 
-    def enumerate(self, start: Any = 0) -> Dataset:
+    def enumerate(self, start: TensorLike = 0) -> Dataset:
         """Each element with its number, an int64 scalar, before it."""
         return Dataset.zip((Dataset.range(start, np.iinfo(np.int64).max), self))
 
     # ------------------------------------------------------------------ functions
-    def map(self, map_func: Callable[..., Any], num_parallel_calls: Any = None) -> Dataset:
+    def map(self, map_func: Callable[..., Any], num_parallel_calls: TensorLike | None = None) -> Dataset:
         """`map_func` of each element.
 
         Args:
@@ -539,7 +553,9 @@ class Dataset:
         calls = convert_to_tensor(num_parallel_calls, dtypes.int32, name="num_parallel_calls")
         return self._with_function("ParallelMapDataset", body, body.structure, num_parallel_calls=calls)
 
-    def map_with_legacy_function(self, map_func: Callable[..., Any], num_parallel_calls: Any = None) -> Dataset:
+    def map_with_legacy_function(
+        self, map_func: Callable[..., Any], num_parallel_calls: TensorLike | None = None
+    ) -> Dataset:
         """The same as `map`."""
         return self.map(map_func, num_parallel_calls)
 
@@ -553,7 +569,11 @@ class Dataset:
         return self._with_function("FlatMapDataset", body, body.structure.element)
 
     def interleave(
-        self, map_func: Callable[..., Any], cycle_length: Any, block_length: Any = 1, num_parallel_calls: Any = None
+        self,
+        map_func: Callable[..., Any],
+        cycle_length: TensorLike,
+        block_length: TensorLike = 1,
+        num_parallel_calls: TensorLike | None = None,
     ) -> Dataset:
         """Like `flat_map`, with `cycle_length` datasets that take turns, `block_length` elements each.
 
@@ -604,7 +624,7 @@ class Dataset:
         """The same as `filter`."""
         return self.filter(predicate)
 
-    def reduce(self, initial_state: Any, reduce_func: Callable[[Any, Any], Any]) -> Structure:
+    def reduce(self, initial_state: Structure, reduce_func: Callable[[Any, Any], Any]) -> Structure:
         """The last state of `state = reduce_func(state, element)` over all elements.
 
         Raises:
@@ -636,13 +656,13 @@ class Dataset:
         return dataset
 
     # ------------------------------------------------------------------ building
-    def _made(self, type_name: str, structure: Any = None, **bound: Any) -> Dataset:
+    def _made(self, type_name: str, structure: Structure | None = None, **bound: Argument) -> Dataset:
         """The dataset of an operation on this one."""
         structure = self._structure if structure is None else structure
         variant = _op(type_name, structure, input_dataset=self._variant_tensor, **bound)
         return Dataset(variant, structure, self._options)
 
-    def _with_function(self, type_name: str, body: ElementBody, structure: Any, **bound: Any) -> Dataset:
+    def _with_function(self, type_name: str, body: ElementBody, structure: Structure, **bound: Argument) -> Dataset:
         """The same, for an operation with one function."""
         return self._made(type_name, structure, other_arguments=body.captured, f=body.function, **bound)
 
@@ -653,13 +673,13 @@ def _in_rows(dataset: Dataset) -> Dataset:
     if not any(isinstance(c, SparseComponent) for c in nest.flatten(dataset._structure)):
         return dataset
 
-    def rows(*values: Any) -> tuple[Tensor, ...]:
+    def rows(*values: TensorLike) -> tuple[Tensor, ...]:
         return tuple(sliced_component_of(value)[1] for leaf in values for value in nest.flatten(leaf))
 
     return dataset.map(rows)
 
 
-def _op(type_name: str, structure: Any, **bound: Any) -> Tensor:
+def _op(type_name: str, structure: Structure, **bound: Argument) -> Tensor:
     """The variant of a new dataset operation; `structure` of its elements, where its attributes tell it."""
     if structure is not None:
         bound.update(flat_attrs(structure))
@@ -667,15 +687,15 @@ def _op(type_name: str, structure: Any, **bound: Any) -> Tensor:
     return op.outputs[0]
 
 
-def _component_attrs(structure: Any) -> dict[str, Any]:
+def _component_attrs(structure: Structure) -> dict[str, Any]:
     return {"output_shapes": flat_attrs(structure)["output_shapes"]}
 
 
-def _int64(value: Any, name: str | None = None) -> Tensor:
+def _int64(value: TensorLike, name: str | None = None) -> Tensor:
     return convert_to_tensor(value, dtypes.int64, name=name)
 
 
-def seed_tensors(seed: Any) -> tuple[Tensor, Tensor]:
+def seed_tensors(seed: TensorLike) -> tuple[Tensor, Tensor]:
     """The two seeds of an operation as int64 scalars; both zero: drawn anew."""
     if isinstance(seed, Tensor):
         graph_seed, _ = get_seed(0)
@@ -694,7 +714,7 @@ def check_predicate(body: ElementBody, what: str) -> None:
         raise ValueError(f"{what} return type must be convertible to a scalar boolean tensor. Was {body.structure!r}.")
 
 
-def _dataset_body(function: Callable[..., Any], what: str, structure: Any) -> ElementBody:
+def _dataset_body(function: Callable[..., Any], what: str, structure: Structure) -> ElementBody:
     body = ElementBody(function, what, structure)
     if not isinstance(body.structure, DatasetComponent):
         raise TypeError(f"the function passed to {what} must return a `Dataset` object, got {body.structure!r}")
@@ -705,7 +725,7 @@ def _dataset_body(function: Callable[..., Any], what: str, structure: Any) -> El
 class DatasetComponent(Component):
     """A dataset as a component of an element: `element` is the structure of its elements."""
 
-    def __init__(self, element: Any, shape: TensorShape | None = None) -> None:
+    def __init__(self, element: Structure, shape: TensorShape | None = None) -> None:
         self.element = element
         self._shape = TensorShape([]) if shape is None else shape
 
@@ -747,7 +767,7 @@ class DatasetComponent(Component):
         return DatasetComponent(element, self._shape)
 
 
-def _component_of_dataset(value: Any) -> tuple[Component, Tensor] | None:
+def _component_of_dataset(value: object) -> tuple[Component, Tensor] | None:
     return (DatasetComponent(value._structure), value._variant_tensor) if isinstance(value, Dataset) else None
 
 

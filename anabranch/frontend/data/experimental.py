@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 
 from anabranch.core import dtypes
+from anabranch.core.dtypes import DTypeLike
 from anabranch.core.nest import Structure
-from anabranch.core.shapes import TensorShape
+from anabranch.core.shapes import ShapeLike, TensorShape
+from anabranch.core.values import TensorLike
 from anabranch.frontend.data import nest
 from anabranch.frontend.data.datasets import Dataset, DatasetComponent, check_predicate, seed_tensors
 from anabranch.frontend.data.functions import ElementBody, state_body
+from anabranch.frontend.data.iterators import Iterator
 from anabranch.frontend.data.padding import known_batch
 from anabranch.frontend.data.structure import (
     SparseComponent,
@@ -37,12 +40,12 @@ UNKNOWN_CARDINALITY: Final = -2
 Transformation = Callable[[Dataset], Dataset]
 
 
-def _int64(value: Any) -> Tensor:
+def _int64(value: TensorLike) -> Tensor:
     return convert_to_tensor(value, dtypes.int64)
 
 
 # ---------------------------------------------------------------------- sources
-def Counter(start: Any = 0, step: Any = 1, dtype: Any = dtypes.int64) -> Dataset:
+def Counter(start: TensorLike = 0, step: TensorLike = 1, dtype: DTypeLike = dtypes.int64) -> Dataset:
     """Numbers from `start` on by `step`, endlessly."""
     start_tensor, step_tensor = convert_to_tensor(start, dtype), convert_to_tensor(step, dtype)
     return (
@@ -63,10 +66,10 @@ class RandomDataset(Dataset):
 # ---------------------------------------------------------------------- batches
 def map_and_batch(
     map_func: Callable[..., Any],
-    batch_size: Any,
+    batch_size: TensorLike,
     num_parallel_batches: int | None = None,
-    drop_remainder: Any = False,
-    num_parallel_calls: Any = None,
+    drop_remainder: TensorLike = False,
+    num_parallel_calls: TensorLike | None = None,
 ) -> Transformation:
     """`map` and `batch` in one.
 
@@ -104,7 +107,7 @@ def unbatch() -> Transformation:
     return lambda dataset: dataset.unbatch()
 
 
-def dense_to_sparse_batch(batch_size: Any, row_shape: Any) -> Transformation:
+def dense_to_sparse_batch(batch_size: TensorLike, row_shape: TensorLike) -> Transformation:
     """Batches of tensors of different shapes as sparse tensors.
 
     Raises:
@@ -126,7 +129,9 @@ def dense_to_sparse_batch(batch_size: Any, row_shape: Any) -> Transformation:
 
 
 # ---------------------------------------------------------------------- order
-def shuffle_and_repeat(buffer_size: Any, count: Any = None, seed: int | None = None) -> Transformation:
+def shuffle_and_repeat(
+    buffer_size: TensorLike, count: TensorLike | None = None, seed: int | None = None
+) -> Transformation:
     """`shuffle` and `repeat` in one."""
 
     def transform(dataset: Dataset) -> Dataset:
@@ -142,7 +147,7 @@ def shuffle_and_repeat(buffer_size: Any, count: Any = None, seed: int | None = N
     return transform
 
 
-def enumerate_dataset(start: Any = 0) -> Transformation:
+def enumerate_dataset(start: TensorLike = 0) -> Transformation:
     """Each element with its number before it."""
     return lambda dataset: dataset.enumerate(start)
 
@@ -183,11 +188,11 @@ def take_while(predicate: Callable[..., Any]) -> Transformation:
 
 def parallel_interleave(
     map_func: Callable[..., Any],
-    cycle_length: Any,
-    block_length: Any = 1,
-    sloppy: Any = False,
-    buffer_output_elements: Any = None,
-    prefetch_input_elements: Any = None,
+    cycle_length: TensorLike,
+    block_length: TensorLike = 1,
+    sloppy: TensorLike = False,
+    buffer_output_elements: TensorLike | None = None,
+    prefetch_input_elements: TensorLike | None = None,
 ) -> Transformation:
     """`interleave` whose datasets compute ahead in threads of their own; the order stays, whatever `sloppy` says."""
 
@@ -239,7 +244,9 @@ def choose_from_datasets(datasets: list[Dataset], choice_dataset: Dataset) -> Da
     return _directed(choice_dataset, datasets)
 
 
-def sample_from_datasets(datasets: list[Dataset], weights: Any = None, seed: int | None = None) -> Dataset:
+def sample_from_datasets(
+    datasets: list[Dataset], weights: TensorLike | None = None, seed: int | None = None
+) -> Dataset:
     """The next element of one of the datasets, drawn with the probabilities `weights` (a list, a tensor, or a dataset).
 
     Datasets that have ended are passed over.
@@ -274,7 +281,7 @@ def sample_from_datasets(datasets: list[Dataset], weights: Any = None, seed: int
 
 
 # ---------------------------------------------------------------------- functions with a state
-def scan(initial_state: Any, scan_func: Callable[[Any, Any], Any]) -> Transformation:
+def scan(initial_state: Structure, scan_func: Callable[[Any, Any], Any]) -> Transformation:
     """`state, output = scan_func(state, element)` for each element; the outputs are the new elements.
 
     Raises:
@@ -284,7 +291,7 @@ def scan(initial_state: Any, scan_func: Callable[[Any, Any], Any]) -> Transforma
     def transform(dataset: Dataset) -> Dataset:
         structure, flat = components_of(initial_state)
 
-        def state_of(result: Any) -> Any:
+        def state_of(result: Structure) -> Any:
             if not isinstance(result, tuple) or len(result) != 2:
                 raise TypeError("The scan function must return a pair comprising the new state and the output value.")
             return result[0]
@@ -298,7 +305,7 @@ def scan(initial_state: Any, scan_func: Callable[[Any, Any], Any]) -> Transforma
 def group_by_window(
     key_func: Callable[..., Any],
     reduce_func: Callable[[Any, Any], Any],
-    window_size: Any = None,
+    window_size: TensorLike | None = None,
     window_size_func: Callable[[Any], Any] | None = None,
 ) -> Transformation:
     """Groups elements by a key; `reduce_func(key, dataset of a full group)` gives the elements that come out.
@@ -347,16 +354,16 @@ def group_by_window(
     return transform
 
 
-def _as_key(value: Any) -> Tensor:
+def _as_key(value: TensorLike) -> Tensor:
     return value if isinstance(value, Tensor) else _int64(value)
 
 
-def _as_int64(value: Any) -> Tensor:
+def _as_int64(value: TensorLike) -> Tensor:
     tensor = convert_to_tensor(value)
     return tensor if tensor.dtype is dtypes.int64 else convert_to_tensor(raw.Cast(tensor, DstT=dtypes.int64))
 
 
-def _reduced(function: Any, key: Any, group: Dataset, structure: Any) -> Any:
+def _reduced(function: Callable[..., Any], key: TensorLike, group: Dataset, structure: Structure) -> Any:
     return function(key, Dataset(group._variant_tensor, structure))
 
 
@@ -377,7 +384,7 @@ class Reducer:
 def group_by_reducer(key_func: Callable[..., Any], reducer: Reducer) -> Transformation:
     """One element for each key: what `reducer` makes of all elements with that key."""
 
-    def reduce(key: Any, group: Dataset) -> Dataset:
+    def reduce(key: TensorLike, group: Dataset) -> Dataset:
         state = group.reduce(reducer.init_func(key), reducer.reduce_func)
         results = reducer.finalize_func(*state) if type(state) is tuple else reducer.finalize_func(state)
         return Dataset.from_tensors(results)
@@ -387,10 +394,10 @@ def group_by_reducer(key_func: Callable[..., Any], reducer: Reducer) -> Transfor
 
 def bucket_by_sequence_length(
     element_length_func: Callable[..., Any],
-    bucket_boundaries: Any,
-    bucket_batch_sizes: Any,
-    padded_shapes: Any = None,
-    padding_values: Any = None,
+    bucket_boundaries: Sequence[int],
+    bucket_batch_sizes: Sequence[int],
+    padded_shapes: Structure | None = None,
+    padding_values: Structure | None = None,
     pad_to_bucket_boundary: bool = False,
     no_padding: bool = False,
     drop_remainder: bool = False,
@@ -414,7 +421,7 @@ def bucket_by_sequence_length(
     boundaries = list(bucket_boundaries)
     limits = np.array([*boundaries, np.iinfo(np.int32).max], np.int64)
 
-    def bucket(*element: Any) -> Tensor:
+    def bucket(*element: Structure) -> Tensor:
         length = raw.Cast(convert_to_tensor(element_length_func(*element)), DstT=dtypes.int64)
         passed = raw.Cast(raw.LessEqual(_int64(limits[:-1]), length), DstT=dtypes.int64)
         number: Tensor = raw.Sum(passed, 0)
@@ -425,12 +432,12 @@ def bucket_by_sequence_length(
         size: Tensor = raw.GatherV2(_int64(sizes), key, 0)
         return size
 
-    def shapes_for(key: Tensor, shapes: Any) -> Any:
+    def shapes_for(key: Tensor, shapes: Structure) -> Any:
         if not pad_to_bucket_boundary:
             return shapes
         boundary = raw.Sub(raw.GatherV2(_int64(limits), key, 0), _int64(1))
 
-        def filled(shape: Any) -> Any:
+        def filled(shape: ShapeLike) -> Any:
             dims = TensorShape(shape).dims_tuple or ()
             return raw.Pack([boundary if d is None else _int64(d) for d in dims]) if dims else shape
 
@@ -469,7 +476,7 @@ def get_single_element(dataset: Dataset) -> Structure:
     return values_from(dataset._structure, apply_op(op_def_of("DatasetToSingleElement"), bound).outputs)
 
 
-def get_structure(dataset_or_iterator: Any) -> Structure:
+def get_structure(dataset_or_iterator: Dataset | Iterator) -> Structure:
     """The structure of component types of the elements."""
     return dataset_or_iterator._element_structure
 
@@ -479,13 +486,13 @@ def to_variant(dataset: Dataset) -> Tensor:
     return dataset._variant_tensor
 
 
-def from_variant(variant: Tensor, structure: Any) -> Dataset:
+def from_variant(variant: Tensor, structure: Structure) -> Dataset:
     """The dataset for which a variant tensor stands; `structure` of its elements."""
     return Dataset(variant, structure)
 
 
 # ---------------------------------------------------------------------- what changes nothing here
-def prefetch_to_device(device: str, buffer_size: Any = None) -> Transformation:
+def prefetch_to_device(device: str, buffer_size: TensorLike | None = None) -> Transformation:
     """Computes elements ahead; they reach the device with the step that uses them."""
     return lambda dataset: dataset.prefetch(AUTOTUNE if buffer_size is None else buffer_size)
 
@@ -505,6 +512,6 @@ def bytes_produced_stats(tag: str) -> Transformation:
     return lambda dataset: dataset
 
 
-def parse_example_dataset(features: Any, num_parallel_calls: Any = 1) -> Transformation:
+def parse_example_dataset(features: Mapping[str, Any], num_parallel_calls: TensorLike = 1) -> Transformation:
     """Batches of serialized `tf.train.Example`s as dicts of tensors; `features` as for `tf.io.parse_example`."""
     return lambda dataset: dataset.map(lambda serialized: parse_example(serialized, features), num_parallel_calls)

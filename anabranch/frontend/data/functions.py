@@ -7,6 +7,7 @@ from typing import Any
 
 from anabranch.core import dtypes
 from anabranch.core.attrs import FuncAttr
+from anabranch.core.nest import Structure
 from anabranch.frontend.data import nest
 from anabranch.frontend.data.structure import (
     Component,
@@ -44,7 +45,7 @@ class ElementBody:
         TypeError: it returns something that no element can hold.
     """
 
-    def __init__(self, function: Callable[..., Any], what: str, *structures: Any) -> None:
+    def __init__(self, function: Callable[..., Any], what: str, *structures: Structure) -> None:
         outer = get_default_graph()
         self.body = body = FunctionGraph(what.replace(".", "_").rstrip("()"), outer)
         with body.as_default():
@@ -68,7 +69,7 @@ class ElementBody:
         self.captured = body.captures
         self.function = FuncAttr(outer.add_function(self.body.name, body))
 
-    def _parameters(self, structure: Any, number: int) -> Any:
+    def _parameters(self, structure: Structure, number: int) -> Any:
         components = nest.flatten(structure)
         tensors = [
             self.body.add_parameter(c.flat_type, c.flat_shape, f"args_{number}_{i}" if number or i else "args_0")
@@ -94,7 +95,7 @@ def _has_effect(op: Operation) -> bool:
 
 
 def state_body(
-    function: Callable[..., Any], what: str, state: Any, element: Any, state_of: Callable[[Any], Any]
+    function: Callable[..., Any], what: str, state: Structure, element: Structure, state_of: Callable[[Any], Any]
 ) -> tuple[ElementBody, Any]:
     """A function (state, element) -> results, of which `state_of` tells the next state, and the state's structure.
 
@@ -125,7 +126,7 @@ def state_body(
         state = relaxed
 
 
-def _same_shapes(one: Any, other: Any) -> bool:
+def _same_shapes(one: Structure, other: Structure) -> bool:
     return all(
         a.flat_shape.dims_tuple == b.flat_shape.dims_tuple and _dims(a) == _dims(b)
         for a, b in zip(nest.flatten(one), nest.flatten(other), strict=True)

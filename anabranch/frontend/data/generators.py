@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from anabranch.core import dtypes
 from anabranch.core.dtypes import DType
+from anabranch.core.nest import Structure
 from anabranch.core.shapes import TensorShape
-from anabranch.core.values import to_array
+from anabranch.core.values import TensorLike, TensorValue, to_array
 from anabranch.frontend.control_flow.script import py_func
 from anabranch.frontend.data import nest
 from anabranch.frontend.data.functions import ElementBody
@@ -26,7 +27,7 @@ from anabranch.graph.operation import Tensor
 class _Generators:
     """The generators that are being walked, by number."""
 
-    def __init__(self, generator: Callable[..., Any], structure: Any, types: list[DType]) -> None:
+    def __init__(self, generator: Callable[..., Any], structure: Structure, types: list[DType]) -> None:
         self._generator = generator
         self._structure, self._types = structure, types
         self._shapes: list[TensorShape] = [c.shapes for c in nest.flatten(structure)]
@@ -34,14 +35,14 @@ class _Generators:
         self._lock = threading.Lock()
         self._running: dict[int, Iterator[Any]] = {}
 
-    def start(self, *arguments: Any) -> Any:
+    def start(self, *arguments: TensorValue) -> Any:
         """Calls the generator; returns its number."""
         with self._lock:
             number = next(self._numbers)
         self._running[number] = iter(self._generator(*arguments))
         return np.int64(number)
 
-    def step(self, number: Any) -> list[Any]:
+    def step(self, number: TensorValue) -> list[Any]:
         """The next element; StopIteration at the end."""
         values = next(self._running[int(number)])
         try:
@@ -54,7 +55,7 @@ class _Generators:
         return [self._converted(*row) for row in zip(flat, self._types, self._shapes, strict=True)]
 
     @staticmethod
-    def _converted(value: Any, dtype: DType, shape: TensorShape) -> Any:
+    def _converted(value: TensorLike, dtype: DType, shape: TensorShape) -> Any:
         try:
             array = to_array(list(value) if isinstance(value, range) else value, dtype)
         except (TypeError, ValueError) as error:
@@ -68,7 +69,7 @@ class _Generators:
             )
         return array
 
-    def finish(self, number: Any) -> Any:
+    def finish(self, number: TensorValue) -> Any:
         """Forgets a generator, which closes it."""
         generator = self._running.pop(int(number), None)
         close = getattr(generator, "close", None)
@@ -78,7 +79,7 @@ class _Generators:
 
 
 def generator_variant(
-    generator: Callable[..., Any], output_types: Any, output_shapes: Any, args: Any
+    generator: Callable[..., Any], output_types: Structure, output_shapes: Structure, args: Sequence[TensorLike] | None
 ) -> tuple[Tensor, Any]:
     """The tensor of a dataset of what a generator yields, and the structure of its elements; see `from_generator`."""
     if not callable(generator):

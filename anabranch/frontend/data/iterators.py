@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from anabranch.core import dtypes
 from anabranch.core.nest import Structure
+from anabranch.core.values import TensorLike
 from anabranch.frontend.data import nest, structure as structures
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.graph import get_default_graph
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
+
+if TYPE_CHECKING:
+    from anabranch.frontend.data.datasets import Dataset
 
 _MANY_CALLS = 32
 
@@ -26,7 +30,12 @@ class Iterator:
     """
 
     def __init__(
-        self, iterator_resource: Tensor, initializer: Any, output_types: Any, output_shapes: Any, output_classes: Any
+        self,
+        iterator_resource: Tensor,
+        initializer: Operation | None,
+        output_types: Structure,
+        output_shapes: Structure,
+        output_classes: Structure,
     ) -> None:
         self._iterator_resource = iterator_resource
         self._initializer = initializer
@@ -36,14 +45,17 @@ class Iterator:
         get_default_graph().add_to_collection("iterators", iterator_resource)
 
     @classmethod
-    def _of(cls, resource: Tensor, initializer: Any, structure: Any) -> Iterator:
+    def _of(cls, resource: Tensor, initializer: Operation | None, structure: Structure) -> Iterator:
         made = cls(resource, initializer, dtypes.float32, None, None)
         made._structure = structure
         return made
 
     @staticmethod
     def from_structure(
-        output_types: Any, output_shapes: Any = None, shared_name: str | None = None, output_classes: Any = None
+        output_types: Structure,
+        output_shapes: Structure | None = None,
+        shared_name: str | None = None,
+        output_classes: Structure | None = None,
     ) -> Iterator:
         """An iterator without a dataset, for datasets whose elements have this structure; see `make_initializer`.
 
@@ -61,7 +73,10 @@ class Iterator:
 
     @staticmethod
     def from_string_handle(
-        string_handle: Any, output_types: Any, output_shapes: Any = None, output_classes: Any = None
+        string_handle: TensorLike,
+        output_types: Structure,
+        output_shapes: Structure | None = None,
+        output_classes: Structure | None = None,
     ) -> Iterator:
         """The iterator that a string tensor names: what a session returned for another one's `string_handle()`."""
         structure = structures.from_legacy(output_types, output_shapes, output_classes)
@@ -84,7 +99,7 @@ class Iterator:
         made: Operation = self._initializer
         return made
 
-    def make_initializer(self, dataset: Any, name: str | None = None) -> Operation:
+    def make_initializer(self, dataset: Dataset, name: str | None = None) -> Operation:
         """An operation that moves it before the first element of a dataset.
 
         Raises:
@@ -161,7 +176,7 @@ class Iterator:
         return self._structure
 
 
-def _as_list(results: Any) -> list[Tensor]:
+def _as_list(results: Structure) -> list[Tensor]:
     return list(results) if isinstance(results, list | tuple) else [results]
 
 
@@ -170,30 +185,30 @@ def _unique_name() -> str:
     return ""
 
 
-def make_initializable_iterator(dataset: Any, shared_name: str | None = None) -> Iterator:
+def make_initializable_iterator(dataset: Dataset, shared_name: str | None = None) -> Iterator:
     """An iterator over a dataset; run its `initializer` first."""
-    return dataset._make_initializable_iterator(shared_name)  # type: ignore[no-any-return]
+    return dataset._make_initializable_iterator(shared_name)
 
 
-def make_one_shot_iterator(dataset: Any) -> Iterator:
+def make_one_shot_iterator(dataset: Dataset) -> Iterator:
     """An iterator over a dataset, once; it needs no initializer.
 
     Raises:
         ValueError: the dataset depends on placeholders, variables or tables.
     """
-    return dataset._make_one_shot_iterator()  # type: ignore[no-any-return]
+    return dataset._make_one_shot_iterator()
 
 
-def get_legacy_output_classes(dataset_or_iterator: Any) -> Structure:
+def get_legacy_output_classes(dataset_or_iterator: Dataset | Iterator) -> Structure:
     """The structure of classes of an element's components."""
     return structures.classes_of(dataset_or_iterator._element_structure)
 
 
-def get_legacy_output_shapes(dataset_or_iterator: Any) -> Structure:
+def get_legacy_output_shapes(dataset_or_iterator: Dataset | Iterator) -> Structure:
     """The structure of shapes of an element's components."""
     return structures.shapes_of(dataset_or_iterator._element_structure)
 
 
-def get_legacy_output_types(dataset_or_iterator: Any) -> Structure:
+def get_legacy_output_types(dataset_or_iterator: Dataset | Iterator) -> Structure:
     """The structure of dtypes of an element's components."""
     return structures.types_of(dataset_or_iterator._element_structure)

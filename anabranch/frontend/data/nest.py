@@ -5,26 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from anabranch.core.nest import Structure
 from anabranch.graph.composite import SparseTensorValue
 
 
-def is_nested(structure: Any) -> bool:
+def is_nested(structure: Structure) -> bool:
     """Whether it is a tuple or a dict. The value of a sparse tensor is a leaf, though a named tuple."""
     return isinstance(structure, tuple | Mapping) and not isinstance(structure, SparseTensorValue)
 
 
-def flatten(structure: Any) -> list[Any]:
+def flatten(structure: Structure) -> list[Any]:
     """The leaves; those of a dict in the order of its keys."""
     if not is_nested(structure):
         return [structure]
     return [leaf for child in _children(structure) for leaf in flatten(child)]
 
 
-def _children(structure: Any) -> list[Any]:
+def _children(structure: Structure) -> list[Any]:
     return [structure[k] for k in sorted(structure)] if isinstance(structure, Mapping) else list(structure)
 
 
-def pack_sequence_as(structure: Any, flat: Any) -> Any:
+def pack_sequence_as(structure: Structure, flat: Structure) -> Any:
     """The structure with other leaves.
 
     Raises:
@@ -37,7 +38,7 @@ def pack_sequence_as(structure: Any, flat: Any) -> Any:
     return _pack(structure, iter(leaves))
 
 
-def _pack(structure: Any, leaves: Iterator[Any]) -> Any:
+def _pack(structure: Structure, leaves: Iterator[Any]) -> Any:
     if not is_nested(structure):
         return next(leaves)
     if isinstance(structure, Mapping):
@@ -47,7 +48,7 @@ def _pack(structure: Any, leaves: Iterator[Any]) -> Any:
     return type(structure)(*children) if hasattr(structure, "_fields") else tuple(children)
 
 
-def map_structure(function: Callable[..., Any], *structures: Any) -> Any:
+def map_structure(function: Callable[..., Any], *structures: Structure) -> Any:
     """The structure of the first with `function` of the corresponding leaves of all.
 
     Raises:
@@ -58,7 +59,7 @@ def map_structure(function: Callable[..., Any], *structures: Any) -> Any:
     return pack_sequence_as(structures[0], map(function, *(flatten(s) for s in structures)))
 
 
-def assert_same_structure(first: Any, second: Any) -> None:
+def assert_same_structure(first: Structure, second: Structure) -> None:
     """Raises unless both are nested in the same way.
 
     Raises:
@@ -77,13 +78,13 @@ def assert_same_structure(first: Any, second: Any) -> None:
         assert_same_structure(a, b)
 
 
-def map_structure_up_to(shallow: Any, function: Callable[..., Any], *structures: Any) -> Any:
+def map_structure_up_to(shallow: Structure, function: Callable[..., Any], *structures: Structure) -> Any:
     """Like `map_structure`, but what lies below the leaves of `shallow` is passed whole."""
     columns = [flatten_up_to(shallow, structure) for structure in structures]
     return pack_sequence_as(shallow, map(function, *columns))
 
 
-def flatten_up_to(shallow: Any, structure: Any) -> list[Any]:
+def flatten_up_to(shallow: Structure, structure: Structure) -> list[Any]:
     """What stands in `structure` in the places of the leaves of `shallow`.
 
     Raises:

@@ -27,7 +27,7 @@ from anabranch.ops import raw
 class Optional:
     """A value that may be missing; `value_structure` describes it."""
 
-    def __init__(self, variant_tensor: Tensor, structure: Any) -> None:
+    def __init__(self, variant_tensor: Tensor, structure: Structure) -> None:
         self._variant_tensor = variant_tensor
         self._structure = structure
 
@@ -51,13 +51,13 @@ class Optional:
         return self._structure
 
     @staticmethod
-    def from_value(value: Any) -> Optional:
+    def from_value(value: Structure) -> Optional:
         """An optional that holds a structure of tensors."""
         structure, flat = components_of(value)
         return Optional(apply_op(op_def_of("OptionalFromValue"), {"components": flat}).outputs[0], structure)
 
     @staticmethod
-    def none_from_structure(value_structure: Any) -> Optional:
+    def none_from_structure(value_structure: Structure) -> Optional:
         """An optional without a value.
 
         Args:
@@ -67,7 +67,7 @@ class Optional:
         return Optional(raw.OptionalNone(), structure)
 
 
-def _component(leaf: Any) -> Component:
+def _component(leaf: Structure) -> Component:
     return TensorComponent(leaf.dtype, leaf.shape) if isinstance(leaf, TensorSpec) else leaf
 
 
@@ -80,7 +80,7 @@ def get_next_as_optional(iterator: Iterator) -> Optional:
 class OptionalComponent(Component):
     """An optional as a component of an element."""
 
-    def __init__(self, value: Any) -> None:
+    def __init__(self, value: Structure) -> None:
         self.value = value
 
     @property
@@ -122,7 +122,7 @@ class OptionalComponent(Component):
         return self
 
 
-def _component_of_optional(value: Any) -> tuple[Component, Tensor] | None:
+def _component_of_optional(value: object) -> tuple[Component, Tensor] | None:
     return (OptionalComponent(value._structure), value._variant_tensor) if isinstance(value, Optional) else None
 
 

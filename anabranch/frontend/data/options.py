@@ -18,7 +18,7 @@ class _Wishes:
         for name in self._names:
             object.__setattr__(self, name, None)
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         if name not in self._names:
             raise AttributeError(f"{type(self).__name__} has no option {name!r}; it has {list(self._names)}")
         object.__setattr__(self, name, value)
@@ -119,7 +119,7 @@ class Options(_Wishes):
         return merged
 
 
-def _set_once(options: Any, name: str, value: Any) -> None:
+def _set_once(options: object, name: str, value: object) -> None:
     old = getattr(options, name)
     if old is not None and old != value:
         raise ValueError(f"Cannot merge incompatible values of option {name!r}: {old!r} and {value!r}")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from anabranch.core import dtypes
-from anabranch.core.shapes import TensorShape
+from anabranch.core.dtypes import DType
+from anabranch.core.nest import Structure
+from anabranch.core.shapes import ShapeLike, TensorShape
+from anabranch.core.values import TensorLike
 from anabranch.frontend.data import nest
 from anabranch.graph.constants import constant_value
 from anabranch.graph.conversion import convert_to_tensor
@@ -21,7 +22,7 @@ def known_batch(size: Tensor, drop_remainder: Tensor) -> int | None:
     return int(known) if dropped is not None and bool(dropped) and known is not None else None
 
 
-def padded_shape(shape: Any) -> Tensor:
+def padded_shape(shape: ShapeLike) -> Tensor:
     if isinstance(shape, Tensor):
         return shape if shape.dtype is dtypes.int64 else raw.Cast(shape, DstT=dtypes.int64)
     if isinstance(shape, np.ndarray):
@@ -48,13 +49,13 @@ def check_padded(shape: TensorShape, padded: TensorShape) -> None:
                 raise problem
 
 
-def padding_tensors(values: Any, structure: Any) -> list[Tensor]:
+def padding_tensors(values: Structure, structure: Structure) -> list[Tensor]:
     components = nest.flatten(structure)
     given = [None] * len(components) if values is None else nest.flatten_up_to(structure, values)
     return [_padding_value(value, component.dtype) for value, component in zip(given, components, strict=True)]
 
 
-def _padding_value(value: Any, dtype: Any) -> Tensor:
+def _padding_value(value: TensorLike | None, dtype: DType) -> Tensor:
     if value is None:
         fill = b"" if dtype is dtypes.string else np.zeros((), dtype.as_numpy_dtype)
         return convert_to_tensor(fill, dtype)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 from anabranch.core import dtypes
 from anabranch.core.shapes import TensorShape
+from anabranch.core.values import TensorLike
 from anabranch.frontend.data.datasets import Dataset
 from anabranch.frontend.data.structure import TensorComponent
 from anabranch.graph.conversion import convert_to_tensor
@@ -15,11 +16,11 @@ from anabranch.ops import raw
 _DEFAULT_BUFFER = 256 * 1024
 
 
-def _number(value: Any, default: int, name: str) -> Tensor:
+def _number(value: TensorLike, default: int, name: str) -> Tensor:
     return convert_to_tensor(default if value is None else value, dtypes.int64, name=name)
 
 
-def _compression(value: Any) -> Tensor:
+def _compression(value: TensorLike) -> Tensor:
     return convert_to_tensor("" if value is None else value, dtypes.string, name="compression_type")
 
 
@@ -48,9 +49,13 @@ class TextLineDataset(Dataset):
     """
 
     def __init__(
-        self, filenames: Any, compression_type: Any = None, buffer_size: Any = None, num_parallel_reads: Any = None
+        self,
+        filenames: TensorLike,
+        compression_type: TensorLike | None = None,
+        buffer_size: TensorLike | None = None,
+        num_parallel_reads: TensorLike | None = None,
     ) -> None:
-        def read(names: Any) -> Tensor:
+        def read(names: TensorLike) -> Tensor:
             compression, size = _compression(compression_type), _number(buffer_size, _DEFAULT_BUFFER, "buffer_size")
             made: Tensor = raw.TextLineDataset(names, compression, size)
             return made
@@ -61,7 +66,13 @@ class TextLineDataset(Dataset):
 class RowDataset(Dataset):
     """The rows of CSV files, not taken apart: lines, and line ends within quotes. Arguments as of `CsvDataset`."""
 
-    def __init__(self, filenames: Any, field_delim: str, compression_type: Any = None, buffer_size: Any = None) -> None:
+    def __init__(
+        self,
+        filenames: TensorLike,
+        field_delim: str,
+        compression_type: TensorLike | None = None,
+        buffer_size: TensorLike | None = None,
+    ) -> None:
         compression, size = _compression(compression_type), _number(buffer_size, _DEFAULT_BUFFER, "buffer_size")
         made = raw._CSVRowDataset(filenames, compression, size, field_delim=field_delim)
         super().__init__(made, _text())
@@ -89,9 +100,13 @@ class TFRecordDataset(Dataset):
     """
 
     def __init__(
-        self, filenames: Any, compression_type: Any = None, buffer_size: Any = None, num_parallel_reads: Any = None
+        self,
+        filenames: TensorLike,
+        compression_type: TensorLike | None = None,
+        buffer_size: TensorLike | None = None,
+        num_parallel_reads: TensorLike | None = None,
     ) -> None:
-        def read(names: Any) -> Tensor:
+        def read(names: TensorLike) -> Tensor:
             compression, size = _compression(compression_type), _number(buffer_size, _DEFAULT_BUFFER, "buffer_size")
             made: Tensor = raw.TFRecordDataset(names, compression, size)
             return made
@@ -115,15 +130,15 @@ class FixedLengthRecordDataset(Dataset):
 
     def __init__(
         self,
-        filenames: Any,
-        record_bytes: Any,
-        header_bytes: Any = None,
-        footer_bytes: Any = None,
-        buffer_size: Any = None,
-        compression_type: Any = None,
-        num_parallel_reads: Any = None,
+        filenames: TensorLike,
+        record_bytes: TensorLike,
+        header_bytes: TensorLike | None = None,
+        footer_bytes: TensorLike | None = None,
+        buffer_size: TensorLike | None = None,
+        compression_type: TensorLike | None = None,
+        num_parallel_reads: TensorLike | None = None,
     ) -> None:
-        def read(names: Any) -> Tensor:
+        def read(names: TensorLike) -> Tensor:
             lengths = (
                 _number(header_bytes, 0, "header_bytes"),
                 _number(record_bytes, 0, "record_bytes"),
@@ -136,7 +151,7 @@ class FixedLengthRecordDataset(Dataset):
         super().__init__(_read(filenames, read, num_parallel_reads), _text())
 
 
-def _read(filenames: Any, read: Any, parallel: Any) -> Tensor:
+def _read(filenames: TensorLike, read: Callable[[Tensor], Tensor], parallel: TensorLike) -> Tensor:
     """The variant of a dataset that reads files one after the other, or several of them in turns."""
     if isinstance(filenames, Dataset):
         if filenames.output_types is not dtypes.string:

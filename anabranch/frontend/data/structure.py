@@ -13,6 +13,7 @@ from typing import Any
 
 from anabranch.core import dtypes
 from anabranch.core.dtypes import DType, as_dtype
+from anabranch.core.nest import Structure
 from anabranch.core.shapes import TensorShape
 from anabranch.frontend.data import nest
 from anabranch.graph.composite import SparseTensor, SparseTensorValue
@@ -165,7 +166,7 @@ component_classes[SparseTensor] = SparseComponent
 
 
 # ---------------------------------------------------------------------- values
-def component_of(value: Any) -> tuple[Component, Tensor]:
+def component_of(value: Structure) -> tuple[Component, Tensor]:
     """The type of a leaf and the tensor that stands for it.
 
     Raises:
@@ -185,7 +186,7 @@ def component_of(value: Any) -> tuple[Component, Tensor]:
     return TensorComponent(tensor.dtype.base_dtype, tensor.shape), tensor
 
 
-def sliced_component_of(value: Any) -> tuple[Component, Tensor]:
+def sliced_component_of(value: Structure) -> tuple[Component, Tensor]:
     """Like `component_of`, for a value whose rows are to be the elements: the component's is the whole's type."""
     if isinstance(value, SparseTensorValue):
         value = SparseTensor.from_value(value)
@@ -195,19 +196,23 @@ def sliced_component_of(value: Any) -> tuple[Component, Tensor]:
     return component, raw.SerializeManySparse(value.indices, value.values, value.dense_shape, out_type=dtypes.variant)
 
 
-def components_of(value: Any, of: Callable[[Any], tuple[Component, Tensor]] = component_of) -> tuple[Any, list[Tensor]]:
+def components_of(
+    value: Structure, of: Callable[[Any], tuple[Component, Tensor]] = component_of
+) -> tuple[Any, list[Tensor]]:
     """The structure of component types of a structure of values, and the tensors in flat order."""
     pairs = [of(leaf) for leaf in nest.flatten(value)]
     return nest.pack_sequence_as(value, [component for component, _ in pairs]), [tensor for _, tensor in pairs]
 
 
-def values_from(structure: Any, tensors: list[Tensor]) -> Any:
+def values_from(structure: Structure, tensors: list[Tensor]) -> Any:
     """The user's structure of values."""
     components = nest.flatten(structure)
     return nest.pack_sequence_as(structure, [c.from_tensor(t) for c, t in zip(components, tensors, strict=True)])
 
 
-def from_legacy(output_types: Any, output_shapes: Any = None, output_classes: Any = None) -> Any:
+def from_legacy(
+    output_types: Structure, output_shapes: Structure | None = None, output_classes: Structure | None = None
+) -> Any:
     """A structure of component types from structures of dtypes, shapes (default: unknown) and classes (tensors)."""
     types = nest.map_structure(as_dtype, output_types)
     if output_shapes is None:
@@ -220,34 +225,34 @@ def from_legacy(output_types: Any, output_shapes: Any = None, output_classes: An
     except ValueError as error:
         raise TypeError(f"output_types, output_shapes and output_classes are nested differently: {error}") from None
 
-    def make(dtype: DType, shape: TensorShape, cls: Any) -> Component:
+    def make(dtype: DType, shape: TensorShape, cls: type) -> Component:
         return component_classes[cls](dtype, shape) if isinstance(cls, type) else cls
 
     return nest.map_structure(make, types, shapes, classes)
 
 
-def flat_attrs(structure: Any) -> dict[str, Any]:
+def flat_attrs(structure: Structure) -> dict[str, Any]:
     """The attributes `output_types` and `output_shapes` of an operation for such elements."""
     components = nest.flatten(structure)
     return {"output_types": [c.flat_type for c in components], "output_shapes": [c.flat_shape for c in components]}
 
 
-def classes_of(structure: Any) -> Any:
+def classes_of(structure: Structure) -> Any:
     """The same as `output_classes`."""
     return nest.map_structure(lambda c: c.classes, structure)
 
 
-def types_of(structure: Any) -> Any:
+def types_of(structure: Structure) -> Any:
     """The same as `output_types`."""
     return nest.map_structure(lambda c: c.types, structure)
 
 
-def shapes_of(structure: Any) -> Any:
+def shapes_of(structure: Structure) -> Any:
     """The same as `output_shapes`."""
     return nest.map_structure(lambda c: c.shapes, structure)
 
 
-def are_compatible(one: Any, other: Any) -> bool:
+def are_compatible(one: Structure, other: Structure) -> bool:
     """Whether values of the second structure can stand where the first is expected."""
     try:
         nest.assert_same_structure(one, other)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from anabranch.core.values import TensorLike
 from anabranch.frontend.arithmetic.elementwise import digamma, exp, is_nan, lgamma, log, log1p, sign, square
 from anabranch.frontend.arithmetic.math import abs, betainc
 from anabranch.frontend.arithmetic.random import random_gamma, random_normal, random_uniform
@@ -34,7 +35,9 @@ class _LocationScale(ScalarDistribution):
 
     _scalar_parameters = ("loc", "scale")
 
-    def __init__(self, loc: Any, scale: Any, validate_args: bool, allow_nan_stats: bool, name: str) -> None:
+    def __init__(
+        self, loc: TensorLike, scale: TensorLike, validate_args: bool, allow_nan_stats: bool, name: str
+    ) -> None:
         parameters = {"loc": loc, "scale": scale, **options(validate_args, allow_nan_stats, name)}
         with name_scope(name, values=[loc, scale]) as scope:
             self._loc, self._scale = floating_parameters(loc=loc, scale=scale)
@@ -75,7 +78,12 @@ class Normal(_LocationScale):
     """
 
     def __init__(
-        self, loc: Any, scale: Any, validate_args: bool = False, allow_nan_stats: bool = True, name: str = "Normal"
+        self,
+        loc: TensorLike,
+        scale: TensorLike,
+        validate_args: bool = False,
+        allow_nan_stats: bool = True,
+        name: str = "Normal",
     ) -> None:
         super().__init__(loc, scale, validate_args, allow_nan_stats, name)
 
@@ -123,7 +131,12 @@ class Laplace(_LocationScale):
     """
 
     def __init__(
-        self, loc: Any, scale: Any, validate_args: bool = False, allow_nan_stats: bool = True, name: str = "Laplace"
+        self,
+        loc: TensorLike,
+        scale: TensorLike,
+        validate_args: bool = False,
+        allow_nan_stats: bool = True,
+        name: str = "Laplace",
     ) -> None:
         super().__init__(loc, scale, validate_args, allow_nan_stats, name)
 
@@ -168,9 +181,9 @@ class StudentT(ScalarDistribution):
 
     def __init__(
         self,
-        df: Any,
-        loc: Any,
-        scale: Any,
+        df: TensorLike,
+        loc: TensorLike,
+        scale: TensorLike,
         validate_args: bool = False,
         allow_nan_stats: bool = True,
         name: str = "StudentT",
@@ -263,8 +276,8 @@ class Uniform(ScalarDistribution):
 
     def __init__(
         self,
-        low: Any = 0.0,
-        high: Any = 1.0,
+        low: TensorLike = 0.0,
+        high: TensorLike = 1.0,
         validate_args: bool = False,
         allow_nan_stats: bool = True,
         name: str = "Uniform",

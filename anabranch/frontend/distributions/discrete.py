@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from anabranch.core import dtypes
-from anabranch.core.dtypes import DType
+from anabranch.core.dtypes import DType, DTypeLike
 from anabranch.core.shapes import TensorShape
+from anabranch.core.values import TensorLike
 from anabranch.frontend.arithmetic.elementwise import log, sqrt, square
 from anabranch.frontend.arithmetic.math import lbeta
 from anabranch.frontend.arithmetic.random import multinomial, random_gamma, random_uniform
@@ -68,9 +69,9 @@ class Bernoulli(ScalarDistribution):
 
     def __init__(
         self,
-        logits: Any = None,
-        probs: Any = None,
-        dtype: Any = dtypes.int32,
+        logits: TensorLike | None = None,
+        probs: TensorLike | None = None,
+        dtype: DTypeLike = dtypes.int32,
         validate_args: bool = False,
         allow_nan_stats: bool = True,
         name: str = "Bernoulli",
@@ -151,9 +152,9 @@ class Categorical(Distribution):
 
     def __init__(
         self,
-        logits: Any = None,
-        probs: Any = None,
-        dtype: Any = dtypes.int32,
+        logits: TensorLike | None = None,
+        probs: TensorLike | None = None,
+        dtype: DTypeLike = dtypes.int32,
         validate_args: bool = False,
         allow_nan_stats: bool = True,
         name: str = "Categorical",
@@ -254,9 +255,9 @@ class Multinomial(Distribution):
 
     def __init__(
         self,
-        total_count: Any,
-        logits: Any = None,
-        probs: Any = None,
+        total_count: TensorLike,
+        logits: TensorLike | None = None,
+        probs: TensorLike | None = None,
         validate_args: bool = False,
         allow_nan_stats: bool = True,
         name: str = "Multinomial",
@@ -301,7 +302,7 @@ class Multinomial(Distribution):
         logits = broadcast_to(self._logits, concat([whole, self.event_shape_tensor()], 0))
         return _drawn_counts(logits, broadcast_to(self._total_count, whole), n, self.dtype, seed)
 
-    def _value_tensor(self, value: Any) -> Tensor:
+    def _value_tensor(self, value: TensorLike) -> Tensor:
         return check_counts(super()._value_tensor(value), self._total_count, self.validate_args)
 
     def _log_prob(self, value: Tensor) -> Any:
@@ -329,8 +330,8 @@ class DirichletMultinomial(Distribution):
 
     def __init__(
         self,
-        total_count: Any,
-        concentration: Any,
+        total_count: TensorLike,
+        concentration: TensorLike,
         validate_args: bool = False,
         allow_nan_stats: bool = True,
         name: str = "DirichletMultinomial",
@@ -381,7 +382,7 @@ class DirichletMultinomial(Distribution):
         counts = _drawn_counts(log(gamma), totals, 1, self.dtype, derived_seed(seed, "dirichlet_multinomial"))
         return counts[0]
 
-    def _value_tensor(self, value: Any) -> Tensor:
+    def _value_tensor(self, value: TensorLike) -> Tensor:
         counts = super()._value_tensor(value)
         return check_counts(counts, self._total_count, self.validate_args, "counts last-dimension")
 
@@ -417,7 +418,7 @@ def _valid_total(count: Tensor, validate_args: bool) -> Tensor:
     return with_dependencies(checks, count)
 
 
-def _drawn_counts(logits: Tensor, totals: Tensor, n: Any, dtype: DType, seed: int | None) -> Tensor:
+def _drawn_counts(logits: Tensor, totals: Tensor, n: TensorLike, dtype: DType, seed: int | None) -> Tensor:
     """How often each class is drawn: [n] + logits' shape, where `totals` has logits' shape without the classes.
 
     All rows draw as often as the one that draws most; what a row draws beyond its own total is not counted.

@@ -14,8 +14,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Self
 
 from anabranch.core import dtypes
-from anabranch.core.dtypes import DType, as_dtype
+from anabranch.core.dtypes import DType, DTypeLike, as_dtype
 from anabranch.core.shapes import TensorShape
+from anabranch.core.values import PassedOn, TensorLike
 from anabranch.frontend.arithmetic.elementwise import equal, exp, log, log1p, sqrt, square
 from anabranch.frontend.arithmetic.reduction import reduce_prod
 from anabranch.frontend.arrays.array import concat, reshape, shape as shape_of, size
@@ -67,7 +68,7 @@ class Distribution:
 
     def __init__(
         self,
-        dtype: Any,
+        dtype: DTypeLike,
         reparameterization_type: ReparameterizationType,
         validate_args: bool,
         allow_nan_stats: bool,
@@ -130,18 +131,18 @@ class Distribution:
         shapes = [("batch_shape", self.batch_shape), ("event_shape", self.event_shape)]
         return "".join(f"{separator}{name}={shape}" for name, shape in shapes if shape.ndims is not None)
 
-    def copy(self, **override_parameters_kwargs: Any) -> Self:
+    def copy(self, **override_parameters_kwargs: PassedOn) -> Self:
         """Another one like this, with some arguments replaced."""
         return type(self)(**{**self.parameters, **override_parameters_kwargs})
 
     @classmethod
-    def param_shapes(cls, sample_shape: Any, name: str = "DistributionParamShapes") -> dict[str, Tensor]:
+    def param_shapes(cls, sample_shape: TensorLike, name: str = "DistributionParamShapes") -> dict[str, Tensor]:
         """The shape of each parameter for which `sample()` has the shape `sample_shape`, as int32 vectors."""
         with name_scope(name, values=[sample_shape]):
             return cls._param_shapes(sample_shape)
 
     @classmethod
-    def param_static_shapes(cls, sample_shape: Any) -> dict[str, TensorShape]:
+    def param_static_shapes(cls, sample_shape: TensorLike) -> dict[str, TensorShape]:
         """Like `param_shapes`, with static shapes.
 
         Raises:
@@ -163,7 +164,7 @@ class Distribution:
         return shapes
 
     @classmethod
-    def _param_shapes(cls, sample_shape: Any) -> dict[str, Tensor]:
+    def _param_shapes(cls, sample_shape: TensorLike) -> dict[str, Tensor]:
         if not cls._scalar_parameters:
             raise NotImplementedError("_param_shapes not implemented")
         shape = convert_to_tensor(sample_shape, dtypes.int32)
@@ -217,7 +218,7 @@ class Distribution:
         raise NotImplementedError(f"event_shape_tensor is not implemented: {type(self).__name__}")
 
     # ------------------------------------------------------------------ samples
-    def sample(self, sample_shape: Any = (), seed: int | None = None, name: str = "sample") -> Tensor:
+    def sample(self, sample_shape: TensorLike = (), seed: int | None = None, name: str = "sample") -> Tensor:
         """Samples of shape `sample_shape` + batch shape + event shape.
 
         Args:
@@ -245,43 +246,45 @@ class Distribution:
         raise self._missing("sample_n")
 
     # ------------------------------------------------------------------ densities
-    def log_prob(self, value: Any, name: str = "log_prob") -> Tensor:
+    def log_prob(self, value: TensorLike, name: str = "log_prob") -> Tensor:
         """The logarithm of the density, or of the probability of a discrete value."""
         return self._of_value(name, value, [(self._log_prob, None), (self._prob, log)])
 
-    def prob(self, value: Any, name: str = "prob") -> Tensor:
+    def prob(self, value: TensorLike, name: str = "prob") -> Tensor:
         """The density, or the probability of a discrete value."""
         return self._of_value(name, value, [(self._prob, None), (self._log_prob, exp)])
 
-    def log_cdf(self, value: Any, name: str = "log_cdf") -> Tensor:
+    def log_cdf(self, value: TensorLike, name: str = "log_cdf") -> Tensor:
         """The logarithm of P(X <= value)."""
         return self._of_value(name, value, [(self._log_cdf, None), (self._cdf, log)])
 
-    def cdf(self, value: Any, name: str = "cdf") -> Tensor:
+    def cdf(self, value: TensorLike, name: str = "cdf") -> Tensor:
         """P(X <= value)."""
         return self._of_value(name, value, [(self._cdf, None), (self._log_cdf, exp)])
 
-    def log_survival_function(self, value: Any, name: str = "log_survival_function") -> Tensor:
+    def log_survival_function(self, value: TensorLike, name: str = "log_survival_function") -> Tensor:
         """The logarithm of P(X > value)."""
         forms = [(self._log_survival_function, None), (self._cdf, lambda p: log1p(-p))]
         return self._of_value(name, value, [*forms, (self._log_cdf, lambda p: log1p(-exp(p)))])
 
-    def survival_function(self, value: Any, name: str = "survival_function") -> Tensor:
+    def survival_function(self, value: TensorLike, name: str = "survival_function") -> Tensor:
         """P(X > value)."""
         forms = [(self._survival_function, None), (self._cdf, lambda p: 1.0 - p)]
         return self._of_value(name, value, [*forms, (self._log_cdf, lambda p: 1.0 - exp(p))])
 
-    def quantile(self, value: Any, name: str = "quantile") -> Tensor:
+    def quantile(self, value: TensorLike, name: str = "quantile") -> Tensor:
         """The x for which P(X <= x) = value."""
         return self._of_value(name, value, [(self._quantile, None)])
 
-    def _of_value(self, name: str, value: Any, forms: list[tuple[Any, Callable[[Tensor], Tensor] | None]]) -> Tensor:
+    def _of_value(
+        self, name: str, value: TensorLike, forms: list[tuple[Any, Callable[[Tensor], Tensor] | None]]
+    ) -> Tensor:
         """The first of the forms that the subclass implements, applied to the value."""
         with self._scope(name, [value]):
             value = self._value_tensor(value)
             return _first_implemented(forms, value)
 
-    def _value_tensor(self, value: Any) -> Tensor:
+    def _value_tensor(self, value: TensorLike) -> Tensor:
         return convert_to_tensor(value, name="value", preferred_dtype=self.dtype)
 
     def _log_prob(self, value: Tensor) -> Tensor:

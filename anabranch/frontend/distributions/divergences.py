@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from anabranch.frontend.arithmetic.elementwise import is_nan, logical_not
 from anabranch.frontend.arithmetic.reduction import reduce_any
@@ -11,6 +11,9 @@ from anabranch.frontend.arrays.array import identity
 from anabranch.frontend.control_flow.checks import Assert
 from anabranch.frontend.framework import control_dependencies, name_scope
 from anabranch.graph.operation import Tensor
+
+if TYPE_CHECKING:
+    from anabranch.frontend.distributions.distribution import Distribution
 
 Rule = Callable[..., Any]
 _rules: dict[tuple[type, type], Rule] = {}
@@ -28,7 +31,7 @@ def _registered_kl(type_a: type, type_b: type) -> Rule | None:
 
 
 def kl_divergence(
-    distribution_a: Any, distribution_b: Any, allow_nan_stats: bool = True, name: str | None = None
+    distribution_a: Distribution, distribution_b: Distribution, allow_nan_stats: bool = True, name: str | None = None
 ) -> Tensor:
     """KL(a || b): the expectation under a of log(a / b), for each distribution of the batch.
 
@@ -57,7 +60,7 @@ def kl_divergence(
             return identity(divergence, name="checked_kl")
 
 
-def cross_entropy(ref: Any, other: Any, allow_nan_stats: bool = True, name: str | None = None) -> Any:
+def cross_entropy(ref: Distribution, other: Distribution, allow_nan_stats: bool = True, name: str | None = None) -> Any:
     """The expectation under `ref` of -log(other), in nats."""
     with name_scope(name, "cross_entropy"):
         return ref.entropy() + kl_divergence(ref, other, allow_nan_stats=allow_nan_stats)

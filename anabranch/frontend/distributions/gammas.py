@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from anabranch.core.shapes import TensorShape
+from anabranch.core.values import TensorLike
 from anabranch.frontend.arithmetic.elementwise import digamma, lgamma, log, log1p, sqrt, square, xlogy
 from anabranch.frontend.arithmetic.math import betainc, igamma, lbeta
 from anabranch.frontend.arithmetic.random import random_gamma, random_uniform
@@ -51,8 +52,8 @@ class Gamma(ScalarDistribution):
 
     def __init__(
         self,
-        concentration: Any,
-        rate: Any,
+        concentration: TensorLike,
+        rate: TensorLike,
         validate_args: bool = False,
         allow_nan_stats: bool = True,
         name: str = "Gamma",
@@ -73,7 +74,7 @@ class Gamma(ScalarDistribution):
     def rate(self) -> Tensor:
         return self._rate
 
-    def _value_tensor(self, value: Any) -> Tensor:
+    def _value_tensor(self, value: TensorLike) -> Tensor:
         return _valid_sample(super()._value_tensor(value), self.validate_args)
 
     def _sample_n(self, n: Tensor, seed: int | None) -> Tensor:
@@ -111,7 +112,7 @@ class Exponential(Gamma):
     _scalar_parameters = ("rate",)
 
     def __init__(
-        self, rate: Any, validate_args: bool = False, allow_nan_stats: bool = True, name: str = "Exponential"
+        self, rate: TensorLike, validate_args: bool = False, allow_nan_stats: bool = True, name: str = "Exponential"
     ) -> None:
         with name_scope(name, values=[rate]) as scope:
             (self._rate,) = floating_parameters(rate=rate)
@@ -151,8 +152,8 @@ class Beta(ScalarDistribution):
 
     def __init__(
         self,
-        concentration1: Any = None,
-        concentration0: Any = None,
+        concentration1: TensorLike | None = None,
+        concentration0: TensorLike | None = None,
         validate_args: bool = False,
         allow_nan_stats: bool = True,
         name: str = "Beta",
@@ -180,7 +181,7 @@ class Beta(ScalarDistribution):
     def total_concentration(self) -> Tensor:
         return self._total
 
-    def _value_tensor(self, value: Any) -> Tensor:
+    def _value_tensor(self, value: TensorLike) -> Tensor:
         tensor = super()._value_tensor(value)
         if not self.validate_args:
             return tensor
@@ -245,7 +246,7 @@ class Dirichlet(Distribution):
 
     def __init__(
         self,
-        concentration: Any,
+        concentration: TensorLike,
         validate_args: bool = False,
         allow_nan_stats: bool = True,
         name: str = "Dirichlet",
@@ -285,7 +286,7 @@ class Dirichlet(Distribution):
     def _event_shape_tensor(self) -> Any:
         return shape_of(self._concentration)[-1:]
 
-    def _value_tensor(self, value: Any) -> Tensor:
+    def _value_tensor(self, value: TensorLike) -> Tensor:
         tensor = super()._value_tensor(value)
         if not self.validate_args:
             return tensor

@@ -6,6 +6,7 @@ from typing import Any
 
 from anabranch.core import dtypes
 from anabranch.core.shapes import TensorShape
+from anabranch.core.values import TensorLike
 from anabranch.frontend.arithmetic.elementwise import floor, lgamma, log, log1p, sigmoid
 from anabranch.frontend.arithmetic.linalg import matmul
 from anabranch.frontend.arithmetic.reduction import reduce_sum
@@ -57,7 +58,7 @@ class ScalarDistribution(Distribution):
         return convert_to_tensor([], dtypes.int32)
 
 
-def floating_parameters(**values: Any) -> list[Tensor]:
+def floating_parameters(**values: TensorLike) -> list[Tensor]:
     """Parameters as tensors of one floating dtype: that of the first one that has a dtype, else float32."""
     wanted = next((v.dtype for v in values.values() if hasattr(v, "dtype")), None)
     common = dtypes.as_dtype(wanted).base_dtype if wanted is not None else dtypes.float32
@@ -109,7 +110,7 @@ def log_combinations(n: Tensor, counts: Tensor, name: str = "log_combinations") 
 
 
 def logits_and_probs(
-    logits: Any, probs: Any, multidimensional: bool, validate_args: bool, name: str
+    logits: TensorLike | None, probs: TensorLike | None, multidimensional: bool, validate_args: bool, name: str
 ) -> tuple[Tensor, Tensor]:
     """Both forms of a discrete distribution's parameter, from the one that is given.
 

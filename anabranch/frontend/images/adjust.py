@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from anabranch.core import dtypes
-from anabranch.core.dtypes import DType, as_dtype
+from anabranch.core.dtypes import DType, DTypeLike, as_dtype
+from anabranch.core.values import TensorLike
 from anabranch.frontend.arithmetic.random import random_uniform
 from anabranch.frontend.framework import name_scope
 from anabranch.graph.conversion import convert_to_tensor
@@ -29,7 +30,7 @@ _FROM_YUV = np.array([[1, 1, 1], [0, -0.394642334, 2.03206185], [1.13988303, -0.
 
 
 # ---------------------------------------------------------------------- dtypes
-def convert_image_dtype(image: Any, dtype: Any, saturate: bool = False, name: str | None = None) -> Tensor:
+def convert_image_dtype(image: TensorLike, dtype: DTypeLike, saturate: bool = False, name: str | None = None) -> Tensor:
     """The image with another dtype and scale: floating point images lie in [0, 1], integers fill their range.
 
     Args:
@@ -77,7 +78,7 @@ def _between_integers(image: Tensor, wanted: DType, saturate: bool, scope: str) 
     return larger
 
 
-def _like(value: Any, dtype: DType) -> Any:
+def _like(value: TensorLike, dtype: DType) -> Any:
     return np.asarray(value, dtype.as_numpy_dtype)
 
 
@@ -103,7 +104,7 @@ def _in_float(image: Tensor) -> tuple[Tensor, DType]:
 
 
 # ---------------------------------------------------------------------- adjustments
-def adjust_brightness(image: Any, delta: Any) -> Tensor:
+def adjust_brightness(image: TensorLike, delta: TensorLike) -> Tensor:
     """Adds `delta`, given on the scale [0, 1] of floating point images; any dtype."""
     with name_scope(None, "adjust_brightness", [image, delta]) as scope:
         image = convert_to_tensor(image, name="image")
@@ -112,7 +113,7 @@ def adjust_brightness(image: Any, delta: Any) -> Tensor:
         return convert_image_dtype(moved, dtype, saturate=True, name=scope)
 
 
-def adjust_contrast(images: Any, contrast_factor: Any) -> Tensor:
+def adjust_contrast(images: TensorLike, contrast_factor: TensorLike) -> Tensor:
     """Scales each channel's distance from its mean over the image; any dtype.
 
     Args:
@@ -124,7 +125,7 @@ def adjust_contrast(images: Any, contrast_factor: Any) -> Tensor:
         return convert_image_dtype(raw.AdjustContrastv2(x, contrast_factor), dtype, saturate=True, name=scope)
 
 
-def adjust_gamma(image: Any, gamma: Any = 1, gain: Any = 1) -> Tensor:
+def adjust_gamma(image: TensorLike, gamma: TensorLike = 1, gain: TensorLike = 1) -> Tensor:
     """Gamma correction, gain * image ** gamma, on the scale [0, 1]; any dtype.
 
     Raises:
@@ -140,24 +141,24 @@ def adjust_gamma(image: Any, gamma: Any = 1, gain: Any = 1) -> Tensor:
         return convert_image_dtype(scaled, dtype, saturate=True, name=scope)
 
 
-def adjust_hue(image: Any, delta: Any, name: str | None = None) -> Tensor:
+def adjust_hue(image: TensorLike, delta: TensorLike, name: str | None = None) -> Tensor:
     """Turns the hue of RGB images by `delta`, a scalar in [-1, 1], where 1 is a full turn; any dtype."""
     return _adjust_colour("AdjustHue", "adjust_hue", image, delta, name)
 
 
-def adjust_saturation(image: Any, saturation_factor: Any, name: str | None = None) -> Tensor:
+def adjust_saturation(image: TensorLike, saturation_factor: TensorLike, name: str | None = None) -> Tensor:
     """Multiplies the saturation of RGB images by a scalar, and clips it to [0, 1]; any dtype."""
     return _adjust_colour("AdjustSaturation", "adjust_saturation", image, saturation_factor, name)
 
 
-def _adjust_colour(op_type: str, scope_name: str, image: Any, amount: Any, name: str | None) -> Tensor:
+def _adjust_colour(op_type: str, scope_name: str, image: TensorLike, amount: TensorLike, name: str | None) -> Tensor:
     with name_scope(name, scope_name, [image]):
         image = convert_to_tensor(image, name="image")
         x, dtype = _in_float(image)
         return convert_image_dtype(getattr(raw, op_type)(x, amount), dtype)
 
 
-def per_image_standardization(image: Any) -> Tensor:
+def per_image_standardization(image: TensorLike) -> Tensor:
     """Each image with mean 0 and variance 1, float32: (x - mean) / max(deviation, 1 / sqrt(number of elements)).
 
     Args:
@@ -187,7 +188,7 @@ def per_image_standardization(image: Any) -> Tensor:
 
 
 # ---------------------------------------------------------------------- random distortions
-def random_brightness(image: Any, max_delta: float, seed: int | None = None) -> Tensor:
+def random_brightness(image: TensorLike, max_delta: float, seed: int | None = None) -> Tensor:
     """`adjust_brightness` by a random amount in [-max_delta, max_delta).
 
     Args:
@@ -211,7 +212,7 @@ def random_brightness(image: Any, max_delta: float, seed: int | None = None) -> 
     return adjust_brightness(image, random_uniform([], -max_delta, max_delta, seed=seed))
 
 
-def random_contrast(image: Any, lower: float, upper: float, seed: int | None = None) -> Tensor:
+def random_contrast(image: TensorLike, lower: float, upper: float, seed: int | None = None) -> Tensor:
     """`adjust_contrast` by a random factor in [lower, upper).
 
     Args:
@@ -234,7 +235,7 @@ def random_contrast(image: Any, lower: float, upper: float, seed: int | None = N
     return adjust_contrast(image, random_uniform([], lower, upper, seed=seed))
 
 
-def random_saturation(image: Any, lower: float, upper: float, seed: int | None = None) -> Tensor:
+def random_saturation(image: TensorLike, lower: float, upper: float, seed: int | None = None) -> Tensor:
     """`adjust_saturation` by a random factor in [lower, upper).
 
     Args:
@@ -257,7 +258,7 @@ def random_saturation(image: Any, lower: float, upper: float, seed: int | None =
     return adjust_saturation(image, random_uniform([], lower, upper, seed=seed))
 
 
-def random_hue(image: Any, max_delta: float, seed: int | None = None) -> Tensor:
+def random_hue(image: TensorLike, max_delta: float, seed: int | None = None) -> Tensor:
     """`adjust_hue` by a random amount in [-max_delta, max_delta), at most half a turn.
 
     Args:
@@ -291,7 +292,7 @@ def _check_range(lower: float, upper: float) -> None:
 
 
 # ---------------------------------------------------------------------- colour spaces
-def rgb_to_grayscale(images: Any, name: str | None = None) -> Tensor:
+def rgb_to_grayscale(images: TensorLike, name: str | None = None) -> Tensor:
     """The luminance as a single channel; any dtype."""
     with name_scope(name, "rgb_to_grayscale", [images]) as scope:
         images = convert_to_tensor(images, name="images")
@@ -300,7 +301,7 @@ def rgb_to_grayscale(images: Any, name: str | None = None) -> Tensor:
         return convert_image_dtype(grey, images.dtype, name=scope)
 
 
-def grayscale_to_rgb(images: Any, name: str | None = None) -> Tensor:
+def grayscale_to_rgb(images: TensorLike, name: str | None = None) -> Tensor:
     """The single channel three times.
 
     Raises:
@@ -316,19 +317,19 @@ def grayscale_to_rgb(images: Any, name: str | None = None) -> Tensor:
         return result
 
 
-def rgb_to_hsv(images: Any, name: str | None = None) -> Tensor:
+def rgb_to_hsv(images: TensorLike, name: str | None = None) -> Tensor:
     """Hue, saturation and value of RGB images, all in [0, 1]; floating point."""
     result: Tensor = raw.RGBToHSV(images, name=name)
     return result
 
 
-def hsv_to_rgb(images: Any, name: str | None = None) -> Tensor:
+def hsv_to_rgb(images: TensorLike, name: str | None = None) -> Tensor:
     """RGB images from hue, saturation and value."""
     result: Tensor = raw.HSVToRGB(images, name=name)
     return result
 
 
-def _mixed(images: Any, matrix: Any) -> Tensor:
+def _mixed(images: TensorLike, matrix: TensorLike) -> Tensor:
     images = convert_to_tensor(images, name="images")
     return_shape = raw.Shape(images)
     flat = raw.Reshape(images, np.array([-1, 3], np.int32))
@@ -337,21 +338,21 @@ def _mixed(images: Any, matrix: Any) -> Tensor:
     return result
 
 
-def rgb_to_yiq(images: Any) -> Tensor:
+def rgb_to_yiq(images: TensorLike) -> Tensor:
     """NTSC luminance and chrominance of RGB images in floating point."""
     return _mixed(images, _TO_YIQ)
 
 
-def yiq_to_rgb(images: Any) -> Tensor:
+def yiq_to_rgb(images: TensorLike) -> Tensor:
     """Undoes `rgb_to_yiq`."""
     return _mixed(images, _FROM_YIQ)
 
 
-def rgb_to_yuv(images: Any) -> Tensor:
+def rgb_to_yuv(images: TensorLike) -> Tensor:
     """PAL luminance and chrominance of RGB images in floating point."""
     return _mixed(images, _TO_YUV)
 
 
-def yuv_to_rgb(images: Any) -> Tensor:
+def yuv_to_rgb(images: TensorLike) -> Tensor:
     """Undoes `rgb_to_yuv`."""
     return _mixed(images, _FROM_YUV)

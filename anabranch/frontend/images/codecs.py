@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from anabranch.core import dtypes
+from anabranch.core.dtypes import DTypeLike
+from anabranch.core.values import TensorLike
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
 
@@ -13,9 +13,9 @@ _IMAGE_TYPES = (dtypes.uint8, dtypes.uint16, dtypes.float32)
 
 
 def decode_image(
-    contents: Any,
+    contents: TensorLike,
     channels: int | None = None,
-    dtype: Any = dtypes.uint8,
+    dtype: DTypeLike = dtypes.uint8,
     name: str | None = None,
     expand_animations: bool = True,
 ) -> Tensor:
@@ -47,7 +47,7 @@ def decode_image(
     return result
 
 
-def decode_gif(contents: Any, name: str | None = None) -> Tensor:
+def decode_gif(contents: TensorLike, name: str | None = None) -> Tensor:
     """The pictures of a GIF file as uint8 [frames, height, width, 3]; a PNG or JPEG file is one frame.
 
     Raises:
@@ -57,7 +57,7 @@ def decode_gif(contents: Any, name: str | None = None) -> Tensor:
     return result
 
 
-def decode_bmp(contents: Any, channels: int = 0, name: str | None = None) -> Tensor:
+def decode_bmp(contents: TensorLike, channels: int = 0, name: str | None = None) -> Tensor:
     """An uncompressed BMP file as uint8 [height, width, channels].
 
     Args:
@@ -71,8 +71,8 @@ def decode_bmp(contents: Any, channels: int = 0, name: str | None = None) -> Ten
 
 
 def decode_and_crop_jpeg(
-    contents: Any,
-    crop_window: Any,
+    contents: TensorLike,
+    crop_window: TensorLike,
     channels: int = 0,
     ratio: int = 1,
     fancy_upscaling: bool = True,
@@ -100,20 +100,20 @@ def decode_and_crop_jpeg(
     return result
 
 
-def extract_jpeg_shape(contents: Any, output_type: Any = dtypes.int32, name: str | None = None) -> Tensor:
+def extract_jpeg_shape(contents: TensorLike, output_type: DTypeLike = dtypes.int32, name: str | None = None) -> Tensor:
     """[height, width, channels] of a JPEG file, from its header."""
     result: Tensor = raw.ExtractJpegShape(contents, output_type=output_type, name=name)
     return result
 
 
-def is_jpeg(contents: Any, name: str | None = None) -> Tensor:
+def is_jpeg(contents: TensorLike, name: str | None = None) -> Tensor:
     """Whether a file's contents begin as a JPEG file does; bool, of the shape of `contents`."""
     result: Tensor = raw.Equal(raw.Substr(contents, 0, 3), b"\xff\xd8\xff", name=name or "is_jpeg")
     return result
 
 
 def decode_jpeg(
-    contents: Any,
+    contents: TensorLike,
     channels: int = 0,
     ratio: int = 1,
     fancy_upscaling: bool = True,
@@ -160,7 +160,7 @@ def decode_jpeg(
 
 
 def encode_jpeg(
-    image: Any,
+    image: TensorLike,
     format: str = "",
     quality: int = 95,
     progressive: bool = False,

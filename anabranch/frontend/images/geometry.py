@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from anabranch.core import dtypes
+from anabranch.core.values import TensorLike
 from anabranch.frontend.arithmetic.random import random_uniform
 from anabranch.frontend.control_flow.checks import assert_greater_equal, assert_non_negative
 from anabranch.frontend.control_flow.conditionals import cond
@@ -21,7 +22,7 @@ from anabranch.ops import raw
 
 
 # ---------------------------------------------------------------------- one image or a batch
-def as_batch(images: Any) -> tuple[Tensor, bool]:
+def as_batch(images: TensorLike) -> tuple[Tensor, bool]:
     """A batch of images, and whether it was a single one.
 
     Raises:
@@ -53,7 +54,7 @@ def image_size(batch: Tensor) -> tuple[Any, Any]:
     return height, width
 
 
-def _number(value: Any) -> int | None:
+def _number(value: TensorLike) -> int | None:
     """The value of an integer argument where it is known."""
     if isinstance(value, Tensor):
         constant = constant_value(value)
@@ -61,7 +62,7 @@ def _number(value: Any) -> int | None:
     return int(value)
 
 
-def _at_least(value: Any, least: Any, message: str) -> list[Operation]:
+def _at_least(value: TensorLike, least: TensorLike, message: str) -> list[Operation]:
     """Nothing where it is known to hold, else an assertion for the step.
 
     Raises:
@@ -75,7 +76,7 @@ def _at_least(value: Any, least: Any, message: str) -> list[Operation]:
     return []
 
 
-def _difference(a: Any, b: Any) -> Any:
+def _difference(a: TensorLike, b: TensorLike) -> Any:
     known = [_number(v) for v in (a, b)]
     if known[0] is not None and known[1] is not None:
         return np.int32(known[0] - known[1])
@@ -84,7 +85,11 @@ def _difference(a: Any, b: Any) -> Any:
 
 # ---------------------------------------------------------------------- cropping and padding
 def crop_to_bounding_box(
-    image: Any, offset_height: Any, offset_width: Any, target_height: Any, target_width: Any
+    image: TensorLike,
+    offset_height: TensorLike,
+    offset_width: TensorLike,
+    target_height: TensorLike,
+    target_width: TensorLike,
 ) -> Tensor:
     """The rectangle whose upper left corner lies at (offset_height, offset_width).
 
@@ -123,12 +128,16 @@ def crop_to_bounding_box(
         return from_batch(cropped, single)
 
 
-def _int32s(*values: Any) -> list[Tensor]:
+def _int32s(*values: TensorLike) -> list[Tensor]:
     return [raw.Cast(v, DstT=dtypes.int32) if isinstance(v, Tensor) else convert_to_tensor(np.int32(v)) for v in values]
 
 
 def pad_to_bounding_box(
-    image: Any, offset_height: Any, offset_width: Any, target_height: Any, target_width: Any
+    image: TensorLike,
+    offset_height: TensorLike,
+    offset_width: TensorLike,
+    target_height: TensorLike,
+    target_width: TensorLike,
 ) -> Tensor:
     """The image with its upper left corner at (offset_height, offset_width) of a larger one, the rest zero.
 
@@ -153,7 +162,7 @@ def pad_to_bounding_box(
         return from_batch(padded, single)
 
 
-def resize_image_with_crop_or_pad(image: Any, target_height: Any, target_width: Any) -> Tensor:
+def resize_image_with_crop_or_pad(image: TensorLike, target_height: TensorLike, target_width: TensorLike) -> Tensor:
     """Cuts off or adds zeros on both sides, so that the middle stays in the middle.
 
     Args:
@@ -193,25 +202,25 @@ def resize_image_with_crop_or_pad(image: Any, target_height: Any, target_width: 
 resize_with_crop_or_pad = resize_image_with_crop_or_pad
 
 
-def _negative(value: Any) -> Any:
+def _negative(value: TensorLike) -> Any:
     return raw.Neg(value) if isinstance(value, Tensor) else -value
 
 
-def _half_positive(value: Any) -> Any:
+def _half_positive(value: TensorLike) -> Any:
     """max(0, value // 2)."""
     if isinstance(value, Tensor):
         return raw.Maximum(raw.FloorDiv(value, np.int32(2)), np.int32(0))
     return np.int32(max(0, value // 2))
 
 
-def _smaller(a: Any, b: Any) -> Any:
+def _smaller(a: TensorLike, b: TensorLike) -> Any:
     known = [_number(v) for v in (a, b)]
     if known[0] is not None and known[1] is not None:
         return np.int32(min(known[0], known[1]))
     return raw.Minimum(convert_to_tensor(a, dtypes.int32), convert_to_tensor(b, dtypes.int32))
 
 
-def central_crop(image: Any, central_fraction: float) -> Tensor:
+def central_crop(image: TensorLike, central_fraction: float) -> Tensor:
     """The middle of an image: both sides keep the fraction.
 
     Raises:
@@ -231,18 +240,18 @@ def central_crop(image: Any, central_fraction: float) -> Tensor:
         return from_batch(cropped, single)
 
 
-def _start(length: Any, fraction: float) -> Any:
+def _start(length: TensorLike, fraction: float) -> Any:
     if not isinstance(length, Tensor):
         return np.int32((length - length * fraction) / 2)
     exact = raw.Cast(length, DstT=dtypes.float64)
     return raw.Cast(raw.Mul(exact, np.float64((1 - fraction) / 2)), DstT=dtypes.int32)
 
 
-def _twice(value: Any) -> Any:
+def _twice(value: TensorLike) -> Any:
     return raw.Add(value, value) if isinstance(value, Tensor) else 2 * value
 
 
-def random_crop(value: Any, size: Any, seed: int | None = None, name: str | None = None) -> Tensor:
+def random_crop(value: TensorLike, size: TensorLike, seed: int | None = None, name: str | None = None) -> Tensor:
     """A random slice of the given size.
 
     Args:
@@ -274,17 +283,17 @@ def random_crop(value: Any, size: Any, seed: int | None = None, name: str | None
 
 
 # ---------------------------------------------------------------------- mirroring and turning
-def flip_left_right(image: Any) -> Tensor:
+def flip_left_right(image: TensorLike) -> Tensor:
     """Mirrors along the width."""
     return _flipped(image, -2, "flip_left_right")
 
 
-def flip_up_down(image: Any) -> Tensor:
+def flip_up_down(image: TensorLike) -> Tensor:
     """Mirrors along the height."""
     return _flipped(image, -3, "flip_up_down")
 
 
-def _flipped(image: Any, axis: int, scope_name: str) -> Tensor:
+def _flipped(image: TensorLike, axis: int, scope_name: str) -> Tensor:
     with name_scope(None, scope_name, [image]):
         image = convert_to_tensor(image, name="image")
         image.shape.with_rank_at_least(3)
@@ -293,7 +302,7 @@ def _flipped(image: Any, axis: int, scope_name: str) -> Tensor:
         return result
 
 
-def random_flip_left_right(image: Any, seed: int | None = None) -> Tensor:
+def random_flip_left_right(image: TensorLike, seed: int | None = None) -> Tensor:
     """Mirrors along the width with probability 1/2; each image of a batch on its own.
 
     Args:
@@ -314,12 +323,12 @@ def random_flip_left_right(image: Any, seed: int | None = None) -> Tensor:
     return _randomly_flipped(image, flip_left_right, seed, "random_flip_left_right")
 
 
-def random_flip_up_down(image: Any, seed: int | None = None) -> Tensor:
+def random_flip_up_down(image: TensorLike, seed: int | None = None) -> Tensor:
     """Mirrors along the height with probability 1/2; each image of a batch on its own."""
     return _randomly_flipped(image, flip_up_down, seed, "random_flip_up_down")
 
 
-def _randomly_flipped(image: Any, flip: Callable[[Any], Tensor], seed: int | None, scope_name: str) -> Tensor:
+def _randomly_flipped(image: TensorLike, flip: Callable[[Any], Tensor], seed: int | None, scope_name: str) -> Tensor:
     with name_scope(None, scope_name, [image]):
         image = convert_to_tensor(image, name="image")
         rank = image.shape.ndims
@@ -332,7 +341,7 @@ def _randomly_flipped(image: Any, flip: Callable[[Any], Tensor], seed: int | Non
         return result
 
 
-def transpose_image(image: Any, name: str | None = None) -> Tensor:
+def transpose_image(image: TensorLike, name: str | None = None) -> Tensor:
     """Exchanges height and width."""
     with name_scope(name, "transpose", [image]):
         image = convert_to_tensor(image, name="image")
@@ -341,7 +350,7 @@ def transpose_image(image: Any, name: str | None = None) -> Tensor:
         return result
 
 
-def rot90(image: Any, k: Any = 1, name: str | None = None) -> Tensor:
+def rot90(image: TensorLike, k: TensorLike = 1, name: str | None = None) -> Tensor:
     """Turns counter-clockwise by k quarters.
 
     Args:

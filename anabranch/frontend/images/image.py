@@ -5,11 +5,14 @@ Images are [height, width, channels], batches of them [batch, height, width, cha
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from anabranch.core import dtypes
+from anabranch.core.dtypes import DTypeLike
+from anabranch.core.values import TensorLike
 from anabranch.frontend.framework import get_seed, name_scope
 from anabranch.frontend.images.geometry import as_batch, from_batch, image_size, pad_to_bounding_box
 from anabranch.frontend.nn.activations import renamed
@@ -38,7 +41,11 @@ class ResizeMethod:
 
 # ---------------------------------------------------------------------- resizing
 def resize_bilinear(
-    images: Any, size: Any, align_corners: bool = False, name: str | None = None, half_pixel_centers: bool = False
+    images: TensorLike,
+    size: TensorLike,
+    align_corners: bool = False,
+    name: str | None = None,
+    half_pixel_centers: bool = False,
 ) -> Tensor:
     """Batches of images at another size, bilinearly interpolated; float32.
 
@@ -63,14 +70,22 @@ def resize_bilinear(
 
 
 def resize_bicubic(
-    images: Any, size: Any, align_corners: bool = False, name: str | None = None, half_pixel_centers: bool = False
+    images: TensorLike,
+    size: TensorLike,
+    align_corners: bool = False,
+    name: str | None = None,
+    half_pixel_centers: bool = False,
 ) -> Tensor:
     """Like `resize_bilinear`, with cubic interpolation of 4 x 4 pixels."""
     return _resize("ResizeBicubic", images, size, align_corners, half_pixel_centers, name)
 
 
 def resize_nearest_neighbor(
-    images: Any, size: Any, align_corners: bool = False, name: str | None = None, half_pixel_centers: bool = False
+    images: TensorLike,
+    size: TensorLike,
+    align_corners: bool = False,
+    name: str | None = None,
+    half_pixel_centers: bool = False,
 ) -> Tensor:
     """Like `resize_bilinear`, but each pixel is copied from the nearest one; keeps the dtype.
 
@@ -94,12 +109,14 @@ def resize_nearest_neighbor(
     return _resize("ResizeNearestNeighbor", images, size, align_corners, half_pixel_centers, name)
 
 
-def _resize(op_type: str, images: Any, size: Any, corners: bool, centers: bool, name: str | None) -> Tensor:
+def _resize(
+    op_type: str, images: TensorLike, size: TensorLike, corners: bool, centers: bool, name: str | None
+) -> Tensor:
     result: Tensor = getattr(raw, op_type)(images, size, align_corners=corners, half_pixel_centers=centers, name=name)
     return result
 
 
-def resize_area(images: Any, size: Any, align_corners: bool = False, name: str | None = None) -> Tensor:
+def resize_area(images: TensorLike, size: TensorLike, align_corners: bool = False, name: str | None = None) -> Tensor:
     """Like `resize_bilinear`, but each pixel is the mean of the area that it covers in the old image."""
     result: Tensor = raw.ResizeArea(images, size, align_corners=align_corners, name=name)
     return result
@@ -114,8 +131,8 @@ _FUNCTIONS = {
 
 
 def resize_images(
-    images: Any,
-    size: Any,
+    images: TensorLike,
+    size: TensorLike,
     method: int = ResizeMethod.BILINEAR,
     align_corners: bool = False,
     preserve_aspect_ratio: bool = False,
@@ -170,9 +187,9 @@ def _fitting(batch: Tensor, wanted: Tensor) -> Tensor:
 
 
 def resize_image_with_pad(
-    image: Any,
-    target_height: Any,
-    target_width: Any,
+    image: TensorLike,
+    target_height: TensorLike,
+    target_width: TensorLike,
     method: int = ResizeMethod.BILINEAR,
     align_corners: bool = False,
 ) -> Tensor:
@@ -192,14 +209,14 @@ def resize_image_with_pad(
 
 # ---------------------------------------------------------------------- boxes
 def crop_and_resize(
-    image: Any,
-    boxes: Any,
-    box_ind: Any = None,
-    crop_size: Any = None,
+    image: TensorLike,
+    boxes: TensorLike,
+    box_ind: TensorLike | None = None,
+    crop_size: TensorLike | None = None,
     method: str = "bilinear",
     extrapolation_value: float = 0,
     name: str | None = None,
-    box_indices: Any = None,
+    box_indices: TensorLike | None = None,
 ) -> Tensor:
     """Cuts boxes out of images, all resized to one size; differentiable in the images and the boxes.
 
@@ -221,11 +238,11 @@ def crop_and_resize(
 
 
 def non_max_suppression(
-    boxes: Any,
-    scores: Any,
-    max_output_size: Any,
-    iou_threshold: Any = 0.5,
-    score_threshold: Any = float("-inf"),
+    boxes: TensorLike,
+    scores: TensorLike,
+    max_output_size: TensorLike,
+    iou_threshold: TensorLike = 0.5,
+    score_threshold: TensorLike = float("-inf"),
     name: str | None = None,
 ) -> Tensor:
     """Indices of the best boxes, the best first, that do not overlap a better one by more than a threshold.
@@ -245,12 +262,12 @@ def non_max_suppression(
 
 
 def non_max_suppression_with_scores(
-    boxes: Any,
-    scores: Any,
-    max_output_size: Any,
-    iou_threshold: Any = 0.5,
-    score_threshold: Any = float("-inf"),
-    soft_nms_sigma: Any = 0.0,
+    boxes: TensorLike,
+    scores: TensorLike,
+    max_output_size: TensorLike,
+    iou_threshold: TensorLike = 0.5,
+    score_threshold: TensorLike = float("-inf"),
+    soft_nms_sigma: TensorLike = 0.0,
     name: str | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Like `non_max_suppression`, with the chosen boxes' scores; with `soft_nms_sigma` > 0 overlaps lower scores."""
@@ -262,11 +279,11 @@ def non_max_suppression_with_scores(
 
 
 def non_max_suppression_padded(
-    boxes: Any,
-    scores: Any,
-    max_output_size: Any,
-    iou_threshold: Any = 0.5,
-    score_threshold: Any = float("-inf"),
+    boxes: TensorLike,
+    scores: TensorLike,
+    max_output_size: TensorLike,
+    iou_threshold: TensorLike = 0.5,
+    score_threshold: TensorLike = float("-inf"),
     pad_to_max_output_size: bool = False,
     name: str | None = None,
 ) -> tuple[Tensor, Tensor]:
@@ -283,7 +300,9 @@ def non_max_suppression_padded(
         return outputs[0], outputs[1]
 
 
-def draw_bounding_boxes(images: Any, boxes: Any, name: str | None = None, colors: Any = None) -> Tensor:
+def draw_bounding_boxes(
+    images: TensorLike, boxes: TensorLike, name: str | None = None, colors: TensorLike | None = None
+) -> Tensor:
     """The images with the borders of boxes drawn on them.
 
     Args:
@@ -307,13 +326,13 @@ class DistortedBox(NamedTuple):
 
 
 def sample_distorted_bounding_box(
-    image_size: Any,
-    bounding_boxes: Any,
+    image_size: TensorLike,
+    bounding_boxes: TensorLike,
     seed: int | None = None,
     seed2: int | None = None,
-    min_object_covered: Any = 0.1,
-    aspect_ratio_range: Any = None,
-    area_range: Any = None,
+    min_object_covered: TensorLike = 0.1,
+    aspect_ratio_range: Sequence[float] | None = None,
+    area_range: Sequence[float] | None = None,
     max_attempts: int | None = None,
     use_image_if_no_bounding_boxes: bool | None = None,
     name: str | None = None,
@@ -361,13 +380,15 @@ def sample_distorted_bounding_box(
 
 
 # ---------------------------------------------------------------------- files
-def encode_png(image: Any, compression: int = -1, name: str | None = None) -> Tensor:
+def encode_png(image: TensorLike, compression: int = -1, name: str | None = None) -> Tensor:
     """The PNG file of an image: uint8 or uint16, [height, width, 1 to 4 channels]."""
     result: Tensor = raw.EncodePng(image, compression=compression, name=name)
     return result
 
 
-def decode_png(contents: Any, channels: int = 0, dtype: Any = dtypes.uint8, name: str | None = None) -> Tensor:
+def decode_png(
+    contents: TensorLike, channels: int = 0, dtype: DTypeLike = dtypes.uint8, name: str | None = None
+) -> Tensor:
     """The pixels of a PNG file, [height, width, channels].
 
     Args:

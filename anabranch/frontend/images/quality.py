@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from anabranch.core import dtypes
+from anabranch.core.values import TensorLike
 from anabranch.frontend.framework import name_scope
 from anabranch.frontend.images.adjust import convert_image_dtype
 from anabranch.frontend.images.geometry import as_batch, from_batch
@@ -15,7 +16,7 @@ from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
 
 
-def psnr(a: Any, b: Any, max_val: Any, name: str | None = None) -> Tensor:
+def psnr(a: TensorLike, b: TensorLike, max_val: TensorLike, name: str | None = None) -> Tensor:
     """The peak signal-to-noise ratio of images, 20 log10(max_val / sqrt(mean squared difference)), float32.
 
     Args:
@@ -36,9 +37,9 @@ def psnr(a: Any, b: Any, max_val: Any, name: str | None = None) -> Tensor:
 
 
 def ssim(
-    img1: Any,
-    img2: Any,
-    max_val: Any,
+    img1: TensorLike,
+    img2: TensorLike,
+    max_val: TensorLike,
     filter_size: int = 11,
     filter_sigma: float = 1.5,
     k1: float = 0.01,
@@ -70,7 +71,7 @@ def _gaussian(size: int, sigma: float) -> Any:
     return (window / window.sum()).astype(np.float32)[:, :, None, None]
 
 
-def _similarity(x: Tensor, y: Tensor, top: Tensor, window: Any, k1: float, k2: float) -> Tensor:
+def _similarity(x: Tensor, y: Tensor, top: Tensor, window: TensorLike, k1: float, k2: float) -> Tensor:
     shape = raw.Shape(x)
     size = raw.Slice(shape, raw.Pack([raw.Sub(raw.Rank(x), np.int32(3))]), np.array([3], np.int32))
     batched = raw.ConcatV2([np.array([-1], np.int32), size], np.int32(0))
@@ -98,7 +99,7 @@ def _similarity(x: Tensor, y: Tensor, top: Tensor, window: Any, k1: float, k2: f
     return result
 
 
-def total_variation(images: Any, name: str | None = None) -> Tensor:
+def total_variation(images: TensorLike, name: str | None = None) -> Tensor:
     """The sum of the absolute differences of neighbouring pixels: a scalar, or one number per image of a batch."""
     with name_scope(name, "total_variation", [images]):
         images = convert_to_tensor(images, name="images")
@@ -118,7 +119,7 @@ def _difference(images: Tensor, axis: int) -> Tensor:
     return result
 
 
-def image_gradients(image: Any) -> tuple[Tensor, Tensor]:
+def image_gradients(image: TensorLike) -> tuple[Tensor, Tensor]:
     """Differences to the pixel below and to the right, of the images' shape; zero in the last row or column.
 
     Raises:
@@ -137,7 +138,7 @@ def image_gradients(image: Any) -> tuple[Tensor, Tensor]:
     return grads[0], grads[1]
 
 
-def sobel_edges(image: Any) -> Tensor:
+def sobel_edges(image: TensorLike) -> Tensor:
     """Sobel's estimates of the vertical and the horizontal slope, [batch, height, width, channels, 2]; float32."""
     image = convert_to_tensor(image)
     batch, single = as_batch(image)

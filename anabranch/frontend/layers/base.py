@@ -6,12 +6,15 @@ import copy
 import inspect
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from anabranch.core import nest
-from anabranch.core.dtypes import as_dtype, float32
-from anabranch.core.shapes import TensorShape
+from anabranch.core.dtypes import DTypeLike, as_dtype, float32
+from anabranch.core.nest import Structure
+from anabranch.core.shapes import ShapeLike, TensorShape
+from anabranch.core.values import PassedOn, TensorLike
+from anabranch.frontend.arguments import InitializerLike, Partitioner
 from anabranch.frontend.framework import is_tensor
 from anabranch.frontend.layers.utils import get_initializer
 from anabranch.frontend.variables.policy import VariableAggregation, VariableSynchronization, outermost_graph
@@ -37,8 +40,8 @@ class InputSpec:
 
     def __init__(
         self,
-        dtype: Any = None,
-        shape: Any = None,
+        dtype: DTypeLike | None = None,
+        shape: TensorShape | Sequence[int | None] | None = None,
         ndim: int | None = None,
         max_ndim: int | None = None,
         min_ndim: int | None = None,
@@ -132,7 +135,13 @@ class Layer:
         TypeError: an argument that layers do not have.
     """
 
-    def __init__(self, trainable: bool = True, name: Any = None, dtype: Any = None, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        trainable: bool = True,
+        name: str | VariableScope | None = None,
+        dtype: DTypeLike | None = None,
+        **kwargs: PassedOn,
+    ) -> None:
         scope = kwargs.pop("_scope", None)
         self._reuse = kwargs.pop("_reuse", None)
         self.activity_regularizer: Callable[..., Any] | None = kwargs.pop("activity_regularizer", None)
@@ -159,25 +168,25 @@ class Layer:
             with variable_scope(scope) as captured:
                 self._scope = captured
 
-    def _set_name(self, name: Any) -> None:
+    def _set_name(self, name: str | VariableScope | None) -> None:
         base = _snake_case(type(self).__name__)
         if isinstance(name, VariableScope):
-            self._base_name = name.name
-            self._name = _unique_layer_name(base)
+            self._base_name: str = name.name
+            self._name: str = _unique_layer_name(base)
         else:
             self._base_name = name or base
             self._name = name or _unique_layer_name(base)
 
     # ------------------------------------------------------------------ what subclasses define
-    def build(self, input_shape: Any) -> None:
+    def build(self, input_shape: ShapeLike) -> None:
         """Makes the layer's variables; called before the first `call`."""
         self.built = True
 
-    def call(self, inputs: Any, *args: Any, **kwargs: Any) -> nest.Structure:
+    def call(self, inputs: TensorLike, *args: PassedOn, **kwargs: PassedOn) -> nest.Structure:
         """What the layer computes."""
         return inputs
 
-    def compute_output_shape(self, input_shape: Any) -> nest.Structure:
+    def compute_output_shape(self, input_shape: ShapeLike) -> nest.Structure:
         """The shape of the output for an input of this shape."""
         raise NotImplementedError(f"layer {self.name} does not tell its output's shape")
 
@@ -285,17 +294,17 @@ class Layer:
     def add_weight(
         self,
         name: str,
-        shape: Any,
-        dtype: Any = None,
-        initializer: Any = None,
+        shape: ShapeLike,
+        dtype: DTypeLike | None = None,
+        initializer: InitializerLike | None = None,
         regularizer: Callable[..., Any] | None = None,
         trainable: bool | None = None,
         constraint: Callable[..., Any] | None = None,
         use_resource: bool | None = None,
         synchronization: VariableSynchronization = VariableSynchronization.AUTO,
         aggregation: VariableAggregation = VariableAggregation.NONE,
-        partitioner: Any = None,
-        **kwargs: Any,
+        partitioner: Partitioner | None = None,
+        **kwargs: PassedOn,
     ) -> Variable:
         """A variable of the layer: a new one, or one that is shared.
 
@@ -337,11 +346,11 @@ class Layer:
         (self._trainable_weights if trains else self._non_trainable_weights).append(variable)
         return variable
 
-    def add_variable(self, *args: Any, **kwargs: Any) -> Variable:
+    def add_variable(self, *args: PassedOn, **kwargs: PassedOn) -> Variable:
         """The old name of `add_weight`."""
         return self.add_weight(*args, **kwargs)
 
-    def add_loss(self, losses: Any, inputs: Any = None) -> None:
+    def add_loss(self, losses: TensorLike | Sequence[TensorLike], inputs: TensorLike | None = None) -> None:
         """Adds losses to the layer and to `GraphKeys.REGULARIZATION_LOSSES`.
 
         Args:
@@ -354,21 +363,23 @@ class Layer:
                 self._losses.append((loss, inputs))
                 _add_once(GraphKeys.REGULARIZATION_LOSSES, loss)
 
-    def add_update(self, updates: Any, inputs: Any = None) -> None:
+    def add_update(
+        self, updates: Operation | TensorLike | Sequence[Operation | TensorLike], inputs: TensorLike | None = None
+    ) -> None:
         """Adds operations for `GraphKeys.UPDATE_OPS`; `inputs` as in `add_loss`."""
         for update in updates if isinstance(updates, list | tuple) else [updates]:
             self._updates.append((update, inputs))
 
-    def get_losses_for(self, inputs: Any) -> list[Any]:
+    def get_losses_for(self, inputs: TensorLike) -> list[Any]:
         """The losses that depend on `inputs`; for None those that depend on no input."""
         return _depending(self._losses, inputs)
 
-    def get_updates_for(self, inputs: Any) -> list[Any]:
+    def get_updates_for(self, inputs: TensorLike) -> list[Any]:
         """The updates that depend on `inputs`; for None those that depend on no input."""
         return _depending(self._updates, inputs)
 
     # ------------------------------------------------------------------ calling
-    def _set_scope(self, scope: Any = None) -> None:
+    def _set_scope(self, scope: str | VariableScope | None = None) -> None:
         if self._scope is not None:
             return
         if self._reuse:
@@ -378,7 +389,7 @@ class Layer:
         with opened as captured:
             self._scope = captured
 
-    def __call__(self, inputs: Any, *args: Any, **kwargs: Any) -> nest.Structure:
+    def __call__(self, inputs: TensorLike, *args: PassedOn, **kwargs: PassedOn) -> nest.Structure:
         """The layer's output for `inputs` (a tensor, what converts to one, or a nested structure of these).
 
         Args:
@@ -404,7 +415,7 @@ class Layer:
                 _add_once(GraphKeys.UPDATE_OPS, update)
         return outputs
 
-    def apply(self, inputs: Any, *args: Any, **kwargs: Any) -> nest.Structure:
+    def apply(self, inputs: TensorLike, *args: PassedOn, **kwargs: PassedOn) -> nest.Structure:
         """The same as calling the layer."""
         return self(inputs, *args, **kwargs)
 
@@ -412,7 +423,7 @@ class Layer:
         assert self._current_scope is not None
         return self._current_scope.original_name_scope
 
-    def _compute(self, inputs: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _compute(self, inputs: TensorLike, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         inputs = nest.map_structure(
             lambda v: v if v is None or isinstance(v, Tensor | SparseTensor) else convert_to_tensor(v), inputs
         )
@@ -443,7 +454,7 @@ class Layer:
             if spec is not None:
                 spec.check(tensor, i, self.name)
 
-    def _check_graph(self, inputs: Any) -> None:
+    def _check_graph(self, inputs: TensorLike) -> None:
         for tensor in nest.flatten(inputs):
             if isinstance(tensor, Tensor) and outermost_graph(tensor.graph) is not outermost_graph(self._graph):
                 raise ValueError(
@@ -451,7 +462,7 @@ class Layer:
                     "the input's graph is the default graph"
                 )
 
-    def _regularize_activity(self, inputs: Any, outputs: Any) -> None:
+    def _regularize_activity(self, inputs: TensorLike, outputs: TensorLike) -> None:
         assert self.activity_regularizer is not None
         with get_default_graph().name_scope("ActivityRegularizer"):
             for output in nest.flatten(outputs):
@@ -474,7 +485,7 @@ class Layer:
         return f"<{type(self).__name__} layer {self._name!r}>"
 
 
-def _copied(value: Any, memo: dict[int, Any]) -> Any:
+def _copied(value: Structure, memo: dict[int, Any]) -> Any:
     if isinstance(value, list | tuple) and any(is_tensor(v) for v in value):
         return copy.copy(value)
     return value if is_tensor(value) else copy.deepcopy(value, memo)
@@ -484,20 +495,20 @@ def _call_parameters(cls: type) -> Iterable[str]:
     return inspect.signature(cls.call).parameters  # type: ignore[attr-defined]
 
 
-def _add_once(collection: str, item: Any) -> None:
+def _add_once(collection: str, item: object) -> None:
     held = get_default_graph().get_collection_ref(collection)
     if all(item is not other for other in held):
         held.append(item)
 
 
-def _depending(items: list[tuple[Any, Any]], inputs: Any) -> list[Any]:
+def _depending(items: list[tuple[Any, Any]], inputs: TensorLike) -> list[Any]:
     if inputs is None:
         return [item for item, given in items if given is None]
     sources = {t.op for t in nest.flatten(inputs) if isinstance(t, Tensor)}
     return [item for item, given in items if given is not None and _reaches(item, sources)]
 
 
-def _reaches(item: Any, sources: set[Operation]) -> bool:
+def _reaches(item: Operation | TensorLike, sources: set[Operation]) -> bool:
     """Whether `item` is computed from one of `sources`."""
     root = item if isinstance(item, Operation) else item.op
     seen = {root}

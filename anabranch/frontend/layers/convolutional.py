@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from anabranch.core.shapes import TensorShape
+from anabranch.core.shapes import ShapeLike, TensorShape
+from anabranch.core.values import PassedOn, TensorLike
+from anabranch.frontend.arguments import Activation, InitializerLike, PerAxis
 from anabranch.frontend.layers.base import InputSpec, Layer
 from anabranch.frontend.layers.utils import (
     conv_output_length,
@@ -17,6 +19,7 @@ from anabranch.frontend.layers.utils import (
     normalize_tuple,
 )
 from anabranch.frontend.variables.initializers import zeros_initializer
+from anabranch.frontend.variables.store import Reuse
 from anabranch.graph.graph import get_default_graph
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
@@ -44,23 +47,23 @@ class Conv(Layer):
         self,
         rank: int,
         filters: int,
-        kernel_size: Any,
-        strides: Any = 1,
+        kernel_size: PerAxis,
+        strides: PerAxis = 1,
         padding: str = "valid",
         data_format: str | None = None,
-        dilation_rate: Any = 1,
-        activation: Any = None,
+        dilation_rate: PerAxis = 1,
+        activation: Activation | None = None,
         use_bias: bool = True,
-        kernel_initializer: Any = None,
-        bias_initializer: Any = _ZEROS,
+        kernel_initializer: InitializerLike | None = None,
+        bias_initializer: InitializerLike | None = _ZEROS,
         kernel_regularizer: Callable[..., Any] | None = None,
         bias_regularizer: Callable[..., Any] | None = None,
         activity_regularizer: Callable[..., Any] | None = None,
         kernel_constraint: Callable[..., Any] | None = None,
         bias_constraint: Callable[..., Any] | None = None,
         trainable: bool = True,
-        name: Any = None,
-        **kwargs: Any,
+        name: str | None = None,
+        **kwargs: PassedOn,
     ) -> None:
         super().__init__(trainable, name, activity_regularizer=activity_regularizer, **kwargs)
         self.rank = rank
@@ -92,7 +95,7 @@ class Conv(Layer):
     def _channel_axis(self) -> int:
         return -1 if self.data_format == "channels_last" else 1
 
-    def _input_channels(self, input_shape: Any) -> int:
+    def _input_channels(self, input_shape: ShapeLike) -> int:
         channels = TensorShape(input_shape).as_list()[self._channel_axis]
         if channels is None:
             raise ValueError(
@@ -102,7 +105,7 @@ class Conv(Layer):
         self.input_spec = InputSpec(ndim=self.rank + 2, axes={self._channel_axis: channels})
         return channels
 
-    def build(self, input_shape: Any) -> None:
+    def build(self, input_shape: ShapeLike) -> None:
         channels = self._input_channels(input_shape)
         self.kernel = self.add_weight(
             "kernel",
@@ -149,12 +152,12 @@ class Conv(Layer):
         pads = [none, [before, 0], none] if self.data_format == "channels_last" else [none, none, [before, 0]]
         return raw.Pad(inputs, pads), "valid"
 
-    def _finished(self, outputs: Any) -> Any:
+    def _finished(self, outputs: TensorLike) -> Any:
         if self.use_bias:
             outputs = add_bias(outputs, self.bias, self.data_format)
         return outputs if self.activation is None else self.activation(outputs)
 
-    def compute_output_shape(self, input_shape: Any) -> TensorShape:
+    def compute_output_shape(self, input_shape: ShapeLike) -> TensorShape:
         dims = TensorShape(input_shape).as_list()
         first = 1 if self.data_format == "channels_last" else 2
         windows = zip(self.kernel_size, self.strides, self.dilation_rate, strict=True)
@@ -171,7 +174,7 @@ def with_channels(sizes: tuple[int, ...], data_format: str) -> list[int]:
 
 def convolve(
     inputs: Tensor,
-    kernel: Any,
+    kernel: TensorLike,
     strides: tuple[int, ...],
     padding: str,
     data_format: str,
@@ -191,7 +194,7 @@ def convolve(
     )
 
 
-def add_bias(outputs: Tensor, bias: Any, data_format: str) -> Any:
+def add_bias(outputs: Tensor, bias: TensorLike, data_format: str) -> Any:
     """One number per channel is added."""
     if data_format == "channels_last":
         return raw.BiasAdd(outputs, bias)
@@ -204,21 +207,21 @@ def add_bias(outputs: Tensor, bias: Any, data_format: str) -> Any:
 class Conv1D(Conv):
     """Convolution over one dimension; inputs [batch, length, channels]. Arguments: those of `Conv` after `rank`."""
 
-    def __init__(self, filters: int, kernel_size: Any, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, filters: int, kernel_size: PerAxis, *args: PassedOn, **kwargs: PassedOn) -> None:
         super().__init__(1, filters, kernel_size, *args, **kwargs)
 
 
 class Conv2D(Conv):
     """Convolution over images; inputs [batch, height, width, channels]. Arguments: those of `Conv` after `rank`."""
 
-    def __init__(self, filters: int, kernel_size: Any, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, filters: int, kernel_size: PerAxis, *args: PassedOn, **kwargs: PassedOn) -> None:
         super().__init__(2, filters, kernel_size, *args, **kwargs)
 
 
 class Conv3D(Conv):
     """Convolution over volumes; inputs [batch, depth, height, width, channels]. Arguments as in `Conv` after `rank`."""
 
-    def __init__(self, filters: int, kernel_size: Any, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, filters: int, kernel_size: PerAxis, *args: PassedOn, **kwargs: PassedOn) -> None:
         super().__init__(3, filters, kernel_size, *args, **kwargs)
 
 
@@ -234,17 +237,17 @@ class _SeparableConv(Conv):
         self,
         rank: int,
         filters: int,
-        kernel_size: Any,
-        strides: Any = 1,
+        kernel_size: PerAxis,
+        strides: PerAxis = 1,
         padding: str = "valid",
         data_format: str | None = None,
-        dilation_rate: Any = 1,
+        dilation_rate: PerAxis = 1,
         depth_multiplier: int = 1,
-        activation: Any = None,
+        activation: Activation | None = None,
         use_bias: bool = True,
-        depthwise_initializer: Any = None,
-        pointwise_initializer: Any = None,
-        bias_initializer: Any = _ZEROS,
+        depthwise_initializer: InitializerLike | None = None,
+        pointwise_initializer: InitializerLike | None = None,
+        bias_initializer: InitializerLike | None = _ZEROS,
         depthwise_regularizer: Callable[..., Any] | None = None,
         pointwise_regularizer: Callable[..., Any] | None = None,
         bias_regularizer: Callable[..., Any] | None = None,
@@ -253,8 +256,8 @@ class _SeparableConv(Conv):
         pointwise_constraint: Callable[..., Any] | None = None,
         bias_constraint: Callable[..., Any] | None = None,
         trainable: bool = True,
-        name: Any = None,
-        **kwargs: Any,
+        name: str | None = None,
+        **kwargs: PassedOn,
     ) -> None:
         super().__init__(
             rank,
@@ -284,7 +287,7 @@ class _SeparableConv(Conv):
         self.depthwise_kernel: Any = None
         self.pointwise_kernel: Any = None
 
-    def build(self, input_shape: Any) -> None:
+    def build(self, input_shape: ShapeLike) -> None:
         channels = self._input_channels(input_shape)
         self.depthwise_kernel = self.add_weight(
             "depthwise_kernel",
@@ -315,7 +318,15 @@ class _SeparableConv(Conv):
         outputs = self._separable(image, depthwise, pointwise, self.strides * 2, (1, *self.dilation_rate), padding)
         return raw.Squeeze(outputs, squeeze_dims=[axis])
 
-    def _separable(self, image: Any, depthwise: Any, pointwise: Any, strides: Any, dilations: Any, padding: str) -> Any:
+    def _separable(
+        self,
+        image: TensorLike,
+        depthwise: TensorLike,
+        pointwise: TensorLike,
+        strides: tuple[int, ...],
+        dilations: tuple[int, ...],
+        padding: str,
+    ) -> Any:
         with get_default_graph().name_scope("separable_conv2d") as scope:
             middle = raw.DepthwiseConv2dNative(
                 image,
@@ -332,14 +343,14 @@ class _SeparableConv(Conv):
 class SeparableConv1D(_SeparableConv):
     """Separable convolution over one dimension; inputs [batch, length, channels]."""
 
-    def __init__(self, filters: int, kernel_size: Any, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, filters: int, kernel_size: PerAxis, *args: PassedOn, **kwargs: PassedOn) -> None:
         super().__init__(1, filters, kernel_size, *args, **kwargs)
 
 
 class SeparableConv2D(_SeparableConv):
     """Separable convolution over images; inputs [batch, height, width, channels]."""
 
-    def __init__(self, filters: int, kernel_size: Any, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, filters: int, kernel_size: PerAxis, *args: PassedOn, **kwargs: PassedOn) -> None:
         super().__init__(2, filters, kernel_size, *args, **kwargs)
 
 
@@ -363,21 +374,21 @@ CONVOLUTION_RAISES = """ValueError: the images have another rank, their number o
 
 
 # ---------------------------------------------------------------------- functions
-def _conv_function(layer_class: Any, rank: int) -> Callable[..., Tensor]:
+def _conv_function(layer_class: type[Any], rank: int) -> Callable[..., Tensor]:
     one = (1,) * rank if rank > 1 else 1
 
     def conv(
-        inputs: Any,
+        inputs: TensorLike,
         filters: int,
-        kernel_size: Any,
-        strides: Any = one,
+        kernel_size: PerAxis,
+        strides: PerAxis = one,
         padding: str = "valid",
         data_format: str | None = "channels_last",
-        dilation_rate: Any = one,
-        activation: Any = None,
+        dilation_rate: PerAxis = one,
+        activation: Activation | None = None,
         use_bias: bool = True,
-        kernel_initializer: Any = None,
-        bias_initializer: Any = _ZEROS,
+        kernel_initializer: InitializerLike | None = None,
+        bias_initializer: InitializerLike | None = _ZEROS,
         kernel_regularizer: Callable[..., Any] | None = None,
         bias_regularizer: Callable[..., Any] | None = None,
         activity_regularizer: Callable[..., Any] | None = None,
@@ -385,7 +396,7 @@ def _conv_function(layer_class: Any, rank: int) -> Callable[..., Tensor]:
         bias_constraint: Callable[..., Any] | None = None,
         trainable: bool = True,
         name: str | None = None,
-        reuse: Any = None,
+        reuse: Reuse = None,
     ) -> Tensor:
         layer = layer_class(
             filters,
@@ -439,23 +450,23 @@ conv2d = _conv_function(Conv2D, 2)
 conv3d = _conv_function(Conv3D, 3)
 
 
-def _separable_function(layer_class: Any, rank: int) -> Callable[..., Tensor]:
+def _separable_function(layer_class: type[Any], rank: int) -> Callable[..., Tensor]:
     one = (1,) * rank if rank > 1 else 1
 
     def separable_conv(
-        inputs: Any,
+        inputs: TensorLike,
         filters: int,
-        kernel_size: Any,
-        strides: Any = one,
+        kernel_size: PerAxis,
+        strides: PerAxis = one,
         padding: str = "valid",
         data_format: str | None = "channels_last",
-        dilation_rate: Any = one,
+        dilation_rate: PerAxis = one,
         depth_multiplier: int = 1,
-        activation: Any = None,
+        activation: Activation | None = None,
         use_bias: bool = True,
-        depthwise_initializer: Any = None,
-        pointwise_initializer: Any = None,
-        bias_initializer: Any = _ZEROS,
+        depthwise_initializer: InitializerLike | None = None,
+        pointwise_initializer: InitializerLike | None = None,
+        bias_initializer: InitializerLike | None = _ZEROS,
         depthwise_regularizer: Callable[..., Any] | None = None,
         pointwise_regularizer: Callable[..., Any] | None = None,
         bias_regularizer: Callable[..., Any] | None = None,
@@ -465,7 +476,7 @@ def _separable_function(layer_class: Any, rank: int) -> Callable[..., Tensor]:
         bias_constraint: Callable[..., Any] | None = None,
         trainable: bool = True,
         name: str | None = None,
-        reuse: Any = None,
+        reuse: Reuse = None,
     ) -> Tensor:
         layer = layer_class(
             filters,

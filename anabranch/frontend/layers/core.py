@@ -9,11 +9,14 @@ from typing import Any
 import numpy as np
 
 from anabranch.core.dtypes import as_dtype, float32
-from anabranch.core.shapes import TensorShape
+from anabranch.core.shapes import ShapeLike, TensorShape
+from anabranch.core.values import PassedOn, TensorLike
+from anabranch.frontend.arguments import Activation, InitializerLike
 from anabranch.frontend.layers.base import InputSpec, Layer
 from anabranch.frontend.layers.utils import get_activation, get_initializer, normalize_data_format, smart_cond
 from anabranch.frontend.nn import activations as nn_activations
 from anabranch.frontend.variables.initializers import zeros_initializer
+from anabranch.frontend.variables.store import Reuse
 from anabranch.graph.graph import get_default_graph
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
@@ -46,18 +49,18 @@ class Dense(Layer):
     def __init__(
         self,
         units: int,
-        activation: Any = None,
+        activation: Activation | None = None,
         use_bias: bool = True,
-        kernel_initializer: Any = None,
-        bias_initializer: Any = zeros_initializer(),  # noqa: B008 - initializers are immutable
+        kernel_initializer: InitializerLike | None = None,
+        bias_initializer: InitializerLike | None = zeros_initializer(),  # noqa: B008 - initializers are immutable
         kernel_regularizer: Callable[..., Any] | None = None,
         bias_regularizer: Callable[..., Any] | None = None,
         activity_regularizer: Callable[..., Any] | None = None,
         kernel_constraint: Callable[..., Any] | None = None,
         bias_constraint: Callable[..., Any] | None = None,
         trainable: bool = True,
-        name: Any = None,
-        **kwargs: Any,
+        name: str | None = None,
+        **kwargs: PassedOn,
     ) -> None:
         super().__init__(trainable, name, activity_regularizer=activity_regularizer, **kwargs)
         self.units = int(units)
@@ -73,7 +76,7 @@ class Dense(Layer):
         self.bias: Any = None
         self.input_spec = InputSpec(min_ndim=2)
 
-    def build(self, input_shape: Any) -> None:
+    def build(self, input_shape: ShapeLike) -> None:
         dtype = as_dtype(self.dtype or float32)
         if not (dtype.is_floating or dtype.is_complex):
             raise TypeError(f"Unable to build `Dense` layer {self.name} with non-floating point dtype {dtype.name}")
@@ -126,7 +129,7 @@ class Dense(Layer):
         outputs.set_shape([*known, self.units])
         return outputs
 
-    def compute_output_shape(self, input_shape: Any) -> TensorShape:
+    def compute_output_shape(self, input_shape: ShapeLike) -> TensorShape:
         dims = TensorShape(input_shape).with_rank_at_least(2).as_list()
         if dims[-1] is None:
             raise ValueError(f"The innermost dimension of input_shape must be defined, but saw: {input_shape}")
@@ -143,7 +146,12 @@ class Dropout(Layer):
     """
 
     def __init__(
-        self, rate: Any = 0.5, noise_shape: Any = None, seed: int | None = None, name: Any = None, **kwargs: Any
+        self,
+        rate: TensorLike = 0.5,
+        noise_shape: TensorLike | None = None,
+        seed: int | None = None,
+        name: str | None = None,
+        **kwargs: PassedOn,
     ) -> None:
         super().__init__(name=name, **kwargs)
         self.rate = rate
@@ -156,7 +164,7 @@ class Dropout(Layer):
         sizes = raw.Unpack(raw.Shape(inputs), num=inputs.shape.ndims)
         return [sizes[i] if value is None else value for i, value in enumerate(self.noise_shape)]
 
-    def call(self, inputs: Tensor, training: Any = False) -> Tensor:
+    def call(self, inputs: Tensor, training: TensorLike = False) -> Tensor:
         def dropped() -> Any:
             return nn_activations.dropout(
                 inputs, noise_shape=self._get_noise_shape(inputs), seed=self.seed, rate=self.rate
@@ -165,7 +173,7 @@ class Dropout(Layer):
         result: Tensor = smart_cond(training, dropped, lambda: raw.Identity(inputs))
         return result
 
-    def compute_output_shape(self, input_shape: Any) -> TensorShape:
+    def compute_output_shape(self, input_shape: ShapeLike) -> TensorShape:
         return TensorShape(input_shape)
 
 
@@ -176,7 +184,7 @@ class Flatten(Layer):
         data_format: "channels_first" inputs are brought to "channels_last" first.
     """
 
-    def __init__(self, data_format: str | None = None, **kwargs: Any) -> None:
+    def __init__(self, data_format: str | None = None, **kwargs: PassedOn) -> None:
         super().__init__(**kwargs)
         self.data_format = normalize_data_format(data_format)
         self.input_spec = InputSpec(min_ndim=1)
@@ -199,7 +207,7 @@ class Flatten(Layer):
         result: Tensor = outputs
         return result
 
-    def compute_output_shape(self, input_shape: Any) -> TensorShape:
+    def compute_output_shape(self, input_shape: ShapeLike) -> TensorShape:
         dims = TensorShape(input_shape).as_list()
         known = [d for d in dims[1:] if d is not None]
         return TensorShape([dims[0], math.prod(known) if len(known) == len(dims) - 1 else None])
@@ -207,12 +215,12 @@ class Flatten(Layer):
 
 # ---------------------------------------------------------------------- functions
 def dense(
-    inputs: Any,
+    inputs: TensorLike,
     units: int,
-    activation: Any = None,
+    activation: Activation | None = None,
     use_bias: bool = True,
-    kernel_initializer: Any = None,
-    bias_initializer: Any = zeros_initializer(),  # noqa: B008
+    kernel_initializer: InitializerLike | None = None,
+    bias_initializer: InitializerLike | None = zeros_initializer(),  # noqa: B008
     kernel_regularizer: Callable[..., Any] | None = None,
     bias_regularizer: Callable[..., Any] | None = None,
     activity_regularizer: Callable[..., Any] | None = None,
@@ -220,7 +228,7 @@ def dense(
     bias_constraint: Callable[..., Any] | None = None,
     trainable: bool = True,
     name: str | None = None,
-    reuse: Any = None,
+    reuse: Reuse = None,
 ) -> Tensor:
     """A layer of units, ``activation(inputs @ kernel + bias)`` over the last dimension: calls a new `Dense` layer.
 
@@ -274,11 +282,11 @@ def dense(
 
 
 def dropout(
-    inputs: Any,
-    rate: Any = 0.5,
-    noise_shape: Any = None,
+    inputs: TensorLike,
+    rate: TensorLike = 0.5,
+    noise_shape: TensorLike | None = None,
     seed: int | None = None,
-    training: Any = False,
+    training: TensorLike = False,
     name: str | None = None,
 ) -> Tensor:
     """Sets a part of the elements to 0 and scales the others by ``1 / (1 - rate)``, in training only.
@@ -307,7 +315,7 @@ def dropout(
     return result
 
 
-def flatten(inputs: Any, name: str | None = None, data_format: str | None = "channels_last") -> Tensor:
+def flatten(inputs: TensorLike, name: str | None = None, data_format: str | None = "channels_last") -> Tensor:
     """Makes a matrix: the first dimension stays, all others become one.
 
     Args:

@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from anabranch.core.dtypes import as_dtype, bfloat16, float16, float32
-from anabranch.core.shapes import TensorShape
+from anabranch.core.dtypes import DTypeLike, as_dtype, bfloat16, float16, float32
+from anabranch.core.shapes import ShapeLike, TensorShape
+from anabranch.core.values import PassedOn, TensorLike
+from anabranch.frontend.arguments import InitializerLike, PerAxis
 from anabranch.frontend.arrays.constants import constant
 from anabranch.frontend.layers.base import InputSpec, Layer
 from anabranch.frontend.layers.utils import constant_value, get_initializer, smart_cond
 from anabranch.frontend.nn import normalization as nn_normalization
 from anabranch.frontend.variables.initializers import ones_initializer, zeros_initializer
+from anabranch.frontend.variables.partitioned import PartitionInfo
+from anabranch.frontend.variables.store import Reuse
+from anabranch.frontend.variables.variables import Variable
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.graph import get_default_graph
 from anabranch.graph.operation import Tensor
@@ -47,31 +52,31 @@ class BatchNormalization(Layer):
 
     def __init__(
         self,
-        axis: Any = -1,
-        momentum: Any = 0.99,
+        axis: PerAxis = -1,
+        momentum: TensorLike = 0.99,
         epsilon: float = 1e-3,
         center: bool = True,
         scale: bool = True,
-        beta_initializer: Any = _ZEROS,
-        gamma_initializer: Any = _ONES,
-        moving_mean_initializer: Any = _ZEROS,
-        moving_variance_initializer: Any = _ONES,
+        beta_initializer: InitializerLike | None = _ZEROS,
+        gamma_initializer: InitializerLike | None = _ONES,
+        moving_mean_initializer: InitializerLike | None = _ZEROS,
+        moving_variance_initializer: InitializerLike | None = _ONES,
         beta_regularizer: Callable[..., Any] | None = None,
         gamma_regularizer: Callable[..., Any] | None = None,
         beta_constraint: Callable[..., Any] | None = None,
         gamma_constraint: Callable[..., Any] | None = None,
         renorm: bool = False,
         renorm_clipping: dict[str, Any] | None = None,
-        renorm_momentum: Any = 0.99,
+        renorm_momentum: TensorLike = 0.99,
         fused: bool | None = None,
         trainable: bool = True,
         virtual_batch_size: int | None = None,
         adjustment: Callable[..., Any] | None = None,
-        name: Any = None,
-        **kwargs: Any,
+        name: str | None = None,
+        **kwargs: PassedOn,
     ) -> None:
         super().__init__(trainable, name, **kwargs)
-        self.axis: list[int] = list(axis) if isinstance(axis, list | tuple) else [axis]
+        self.axis: list[Any] = list(axis) if isinstance(axis, list | tuple) else [axis]
         self.momentum = momentum
         self.epsilon = epsilon
         self.center = center
@@ -110,7 +115,7 @@ class BatchNormalization(Layer):
             )
 
     # ------------------------------------------------------------------ variables
-    def build(self, input_shape: Any) -> None:
+    def build(self, input_shape: ShapeLike) -> None:
         shape = TensorShape(input_shape)
         if shape.ndims is None:
             raise ValueError(f"Input has undefined rank: {shape} (layer {self.name})")
@@ -170,10 +175,12 @@ class BatchNormalization(Layer):
         if self.renorm:
             variance_initializer = self.moving_variance_initializer
 
-            def stddev_initializer(shape: Any, dtype: Any = None, partition_info: Any = None) -> Any:
+            def stddev_initializer(
+                shape: ShapeLike, dtype: DTypeLike | None = None, partition_info: PartitionInfo | None = None
+            ) -> Any:
                 return raw.Sqrt(variance_initializer(shape, dtype=dtype))
 
-            def add(name: str, initializer: Any) -> Any:
+            def add(name: str, initializer: InitializerLike | None) -> Any:
                 return self.add_weight(name, shape, dtype, initializer, trainable=False)
 
             self.moving_stddev = add("moving_stddev", stddev_initializer)
@@ -181,7 +188,7 @@ class BatchNormalization(Layer):
             self.renorm_stddev = add("renorm_stddev", stddev_initializer)
 
     # ------------------------------------------------------------------ computing
-    def call(self, inputs: Tensor, training: Any = False) -> Tensor:
+    def call(self, inputs: Tensor, training: TensorLike = False) -> Tensor:
         if self.fused:
             return self._fused(inputs, training)
         if self.virtual_batch_size is None:
@@ -194,7 +201,7 @@ class BatchNormalization(Layer):
         outputs.set_shape(inputs.shape)
         return outputs
 
-    def _fused(self, inputs: Tensor, training: Any) -> Tensor:
+    def _fused(self, inputs: Tensor, training: TensorLike) -> Tensor:
         data_format = "NCHW" if self.axis == [1] else "NHWC"
         channels = self.moving_mean.shape.as_list()
         gamma = self.gamma if self.scale else constant(1.0, self.moving_mean.dtype, channels)
@@ -220,7 +227,7 @@ class BatchNormalization(Layer):
         self._update_averages(inputs, mean, variance, training)
         return outputs
 
-    def _normalized(self, inputs: Tensor, training: Any) -> Tensor:
+    def _normalized(self, inputs: Tensor, training: TensorLike) -> Tensor:
         axes = self.axis if self.virtual_batch_size is None else [a + 1 for a in self.axis]
         reduced = [i for i in range(inputs.shape.ndims or 0) if i not in axes]
         if self.virtual_batch_size is not None:
@@ -250,14 +257,14 @@ class BatchNormalization(Layer):
         outputs.set_shape(inputs.shape)
         return outputs
 
-    def _broadcast(self, value: Any, axes: list[int], inputs: Tensor) -> Any:
+    def _broadcast(self, value: TensorLike, axes: list[int], inputs: Tensor) -> Any:
         """Per-channel values in a shape that broadcasts to the inputs."""
         rank = inputs.shape.ndims or 0
         if value is None or len(value.shape) == rank or axes == [rank - 1]:
             return value
         return raw.Reshape(value, [-1 if i == axes[0] else 1 for i in range(rank)])
 
-    def _like(self, average: Any, batch: Tensor) -> Any:
+    def _like(self, average: TensorLike, batch: Tensor) -> Any:
         """A moving average in the shape of the batch's statistics (those of virtual batches have one per group)."""
         value = _cast(convert_to_tensor(average), batch)
         if self.virtual_batch_size is None:
@@ -266,13 +273,13 @@ class BatchNormalization(Layer):
             value = raw.Reshape(value, [-1 if i == self.axis[0] + 1 else 1 for i in range(batch.shape.ndims or 0)])
         return raw.BroadcastTo(value, raw.Shape(batch))
 
-    def _over_groups(self, value: Any) -> Any:
+    def _over_groups(self, value: TensorLike) -> Any:
         """The mean of statistics over virtual batches, in the shape of the moving averages."""
         if self.virtual_batch_size is None:
             return value
         return raw.Reshape(raw.Mean(value, [1], keep_dims=True), self.moving_mean.shape.as_list())
 
-    def _adjusted(self, scale: Any, offset: Any, inputs: Tensor, training: Any) -> tuple[Any, Any]:
+    def _adjusted(self, scale: TensorLike, offset: TensorLike, inputs: Tensor, training: TensorLike) -> tuple[Any, Any]:
         if self.adjustment is None:
             return scale, offset
         adjust_scale, adjust_offset = self.adjustment(raw.Shape(inputs))
@@ -280,7 +287,9 @@ class BatchNormalization(Layer):
         adjust_offset = _choose(training, adjust_offset, raw.ZerosLike(adjust_offset))
         return _composed(adjust_scale, adjust_offset, scale, offset)
 
-    def _renorm_corrections(self, inputs: Tensor, mean: Any, variance: Any, training: Any) -> tuple[Any, Any]:
+    def _renorm_corrections(
+        self, inputs: Tensor, mean: TensorLike, variance: TensorLike, training: TensorLike
+    ) -> tuple[Any, Any]:
         """R and d of batch renormalization, and the updates of the statistics they follow from."""
         epsilon = convert_to_tensor(self.epsilon, variance.dtype)
         stddev = raw.Sqrt(raw.AddV2(variance, epsilon))
@@ -304,7 +313,7 @@ class BatchNormalization(Layer):
         return raw.StopGradient(r), raw.StopGradient(d)
 
     # ------------------------------------------------------------------ moving averages
-    def _update_averages(self, inputs: Tensor, mean: Any, variance: Any, training: Any) -> None:
+    def _update_averages(self, inputs: Tensor, mean: TensorLike, variance: TensorLike, training: TensorLike) -> None:
         if constant_value(training) is False:
             return
         self.add_update(self._moving_average(self.moving_mean, mean, self.momentum, training), inputs)
@@ -313,7 +322,7 @@ class BatchNormalization(Layer):
         else:
             self.add_update(self._moving_average(self.moving_variance, variance, self.momentum, training), inputs)
 
-    def _moving_deviation(self, variance: Any, training: Any) -> Any:
+    def _moving_deviation(self, variance: TensorLike, training: TensorLike) -> Any:
         """Renormalization averages standard deviations; the moving variance follows from their average."""
         dtype = self.moving_stddev.dtype
         epsilon = convert_to_tensor(self.epsilon, dtype, name="epsilon")
@@ -324,7 +333,7 @@ class BatchNormalization(Layer):
             value = _choose(training, raw.Relu(raw.Sub(average, epsilon)), self.moving_variance.value())
             return self.moving_variance.assign(value, read_value=False)
 
-    def _moving_average(self, variable: Any, value: Any, momentum: Any, training: Any) -> Any:
+    def _moving_average(self, variable: Variable, value: TensorLike, momentum: TensorLike, training: TensorLike) -> Any:
         """The operation that moves `variable` towards `value`; it moves nothing outside training."""
         with get_default_graph().name_scope("AssignMovingAvg") as scope:
             dtype = variable.dtype
@@ -333,26 +342,28 @@ class BatchNormalization(Layer):
             difference = raw.Sub(variable.value(), _cast_to(value, dtype))
             return variable.assign_sub(raw.Mul(difference, decay), name=scope, read_value=False)
 
-    def compute_output_shape(self, input_shape: Any) -> TensorShape:
+    def compute_output_shape(self, input_shape: ShapeLike) -> TensorShape:
         return TensorShape(input_shape)
 
 
-def _choose(training: Any, when_training: Any, otherwise: Any) -> Any:
+def _choose(training: TensorLike, when_training: TensorLike, otherwise: TensorLike) -> Any:
     known = constant_value(training)
     if known is not None:
         return when_training if known else otherwise
     return raw.SelectV2(raw.Reshape(training, []), when_training, otherwise)
 
 
-def _cast_to(value: Any, dtype: Any) -> Any:
+def _cast_to(value: TensorLike, dtype: DTypeLike) -> Any:
     return value if value.dtype is dtype else raw.Cast(value, DstT=dtype)
 
 
-def _cast(value: Any, inputs: Tensor) -> Any:
+def _cast(value: TensorLike, inputs: Tensor) -> Any:
     return None if value is None else _cast_to(value, inputs.dtype)
 
 
-def _composed(then_scale: Any, then_offset: Any, scale: Any, offset: Any) -> tuple[Any, Any]:
+def _composed(
+    then_scale: TensorLike, then_offset: TensorLike, scale: TensorLike, offset: TensorLike
+) -> tuple[Any, Any]:
     """One scale and offset for two in sequence: ``(x * then_scale + then_offset) * scale + offset``."""
     if scale is not None:
         then_scale, then_offset = raw.Mul(then_scale, scale), raw.Mul(then_offset, scale)
@@ -362,27 +373,27 @@ def _composed(then_scale: Any, then_offset: Any, scale: Any, offset: Any) -> tup
 
 
 def batch_normalization(
-    inputs: Any,
-    axis: Any = -1,
-    momentum: Any = 0.99,
+    inputs: TensorLike,
+    axis: PerAxis = -1,
+    momentum: TensorLike = 0.99,
     epsilon: float = 1e-3,
     center: bool = True,
     scale: bool = True,
-    beta_initializer: Any = _ZEROS,
-    gamma_initializer: Any = _ONES,
-    moving_mean_initializer: Any = _ZEROS,
-    moving_variance_initializer: Any = _ONES,
+    beta_initializer: InitializerLike | None = _ZEROS,
+    gamma_initializer: InitializerLike | None = _ONES,
+    moving_mean_initializer: InitializerLike | None = _ZEROS,
+    moving_variance_initializer: InitializerLike | None = _ONES,
     beta_regularizer: Callable[..., Any] | None = None,
     gamma_regularizer: Callable[..., Any] | None = None,
     beta_constraint: Callable[..., Any] | None = None,
     gamma_constraint: Callable[..., Any] | None = None,
-    training: Any = False,
+    training: TensorLike = False,
     trainable: bool = True,
     name: str | None = None,
-    reuse: Any = None,
+    reuse: Reuse = None,
     renorm: bool = False,
     renorm_clipping: dict[str, Any] | None = None,
-    renorm_momentum: Any = 0.99,
+    renorm_momentum: TensorLike = 0.99,
     fused: bool | None = None,
     virtual_batch_size: int | None = None,
     adjustment: Callable[..., Any] | None = None,

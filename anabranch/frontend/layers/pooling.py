@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from anabranch.core.shapes import TensorShape
+from anabranch.core.shapes import ShapeLike, TensorShape
+from anabranch.core.values import PassedOn, TensorLike
+from anabranch.frontend.arguments import PerAxis
 from anabranch.frontend.layers.base import InputSpec, Layer
 from anabranch.frontend.layers.utils import (
     conv_output_length,
@@ -33,12 +33,12 @@ class _Pooling(Layer):
 
     def __init__(
         self,
-        pool_size: Any,
-        strides: Any,
+        pool_size: PerAxis,
+        strides: PerAxis,
         padding: str = "valid",
         data_format: str | None = "channels_last",
-        name: Any = None,
-        **kwargs: Any,
+        name: str | None = None,
+        **kwargs: PassedOn,
     ) -> None:
         super().__init__(name=name, **kwargs)
         self.pool_size = normalize_tuple(pool_size, self.rank, "pool_size")
@@ -70,7 +70,7 @@ class _Pooling(Layer):
         )
         return pooled
 
-    def compute_output_shape(self, input_shape: Any) -> TensorShape:
+    def compute_output_shape(self, input_shape: ShapeLike) -> TensorShape:
         dims = TensorShape(input_shape).as_list()
         first = 1 if self.data_format == "channels_last" else 2
         for i, (size, stride) in enumerate(zip(self.pool_size, self.strides, strict=True)):
@@ -116,9 +116,9 @@ class AveragePooling3D(_Pooling):
 
 # ---------------------------------------------------------------------- functions
 def max_pooling1d(
-    inputs: Any,
-    pool_size: Any,
-    strides: Any,
+    inputs: TensorLike,
+    pool_size: PerAxis,
+    strides: PerAxis,
     padding: str = "valid",
     data_format: str | None = "channels_last",
     name: str | None = None,
@@ -129,9 +129,9 @@ def max_pooling1d(
 
 
 def average_pooling1d(
-    inputs: Any,
-    pool_size: Any,
-    strides: Any,
+    inputs: TensorLike,
+    pool_size: PerAxis,
+    strides: PerAxis,
     padding: str = "valid",
     data_format: str | None = "channels_last",
     name: str | None = None,
@@ -142,9 +142,9 @@ def average_pooling1d(
 
 
 def max_pooling2d(
-    inputs: Any,
-    pool_size: Any,
-    strides: Any,
+    inputs: TensorLike,
+    pool_size: PerAxis,
+    strides: PerAxis,
     padding: str = "valid",
     data_format: str | None = "channels_last",
     name: str | None = None,
@@ -175,9 +175,9 @@ def max_pooling2d(
 
 
 def average_pooling2d(
-    inputs: Any,
-    pool_size: Any,
-    strides: Any,
+    inputs: TensorLike,
+    pool_size: PerAxis,
+    strides: PerAxis,
     padding: str = "valid",
     data_format: str | None = "channels_last",
     name: str | None = None,
@@ -188,9 +188,9 @@ def average_pooling2d(
 
 
 def max_pooling3d(
-    inputs: Any,
-    pool_size: Any,
-    strides: Any,
+    inputs: TensorLike,
+    pool_size: PerAxis,
+    strides: PerAxis,
     padding: str = "valid",
     data_format: str | None = "channels_last",
     name: str | None = None,
@@ -201,9 +201,9 @@ def max_pooling3d(
 
 
 def average_pooling3d(
-    inputs: Any,
-    pool_size: Any,
-    strides: Any,
+    inputs: TensorLike,
+    pool_size: PerAxis,
+    strides: PerAxis,
     padding: str = "valid",
     data_format: str | None = "channels_last",
     name: str | None = None,

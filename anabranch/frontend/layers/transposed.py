@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from anabranch.core.shapes import TensorShape
+from anabranch.core.shapes import ShapeLike, TensorShape
+from anabranch.core.values import PassedOn, TensorLike
+from anabranch.frontend.arguments import Activation, InitializerLike, PerAxis
 from anabranch.frontend.layers.convolutional import CONVOLUTION_ARGS, CONVOLUTION_RAISES, Conv, with_channels
 from anabranch.frontend.layers.utils import convert_data_format, deconv_output_length
 from anabranch.frontend.variables.initializers import zeros_initializer
+from anabranch.frontend.variables.store import Reuse
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
 
@@ -25,17 +28,17 @@ class _ConvTranspose(Conv):
         self,
         rank: int,
         filters: int,
-        kernel_size: Any,
-        strides: Any = 1,
+        kernel_size: PerAxis,
+        strides: PerAxis = 1,
         padding: str = "valid",
         data_format: str | None = "channels_last",
-        activation: Any = None,
-        *args: Any,
-        **kwargs: Any,
+        activation: Activation | None = None,
+        *args: PassedOn,
+        **kwargs: PassedOn,
     ) -> None:
         super().__init__(rank, filters, kernel_size, strides, padding, data_format, 1, activation, *args, **kwargs)
 
-    def build(self, input_shape: Any) -> None:
+    def build(self, input_shape: ShapeLike) -> None:
         channels = self._input_channels(input_shape)
         self.kernel = self.add_weight(
             "kernel",
@@ -81,7 +84,7 @@ class _ConvTranspose(Conv):
             parts.append(size)
         return raw.Pack(parts, name="stack")
 
-    def compute_output_shape(self, input_shape: Any) -> TensorShape:
+    def compute_output_shape(self, input_shape: ShapeLike) -> TensorShape:
         dims = TensorShape(input_shape).as_list()
         first = 1 if self.data_format == "channels_last" else 2
         for i, (size, stride) in enumerate(zip(self.kernel_size, self.strides, strict=True)):
@@ -93,29 +96,29 @@ class _ConvTranspose(Conv):
 class Conv2DTranspose(_ConvTranspose):
     """Transposed convolution over images; inputs [batch, height, width, channels]."""
 
-    def __init__(self, filters: int, kernel_size: Any, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, filters: int, kernel_size: PerAxis, *args: PassedOn, **kwargs: PassedOn) -> None:
         super().__init__(2, filters, kernel_size, *args, **kwargs)
 
 
 class Conv3DTranspose(_ConvTranspose):
     """Transposed convolution over volumes; inputs [batch, depth, height, width, channels]."""
 
-    def __init__(self, filters: int, kernel_size: Any, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, filters: int, kernel_size: PerAxis, *args: PassedOn, **kwargs: PassedOn) -> None:
         super().__init__(3, filters, kernel_size, *args, **kwargs)
 
 
-def _transpose_function(layer_class: Any, rank: int) -> Callable[..., Tensor]:
+def _transpose_function(layer_class: type[Any], rank: int) -> Callable[..., Tensor]:
     def conv_transpose(
-        inputs: Any,
+        inputs: TensorLike,
         filters: int,
-        kernel_size: Any,
-        strides: Any = (1,) * rank,
+        kernel_size: PerAxis,
+        strides: PerAxis = (1,) * rank,
         padding: str = "valid",
         data_format: str | None = "channels_last",
-        activation: Any = None,
+        activation: Activation | None = None,
         use_bias: bool = True,
-        kernel_initializer: Any = None,
-        bias_initializer: Any = _ZEROS,
+        kernel_initializer: InitializerLike | None = None,
+        bias_initializer: InitializerLike | None = _ZEROS,
         kernel_regularizer: Callable[..., Any] | None = None,
         bias_regularizer: Callable[..., Any] | None = None,
         activity_regularizer: Callable[..., Any] | None = None,
@@ -123,7 +126,7 @@ def _transpose_function(layer_class: Any, rank: int) -> Callable[..., Tensor]:
         bias_constraint: Callable[..., Any] | None = None,
         trainable: bool = True,
         name: str | None = None,
-        reuse: Any = None,
+        reuse: Reuse = None,
     ) -> Tensor:
         layer = layer_class(
             filters,

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from anabranch.core.values import TensorLike
+from anabranch.frontend.arguments import Activation, InitializerLike, PerAxis
 from anabranch.frontend.control_flow.conditionals import cond
 from anabranch.frontend.nn import activations as nn_activations
 from anabranch.frontend.variables import initializers
@@ -16,7 +18,7 @@ from anabranch.ops import raw
 
 
 # ---------------------------------------------------------------------- arguments
-def normalize_tuple(value: Any, n: int, name: str) -> tuple[int, ...]:
+def normalize_tuple(value: PerAxis, n: int, name: str) -> tuple[int, ...]:
     """`n` integers from one integer or from `n` of them.
 
     Raises:
@@ -34,7 +36,7 @@ def normalize_tuple(value: Any, n: int, name: str) -> tuple[int, ...]:
     return values
 
 
-def normalize_data_format(value: Any) -> str:
+def normalize_data_format(value: str | None) -> str:
     """``"channels_first"`` or ``"channels_last"`` (the default); raises ValueError for anything else."""
     data_format = "channels_last" if value is None else str(value).lower()
     if data_format not in {"channels_first", "channels_last"}:
@@ -44,7 +46,7 @@ def normalize_data_format(value: Any) -> str:
     return data_format
 
 
-def normalize_padding(value: Any, allowed: tuple[str, ...] = ("valid", "same")) -> str:
+def normalize_padding(value: str, allowed: tuple[str, ...] = ("valid", "same")) -> str:
     """The padding's name in lower case; raises ValueError if it is not allowed."""
     padding = str(value).lower()
     if padding not in allowed:
@@ -60,14 +62,14 @@ def convert_data_format(data_format: str, ndim: int) -> str:
     return f"N{spatial}C" if data_format == "channels_last" else f"NC{spatial}"
 
 
-def get_activation(identifier: Any) -> Callable[..., Any] | None:
+def get_activation(identifier: Activation | None) -> Callable[..., Any] | None:
     """A function of a tensor; None for none.
 
     Raises:
         ValueError: a name that is not known.
     """
     if identifier is None or callable(identifier):
-        return identifier  # type: ignore[no-any-return]
+        return identifier
     if identifier == "linear":
         return None
     if identifier not in _ACTIVATIONS:
@@ -75,15 +77,15 @@ def get_activation(identifier: Any) -> Callable[..., Any] | None:
     return _ACTIVATIONS[identifier]
 
 
-def _tanh(x: Any) -> Any:
+def _tanh(x: TensorLike) -> Any:
     return raw.Tanh(x)
 
 
-def _sigmoid(x: Any) -> Any:
+def _sigmoid(x: TensorLike) -> Any:
     return raw.Sigmoid(x)
 
 
-def _exponential(x: Any) -> Any:
+def _exponential(x: TensorLike) -> Any:
     return raw.Exp(x)
 
 
@@ -117,7 +119,7 @@ _INITIALIZERS: dict[str, Callable[[], Any]] = {
 }
 
 
-def get_initializer(identifier: Any) -> Any:
+def get_initializer(identifier: InitializerLike | None) -> Any:
     """An initializer: what is given, or the one of that name.
 
     Raises:
@@ -151,7 +153,7 @@ def deconv_output_length(length: int | None, filter_size: int, padding: str, str
 
 
 # ---------------------------------------------------------------------- conditions
-def constant_value(pred: Any) -> bool | None:
+def constant_value(pred: TensorLike) -> bool | None:
     """Whether `pred` is true, where that is known while the graph is built, else None.
 
     Raises:
@@ -170,7 +172,7 @@ def constant_value(pred: Any) -> bool | None:
 
 
 def smart_cond(
-    pred: Any,
+    pred: TensorLike,
     true_fn: Callable[[], Any] | None = None,
     false_fn: Callable[[], Any] | None = None,
     name: str | None = None,

@@ -7,6 +7,7 @@ from typing import Any
 
 from anabranch.core import dtypes
 from anabranch.core.dtypes import DType
+from anabranch.core.values import TensorLike
 from anabranch.frontend.framework import name_scope
 from anabranch.frontend.measures.weights_broadcast import (
     assert_broadcastable,
@@ -44,14 +45,14 @@ class Reduction:
         return (cls.NONE, cls.SUM, cls.MEAN, cls.SUM_OVER_BATCH_SIZE, cls.SUM_BY_NONZERO_WEIGHTS)
 
     @classmethod
-    def validate(cls, key: Any) -> None:
+    def validate(cls, key: str) -> None:
         """Raises ValueError for anything that is not one of these."""
         if key not in cls.all():
             raise ValueError(f"Invalid Reduction Key {key}; use one of {cls.all()}")
 
 
 # ---------------------------------------------------------------------- collections
-def add_loss(loss: Any, loss_collection: str | None = GraphKeys.LOSSES) -> None:
+def add_loss(loss: TensorLike, loss_collection: str | None = GraphKeys.LOSSES) -> None:
     """Adds a loss to a collection (None: to none)."""
     if loss_collection:
         get_default_graph().add_to_collection(loss_collection, loss)
@@ -98,8 +99,8 @@ def _sum_of(losses: list[Any], name: str) -> Tensor:
 
 # ---------------------------------------------------------------------- weighting
 def compute_weighted_loss(
-    losses: Any,
-    weights: Any = 1.0,
+    losses: TensorLike,
+    weights: TensorLike = 1.0,
     scope: str | None = None,
     loss_collection: str | None = GraphKeys.LOSSES,
     reduction: str = Reduction.SUM_BY_NONZERO_WEIGHTS,
@@ -165,7 +166,7 @@ def _num_elements(losses: Tensor) -> Tensor:
         return result
 
 
-def _num_present(losses: Tensor, weights: Any, per_batch: bool = False) -> Tensor:
+def _num_present(losses: Tensor, weights: TensorLike, per_batch: bool = False) -> Tensor:
     """How many elements have a weight that is not zero, in all or per example."""
     if isinstance(weights, float) and weights != 0.0 and not per_batch:
         return _num_elements(losses)
@@ -185,16 +186,16 @@ def _inner_axes(tensor: Tensor) -> Any:
     return raw.Range(1, raw.Rank(tensor), 1) if rank is None else convert_to_tensor(list(range(1, rank)), dtypes.int32)
 
 
-def _require(**arguments: Any) -> None:
+def _require(**arguments: TensorLike) -> None:
     for name, value in arguments.items():
         if value is None:
             raise ValueError(f"{name} must not be None.")
 
 
 def _elementwise(
-    labels: Any,
-    predictions: Any,
-    weights: Any,
+    labels: TensorLike,
+    predictions: TensorLike,
+    weights: TensorLike,
     scope: str | None,
     default_scope: str,
     loss_collection: str | None,
@@ -212,9 +213,9 @@ def _elementwise(
 
 # ---------------------------------------------------------------------- regression
 def absolute_difference(
-    labels: Any,
-    predictions: Any,
-    weights: Any = 1.0,
+    labels: TensorLike,
+    predictions: TensorLike,
+    weights: TensorLike = 1.0,
     scope: str | None = None,
     loss_collection: str | None = GraphKeys.LOSSES,
     reduction: str = Reduction.SUM_BY_NONZERO_WEIGHTS,
@@ -229,7 +230,7 @@ def absolute_difference(
         ValueError: shapes that do not go together, or a missing argument; the same in all losses.
     """
 
-    def formula(labels: Any, predictions: Any) -> Any:
+    def formula(labels: TensorLike, predictions: TensorLike) -> Any:
         return raw.Abs(raw.Sub(predictions, labels))
 
     arguments = (scope, "absolute_difference", loss_collection, reduction)
@@ -237,9 +238,9 @@ def absolute_difference(
 
 
 def mean_squared_error(
-    labels: Any,
-    predictions: Any,
-    weights: Any = 1.0,
+    labels: TensorLike,
+    predictions: TensorLike,
+    weights: TensorLike = 1.0,
     scope: str | None = None,
     loss_collection: str | None = GraphKeys.LOSSES,
     reduction: str = Reduction.SUM_BY_NONZERO_WEIGHTS,
@@ -264,7 +265,7 @@ def mean_squared_error(
         np.float32(2.0)
     """
 
-    def formula(labels: Any, predictions: Any) -> Any:
+    def formula(labels: TensorLike, predictions: TensorLike) -> Any:
         return raw.SquaredDifference(predictions, labels)
 
     arguments = (scope, "mean_squared_error", loss_collection, reduction)
@@ -272,9 +273,9 @@ def mean_squared_error(
 
 
 def huber_loss(
-    labels: Any,
-    predictions: Any,
-    weights: Any = 1.0,
+    labels: TensorLike,
+    predictions: TensorLike,
+    weights: TensorLike = 1.0,
     delta: float = 1.0,
     scope: str | None = None,
     loss_collection: str | None = GraphKeys.LOSSES,
@@ -282,7 +283,7 @@ def huber_loss(
 ) -> Tensor:
     """Half the squared difference up to `delta`, and linear beyond: ``delta * |d| - delta ** 2 / 2``."""
 
-    def formula(labels: Any, predictions: Any) -> Any:
+    def formula(labels: TensorLike, predictions: TensorLike) -> Any:
         error = raw.Abs(raw.Sub(predictions, labels))
         quadratic = raw.Minimum(error, delta)
         linear = raw.Sub(error, quadratic)
@@ -293,9 +294,9 @@ def huber_loss(
 
 
 def log_loss(
-    labels: Any,
-    predictions: Any,
-    weights: Any = 1.0,
+    labels: TensorLike,
+    predictions: TensorLike,
+    weights: TensorLike = 1.0,
     epsilon: float = 1e-7,
     scope: str | None = None,
     loss_collection: str | None = GraphKeys.LOSSES,
@@ -303,7 +304,7 @@ def log_loss(
 ) -> Tensor:
     """``-labels * log(predictions) - (1 - labels) * log(1 - predictions)``; `epsilon` keeps the logarithms finite."""
 
-    def formula(labels: Any, predictions: Any) -> Any:
+    def formula(labels: TensorLike, predictions: TensorLike) -> Any:
         one = convert_to_tensor(1.0, labels.dtype)
         positive = raw.Mul(labels, raw.Log(raw.AddV2(predictions, epsilon)))
         negative = raw.Mul(raw.Sub(one, labels), raw.Log(raw.AddV2(raw.Sub(one, predictions), epsilon)))
@@ -314,10 +315,10 @@ def log_loss(
 
 
 def cosine_distance(
-    labels: Any,
-    predictions: Any,
+    labels: TensorLike,
+    predictions: TensorLike,
     axis: int | None = None,
-    weights: Any = 1.0,
+    weights: TensorLike = 1.0,
     scope: str | None = None,
     loss_collection: str | None = GraphKeys.LOSSES,
     reduction: str = Reduction.SUM_BY_NONZERO_WEIGHTS,
@@ -338,7 +339,7 @@ def cosine_distance(
         raise ValueError("You must specify 'axis'.")
     along = axis
 
-    def formula(labels: Any, predictions: Any) -> Any:
+    def formula(labels: TensorLike, predictions: TensorLike) -> Any:
         product = raw.Mul(predictions, labels)
         return raw.Sub(convert_to_tensor(1.0, product.dtype), raw.Sum(product, [along], keep_dims=True))
 
@@ -347,9 +348,9 @@ def cosine_distance(
 
 
 def mean_pairwise_squared_error(
-    labels: Any,
-    predictions: Any,
-    weights: Any = 1.0,
+    labels: TensorLike,
+    predictions: TensorLike,
+    weights: TensorLike = 1.0,
     scope: str | None = None,
     loss_collection: str | None = GraphKeys.LOSSES,
 ) -> Tensor:
@@ -384,9 +385,9 @@ def mean_pairwise_squared_error(
 
 # ---------------------------------------------------------------------- classification
 def hinge_loss(
-    labels: Any,
-    logits: Any,
-    weights: Any = 1.0,
+    labels: TensorLike,
+    logits: TensorLike,
+    weights: TensorLike = 1.0,
     scope: str | None = None,
     loss_collection: str | None = GraphKeys.LOSSES,
     reduction: str = Reduction.SUM_BY_NONZERO_WEIGHTS,
@@ -394,7 +395,7 @@ def hinge_loss(
     """``max(0, 1 - sign * logits)``, where the sign is that of labels 0 and 1 brought to -1 and 1."""
     _require(labels=labels, logits=logits)
 
-    def formula(labels: Any, logits: Any) -> Any:
+    def formula(labels: TensorLike, logits: TensorLike) -> Any:
         one = convert_to_tensor(1.0, labels.dtype)
         signs = raw.Sub(raw.Mul(labels, 2.0), one)
         return raw.Relu(raw.Sub(one, raw.Mul(signs, logits)))
@@ -403,9 +404,9 @@ def hinge_loss(
 
 
 def sigmoid_cross_entropy(
-    multi_class_labels: Any,
-    logits: Any,
-    weights: Any = 1.0,
+    multi_class_labels: TensorLike,
+    logits: TensorLike,
+    weights: TensorLike = 1.0,
     label_smoothing: float = 0,
     scope: str | None = None,
     loss_collection: str | None = GraphKeys.LOSSES,
@@ -431,14 +432,14 @@ def sigmoid_cross_entropy(
         return compute_weighted_loss(losses, weights, full_scope, loss_collection, reduction)
 
 
-def _is_positive(label_smoothing: Any) -> bool:
+def _is_positive(label_smoothing: float) -> bool:
     return isinstance(label_smoothing, Tensor) or label_smoothing > 0
 
 
 def softmax_cross_entropy(
-    onehot_labels: Any,
-    logits: Any,
-    weights: Any = 1.0,
+    onehot_labels: TensorLike,
+    logits: TensorLike,
+    weights: TensorLike = 1.0,
     label_smoothing: float = 0,
     scope: str | None = None,
     loss_collection: str | None = GraphKeys.LOSSES,
@@ -481,9 +482,9 @@ def softmax_cross_entropy(
 
 
 def sparse_softmax_cross_entropy(
-    labels: Any,
-    logits: Any,
-    weights: Any = 1.0,
+    labels: TensorLike,
+    logits: TensorLike,
+    weights: TensorLike = 1.0,
     scope: str | None = None,
     loss_collection: str | None = GraphKeys.LOSSES,
     reduction: str = Reduction.SUM_BY_NONZERO_WEIGHTS,
@@ -516,7 +517,7 @@ def sparse_softmax_cross_entropy(
         return compute_weighted_loss(losses, weights, full_scope, loss_collection, reduction)
 
 
-def _squeezed_weights(labels: Tensor, weights: Any) -> Any:
+def _squeezed_weights(labels: Tensor, weights: TensorLike) -> Any:
     if isinstance(weights, int | float):
         return weights
     tensor = convert_to_tensor(weights)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from anabranch.core import dtypes
+from anabranch.core.arrays import HostArray
 from anabranch.core.dtypes import DType
+from anabranch.core.shapes import ShapeLike
+from anabranch.core.values import TensorLike
+from anabranch.frontend.arguments import CollectionNames
 from anabranch.frontend.arrays.constants import zeros
 from anabranch.frontend.framework import add_to_collections
 from anabranch.frontend.measures.weights_broadcast import broadcast_weights, remove_squeezable_dimensions
@@ -25,7 +29,7 @@ from anabranch.ops import raw
 Metric = tuple[Tensor, Tensor]
 
 
-def metric_variable(shape: Any, dtype: DType, name: str) -> Any:
+def metric_variable(shape: ShapeLike, dtype: DType, name: str) -> Any:
     """A variable that starts at zero, is in no checkpoint, and is in `LOCAL_VARIABLES` and `METRIC_VARIABLES`."""
     return Variable(
         lambda: zeros(shape, dtype),
@@ -37,7 +41,12 @@ def metric_variable(shape: Any, dtype: DType, name: str) -> Any:
     )
 
 
-def finish(value: Any, update: Any, metrics_collections: Any, updates_collections: Any) -> Metric:
+def finish(
+    value: TensorLike,
+    update: TensorLike,
+    metrics_collections: CollectionNames | None,
+    updates_collections: CollectionNames | None,
+) -> Metric:
     """Adds the two parts of a metric to the collections asked for."""
     if metrics_collections:
         add_to_collections(metrics_collections, value)
@@ -46,7 +55,7 @@ def finish(value: Any, update: Any, metrics_collections: Any, updates_collection
     return value, update
 
 
-def cast(value: Any, dtype: DType) -> Any:
+def cast(value: TensorLike, dtype: DType) -> Any:
     tensor = convert_to_tensor(value)
     return tensor if tensor.dtype.base_dtype is dtype else raw.Cast(tensor, DstT=dtype)
 
@@ -57,17 +66,17 @@ def sum_all(tensor: Tensor) -> Any:
     return raw.Sum(tensor, axes)
 
 
-def flat(tensor: Any) -> Any:
+def flat(tensor: TensorLike) -> Any:
     tensor = convert_to_tensor(tensor)
     return tensor if tensor.shape.ndims == 1 else raw.Reshape(tensor, [-1])
 
 
-def ratio(numerator: Any, denominator: Any, name: str) -> Any:
+def ratio(numerator: TensorLike, denominator: TensorLike, name: str) -> Any:
     """0 where the denominator is not positive."""
     return raw.DivNoNan(numerator, raw.Maximum(denominator, convert_to_tensor(0, denominator.dtype)), name=name)
 
 
-def matched(predictions: Any, labels: Any, weights: Any) -> tuple[Any, Any, Any]:
+def matched(predictions: TensorLike, labels: TensorLike, weights: TensorLike) -> tuple[Any, Any, Any]:
     """The three with last dimensions of size 1 dropped, or added to weights, so that their ranks go together.
 
     Raises:
@@ -91,7 +100,7 @@ def matched(predictions: Any, labels: Any, weights: Any) -> tuple[Any, Any, Any]
 
 
 # ---------------------------------------------------------------------- running means
-def running_mean(values: Any, weights: Any, name: str | None, default_name: str = "mean") -> Metric:
+def running_mean(values: TensorLike, weights: TensorLike, name: str | None, default_name: str = "mean") -> Metric:
     """The weighted mean of all values so far, in float32."""
     with variable_scope(name, default_name, [values, weights]):
         values = cast(values, dtypes.float32)
@@ -111,7 +120,13 @@ def running_mean(values: Any, weights: Any, name: str | None, default_name: str 
 
 
 # ---------------------------------------------------------------------- counts
-def count_where(condition: Any, weights: Any, name: str | None, default_name: str, collections: Any) -> Metric:
+def count_where(
+    condition: TensorLike,
+    weights: TensorLike,
+    name: str | None,
+    default_name: str,
+    collections: tuple[CollectionNames | None, CollectionNames | None],
+) -> Metric:
     """How often `condition` (booleans) held so far, weighted."""
     with variable_scope(name, default_name, [condition, weights]):
         count = metric_variable([], dtypes.float32, "count")
@@ -123,7 +138,7 @@ def count_where(condition: Any, weights: Any, name: str | None, default_name: st
         return finish(value, update, *collections)
 
 
-def of_kind(labels: Any, predictions: Any, kind: str) -> Any:
+def of_kind(labels: TensorLike, predictions: TensorLike, kind: str) -> Any:
     """Marks where the decision is a "tp", "fp", "tn" or "fn"; booleans in, booleans out."""
     right, positive = kind[0] == "t", kind[1] == "p"
     label = labels if right == positive else raw.LogicalNot(labels)
@@ -140,7 +155,11 @@ _VARIABLE_NAMES = {
 
 
 def confusion_at_thresholds(
-    labels: Any, predictions: Any, thresholds: Any, weights: Any, kinds: tuple[str, ...]
+    labels: TensorLike,
+    predictions: TensorLike,
+    thresholds: Sequence[float] | HostArray,
+    weights: TensorLike,
+    kinds: tuple[str, ...],
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Running counts of each kind of decision, per threshold: the variables and their updates, shape [thresholds].
 

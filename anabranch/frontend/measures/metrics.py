@@ -13,6 +13,8 @@ from __future__ import annotations
 from typing import Any
 
 from anabranch.core import dtypes
+from anabranch.core.values import TensorLike
+from anabranch.frontend.arguments import CollectionNames
 from anabranch.frontend.arrays.constants import ones_like
 from anabranch.frontend.measures.metric_parts import (
     Metric,
@@ -29,6 +31,7 @@ from anabranch.frontend.measures.metric_parts import (
 )
 from anabranch.frontend.measures.weights_broadcast import broadcast_weights
 from anabranch.frontend.variables.scope import variable_scope
+from anabranch.frontend.variables.variables import Variable
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.graph import get_default_graph
 from anabranch.ops import raw
@@ -36,10 +39,10 @@ from anabranch.ops import raw
 
 # ---------------------------------------------------------------------- means
 def mean(
-    values: Any,
-    weights: Any = None,
-    metrics_collections: Any = None,
-    updates_collections: Any = None,
+    values: TensorLike,
+    weights: TensorLike | None = None,
+    metrics_collections: CollectionNames | None = None,
+    updates_collections: CollectionNames | None = None,
     name: str | None = None,
 ) -> Metric:
     """The weighted mean of `values` (of any shape).
@@ -67,11 +70,11 @@ def mean(
 
 
 def accuracy(
-    labels: Any,
-    predictions: Any,
-    weights: Any = None,
-    metrics_collections: Any = None,
-    updates_collections: Any = None,
+    labels: TensorLike,
+    predictions: TensorLike,
+    weights: TensorLike | None = None,
+    metrics_collections: CollectionNames | None = None,
+    updates_collections: CollectionNames | None = None,
     name: str | None = None,
 ) -> Metric:
     """How often predictions equal labels.
@@ -100,11 +103,11 @@ def accuracy(
 
 
 def mean_absolute_error(
-    labels: Any,
-    predictions: Any,
-    weights: Any = None,
-    metrics_collections: Any = None,
-    updates_collections: Any = None,
+    labels: TensorLike,
+    predictions: TensorLike,
+    weights: TensorLike | None = None,
+    metrics_collections: CollectionNames | None = None,
+    updates_collections: CollectionNames | None = None,
     name: str | None = None,
 ) -> Metric:
     """The mean of ``|predictions - labels|``."""
@@ -114,11 +117,11 @@ def mean_absolute_error(
 
 
 def mean_squared_error(
-    labels: Any,
-    predictions: Any,
-    weights: Any = None,
-    metrics_collections: Any = None,
-    updates_collections: Any = None,
+    labels: TensorLike,
+    predictions: TensorLike,
+    weights: TensorLike | None = None,
+    metrics_collections: CollectionNames | None = None,
+    updates_collections: CollectionNames | None = None,
     name: str | None = None,
 ) -> Metric:
     """The mean of ``(predictions - labels) ** 2``."""
@@ -128,11 +131,11 @@ def mean_squared_error(
 
 
 def root_mean_squared_error(
-    labels: Any,
-    predictions: Any,
-    weights: Any = None,
-    metrics_collections: Any = None,
-    updates_collections: Any = None,
+    labels: TensorLike,
+    predictions: TensorLike,
+    weights: TensorLike | None = None,
+    metrics_collections: CollectionNames | None = None,
+    updates_collections: CollectionNames | None = None,
     name: str | None = None,
 ) -> Metric:
     """The square root of the mean of ``(predictions - labels) ** 2``."""
@@ -143,12 +146,12 @@ def root_mean_squared_error(
 
 
 def mean_relative_error(
-    labels: Any,
-    predictions: Any,
-    normalizer: Any,
-    weights: Any = None,
-    metrics_collections: Any = None,
-    updates_collections: Any = None,
+    labels: TensorLike,
+    predictions: TensorLike,
+    normalizer: TensorLike,
+    weights: TensorLike | None = None,
+    metrics_collections: CollectionNames | None = None,
+    updates_collections: CollectionNames | None = None,
     name: str | None = None,
 ) -> Metric:
     """The mean of ``|labels - predictions| / normalizer``; an element with normalizer 0 counts as 0."""
@@ -158,7 +161,7 @@ def mean_relative_error(
     return finish(*running_mean(errors, weights, name, "mean_relative_error"), metrics_collections, updates_collections)
 
 
-def remove_rank_difference(predictions: Any, normalizer: Any) -> tuple[Any, Any]:
+def remove_rank_difference(predictions: TensorLike, normalizer: TensorLike) -> tuple[Any, Any]:
     """The two with a last dimension of size 1 dropped from the one that has more dimensions."""
     squeezed, _, _ = matched(predictions, normalizer, None)
     other, _, _ = matched(normalizer, predictions, None)
@@ -166,12 +169,12 @@ def remove_rank_difference(predictions: Any, normalizer: Any) -> tuple[Any, Any]
 
 
 def mean_cosine_distance(
-    labels: Any,
-    predictions: Any,
+    labels: TensorLike,
+    predictions: TensorLike,
     dim: int,
-    weights: Any = None,
-    metrics_collections: Any = None,
-    updates_collections: Any = None,
+    weights: TensorLike | None = None,
+    metrics_collections: CollectionNames | None = None,
+    updates_collections: CollectionNames | None = None,
     name: str | None = None,
 ) -> Metric:
     """One minus the mean of the dot products along `dim` of labels and predictions of length 1."""
@@ -183,11 +186,11 @@ def mean_cosine_distance(
 
 
 def percentage_below(
-    values: Any,
-    threshold: Any,
-    weights: Any = None,
-    metrics_collections: Any = None,
-    updates_collections: Any = None,
+    values: TensorLike,
+    threshold: TensorLike,
+    weights: TensorLike | None = None,
+    metrics_collections: CollectionNames | None = None,
+    updates_collections: CollectionNames | None = None,
     name: str | None = None,
 ) -> Metric:
     """The share of values below `threshold`."""
@@ -198,10 +201,10 @@ def percentage_below(
 
 
 def mean_tensor(
-    values: Any,
-    weights: Any = None,
-    metrics_collections: Any = None,
-    updates_collections: Any = None,
+    values: TensorLike,
+    weights: TensorLike | None = None,
+    metrics_collections: CollectionNames | None = None,
+    updates_collections: CollectionNames | None = None,
     name: str | None = None,
 ) -> Metric:
     """The weighted mean of each element by itself: value and update have the shape of `values`, which must be known."""
@@ -224,18 +227,24 @@ def mean_tensor(
 
 # ---------------------------------------------------------------------- yes-or-no decisions
 def _decisions(
-    kind: str, default_name: str, labels: Any, predictions: Any, weights: Any, name: str | None, collections: Any
+    kind: str,
+    default_name: str,
+    labels: TensorLike,
+    predictions: TensorLike,
+    weights: TensorLike,
+    name: str | None,
+    collections: tuple[CollectionNames | None, CollectionNames | None],
 ) -> Metric:
     predictions, labels, weights = matched(cast(predictions, dtypes.bool), cast(labels, dtypes.bool), weights)
     return count_where(of_kind(labels, predictions, kind), weights, name, default_name, collections)
 
 
 def true_positives(
-    labels: Any,
-    predictions: Any,
-    weights: Any = None,
-    metrics_collections: Any = None,
-    updates_collections: Any = None,
+    labels: TensorLike,
+    predictions: TensorLike,
+    weights: TensorLike | None = None,
+    metrics_collections: CollectionNames | None = None,
+    updates_collections: CollectionNames | None = None,
     name: str | None = None,
 ) -> Metric:
     """How often both are true (anything that casts to bool)."""
@@ -244,11 +253,11 @@ def true_positives(
 
 
 def true_negatives(
-    labels: Any,
-    predictions: Any,
-    weights: Any = None,
-    metrics_collections: Any = None,
-    updates_collections: Any = None,
+    labels: TensorLike,
+    predictions: TensorLike,
+    weights: TensorLike | None = None,
+    metrics_collections: CollectionNames | None = None,
+    updates_collections: CollectionNames | None = None,
     name: str | None = None,
 ) -> Metric:
     """How often both are false."""
@@ -257,11 +266,11 @@ def true_negatives(
 
 
 def false_positives(
-    labels: Any,
-    predictions: Any,
-    weights: Any = None,
-    metrics_collections: Any = None,
-    updates_collections: Any = None,
+    labels: TensorLike,
+    predictions: TensorLike,
+    weights: TensorLike | None = None,
+    metrics_collections: CollectionNames | None = None,
+    updates_collections: CollectionNames | None = None,
     name: str | None = None,
 ) -> Metric:
     """How often the prediction is true and the label false."""
@@ -270,11 +279,11 @@ def false_positives(
 
 
 def false_negatives(
-    labels: Any,
-    predictions: Any,
-    weights: Any = None,
-    metrics_collections: Any = None,
-    updates_collections: Any = None,
+    labels: TensorLike,
+    predictions: TensorLike,
+    weights: TensorLike | None = None,
+    metrics_collections: CollectionNames | None = None,
+    updates_collections: CollectionNames | None = None,
     name: str | None = None,
 ) -> Metric:
     """How often the prediction is false and the label true."""
@@ -283,7 +292,7 @@ def false_negatives(
 
 
 def _share_of_true_positives(
-    other: str, default_name: str, labels: Any, predictions: Any, weights: Any, name: str | None
+    other: str, default_name: str, labels: TensorLike, predictions: TensorLike, weights: TensorLike, name: str | None
 ) -> Metric:
     """True positives over themselves and another count."""
     with variable_scope(name, default_name, [predictions, labels, weights]):
@@ -295,11 +304,11 @@ def _share_of_true_positives(
 
 
 def precision(
-    labels: Any,
-    predictions: Any,
-    weights: Any = None,
-    metrics_collections: Any = None,
-    updates_collections: Any = None,
+    labels: TensorLike,
+    predictions: TensorLike,
+    weights: TensorLike | None = None,
+    metrics_collections: CollectionNames | None = None,
+    updates_collections: CollectionNames | None = None,
     name: str | None = None,
 ) -> Metric:
     """The share of true predictions whose label is true; 0 where there is none."""
@@ -308,11 +317,11 @@ def precision(
 
 
 def recall(
-    labels: Any,
-    predictions: Any,
-    weights: Any = None,
-    metrics_collections: Any = None,
-    updates_collections: Any = None,
+    labels: TensorLike,
+    predictions: TensorLike,
+    weights: TensorLike | None = None,
+    metrics_collections: CollectionNames | None = None,
+    updates_collections: CollectionNames | None = None,
     name: str | None = None,
 ) -> Metric:
     """The share of true labels whose prediction is true; 0 where there is none."""
@@ -322,12 +331,12 @@ def recall(
 
 # ---------------------------------------------------------------------- classes
 def mean_iou(
-    labels: Any,
-    predictions: Any,
+    labels: TensorLike,
+    predictions: TensorLike,
     num_classes: int,
-    weights: Any = None,
-    metrics_collections: Any = None,
-    updates_collections: Any = None,
+    weights: TensorLike | None = None,
+    metrics_collections: CollectionNames | None = None,
+    updates_collections: CollectionNames | None = None,
     name: str | None = None,
 ) -> Metric:
     """The mean over classes of intersection over union: hits over hits, misses and false alarms of a class.
@@ -352,7 +361,7 @@ def mean_iou(
         return finish(value, update, metrics_collections, updates_collections)
 
 
-def _mean_iou_of(matrix: Any) -> Any:
+def _mean_iou_of(matrix: TensorLike) -> Any:
     hits = raw.DiagPart(matrix)
     union = raw.Sub(raw.AddV2(raw.Sum(matrix, [0]), raw.Sum(matrix, [1])), hits)
     # classes that occur neither among labels nor among predictions do not count
@@ -361,12 +370,12 @@ def _mean_iou_of(matrix: Any) -> Any:
 
 
 def mean_per_class_accuracy(
-    labels: Any,
-    predictions: Any,
+    labels: TensorLike,
+    predictions: TensorLike,
     num_classes: int,
-    weights: Any = None,
-    metrics_collections: Any = None,
-    updates_collections: Any = None,
+    weights: TensorLike | None = None,
+    metrics_collections: CollectionNames | None = None,
+    updates_collections: CollectionNames | None = None,
     name: str | None = None,
 ) -> Metric:
     """The mean over classes of the accuracy within a class; the update gives the classes' accuracies.
@@ -391,5 +400,5 @@ def mean_per_class_accuracy(
         return finish(value, update, metrics_collections, updates_collections)
 
 
-def _scatter_add(variable: Any, indices: Any, amounts: Any) -> Any:
+def _scatter_add(variable: Variable, indices: TensorLike, amounts: TensorLike) -> Any:
     return variable._after(raw.ResourceScatterAdd(variable.handle, indices, amounts))

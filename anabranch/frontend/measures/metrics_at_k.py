@@ -10,6 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 from anabranch.core import dtypes
+from anabranch.core.values import TensorLike
+from anabranch.frontend.arguments import CollectionNames
 from anabranch.frontend.framework import name_scope
 from anabranch.frontend.measures.metric_parts import Metric, cast, finish, metric_variable, sum_all
 from anabranch.frontend.measures.weights_broadcast import broadcast_weights
@@ -21,7 +23,7 @@ _NO_LABEL = -1
 
 
 # ---------------------------------------------------------------------- labels and predictions as sets
-def _dense_labels(labels: Any, rank: int | None) -> Any:
+def _dense_labels(labels: TensorLike | SparseTensor, rank: int | None) -> Any:
     """Class numbers [d1, ..., dn, labels]; -1 where there is none, and where a class stands again."""
     if isinstance(labels, SparseTensor | SparseTensorValue):
         sparse = SparseTensor.from_value(labels)
@@ -36,7 +38,7 @@ def _dense_labels(labels: Any, rank: int | None) -> Any:
     return _without_repetitions(dense)
 
 
-def _without_repetitions(classes: Any) -> Any:
+def _without_repetitions(classes: TensorLike) -> Any:
     """-1 in place of a class number that stood in the same row before."""
     same = raw.Equal(raw.ExpandDims(classes, -1), raw.ExpandDims(classes, -2))
     earlier = raw.MatrixBandPart(raw.OnesLike(cast(same, dtypes.int32)), -1, 0)
@@ -47,24 +49,24 @@ def _without_repetitions(classes: Any) -> Any:
     )
 
 
-def _membership(items: Any, among: Any) -> Any:
+def _membership(items: TensorLike, among: TensorLike) -> Any:
     """Whether each item of a row stands in the other row: bool, the shape of `items`; -1 stands nowhere."""
     same = raw.Any(raw.Equal(raw.ExpandDims(items, -1), raw.ExpandDims(among, -2)), [-1])
     return raw.LogicalAnd(same, raw.NotEqual(items, convert_to_tensor(_NO_LABEL, dtypes.int64)))
 
 
-def _selected(items: Any, class_id: int | None) -> Any:
+def _selected(items: TensorLike, class_id: int | None) -> Any:
     """Which entries count: all that are class numbers, or one class only."""
     if class_id is not None:
         return raw.Equal(items, convert_to_tensor(class_id, dtypes.int64))
     return raw.GreaterEqual(items, convert_to_tensor(0, dtypes.int64))
 
 
-def _top(predictions: Any, k: int) -> Any:
+def _top(predictions: TensorLike, k: int) -> Any:
     return cast(raw.TopKV2(convert_to_tensor(predictions), k)[1], dtypes.int64)
 
 
-def _counted(flags: Any, weights: Any) -> Any:
+def _counted(flags: TensorLike, weights: TensorLike) -> Any:
     """The weighted number of flags, float64, shape []."""
     per_example = raw.Sum(cast(flags, dtypes.float64), [-1])
     if weights is not None:
@@ -77,12 +79,14 @@ def _name_at_k(name: str, k: int | None, class_id: int | None) -> str:
     return base if class_id is None else f"{base}_class{class_id}"
 
 
-def _running(amount: Any, name: str) -> tuple[Any, Any]:
+def _running(amount: TensorLike, name: str) -> tuple[Any, Any]:
     total = metric_variable([], dtypes.float64, name)
     return total.value(), total.assign_add(amount)
 
 
-def _share(kind: str, labels: Any, top: Any, class_id: int | None, weights: Any, scope: str) -> Metric:
+def _share(
+    kind: str, labels: TensorLike | SparseTensor, top: TensorLike, class_id: int | None, weights: TensorLike, scope: str
+) -> Metric:
     """Hits over hits and the other predictions ("precision") or the other labels ("recall")."""
     labels = _dense_labels(labels, top.shape.ndims)
     top = _without_repetitions(top)
@@ -100,7 +104,7 @@ def _share(kind: str, labels: Any, top: Any, class_id: int | None, weights: Any,
     return value, raw.RealDiv(new_hit, raw.AddV2(new_hit, new_miss), name="update")
 
 
-def _labels_to_find(labels: Any, class_id: int | None) -> Any:
+def _labels_to_find(labels: TensorLike | SparseTensor, class_id: int | None) -> Any:
     """Labels outside the range of classes can never be found, and count as missed; -1 marks no label at all."""
     if class_id is not None:
         return _selected(labels, class_id)
@@ -109,13 +113,13 @@ def _labels_to_find(labels: Any, class_id: int | None) -> Any:
 
 # ---------------------------------------------------------------------- precision and recall
 def precision_at_top_k(
-    labels: Any,
-    predictions_idx: Any,
+    labels: TensorLike | SparseTensor,
+    predictions_idx: TensorLike,
     k: int | None = None,
     class_id: int | None = None,
-    weights: Any = None,
-    metrics_collections: Any = None,
-    updates_collections: Any = None,
+    weights: TensorLike | None = None,
+    metrics_collections: CollectionNames | None = None,
+    updates_collections: CollectionNames | None = None,
     name: str | None = None,
 ) -> Metric:
     """The share of the predicted classes that are labels.
@@ -135,13 +139,13 @@ def precision_at_top_k(
 
 
 def precision_at_k(
-    labels: Any,
-    predictions: Any,
+    labels: TensorLike | SparseTensor,
+    predictions: TensorLike,
     k: int,
     class_id: int | None = None,
-    weights: Any = None,
-    metrics_collections: Any = None,
-    updates_collections: Any = None,
+    weights: TensorLike | None = None,
+    metrics_collections: CollectionNames | None = None,
+    updates_collections: CollectionNames | None = None,
     name: str | None = None,
 ) -> Metric:
     """The share of the `k` classes with the highest scores that are labels; see `precision_at_top_k`."""
@@ -151,13 +155,13 @@ def precision_at_k(
 
 
 def sparse_precision_at_k(
-    labels: Any,
-    predictions: Any,
+    labels: TensorLike | SparseTensor,
+    predictions: TensorLike,
     k: int,
     class_id: int | None = None,
-    weights: Any = None,
-    metrics_collections: Any = None,
-    updates_collections: Any = None,
+    weights: TensorLike | None = None,
+    metrics_collections: CollectionNames | None = None,
+    updates_collections: CollectionNames | None = None,
     name: str | None = None,
 ) -> Metric:
     """The old name of `precision_at_k`."""
@@ -165,13 +169,13 @@ def sparse_precision_at_k(
 
 
 def recall_at_top_k(
-    labels: Any,
-    predictions_idx: Any,
+    labels: TensorLike | SparseTensor,
+    predictions_idx: TensorLike,
     k: int | None = None,
     class_id: int | None = None,
-    weights: Any = None,
-    metrics_collections: Any = None,
-    updates_collections: Any = None,
+    weights: TensorLike | None = None,
+    metrics_collections: CollectionNames | None = None,
+    updates_collections: CollectionNames | None = None,
     name: str | None = None,
 ) -> Metric:
     """The share of the labels that are among the predicted classes; arguments as in `precision_at_top_k`."""
@@ -181,13 +185,13 @@ def recall_at_top_k(
 
 
 def recall_at_k(
-    labels: Any,
-    predictions: Any,
+    labels: TensorLike | SparseTensor,
+    predictions: TensorLike,
     k: int,
     class_id: int | None = None,
-    weights: Any = None,
-    metrics_collections: Any = None,
-    updates_collections: Any = None,
+    weights: TensorLike | None = None,
+    metrics_collections: CollectionNames | None = None,
+    updates_collections: CollectionNames | None = None,
     name: str | None = None,
 ) -> Metric:
     """The share of the labels that are among the `k` classes with the highest scores."""
@@ -198,12 +202,12 @@ def recall_at_k(
 
 # ---------------------------------------------------------------------- average precision
 def average_precision_at_k(
-    labels: Any,
-    predictions: Any,
+    labels: TensorLike | SparseTensor,
+    predictions: TensorLike,
     k: int,
-    weights: Any = None,
-    metrics_collections: Any = None,
-    updates_collections: Any = None,
+    weights: TensorLike | None = None,
+    metrics_collections: CollectionNames | None = None,
+    updates_collections: CollectionNames | None = None,
     name: str | None = None,
 ) -> Metric:
     """The mean over examples of the average precision of the `k` best predictions.
@@ -231,7 +235,7 @@ def average_precision_at_k(
         return finish(*parts, metrics_collections, updates_collections)
 
 
-def _number_of_labels(labels: Any, classes: Any) -> Any:
+def _number_of_labels(labels: TensorLike | SparseTensor, classes: TensorLike) -> Any:
     """Per example; of a dense tensor the size of the last dimension, whether a class stands twice or not."""
     if isinstance(labels, SparseTensor | SparseTensorValue):
         present = raw.NotEqual(classes, convert_to_tensor(_NO_LABEL, dtypes.int64))
@@ -240,7 +244,7 @@ def _number_of_labels(labels: Any, classes: Any) -> Any:
     return cast(size, dtypes.float64)
 
 
-def _average_precision(labels: Any, top: Any, k: int, number_of_labels: Any) -> Any:
+def _average_precision(labels: TensorLike | SparseTensor, top: TensorLike, k: int, number_of_labels: TensorLike) -> Any:
     relevant = cast(_membership(top, labels), dtypes.float64)
     ranks = raw.Range(convert_to_tensor(1.0, dtypes.float64), k + 1.0, 1.0)
     precisions = raw.RealDiv(raw.Cumsum(relevant, -1), ranks)
@@ -249,12 +253,12 @@ def _average_precision(labels: Any, top: Any, k: int, number_of_labels: Any) -> 
 
 
 def sparse_average_precision_at_k(
-    labels: Any,
-    predictions: Any,
+    labels: TensorLike | SparseTensor,
+    predictions: TensorLike,
     k: int,
-    weights: Any = None,
-    metrics_collections: Any = None,
-    updates_collections: Any = None,
+    weights: TensorLike | None = None,
+    metrics_collections: CollectionNames | None = None,
+    updates_collections: CollectionNames | None = None,
     name: str | None = None,
 ) -> Metric:
     """The old name of `average_precision_at_k`."""

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from anabranch.core import dtypes
+from anabranch.core.arrays import HostArray
+from anabranch.core.values import TensorLike
+from anabranch.frontend.arguments import CollectionNames
 from anabranch.frontend.measures.metric_parts import Metric, cast, confusion_at_thresholds, finish, pair_of
 from anabranch.frontend.variables.scope import variable_scope
 from anabranch.graph.conversion import convert_to_tensor
@@ -25,16 +29,16 @@ def _even_thresholds(count: int) -> list[float]:
 
 
 def auc(
-    labels: Any,
-    predictions: Any,
-    weights: Any = None,
+    labels: TensorLike,
+    predictions: TensorLike,
+    weights: TensorLike | None = None,
     num_thresholds: int = 200,
-    metrics_collections: Any = None,
-    updates_collections: Any = None,
+    metrics_collections: CollectionNames | None = None,
+    updates_collections: CollectionNames | None = None,
     curve: str = "ROC",
     name: str | None = None,
     summation_method: str = "trapezoidal",
-    thresholds: Any = None,
+    thresholds: Sequence[float] | HostArray | None = None,
 ) -> Metric:
     """The area under a curve that a decision's threshold draws, approximated at several thresholds.
 
@@ -65,11 +69,11 @@ def auc(
         return finish(*pair_of(area, values, updates), metrics_collections, updates_collections)
 
 
-def _with_ends(thresholds: Any) -> list[float]:
+def _with_ends(thresholds: Sequence[float] | HostArray) -> list[float]:
     return [-_EPSILON, *sorted(float(t) for t in thresholds), 1.0 + _EPSILON]
 
 
-def _all(conditions: Any) -> Any:
+def _all(conditions: TensorLike) -> Any:
     rank = conditions.shape.ndims
     axes = raw.Range(0, raw.Rank(conditions), 1) if rank is None else np.arange(rank, dtype=np.int32)
     return raw.All(conditions, axes)
@@ -96,19 +100,19 @@ def _area(counts: dict[str, Any], curve: str, method: str, name: str) -> Any:
     return raw.Sum(raw.Mul(widths, heights), [0], name=name)
 
 
-def _share(numerator: Any, a: Any, b: Any, epsilon: float) -> Any:
+def _share(numerator: TensorLike, a: TensorLike, b: TensorLike, epsilon: float) -> Any:
     return raw.RealDiv(numerator, raw.AddV2(raw.AddV2(a, b), epsilon))
 
 
-def _but_last(vector: Any) -> Any:
+def _but_last(vector: TensorLike) -> Any:
     return raw.StridedSlice(vector, [0], [-1], [1])
 
 
-def _but_first(vector: Any) -> Any:
+def _but_first(vector: TensorLike) -> Any:
     return raw.StridedSlice(vector, [1], [0], [1], end_mask=1)
 
 
-def _interpolated_pr_area(tp: Any, fp: Any, fn: Any) -> Any:
+def _interpolated_pr_area(tp: TensorLike, fp: TensorLike, fn: TensorLike) -> Any:
     """True and false positives, not precision itself, are interpolated between thresholds (Davis and Goadrich 2006)."""
     positives = raw.AddV2(tp, fp)
     zero = convert_to_tensor(0.0, tp.dtype)
@@ -125,13 +129,13 @@ def _interpolated_pr_area(tp: Any, fp: Any, fn: Any) -> Any:
 
 # ---------------------------------------------------------------------- one threshold of many
 def sensitivity_at_specificity(
-    labels: Any,
-    predictions: Any,
+    labels: TensorLike,
+    predictions: TensorLike,
     specificity: float,
-    weights: Any = None,
+    weights: TensorLike | None = None,
     num_thresholds: int = 200,
-    metrics_collections: Any = None,
-    updates_collections: Any = None,
+    metrics_collections: CollectionNames | None = None,
+    updates_collections: CollectionNames | None = None,
     name: str | None = None,
 ) -> Metric:
     """The share of true labels found, at the threshold where the share of false ones rejected is nearest `specificity`.
@@ -155,13 +159,13 @@ def sensitivity_at_specificity(
 
 
 def specificity_at_sensitivity(
-    labels: Any,
-    predictions: Any,
+    labels: TensorLike,
+    predictions: TensorLike,
     sensitivity: float,
-    weights: Any = None,
+    weights: TensorLike | None = None,
     num_thresholds: int = 200,
-    metrics_collections: Any = None,
-    updates_collections: Any = None,
+    metrics_collections: CollectionNames | None = None,
+    updates_collections: CollectionNames | None = None,
     name: str | None = None,
 ) -> Metric:
     """The share of false labels rejected, at the highest threshold where the share of true ones found is nearest.
@@ -188,12 +192,12 @@ def specificity_at_sensitivity(
 
 # ---------------------------------------------------------------------- every threshold
 def precision_at_thresholds(
-    labels: Any,
-    predictions: Any,
-    thresholds: Any,
-    weights: Any = None,
-    metrics_collections: Any = None,
-    updates_collections: Any = None,
+    labels: TensorLike,
+    predictions: TensorLike,
+    thresholds: Sequence[float] | HostArray,
+    weights: TensorLike | None = None,
+    metrics_collections: CollectionNames | None = None,
+    updates_collections: CollectionNames | None = None,
     name: str | None = None,
 ) -> Metric:
     """The precision at each of `thresholds` (a list of numbers in [0, 1])."""
@@ -207,12 +211,12 @@ def precision_at_thresholds(
 
 
 def recall_at_thresholds(
-    labels: Any,
-    predictions: Any,
-    thresholds: Any,
-    weights: Any = None,
-    metrics_collections: Any = None,
-    updates_collections: Any = None,
+    labels: TensorLike,
+    predictions: TensorLike,
+    thresholds: Sequence[float] | HostArray,
+    weights: TensorLike | None = None,
+    metrics_collections: CollectionNames | None = None,
+    updates_collections: CollectionNames | None = None,
     name: str | None = None,
 ) -> Metric:
     """The recall at each of `thresholds` (a list of numbers in [0, 1])."""
@@ -225,7 +229,7 @@ def recall_at_thresholds(
         return finish(*pair_of(share, values, updates), metrics_collections, updates_collections)
 
 
-def _counts_at_thresholds(kind: str, default_name: str, *arguments: Any) -> Metric:
+def _counts_at_thresholds(kind: str, default_name: str, *arguments: TensorLike) -> Metric:
     labels, predictions, thresholds, weights, metrics_collections, updates_collections, name = arguments
     with variable_scope(name, default_name, [predictions, labels, weights]):
         values, updates = confusion_at_thresholds(labels, predictions, thresholds, weights, (kind,))
@@ -233,12 +237,12 @@ def _counts_at_thresholds(kind: str, default_name: str, *arguments: Any) -> Metr
 
 
 def true_positives_at_thresholds(
-    labels: Any,
-    predictions: Any,
-    thresholds: Any,
-    weights: Any = None,
-    metrics_collections: Any = None,
-    updates_collections: Any = None,
+    labels: TensorLike,
+    predictions: TensorLike,
+    thresholds: Sequence[float] | HostArray,
+    weights: TensorLike | None = None,
+    metrics_collections: CollectionNames | None = None,
+    updates_collections: CollectionNames | None = None,
     name: str | None = None,
 ) -> Metric:
     """How often a true label's score is above each threshold."""
@@ -247,12 +251,12 @@ def true_positives_at_thresholds(
 
 
 def true_negatives_at_thresholds(
-    labels: Any,
-    predictions: Any,
-    thresholds: Any,
-    weights: Any = None,
-    metrics_collections: Any = None,
-    updates_collections: Any = None,
+    labels: TensorLike,
+    predictions: TensorLike,
+    thresholds: Sequence[float] | HostArray,
+    weights: TensorLike | None = None,
+    metrics_collections: CollectionNames | None = None,
+    updates_collections: CollectionNames | None = None,
     name: str | None = None,
 ) -> Metric:
     """How often a false label's score is not above each threshold."""
@@ -261,12 +265,12 @@ def true_negatives_at_thresholds(
 
 
 def false_positives_at_thresholds(
-    labels: Any,
-    predictions: Any,
-    thresholds: Any,
-    weights: Any = None,
-    metrics_collections: Any = None,
-    updates_collections: Any = None,
+    labels: TensorLike,
+    predictions: TensorLike,
+    thresholds: Sequence[float] | HostArray,
+    weights: TensorLike | None = None,
+    metrics_collections: CollectionNames | None = None,
+    updates_collections: CollectionNames | None = None,
     name: str | None = None,
 ) -> Metric:
     """How often a false label's score is above each threshold."""
@@ -275,12 +279,12 @@ def false_positives_at_thresholds(
 
 
 def false_negatives_at_thresholds(
-    labels: Any,
-    predictions: Any,
-    thresholds: Any,
-    weights: Any = None,
-    metrics_collections: Any = None,
-    updates_collections: Any = None,
+    labels: TensorLike,
+    predictions: TensorLike,
+    thresholds: Sequence[float] | HostArray,
+    weights: TensorLike | None = None,
+    metrics_collections: CollectionNames | None = None,
+    updates_collections: CollectionNames | None = None,
     name: str | None = None,
 ) -> Metric:
     """How often a true label's score is not above each threshold."""

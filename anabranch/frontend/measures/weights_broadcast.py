@@ -6,6 +6,7 @@ from typing import Any
 
 from anabranch.core import dtypes
 from anabranch.core.shapes import TensorShape
+from anabranch.core.values import TensorLike
 from anabranch.frontend.framework import name_scope
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.graph import get_default_graph
@@ -15,7 +16,7 @@ from anabranch.ops import raw
 _PROBLEM = "weights can not be broadcast to values"
 
 
-def assert_broadcastable(weights: Any, values: Any) -> Operation:
+def assert_broadcastable(weights: TensorLike, values: TensorLike) -> Operation:
     """An operation that fails with `InvalidArgumentError` unless `weights` are a scalar or have the rank of `values`.
 
     Each dimension of weights of that rank must be 1 or that of `values`.
@@ -65,12 +66,12 @@ def _dynamic_assertion(weights: Tensor, values: Tensor) -> Operation:
     return op
 
 
-def _padded_shape(tensor: Tensor, missing: Any) -> Any:
+def _padded_shape(tensor: Tensor, missing: TensorLike) -> Any:
     ones = raw.Fill(raw.Reshape(missing, [1]), convert_to_tensor(1, dtypes.int32))
     return raw.ConcatV2([ones, raw.Shape(tensor)], axis=0)
 
 
-def broadcast_weights(weights: Any, values: Any) -> Tensor:
+def broadcast_weights(weights: TensorLike, values: TensorLike) -> Tensor:
     """`weights` in the shape of `values`; checks as in `assert_broadcastable`."""
     with name_scope(None, "broadcast_weights", [weights, values]) as scope:
         values = convert_to_tensor(values, name="values")
@@ -83,7 +84,7 @@ def broadcast_weights(weights: Any, values: Any) -> Tensor:
 
 
 def remove_squeezable_dimensions(
-    labels: Any, predictions: Any, expected_rank_diff: int = 0, name: str | None = None
+    labels: TensorLike, predictions: TensorLike, expected_rank_diff: int = 0, name: str | None = None
 ) -> tuple[Tensor, Tensor]:
     """Drops a last dimension of size 1 from the one whose rank is too large by one.
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from anabranch.core import dtypes
+from anabranch.core.values import PassedOn, TensorLike
 from anabranch.errors import InvalidArgumentError
 from anabranch.frontend.arithmetic.random import random_uniform
 from anabranch.frontend.arrays.array import concat, shape as shape_of, size, stop_gradient
@@ -18,7 +19,7 @@ from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
 
 
-def renamed(name: str, value: Any, old_name: str, old_value: Any) -> Any:
+def renamed(name: str, value: PassedOn, old_name: str, old_value: PassedOn) -> Any:
     """The value of an argument that also has another (mostly deprecated) name.
 
     Raises:
@@ -30,7 +31,7 @@ def renamed(name: str, value: Any, old_name: str, old_value: Any) -> Any:
 
 
 # ---------------------------------------------------------------------- activations
-def relu(features: Any, name: str | None = None) -> Tensor:
+def relu(features: TensorLike, name: str | None = None) -> Tensor:
     """max(features, 0), for any real dtype.
 
     Args:
@@ -51,7 +52,7 @@ def relu(features: Any, name: str | None = None) -> Tensor:
     return result
 
 
-def relu6(features: Any, name: str | None = None) -> Tensor:
+def relu6(features: TensorLike, name: str | None = None) -> Tensor:
     """min(max(features, 0), 6), for any real dtype.
 
     Args:
@@ -73,14 +74,14 @@ def relu6(features: Any, name: str | None = None) -> Tensor:
         return result
 
 
-def crelu(features: Any, name: str | None = None, axis: int = -1) -> Tensor:
+def crelu(features: TensorLike, name: str | None = None, axis: int = -1) -> Tensor:
     """The positive and the negative part side by side: relu of [features, -features] along `axis`."""
     with name_scope(name, "CRelu", [features]) as scope:
         features = convert_to_tensor(features, name="features")
         return relu(concat([features, raw.Neg(features)], axis, name=scope))
 
 
-def elu(features: Any, name: str | None = None) -> Tensor:
+def elu(features: TensorLike, name: str | None = None) -> Tensor:
     """exp(features) - 1 where negative, else features.
 
     Args:
@@ -101,13 +102,13 @@ def elu(features: Any, name: str | None = None) -> Tensor:
     return result
 
 
-def selu(features: Any, name: str | None = None) -> Tensor:
+def selu(features: TensorLike, name: str | None = None) -> Tensor:
     """Like `elu`, with the slopes that keep mean 0 and variance 1 from layer to layer (self-normalizing networks)."""
     result: Tensor = raw.Selu(features, name=name)
     return result
 
 
-def leaky_relu(features: Any, alpha: Any = 0.2, name: str | None = None) -> Tensor:
+def leaky_relu(features: TensorLike, alpha: TensorLike = 0.2, name: str | None = None) -> Tensor:
     """The leaky rectifier: alpha * features where negative, else features; integers become float32.
 
     Args:
@@ -136,7 +137,7 @@ def leaky_relu(features: Any, alpha: Any = 0.2, name: str | None = None) -> Tens
         return result
 
 
-def swish(features: Any, beta: Any = 1.0) -> Tensor:
+def swish(features: TensorLike, beta: TensorLike = 1.0) -> Tensor:
     """The features times their sigmoid: features * sigmoid(beta * features)."""
     features = convert_to_tensor(features, name="features")
     gate = features if isinstance(beta, numbers.Real) and beta == 1 else raw.Mul(features, beta)
@@ -147,7 +148,7 @@ def swish(features: Any, beta: Any = 1.0) -> Tensor:
 silu = swish
 
 
-def softplus(features: Any, name: str | None = None) -> Tensor:
+def softplus(features: TensorLike, name: str | None = None) -> Tensor:
     """log(1 + exp(features)).
 
     Args:
@@ -168,14 +169,14 @@ def softplus(features: Any, name: str | None = None) -> Tensor:
     return result
 
 
-def softsign(features: Any, name: str | None = None) -> Tensor:
+def softsign(features: TensorLike, name: str | None = None) -> Tensor:
     """The soft sign, features / (1 + |features|)."""
     result: Tensor = raw.Softsign(features, name=name)
     return result
 
 
 # ---------------------------------------------------------------------- softmax
-def softmax(logits: Any, axis: int | None = None, name: str | None = None, dim: int | None = None) -> Tensor:
+def softmax(logits: TensorLike, axis: int | None = None, name: str | None = None, dim: int | None = None) -> Tensor:
     """exp(logits) / sum(exp(logits)) along an axis.
 
     Args:
@@ -198,7 +199,7 @@ def softmax(logits: Any, axis: int | None = None, name: str | None = None, dim: 
     return _along_axis("Softmax", logits, renamed("axis", axis, "dim", dim), name)
 
 
-def log_softmax(logits: Any, axis: int | None = None, name: str | None = None, dim: int | None = None) -> Tensor:
+def log_softmax(logits: TensorLike, axis: int | None = None, name: str | None = None, dim: int | None = None) -> Tensor:
     """The logarithm of `softmax`, logits - log(sum(exp(logits))) along an axis; arguments as for `softmax`.
 
     Args:
@@ -220,7 +221,7 @@ def log_softmax(logits: Any, axis: int | None = None, name: str | None = None, d
     return _along_axis("LogSoftmax", logits, renamed("axis", axis, "dim", dim), name)
 
 
-def _along_axis(op_type: str, logits: Any, axis: int | None, name: str | None) -> Tensor:
+def _along_axis(op_type: str, logits: TensorLike, axis: int | None, name: str | None) -> Tensor:
     """The operations themselves work on the last axis: another one is moved there and back."""
     logits = convert_to_tensor(logits, name="logits")
     operation = getattr(raw, op_type)
@@ -255,7 +256,7 @@ def swapped_with_last(x: Tensor, axis: int) -> Any:
 
 
 # ---------------------------------------------------------------------- biases
-def bias_add(value: Any, bias: Any, data_format: str | None = None, name: str | None = None) -> Tensor:
+def bias_add(value: TensorLike, bias: TensorLike, data_format: str | None = None, name: str | None = None) -> Tensor:
     """Adds a vector to every position's channels.
 
     Args:
@@ -285,7 +286,7 @@ def bias_add(value: Any, bias: Any, data_format: str | None = None, name: str | 
         return result
 
 
-def xw_plus_b(x: Any, weights: Any, biases: Any, name: str | None = None) -> Tensor:
+def xw_plus_b(x: TensorLike, weights: TensorLike, biases: TensorLike, name: str | None = None) -> Tensor:
     """The linear layer x @ weights + biases, of shapes [batch, in], [in, out] and [out].
 
     Args:
@@ -309,13 +310,13 @@ def xw_plus_b(x: Any, weights: Any, biases: Any, name: str | None = None) -> Ten
         return result
 
 
-def relu_layer(x: Any, weights: Any, biases: Any, name: str | None = None) -> Tensor:
+def relu_layer(x: TensorLike, weights: TensorLike, biases: TensorLike, name: str | None = None) -> Tensor:
     """relu(x @ weights + biases)."""
     with name_scope(name, "relu_layer", [x, weights, biases]) as scope:
         return relu(raw.BiasAdd(*_product(x, weights, biases)), name=scope)
 
 
-def _product(x: Any, weights: Any, biases: Any) -> tuple[Tensor, Tensor]:
+def _product(x: TensorLike, weights: TensorLike, biases: TensorLike) -> tuple[Tensor, Tensor]:
     x = convert_to_tensor(x, name="x")
     weights = convert_to_tensor(weights, name="weights")
     return raw.MatMul(x, weights), convert_to_tensor(biases, name="biases")
@@ -323,12 +324,12 @@ def _product(x: Any, weights: Any, biases: Any) -> tuple[Tensor, Tensor]:
 
 # ---------------------------------------------------------------------- dropout
 def dropout(
-    x: Any,
-    keep_prob: Any = None,
-    noise_shape: Any = None,
+    x: TensorLike,
+    keep_prob: TensorLike | None = None,
+    noise_shape: TensorLike | None = None,
     seed: int | None = None,
     name: str | None = None,
-    rate: Any = None,
+    rate: TensorLike | None = None,
 ) -> Tensor:
     """Sets elements to zero at random and scales the others by 1 / (1 - rate), so that the expected sum stays.
 
@@ -373,7 +374,7 @@ def dropout(
         return kept
 
 
-def _drop(x: Tensor, rate: Tensor, noise_shape: Any, seed: int | None) -> Tensor:
+def _drop(x: Tensor, rate: Tensor, noise_shape: TensorLike, seed: int | None) -> Tensor:
     numbers_ = random_uniform(_noise_shape(x, noise_shape), seed=seed, dtype=x.dtype)
     one = np.asarray(1, x.dtype.as_numpy_dtype)
     scaled = raw.Mul(x, raw.RealDiv(one, raw.Sub(one, rate)), name="mul")
@@ -383,7 +384,7 @@ def _drop(x: Tensor, rate: Tensor, noise_shape: Any, seed: int | None) -> Tensor
     return result
 
 
-def _noise_shape(x: Tensor, noise_shape: Any) -> Any:
+def _noise_shape(x: Tensor, noise_shape: TensorLike) -> Any:
     if noise_shape is None:
         return shape_of(x)
     if isinstance(noise_shape, Tensor):
@@ -396,7 +397,7 @@ def _noise_shape(x: Tensor, noise_shape: Any) -> Any:
 
 
 # ---------------------------------------------------------------------- norms and counts
-def l2_loss(t: Any, name: str | None = None) -> Tensor:
+def l2_loss(t: TensorLike, name: str | None = None) -> Tensor:
     """Half the sum of the squares, sum(t ** 2) / 2.
 
     Args:
@@ -417,7 +418,13 @@ def l2_loss(t: Any, name: str | None = None) -> Tensor:
     return result
 
 
-def l2_normalize(x: Any, axis: Any = None, epsilon: float = 1e-12, name: str | None = None, dim: Any = None) -> Tensor:
+def l2_normalize(
+    x: TensorLike,
+    axis: TensorLike | None = None,
+    epsilon: float = 1e-12,
+    name: str | None = None,
+    dim: TensorLike | None = None,
+) -> Tensor:
     """Scales x to length 1 along `axis`: x / sqrt(max(sum(x ** 2), epsilon)).
 
     Args:
@@ -454,7 +461,7 @@ def all_axes(x: Tensor) -> Any:
     return raw.Range(np.int32(0), raw.Rank(x), np.int32(1))
 
 
-def zero_fraction(value: Any, name: str | None = None) -> Tensor:
+def zero_fraction(value: TensorLike, name: str | None = None) -> Tensor:
     """How large a part of the elements is zero, float32; NaN for an empty tensor.
 
     Args:
@@ -489,7 +496,7 @@ class TopValues(NamedTuple):
     indices: Tensor
 
 
-def top_k(input: Any, k: Any = 1, sorted: bool = True, name: str | None = None) -> TopValues:
+def top_k(input: TensorLike, k: TensorLike = 1, sorted: bool = True, name: str | None = None) -> TopValues:
     """The k largest elements of each row (along the last axis), the largest first, the first of equals first.
 
     Args:
@@ -515,7 +522,7 @@ def top_k(input: Any, k: Any = 1, sorted: bool = True, name: str | None = None) 
     return TopValues(*raw.TopKV2(input, k, sorted=sorted, name=name))
 
 
-def in_top_k(predictions: Any, targets: Any, k: Any, name: str | None = None) -> Tensor:
+def in_top_k(predictions: TensorLike, targets: TensorLike, k: TensorLike, name: str | None = None) -> Tensor:
     """Whether each row's target is among its k best classes; ties at the border count as in.
 
     Args:
@@ -539,7 +546,7 @@ def in_top_k(predictions: Any, targets: Any, k: Any, name: str | None = None) ->
         return result
 
 
-def nth_element(input: Any, n: Any, reverse: bool = False, name: str | None = None) -> Tensor:
+def nth_element(input: TensorLike, n: TensorLike, reverse: bool = False, name: str | None = None) -> Tensor:
     """The element that would stand at place n of each sorted row; `reverse` counts from the largest."""
     result: Tensor = raw.NthElement(input, n, reverse=reverse, name=name)
     return result

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from anabranch.core.values import TensorLike
+from anabranch.frontend.arguments import Padding, PerAxis
 from anabranch.frontend.framework import name_scope
 from anabranch.frontend.nn.activations import renamed
 from anabranch.frontend.nn.conv_arguments import FORMATS, channels_last, conv_attrs, padding_attrs, per_axis
@@ -17,15 +19,15 @@ from anabranch.ops import raw
 
 # ---------------------------------------------------------------------- two dimensions
 def conv2d(
-    input: Any,
-    filter: Any = None,
-    strides: Any = None,
-    padding: Any = None,
+    input: TensorLike,
+    filter: TensorLike | None = None,
+    strides: PerAxis | None = None,
+    padding: Padding | None = None,
     use_cudnn_on_gpu: bool = True,
     data_format: str | None = "NHWC",
-    dilations: Any = (1, 1, 1, 1),
+    dilations: PerAxis = (1, 1, 1, 1),
     name: str | None = None,
-    filters: Any = None,
+    filters: TensorLike | None = None,
 ) -> Tensor:
     """Slides filters over images: each output pixel is the sum over a window of input times filter.
 
@@ -59,16 +61,16 @@ def conv2d(
 
 
 def conv2d_backprop_input(
-    input_sizes: Any,
-    filter: Any = None,
-    out_backprop: Any = None,
-    strides: Any = None,
-    padding: Any = None,
+    input_sizes: TensorLike,
+    filter: TensorLike | None = None,
+    out_backprop: TensorLike | None = None,
+    strides: PerAxis | None = None,
+    padding: Padding | None = None,
     use_cudnn_on_gpu: bool = True,
     data_format: str | None = "NHWC",
-    dilations: Any = (1, 1, 1, 1),
+    dilations: PerAxis | None = (1, 1, 1, 1),
     name: str | None = None,
-    filters: Any = None,
+    filters: TensorLike | None = None,
 ) -> Tensor:
     """The gradient of `conv2d` with respect to its input, which has the shape `input_sizes`."""
     filter = renamed("filters", filters, "filter", filter)
@@ -80,14 +82,14 @@ def conv2d_backprop_input(
 
 
 def conv2d_backprop_filter(
-    input: Any,
-    filter_sizes: Any,
-    out_backprop: Any,
-    strides: Any,
-    padding: Any,
+    input: TensorLike,
+    filter_sizes: TensorLike,
+    out_backprop: TensorLike,
+    strides: PerAxis,
+    padding: Padding,
     use_cudnn_on_gpu: bool = True,
     data_format: str | None = "NHWC",
-    dilations: Any = (1, 1, 1, 1),
+    dilations: PerAxis = (1, 1, 1, 1),
     name: str | None = None,
 ) -> Tensor:
     """The gradient of `conv2d` with respect to its filter, which has the shape `filter_sizes`."""
@@ -99,16 +101,16 @@ def conv2d_backprop_filter(
 
 
 def conv2d_transpose(
-    value: Any = None,
-    filter: Any = None,
-    output_shape: Any = None,
-    strides: Any = None,
-    padding: Any = "SAME",
+    value: TensorLike | None = None,
+    filter: TensorLike | None = None,
+    output_shape: TensorLike | None = None,
+    strides: PerAxis | None = None,
+    padding: Padding = "SAME",
     data_format: str | None = "NHWC",
     name: str | None = None,
-    input: Any = None,
-    filters: Any = None,
-    dilations: Any = None,
+    input: TensorLike | None = None,
+    filters: TensorLike | None = None,
+    dilations: PerAxis | None = None,
 ) -> Tensor:
     """The transpose of `conv2d` ("deconvolution"): its gradient with respect to the input, as a layer of its own.
 
@@ -141,13 +143,20 @@ def conv2d_transpose(
         )
 
 
-def atrous_conv2d(value: Any, filters: Any, rate: int, padding: Any, name: str | None = None) -> Tensor:
+def atrous_conv2d(
+    value: TensorLike, filters: TensorLike, rate: int, padding: Padding, name: str | None = None
+) -> Tensor:
     """Convolution with holes: `conv2d` with both dilations `rate`, "NHWC"."""
     return convolution(input=value, filter=filters, padding=padding, dilation_rate=[rate, rate], name=name)
 
 
 def atrous_conv2d_transpose(
-    value: Any, filters: Any, output_shape: Any, rate: int, padding: Any, name: str | None = None
+    value: TensorLike,
+    filters: TensorLike,
+    output_shape: TensorLike,
+    rate: int,
+    padding: Padding,
+    name: str | None = None,
 ) -> Tensor:
     """The transpose of `atrous_conv2d`."""
     with name_scope(name, "atrous_conv2d_transpose", [value, filters, output_shape]) as scope:
@@ -156,15 +165,15 @@ def atrous_conv2d_transpose(
 
 # ---------------------------------------------------------------------- one dimension
 def conv1d(
-    value: Any = None,
-    filters: Any = None,
-    stride: Any = None,
-    padding: Any = None,
+    value: TensorLike | None = None,
+    filters: TensorLike | None = None,
+    stride: PerAxis | None = None,
+    padding: Padding | None = None,
     use_cudnn_on_gpu: bool | None = None,
     data_format: str | None = None,
     name: str | None = None,
-    input: Any = None,
-    dilations: Any = None,
+    input: TensorLike | None = None,
+    dilations: PerAxis | None = None,
 ) -> Tensor:
     """`conv2d` of images of height 1.
 
@@ -214,19 +223,19 @@ def _spelled_1d(data_format: str | None) -> str | None:
     return {"NHWC": "NWC", "NCHW": "NCW"}.get(data_format or "", data_format)
 
 
-def _with_height(value: Any, last: bool, name: str) -> list[int]:
+def _with_height(value: TensorLike, last: bool, name: str) -> list[int]:
     numbers = per_axis(value, 1, last, name)
     return [numbers[0], 1, *numbers[1:]] if last else [*numbers[:2], 1, numbers[2]]
 
 
 def conv1d_transpose(
-    input: Any,
-    filters: Any,
-    output_shape: Any,
-    strides: Any,
-    padding: Any = "SAME",
+    input: TensorLike,
+    filters: TensorLike,
+    output_shape: TensorLike,
+    strides: PerAxis,
+    padding: Padding = "SAME",
     data_format: str | None = "NWC",
-    dilations: Any = None,
+    dilations: PerAxis | None = None,
     name: str | None = None,
 ) -> Tensor:
     """The transpose of `conv1d`; `filters`: [filter width, out channels, in channels]."""
@@ -256,14 +265,14 @@ def _cut(shape: Tensor, at: int) -> tuple[Tensor, Any, Tensor]:
 
 # ---------------------------------------------------------------------- three dimensions
 def conv3d(
-    input: Any,
-    filter: Any = None,
-    strides: Any = None,
-    padding: Any = None,
+    input: TensorLike,
+    filter: TensorLike | None = None,
+    strides: PerAxis | None = None,
+    padding: Padding | None = None,
     data_format: str | None = "NDHWC",
-    dilations: Any = (1, 1, 1, 1, 1),
+    dilations: PerAxis = (1, 1, 1, 1, 1),
     name: str | None = None,
-    filters: Any = None,
+    filters: TensorLike | None = None,
 ) -> Tensor:
     """Slides filters over volumes.
 
@@ -279,13 +288,13 @@ def conv3d(
 
 
 def conv3d_backprop_filter_v2(
-    input: Any,
-    filter_sizes: Any,
-    out_backprop: Any,
-    strides: Any,
-    padding: Any,
+    input: TensorLike,
+    filter_sizes: TensorLike,
+    out_backprop: TensorLike,
+    strides: PerAxis,
+    padding: Padding,
     data_format: str | None = "NDHWC",
-    dilations: Any = (1, 1, 1, 1, 1),
+    dilations: PerAxis = (1, 1, 1, 1, 1),
     name: str | None = None,
 ) -> Tensor:
     """The gradient of `conv3d` with respect to its filter, which has the shape `filter_sizes`."""
@@ -298,16 +307,16 @@ conv3d_backprop_filter = conv3d_backprop_filter_v2
 
 
 def conv3d_transpose(
-    value: Any,
-    filter: Any = None,
-    output_shape: Any = None,
-    strides: Any = None,
-    padding: Any = "SAME",
+    value: TensorLike,
+    filter: TensorLike | None = None,
+    output_shape: TensorLike | None = None,
+    strides: PerAxis | None = None,
+    padding: Padding = "SAME",
     data_format: str | None = "NDHWC",
     name: str | None = None,
-    input: Any = None,
-    filters: Any = None,
-    dilations: Any = None,
+    input: TensorLike | None = None,
+    filters: TensorLike | None = None,
+    dilations: PerAxis | None = None,
 ) -> Tensor:
     """The transpose of `conv3d`; `filter`: [depth, height, width, out channels, in channels]."""
     value, filter = renamed("input", input, "value", value), renamed("filters", filters, "filter", filter)
@@ -318,13 +327,13 @@ def conv3d_transpose(
 
 
 def conv_transpose(
-    input: Any,
-    filters: Any,
-    output_shape: Any,
-    strides: Any,
-    padding: Any = "SAME",
+    input: TensorLike,
+    filters: TensorLike,
+    output_shape: TensorLike,
+    strides: PerAxis,
+    padding: Padding = "SAME",
     data_format: str | None = None,
-    dilations: Any = None,
+    dilations: PerAxis | None = None,
     name: str | None = None,
 ) -> Tensor:
     """The transposed convolution of one to three spatial dimensions, by the length of `output_shape`."""
@@ -349,15 +358,15 @@ def conv_transpose(
 
 # ---------------------------------------------------------------------- any dimension
 def convolution(
-    input: Any,
-    filter: Any = None,
-    padding: Any = None,
-    strides: Any = None,
-    dilation_rate: Any = None,
+    input: TensorLike,
+    filter: TensorLike | None = None,
+    padding: Padding | None = None,
+    strides: PerAxis | None = None,
+    dilation_rate: PerAxis | None = None,
     name: str | None = None,
     data_format: str | None = None,
-    filters: Any = None,
-    dilations: Any = None,
+    filters: TensorLike | None = None,
+    dilations: PerAxis | None = None,
 ) -> Tensor:
     """A convolution of one to three spatial dimensions.
 

@@ -7,6 +7,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from anabranch.frontend.arguments import Padding, PerAxis
+
 #: data formats by number of spatial dimensions: channels last, channels second
 FORMATS: Final = {1: ("NWC", "NCW"), 2: ("NHWC", "NCHW"), 3: ("NDHWC", "NCDHW")}
 
@@ -23,7 +25,7 @@ def channels_last(data_format: str | None, spatial: int) -> bool:
     return data_format != second
 
 
-def per_axis(value: Any, spatial: int, last: bool, name: str) -> list[int]:
+def per_axis(value: PerAxis | None, spatial: int, last: bool, name: str) -> list[int]:
     """One number per axis of the data, from one for all spatial axes, one for each, or one for every axis.
 
     Raises:
@@ -31,7 +33,8 @@ def per_axis(value: Any, spatial: int, last: bool, name: str) -> list[int]:
     """
     if value is None:
         value = [1]
-    numbers = [int(v) for v in (value if isinstance(value, Sequence | np.ndarray) else [value])]
+    given: list[Any] = list(value) if isinstance(value, Sequence | np.ndarray) else [value]
+    numbers = [int(v) for v in given]
     if len(numbers) == spatial + 2:
         return numbers
     if len(numbers) == 1:
@@ -41,20 +44,22 @@ def per_axis(value: Any, spatial: int, last: bool, name: str) -> list[int]:
     return [1, *numbers, 1] if last else [1, 1, *numbers]
 
 
-def padding_attrs(padding: Any) -> dict[str, Any]:
+def padding_attrs(padding: Padding | None) -> dict[str, Any]:
     """The attributes `padding` and `explicit_paddings`, from a name or from a list of pairs."""
     if isinstance(padding, str | bytes):
         name = padding.decode() if isinstance(padding, bytes) else padding
         if name == "EXPLICIT":
             raise ValueError('"EXPLICIT" is not a valid value for the padding parameter; give a list of pairs instead')
         return {"padding": name}
-    pairs = [[int(p) for p in pair] for pair in padding]
+    pairs = [[int(p) for p in pair] for pair in padding or ()]
     if len(pairs) != 4 or any(len(pair) != 2 for pair in pairs):
         raise ValueError(f"explicit padding must be a list of 4 pairs, one for each axis of the data, got {padding!r}")
     return {"padding": "EXPLICIT", "explicit_paddings": [p for pair in pairs for p in pair]}
 
 
-def conv_attrs(strides: Any, dilations: Any, data_format: str | None, spatial: int) -> dict[str, Any]:
+def conv_attrs(
+    strides: PerAxis | None, dilations: PerAxis | None, data_format: str | None, spatial: int
+) -> dict[str, Any]:
     """The attributes `strides`, `dilations` and `data_format` of an operation on so many spatial dimensions."""
     last = channels_last(data_format, spatial)
     return {

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from anabranch.core import dtypes
+from anabranch.core.values import TensorLike
 from anabranch.frontend.arrays.array import stop_gradient
 from anabranch.frontend.framework import name_scope
 from anabranch.frontend.nn.activations import renamed, swapped_with_last
@@ -15,7 +16,7 @@ from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
 
 
-def _check_named(function: str, sentinel: Any, labels: Any, logits: Any) -> None:
+def _check_named(function: str, sentinel: object, labels: TensorLike, logits: TensorLike) -> None:
     """Labels and logits are easily exchanged: they must be given by name."""
     if sentinel is not None:
         raise ValueError(f"Only call `{function}` with named arguments (labels=..., logits=..., ...)")
@@ -25,9 +26,9 @@ def _check_named(function: str, sentinel: Any, labels: Any, logits: Any) -> None
 
 # ---------------------------------------------------------------------- softmax
 def softmax_cross_entropy_with_logits(
-    _sentinel: Any = None,
-    labels: Any = None,
-    logits: Any = None,
+    _sentinel: object = None,
+    labels: TensorLike | None = None,
+    logits: TensorLike | None = None,
     dim: int = -1,
     name: str | None = None,
     axis: int | None = None,
@@ -60,7 +61,7 @@ def softmax_cross_entropy_with_logits(
 
 
 def softmax_cross_entropy_with_logits_v2(
-    labels: Any, logits: Any, axis: int | None = None, name: str | None = None, dim: int | None = None
+    labels: TensorLike, logits: TensorLike, axis: int | None = None, name: str | None = None, dim: int | None = None
 ) -> Tensor:
     """-sum(labels * log(softmax(logits))) along an axis.
 
@@ -143,7 +144,10 @@ def _axes_in_order(cost: Tensor, axis: int, rank: int | None) -> Tensor:
 
 
 def sparse_softmax_cross_entropy_with_logits(
-    _sentinel: Any = None, labels: Any = None, logits: Any = None, name: str | None = None
+    _sentinel: object = None,
+    labels: TensorLike | None = None,
+    logits: TensorLike | None = None,
+    name: str | None = None,
 ) -> Tensor:
     """-log(softmax(logits)[label]), where each example has exactly one class.
 
@@ -202,7 +206,10 @@ def _check_label_shape(labels: Tensor, logits: Tensor) -> None:
 
 # ---------------------------------------------------------------------- sigmoid
 def sigmoid_cross_entropy_with_logits(
-    _sentinel: Any = None, labels: Any = None, logits: Any = None, name: str | None = None
+    _sentinel: object = None,
+    labels: TensorLike | None = None,
+    logits: TensorLike | None = None,
+    name: str | None = None,
 ) -> Tensor:
     """-labels * log(sigmoid(logits)) - (1 - labels) * log(1 - sigmoid(logits)), elementwise.
 
@@ -244,7 +251,11 @@ def _check_same(labels: Tensor, logits: Tensor, what: str) -> None:
 
 
 def weighted_cross_entropy_with_logits(
-    labels: Any = None, logits: Any = None, pos_weight: Any = None, name: str | None = None, targets: Any = None
+    labels: TensorLike | None = None,
+    logits: TensorLike | None = None,
+    pos_weight: TensorLike | None = None,
+    name: str | None = None,
+    targets: TensorLike | None = None,
 ) -> Tensor:
     """Sigmoid cross entropy in which the positive term counts `pos_weight` times.
 
@@ -268,7 +279,9 @@ def weighted_cross_entropy_with_logits(
         return result
 
 
-def log_poisson_loss(targets: Any, log_input: Any, compute_full_loss: bool = False, name: str | None = None) -> Tensor:
+def log_poisson_loss(
+    targets: TensorLike, log_input: TensorLike, compute_full_loss: bool = False, name: str | None = None
+) -> Tensor:
     """exp(log_input) - log_input * targets, elementwise: the Poisson negative log likelihood up to a constant.
 
     Args:

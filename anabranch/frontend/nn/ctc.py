@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from anabranch.core.values import TensorLike
 from anabranch.frontend.framework import convert_to_tensor_or_sparse_tensor
 from anabranch.frontend.nn.activations import renamed
-from anabranch.graph.composite import SparseTensor
+from anabranch.graph.composite import SparseTensor, SparseTensorLike
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
 
 
 def ctc_loss(
-    labels: Any,
-    inputs: Any = None,
-    sequence_length: Any = None,
+    labels: SparseTensorLike,
+    inputs: TensorLike | None = None,
+    sequence_length: TensorLike | None = None,
     preprocess_collapse_repeated: bool = False,
     ctc_merge_repeated: bool = True,
     ignore_longer_outputs_than_inputs: bool = False,
     time_major: bool = True,
-    logits: Any = None,
+    logits: TensorLike | None = None,
 ) -> Tensor:
     """-log of the probability of the labels, summed over all ways to stretch them over time.
 
@@ -55,14 +54,14 @@ def ctc_loss(
     return result
 
 
-def _time_major(inputs: Any, time_major: bool) -> Tensor:
+def _time_major(inputs: TensorLike, time_major: bool) -> Tensor:
     logits = convert_to_tensor(inputs, name="logits")
     result: Tensor = logits if time_major else raw.Transpose(logits, np.array([1, 0, 2], np.int32))
     return result
 
 
 def ctc_greedy_decoder(
-    inputs: Any, sequence_length: Any, merge_repeated: bool = True
+    inputs: TensorLike, sequence_length: TensorLike, merge_repeated: bool = True
 ) -> tuple[list[SparseTensor], Tensor]:
     """The labels of the path that takes the best class at every step.
 
@@ -78,7 +77,11 @@ def ctc_greedy_decoder(
 
 
 def ctc_beam_search_decoder(
-    inputs: Any, sequence_length: Any, beam_width: int = 100, top_paths: int = 1, merge_repeated: bool = True
+    inputs: TensorLike,
+    sequence_length: TensorLike,
+    beam_width: int = 100,
+    top_paths: int = 1,
+    merge_repeated: bool = True,
 ) -> tuple[list[SparseTensor], Tensor]:
     """The most probable label sequences, found by a beam search.
 
@@ -97,7 +100,7 @@ def ctc_beam_search_decoder(
 
 
 def ctc_beam_search_decoder_v2(
-    inputs: Any, sequence_length: Any, beam_width: int = 100, top_paths: int = 1
+    inputs: TensorLike, sequence_length: TensorLike, beam_width: int = 100, top_paths: int = 1
 ) -> tuple[list[SparseTensor], Tensor]:
     """`ctc_beam_search_decoder` without merging."""
     return ctc_beam_search_decoder(inputs, sequence_length, beam_width, top_paths, merge_repeated=False)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from anabranch.core.values import TensorLike
+from anabranch.frontend.arguments import Padding, PerAxis
 from anabranch.frontend.framework import name_scope
 from anabranch.frontend.nn.activations import renamed
 from anabranch.frontend.nn.conv import conv2d
@@ -14,12 +14,12 @@ from anabranch.ops import raw
 
 
 def depthwise_conv2d_native(
-    input: Any,
-    filter: Any,
-    strides: Any,
-    padding: Any,
+    input: TensorLike,
+    filter: TensorLike,
+    strides: PerAxis,
+    padding: Padding,
     data_format: str | None = "NHWC",
-    dilations: Any = (1, 1, 1, 1),
+    dilations: PerAxis = (1, 1, 1, 1),
     name: str | None = None,
 ) -> Tensor:
     """Convolves each channel with its own filters.
@@ -34,13 +34,13 @@ def depthwise_conv2d_native(
 
 
 def depthwise_conv2d_native_backprop_input(
-    input_sizes: Any,
-    filter: Any,
-    out_backprop: Any,
-    strides: Any,
-    padding: Any,
+    input_sizes: TensorLike,
+    filter: TensorLike,
+    out_backprop: TensorLike,
+    strides: PerAxis,
+    padding: Padding,
     data_format: str | None = "NHWC",
-    dilations: Any = (1, 1, 1, 1),
+    dilations: PerAxis = (1, 1, 1, 1),
     name: str | None = None,
 ) -> Tensor:
     """The gradient of `depthwise_conv2d_native` with respect to its input."""
@@ -50,13 +50,13 @@ def depthwise_conv2d_native_backprop_input(
 
 
 def depthwise_conv2d_native_backprop_filter(
-    input: Any,
-    filter_sizes: Any,
-    out_backprop: Any,
-    strides: Any,
-    padding: Any,
+    input: TensorLike,
+    filter_sizes: TensorLike,
+    out_backprop: TensorLike,
+    strides: PerAxis,
+    padding: Padding,
     data_format: str | None = "NHWC",
-    dilations: Any = (1, 1, 1, 1),
+    dilations: PerAxis = (1, 1, 1, 1),
     name: str | None = None,
 ) -> Tensor:
     """The gradient of `depthwise_conv2d_native` with respect to its filter."""
@@ -70,14 +70,14 @@ depthwise_conv2d_backprop_filter = depthwise_conv2d_native_backprop_filter
 
 
 def depthwise_conv2d(
-    input: Any,
-    filter: Any,
-    strides: Any,
-    padding: Any,
-    rate: Any = None,
+    input: TensorLike,
+    filter: TensorLike,
+    strides: PerAxis,
+    padding: Padding,
+    rate: PerAxis | None = None,
     name: str | None = None,
     data_format: str | None = None,
-    dilations: Any = None,
+    dilations: PerAxis | None = None,
 ) -> Tensor:
     """Slides filters over the channels of images, each on its own.
 
@@ -109,15 +109,15 @@ def depthwise_conv2d(
 
 
 def separable_conv2d(
-    input: Any,
-    depthwise_filter: Any,
-    pointwise_filter: Any,
-    strides: Any,
-    padding: Any,
-    rate: Any = None,
+    input: TensorLike,
+    depthwise_filter: TensorLike,
+    pointwise_filter: TensorLike,
+    strides: PerAxis,
+    padding: Padding,
+    rate: PerAxis | None = None,
     name: str | None = None,
     data_format: str | None = None,
-    dilations: Any = None,
+    dilations: PerAxis | None = None,
 ) -> Tensor:
     """A convolution per channel, then one of size 1x1 that mixes the channels.
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from anabranch.core.shapes import TensorShape
+from anabranch.core.values import TensorLike
 from anabranch.frontend.framework import colocate_with, name_scope
 from anabranch.frontend.sparse.form import as_sparse_tensor, sparse_fill_empty_rows, sparse_reshape, sparse_retain
 from anabranch.graph.composite import SparseTensor
@@ -18,12 +20,12 @@ _COMBINERS = ("mean", "sqrtn", "sum")
 
 
 def embedding_lookup(
-    params: Any,
-    ids: Any,
+    params: TensorLike | Sequence[TensorLike],
+    ids: TensorLike,
     partition_strategy: str = "mod",
     name: str | None = None,
     validate_indices: bool = True,
-    max_norm: Any = None,
+    max_norm: float | None = None,
 ) -> Tensor:
     """The rows `ids` of a table.
 
@@ -62,11 +64,11 @@ def embedding_lookup(
         return _clipped(_from_parts(parts, wanted, partition_strategy, scope), wanted, max_norm)
 
 
-def _tensors(*values: Any) -> list[Any]:
+def _tensors(*values: TensorLike) -> list[Any]:
     return [v for v in values if hasattr(v, "graph")]
 
 
-def _parts(params: Any) -> list[Any]:
+def _parts(params: TensorLike | Sequence[TensorLike]) -> list[Any]:
     """The parts of a table: a partitioned variable gives its variables."""
     listed = getattr(params, "_get_variable_list", None)
     parts = listed() if listed is not None else list(params) if isinstance(params, list | tuple) else [params]
@@ -75,7 +77,7 @@ def _parts(params: Any) -> list[Any]:
     return [p if hasattr(p, "sparse_read") else convert_to_tensor(p, name="params") for p in parts]
 
 
-def _gather(params: Any, ids: Tensor, name: str | None = None) -> Tensor:
+def _gather(params: TensorLike | Sequence[TensorLike], ids: Tensor, name: str | None = None) -> Tensor:
     """Rows of one tensor or variable; a variable is not read whole."""
     read = getattr(params, "sparse_read", None)
     result: Tensor = read(ids, name=name) if read is not None else raw.GatherV2(params, ids, 0, name=name)
@@ -136,7 +138,7 @@ def _row_count(parts: list[Any], ids: Tensor) -> Any:
     return raw.Cast(raw.AddN(rows), DstT=ids.dtype)
 
 
-def _clipped(rows: Tensor, ids: Tensor, max_norm: Any) -> Tensor:
+def _clipped(rows: Tensor, ids: Tensor, max_norm: float | None) -> Tensor:
     """Rows scaled down to an l2 norm of at most `max_norm`."""
     if max_norm is None:
         return rows
@@ -156,13 +158,13 @@ def _clipped(rows: Tensor, ids: Tensor, max_norm: Any) -> Tensor:
 
 # ---------------------------------------------------------------------- several ids per row
 def embedding_lookup_sparse(
-    params: Any,
-    sp_ids: Any,
-    sp_weights: Any,
+    params: TensorLike | Sequence[TensorLike],
+    sp_ids: SparseTensor,
+    sp_weights: SparseTensor | None,
     partition_strategy: str = "mod",
     name: str | None = None,
     combiner: str | None = None,
-    max_norm: Any = None,
+    max_norm: float | None = None,
 ) -> Tensor:
     """For each row of `sp_ids` the embeddings of its ids, combined.
 
@@ -233,14 +235,14 @@ def _normalized(how: str, total: Tensor, factors: Tensor, segments: Tensor, rows
 
 
 def safe_embedding_lookup_sparse(
-    embedding_weights: Any,
-    sparse_ids: Any,
-    sparse_weights: Any = None,
+    embedding_weights: TensorLike | Sequence[TensorLike],
+    sparse_ids: SparseTensor,
+    sparse_weights: SparseTensor | None = None,
     combiner: str = "mean",
     default_id: int | None = None,
     name: str | None = None,
     partition_strategy: str = "div",
-    max_norm: Any = None,
+    max_norm: float | None = None,
 ) -> Tensor:
     """Like `embedding_lookup_sparse`, for ids of any rank, some of which may be invalid or missing.
 

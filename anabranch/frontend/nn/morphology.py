@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from anabranch.core.values import TensorLike
+from anabranch.frontend.arguments import Padding, PerAxis
 from anabranch.frontend.framework import name_scope
 from anabranch.frontend.nn.activations import renamed
 from anabranch.graph.operation import Tensor
@@ -13,14 +13,14 @@ from anabranch.ops import raw
 
 
 def dilation2d(
-    input: Any,
-    filter: Any = None,
-    strides: Any = None,
-    rates: Any = None,
-    padding: Any = None,
+    input: TensorLike,
+    filter: TensorLike | None = None,
+    strides: PerAxis | None = None,
+    rates: PerAxis | None = None,
+    padding: Padding | None = None,
     name: str | None = None,
-    filters: Any = None,
-    dilations: Any = None,
+    filters: TensorLike | None = None,
+    dilations: PerAxis | None = None,
 ) -> Tensor:
     """The largest sum of pixel and filter under a sliding window, channel by channel.
 
@@ -35,7 +35,9 @@ def dilation2d(
     return result
 
 
-def erosion2d(value: Any, kernel: Any, strides: Any, rates: Any, padding: Any, name: str | None = None) -> Tensor:
+def erosion2d(
+    value: TensorLike, kernel: TensorLike, strides: PerAxis, rates: PerAxis, padding: Padding, name: str | None = None
+) -> Tensor:
     """The smallest difference of pixel and (mirrored) filter under a sliding window; arguments as `dilation2d`."""
     with name_scope(name, "erosion2d", [value, kernel]) as scope:
         mirrored = raw.ReverseV2(kernel, np.array([0, 1], np.int32))

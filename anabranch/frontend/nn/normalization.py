@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from anabranch.core import dtypes
+from anabranch.core.values import TensorLike
 from anabranch.frontend.arrays.array import stop_gradient
 from anabranch.frontend.framework import name_scope
 from anabranch.frontend.nn.activations import renamed
@@ -18,22 +19,27 @@ from anabranch.ops import raw
 LEAST_EPSILON = 1.001e-5
 
 
-def _axes(axes: Any) -> Any:
+def _axes(axes: TensorLike) -> Any:
     return axes if isinstance(axes, Tensor) else np.asarray(axes, np.int32)
 
 
-def _sum(x: Any, axes: Any, keep: bool, name: str) -> Tensor:
+def _sum(x: TensorLike, axes: TensorLike, keep: bool, name: str) -> Tensor:
     result: Tensor = raw.Sum(x, axes, keep_dims=keep, name=name)
     return result
 
 
-def _kept(keep_dims: Any, keepdims: Any) -> bool:
+def _kept(keep_dims: bool | None, keepdims: bool | None) -> bool:
     return bool(renamed("keepdims", keepdims, "keep_dims", keep_dims))
 
 
 # ---------------------------------------------------------------------- moments
 def moments(
-    x: Any, axes: Any, shift: Any = None, name: str | None = None, keep_dims: Any = None, keepdims: Any = None
+    x: TensorLike,
+    axes: TensorLike,
+    shift: TensorLike | None = None,
+    name: str | None = None,
+    keep_dims: bool | None = None,
+    keepdims: bool | None = None,
 ) -> tuple[Tensor, Tensor]:
     """The mean and the (biased) variance of x along axes; half precision is summed in float32.
 
@@ -72,7 +78,7 @@ def moments(
         return mean, variance
 
 
-def _positive(axes: Any, x: Tensor) -> list[int]:
+def _positive(axes: TensorLike, x: Tensor) -> list[int]:
     """Axes as numbers for an attribute; an empty list would mean all."""
     if isinstance(axes, Tensor):
         raise ValueError("moments needs axes that are known while the graph is built, unless keepdims is set")
@@ -80,7 +86,12 @@ def _positive(axes: Any, x: Tensor) -> list[int]:
 
 
 def sufficient_statistics(
-    x: Any, axes: Any, shift: Any = None, keep_dims: Any = None, name: str | None = None, keepdims: Any = None
+    x: TensorLike,
+    axes: TensorLike,
+    shift: TensorLike | None = None,
+    keep_dims: bool | None = None,
+    name: str | None = None,
+    keepdims: bool | None = None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
     """What the moments of x along axes follow from, and what can be added up over batches.
 
@@ -109,7 +120,7 @@ def sufficient_statistics(
 
 
 def normalize_moments(
-    counts: Any, mean_ss: Any, variance_ss: Any, shift: Any, name: str | None = None
+    counts: TensorLike, mean_ss: TensorLike, variance_ss: TensorLike, shift: TensorLike, name: str | None = None
 ) -> tuple[Tensor, Tensor]:
     """The mean and the variance that follow from sufficient statistics (`shift`: the one used there, or None)."""
     with name_scope(name, "normalize", [counts, mean_ss, variance_ss, shift]):
@@ -121,7 +132,12 @@ def normalize_moments(
 
 
 def weighted_moments(
-    x: Any, axes: Any, frequency_weights: Any, name: str | None = None, keep_dims: Any = None, keepdims: Any = None
+    x: TensorLike,
+    axes: TensorLike,
+    frequency_weights: TensorLike,
+    name: str | None = None,
+    keep_dims: bool | None = None,
+    keepdims: bool | None = None,
 ) -> tuple[Tensor, Tensor]:
     """The mean and the variance of x along axes, where each element counts with a weight.
 
@@ -151,7 +167,13 @@ def weighted_moments(
 
 # ---------------------------------------------------------------------- batch normalization
 def batch_normalization(
-    x: Any, mean: Any, variance: Any, offset: Any, scale: Any, variance_epsilon: Any, name: str | None = None
+    x: TensorLike,
+    mean: TensorLike,
+    variance: TensorLike,
+    offset: TensorLike,
+    scale: TensorLike,
+    variance_epsilon: TensorLike,
+    name: str | None = None,
 ) -> Tensor:
     """(x - mean) / sqrt(variance + variance_epsilon) * scale + offset.
 
@@ -185,11 +207,11 @@ def batch_normalization(
 
 
 def fused_batch_norm(
-    x: Any,
-    scale: Any,
-    offset: Any,
-    mean: Any = None,
-    variance: Any = None,
+    x: TensorLike,
+    scale: TensorLike,
+    offset: TensorLike,
+    mean: TensorLike | None = None,
+    variance: TensorLike | None = None,
     epsilon: float = 0.001,
     data_format: str = "NHWC",
     is_training: bool = True,
@@ -237,17 +259,17 @@ def fused_batch_norm(
 
 
 def batch_norm_with_global_normalization(
-    t: Any = None,
-    m: Any = None,
-    v: Any = None,
-    beta: Any = None,
-    gamma: Any = None,
-    variance_epsilon: Any = None,
+    t: TensorLike | None = None,
+    m: TensorLike | None = None,
+    v: TensorLike | None = None,
+    beta: TensorLike | None = None,
+    gamma: TensorLike | None = None,
+    variance_epsilon: TensorLike | None = None,
     scale_after_normalization: bool | None = None,
     name: str | None = None,
-    input: Any = None,
-    mean: Any = None,
-    variance: Any = None,
+    input: TensorLike | None = None,
+    mean: TensorLike | None = None,
+    variance: TensorLike | None = None,
 ) -> Tensor:
     """`batch_normalization` with older names: input t, mean m, variance v, offset beta, scale gamma.
 
@@ -267,7 +289,12 @@ def batch_norm_with_global_normalization(
 
 # ---------------------------------------------------------------------- local response
 def local_response_normalization(
-    input: Any, depth_radius: int = 5, bias: float = 1, alpha: float = 1, beta: float = 0.5, name: str | None = None
+    input: TensorLike,
+    depth_radius: int = 5,
+    bias: float = 1,
+    alpha: float = 1,
+    beta: float = 0.5,
+    name: str | None = None,
 ) -> Tensor:
     """Divides by (bias + alpha * sum of squares over the 2 * depth_radius + 1 nearest channels) ** beta.
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple, SupportsIndex
 
 import numpy as np
 
-from anabranch.core.dtypes import as_dtype, int64 as int64_dtype
+from anabranch.core.dtypes import DTypeLike, as_dtype, int64 as int64_dtype
+from anabranch.core.values import TensorLike
+from anabranch.frontend.arguments import Padding, PerAxis
 from anabranch.frontend.arrays.rearranging import batch_to_space_nd, required_space_to_batch_paddings, space_to_batch_nd
 from anabranch.frontend.framework import name_scope
 from anabranch.frontend.nn.activations import renamed
@@ -16,7 +19,7 @@ from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
 
 
-def _window(ksize: Any, strides: Any, data_format: str | None, spatial: int) -> dict[str, Any]:
+def _window(ksize: PerAxis, strides: PerAxis, data_format: str | None, spatial: int) -> dict[str, Any]:
     last = channels_last(data_format, spatial)
     return {
         "ksize": per_axis(ksize, spatial, last, "ksize"),
@@ -26,13 +29,13 @@ def _window(ksize: Any, strides: Any, data_format: str | None, spatial: int) -> 
 
 
 def max_pool(
-    value: Any,
-    ksize: Any,
-    strides: Any,
-    padding: Any,
+    value: TensorLike,
+    ksize: PerAxis,
+    strides: PerAxis,
+    padding: Padding,
     data_format: str | None = "NHWC",
     name: str | None = None,
-    input: Any = None,
+    input: TensorLike | None = None,
 ) -> Tensor:
     """The largest element under each position of a window.
 
@@ -68,7 +71,12 @@ def max_pool(
 
 
 def max_pool2d(
-    input: Any, ksize: Any, strides: Any, padding: Any, data_format: str | None = "NHWC", name: str | None = None
+    input: TensorLike,
+    ksize: PerAxis,
+    strides: PerAxis,
+    padding: Padding,
+    data_format: str | None = "NHWC",
+    name: str | None = None,
 ) -> Tensor:
     """The same as `max_pool`."""
     with name_scope(name, "MaxPool2d", [input]) as scope:
@@ -76,13 +84,13 @@ def max_pool2d(
 
 
 def avg_pool(
-    value: Any,
-    ksize: Any,
-    strides: Any,
-    padding: Any,
+    value: TensorLike,
+    ksize: PerAxis,
+    strides: PerAxis,
+    padding: Padding,
     data_format: str | None = "NHWC",
     name: str | None = None,
-    input: Any = None,
+    input: TensorLike | None = None,
 ) -> Tensor:
     """The mean of the elements under each position of a window (padding does not count); arguments as `max_pool`.
 
@@ -118,7 +126,12 @@ avg_pool2d = avg_pool
 
 
 def max_pool3d(
-    input: Any, ksize: Any, strides: Any, padding: Any, data_format: str | None = "NDHWC", name: str | None = None
+    input: TensorLike,
+    ksize: PerAxis,
+    strides: PerAxis,
+    padding: Padding,
+    data_format: str | None = "NDHWC",
+    name: str | None = None,
 ) -> Tensor:
     """The largest element under a window; volumes [batch, depth, height, width, channels] (or "NCDHW")."""
     with name_scope(name, "MaxPool3D", [input]) as scope:
@@ -127,7 +140,12 @@ def max_pool3d(
 
 
 def avg_pool3d(
-    input: Any, ksize: Any, strides: Any, padding: Any, data_format: str | None = "NDHWC", name: str | None = None
+    input: TensorLike,
+    ksize: PerAxis,
+    strides: PerAxis,
+    padding: Padding,
+    data_format: str | None = "NDHWC",
+    name: str | None = None,
 ) -> Tensor:
     """The mean under a window; volumes [batch, depth, height, width, channels] (or "NCDHW")."""
     with name_scope(name, "AvgPool3D", [input]) as scope:
@@ -136,21 +154,38 @@ def avg_pool3d(
 
 
 def max_pool1d(
-    input: Any, ksize: Any, strides: Any, padding: Any, data_format: str | None = "NWC", name: str | None = None
+    input: TensorLike,
+    ksize: PerAxis,
+    strides: PerAxis,
+    padding: Padding,
+    data_format: str | None = "NWC",
+    name: str | None = None,
 ) -> Tensor:
     """The largest element under a window; sequences [batch, width, channels] (or "NCW")."""
     return _pool1d(max_pool, "MaxPool1d", input, ksize, strides, padding, data_format, name)
 
 
 def avg_pool1d(
-    input: Any, ksize: Any, strides: Any, padding: Any, data_format: str | None = "NWC", name: str | None = None
+    input: TensorLike,
+    ksize: PerAxis,
+    strides: PerAxis,
+    padding: Padding,
+    data_format: str | None = "NWC",
+    name: str | None = None,
 ) -> Tensor:
     """The mean under a window; sequences [batch, width, channels] (or "NCW")."""
     return _pool1d(avg_pool, "AvgPool1D", input, ksize, strides, padding, data_format, name)
 
 
 def _pool1d(
-    function: Any, default_name: str, input: Any, ksize: Any, strides: Any, padding: Any, data_format: Any, name: Any
+    function: Callable[..., Any],
+    default_name: str,
+    input: TensorLike,
+    ksize: PerAxis,
+    strides: PerAxis,
+    padding: Padding,
+    data_format: str | None,
+    name: str | None,
 ) -> Tensor:
     """Sequences are images of height 1."""
     with name_scope(name, default_name, [input]) as scope:
@@ -165,21 +200,37 @@ def _pool1d(
 
 
 def max_pool_v2(
-    input: Any, ksize: Any, strides: Any, padding: Any, data_format: str | None = None, name: str | None = None
+    input: TensorLike,
+    ksize: PerAxis,
+    strides: PerAxis,
+    padding: Padding,
+    data_format: str | None = None,
+    name: str | None = None,
 ) -> Tensor:
     """Max pooling of one to three spatial dimensions, by the rank of the input."""
     return _by_rank({1: max_pool1d, 2: max_pool2d, 3: max_pool3d}, input, ksize, strides, padding, data_format, name)
 
 
 def avg_pool_v2(
-    input: Any, ksize: Any, strides: Any, padding: Any, data_format: str | None = None, name: str | None = None
+    input: TensorLike,
+    ksize: PerAxis,
+    strides: PerAxis,
+    padding: Padding,
+    data_format: str | None = None,
+    name: str | None = None,
 ) -> Tensor:
     """Average pooling of one to three spatial dimensions, by the rank of the input."""
     return _by_rank({1: avg_pool1d, 2: avg_pool, 3: avg_pool3d}, input, ksize, strides, padding, data_format, name)
 
 
 def _by_rank(
-    functions: dict[int, Any], input: Any, ksize: Any, strides: Any, padding: Any, data_format: Any, name: Any
+    functions: dict[int, Any],
+    input: TensorLike,
+    ksize: PerAxis,
+    strides: PerAxis,
+    padding: Padding,
+    data_format: str | None,
+    name: str | None,
 ) -> Tensor:
     data = convert_to_tensor(input, name="input")
     spatial = (data.shape.ndims if data.shape.ndims is not None else len(data_format or "")) - 2
@@ -197,14 +248,14 @@ class MaximaAndPlaces(NamedTuple):
 
 
 def max_pool_with_argmax(
-    input: Any,
-    ksize: Any,
-    strides: Any,
-    padding: Any,
+    input: TensorLike,
+    ksize: PerAxis,
+    strides: PerAxis,
+    padding: Padding,
     data_format: str = "NHWC",
-    Targmax: Any = None,
+    Targmax: DTypeLike | None = None,
     name: str | None = None,
-    output_dtype: Any = None,
+    output_dtype: DTypeLike | None = None,
     include_batch_in_index: bool = False,
 ) -> MaximaAndPlaces:
     """Max pooling, and where each maximum stands in its flattened image, (y * width + x) * channels + channel.
@@ -238,15 +289,15 @@ def max_pool_with_argmax(
 
 # ---------------------------------------------------------------------- any dimension
 def pool(
-    input: Any,
-    window_shape: Any,
+    input: TensorLike,
+    window_shape: Iterable[SupportsIndex],
     pooling_type: str,
     padding: str,
-    dilation_rate: Any = None,
-    strides: Any = None,
+    dilation_rate: Iterable[SupportsIndex] | None = None,
+    strides: Iterable[SupportsIndex] | None = None,
     name: str | None = None,
     data_format: str | None = None,
-    dilations: Any = None,
+    dilations: Iterable[SupportsIndex] | None = None,
 ) -> Tensor:
     """Pooling of one to three spatial dimensions, possibly with a dilated window.
 
@@ -281,7 +332,9 @@ def pool(
         return _dilated(function, data, window, rates, data_format)
 
 
-def _dilated(function: Any, data: Tensor, window: list[int], rates: list[int], data_format: str) -> Tensor:
+def _dilated(
+    function: Callable[..., Any], data: Tensor, window: list[int], rates: list[int], data_format: str
+) -> Tensor:
     """Each residue class of positions becomes an image of its own, which is pooled without dilation."""
     spatial = len(window)
     if not channels_last(data_format, spatial):

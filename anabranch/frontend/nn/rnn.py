@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from anabranch.core import dtypes, nest
+from anabranch.core.dtypes import DTypeLike
+from anabranch.core.nest import Structure
 from anabranch.core.shapes import TensorShape
+from anabranch.core.values import TensorLike
 from anabranch.frontend.control_flow.tensor_array import TensorArray
 from anabranch.frontend.control_flow.while_loop import while_loop
-from anabranch.frontend.nn.rnn_cells import zero_state
-from anabranch.frontend.variables.scope import variable_scope
+from anabranch.frontend.nn.rnn_cells import RNNCell, zero_state
+from anabranch.frontend.variables.scope import VariableScope, variable_scope
 from anabranch.graph.conversion import convert_to_tensor
-from anabranch.graph.operation import Tensor
+from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
 
 
 # ---------------------------------------------------------------------- helpers
-def _check_cell(name: str, cell: Any) -> None:
+def _check_cell(name: str, cell: RNNCell) -> None:
     missing = [
         a for a in ("output_size", "state_size", "zero_state") if not hasattr(type(cell), a) and not hasattr(cell, a)
     ]
@@ -50,7 +53,7 @@ def _swapped(tensor: Tensor) -> Tensor:
     return swapped
 
 
-def _lengths(sequence_length: Any, batch: Any) -> Tensor | None:
+def _lengths(sequence_length: TensorLike, batch: TensorLike) -> Tensor | None:
     if sequence_length is None:
         return None
     lengths = convert_to_tensor(sequence_length, name="sequence_length")
@@ -61,7 +64,7 @@ def _lengths(sequence_length: Any, batch: Any) -> Tensor | None:
     return lengths if lengths.dtype is dtypes.int32 else raw.Cast(lengths, DstT=dtypes.int32)
 
 
-def _where(running: Tensor, new: Any, old: Any) -> Any:
+def _where(running: Tensor, new: Structure, old: Structure) -> Any:
     """Rows of `new` where sequences still run, else of `old`; values without a batch are taken as they come."""
     if not isinstance(new, Tensor) or new.shape.ndims == 0:
         return new
@@ -72,11 +75,11 @@ def _where(running: Tensor, new: Any, old: Any) -> Any:
     return chosen
 
 
-def _like(structure: Any, values: list[Any]) -> Any:
+def _like(structure: Structure, values: list[Any]) -> Any:
     return nest.pack_sequence_as(structure, values) if nest.is_nested(structure) else values[0]
 
 
-def _checked_state(cell: Any, initial_state: Any, dtype: Any, batch: Any) -> Any:
+def _checked_state(cell: RNNCell, initial_state: Structure, dtype: DTypeLike | None, batch: TensorLike) -> Any:
     if initial_state is not None:
         return nest.map_structure(lambda s: s if isinstance(s, TensorArray) else convert_to_tensor(s), initial_state)
     if dtype is None:
@@ -86,15 +89,15 @@ def _checked_state(cell: Any, initial_state: Any, dtype: Any, batch: Any) -> Any
 
 # ---------------------------------------------------------------------- dynamic
 def dynamic_rnn(
-    cell: Any,
-    inputs: Any,
-    sequence_length: Any = None,
-    initial_state: Any = None,
-    dtype: Any = None,
+    cell: RNNCell,
+    inputs: Structure,
+    sequence_length: TensorLike | None = None,
+    initial_state: Structure | None = None,
+    dtype: DTypeLike | None = None,
     parallel_iterations: int | None = None,
     swap_memory: bool = False,
     time_major: bool = False,
-    scope: Any = None,
+    scope: str | VariableScope | None = None,
 ) -> tuple[Any, Any]:
     """Runs a cell along the time dimension of `inputs`, in a loop.
 
@@ -143,7 +146,14 @@ class _DynamicLoop:
     """The loop of `dynamic_rnn`, on inputs [time, batch, ...]."""
 
     def __init__(
-        self, cell: Any, flat: list[Tensor], inputs: Any, steps: Any, lengths: Tensor | None, batch: Any, state: Any
+        self,
+        cell: RNNCell,
+        flat: list[Tensor],
+        inputs: Structure,
+        steps: TensorLike,
+        lengths: Tensor | None,
+        batch: TensorLike,
+        state: Structure,
     ) -> None:
         self.cell, self.structure, self.steps, self.lengths, self.batch = cell, inputs, steps, lengths, batch
         self.state = state
@@ -181,10 +191,10 @@ class _DynamicLoop:
         )
         return packed, final
 
-    def _element(self, size: Any) -> TensorShape:
+    def _element(self, size: Structure) -> TensorShape:
         return TensorShape([self.fixed_batch]).concatenate(_size_shape(size))
 
-    def _step(self, time: Tensor, targets: list[TensorArray], state: Any) -> Any:
+    def _step(self, time: Tensor, targets: list[TensorArray], state: Structure) -> Any:
         rows = [s.read(time) for s in self.sources]
         output, new = self.cell(_like(self.structure, rows), state)
         nest.assert_same_structure(state, new, check_types=False)
@@ -197,24 +207,24 @@ class _DynamicLoop:
         return raw.AddV2(time, 1), [t.write(time, o) for t, o in zip(targets, flat, strict=True)], new
 
 
-def _size_shape(size: Any) -> TensorShape:
+def _size_shape(size: Structure) -> TensorShape:
     return (
         size if isinstance(size, TensorShape) else TensorShape([size] if isinstance(size, int | np.integer) else size)
     )
 
 
 def bidirectional_dynamic_rnn(
-    cell_fw: Any,
-    cell_bw: Any,
-    inputs: Any,
-    sequence_length: Any = None,
-    initial_state_fw: Any = None,
-    initial_state_bw: Any = None,
-    dtype: Any = None,
+    cell_fw: RNNCell,
+    cell_bw: RNNCell,
+    inputs: Structure,
+    sequence_length: TensorLike | None = None,
+    initial_state_fw: Structure | None = None,
+    initial_state_bw: Structure | None = None,
+    dtype: DTypeLike | None = None,
     parallel_iterations: int | None = None,
     swap_memory: bool = False,
     time_major: bool = False,
-    scope: Any = None,
+    scope: str | VariableScope | None = None,
 ) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
     """One cell along the time dimension and one against it.
 
@@ -253,7 +263,7 @@ def bidirectional_dynamic_rnn(
             out_fw, state_fw = dynamic_rnn(cell_fw, inputs, sequence_length, initial_state_fw, scope=forward, **shared)
         time, batch = (0, 1) if time_major else (1, 0)
 
-        def backwards(value: Any) -> Tensor:
+        def backwards(value: TensorLike) -> Tensor:
             tensor = convert_to_tensor(value)
             if sequence_length is None:
                 return raw.ReverseV2(tensor, np.array([time], np.int32))  # type: ignore[no-any-return]
@@ -268,11 +278,11 @@ def bidirectional_dynamic_rnn(
 
 
 def raw_rnn(
-    cell: Any,
+    cell: RNNCell,
     loop_fn: Callable[..., Any],
     parallel_iterations: int | None = None,
     swap_memory: bool = False,
-    scope: Any = None,
+    scope: str | VariableScope | None = None,
 ) -> tuple[TensorArray, Any, Any]:
     """A recurrent loop of which `loop_fn` decides inputs, states, outputs and the end.
 
@@ -308,7 +318,9 @@ def raw_rnn(
         has_loop_state = loop_state is not None
         held = loop_state if has_loop_state else zero
 
-        def body(time: Any, done: Any, given: Any, arrays: Any, state: Any, held: Any) -> Any:
+        def body(
+            time: TensorLike, done: TensorLike, given: Structure, arrays: Structure, state: Structure, held: Structure
+        ) -> Any:
             output, new = cell(given, state)
             following = raw.AddV2(time, 1)
             ends, given, new, emitted, new_held = loop_fn(following, output, new, held if has_loop_state else None)
@@ -322,7 +334,7 @@ def raw_rnn(
             given = nest.map_structure(convert_to_tensor, given)
             return following, raw.LogicalOr(done, convert_to_tensor(ends)), given, arrays, new, kept
 
-        def goes_on(time: Any, done: Any, *_: Any) -> Any:
+        def goes_on(time: TensorLike, done: TensorLike, *_: TensorLike) -> Any:
             return raw.LogicalNot(raw.All(done, np.array([0], np.int32)))
 
         start = (zero, convert_to_tensor(finished), first_input, arrays, first_state, held)
@@ -331,7 +343,7 @@ def raw_rnn(
         return emitted, last[4], last[5] if has_loop_state else None
 
 
-def _emitted(cell: Any, emit: Any, state: Any, batch: Any) -> tuple[list[Tensor], Any]:
+def _emitted(cell: RNNCell, emit: Structure, state: Structure, batch: TensorLike) -> tuple[list[Tensor], Any]:
     """Zeros of the shapes and dtypes of what `raw_rnn` emits, and its structure."""
     if emit is not None:
         return [_zero_rows(convert_to_tensor(v), batch) for v in nest.flatten(emit)], emit
@@ -341,7 +353,7 @@ def _emitted(cell: Any, emit: Any, state: Any, batch: Any) -> tuple[list[Tensor]
     return [zero_state(_size_shape(s), batch, kind) for s in sizes], 0 if isinstance(size, TensorShape) else size
 
 
-def _zero_rows(row: Tensor, batch: Any) -> Tensor:
+def _zero_rows(row: Tensor, batch: TensorLike) -> Tensor:
     """Zeros for a batch of tensors like `row`, whose shape the step may decide."""
     shape = raw.ConcatV2([raw.ExpandDims(convert_to_tensor(batch, dtypes.int32), 0), raw.Shape(row)], 0)
     zeros: Tensor = raw.Fill(shape, convert_to_tensor(np.zeros((), row.dtype.as_numpy_dtype)))
@@ -351,12 +363,12 @@ def _zero_rows(row: Tensor, batch: Any) -> Tensor:
 
 # ---------------------------------------------------------------------- static
 def static_rnn(
-    cell: Any,
+    cell: RNNCell,
     inputs: Sequence[Any],
-    initial_state: Any = None,
-    dtype: Any = None,
-    sequence_length: Any = None,
-    scope: Any = None,
+    initial_state: Structure | None = None,
+    dtype: DTypeLike | None = None,
+    sequence_length: TensorLike | None = None,
+    scope: str | VariableScope | None = None,
 ) -> tuple[list[Any], Any]:
     """Runs a cell on a list of inputs, one copy of its operations for each.
 
@@ -406,8 +418,23 @@ def static_rnn(
         return outputs, state
 
 
+class StateSaver(Protocol):
+    """What keeps the states of recurrent networks between steps, by name."""
+
+    def state(self, name: str) -> TensorLike:
+        """The state to begin a step with."""
+
+    def save_state(self, name: str, value: Tensor) -> Operation:
+        """Keeps the state that a step ends with."""
+
+
 def static_state_saving_rnn(
-    cell: Any, inputs: Sequence[Any], state_saver: Any, state_name: Any, sequence_length: Any = None, scope: Any = None
+    cell: RNNCell,
+    inputs: Sequence[Any],
+    state_saver: StateSaver,
+    state_name: Structure,
+    sequence_length: TensorLike | None = None,
+    scope: str | VariableScope | None = None,
 ) -> tuple[list[Any], Any]:
     """`static_rnn` whose state is taken from, and given back to, a state saver.
 
@@ -425,14 +452,14 @@ def static_state_saving_rnn(
 
 
 def static_bidirectional_rnn(
-    cell_fw: Any,
-    cell_bw: Any,
+    cell_fw: RNNCell,
+    cell_bw: RNNCell,
     inputs: Sequence[Any],
-    initial_state_fw: Any = None,
-    initial_state_bw: Any = None,
-    dtype: Any = None,
-    sequence_length: Any = None,
-    scope: Any = None,
+    initial_state_fw: Structure | None = None,
+    initial_state_bw: Structure | None = None,
+    dtype: DTypeLike | None = None,
+    sequence_length: TensorLike | None = None,
+    scope: str | VariableScope | None = None,
 ) -> tuple[list[Any], Any, Any]:
     """One cell along a list of inputs and one against it.
 
@@ -457,7 +484,7 @@ def static_bidirectional_rnn(
         return joined, state_fw, state_bw
 
 
-def _reversed(values: list[Any], lengths: Any) -> list[Any]:
+def _reversed(values: list[Any], lengths: TensorLike) -> list[Any]:
     if lengths is None:
         return values[::-1]
     flat = [[convert_to_tensor(v) for v in nest.flatten(value)] for value in values]

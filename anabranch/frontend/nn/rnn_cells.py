@@ -9,13 +9,16 @@ from typing import Any
 import numpy as np
 
 from anabranch.core import nest
-from anabranch.core.dtypes import DType, as_dtype
-from anabranch.core.shapes import TensorShape
+from anabranch.core.dtypes import DType, DTypeLike, as_dtype, float32
+from anabranch.core.nest import Structure
+from anabranch.core.shapes import ShapeLike, TensorShape
+from anabranch.core.values import PassedOn, TensorLike
+from anabranch.frontend.arguments import Activation, InitializerLike
 from anabranch.frontend.arithmetic.elementwise import sigmoid, tanh
 from anabranch.frontend.layers.base import Layer
 from anabranch.frontend.nn.activations import relu
 from anabranch.frontend.variables.initializers import constant_initializer, zeros_initializer
-from anabranch.frontend.variables.scope import get_variable_scope, variable_scope
+from anabranch.frontend.variables.scope import VariableScope, get_variable_scope, variable_scope
 from anabranch.frontend.variables.variables import Variable
 from anabranch.graph.constants import constant_value
 from anabranch.graph.conversion import convert_to_tensor
@@ -57,12 +60,12 @@ class LSTMStateTuple(namedtuple("LSTMStateTuple", ("c", "h"))):  # noqa: PYI024
         return result
 
 
-def zero_state(sizes: Any, batch_size: Any, dtype: Any) -> Any:
+def zero_state(sizes: Structure, batch_size: TensorLike, dtype: DTypeLike) -> Any:
     """Zeros of shape [batch, *size] for each size of a structure of sizes."""
     count = convert_to_tensor(batch_size, name="batch_size")
     known = batch_size if isinstance(batch_size, int | np.integer) else None
 
-    def zeros(size: Any) -> Tensor:
+    def zeros(size: Structure) -> Tensor:
         dims = TensorShape(size).as_list() if not isinstance(size, int | np.integer) else [int(size)]
         number = count if count.dtype.name == "int32" else raw.Cast(count, DstT="int32")
         shape = raw.ConcatV2([raw.ExpandDims(number, 0), np.array(dims, np.int32)], 0)
@@ -73,7 +76,7 @@ def zero_state(sizes: Any, batch_size: Any, dtype: Any) -> Any:
     return _map_sizes(zeros, sizes)
 
 
-def _map_sizes(function: Callable[[Any], Any], sizes: Any) -> Any:
+def _map_sizes(function: Callable[[Any], Any], sizes: Structure) -> Any:
     if isinstance(sizes, TensorShape) or not nest.is_nested(sizes):
         return function(sizes)
     return nest.pack_sequence_as(sizes, [function(s) for s in nest.flatten(sizes)])
@@ -96,7 +99,12 @@ class RNNCell(Layer):
         raise NotImplementedError("Abstract method")
 
     def __call__(
-        self, inputs: Any, state: Any, scope: Any = None, *args: Any, **kwargs: Any
+        self,
+        inputs: Structure,
+        state: Structure,
+        scope: str | VariableScope | None = None,
+        *args: PassedOn,
+        **kwargs: PassedOn,
     ) -> tuple[Tensor, nest.Structure]:
         """One step.
 
@@ -111,11 +119,11 @@ class RNNCell(Layer):
         with variable_scope(get_variable_scope(), custom_getter=self._tracked, auxiliary_name_scope=False):
             return self._stepped(inputs, state, *args, **kwargs)
 
-    def _stepped(self, *args: Any, **kwargs: Any) -> tuple[Tensor, nest.Structure]:
+    def _stepped(self, *args: PassedOn, **kwargs: PassedOn) -> tuple[Tensor, nest.Structure]:
         stepped: tuple[Tensor, nest.Structure] = super().__call__(*args, **kwargs)
         return stepped
 
-    def _tracked(self, getter: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def _tracked(self, getter: Callable[..., Any], *args: PassedOn, **kwargs: PassedOn) -> Any:
         """Variables that `call` makes with `get_variable` belong to the cell."""
         variable = getter(*args, **kwargs)
         own = [*self._trainable_weights, *self._non_trainable_weights]
@@ -124,7 +132,7 @@ class RNNCell(Layer):
             (self._trainable_weights if trains else self._non_trainable_weights).append(variable)
         return variable
 
-    def add_weight(self, name: str, shape: Any, *args: Any, **kwargs: Any) -> Variable:
+    def add_weight(self, name: str, shape: ShapeLike, *args: PassedOn, **kwargs: PassedOn) -> Variable:
         """See `Layer.add_weight`; a variable is listed once."""
         before = [list(self._trainable_weights), list(self._non_trainable_weights)]
         variable = super().add_weight(name, shape, *args, **kwargs)
@@ -132,7 +140,9 @@ class RNNCell(Layer):
             held[:] = [*old, *([variable] if held[len(old) :] and all(v is not variable for v in old) else [])]
         return variable
 
-    def get_initial_state(self, inputs: Any = None, batch_size: Any = None, dtype: Any = None) -> nest.Structure:
+    def get_initial_state(
+        self, inputs: Structure | None = None, batch_size: TensorLike | None = None, dtype: DTypeLike | None = None
+    ) -> nest.Structure:
         """`zero_state` for the batch of `inputs`."""
         if inputs is not None:
             tensor = convert_to_tensor(inputs)
@@ -144,7 +154,7 @@ class RNNCell(Layer):
         return self.zero_state(batch_size, dtype)
 
     @staticmethod
-    def _check_given(inputs: Tensor, batch_size: Any, dtype: Any) -> None:
+    def _check_given(inputs: Tensor, batch_size: TensorLike | None, dtype: DTypeLike | None) -> None:
         """Checks that size and dtype, where they are given too, are those of the inputs."""
         static = inputs.shape[:1].as_list()[0]
         given = constant_value(batch_size) if isinstance(batch_size, Tensor) else batch_size
@@ -159,12 +169,12 @@ class RNNCell(Layer):
                 f"{inputs.dtype.name}, dtype: {as_dtype(dtype).name}"
             )
 
-    def zero_state(self, batch_size: Any, dtype: Any) -> nest.Structure:
+    def zero_state(self, batch_size: TensorLike, dtype: DTypeLike) -> nest.Structure:
         """A state of zeros."""
         with get_default_graph().name_scope(type(self).__name__ + "ZeroState"):
             return zero_state(self.state_size, batch_size, dtype)
 
-    def _depth(self, input_shape: Any) -> int:
+    def _depth(self, input_shape: ShapeLike) -> int:
         if self.dtype is not None and not (as_dtype(self.dtype).is_floating or as_dtype(self.dtype).is_complex):
             raise ValueError(
                 f"RNN cell only supports floating point inputs, but saw dtype: {as_dtype(self.dtype).name}"
@@ -175,17 +185,17 @@ class RNNCell(Layer):
         return int(depth)
 
 
-def _activation(given: Any) -> Callable[..., Any]:
+def _activation(given: Activation | None) -> Callable[..., Any]:
     if given is None:
         return tanh
     if callable(given):
-        return given  # type: ignore[no-any-return]
+        return given
     if given not in _ACTIVATIONS:
         raise ValueError(f"Unknown activation function: {given!r}; one of {sorted(_ACTIVATIONS)}, or a function")
     return _ACTIVATIONS[given]
 
 
-def _linear(parts: list[Any], kernel: Any, bias: Any) -> Tensor:
+def _linear(parts: list[Any], kernel: TensorLike, bias: TensorLike) -> Tensor:
     product = raw.MatMul(parts[0] if len(parts) == 1 else raw.ConcatV2(parts, 1), kernel)
     return raw.BiasAdd(product, bias)  # type: ignore[no-any-return]
 
@@ -213,11 +223,11 @@ class BasicRNNCell(RNNCell):
     def __init__(
         self,
         num_units: int,
-        activation: Any = None,
+        activation: Activation | None = None,
         reuse: bool | None = None,
         name: str | None = None,
-        dtype: Any = None,
-        **kwargs: Any,
+        dtype: DTypeLike | None = None,
+        **kwargs: PassedOn,
     ) -> None:
         super().__init__(_reuse=reuse, name=name, dtype=dtype, **kwargs)
         self._num_units, self._activation = num_units, _activation(activation)
@@ -230,14 +240,16 @@ class BasicRNNCell(RNNCell):
     def output_size(self) -> int:
         return self._num_units
 
-    def build(self, input_shape: Any) -> None:
+    def build(self, input_shape: ShapeLike) -> None:
         """Makes kernel [depth + units, units] and bias [units]."""
         rows = self._depth(input_shape) + self._num_units
         self._kernel = self.add_weight("kernel", [rows, self._num_units])
-        self._bias = self.add_weight("bias", [self._num_units], initializer=zeros_initializer(dtype=self.dtype))
+        self._bias = self.add_weight(
+            "bias", [self._num_units], initializer=zeros_initializer(dtype=self.dtype or float32)
+        )
         self.built = True
 
-    def call(self, inputs: Any, state: Any) -> tuple[Tensor, nest.Structure]:
+    def call(self, inputs: Structure, state: Structure) -> tuple[Tensor, nest.Structure]:
         output = self._activation(_linear([inputs, state], self._kernel, self._bias))
         return output, output
 
@@ -266,13 +278,13 @@ class GRUCell(RNNCell):
     def __init__(
         self,
         num_units: int,
-        activation: Any = None,
+        activation: Activation | None = None,
         reuse: bool | None = None,
-        kernel_initializer: Any = None,
-        bias_initializer: Any = None,
+        kernel_initializer: InitializerLike | None = None,
+        bias_initializer: InitializerLike | None = None,
         name: str | None = None,
-        dtype: Any = None,
-        **kwargs: Any,
+        dtype: DTypeLike | None = None,
+        **kwargs: PassedOn,
     ) -> None:
         super().__init__(_reuse=reuse, name=name, dtype=dtype, **kwargs)
         self._num_units, self._activation = num_units, _activation(activation)
@@ -286,19 +298,19 @@ class GRUCell(RNNCell):
     def output_size(self) -> int:
         return self._num_units
 
-    def build(self, input_shape: Any) -> None:
+    def build(self, input_shape: ShapeLike) -> None:
         """Makes the variables of the gates and of the candidate."""
         units, rows = self._num_units, self._depth(input_shape) + self._num_units
         kernel, bias = self._kernel_initializer, self._bias_initializer
-        ones = constant_initializer(1.0, dtype=self.dtype) if bias is None else bias
-        zeros = zeros_initializer(dtype=self.dtype) if bias is None else bias
+        ones = constant_initializer(1.0, dtype=self.dtype or float32) if bias is None else bias
+        zeros = zeros_initializer(dtype=self.dtype or float32) if bias is None else bias
         self._gate_kernel = self.add_weight("gates/kernel", [rows, 2 * units], initializer=kernel)
         self._gate_bias = self.add_weight("gates/bias", [2 * units], initializer=ones)
         self._candidate_kernel = self.add_weight("candidate/kernel", [rows, units], initializer=kernel)
         self._candidate_bias = self.add_weight("candidate/bias", [units], initializer=zeros)
         self.built = True
 
-    def call(self, inputs: Any, state: Any) -> tuple[Tensor, nest.Structure]:
+    def call(self, inputs: Structure, state: Structure) -> tuple[Tensor, nest.Structure]:
         gates = raw.Sigmoid(_linear([inputs, state], self._gate_kernel, self._gate_bias))
         reset, update = raw.Split(1, gates, num_split=2)
         parts = [inputs, raw.Mul(reset, state)]
@@ -308,7 +320,7 @@ class GRUCell(RNNCell):
         return new, new
 
 
-def _split_state(state: Any, sizes: tuple[int, int], is_tuple: bool) -> tuple[Any, Any]:
+def _split_state(state: Structure, sizes: tuple[int, int], is_tuple: bool) -> tuple[Any, Any]:
     if is_tuple:
         c, h = state
         return c, h
@@ -343,11 +355,11 @@ class BasicLSTMCell(RNNCell):
         num_units: int,
         forget_bias: float = 1.0,
         state_is_tuple: bool = True,
-        activation: Any = None,
+        activation: Activation | None = None,
         reuse: bool | None = None,
         name: str | None = None,
-        dtype: Any = None,
-        **kwargs: Any,
+        dtype: DTypeLike | None = None,
+        **kwargs: PassedOn,
     ) -> None:
         super().__init__(_reuse=reuse, name=name, dtype=dtype, **kwargs)
         self._num_units, self._forget_bias = num_units, forget_bias
@@ -362,14 +374,14 @@ class BasicLSTMCell(RNNCell):
     def output_size(self) -> int:
         return self._num_units
 
-    def build(self, input_shape: Any) -> None:
+    def build(self, input_shape: ShapeLike) -> None:
         """Makes kernel [depth + units, 4 units] and bias [4 units]; gates in the order i, j, f, o."""
         units = self._num_units
         self._kernel = self.add_weight("kernel", [self._depth(input_shape) + units, 4 * units])
-        self._bias = self.add_weight("bias", [4 * units], initializer=zeros_initializer(dtype=self.dtype))
+        self._bias = self.add_weight("bias", [4 * units], initializer=zeros_initializer(dtype=self.dtype or float32))
         self.built = True
 
-    def call(self, inputs: Any, state: Any) -> tuple[Tensor, nest.Structure]:
+    def call(self, inputs: Structure, state: Structure) -> tuple[Tensor, nest.Structure]:
         c, h = _split_state(state, (self._num_units, self._num_units), self._state_is_tuple)
         i, j, f, o = raw.Split(1, _linear([inputs, h], self._kernel, self._bias), num_split=4)
         forget = raw.Sigmoid(raw.AddV2(f, convert_to_tensor(self._forget_bias, f.dtype)))
@@ -411,18 +423,18 @@ class LSTMCell(RNNCell):
         num_units: int,
         use_peepholes: bool = False,
         cell_clip: float | None = None,
-        initializer: Any = None,
+        initializer: InitializerLike | None = None,
         num_proj: int | None = None,
         proj_clip: float | None = None,
         num_unit_shards: int | None = None,
         num_proj_shards: int | None = None,
         forget_bias: float = 1.0,
         state_is_tuple: bool = True,
-        activation: Any = None,
+        activation: Activation | None = None,
         reuse: bool | None = None,
         name: str | None = None,
-        dtype: Any = None,
-        **kwargs: Any,
+        dtype: DTypeLike | None = None,
+        **kwargs: PassedOn,
     ) -> None:
         super().__init__(_reuse=reuse, name=name, dtype=dtype, **kwargs)
         if (num_unit_shards or 1) > 1 or (num_proj_shards or 1) > 1:
@@ -446,11 +458,11 @@ class LSTMCell(RNNCell):
     def output_size(self) -> int:
         return self._num_proj or self._num_units
 
-    def build(self, input_shape: Any) -> None:
+    def build(self, input_shape: ShapeLike) -> None:
         """Makes kernel, bias, and as asked for peephole weights and the projection."""
         units, rows = self._num_units, self._depth(input_shape) + self.output_size
         self._kernel = self.add_weight("kernel", [rows, 4 * units], initializer=self._initializer)
-        self._bias = self.add_weight("bias", [4 * units], initializer=zeros_initializer(dtype=self.dtype))
+        self._bias = self.add_weight("bias", [4 * units], initializer=zeros_initializer(dtype=self.dtype or float32))
         if self._use_peepholes:
             self._peepholes = [
                 self.add_weight(f"w_{gate}_diag", [units], initializer=self._initializer) for gate in ("f", "i", "o")
@@ -460,7 +472,7 @@ class LSTMCell(RNNCell):
             self._projection = self.add_weight("projection/kernel", shape, initializer=self._initializer)
         self.built = True
 
-    def call(self, inputs: Any, state: Any) -> tuple[Tensor, nest.Structure]:
+    def call(self, inputs: Structure, state: Structure) -> tuple[Tensor, nest.Structure]:
         c, h = _split_state(state, (self._num_units, self.output_size), self._state_is_tuple)
         i, j, f, o = raw.Split(1, _linear([inputs, h], self._kernel, self._bias), num_split=4)
         f = raw.AddV2(f, convert_to_tensor(self._forget_bias, f.dtype))
@@ -529,13 +541,13 @@ class MultiRNNCell(RNNCell):
     def non_trainable_weights(self) -> list[Any]:
         return [w for cell in self._cells for w in getattr(cell, "non_trainable_weights", [])]
 
-    def zero_state(self, batch_size: Any, dtype: Any) -> nest.Structure:
+    def zero_state(self, batch_size: TensorLike, dtype: DTypeLike) -> nest.Structure:
         """A state of zeros."""
         if not self._state_is_tuple:
             return super().zero_state(batch_size, dtype)
         return tuple(cell.zero_state(batch_size, dtype) for cell in self._cells)
 
-    def call(self, inputs: Any, state: Any) -> tuple[Tensor, nest.Structure]:
+    def call(self, inputs: Structure, state: Structure) -> tuple[Tensor, nest.Structure]:
         if self._state_is_tuple and not nest.is_nested(state):
             raise ValueError(f"Expected state to be a tuple of length {len(self._cells)}, but received: {state!r}")
         states = state if self._state_is_tuple else _unpacked(state, [c.state_size for c in self._cells])

@@ -6,9 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 from anabranch.core import nest
+from anabranch.core.dtypes import DTypeLike
+from anabranch.core.nest import Structure
+from anabranch.core.values import PassedOn, TensorLike
+from anabranch.frontend.arguments import DeviceLike
 from anabranch.frontend.arithmetic.random import random_uniform
 from anabranch.frontend.nn.activations import dropout
 from anabranch.frontend.nn.rnn_cells import LSTMStateTuple, RNNCell
+from anabranch.frontend.variables.scope import VariableScope
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.graph import get_default_graph
 from anabranch.graph.operation import Tensor
@@ -18,7 +23,7 @@ from anabranch.ops import raw
 class _Wrapper(RNNCell):
     """A cell that adds something to another; it has no scope of its own."""
 
-    def __init__(self, cell: Any) -> None:
+    def __init__(self, cell: RNNCell) -> None:
         super().__init__()
         if not hasattr(cell, "state_size") or not callable(cell):
             raise TypeError(f"The parameter cell is not an RNNCell: {cell!r}")
@@ -44,23 +49,32 @@ class _Wrapper(RNNCell):
     def non_trainable_weights(self) -> list[Any]:
         return list(self._cell.non_trainable_weights)
 
-    def zero_state(self, batch_size: Any, dtype: Any) -> nest.Structure:
+    def zero_state(self, batch_size: TensorLike, dtype: DTypeLike) -> nest.Structure:
         """A state of zeros."""
         return self._cell.zero_state(batch_size, dtype)
 
     def __call__(
-        self, inputs: Any, state: Any, scope: Any = None, *args: Any, **kwargs: Any
+        self,
+        inputs: Structure,
+        state: Structure,
+        scope: str | VariableScope | None = None,
+        *args: PassedOn,
+        **kwargs: PassedOn,
     ) -> tuple[Tensor, nest.Structure]:
         """One step of the wrapped cell, and what this one adds."""
         return self._step(inputs, state, scope)
 
-    def _inner(self, inputs: Any, state: Any, scope: Any) -> tuple[Tensor, nest.Structure]:
+    def _inner(
+        self, inputs: Structure, state: Structure, scope: str | VariableScope | None
+    ) -> tuple[Tensor, nest.Structure]:
         result: tuple[Tensor, nest.Structure] = (
             self._cell(inputs, state) if scope is None else self._cell(inputs, state, scope=scope)
         )
         return result
 
-    def _step(self, inputs: Any, state: Any, scope: Any) -> tuple[Tensor, nest.Structure]:
+    def _step(
+        self, inputs: Structure, state: Structure, scope: str | VariableScope | None
+    ) -> tuple[Tensor, nest.Structure]:
         return self._inner(inputs, state, scope)
 
 
@@ -90,13 +104,13 @@ class DropoutWrapper(_Wrapper):
 
     def __init__(
         self,
-        cell: Any,
-        input_keep_prob: Any = 1.0,
-        output_keep_prob: Any = 1.0,
-        state_keep_prob: Any = 1.0,
+        cell: RNNCell,
+        input_keep_prob: TensorLike = 1.0,
+        output_keep_prob: TensorLike = 1.0,
+        state_keep_prob: TensorLike = 1.0,
         variational_recurrent: bool = False,
-        input_size: Any = None,
-        dtype: Any = None,
+        input_size: Structure | None = None,
+        dtype: DTypeLike | None = None,
         seed: int | None = None,
         dropout_state_filter_visitor: Callable[[Any], Any] | None = None,
     ) -> None:
@@ -112,7 +126,7 @@ class DropoutWrapper(_Wrapper):
                 raise ValueError("When variational_recurrent=True, dtype must be provided")
             self._make_noise(input_size, dtype)
 
-    def _make_noise(self, input_size: Any, dtype: Any) -> None:
+    def _make_noise(self, input_size: Structure, dtype: DTypeLike) -> None:
         sizes = {"input": input_size, "state": self.state_size, "output": self.output_size}
         for what, size in sizes.items():
             if what == "input" and self._keeps_all(what):
@@ -136,7 +150,7 @@ class DropoutWrapper(_Wrapper):
         mixed: int = self._seed * 1000003 + sum(ord(c) * 31**i for i, c in enumerate(what))
         return mixed & 0x7FFFFFFF
 
-    def _dropped(self, what: str, values: Any, chosen: Any = True) -> Any:
+    def _dropped(self, what: str, values: Structure, chosen: Structure = True) -> Any:
         if self._keeps_all(what):
             return values
         flat = nest.flatten(values)
@@ -157,18 +171,20 @@ class DropoutWrapper(_Wrapper):
         dropped.set_shape(value.shape)
         return dropped
 
-    def _step(self, inputs: Any, state: Any, scope: Any) -> tuple[Tensor, nest.Structure]:
+    def _step(
+        self, inputs: Structure, state: Structure, scope: str | VariableScope | None
+    ) -> tuple[Tensor, nest.Structure]:
         output, new = self._inner(self._dropped("input", inputs), state, scope)
         visit = self._filter or _default_filter
         new = self._dropped("state", new, visit(new) if self._filter else _visited(new))
         return self._dropped("output", output), new
 
 
-def _default_filter(substate: Any) -> Any:
+def _default_filter(substate: Structure) -> Any:
     return True
 
 
-def _visited(state: Any) -> Any:
+def _visited(state: Structure) -> Any:
     """Which parts of a state are dropped by default: all but an LSTM's c."""
     if isinstance(state, LSTMStateTuple):
         return LSTMStateTuple(False, True)
@@ -177,7 +193,7 @@ def _visited(state: Any) -> Any:
     return True
 
 
-def _answers(chosen: Any, values: Any, count: int) -> list[bool]:
+def _answers(chosen: Structure, values: Structure, count: int) -> list[bool]:
     if isinstance(chosen, bool):
         return [chosen] * count
     answers: list[bool] = []
@@ -186,7 +202,7 @@ def _answers(chosen: Any, values: Any, count: int) -> list[bool]:
     return answers
 
 
-def _dims(size: Any) -> list[int]:
+def _dims(size: Structure) -> list[int]:
     return [int(size)] if isinstance(size, int) else [int(d) for d in size]
 
 
@@ -197,11 +213,13 @@ class ResidualWrapper(_Wrapper):
         residual_fn: function of (inputs, outputs); default: their sum.
     """
 
-    def __init__(self, cell: Any, residual_fn: Callable[[Any, Any], Any] | None = None) -> None:
+    def __init__(self, cell: RNNCell, residual_fn: Callable[[Any, Any], Any] | None = None) -> None:
         super().__init__(cell)
         self._residual = residual_fn
 
-    def _step(self, inputs: Any, state: Any, scope: Any) -> tuple[Tensor, nest.Structure]:
+    def _step(
+        self, inputs: Structure, state: Structure, scope: str | VariableScope | None
+    ) -> tuple[Tensor, nest.Structure]:
         outputs, new = self._inner(inputs, state, scope)
         if self._residual is not None:
             return self._residual(inputs, outputs), new
@@ -218,15 +236,17 @@ class DeviceWrapper(_Wrapper):
         device: as `tf.device` takes it.
     """
 
-    def __init__(self, cell: Any, device: Any) -> None:
+    def __init__(self, cell: RNNCell, device: DeviceLike) -> None:
         super().__init__(cell)
         self._device = device
 
-    def _step(self, inputs: Any, state: Any, scope: Any) -> tuple[Tensor, nest.Structure]:
+    def _step(
+        self, inputs: Structure, state: Structure, scope: str | VariableScope | None
+    ) -> tuple[Tensor, nest.Structure]:
         with get_default_graph().device(self._device):
             return self._inner(inputs, state, scope)
 
-    def zero_state(self, batch_size: Any, dtype: Any) -> nest.Structure:
+    def zero_state(self, batch_size: TensorLike, dtype: DTypeLike) -> nest.Structure:
         """A state of zeros, on the device."""
         with get_default_graph().device(self._device):
             return self._cell.zero_state(batch_size, dtype)

@@ -25,6 +25,8 @@ from typing import Any, Final, TypeVar, cast
 import absl.app  # defines absl's own flags, before the program defines its flags
 import absl.flags
 
+from anabranch.core.values import PassedOn
+
 _Define = TypeVar("_Define", bound=Callable[..., Any])
 
 _EARLY_ARGUMENT_NAMES: Final = {"flag_name": "name", "default_value": "default", "docstring": "help"}
@@ -58,7 +60,7 @@ class _ProgramFlags:
         """Parses arguments, those of the process by default, and returns what is no flag, as early TensorFlow did."""
         return self._values([sys.argv[0], *(sys.argv[1:] if args is None else args)], known_only=True)[1:]
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         setattr(self._values, name, value)
 
     def __delattr__(self, name: str) -> None:
@@ -94,7 +96,7 @@ FLAGS: Final = cast(absl.flags.FlagValues, _ProgramFlags(absl.flags.FLAGS))
 
 def _accept_early_names(define: _Define) -> _Define:
     @functools.wraps(define)
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
+    def wrapper(*args: PassedOn, **kwargs: PassedOn) -> Any:
         return define(*args, **{_EARLY_ARGUMENT_NAMES.get(name, name): value for name, value in kwargs.items()})
 
     return cast(_Define, wrapper)

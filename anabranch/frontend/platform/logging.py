@@ -16,6 +16,8 @@ import threading
 from collections.abc import Iterator
 from typing import IO, Any, Final
 
+from anabranch.core.values import PassedOn
+
 DEBUG: Final = logging.DEBUG
 INFO: Final = logging.INFO
 WARN: Final = logging.WARNING
@@ -83,22 +85,22 @@ def set_verbosity(v: int | str) -> None:
     _logger.setLevel(logging.NOTSET)
 
 
-def log(level: int, msg: object, *args: Any, **kwargs: Any) -> None:
+def log(level: int, msg: object, *args: object, **kwargs: PassedOn) -> None:
     """Logs `msg % args` at a level. `kwargs` are those of `logging.Logger.log`, such as `exc_info`."""
     _emit(level, msg, args, kwargs)
 
 
-def vlog(level: int, msg: object, *args: Any, **kwargs: Any) -> None:
+def vlog(level: int, msg: object, *args: object, **kwargs: PassedOn) -> None:
     """The same as `log`."""
     _emit(level, msg, args, kwargs)
 
 
-def debug(msg: object, *args: Any, **kwargs: Any) -> None:
+def debug(msg: object, *args: object, **kwargs: PassedOn) -> None:
     """Logs `msg % args` at DEBUG."""
     _emit(DEBUG, msg, args, kwargs)
 
 
-def info(msg: object, *args: Any, **kwargs: Any) -> None:
+def info(msg: object, *args: object, **kwargs: PassedOn) -> None:
     """Logs `msg % args` at INFO.
 
     Args:
@@ -114,7 +116,7 @@ def info(msg: object, *args: Any, **kwargs: Any) -> None:
     _emit(INFO, msg, args, kwargs)
 
 
-def warning(msg: object, *args: Any, **kwargs: Any) -> None:
+def warning(msg: object, *args: object, **kwargs: PassedOn) -> None:
     """Logs `msg % args` at WARN.
 
     Args:
@@ -130,12 +132,12 @@ def warning(msg: object, *args: Any, **kwargs: Any) -> None:
     _emit(WARN, msg, args, kwargs)
 
 
-def warn(msg: object, *args: Any, **kwargs: Any) -> None:
+def warn(msg: object, *args: object, **kwargs: PassedOn) -> None:
     """The same as `warning`."""
     _emit(WARN, msg, args, kwargs)
 
 
-def error(msg: object, *args: Any, **kwargs: Any) -> None:
+def error(msg: object, *args: object, **kwargs: PassedOn) -> None:
     """Logs `msg % args` at ERROR.
 
     Args:
@@ -151,7 +153,7 @@ def error(msg: object, *args: Any, **kwargs: Any) -> None:
     _emit(ERROR, msg, args, kwargs)
 
 
-def fatal(msg: object, *args: Any, **kwargs: Any) -> None:
+def fatal(msg: object, *args: object, **kwargs: PassedOn) -> None:
     """Logs `msg % args` at FATAL. The program goes on."""
     _emit(FATAL, msg, args, kwargs)
 
@@ -161,19 +163,19 @@ def TaskLevelStatusMessage(msg: object) -> None:
     _emit(ERROR, msg, (), {})
 
 
-def log_if(level: int, msg: object, condition: object, *args: Any) -> None:
+def log_if(level: int, msg: object, condition: object, *args: object) -> None:
     """Logs `msg % args` if `condition` is true."""
     if condition:
         _emit(level, msg, args, {})
 
 
-def log_every_n(level: int, msg: object, n: int, *args: Any) -> None:
+def log_every_n(level: int, msg: object, n: int, *args: object) -> None:
     """Logs the first, the (n+1)-th, the (2n+1)-th ... of the calls from one line of code."""
     if _count_at_caller() % n == 0:
         _emit(level, msg, args, {})
 
 
-def log_first_n(level: int, msg: object, n: int, *args: Any) -> None:
+def log_first_n(level: int, msg: object, n: int, *args: object) -> None:
     """Logs the first n of the calls from one line of code."""
     if _count_at_caller() < n:
         _emit(level, msg, args, {})

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from anabranch.core.dtypes import DType, as_dtype, int64
-from anabranch.core.shapes import TensorShape
+from anabranch.core.dtypes import DType, DTypeLike, as_dtype, int64
+from anabranch.core.shapes import ShapeLike, TensorShape
+from anabranch.core.values import TensorLike
 from anabranch.graph.composite import IndexedSlices
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.operation import Operation, Tensor
@@ -20,7 +21,7 @@ class ConditionalAccumulatorBase:
         accumulator_ref: the handle.
     """
 
-    def __init__(self, dtype: Any, shape: Any, accumulator_ref: Tensor) -> None:
+    def __init__(self, dtype: DTypeLike, shape: ShapeLike, accumulator_ref: Tensor) -> None:
         self._dtype = as_dtype(dtype)
         self._shape = TensorShape(shape)
         self._accumulator_ref = accumulator_ref
@@ -47,7 +48,7 @@ class ConditionalAccumulatorBase:
         result: Tensor = raw.AccumulatorNumAccumulated(self._accumulator_ref, name=name)
         return result
 
-    def set_global_step(self, new_global_step: Any, name: str | None = None) -> Operation:
+    def set_global_step(self, new_global_step: TensorLike, name: str | None = None) -> Operation:
         """An operation that sets the time step of the accumulator."""
         step = _as_int64(convert_to_tensor(new_global_step))
         result: Operation = raw.AccumulatorSetGlobalStep(self._accumulator_ref, step, name=name)
@@ -67,8 +68,8 @@ class ConditionalAccumulator(ConditionalAccumulatorBase):
 
     def __init__(
         self,
-        dtype: Any,
-        shape: Any = None,
+        dtype: DTypeLike,
+        shape: ShapeLike | None = None,
         shared_name: str | None = None,
         name: str = "conditional_accumulator",
         reduction_type: str = "MEAN",
@@ -82,7 +83,7 @@ class ConditionalAccumulator(ConditionalAccumulatorBase):
         )
         super().__init__(dtype, shape, handle)
 
-    def apply_grad(self, grad: Any, local_step: Any = 0, name: str | None = None) -> Operation:
+    def apply_grad(self, grad: TensorLike, local_step: TensorLike = 0, name: str | None = None) -> Operation:
         """An operation that adds a gradient, unless `local_step` is earlier than the accumulator's time step.
 
         Raises:
@@ -94,7 +95,7 @@ class ConditionalAccumulator(ConditionalAccumulatorBase):
         result: Operation = raw.AccumulatorApplyGradient(self._accumulator_ref, step, gradient, name=name)
         return result
 
-    def take_grad(self, num_required: Any, name: str | None = None) -> Tensor:
+    def take_grad(self, num_required: TensorLike, name: str | None = None) -> Tensor:
         """The average (or sum); waits until `num_required` gradients have come. Advances the time step by one.
 
         When it runs: `InvalidArgumentError` if `num_required` is not positive.
@@ -124,8 +125,8 @@ class SparseConditionalAccumulator(ConditionalAccumulatorBase):
 
     def __init__(
         self,
-        dtype: Any,
-        shape: Any = None,
+        dtype: DTypeLike,
+        shape: ShapeLike | None = None,
         shared_name: str | None = None,
         name: str = "sparse_conditional_accumulator",
         reduction_type: str = "MEAN",
@@ -139,7 +140,9 @@ class SparseConditionalAccumulator(ConditionalAccumulatorBase):
         )
         super().__init__(dtype, shape, handle)
 
-    def apply_indexed_slices_grad(self, grad: IndexedSlices, local_step: Any = 0, name: str | None = None) -> Operation:
+    def apply_indexed_slices_grad(
+        self, grad: IndexedSlices, local_step: TensorLike = 0, name: str | None = None
+    ) -> Operation:
         """`apply_grad` of the parts of an `IndexedSlices`."""
         return self.apply_grad(
             grad_indices=grad.indices,
@@ -151,10 +154,10 @@ class SparseConditionalAccumulator(ConditionalAccumulatorBase):
 
     def apply_grad(
         self,
-        grad_indices: Any,
-        grad_values: Any,
-        grad_shape: Any = None,
-        local_step: Any = 0,
+        grad_indices: TensorLike,
+        grad_values: TensorLike,
+        grad_shape: TensorLike | None = None,
+        local_step: TensorLike = 0,
         name: str | None = None,
     ) -> Operation:
         """An operation that adds a gradient, unless `local_step` is earlier than the accumulator's time step.
@@ -181,12 +184,12 @@ class SparseConditionalAccumulator(ConditionalAccumulatorBase):
         )
         return result
 
-    def take_grad(self, num_required: Any, name: str | None = None) -> SparseGradient:
+    def take_grad(self, num_required: TensorLike, name: str | None = None) -> SparseGradient:
         """The average (or sum): a named tuple of `indices`, `values`, `shape`; otherwise as a dense accumulator's."""
         taken = raw.SparseAccumulatorTakeGradient(self._accumulator_ref, num_required, dtype=self._dtype, name=name)
         return SparseGradient(*taken)
 
-    def take_indexed_slices_grad(self, num_required: Any, name: str | None = None) -> IndexedSlices:
+    def take_indexed_slices_grad(self, num_required: TensorLike, name: str | None = None) -> IndexedSlices:
         """`take_grad` as an `IndexedSlices`."""
         taken = self.take_grad(num_required, name)
         return IndexedSlices(taken.values, taken.indices, taken.shape)
@@ -198,7 +201,7 @@ class SparseConditionalAccumulator(ConditionalAccumulatorBase):
         return result
 
 
-def _as_int64(value: Any) -> Any:
+def _as_int64(value: TensorLike) -> Any:
     if isinstance(value, Tensor) and value.dtype is not int64:
         return raw.Cast(value, DstT=int64)
     return value

@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from anabranch.core.dtypes import DType, as_dtype
+from anabranch.core.nest import Structure
 from anabranch.core.shapes import TensorShape
+from anabranch.frontend.arguments import DTypes, Names, Shapes
 from anabranch.graph.operation import Tensor
 
 
-def as_type_list(types: Any) -> list[DType]:
+def as_type_list(types: DTypes) -> list[DType]:
     """One dtype or a sequence of them, as a list."""
     if isinstance(types, list | tuple):
         return [as_dtype(t) for t in types]
@@ -18,7 +20,7 @@ def as_type_list(types: Any) -> list[DType]:
 
 
 def as_shape_list(
-    shapes: Any, unknown_dim_allowed: bool = False, unknown_rank_allowed: bool = False
+    shapes: Shapes | None, unknown_dim_allowed: bool = False, unknown_rank_allowed: bool = False
 ) -> list[TensorShape] | None:
     """One shape or a sequence of them as a list; None stays None.
 
@@ -51,7 +53,7 @@ def _is_one_shape(shapes: Sequence[Any]) -> bool:
     return any(dim is None or isinstance(dim, int) for dim in shapes)
 
 
-def as_name_list(names: Any, types: Sequence[DType]) -> list[str] | None:
+def as_name_list(names: Names | None, types: Sequence[DType]) -> list[str] | None:
     """One name or a sequence of them, one for each type; None stays None.
 
     Raises:
@@ -59,7 +61,7 @@ def as_name_list(names: Any, types: Sequence[DType]) -> list[str] | None:
     """
     if names is None:
         return None
-    listed = list(names) if isinstance(names, list | tuple) else [names]
+    listed: list[Any] = list(names) if isinstance(names, list | tuple) else [names]
     if len(listed) != len(types):
         raise ValueError(
             f"List of names must have the same length as the list of dtypes, received len(names)={len(listed)},"
@@ -83,7 +85,7 @@ def arranged(tensors: Sequence[Tensor], names: Sequence[str] | None) -> Any:
     return tensors[0] if len(tensors) == 1 else list(tensors)
 
 
-def in_order(values: Any, names: Sequence[str] | None, what: str) -> list[Any]:
+def in_order(values: Structure, names: Sequence[str] | None, what: str) -> list[Any]:
     """The components that a user gives, in the order of the names.
 
     Raises:

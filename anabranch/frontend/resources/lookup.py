@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from anabranch.core.dtypes import DType, as_dtype, int64, string
+from anabranch.core.dtypes import DType, DTypeLike, as_dtype, int64, string
+from anabranch.core.values import TensorLike
 from anabranch.frontend.arrays.casting import cast
 from anabranch.frontend.arrays.gathering import where
 from anabranch.frontend.arrays.strings import as_string, string_to_hash_bucket_fast, string_to_hash_bucket_strong
@@ -35,7 +36,7 @@ class InitializableLookupTableBase(LookupInterface):
         initializer: fills the table.
     """
 
-    def __init__(self, default_value: Any, initializer: TableInitializerBase) -> None:
+    def __init__(self, default_value: TensorLike, initializer: TableInitializerBase) -> None:
         super().__init__(initializer.key_dtype, initializer.value_dtype)
         self._initializer = initializer
         with init_scope():  # a table lives longer than the body of a loop that looks something up
@@ -69,7 +70,7 @@ class InitializableLookupTableBase(LookupInterface):
             result: Tensor = raw.LookupTableSizeV2(self.resource_handle)
             return result
 
-    def lookup(self, keys: Any, name: str | None = None) -> Tensor | SparseTensor:
+    def lookup(self, keys: TensorLike | SparseTensor, name: str | None = None) -> Tensor | SparseTensor:
         """The value of each key; sparse keys give sparse values.
 
         When it runs: `FailedPreconditionError` if the table was not filled.
@@ -90,7 +91,7 @@ class StaticHashTable(InitializableLookupTableBase):
         name: of the operation.
     """
 
-    def __init__(self, initializer: TableInitializerBase, default_value: Any, name: str | None = None) -> None:
+    def __init__(self, initializer: TableInitializerBase, default_value: TensorLike, name: str | None = None) -> None:
         self._name = name or "hash_table"
         self._shared_name = initializer._shared_name
         super().__init__(default_value, initializer)
@@ -125,7 +126,11 @@ class HashTable(StaticHashTable):
     """
 
     def __init__(
-        self, initializer: Any, default_value: Any, shared_name: str | None = None, name: str | None = None
+        self,
+        initializer: TableInitializerBase,
+        default_value: TensorLike,
+        shared_name: str | None = None,
+        name: str | None = None,
     ) -> None:
         self._given_name = shared_name
         super().__init__(initializer, default_value, name)
@@ -178,11 +183,11 @@ class IdTableWithHashBuckets(LookupInterface):
 
     def __init__(
         self,
-        table: Any,
+        table: InitializableLookupTableBase | None,
         num_oov_buckets: int,
-        hasher_spec: Any = FastHashSpec,
+        hasher_spec: HasherSpec = FastHashSpec,
         name: str | None = None,
-        key_dtype: Any = None,
+        key_dtype: DTypeLike | None = None,
     ) -> None:
         if not isinstance(hasher_spec, HasherSpec):
             raise TypeError(f"hasher_spec must be of type HasherSpec, got {hasher_spec}")
@@ -233,7 +238,7 @@ class IdTableWithHashBuckets(LookupInterface):
             result: Tensor = self._table.size() + buckets if self._table is not None else buckets
             return result
 
-    def lookup(self, keys: Any, name: str | None = None) -> Tensor | SparseTensor:
+    def lookup(self, keys: TensorLike | SparseTensor, name: str | None = None) -> Tensor | SparseTensor:
         """The number of each key; sparse keys give sparse numbers.
 
         Raises:
@@ -244,6 +249,7 @@ class IdTableWithHashBuckets(LookupInterface):
         if self._table is not None and self._table.key_dtype is int64 and dense.dtype.is_integer:
             dense = cast(dense, int64)
         if self._num_oov_buckets == 0:
+            assert self._table is not None
             ids = self._table.lookup(dense, name=name)
         else:
             with name_scope(name, f"{self.name}_Lookup", [dense]):
@@ -290,7 +296,7 @@ class StaticVocabularyTable(IdTableWithHashBuckets):
         self,
         initializer: TableInitializerBase | None,
         num_oov_buckets: int,
-        lookup_key_dtype: Any = None,
+        lookup_key_dtype: DTypeLike | None = None,
         name: str | None = None,
     ) -> None:
         if num_oov_buckets <= 0:
@@ -305,12 +311,12 @@ class StaticVocabularyTable(IdTableWithHashBuckets):
 
 # ---------------------------------------------------------------------- ready-made tables
 def index_table_from_file(
-    vocabulary_file: Any = None,
+    vocabulary_file: TensorLike | None = None,
     num_oov_buckets: int = 0,
     vocab_size: int | None = None,
     default_value: int = -1,
-    hasher_spec: Any = FastHashSpec,
-    key_dtype: Any = string,
+    hasher_spec: HasherSpec = FastHashSpec,
+    key_dtype: DTypeLike = string,
     name: str | None = None,
     key_column_index: int = TextFileIndex.WHOLE_LINE,
     value_column_index: int = TextFileIndex.LINE_NUMBER,
@@ -362,11 +368,11 @@ def _check_key_type(dtype: DType, *others: DType) -> None:
 
 
 def index_table_from_tensor(
-    vocabulary_list: Any,
+    vocabulary_list: TensorLike,
     num_oov_buckets: int = 0,
     default_value: int = -1,
-    hasher_spec: Any = FastHashSpec,
-    dtype: Any = string,
+    hasher_spec: HasherSpec = FastHashSpec,
+    dtype: DTypeLike = string,
     name: str | None = None,
 ) -> StaticHashTable | IdTableWithHashBuckets:
     """A table from the elements of a vector to their positions.
@@ -403,7 +409,7 @@ def index_table_from_tensor(
 
 
 def index_to_string_table_from_file(
-    vocabulary_file: Any,
+    vocabulary_file: TensorLike,
     vocab_size: int | None = None,
     default_value: str = "UNK",
     name: str | None = None,
@@ -428,7 +434,7 @@ def index_to_string_table_from_file(
 
 
 def index_to_string_table_from_tensor(
-    vocabulary_list: Any, default_value: str = "UNK", name: str | None = None
+    vocabulary_list: TensorLike, default_value: str = "UNK", name: str | None = None
 ) -> StaticHashTable:
     """A table from positions to the elements of a vector of strings.
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from anabranch.core.dtypes import DType, as_dtype, int64, string
+from anabranch.core.dtypes import DType, DTypeLike, as_dtype, int64, string
+from anabranch.core.nest import Structure
+from anabranch.core.values import TensorLike
 from anabranch.frontend.framework import init_scope, name_scope
 from anabranch.graph.collections import GraphKeys
 from anabranch.graph.composite import SparseTensor
@@ -23,7 +25,7 @@ class LookupInterface:
 
     resource_handle: Tensor
 
-    def __init__(self, key_dtype: Any, value_dtype: Any) -> None:
+    def __init__(self, key_dtype: DTypeLike, value_dtype: DTypeLike) -> None:
         self._key_dtype = as_dtype(key_dtype)
         self._value_dtype = as_dtype(value_dtype)
 
@@ -46,11 +48,11 @@ class LookupInterface:
         """How many keys there are, an int64."""
         raise NotImplementedError
 
-    def lookup(self, keys: Any, name: str | None = None) -> Tensor | SparseTensor:
+    def lookup(self, keys: TensorLike | SparseTensor, name: str | None = None) -> Tensor | SparseTensor:
         """The value of each key; sparse keys give sparse values."""
         raise NotImplementedError
 
-    def _checked_keys(self, keys: Any) -> Any:
+    def _checked_keys(self, keys: TensorLike | SparseTensor) -> Any:
         """The keys, sparse or dense, of the table's type.
 
         Raises:
@@ -63,7 +65,7 @@ class LookupInterface:
             )
         return given
 
-    def _looked_up(self, keys: Any, default: Tensor, name: str | None) -> Any:
+    def _looked_up(self, keys: TensorLike | SparseTensor, default: Tensor, name: str | None) -> Any:
         given = self._checked_keys(keys)
         with name_scope(name, f"{self.name}_Lookup", [default]) as scope:
             dense = given.values if isinstance(given, SparseTensor) else given
@@ -71,7 +73,7 @@ class LookupInterface:
         return SparseTensor(given.indices, values, given.dense_shape) if isinstance(given, SparseTensor) else values
 
 
-def check_table_dtypes(table: Any, key_dtype: Any, value_dtype: Any) -> None:
+def check_table_dtypes(table: LookupInterface, key_dtype: DTypeLike, value_dtype: DTypeLike) -> None:
     """Raises TypeError unless a table has these types."""
     if as_dtype(key_dtype) != table.key_dtype:
         raise TypeError(f"Invalid key dtype, expected {table.key_dtype} but got {key_dtype}.")
@@ -86,7 +88,7 @@ class TableInitializerBase:
         key_dtype, value_dtype: of the keys and values that it gives.
     """
 
-    def __init__(self, key_dtype: Any, value_dtype: Any) -> None:
+    def __init__(self, key_dtype: DTypeLike, value_dtype: DTypeLike) -> None:
         self._key_dtype = as_dtype(key_dtype)
         self._value_dtype = as_dtype(value_dtype)
 
@@ -100,7 +102,7 @@ class TableInitializerBase:
         """The dtype of the values."""
         return self._value_dtype
 
-    def initialize(self, table: Any) -> Operation:
+    def initialize(self, table: LookupInterface) -> Operation:
         """The operation that fills a table."""
         raise NotImplementedError
 
@@ -120,7 +122,12 @@ class KeyValueTensorInitializer(TableInitializerBase):
     """
 
     def __init__(
-        self, keys: Any, values: Any, key_dtype: Any = None, value_dtype: Any = None, name: str | None = None
+        self,
+        keys: TensorLike | SparseTensor,
+        values: Structure,
+        key_dtype: DTypeLike | None = None,
+        value_dtype: DTypeLike | None = None,
+        name: str | None = None,
     ) -> None:
         with init_scope(), name_scope(name, "key_value_init", [keys, values]):
             self._keys = convert_to_tensor(keys, key_dtype, name="keys")
@@ -128,7 +135,7 @@ class KeyValueTensorInitializer(TableInitializerBase):
         self._name = name if name is not None else "key_value_init"
         super().__init__(self._keys.dtype, self._values.dtype)
 
-    def initialize(self, table: Any) -> Operation:
+    def initialize(self, table: LookupInterface) -> Operation:
         """The operation that fills a table; it joins the table initializers of the graph.
 
         Raises:
@@ -165,10 +172,10 @@ class TextFileInitializer(TableInitializerBase):
 
     def __init__(
         self,
-        filename: Any,
-        key_dtype: Any,
+        filename: TensorLike,
+        key_dtype: DTypeLike,
         key_index: int,
-        value_dtype: Any,
+        value_dtype: DTypeLike,
         value_index: int,
         vocab_size: int | None = None,
         delimiter: str = "\t",
@@ -199,7 +206,7 @@ class TextFileInitializer(TableInitializerBase):
         self._name = name
         super().__init__(keys, values)
 
-    def initialize(self, table: Any) -> Operation:
+    def initialize(self, table: LookupInterface) -> Operation:
         """The operation that fills a table; it joins the table initializers of the graph, and the file its assets.
 
         Raises:
@@ -235,7 +242,7 @@ class TextFileStringTableInitializer(TextFileInitializer):
 
     def __init__(
         self,
-        filename: Any,
+        filename: TensorLike,
         key_column_index: int = TextFileIndex.LINE_NUMBER,
         value_column_index: int = TextFileIndex.WHOLE_LINE,
         vocab_size: int | None = None,
@@ -250,12 +257,12 @@ class TextFileIdTableInitializer(TextFileInitializer):
 
     def __init__(
         self,
-        filename: Any,
+        filename: TensorLike,
         key_column_index: int = TextFileIndex.WHOLE_LINE,
         value_column_index: int = TextFileIndex.LINE_NUMBER,
         vocab_size: int | None = None,
         delimiter: str = "\t",
         name: str = "text_file_id_table_init",
-        key_dtype: Any = string,
+        key_dtype: DTypeLike = string,
     ) -> None:
         super().__init__(filename, key_dtype, key_column_index, int64, value_column_index, vocab_size, delimiter, name)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from anabranch.core.dtypes import DTypeLike
+from anabranch.core.nest import Structure
 from anabranch.core.shapes import TensorShape
+from anabranch.core.values import TensorLike
 from anabranch.frontend.framework import name_scope
 from anabranch.frontend.resources.lookup_tables import LookupInterface
 from anabranch.graph.collections import GraphKeys
@@ -27,7 +30,7 @@ class MutableLookupInterface(LookupInterface):
             result: Tensor = raw.LookupTableSizeV2(self.resource_handle)
             return result
 
-    def lookup(self, keys: Any, name: str | None = None) -> Tensor | SparseTensor:
+    def lookup(self, keys: TensorLike | SparseTensor, name: str | None = None) -> Tensor | SparseTensor:
         """The value of each key, the default for those not there.
 
         Raises:
@@ -36,7 +39,7 @@ class MutableLookupInterface(LookupInterface):
         result: Tensor | SparseTensor = self._looked_up(keys, self._default_value, name)
         return result
 
-    def insert(self, keys: Any, values: Any, name: str | None = None) -> Operation:
+    def insert(self, keys: TensorLike | SparseTensor, values: Structure, name: str | None = None) -> Operation:
         """An operation that gives keys their values.
 
         Raises:
@@ -48,7 +51,7 @@ class MutableLookupInterface(LookupInterface):
             result: Operation = raw.LookupTableInsertV2(self.resource_handle, given, new)
             return result
 
-    def remove(self, keys: Any, name: str | None = None) -> Operation:
+    def remove(self, keys: TensorLike | SparseTensor, name: str | None = None) -> Operation:
         """An operation that forgets keys; those not there are no mistake.
 
         Raises:
@@ -89,9 +92,9 @@ class MutableHashTable(MutableLookupInterface):
 
     def __init__(
         self,
-        key_dtype: Any,
-        value_dtype: Any,
-        default_value: Any,
+        key_dtype: DTypeLike,
+        value_dtype: DTypeLike,
+        default_value: TensorLike,
         name: str = "MutableHashTable",
         checkpoint: bool = True,
     ) -> None:
@@ -125,11 +128,11 @@ class DenseHashTable(MutableLookupInterface):
 
     def __init__(
         self,
-        key_dtype: Any,
-        value_dtype: Any,
-        default_value: Any,
-        empty_key: Any,
-        deleted_key: Any,
+        key_dtype: DTypeLike,
+        value_dtype: DTypeLike,
+        default_value: TensorLike,
+        empty_key: TensorLike,
+        deleted_key: TensorLike,
         initial_num_buckets: int | None = None,
         name: str = "MutableDenseHashTable",
         checkpoint: bool = True,

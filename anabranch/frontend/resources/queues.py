@@ -7,8 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from anabranch.core import dtypes, nest
-from anabranch.core.dtypes import DType
-from anabranch.core.shapes import TensorShape
+from anabranch.core.dtypes import DType, DTypeLike
+from anabranch.core.nest import Structure
+from anabranch.core.shapes import ShapeLike, TensorShape
+from anabranch.core.values import TensorLike
+from anabranch.frontend.arguments import DTypes, Names, Shapes
 from anabranch.frontend.framework import get_seed, get_static_value, name_scope
 from anabranch.frontend.resources.components import (
     arranged,
@@ -38,7 +41,13 @@ class QueueBase:
         ValueError: the lists have different lengths.
     """
 
-    def __init__(self, dtypes: Sequence[Any], shapes: Any, names: Sequence[str] | None, queue_ref: Tensor) -> None:
+    def __init__(
+        self,
+        dtypes: Sequence[DTypeLike],
+        shapes: Sequence[ShapeLike] | None,
+        names: Sequence[str] | None,
+        queue_ref: Tensor,
+    ) -> None:
         self._dtypes: list[DType] = as_type_list(list(dtypes))
         if shapes is None or len(shapes) == 0:
             self._shapes = [TensorShape(None) for _ in self._dtypes]
@@ -59,7 +68,7 @@ class QueueBase:
         self._name = queue_ref.op.name.split("/")[-1]
 
     @staticmethod
-    def from_list(index: Any, queues: Sequence[Any]) -> QueueBase:
+    def from_list(index: TensorLike, queues: Sequence[Any]) -> QueueBase:
         """The queue of a list that an integer tensor chooses when the step runs.
 
         Raises:
@@ -105,7 +114,7 @@ class QueueBase:
         return self._names
 
     # ------------------------------------------------------------------ putting in
-    def enqueue(self, vals: Any, name: str | None = None) -> Operation:
+    def enqueue(self, vals: Structure, name: str | None = None) -> Operation:
         """An operation that puts in one element and waits for room.
 
         When it runs: `CancelledError` if the queue is closed.
@@ -133,7 +142,7 @@ class QueueBase:
             result: Operation = raw.QueueEnqueueV2(self._queue_ref, tensors, name=scope)
             return result
 
-    def enqueue_many(self, vals: Any, name: str | None = None) -> Operation:
+    def enqueue_many(self, vals: Structure, name: str | None = None) -> Operation:
         """An operation that puts in the elements along the first dimension of tensors, in order.
 
         When it runs: `CancelledError` if the queue is closed.
@@ -147,12 +156,12 @@ class QueueBase:
             result: Operation = raw.QueueEnqueueManyV2(self._queue_ref, tensors, name=scope)
             return result
 
-    def _scope_values(self, vals: Any) -> list[Any]:
+    def _scope_values(self, vals: Structure) -> list[Any]:
         if isinstance(vals, dict):
             return list(vals.values())
         return list(vals) if isinstance(vals, list | tuple) else [vals]
 
-    def _components(self, vals: Any) -> list[Tensor]:
+    def _components(self, vals: Structure) -> list[Tensor]:
         values = in_order(vals, self._names, "Queue")
         if len(values) != len(self._dtypes):
             raise ValueError(f"queue {self._name!r} has {len(self._dtypes)} components, but {len(values)} were given")
@@ -186,7 +195,7 @@ class QueueBase:
         components = raw.QueueDequeueV2(self._queue_ref, component_types=self._dtypes, name=name)
         return self._arranged(components, self._shapes)
 
-    def dequeue_many(self, n: Any, name: str | None = None) -> nest.Structure:
+    def dequeue_many(self, n: TensorLike, name: str | None = None) -> nest.Structure:
         """The next `n` elements as one batch: a first dimension of `n` is added to each component; waits for all.
 
         When it runs: `OutOfRangeError` if the queue is closed and has fewer.
@@ -196,7 +205,7 @@ class QueueBase:
         first = TensorShape([get_static_value(components[0].op.inputs[1])])
         return self._arranged(components, [first.concatenate(s) for s in self._shapes])
 
-    def dequeue_up_to(self, n: Any, name: str | None = None) -> nest.Structure:
+    def dequeue_up_to(self, n: TensorLike, name: str | None = None) -> nest.Structure:
         """Like `dequeue_many`, but a closed queue gives what it has, if that is anything.
 
         When it runs: `OutOfRangeError` if the queue is closed and empty.
@@ -259,10 +268,10 @@ class FIFOQueue(QueueBase):
 
     def __init__(
         self,
-        capacity: Any,
-        dtypes: Any,
-        shapes: Any = None,
-        names: Any = None,
+        capacity: int,
+        dtypes: DTypes,
+        shapes: Shapes | None = None,
+        names: Names | None = None,
         shared_name: str | None = None,
         name: str = "fifo_queue",
     ) -> None:
@@ -286,11 +295,11 @@ class RandomShuffleQueue(QueueBase):
 
     def __init__(
         self,
-        capacity: Any,
-        min_after_dequeue: Any,
-        dtypes: Any,
-        shapes: Any = None,
-        names: Any = None,
+        capacity: int,
+        min_after_dequeue: int,
+        dtypes: DTypes,
+        shapes: Shapes | None = None,
+        names: Names | None = None,
         seed: int | None = None,
         shared_name: str | None = None,
         name: str = "random_shuffle_queue",
@@ -330,10 +339,10 @@ class PaddingFIFOQueue(QueueBase):
 
     def __init__(
         self,
-        capacity: Any,
-        dtypes: Any,
-        shapes: Any,
-        names: Any = None,
+        capacity: int,
+        dtypes: DTypes,
+        shapes: Shapes | None,
+        names: Names | None = None,
         shared_name: str | None = None,
         name: str = "padding_fifo_queue",
     ) -> None:
@@ -363,10 +372,10 @@ class PriorityQueue(QueueBase):
 
     def __init__(
         self,
-        capacity: Any,
-        types: Any,
-        shapes: Any = None,
-        names: Any = None,
+        capacity: int,
+        types: DTypes,
+        shapes: Shapes | None = None,
+        names: Names | None = None,
         shared_name: str | None = None,
         name: str = "priority_queue",
     ) -> None:
@@ -380,7 +389,7 @@ class PriorityQueue(QueueBase):
         super().__init__(all_types, all_shapes, as_name_list(names, all_types), handle)
 
 
-def _text(shared_name: Any) -> str:
+def _text(shared_name: str | bytes | None) -> str:
     if shared_name is None:
         return ""
     if isinstance(shared_name, bytes):
@@ -403,7 +412,9 @@ class Barrier:
         ValueError: a shape is not known, or has no elements.
     """
 
-    def __init__(self, types: Any, shapes: Any = None, shared_name: str | None = None, name: str = "barrier") -> None:
+    def __init__(
+        self, types: DTypes, shapes: Shapes | None = None, shared_name: str | None = None, name: str = "barrier"
+    ) -> None:
         self._types = as_type_list(types)
         known = as_shape_list(shapes)
         if known is not None:
@@ -426,7 +437,9 @@ class Barrier:
         """The name of the operation that makes the barrier."""
         return self._barrier_ref.op.name
 
-    def insert_many(self, component_index: int, keys: Any, values: Any, name: str | None = None) -> Operation:
+    def insert_many(
+        self, component_index: int, keys: TensorLike, values: Structure, name: str | None = None
+    ) -> Operation:
         """An operation that gives one component of the elements that `keys` name.
 
         Args:
@@ -441,7 +454,11 @@ class Barrier:
         return result
 
     def take_many(
-        self, num_elements: Any, allow_small_batch: bool = False, timeout: int | None = None, name: str | None = None
+        self,
+        num_elements: TensorLike,
+        allow_small_batch: bool = False,
+        timeout: int | None = None,
+        name: str | None = None,
     ) -> tuple[Tensor, Tensor, list[Tensor]]:
         """Complete elements, oldest keys first; waits for them.
 

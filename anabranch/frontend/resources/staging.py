@@ -5,18 +5,24 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from anabranch.core import nest
 from anabranch.core.dtypes import DType, int32, int64
-from anabranch.core.shapes import TensorShape
+from anabranch.core.nest import Structure
+from anabranch.core.shapes import ShapeLike, TensorShape
+from anabranch.core.values import TensorLike
+from anabranch.frontend.arguments import DTypes
 from anabranch.frontend.arrays.array import identity
 from anabranch.frontend.framework import control_dependencies, name_scope
 from anabranch.frontend.resources.components import as_name_list, as_type_list, in_order
 from anabranch.graph.conversion import convert_to_tensor
-from anabranch.graph.graph import get_default_graph
+from anabranch.graph.graph import Graph, get_default_graph
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
+
+#: which components of an element: their numbers, or their names where the area has names
+StagedAt: TypeAlias = "int | str | Sequence[int] | Sequence[str] | TensorLike"
 
 
 class BaseStagingArea:
@@ -39,9 +45,9 @@ class BaseStagingArea:
 
     def __init__(
         self,
-        dtypes: Any,
-        shapes: Any = None,
-        names: Any = None,
+        dtypes: DTypes,
+        shapes: Sequence[ShapeLike] | None = None,
+        names: Sequence[str] | None = None,
         shared_name: str | None = None,
         capacity: int = 0,
         memory_limit: int = 0,
@@ -130,7 +136,7 @@ class BaseStagingArea:
 class StagingArea(BaseStagingArea):
     """A line of elements. Arguments: see `BaseStagingArea`."""
 
-    def put(self, values: Any, name: str | None = None) -> Operation:
+    def put(self, values: Structure, name: str | None = None) -> Operation:
         """An operation that adds an element; waits for room.
 
         Raises:
@@ -150,7 +156,7 @@ class StagingArea(BaseStagingArea):
         components = raw.Unstage(name=name or f"{self._name}_get", **self._attrs())
         return self._returned(components, range(len(self._dtypes)))
 
-    def peek(self, index: Any, name: str | None = None) -> nest.Structure:
+    def peek(self, index: TensorLike, name: str | None = None) -> nest.Structure:
         """The element at a position, which stays where it is; waits for it."""
         components = raw.StagePeek(convert_to_tensor(index, int32), name=name or f"{self._name}_peek", **self._attrs())
         return self._returned(components, range(len(self._dtypes)))
@@ -176,9 +182,9 @@ class MapStagingArea(BaseStagingArea):
 
     def __init__(
         self,
-        dtypes: Any,
-        shapes: Any = None,
-        names: Any = None,
+        dtypes: DTypes,
+        shapes: Sequence[ShapeLike] | None = None,
+        names: Sequence[str] | None = None,
         shared_name: str | None = None,
         ordered: bool = False,
         capacity: int = 0,
@@ -190,17 +196,19 @@ class MapStagingArea(BaseStagingArea):
     def _op(self, name: str) -> Any:
         return getattr(raw, self._prefix + name)
 
-    def _places(self, indices: Any) -> list[int]:
+    def _places(self, indices: StagedAt | None) -> list[int]:
         if indices is None:
             return list(range(len(self._dtypes)))
-        given = list(indices) if isinstance(indices, list | tuple) else [indices]
+        given: list[Any] = list(indices) if isinstance(indices, list | tuple) else [indices]
         if all(isinstance(i, str) for i in given):
             if self._names is None:
                 raise ValueError(f"String indices provided {given}, but this Staging Area was not created with names.")
             return [self._names.index(i) for i in given]
         return [int(i) for i in given]
 
-    def put(self, key: Any, vals: Any, indices: Any = None, name: str | None = None) -> Operation:
+    def put(
+        self, key: TensorLike, vals: Structure, indices: StagedAt | None = None, name: str | None = None
+    ) -> Operation:
         """An operation that gives components of the element `key`; waits for room.
 
         Args:
@@ -234,11 +242,13 @@ class MapStagingArea(BaseStagingArea):
             )
             return result
 
-    def peek(self, key: Any, indices: Any = None, name: str | None = None) -> nest.Structure:
+    def peek(self, key: TensorLike, indices: StagedAt | None = None, name: str | None = None) -> nest.Structure:
         """The element `key`, or some of its components; waits until it is complete."""
         return self._taken("Peek", key, indices, name or f"{self._name}_pop")
 
-    def get(self, key: Any = None, indices: Any = None, name: str | None = None) -> tuple[Tensor, nest.Structure]:
+    def get(
+        self, key: TensorLike | None = None, indices: StagedAt | None = None, name: str | None = None
+    ) -> tuple[Tensor, nest.Structure]:
         """The element `key`, or some of its components, taken out; waits until it is complete.
 
         Args:
@@ -257,7 +267,7 @@ class MapStagingArea(BaseStagingArea):
         )
         return taken[0], self._returned(taken[1], places)
 
-    def _taken(self, what: str, key: Any, indices: Any, name: str) -> Any:
+    def _taken(self, what: str, key: TensorLike, indices: StagedAt | None, name: str) -> Any:
         places = self._places(indices)
         types = [self._dtypes[p] for p in places]
         number, chosen = convert_to_tensor(key, int64), convert_to_tensor(places, int32)
@@ -315,7 +325,7 @@ class CriticalSection:
         self,
         name: str | None = None,
         shared_name: str | None = None,
-        critical_section_def: Any = None,
+        critical_section_def: object = None,
         import_scope: str | None = None,
     ) -> None:
         if critical_section_def is not None:
@@ -364,7 +374,7 @@ class CriticalSection:
                 done = [raw.NoOp() if isinstance(x, Operation) else identity(x) for x in flat]
             return nest.pack_sequence_as(result, done)
 
-    def _check(self, graph: Any, lock: Operation, made: Sequence[Operation], exclusive: bool) -> None:
+    def _check(self, graph: Graph, lock: Operation, made: Sequence[Operation], exclusive: bool) -> None:
         used = {t for op in made for t in op.inputs if t.dtype.name == "resource"}
         if any(self._is_mine(handle) for handle in used):
             raise ValueError(

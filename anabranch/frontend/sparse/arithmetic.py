@@ -1,4 +1,4 @@
-"""Arithmetic on sparse tensors: products, sums, reductions, softmax; and the operators of `SparseTensor`."""
+"""Arithmetic on sparse tensors: products, sums, reductions, softmax."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from typing import Any, overload
 
 import numpy as np
 
-from anabranch.core.dtypes import DType
+from anabranch.core.values import TensorLike
+from anabranch.frontend.arguments import PerAxis
 from anabranch.frontend.framework import name_scope
 from anabranch.frontend.sparse.form import as_sparse_tensor, one_of
-from anabranch.graph.composite import SparseTensor, SparseTensorValue
+from anabranch.graph.building import OpFunction
+from anabranch.graph.composite import SparseTensor, SparseTensorLike, SparseTensorValue
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
@@ -19,12 +21,16 @@ def _parts(value: SparseTensor) -> list[Tensor]:
     return [value.indices, value.values, value.dense_shape]
 
 
-def _is_sparse(value: Any) -> bool:
+def _is_sparse(value: object) -> bool:
     return isinstance(value, SparseTensor | SparseTensorValue)
 
 
 def sparse_tensor_dense_matmul(
-    sp_a: Any, b: Any, adjoint_a: bool = False, adjoint_b: bool = False, name: str | None = None
+    sp_a: TensorLike | SparseTensorLike,
+    b: TensorLike | SparseTensorLike,
+    adjoint_a: bool = False,
+    adjoint_b: bool = False,
+    name: str | None = None,
 ) -> Tensor:
     """The product of a sparse and a dense matrix, either of which may come first.
 
@@ -43,7 +49,13 @@ def sparse_tensor_dense_matmul(
         return _product(sp_a, b, adjoint_a, adjoint_b, scope)
 
 
-def _product(sparse: Any, dense: Any, adjoint_sparse: bool, adjoint_dense: bool, name: str | None) -> Tensor:
+def _product(
+    sparse: TensorLike | SparseTensorLike,
+    dense: TensorLike | SparseTensorLike,
+    adjoint_sparse: bool,
+    adjoint_dense: bool,
+    name: str | None,
+) -> Tensor:
     a = as_sparse_tensor(sparse)
     b = convert_to_tensor(dense, a.dtype.base_dtype, name="b")
     result: Tensor = raw.SparseTensorDenseMatMul(
@@ -53,10 +65,22 @@ def _product(sparse: Any, dense: Any, adjoint_sparse: bool, adjoint_dense: bool,
 
 
 @overload
-def sparse_add(a: SparseTensor, b: SparseTensor, threshold: Any = ..., thresh: Any = ...) -> SparseTensor: ...
+def sparse_add(
+    a: SparseTensor, b: SparseTensor, threshold: TensorLike = ..., thresh: TensorLike = ...
+) -> SparseTensor: ...
 @overload
-def sparse_add(a: Any, b: Any, threshold: Any = ..., thresh: Any = ...) -> Tensor: ...
-def sparse_add(a: Any, b: Any, threshold: Any = None, thresh: Any = None) -> Tensor | SparseTensor:
+def sparse_add(
+    a: TensorLike,
+    b: TensorLike,
+    threshold: TensorLike = ...,
+    thresh: TensorLike = ...,
+) -> Tensor: ...
+def sparse_add(
+    a: TensorLike | SparseTensorLike,
+    b: TensorLike | SparseTensorLike,
+    threshold: TensorLike | None = None,
+    thresh: TensorLike | None = None,
+) -> Tensor | SparseTensor:
     """The sum of two tensors at least one of which is sparse.
 
     Args:
@@ -83,24 +107,26 @@ def sparse_add(a: Any, b: Any, threshold: Any = None, thresh: Any = None) -> Ten
     return result
 
 
-def sparse_maximum(sp_a: Any, sp_b: Any, name: str | None = None) -> SparseTensor:
+def sparse_maximum(sp_a: SparseTensorLike, sp_b: SparseTensorLike, name: str | None = None) -> SparseTensor:
     """The elementwise maximum of two sparse tensors of one shape; what is not stored counts as zero."""
     return _extremum("SparseSparseMaximum", raw.SparseSparseMaximum, sp_a, sp_b, name)
 
 
-def sparse_minimum(sp_a: Any, sp_b: Any, name: str | None = None) -> SparseTensor:
+def sparse_minimum(sp_a: SparseTensorLike, sp_b: SparseTensorLike, name: str | None = None) -> SparseTensor:
     """The elementwise minimum of two sparse tensors of one shape; what is not stored counts as zero."""
     return _extremum("SparseSparseMinimum", raw.SparseSparseMinimum, sp_a, sp_b, name)
 
 
-def _extremum(kind: str, op: Any, sp_a: Any, sp_b: Any, name: str | None) -> SparseTensor:
+def _extremum(
+    kind: str, op: OpFunction, sp_a: SparseTensorLike, sp_b: SparseTensorLike, name: str | None
+) -> SparseTensor:
     a, b = as_sparse_tensor(sp_a), as_sparse_tensor(sp_b)
     with name_scope(name, kind, [a.indices, b.indices]) as scope:
         indices, values = op(*_parts(a), *_parts(b), name=scope)
     return SparseTensor(indices, values, a.dense_shape)
 
 
-def sparse_softmax(sp_input: Any, name: str | None = None) -> SparseTensor:
+def sparse_softmax(sp_input: SparseTensorLike, name: str | None = None) -> SparseTensor:
     """Softmax along the last dimension, among the stored elements."""
     value = as_sparse_tensor(sp_input)
     with name_scope(name, "SparseSoftmax", [value.indices]) as scope:
@@ -109,10 +135,10 @@ def sparse_softmax(sp_input: Any, name: str | None = None) -> SparseTensor:
 
 # ---------------------------------------------------------------------- reductions
 def sparse_reduce_sum(
-    sp_input: Any,
-    axis: Any = None,
+    sp_input: SparseTensorLike,
+    axis: PerAxis | None = None,
     keepdims: bool | None = None,
-    reduction_axes: Any = None,
+    reduction_axes: PerAxis | None = None,
     keep_dims: bool | None = None,
 ) -> Tensor:
     """The dense sum over the dimensions `axis` (default: all).
@@ -126,10 +152,10 @@ def sparse_reduce_sum(
 
 
 def sparse_reduce_sum_sparse(
-    sp_input: Any,
-    axis: Any = None,
+    sp_input: SparseTensorLike,
+    axis: PerAxis | None = None,
     keepdims: bool | None = None,
-    reduction_axes: Any = None,
+    reduction_axes: PerAxis | None = None,
     keep_dims: bool | None = None,
 ) -> SparseTensor:
     """Like `sparse_reduce_sum`, with a sparse result."""
@@ -137,10 +163,10 @@ def sparse_reduce_sum_sparse(
 
 
 def sparse_reduce_max(
-    sp_input: Any,
-    axis: Any = None,
+    sp_input: SparseTensorLike,
+    axis: PerAxis | None = None,
     keepdims: bool | None = None,
-    reduction_axes: Any = None,
+    reduction_axes: PerAxis | None = None,
     keep_dims: bool | None = None,
 ) -> Tensor:
     """The dense maximum of the stored elements over the dimensions `axis` (default: all); 0 where there are none."""
@@ -149,17 +175,24 @@ def sparse_reduce_max(
 
 
 def sparse_reduce_max_sparse(
-    sp_input: Any,
-    axis: Any = None,
+    sp_input: SparseTensorLike,
+    axis: PerAxis | None = None,
     keepdims: bool | None = None,
-    reduction_axes: Any = None,
+    reduction_axes: PerAxis | None = None,
     keep_dims: bool | None = None,
 ) -> SparseTensor:
     """Like `sparse_reduce_max`, with a sparse result."""
     return SparseTensor(*_reduced(raw.SparseReduceMaxSparse, sp_input, axis, keepdims, reduction_axes, keep_dims))
 
 
-def _reduced(op: Any, sp_input: Any, axis: Any, keepdims: Any, reduction_axes: Any, keep_dims: Any) -> Any:
+def _reduced(
+    op: OpFunction,
+    sp_input: SparseTensorLike,
+    axis: PerAxis | None,
+    keepdims: bool | None,
+    reduction_axes: PerAxis | None,
+    keep_dims: bool | None,
+) -> Any:
     value = as_sparse_tensor(sp_input)
     axes = one_of("axis", axis, "reduction_axes", reduction_axes)
     keep = one_of("keepdims", keepdims, "keep_dims", keep_dims)
@@ -167,39 +200,3 @@ def _reduced(op: Any, sp_input: Any, axis: Any, keepdims: Any, reduction_axes: A
         rank = value.dense_shape.shape.as_list()[0]
         axes = raw.Range(0, raw.Size(value.dense_shape), 1) if rank is None else np.arange(rank, dtype=np.int32)
     return op(*_parts(value), axes, keep_dims=bool(keep))
-
-
-# ---------------------------------------------------------------------- operators
-def _with_dense(op: Any, x: SparseTensor, y: Any) -> SparseTensor:
-    dense = convert_to_tensor(y, x.dtype.base_dtype, name="y")
-    return SparseTensor(x.indices, op(*_parts(x), dense), x.dense_shape)
-
-
-def _multiply(self: SparseTensor, other: Any) -> SparseTensor:
-    """Elementwise, with a dense tensor that broadcasts to this one's shape."""
-    return _with_dense(raw.SparseDenseCwiseMul, self, other)
-
-
-def _divide(self: SparseTensor, other: Any) -> SparseTensor:
-    """Elementwise, by a dense tensor that broadcasts to this one's shape; integers are divided towards zero."""
-    return _with_dense(raw.SparseDenseCwiseDiv, self, other)
-
-
-def _true_divide(self: SparseTensor, other: Any) -> SparseTensor:
-    """Elementwise, by a dense tensor that broadcasts to this one's shape; integers become floating numbers first."""
-    wide = _FLOAT_OF_INTEGER.get(self.dtype.base_dtype.name)
-    if wide is None:
-        return _divide(self, other)
-    divisor = convert_to_tensor(other, self.dtype.base_dtype, name="y")
-    dividend = SparseTensor(self.indices, raw.Cast(self.values, DstT=wide), self.dense_shape)
-    return _divide(dividend, raw.Cast(divisor, DstT=wide))
-
-
-#: as `tf.truediv`: small integers become float32, large ones float64
-_FLOAT_OF_INTEGER: dict[str, str | DType] = {
-    **dict.fromkeys(("int8", "uint8", "int16", "uint16"), "float32"),
-    **dict.fromkeys(("int32", "int64", "uint32", "uint64"), "float64"),
-}
-
-for _name, _function in {"mul": _multiply, "div": _divide, "truediv": _true_divide}.items():
-    setattr(SparseTensor, f"__{_name}__", _function)

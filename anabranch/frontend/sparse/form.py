@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from anabranch.core import dtypes
-from anabranch.core.dtypes import DType, as_dtype
-from anabranch.core.shapes import TensorShape
+from anabranch.core.dtypes import DType, DTypeLike, as_dtype
+from anabranch.core.shapes import ShapeLike, TensorShape
+from anabranch.core.values import PassedOn, TensorLike
 from anabranch.frontend.framework import name_scope
-from anabranch.graph.composite import IndexedSlices, SparseTensor, SparseTensorValue
+from anabranch.graph.composite import IndexedSlices, SparseTensor, SparseTensorLike, SparseTensorValue
 from anabranch.graph.constants import constant_value
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
 
 
-def as_sparse_tensor(value: Any) -> SparseTensor:
+def as_sparse_tensor(value: SparseTensorLike) -> SparseTensor:
     """A `SparseTensor` from one, or from a `SparseTensorValue`.
 
     Raises:
@@ -29,7 +31,7 @@ def as_sparse_tensor(value: Any) -> SparseTensor:
         raise TypeError(f"Input must be a SparseTensor, got {value!r}") from error
 
 
-def one_of(name: str, value: Any, old_name: str, old_value: Any) -> Any:
+def one_of(name: str, value: PassedOn, old_name: str, old_value: PassedOn) -> Any:
     """The value of an argument that has a deprecated second name.
 
     Raises:
@@ -45,7 +47,7 @@ def _parts(value: SparseTensor) -> list[Tensor]:
 
 
 # ---------------------------------------------------------------------- making
-def sparse_placeholder(dtype: Any, shape: Any = None, name: str | None = None) -> SparseTensor:
+def sparse_placeholder(dtype: DTypeLike, shape: ShapeLike | None = None, name: str | None = None) -> SparseTensor:
     """A sparse tensor that must be fed: with a `SparseTensorValue`, or with a triple (indices, values, dense_shape).
 
     Args:
@@ -74,7 +76,7 @@ def sparse_placeholder(dtype: Any, shape: Any = None, name: str | None = None) -
     return SparseTensor(indices, values, dense_shape)
 
 
-def sparse_from_dense(tensor: Any, name: str | None = None) -> SparseTensor:
+def sparse_from_dense(tensor: TensorLike, name: str | None = None) -> SparseTensor:
     """The elements of a dense tensor that are not zero (or empty, or False)."""
     with name_scope(name, "dense_to_sparse"):
         dense = convert_to_tensor(tensor)
@@ -83,7 +85,10 @@ def sparse_from_dense(tensor: Any, name: str | None = None) -> SparseTensor:
 
 
 def sparse_eye(
-    num_rows: Any, num_columns: Any = None, dtype: Any = dtypes.float32, name: str | None = None
+    num_rows: TensorLike,
+    num_columns: TensorLike | None = None,
+    dtype: DTypeLike = dtypes.float32,
+    name: str | None = None,
 ) -> SparseTensor:
     """The identity matrix (with zeros added or columns left out where `num_columns` differs)."""
     with name_scope(name, "eye"):
@@ -96,14 +101,14 @@ def sparse_eye(
 
 
 # ---------------------------------------------------------------------- order and shape
-def sparse_reorder(sp_input: Any, name: str | None = None) -> SparseTensor:
+def sparse_reorder(sp_input: SparseTensorLike, name: str | None = None) -> SparseTensor:
     """The elements in row-major order, as most operations expect them."""
     value = as_sparse_tensor(sp_input)
     indices, values = raw.SparseReorder(*_parts(value), name=name)
     return SparseTensor(indices, values, raw.Identity(value.dense_shape))
 
 
-def sparse_reshape(sp_input: Any, shape: Any, name: str | None = None) -> SparseTensor:
+def sparse_reshape(sp_input: SparseTensorLike, shape: TensorLike, name: str | None = None) -> SparseTensor:
     """The elements at the same row-major positions in another shape; one dimension may be -1."""
     value = as_sparse_tensor(sp_input)
     indices, dense_shape = raw.SparseReshape(
@@ -112,7 +117,9 @@ def sparse_reshape(sp_input: Any, shape: Any, name: str | None = None) -> Sparse
     return SparseTensor(indices, raw.Identity(value.values), dense_shape)
 
 
-def sparse_transpose(sp_input: Any, perm: Any = None, name: str | None = None) -> SparseTensor:
+def sparse_transpose(
+    sp_input: SparseTensorLike, perm: TensorLike | None = None, name: str | None = None
+) -> SparseTensor:
     """Permutes the dimensions; default: reverses them."""
     with name_scope(name, "SparseTranspose"):
         value = as_sparse_tensor(sp_input)
@@ -123,7 +130,7 @@ def sparse_transpose(sp_input: Any, perm: Any = None, name: str | None = None) -
         return sparse_reorder(SparseTensor(indices, value.values, shape))
 
 
-def sparse_expand_dims(sp_input: Any, axis: Any = None, name: str | None = None) -> SparseTensor:
+def sparse_expand_dims(sp_input: SparseTensorLike, axis: int | None = None, name: str | None = None) -> SparseTensor:
     """Adds a dimension of size 1 before dimension `axis` (default: at the end)."""
     with name_scope(name, "expand_dims"):
         value = as_sparse_tensor(sp_input)
@@ -144,7 +151,7 @@ def sparse_expand_dims(sp_input: Any, axis: Any = None, name: str | None = None)
         return SparseTensor(indices, value.values, shape)
 
 
-def sparse_reset_shape(sp_input: Any, new_shape: Any = None) -> SparseTensor:
+def sparse_reset_shape(sp_input: SparseTensorLike, new_shape: TensorLike | None = None) -> SparseTensor:
     """The same elements in another dense shape of the same rank.
 
     Args:
@@ -176,7 +183,7 @@ def sparse_reset_shape(sp_input: Any, new_shape: Any = None) -> SparseTensor:
 # ---------------------------------------------------------------------- putting together and taking apart
 def sparse_concat(
     axis: int | None = None,
-    sp_inputs: Any = None,
+    sp_inputs: Sequence[SparseTensorLike] | None = None,
     name: str | None = None,
     expand_nonconcat_dim: bool = False,
     concat_dim: int | None = None,
@@ -189,6 +196,8 @@ def sparse_concat(
         concat_dim, expand_nonconcat_dims: deprecated names.
     """
     at = one_of("axis", axis, "concat_dim", concat_dim)
+    if sp_inputs is None:
+        raise TypeError("sparse_concat needs sp_inputs, a list of sparse tensors")
     inputs = [as_sparse_tensor(value) for value in sp_inputs]
     if len(inputs) == 1:
         return inputs[0]
@@ -207,12 +216,12 @@ def _expanded(shapes: list[Tensor], axis: int) -> list[Tensor]:
 
 
 def sparse_split(
-    keyword_required: Any = None,
-    sp_input: Any = None,
+    keyword_required: object = None,
+    sp_input: SparseTensorLike | None = None,
     num_split: int | None = None,
-    axis: Any = None,
+    axis: int | None = None,
     name: str | None = None,
-    split_dim: Any = None,
+    split_dim: int | None = None,
 ) -> list[SparseTensor]:
     """Parts of a sparse tensor along `axis`; call it with keyword arguments only.
 
@@ -233,14 +242,16 @@ def sparse_split(
     return [SparseTensor(*part) for part in zip(*parts, strict=True)]
 
 
-def sparse_slice(sp_input: Any, start: Any, size: Any, name: str | None = None) -> SparseTensor:
+def sparse_slice(
+    sp_input: SparseTensorLike, start: TensorLike, size: TensorLike, name: str | None = None
+) -> SparseTensor:
     """The part that begins at `start` and has at most `size` (both with one number per dimension)."""
     with name_scope(name, "SparseSlice") as scope:
         first, extent = convert_to_tensor(start, dtypes.int64), convert_to_tensor(size, dtypes.int64)
         return SparseTensor(*raw.SparseSlice(*_parts(as_sparse_tensor(sp_input)), first, extent, name=scope))
 
 
-def sparse_retain(sp_input: Any, to_retain: Any) -> SparseTensor:
+def sparse_retain(sp_input: SparseTensorLike, to_retain: TensorLike) -> SparseTensor:
     """The elements for which `to_retain` (a boolean vector, one per element) is true."""
     value, chosen = as_sparse_tensor(sp_input), convert_to_tensor(to_retain, dtypes.bool)
     chosen.shape.with_rank(1).merge_with(value.values.shape)
@@ -249,7 +260,9 @@ def sparse_retain(sp_input: Any, to_retain: Any) -> SparseTensor:
     return SparseTensor(indices, values, raw.Identity(value.dense_shape))
 
 
-def sparse_fill_empty_rows(sp_input: Any, default_value: Any, name: str | None = None) -> tuple[SparseTensor, Tensor]:
+def sparse_fill_empty_rows(
+    sp_input: SparseTensorLike, default_value: TensorLike, name: str | None = None
+) -> tuple[SparseTensor, Tensor]:
     """Gives each row (index along the first dimension) without elements one element, `default_value`, in column 0.
 
     Returns:
@@ -262,7 +275,7 @@ def sparse_fill_empty_rows(sp_input: Any, default_value: Any, name: str | None =
         return SparseTensor(indices, values, value.dense_shape), empty
 
 
-def sparse_mask(a: IndexedSlices, mask_indices: Any, name: str | None = None) -> IndexedSlices:
+def sparse_mask(a: IndexedSlices, mask_indices: TensorLike, name: str | None = None) -> IndexedSlices:
     """The slices of `a` whose indices are not in `mask_indices`."""
     with name_scope(name, "sparse_mask", [a.values, a.indices]) as scope:
         indices, kept = raw.ListDiff(a.indices, mask_indices)
@@ -270,7 +283,11 @@ def sparse_mask(a: IndexedSlices, mask_indices: Any, name: str | None = None) ->
 
 
 def sparse_merge(
-    sp_ids: Any, sp_values: Any, vocab_size: Any, name: str | None = None, already_sorted: bool = False
+    sp_ids: SparseTensorLike | Sequence[SparseTensorLike],
+    sp_values: SparseTensorLike,
+    vocab_size: TensorLike | Sequence[TensorLike],
+    name: str | None = None,
+    already_sorted: bool = False,
 ) -> SparseTensor:
     """Values at the places that ids name: element i becomes values[i] at [*indices[i][:-1], ids[i]].
 
@@ -280,7 +297,8 @@ def sparse_merge(
         already_sorted: whether the elements are in row-major order by their ids already.
     """
     single = isinstance(sp_ids, SparseTensor | SparseTensorValue)
-    ids = [as_sparse_tensor(v) for v in ([sp_ids] if single else sp_ids)]
+    given: Any = [sp_ids] if single else sp_ids
+    ids = [as_sparse_tensor(v) for v in given]
     sizes = [vocab_size] if single else list(vocab_size)
     if len(sizes) != len(ids):
         raise ValueError(f"sp_ids and vocab_size must have the same length, got {len(ids)} and {len(sizes)}")
@@ -297,10 +315,10 @@ def sparse_merge(
 
 # ---------------------------------------------------------------------- dense copies
 def sparse_to_dense(
-    sparse_indices: Any,
-    output_shape: Any,
-    sparse_values: Any,
-    default_value: Any = 0,
+    sparse_indices: TensorLike,
+    output_shape: TensorLike,
+    sparse_values: TensorLike,
+    default_value: TensorLike = 0,
     validate_indices: bool = True,
     name: str | None = None,
 ) -> Tensor:
@@ -322,7 +340,10 @@ def _zero(dtype: DType) -> Any:
 
 
 def sparse_tensor_to_dense(
-    sp_input: Any, default_value: Any = None, validate_indices: bool = True, name: str | None = None
+    sp_input: SparseTensorLike,
+    default_value: TensorLike | None = None,
+    validate_indices: bool = True,
+    name: str | None = None,
 ) -> Tensor:
     """The dense form, with `default_value` (default: zero or "") where no element is stored.
 
@@ -352,7 +373,7 @@ def sparse_tensor_to_dense(
     return sparse_to_dense(value.indices, value.dense_shape, value.values, default, validate_indices, name)
 
 
-def sparse_to_indicator(sp_input: Any, vocab_size: Any, name: str | None = None) -> Tensor:
+def sparse_to_indicator(sp_input: SparseTensorLike, vocab_size: TensorLike, name: str | None = None) -> Tensor:
     """Which ids each row has: boolean, the last dimension replaced by one of size `vocab_size`.
 
     Args:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from anabranch.core.dtypes import as_dtype
+from anabranch.core.dtypes import DTypeLike, as_dtype
+from anabranch.core.values import TensorLike
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
 
 
-def serialize_tensor(tensor: Any, name: str | None = None) -> Tensor:
+def serialize_tensor(tensor: TensorLike, name: str | None = None) -> Tensor:
     """A tensor of any type but resource and variant as a scalar string: a serialized TensorProto message."""
     result: Tensor = raw.SerializeTensor(tensor, name=name)
     return result
 
 
-def parse_tensor(serialized: Any, out_type: Any, name: str | None = None) -> Tensor:
+def parse_tensor(serialized: TensorLike, out_type: DTypeLike, name: str | None = None) -> Tensor:
     """The tensor in a scalar string that `serialize_tensor` gave; its shape is not known before the step runs.
 
     Raises (when run):
@@ -25,7 +24,7 @@ def parse_tensor(serialized: Any, out_type: Any, name: str | None = None) -> Ten
     return result
 
 
-def decode_compressed(bytes: Any, compression_type: str = "", name: str | None = None) -> Tensor:
+def decode_compressed(bytes: TensorLike, compression_type: str = "", name: str | None = None) -> Tensor:
     """Strings as they were before they were compressed; the shape of `bytes`.
 
     Args:
@@ -38,7 +37,7 @@ def decode_compressed(bytes: Any, compression_type: str = "", name: str | None =
     return result
 
 
-def decode_json_example(json_examples: Any, name: str | None = None) -> Tensor:
+def decode_json_example(json_examples: TensorLike, name: str | None = None) -> Tensor:
     """Serialized tf.train.Example messages from the same messages as JSON (protobuf's mapping); the same shape.
 
     Raises (when run):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from google.protobuf import text_format
 from google.protobuf.message import DecodeError, Message
@@ -12,11 +12,12 @@ from anabranch.core.compat import path_to_str
 from anabranch.errors import DataLossError
 from anabranch.graph.graph import Graph
 from anabranch.io import durable, gfile
+from anabranch.proto.graph_pb2 import GraphDef
 
 M = TypeVar("M", bound=Message)
 
 
-def write_graph(graph_or_graph_def: Any, logdir: str, name: str, as_text: bool = True) -> str:
+def write_graph(graph_or_graph_def: Graph | GraphDef, logdir: str, name: str, as_text: bool = True) -> str:
     """Writes a graph to a file, atomically.
 
     Args:

@@ -8,8 +8,10 @@ from typing import Any
 from anabranch.core.colocation import colocation_leader
 from anabranch.core.registry import find_op_def
 from anabranch.core.shapes import TensorShape
+from anabranch.core.values import TensorLike
 from anabranch.frontend.platform import logging
 from anabranch.graph.graph import Graph
+from anabranch.graph.operation import StepRunner
 from anabranch.proto.graph_pb2 import DT_INT32, DT_INT64, DT_RESOURCE, DT_STRING, AttrValue, GraphDef, NodeDef
 from anabranch.proto.tensors import make_tensor_proto
 
@@ -17,7 +19,7 @@ _VARIABLES = frozenset({"Variable", "VariableV2", "VarHandleOp"})
 _HOST_DTYPES = frozenset({DT_INT32, DT_INT64, DT_STRING})
 
 
-def must_run_on_cpu(node: Any, pin_variables_on_cpu: bool = False) -> bool:
+def must_run_on_cpu(node: NodeDef, pin_variables_on_cpu: bool = False) -> bool:
     """Whether a node works on types that TensorFlow keeps in a processor's memory.
 
     Args:
@@ -38,7 +40,7 @@ def _node_of(text: str) -> str:
 
 
 # ---------------------------------------------------------------------- cutting
-def extract_sub_graph(graph_def: Any, dest_nodes: Sequence[str]) -> GraphDef:
+def extract_sub_graph(graph_def: GraphDef, dest_nodes: Sequence[str]) -> GraphDef:
     """The part of a graph that some nodes need.
 
     Args:
@@ -142,7 +144,7 @@ def _bypass(text: str, bypassed: dict[str, str]) -> str:
 
 # ---------------------------------------------------------------------- freezing
 def convert_variables_to_constants(
-    sess: Any,
+    sess: StepRunner,
     input_graph_def: GraphDef,
     output_node_names: Sequence[str],
     variable_names_whitelist: Sequence[str] | None = None,
@@ -180,7 +182,7 @@ def convert_variables_to_constants(
     return result
 
 
-def _values_of(sess: Any, names: Sequence[str]) -> dict[str, Any]:
+def _values_of(sess: StepRunner, names: Sequence[str]) -> dict[str, Any]:
     """The values of variables, by the names of their nodes."""
     by_handle = {variable.op.name: variable for variable in sess.graph.get_collection("variables")}
     by_handle |= {variable.op.name: variable for variable in sess.graph.get_collection("local_variables")}
@@ -193,7 +195,7 @@ def _values_of(sess: Any, names: Sequence[str]) -> dict[str, Any]:
     return dict(zip(names, sess.run(fetches), strict=True)) if names else {}
 
 
-def _read_of(graph: Any, name: str) -> Any:
+def _read_of(graph: Graph, name: str) -> Any:
     """A tensor with the value of the variable whose node is `name`; no operation is added."""
     tensor = graph.get_operation_by_name(name).outputs[0]
     if tensor.op.type != "VarHandleOp":
@@ -219,7 +221,7 @@ def _handle_aliases(graph_def: GraphDef, frozen: set[str]) -> set[str]:
     return aliases
 
 
-def _constant(copy: NodeDef, node: NodeDef, value: Any) -> None:
+def _constant(copy: NodeDef, node: NodeDef, value: TensorLike) -> None:
     copy.op, copy.name = "Const", node.name
     copy.attr["dtype"].CopyFrom(node.attr["dtype"])
     copy.attr["value"].CopyFrom(AttrValue(tensor=make_tensor_proto(value)))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 from anabranch.core import dtypes
 from anabranch.core.dtypes import DType, as_dtype
 from anabranch.core.shapes import TensorShape
+from anabranch.core.values import TensorLike
 from anabranch.graph.composite import SparseTensor
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.graph import get_default_graph
@@ -72,6 +73,10 @@ class FixedLenSequenceFeature(NamedTuple):
     default_value: Any = None
 
 
+#: how a feature is parsed
+FeatureSpec: TypeAlias = VarLenFeature | FixedLenFeature | FixedLenSequenceFeature
+
+
 class FeatureSet:
     """Descriptions of features sorted by name and by kind, in the form of the parsing operations' attributes.
 
@@ -91,7 +96,7 @@ class FeatureSet:
         for key in sorted(features):
             self._add(key, features[key])
 
-    def _add(self, key: str, feature: Any) -> None:
+    def _add(self, key: str, feature: FeatureSpec) -> None:
         if not isinstance(feature, VarLenFeature | FixedLenFeature | FixedLenSequenceFeature):
             raise ValueError(f"Invalid feature {key}:{feature}.")
         if feature.dtype is None:
@@ -105,7 +110,7 @@ class FeatureSet:
         else:
             self._add_dense(key, feature, dtype)
 
-    def _add_dense(self, key: str, feature: Any, dtype: DType) -> None:
+    def _add_dense(self, key: str, feature: FixedLenFeature | FixedLenSequenceFeature, dtype: DType) -> None:
         shape = TensorShape(feature.shape)
         if isinstance(feature, FixedLenSequenceFeature):
             if not feature.allow_missing:
@@ -118,7 +123,9 @@ class FeatureSet:
         self.dense_shapes.append(shape)
         self.defaults.append(_default(feature.default_value, dtype, shape, key))
 
-    def arrange(self, indices: Any, values: Any, shapes: Any, dense: Any) -> dict[str, Any]:
+    def arrange(
+        self, indices: Sequence[Tensor], values: Sequence[Tensor], shapes: Sequence[Tensor], dense: Sequence[Tensor]
+    ) -> dict[str, Any]:
         """The parsed tensors by name."""
         tensors: dict[str, Any] = dict(zip(self.dense, dense, strict=True))
         tensors.update(
@@ -127,7 +134,7 @@ class FeatureSet:
         return tensors
 
 
-def _default(value: Any, dtype: DType, shape: TensorShape, key: str) -> Any:
+def _default(value: TensorLike, dtype: DType, shape: TensorShape, key: str) -> Any:
     if value is None:
         return convert_to_tensor([], dtype, name="default")
     tensor = convert_to_tensor(value, dtype, name="key_" + re.sub(r"[^A-Za-z0-9_.\-]", "_", key))
@@ -135,7 +142,10 @@ def _default(value: Any, dtype: DType, shape: TensorShape, key: str) -> Any:
 
 
 def parse_example(
-    serialized: Any, features: Mapping[str, Any], name: str | None = None, example_names: Any = None
+    serialized: TensorLike,
+    features: Mapping[str, Any],
+    name: str | None = None,
+    example_names: TensorLike | None = None,
 ) -> dict[str, Any]:
     """Parses a batch of serialized `tf.train.Example` messages.
 
@@ -163,7 +173,10 @@ def parse_example(
 
 
 def parse_single_example(
-    serialized: Any, features: Mapping[str, Any], name: str | None = None, example_names: Any = None
+    serialized: TensorLike,
+    features: Mapping[str, Any],
+    name: str | None = None,
+    example_names: TensorLike | None = None,
 ) -> dict[str, Any]:
     """Like `parse_example` for one record: `serialized` is a scalar, and the results have no batch dimension.
 
@@ -206,13 +219,13 @@ def parse_single_example(
 
 
 def decode_csv(
-    records: Any,
-    record_defaults: Any,
+    records: TensorLike,
+    record_defaults: Sequence[TensorLike],
     field_delim: str = ",",
     use_quote_delim: bool = True,
     name: str | None = None,
     na_value: str = "",
-    select_cols: Any = None,
+    select_cols: Sequence[int] | None = None,
 ) -> list[Any]:
     """Takes lines of comma-separated values (RFC 4180) apart, one tensor per column.
 
@@ -258,7 +271,7 @@ def decode_csv(
     )
 
 
-def read_file(filename: Any, name: str | None = None) -> Tensor:
+def read_file(filename: TensorLike, name: str | None = None) -> Tensor:
     """The contents of a file.
 
     Args:
@@ -281,13 +294,13 @@ def read_file(filename: Any, name: str | None = None) -> Tensor:
     return result
 
 
-def write_file(filename: Any, contents: Any, name: str | None = None) -> Operation:
+def write_file(filename: TensorLike, contents: TensorLike, name: str | None = None) -> Operation:
     """An operation that writes a string scalar to a file; directories are made."""
     result: Operation = raw.WriteFile(filename, contents, name=name)
     return result
 
 
-def matching_files(pattern: Any, name: str | None = None) -> Tensor:
+def matching_files(pattern: TensorLike, name: str | None = None) -> Tensor:
     """The files that match any of the patterns, sorted; string, shape [n]."""
     result: Tensor = raw.MatchingFiles(pattern, name=name)
     return result

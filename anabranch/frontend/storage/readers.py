@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from anabranch.core.dtypes import int64
+from anabranch.core.values import TensorLike
 from anabranch.frontend.resources.queues import QueueBase
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.operation import Operation, Tensor
@@ -34,7 +35,7 @@ class ReaderBase:
         """Whether the position can be saved."""
         return self._supports_serialize
 
-    def read(self, queue: Any, name: str | None = None) -> tuple[Tensor, Tensor]:
+    def read(self, queue: QueueBase | Tensor, name: str | None = None) -> tuple[Tensor, Tensor]:
         """The next record: a named tuple of `key` and `value`, two strings. Takes a name from the queue when needed.
 
         When it runs: `OutOfRangeError` when the queue is closed and all files are read; `DataLossError` for a corrupt
@@ -43,7 +44,9 @@ class ReaderBase:
         result: tuple[Tensor, Tensor] = raw.ReaderReadV2(self._reader_ref, _handle_of(queue), name=name)
         return result
 
-    def read_up_to(self, queue: Any, num_records: Any, name: str | None = None) -> tuple[Tensor, Tensor]:
+    def read_up_to(
+        self, queue: QueueBase | Tensor, num_records: TensorLike, name: str | None = None
+    ) -> tuple[Tensor, Tensor]:
         """The next records, at least one and at most `num_records`: vectors of keys and of values."""
         count = convert_to_tensor(num_records, int64)
         result: tuple[Tensor, Tensor] = raw.ReaderReadUpToV2(self._reader_ref, _handle_of(queue), count, name=name)
@@ -64,7 +67,7 @@ class ReaderBase:
         result: Tensor = raw.ReaderSerializeStateV2(self._reader_ref, name=name)
         return result
 
-    def restore_state(self, state: Any, name: str | None = None) -> Operation:
+    def restore_state(self, state: TensorLike, name: str | None = None) -> Operation:
         """An operation that goes to a position which `serialize_state` gave."""
         result: Operation = raw.ReaderRestoreStateV2(self._reader_ref, state, name=name)
         return result
@@ -75,7 +78,7 @@ class ReaderBase:
         return result
 
 
-def _handle_of(queue: Any) -> Any:
+def _handle_of(queue: QueueBase | Tensor) -> Any:
     return queue.queue_ref if isinstance(queue, QueueBase) else queue
 
 
@@ -159,7 +162,7 @@ class TFRecordReader(ReaderBase):
         [b'records:0', b'one']
     """
 
-    def __init__(self, name: str | None = None, options: Any = None) -> None:
+    def __init__(self, name: str | None = None, options: TFRecordOptions | None = None) -> None:
         compression = TFRecordOptions.get_compression_type_string(options)
         super().__init__(raw.TFRecordReaderV2(compression_type=compression, name=name), supports_serialize=True)
 

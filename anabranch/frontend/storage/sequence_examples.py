@@ -8,6 +8,7 @@ from typing import Any
 from anabranch.core import dtypes
 from anabranch.core.dtypes import DType
 from anabranch.core.shapes import TensorShape
+from anabranch.core.values import TensorLike
 from anabranch.frontend.storage.parsing import FeatureSet, FixedLenFeature, FixedLenSequenceFeature, VarLenFeature
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.graph import get_default_graph
@@ -32,7 +33,8 @@ class _FeatureLists(FeatureSet):
         self.optional: list[str] = []
         super().__init__(features, may_be_empty=True)
 
-    def _add_dense(self, key: str, feature: Any, dtype: DType) -> None:
+    def _add_dense(self, key: str, feature: FixedLenFeature | FixedLenSequenceFeature, dtype: DType) -> None:
+        assert isinstance(feature, FixedLenSequenceFeature)  # `__init__` has checked it
         if feature.default_value is not None:
             raise ValueError(f"feature list {key!r} can have no default_value: it has as many steps as the record")
         shape = TensorShape(feature.shape)
@@ -76,10 +78,10 @@ class _Sequence:
 
 
 def parse_single_sequence_example(
-    serialized: Any,
+    serialized: TensorLike,
     context_features: Mapping[str, Any] | None = None,
     sequence_features: Mapping[str, Any] | None = None,
-    example_name: Any = None,
+    example_name: TensorLike | None = None,
     name: str | None = None,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Parses one serialized `tf.train.SequenceExample` message.
@@ -117,10 +119,10 @@ def parse_single_sequence_example(
 
 
 def parse_sequence_example(
-    serialized: Any,
+    serialized: TensorLike,
     context_features: Mapping[str, Any] | None = None,
     sequence_features: Mapping[str, Any] | None = None,
-    example_names: Any = None,
+    example_names: TensorLike | None = None,
     name: str | None = None,
 ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
     """Parses a batch of serialized `tf.train.SequenceExample` messages.

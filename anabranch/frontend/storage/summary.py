@@ -15,14 +15,16 @@ from typing import Any
 from google.protobuf import json_format
 
 from anabranch.core import dtypes
+from anabranch.core.values import TensorLike
 from anabranch.frontend.framework import name_scope
 from anabranch.frontend.platform import logging
 from anabranch.graph.collections import GraphKeys
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.graph import Graph, get_default_graph
-from anabranch.graph.operation import Tensor
+from anabranch.graph.operation import StepRunner, Tensor
 from anabranch.ops import raw
 from anabranch.ops.storage import summary as _summary_ops  # the vocabulary behind `raw`  # noqa: F401
+from anabranch.proto.graph_pb2 import NodeDef
 from anabranch.proto.summary_pb2 import (
     SummaryDescription,
     SummaryMetadata,
@@ -33,7 +35,9 @@ _TEXT_PLUGIN = "text"
 
 
 # ---------------------------------------------------------------------- one value
-def scalar(name: str, tensor: Any, collections: Sequence[str] | None = None, family: str | None = None) -> Tensor:
+def scalar(
+    name: str, tensor: TensorLike, collections: Sequence[str] | None = None, family: str | None = None
+) -> Tensor:
     """Reports a number; TensorBoard draws it as a curve.
 
     Args:
@@ -58,7 +62,9 @@ def scalar(name: str, tensor: Any, collections: Sequence[str] | None = None, fam
         return _collected(result, collections)
 
 
-def histogram(name: str, values: Any, collections: Sequence[str] | None = None, family: str | None = None) -> Tensor:
+def histogram(
+    name: str, values: TensorLike, collections: Sequence[str] | None = None, family: str | None = None
+) -> Tensor:
     """Reports the distribution of the elements of a tensor.
 
     Args:
@@ -83,7 +89,7 @@ def histogram(name: str, values: Any, collections: Sequence[str] | None = None, 
 
 def image(
     name: str,
-    tensor: Any,
+    tensor: TensorLike,
     max_outputs: int = 3,
     collections: Sequence[str] | None = None,
     family: str | None = None,
@@ -116,8 +122,8 @@ def image(
 
 def audio(
     name: str,
-    tensor: Any,
-    sample_rate: Any,
+    tensor: TensorLike,
+    sample_rate: TensorLike,
     max_outputs: int = 3,
     collections: Sequence[str] | None = None,
     family: str | None = None,
@@ -143,7 +149,7 @@ def audio(
         return _collected(result, collections)
 
 
-def text(name: str, tensor: Any, collections: Sequence[str] | None = None) -> Tensor:
+def text(name: str, tensor: TensorLike, collections: Sequence[str] | None = None) -> Tensor:
     """Reports strings, which TensorBoard shows as Markdown; a matrix becomes a table.
 
     Args:
@@ -161,10 +167,10 @@ def text(name: str, tensor: Any, collections: Sequence[str] | None = None) -> Te
 
 def tensor_summary(
     name: str,
-    tensor: Any,
+    tensor: TensorLike,
     summary_description: str | None = None,
     collections: Sequence[str] | None = None,
-    summary_metadata: Any = None,
+    summary_metadata: SummaryMetadata | None = None,
     family: str | None = None,
     display_name: str | None = None,
 ) -> Tensor:
@@ -241,7 +247,7 @@ def merge_all(key: str = GraphKeys.SUMMARIES, scope: str | None = None, name: st
     return merge(summaries, name=name) if summaries else None
 
 
-def get_summary_description(node_def: Any) -> SummaryDescription:
+def get_summary_description(node_def: NodeDef) -> SummaryDescription:
     """The `SummaryDescription` of a node of type `TensorSummary`.
 
     Raises:
@@ -252,7 +258,7 @@ def get_summary_description(node_def: Any) -> SummaryDescription:
     return json_format.Parse(node_def.attr["description"].s.decode("utf-8") or "{}", SummaryDescription())
 
 
-def initialize(graph: Graph | None = None, session: Any = None) -> None:
+def initialize(graph: Graph | None = None, session: StepRunner | None = None) -> None:
     """Prepares the summary writer that is part of the default graph.
 
     Only `tf.contrib.summary` has such writers, which are not part of anabranch; `FileWriter` needs no preparation.

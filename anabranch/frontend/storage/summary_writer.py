@@ -17,14 +17,17 @@ import threading
 import time
 import warnings
 import weakref
+from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, SupportsInt
 
 from anabranch.frontend.platform import logging
 from anabranch.graph import function_def as _function_def  # writes the library's functions  # noqa: F401
 from anabranch.graph.graph import Graph, get_default_graph
 from anabranch.graph.graphdef import graph_to_proto
+from anabranch.graph.operation import StepRunner
 from anabranch.io.event_files import EventsWriter
+from anabranch.proto.config_pb2 import RunMetadata
 from anabranch.proto.graph_pb2 import GraphDef
 from anabranch.proto.summary_pb2 import Event, SessionLog, Summary, TaggedRunMetadata
 from anabranch.proto.training_pb2 import MetaGraphDef
@@ -132,7 +135,7 @@ class EventStream:
                 return _Flush()
         return self._queue.get()
 
-    def _guarded(self, action: Any, *args: Any) -> None:
+    def _guarded(self, action: Callable[..., Any], *args: object) -> None:
         try:
             action(*args)
         except Exception as error:  # for the next caller; a thread that ends would leave callers waiting
@@ -174,13 +177,13 @@ class FileWriter:
 
     def __init__(
         self,
-        logdir: Any,
-        graph: Graph | None = None,
+        logdir: str,
+        graph: Graph | GraphDef | None = None,
         max_queue: int = 10,
         flush_secs: float = 120,
-        graph_def: Any = None,
+        graph_def: GraphDef | None = None,
         filename_suffix: str | None = None,
-        session: Any = None,
+        session: StepRunner | None = None,
     ) -> None:
         self._logdir = str(logdir)
         self._options = (max_queue, flush_secs, filename_suffix or "")
@@ -212,7 +215,7 @@ class FileWriter:
         self.close()
 
     # ------------------------------------------------------------------ events
-    def add_summary(self, summary: Any, global_step: Any = None) -> None:
+    def add_summary(self, summary: Summary | bytes, global_step: SupportsInt | None = None) -> None:
         """Adds what a summary operation returned.
 
         Args:
@@ -245,11 +248,16 @@ class FileWriter:
                     self._described_tags.add(value.tag)
         self._add(Event(summary=message), global_step)
 
-    def add_session_log(self, session_log: SessionLog, global_step: Any = None) -> None:
+    def add_session_log(self, session_log: SessionLog, global_step: SupportsInt | None = None) -> None:
         """Adds a `SessionLog`: that a session started, stopped, or saved a checkpoint."""
         self._add(Event(session_log=session_log), global_step)
 
-    def add_graph(self, graph: Any, global_step: Any = None, graph_def: Any = None) -> None:
+    def add_graph(
+        self,
+        graph: Graph | GraphDef | None,
+        global_step: SupportsInt | None = None,
+        graph_def: GraphDef | None = None,
+    ) -> None:
         """Adds a graph, for TensorBoard's graph page.
 
         Args:
@@ -274,7 +282,7 @@ class FileWriter:
             )
         self._add(Event(graph_def=message.SerializeToString()), global_step)
 
-    def add_meta_graph(self, meta_graph_def: Any, global_step: Any = None) -> None:
+    def add_meta_graph(self, meta_graph_def: MetaGraphDef, global_step: SupportsInt | None = None) -> None:
         """Adds a `MetaGraphDef`.
 
         Raises:
@@ -284,7 +292,7 @@ class FileWriter:
             raise TypeError(f"meta_graph_def must be type MetaGraphDef, saw type: {type(meta_graph_def)}")
         self._add(Event(meta_graph_def=meta_graph_def.SerializeToString()), global_step)
 
-    def add_run_metadata(self, run_metadata: Any, tag: str, global_step: Any = None) -> None:
+    def add_run_metadata(self, run_metadata: RunMetadata, tag: str, global_step: SupportsInt | None = None) -> None:
         """Adds the timings of one step, under a tag of its own.
 
         Raises:
@@ -305,7 +313,7 @@ class FileWriter:
         for stream in self._open_streams():
             stream.put(event)
 
-    def _add(self, event: Event, global_step: Any) -> None:
+    def _add(self, event: Event, global_step: SupportsInt | None) -> None:
         event.wall_time = time.time()
         if global_step is not None:
             event.step = int(global_step)
@@ -349,7 +357,7 @@ class FileWriter:
         return streams
 
 
-def _meta_graph_of(graph_def: Any) -> MetaGraphDef:
+def _meta_graph_of(graph_def: GraphDef | None) -> MetaGraphDef:
     return MetaGraphDef(graph_def=graph_def)
 
 
@@ -368,7 +376,7 @@ class FileWriterCache:
             FileWriterCache._writers.clear()
 
     @staticmethod
-    def get(logdir: Any) -> FileWriter:
+    def get(logdir: str) -> FileWriter:
         """The writer of a directory, made on first use with the default graph."""
         name = str(logdir)
         with FileWriterCache._lock:

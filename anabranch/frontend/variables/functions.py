@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
+from anabranch.core.values import TensorLike
 from anabranch.frontend.arrays.gathering import boolean_mask
 from anabranch.frontend.variables.variables import Variable
 from anabranch.graph.collections import GraphKeys
@@ -92,7 +93,7 @@ def moving_average_variables(scope: str | None = None) -> list[Variable]:
 
 
 # ---------------------------------------------------------------------- initializing
-def variables_initializer(var_list: Any, name: str = "init") -> Operation:
+def variables_initializer(var_list: Iterable[Variable], name: str = "init") -> Operation:
     """An operation that initializes the variables of `var_list`, all in one step.
 
     Args:
@@ -118,7 +119,7 @@ def variables_initializer(var_list: Any, name: str = "init") -> Operation:
         return op
 
 
-def initialize_variables(var_list: Any, name: str = "init") -> Operation:
+def initialize_variables(var_list: Iterable[Variable], name: str = "init") -> Operation:
     """The old name of `variables_initializer`."""
     return variables_initializer(var_list, name)
 
@@ -188,7 +189,7 @@ def is_variable_initialized(variable: Variable | Tensor) -> Tensor:
     return variable.is_initialized()
 
 
-def assert_variables_initialized(var_list: Any = None) -> Tensor | None:
+def assert_variables_initialized(var_list: Iterable[Variable] | None = None) -> Tensor | None:
     """A tensor whose evaluation fails with `FailedPreconditionError` if a variable has no value.
 
     Args:
@@ -206,7 +207,9 @@ def assert_variables_initialized(var_list: Any = None) -> Tensor | None:
         return tensor
 
 
-def report_uninitialized_variables(var_list: Any = None, name: str = "report_uninitialized_variables") -> Tensor:
+def report_uninitialized_variables(
+    var_list: Iterable[Variable] | None = None, name: str = "report_uninitialized_variables"
+) -> Tensor:
     """The names of the variables that have no value: string, shape [n], without the ":0".
 
     Args:
@@ -227,7 +230,7 @@ def _global_and_local() -> list[Any]:
 
 
 # ---------------------------------------------------------------------- updates
-def _variable(ref: Any) -> Any:
+def _variable(ref: Variable) -> Any:
     if isinstance(ref, Variable) or hasattr(ref, "assign"):
         return ref
     raise TypeError(
@@ -237,7 +240,11 @@ def _variable(ref: Any) -> Any:
 
 
 def assign(
-    ref: Any, value: Any, validate_shape: bool | None = None, use_locking: bool | None = None, name: str | None = None
+    ref: Variable,
+    value: TensorLike,
+    validate_shape: bool | None = None,
+    use_locking: bool | None = None,
+    name: str | None = None,
 ) -> Tensor:
     """Replaces the value of a variable.
 
@@ -264,7 +271,7 @@ def assign(
     return result
 
 
-def assign_add(ref: Any, value: Any, use_locking: bool | None = None, name: str | None = None) -> Tensor:
+def assign_add(ref: Variable, value: TensorLike, use_locking: bool | None = None, name: str | None = None) -> Tensor:
     """Adds to a variable.
 
     Args:
@@ -290,13 +297,13 @@ def assign_add(ref: Any, value: Any, use_locking: bool | None = None, name: str 
     return result
 
 
-def assign_sub(ref: Any, value: Any, use_locking: bool | None = None, name: str | None = None) -> Tensor:
+def assign_sub(ref: Variable, value: TensorLike, use_locking: bool | None = None, name: str | None = None) -> Tensor:
     """Subtracts `value`; the result is the variable's value afterwards."""
     result: Tensor = _variable(ref).assign_sub(value, name=name)
     return result
 
 
-def count_up_to(ref: Any, limit: int, name: str | None = None) -> Tensor:
+def count_up_to(ref: Variable, limit: int, name: str | None = None) -> Tensor:
     """Adds one until `limit` is reached, then fails with `OutOfRangeError`; the result is the value before."""
     variable = _variable(ref)
     result: Tensor = raw.ResourceCountUpTo(variable.handle, limit=limit, T=variable.dtype, name=name)
@@ -328,7 +335,9 @@ _SCATTER_ND_DOC = """{what}; the result is the variable's value afterwards.
 
 
 def _scatter(method: str, what: str, shape: str = "``indices.shape + ref.shape[1:]``") -> Callable[..., Tensor]:
-    def scatter(ref: Any, indices: Any, updates: Any, use_locking: bool = False, name: str | None = None) -> Tensor:
+    def scatter(
+        ref: Variable, indices: TensorLike, updates: TensorLike, use_locking: bool = False, name: str | None = None
+    ) -> Tensor:
         variable = _variable(ref)
         slices = IndexedSlices(convert_to_tensor(updates, variable.dtype), convert_to_tensor(indices))
         result: Tensor = getattr(variable, method)(slices, name=name)
@@ -340,7 +349,9 @@ def _scatter(method: str, what: str, shape: str = "``indices.shape + ref.shape[1
 
 
 def _scatter_nd(method: str, what: str) -> Callable[..., Tensor]:
-    def scatter(ref: Any, indices: Any, updates: Any, use_locking: bool = False, name: str | None = None) -> Tensor:
+    def scatter(
+        ref: Variable, indices: TensorLike, updates: TensorLike, use_locking: bool = False, name: str | None = None
+    ) -> Tensor:
         result: Tensor = getattr(_variable(ref), method)(indices, updates, name=name)
         return result
 

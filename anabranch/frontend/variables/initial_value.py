@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from anabranch.frontend.control_flow.conditionals import cond
 from anabranch.graph.collections import GraphKeys
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.operation import Operation, Tensor
 
+if TYPE_CHECKING:
+    from anabranch.frontend.variables.variables import Variable
 
-def initial_or_current(variable: Any) -> Tensor:
+
+def initial_or_current(variable: Variable) -> Tensor:
     """The value of `variable` if it is initialized when the step runs, else the tensor it is initialized with."""
     value: Tensor = cond(variable.is_initialized(), variable.read_value, lambda: variable.initial_value)
     if not variable.shape.is_fully_defined():

@@ -7,10 +7,12 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from anabranch.core.dtypes import DType, as_dtype, float32
-from anabranch.core.shapes import TensorShape
+from anabranch.core.dtypes import DType, DTypeLike, as_dtype, float32
+from anabranch.core.shapes import ShapeLike, TensorShape
+from anabranch.core.values import TensorLike
 from anabranch.frontend.arithmetic import random
 from anabranch.frontend.arrays.constants import constant, fill, ones, zeros
+from anabranch.frontend.variables.partitioned import PartitionInfo
 from anabranch.graph.conversion import constant_of, convert_to_tensor
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
@@ -32,7 +34,9 @@ class Initializer:
     #: the arguments of the constructor, in order, for `get_config`
     _config: ClassVar[tuple[str, ...]] = ()
 
-    def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Tensor:
+    def __call__(
+        self, shape: ShapeLike, dtype: DTypeLike | None = None, partition_info: PartitionInfo | None = None
+    ) -> Tensor:
         raise NotImplementedError(f"{type(self).__name__} must define __call__(shape, dtype, partition_info)")
 
     def get_config(self) -> dict[str, Any]:
@@ -46,7 +50,7 @@ class Initializer:
         return cls(**config)
 
 
-def _dims(shape: Any) -> list[int]:
+def _dims(shape: ShapeLike) -> list[int]:
     return [int(n) for n in TensorShape(shape).as_list() if n is not None]
 
 
@@ -66,10 +70,12 @@ class Zeros(Initializer):
 
     _config: ClassVar[tuple[str, ...]] = ("dtype",)
 
-    def __init__(self, dtype: Any = float32) -> None:
+    def __init__(self, dtype: DTypeLike = float32) -> None:
         self.dtype = as_dtype(dtype)
 
-    def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Tensor:
+    def __call__(
+        self, shape: ShapeLike, dtype: DTypeLike | None = None, partition_info: PartitionInfo | None = None
+    ) -> Tensor:
         tensor: Tensor = zeros(shape, self.dtype if dtype is None else dtype)
         return tensor
 
@@ -90,10 +96,12 @@ class Ones(Initializer):
 
     _config: ClassVar[tuple[str, ...]] = ("dtype",)
 
-    def __init__(self, dtype: Any = float32) -> None:
+    def __init__(self, dtype: DTypeLike = float32) -> None:
         self.dtype = as_dtype(dtype)
 
-    def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Tensor:
+    def __call__(
+        self, shape: ShapeLike, dtype: DTypeLike | None = None, partition_info: PartitionInfo | None = None
+    ) -> Tensor:
         tensor: Tensor = ones(shape, self.dtype if dtype is None else dtype)
         return tensor
 
@@ -120,7 +128,7 @@ class Constant(Initializer):
 
     _config: ClassVar[tuple[str, ...]] = ("value", "dtype")
 
-    def __init__(self, value: Any = 0, dtype: Any = float32, verify_shape: bool = False) -> None:
+    def __init__(self, value: TensorLike = 0, dtype: DTypeLike = float32, verify_shape: bool = False) -> None:
         if not (np.isscalar(value) or isinstance(value, list | tuple | np.ndarray)):
             raise TypeError(f"Invalid type for initial value: {type(value)} (expected a number, a list or an array).")
         self.value = value
@@ -128,7 +136,11 @@ class Constant(Initializer):
         self._verify_shape = verify_shape
 
     def __call__(
-        self, shape: Any, dtype: Any = None, partition_info: Any = None, verify_shape: bool | None = None
+        self,
+        shape: ShapeLike,
+        dtype: DTypeLike | None = None,
+        partition_info: PartitionInfo | None = None,
+        verify_shape: bool | None = None,
     ) -> Tensor:
         dims = _dims(shape)
         wanted = self.dtype if dtype is None else as_dtype(dtype)
@@ -158,13 +170,21 @@ class RandomUniform(Initializer):
 
     _config: ClassVar[tuple[str, ...]] = ("minval", "maxval", "seed", "dtype")
 
-    def __init__(self, minval: Any = 0, maxval: Any = None, seed: int | None = None, dtype: Any = float32) -> None:
+    def __init__(
+        self,
+        minval: TensorLike = 0,
+        maxval: TensorLike | None = None,
+        seed: int | None = None,
+        dtype: DTypeLike = float32,
+    ) -> None:
         self.minval = minval
         self.maxval = maxval
         self.seed = seed
         self.dtype = as_dtype(dtype)
 
-    def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Tensor:
+    def __call__(
+        self, shape: ShapeLike, dtype: DTypeLike | None = None, partition_info: PartitionInfo | None = None
+    ) -> Tensor:
         wanted = self.dtype if dtype is None else as_dtype(dtype)
         tensor: Tensor = random.random_uniform(shape, self.minval, self.maxval, wanted, seed=self.seed)
         return tensor
@@ -189,13 +209,17 @@ class RandomNormal(Initializer):
 
     _config: ClassVar[tuple[str, ...]] = ("mean", "stddev", "seed", "dtype")
 
-    def __init__(self, mean: Any = 0.0, stddev: Any = 1.0, seed: int | None = None, dtype: Any = float32) -> None:
+    def __init__(
+        self, mean: TensorLike = 0.0, stddev: TensorLike = 1.0, seed: int | None = None, dtype: DTypeLike = float32
+    ) -> None:
         self.mean = mean
         self.stddev = stddev
         self.seed = seed
         self.dtype = _floating(dtype)
 
-    def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Tensor:
+    def __call__(
+        self, shape: ShapeLike, dtype: DTypeLike | None = None, partition_info: PartitionInfo | None = None
+    ) -> Tensor:
         wanted = self.dtype if dtype is None else as_dtype(dtype)
         tensor: Tensor = random.random_normal(shape, self.mean, self.stddev, wanted, seed=self.seed)
         return tensor
@@ -218,7 +242,9 @@ class TruncatedNormal(RandomNormal):
         True
     """
 
-    def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Tensor:
+    def __call__(
+        self, shape: ShapeLike, dtype: DTypeLike | None = None, partition_info: PartitionInfo | None = None
+    ) -> Tensor:
         wanted = self.dtype if dtype is None else as_dtype(dtype)
         tensor: Tensor = random.truncated_normal(shape, self.mean, self.stddev, wanted, seed=self.seed)
         return tensor
@@ -229,12 +255,14 @@ class UniformUnitScaling(Initializer):
 
     _config: ClassVar[tuple[str, ...]] = ("factor", "seed", "dtype")
 
-    def __init__(self, factor: float = 1.0, seed: int | None = None, dtype: Any = float32) -> None:
+    def __init__(self, factor: float = 1.0, seed: int | None = None, dtype: DTypeLike = float32) -> None:
         self.factor = factor
         self.seed = seed
         self.dtype = _floating(dtype)
 
-    def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Tensor:
+    def __call__(
+        self, shape: ShapeLike, dtype: DTypeLike | None = None, partition_info: PartitionInfo | None = None
+    ) -> Tensor:
         whole = shape if partition_info is None else partition_info.full_shape
         inputs = math.prod(float(n) for n in _dims(whole)[:-1])
         limit = math.sqrt(3 / max(inputs, 1.0)) * self.factor
@@ -270,7 +298,7 @@ class VarianceScaling(Initializer):
         mode: str = "fan_in",
         distribution: str = "truncated_normal",
         seed: int | None = None,
-        dtype: Any = float32,
+        dtype: DTypeLike = float32,
     ) -> None:
         if scale <= 0.0:
             raise ValueError(f"`scale` must be positive float, got {scale}")
@@ -288,7 +316,9 @@ class VarianceScaling(Initializer):
         self.seed = seed
         self.dtype = _floating(dtype)
 
-    def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Tensor:
+    def __call__(
+        self, shape: ShapeLike, dtype: DTypeLike | None = None, partition_info: PartitionInfo | None = None
+    ) -> Tensor:
         wanted = self.dtype if dtype is None else as_dtype(dtype)
         whole = shape if partition_info is None else partition_info.full_shape
         fan_in, fan_out = _fans(_dims(whole))
@@ -311,7 +341,7 @@ class GlorotUniform(VarianceScaling):
 
     _config: ClassVar[tuple[str, ...]] = ("seed", "dtype")
 
-    def __init__(self, seed: int | None = None, dtype: Any = float32) -> None:
+    def __init__(self, seed: int | None = None, dtype: DTypeLike = float32) -> None:
         super().__init__(1.0, "fan_avg", "uniform", seed, dtype)
 
 
@@ -320,7 +350,7 @@ class GlorotNormal(VarianceScaling):
 
     _config: ClassVar[tuple[str, ...]] = ("seed", "dtype")
 
-    def __init__(self, seed: int | None = None, dtype: Any = float32) -> None:
+    def __init__(self, seed: int | None = None, dtype: DTypeLike = float32) -> None:
         super().__init__(1.0, "fan_avg", "truncated_normal", seed, dtype)
 
 
@@ -332,12 +362,14 @@ class Orthogonal(Initializer):
 
     _config: ClassVar[tuple[str, ...]] = ("gain", "seed", "dtype")
 
-    def __init__(self, gain: float = 1.0, seed: int | None = None, dtype: Any = float32) -> None:
+    def __init__(self, gain: float = 1.0, seed: int | None = None, dtype: DTypeLike = float32) -> None:
         self.gain = gain
         self.seed = seed
         self.dtype = _floating(dtype)
 
-    def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Tensor:
+    def __call__(
+        self, shape: ShapeLike, dtype: DTypeLike | None = None, partition_info: PartitionInfo | None = None
+    ) -> Tensor:
         wanted = self.dtype if dtype is None else as_dtype(dtype)
         dims = _dims(shape)
         if len(dims) < 2:
@@ -363,11 +395,13 @@ class Identity(Initializer):
 
     _config: ClassVar[tuple[str, ...]] = ("gain", "dtype")
 
-    def __init__(self, gain: float = 1.0, dtype: Any = float32) -> None:
+    def __init__(self, gain: float = 1.0, dtype: DTypeLike = float32) -> None:
         self.gain = gain
         self.dtype = _floating(dtype)
 
-    def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Tensor:
+    def __call__(
+        self, shape: ShapeLike, dtype: DTypeLike | None = None, partition_info: PartitionInfo | None = None
+    ) -> Tensor:
         dims = _dims(shape if partition_info is None else partition_info.full_shape)
         if len(dims) != 2:
             raise ValueError(f"Identity matrix initializer can only be used for 2D matrices, got the shape {dims}")
@@ -410,7 +444,7 @@ def _fans(dims: list[int]) -> tuple[float, float]:
     return dims[-2] * window, dims[-1] * window
 
 
-def _floating(dtype: Any) -> DType:
+def _floating(dtype: DTypeLike) -> DType:
     floating = as_dtype(dtype)
     if not floating.is_floating:
         raise ValueError(f"Expected floating point type, got {floating.name}.")

@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from anabranch.core.dtypes import float32
+from anabranch.core.dtypes import DTypeLike, float32
+from anabranch.core.shapes import TensorShape
+from anabranch.core.values import TensorLike
+from anabranch.frontend.arguments import DeviceLike, InitializerLike, Partitioner
 from anabranch.frontend.variables.scope import Regularizer, VariableScope, get_variable, variable_scope
+from anabranch.frontend.variables.store import Reuse
 
 
 @contextlib.contextmanager
 def variable_op_scope(
-    values: Any,
+    values: Iterable[TensorLike] | None,
     name_or_scope: str | VariableScope | None,
     default_name: str | None = None,
-    initializer: Any = None,
+    initializer: InitializerLike | None = None,
     regularizer: Regularizer | None = None,
-    caching_device: Any = None,
-    partitioner: Any = None,
+    caching_device: DeviceLike | None = None,
+    partitioner: Partitioner | None = None,
     custom_getter: Callable[..., Any] | None = None,
-    reuse: Any = None,
-    dtype: Any = None,
+    reuse: Reuse = None,
+    dtype: DTypeLike | None = None,
     use_resource: bool | None = None,
     constraint: Callable[..., Any] | None = None,
 ) -> Iterator[VariableScope]:
@@ -32,14 +36,14 @@ def variable_op_scope(
 
 
 def create_partitioned_variables(
-    shape: Any,
+    shape: TensorShape | Sequence[int],
     slicing: list[int],
-    initializer: Any,
-    dtype: Any = float32,
+    initializer: InitializerLike | None,
+    dtype: DTypeLike = float32,
     trainable: bool = True,
-    collections: Any = None,
+    collections: Iterable[str] | None = None,
     name: str | None = None,
-    reuse: Any = None,
+    reuse: Reuse = None,
 ) -> list[Any]:
     """The parts of a partitioned variable; `slicing` gives the number of parts along each dimension.
 

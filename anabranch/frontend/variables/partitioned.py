@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
 from anabranch.core.dtypes import DType, string
-from anabranch.core.shapes import TensorShape
+from anabranch.core.shapes import ShapeLike, TensorShape
+from anabranch.core.values import PassedOn, TensorLike
 from anabranch.frontend.arrays.slicing import slice_helper
 from anabranch.frontend.variables.variables import Variable
 from anabranch.graph.conversion import convert_to_tensor, register_tensor_conversion_function
 from anabranch.graph.graph import get_default_graph
-from anabranch.graph.operation import BINARY_OPERATORS, Tensor
+from anabranch.graph.operation import BINARY_OPERATORS, Tensor, TensorIndex
 from anabranch.ops import raw
 
 Partitioner = Callable[..., list[int]]
@@ -70,7 +71,7 @@ class PartitionedVariable:
     """
 
     def __init__(
-        self, name: str, shape: Any, dtype: DType, variable_list: list[Variable], partitions: list[int]
+        self, name: str, shape: ShapeLike, dtype: DType, variable_list: list[Variable], partitions: list[int]
     ) -> None:
         if not isinstance(variable_list, list | tuple):
             raise TypeError(f"variable_list must be a list or tuple, got {variable_list!r}")
@@ -143,24 +144,24 @@ class PartitionedVariable:
 
     # ------------------------------------------------------------------ updates
     def assign(
-        self, value: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True
+        self, value: TensorLike, use_locking: bool = False, name: str | None = None, read_value: bool = True
     ) -> list[Any]:
         """Replaces the whole value; one result per part, see `Variable.assign`."""
         return self._each("assign", value, name, read_value)
 
     def assign_add(
-        self, value: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True
+        self, value: TensorLike, use_locking: bool = False, name: str | None = None, read_value: bool = True
     ) -> list[Any]:
         """Adds to the whole value; one result per part."""
         return self._each("assign_add", value, name, read_value)
 
     def assign_sub(
-        self, value: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True
+        self, value: TensorLike, use_locking: bool = False, name: str | None = None, read_value: bool = True
     ) -> list[Any]:
         """Subtracts from the whole value; one result per part."""
         return self._each("assign_sub", value, name, read_value)
 
-    def _each(self, method: str, value: Any, name: str | None, read_value: bool) -> list[Any]:
+    def _each(self, method: str, value: TensorLike, name: str | None, read_value: bool) -> list[Any]:
         if isinstance(value, list | tuple | PartitionedVariable) and len(value) == len(self._variable_list):
             pieces: list[Any] = list(value)
         else:
@@ -173,7 +174,7 @@ class PartitionedVariable:
             for i, (part, piece) in enumerate(zip(self._variable_list, pieces, strict=True))
         ]
 
-    def __getitem__(self, item: Any) -> Any:
+    def __getitem__(self, item: TensorIndex) -> Any:
         return slice_helper(self.as_tensor(), item)
 
     def __bool__(self) -> NoReturn:
@@ -247,7 +248,7 @@ def partition_slices(full_shape: list[Any], partitions: list[int]) -> list[tuple
 def fixed_size_partitioner(num_shards: int, axis: int = 0) -> Partitioner:
     """Cuts every variable into `num_shards` parts along `axis` (fewer where the dimension is shorter)."""
 
-    def partitioner(shape: Any, **_: Any) -> list[int]:
+    def partitioner(shape: ShapeLike, **_: PassedOn) -> list[int]:
         dims = _dims(shape, axis)
         return [min(num_shards, n) if d == axis else 1 for d, n in enumerate(dims)]
 
@@ -272,7 +273,7 @@ def variable_axis_size_partitioner(
     if max_shards is not None and max_shards < 1:
         raise ValueError(f"max_shards must be at least 1, got {max_shards}")
 
-    def partitioner(shape: Any, dtype: DType) -> list[int]:
+    def partitioner(shape: ShapeLike, dtype: DType) -> list[int]:
         dims = _dims(shape, axis)
         row_bytes = _element_bytes(dtype, bytes_per_string_element) * math.prod(
             n for d, n in enumerate(dims) if d != axis
@@ -291,7 +292,7 @@ def min_max_variable_partitioner(
 ) -> Partitioner:
     """Cuts variables along `axis` into at most `max_partitions` parts of at least `min_slice_size` bytes."""
 
-    def partitioner(shape: Any, dtype: DType) -> list[int]:
+    def partitioner(shape: ShapeLike, dtype: DType) -> list[int]:
         dims = _dims(shape, axis)
         size = _element_bytes(dtype, bytes_per_string_element) * math.prod(dims)
         shards = max(1, min(dims[axis], max_partitions, math.ceil(size / min_slice_size)))
@@ -300,7 +301,7 @@ def min_max_variable_partitioner(
     return partitioner
 
 
-def _dims(shape: Any, axis: int) -> list[int]:
+def _dims(shape: ShapeLike, axis: int) -> list[int]:
     full = TensorShape(shape)
     if not full.is_fully_defined():
         raise ValueError(f"a partitioned variable needs a fully defined shape, got {full}")

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from anabranch.core.values import PassedOn
 from anabranch.graph.graph import Graph, get_default_graph
 
 
@@ -78,7 +79,7 @@ def create_through_hooks(default_creator: Creator, kwargs: dict[str, Any]) -> An
 
 
 def _linked(hook: Creator, next_creator: Creator) -> Creator:
-    def create(**kwargs: Any) -> Any:
+    def create(**kwargs: PassedOn) -> Any:
         return hook(next_creator, **kwargs)
 
     return create

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-import enum
 import functools
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
 from typing import Any
 
 from anabranch.core import nest
-from anabranch.core.dtypes import as_dtype, float32
+from anabranch.core.dtypes import DTypeLike, as_dtype, float32
+from anabranch.core.shapes import ShapeLike
+from anabranch.core.values import PassedOn, TensorLike
+from anabranch.frontend.arguments import DeviceLike, InitializerLike, Partitioner
 from anabranch.frontend.variables.policy import VariableAggregation, VariableSynchronization
-from anabranch.frontend.variables.store import AUTO_REUSE, VariableStore
+from anabranch.frontend.variables.store import AUTO_REUSE, Reuse, VariableStore
 from anabranch.frontend.variables.variables import Variable
 from anabranch.graph.collections import GraphKeys
 from anabranch.graph.conversion import convert_to_tensor
@@ -37,22 +39,22 @@ class VariableScope:
 
     def __init__(
         self,
-        reuse: Any,
+        reuse: Reuse,
         name: str = "",
-        initializer: Any = None,
+        initializer: InitializerLike | None = None,
         regularizer: Regularizer | None = None,
-        caching_device: Any = None,
-        partitioner: Any = None,
+        caching_device: DeviceLike | None = None,
+        partitioner: Partitioner | None = None,
         custom_getter: Callable[..., Any] | None = None,
         name_scope: str = "",
-        dtype: Any = float32,
+        dtype: DTypeLike = float32,
         use_resource: bool | None = None,
         constraint: Callable[..., Any] | None = None,
     ) -> None:
         self._name = name
         self._initializer = initializer
         self._regularizer = regularizer
-        self._reuse: bool | enum.Enum | None = reuse
+        self._reuse: Reuse = reuse
         self._caching_device = caching_device
         self._partitioner: Callable[..., Any] | None = partitioner
         self._custom_getter = custom_getter
@@ -71,7 +73,7 @@ class VariableScope:
         return self._name_scope
 
     @property
-    def reuse(self) -> bool | enum.Enum | None:
+    def reuse(self) -> Reuse:
         return self._reuse
 
     @property
@@ -79,7 +81,7 @@ class VariableScope:
         return self._initializer
 
     @property
-    def dtype(self) -> object:
+    def dtype(self) -> DTypeLike:
         return self._dtype
 
     @property
@@ -110,11 +112,11 @@ class VariableScope:
         """Makes this scope return existing variables only, from here on."""
         self._reuse = True
 
-    def set_initializer(self, initializer: Any) -> None:
+    def set_initializer(self, initializer: InitializerLike | None) -> None:
         """The initializer of variables that are made from here on."""
         self._initializer = initializer
 
-    def set_dtype(self, dtype: Any) -> None:
+    def set_dtype(self, dtype: DTypeLike) -> None:
         """The dtype of variables that are made from here on."""
         self._dtype = dtype
 
@@ -126,11 +128,11 @@ class VariableScope:
         """The regularizer of variables that are made from here on."""
         self._regularizer = regularizer
 
-    def set_caching_device(self, caching_device: Any) -> None:
+    def set_caching_device(self, caching_device: DeviceLike | None) -> None:
         """The caching device of variables that are made from here on."""
         self._caching_device = caching_device
 
-    def set_partitioner(self, partitioner: Any) -> None:
+    def set_partitioner(self, partitioner: Partitioner | None) -> None:
         """The partitioner of variables that are made from here on."""
         self._partitioner = partitioner
 
@@ -159,15 +161,15 @@ class VariableScope:
         self,
         var_store: VariableStore,
         name: str,
-        shape: Any = None,
-        dtype: Any = None,
-        initializer: Any = None,
+        shape: ShapeLike | None = None,
+        dtype: DTypeLike | None = None,
+        initializer: InitializerLike | None = None,
         regularizer: Regularizer | None = None,
-        reuse: Any = None,
+        reuse: Reuse = None,
         trainable: bool | None = None,
-        collections: Any = None,
-        caching_device: Any = None,
-        partitioner: Any = None,
+        collections: Iterable[str] | None = None,
+        caching_device: DeviceLike | None = None,
+        partitioner: Partitioner | None = None,
         validate_shape: bool = True,
         use_resource: bool | None = None,
         custom_getter: Callable[..., Any] | None = None,
@@ -200,11 +202,11 @@ class VariableScope:
             return result
 
 
-def _first(given: Any, default: Any) -> Any:
+def _first(given: PassedOn, default: PassedOn) -> Any:
     return default if given is None else given
 
 
-def _check_initializer_dtype(name: str, dtype: Any, initializer: Any) -> None:
+def _check_initializer_dtype(name: str, dtype: DTypeLike | None, initializer: InitializerLike | None) -> None:
     if dtype is None or initializer is None or callable(initializer):
         return
     actual = convert_to_tensor(initializer).dtype.base_dtype
@@ -279,14 +281,14 @@ def default_variable_store() -> VariableStore:
 
 def get_variable(
     name: str,
-    shape: Any = None,
-    dtype: Any = None,
-    initializer: Any = None,
+    shape: ShapeLike | None = None,
+    dtype: DTypeLike | None = None,
+    initializer: InitializerLike | None = None,
     regularizer: Regularizer | None = None,
     trainable: bool | None = None,
-    collections: Any = None,
-    caching_device: Any = None,
-    partitioner: Any = None,
+    collections: Iterable[str] | None = None,
+    caching_device: DeviceLike | None = None,
+    partitioner: Partitioner | None = None,
     validate_shape: bool = True,
     use_resource: bool | None = None,
     custom_getter: Callable[..., Any] | None = None,
@@ -344,14 +346,14 @@ def get_variable(
 
 def get_local_variable(
     name: str,
-    shape: Any = None,
-    dtype: Any = None,
-    initializer: Any = None,
+    shape: ShapeLike | None = None,
+    dtype: DTypeLike | None = None,
+    initializer: InitializerLike | None = None,
     regularizer: Regularizer | None = None,
     trainable: bool = False,
-    collections: Any = None,
-    caching_device: Any = None,
-    partitioner: Any = None,
+    collections: Iterable[str] | None = None,
+    caching_device: DeviceLike | None = None,
+    partitioner: Partitioner | None = None,
     validate_shape: bool = True,
     use_resource: bool | None = None,
     custom_getter: Callable[..., Any] | None = None,
@@ -379,7 +381,7 @@ def get_local_variable(
     )
 
 
-def no_regularizer(_: Any) -> None:
+def no_regularizer(_: Tensor) -> None:
     """Regularizer for variables of a scope that has one, but that shall have none."""
     return
 
@@ -416,14 +418,14 @@ class variable_scope:
         self,
         name_or_scope: str | VariableScope | None,
         default_name: str | None = None,
-        values: Any = None,
-        initializer: Any = None,
+        values: Iterable[TensorLike] | None = None,
+        initializer: InitializerLike | None = None,
         regularizer: Regularizer | None = None,
-        caching_device: Any = None,
-        partitioner: Any = None,
+        caching_device: DeviceLike | None = None,
+        partitioner: Partitioner | None = None,
         custom_getter: Callable[..., Any] | None = None,
-        reuse: Any = None,
-        dtype: Any = None,
+        reuse: Reuse = None,
+        dtype: DTypeLike | None = None,
         use_resource: bool | None = None,
         constraint: Callable[..., Any] | None = None,
         auxiliary_name_scope: bool = True,
@@ -510,7 +512,7 @@ class variable_scope:
         full_name = f"{outer.name}/{name}" if outer.name else name
         return self._derived(outer, full_name, self._reuse or outer.reuse, name_scope)
 
-    def _derived(self, base: VariableScope, name: str, reuse: Any, name_scope: str) -> VariableScope:
+    def _derived(self, base: VariableScope, name: str, reuse: Reuse, name_scope: str) -> VariableScope:
         inherited = {key: getattr(base, key) for key in self._settings}
         given = {key: value for key, value in self._settings.items() if value is not None}
         getter = _nested_getter(self._custom_getter, base.custom_getter)
@@ -526,7 +528,7 @@ def _nested_getter(inner: Callable[..., Any] | None, outer: Callable[..., Any] |
     if inner is None or outer is None:
         return inner or outer
 
-    def getter(getter: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def getter(getter: Callable[..., Any], *args: PassedOn, **kwargs: PassedOn) -> Any:
         return inner(functools.partial(outer, getter), *args, **kwargs)
 
     return getter
@@ -544,7 +546,7 @@ def _unused_name(graph: Graph, prefix: str) -> str:
     return f"{prefix}_{number}"
 
 
-def _graph_of(values: Any) -> Graph:
+def _graph_of(values: Iterable[TensorLike] | None) -> Graph:
     default = get_default_graph()
     if values is None or default.building_function:
         return default

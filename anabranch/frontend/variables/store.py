@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import enum
 import inspect
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, TypeAlias
 
-from anabranch.core.dtypes import DType, as_dtype, float32
-from anabranch.core.shapes import TensorShape
+from anabranch.core.dtypes import DType, DTypeLike, as_dtype, float32
+from anabranch.core.shapes import ShapeLike, TensorShape
+from anabranch.core.values import PassedOn
+from anabranch.frontend.arguments import DeviceLike, InitializerLike, Partitioner
 from anabranch.frontend.framework import init_scope
 from anabranch.frontend.variables.initializers import glorot_uniform_initializer, zeros_initializer
 from anabranch.frontend.variables.partitioned import PartitionedVariable, PartitionInfo, partition_slices
+from anabranch.frontend.variables.policy import VariableAggregation, VariableSynchronization
 from anabranch.frontend.variables.variables import SaveSliceInfo, Variable
 from anabranch.graph.collections import GraphKeys
 from anabranch.graph.conversion import convert_to_tensor
@@ -28,6 +31,8 @@ class _ReuseMode(enum.Enum):
 
 
 AUTO_REUSE = _ReuseMode.AUTO_REUSE
+#: whether variables must exist (True), may exist (`AUTO_REUSE`), or must not; None is what the enclosing scope says
+Reuse: TypeAlias = bool | _ReuseMode | None
 
 
 class VariableStore:
@@ -37,7 +42,7 @@ class VariableStore:
         self._variables: dict[str, Variable] = {}
         self._partitioned: dict[str, PartitionedVariable] = {}
 
-    def get_variable(self, name: str, *, custom_getter: Callable[..., Any] | None = None, **arguments: Any) -> Any:
+    def get_variable(self, name: str, *, custom_getter: Callable[..., Any] | None = None, **arguments: PassedOn) -> Any:
         """The variable of that full name: an existing or a new one, as `reuse` says.
 
         Args:
@@ -58,20 +63,20 @@ class VariableStore:
     def get(
         self,
         name: str,
-        shape: Any = None,
-        dtype: Any = float32,
-        initializer: Any = None,
+        shape: ShapeLike | None = None,
+        dtype: DTypeLike = float32,
+        initializer: InitializerLike | None = None,
         regularizer: Callable[..., Any] | None = None,
-        reuse: Any = None,
+        reuse: Reuse = None,
         trainable: bool | None = None,
-        collections: Any = None,
-        caching_device: Any = None,
+        collections: Iterable[str] | None = None,
+        caching_device: DeviceLike | None = None,
         partitioner: Callable[..., Any] | None = None,
         validate_shape: bool = True,
         use_resource: bool | None = None,
         constraint: Callable[..., Any] | None = None,
-        synchronization: Any = None,
-        aggregation: Any = None,
+        synchronization: VariableSynchronization | None = None,
+        aggregation: VariableAggregation | None = None,
     ) -> Any:
         """What custom getters call: the variable `name` is shared or made, without any further getter.
 
@@ -106,11 +111,11 @@ class VariableStore:
     def _get_single(
         self,
         name: str,
-        shape: Any,
+        shape: ShapeLike,
         dtype: DType,
-        initializer: Any,
+        initializer: InitializerLike | None,
         regularizer: Callable[..., Any] | None,
-        reuse: Any,
+        reuse: Reuse,
         partition_info: PartitionInfo | None,
         options: dict[str, Any],
     ) -> Variable:
@@ -139,11 +144,11 @@ class VariableStore:
     def _get_partitioned(
         self,
         name: str,
-        shape: Any,
+        shape: ShapeLike,
         dtype: DType,
-        initializer: Any,
+        initializer: InitializerLike | None,
         regularizer: Callable[..., Any] | None,
-        reuse: Any,
+        reuse: Reuse,
         partitioner: Callable[..., Any] | None,
         options: dict[str, Any],
     ) -> PartitionedVariable:
@@ -174,13 +179,13 @@ class VariableStore:
                 with get_default_graph().name_scope(part_name + "/PartitionedInitializer/"):
                     part_initializer = raw.Slice(value, offset, part_shape)
             part = self._get_single(part_name, given_shape, dtype, part_initializer, regularizer, reuse, info, options)
-            part._set_save_slice_info(SaveSliceInfo(name, wanted.as_list(), offset, part_shape))
+            part._set_save_slice_info(SaveSliceInfo(name, list(wanted.sizes()), offset, part_shape))
             parts.append(part)
         self._partitioned[name] = PartitionedVariable(name, wanted, dtype, parts, partitions)
         return self._partitioned[name]
 
     def _shared_partitions(
-        self, name: str, shape: TensorShape, dtype: DType, reuse: Any, partitioner: Callable[..., Any] | None
+        self, name: str, shape: TensorShape, dtype: DType, reuse: Reuse, partitioner: Callable[..., Any] | None
     ) -> PartitionedVariable:
         shared = self._partitioned[name]
         if reuse is False:
@@ -213,7 +218,7 @@ def default_initializer(name: str, dtype: DType) -> Any:
     raise ValueError(f"An initializer for variable {name} of {dtype.name} is required; pass initializer=...")
 
 
-def _is_scalar(shape: Any) -> bool:
+def _is_scalar(shape: ShapeLike) -> bool:
     return shape is not None and TensorShape(shape).ndims == 0
 
 
@@ -233,7 +238,7 @@ def _needs_arguments(function: Callable[..., Any]) -> bool:
     return any(p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters)
 
 
-def _shared(variable: Variable, name: str, shape: TensorShape, dtype: DType, reuse: Any) -> Variable:
+def _shared(variable: Variable, name: str, shape: TensorShape, dtype: DType, reuse: Reuse) -> Variable:
     if reuse is False:
         raise ValueError(
             f"Variable {name} already exists, disallowed. Did you mean to set reuse=True or reuse=tf.AUTO_REUSE in "
@@ -243,7 +248,7 @@ def _shared(variable: Variable, name: str, shape: TensorShape, dtype: DType, reu
     return variable
 
 
-def _check_same(existing: Any, name: str, shape: TensorShape, dtype: DType) -> None:
+def _check_same(existing: Variable | PartitionedVariable, name: str, shape: TensorShape, dtype: DType) -> None:
     if not shape.is_compatible_with(existing.shape):
         raise ValueError(
             f"Trying to share variable {name}, but specified shape {shape} and found shape {existing.shape}. "
@@ -256,27 +261,31 @@ def _check_same(existing: Any, name: str, shape: TensorShape, dtype: DType) -> N
         )
 
 
-def _way_out(existing: Any) -> str:
-    return f"It was created at {existing.op.site}: ask for the same here, or for another name or scope."
+def _way_out(existing: Variable | PartitionedVariable) -> str:
+    first = existing if isinstance(existing, Variable) else next(iter(existing))
+    return f"It was created at {first.op.site}: ask for the same here, or for another name or scope."
 
 
 def _initial_value(
-    name: str, shape: TensorShape, dtype: DType, initializer: Any, partition_info: PartitionInfo | None
+    name: str,
+    shape: TensorShape,
+    dtype: DType,
+    initializer: InitializerLike | None,
+    partition_info: PartitionInfo | None,
 ) -> tuple[Any, DType | None]:
     """What `Variable` is given: a value or a function that returns one, and the dtype to insist on."""
     if not callable(initializer):
         return initializer, None
-    if inspect.isclass(initializer):
-        initializer = initializer()
+    make: Any = initializer() if inspect.isclass(initializer) else initializer
     if shape.is_fully_defined():
         keywords: dict[str, Any] = {"dtype": dtype}
-        if partition_info is not None and _accepts(initializer, "partition_info"):
+        if partition_info is not None and _accepts(make, "partition_info"):
             keywords["partition_info"] = partition_info
-        return lambda: initializer(shape.as_list(), **keywords), dtype
-    if not _needs_arguments(initializer):
-        return initializer, None
+        return lambda: make(shape.as_list(), **keywords), dtype
+    if not _needs_arguments(make):
+        return make, None
     raise ValueError(
-        f"variable {name!r}: the initializer {initializer!r} needs a fully defined shape, got {shape}; give the shape, "
+        f"variable {name!r}: the initializer {make!r} needs a fully defined shape, got {shape}; give the shape, "
         "or an initial value, or a function without arguments that returns one"
     )
 
@@ -289,7 +298,7 @@ def _regularize(variable: Variable, name: str, regularizer: Callable[..., Any]) 
         graph.add_to_collection(GraphKeys.REGULARIZATION_LOSSES, loss)
 
 
-def _partitions(name: str, shape: TensorShape, dtype: DType, partitioner: Any) -> list[int]:
+def _partitions(name: str, shape: TensorShape, dtype: DType, partitioner: Partitioner | None) -> list[int]:
     """How many parts there are along each dimension."""
     if not callable(partitioner):
         raise ValueError(f"variable {name!r}: the partitioner must be callable, got {partitioner!r}")

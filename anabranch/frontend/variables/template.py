@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from anabranch.core.values import PassedOn
 from anabranch.frontend.variables.scope import VariableScope, variable_scope
 from anabranch.frontend.variables.store import AUTO_REUSE
 from anabranch.graph.collections import GraphKeys
@@ -38,7 +39,7 @@ class Template:
             with variable_scope(unique_name, name, custom_getter=custom_getter) as scope:
                 self._scope = scope
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: PassedOn, **kwargs: PassedOn) -> Any:
         """Calls the function.
 
         Raises:
@@ -130,7 +131,7 @@ def make_template(
     create_scope_now_: bool = False,
     unique_name_: str | None = None,
     custom_getter_: Callable[..., Any] | None = None,
-    **kwargs: Any,
+    **kwargs: PassedOn,
 ) -> Template:
     """A function that makes its variables (by `get_variable`) in its first call and shares them in all later ones.
 

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, overload
 from anabranch.core import dtypes
 from anabranch.core.dtypes import DType
 from anabranch.core.shapes import TensorShape
+from anabranch.core.values import TensorLike
 from anabranch.frontend.arrays.slicing import slice_helper
 from anabranch.graph.composite import IndexedSlices
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.graph import Graph
-from anabranch.graph.operation import BINARY_OPERATORS, Operation, Tensor
+from anabranch.graph.operation import BINARY_OPERATORS, Operation, Tensor, TensorIndex
 from anabranch.ops import raw
 
 
@@ -44,14 +45,14 @@ class VariableUpdates:
     # ------------------------------------------------------------------ whole values
     @overload
     def assign(
-        self, value: Any, use_locking: bool | None = ..., name: str | None = ..., read_value: Literal[True] = ...
+        self, value: TensorLike, use_locking: bool | None = ..., name: str | None = ..., read_value: Literal[True] = ...
     ) -> Tensor: ...
     @overload
     def assign(
-        self, value: Any, use_locking: bool | None = ..., name: str | None = ..., *, read_value: bool
+        self, value: TensorLike, use_locking: bool | None = ..., name: str | None = ..., *, read_value: bool
     ) -> Tensor | Operation: ...
     def assign(
-        self, value: Any, use_locking: bool | None = None, name: str | None = None, read_value: bool = True
+        self, value: TensorLike, use_locking: bool | None = None, name: str | None = None, read_value: bool = True
     ) -> Tensor | Operation:
         """Replaces the value.
 
@@ -77,14 +78,14 @@ class VariableUpdates:
 
     @overload
     def assign_add(
-        self, delta: Any, use_locking: bool | None = ..., name: str | None = ..., read_value: Literal[True] = ...
+        self, delta: TensorLike, use_locking: bool | None = ..., name: str | None = ..., read_value: Literal[True] = ...
     ) -> Tensor: ...
     @overload
     def assign_add(
-        self, delta: Any, use_locking: bool | None = ..., name: str | None = ..., *, read_value: bool
+        self, delta: TensorLike, use_locking: bool | None = ..., name: str | None = ..., *, read_value: bool
     ) -> Tensor | Operation: ...
     def assign_add(
-        self, delta: Any, use_locking: bool | None = None, name: str | None = None, read_value: bool = True
+        self, delta: TensorLike, use_locking: bool | None = None, name: str | None = None, read_value: bool = True
     ) -> Tensor | Operation:
         """Adds to the value.
 
@@ -110,14 +111,14 @@ class VariableUpdates:
 
     @overload
     def assign_sub(
-        self, delta: Any, use_locking: bool | None = ..., name: str | None = ..., read_value: Literal[True] = ...
+        self, delta: TensorLike, use_locking: bool | None = ..., name: str | None = ..., read_value: Literal[True] = ...
     ) -> Tensor: ...
     @overload
     def assign_sub(
-        self, delta: Any, use_locking: bool | None = ..., name: str | None = ..., *, read_value: bool
+        self, delta: TensorLike, use_locking: bool | None = ..., name: str | None = ..., *, read_value: bool
     ) -> Tensor | Operation: ...
     def assign_sub(
-        self, delta: Any, use_locking: bool | None = None, name: str | None = None, read_value: bool = True
+        self, delta: TensorLike, use_locking: bool | None = None, name: str | None = None, read_value: bool = True
     ) -> Tensor | Operation:
         """Subtracts from the value.
 
@@ -150,7 +151,7 @@ class VariableUpdates:
         counted: Tensor = raw.ResourceCountUpTo(self.handle, limit=limit, T=self.dtype, name="CountUpTo")
         return counted
 
-    def _fitting(self, value: Any) -> Tensor:
+    def _fitting(self, value: TensorLike) -> Tensor:
         tensor = convert_to_tensor(value, self.dtype)
         if not self.shape.is_compatible_with(tensor.shape):
             raise ValueError(
@@ -212,14 +213,14 @@ class VariableUpdates:
             indices = _batch_positions(slices.indices)
             return self._scatter_nd("ResourceScatterNdUpdate", indices, slices.values, None)
 
-    def _scatter(self, op_type: str, sparse_delta: Any, name: str | None) -> Tensor:
+    def _scatter(self, op_type: str, sparse_delta: IndexedSlices, name: str | None) -> Tensor:
         slices = _checked_slices(sparse_delta)
         values = convert_to_tensor(slices.values, self.dtype)
         op_function: Callable[..., Any] = getattr(raw, op_type)
         return self._after(op_function(self.handle, slices.indices, values, name=name))
 
     # ------------------------------------------------------------------ single positions
-    def scatter_nd_add(self, indices: Any, updates: Any, name: str | None = None) -> Tensor:
+    def scatter_nd_add(self, indices: TensorLike, updates: TensorLike, name: str | None = None) -> Tensor:
         """Adds at positions: ``v[tuple(indices[i])] += updates[i]``.
 
         Args:
@@ -228,36 +229,36 @@ class VariableUpdates:
         """
         return self._scatter_nd("ResourceScatterNdAdd", indices, updates, name)
 
-    def scatter_nd_sub(self, indices: Any, updates: Any, name: str | None = None) -> Tensor:
+    def scatter_nd_sub(self, indices: TensorLike, updates: TensorLike, name: str | None = None) -> Tensor:
         """Subtracts at positions; see `scatter_nd_add`."""
         return self._scatter_nd("ResourceScatterNdSub", indices, updates, name)
 
-    def scatter_nd_update(self, indices: Any, updates: Any, name: str | None = None) -> Tensor:
+    def scatter_nd_update(self, indices: TensorLike, updates: TensorLike, name: str | None = None) -> Tensor:
         """Replaces at positions; see `scatter_nd_add`."""
         return self._scatter_nd("ResourceScatterNdUpdate", indices, updates, name)
 
-    def scatter_nd_min(self, indices: Any, updates: Any, name: str | None = None) -> Tensor:
+    def scatter_nd_min(self, indices: TensorLike, updates: TensorLike, name: str | None = None) -> Tensor:
         """Takes the minimum at positions; see `scatter_nd_add`."""
         return self._scatter_nd("ResourceScatterNdMin", indices, updates, name)
 
-    def scatter_nd_max(self, indices: Any, updates: Any, name: str | None = None) -> Tensor:
+    def scatter_nd_max(self, indices: TensorLike, updates: TensorLike, name: str | None = None) -> Tensor:
         """Takes the maximum at positions; see `scatter_nd_add`."""
         return self._scatter_nd("ResourceScatterNdMax", indices, updates, name)
 
-    def _scatter_nd(self, op_type: str, indices: Any, updates: Any, name: str | None) -> Tensor:
+    def _scatter_nd(self, op_type: str, indices: TensorLike, updates: TensorLike, name: str | None) -> Tensor:
         values = convert_to_tensor(updates, self.dtype)
         op_function: Callable[..., Any] = getattr(raw, op_type)
         return self._after(op_function(self.handle, indices, values, name=name))
 
     # ------------------------------------------------------------------ reading a part
-    def sparse_read(self, indices: Any, name: str | None = None) -> Tensor:
+    def sparse_read(self, indices: TensorLike, name: str | None = None) -> Tensor:
         """The rows `indices` (integers of any shape), without reading the rest."""
         with self.graph.name_scope(name or "Gather") as scope:
             rows = raw.ResourceGather(self.handle, indices, dtype=self.dtype, name=scope)
             tensor: Tensor = raw.Identity(rows)
             return tensor
 
-    def gather_nd(self, indices: Any, name: str | None = None) -> Tensor:
+    def gather_nd(self, indices: TensorLike, name: str | None = None) -> Tensor:
         """The slices at positions `indices` (integers, shape [..., k]), without reading the rest."""
         with self.graph.name_scope(name or "GatherNd") as scope:
             slices = raw.ResourceGatherNd(self.handle, indices, dtype=self.dtype, name=scope)
@@ -268,7 +269,7 @@ class VariableUpdates:
     def __iter__(self) -> NoReturn:
         raise TypeError(f"variable {self.name} cannot be iterated over; iterate over tf.unstack(v)")
 
-    def __getitem__(self, item: Any) -> Tensor:
+    def __getitem__(self, item: TensorIndex) -> Tensor:
         return slice_helper(self.value(), item, self)
 
     def __neg__(self) -> Tensor:
@@ -285,35 +286,35 @@ class VariableUpdates:
 
     if TYPE_CHECKING:
         # attached in a loop below, one pair for each of BINARY_OPERATORS
-        def __add__(self, other: Any) -> Tensor: ...
-        def __radd__(self, other: Any) -> Tensor: ...
-        def __sub__(self, other: Any) -> Tensor: ...
-        def __rsub__(self, other: Any) -> Tensor: ...
-        def __mul__(self, other: Any) -> Tensor: ...
-        def __rmul__(self, other: Any) -> Tensor: ...
-        def __truediv__(self, other: Any) -> Tensor: ...
-        def __rtruediv__(self, other: Any) -> Tensor: ...
-        def __floordiv__(self, other: Any) -> Tensor: ...
-        def __mod__(self, other: Any) -> Tensor: ...
-        def __pow__(self, other: Any) -> Tensor: ...
-        def __matmul__(self, other: Any) -> Tensor: ...
-        def __and__(self, other: Any) -> Tensor: ...
-        def __or__(self, other: Any) -> Tensor: ...
-        def __lt__(self, other: Any) -> Tensor: ...
-        def __le__(self, other: Any) -> Tensor: ...
-        def __gt__(self, other: Any) -> Tensor: ...
-        def __ge__(self, other: Any) -> Tensor: ...
+        def __add__(self, other: TensorLike) -> Tensor: ...
+        def __radd__(self, other: TensorLike) -> Tensor: ...
+        def __sub__(self, other: TensorLike) -> Tensor: ...
+        def __rsub__(self, other: TensorLike) -> Tensor: ...
+        def __mul__(self, other: TensorLike) -> Tensor: ...
+        def __rmul__(self, other: TensorLike) -> Tensor: ...
+        def __truediv__(self, other: TensorLike) -> Tensor: ...
+        def __rtruediv__(self, other: TensorLike) -> Tensor: ...
+        def __floordiv__(self, other: TensorLike) -> Tensor: ...
+        def __mod__(self, other: TensorLike) -> Tensor: ...
+        def __pow__(self, other: TensorLike) -> Tensor: ...
+        def __matmul__(self, other: TensorLike) -> Tensor: ...
+        def __and__(self, other: TensorLike) -> Tensor: ...
+        def __or__(self, other: TensorLike) -> Tensor: ...
+        def __lt__(self, other: TensorLike) -> Tensor: ...
+        def __le__(self, other: TensorLike) -> Tensor: ...
+        def __gt__(self, other: TensorLike) -> Tensor: ...
+        def __ge__(self, other: TensorLike) -> Tensor: ...
 
 
-def _attach_operators(cls: Any) -> None:
+def _attach_operators(cls: type[VariableUpdates]) -> None:
     def forward(name: str) -> Callable[[Any, Any], Any]:
-        def operator(self: Any, other: Any) -> Any:
+        def operator(self: VariableUpdates, other: TensorLike) -> Any:
             return Tensor.OPERATORS[name](self.value(), other)
 
         return operator
 
     def backward(name: str) -> Callable[[Any, Any], Any]:
-        def operator(self: Any, other: Any) -> Any:
+        def operator(self: VariableUpdates, other: TensorLike) -> Any:
             return Tensor.OPERATORS[name](other, self.value())
 
         return operator
@@ -327,13 +328,13 @@ def _attach_operators(cls: Any) -> None:
 _attach_operators(VariableUpdates)
 
 
-def _checked_slices(sparse_delta: Any) -> IndexedSlices:
+def _checked_slices(sparse_delta: IndexedSlices) -> IndexedSlices:
     if not isinstance(sparse_delta, IndexedSlices):
         raise TypeError(f"sparse_delta must be a tf.IndexedSlices, got {sparse_delta!r}")
     return sparse_delta
 
 
-def _batch_positions(indices: Any) -> Tensor:
+def _batch_positions(indices: TensorLike) -> Tensor:
     """Full positions [b.., i, k] for row numbers [b.., i] that count within their batch entry."""
     rows = convert_to_tensor(indices, name="indices")
     if rows.dtype is not dtypes.int64:

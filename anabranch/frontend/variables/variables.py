@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar, TypeAlias
 
 from anabranch.core.colocation import colocation_group
 from anabranch.core.compat import as_text
-from anabranch.core.dtypes import DType, as_dtype, resource
-from anabranch.core.shapes import TensorShape
-from anabranch.core.values import TensorValue
+from anabranch.core.dtypes import DType, DTypeLike, as_dtype, resource
+from anabranch.core.shapes import ShapeLike, TensorShape
+from anabranch.core.values import PassedOn, TensorLike, TensorValue
+from anabranch.frontend.arguments import DeviceLike
 from anabranch.frontend.framework import init_scope
 from anabranch.frontend.variables.initial_value import initial_or_current, with_initialized_inputs
 from anabranch.frontend.variables.policy import (
@@ -23,7 +24,7 @@ from anabranch.frontend.variables.updates import VariableUpdates
 from anabranch.graph.collections import GraphKeys
 from anabranch.graph.conversion import convert_to_tensor, register_tensor_conversion_function
 from anabranch.graph.graph import Graph, get_default_graph
-from anabranch.graph.operation import Operation, Tensor
+from anabranch.graph.operation import Operation, StepRunner, Tensor
 from anabranch.ops import raw
 from anabranch.proto import training_pb2
 from anabranch.proto.training_pb2 import VariableDef
@@ -44,17 +45,17 @@ class SaveSliceInfo:
     def __init__(
         self,
         full_name: str | None = None,
-        full_shape: Any = None,
-        var_offset: Any = None,
-        var_shape: Any = None,
-        save_slice_info_def: Any = None,
+        full_shape: Sequence[int] | None = None,
+        var_offset: Sequence[int] | None = None,
+        var_shape: Sequence[int] | None = None,
+        save_slice_info_def: training_pb2.SaveSliceInfoDef | None = None,
         import_scope: str | None = None,
     ) -> None:
         if save_slice_info_def is not None:
             self.full_name: str | None = _with_scope(save_slice_info_def.full_name, import_scope)
-            self.full_shape = list(save_slice_info_def.full_shape)
-            self.var_offset = list(save_slice_info_def.var_offset)
-            self.var_shape = list(save_slice_info_def.var_shape)
+            self.full_shape: Any = list(save_slice_info_def.full_shape)
+            self.var_offset: Any = list(save_slice_info_def.var_offset)
+            self.var_shape: Any = list(save_slice_info_def.var_shape)
         else:
             self.full_name = full_name
             self.full_shape = full_shape
@@ -87,7 +88,7 @@ _SliceInfo: TypeAlias = SaveSliceInfo
 class _VariableType(type):
     """Creating a `Variable` goes through the open `variable_creator_scope` blocks."""
 
-    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+    def __call__(cls, *args: PassedOn, **kwargs: PassedOn) -> Any:
         if cls is not Variable or kwargs.get("variable_def") is not None:
             return super().__call__(*args, **kwargs)
         bound = dict(zip(_PARAMETERS, args, strict=False))
@@ -147,21 +148,21 @@ class Variable(VariableUpdates, metaclass=_VariableType):
 
     def __init__(
         self,
-        initial_value: Any = None,
+        initial_value: TensorLike | Callable[[], TensorLike] | None = None,
         trainable: bool | None = None,
-        collections: Any = None,
+        collections: Iterable[str] | None = None,
         validate_shape: bool = True,
-        caching_device: Any = None,
+        caching_device: DeviceLike | None = None,
         name: str | None = None,
-        variable_def: Any = None,
-        dtype: Any = None,
-        expected_shape: Any = None,
+        variable_def: VariableDef | None = None,
+        dtype: DTypeLike | None = None,
+        expected_shape: ShapeLike | None = None,
         import_scope: str | None = None,
         constraint: Callable[[Tensor], Any] | None = None,
         use_resource: bool | None = None,
         synchronization: VariableSynchronization = VariableSynchronization.AUTO,
         aggregation: VariableAggregation = VariableAggregation.NONE,
-        shape: Any = None,
+        shape: ShapeLike | None = None,
     ) -> None:
         self._save_slice_info: _SliceInfo | None = None
         self._cached_value: Tensor | None = None
@@ -188,7 +189,7 @@ class Variable(VariableUpdates, metaclass=_VariableType):
             self.graph.add_to_collections(self._collections(collections), self)
 
     # ------------------------------------------------------------------ construction
-    def _collections(self, given: Any) -> list[str]:
+    def _collections(self, given: Iterable[str] | None) -> list[str]:
         names = [GraphKeys.GLOBAL_VARIABLES] if given is None else given
         if not isinstance(names, list | tuple | set):
             raise ValueError(f"variable {self.name}: collections must be a list, tuple or set of names, got {given!r}")
@@ -199,13 +200,13 @@ class Variable(VariableUpdates, metaclass=_VariableType):
 
     def _build(
         self,
-        initial_value: Any,
+        initial_value: TensorLike | Callable[[], TensorLike],
         name: str | None,
-        dtype: Any,
-        shape: Any,
-        expected_shape: Any,
+        dtype: DTypeLike | None,
+        shape: ShapeLike,
+        expected_shape: ShapeLike,
         validate_shape: bool,
-        caching_device: Any,
+        caching_device: DeviceLike | None,
     ) -> None:
         graph = get_default_graph()
         wanted = None if dtype is None else as_dtype(dtype).base_dtype
@@ -237,7 +238,7 @@ class Variable(VariableUpdates, metaclass=_VariableType):
                 with graph.device(caching_device):
                     self._cached_value = raw.Identity(self._graph_element)
 
-    def _init_from_proto(self, variable_def: Any, import_scope: str | None) -> None:
+    def _init_from_proto(self, variable_def: VariableDef, import_scope: str | None) -> None:
         graph = get_default_graph()
 
         def element(name: str) -> Any:
@@ -326,7 +327,7 @@ class Variable(VariableUpdates, metaclass=_VariableType):
     def _shape_as_list(self) -> list[int | None] | None:
         return None if self._shape.ndims is None else self._shape.as_list()
 
-    def set_shape(self, shape: Any) -> None:
+    def set_shape(self, shape: ShapeLike) -> None:
         """Adds what the caller knows of the shape; raises ValueError where that contradicts what is known."""
         try:
             self._shape = self._shape.merge_with(shape)
@@ -432,11 +433,11 @@ class Variable(VariableUpdates, metaclass=_VariableType):
         """What fetching or feeding this variable means: the read that was made with it."""
         return self._graph_element
 
-    def eval(self, session: Any = None) -> TensorValue:
+    def eval(self, session: StepRunner | None = None) -> TensorValue:
         """The value in `session` (default: the default session), as a NumPy array."""
         return self._graph_element.eval(session=session)
 
-    def load(self, value: Any, session: Any = None) -> None:
+    def load(self, value: TensorLike, session: StepRunner | None = None) -> None:
         """Sets the value in `session` (default: the default session) without adding to the graph.
 
         Args:
@@ -482,7 +483,7 @@ class Variable(VariableUpdates, metaclass=_VariableType):
         return message
 
     @staticmethod
-    def from_proto(variable_def: Any, import_scope: str | None = None) -> Variable:
+    def from_proto(variable_def: VariableDef, import_scope: str | None = None) -> Variable:
         """The variable whose nodes `variable_def` names in the default graph.
 
         Raises:
@@ -496,14 +497,14 @@ class Variable(VariableUpdates, metaclass=_VariableType):
 
 
 # ---------------------------------------------------------------------- helpers
-def _initial_tensor(initial_value: Any, dtype: DType | None, graph: Graph) -> Tensor:
+def _initial_tensor(initial_value: TensorLike | Callable[[], TensorLike], dtype: DType | None, graph: Graph) -> Tensor:
     if not callable(initial_value):
         return convert_to_tensor(initial_value, dtype, name="initial_value")
     with graph.name_scope("Initializer"):
         return convert_to_tensor(initial_value(), dtype, name="initial_value")
 
 
-def _variable_shape(value: Tensor, shape: Any, expected: Any, validate: bool, name: str) -> TensorShape:
+def _variable_shape(value: Tensor, shape: ShapeLike, expected: ShapeLike, validate: bool, name: str) -> TensorShape:
     """The static shape of a variable with this initial value."""
     if expected is not None and not value.shape.is_compatible_with(expected):
         raise ValueError(f"variable {name!r}: the initial value has shape {value.shape}, expected {expected}")

@@ -13,7 +13,7 @@ from anabranch.core.arrays import Array, ArrayLibrary
 from anabranch.core.dtypes import DType
 from anabranch.core.kernel_context import OperationContext
 from anabranch.graph.building import OpFunction, define_op
-from anabranch.graph.operation import Tensor
+from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw, shape_rules
 from anabranch.ops.arithmetic.math import complex_array, sum_to_operands
 from anabranch.ops.factories import attach_gradient
@@ -26,7 +26,7 @@ Complex = define_op(
 Complex.shape(shape_rules.broadcast)
 
 
-def check_parts(ctx: OperationContext, real: Any, whole: Any) -> None:
+def check_parts(ctx: OperationContext, real: Array, whole: Array) -> None:
     """Makes the step fail unless a complex dtype has parts of that real one."""
     ctx.check(
         whole.real_dtype is real,
@@ -41,7 +41,7 @@ def _(real: Array, imag: Array, *, T: DType, Tout: DType, xp: ArrayLibrary, ctx:
 
 
 @Complex.gradient
-def _(op: Any, grad: Tensor) -> Any:
+def _(op: Operation, grad: Tensor) -> Any:
     real = op.attrs["T"]
     return sum_to_operands(op, Real(grad, Tout=real), Imag(grad, Tout=real))
 
@@ -58,14 +58,14 @@ def _part(name: str, signature: str, function: Callable[..., Any], gradient: Cal
     op.shape(shape_rules.same_as_first)
 
     @op.kernel
-    def _(z: Array, *, T: Any, Tout: Any, xp: ArrayLibrary, ctx: OperationContext) -> Any:
+    def _(z: Array, *, T: DType, Tout: DType, xp: ArrayLibrary, ctx: OperationContext) -> Any:
         check_parts(ctx, Tout, T)
         return function(xp, z).astype(Tout.as_numpy_dtype)
 
     return attach_gradient(op, gradient)
 
 
-def _angle_gradient(op: Any, grad: Tensor) -> Any:
+def _angle_gradient(op: Operation, grad: Tensor) -> Any:
     z, real = op.inputs[0], op.attrs["Tout"]
     re, im = Real(z, Tout=real), Imag(z, Tout=real)
     scaled = raw.RealDiv(grad, raw.AddV2(raw.Square(re), raw.Square(im)))
@@ -96,5 +96,5 @@ def _(input: Array, *, xp: ArrayLibrary) -> Any:
 
 
 @Conj.gradient
-def _(op: Any, grad: Tensor) -> Any:
+def _(op: Operation, grad: Tensor) -> Any:
     return Conj(grad)

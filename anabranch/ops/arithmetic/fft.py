@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from anabranch.core.arrays import Array, ArrayLibrary
+from anabranch.core.arrays import Array, ArrayLibrary, HostArray
+from anabranch.core.dtypes import DType
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import OpFunction, define_op
 from anabranch.graph.constants import ShapeContext, constant_value
-from anabranch.graph.operation import Tensor
+from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw, shape_rules
 from anabranch.ops.arithmetic.complex_numbers import check_parts, complex_of
 
@@ -44,7 +45,7 @@ def _complex_transform(name: str, rank: int, inverse: bool) -> OpFunction:
         return function(input, axes=_axes(rank)).astype(input.dtype)
 
     @op.gradient
-    def _(operation: Any, grad: Tensor) -> Any:
+    def _(operation: Operation, grad: Tensor) -> Any:
         other = getattr(raw, name[1:] if inverse else f"I{name}")(grad)
         size = _inner_size(grad, rank)
         return raw.RealDiv(other, size) if inverse else raw.Mul(other, size)
@@ -61,7 +62,7 @@ IFFT3D = _complex_transform("IFFT3D", 3, True)
 
 
 # ---------------------------------------------------------------------- real to complex and back
-def _transformed_shape(input: TensorShape, fft_length: Any, rank: int, halved: bool) -> TensorShape:
+def _transformed_shape(input: TensorShape, fft_length: HostArray | None, rank: int, halved: bool) -> TensorShape:
     shape = input.with_rank_at_least(rank)
     if shape.ndims is None:
         return shape
@@ -88,7 +89,7 @@ def _real_transform(rank: int) -> OpFunction:
 
     @op.kernel
     def _(
-        input: Array, fft_length: Array, *, Treal: Any, Tcomplex: Any, xp: ArrayLibrary, ctx: OperationContext
+        input: Array, fft_length: Array, *, Treal: DType, Tcomplex: DType, xp: ArrayLibrary, ctx: OperationContext
     ) -> Any:
         check_parts(ctx, Treal, Tcomplex)
         lengths = _lengths(ctx, fft_length, rank)
@@ -96,7 +97,7 @@ def _real_transform(rank: int) -> OpFunction:
         return xp.fft.rfftn(input, s=lengths, axes=_axes(rank)).astype(Tcomplex.as_numpy_dtype)
 
     @op.gradient
-    def _(operation: Any, grad: Tensor) -> Any:
+    def _(operation: Operation, grad: Tensor) -> Any:
         """The part beyond the middle, which the transform leaves out, contributes nothing to <grad, output>."""
         x, lengths = operation.inputs
         full = getattr(raw, f"IFFT{suffix}")(_fitted(grad, lengths, rank))
@@ -123,7 +124,7 @@ def _inverse_real_transform(rank: int) -> OpFunction:
 
     @op.kernel
     def _(
-        input: Array, fft_length: Array, *, Treal: Any, Tcomplex: Any, xp: ArrayLibrary, ctx: OperationContext
+        input: Array, fft_length: Array, *, Treal: DType, Tcomplex: DType, xp: ArrayLibrary, ctx: OperationContext
     ) -> Any:
         check_parts(ctx, Treal, Tcomplex)
         lengths = _lengths(ctx, fft_length, rank)
@@ -131,7 +132,7 @@ def _inverse_real_transform(rank: int) -> OpFunction:
         return xp.fft.irfftn(input, s=lengths, axes=_axes(rank)).astype(Treal.as_numpy_dtype)
 
     @op.gradient
-    def _(operation: Any, grad: Tensor) -> Any:
+    def _(operation: Operation, grad: Tensor) -> Any:
         """Every coefficient stands for itself and its mirror image, except the first and the middle one."""
         z, lengths = operation.inputs
         spectrum = getattr(raw, f"RFFT{suffix}")(grad, lengths, Treal=grad.dtype, Tcomplex=z.dtype)
@@ -142,7 +143,7 @@ def _inverse_real_transform(rank: int) -> OpFunction:
     return op
 
 
-def _lengths(ctx: OperationContext, fft_length: Any, rank: int) -> list[int]:
+def _lengths(ctx: OperationContext, fft_length: Array, rank: int) -> list[int]:
     lengths = [int(n) for n in np.reshape(fft_length, -1)]
     ctx.check(len(lengths) == rank, f"fft_length must have {rank} elements, got {lengths}")
     ctx.check(all(n > 0 for n in lengths), f"fft_length must be positive, got {lengths}")

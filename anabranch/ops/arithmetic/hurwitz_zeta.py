@@ -15,6 +15,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from anabranch.core.arrays import Array
+
 #: terms before the asymptotic series (Euler and Maclaurin's), and q + n where it begins
 _TERMS = 9
 #: how far below zero terms are added one by one
@@ -36,7 +38,7 @@ _DIVISORS = (
 )
 
 
-def zeta(x: Any, q: Any) -> Any:
+def zeta(x: Array, q: Array) -> Any:
     """The function of arrays that broadcast: infinite where x is one, or x is even and -q a natural number."""
     x, q = jnp.broadcast_arrays(x, q)
     at_pole = (q <= 0) & (q == jnp.floor(q))
@@ -48,13 +50,13 @@ def zeta(x: Any, q: Any) -> Any:
     return jnp.where(x > 1, value, jnp.where(x == 1, np.inf, np.nan)).astype(x.dtype)
 
 
-def _far_below_zero(x: Any, q: Any, even: Any) -> Any:
+def _far_below_zero(x: Array, q: Array, even: Array) -> Any:
     fraction = (q - jnp.floor(q)).astype(x.dtype)
     left = _sum(x, 1 - fraction) - _sum(x, 1 - q)
     return _sum(x, fraction) + jnp.where(even, left, -left)
 
 
-def polygamma(n: Any, x: Any) -> Any:
+def polygamma(n: Array, x: Array) -> Any:
     """The derivative of order n of the digamma function; NaN where n is no natural number."""
     n, x = jnp.broadcast_arrays(n, x)
     sign = jnp.where(jnp.mod(n, 2) == 0, -1, 1).astype(x.dtype)
@@ -63,7 +65,7 @@ def polygamma(n: Any, x: Any) -> Any:
     return jnp.where(n == 0, jax.lax.digamma(x), jnp.where(defined, derivative, np.nan))
 
 
-def _sum(x: Any, q: Any) -> Any:
+def _sum(x: Array, q: Array) -> Any:
     """The sum where x > 1, and q > 0 or x is whole; any value elsewhere."""
     total, at, term, settled = _first_terms(x, q)
     total = jnp.where(settled, total, total + term * at / (x - 1) - term / 2)
@@ -80,15 +82,15 @@ def _sum(x: Any, q: Any) -> Any:
     return total
 
 
-def _first_terms(x: Any, q: Any) -> tuple[Any, Any, Any, Any]:
+def _first_terms(x: Array, q: Array) -> tuple[Any, Any, Any, Any]:
     """The sum of the first terms, the last of them and its q + n, and where the others no longer matter."""
     epsilon = np.finfo(x.dtype).eps / 2
 
-    def more(state: Any) -> Any:
+    def more(state: tuple[Array, ...]) -> Any:
         count, _, at, _, settled = state
         return (count < _TERMS) | ((count < _DIRECT + _TERMS + 1) & jnp.any((at <= _TERMS) & ~settled))
 
-    def step(state: Any) -> Any:
+    def step(state: tuple[Array, ...]) -> Any:
         count, total, at, term, settled = state
         going = ~settled & ((count < _TERMS) | (at <= _TERMS))
         next_at = jnp.where(going, at + 1, at)

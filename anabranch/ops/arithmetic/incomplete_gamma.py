@@ -19,6 +19,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from anabranch.core.arrays import Array
+
 #: terms of a value, and of a derivative by dtype
 _TERMS = 2000
 _DERIVATIVE_TERMS = {"float32": 200, "float64": 500}
@@ -34,34 +36,34 @@ class _Mode(enum.Enum):
     SAMPLE_DERIVATIVE = enum.auto()
 
 
-def lower(a: Any, x: Any) -> Any:
+def lower(a: Array, x: Array) -> Any:
     """The regularised lower incomplete gamma function of arrays that broadcast."""
     return _widened(_lower, a, x, _Mode.VALUE)
 
 
-def lower_by_a(a: Any, x: Any) -> Any:
+def lower_by_a(a: Array, x: Array) -> Any:
     """The derivative by `a` of the lower function."""
     return _widened(_lower, a, x, _Mode.DERIVATIVE)
 
 
-def sample_by_a(a: Any, x: Any) -> Any:
+def sample_by_a(a: Array, x: Array) -> Any:
     """The derivative by `a` of a sample of the gamma distribution."""
     return _widened(_lower, a, x, _Mode.SAMPLE_DERIVATIVE)
 
 
-def upper(a: Any, x: Any) -> Any:
+def upper(a: Array, x: Array) -> Any:
     """One minus the lower function, exact where that is nearly one."""
     return _widened(_upper, a, x)
 
 
-def _widened(function: Callable[..., Any], a: Any, x: Any, *more: Any) -> Any:
+def _widened(function: Callable[..., Any], a: Array, x: Array, *more: Array) -> Any:
     """The arrays, in single precision where theirs is less."""
     a, x = jnp.broadcast_arrays(a, x)
     wide = a.dtype if a.dtype.name in _DERIVATIVE_TERMS else np.dtype(np.float32)
     return function(a.astype(wide), x.astype(wide), *more).astype(a.dtype)
 
 
-def _lower(a: Any, x: Any, mode: _Mode) -> Any:
+def _lower(a: Array, x: Array, mode: _Mode) -> Any:
     by_fraction = (x > 1) & (x > a)
     defined = (x >= 0) & (a > 0)
     fraction = _continued_fraction(a, x, defined & by_fraction, mode)
@@ -71,7 +73,7 @@ def _lower(a: Any, x: Any, mode: _Mode) -> Any:
     return jnp.where(x == 0, 0, jnp.where(defined, value, np.nan))
 
 
-def _upper(a: Any, x: Any) -> Any:
+def _upper(a: Array, x: Array) -> Any:
     by_series = (x < 1) | (x < a)
     defined = (x >= 0) & (a > 0)
     series = _power_series(a, x, defined & by_series, _Mode.VALUE)
@@ -79,13 +81,13 @@ def _upper(a: Any, x: Any) -> Any:
     return jnp.where(defined, jnp.where(by_series, 1 - series, fraction), np.nan)
 
 
-def _main_term(a: Any, x: Any) -> Any:
+def _main_term(a: Array, x: Array) -> Any:
     """x^a exp(-x) / gamma(a); zero where that underflows, or where infinities leave nothing to say."""
     logarithm = a * jnp.log(x) - x - jax.lax.lgamma(a)
     return jnp.where(logarithm >= -np.log(np.finfo(x.dtype).max), jnp.exp(logarithm), 0)
 
 
-def _terms(dtype: Any, mode: _Mode) -> int:
+def _terms(dtype: np.dtype[Any], mode: _Mode) -> int:
     return _TERMS if mode is _Mode.VALUE else _DERIVATIVE_TERMS[dtype.name]
 
 
@@ -101,7 +103,7 @@ class _Series(NamedTuple):
     total_by_a: Any
 
 
-def _power_series(a: Any, x: Any, wanted: Any, mode: _Mode) -> Any:
+def _power_series(a: Array, x: Array, wanted: Array, mode: _Mode) -> Any:
     main = _main_term(a, x)
     epsilon = np.finfo(x.dtype).eps / 2
     most = _terms(x.dtype, mode)
@@ -149,7 +151,7 @@ class _Fraction(NamedTuple):
     fraction_by_a: Any
 
 
-def _continued_fraction(a: Any, x: Any, wanted: Any, mode: _Mode) -> Any:
+def _continued_fraction(a: Array, x: Array, wanted: Array, mode: _Mode) -> Any:
     main = _main_term(a, x)
     epsilon = np.finfo(x.dtype).eps / 2
     most = _terms(x.dtype, mode)
@@ -195,7 +197,7 @@ def _continued_fraction(a: Any, x: Any, wanted: Any, mode: _Mode) -> Any:
     return jnp.where(jnp.isinf(x) | (main == 0), 0, value)
 
 
-def _where_going(state: Any, new: Any) -> Any:
+def _where_going(state: _Series | _Fraction, new: _Series | _Fraction) -> Any:
     """The new state of the elements that were still changing, the old one of the others."""
     kept = jax.tree.map(lambda was, now: jnp.where(state.going, now, was), state, new)
     return kept._replace(terms=new.terms, going=new.going)

@@ -16,7 +16,7 @@ from anabranch.core.dtypes import DType
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import OpFunction, define_op
-from anabranch.graph.operation import Tensor
+from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw, shape_rules
 from anabranch.ops.arithmetic.math import conj, sum_to_shape
 
@@ -24,15 +24,15 @@ _TYPES = "{double, float, half, complex64, complex128}"
 
 
 # ---------------------------------------------------------------------- arrays
-def _widened(x: Any) -> Any:
+def _widened(x: Array) -> Any:
     return x.astype(np.float32) if np.dtype(x.dtype) == np.float16 else x
 
 
-def _transposed(x: Any) -> Any:
+def _transposed(x: Array) -> Any:
     return jnp.conj(jnp.swapaxes(x, -1, -2))
 
 
-def _factored(ctx: OperationContext, matrix: Any) -> tuple[Any, Any]:
+def _factored(ctx: OperationContext, matrix: Array) -> tuple[Any, Any]:
     """The LU factors and the permutation of invertible matrices; the step fails where one is singular.
 
     A first pivot that is NaN counts as singular, as it does in TensorFlow; later ones are let through.
@@ -43,7 +43,7 @@ def _factored(ctx: OperationContext, matrix: Any) -> tuple[Any, Any]:
     return factors, permutation
 
 
-def _solved(factors: Any, permutation: Any, rhs: Any) -> Any:
+def _solved(factors: Array, permutation: Array, rhs: Array) -> Any:
     permuted = jnp.take_along_axis(rhs, permutation[..., None], axis=-2)
     lower = jax.lax.linalg.triangular_solve(factors, permuted, left_side=True, lower=True, unit_diagonal=True)
     return jax.lax.linalg.triangular_solve(factors, lower, left_side=True, lower=False)
@@ -134,7 +134,7 @@ def _(input: Array, *, ctx: OperationContext) -> Any:
 
 
 @Cholesky.gradient
-def _(op: Any, grad: Tensor) -> Any:
+def _(op: Operation, grad: Tensor) -> Any:
     """A symmetric matrix: half of it for each triangle of the symmetric input."""
     factor = op.outputs[0]
     middle = _lower_half_diagonal(product(factor, grad, adj_a=True))
@@ -155,7 +155,7 @@ def _(input: Array, *, adjoint: bool, ctx: OperationContext) -> Any:
 
 
 @MatrixInverse.gradient
-def _(op: Any, grad: Tensor) -> Any:
+def _(op: Operation, grad: Tensor) -> Any:
     y = op.outputs[0]
     if op.attrs["adjoint"]:
         return raw.Neg(product(y, product(grad, y, adj_a=True)))
@@ -176,7 +176,7 @@ def _matrix_of(scalar: Tensor) -> Tensor:
 
 
 @MatrixDeterminant.gradient
-def _(op: Any, grad: Tensor) -> Any:
+def _(op: Operation, grad: Tensor) -> Any:
     scale = raw.Mul(grad, conj(op.outputs[0]))
     return raw.Mul(_matrix_of(scale), MatrixInverse(op.inputs[0], adjoint=True))
 
@@ -200,7 +200,7 @@ def _(input: Array) -> Any:
 
 
 @LogMatrixDeterminant.gradient
-def _(op: Any, _: Tensor, grad: Tensor) -> Any:
+def _(op: Operation, _: Tensor, grad: Tensor) -> Any:
     """The gradient treats the sign as a constant."""
     return raw.Mul(_matrix_of(grad), MatrixInverse(op.inputs[0], adjoint=True))
 
@@ -210,7 +210,7 @@ MatrixSolve = define_op("MatrixSolve", "matrix: T, rhs: T -> output: T", f"adjoi
 MatrixSolve.shape(_solution)
 
 
-def _check_system(ctx: OperationContext, matrix: Any, rhs: Any) -> None:
+def _check_system(ctx: OperationContext, matrix: Array, rhs: Array) -> None:
     fits = matrix.ndim >= 2 and matrix.shape[:-1] == rhs.shape[:-1] and matrix.shape[-1] == matrix.shape[-2]
     ctx.check(fits, f"matrices of shape {matrix.shape} and right-hand sides of shape {rhs.shape} form no system")
 
@@ -229,7 +229,7 @@ def _by_matrix(grad_rhs: Tensor, solution: Tensor, adjoint: bool) -> Tensor:
 
 
 @MatrixSolve.gradient
-def _(op: Any, grad: Tensor) -> Any:
+def _(op: Operation, grad: Tensor) -> Any:
     adjoint = op.attrs["adjoint"]
     grad_rhs = MatrixSolve(op.inputs[0], grad, adjoint=not adjoint)
     return _by_matrix(grad_rhs, op.outputs[0], adjoint), grad_rhs
@@ -263,7 +263,7 @@ def _triangular_solve(name: str, types: str) -> OpFunction:
         return solution.astype(rhs.dtype)
 
     @op.gradient
-    def _(operation: Any, grad: Tensor) -> Any:
+    def _(operation: Operation, grad: Tensor) -> Any:
         lower, adjoint = operation.attrs["lower"], operation.attrs["adjoint"]
         grad_rhs = op(operation.inputs[0], grad, lower=lower, adjoint=not adjoint)
         grad_matrix = _by_matrix(grad_rhs, operation.outputs[0], adjoint)
@@ -309,7 +309,7 @@ def _(matrix: Array, rhs: Array, l2_regularizer: Array, *, fast: bool, ctx: Oper
 
 
 @MatrixSolveLs.gradient
-def _(op: Any, grad: Tensor) -> Any:
+def _(op: Operation, grad: Tensor) -> Any:
     a, b, regularizer = op.inputs
     x = op.outputs[0]
     shape = a.shape.with_rank_at_least(2)
@@ -357,7 +357,7 @@ def _(input: Array, *, full_matrices: bool) -> Any:
 
 
 @Qr.gradient
-def _(op: Any, grad_q: Any, grad_r: Any) -> Any:
+def _(op: Operation, grad_q: Tensor | None, grad_r: Tensor | None) -> Any:
     q, r = op.outputs
     shape = op.inputs[0].shape
     rows, columns = (shape[-2].value, shape[-1].value) if shape.ndims is not None else (None, None)
@@ -402,7 +402,7 @@ def _(input: Array, *, compute_v: bool, ctx: OperationContext) -> Any:
 
 
 @SelfAdjointEigV2.gradient
-def _(op: Any, grad_e: Any, grad_v: Any) -> Any:
+def _(op: Operation, grad_e: Tensor | None, grad_v: Tensor | None) -> Any:
     """The gradient is that of the lower triangle, the one that is read."""
     if not op.attrs["compute_v"]:
         e, v = SelfAdjointEigV2(op.inputs[0], compute_v=True)
@@ -456,7 +456,7 @@ def _(input: Array, *, compute_uv: bool, full_matrices: bool) -> Any:
 
 
 @Svd.gradient
-def _(op: Any, grad_s: Any, grad_u: Any, grad_v: Any) -> Any:
+def _(op: Operation, grad_s: Tensor | None, grad_u: Tensor | None, grad_v: Tensor | None) -> Any:
     """Where u or v matter, the singular values must differ and be positive."""
     a = op.inputs[0]
     if not op.attrs["compute_uv"]:
@@ -514,7 +514,7 @@ def _(input: Array, *, output_idx_type: DType, ctx: OperationContext) -> Any:
 
 
 @Lu.gradient
-def _(op: Any, grad: Tensor, _: Any) -> Any:
+def _(op: Operation, grad: Tensor, _: Tensor | None) -> Any:
     """With P A = L U: P grad_A = L^-H (lower(L^H grad_L) + upper(grad_U U^H)) U^-H."""
     factors, permutation = op.outputs
     upper = raw.MatrixBandPart(factors, 0, -1)
@@ -542,7 +542,7 @@ def _(input: Array) -> Any:
 
 
 @MatrixExponential.gradient
-def _(op: Any, grad: Tensor) -> Any:
+def _(op: Operation, grad: Tensor) -> Any:
     """The upper right block of the exponential of [[a, grad], [0, a]], with a the adjoint of the input."""
     a = adjoint(op.inputs[0])
     upper, lower = raw.ConcatV2([a, grad], -1), raw.ConcatV2([raw.ZerosLike(a), a], -1)

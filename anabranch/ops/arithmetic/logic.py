@@ -12,7 +12,7 @@ from anabranch.core.arrays import Array, ArrayLibrary
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import OpFunction, define_op
-from anabranch.graph.operation import Tensor
+from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw, shape_rules
 from anabranch.ops.arithmetic.math import sum_to_shape
 from anabranch.ops.factories import binary, comparison
@@ -175,7 +175,7 @@ def _(condition: Array, t: Array, e: Array, *, xp: ArrayLibrary, ctx: OperationC
 
 
 @Select.gradient
-def _(op: Any, grad: Tensor) -> Any:
+def _(op: Operation, grad: Tensor) -> Any:
     condition, zeros = op.inputs[0], raw.ZerosLike(grad)
     return None, Select(condition, grad, zeros), Select(condition, zeros, grad)
 
@@ -190,7 +190,7 @@ def _(condition: Array, t: Array, e: Array, *, xp: ArrayLibrary) -> Any:
 
 
 @SelectV2.gradient
-def _(op: Any, grad: Tensor) -> Any:
+def _(op: Operation, grad: Tensor) -> Any:
     condition, t, e = op.inputs
     zeros = raw.ZerosLike(grad)
     by_t, by_e = SelectV2(condition, grad, zeros), SelectV2(condition, zeros, grad)

@@ -13,12 +13,12 @@ import numpy as np
 from anabranch.core.arrays import Array, ArrayLibrary
 from anabranch.core.dtypes import DType
 from anabranch.core.kernel_context import OperationContext
-from anabranch.core.shapes import TensorShape, broadcast_dims
+from anabranch.core.shapes import Dims, TensorShape, broadcast_dims
 from anabranch.errors import UnimplementedError
 from anabranch.graph.building import OpFunction, define_op
 from anabranch.graph.constants import ShapeContext, partial_vector
 from anabranch.graph.kernel_contexts import StepTracingContext
-from anabranch.graph.operation import Tensor
+from anabranch.graph.operation import Operation, Tensor
 from anabranch.graph.step_nodes import AnyTensor
 from anabranch.ops import raw, shape_rules
 from anabranch.ops.factories import attach_gradient, binary, unary, unary_compiled
@@ -46,7 +46,7 @@ def _(s0: TensorShape, s1: TensorShape, *, ctx: ShapeContext) -> list[TensorShap
     return [TensorShape([len(axes)]) for axes in _repeated_axes(known[0], known[1])]
 
 
-def _repeated_axes(s0: Any, s1: Any) -> tuple[list[int], list[int]]:
+def _repeated_axes(s0: Array, s1: Array) -> tuple[list[int], list[int]]:
     rank = len(broadcast_dims(tuple(s0), tuple(s1)) or ())
     a, b = ([1] * (rank - len(s)) + [int(d) for d in s] for s in (s0, s1))
     axes_a = [i for i in range(rank) if a[i] == 1 and (b[i] != 1 or i < rank - len(s0))]
@@ -61,7 +61,7 @@ def _(s0: Array, s1: Array, *, xp: ArrayLibrary) -> Any:
     return np.array(axes_a, s0.dtype), np.array(axes_b, s0.dtype)
 
 
-def sum_to_operands(op: Any, grad_x: Any, grad_y: Any) -> tuple[Any, Any]:
+def sum_to_operands(op: Operation, grad_x: Tensor | None, grad_y: Tensor | None) -> tuple[Any, Any]:
     """Undoes broadcasting: sums each operand's gradient over the axes along which that operand was repeated.
 
     Args:
@@ -90,7 +90,7 @@ def sum_to_shape(grad: Tensor, x: Tensor, other: Tensor | None = None) -> Tensor
     return grad
 
 
-def _static_axes(x: Any, other: Any) -> tuple[list[int], list[int]] | None:
+def _static_axes(x: Dims, other: Dims) -> tuple[list[int], list[int]] | None:
     """The axes to sum, as far as static shapes decide: those that `x` lacks, and those (of `x`) where it has size 1.
 
     To sum an axis that turns out to have size 1 is harmless; so only an unknown size of `x` leaves it open.
@@ -117,7 +117,7 @@ def conj(x: Tensor) -> Tensor:
 def chain(derivative: Callable[[Any, Any], Any]) -> Callable[..., Any]:
     """The gradient of y = f(x) with f holomorphic: `derivative(x, y)` is f'(x), in terms of graph tensors."""
 
-    def gradient(op: Any, grad: Tensor) -> Any:
+    def gradient(op: Operation, grad: Tensor) -> Any:
         return Mul(grad, conj(derivative(op.inputs[0], op.outputs[0])))
 
     return gradient
@@ -126,32 +126,32 @@ def chain(derivative: Callable[[Any, Any], Any]) -> Callable[..., Any]:
 def divided_by(denominator: Callable[[Any, Any], Any]) -> Callable[..., Any]:
     """Like `chain`, for f'(x) = 1 / denominator(x, y)."""
 
-    def gradient(op: Any, grad: Tensor) -> Any:
+    def gradient(op: Operation, grad: Tensor) -> Any:
         return RealDiv(grad, conj(denominator(op.inputs[0], op.outputs[0])))
 
     return gradient
 
 
-def no_gradient(op: Any, *grads: Any) -> Any:
+def no_gradient(op: Operation, *grads: Tensor | None) -> Any:
     """The gradient of operations that are constant almost everywhere: None for each input."""
     return [None] * len(op.inputs)
 
 
-def _is_integer(x: Any) -> bool:
+def _is_integer(x: Array) -> bool:
     return np.dtype(x.dtype).kind in "iu"
 
 
 # ---------------------------------------------------------------------- sums and products
-def _add_gradient(op: Any, grad: Tensor) -> Any:
+def _add_gradient(op: Operation, grad: Tensor) -> Any:
     return sum_to_operands(op, grad, grad)
 
 
-def _product_gradient(op: Any, grad: Tensor) -> Any:
+def _product_gradient(op: Operation, grad: Tensor) -> Any:
     x, y = op.inputs
     return sum_to_operands(op, Mul(grad, conj(y)), Mul(conj(x), grad))
 
 
-def _no_nan_gradient(op: Any, grad: Tensor) -> Any:
+def _no_nan_gradient(op: Operation, grad: Tensor) -> Any:
     x, y = (conj(t) for t in op.inputs)
     return sum_to_operands(op, raw.MulNoNan(grad, y), raw.MulNoNan(x, grad))
 
@@ -220,7 +220,8 @@ def _division(name: str, function: Callable[..., Any], types: str, gradient: Cal
     return attach_gradient(op, gradient)
 
 
-def _truncated_quotient(xp: ArrayLibrary, x: Array, y: Array) -> Any:
+def truncated_quotient(xp: ArrayLibrary, x: Array, y: Array) -> Any:
+    """The quotient rounded towards zero, as in C; of whole numbers without a detour over floats."""
     if not _is_integer(x):
         return xp.trunc(x / y)
     if xp is jnp:
@@ -231,20 +232,20 @@ def _truncated_quotient(xp: ArrayLibrary, x: Array, y: Array) -> Any:
 
 
 def _quotient(xp: ArrayLibrary, x: Array, y: Array) -> Any:
-    return _truncated_quotient(xp, x, y) if _is_integer(x) else xp.divide(x, y)
+    return truncated_quotient(xp, x, y) if _is_integer(x) else xp.divide(x, y)
 
 
 def _floor_quotient(xp: ArrayLibrary, x: Array, y: Array) -> Any:
     return xp.floor_divide(x, y) if _is_integer(x) else xp.floor(xp.divide(x, y))
 
 
-def _quotient_gradient(op: Any, grad: Tensor) -> Any:
+def _quotient_gradient(op: Operation, grad: Tensor) -> Any:
     x, y = (conj(t) for t in op.inputs)
     return sum_to_operands(op, RealDiv(grad, y), Mul(grad, RealDiv(RealDiv(Neg(x), y), y)))
 
 
 def _remainder_gradient(quotient: str) -> Callable[..., Any]:
-    def gradient(op: Any, grad: Tensor) -> Any:
+    def gradient(op: Operation, grad: Tensor) -> Any:
         x, y = op.inputs
         return sum_to_operands(op, grad, Mul(grad, Neg(getattr(raw, quotient)(x, y))))
 
@@ -254,13 +255,13 @@ def _remainder_gradient(quotient: str) -> Callable[..., Any]:
 Div = _division("Div", _quotient, "numbers", _quotient_gradient)
 RealDiv = _division("RealDiv", _quotient, "numbers", _quotient_gradient)
 FloorDiv = _division("FloorDiv", _floor_quotient, "numbers", no_gradient)
-TruncateDiv = _division("TruncateDiv", _truncated_quotient, "numbers", no_gradient)
+TruncateDiv = _division("TruncateDiv", truncated_quotient, "numbers", no_gradient)
 FloorMod = _division("FloorMod", lambda xp, x, y: xp.mod(x, y), "real", _remainder_gradient("FloorDiv"))
 TruncateMod = _division("TruncateMod", lambda xp, x, y: xp.fmod(x, y), _DIVISIBLE, _remainder_gradient("TruncateDiv"))
 Mod = _division("Mod", lambda xp, x, y: xp.fmod(x, y), _DIVISIBLE, _remainder_gradient("TruncateDiv"))
 
 
-def _div_no_nan_gradient(op: Any, grad: Tensor) -> Any:
+def _div_no_nan_gradient(op: Operation, grad: Tensor) -> Any:
     x, y = (conj(t) for t in op.inputs)
     return sum_to_operands(op, DivNoNan(grad, y), Mul(grad, DivNoNan(DivNoNan(Neg(x), y), y)))
 
@@ -282,9 +283,9 @@ def _where_zero(x: Tensor) -> Tensor:
 def _zero_safe(name: str, function: Callable[..., Any], by_y: Callable[..., Any]) -> OpFunction:
     """The product x * f(y), and 0 where x is 0 whatever f(y) is; `by_y` is its derivative by y."""
 
-    def gradient(op: Any, grad: Tensor) -> Any:
+    def gradient(op: Operation, grad: Tensor) -> Any:
         x, y = (conj(t) for t in op.inputs)
-        by_x = op.op_def(_where_zero(x), y)
+        by_x = getattr(raw, op.type)(_where_zero(x), y)
         return sum_to_operands(op, Mul(grad, by_x), Mul(grad, by_y(x, y)))
 
     return binary(name, lambda xp, x, y: xp.where(x == 0, xp.zeros_like(x), function(xp, x, y)), "inexact", gradient)
@@ -296,7 +297,7 @@ Xlog1py = _zero_safe("Xlog1py", lambda xp, x, y: x * xp.log1p(y), lambda x, y: X
 
 
 # ---------------------------------------------------------------------- powers
-def _pow_gradient(op: Any, grad: Tensor) -> Any:
+def _pow_gradient(op: Operation, grad: Tensor) -> Any:
     x, y, z = (conj(t) for t in (*op.inputs, op.outputs[0]))
     one, zero_x = raw.OnesLike(y), raw.ZerosLike(x)
     # x ** (y - 1) may be infinite at x = 0, where y = 0 makes its factor vanish
@@ -331,7 +332,7 @@ def _squared_difference(xp: ArrayLibrary, x: Array, y: Array) -> Any:
     return xp.conj(difference) * difference if np.dtype(x.dtype).kind == "c" else xp.square(difference)
 
 
-def _squared_difference_gradient(op: Any, grad: Tensor) -> Any:
+def _squared_difference_gradient(op: Operation, grad: Tensor) -> Any:
     """Of complex numbers the result is real: the imaginary part of its gradient has no effect."""
     x, y = op.inputs
     if grad.dtype.is_complex:
@@ -353,7 +354,11 @@ Square = unary("Square", lambda xp, x: xp.square(x), "numbers", chain(lambda x, 
 
 
 def _from_result(
-    name: str, function: Callable[..., Any], by_y: Callable[..., Any], conjugating: bool = True
+    name: str,
+    function: Callable[..., Any],
+    by_y: Callable[..., Any],
+    conjugating: bool = True,
+    zero_stays: bool = False,
 ) -> OpFunction:
     """`<name>(y, dy)`: a gradient as a function of its operation's result.
 
@@ -361,6 +366,7 @@ def _from_result(
         function: (y, dy) -> gradient, of arrays.
         by_y: (y, dy) -> its derivative by y, of tensors.
         conjugating: whether the operation takes the conjugate of a complex y itself. Those for tanh and sigmoid do not.
+        zero_stays: whether zero comes of a dy of zero, even where y is zero, infinite or NaN.
     """
     op = define_op(name, "y: T, dy: T -> z: T", "T: inexact")
     op.shape(shape_rules.same_as_first)
@@ -370,10 +376,11 @@ def _from_result(
         """The two go together element by element, whatever their shapes are."""
         ctx.check(np.size(y) == np.size(dy), f"y of shape {np.shape(y)} and dy of shape {np.shape(dy)} differ in size")
         dy = xp.reshape(dy, np.shape(y))
-        return function(xp.conj(y) if conjugating and np.dtype(y.dtype).kind == "c" else y, dy)
+        result = function(xp.conj(y) if conjugating and np.dtype(y.dtype).kind == "c" else y, dy)
+        return xp.where(dy == 0, xp.zeros_like(result), result) if zero_stays else result
 
     @op.gradient
-    def _(operation: Any, grad: Tensor) -> Any:
+    def _(operation: Operation, grad: Tensor) -> Any:
         y, dy = operation.inputs
         alike = y.shape.ndims is not None and y.shape.dims_tuple == dy.shape.dims_tuple
         shaped = dy if alike else raw.Reshape(dy, raw.Shape(y))
@@ -385,13 +392,21 @@ def _from_result(
 
 
 SqrtGrad = _from_result(
-    "SqrtGrad", lambda y, dy: dy * y.dtype.type(0.5) / y, lambda y, dy: RealDiv(Mul(dy, -0.5), Square(y))
+    "SqrtGrad",
+    lambda y, dy: dy * y.dtype.type(0.5) / y,
+    lambda y, dy: RealDiv(Mul(dy, -0.5), Square(y)),
+    zero_stays=True,
 )
 RsqrtGrad = _from_result(
-    "RsqrtGrad", lambda y, dy: dy * y.dtype.type(-0.5) * (y * y * y), lambda y, dy: Mul(Mul(dy, -1.5), Square(y))
+    "RsqrtGrad",
+    lambda y, dy: dy * y.dtype.type(-0.5) * (y * y * y),
+    lambda y, dy: Mul(Mul(dy, -1.5), Square(y)),
+    zero_stays=True,
 )
-ReciprocalGrad = _from_result("ReciprocalGrad", lambda y, dy: -dy * (y * y), lambda y, dy: Mul(Mul(dy, -2.0), y))
-InvGrad = _from_result("InvGrad", lambda y, dy: -dy * (y * y), lambda y, dy: Mul(Mul(dy, -2.0), y))
+ReciprocalGrad, InvGrad = (
+    _from_result(name, lambda y, dy: -dy * (y * y), lambda y, dy: Mul(Mul(dy, -2.0), y), zero_stays=True)
+    for name in ("ReciprocalGrad", "InvGrad")
+)
 TanhGrad = _from_result(
     "TanhGrad",
     lambda y, dy: dy * (y.dtype.type(1) - y * y),
@@ -457,14 +472,14 @@ def _(y: Array, x: Array, *, xp: ArrayLibrary) -> Any:
 
 
 @Atan2.gradient
-def _(op: Any, grad: Tensor) -> Any:
+def _(op: Operation, grad: Tensor) -> Any:
     y, x = op.inputs
     scaled = RealDiv(grad, AddV2(Square(x), Square(y)))
     return sum_to_operands(op, Mul(x, scaled), Mul(Neg(y), scaled))
 
 
 # ---------------------------------------------------------------------- signs, rounding
-def _sign_gradient(op: Any, grad: Tensor) -> Any:
+def _sign_gradient(op: Operation, grad: Tensor) -> Any:
     x, sign = op.inputs[0], op.outputs[0]
     if not x.dtype.is_complex:
         return raw.ZerosLike(x)
@@ -491,13 +506,13 @@ def _(x1: Array, x2: Array, *, xp: ArrayLibrary) -> Any:
 
 
 @NextAfter.gradient
-def _(op: Any, grad: Tensor) -> Any:
+def _(op: Operation, grad: Tensor) -> Any:
     return sum_to_operands(op, grad, raw.ZerosLike(grad))
 
 
 # ---------------------------------------------------------------------- extremes
 def _extreme_gradient(first_wins: str) -> Callable[..., Any]:
-    def gradient(op: Any, grad: Tensor) -> Any:
+    def gradient(op: Operation, grad: Tensor) -> Any:
         mask, zeros = getattr(raw, first_wins)(*op.inputs), raw.ZerosLike(grad)
         return sum_to_operands(op, raw.Select(mask, grad, zeros), raw.Select(mask, zeros, grad))
 
@@ -508,7 +523,7 @@ Maximum = binary("Maximum", lambda xp, x, y: xp.maximum(x, y), "real", _extreme_
 Minimum = binary("Minimum", lambda xp, x, y: xp.minimum(x, y), "real", _extreme_gradient("LessEqual"))
 
 
-def complex_array(real: Any, imag: Any, *, xp: ArrayLibrary) -> Any:
+def complex_array(real: Array, imag: Array, *, xp: ArrayLibrary) -> Any:
     """Complex numbers of their parts; real + 1j * imag would spoil infinities."""
     real, imag = xp.broadcast_arrays(real, imag)
     if xp is not np:
@@ -538,13 +553,13 @@ def _(t: Array, clip_value_min: Array, clip_value_max: Array, *, xp: ArrayLibrar
     return _clipped(t, clip_value_min, clip_value_max, xp)
 
 
-def _clipped(t: Any, low: Any, high: Any, xp: ArrayLibrary) -> Any:
+def _clipped(t: Array, low: Array, high: Array, xp: ArrayLibrary) -> Any:
     below = xp.where(high < t, high, t)
     return xp.where(low > below, low, below)
 
 
 @ClipByValue.gradient
-def _(op: Any, grad: Tensor) -> Any:
+def _(op: Operation, grad: Tensor) -> Any:
     t, low, high = op.inputs
     zeros = raw.ZerosLike(grad)
     below, above = raw.Less(t, low), raw.Greater(t, high)
@@ -578,7 +593,7 @@ def _(x: Array, *, SrcT: DType, DstT: DType, xp: ArrayLibrary, ctx: OperationCon
 
 
 @Cast.gradient
-def _(op: Any, grad: Tensor) -> Any:
+def _(op: Operation, grad: Tensor) -> Any:
     source, target = op.attrs["SrcT"], op.attrs["DstT"]
     if not all(t.is_floating or t.is_complex for t in (source, target)):
         return None

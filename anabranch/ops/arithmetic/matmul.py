@@ -13,7 +13,7 @@ from anabranch.core.arrays import Array, ArrayLibrary
 from anabranch.core.op_def import ASSUMED_DIMENSION, FlopsRule
 from anabranch.core.shapes import TensorShape, broadcast_shape
 from anabranch.graph.building import OpFunction, define_op
-from anabranch.graph.operation import Tensor
+from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw, shape_rules
 from anabranch.ops.arithmetic.math import conj, sum_to_shape
 
@@ -60,7 +60,7 @@ def _(a: Array, b: Array, *, transpose_a: bool, transpose_b: bool, xp: ArrayLibr
 
 
 @MatMul.gradient
-def _(op: Any, grad: Tensor) -> Any:
+def _(op: Operation, grad: Tensor) -> Any:
     a, b = (conj(t) for t in op.inputs)
     ta, tb = op.attrs["transpose_a"], op.attrs["transpose_b"]
     if ta:
@@ -91,7 +91,7 @@ def _(a: Array, b: Array, *, transpose_a: bool, transpose_b: bool, xp: ArrayLibr
 
 
 @SparseMatMul.gradient
-def _(op: Any, grad: Tensor) -> Any:
+def _(op: Operation, grad: Tensor) -> Any:
     a, b = (raw.Cast(t, DstT=grad.dtype) for t in op.inputs)
     ta, tb = op.attrs["transpose_a"], op.attrs["transpose_b"]
     grad_a = MatMul(b, grad, transpose_a=tb, transpose_b=True) if ta else MatMul(grad, b, transpose_b=not tb)
@@ -123,7 +123,7 @@ def _batch_matmul(name: str, merge_batches: Callable[[TensorShape, TensorShape],
         return xp.matmul(_adjoint(xp, x) if adj_x else x, _adjoint(xp, y) if adj_y else y)
 
     @op.gradient
-    def _(operation: Any, grad: Tensor) -> Any:
+    def _(operation: Operation, grad: Tensor) -> Any:
         x, y = operation.inputs
         adj_x, adj_y = operation.attrs["adj_x"], operation.attrs["adj_y"]
         grad_x = op(y, grad, adj_x=adj_y, adj_y=True) if adj_x else op(grad, y, adj_y=not adj_y)
@@ -173,7 +173,7 @@ def _(a: Array, b: Array, *, xp: ArrayLibrary) -> Any:
 
 
 @Cross.gradient
-def _(op: Any, grad: Tensor) -> Any:
+def _(op: Operation, grad: Tensor) -> Any:
     a, b = op.inputs
     return Cross(b, grad), Cross(grad, a)
 
@@ -252,7 +252,7 @@ def _sizes(term: str, label: str, shape: tuple[int, ...]) -> list[int]:
 
 
 @Einsum.gradient
-def _(op: Any, grad: Tensor) -> Any:
+def _(op: Operation, grad: Tensor) -> Any:
     terms, result = _terms(op.attrs["equation"])
     return [_einsum_gradient(op.inputs, terms, result, i, grad) for i in range(len(terms))]
 

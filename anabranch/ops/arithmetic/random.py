@@ -7,20 +7,21 @@ with a seed draws the same sequence in every session that runs it.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from anabranch.core.arrays import Array, RandomSource
+from anabranch.core.arrays import Array, ElementType, RandomSource
 from anabranch.core.dtypes import DType
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
 from anabranch.errors import InvalidArgumentError
 from anabranch.graph.building import define_op
 from anabranch.graph.constants import ShapeContext
-from anabranch.graph.operation import Tensor
+from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw, shape_rules
 from anabranch.ops.arithmetic import incomplete_gamma, random_bits
 
@@ -34,14 +35,14 @@ def _shape_input(shape: TensorShape, *_: TensorShape, ctx: ShapeContext) -> Tens
     return ctx.constant_as_shape("shape")
 
 
-def _dims(shape: Any) -> tuple[int, ...]:
+def _dims(shape: Array) -> tuple[int, ...]:
     dims = tuple(int(d) for d in np.asarray(shape))
     if any(d < 0 for d in dims):
         raise ValueError(f"the shape {list(dims)} has a negative dimension")
     return dims
 
 
-def stateless_key(seed: Any, ctx: OperationContext) -> Any:
+def stateless_key(seed: Array, ctx: OperationContext) -> Any:
     """The random key that a pair of integers stands for; all 128 bits count."""
     if np.shape(seed) != (2,):
         raise InvalidArgumentError(None, ctx.op, f"seed must have shape [2], not {list(np.shape(seed))}")
@@ -99,7 +100,7 @@ def _(shape: Array, *, dtype: DType, rng: RandomSource) -> Any:
     return random_bits.normal(rng, _dims(shape), dtype.as_numpy_dtype, bound=_TRUNCATED_AT)
 
 
-def _uniform_integers(shape: Any, low: Any, high: Any, key: Any, ctx: OperationContext) -> Any:
+def _uniform_integers(shape: Array, low: Array, high: Array, key: RandomSource, ctx: OperationContext) -> Any:
     for name, bound in (("minval", low), ("maxval", high)):
         if np.ndim(bound) != 0:
             raise InvalidArgumentError(None, ctx.op, f"{name} must be a scalar, got shape {list(np.shape(bound))}")
@@ -160,7 +161,7 @@ def _(
     return jnp.clip(numbers, low, high).astype(means.dtype)
 
 
-def _per_batch(parameter: Any, dims: tuple[int, ...]) -> Any:
+def _per_batch(parameter: Array, dims: tuple[int, ...]) -> Any:
     """A scalar parameter, or one value per batch, in double precision, so that it broadcasts with the output."""
     wide = jnp.asarray(parameter).astype(jnp.float64)
     if wide.ndim == 0 or wide.shape == (1,):
@@ -197,7 +198,7 @@ def _(shape: Array, alpha: Array, *, rng: RandomSource) -> Any:
 
 
 @RandomGamma.gradient
-def _(op: Any, grad: Tensor) -> Any:
+def _(op: Operation, grad: Tensor) -> Any:
     """Implicit reparameterization: d sample / d alpha, summed over the samples of each alpha."""
     alpha = op.inputs[1]
     leading = raw.Range(0, raw.Size(op.inputs[0]), 1)
@@ -221,7 +222,7 @@ def _(alpha: Array, sample: Array) -> Any:
     return incomplete_gamma.sample_by_a(alpha, sample)
 
 
-def _poisson(shape: Any, rate: Any, key: Any, dtype: Any, ctx: OperationContext) -> Any:
+def _poisson(shape: Array, rate: Array, key: RandomSource, dtype: ElementType, ctx: OperationContext) -> Any:
     rate = jnp.asarray(rate)
     ctx.check(rate >= 0, "the rate of a Poisson distribution must not be negative, got {0}", jnp.min(rate))
     wide = rate.astype(jnp.float64 if rate.dtype.itemsize == 8 else jnp.float32)
@@ -271,7 +272,9 @@ def _multinomial_shape(
     return TensorShape([logits[0], None if count is None else int(count)])
 
 
-def _multinomial(logits: Any, num_samples: Any, key: Any, dtype: Any, ctx: OperationContext) -> Any:
+def _multinomial(
+    logits: Array, num_samples: Array, key: RandomSource, dtype: ElementType, ctx: OperationContext
+) -> Any:
     """Samples by inverting the cumulative distribution: O(log classes) per sample."""
     batch, classes = logits.shape
     count = int(num_samples)
@@ -322,7 +325,7 @@ def _(value: Array, *, rng: RandomSource) -> Any:
     return jnp.take(value, _permutation(value.shape[0], rng), axis=0, mode="clip")
 
 
-def _permutation(count: int, key: Any) -> Any:
+def _permutation(count: int, key: RandomSource) -> Any:
     """The numbers below `count` in random order: sorted by random bits, each packed with its bits into one word.
 
     Sorting words is several times faster than an argsort. Equal bits, which keep the order of their numbers, are rare
@@ -340,7 +343,7 @@ def _(value: Array, *, rng: RandomSource) -> Any:
 
 
 # ---------------------------------------------------------------------- stateless
-def _stateless(name: str, draw: Any) -> Any:
+def _stateless(name: str, draw: Callable[..., Array]) -> Any:
     op = define_op(
         name,
         "shape: T, seed: Tseed -> output: dtype",
@@ -350,7 +353,7 @@ def _stateless(name: str, draw: Any) -> Any:
     op.shape(_shape_input)
 
     @op.kernel
-    def _(shape: Array, seed: Array, *, dtype: Any, ctx: OperationContext) -> Any:
+    def _(shape: Array, seed: Array, *, dtype: DType, ctx: OperationContext) -> Any:
         return draw(stateless_key(seed, ctx), _dims(shape), dtype.as_numpy_dtype)
 
     return op.not_differentiable()

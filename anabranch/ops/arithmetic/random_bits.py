@@ -17,14 +17,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from anabranch.core.arrays import Array, ElementType
+
 _HALF = np.uint64(32)
 
 
-def _rotated(x: Any) -> Any:
+def _rotated(x: Array) -> Any:
     return (x >> _HALF) | (x << _HALF)
 
 
-def _rounds(key: Any, shape: tuple[int, ...]) -> tuple[Any, Any, Any]:
+def _rounds(key: Array, shape: tuple[int, ...]) -> tuple[Any, Any, Any]:
     """The state after three rounds, and the two Weyl increments that the last rounds add."""
     stream = jax.random.bits(key, (), jnp.uint64) | np.uint64(1)
     counter = jax.lax.iota(jnp.uint64, math.prod(shape)).reshape(shape)
@@ -35,7 +37,7 @@ def _rounds(key: Any, shape: tuple[int, ...]) -> tuple[Any, Any, Any]:
     return _rotated(x * x + y), y, z
 
 
-def bits32(key: Any, shape: tuple[int, ...]) -> Any:
+def bits32(key: Array, shape: tuple[int, ...]) -> Any:
     """Uniform uint32 numbers.
 
     Args:
@@ -45,7 +47,7 @@ def bits32(key: Any, shape: tuple[int, ...]) -> Any:
     return ((x * x + z) >> _HALF).astype(jnp.uint32)
 
 
-def bits64(key: Any, shape: tuple[int, ...]) -> Any:
+def bits64(key: Array, shape: tuple[int, ...]) -> Any:
     """Uniform uint64 numbers."""
     x, y, z = _rounds(key, shape)
     last = x * x + z
@@ -62,7 +64,7 @@ _LAYOUT: dict[str, tuple[Any, int, int]] = {
 }
 
 
-def uniform(key: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+def uniform(key: Array, shape: tuple[int, ...], dtype: ElementType) -> Any:
     """Numbers of a floating dtype, uniform in [0, 1), as many distinct ones as its mantissa has."""
     dtype = np.dtype(dtype)
     kind, width, one = _LAYOUT[dtype.name]
@@ -73,7 +75,7 @@ def uniform(key: Any, shape: tuple[int, ...], dtype: Any) -> Any:
     return jax.lax.bitcast_convert_type(mantissa | np.asarray(one, kind), dtype) - np.ones((), dtype)
 
 
-def symmetric(key: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+def symmetric(key: Array, shape: tuple[int, ...], dtype: ElementType) -> Any:
     """Numbers uniform in the open interval (-1, 1), never 0: odd multiples of the dtype's finest step below 1.
 
     Args:
@@ -86,7 +88,7 @@ def symmetric(key: Any, shape: tuple[int, ...], dtype: Any) -> Any:
     return ((signed >> np.int32(7)) | np.int32(1)).astype(jnp.float32) * np.float32(2.0**-24)
 
 
-def normal(key: Any, shape: tuple[int, ...], dtype: Any, bound: float = math.inf) -> Any:
+def normal(key: Array, shape: tuple[int, ...], dtype: ElementType, bound: float = math.inf) -> Any:
     """Standard normal numbers; with `bound` those of the normal distribution cut off at ±bound."""
     dtype = np.dtype(dtype)
     wide = np.float64 if dtype == np.float64 else np.float32
@@ -97,7 +99,7 @@ def normal(key: Any, shape: tuple[int, ...], dtype: Any, bound: float = math.inf
     return numbers.astype(dtype)
 
 
-def integers(key: Any, shape: tuple[int, ...], low: Any, high: Any) -> Any:
+def integers(key: Array, shape: tuple[int, ...], low: Array, high: Array) -> Any:
     """Integers uniform in [low, high), of the dtype of the scalars `low` and `high` (int32 or int64; low < high).
 
     The bias is below (high - low) / 2**32 for int32 and (high - low) / 2**64 for int64.

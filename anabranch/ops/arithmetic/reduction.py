@@ -9,18 +9,18 @@ from typing import Any
 import numpy as np
 
 from anabranch.core.arrays import Array, ArrayLibrary
-from anabranch.core.dtypes import as_dtype
+from anabranch.core.dtypes import DType, as_dtype
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import OpFunction, define_op
 from anabranch.graph.constants import ShapeContext, constant_value
-from anabranch.graph.operation import Tensor
+from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw, shape_rules
-from anabranch.ops.arithmetic.math import conj
+from anabranch.ops.arithmetic.math import conj, truncated_quotient
 from anabranch.ops.factories import attach_gradient
 
 
-def _axes(rank: int, indices: Any) -> tuple[int, ...]:
+def _axes(rank: int, indices: Array) -> tuple[int, ...]:
     """Non-negative axes in order.
 
     Raises:
@@ -39,7 +39,7 @@ def _axes(rank: int, indices: Any) -> tuple[int, ...]:
     return tuple(axes)
 
 
-def _reduced_shape(shape: TensorShape, indices: Any, keep_dims: bool) -> TensorShape:
+def _reduced_shape(shape: TensorShape, indices: Array, keep_dims: bool) -> TensorShape:
     if shape.dims_tuple is None:
         return shape_rules.UNKNOWN
     if indices is None:
@@ -84,7 +84,7 @@ def _reduction(
 
 
 # ---------------------------------------------------------------------- what the gradients share
-def kept(op: Any, reduced: Tensor) -> Tensor:
+def kept(op: Operation, reduced: Tensor) -> Tensor:
     """`reduced` (of the result's shape) with the reduced dimensions put back, of size 1."""
     if op.attrs["keep_dims"]:
         return reduced
@@ -95,11 +95,11 @@ def kept(op: Any, reduced: Tensor) -> Tensor:
         result: Tensor = raw.Reshape(reduced, dims)
         return result
     # only the shape of this reduction is asked for; its value is never computed
-    shape = raw.Shape(op.op_def(x, indices, keep_dims=True))
+    shape = raw.Shape(getattr(raw, op.type)(x, indices, keep_dims=True))
     return raw.Reshape(reduced, shape)  # type: ignore[no-any-return]
 
 
-def _spread(op: Any, grad: Tensor) -> Tensor:
+def _spread(op: Operation, grad: Tensor) -> Tensor:
     """The gradient of the result, repeated over the input's shape."""
     x = op.inputs[0]
     shape = x.shape.as_list() if x.shape.is_fully_defined() else raw.Shape(x)
@@ -107,14 +107,15 @@ def _spread(op: Any, grad: Tensor) -> Tensor:
     return result
 
 
-def _sum_gradient(op: Any, grad: Tensor) -> Any:
+def _sum_gradient(op: Operation, grad: Tensor) -> Any:
     return _spread(op, grad), None
 
 
-def _mean_gradient(op: Any, grad: Tensor) -> Any:
+def _mean_gradient(op: Operation, grad: Tensor) -> Any:
     x, y = op.inputs[0], op.outputs[0]
-    if x.shape.is_fully_defined() and y.shape.is_fully_defined():
-        count: Any = float(x.shape.num_elements() // max(y.shape.num_elements(), 1))
+    size, reduced = x.shape.num_elements(), y.shape.num_elements()
+    if size is not None and reduced is not None:
+        count: Any = float(size // max(reduced, 1))
     else:
         ratio = raw.FloorDiv(_element_count(x), raw.Maximum(_element_count(y), 1))
         count = raw.Cast(ratio, DstT=grad.dtype)
@@ -125,7 +126,7 @@ def _element_count(x: Tensor) -> Tensor:
     return raw.Prod(raw.Shape(x), [0])  # type: ignore[no-any-return]
 
 
-def _extreme_gradient(op: Any, grad: Tensor) -> Any:
+def _extreme_gradient(op: Operation, grad: Tensor) -> Any:
     """The gradient is shared evenly among the elements that equal the extreme."""
     x = op.inputs[0]
     chosen = raw.Cast(raw.Equal(kept(op, op.outputs[0]), x), DstT=grad.dtype)
@@ -133,7 +134,7 @@ def _extreme_gradient(op: Any, grad: Tensor) -> Any:
     return raw.Mul(raw.RealDiv(chosen, count), kept(op, grad)), None
 
 
-def _norm_gradient(op: Any, grad: Tensor) -> Any:
+def _norm_gradient(op: Operation, grad: Tensor) -> Any:
     """A complex norm is a real number of complex dtype: the imaginary part of its gradient has no effect."""
     if grad.dtype.is_complex:
         grad = raw.Cast(raw.Real(grad, Tout=grad.dtype.real_dtype), DstT=grad.dtype)
@@ -141,7 +142,7 @@ def _norm_gradient(op: Any, grad: Tensor) -> Any:
     return raw.Mul(op.inputs[0], kept(op, scaled)), None
 
 
-def _prod_gradient(op: Any, grad: Tensor) -> Any:
+def _prod_gradient(op: Operation, grad: Tensor) -> Any:
     """The gradient times the product of the *other* elements, so that elements may be zero.
 
     That product is the exclusive cumulative product from the left times the one from the right, with the reduced
@@ -171,12 +172,18 @@ def _flat_front(shape: Tensor, count: int) -> Tensor:
 
 
 # ---------------------------------------------------------------------- the reductions
+def whole_mean(xp: ArrayLibrary, total: Array, count: Any) -> Any:
+    """A sum of whole numbers over how many they are, rounded towards zero: exact, as quotients of floats are not."""
+    wide = np.uint64 if np.dtype(total.dtype).kind == "u" else np.int64
+    return truncated_quotient(xp, total.astype(wide), xp.asarray(count).astype(wide)).astype(total.dtype)
+
+
 def _mean(xp: ArrayLibrary, x: Array, axes: tuple[int, ...], keep_dims: bool) -> Any:
     if np.dtype(x.dtype).kind not in "iu":
         return xp.mean(x, axis=axes, keepdims=keep_dims)
     count = int(np.prod([x.shape[a] for a in axes], dtype=np.int64))
     total = xp.sum(x, axis=axes, keepdims=keep_dims, dtype=x.dtype)
-    return xp.trunc(total / max(count, 1))
+    return whole_mean(xp, total, max(count, 1))
 
 
 def _extreme(name: str) -> Callable[..., Any]:
@@ -245,12 +252,12 @@ def _all_but_last(rank: int, axis: int) -> tuple[slice, ...]:
     return tuple(slice(None, -1) if i == axis else slice(None) for i in range(rank))
 
 
-def _cumsum_gradient(op: Any, grad: Tensor) -> Any:
+def _cumsum_gradient(op: Operation, grad: Tensor) -> Any:
     exclusive, reverse = op.attrs["exclusive"], op.attrs["reverse"]
     return Cumsum(grad, op.inputs[1], exclusive=exclusive, reverse=not reverse), None
 
 
-def _cumprod_gradient(op: Any, grad: Tensor) -> Any:
+def _cumprod_gradient(op: Operation, grad: Tensor) -> Any:
     """The gradient is not defined where an element is zero, as in TensorFlow."""
     x, axis = conj(op.inputs[0]), op.inputs[1]
     exclusive, reverse = op.attrs["exclusive"], op.attrs["reverse"]
@@ -281,7 +288,7 @@ def _position(name: str, function: str, worst: str, outputs: str) -> OpFunction:
         return _reduced_shape(input, axis, False)
 
     @op.kernel
-    def _(input: Array, dimension: Array, *, output_type: Any, xp: ArrayLibrary, ctx: OperationContext) -> Any:
+    def _(input: Array, dimension: Array, *, output_type: DType, xp: ArrayLibrary, ctx: OperationContext) -> Any:
         axis = int(dimension)
         ctx.check(-input.ndim <= axis < input.ndim, f"the dimension {axis} is not in [{-input.ndim}, {input.ndim})")
         ctx.check(input.shape[axis] > 0, f"Reduction axis {axis} is empty in shape {list(input.shape)}")

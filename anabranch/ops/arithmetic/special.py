@@ -15,7 +15,7 @@ from anabranch.core.arrays import Array
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import OpFunction, define_op
-from anabranch.graph.operation import Tensor
+from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw, shape_rules
 from anabranch.ops.arithmetic import hurwitz_zeta, incomplete_gamma
 from anabranch.ops.arithmetic.math import chain, sum_to_operands, sum_to_shape
@@ -32,7 +32,7 @@ def _inverse(rule: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor, Tens
     return lambda x, y: rule(y, x)
 
 
-def _ndtri(x: Any) -> Any:
+def _ndtri(x: Array) -> Any:
     wide = x if x.dtype.itemsize > 2 else x.astype(np.float32)
     return jsp.ndtri(wide).astype(x.dtype)
 
@@ -85,18 +85,18 @@ def _binary(
     return attach_gradient(op, gradient)
 
 
-def _polygamma_gradient(op: Any, grad: Tensor) -> Any:
+def _polygamma_gradient(op: Operation, grad: Tensor) -> Any:
     n, x = op.inputs
     return None, sum_to_shape(raw.Mul(grad, Polygamma(raw.AddV2(n, 1.0), x)), x, n)
 
 
-def _zeta_gradient(op: Any, grad: Tensor) -> Any:
+def _zeta_gradient(op: Operation, grad: Tensor) -> Any:
     x, q = op.inputs
     return None, sum_to_shape(raw.Mul(grad, raw.Mul(raw.Neg(x), Zeta(raw.AddV2(x, 1.0), q))), q, x)
 
 
 def _igamma_gradient(sign: float) -> Callable[..., Any]:
-    def gradient(op: Any, grad: Tensor) -> Any:
+    def gradient(op: Operation, grad: Tensor) -> Any:
         a, x = op.inputs
         density = raw.Exp(raw.Sub(raw.Sub(raw.Mul(raw.Sub(a, 1.0), raw.Log(x)), x), Lgamma(a)))
         signed = raw.Mul(grad, sign)
@@ -144,7 +144,7 @@ def _(a: Array, b: Array, x: Array, *, ctx: OperationContext) -> Any:
 
 
 @Betainc.gradient
-def _(op: Any, grad: Tensor) -> Any:
+def _(op: Operation, grad: Tensor) -> Any:
     """The gradient is by x only, as in TensorFlow: the derivatives by a and b have no closed form."""
     a, b, x = op.inputs
     log_beta = raw.Sub(raw.AddV2(Lgamma(a), Lgamma(b)), Lgamma(raw.AddV2(a, b)))

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from jax import lax, numpy as jnp
 
-from anabranch.core.arrays import Array, ArrayLibrary
+from anabranch.core.arrays import Array, ArrayLibrary, ElementType
 from anabranch.core.attrs import AttributeValue
 from anabranch.core.dtypes import DType
-from anabranch.core.kernel_context import OperationContext
+from anabranch.core.kernel_context import KernelOperation, OperationContext
 from anabranch.core.roles import Role
 from anabranch.core.shapes import TensorShape, broadcast_dims
 from anabranch.graph.building import define_op
 from anabranch.graph.constants import ShapeContext, partial_vector
-from anabranch.graph.operation import Tensor
+from anabranch.graph.operation import Operation, Tensor
 from anabranch.graph.step_nodes import AnyTensor
 from anabranch.ops import raw, shape_rules
 from anabranch.ops.lists.values import TensorList
@@ -35,7 +36,7 @@ def _(*, value: AttributeValue, xp: ArrayLibrary) -> Any:
     return value
 
 
-def _proto_name(op: Any) -> str:
+def _proto_name(op: KernelOperation) -> str:
     """A dtype as TensorFlow's messages name it: after the C type."""
     name: str = op.attrs["dtype"].name
     return {"float32": "float", "float64": "double", "float16": "half"}.get(name, name)
@@ -91,12 +92,17 @@ def _(input: Array) -> Any:
 
 
 @PlaceholderWithDefault.gradient
-def _(op: Any, grad: Any) -> Any:
+def _(op: Operation, grad: Tensor) -> Any:
     return grad
 
 
 # ---------------------------------------------------------------------- identities
-def identity(name: str, gradient: Any = lambda op, grad: grad, inputs: str = "input", outputs: str = "output") -> Any:
+def identity(
+    name: str,
+    gradient: Callable[..., Any] | None = lambda op, grad: grad,
+    inputs: str = "input",
+    outputs: str = "output",
+) -> Any:
     """An operation that passes its input on."""
     op = define_op(name, f"{inputs}: T -> {outputs}: T", "T: any", knows_objects=True, passes_on=True)
     op.shape(shape_rules.same_as_first)
@@ -131,7 +137,7 @@ def _(input: list[Any], *, xp: ArrayLibrary) -> Any:
 
 
 @IdentityN.gradient
-def _(op: Any, *grads: Any) -> Any:
+def _(op: Operation, *grads: Tensor | None) -> Any:
     return list(grads)
 
 
@@ -147,7 +153,7 @@ def _(input: Array, *, xp: ArrayLibrary) -> Any:
 
 
 @PreventGradient.gradient
-def _(op: Any, grad: Any) -> Any:
+def _(op: Operation, grad: Tensor) -> Any:
     raise LookupError(
         f"the gradient through {op.name!r} (created at {op.site}) was excluded on purpose: "
         f"{op.attrs['message'].decode(errors='replace')}"
@@ -173,7 +179,7 @@ def _(input: Array, *, xp: ArrayLibrary) -> Any:
 
 
 @EnsureShape.gradient
-def _(op: Any, grad: Any) -> Any:
+def _(op: Operation, grad: Tensor) -> Any:
     return grad
 
 
@@ -288,7 +294,7 @@ def _(tensor: Array, shape: Array, *, xp: ArrayLibrary, ctx: OperationContext) -
 
 
 @Reshape.gradient
-def _(op: Any, grad: Any) -> Any:
+def _(op: Operation, grad: Tensor) -> Any:
     return Reshape(grad, Shape(op.inputs[0])), None
 
 
@@ -297,7 +303,7 @@ ExpandDims = define_op(
 )
 
 
-def _new_axis(dim: Any, rank: int) -> int:
+def _new_axis(dim: Array, rank: int) -> int:
     """Where a new dimension goes in a tensor of `rank`; raises ValueError outside [-rank - 1, rank]."""
     at = int(np.reshape(dim, ()))
     if not -rank - 1 <= at <= rank:
@@ -320,14 +326,14 @@ def _(input: Array, dim: Array, *, xp: ArrayLibrary) -> Any:
 
 
 @ExpandDims.gradient
-def _(op: Any, grad: Any) -> Any:
+def _(op: Operation, grad: Tensor) -> Any:
     return Reshape(grad, Shape(op.inputs[0])), None
 
 
 Squeeze = define_op("Squeeze", "input: T -> output: T", "T: any, squeeze_dims: list(int) >= 0 = []")
 
 
-def _squeezed_axes(dims: Any, squeeze_dims: list[int]) -> set[int]:
+def _squeezed_axes(dims: Sequence[int | None], squeeze_dims: list[int]) -> set[int]:
     """The axes to drop, in [0, rank); raises ValueError for one that is known not to have size 1."""
     rank = len(dims)
     for axis in squeeze_dims:
@@ -355,12 +361,12 @@ def _(input: Array, *, squeeze_dims: list[int], xp: ArrayLibrary) -> Any:
 
 
 @Squeeze.gradient
-def _(op: Any, grad: Any) -> Any:
+def _(op: Operation, grad: Tensor) -> Any:
     return Reshape(grad, Shape(op.inputs[0]))
 
 
 # ---------------------------------------------------------------------- filling and broadcasting
-def zero_of(dtype: Any) -> Any:
+def zero_of(dtype: ElementType) -> Any:
     """What an element of a NumPy dtype is when nothing was put there: zero, or the empty string."""
     return b"" if np.dtype(dtype) == np.object_ else np.zeros((), dtype)
 
@@ -389,7 +395,7 @@ def _(dims: Array, value: Array, *, ctx: OperationContext, xp: ArrayLibrary) -> 
 
 
 @Fill.gradient
-def _(op: Any, grad: Any) -> Any:
+def _(op: Operation, grad: Tensor) -> Any:
     return None, raw.Sum(grad, raw.Range(0, Rank(grad), 1))
 
 
@@ -450,7 +456,7 @@ def _(input: Array, shape: Array, *, xp: ArrayLibrary) -> Any:
 
 
 @BroadcastTo.gradient
-def _(op: Any, grad: Any) -> Any:
+def _(op: Operation, grad: Tensor) -> Any:
     source, shape = op.inputs
     axes, _ = raw.BroadcastGradientArgs(Shape(source, out_type=shape.dtype), shape)
     return Reshape(raw.Sum(grad, axes), Shape(source)), None
@@ -559,7 +565,7 @@ def _(input: Array, *, type: DType, xp: ArrayLibrary) -> Any:
     return lax.bitcast_convert_type(input, wanted)
 
 
-def _bitcast_complex(input: Any, wanted: np.dtype[Any]) -> Any:
+def _bitcast_complex(input: Array, wanted: np.dtype[Any]) -> Any:
     """The elements in a row. XLA casts real numbers only, so complex ones are taken apart and put together."""
     row = input.reshape(-1)
     if np.dtype(input.dtype).kind == "c":

@@ -16,7 +16,7 @@ from anabranch.core.arrays import Array, ArrayLibrary
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import define_op
 from anabranch.graph.constants import ShapeContext
-from anabranch.graph.operation import Operation
+from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw, shape_rules
 from anabranch.ops.arrays.layout import int_list, scalar_int
 
@@ -34,7 +34,7 @@ class _Band:
     align: str
 
     @classmethod
-    def of(cls, k: Any, rows: int, columns: int, align: bytes) -> _Band:
+    def of(cls, k: Array, rows: int, columns: int, align: bytes) -> _Band:
         """Raises ValueError for a band that the matrices do not have."""
         low, high = _bounds(k)
         if any(not -rows < bound < columns and bound for bound in (low, high)):  # an empty matrix has its main diagonal
@@ -53,7 +53,7 @@ class _Band:
     def packed_shape(self) -> list[int]:
         return [self.width] if self.low == self.high else [self.high - self.low + 1, self.width]
 
-    def offsets(self, diagonals: Any) -> Any:
+    def offsets(self, diagonals: Array) -> Any:
         """How far the first element of each diagonal stands from the left in its packed row."""
         above, below = self.align.split("_")
         left = ((diagonals >= 0) & (above == "LEFT")) | ((diagonals <= 0) & (below == "LEFT"))
@@ -77,7 +77,7 @@ class _Band:
         return np.where(inside, self.high - diagonal, 0), np.where(inside, place, 0), inside
 
 
-def _bounds(k: Any) -> tuple[int, int]:
+def _bounds(k: Array) -> tuple[int, int]:
     """The lowest and the highest diagonal; raises ValueError where `k` does not say them."""
     bounds = int_list(k) if np.ndim(k) <= 1 else []
     if len(bounds) not in (1, 2) or bounds[0] > bounds[-1]:
@@ -91,7 +91,7 @@ def _packed(diagonal: Array, band: _Band, xp: ArrayLibrary) -> Any:
 
 
 # ---------------------------------------------------------------------- reading a band
-def _part_shape(input: TensorShape, k: Any, align: bytes) -> TensorShape:
+def _part_shape(input: TensorShape, k: Array, align: bytes) -> TensorShape:
     dims = input.with_rank_at_least(2).dims_tuple
     if dims is None or k is None or None in dims[-2:]:
         return TensorShape(None)
@@ -99,14 +99,14 @@ def _part_shape(input: TensorShape, k: Any, align: bytes) -> TensorShape:
     return TensorShape([*dims[:-2], *_Band.of(k, rows, columns, align).packed_shape])
 
 
-def _part(input: Array, k: Any, padding_value: Any, align: bytes, xp: ArrayLibrary) -> Any:
+def _part(input: Array, k: Array, padding_value: Array, align: bytes, xp: ArrayLibrary) -> Any:
     band = _Band.of(k, np.shape(input)[-2], np.shape(input)[-1], align)
     row, column, inside = band.packed_from()
     diagonals = xp.where(inside, xp.asarray(input)[..., row, column], padding_value)
     return diagonals[..., 0, :] if band.low == band.high else diagonals
 
 
-def _part_gradient(op: Operation, grad: Any) -> Any:
+def _part_gradient(op: Operation, grad: Tensor) -> Any:
     align = op.attrs.get("align", b"LEFT_LEFT")
     return MatrixSetDiagV3(raw.ZerosLike(op.inputs[0]), grad, op.inputs[1], align=align), None, None
 
@@ -154,7 +154,7 @@ def _(input: Array, k: Array, padding_value: Array, *, align: bytes, xp: ArrayLi
 
 
 # ---------------------------------------------------------------------- matrices that have a band
-def _sizes(width: int, low: int, high: int, num_rows: Any, num_cols: Any) -> tuple[int, int]:
+def _sizes(width: int, low: int, high: int, num_rows: Array, num_cols: Array) -> tuple[int, int]:
     """Rows and columns of the matrices whose longest diagonal has `width` elements.
 
     -1 stands for as few as the diagonals need (both: square). The band must reach the last row or the last column.
@@ -185,7 +185,7 @@ def _diag_shape(diagonal: TensorShape, known: list[Any]) -> TensorShape:
     return TensorShape([*batch, *_sizes(dims[-1], low, high, known[1], known[2])])
 
 
-def _diag(diagonal: Array, sizes: list[Any], padding_value: Any, align: bytes, xp: ArrayLibrary) -> Any:
+def _diag(diagonal: Array, sizes: list[Any], padding_value: Array, align: bytes, xp: ArrayLibrary) -> Any:
     _diag_shape(TensorShape(np.shape(diagonal)), sizes)
     rows, columns = _sizes(np.shape(diagonal)[-1], *_bounds(sizes[0]), sizes[1], sizes[2])
     band = _Band.of(sizes[0], rows, columns, align)
@@ -193,7 +193,7 @@ def _diag(diagonal: Array, sizes: list[Any], padding_value: Any, align: bytes, x
     return xp.where(inside, xp.asarray(_packed(diagonal, band, xp))[..., row, place], padding_value)
 
 
-def _diag_gradient(op: Operation, grad: Any) -> Any:
+def _diag_gradient(op: Operation, grad: Tensor) -> Any:
     zero = np.zeros((), grad.dtype.as_numpy_dtype)
     align = op.attrs.get("align", b"LEFT_LEFT")
     return MatrixDiagPartV3(grad, op.inputs[1], zero, align=align), None, None, None, None
@@ -261,7 +261,7 @@ def _(
 
 
 # ---------------------------------------------------------------------- replacing a band
-def _set_shape(input: TensorShape, diagonal: TensorShape, k: Any) -> TensorShape:
+def _set_shape(input: TensorShape, diagonal: TensorShape, k: Array) -> TensorShape:
     """The input's shape; of `diagonal` the batch's, then that of the band's packed form."""
     dims = input.with_rank_at_least(2).dims_tuple
     if dims is None or k is None:
@@ -276,14 +276,14 @@ def _set_shape(input: TensorShape, diagonal: TensorShape, k: Any) -> TensorShape
     return whole[: len(dims) - 2].concatenate([rows, columns])
 
 
-def _set_diag(input: Array, diagonal: Array, k: Any, align: bytes, xp: ArrayLibrary) -> Any:
+def _set_diag(input: Array, diagonal: Array, k: Array, align: bytes, xp: ArrayLibrary) -> Any:
     _set_shape(TensorShape(np.shape(input)), TensorShape(np.shape(diagonal)), k)
     band = _Band.of(k, np.shape(input)[-2], np.shape(input)[-1], align)
     row, place, inside = band.matrix_from()
     return xp.where(inside, xp.asarray(_packed(diagonal, band, xp))[..., row, place], input)
 
 
-def _set_gradient(op: Operation, grad: Any) -> Any:
+def _set_gradient(op: Operation, grad: Tensor) -> Any:
     _, diagonal, k = op.inputs
     align = op.attrs.get("align", b"LEFT_LEFT")
     kept = MatrixSetDiagV3(grad, raw.ZerosLike(diagonal), k, align=align)

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from anabranch.core.arrays import Array, ArrayLibrary
+from anabranch.core.arrays import Array, ArrayLibrary, HostArray
 from anabranch.core.dtypes import DType
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import define_op
 from anabranch.graph.constants import ShapeContext, constant_value
-from anabranch.graph.operation import Operation
+from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw, shape_rules
 from anabranch.ops.arrays.layout import normal_axis
 from anabranch.ops.sparse.form import sparse_shapes
@@ -32,7 +32,7 @@ def _(input: Array) -> Any:
     return np.argwhere(input).astype(np.int64)
 
 
-def _unique(x: Any, axis: int | None) -> tuple[Any, Any, Any]:
+def _unique(x: Array, axis: int | None) -> tuple[Any, Any, Any]:
     """Distinct values in the order in which they first occur, the position of each element's value, and counts."""
     _, first, inverse, counts = np.unique(x, return_index=True, return_inverse=True, return_counts=True, axis=axis)
     order = np.argsort(first)
@@ -41,7 +41,7 @@ def _unique(x: Any, axis: int | None) -> tuple[Any, Any, Any]:
     return np.take(x, first[order], axis=axis or 0), rank[np.reshape(inverse, -1)], counts[order]
 
 
-def _unique_axis(x: Any, axis: Any) -> int | None:
+def _unique_axis(x: Array, axis: Array) -> int | None:
     """The axis given as a vector of at most one element."""
     if axis.size == 0:
         if np.ndim(x) != 1:
@@ -51,7 +51,7 @@ def _unique_axis(x: Any, axis: Any) -> int | None:
     return None if np.ndim(x) == 1 else at
 
 
-def _check_unique_axis(x: TensorShape, axis: TensorShape, known: Any) -> None:
+def _check_unique_axis(x: TensorShape, axis: TensorShape, known: HostArray | None) -> None:
     """Checks the axis while the graph is built where its value is known, as TensorFlow does."""
     if known is None:
         shape_rules.late(_check_axis_size, axis)
@@ -187,7 +187,7 @@ def _(data: Array, partitions: Array, *, num_partitions: int, ctx: OperationCont
 
 
 @DynamicPartition.gradient
-def _(op: Operation, *grads: Any) -> Any:
+def _(op: Operation, *grads: Tensor | None) -> Any:
     data, partitions = op.inputs
     shape = raw.Shape(partitions)
     positions = raw.Reshape(raw.Range(0, raw.Size(partitions), 1), shape)
@@ -238,7 +238,7 @@ def _stitching(name: str) -> Any:
         return _stitch(indices, data, np, ctx)
 
     @op.gradient
-    def _(op: Operation, grad: Any) -> Any:
+    def _(op: Operation, grad: Tensor) -> Any:
         count = op.attrs["N"]
         return [None] * count + [raw.GatherV2(grad, index, 0) for index in op.inputs[:count]]
 
@@ -274,7 +274,7 @@ def _(indices: Array, dims: Array, *, ctx: OperationContext, xp: ArrayLibrary) -
 
 
 # ---------------------------------------------------------------------- search in sorted rows
-def _bisected(rows: Any, values: Array, lower: bool, xp: ArrayLibrary) -> Any:
+def _bisected(rows: Array, values: Array, lower: bool, xp: ArrayLibrary) -> Any:
     """The positions that C++'s `lower_bound` or `upper_bound` gives, also in rows that are unsorted or hold NaN."""
     shape = np.shape(values)
     first, count = xp.zeros(shape, np.int32), xp.full(shape, np.shape(rows)[1], np.int32)
@@ -367,7 +367,7 @@ def _(
     return result
 
 
-def _sequences(indices: Any, values: Any) -> dict[tuple[int, ...], list[Any]]:
+def _sequences(indices: Array, values: Array) -> dict[tuple[int, ...], list[Any]]:
     """The values of each group of a sparse tensor: all elements that agree in all indices but the last."""
     sequences: dict[tuple[int, ...], list[Any]] = {}
     for index, value in zip(indices.tolist(), values.tolist(), strict=True):

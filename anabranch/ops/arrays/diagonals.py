@@ -10,7 +10,7 @@ from anabranch.core.arrays import Array, ArrayLibrary
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import define_op
-from anabranch.graph.operation import Operation
+from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw, shape_rules
 
 _DIAG_TYPES = "T: {bfloat16, half, float, double, int32, int64, complex64, complex128}"
@@ -33,7 +33,7 @@ def _(diagonal: Array, *, xp: ArrayLibrary) -> Any:
 
 
 @Diag.gradient
-def _(op: Operation, grad: Any) -> Any:
+def _(op: Operation, grad: Tensor) -> Any:
     return DiagPart(grad)
 
 
@@ -58,11 +58,11 @@ def _(input: Array, *, xp: ArrayLibrary) -> Any:
 
 
 @DiagPart.gradient
-def _(op: Operation, grad: Any) -> Any:
+def _(op: Operation, grad: Tensor) -> Any:
     return Diag(grad)
 
 
-def _zero(like: Any) -> Any:
+def _zero(like: Array) -> Any:
     return np.zeros((), like.dtype)
 
 
@@ -82,7 +82,7 @@ def _(diagonal: Array, *, xp: ArrayLibrary) -> Any:
 
 
 @MatrixDiag.gradient
-def _(op: Operation, grad: Any) -> Any:
+def _(op: Operation, grad: Tensor) -> Any:
     return MatrixDiagPart(grad)
 
 
@@ -109,7 +109,7 @@ def _(input: Array, *, xp: ArrayLibrary) -> Any:
 
 
 @MatrixDiagPart.gradient
-def _(op: Operation, grad: Any) -> Any:
+def _(op: Operation, grad: Tensor) -> Any:
     source = op.inputs[0]
     if source.shape[-2:].is_fully_defined() and source.shape[-2] == source.shape[-1]:
         return MatrixDiag(grad)
@@ -144,7 +144,7 @@ def _widened(diagonal: Array, columns: int, xp: ArrayLibrary) -> Any:
 
 
 @MatrixSetDiag.gradient
-def _(op: Operation, grad: Any) -> Any:
+def _(op: Operation, grad: Tensor) -> Any:
     return MatrixSetDiag(grad, raw.ZerosLike(op.inputs[1])), MatrixDiagPart(grad)
 
 
@@ -178,5 +178,5 @@ def _(input: Array, num_lower: Array, num_upper: Array, *, ctx: OperationContext
 
 
 @MatrixBandPart.gradient
-def _(op: Operation, grad: Any) -> Any:
+def _(op: Operation, grad: Tensor) -> Any:
     return MatrixBandPart(grad, op.inputs[1], op.inputs[2]), None, None

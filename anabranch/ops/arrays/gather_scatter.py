@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from anabranch.core.arrays import Array, ArrayLibrary
+from anabranch.core.arrays import Array, ArrayLibrary, HostArray
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import LateShapeError, TensorShape
+from anabranch.core.values import TensorLike
 from anabranch.graph.building import define_op
 from anabranch.graph.composite import IndexedSlices
 from anabranch.graph.constants import ShapeContext, constant_value
@@ -38,7 +39,9 @@ def check_indices(ctx: OperationContext, indices: Array, size: int, xp: ArrayLib
 
 
 # ---------------------------------------------------------------------- rows along an axis
-def _gather_shape(params: TensorShape, indices: TensorShape, axis: Any, batch_dims: int) -> TensorShape:
+def _gather_shape(
+    params: TensorShape, indices: TensorShape, axis: HostArray | int | None, batch_dims: int
+) -> TensorShape:
     if params.dims_tuple is None or indices.dims_tuple is None or axis is None:
         return TensorShape(None)
     rows, picked = params.dims_tuple, indices.dims_tuple
@@ -66,7 +69,7 @@ def _gather(params: Array, indices: Array, axis: int, batch_dims: int, ctx: Oper
     return xp.transpose(gathered, [*order, *range(len(order), len(np.shape(gathered)))])
 
 
-def _rows_gradient(params: Tensor, indices: Tensor, grad: Any) -> IndexedSlices:
+def _rows_gradient(params: Tensor, indices: Tensor, grad: Tensor) -> IndexedSlices:
     """The gradient for the rows of `params`: sparse, so that its cost does not depend on their number."""
     shape = raw.Shape(params)
     row = raw.StridedSlice(shape, [1], [0], [1], end_mask=1)
@@ -74,7 +77,7 @@ def _rows_gradient(params: Tensor, indices: Tensor, grad: Any) -> IndexedSlices:
     return IndexedSlices(values, raw.Reshape(indices, [-1]), shape)
 
 
-def _axis_gradient(params: Tensor, indices: Tensor, axis: Tensor, batch_dims: int, grad: Any) -> Tensor:
+def _axis_gradient(params: Tensor, indices: Tensor, axis: Tensor, batch_dims: int, grad: Tensor) -> Tensor:
     """The dense gradient for a gather along another axis than the first, or with batch dimensions; of any rank."""
     shape, picked = raw.Shape(params), raw.Shape(indices)
     at = raw.FloorMod(raw.Cast(axis, DstT="int32"), raw.Rank(params))
@@ -94,7 +97,7 @@ def _axis_gradient(params: Tensor, indices: Tensor, axis: Tensor, batch_dims: in
     return raw.Reshape(whole, shape)  # type: ignore[no-any-return]
 
 
-def _count(shape: Tensor, start: Any, end: Any) -> Tensor:
+def _count(shape: Tensor, start: TensorLike, end: TensorLike) -> Tensor:
     """How many elements the dimensions from `start` to `end` have; None: to the last."""
     bounds = [raw.Reshape(bound, [1]) for bound in (start, 0 if end is None else end)]
     part = raw.StridedSlice(shape, *bounds, [1], end_mask=int(end is None))
@@ -119,7 +122,7 @@ def _(params: Array, indices: Array, *, ctx: OperationContext, xp: ArrayLibrary)
 
 
 @Gather.gradient
-def _(op: Operation, grad: Any) -> Any:
+def _(op: Operation, grad: Tensor) -> Any:
     return _rows_gradient(op.inputs[0], op.inputs[1], grad), None
 
 
@@ -145,7 +148,7 @@ def _(params: Array, indices: Array, axis: Array, *, batch_dims: int, ctx: Opera
 
 
 @GatherV2.gradient
-def _(op: Operation, grad: Any) -> Any:
+def _(op: Operation, grad: Tensor) -> Any:
     params, indices, axis = op.inputs
     known, batch_dims = constant_value(axis), op.attrs["batch_dims"]
     if known is not None and batch_dims == 0 and scalar_int(known) in (0, -(params.shape.ndims or 0)):
@@ -171,7 +174,7 @@ def _check_nd(ctx: OperationContext, indices: Array, dims: tuple[int, ...], poli
     return xp.reshape(valid, np.shape(indices)[:-1])
 
 
-def _columns(indices: Any) -> tuple[Any, ...]:
+def _columns(indices: Array) -> tuple[Any, ...]:
     return tuple(indices[..., i] for i in range(np.shape(indices)[-1]))
 
 
@@ -207,7 +210,7 @@ def _(params: Array, indices: Array, *, bad_indices_policy: bytes, ctx: Operatio
 
 
 @GatherNd.gradient
-def _(op: Operation, grad: Any) -> Any:
+def _(op: Operation, grad: Tensor) -> Any:
     params, indices = op.inputs
     if indices.shape.ndims == 2 and indices.shape[1].value == 1:
         return IndexedSlices(grad, raw.Squeeze(indices, squeeze_dims=[-1]), raw.Shape(params)), None
@@ -290,7 +293,7 @@ def _(
 
 
 @ScatterNd.gradient
-def _(op: Operation, grad: Any) -> Any:
+def _(op: Operation, grad: Tensor) -> Any:
     return None, GatherNd(grad, op.inputs[0]), None
 
 
@@ -328,16 +331,16 @@ def _scatter_into(
     return op
 
 
-def _update_gradient(op: Operation, grad: Any) -> Any:
+def _update_gradient(op: Operation, grad: Tensor) -> Any:
     kept = TensorScatterUpdate(grad, op.inputs[1], raw.ZerosLike(op.inputs[2]))
     return kept, None, GatherNd(grad, op.inputs[1])
 
 
-def _add_gradient(op: Operation, grad: Any) -> Any:
+def _add_gradient(op: Operation, grad: Tensor) -> Any:
     return grad, None, GatherNd(grad, op.inputs[1])
 
 
-def _sub_gradient(op: Operation, grad: Any) -> Any:
+def _sub_gradient(op: Operation, grad: Tensor) -> Any:
     return grad, None, raw.Neg(GatherNd(grad, op.inputs[1]))
 
 

@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from anabranch.core.arrays import Array, ArrayLibrary
+from anabranch.core.arrays import Array, ArrayLibrary, HostArray
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import define_op
 from anabranch.graph.constants import ShapeContext, constant_value, partial_vector
-from anabranch.graph.operation import Tensor
+from anabranch.graph.operation import Operation, Tensor
 from anabranch.graph.step_nodes import AnyTensor
 from anabranch.ops import raw, shape_rules
 
 
-def scalar_int(value: Any) -> int:
+def scalar_int(value: Array) -> int:
     """The Python int that a known array of one element holds."""
     return int(np.reshape(value, ()))
 
 
-def int_list(value: Any) -> list[int]:
+def int_list(value: Array) -> list[int]:
     """The Python ints that a known array holds."""
     return [int(v) for v in np.reshape(value, -1)]
 
@@ -37,7 +38,7 @@ def normal_axis(axis: int, rank: int, what: str = "axis") -> int:
     return axis % rank
 
 
-def normal_axes(axes: Any, rank: int, what: str = "axis") -> tuple[int, ...]:
+def normal_axes(axes: Array | Sequence[int], rank: int, what: str = "axis") -> tuple[int, ...]:
     """The known axes in [0, rank), each once; raises ValueError for one outside or given twice."""
     normal = tuple(normal_axis(axis, rank, what) for axis in int_list(axes))
     if len(set(normal)) != len(normal):
@@ -72,7 +73,7 @@ def _(values: list[Any], *, axis: int, xp: ArrayLibrary) -> Any:
 
 
 @Pack.gradient
-def _(op: Any, grad: Any) -> Any:
+def _(op: Operation, grad: Tensor) -> Any:
     return list(Unpack(grad, num=op.attrs["N"], axis=op.attrs["axis"]))
 
 
@@ -101,7 +102,7 @@ def _(value: Array, *, num: int, axis: int, xp: ArrayLibrary, ctx: OperationCont
 
 
 @Unpack.gradient
-def _(op: Any, *grads: Any) -> Any:
+def _(op: Operation, *grads: Tensor | None) -> Any:
     return Pack(list(grads), axis=op.attrs["axis"])
 
 
@@ -123,7 +124,7 @@ def _(values: list[Any], *, xp: ArrayLibrary) -> Any:
 
 
 # ---------------------------------------------------------------------- along an axis that exists
-def _concat_shape(values: list[TensorShape], axis: Any) -> TensorShape:
+def _concat_shape(values: list[TensorShape], axis: HostArray | None) -> TensorShape:
     rank = next((v.ndims for v in values if v.ndims is not None), None)
     values = [v.with_rank(rank) for v in values]
     if rank == 0:
@@ -137,12 +138,12 @@ def _concat_shape(values: list[TensorShape], axis: Any) -> TensorShape:
     return TensorShape([total if i == at else d for i, d in enumerate(rest.dims_tuple or ())])
 
 
-def _concat(values: list[Any], axis: Any, xp: ArrayLibrary) -> Any:
+def _concat(values: list[Any], axis: Array, xp: ArrayLibrary) -> Any:
     rank = len(np.shape(values[0]))
     return xp.concatenate(values, axis=normal_axis(scalar_int(axis), rank, "concat_dim"))
 
 
-def _concat_gradient(values: list[Tensor], axis: Tensor, grad: Any) -> list[Any]:
+def _concat_gradient(values: list[Tensor], axis: Tensor, grad: Tensor) -> list[Any]:
     """The pieces of `grad` that belong to each concatenated tensor."""
     known = constant_value(axis)
     if known is not None and all(_size_along(v, scalar_int(known)) is not None for v in values):
@@ -179,7 +180,7 @@ def _(concat_dim: Array, values: list[Any], *, xp: ArrayLibrary) -> Any:
 
 
 @Concat.gradient
-def _(op: Any, grad: Any) -> Any:
+def _(op: Operation, grad: Tensor) -> Any:
     return [None, *_concat_gradient(op.inputs[1:], op.inputs[0], grad)]
 
 
@@ -214,7 +215,7 @@ def _(values: list[Any], axis: Array, *, xp: ArrayLibrary) -> Any:
 
 
 @ConcatV2.gradient
-def _(op: Any, grad: Any) -> Any:
+def _(op: Operation, grad: Tensor) -> Any:
     return [*_concat_gradient(op.inputs[:-1], op.inputs[-1], grad), None]
 
 
@@ -252,7 +253,7 @@ def _(concat_dim: Array, shape: list[Any], *, xp: ArrayLibrary, ctx: OperationCo
     return offsets
 
 
-def _split_gradient(axis: Any, grads: Any) -> Any:
+def _split_gradient(axis: Tensor, grads: Sequence[Tensor | None]) -> Any:
     return ConcatV2(list(grads), axis) if len(grads) > 1 else grads[0]
 
 
@@ -286,7 +287,7 @@ def _(split_dim: Array, value: Array, *, num_split: int, ctx: OperationContext, 
 
 
 @Split.gradient
-def _(op: Any, *grads: Any) -> Any:
+def _(op: Operation, *grads: Tensor | None) -> Any:
     return None, _split_gradient(op.inputs[0], grads)
 
 
@@ -333,7 +334,7 @@ def _(value: Array, size_splits: Array, split_dim: Array, *, xp: ArrayLibrary) -
 
 
 @SplitV.gradient
-def _(op: Any, *grads: Any) -> Any:
+def _(op: Operation, *grads: Tensor | None) -> Any:
     return _split_gradient(op.inputs[2], grads), None, None
 
 
@@ -351,7 +352,7 @@ def _transposed_shape(x: TensorShape, perm: TensorShape, *, ctx: ShapeContext) -
     return TensorShape([dims[i] for i in int_list(order)])
 
 
-def _transpose(x: Array, perm: Any, ctx: OperationContext, xp: ArrayLibrary) -> Any:
+def _transpose(x: Array, perm: Array, ctx: OperationContext, xp: ArrayLibrary) -> Any:
     order, rank = int_list(perm), len(np.shape(x))
     ctx.check(sorted(order) == list(range(rank)), f"perm {order} is no permutation of the tensor's {rank} dimensions")
     return xp.transpose(x, order)
@@ -369,7 +370,7 @@ def _(x: Array, perm: Array, *, ctx: OperationContext, xp: ArrayLibrary) -> Any:
 
 
 @Transpose.gradient
-def _(op: Any, grad: Any) -> Any:
+def _(op: Operation, grad: Tensor) -> Any:
     return Transpose(grad, InvertPermutation(op.inputs[1])), None
 
 
@@ -385,7 +386,7 @@ def _(x: Array, perm: Array, *, ctx: OperationContext, xp: ArrayLibrary) -> Any:
 
 
 @ConjugateTranspose.gradient
-def _(op: Any, grad: Any) -> Any:
+def _(op: Operation, grad: Tensor) -> Any:
     return ConjugateTranspose(grad, InvertPermutation(op.inputs[1])), None
 
 
@@ -436,7 +437,7 @@ def _(input: Array, multiples: Array, *, ctx: OperationContext, xp: ArrayLibrary
 
 
 @Tile.gradient
-def _(op: Any, grad: Any) -> Any:
+def _(op: Operation, grad: Tensor) -> Any:
     source, multiples = op.inputs
     shape = raw.Shape(source, out_type=multiples.dtype)
     # [copies, size] for every dimension, one after the other: the sum over the copies is the gradient
@@ -462,7 +463,7 @@ def _(tensor: Array, dims: Array, *, xp: ArrayLibrary) -> Any:
 
 
 @Reverse.gradient
-def _(op: Any, grad: Any) -> Any:
+def _(op: Operation, grad: Tensor) -> Any:
     return Reverse(grad, op.inputs[1]), None
 
 
@@ -489,7 +490,7 @@ def _(tensor: Array, axis: Array, *, xp: ArrayLibrary) -> Any:
 
 
 @ReverseV2.gradient
-def _(op: Any, grad: Any) -> Any:
+def _(op: Operation, grad: Tensor) -> Any:
     return ReverseV2(grad, op.inputs[1]), None
 
 
@@ -528,7 +529,7 @@ def _(
 
 
 @ReverseSequence.gradient
-def _(op: Any, grad: Any) -> Any:
+def _(op: Operation, grad: Tensor) -> Any:
     back = ReverseSequence(grad, op.inputs[1], seq_dim=op.attrs["seq_dim"], batch_dim=op.attrs["batch_dim"])
     return back, None
 
@@ -569,6 +570,6 @@ def _(input: Array, shift: Array, axis: Array, *, xp: ArrayLibrary, ctx: Operati
 
 
 @Roll.gradient
-def _(op: Any, grad: Any) -> Any:
+def _(op: Operation, grad: Tensor) -> Any:
     _, shift, axis = op.inputs
     return Roll(grad, raw.Neg(shift), axis), None, None

@@ -9,13 +9,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from anabranch.core.arrays import Array, ArrayLibrary
+from anabranch.core.arrays import Array, ArrayLibrary, HostArray
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import Dims, TensorShape
 from anabranch.core.sizes import check_countable
 from anabranch.graph.building import define_op
 from anabranch.graph.constants import ShapeContext
-from anabranch.graph.operation import Operation
+from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw, shape_rules
 from anabranch.ops.arrays.array import zero_of
 from anabranch.ops.arrays.layout import int_list
@@ -25,20 +25,20 @@ Pairs = list[tuple[int, int]]
 _TWO_PAIRS = TensorShape([2, 2])
 
 
-def _pairs(paddings: Any) -> Pairs:
+def _pairs(paddings: Array) -> Pairs:
     """(before, after) per dimension, from a known [rank, 2] array; raises ValueError for another one."""
     shape_rules.with_rank(TensorShape(np.shape(paddings)), 2, "paddings").merge_with([None, 2])
     return [(int(before), int(after)) for before, after in np.asarray(paddings)]
 
 
-def _check_padded(input: Any, pairs: Pairs) -> None:
+def _check_padded(input: Array, pairs: Pairs) -> None:
     """Refuses a result that cannot be counted: the array libraries add sizes up in 64 bits."""
     if len(pairs) == len(np.shape(input)):
         check_countable([n + sum(pair) for n, pair in zip(np.shape(input), pairs, strict=True)], input.dtype.itemsize)
 
 
 # ---------------------------------------------------------------------- padding
-def _padded_shape(input: TensorShape, paddings: TensorShape, amounts: Any, sign: int = 1) -> TensorShape:
+def _padded_shape(input: TensorShape, paddings: TensorShape, amounts: HostArray | None, sign: int = 1) -> TensorShape:
     rank = input.ndims if input.ndims is not None else shape_rules.with_rank(paddings, 2, "paddings")[0].value
     if rank is None:
         return TensorShape(None)
@@ -59,7 +59,7 @@ def _pad(input: Array, paddings: Array, value: Array, ctx: OperationContext, xp:
     return xp.pad(input, pairs, constant_values=value) if pairs else input
 
 
-def _unpadded(op: Operation, grad: Any) -> Any:
+def _unpadded(op: Operation, grad: Tensor) -> Any:
     """The part of a padded tensor's gradient that belongs to the tensor itself."""
     source, paddings = op.inputs[:2]
     before = raw.StridedSlice(paddings, [0, 0], [0, 1], [1, 1], begin_mask=1, end_mask=1, shrink_axis_mask=2)
@@ -82,7 +82,7 @@ def _(input: Array, paddings: Array, *, ctx: OperationContext, xp: ArrayLibrary)
 
 
 @Pad.gradient
-def _(op: Operation, grad: Any) -> Any:
+def _(op: Operation, grad: Tensor) -> Any:
     return _unpadded(op, grad), None
 
 
@@ -107,7 +107,7 @@ def _(input: Array, paddings: Array, constant_values: Array, *, ctx: OperationCo
 
 
 @PadV2.gradient
-def _(op: Operation, grad: Any) -> Any:
+def _(op: Operation, grad: Tensor) -> Any:
     inner = _unpadded(op, grad)
     axes = [raw.Range(0, raw.Rank(g), 1) for g in (grad, inner)]
     return inner, None, raw.Sub(raw.Sum(grad, axes[0]), raw.Sum(inner, axes[1]))
@@ -146,7 +146,7 @@ def _(input: Array, paddings: Array, *, mode: bytes, xp: ArrayLibrary) -> Any:
 
 
 @MirrorPad.gradient
-def _(op: Operation, grad: Any) -> Any:
+def _(op: Operation, grad: Tensor) -> Any:
     return MirrorPadGrad(grad, op.inputs[1], mode=op.attrs["mode"]), None
 
 
@@ -172,12 +172,12 @@ def _(input: Array, paddings: Array, *, mode: bytes) -> Any:
 
 
 @MirrorPadGrad.gradient
-def _(op: Operation, grad: Any) -> Any:
+def _(op: Operation, grad: Tensor) -> Any:
     return MirrorPad(grad, op.inputs[1], mode=op.attrs["mode"]), None
 
 
 # ---------------------------------------------------------------------- space and batch
-def _blocks_shape(dims: Dims, blocks: Any, amounts: Any, to_batch: bool) -> TensorShape:
+def _blocks_shape(dims: Dims, blocks: list[int] | None, amounts: Pairs | None, to_batch: bool) -> TensorShape:
     """The shape after moving blocks of space into the batch, or back."""
     if dims is None or blocks is None or amounts is None:
         return TensorShape(None if dims is None else [None] * len(dims))
@@ -257,7 +257,7 @@ def _(input: Array, block_shape: Array, paddings: Array, *, xp: ArrayLibrary) ->
 
 
 @SpaceToBatchND.gradient
-def _(op: Operation, grad: Any) -> Any:
+def _(op: Operation, grad: Tensor) -> Any:
     return BatchToSpaceND(grad, op.inputs[1], op.inputs[2]), None, None
 
 
@@ -281,7 +281,7 @@ def _(input: Array, block_shape: Array, crops: Array, *, xp: ArrayLibrary) -> An
 
 
 @BatchToSpaceND.gradient
-def _(op: Operation, grad: Any) -> Any:
+def _(op: Operation, grad: Tensor) -> Any:
     return SpaceToBatchND(grad, op.inputs[1], op.inputs[2]), None, None
 
 
@@ -307,7 +307,7 @@ def _(input: Array, paddings: Array, *, block_size: int, xp: ArrayLibrary) -> An
 
 
 @SpaceToBatch.gradient
-def _(op: Operation, grad: Any) -> Any:
+def _(op: Operation, grad: Tensor) -> Any:
     return BatchToSpace(grad, op.inputs[1], block_size=op.attrs["block_size"]), None
 
 
@@ -333,7 +333,7 @@ def _(input: Array, crops: Array, *, block_size: int, xp: ArrayLibrary) -> Any:
 
 
 @BatchToSpace.gradient
-def _(op: Operation, grad: Any) -> Any:
+def _(op: Operation, grad: Tensor) -> Any:
     return SpaceToBatch(grad, op.inputs[1], block_size=op.attrs["block_size"]), None
 
 
@@ -390,7 +390,7 @@ def _(input: Array, *, block_size: int, data_format: bytes, xp: ArrayLibrary) ->
 
 
 @SpaceToDepth.gradient
-def _(op: Operation, grad: Any) -> Any:
+def _(op: Operation, grad: Tensor) -> Any:
     return DepthToSpace(grad, block_size=op.attrs["block_size"], data_format=op.attrs["data_format"])
 
 
@@ -415,5 +415,5 @@ def _(input: Array, *, block_size: int, data_format: bytes, xp: ArrayLibrary) ->
 
 
 @DepthToSpace.gradient
-def _(op: Operation, grad: Any) -> Any:
+def _(op: Operation, grad: Tensor) -> Any:
     return SpaceToDepth(grad, block_size=op.attrs["block_size"], data_format=op.attrs["data_format"])

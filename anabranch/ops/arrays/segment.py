@@ -12,14 +12,15 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from anabranch.core.arrays import Array, ArrayLibrary
+from anabranch.core.arrays import Array, ArrayLibrary, HostArray
 from anabranch.core.dtypes import as_dtype
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import OpFunction, define_op
 from anabranch.graph.constants import ShapeContext
-from anabranch.graph.operation import Tensor
+from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw, shape_rules
+from anabranch.ops.arithmetic.reduction import whole_mean
 from anabranch.ops.factories import attach_gradient
 
 
@@ -29,7 +30,7 @@ def _rows_shape(data: TensorShape, segment_ids: TensorShape) -> TensorShape:
     return TensorShape([None]).concatenate(data.with_rank_at_least(1)[1:])
 
 
-def _check_sorted(ctx: OperationContext, ids: Any, rows: int) -> None:
+def _check_sorted(ctx: OperationContext, ids: Array, rows: int) -> None:
     """Fails as the first segment does that breaks a rule, in the order in which the segments come."""
     ctx.check(ids.ndim == 1, f"segment_ids should be a vector, got shape {ids.shape}")
     ctx.check(
@@ -59,7 +60,7 @@ def _check_range(xp: ArrayLibrary, ctx: OperationContext, values: Array, limit: 
     ctx.check(xp.logical_not(xp.take(outside, at)), f"{message} out of range [0, {limit})", at, xp.take(values, at))
 
 
-def _reduce_rows(ufunc: Any, data: Any, ids: Any, segments: int, empty: int) -> Any:
+def _reduce_rows(ufunc: np.ufunc, data: Array, ids: Array, segments: int, empty: int) -> Any:
     """Applies `ufunc` to each run of rows with one id; segments without rows hold `empty`."""
     out = np.full((segments, *data.shape[1:]), empty, data.dtype)
     if ids.size:
@@ -68,11 +69,11 @@ def _reduce_rows(ufunc: Any, data: Any, ids: Any, segments: int, empty: int) -> 
     return out
 
 
-def _segment_count(ids: Any) -> int:
+def _segment_count(ids: Array) -> int:
     return int(ids[-1]) + 1 if ids.size else 0
 
 
-def _sorted_segments(name: str, ufunc: Any, empty: int, types: str, gradient: Callable[..., Any]) -> OpFunction:
+def _sorted_segments(name: str, ufunc: np.ufunc, empty: int, types: str, gradient: Callable[..., Any]) -> OpFunction:
     op = define_op(name, "data: T, segment_ids: Tindices -> output: T", f"T: {types}, Tindices: index")
     op.shape(_rows_shape)
 
@@ -85,14 +86,14 @@ def _sorted_segments(name: str, ufunc: Any, empty: int, types: str, gradient: Ca
     return attach_gradient(op, gradient)
 
 
-def _counts(ids: Any, segments: int) -> Any:
+def _counts(ids: Array, segments: int) -> Any:
     return np.maximum(np.bincount(ids, minlength=segments), 1)
 
 
-def _divided(total: Any, counts: Any) -> Any:
+def _divided(total: Array, counts: Array) -> Any:
     divisor = counts.reshape((-1,) + (1,) * (total.ndim - 1))
     if total.dtype.kind in "iu":
-        return np.trunc(total / divisor).astype(total.dtype)
+        return whole_mean(np, total, divisor)
     return (total / divisor.astype(total.dtype)).astype(total.dtype)
 
 
@@ -103,18 +104,18 @@ def _column(vector: Tensor, like: Tensor) -> Tensor:
     return result
 
 
-def _segment_sum_gradient(op: Any, grad: Tensor) -> Any:
+def _segment_sum_gradient(op: Operation, grad: Tensor) -> Any:
     return raw.GatherV2(grad, op.inputs[1], 0), None
 
 
-def _segment_mean_gradient(op: Any, grad: Tensor) -> Any:
+def _segment_mean_gradient(op: Operation, grad: Tensor) -> Any:
     ids = op.inputs[1]
     ones = raw.Fill(raw.Shape(ids), raw.Cast(1, DstT=grad.dtype))
     counts = raw.Maximum(SegmentSum(ones, ids), 1.0)
     return raw.GatherV2(raw.RealDiv(grad, _column(counts, grad)), ids, 0), None
 
 
-def _segment_extreme_gradient(op: Any, grad: Tensor) -> Any:
+def _segment_extreme_gradient(op: Operation, grad: Tensor) -> Any:
     """The gradient is shared evenly among the elements of a segment that equal its extreme."""
     data, ids = op.inputs
     chosen = raw.Cast(raw.Equal(raw.GatherV2(op.outputs[0], ids, 0), data), DstT=grad.dtype)
@@ -122,7 +123,7 @@ def _segment_extreme_gradient(op: Any, grad: Tensor) -> Any:
     return raw.Mul(chosen, raw.GatherV2(raw.DivNoNan(grad, count), ids, 0)), None
 
 
-def _segment_prod_gradient(op: Any, grad: Tensor) -> Any:
+def _segment_prod_gradient(op: Operation, grad: Tensor) -> Any:
     data, ids = op.inputs
     zero = raw.Equal(data, raw.ZerosLike(data))
     safe = raw.Select(zero, raw.OnesLike(data), data)
@@ -158,14 +159,14 @@ SegmentMin = _sorted_segments("SegmentMin", np.minimum, 0, "real", _segment_extr
 
 
 # ---------------------------------------------------------------------- unsorted ids
-def _segments_shape(count: Any) -> TensorShape:
+def _segments_shape(count: HostArray | None) -> TensorShape:
     if count is not None and count < 0:
         raise ValueError(f"Cannot specify a negative value for num_segments, got {count}")
     return TensorShape([None if count is None else int(count)])
 
 
 def _unsorted_segments(
-    name: str, method: str, ufunc: Any, empty: Callable[[Any], Any], types: str, gradient: Callable[..., Any]
+    name: str, method: str, ufunc: np.ufunc, empty: Callable[[Any], Any], types: str, gradient: Callable[..., Any]
 ) -> OpFunction:
     op = define_op(
         name,
@@ -201,7 +202,7 @@ def _unsorted_segments(
     return attach_gradient(op, gradient)
 
 
-def _check_below(xp: ArrayLibrary, ctx: OperationContext, segment_ids: Array, flat: Any, count: int) -> None:
+def _check_below(xp: ArrayLibrary, ctx: OperationContext, segment_ids: Array, flat: Array, count: int) -> None:
     """No id is `count` or more; the message shows the first that is, with its position."""
     if not flat.shape[0]:
         return
@@ -217,7 +218,7 @@ def _check_below(xp: ArrayLibrary, ctx: OperationContext, segment_ids: Array, fl
     )
 
 
-def scatter(xp: ArrayLibrary, out: Any, indices: Array, rows: Any, method: str, ufunc: Any) -> Any:
+def scatter(xp: ArrayLibrary, out: Array, indices: Array, rows: Array, method: str, ufunc: np.ufunc) -> Any:
     """`out` with each of `rows` combined into the row at its index."""
     if xp is jnp:
         return getattr(out.at[indices], method)(rows)
@@ -241,18 +242,18 @@ def _spread_over(mask: Tensor, rows: Tensor) -> Tensor:
     return result
 
 
-def _unsorted_sum_gradient(op: Any, grad: Tensor) -> Any:
+def _unsorted_sum_gradient(op: Operation, grad: Tensor) -> Any:
     return _gather_rows(grad, op.inputs[1]), None, None
 
 
-def _unsorted_extreme_gradient(op: Any, grad: Tensor) -> Any:
+def _unsorted_extreme_gradient(op: Operation, grad: Tensor) -> Any:
     data, ids, segments = op.inputs
     chosen = raw.Cast(raw.Equal(_gather_rows(op.outputs[0], ids), data), DstT=grad.dtype)
     count = UnsortedSegmentSum(chosen, ids, segments)
     return raw.Mul(chosen, _gather_rows(raw.DivNoNan(grad, count), ids)), None, None
 
 
-def _unsorted_prod_gradient(op: Any, grad: Tensor) -> Any:
+def _unsorted_prod_gradient(op: Operation, grad: Tensor) -> Any:
     data, ids, segments = op.inputs
     zero = raw.Equal(data, raw.ZerosLike(data))
     safe = raw.Select(zero, raw.OnesLike(data), data)
@@ -302,7 +303,7 @@ _SPARSE_INDEX_ATTRS = "Tidx: index = int32, Tsegmentids: index = int32"
 
 
 def _sparse_gradient(kind: str) -> Callable[..., Any]:
-    def gradient(op: Any, grad: Tensor) -> Any:
+    def gradient(op: Operation, grad: Tensor) -> Any:
         data, indices, ids = op.inputs[:3]
         rows = raw.StridedSlice(raw.Shape(data), [0], [1], [1], shrink_axis_mask=1)
         rest = [None] * (len(op.inputs) - 1)
@@ -335,7 +336,7 @@ def _sparse_segments(kind: str) -> OpFunction:
     return op
 
 
-def _reduce_chosen(ctx: OperationContext, kind: str, data: Any, indices: Any, ids: Any, segments: int) -> Any:
+def _reduce_chosen(ctx: OperationContext, kind: str, data: Array, indices: Array, ids: Array, segments: int) -> Any:
     _check_sorted(ctx, ids, indices.size)
     _check_range(np, ctx, indices, len(data), "indices[{0}] == {1}")
     total = _reduce_rows(np.add, data[indices], ids, segments, 0)
@@ -386,14 +387,14 @@ def _sparse_segments_with_count(kind: str) -> OpFunction:
     return op
 
 
-def _scaled(xp: ArrayLibrary, kind: str, rows: Any, ids: Array, segments: int) -> Any:
+def _scaled(xp: ArrayLibrary, kind: str, rows: Array, ids: Array, segments: int) -> Any:
     """Each row over the (square root of the) number of entries of its segment."""
     if kind == "Sum":
         return rows
     return (rows / _row_scale(xp, kind, ids, segments, rows)).astype(rows.dtype)
 
 
-def _row_scale(xp: ArrayLibrary, kind: str, ids: Array, segments: int, rows: Any) -> Any:
+def _row_scale(xp: ArrayLibrary, kind: str, ids: Array, segments: int, rows: Array) -> Any:
     wide = np.float64 if rows.dtype == np.float64 else np.float32
     counts = scatter(xp, xp.zeros((segments,), wide), ids, xp.ones(ids.shape, wide), "add", np.add)
     return xp.reshape(_SPARSE_SCALES[kind](xp, xp.maximum(counts, 1)), (-1,) + (1,) * (rows.ndim - 1))
@@ -435,7 +436,7 @@ def _sparse_segments_grad(kind: str) -> OpFunction:
         return scatter(xp, out, xp.clip(indices, 0, max(rows - 1, 0)), each, "add", np.add)
 
     @op.gradient
-    def _(operation: Any, grad: Tensor) -> Any:
+    def _(operation: Operation, grad: Tensor) -> Any:
         segment_grads, indices, ids = operation.inputs[:3]
         count = raw.StridedSlice(raw.Shape(segment_grads), [0], [1], [1], shrink_axis_mask=1)
         forward = getattr(raw, f"SparseSegment{kind}WithNumSegments")

@@ -25,13 +25,13 @@ Range = define_op(
 Range.not_differentiable()
 
 
-def _range_length(start: Any, limit: Any, delta: Any) -> int:
+def _range_length(start: Array, limit: Array, delta: Array) -> int:
     if np.asarray(start).dtype.kind in "iu":
         return max(0, -((int(start) - int(limit)) // int(delta)))
     return max(0, int(np.ceil((float(limit) - float(start)) / float(delta))))
 
 
-def _range_problem(start: Any, limit: Any, delta: Any) -> str | None:
+def _range_problem(start: Array, limit: Array, delta: Array) -> str | None:
     if any(np.ndim(v) for v in (start, limit, delta)):
         return "start, limit and delta must be scalars"
     if not all(np.isfinite(float(v)) for v in (start, limit, delta)):

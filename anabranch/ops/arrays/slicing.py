@@ -20,7 +20,7 @@ from anabranch.core.shapes import Dims, TensorShape
 from anabranch.graph.building import define_op
 from anabranch.graph.constants import ShapeContext, constant_value, partial_vector
 from anabranch.graph.kernel_contexts import GraphContext
-from anabranch.graph.operation import Operation
+from anabranch.graph.operation import Operation, Tensor
 from anabranch.graph.step_nodes import AnyOperation, AnyTensor
 from anabranch.ops import raw, shape_rules
 from anabranch.ops.arrays.layout import int_list
@@ -30,7 +30,7 @@ _BOUNDS = ("begin", "end", "strides")
 _STRIDED_ATTRS = "T: any, Index: {int32, int64}, " + ", ".join(f"{name}: int = 0" for name in _MASK_NAMES)
 
 
-def _elements(value: Any, tensor: AnyTensor) -> list[Any]:
+def _elements(value: Array, tensor: AnyTensor) -> list[Any]:
     """The elements of an index vector: Python ints where they are known, else traced scalars."""
     if isinstance(value, np.ndarray):
         return list(int_list(value))
@@ -97,7 +97,7 @@ def _(input: Array, begin: Array, size: Array, *, ctx: GraphContext, xp: ArrayLi
 
 
 @Slice.gradient
-def _(op: Operation, grad: Any) -> Any:
+def _(op: Operation, grad: Tensor) -> Any:
     source, begin, _ = op.inputs
     if None in (partial_vector(begin) or [None]):
         return raw.XlaDynamicUpdateSlice(raw.ZerosLike(source), grad, begin), None, None
@@ -120,7 +120,7 @@ def _(input: Array, update: Array, indices: Array) -> Any:
 
 
 @XlaDynamicUpdateSlice.gradient
-def _(op: Operation, grad: Any) -> Any:
+def _(op: Operation, grad: Tensor) -> Any:
     _, update, indices = op.inputs
     rest = XlaDynamicUpdateSlice(grad, raw.ZerosLike(update), indices)
     return rest, Slice(grad, indices, raw.Shape(update, out_type=indices.dtype)), None
@@ -169,7 +169,7 @@ def _pieces(rank: int, entries: int, masks: dict[str, int]) -> list[_Piece]:
     return pieces
 
 
-def _range_of(piece: _Piece, begin: Any, end: Any, stride: int, dim: int, masks: dict[str, int]) -> range:
+def _range_of(piece: _Piece, begin: Array, end: Array, stride: int, dim: int, masks: dict[str, int]) -> range:
     """The positions that a range piece takes from a dimension of size `dim`."""
     if stride == 0:
         raise ValueError(f"strides[{piece.entry}] must be non-zero")
@@ -276,7 +276,7 @@ class _Region:
         return [self.lengths[axis] if axis in self.traced else len(r) for axis, r in enumerate(self.ranges)]
 
 
-def _region(ctx: GraphContext, dims: tuple[int, ...], begin: Any, end: Any, strides: Any) -> _Region:
+def _region(ctx: GraphContext, dims: tuple[int, ...], begin: Array, end: Array, strides: Array) -> _Region:
     masks = {name: ctx.op.attrs[name] for name in _MASK_NAMES}
     starts, stops = _elements(begin, ctx.op.inputs[1]), _elements(end, ctx.op.inputs[2])
     steps = int_list(strides)
@@ -297,8 +297,8 @@ def _region(ctx: GraphContext, dims: tuple[int, ...], begin: Any, end: Any, stri
 def _take_range(
     region: _Region,
     piece: _Piece,
-    begin: Any,
-    end: Any,
+    begin: Array,
+    end: Array,
     stride: int,
     dim: int,
     masks: dict[str, int],
@@ -318,7 +318,7 @@ def _take_range(
     region.traced[piece.axis], region.lengths[piece.axis] = first, length or 0
 
 
-def _take_index(region: _Region, piece: _Piece, index: Any, stride: int, dim: int, ctx: GraphContext) -> None:
+def _take_index(region: _Region, piece: _Piece, index: Array, stride: int, dim: int, ctx: GraphContext) -> None:
     _check_index(piece, None, stride, dim)
     ctx.check(
         (index >= -dim) & (index < dim),
@@ -399,7 +399,7 @@ def _mask_attrs(op: Operation) -> dict[str, Any]:
 
 
 @StridedSlice.gradient
-def _(op: Operation, grad: Any) -> Any:
+def _(op: Operation, grad: Tensor) -> Any:
     source, begin, end, strides = op.inputs
     if begin.dtype.name == "int16":
         begin, end, strides = (raw.Cast(t, DstT="int32") for t in (begin, end, strides))
@@ -465,7 +465,7 @@ def _padding(region: _Region, axis: int, dim: int) -> tuple[int, int, int]:
 
 
 @StridedSliceGrad.gradient
-def _(op: Operation, grad: Any) -> Any:
+def _(op: Operation, grad: Tensor) -> Any:
     _, begin, end, strides, _ = op.inputs
     return None, None, None, None, StridedSlice(grad, begin, end, strides, **_mask_attrs(op))
 

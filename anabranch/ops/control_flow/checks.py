@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from pathlib import Path
@@ -18,7 +19,7 @@ from anabranch.core.resources import ResourceHandle
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import define_op
 from anabranch.graph.kernel_contexts import StepHostContext
-from anabranch.graph.operation import Operation
+from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import shape_rules
 
 # ---------------------------------------------------------------------- checks
@@ -40,7 +41,7 @@ def _(tensor: Array, *, message: bytes, ctx: OperationContext, xp: ArrayLibrary)
 
 
 @CheckNumerics.gradient
-def _(op: Operation, grad: Any) -> Any:
+def _(op: Operation, grad: Tensor) -> Any:
     message = op.attrs["message"].decode("utf-8", "replace")
     return CheckNumerics(grad, f"Not a number (NaN) or infinity (Inf) values detected in gradient. {message}")
 
@@ -81,7 +82,7 @@ def _(condition: Array, data: list[Any], *, summarize: int, ctx: OperationContex
 
 
 # ---------------------------------------------------------------------- values as strings
-def _element(value: Any) -> str:
+def _element(value: object) -> str:
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     if isinstance(value, bool | np.bool_):
@@ -89,7 +90,7 @@ def _element(value: Any) -> str:
     return _decimal(value) if isinstance(value, float | np.floating | ml_dtypes.bfloat16) else str(value)
 
 
-def _decimal(value: Any) -> str:
+def _decimal(value: float | np.floating[Any] | ml_dtypes.bfloat16) -> str:
     """With the digits that a floating dtype always keeps where these say all, else with those that always do."""
     if isinstance(value, float):  # np.float64 too
         few, many = f"{value:.15g}", f"{value:.17g}"
@@ -98,23 +99,27 @@ def _decimal(value: Any) -> str:
     return few if np.float32(few) == np.float32(value) or np.isnan(value) else many
 
 
-def _summary(array: Any, count: int) -> str:
+def _summary(array: Array, count: int) -> str:
     """The first `count` elements (all for a negative number), in brackets."""
     flat = np.reshape(array, -1)
     shown = flat if count < 0 else flat[:count]
     return "[" + " ".join(_element(v) for v in shown) + ("...]" if len(shown) < len(flat) else "]")
 
 
-def _nested(array: Any, count: int) -> str:
+def _nested(array: Array, count: int) -> str:
     """All dimensions in brackets of their own, each with its first and last `count` elements."""
     if np.ndim(array) == 0:
         item = np.asarray(array)[()]
         return f'"{_element(item)}"' if isinstance(item, bytes) else _element(item)
+    count = 0 if not np.size(array) else count  # as TensorFlow: of rows without elements none is shown
     short = 0 <= 2 * count < len(array)
     rows = [_nested(row, count) for row in ([*array[:count], *array[len(array) - count :]] if short else array)]
     if short:
         rows.insert(count, "...")
-    return "[" + (" " if np.ndim(array) == 1 else "\n ").join(row.replace("\n", "\n ") for row in rows) + "]"
+    if not count and short:
+        rows.insert(0, "")
+    between = "\n" * (np.ndim(array) - 1) + " "
+    return "[" + between.join(re.sub(r"\n(?!\n)", "\n ", row) for row in rows) + "]"
 
 
 StringFormat = define_op(
@@ -171,7 +176,7 @@ def _(input: Array, data: list[Any], *, message: bytes, first_n: int, summarize:
 
 
 @Print.gradient
-def _(op: Operation, grad: Any) -> Any:
+def _(op: Operation, grad: Tensor) -> Any:
     return [grad, *[None] * (len(op.inputs) - 1)]
 
 

@@ -23,15 +23,18 @@ from jax.extend.core import jaxpr_as_fun
 
 from anabranch.core import dtypes
 from anabranch.core.arrays import Array, ArrayLibrary
+from anabranch.core.attrs import FuncAttr
 from anabranch.core.dtypes import DType
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.resources import ResourceHandle
 from anabranch.core.roles import Role
 from anabranch.core.shapes import TensorShape
+from anabranch.core.values import TensorValue
 from anabranch.errors import InternalError, InvalidArgumentError
 from anabranch.graph.building import define_op
 from anabranch.graph.constants import ShapeContext
 from anabranch.graph.kernel_contexts import StepTracingContext
+from anabranch.graph.step_nodes import StepFunction
 from anabranch.ops import shape_rules
 from anabranch.ops.lists.values import TensorList, common_declaration
 
@@ -101,7 +104,7 @@ BranchValues = define_op(
 )
 
 
-def by_its_owner(*_: Any, ctx: OperationContext) -> NoReturn:
+def by_its_owner(*_: TensorValue, ctx: OperationContext) -> NoReturn:
     """The kernel of operations beside a loop or a conditional, which never runs: a step joins them with their owner."""
     raise InternalError(None, ctx.op, f"{ctx.op.type} is part of the operation that it waits for")
 
@@ -109,7 +112,7 @@ def by_its_owner(*_: Any, ctx: OperationContext) -> NoReturn:
 BranchValues.host_kernel(by_its_owner)
 
 
-def truth_of(cond: Any) -> Any:
+def truth_of(cond: TensorValue) -> Any:
     """Scalars are true when they are not zero and no empty string, other tensors when they have elements."""
     if np.ndim(cond) != 0:
         return np.size(cond) > 0
@@ -128,11 +131,11 @@ def _(input: Array, *, xp: ArrayLibrary) -> Any:
     return xp.asarray(truth_of(input))
 
 
-def _as_result(value: Any) -> Any:
+def _as_result(value: TensorValue) -> Any:
     return value if isinstance(value, TensorList) else jnp.asarray(value)
 
 
-def _of_type(result: Any, wanted: Any) -> Any:
+def _of_type(result: TensorValue, wanted: TensorValue) -> Any:
     """A branch's result as both branches give it: what this one does not compute becomes zeros."""
     if isinstance(wanted, TensorList):
         if isinstance(result, TensorList) and (wanted.elements is None or result.elements is not None):
@@ -195,7 +198,7 @@ class _Branches:
                 raise self.ctx.needs_host(f"the branches give results of shapes {common.shape} and {result.shape}")
         return common
 
-    def _run(self, which: int, operands: Any) -> tuple[list[Any], list[Any]]:
+    def _run(self, which: int, operands: TensorValue) -> tuple[list[Any], list[Any]]:
         """Traces one branch; returns its results and the truth of its checks."""
         inputs = list(self.inputs)
         for i, value in zip(self.varying, operands, strict=False):
@@ -209,7 +212,7 @@ class _Branches:
         return [*results, *(jnp.asarray(state.variables[h]) for h in self.written)], [c.ok for c in state.checks]
 
     def function(self, which: int) -> Any:
-        def branch(*operands: Any) -> Any:
+        def branch(*operands: TensorValue) -> Any:
             program, structure = self.programs[which]
             flat = jaxpr_as_fun(program)(*jax.tree.leaves(operands))
             results, mine = jax.tree.unflatten(structure, flat)
@@ -230,12 +233,12 @@ class _Branches:
             self.ctx.check(ok, message.replace("{", "{{").replace("}", "}}"), error=check.error)
 
 
-def _is_missing(body: Any, index: int) -> bool:
+def _is_missing(body: StepFunction, index: int) -> bool:
     """Whether a branch does not compute an output."""
     return index < len(body.outputs) and body.outputs[index].op.type == "FakeParam"
 
 
-def _switch(ctx: StepTracingContext, taken: Any, bodies: list[Any], input: list[Any]) -> list[Any]:
+def _switch(ctx: StepTracingContext, taken: TensorValue, bodies: list[Any], input: list[Any]) -> list[Any]:
     """The results of the branch that `taken` numbers: one of them where the number is known, else all compiled."""
     if isinstance(taken, int):
         return ctx.call(bodies[taken], input)
@@ -252,7 +255,7 @@ def _switch(ctx: StepTracingContext, taken: Any, bodies: list[Any], input: list[
 
 
 def _if_kernel(
-    cond: Any, input: list[Any], *, ctx: StepTracingContext, then_branch: Any, else_branch: Any
+    cond: TensorValue, input: list[Any], *, ctx: StepTracingContext, then_branch: FuncAttr, else_branch: FuncAttr
 ) -> list[Any]:
     bodies = [ctx.op.function(f.name) for f in (else_branch, then_branch)]
     truth = truth_of(cond)
@@ -260,7 +263,9 @@ def _if_kernel(
     return _switch(ctx, int(bool(truth)) if known else truth.astype(np.int32), bodies, input)
 
 
-def _case_kernel(branch_index: Any, input: list[Any], *, ctx: StepTracingContext, branches: list[Any]) -> list[Any]:
+def _case_kernel(
+    branch_index: TensorValue, input: list[Any], *, ctx: StepTracingContext, branches: list[Any]
+) -> list[Any]:
     bodies = [ctx.op.function(f.name) for f in branches]
     if isinstance(branch_index, np.ndarray | np.generic):
         return _switch(ctx, _in_range(int(branch_index), len(bodies)), bodies, input)
@@ -273,7 +278,9 @@ def _in_range(index: int, count: int) -> int:
     return index if 0 <= index < count else count - 1
 
 
-def _given_shapes(*_: Any, ctx: ShapeContext, output_shapes: Any) -> list[TensorShape]:
+def _given_shapes(
+    *_: TensorShape | list[TensorShape], ctx: ShapeContext, output_shapes: list[TensorShape]
+) -> list[TensorShape]:
     return list(output_shapes) or [TensorShape(None)] * ctx.output_count
 
 

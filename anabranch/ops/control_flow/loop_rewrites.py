@@ -39,6 +39,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from anabranch.core.arrays import Array
 from anabranch.graph.loop_bodies import behind_identities, operations_behind, parameters_behind
 from anabranch.graph.step_nodes import StepFunction, StepNode, StepTensor
 from anabranch.ops.lists.values import TensorList
@@ -76,7 +77,7 @@ class LaterSum:
     def factors(self) -> list[StepTensor]:
         return [t for op in self.terms for t in op.inputs]
 
-    def total(self, start: Any, all_of: dict[StepTensor, Any]) -> Any:
+    def total(self, start: Array, all_of: dict[StepTensor, Any]) -> Any:
         """The last value, from the first one and the factors of all iterations."""
         total = jnp.asarray(start)
         for op in self.terms:
@@ -84,12 +85,12 @@ class LaterSum:
         return total
 
 
-def _sum_of_products(op: StepNode, a: Any, b: Any) -> Any:
+def _sum_of_products(op: StepNode, a: Array, b: Array) -> Any:
     inner_a, inner_b = 1 if op.attrs["transpose_a"] else 2, 2 if op.attrs["transpose_b"] else 1
     return lax.dot_general(a, b, (((0, inner_a), (0, inner_b)), ((), ())))
 
 
-def _sum_of_bias_gradients(op: StepNode, rows: Any) -> Any:
+def _sum_of_bias_gradients(op: StepNode, rows: Array) -> Any:
     return jnp.sum(rows, axis=tuple(range(rows.ndim - 1)))
 
 
@@ -237,7 +238,7 @@ class _Products:
 
         return kernel
 
-    def _rows(self, part: StepTensor, piece: Any) -> tuple[Any, StepTensor] | None:
+    def _rows(self, part: StepTensor, piece: Array) -> tuple[Any, StepTensor] | None:
         """The products of all rows of the list that `part` is read from, and the tensor that tells which row it is."""
         op = behind_identities(part).op
         if op.type != "TensorListGetItem" or not self._counts(op.inputs[1]):

@@ -27,6 +27,7 @@ from anabranch.core.dtypes import DType
 from anabranch.core.resources import ResourceHandle
 from anabranch.core.roles import Role
 from anabranch.core.shapes import TensorShape
+from anabranch.core.values import TensorValue
 from anabranch.graph.building import define_op
 from anabranch.graph.constants import ShapeContext
 from anabranch.graph.kernel_contexts import StepHostContext, StepTracingContext
@@ -37,7 +38,7 @@ from anabranch.graph.loop_bodies import (
     operations_behind,
     parameters_behind,
 )
-from anabranch.graph.step_nodes import StepFunction, StepNode
+from anabranch.graph.step_nodes import StepFunction, StepNode, StepTensor
 from anabranch.ops.control_flow import loop_rewrites
 from anabranch.ops.control_flow.conditionals import by_its_owner, truth_of
 from anabranch.ops.lists.values import Declared, TensorList, common_declaration
@@ -122,7 +123,7 @@ class _TracedStep:
     variables: list[Any]
     types: _Iteration
 
-    def run(self, number: Any, values: dict[int, Any], variables: list[Any], factors: list[Any]) -> _Iteration:
+    def run(self, number: TensorValue, values: dict[int, Any], variables: list[Any], factors: list[Any]) -> _Iteration:
         """Runs it, on the first values of what is no longer carried; gives what `values` and `factors` name."""
         given = [values.get(position, first) for position, first in zip(self.carried, self.values, strict=True)]
         flat = jaxpr_as_fun(self.program)(*jax.tree.leaves((number, given, variables)))
@@ -142,7 +143,9 @@ class CompiledLoop:
     `ops.control_flow.loop_rewrites` tells which products are computed before or after the loop instead.
     """
 
-    def __init__(self, ctx: StepTracingContext, cond: Any, body: Any, inputs: list[Any], used: list[bool]) -> None:
+    def __init__(
+        self, ctx: StepTracingContext, cond: StepFunction, body: StepFunction, inputs: list[Any], used: list[bool]
+    ) -> None:
         self.ctx, self.cond, self.body, self.inputs = ctx, cond, body, inputs
         self.carried = self._needed(used)
         reads: dict[ResourceHandle, None] = {}
@@ -196,14 +199,14 @@ class CompiledLoop:
         watched = None if outer.watched is None else outer.watched.inside()
         return replace(outer, variables=current, written=set(), checks=[], watched=watched)
 
-    def condition(self, number: Any, values: list[Any], variables: list[Any]) -> tuple[Any, list[Any]]:
+    def condition(self, number: TensorValue, values: list[Any], variables: list[Any]) -> tuple[Any, list[Any]]:
         """Traces the condition; returns its truth and its checks."""
         state = self._state(variables)
         (truth,) = self.ctx.call(self.cond, self._arguments(values), state, iteration=number)[:1]
         self.condition_checks = state.checks
         return jnp.asarray(truth_of(truth)), state.checks
 
-    def step(self, number: Any, values: list[Any], variables: list[Any], recorded: list[int]) -> _Iteration:
+    def step(self, number: TensorValue, values: list[Any], variables: list[Any], recorded: list[int]) -> _Iteration:
         """Traces one iteration."""
         state = self._state(variables)
         results = self.ctx.call(
@@ -221,7 +224,7 @@ class CompiledLoop:
             [_as_carried(v) for v in results[len(self.body.outputs) :]],
         )
 
-    def _as_declared(self, position: int, result: Any) -> Any:
+    def _as_declared(self, position: int, result: TensorValue) -> Any:
         """A new value of a loop variable; a list declares what those of all iterations do."""
         return result.declared_as(self.declared[position]) if position in self.declared else result
 
@@ -255,7 +258,7 @@ class CompiledLoop:
             "condition_ok": [c.ok for c in checks],
         }
 
-        def going(carry: Any) -> Any:
+        def going(carry: dict[str, Any]) -> Any:
             goes = carry["going"]
             if not guarded:
                 goes, _ = self.condition(_iteration(carry), carry["values"], carry["variables"])
@@ -263,7 +266,7 @@ class CompiledLoop:
                 goes = goes & ok
             return goes
 
-        def iterate(carry: Any) -> Any:
+        def iterate(carry: dict[str, Any]) -> Any:
             number = carry["number"]
             current = dict(zip(self.carried, carry["values"], strict=True))
             done = traced.run(_iteration(carry), current, carry["variables"], self.factors)
@@ -336,7 +339,7 @@ class CompiledLoop:
             values = merged
         raise self.ctx.needs_host("the loop variables do not settle on shapes")
 
-    def _merged(self, position: int, value: Any, result: Any) -> Any:
+    def _merged(self, position: int, value: TensorValue, result: TensorValue) -> Any:
         name = self.body.inputs[position].op.name
         if isinstance(value, TensorList) and isinstance(result, TensorList):
             if value.declared != result.declared:
@@ -353,7 +356,7 @@ class CompiledLoop:
             )
         return value
 
-    def _report(self, last: Any) -> None:
+    def _report(self, last: TensorValue) -> None:
         for handle, value in zip(self.written, last["variables"], strict=True):
             self.ctx.write(handle, value)
         for check, ok, shown in zip(self.checks, last["ok"], last["shown"], strict=True):
@@ -367,15 +370,15 @@ def _leaves(step: _Iteration) -> tuple[Any, ...]:
     return step.values, step.variables, step.records, step.ok, step.shown, step.factors
 
 
-def _iteration(carry: Any) -> Any:
+def _iteration(carry: dict[str, Any]) -> Any:
     return _FIRST if carry["number"] is None else carry["number"]
 
 
-def _as_carried(value: Any) -> Any:
+def _as_carried(value: TensorValue) -> Any:
     return value if isinstance(value, TensorList) else jnp.asarray(value)
 
 
-def _room(result: Any, bound: int) -> Any:
+def _room(result: TensorValue, bound: int) -> Any:
     return jax.tree.map(lambda t: jnp.zeros((bound, *t.shape), t.dtype), result)
 
 
@@ -383,7 +386,7 @@ def _bodies(op: StepNode, cond: FuncAttr, body: FuncAttr) -> tuple[StepFunction,
     return op.function(cond.name), op.function(body.name)
 
 
-def _while_kernel(input: list[Any], *, ctx: StepTracingContext, cond: Any, body: Any) -> list[Any]:
+def _while_kernel(input: list[Any], *, ctx: StepTracingContext, cond: FuncAttr, body: FuncAttr) -> list[Any]:
     used = [ctx.is_used(i) for i in range(len(input))]
     loop = CompiledLoop(ctx, *_bodies(ctx.op, cond, body), input, used)
     return loop.run(0, [], False)[0]
@@ -415,7 +418,7 @@ def _(
     return [*results, number, *lists]
 
 
-def _record_list(room: Any, length: int) -> TensorList:
+def _record_list(room: TensorValue, length: int) -> TensorList:
     """A record as a list; of one whose tensor is a list itself, only its form matters."""
     if room is None or isinstance(room, TensorList):
         return TensorList(room, length, np.object_ if room is not None else np.float32)
@@ -456,7 +459,7 @@ def _rounded(count: int) -> int:
     return 1 << max(count - 1, 0).bit_length()
 
 
-def _while_shape(input: list[TensorShape], *, ctx: ShapeContext, output_shapes: Any) -> list[TensorShape]:
+def _while_shape(input: list[TensorShape], *, ctx: ShapeContext, output_shapes: list[TensorShape]) -> list[TensorShape]:
     return list(output_shapes) or [TensorShape(None)] * ctx.output_count
 
 
@@ -503,7 +506,7 @@ def _(input: list[Any], *, ctx: StepTracingContext, cond: FuncAttr, body: FuncAt
     return np.int32(number)
 
 
-def _counter_steps(cond: Any, body: Any) -> list[Any] | None:
+def _counter_steps(cond: StepFunction, body: StepFunction) -> list[Any] | None:
     """What each parameter grows by, where the loop ends as soon as one of its counters reaches its limit; else None."""
     steps = [_step_of(p, behind_identities(out)) for p, out in zip(body.inputs, body.outputs, strict=True)]
     if any(step is None for step in steps):
@@ -523,7 +526,7 @@ def _counter_steps(cond: Any, body: Any) -> list[Any] | None:
     return steps
 
 
-def _step_of(parameter: Any, result: Any) -> Any:
+def _step_of(parameter: StepTensor, result: StepTensor) -> Any:
     if result is parameter:
         return 0
     if result.op.type not in {"Add", "AddV2"} or not parameter.dtype.is_integer:
@@ -535,7 +538,7 @@ def _step_of(parameter: Any, result: Any) -> Any:
     return int(other.op.attrs["value"]) if other.op.attrs["value"] > 0 else None
 
 
-def _crossing(ctx: StepTracingContext, cond: Any, start: list[Any], steps: list[Any]) -> int:
+def _crossing(ctx: StepTracingContext, cond: StepFunction, start: list[Any], steps: list[Any]) -> int:
     """The first iteration before which a condition on counters is false: by bisection, as it stays false then."""
 
     def goes_on(number: int) -> bool:

@@ -15,9 +15,10 @@ from typing import Any, NoReturn
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.roles import Role
 from anabranch.core.shapes import TensorShape
+from anabranch.core.values import TensorValue
 from anabranch.errors import AbortedError, InternalError, UnimplementedError
 from anabranch.graph.building import define_op
-from anabranch.graph.operation import Operation
+from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw, shape_rules
 
 _SCALAR = TensorShape([])
@@ -45,7 +46,7 @@ Gate = define_op("_Gate", "input: T ->", "T: list(type) >= 0", role=Role.GATE)
 Abort = define_op("Abort", "->", "error_msg: string = '', exit_without_error: bool = False")
 
 
-def _by_executor(*_: Any, ctx: OperationContext) -> NoReturn:
+def _by_executor(*_: TensorValue, ctx: OperationContext) -> NoReturn:
     raise InternalError(None, ctx.op, f"{ctx.op.type} is run by the executor of a step, not by itself")
 
 
@@ -100,14 +101,14 @@ LoopCond.not_differentiable()
 
 
 # ---------------------------------------------------------------------- gradients
-def _switch_gradient(op: Operation, false: Any, true: Any) -> list[Any]:
+def _switch_gradient(op: Operation, false: Tensor | None, true: Tensor | None) -> list[Any]:
     """The gradient of the side that is taken; the zeros for a side without one are as dead as that side."""
     if false is None or true is None:
         return [None, None]
     return [raw.Merge([false, true]).output, None]
 
 
-def _merge_gradient(op: Operation, grad: Any, _: Any) -> list[Any]:
+def _merge_gradient(op: Operation, grad: Tensor | None, _: Tensor | None) -> list[Any]:
     """Sends the gradient to the input that was taken, and a dead value to the others."""
     if any(t.op.op_def.role is Role.NEXT_ITERATION for t in op.inputs):
         _refuse_loop(op)
@@ -115,7 +116,7 @@ def _merge_gradient(op: Operation, grad: Any, _: Any) -> list[Any]:
     return [raw.Switch(grad, t).output_true for t in taken]
 
 
-def _refuse_loop(op: Operation, *_: Any) -> NoReturn:
+def _refuse_loop(op: Operation, *_: Tensor | None) -> NoReturn:
     raise UnimplementedError(
         None,
         op,

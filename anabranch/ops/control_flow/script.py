@@ -76,7 +76,7 @@ def _call(input: list[Any], *, token: bytes, Tout: list[Any], ctx: OperationCont
     return _results(result, Tout, ctx)
 
 
-def _results(result: Any, dtypes: list[Any], ctx: OperationContext) -> list[Any]:
+def _results(result: object, dtypes: list[Any], ctx: OperationContext) -> list[Any]:
     """The outputs: each element of a list or tuple is one, anything else is a single one, and None is none."""
     values = list(result) if isinstance(result, list | tuple) else [] if result is None else [result]
     if len(values) != len(dtypes):
@@ -89,7 +89,7 @@ def _results(result: Any, dtypes: list[Any], ctx: OperationContext) -> list[Any]
     return [_output(value, i, dtype, ctx) for i, (value, dtype) in enumerate(zip(values, dtypes, strict=True))]
 
 
-def _output(value: Any, index: int, dtype: DType, ctx: OperationContext) -> np.ndarray[Any, Any]:
+def _output(value: object, index: int, dtype: DType, ctx: OperationContext) -> np.ndarray[Any, Any]:
     array = _array(value, index, ctx)
     if array.dtype == dtype.as_numpy_dtype:
         return array
@@ -101,7 +101,7 @@ def _output(value: Any, index: int, dtype: DType, ctx: OperationContext) -> np.n
     )
 
 
-def _array(value: Any, index: int, ctx: OperationContext) -> np.ndarray[Any, Any]:
+def _array(value: object, index: int, ctx: OperationContext) -> np.ndarray[Any, Any]:
     """A returned value as an array."""
     try:
         if isinstance(value, np.ndarray) and value.dtype.fields:

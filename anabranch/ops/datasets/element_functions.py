@@ -17,6 +17,7 @@ import numpy as np
 from anabranch.core import dtypes
 from anabranch.core.op_def import OpDef, Rule
 from anabranch.core.pending import Pending
+from anabranch.core.values import TensorValue
 from anabranch.errors import OpError
 from anabranch.graph.constants import ShapeCheck, is_open, run_on_known_values
 from anabranch.graph.kernel_binding import VALUE_ERRORS, BoundKernel, flatten_outputs, host_array, refusal
@@ -77,7 +78,7 @@ class FunctionOfElements:
         self._program = _Program(ctx, body, self._captured) if _runs_directly(body.operations) else None
         self._stream = ctx.new_stream()
 
-    def __call__(self, *element: Any) -> Element:
+    def __call__(self, *element: TensorValue) -> Element:
         if self._has_objects:
             element = tuple(map(unboxed, element))
         try:
@@ -160,7 +161,7 @@ class _Program:
             raise refusal(instruction.op, [values[i] for i in instruction.inputs], error) from error
         return tuple([values[slot] for slot in self._outputs])
 
-    def _new_slot(self, tensor: StepTensor, value: Any = None) -> int:
+    def _new_slot(self, tensor: StepTensor, value: TensorValue | None = None) -> int:
         slot = self._slots[tensor] = len(self._template)
         self._template.append(value)
         return slot

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from anabranch.core.arrays import Array
@@ -29,7 +29,7 @@ _INPUT = "input_dataset: variant, other_arguments: Targuments"
 _FUNCTION = f"f: func, Targuments: list(type) >= 0, {TYPED}"
 
 
-def _parallelism(value: Any, ctx: OperationContext, name: str = "num_parallel_calls") -> int:
+def _parallelism(value: Array, ctx: OperationContext, name: str = "num_parallel_calls") -> int:
     """How many calls may run at once."""
     if int(value) == AUTOTUNE:
         return os.cpu_count() or 1
@@ -57,7 +57,7 @@ def _(input_dataset: Array, other_arguments: list[Any], *, f: FuncAttr, ctx: Ste
     return _mapped(input_dataset, other_arguments, 1, f, ctx)
 
 
-def _mapped(input_dataset: Any, captured: list[Any], calls: int, f: Any, ctx: StepHostContext) -> Elements:
+def _mapped(input_dataset: Array, captured: list[Any], calls: int, f: FuncAttr, ctx: StepHostContext) -> Elements:
     source, preserve = dataset_of(input_dataset, ctx), ctx.op.attrs["preserve_cardinality"]
     function: ElementFunction = function_of(ctx, f, captured)
     function = functions.kept_going(function) if preserve else function
@@ -76,13 +76,13 @@ def _(
 
 
 def _map_and_batch(
-    input_dataset: Any,
+    input_dataset: Array,
     other_arguments: list[Any],
-    batch_size: Any,
-    num_parallel_calls: Any,
-    drop_remainder: Any,
+    batch_size: Array,
+    num_parallel_calls: Array,
+    drop_remainder: Array,
     *,
-    f: Any,
+    f: FuncAttr,
     ctx: StepHostContext,
 ) -> Elements:
     calls = _parallelism(num_parallel_calls, ctx)
@@ -107,7 +107,9 @@ def _(input_dataset: Array, other_arguments: list[Any], *, predicate: FuncAttr, 
     return made_by(functions.FilterDataset(dataset_of(input_dataset, ctx), function), ctx)
 
 
-def _take_while(input_dataset: Any, other_arguments: list[Any], *, predicate: Any, ctx: StepHostContext) -> Elements:
+def _take_while(
+    input_dataset: Array, other_arguments: list[Any], *, predicate: FuncAttr, ctx: StepHostContext
+) -> Elements:
     function = function_of(ctx, predicate, other_arguments)
     return made_by(functions.FilterDataset(dataset_of(input_dataset, ctx), function, until_false=True), ctx)
 
@@ -134,7 +136,13 @@ def _(input_dataset: Array, other_arguments: list[Any], *, f: FuncAttr, ctx: Ste
 
 
 def _interleaved(
-    source: Any, captured: Any, cycle: Any, block: Any, f: Any, ctx: StepHostContext, ahead: int = 0
+    source: Array,
+    captured: Sequence[Array],
+    cycle: Array,
+    block: Array,
+    f: FuncAttr,
+    ctx: StepHostContext,
+    ahead: int = 0,
 ) -> Elements:
     """Datasets that take turns; with `ahead`, each computes that many elements before its turn."""
     taking_turns = _parallelism(cycle, ctx, "cycle_length")
@@ -182,15 +190,15 @@ def _(
 
 
 def _parallel_interleave(
-    input_dataset: Any,
+    input_dataset: Array,
     other_arguments: list[Any],
-    cycle_length: Any,
-    block_length: Any,
-    sloppy: Any,
-    buffer_output_elements: Any,
-    prefetch_input_elements: Any,
+    cycle_length: Array,
+    block_length: Array,
+    sloppy: Array,
+    buffer_output_elements: Array,
+    prefetch_input_elements: Array,
     *,
-    f: Any,
+    f: FuncAttr,
     ctx: StepHostContext,
 ) -> Elements:
     ahead = max(1, int(buffer_output_elements))
@@ -207,14 +215,14 @@ for _name in ("ParallelInterleaveDataset", "ExperimentalParallelInterleaveDatase
 
 
 def _group_by_window(
-    input_dataset: Any,
+    input_dataset: Array,
     key_func_other_arguments: list[Any],
     reduce_func_other_arguments: list[Any],
     window_size_func_other_arguments: list[Any],
     *,
-    key_func: Any,
-    reduce_func: Any,
-    window_size_func: Any,
+    key_func: FuncAttr,
+    reduce_func: FuncAttr,
+    window_size_func: FuncAttr,
     ctx: StepHostContext,
 ) -> Elements:
     key = function_of(ctx, key_func, key_func_other_arguments)
@@ -239,7 +247,7 @@ _STATE_ATTRS = f"f: func, Tstate: list(type) >= 1, Targuments: list(type) >= 0, 
 
 
 def _scan(
-    input_dataset: Any, initial_state: list[Any], other_arguments: list[Any], *, f: Any, ctx: StepHostContext
+    input_dataset: Array, initial_state: list[Any], other_arguments: list[Any], *, f: FuncAttr, ctx: StepHostContext
 ) -> Elements:
     function = function_of(ctx, f, other_arguments)
     return made_by(functions.ScanDataset(dataset_of(input_dataset, ctx), tuple(initial_state), function), ctx)

@@ -111,7 +111,7 @@ def _(dataset: Array, iterator: ResourceHandle, *, ctx: StepHostContext) -> None
 
 
 # ---------------------------------------------------------------------- elements
-def _resource(handle: Any, ctx: StepHostContext) -> IteratorResource:
+def _resource(handle: Array, ctx: StepHostContext) -> IteratorResource:
     """The object behind a handle; a fresh one, which says that it is not initialised, where there is none yet."""
     if not isinstance(handle, ResourceHandle) or handle.kind != _KIND:
         raise InvalidArgumentError(None, ctx.op, f"{ctx.op.type} takes the handle of an iterator, got {handle}")
@@ -140,7 +140,7 @@ def _checked(element: Element, ctx: OperationContext) -> list[Any]:
     return list(element)
 
 
-def _get_next(iterator: Any, *, ctx: StepHostContext) -> list[Any]:
+def _get_next(iterator: Array, *, ctx: StepHostContext) -> list[Any]:
     element = _resource(iterator, ctx).next()
     if element is None:
         raise OutOfRangeError(None, ctx.op, "End of sequence")
@@ -172,7 +172,7 @@ def _(resource_handle: ResourceHandle, *, ctx: StepHostContext) -> bytes:
     return json.dumps([_KIND, resource_handle.container, resource_handle.name]).encode()
 
 
-def _from_string(string_handle: Any, *, ctx: StepHostContext) -> ResourceHandle:
+def _from_string(string_handle: Array, *, ctx: StepHostContext) -> ResourceHandle:
     try:
         kind, container, name = json.loads(string_handle.item())
     except (ValueError, TypeError):
@@ -215,13 +215,13 @@ for _op in (SerializeIterator, DeserializeIterator, _IteratorPosition, _RestoreI
     _op.not_differentiable()
 
 
-def _boxed(value: Any) -> Any:
+def _boxed(value: Array) -> Any:
     box = np.empty((), np.object_)
     box[()] = value
     return box
 
 
-def _position(handle: Any, ctx: StepHostContext) -> bytes:
+def _position(handle: Array, ctx: StepHostContext) -> bytes:
     try:
         return _resource(handle, ctx).save()
     except OpError as error:
@@ -264,7 +264,7 @@ class OptionalElement:
         return OptionalElement(None if self.element is None else tuple(map(_zeros_like, self.element)))
 
 
-def _zeros_like(value: Any) -> Any:
+def _zeros_like(value: Array) -> Any:
     element = value.item() if value.dtype == np.object_ and value.ndim == 0 else value
     return _boxed(element.zeroed()) if hasattr(element, "zeroed") else np.full_like(value, zero_of(value.dtype))
 

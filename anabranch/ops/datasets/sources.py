@@ -15,6 +15,7 @@ from anabranch.core.arrays import Array
 from anabranch.core.attrs import FuncAttr
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
+from anabranch.core.values import TensorValue
 from anabranch.errors import InvalidArgumentError, OpError
 from anabranch.graph.building import OpFunction, define_op
 from anabranch.graph.kernel_contexts import StepHostContext
@@ -46,7 +47,7 @@ def define_dataset(name: str, signature: str, attrs: str = TYPED, stateful: bool
     op = define_op(name, f"{signature} -> handle: variant", attrs, stateful=stateful, defers_bodies=True)
     numbers = [(i, arg.name) for i, arg in enumerate(op.inputs) if arg.name in _NUMBERS]
 
-    def scalar_of_scalars(*inputs: Any) -> TensorShape:
+    def scalar_of_scalars(*inputs: TensorShape) -> TensorShape:
         for i, argument in numbers:
             shape_rules.with_rank(inputs[i], 0, f"argument {argument!r}")
         return shape_rules.SCALAR
@@ -56,7 +57,7 @@ def define_dataset(name: str, signature: str, attrs: str = TYPED, stateful: bool
     return op
 
 
-def dataset_of(value: Any, ctx: OperationContext) -> Elements:
+def dataset_of(value: TensorValue, ctx: OperationContext) -> Elements:
     """The dataset that a variant tensor holds.
 
     Raises:
@@ -75,7 +76,7 @@ def made_by(dataset: Elements, ctx: OperationContext) -> Elements:
     return dataset
 
 
-def function_of(ctx: StepHostContext, function: Any, captured: Sequence[Any]) -> FunctionOfElements:
+def function_of(ctx: StepHostContext, function: FuncAttr, captured: Sequence[Any]) -> FunctionOfElements:
     """The function of an attribute, with the values of its captured inputs."""
     return FunctionOfElements(ctx, ctx.op.function(function.name), captured)
 
@@ -112,12 +113,12 @@ def _(start: Array, stop: Array, step: Array, *, output_types: list[Any], ctx: O
     return made_by(_Range(int(start), int(stop), int(step), output_types[0].as_numpy_dtype), ctx)
 
 
-def _random(seed: Any, seed2: Any, *, ctx: OperationContext) -> Elements:
+def _random(seed: Array, seed2: Array, *, ctx: OperationContext) -> Elements:
     words = random_seeds(seed, seed2)
     return made_by(RandomNumbers(words[0] << 32 ^ words[1]), ctx)
 
 
-def random_seeds(seed: Any, seed2: Any) -> tuple[int, int]:
+def random_seeds(seed: Array, seed2: Array) -> tuple[int, int]:
     """Two seeds; where both are zero, ones that nobody knows."""
     if int(seed) == 0 and int(seed2) == 0:
         drawn = np.random.SeedSequence().generate_state(2)
@@ -177,7 +178,7 @@ FixedLengthRecordDatasetV2 = define_dataset(
 )
 
 
-def _compression(value: Any, ctx: OperationContext) -> str:
+def _compression(value: TensorValue, ctx: OperationContext) -> str:
     compression: str = value.item().decode()
     if compression not in ("", "GZIP", "ZLIB"):
         raise InvalidArgumentError(
@@ -207,7 +208,13 @@ def _(filenames: Array, compression_type: Array, buffer_size: Array, *, ctx: Ope
 
 
 def _fixed(
-    filenames: Any, header: Any, record: Any, footer: Any, buffer_size: Any, compression: str, ctx: OperationContext
+    filenames: Array,
+    header: Array,
+    record: Array,
+    footer: Array,
+    buffer_size: Array,
+    compression: str,
+    ctx: OperationContext,
 ) -> Any:
     for name, value, least in (("header_bytes", header, 0), ("record_bytes", record, 1), ("footer_bytes", footer, 0)):
         if int(value) < least:
@@ -247,7 +254,7 @@ def _(
     return _fixed(filenames, header_bytes, record_bytes, footer_bytes, buffer_size, compression, ctx)
 
 
-def _matching_files(patterns: Any, *, ctx: OperationContext) -> Elements:
+def _matching_files(patterns: Array, *, ctx: OperationContext) -> Elements:
     try:
         return made_by(dataset_files.matching_files([p.decode() for p in patterns.reshape(-1).tolist()]), ctx)
     except OpError as error:

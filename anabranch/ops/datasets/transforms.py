@@ -77,7 +77,7 @@ def _(input_datasets: list[Any], *, ctx: OperationContext) -> Elements:
     return made_by(transforms.ZipDataset([dataset_of(d, ctx) for d in input_datasets]), ctx)
 
 
-def _directed(selector_input_dataset: Any, data_input_datasets: list[Any], *, ctx: OperationContext) -> Elements:
+def _directed(selector_input_dataset: Array, data_input_datasets: list[Any], *, ctx: OperationContext) -> Elements:
     selector, sources = dataset_of(selector_input_dataset, ctx), [dataset_of(d, ctx) for d in data_input_datasets]
     stop = ctx.op.attrs.get("stop_on_empty_dataset", False)
     return made_by(transforms.DirectedInterleaveDataset(selector, sources, stop), ctx)
@@ -107,7 +107,7 @@ ShuffleAndRepeatDataset = define_dataset(
 
 
 def _shuffled(
-    input_dataset: Any, buffer_size: Any, seed: Any, seed2: Any, reshuffle: bool, ctx: OperationContext
+    input_dataset: Array, buffer_size: Array, seed: Array, seed2: Array, reshuffle: bool, ctx: OperationContext
 ) -> Elements:
     source, seeds = dataset_of(input_dataset, ctx), random_seeds(seed, seed2)
     return made_by(transforms.ShuffleDataset(source, int(buffer_size), seeds, reshuffle), ctx)
@@ -174,7 +174,7 @@ PaddedBatchDatasetV2 = define_dataset(
 
 
 def _padded(
-    source: Any, size: Any, shapes: list[Any], padding: list[Any], drop_remainder: bool, ctx: OperationContext
+    source: Array, size: Array, shapes: list[Any], padding: list[Any], drop_remainder: bool, ctx: OperationContext
 ) -> Elements:
     for value in padding:
         if value.shape != ():
@@ -223,24 +223,24 @@ def _(
     return made_by(batches.WindowDataset(source, int(size), int(shift), int(stride), bool(drop_remainder)), ctx)
 
 
-def _dense_to_sparse(input_dataset: Any, batch_size: Any, row_shape: Any, *, ctx: OperationContext) -> Elements:
+def _dense_to_sparse(input_dataset: Array, batch_size: Array, row_shape: Array, *, ctx: OperationContext) -> Elements:
     source = dataset_of(input_dataset, ctx)
     return made_by(batches.DenseToSparseBatchDataset(source, int(batch_size), row_shape.tolist()), ctx)
 
 
-def _unbatch(input_dataset: Any, *, ctx: OperationContext) -> Elements:
+def _unbatch(input_dataset: Array, *, ctx: OperationContext) -> Elements:
     return made_by(batches.UnbatchDataset(dataset_of(input_dataset, ctx)), ctx)
 
 
-def _unique(input_dataset: Any, *, ctx: OperationContext) -> Elements:
+def _unique(input_dataset: Array, *, ctx: OperationContext) -> Elements:
     return made_by(transforms.UniqueDataset(dataset_of(input_dataset, ctx)), ctx)
 
 
-def _ignore_errors(input_dataset: Any, *, ctx: OperationContext) -> Elements:
+def _ignore_errors(input_dataset: Array, *, ctx: OperationContext) -> Elements:
     return made_by(transforms.IgnoreErrorsDataset(dataset_of(input_dataset, ctx)), ctx)
 
 
-def _as_it_is(input_dataset: Any, *, ctx: OperationContext) -> Elements:
+def _as_it_is(input_dataset: Array, *, ctx: OperationContext) -> Elements:
     """What only tunes TensorFlow's own runtime leaves the elements as they are."""
     return dataset_of(input_dataset, ctx)
 
@@ -266,12 +266,12 @@ define_dataset(
     "input_dataset: variant, optimizations: string",
     f"{TYPED}, optimization_configs: list(string) = []",
 ).host_kernel
-def _(input_dataset: Any, optimizations: Any, *, ctx: OperationContext) -> Elements:
+def _(input_dataset: Array, optimizations: Array, *, ctx: OperationContext) -> Elements:
     return dataset_of(input_dataset, ctx)
 
 
 # ---------------------------------------------------------------------- questions
-def _cardinality(input_dataset: Any, *, ctx: OperationContext) -> int:
+def _cardinality(input_dataset: Array, *, ctx: OperationContext) -> int:
     return dataset_of(input_dataset, ctx).cardinality()
 
 

@@ -36,13 +36,13 @@ _LEAST_AREA = 1.0
 
 
 # ---------------------------------------------------------------------- drawing
-def _drawn_shape(images: TensorShape, boxes: TensorShape, *_: Any) -> TensorShape:
+def _drawn_shape(images: TensorShape, boxes: TensorShape, *_: TensorShape | list[TensorShape]) -> TensorShape:
     images = shape_rules.with_rank(images, 4, "images")
     shape_rules.with_rank(boxes, 3, "boxes")[:1].merge_with(images[:1])
     return images
 
 
-def _pixel(place: Any) -> int:
+def _pixel(place: Array) -> int:
     """A place as a number of pixels; what is NaN or infinite lies before the first, as a processor converts it."""
     return int(place) if np.isfinite(place) else -(2**63)
 
@@ -58,6 +58,8 @@ def _draw(images: Array, boxes: Array, colours: Array) -> Array:
         raise ValueError(f"images must have 1 to 4 channels, got shape {images.shape}")
     if boxes.shape[2] != 4:
         raise ValueError(f"a box has 4 numbers, but boxes has shape {boxes.shape}")
+    if colours.shape[1] < depth:
+        raise ValueError(f"colors must have at least the {depth} channels of the images, got shape {colours.shape}")
     for image, own in zip(out, boxes, strict=True):
         for i, box in enumerate(own):
             colour = colours[i % len(colours)][:depth]
@@ -121,7 +123,9 @@ def _sampler(name: str, inputs: str, attrs: str) -> OpFunction:
     op.not_differentiable()
 
     @op.shape
-    def _(image_size: TensorShape, bounding_boxes: TensorShape, *_: Any) -> list[TensorShape]:
+    def _(
+        image_size: TensorShape, bounding_boxes: TensorShape, *_: TensorShape | list[TensorShape]
+    ) -> list[TensorShape]:
         shape_rules.with_rank(image_size, 1, "image_size").merge_with([3])
         shape_rules.with_rank(bounding_boxes, 3, "bounding_boxes")
         return [TensorShape([3]), TensorShape([3]), TensorShape([1, 1, 4])]

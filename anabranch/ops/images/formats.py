@@ -114,7 +114,7 @@ def _png(data: bytes, channels: int, dtype: DType, ctx: OperationContext) -> Any
     return png_pixels(data, channels, dtypes.uint16, ctx).astype(np.float32) / np.float32(65535)
 
 
-def _converted(pixels: Any, dtype: DType) -> Any:
+def _converted(pixels: Array, dtype: DType) -> Any:
     """Eight bits as `tf.image.convert_image_dtype` converts them."""
     if dtype is dtypes.uint8:
         return pixels

@@ -9,21 +9,19 @@ from typing import Any
 import numpy as np
 
 from anabranch.core import dtypes
-from anabranch.core.arrays import ArrayLibrary
+from anabranch.core.arrays import Array, ArrayLibrary
 from anabranch.core.dtypes import DType
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
 from anabranch.errors import InvalidArgumentError
 from anabranch.graph.building import OpFunction, define_op
 from anabranch.graph.constants import ShapeContext
-from anabranch.graph.operation import Tensor
+from anabranch.graph.operation import Operation, Tensor
 from anabranch.io.png import decode_png, encode_png
 from anabranch.ops import raw, shape_rules
 from anabranch.ops.factories import attach_gradient
 from anabranch.ops.images.codecs import origin, plain_png_pixels
 from anabranch.ops.nn.sliding import wide
-
-Array = np.ndarray[Any, Any]
 
 
 # ---------------------------------------------------------------------- colours
@@ -37,7 +35,7 @@ def _coloured(images: TensorShape) -> TensorShape:
     return TensorShape([*images.dims_tuple[:-1], 3])
 
 
-def _check_channels(images: Any) -> Any:
+def _check_channels(images: Array) -> Any:
     if images.shape[-1:] != (3,):
         raise ValueError(f"images must have 3 channels (the last axis), got shape {images.shape}")
     return wide(images)
@@ -63,7 +61,7 @@ def _to_hsv(images: Array, xp: ArrayLibrary) -> tuple[Any, Any, Any]:
     return xp.where(hue < 0, hue + one, hue), saturation, value
 
 
-def _shares(hue: Any, xp: ArrayLibrary) -> tuple[Any, Any, Any]:
+def _shares(hue: Array, xp: ArrayLibrary) -> tuple[Any, Any, Any]:
     """How much red, green and blue a pure colour has, from 0 to 1."""
     c = hue.dtype.type
     at = hue * c(6)
@@ -73,7 +71,7 @@ def _shares(hue: Any, xp: ArrayLibrary) -> tuple[Any, Any, Any]:
     return red, green, blue
 
 
-def _from_hsv(hue: Any, saturation: Any, value: Array, xp: ArrayLibrary) -> Any:
+def _from_hsv(hue: Array, saturation: Array, value: Array, xp: ArrayLibrary) -> Any:
     one = hue.dtype.type(1)
     return xp.stack([(one - saturation + saturation * part) * value for part in _shares(hue, xp)], axis=-1)
 
@@ -93,7 +91,7 @@ def _colour_op(
     return op
 
 
-def _hsv_gradient(op: Any, grad: Tensor) -> Tensor:
+def _hsv_gradient(op: Operation, grad: Tensor) -> Tensor:
     """Where channels are equal, the first counts as the largest, and the last as the smallest."""
     rgb = raw.Unpack(op.inputs[0], num=3, axis=-1)
     red, green, blue = rgb
@@ -185,7 +183,7 @@ def _(images: Array, contrast_factor: Array, *, xp: ArrayLibrary) -> Any:
 
 
 @AdjustContrastv2.gradient
-def _(op: Any, grad: Tensor) -> Any:
+def _(op: Operation, grad: Tensor) -> Any:
     factor = raw.Cast(op.inputs[1], DstT=grad.dtype)
     mean = raw.Mean(grad, np.array([-3, -2], np.int32), keep_dims=True)
     return raw.Add(raw.Mul(raw.Sub(grad, mean), factor), mean), None
@@ -240,7 +238,7 @@ def _overlaps(box: Array, boxes: Array) -> Array:
 
 
 def _suppress(
-    boxes: Array, scores: Array, count: Any, overlap: float, least: float, sigma: float, ctx: OperationContext
+    boxes: Array, scores: Array, count: Array, overlap: float, least: float, sigma: float, ctx: OperationContext
 ) -> tuple[Array, Array]:
     """Greedy choice: the best box, then the best of those that overlap no chosen one by more than `overlap`.
 
@@ -272,7 +270,7 @@ def _suppress(
     return np.array(chosen, np.int32), np.array(values, scores.dtype)
 
 
-def _padded(kept: Array, length: Any) -> Array:
+def _padded(kept: Array, length: Array) -> Array:
     return np.concatenate([kept, np.zeros(int(length) - len(kept), kept.dtype)])
 
 

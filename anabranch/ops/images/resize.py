@@ -14,16 +14,14 @@ import jax
 import numpy as np
 from jax import numpy as jnp
 
-from anabranch.core.arrays import ArrayLibrary
+from anabranch.core.arrays import Array, ArrayLibrary, HostArray
 from anabranch.core.dtypes import DType
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import OpFunction, define_op
 from anabranch.graph.constants import ShapeContext
-from anabranch.graph.operation import Tensor
+from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw, shape_rules
-
-Array = np.ndarray[Any, Any]
 
 _RESIZABLE = "{int8, uint8, int16, uint16, int32, int64, half, float, double, bfloat16}"
 _CROPPED = "{uint8, uint16, int8, int16, int32, int64, half, float, double}"
@@ -38,10 +36,10 @@ _CUBIC_STEPS = 1024
 class Taps:
     """How one axis is resized: output i is the sum over k of weights[i, k] * input[places[i, k]]."""
 
-    places: Array
-    weights: Array
+    places: HostArray
+    weights: HostArray
 
-    def matrix(self, length: int) -> Array:
+    def matrix(self, length: int) -> HostArray:
         """The same as a matrix [outputs, length]."""
         dense = np.zeros((len(self.places), length), np.float32)
         np.add.at(dense, (np.arange(len(self.places))[:, None], self.places), self.weights)
@@ -54,7 +52,7 @@ def _scale(length: int, wanted: int, align_corners: bool) -> np.float32:
     return np.float32(length / np.float32(max(1, wanted)))
 
 
-def _coordinates(length: int, wanted: int, align_corners: bool, half_pixel_centers: bool) -> Array:
+def _coordinates(length: int, wanted: int, align_corners: bool, half_pixel_centers: bool) -> HostArray:
     """Where each output element stands among the input's, float32."""
     at = np.arange(wanted, dtype=np.float32)
     scale = _scale(length, wanted, align_corners)
@@ -70,12 +68,12 @@ def bilinear_taps(length: int, wanted: int, align_corners: bool, half_pixel_cent
     return Taps(np.minimum(places, length - 1), np.stack([1 - share, share], axis=1))
 
 
-def nearest_places(length: int, wanted: int, align_corners: bool, half_pixel_centers: bool) -> Array:
+def nearest_places(length: int, wanted: int, align_corners: bool, half_pixel_centers: bool) -> HostArray:
     scale = _scale(length, wanted, align_corners)
-    at: Array = (np.arange(wanted, dtype=np.float32) + np.float32(0.5 if half_pixel_centers else 0)) * scale
+    at: HostArray = (np.arange(wanted, dtype=np.float32) + np.float32(0.5 if half_pixel_centers else 0)) * scale
     # Corners are aligned by rounding, halves away from zero (unlike np.round).
-    nearest: Array = np.floor(at + np.float32(0.5 if align_corners else 0))
-    places: Array = np.clip(nearest, 0, length - 1).astype(np.int32)
+    nearest: HostArray = np.floor(at + np.float32(0.5 if align_corners else 0))
+    places: HostArray = np.clip(nearest, 0, length - 1).astype(np.int32)
     return places
 
 
@@ -94,13 +92,13 @@ def bicubic_taps(length: int, wanted: int, align_corners: bool, half_pixel_cente
     return Taps(places.astype(np.int32), weights)
 
 
-def _cubic(x: Array, a: float) -> Array:
+def _cubic(x: Array, a: float) -> HostArray:
     near = ((a + 2) * x - (a + 3)) * x * x + 1
     far = ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
     return np.where(x <= 1, near, far)
 
 
-def area_matrix(length: int, wanted: int, align_corners: bool) -> Array:
+def area_matrix(length: int, wanted: int, align_corners: bool) -> HostArray:
     """Each output averages the stretch of input that it covers; beyond the border the last element counts.
 
     A stretch has no length where the corners of one element are aligned with those of several: it is that element.
@@ -117,7 +115,7 @@ def area_matrix(length: int, wanted: int, align_corners: bool) -> Array:
     return matrix.astype(np.float32)
 
 
-def _by_taps(images: Any, rows: Taps, columns: Taps) -> Any:
+def _by_taps(images: Array, rows: Taps, columns: Taps) -> Any:
     """Gathers: an element that no output uses has no influence, be it NaN."""
     for axis, taps in ((1, rows), (2, columns)):
         shape = [-1 if a == axis else 1 for a in range(4)]
@@ -129,7 +127,7 @@ def _by_taps(images: Any, rows: Taps, columns: Taps) -> Any:
     return images
 
 
-def _by_matrices(images: Any, rows: Any, columns: Any) -> Any:
+def _by_matrices(images: Array, rows: Array, columns: Array) -> Any:
     """[batch, h, w, channels] with matrices [h', h] and [w', w] gives [batch, h', w', channels]."""
     return jnp.einsum("yh,bhwc,xw->byxc", rows, images, columns, precision=jax.lax.Precision.HIGHEST)
 
@@ -145,13 +143,13 @@ def _resized_shape(images: TensorShape, size: TensorShape, *, ctx: ShapeContext)
     return TensorShape([images[0], int(wanted[0]), int(wanted[1]), images[3]])
 
 
-def _check_size(size: Any) -> tuple[int, int]:
+def _check_size(size: Array) -> tuple[int, int]:
     if np.shape(size) != (2,) or min(size) <= 0:
         raise ValueError(f"size must be two positive numbers, height and width; got {np.asarray(size).tolist()}")
     return int(size[0]), int(size[1])
 
 
-def _sized(images: Any, size: Any) -> tuple[tuple[int, int], tuple[int, int]]:
+def _sized(images: Array, size: Array) -> tuple[tuple[int, int], tuple[int, int]]:
     """Old and new (height, width)."""
     if 0 in images.shape[1:3]:
         raise ValueError(f"the images have no pixels: shape {images.shape}")
@@ -195,7 +193,7 @@ def _by_weights(name: str, taps: TapsFunction, grad_types: str) -> tuple[OpFunct
         return _by_taps(images.astype(np.float32), rows, columns).astype(np.float32)
 
     @forward.gradient
-    def _(op: Any, grad: Tensor) -> Any:
+    def _(op: Operation, grad: Tensor) -> Any:
         images = op.inputs[0]
         if not images.dtype.is_floating:
             return None, None
@@ -210,7 +208,7 @@ def _by_weights(name: str, taps: TapsFunction, grad_types: str) -> tuple[OpFunct
         return _by_matrices(grads, rows, columns).astype(original_image.dtype)
 
     @backward.gradient
-    def _(op: Any, grad: Tensor) -> Any:
+    def _(op: Operation, grad: Tensor) -> Any:
         attrs = {name: op.attrs[name] for name in ("align_corners", "half_pixel_centers")}
         size = raw.Slice(raw.Shape(op.inputs[0]), np.array([1], np.int32), np.array([2], np.int32))
         return forward(grad, size, **attrs), None
@@ -240,7 +238,7 @@ def _(images: Array, size: Array, *, align_corners: bool, half_pixel_centers: bo
 
 
 @ResizeNearestNeighbor.gradient
-def _(op: Any, grad: Tensor) -> Any:
+def _(op: Operation, grad: Tensor) -> Any:
     images = op.inputs[0]
     attrs = {name: op.attrs[name] for name in ("align_corners", "half_pixel_centers")}
     size = raw.Slice(raw.Shape(images), np.array([1], np.int32), np.array([2], np.int32))
@@ -268,7 +266,7 @@ def _(grads: Array, size: Array, *, align_corners: bool, half_pixel_centers: boo
 
 
 @ResizeNearestNeighborGrad.gradient
-def _(op: Any, grad: Tensor) -> Any:
+def _(op: Operation, grad: Tensor) -> Any:
     attrs = {name: op.attrs[name] for name in ("align_corners", "half_pixel_centers")}
     size = raw.Slice(raw.Shape(op.inputs[0]), np.array([1], np.int32), np.array([2], np.int32))
     return ResizeNearestNeighbor(grad, size, **attrs), None
@@ -292,7 +290,7 @@ def _(images: Array, size: Array, *, align_corners: bool) -> Any:
 
 
 # ---------------------------------------------------------------------- crops
-def _crop_coordinates(low: Any, high: Any, length: int, wanted: int) -> Any:
+def _crop_coordinates(low: Array, high: Array, length: int, wanted: int) -> Any:
     """Where each row (or column) of each crop stands in the image, [boxes, wanted]; one alone stands in the middle."""
     span = length - 1
     if wanted == 1:
@@ -300,7 +298,7 @@ def _crop_coordinates(low: Any, high: Any, length: int, wanted: int) -> Any:
     return low[:, None] * span + np.arange(wanted, dtype=np.float32) * ((high - low) * span / (wanted - 1))[:, None]
 
 
-def _along(at: Any, length: int, method: bytes) -> tuple[Any, Any, Any, Any]:
+def _along(at: Array, length: int, method: bytes) -> tuple[Any, Any, Any, Any]:
     """Lower and upper place, the upper one's share, and whether the coordinate lies inside the image."""
     inside = (at >= 0) & (at <= length - 1)
     safe = jnp.where(inside, at, 0)
@@ -311,7 +309,7 @@ def _along(at: Any, length: int, method: bytes) -> tuple[Any, Any, Any, Any]:
     return lower.astype(np.int32), jnp.ceil(safe).astype(np.int32), safe - lower, inside
 
 
-def _crop(image: Any, boxes: Any, box_ind: Any, size: tuple[int, int], method: bytes, outside: float) -> Any:
+def _crop(image: Array, boxes: Array, box_ind: Array, size: tuple[int, int], method: bytes, outside: float) -> Any:
     """[boxes, *size, channels], float32; linear in the image, and differentiable in the boxes."""
     batch, height, width, _ = image.shape
     image, boxes, box_ind = jnp.asarray(image), jnp.asarray(boxes), jnp.asarray(box_ind)
@@ -319,7 +317,7 @@ def _crop(image: Any, boxes: Any, box_ind: Any, size: tuple[int, int], method: b
     x = _along(_crop_coordinates(boxes[:, 1], boxes[:, 3], width, size[1]), width, method)
     which = jnp.clip(box_ind, 0, batch - 1)[:, None, None]
 
-    def corner(rows: Any, columns: Any) -> Any:
+    def corner(rows: Array, columns: Array) -> Any:
         return image[which, rows[:, :, None], columns[:, None, :]]
 
     x_share, y_share = x[2][:, None, :, None], y[2][:, :, None, None]
@@ -329,7 +327,7 @@ def _crop(image: Any, boxes: Any, box_ind: Any, size: tuple[int, int], method: b
     return jnp.where(inside, top * (1 - y_share) + bottom * y_share, np.float32(outside))
 
 
-def _check_boxes(box_ind: Any, batch: int, ctx: OperationContext) -> None:
+def _check_boxes(box_ind: Array, batch: int, ctx: OperationContext) -> None:
     ctx.check((box_ind >= 0) & (box_ind < batch), f"box_ind must be in [0, {batch}), got {{0}}", box_ind)
 
 
@@ -383,7 +381,7 @@ def _(
 
 
 @CropAndResize.gradient
-def _(op: Any, grad: Tensor) -> Any:
+def _(op: Operation, grad: Tensor) -> Any:
     image, boxes, box_ind, _ = op.inputs
     to_image = None
     if image.dtype.is_floating:
@@ -417,7 +415,14 @@ def _(
 
 @CropAndResizeGradImage.kernel
 def _(
-    grads: Array, boxes: Array, box_ind: Array, image_size: Array, *, T: DType, method: bytes, ctx: OperationContext
+    grads: Array,
+    boxes: Array,
+    box_ind: Array,
+    image_size: Array,
+    *,
+    T: DType,
+    method: bytes,
+    ctx: OperationContext,
 ) -> Any:
     shape = tuple(int(d) for d in image_size)
     _check_boxes(box_ind, shape[0], ctx)

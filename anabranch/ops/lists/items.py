@@ -17,12 +17,13 @@ from anabranch.core.arrays import Array
 from anabranch.core.dtypes import DType
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
+from anabranch.core.values import TensorValue
 from anabranch.graph.building import define_op
-from anabranch.graph.composite import IndexedSlices
+from anabranch.graph.composite import Gradient, IndexedSlices
 from anabranch.graph.constants import ShapeContext
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.kernel_contexts import StepTracingContext
-from anabranch.graph.operation import Operation
+from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
 from anabranch.ops.lists.tensor_list import (
     TensorListLength,
@@ -71,7 +72,7 @@ def _(handle: Array, index: Array, shape: Array, *, ctx: OperationContext) -> An
 
 
 @TensorListGetItem.gradient
-def _(op: Operation, grad: Any) -> Any:
+def _(op: Operation, grad: Gradient) -> Any:
     if op.attrs["element_dtype"] is dtypes.variant:
         item = as_list_gradient(grad, op.outputs[0])
         return TensorListSetItem(TensorListZeros(op.inputs[0]), op.inputs[1], item), None, None
@@ -105,7 +106,7 @@ def _(
     if handle.length == 0:
         return handle
 
-    def update(room: Any, value: Any) -> Any:
+    def update(room: Array, value: Array) -> Any:
         return lax.dynamic_update_index_in_dim(jnp.asarray(room), jnp.asarray(value), index, 0)
 
     if isinstance(item, TensorList):
@@ -113,12 +114,12 @@ def _(
     return handle.replaced(jax.tree.map(update, handle.elements, item))
 
 
-def _shape_of(item: Any) -> tuple[int, ...]:
+def _shape_of(item: TensorValue) -> tuple[int, ...]:
     """The shape of an item: a list, like a handle, is a scalar."""
     return () if isinstance(item, TensorList) else np.shape(item)
 
 
-def _form(item: Any) -> Any:
+def _form(item: TensorValue) -> Any:
     """What `TensorList.element_shape` is of a list of such elements."""
     return item.declared_as(None).shape[1:] if isinstance(item, TensorList) else np.shape(item)
 
@@ -138,7 +139,7 @@ def _(
 
 
 @TensorListSetItem.gradient
-def _(op: Operation, grad: Any) -> Any:
+def _(op: Operation, grad: Gradient) -> Any:
     handle, index, item = op.inputs
     list_grad = as_list_gradient(grad, op.outputs[0])
     if item.dtype is dtypes.variant:
@@ -180,7 +181,7 @@ def _(handle: TensorList, tensor: Array, *, ctx: OperationContext) -> TensorList
 
 
 @TensorListPushBack.gradient
-def _(op: Operation, grad: Any) -> Any:
+def _(op: Operation, grad: Gradient) -> Any:
     item = op.inputs[1]
     shape = -1 if item.dtype is dtypes.variant else full_shape(item)
     popped = TensorListPopBack(as_list_gradient(grad, op.outputs[0]), shape, element_dtype=item.dtype)
@@ -220,6 +221,6 @@ def _(handle: Array, shape: Array, *, ctx: OperationContext) -> Any:
 
 
 @TensorListPopBack.gradient
-def _(op: Operation, list_grad: Any, grad: Any) -> Any:
+def _(op: Operation, list_grad: Tensor | None, grad: Tensor | None) -> Any:
     grads = TensorListZeros(op.outputs[0]) if list_grad is None else as_list_gradient(list_grad, op.outputs[0])
     return TensorListPushBack(grads, grad), None

@@ -15,12 +15,13 @@ from anabranch.core.arrays import Array
 from anabranch.core.dtypes import DType
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
+from anabranch.core.values import TensorValue
 from anabranch.graph.building import define_op
-from anabranch.graph.composite import IndexedSlices
+from anabranch.graph.composite import Gradient, IndexedSlices
 from anabranch.graph.constants import ShapeContext
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.kernel_contexts import StepTracingContext
-from anabranch.graph.operation import Operation
+from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw, shape_rules
 from anabranch.ops.lists.tensor_list import (
     SHAPE_ATTR,
@@ -77,7 +78,7 @@ def _(handle: Array, shape: Array, *, element_dtype: DType, num_elements: int, c
     return _stacked(handle.to_host(), range(handle.length), shape, ctx)
 
 
-def _stacked(handle: TensorList, indices: Any, shape: Any, ctx: OperationContext) -> Any:
+def _stacked(handle: TensorList, indices: Array, shape: TensorShape | TensorValue, ctx: OperationContext) -> Any:
     items = [np.asarray(item) for item in handle.items([int(i) for i in indices], shape)]
     shapes = sorted({item.shape for item in items})
     ctx.check(len(shapes) <= 1, f"elements of different shapes cannot be stacked: {shapes[:4]}; use concat()")
@@ -87,7 +88,7 @@ def _stacked(handle: TensorList, indices: Any, shape: Any, ctx: OperationContext
 
 
 @TensorListStack.gradient
-def _(op: Operation, grad: Any) -> Any:
+def _(op: Operation, grad: Gradient) -> Any:
     return TensorListFromTensor(convert_to_tensor(grad), tail_shape(op.outputs[0])), None
 
 
@@ -122,7 +123,7 @@ def _(handle: Array, indices: Array, shape: Array, *, ctx: OperationContext) -> 
 
 
 @TensorListGather.gradient
-def _(op: Operation, grad: Any) -> Any:
+def _(op: Operation, grad: Gradient) -> Any:
     return IndexedSlices(convert_to_tensor(grad), op.inputs[1]), None, None
 
 
@@ -166,7 +167,7 @@ def _(handle: TensorList, tensor: Array, indices: Array, *, ctx: OperationContex
 
 
 @TensorListScatterIntoExistingList.gradient
-def _(op: Operation, grad: Any) -> Any:
+def _(op: Operation, grad: Gradient) -> Any:
     _, tensor, indices = op.inputs
     list_grad = as_list_gradient(grad, op.outputs[0])
     kept = TensorListScatterIntoExistingList(list_grad, raw.ZerosLike(tensor), indices)
@@ -186,7 +187,7 @@ def _(tensor: TensorShape, indices: TensorShape, shape: TensorShape, num_element
     return _scattered_shape(tensor, indices)
 
 
-def _scattered_length(num_elements: Any, ctx: OperationContext) -> int:
+def _scattered_length(num_elements: Array, ctx: OperationContext) -> int:
     """How many elements the list has; -1: as many as the largest index says."""
     length = int(np.asarray(num_elements))
     ctx.check(length >= -1, f"TensorListScatter expects num_elements >= -1, found: {length}")
@@ -219,7 +220,7 @@ def _(tensor: Array, indices: Array, shape: Array, num_elements: Array, *, ctx: 
 
 
 @TensorListScatterV2.gradient
-def _(op: Operation, grad: Any) -> Any:
+def _(op: Operation, grad: Gradient) -> Any:
     tensor, indices = op.inputs[:2]
     list_grad = as_list_gradient(grad, op.outputs[0])
     return TensorListGather(list_grad, indices, tail_shape(tensor), element_dtype=tensor.dtype), None, None, None
@@ -259,7 +260,7 @@ def _(tensor: Array, shape: Array, lengths: Array, *, ctx: OperationContext) -> 
 
 
 @TensorListSplit.gradient
-def _(op: Operation, grad: Any) -> Any:
+def _(op: Operation, grad: Gradient) -> Any:
     tensor, _, lengths = op.inputs
     list_grad = as_list_gradient(grad, op.outputs[0])
     # what nobody read of the list has no gradient yet: zeros make its shape known
@@ -285,7 +286,7 @@ def _(
     return rows, TensorShape([None])
 
 
-def _no_rows(handle: TensorList, shape: Any, ctx: OperationContext) -> Any:
+def _no_rows(handle: TensorList, shape: TensorShape | TensorValue, ctx: OperationContext) -> Any:
     """What the elements of an empty list are together, where their shape but for the first length is known."""
     handle.of_type(ctx)
     wanted = handle.merged_shape(shape)
@@ -297,7 +298,7 @@ def _no_rows(handle: TensorList, shape: Any, ctx: OperationContext) -> Any:
     return np.zeros((0, *rows.sizes()), handle.dtype)
 
 
-def _check_pieces(handle: TensorList, stated: Any, shapes: Sequence[Any]) -> None:
+def _check_pieces(handle: TensorList, stated: TensorShape | TensorValue, shapes: Sequence[Any]) -> None:
     """Raises ValueError unless elements have the shape that the input states, or all are declared with one shape."""
     wanted = handle.merged_shape(stated)
     if handle.declared is None or not handle.declared.shape.is_fully_defined():
@@ -333,5 +334,5 @@ def _(handle: Array, shape: Array, dims: Array, *, ctx: OperationContext) -> Any
 
 
 @TensorListConcatV2.gradient
-def _(op: Operation, grad: Any, _: Any) -> Any:
+def _(op: Operation, grad: Tensor | None, _: Tensor | None) -> Any:
     return TensorListSplit(convert_to_tensor(grad), -1, op.outputs[1]), None, None

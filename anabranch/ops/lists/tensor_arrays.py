@@ -16,7 +16,7 @@ from anabranch.core.resources import ResourceHandle
 from anabranch.core.shapes import TensorShape
 from anabranch.errors import InvalidArgumentError, UnimplementedError
 from anabranch.graph.building import OpFunction, define_op
-from anabranch.graph.operation import Operation
+from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import shape_rules
 from anabranch.state.tensor_array import InPlaceTensorArray
 
@@ -31,13 +31,13 @@ class TensorArrayHandle(ResourceHandle):
 _numbers = itertools.count()
 
 
-def _array(ctx: OperationContext, handle: Any) -> InPlaceTensorArray:
+def _array(ctx: OperationContext, handle: Array) -> InPlaceTensorArray:
     if not isinstance(handle, TensorArrayHandle):
         raise InvalidArgumentError(None, ctx.op, f"{ctx.op.name!r} needs the handle of a tensor array, got {handle}")
     return handle.array
 
 
-def _no_gradient(op: Operation, *_: Any) -> NoReturn:
+def _no_gradient(op: Operation, *_: Tensor | None) -> NoReturn:
     raise UnimplementedError(
         None,
         op,

@@ -18,7 +18,7 @@ from anabranch.core.dtypes import DType
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import define_op
-from anabranch.graph.composite import IndexedSlices
+from anabranch.graph.composite import Gradient, IndexedSlices
 from anabranch.graph.constants import ShapeContext
 from anabranch.graph.kernel_contexts import StepTracingContext
 from anabranch.graph.operation import Operation, Tensor
@@ -30,7 +30,7 @@ SHAPE_ATTR = "shape_type: {int32, int64}"
 _SCALAR = TensorShape([])
 
 
-def list_shape(*_: Any) -> TensorShape:
+def list_shape(*_: TensorShape | list[TensorShape]) -> TensorShape:
     """The shape of a list as a tensor: that of a scalar."""
     return _SCALAR
 
@@ -69,7 +69,7 @@ def _(shape: Array, num_elements: Array, *, element_dtype: DType, ctx: Operation
     return TensorList(unwritten(length), length, element_dtype.as_numpy_dtype, Declared.by(shape))
 
 
-def list_length(ctx: OperationContext, value: Any) -> int:
+def list_length(ctx: OperationContext, value: Array) -> int:
     length = int(np.asarray(value))
     ctx.check(length >= 0, f"the number of elements of a list must not be negative, it is {length}")
     return length
@@ -96,7 +96,7 @@ def _(shape: Array, max_num_elements: Array, *, element_dtype: DType) -> TensorL
     return TensorList(None, 0, element_dtype.as_numpy_dtype, Declared.by(shape, _limit(max_num_elements)))
 
 
-def _limit(max_num_elements: Any) -> int | None:
+def _limit(max_num_elements: Array) -> int | None:
     """How many elements a list grows to; a negative number stands for any."""
     limit = int(np.asarray(max_num_elements))
     return None if limit < 0 else limit
@@ -123,7 +123,7 @@ def _(tensor: Array, shape: Array) -> TensorList:
 
 
 @TensorListFromTensor.gradient
-def _(op: Operation, grad: Any) -> Any:
+def _(op: Operation, grad: Gradient) -> Any:
     tensor = op.inputs[0]
     list_grad = as_list_gradient(grad, op.outputs[0])
     return raw.TensorListStack(list_grad, tail_shape(tensor), element_dtype=tensor.dtype), None
@@ -207,12 +207,12 @@ def _(handle: Array, size: Array, *, ctx: OperationContext) -> TensorList:
 
 
 @TensorListResize.gradient
-def _(op: Operation, grad: Any) -> Any:
+def _(op: Operation, grad: Gradient) -> Any:
     list_grad = as_list_gradient(grad, op.outputs[0])
     return TensorListResize(list_grad, TensorListLength(op.inputs[0])), None
 
 
-def check_index(ctx: OperationContext, index: Any, length: int) -> None:
+def check_index(ctx: OperationContext, index: Array, length: int) -> None:
     """Fails the step unless all indices are those of elements."""
     ctx.check((index >= 0) & (index < length), f"Tried to access element {{0}} of a list of {length} elements", index)
 
@@ -233,7 +233,7 @@ def _(a: Array, b: Array) -> TensorList:
 
 
 @TensorListAdd.gradient
-def _(op: Operation, grad: Any) -> Any:
+def _(op: Operation, grad: Gradient) -> Any:
     return grad, grad
 
 
@@ -263,7 +263,7 @@ def _(handle: TensorList, indices: Array, values: Array) -> TensorList:
 
 
 @TensorListAddItems.gradient
-def _(op: Operation, grad: Any) -> Any:
+def _(op: Operation, grad: Gradient) -> Any:
     _, indices, values = op.inputs
     list_grad = as_list_gradient(grad, op.outputs[0])
     positions = indices if indices.dtype is dtypes.int32 else raw.Cast(indices, DstT=dtypes.int32)
@@ -300,9 +300,8 @@ def _(like: Array) -> TensorList:
     return like.to_host().zeroed()  # type: ignore[no-any-return]
 
 
-def as_list_gradient(grad: Any, like: Tensor) -> Tensor:
+def as_list_gradient(grad: Gradient, like: Tensor) -> Tensor:
     """The gradient of a list as a list: the elements of IndexedSlices are added to a list of zeros."""
     if isinstance(grad, IndexedSlices):
         return TensorListAddItems(TensorListZeros(like), grad.indices, grad.values)  # type: ignore[no-any-return]
-    tensor: Tensor = grad
-    return tensor
+    return grad

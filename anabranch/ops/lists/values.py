@@ -21,9 +21,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from anabranch.core.arrays import Array, ElementType
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
 from anabranch.core.sizes import check_storable
+from anabranch.core.values import TensorValue
 from anabranch.graph.kernel_contexts import StepTracingContext
 
 #: what an element of a Python list takes at least, in words: its place, an array of its own
@@ -43,7 +45,7 @@ class Declared:
     limit: int | None = None
 
     @classmethod
-    def by(cls, stated: Any, limit: int | None = None) -> Declared:
+    def by(cls, stated: TensorShape | TensorValue, limit: int | None = None) -> Declared:
         """What an `element_shape` input declares."""
         return cls(stated_shape(stated).dims_tuple, limit)
 
@@ -73,7 +75,7 @@ class TensorList:
 
     __slots__ = ("declared", "dtype", "elements", "length")
 
-    def __init__(self, elements: Any, length: int, dtype: Any, declared: Declared | None = None) -> None:
+    def __init__(self, elements: Array, length: int, dtype: ElementType, declared: Declared | None = None) -> None:
         self.elements = elements
         self.length = length
         self.dtype = np.dtype(dtype)
@@ -143,7 +145,7 @@ class TensorList:
                 f"{self.declared.shape}; declare the list with a shape that all of its elements have"
             )
 
-    def known_shape(self, stated: Any) -> tuple[int, ...] | None:
+    def known_shape(self, stated: TensorShape | TensorValue) -> tuple[int, ...] | None:
         """The shape of elements by what an `element_shape` input and the declaration say; None where that is open.
 
         Raises:
@@ -151,7 +153,7 @@ class TensorList:
         """
         return element_shape(self.merged_shape(stated))
 
-    def merged_shape(self, stated: Any) -> TensorShape:
+    def merged_shape(self, stated: TensorShape | TensorValue) -> TensorShape:
         """What an `element_shape` input and the declaration say together; raises as `known_shape`."""
         wanted = stated_shape(stated)
         return wanted if self.declared is None else wanted.merge_with(self.declared.shape)
@@ -162,7 +164,7 @@ class TensorList:
         return self
 
     # ------------------------------------------------------------------ forms
-    def replaced(self, elements: Any, length: int | None = None) -> TensorList:
+    def replaced(self, elements: Array, length: int | None = None) -> TensorList:
         """A list of other elements, declared like this one."""
         return TensorList(elements, self.length if length is None else length, self.dtype, self.declared)
 
@@ -206,7 +208,7 @@ class TensorList:
             return self
         return self.replaced(jnp.zeros((self.length, *shape), self.dtype))
 
-    def of_item(self, item: Any) -> TensorList:
+    def of_item(self, item: TensorValue) -> TensorList:
         """The same with room for elements like `item`, which may be a list: one without a declaration."""
         if self.elements is not None:
             return self
@@ -239,7 +241,7 @@ class TensorList:
         ]
         return self.replaced(elements)
 
-    def item(self, index: int, shape: Any) -> Any:
+    def item(self, index: int, shape: TensorShape | TensorValue) -> Any:
         """Element `index` of a Python list; zeros of `shape` where nothing was written.
 
         Raises:
@@ -247,7 +249,7 @@ class TensorList:
         """
         return self.items([index], shape)[0]
 
-    def items(self, indices: Sequence[int], shape: Any) -> list[Any]:
+    def items(self, indices: Sequence[int], shape: TensorShape | TensorValue) -> list[Any]:
         """Elements of a Python list, as `item` gives them."""
         elements = [self.elements[index] for index in indices]
         missing = next((index for index, element in zip(indices, elements, strict=True) if element is None), None)
@@ -256,7 +258,7 @@ class TensorList:
         zeros = self._never_written(missing, shape)
         return [zeros if element is None else element for element in elements]
 
-    def _never_written(self, index: int, shape: Any) -> Any:
+    def _never_written(self, index: int, shape: TensorShape | TensorValue) -> Any:
         """What is read where nothing was written."""
         if self.dtype == np.object_:
             return TensorList(None, 0, np.float32)
@@ -285,7 +287,7 @@ def sum_of_lists(a: TensorList, b: TensorList, ctx: StepTracingContext) -> Tenso
     return a + b
 
 
-def stated_shape(stated: Any) -> TensorShape:
+def stated_shape(stated: TensorShape | TensorValue) -> TensorShape:
     """The shape that an `element_shape` input states: one of unknown rank where only the step knows the input."""
     if isinstance(stated, TensorShape):
         return stated
@@ -294,13 +296,13 @@ def stated_shape(stated: Any) -> TensorShape:
     return TensorShape([None if d < 0 else int(d) for d in stated])
 
 
-def element_shape(shape: Any) -> tuple[int, ...] | None:
+def element_shape(shape: TensorShape | TensorValue) -> tuple[int, ...] | None:
     """The shape that an `element_shape` input states, None where it leaves something open."""
     known = stated_shape(shape)
     return tuple(d or 0 for d in known.as_list()) if known.is_fully_defined() else None
 
 
-def check_element_shape(stated: Any, shape: Sequence[int]) -> None:
+def check_element_shape(stated: TensorShape | TensorValue, shape: Sequence[int]) -> None:
     """Raises ValueError unless elements of `shape` are what a known `element_shape` input states."""
     wanted = stated_shape(stated)
     if not wanted.is_compatible_with(shape):

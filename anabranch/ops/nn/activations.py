@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 from jax import lax, numpy as jnp
@@ -14,7 +14,7 @@ from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import OpFunction, define_op
 from anabranch.graph.constants import ShapeContext
-from anabranch.graph.operation import Tensor
+from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw, shape_rules
 from anabranch.ops.arithmetic.math import sum_to_operands
 from anabranch.ops.nn.sliding import wide
@@ -47,7 +47,7 @@ def _bias_shape(value: TensorShape, bias: TensorShape, data_format: bytes) -> Te
     return TensorShape(dims)
 
 
-def _add_bias(value: Array, bias: Any, data_format: bytes, xp: ArrayLibrary) -> Any:
+def _add_bias(value: Array, bias: Array, data_format: bytes, xp: ArrayLibrary) -> Any:
     shape = [1] * value.ndim
     shape[_bias_axis(value.ndim, data_format)] = bias.shape[0]
     return xp.add(value, xp.reshape(bias, shape))
@@ -67,7 +67,7 @@ def _(value: Array, bias: Array, *, data_format: bytes, xp: ArrayLibrary) -> Any
 
 
 @BiasAdd.gradient
-def _(op: Any, grad: Tensor) -> Any:
+def _(op: Operation, grad: Tensor) -> Any:
     return grad, BiasAddGrad(grad, data_format=op.attrs["data_format"])
 
 
@@ -85,7 +85,7 @@ def _(value: Array, bias: Array, *, xp: ArrayLibrary) -> Any:
 
 
 @BiasAddV1.gradient
-def _(op: Any, grad: Tensor) -> Any:
+def _(op: Operation, grad: Tensor) -> Any:
     return grad, BiasAddGrad(grad)
 
 
@@ -108,7 +108,7 @@ def _(out_backprop: Array, *, data_format: bytes, xp: ArrayLibrary) -> Any:
 
 
 @BiasAddGrad.gradient
-def _(op: Any, grad: Tensor) -> Any:
+def _(op: Operation, grad: Tensor) -> Any:
     return BiasAdd(raw.ZerosLike(op.inputs[0]), grad, data_format=op.attrs["data_format"])
 
 
@@ -134,7 +134,7 @@ def _activation_grad(
     op = define_op(name, f"gradients: T, {of}: T -> backprops: T", f"T: {types}")
     op.shape(shape_rules.merged)
 
-    def kernel(gradients: Any, known: Any, *, xp: ArrayLibrary) -> Any:
+    def kernel(gradients: Array, known: Array, *, xp: ArrayLibrary) -> Any:
         return function(xp, gradients.dtype.type, gradients, known)
 
     op.kernel(kernel)
@@ -142,31 +142,32 @@ def _activation_grad(
     return op
 
 
-def _zero_where_flat(op: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
+def _zero_where_flat(op: Operation, grad: Tensor) -> tuple[Tensor, Tensor]:
     """For gradients that are piecewise linear: linear in the incoming gradient, and flat in the activation."""
-    return op.op_def(grad, op.inputs[1], **_alpha(op)), raw.ZerosLike(op.inputs[1])
+    return getattr(raw, op.type)(grad, op.inputs[1], **_alpha(op)), raw.ZerosLike(op.inputs[1])
 
 
-def _alpha(op: Any) -> dict[str, Any]:
+def _alpha(op: Operation) -> dict[str, Any]:
     return {"alpha": op.attrs["alpha"]} if "alpha" in op.attrs else {}
 
 
-def _through_negative_part(op: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
+def _through_negative_part(op: Operation, grad: Tensor) -> tuple[Tensor, Tensor]:
     """For elu and selu: in the negative part the slope is the output plus a constant."""
     incoming, outputs = op.inputs
     zeros = raw.ZerosLike(outputs)
-    return op.op_def(grad, outputs), raw.Select(raw.Less(outputs, zeros), raw.Mul(grad, incoming), zeros)
+    return getattr(raw, op.type)(grad, outputs), raw.Select(raw.Less(outputs, zeros), raw.Mul(grad, incoming), zeros)
 
 
 Relu = _activation(
     "Relu", lambda xp, c, x: xp.maximum(x, c(0)), "real", lambda op, grad: raw.ReluGrad(grad, op.outputs[0])
 )
-ReluGrad = _activation_grad("ReluGrad", lambda xp, c, g, x: xp.where(x > c(0), g, c(0)), "real", _zero_where_flat)
+# zero times the gradient and no plain zero: NaN there is seen, as in TensorFlow, wherever it stands
+ReluGrad = _activation_grad("ReluGrad", lambda xp, c, g, x: xp.where(x > c(0), g, g * c(0)), "real", _zero_where_flat)
 Relu6 = _activation(
     "Relu6", lambda xp, c, x: xp.clip(x, c(0), c(6)), "real", lambda op, grad: raw.Relu6Grad(grad, op.outputs[0])
 )
 Relu6Grad = _activation_grad(
-    "Relu6Grad", lambda xp, c, g, x: xp.where((x > c(0)) & (x < c(6)), g, c(0)), "real", _zero_where_flat
+    "Relu6Grad", lambda xp, c, g, x: xp.where((x > c(0)) & (x < c(6)), g, g * c(0)), "real", _zero_where_flat
 )
 Elu = _activation(
     "Elu",
@@ -192,24 +193,24 @@ SeluGrad = _activation_grad(
 )
 
 
-def _softplus(xp: ArrayLibrary, c: Any, x: Array) -> Any:
+def _softplus(xp: ArrayLibrary, c: Array, x: Array) -> Any:
     """log(1 + exp(x)), as max(x, 0) + log1p(exp(-|x|)), which cannot overflow."""
     return xp.maximum(x, c(0)) + xp.log1p(xp.exp(-xp.abs(x)))
 
 
-def _sigmoid(xp: ArrayLibrary, c: Any, x: Array) -> Any:
+def _sigmoid(xp: ArrayLibrary, c: Array, x: Array) -> Any:
     small = xp.exp(-xp.abs(x))
     return xp.where(x >= c(0), c(1), small) / (c(1) + small)
 
 
-def _softplus_grad_gradient(op: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
+def _softplus_grad_gradient(op: Operation, grad: Tensor) -> tuple[Tensor, Tensor]:
     incoming, x = op.inputs
     slope = raw.Sigmoid(x)
     curvature = raw.Mul(slope, raw.Sigmoid(raw.Neg(x)))
     return SoftplusGrad(grad, x), raw.Mul(raw.Mul(grad, incoming), curvature)
 
 
-def _softsign_grad_gradient(op: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
+def _softsign_grad_gradient(op: Operation, grad: Tensor) -> tuple[Tensor, Tensor]:
     """The second derivative of x / (1 + |x|) is -2 sign(x) / (1 + |x|)^3."""
     incoming, x = op.inputs
     one = raw.OnesLike(x)
@@ -243,7 +244,7 @@ def _(features: Array, *, alpha: float, xp: ArrayLibrary) -> Any:
 
 
 @LeakyRelu.gradient
-def _(op: Any, grad: Tensor) -> Any:
+def _(op: Operation, grad: Tensor) -> Any:
     return LeakyReluGrad(grad, op.inputs[0], alpha=op.attrs["alpha"])
 
 
@@ -293,7 +294,7 @@ def _(logits: Array, *, xp: ArrayLibrary) -> Any:
 
 
 @Softmax.gradient
-def _(op: Any, grad: Tensor) -> Any:
+def _(op: Operation, grad: Tensor) -> Any:
     return _through_softmax(grad, op.outputs[0])
 
 
@@ -313,7 +314,7 @@ def _(logits: Array, *, xp: ArrayLibrary) -> Any:
 
 
 @LogSoftmax.gradient
-def _(op: Any, grad: Tensor) -> Any:
+def _(op: Operation, grad: Tensor) -> Any:
     return raw.Sub(grad, raw.Mul(_last_axis_sum(grad), raw.Exp(op.outputs[0])))
 
 
@@ -339,7 +340,7 @@ def _(features: Array, labels: Array, *, xp: ArrayLibrary) -> Any:
 
 
 @SoftmaxCrossEntropyWithLogits.gradient
-def _(op: Any, grad_loss: Any, grad_backprop: Any) -> Any:
+def _(op: Operation, grad_loss: Tensor | None, grad_backprop: Tensor | None) -> Any:
     to_labels = []
     if grad_loss is not None:
         to_labels.append(raw.Mul(raw.ExpandDims(grad_loss, np.int32(-1)), LogSoftmax(_all_features(op))))
@@ -349,20 +350,20 @@ def _(op: Any, grad_loss: Any, grad_backprop: Any) -> Any:
     return sum_to_operands(op, *grads)
 
 
-def _flows(grad: Tensor | None) -> bool:
+def _flows(grad: Tensor | None) -> TypeGuard[Tensor]:
     """Whether a gradient is more than the zeros that stand in for a missing one."""
     return grad is not None and grad.op.type != "ZerosLike"
 
 
-def _all_features(op: Any) -> Tensor:
+def _all_features(op: Operation) -> Tensor:
     """The logits of all classes, where they were broadcast to the shape of the labels."""
     features, whole = op.inputs[0], op.outputs[1]
     if features.shape.is_fully_defined() and features.shape.dims_tuple == whole.shape.dims_tuple:
-        return features  # type: ignore[no-any-return]
+        return features
     return raw.BroadcastTo(features, raw.Shape(whole))  # type: ignore[no-any-return]
 
 
-def _cross_entropy_gradient(op: Any, grad_loss: Tensor | None, grad_backprop: Any) -> Tensor | None:
+def _cross_entropy_gradient(op: Operation, grad_loss: Tensor | None, grad_backprop: Tensor | None) -> Tensor | None:
     """What flows back to the logits: through the loss, and (second order) through the `backprop` output."""
     terms = []
     if grad_loss is not None:
@@ -401,7 +402,7 @@ def _(features: Array, labels: Array, *, ctx: OperationContext, xp: ArrayLibrary
 
 
 @SparseSoftmaxCrossEntropyWithLogits.gradient
-def _(op: Any, grad_loss: Any, grad_backprop: Any) -> Any:
+def _(op: Operation, grad_loss: Tensor | None, grad_backprop: Tensor | None) -> Any:
     return _cross_entropy_gradient(op, grad_loss, grad_backprop), None
 
 
@@ -416,7 +417,7 @@ def _(t: Array, *, xp: ArrayLibrary) -> Any:
 
 
 @L2Loss.gradient
-def _(op: Any, grad: Tensor) -> Any:
+def _(op: Operation, grad: Tensor) -> Any:
     return raw.Mul(op.inputs[0], grad)
 
 
@@ -432,7 +433,7 @@ def _top_k_shape(shape: TensorShape, k: int | None) -> tuple[TensorShape, Tensor
     return result, result
 
 
-def _top_k(input: Any, k: int) -> tuple[Any, Any]:
+def _top_k(input: Array, k: int) -> tuple[Any, Any]:
     """The k largest of each row; of equals, among which are both zeros, the first."""
     if np.dtype(input.dtype).kind in "iu":
         values, indices = lax.top_k(input, k)
@@ -448,7 +449,7 @@ def _last_length(x: Tensor) -> Any:
     return raw.GatherV2(raw.Shape(x), raw.Sub(raw.Rank(x), np.int32(1)), np.int32(0))
 
 
-def _top_k_gradient(op: Any, grad: Tensor, _: Any = None) -> list[Tensor | None]:
+def _top_k_gradient(op: Operation, grad: Tensor, _: Tensor | None = None) -> list[Tensor | None]:
     """Each row's gradients go to the places its largest elements came from."""
     x, chosen = op.inputs[0], raw.Cast(op.outputs[1], DstT=np.int32)
     length, zero, minus_one = _last_length(x), np.int32(0), np.array([-1], np.int32)
@@ -502,7 +503,7 @@ def _(input: Array, k: Array, *, index_type: DType, ctx: OperationContext) -> An
     return values, indices.astype(index_type.as_numpy_dtype)
 
 
-def _in_top_k(predictions: Any, targets: Any, k: Any, xp: ArrayLibrary) -> Any:
+def _in_top_k(predictions: Array, targets: Array, k: Array, xp: ArrayLibrary) -> Any:
     """Whether fewer than k classes are strictly more probable; false for a bad target or a row that is not finite."""
     classes = predictions.shape[1]
     valid = (targets >= 0) & (targets < classes)
@@ -549,8 +550,13 @@ NthElement = define_op(
 
 
 @NthElement.shape
-def _(input: TensorShape, n: TensorShape) -> TensorShape:
-    return input.with_rank_at_least(1)[:-1]
+def _(input: TensorShape, n: TensorShape, *, ctx: ShapeContext) -> TensorShape:
+    input, place = input.with_rank_at_least(1), ctx.constant("n")
+    if input.ndims is not None and place is not None and np.ndim(place) == 0:
+        size = input[-1].value
+        if place < 0 or (size is not None and place >= size):
+            raise ValueError(f"Input must have last dimension > n = {place} but is {size}")
+    return input[:-1]
 
 
 @NthElement.kernel
@@ -562,7 +568,7 @@ def _(input: Array, n: Array, *, reverse: bool, ctx: OperationContext, xp: Array
 
 
 @NthElement.gradient
-def _(op: Any, grad: Tensor) -> Any:
+def _(op: Operation, grad: Tensor) -> Any:
     """Elements that tie for the n-th place share its gradient."""
     x = op.inputs[0]
     chosen = raw.Cast(raw.Equal(raw.ExpandDims(op.outputs[0], np.int32(-1)), x), DstT=grad.dtype)

@@ -144,7 +144,7 @@ class Geometry:
     def channels(self) -> int:
         return self.shape[self.layout.channel]
 
-    def convolve(self, data: Any, filter: Any) -> Any:
+    def convolve(self, data: Array, filter: Array) -> Any:
         """XLA's own convolution."""
         layout, window = self.layout, self.window
         groups = self.channels // max(1, self.filter_shape[-2])
@@ -162,11 +162,11 @@ class Geometry:
             feature_group_count=groups,
         )
 
-    def convolve_to_input(self, filter: Any, grad: Any) -> Any:
+    def convolve_to_input(self, filter: Array, grad: Array) -> Any:
         data = jnp.empty(self.shape, grad.dtype)
         return jax.linear_transpose(lambda x: self.convolve(x, filter), data)(grad)[0]
 
-    def convolve_to_filter(self, data: Any, grad: Any) -> Any:
+    def convolve_to_filter(self, data: Array, grad: Array) -> Any:
         filter = jnp.empty(self.filter_shape, grad.dtype)
         return jax.linear_transpose(lambda w: self.convolve(data, w), filter)(grad)[0]
 
@@ -201,23 +201,23 @@ def geometry_to_input(
     return Geometry(attrs, [int(d) for d in shape], filter_shape, depthwise)
 
 
-def _forward(data: Any, filter: Any, attrs: Attrs, depthwise: bool) -> Any:
+def _forward(data: Array, filter: Array, attrs: Attrs, depthwise: bool) -> Any:
     return Geometry(attrs, data.shape, filter.shape, depthwise).convolve(data, filter)
 
 
-def _to_input(sizes: Any, filter: Any, grad: Any, ctx: OperationContext, depthwise: bool) -> Any:
+def _to_input(sizes: Array, filter: Array, grad: Array, ctx: OperationContext, depthwise: bool) -> Any:
     geometry = geometry_to_input(ctx.op.attrs, sizes, filter.shape, grad.shape, depthwise)
     _check_grad(grad, geometry, ctx)
     return geometry.convolve_to_input(filter, grad)
 
 
-def _to_filter(data: Any, sizes: Any, grad: Any, ctx: OperationContext, depthwise: bool) -> Any:
+def _to_filter(data: Array, sizes: Array, grad: Array, ctx: OperationContext, depthwise: bool) -> Any:
     geometry = Geometry(ctx.op.attrs, data.shape, [int(d) for d in sizes], depthwise)
     _check_grad(grad, geometry, ctx)
     return geometry.convolve_to_filter(data, grad)
 
 
-def _check_grad(grad: Any, geometry: Geometry, ctx: OperationContext) -> None:
+def _check_grad(grad: Array, geometry: Geometry, ctx: OperationContext) -> None:
     ctx.check(
         grad.shape == geometry.out_shape,
         f"out_backprop has shape {grad.shape}, but data of shape {geometry.shape} and a filter of shape "
@@ -325,19 +325,19 @@ def _attach_shape(
 
 def _attach_gradients(forward: OpFunction, to_input: OpFunction, to_filter: OpFunction) -> None:
     @forward.gradient
-    def _(op: Any, grad: Tensor) -> Any:
+    def _(op: Operation, grad: Tensor) -> Any:
         data, filter = op.inputs
         attrs = _window_attrs(op)
         return to_input(raw.Shape(data), filter, grad, **attrs), to_filter(data, raw.Shape(filter), grad, **attrs)
 
     @to_input.gradient
-    def _(op: Any, grad: Tensor) -> Any:
+    def _(op: Operation, grad: Tensor) -> Any:
         _, filter, incoming = op.inputs
         attrs = _window_attrs(op)
         return None, to_filter(grad, raw.Shape(filter), incoming, **attrs), forward(grad, filter, **attrs)
 
     @to_filter.gradient
-    def _(op: Any, grad: Tensor) -> Any:
+    def _(op: Operation, grad: Tensor) -> Any:
         data, _, incoming = op.inputs
         attrs = _window_attrs(op)
         return to_input(raw.Shape(data), grad, incoming, **attrs), None, forward(data, grad, **attrs)

@@ -17,7 +17,7 @@ import numpy as np
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import define_op
-from anabranch.graph.operation import Tensor
+from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw, shape_rules
 
 Array = np.ndarray[Any, Any]
@@ -150,7 +150,7 @@ def _backward(emitted: Array, stay: Array, skip: Array) -> Array:
 
 
 @CTCLoss.gradient
-def _(op: Any, grad_loss: Tensor, _: Any) -> Any:
+def _(op: Operation, grad_loss: Tensor, _: Tensor | None) -> Any:
     return raw.Mul(op.outputs[1], raw.ExpandDims(grad_loss, np.int32(-1))), None, None, None
 
 
@@ -248,7 +248,12 @@ def _beam_search(log_probabilities: Array, width: int) -> list[tuple[tuple[int, 
     for step in log_probabilities:
         extended: dict[tuple[int, ...], tuple[float, float]] = {}
 
-        def add(labels: tuple[int, ...], ends_blank: float, ends_label: float, extended: Any = extended) -> None:
+        def add(
+            labels: tuple[int, ...],
+            ends_blank: float,
+            ends_label: float,
+            extended: dict[tuple[int, ...], tuple[float, float]] = extended,
+        ) -> None:
             old = extended.get(labels, (_NEVER, _NEVER))
             extended[labels] = (np.logaddexp(old[0], ends_blank), np.logaddexp(old[1], ends_label))
 

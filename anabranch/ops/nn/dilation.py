@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import ml_dtypes
@@ -12,7 +13,7 @@ from anabranch.core.arrays import Array
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import define_op
-from anabranch.graph.operation import Tensor
+from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw, shape_rules
 from anabranch.ops.nn import windows
 from anabranch.ops.nn.sliding import Window, shifted, unshifted, wide
@@ -21,7 +22,7 @@ _ATTRS = "T: real, strides: list(int) >= 4, rates: list(int) >= 4, padding: {'SA
 _NHWC = windows.layout_of(b"NHWC")
 
 
-def _window(shape: Any, filter: Any, attrs: dict[str, Any]) -> Window:
+def _window(shape: Sequence[int], filter: Array, attrs: dict[str, Any]) -> Window:
     size = (1, *filter[:2], 1)
     per_axis = list(zip(shape, size, attrs["strides"], attrs["rates"], strict=True))
     padding = attrs["padding"]
@@ -35,7 +36,7 @@ def _window(shape: Any, filter: Any, attrs: dict[str, Any]) -> Window:
     )
 
 
-def _sums(data: Any, filter: Any, window: Window) -> list[Any]:
+def _sums(data: Array, filter: Array, window: Window) -> list[Any]:
     """Pixel plus filter for each tap; outside the image the lowest number, which never wins."""
     lowest = _lowest(data.dtype)
     taps = filter.reshape(window.taps, filter.shape[-1])
@@ -47,7 +48,7 @@ def _sums(data: Any, filter: Any, window: Window) -> list[Any]:
     ]
 
 
-def _lowest(dtype: Any) -> Any:
+def _lowest(dtype: np.dtype[Any]) -> Any:
     """The lowest finite number."""
     limits = np.iinfo(dtype) if dtype.kind in "iu" else ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
     return limits.min
@@ -87,7 +88,7 @@ def _(input: Array, filter: Array, *, ctx: OperationContext) -> Any:
 
 
 @Dilation2D.gradient
-def _(op: Any, grad: Tensor) -> Any:
+def _(op: Operation, grad: Tensor) -> Any:
     data, filter = op.inputs
     attrs = {name: op.attrs[name] for name in ("strides", "rates", "padding")}
     return (

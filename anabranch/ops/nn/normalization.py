@@ -12,7 +12,7 @@ from anabranch.core.arrays import Array, ArrayLibrary
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import LateShapeError, TensorShape
 from anabranch.graph.building import OpFunction, define_op
-from anabranch.graph.operation import Tensor
+from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw, shape_rules
 from anabranch.ops.nn import windows
 from anabranch.ops.nn.sliding import wide
@@ -44,13 +44,13 @@ class _PerChannel:
         self.shape = [-1 if a == channel else 1 for a in range(x.ndim)]
         self.count = x.size // max(1, x.shape[channel])
 
-    def mean(self, x: Any) -> Any:
+    def mean(self, x: Array) -> Any:
         return self.sum(x) / np.asarray(max(1, self.count), x.dtype)
 
-    def sum(self, x: Any) -> Any:
+    def sum(self, x: Array) -> Any:
         return self.xp.sum(x, axis=self.axes)
 
-    def spread(self, vector: Any) -> Any:
+    def spread(self, vector: Array) -> Any:
         return self.xp.reshape(vector, self.shape)
 
 
@@ -73,7 +73,7 @@ def _fused_forward(
     return y.astype(wanted), *running, own_mean, own_variance
 
 
-def _running(mean: Any, variance: Any, old: tuple[Any, Any], count: int, factor: float) -> tuple[Any, Any]:
+def _running(mean: Array, variance: Array, old: tuple[Any, Any], count: int, factor: float) -> tuple[Any, Any]:
     """Running averages take the unbiased variance; factor 1 forgets what was."""
     unbiased = variance * np.asarray(count / max(1, count - 1), variance.dtype)
     if factor == 1:
@@ -98,7 +98,7 @@ def _fused_backward(
     return to_x.astype(wanted), to_scale, to_offset
 
 
-def _fused_gradient(op: Any, grad: Tensor, *_: Any) -> list[Tensor | None]:
+def _fused_gradient(op: Operation, grad: Tensor, *further: Tensor | None) -> list[Tensor | None]:
     """Only y is differentiated, as in TensorFlow: the averages are for bookkeeping."""
     x, scale, _, mean, variance = op.inputs
     reserved = list(op.outputs[3:])
@@ -110,7 +110,9 @@ def _fused_gradient(op: Any, grad: Tensor, *_: Any) -> list[Tensor | None]:
     return [grads[0], grads[1], grads[2], None, None]
 
 
-def _fused_second_gradient(op: Any, grad_x: Tensor, grad_scale: Tensor, grad_offset: Tensor, *_: Any) -> Any:
+def _fused_second_gradient(
+    op: Operation, grad_x: Tensor, grad_scale: Tensor, grad_offset: Tensor, *_: Tensor | None
+) -> Any:
     """The gradient of the gradient; second-order as far as it depends on the incoming gradient, x and scale.
 
     With n the normalized x, r = 1/sqrt(variance + epsilon), <.> the mean per channel over N positions, and P(v) =
@@ -125,19 +127,23 @@ def _fused_second_gradient(op: Any, grad_x: Tensor, grad_scale: Tensor, grad_off
     vector = np.array([-1 if axis == layout.channel else 1 for axis in range(layout.rank)], np.int32)
     training = op.attrs["is_training"]
 
-    def spread(t: Any) -> Any:
+    def spread(t: Array) -> Any:
         return raw.Reshape(t, vector)
 
-    def average(t: Any) -> Any:
+    def average(t: Array) -> Any:
         return raw.Mean(t, axes, keep_dims=True)
 
-    def project(t: Any) -> Any:
+    def project(t: Array) -> Any:
         if not training:
             return t
         return raw.Sub(raw.Sub(t, average(t)), _times(n, average(_times(t, n))))
 
-    r = raw.Rsqrt(raw.Add(spread(variance), np.asarray(op.attrs["epsilon"], wider.as_numpy_dtype)))
-    n = _times(raw.Sub(x, spread(mean)), r)
+    if training:  # computed anew: the gradient of the gradient depends on x through them as well
+        mean, variance = average(x), average(raw.Square(raw.Sub(x, average(x))))
+    else:
+        mean, variance = spread(mean), spread(variance)
+    r = raw.Rsqrt(raw.Add(variance, np.asarray(op.attrs["epsilon"], wider.as_numpy_dtype)))
+    n = _times(raw.Sub(x, mean), r)
     s = spread(raw.Cast(scale, DstT=wider))
     b, c = spread(grad_scale), spread(grad_offset)
     to_grad = raw.AddN([_times(s, r, project(a)), _times(b, n), raw.BroadcastTo(c, raw.Shape(x))])
@@ -153,7 +159,7 @@ def _fused_second_gradient(op: Any, grad_x: Tensor, grad_scale: Tensor, grad_off
     return [*cast, None, None, *([None] * len(rest))]
 
 
-def _times(*factors: Any) -> Any:
+def _times(*factors: Array) -> Any:
     return functools.reduce(raw.Mul, factors)
 
 
@@ -188,7 +194,7 @@ def _fused(version: str, types: str, formats: str) -> tuple[OpFunction, OpFuncti
         x: TensorShape,
         scale: TensorShape,
         offset: TensorShape,
-        *given: Any,
+        *given: TensorShape,
         data_format: bytes,
         is_training: bool,
         exponential_avg_factor: float,
@@ -215,7 +221,7 @@ def _fused(version: str, types: str, formats: str) -> tuple[OpFunction, OpFuncti
         scale: TensorShape,
         mean: TensorShape,
         variance: TensorShape,
-        *_: Any,
+        *_: TensorShape | list[TensorShape],
         data_format: bytes,
     ) -> Any:
         _fused_channels(grad, data_format, scale)
@@ -261,7 +267,7 @@ def _(t: TensorShape, m: TensorShape, v: TensorShape, beta: TensorShape, gamma: 
 
 
 def _global_scale(
-    v: Any, gamma: Any, variance_epsilon: float, scale_after_normalization: bool, xp: ArrayLibrary
+    v: Array, gamma: Array, variance_epsilon: float, scale_after_normalization: bool, xp: ArrayLibrary
 ) -> tuple[Any, Any]:
     """1 / sqrt(v + epsilon), and that times gamma where it is asked for."""
     inverse = v.dtype.type(1) / xp.sqrt(v + v.dtype.type(variance_epsilon))
@@ -285,7 +291,7 @@ def _(
 
 
 @BatchNormWithGlobalNormalization.gradient
-def _(op: Any, grad: Tensor) -> Any:
+def _(op: Operation, grad: Tensor) -> Any:
     t, m, v, _, gamma = op.inputs
     attrs = {name: op.attrs[name] for name in ("variance_epsilon", "scale_after_normalization")}
     return list(BatchNormWithGlobalNormalizationGrad(t, m, v, gamma, grad, **attrs))
@@ -334,7 +340,7 @@ _LOCAL = (
 )
 
 
-def _channel_sums(x: Any, attrs: dict[str, Any]) -> Any:
+def _channel_sums(x: Array, attrs: dict[str, Any]) -> Any:
     """At each channel the sum of those within depth_radius."""
     radius = min(attrs["depth_radius"], x.shape[3])  # more sees the same channels
     if radius < 0:
@@ -344,13 +350,13 @@ def _channel_sums(x: Any, attrs: dict[str, Any]) -> Any:
     return lax.reduce_window(x, zero, lax.add, (1, 1, 1, 2 * radius + 1), (1, 1, 1, 1), sides)
 
 
-def _local_norm(x: Any, attrs: dict[str, Any]) -> Any:
+def _local_norm(x: Array, attrs: dict[str, Any]) -> Any:
     """Bias + alpha * (sum of squares of the channels within depth_radius)."""
     bias, alpha = (np.asarray(attrs[name], x.dtype) for name in ("bias", "alpha"))
     return bias + alpha * _channel_sums(x * x, attrs)
 
 
-def _local_response(x: Any, attrs: dict[str, Any]) -> Any:
+def _local_response(x: Array, attrs: dict[str, Any]) -> Any:
     """The input / (its local norm) ** beta; float32."""
     return x * _local_norm(x, attrs) ** -np.asarray(attrs["beta"], x.dtype)
 
@@ -369,7 +375,7 @@ def _(input: Array, *, ctx: OperationContext) -> Any:
 
 
 @LRN.gradient
-def _(op: Any, grad: Tensor) -> Any:
+def _(op: Operation, grad: Tensor) -> Any:
     attrs = {name: op.attrs[name] for name in ("depth_radius", "bias", "alpha", "beta")}
     return LRNGrad(grad, op.inputs[0], op.outputs[0], **attrs)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from anabranch.core.arrays import Array, ArrayLibrary
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
 from anabranch.graph.building import define_op
-from anabranch.graph.operation import Operation
+from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw, shape_rules
 from anabranch.ops.nn.windows import output_length, pad_amounts
 
@@ -35,7 +36,7 @@ def _(images: TensorShape, *, ksizes: list[int], strides: list[int], rates: list
 class _PatchGrid:
     """Where the patches of an image lie, per axis (1 and 2), once the image was padded."""
 
-    def __init__(self, shape: Any, attrs: dict[str, Any]) -> None:
+    def __init__(self, shape: Sequence[int], attrs: dict[str, Any]) -> None:
         self.ksizes, self.strides, self.rates = attrs["ksizes"], attrs["strides"], attrs["rates"]
         padding = attrs["padding"]
         self.pads = [(0, 0)] * 4
@@ -66,11 +67,11 @@ def _(images: Array, *, ctx: OperationContext, xp: ArrayLibrary) -> Any:
 
 
 @ExtractImagePatches.gradient
-def _(op: Operation, grad: Any) -> Any:
+def _(op: Operation, grad: Tensor) -> Any:
     images = op.inputs[0]
     if not images.shape[1:3].is_fully_defined():
         raise ValueError(f"the gradient of {op.name!r} needs images of known height and width, got {images.shape}")
-    windows = _PatchGrid(images.shape.dims_tuple, op.attrs)
+    windows = _PatchGrid([size or 0 for size in images.shape.as_list()], op.attrs)
     offsets = windows.offsets()
     parts = raw.Split(np.int32(3), grad, num_split=len(offsets))
     paddings = np.array(windows.pads, np.int32)

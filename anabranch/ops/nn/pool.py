@@ -12,7 +12,7 @@ import jax
 import numpy as np
 from jax import lax, numpy as jnp
 
-from anabranch.core.arrays import Array
+from anabranch.core.arrays import Array, ElementType
 from anabranch.core.dtypes import DType
 from anabranch.core.kernel_context import KernelOperation, OperationContext
 from anabranch.core.shapes import TensorShape
@@ -50,11 +50,11 @@ def pool_window(shape: Sequence[int], attrs: Attrs) -> Window:
     return Window(size, strides, (1,) * layout.rank, pads, tuple(shape), outputs)
 
 
-def _lowest(dtype: Any) -> Any:
+def _lowest(dtype: np.dtype[Any]) -> Any:
     return np.iinfo(dtype).min if dtype.kind in "iu" else -np.inf
 
 
-def _maxima(x: Any, window: Window) -> Any:
+def _maxima(x: Array, window: Window) -> Any:
     if window.taps > MAX_UNROLLED_TAPS:
         lowest = np.array(_lowest(x.dtype), x.dtype)
         return lax.reduce_window(x, lowest, lax.max, window.size, window.strides, window.pads)
@@ -65,7 +65,7 @@ def _maxima(x: Any, window: Window) -> Any:
     return maxima
 
 
-def _first_hit(x: Any, maxima: Any, window: Window) -> Any:
+def _first_hit(x: Array, maxima: Array, window: Window) -> Any:
     """Which tap sees the maximum first, int32 of the output's shape; the number of taps where none does (NaN)."""
     hit: Any = jnp.full(maxima.shape, window.taps, np.int32)
     for tap, part in reversed(list(enumerate(shifted(x, window, _lowest(x.dtype))))):
@@ -73,7 +73,7 @@ def _first_hit(x: Any, maxima: Any, window: Window) -> Any:
     return hit
 
 
-def _to_first_hit(x: Any, maxima: Any, grad: Any, window: Window) -> Any:
+def _to_first_hit(x: Array, maxima: Array, grad: Array, window: Window) -> Any:
     """The gradient of `_maxima`."""
     zero = np.zeros((), grad.dtype)
     hit = _first_hit(x, maxima, window)
@@ -83,14 +83,14 @@ def _to_first_hit(x: Any, maxima: Any, grad: Any, window: Window) -> Any:
     return unshifted(parts, window).astype(grad.dtype)
 
 
-def _to_every_hit(x: Any, maxima: Any, grad: Any, window: Window) -> Any:
+def _to_every_hit(x: Array, maxima: Array, grad: Array, window: Window) -> Any:
     """The gradient of `_maxima` that TensorFlow has for volumes: all equal maxima of a window get what comes in."""
     zero = np.zeros((), grad.dtype)
     parts = [wide(jnp.where(part == maxima, grad, zero)) for part in shifted(x, window, _lowest(x.dtype))]
     return unshifted(parts, window).astype(grad.dtype)
 
 
-def _to_own_place(hit: Any, grad: Any, window: Window) -> Any:
+def _to_own_place(hit: Array, grad: Array, window: Window) -> Any:
     """Windows that do not overlap: spreads both over their windows and keeps what stands at the hit."""
     rank = len(window.size)
     taps = np.arange(window.taps, dtype=np.int32).reshape(window.size)
@@ -102,7 +102,7 @@ def _to_own_place(hit: Any, grad: Any, window: Window) -> Any:
     return lax.pad(covered, np.zeros((), grad.dtype), rest)
 
 
-def _from_first_hit(x: Any, maxima: Any, values: Any, window: Window) -> Any:
+def _from_first_hit(x: Array, maxima: Array, values: Array, window: Window) -> Any:
     """What stands in `values` where `x` has its maxima; zero where a window has none."""
     hit = _first_hit(x, maxima, window)
     picked: Any = jnp.zeros(maxima.shape, values.dtype)
@@ -111,20 +111,20 @@ def _from_first_hit(x: Any, maxima: Any, values: Any, window: Window) -> Any:
     return picked
 
 
-def _sums(x: Any, window: Window) -> Any:
+def _sums(x: Array, window: Window) -> Any:
     if window.taps > MAX_UNROLLED_TAPS:
         return lax.reduce_window(x, np.zeros((), x.dtype), lax.add, window.size, window.strides, window.pads)
     return sum(shifted(x, window))
 
 
-def _from_sums(grad: Any, window: Window) -> Any:
+def _from_sums(grad: Array, window: Window) -> Any:
     """The transpose of `_sums`."""
     if window.taps > MAX_UNROLLED_TAPS:
         return jax.linear_transpose(lambda x: _sums(x, window), jnp.empty(window.lengths, grad.dtype))(grad)[0]
     return unshifted([grad] * window.taps, window)
 
 
-def _counts(window: Window, dtype: Any) -> Any:
+def _counts(window: Window, dtype: ElementType) -> Any:
     """How many elements of the data each window position covers: padding does not count in averages."""
     counts: Any = np.ones((), dtype)
     for n, k, s, (before, _), length in zip(
@@ -136,12 +136,12 @@ def _counts(window: Window, dtype: Any) -> Any:
     return counts
 
 
-def _average(x: Any, window: Window) -> Any:
+def _average(x: Array, window: Window) -> Any:
     summed = _sums(wide(x), window)
     return (summed / _counts(window, summed.dtype)).astype(x.dtype)
 
 
-def _from_average(grad: Any, window: Window) -> Any:
+def _from_average(grad: Array, window: Window) -> Any:
     shared = wide(grad)
     return _from_sums(shared / _counts(window, shared.dtype), window).astype(grad.dtype)
 
@@ -174,7 +174,9 @@ def _pooled_shape(op: OpFunction) -> None:
             return windows.pooled_shape(data, ksize, strides, padding, data_format)
 
 
-def _gradient_shape(orig_input: TensorShape, orig_output: TensorShape, grad: TensorShape, *_: Any) -> TensorShape:
+def _gradient_shape(
+    orig_input: TensorShape, orig_output: TensorShape, grad: TensorShape, *_: TensorShape | list[TensorShape]
+) -> TensorShape:
     orig_output.assert_is_compatible_with(grad)
     return orig_input
 
@@ -190,7 +192,7 @@ def _attrs(op: Operation, *left_out: str) -> Attrs:
     return {name: op.attrs[name] for name in names if name in op.attrs and name not in left_out}
 
 
-def _with_sizes(op: KernelOperation, ksize: Any, strides: Any) -> Attrs:
+def _with_sizes(op: KernelOperation, ksize: Sequence[int], strides: Sequence[int]) -> Attrs:
     """The attributes of an operation whose window arrives as tensors."""
     return {**op.attrs, "ksize": [int(k) for k in ksize], "strides": [int(s) for s in strides]}
 
@@ -247,23 +249,23 @@ def _max_pool(names: tuple[str, str, str], types: tuple[str, str, str], sizes: s
         return _from_first_hit(orig_input, orig_output, grad, _checked(orig_input, orig_output, ctx.op.attrs))
 
     @forward.gradient
-    def _(op: Any, grad: Tensor) -> Any:
+    def _(op: Operation, grad: Tensor) -> Any:
         return backward(op.inputs[0], op.outputs[0], grad, **_attrs(op))
 
     @backward.gradient
-    def _(op: Any, grad: Tensor) -> Any:
+    def _(op: Operation, grad: Tensor) -> Any:
         x, y, _ = op.inputs
         return raw.ZerosLike(x), raw.ZerosLike(y), second(x, y, grad, **_attrs(op, "explicit_paddings"))
 
     @second.gradient
-    def _(op: Any, grad: Tensor) -> Any:
+    def _(op: Operation, grad: Tensor) -> Any:
         x, y, _ = op.inputs
         return raw.ZerosLike(x), raw.ZerosLike(y), backward(x, y, grad, **_attrs(op))
 
     return forward, backward, second
 
 
-def _checked(orig_input: Any, orig_output: Any, attrs: Attrs) -> Window:
+def _checked(orig_input: Array, orig_output: Array, attrs: Attrs) -> Window:
     window = pool_window(orig_input.shape, attrs)
     if window.outputs != orig_output.shape:
         raise ValueError(
@@ -330,7 +332,7 @@ def _(input: Array, ksize: Array, strides: Array, *, ctx: OperationContext) -> A
 
 
 @MaxPoolV2.gradient
-def _(op: Any, grad: Tensor) -> Any:
+def _(op: Operation, grad: Tensor) -> Any:
     x, ksize, strides = op.inputs
     return MaxPoolGradV2(x, op.outputs[0], grad, ksize, strides, **_attrs(op)), None, None
 
@@ -355,7 +357,7 @@ def _(
 
 
 @MaxPoolGradV2.gradient
-def _(op: Any, grad: Tensor) -> Any:
+def _(op: Operation, grad: Tensor) -> Any:
     x, y, _, ksize, strides = op.inputs
     second = MaxPoolGradGradV2(x, y, grad, ksize, strides, **_attrs(op))
     return raw.ZerosLike(x), raw.ZerosLike(y), second, None, None
@@ -396,7 +398,7 @@ def _(
 
 
 @MaxPoolGradGradV2.gradient
-def _(op: Any, grad: Tensor) -> Any:
+def _(op: Operation, grad: Tensor) -> Any:
     x, y, _, ksize, strides = op.inputs
     first = MaxPoolGradV2(x, y, grad, ksize, strides, **_attrs(op))
     return raw.ZerosLike(x), raw.ZerosLike(y), first, None, None
@@ -433,15 +435,15 @@ def _(input: Array, *, Targmax: DType, include_batch_in_index: bool, ctx: Operat
 
 
 @MaxPoolWithArgmax.gradient
-def _(op: Any, grad: Tensor, _: Any) -> Any:
+def _(op: Operation, grad: Tensor, _: Tensor | None) -> Any:
     return MaxPoolGradWithArgmax(op.inputs[0], grad, op.outputs[1], **_argmax_attrs(op))
 
 
-def _argmax_attrs(op: Any) -> Attrs:
+def _argmax_attrs(op: Operation) -> Attrs:
     return {**_attrs(op), "include_batch_in_index": op.attrs["include_batch_in_index"]}
 
 
-def _flat_places(argmax: Any, shape: Sequence[int], include_batch: bool, ctx: OperationContext) -> Any:
+def _flat_places(argmax: Array, shape: Sequence[int], include_batch: bool, ctx: OperationContext) -> Any:
     """`argmax` as places in the whole flattened data."""
     size = int(np.prod(shape[1:], dtype=np.int64))
     total = size * shape[0] if include_batch else size
@@ -477,7 +479,7 @@ def _(input: Array, grad: Array, argmax: Array, *, include_batch_in_index: bool,
 
 
 @MaxPoolGradWithArgmax.gradient
-def _(op: Any, grad: Tensor) -> Any:
+def _(op: Operation, grad: Tensor) -> Any:
     x, _, argmax = op.inputs
     return raw.ZerosLike(x), MaxPoolGradGradWithArgmax(x, grad, argmax, **_argmax_attrs(op)), None
 
@@ -497,7 +499,7 @@ def _(input: Array, grad: Array, argmax: Array, *, include_batch_in_index: bool,
 
 
 @MaxPoolGradGradWithArgmax.gradient
-def _(op: Any, grad: Tensor) -> Any:
+def _(op: Operation, grad: Tensor) -> Any:
     x, _, argmax = op.inputs
     return raw.ZerosLike(x), MaxPoolGradWithArgmax(x, grad, argmax, **_argmax_attrs(op)), None
 
@@ -520,7 +522,7 @@ def _average_pool(names: tuple[str, str], data: str, sizes: str, format: str) ->
         return _average(x, pool_window(x.shape, ctx.op.attrs))
 
     @forward.gradient
-    def _(op: Any, grad: Tensor) -> Any:
+    def _(op: Operation, grad: Tensor) -> Any:
         return backward(raw.Shape(op.inputs[0]), grad, **_attrs(op))
 
     @backward.shape
@@ -536,7 +538,7 @@ def _average_pool(names: tuple[str, str], data: str, sizes: str, format: str) ->
         return _from_average(grad, window)
 
     @backward.gradient
-    def _(op: Any, grad: Tensor) -> Any:
+    def _(op: Operation, grad: Tensor) -> Any:
         return None, forward(grad, **_attrs(op))
 
     return forward, backward

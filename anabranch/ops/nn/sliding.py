@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 from jax import lax, numpy as jnp
 
+from anabranch.core.arrays import Array
+
 #: expressions over more taps compile slowly
 MAX_UNROLLED_TAPS = 36
 
@@ -42,7 +44,7 @@ class Window:
             yield tuple(i * d for i, d in zip(place, self.dilations, strict=True))
 
 
-def shifted(data: Any, window: Window, fill: Any = 0) -> list[Any]:
+def shifted(data: Array, window: Window, fill: Array = 0) -> list[Any]:
     """For each tap, what it sees at every position of the window: arrays of the output's shape."""
     if 0 in window.outputs:
         return [jnp.zeros(window.outputs, data.dtype)] * window.taps
@@ -71,6 +73,6 @@ def unshifted(parts: Sequence[Any], window: Window) -> Any:
     return total
 
 
-def wide(x: Any) -> Any:
+def wide(x: Array) -> Any:
     """Sums are taken in float32 at least: `x` as float32 if it has 16 bits."""
     return x.astype(np.float32) if x.dtype.itemsize == 2 and x.dtype.kind not in "iu" else x

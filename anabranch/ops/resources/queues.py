@@ -40,7 +40,7 @@ def _open_queue(
     kind: str,
     store: Callable[[], ElementStore],
     first: list[DType] | None = None,
-    **more_facts: Any,
+    **more_facts: object,
 ) -> ResourceHandle:
     """Opens a queue; `first`: types of scalar components before those that the attributes name."""
     attrs = ctx.op.attrs
@@ -132,7 +132,7 @@ for _op in (FIFOQueueV2, PaddingFIFOQueueV2, RandomShuffleQueueV2, PriorityQueue
 
 
 # ---------------------------------------------------------------------- using queues
-def _queue(ctx: StepHostContext, handle: Any) -> Queue:
+def _queue(ctx: StepHostContext, handle: ResourceHandle) -> Queue:
     queue: Queue = object_behind(ctx, handle, "queue")
     return queue
 
@@ -290,7 +290,7 @@ def _(*, component_types: list[DType], shapes: list[TensorShape], ctx: StepHostC
     return open_object(ctx, "barrier", plan)
 
 
-def _barrier(ctx: StepHostContext, handle: Any) -> SharedBarrier:
+def _barrier(ctx: StepHostContext, handle: ResourceHandle) -> SharedBarrier:
     barrier: SharedBarrier = object_behind(ctx, handle, "barrier")
     return barrier
 

@@ -14,17 +14,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from anabranch.core.arrays import Array
 from anabranch.graph.kernel_contexts import StepTracingContext
 
 
-def guarded(ctx: StepTracingContext, indices: Any, size: int) -> Any:
+def guarded(ctx: StepTracingContext, indices: Array, size: int) -> Any:
     """`indices`, or beyond the end (`size`) when a check of the island does not hold."""
     wide = jnp.asarray(indices).astype(jnp.int64)
     return wide if ctx.guard is None else jnp.where(ctx.guard, wide, np.int64(size))
 
 
 def combined_rows(
-    indices: Any, values: Any, size: int, combine: Callable[[Any, Any], Any] = jnp.add
+    indices: Array, values: Array, size: int, combine: Callable[[Any, Any], Any] = jnp.add
 ) -> tuple[Any, Any]:
     """Combines the values of equal indices.
 
@@ -53,7 +54,7 @@ def combined_rows(
     return rows, _combined(values, group, is_first, combine)
 
 
-def _combined(values: Any, group: Any, is_first: Any, combine: Callable[[Any, Any], Any]) -> Any:
+def _combined(values: Array, group: Array, is_first: Array, combine: Callable[[Any, Any], Any]) -> Any:
     """At the first position of each group the combination of all its values."""
     at = values.at[jnp.where(is_first, values.shape[0], group)]
     return at.add(values, mode="drop") if combine is jnp.add else at.multiply(values, mode="drop")

@@ -13,6 +13,7 @@ from typing import Any
 
 from anabranch.core.pending import Pending
 from anabranch.core.resources import ResourceHandle
+from anabranch.core.values import TensorValue
 from anabranch.errors import CancelledError, InvalidArgumentError, NotFoundError
 from anabranch.graph.kernel_contexts import StepHostContext
 
@@ -56,7 +57,7 @@ def open_object(
     return handle
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     if isinstance(value, tuple):
         return "[" + ", ".join(_shown(v) for v in value) + "]"
     return str(getattr(value, "name", None) or value)
@@ -67,7 +68,7 @@ class _Entry:
 
     __slots__ = ("__weakref__", "facts", "object")
 
-    def __init__(self, made: Any, facts: dict[str, Any]) -> None:
+    def __init__(self, made: object, facts: dict[str, Any]) -> None:
         self.object = made
         self.facts = facts
 
@@ -78,7 +79,7 @@ class _Entry:
             closing()
 
 
-def object_behind(ctx: StepHostContext, handle: Any, kind: str) -> Any:
+def object_behind(ctx: StepHostContext, handle: TensorValue, kind: str) -> Any:
     """The object behind a handle.
 
     Raises:

@@ -278,7 +278,7 @@ def _(*, elem_type: DType, stack_name: bytes, ctx: OperationContext) -> Resource
     return _made_stack(ctx, elem_type, stack_name, -1)
 
 
-def _stack(ctx: OperationContext, handle: Any) -> Stack:
+def _stack(ctx: OperationContext, handle: ResourceHandle) -> Stack:
     if not isinstance(handle, StackHandle):
         raise InvalidArgumentError(None, ctx.op, f"{ctx.op.name!r} needs the handle of a stack, got {handle}")
     return handle.stack

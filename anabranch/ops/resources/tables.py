@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from anabranch.core.arrays import Array
@@ -23,7 +24,9 @@ _NAMES = "container: string = '', shared_name: string = '', use_node_name_sharin
 _TYPES = "key_dtype: any, value_dtype: any"
 
 
-def _open(ctx: StepHostContext, kind: str, make: Any, **more_facts: Any) -> ResourceHandle:
+def _open(
+    ctx: StepHostContext, kind: str, make: Callable[[str, DType, DType], Any], **more_facts: object
+) -> ResourceHandle:
     attrs = ctx.op.attrs
     facts = {"table type": kind, "key dtype": attrs["key_dtype"], "value dtype": attrs["value_dtype"], **more_facts}
 
@@ -98,11 +101,11 @@ for _op in (HashTableV2, MutableHashTableV2, MutableHashTableOfTensorsV2, Mutabl
 
 
 # ---------------------------------------------------------------------- using tables
-def _table(ctx: StepHostContext, handle: Any) -> Any:
+def _table(ctx: StepHostContext, handle: ResourceHandle) -> Any:
     return object_behind(ctx, handle, "table")
 
 
-def _mutable(ctx: StepHostContext, handle: Any) -> tables.MutableTable:
+def _mutable(ctx: StepHostContext, handle: ResourceHandle) -> tables.MutableTable:
     table = _table(ctx, handle)
     if not isinstance(table, tables.MutableTable):
         raise InvalidArgumentError(
@@ -113,7 +116,7 @@ def _mutable(ctx: StepHostContext, handle: Any) -> tables.MutableTable:
     return table
 
 
-def _initializable(ctx: StepHostContext, handle: Any) -> tables.StaticTable:
+def _initializable(ctx: StepHostContext, handle: ResourceHandle) -> tables.StaticTable:
     table = _table(ctx, handle)
     if not isinstance(table, tables.StaticTable):
         raise InvalidArgumentError(

@@ -90,7 +90,7 @@ def _apply_dense(name: str, handles: list[str], rest: list[str], rule: UpdateRul
         _check_like_variable(values, handles, np.shape(inputs[gradient]))
         _check_scalars(values, rest)
 
-        def kept(handle: str, new: Any) -> Any:
+        def kept(handle: str, new: Array) -> Any:
             ctx.write(resources[handle], new.astype(values["var"].dtype))
             return ctx.read(resources[handle])
 
@@ -157,28 +157,28 @@ def _call(rule: UpdateRule, values: dict[str, Any], ctx: OperationContext, kept:
 _RULE_ATTRS = ("use_nesterov", "update_slots", "multiply_linear_by_lr")
 
 
-def _library(*values: Any) -> Any:
+def _library(*values: Array) -> Any:
     """The array library of some values: where a step's kernels run directly, these are NumPy arrays."""
     return np if all(isinstance(value, np.ndarray | np.generic) for value in values) else jnp
 
 
-def _sqrt(value: Any) -> Any:
+def _sqrt(value: Array) -> Any:
     return _library(value).sqrt(value)
 
 
 # ---------------------------------------------------------------------- gradient descent and its proximal forms
-def _gradient_descent(kept: Kept, var: Any, alpha: Any, delta: Any) -> dict[str, Any]:
+def _gradient_descent(kept: Kept, var: Array, alpha: Array, delta: Array) -> dict[str, Any]:
     return {"var": var - alpha * delta}
 
 
-def _shrunk(values: Any, l1: Any) -> Any:
+def _shrunk(values: Array, l1: Array) -> Any:
     """Soft thresholding: what lies within `l1` of zero becomes zero, the rest moves towards zero by `l1`."""
     xp = _library(values, l1)
     return xp.sign(values) * xp.maximum(xp.abs(values) - l1, np.zeros((), values.dtype))
 
 
 def _proximal_gradient_descent(
-    kept: Kept, var: Any, alpha: Any, l1: Any, l2: Any, delta: Any = None, grad: Any = None
+    kept: Kept, var: Array, alpha: Array, l1: Array, l2: Array, delta: Array | None = None, grad: Array | None = None
 ) -> dict[str, Any]:
     step = var - alpha * (grad if delta is None else delta)
     return {"var": _shrunk(step, alpha * l1) / (1 + alpha * l2)}
@@ -190,7 +190,7 @@ _optimizer("ProximalGradientDescent", "var", "alpha l1 l2 delta", _proximal_grad
 
 # ---------------------------------------------------------------------- momentum
 def _momentum(
-    kept: Kept, var: Any, accum: Any, lr: Any, grad: Any, momentum: Any, use_nesterov: bool
+    kept: Kept, var: Array, accum: Array, lr: Array, grad: Array, momentum: Array, use_nesterov: bool
 ) -> dict[str, Any]:
     accum = kept("accum", accum * momentum + grad)
     step = grad * lr + accum * momentum * lr if use_nesterov else accum * lr
@@ -198,7 +198,7 @@ def _momentum(
 
 
 def _keras_momentum(
-    kept: Kept, var: Any, accum: Any, lr: Any, grad: Any, momentum: Any, use_nesterov: bool
+    kept: Kept, var: Array, accum: Array, lr: Array, grad: Array, momentum: Array, use_nesterov: bool
 ) -> dict[str, Any]:
     accum = kept("accum", accum * momentum - grad * lr)
     step = accum * momentum - grad * lr if use_nesterov else accum
@@ -211,21 +211,23 @@ _optimizer("KerasMomentum", "var accum", "lr grad momentum", _keras_momentum, _N
 
 
 # ---------------------------------------------------------------------- Adagrad
-def _adagrad(kept: Kept, var: Any, accum: Any, lr: Any, grad: Any, update_slots: bool) -> dict[str, Any]:
+def _adagrad(kept: Kept, var: Array, accum: Array, lr: Array, grad: Array, update_slots: bool) -> dict[str, Any]:
     if update_slots:
         accum = kept("accum", accum + grad * grad)
     return {"var": var - lr * grad / _sqrt(accum), "accum": accum}
 
 
 def _adagrad_v2(
-    kept: Kept, var: Any, accum: Any, lr: Any, epsilon: Any, grad: Any, update_slots: bool
+    kept: Kept, var: Array, accum: Array, lr: Array, epsilon: Array, grad: Array, update_slots: bool
 ) -> dict[str, Any]:
     if update_slots:
         accum = kept("accum", accum + grad * grad)
     return {"var": var - lr * grad / (_sqrt(accum) + epsilon), "accum": accum}
 
 
-def _proximal_adagrad(kept: Kept, var: Any, accum: Any, lr: Any, l1: Any, l2: Any, grad: Any) -> dict[str, Any]:
+def _proximal_adagrad(
+    kept: Kept, var: Array, accum: Array, lr: Array, l1: Array, l2: Array, grad: Array
+) -> dict[str, Any]:
     accum = kept("accum", accum + grad * grad)
     rate = lr / _sqrt(accum)
     return {"var": _shrunk(var - rate * grad, rate * l1) / (1 + rate * l2), "accum": accum}
@@ -233,14 +235,14 @@ def _proximal_adagrad(kept: Kept, var: Any, accum: Any, lr: Any, l1: Any, l2: An
 
 def _adagrad_da(
     kept: Kept,
-    var: Any,
-    gradient_accumulator: Any,
-    gradient_squared_accumulator: Any,
-    grad: Any,
-    lr: Any,
-    l1: Any,
-    l2: Any,
-    global_step: Any,
+    var: Array,
+    gradient_accumulator: Array,
+    gradient_squared_accumulator: Array,
+    grad: Array,
+    lr: Array,
+    l1: Array,
+    l2: Array,
+    global_step: Array,
 ) -> dict[str, Any]:
     """Dual averaging: the variable follows from the accumulated gradients alone."""
     total, squares = gradient_accumulator + grad, gradient_squared_accumulator + grad * grad
@@ -259,7 +261,7 @@ _optimizer("AdagradDA", _DUAL_AVERAGING, "grad lr l1 l2 global_step", _adagrad_d
 
 # ---------------------------------------------------------------------- Adadelta, RMSProp
 def _adadelta(
-    kept: Kept, var: Any, accum: Any, accum_update: Any, lr: Any, rho: Any, epsilon: Any, grad: Any
+    kept: Kept, var: Array, accum: Array, accum_update: Array, lr: Array, rho: Array, epsilon: Array, grad: Array
 ) -> dict[str, Any]:
     accum = kept("accum", accum * rho + grad * grad * (1 - rho))
     update = _sqrt(accum_update + epsilon) / _sqrt(accum + epsilon) * grad
@@ -268,7 +270,7 @@ def _adadelta(
 
 
 def _rms_prop(
-    kept: Kept, var: Any, ms: Any, mom: Any, lr: Any, rho: Any, momentum: Any, epsilon: Any, grad: Any
+    kept: Kept, var: Array, ms: Array, mom: Array, lr: Array, rho: Array, momentum: Array, epsilon: Array, grad: Array
 ) -> dict[str, Any]:
     ms = kept("ms", ms + (grad * grad - ms) * (1 - rho))
     mom = kept("mom", mom * momentum + grad * lr / _sqrt(ms + epsilon))
@@ -276,7 +278,16 @@ def _rms_prop(
 
 
 def _centered_rms_prop(
-    kept: Kept, var: Any, mg: Any, ms: Any, mom: Any, lr: Any, rho: Any, momentum: Any, epsilon: Any, grad: Any
+    kept: Kept,
+    var: Array,
+    mg: Array,
+    ms: Array,
+    mom: Array,
+    lr: Array,
+    rho: Array,
+    momentum: Array,
+    epsilon: Array,
+    grad: Array,
 ) -> dict[str, Any]:
     ms = kept("ms", ms + (grad * grad - ms) * (1 - rho))
     mg = kept("mg", mg + (grad - mg) * (1 - rho))
@@ -292,16 +303,16 @@ _optimizer("CenteredRMSProp", "var mg ms mom", "lr rho momentum epsilon grad", _
 # ---------------------------------------------------------------------- Adam and its kin
 def _adam(
     kept: Kept,
-    var: Any,
-    m: Any,
-    v: Any,
-    beta1_power: Any,
-    beta2_power: Any,
-    lr: Any,
-    beta1: Any,
-    beta2: Any,
-    epsilon: Any,
-    grad: Any,
+    var: Array,
+    m: Array,
+    v: Array,
+    beta1_power: Array,
+    beta2_power: Array,
+    lr: Array,
+    beta1: Array,
+    beta2: Array,
+    epsilon: Array,
+    grad: Array,
     use_nesterov: bool,
 ) -> dict[str, Any]:
     rate = lr * _sqrt(1 - beta2_power) / (1 - beta1_power)
@@ -313,17 +324,17 @@ def _adam(
 
 def _amsgrad(
     kept: Kept,
-    var: Any,
-    m: Any,
-    v: Any,
-    vhat: Any,
-    beta1_power: Any,
-    beta2_power: Any,
-    lr: Any,
-    beta1: Any,
-    beta2: Any,
-    epsilon: Any,
-    grad: Any,
+    var: Array,
+    m: Array,
+    v: Array,
+    vhat: Array,
+    beta1_power: Array,
+    beta2_power: Array,
+    lr: Array,
+    beta1: Array,
+    beta2: Array,
+    epsilon: Array,
+    grad: Array,
 ) -> dict[str, Any]:
     rate = lr * _sqrt(1 - beta2_power) / (1 - beta1_power)
     m = kept("m", m + (grad - m) * (1 - beta1))
@@ -333,7 +344,16 @@ def _amsgrad(
 
 
 def _ada_max(
-    kept: Kept, var: Any, m: Any, v: Any, beta1_power: Any, lr: Any, beta1: Any, beta2: Any, epsilon: Any, grad: Any
+    kept: Kept,
+    var: Array,
+    m: Array,
+    v: Array,
+    beta1_power: Array,
+    lr: Array,
+    beta1: Array,
+    beta2: Array,
+    epsilon: Array,
+    grad: Array,
 ) -> dict[str, Any]:
     m = kept("m", m + (grad - m) * (1 - beta1))
     v = kept("v", _library(v, beta2, grad).maximum(v * beta2, abs(grad)))
@@ -348,7 +368,7 @@ _optimizer("AdaMax", "var m v", "beta1_power lr beta1 beta2 epsilon grad", _ada_
 
 
 # ---------------------------------------------------------------------- FTRL
-def _power(values: Any, exponent: Any) -> Any:
+def _power(values: Array, exponent: Array) -> Any:
     """`values` ** -`exponent`; the exponent that everybody uses, -0.5, costs a square root instead."""
     if isinstance(exponent, np.ndarray) and exponent == -0.5:
         return _sqrt(values)
@@ -357,16 +377,16 @@ def _power(values: Any, exponent: Any) -> Any:
 
 def _ftrl(
     kept: Kept,
-    var: Any,
-    accum: Any,
-    linear: Any,
-    grad: Any,
-    lr: Any,
-    l1: Any,
-    l2: Any,
-    lr_power: Any,
+    var: Array,
+    accum: Array,
+    linear: Array,
+    grad: Array,
+    lr: Array,
+    l1: Array,
+    l2: Array,
+    lr_power: Array,
     multiply_linear_by_lr: bool,
-    l2_shrinkage: Any = None,
+    l2_shrinkage: Array | None = None,
 ) -> dict[str, Any]:
     """Follow the regularised leader; `linear` holds the sum of its linear terms, times `lr` where that is asked for."""
     new_accum = accum + grad * grad
@@ -387,21 +407,21 @@ _optimizer("FtrlV2", "var accum linear", "grad lr l1 l2 l2_shrinkage lr_power", 
 
 
 # ---------------------------------------------------------------------- sign-based updates
-def _agreement(m: Any, beta: Any, grad: Any) -> tuple[Any, Any]:
+def _agreement(m: Array, beta: Array, grad: Array) -> tuple[Any, Any]:
     """The new moving average of the gradient, and the sign of its product with the gradient."""
     m = m * beta + grad * (1 - beta)
     return m, _library(grad).sign(grad) * _library(m).sign(m)
 
 
 def _add_sign(
-    kept: Kept, var: Any, m: Any, lr: Any, alpha: Any, sign_decay: Any, beta: Any, grad: Any
+    kept: Kept, var: Array, m: Array, lr: Array, alpha: Array, sign_decay: Array, beta: Array, grad: Array
 ) -> dict[str, Any]:
     m, sign = _agreement(m, beta, grad)
     return {"var": var - lr * (alpha + sign_decay * sign) * grad, "m": m}
 
 
 def _power_sign(
-    kept: Kept, var: Any, m: Any, lr: Any, logbase: Any, sign_decay: Any, beta: Any, grad: Any
+    kept: Kept, var: Array, m: Array, lr: Array, logbase: Array, sign_decay: Array, beta: Array, grad: Array
 ) -> dict[str, Any]:
     m, sign = _agreement(m, beta, grad)
     return {"var": var - lr * _library(logbase, sign_decay, sign).exp(logbase * sign_decay * sign) * grad, "m": m}

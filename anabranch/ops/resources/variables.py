@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
@@ -17,7 +18,7 @@ from anabranch.graph.building import define_op
 from anabranch.graph.composite import IndexedSlices
 from anabranch.graph.constants import ShapeContext
 from anabranch.graph.kernel_contexts import StepHostContext, StepTracingContext
-from anabranch.graph.operation import Tensor
+from anabranch.graph.operation import Operation, Tensor
 from anabranch.graph.step_nodes import AnyTensor, StepTensor
 from anabranch.ops import raw, shape_rules
 from anabranch.ops.arrays.gather_scatter import check_indices, check_updates
@@ -82,7 +83,7 @@ def _(resource: ResourceHandle, *, ctx: OperationContext) -> Any:
 
 
 @ReadVariableOp.gradient
-def _(op: Any, grad: Tensor) -> Any:
+def _(op: Operation, grad: Tensor) -> Any:
     return grad
 
 
@@ -113,7 +114,7 @@ def _(resource: ResourceHandle, value: Array, *, ctx: OperationContext) -> None:
     ctx.write(resource, value)
 
 
-def _assign_update(name: str, update: Any) -> Any:
+def _assign_update(name: str, update: Callable[[Array, Array], Array]) -> Any:
     op = define_op(
         name,
         "resource: resource, value: dtype ->",
@@ -246,7 +247,7 @@ def _(resource: ResourceHandle, indices: Array, *, batch_dims: int, ctx: Operati
 
 
 @ResourceGather.gradient
-def _(op: Any, grad: Tensor) -> Any:
+def _(op: Operation, grad: Tensor) -> Any:
     handle, indices = op.inputs
     batch_dims = op.attrs["batch_dims"]
     shape = variable_shape(handle)
@@ -291,7 +292,7 @@ def _(resource: ResourceHandle, indices: Array, *, ctx: OperationContext) -> Any
 
 
 @ResourceGatherNd.gradient
-def _(op: Any, grad: Tensor) -> Any:
+def _(op: Operation, grad: Tensor) -> Any:
     handle, indices = op.inputs
     shape = variable_shape(handle)
     if indices.shape.ndims == 2 and indices.shape[-1].value == 1:
@@ -299,7 +300,7 @@ def _(op: Any, grad: Tensor) -> Any:
     return raw.ScatterNd(indices, grad, raw.Cast(shape, DstT=indices.dtype)), None
 
 
-def _check_index_vectors(ctx: OperationContext, indices: Any, dims: tuple[int, ...]) -> None:
+def _check_index_vectors(ctx: OperationContext, indices: Array, dims: tuple[int, ...]) -> None:
     """Makes the step fail unless every vector in the last axis of `indices` points into the leading `dims`."""
     depth = np.shape(indices)[-1]
     if depth > len(dims):
@@ -313,14 +314,14 @@ def _check_index_vectors(ctx: OperationContext, indices: Any, dims: tuple[int, .
 
 
 # ---------------------------------------------------------------------- changing rows
-def _divided(table: Any, indices: Any, updates: Any) -> Any:
+def _divided(table: Array, indices: Array, updates: Array) -> Any:
     """Repeated rows are divided by the product of their updates; the rest of the table is not touched."""
     rows, divisors = combined_rows(indices, updates, table.shape[0], jnp.multiply)
     quotients = _quotient(jnp.take(table, rows, axis=0, mode="clip"), divisors)
     return table.at[rows].set(quotients, mode="drop", unique_indices=True)
 
 
-def _quotient(values: Any, divisors: Any) -> Any:
+def _quotient(values: Array, divisors: Array) -> Any:
     if jnp.issubdtype(values.dtype, jnp.integer):
         return jnp.sign(values) * jnp.sign(divisors) * (abs(values) // abs(divisors))
     return values / divisors

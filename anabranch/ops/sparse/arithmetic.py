@@ -9,16 +9,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from anabranch.core.arrays import ArrayLibrary
+from anabranch.core.arrays import Array, ArrayLibrary
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import LateShapeError, TensorShape
 from anabranch.graph.building import define_op
 from anabranch.graph.constants import ShapeContext
-from anabranch.graph.operation import Tensor
+from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw, shape_rules
 from anabranch.ops.sparse.form import check_sparse, flat_positions, looked_up, row_major, sparse_shapes
-
-Array = np.ndarray[Any, Any]
 
 
 def _check_inside(ctx: OperationContext, indices: Array, shape: Array, what: str, xp: ArrayLibrary = jnp) -> None:
@@ -131,7 +129,7 @@ def _sorted_stably(numbers: Array, bound: int) -> tuple[Array, Array]:
 
 
 @SparseTensorDenseMatMul.gradient
-def _(op: Any, grad: Tensor) -> Any:
+def _(op: Operation, grad: Tensor) -> Any:
     indices, values, shape, b = op.inputs
     adjoint_a, adjoint_b = op.attrs["adjoint_a"], op.attrs["adjoint_b"]
     grad_b = SparseTensorDenseMatMul(indices, values, shape, grad, adjoint_a=not adjoint_a)
@@ -177,12 +175,12 @@ def _(a_indices: Array, a_values: Array, a_shape: Array, b: Array, *, ctx: Opera
 
 
 @SparseTensorDenseAdd.gradient
-def _(op: Any, grad: Tensor) -> Any:
+def _(op: Operation, grad: Tensor) -> Any:
     return None, raw.GatherNd(grad, op.inputs[0]), None, grad
 
 
 # ---------------------------------------------------------------------- elementwise with a dense tensor
-def _at_elements(indices: Array, shape: Array, dense: Any, ctx: OperationContext, xp: ArrayLibrary) -> Any:
+def _at_elements(indices: Array, shape: Array, dense: Array, ctx: OperationContext, xp: ArrayLibrary) -> Any:
     """The values of `dense`, broadcast to the sparse tensor's shape, at its elements."""
     rank, dims = np.shape(indices)[1], np.shape(dense)
     if len(dims) > rank:
@@ -214,7 +212,7 @@ def _with_dense(name: str, function: Callable[[Any, Any], Any], gradient: Callab
         return function(xp.asarray(sp_values), _at_elements(sp_indices, sp_shape, dense, ctx, xp))
 
     @op.gradient
-    def _(op: Any, grad: Tensor) -> Any:
+    def _(op: Operation, grad: Tensor) -> Any:
         indices, values, shape, dense = op.inputs
         at_elements = SparseDenseCwiseAdd(indices, raw.ZerosLike(values), shape, dense)
         grad_values, grad_elements = gradient(grad, values, at_elements)
@@ -234,7 +232,7 @@ def _summed_to_dense(indices: Tensor, shape: Tensor, dense: Tensor, grad: Tensor
     return raw.ScatterNd(columns, grad, dims)
 
 
-def _divide(x: Any, y: Any) -> Any:
+def _divide(x: Array, y: Array) -> Any:
     if x.dtype.kind in "iu":
         xp = np if isinstance(x, np.ndarray) else jnp
         return xp.sign(x) * xp.sign(y) * (abs(x) // xp.maximum(abs(y), np.ones((), y.dtype)))
@@ -313,7 +311,7 @@ def _(
 
 
 @SparseAdd.gradient
-def _(op: Any, _indices_grad: Any, grad: Tensor, _shape_grad: Any) -> Any:
+def _(op: Operation, _indices_grad: Tensor | None, grad: Tensor, _shape_grad: Tensor | None) -> Any:
     a_grad, b_grad = SparseAddGrad(grad, op.inputs[0], op.inputs[3], op.outputs[0])
     return None, a_grad, None, None, b_grad, None, None
 
@@ -339,7 +337,7 @@ def _(backprop_val_grad: Array, a_indices: Array, b_indices: Array, sum_indices:
     return tuple(looked_up(wanted, sum_indices, backprop_val_grad) for wanted in (a_indices, b_indices))
 
 
-def _extremum(name: str, function: Any, types: str) -> Any:
+def _extremum(name: str, function: Callable[..., Array], types: str) -> Any:
     op = define_op(
         name,
         "a_indices: int64, a_values: T, a_shape: int64, b_indices: int64, b_values: T, b_shape: int64 -> "
@@ -478,7 +476,7 @@ SparseReduceMax.not_differentiable()
 
 
 @SparseReduceSum.gradient  # type: ignore[untyped-decorator]
-def _(op: Any, grad: Tensor) -> Any:
+def _(op: Operation, grad: Tensor) -> Any:
     indices, values, shape, axes = op.inputs
     if not op.attrs["keep_dims"]:
         rank = raw.Size(shape)
@@ -516,7 +514,7 @@ def _(sp_indices: Array, sp_values: Array, sp_shape: Array, *, ctx: OperationCon
 
 
 @SparseSoftmax.gradient
-def _(op: Any, grad: Tensor) -> Any:
+def _(op: Operation, grad: Tensor) -> Any:
     indices, _, shape = op.inputs
     probabilities = op.outputs[0]
     inner = SparseReduceSum(indices, raw.Mul(probabilities, grad), shape, [-1], keep_dims=True)

@@ -9,15 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from anabranch.core.arrays import Array
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
 from anabranch.errors import InvalidArgumentError
 from anabranch.graph.building import define_op
 from anabranch.graph.constants import ShapeContext
-from anabranch.graph.operation import Tensor
+from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw, shape_rules
-
-Array = np.ndarray[Any, Any]
 
 
 # ---------------------------------------------------------------------- shared by the sparse operations
@@ -52,13 +51,13 @@ def row_major(indices: Array) -> Array:
     return np.lexsort(indices.T[::-1]) if indices.shape[1] else np.arange(len(indices))
 
 
-def flat_positions(indices: Array, shape: Any) -> Array:
+def flat_positions(indices: Array, shape: Array) -> Array:
     """Row-major positions of index vectors in a tensor of `shape`."""
     strides = np.cumprod(np.concatenate([[1], np.asarray(shape, np.int64)[:0:-1]]))[::-1]
     return (indices * strides).sum(axis=1) if len(shape) else np.zeros(len(indices), np.int64)
 
 
-def _index_vectors(positions: Array, shape: Any) -> Array:
+def _index_vectors(positions: Array, shape: Array) -> Array:
     if not len(shape):
         return np.zeros((len(positions), 0), np.int64)
     return np.stack(np.unravel_index(positions, tuple(int(d) for d in shape)), axis=1).astype(np.int64)
@@ -93,7 +92,7 @@ def _(input_indices: Array, input_values: Array, input_shape: Array, *, ctx: Ope
 
 
 @SparseReorder.gradient
-def _(op: Any, _indices_grad: Any, grad: Tensor) -> Any:
+def _(op: Operation, _indices_grad: Tensor | None, grad: Tensor) -> Any:
     indices, _, shape = op.inputs
     count = raw.StridedSlice(raw.Shape(indices), [0], [1], [1], shrink_axis_mask=1)
     _, order = SparseReorder(indices, raw.Range(0, count, 1), shape)
@@ -181,7 +180,7 @@ SparseSplit.not_differentiable()
 
 
 @SparseSplit.late_shape
-def _(split_dim: Any, indices: TensorShape, values: TensorShape, shape: TensorShape, *, num_split: int) -> Any:
+def _(split_dim: TensorShape, indices: TensorShape, values: TensorShape, shape: TensorShape, *, num_split: int) -> Any:
     _, rank = sparse_shapes(indices, values, shape)
     return (
         [TensorShape([None, rank])] * num_split,
@@ -233,7 +232,7 @@ def _(indices: Array, values: Array, shape: Array, start: Array, size: Array, *,
 
 
 @SparseSlice.gradient
-def _(op: Any, _indices_grad: Any, grad: Tensor, _shape_grad: Any) -> Any:
+def _(op: Operation, _indices_grad: Tensor | None, grad: Tensor, _shape_grad: Tensor | None) -> Any:
     indices, _, _, start, _ = op.inputs
     return None, SparseSliceGrad(grad, indices, start, op.outputs[0]), None, None, None
 
@@ -319,7 +318,7 @@ def _(indices: Array, values: Array, dense_shape: Array, default_value: Array, *
 
 
 @SparseFillEmptyRows.gradient
-def _(op: Any, _indices_grad: Any, grad: Tensor, *_: Any) -> Any:
+def _(op: Operation, _indices_grad: Tensor | None, grad: Tensor, *_: Tensor | None) -> Any:
     values, default = SparseFillEmptyRowsGrad(op.outputs[3], grad)
     return None, values, None, default
 
@@ -412,7 +411,7 @@ def _check_order(ctx: OperationContext, vectors: Array, shape: Array) -> None:
 
 
 @SparseToDense.gradient
-def _(op: Any, grad: Tensor) -> Any:
+def _(op: Operation, grad: Tensor) -> Any:
     indices, _, values, _ = op.inputs
     if indices.shape.ndims == 0:
         indices = raw.Reshape(indices, [1, 1])

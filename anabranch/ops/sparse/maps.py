@@ -30,7 +30,7 @@ class SparseTensorsMap:
         self._numbers = itertools.count()
         self._tensors: dict[int, tuple[Any, Any, Any]] = {}
 
-    def add(self, indices: Any, values: Any, shape: Any) -> int:
+    def add(self, indices: Array, values: Array, shape: Array) -> int:
         """Keeps a tensor; returns its number."""
         with self._lock:
             number = next(self._numbers)
@@ -64,7 +64,7 @@ def _map(ctx: StepHostContext) -> SparseTensorsMap:
 _SPARSE = "sparse_indices: int64, sparse_values: T, sparse_shape: int64"
 
 
-def _check(ctx: OperationContext, indices: Any, values: Any, shape: Any) -> None:
+def _check(ctx: OperationContext, indices: Array, values: Array, shape: Array) -> None:
     if indices.ndim != 2 or values.ndim != 1 or shape.ndim != 1 or indices.shape != (len(values), len(shape)):
         raise InvalidArgumentError(
             None,

@@ -49,7 +49,7 @@ DeserializeSparse.shape(_parts_shape)
 DeserializeManySparse.shape(_parts_shape)
 
 
-def _packed(parts: tuple[Any, Any, Any], out_type: Any) -> Any:
+def _packed(parts: tuple[Any, Any, Any], out_type: DType) -> Any:
     out = np.empty(3, np.object_)
     for i, part in enumerate(parts):
         if out_type is dtypes.variant:
@@ -83,7 +83,7 @@ def _(
     return out
 
 
-def _part(value: Any, ctx: OperationContext) -> np.ndarray[Any, Any]:
+def _part(value: Array, ctx: OperationContext) -> np.ndarray[Any, Any]:
     if isinstance(value, np.ndarray):
         return value
     try:
@@ -94,7 +94,7 @@ def _part(value: Any, ctx: OperationContext) -> np.ndarray[Any, Any]:
         ) from (error)
 
 
-def _unpacked(serialized: Any, dtype: Any, ctx: OperationContext) -> list[Any]:
+def _unpacked(serialized: Array, dtype: DType, ctx: OperationContext) -> list[Any]:
     if serialized.ndim == 0 or serialized.shape[-1] != 3:
         raise InvalidArgumentError(
             None, ctx.op, f"Serialized sparse should have 3 as the last dimension, got {list(serialized.shape)}"

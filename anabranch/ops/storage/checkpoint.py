@@ -25,15 +25,15 @@ from anabranch.ops import shape_rules
 _MAX_NAMES_SHOWN = 20
 
 
-def _bytes(value: Any) -> bytes:
+def _bytes(value: Array) -> bytes:
     return as_bytes(np.asarray(value, np.object_).reshape(())[()])
 
 
-def _text(value: Any) -> str:
+def _text(value: Array) -> str:
     return as_text(np.asarray(value, np.object_).reshape(())[()])
 
 
-def _texts(values: Any) -> list[str]:
+def _texts(values: Array) -> list[str]:
     return [as_text(item) for item in np.asarray(values, np.object_).reshape(-1)]
 
 
@@ -154,7 +154,7 @@ ShardedFilename.not_differentiable()
 ShardedFilename.shape(shape_rules.scalar)
 
 
-def _c_string(text: Any) -> bytes:
+def _c_string(text: Array) -> bytes:
     """What C's formatting takes of a string, as it is the name of a file: all up to the first zero byte."""
     return _bytes(text).split(b"\0", 1)[0]
 

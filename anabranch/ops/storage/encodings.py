@@ -76,7 +76,7 @@ def _(bytes: Array, *, compression_type: bytes, ctx: OperationContext) -> Any:
         message = f"compression_type must be '', {', '.join(map(repr, WINDOW_BITS))}, got {kind!r}"
         raise InvalidArgumentError(None, ctx.op, message)
 
-    def decompressed(data: Any) -> Any:
+    def decompressed(data: bytes) -> Any:
         if not data:
             return data
         try:
@@ -95,7 +95,7 @@ DecodeJSONExample.not_differentiable()
 
 @DecodeJSONExample.host_kernel
 def _(json_examples: Array, *, ctx: OperationContext) -> Any:
-    def encoded(text: Any) -> Any:
+    def encoded(text: bytes) -> Any:
         if not text.lstrip().startswith(b"{"):
             raise InvalidArgumentError(None, ctx.op, f"Error while parsing JSON: no object, but {text[:50]!r}")
         try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -84,7 +84,7 @@ def feature_name(key: bytes) -> str:
     return key.decode("utf-8", "surrogateescape")
 
 
-def holds(features: Any, name: str) -> bool:
+def holds(features: Mapping[str, Feature], name: str) -> bool:
     """Whether a message has a feature; never for a name that is not UTF-8, which messages cannot be asked for."""
     return not any("\udc80" <= character <= "\udcff" for character in name) and name in features
 
@@ -141,14 +141,16 @@ def _(
     return [s[0][:, 1:] for s in sparse], [s[1] for s in sparse], [s[2][1:] for s in sparse], dense
 
 
-def _features(data: bytes, label: Any, ctx: OperationContext) -> Any:
+def _features(data: bytes, label: str, ctx: OperationContext) -> Any:
     try:
         return Example.FromString(data).features.feature
     except DecodeError as error:
         raise InvalidArgumentError(None, ctx.op, f"could not parse {label} as a tf.train.Example: {error}") from None
 
 
-def values_of(features: Any, key: str, dtype: DType, label: Any, ctx: OperationContext) -> Sequence[Any] | None:
+def values_of(
+    features: Mapping[str, Feature], key: str, dtype: DType, label: str, ctx: OperationContext
+) -> Sequence[Any] | None:
     """The values of one feature of one record; None where the record lacks it.
 
     Raises:
@@ -190,7 +192,7 @@ def sparse_column(
 def dense_column(
     features: list[Any],
     key: str,
-    default: Any,
+    default: Array,
     dtype: DType,
     shape: TensorShape,
     labels: list[Any],
@@ -212,7 +214,7 @@ def dense_column(
     return np.stack(column) if column else np.empty((0, *dims), dtype.as_numpy_dtype)
 
 
-def _fixed_row(row: Any, default: Any, dims: tuple[Any, ...], key: str, label: Any, ctx: OperationContext) -> Any:
+def _fixed_row(row: Array, default: Array, dims: tuple[Any, ...], key: str, label: str, ctx: OperationContext) -> Any:
     size = int(np.prod(dims, dtype=np.int64))
     if row is None:
         if default.size == 0 and size != 0:
@@ -231,7 +233,13 @@ def _fixed_row(row: Any, default: Any, dims: tuple[Any, ...], key: str, label: A
 
 
 def _padded(
-    rows: list[Any], default: Any, dtype: DType, shape: TensorShape, key: str, labels: list[Any], ctx: OperationContext
+    rows: list[Any],
+    default: Array,
+    dtype: DType,
+    shape: TensorShape,
+    key: str,
+    labels: list[Any],
+    ctx: OperationContext,
 ) -> Any:
     """A feature of variable length: rows are padded with the default to the longest."""
     inner = shape[1:].sizes()
@@ -314,7 +322,9 @@ _PARSERS: dict[DType, Callable[[bytes], Any]] = {float32: float, float64: float}
 _C_NAMES = {float32: "float", float64: "double"}
 
 
-def _field(text: str, dtype: DType, default: Any, missing: str, place: int, record: int, ctx: OperationContext) -> Any:
+def _field(
+    text: str, dtype: DType, default: Array, missing: str, place: int, record: int, ctx: OperationContext
+) -> Any:
     if text == "" or text == missing:
         if default.size == 0:
             raise InvalidArgumentError(None, ctx.op, f"Field {place} is required but missing in record {record}!")

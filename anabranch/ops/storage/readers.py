@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from anabranch.core.arrays import Array
+from anabranch.core.attrs import AttributeValue
 from anabranch.core.dtypes import string
 from anabranch.core.resources import ResourceHandle
 from anabranch.core.shapes import TensorShape
@@ -37,7 +38,7 @@ def _making(name: str, attrs: str, make: Callable[..., readers.Reader]) -> Any:
     return op.not_differentiable()
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: AttributeValue) -> Any:
     return value.decode() if isinstance(value, bytes) else value
 
 
@@ -58,12 +59,12 @@ FixedLengthRecordReaderV2 = _making(
 
 
 # ---------------------------------------------------------------------- reading
-def _reader(ctx: StepHostContext, handle: Any) -> readers.Reader:
+def _reader(ctx: StepHostContext, handle: ResourceHandle) -> readers.Reader:
     reader: readers.Reader = object_behind(ctx, handle, "reader")
     return reader
 
 
-def _names_from(ctx: StepHostContext, handle: Any) -> Callable[[], Any]:
+def _names_from(ctx: StepHostContext, handle: ResourceHandle) -> Callable[[], Any]:
     """What asks the queue of names for the next one."""
     queue = object_behind(ctx, handle, "queue")
     if queue.components.dtypes != (string,):

@@ -6,6 +6,7 @@ features, one for each step of a sequence.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -86,14 +87,16 @@ def _sparse_shapes(count: int, rank: int) -> list[Any]:
 @ParseSingleSequenceExample.late_shape
 def _(
     serialized: TensorShape,
-    *others: Any,
+    *others: TensorShape | list[TensorShape],
     Ncontext_sparse: int,
     Nfeature_list_sparse: int,
     context_dense_shapes: list[TensorShape],
     feature_list_dense_shapes: list[TensorShape],
 ) -> list[Any]:
     shape_rules.with_rank(serialized, 0, "argument 'serialized'")
-    check_defaults(others[-2], context_dense_shapes)
+    defaults = others[-2]
+    assert isinstance(defaults, list)
+    check_defaults(defaults, context_dense_shapes)
     lists = [TensorShape([None]).concatenate(s) for s in feature_list_dense_shapes]
     context = [*_sparse_shapes(Ncontext_sparse, 1), list(context_dense_shapes)]
     return [*context, *_sparse_shapes(Nfeature_list_sparse, 2), lists]
@@ -102,7 +105,7 @@ def _(
 @ParseSequenceExample.shape
 def _(
     serialized: TensorShape,
-    *_: Any,
+    *_: TensorShape | list[TensorShape],
     Ncontext_sparse: int,
     Nfeature_list_sparse: int,
     context_dense_shapes: list[TensorShape],
@@ -132,8 +135,8 @@ class _Records:
         sparse_types: list[DType],
         dense: list[Any],
         kinds: list[DType],
-        defaults: Any,
-        shapes: Any,
+        defaults: Sequence[Array],
+        shapes: Sequence[Array],
     ) -> list[Any]:
         """Indices, values, shapes and dense values of the features of the context, all with a batch."""
         features = [m.context.feature for m in self.messages]
@@ -191,7 +194,7 @@ class _Records:
                 )
                 raise InvalidArgumentError(None, self.ctx.op, message)
 
-    def _check_size(self, row: Any, dims: tuple[int, ...], key: str, label: str) -> None:
+    def _check_size(self, row: Array, dims: tuple[int, ...], key: str, label: str) -> None:
         size = int(np.prod(dims, dtype=np.int64))
         if len(row) != size:
             message = f"feature {key!r} of {label} has {len(row)} values, but its shape {dims} takes {size}"
@@ -210,7 +213,7 @@ def _parsed(serialized: list[bytes], names: list[bytes], optional: list[Any], ct
     return _Records(examples, labels, frozenset(_texts(optional)), ctx)
 
 
-def _texts(keys: Any) -> list[str]:
+def _texts(keys: Array) -> list[str]:
     return [feature_name(key if isinstance(key, bytes) else key.item()) for key in keys]
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from google.protobuf.message import DecodeError
 
-from anabranch.core.kernel_context import OperationContext
+from anabranch.core.kernel_context import KernelTensor, OperationContext
 from anabranch.errors import InvalidArgumentError
 from anabranch.graph.building import define_op
 from anabranch.io.png import encode_png
@@ -33,7 +33,7 @@ def _invalid(ctx: OperationContext, message: str) -> InvalidArgumentError:
     return InvalidArgumentError(None, ctx.op, message)
 
 
-def _scalar_text(value: Any, what: str, ctx: OperationContext) -> str:
+def _scalar_text(value: Array, what: str, ctx: OperationContext) -> str:
     """A scalar string input as a Python string."""
     if value.ndim:
         raise _invalid(ctx, f"{what} of {ctx.op.name} must be a scalar, got shape {value.shape}")
@@ -298,7 +298,7 @@ def _(inputs: list[Array], *, ctx: OperationContext) -> bytes:
     return bytes(merged.SerializeToString())
 
 
-def _parsed(serialized: bytes, source: Any, ctx: OperationContext) -> Any:
+def _parsed(serialized: bytes, source: KernelTensor, ctx: OperationContext) -> Any:
     try:
         return Summary.FromString(serialized)
     except DecodeError as error:

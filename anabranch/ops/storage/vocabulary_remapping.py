@@ -63,7 +63,7 @@ def _(
     return [remapping, np.int32(np.count_nonzero(remapping != MISSING))]
 
 
-def _lines(file: Any) -> list[bytes]:
+def _lines(file: Array) -> list[bytes]:
     with gfile.GFile(as_text(file.item()), "rb") as opened:
         data: bytes = opened.read()
     return data.replace(b"\r", b"").removesuffix(b"\n").split(b"\n") if data else []
@@ -134,7 +134,7 @@ def _(
     return result
 
 
-def _check_remapping(ctx: OperationContext, what: str, remapping: Any, size: int) -> None:
+def _check_remapping(ctx: OperationContext, what: str, remapping: Array, size: int) -> None:
     if remapping.shape != (size,):
         raise InvalidArgumentError(
             None, ctx.op, f"Size of {what} is {remapping.size} instead of being equal to {size}, as the attribute says"
@@ -166,7 +166,7 @@ def _matrix_shape(ctx: OperationContext, reader: TensorReader, name: str, num_co
 
 
 def _row_blocks(
-    reader: TensorReader, name: str, shape: Sequence[int], remapping: Any, most: int
+    reader: TensorReader, name: str, shape: Sequence[int], remapping: Array, most: int
 ) -> Iterator[tuple[int, Any]]:
     """The stored rows from the first to the last that are wanted, at most `most` at a time if that is positive."""
     used = remapping[remapping != MISSING]

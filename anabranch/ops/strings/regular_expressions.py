@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import re2
@@ -23,6 +23,10 @@ from anabranch.ops.strings.strings import elementwise, shown
 
 #: how many compiled patterns are kept; each may take megabytes
 _KEPT: Final = 64
+#: a compiled pattern of RE2's, whose classes have no public names
+_Pattern: TypeAlias = Any
+#: what it found
+_Match: TypeAlias = Any
 _REWRITE_PARTS: Final = re.compile(rb"\\(.|\Z)|[^\\]+", re.DOTALL)
 
 
@@ -63,7 +67,7 @@ def _rewrite_parts(rewrite: bytes) -> tuple[list[bytes | int], bool]:
     return parts, True
 
 
-def _replacement(pattern: Any, rewrite: bytes, replace_global: bool) -> Callable[[bytes], bytes]:
+def _replacement(pattern: _Pattern, rewrite: bytes, replace_global: bool) -> Callable[[bytes], bytes]:
     """What replaces in a string. A rewrite that names a missing group replaces nothing, as RE2 has it.
 
     After a malformed escape RE2 drops the rest of the rewrite where it replaces all matches, and where it replaces the
@@ -74,7 +78,7 @@ def _replacement(pattern: Any, rewrite: bytes, replace_global: bool) -> Callable
     if max(named, default=0) > pattern.groups:
         return lambda text: text
 
-    def expand(match: Any) -> bytes:
+    def expand(match: _Match) -> bytes:
         return b"".join([part if isinstance(part, bytes) else match.group(part) or b"" for part in parts])
 
     if replace_global:
@@ -82,12 +86,12 @@ def _replacement(pattern: Any, rewrite: bytes, replace_global: bool) -> Callable
     return lambda text: _replace_first(pattern, expand, text) if well_formed else text
 
 
-def _replace_first(pattern: Any, expand: Callable[[Any], bytes], text: bytes) -> bytes:
+def _replace_first(pattern: _Pattern, expand: Callable[[_Match], bytes], text: bytes) -> bytes:
     match = pattern.search(text)
     return text if match is None else text[: match.start()] + expand(match) + text[match.end() :]
 
 
-def _replace_all(pattern: Any, expand: Callable[[Any], bytes], text: bytes) -> bytes:
+def _replace_all(pattern: _Pattern, expand: Callable[[_Match], bytes], text: bytes) -> bytes:
     """Replaces matches that do not overlap; an empty match counts unless it stands at the end of the one before."""
     result: list[bytes] = []
     at, last_end = 0, -1
@@ -118,7 +122,7 @@ def _character_length(text: bytes, at: int) -> int:
     return length
 
 
-def _replaced(input: Any, pattern: bytes, rewrite: bytes, replace_global: bool, ctx: OperationContext) -> Any:
+def _replaced(input: Array, pattern: bytes, rewrite: bytes, replace_global: bool, ctx: OperationContext) -> Any:
     return elementwise(_replacement(_pattern(pattern, ctx), bytes(rewrite), replace_global), input)
 
 
@@ -159,7 +163,7 @@ def _(input: Array, *, pattern: bytes, rewrite: bytes, replace_global: bool, ctx
 
 
 # ---------------------------------------------------------------------- matching
-def _full_match(input: Any, pattern: bytes, ctx: OperationContext) -> Any:
+def _full_match(input: Array, pattern: bytes, ctx: OperationContext) -> Any:
     compiled = _pattern(pattern, ctx)
     return elementwise(lambda text: compiled.fullmatch(text) is not None, input, dtype=np.bool_)
 

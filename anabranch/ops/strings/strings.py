@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from anabranch.core.arrays import Array
+from anabranch.core.arrays import Array, ElementType
 from anabranch.core.dtypes import DType
 from anabranch.core.kernel_context import OperationContext
 from anabranch.core.shapes import TensorShape
@@ -21,7 +21,7 @@ from anabranch.ops.arrays.layout import normal_axes, scalar_int
 from anabranch.ops.strings.hashing import fingerprint64, murmur64, siphash
 
 
-def elementwise(function: Callable[..., Any], *arrays: Any, dtype: Any = np.object_) -> Any:
+def elementwise(function: Callable[..., Any], *arrays: Array, dtype: ElementType = np.object_) -> Any:
     """`function` of the elements of arrays that broadcast, as an array of `dtype`."""
     parts = np.broadcast_arrays(*arrays)
     result = np.empty(parts[0].shape, dtype)

@@ -14,7 +14,7 @@ from anabranch.distributed.cluster_files import ClusterFolder
 from anabranch.distributed.cluster_spec import ClusterSpec
 from anabranch.distributed.process_engine import TaskProgram, TaskStatus, shown_state
 from anabranch.distributed.restarts import ENDED, RestartLimits, RestartRule, TaskState
-from anabranch.distributed.supervisor import LocalPlan, ClusterSupervisor, task_key, task_program, tf_config
+from anabranch.distributed.supervisor import ClusterSupervisor, LocalPlan, task_key, task_program, tf_config
 from anabranch.tools.cluster.start import ended_by_signals
 
 _PS: Final = "ps"

@@ -17,7 +17,7 @@ from rich.live import Live
 
 from anabranch.distributed.cluster_files import ClusterFolder
 from anabranch.distributed.process_engine import TaskStatus, shown_state
-from anabranch.distributed.supervisor import LocalPlan, ClusterSupervisor, all_ready, task_program
+from anabranch.distributed.supervisor import ClusterSupervisor, LocalPlan, all_ready, task_program
 from anabranch.errors import UnavailableError, UnimplementedError
 from anabranch.tools.cluster.names import DEFAULT_NAME
 from anabranch.tools.cluster.tables import cluster_table

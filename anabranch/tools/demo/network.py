@@ -67,7 +67,7 @@ def build_network(learning_rate: float = 2e-3, decay_steps: int = 300) -> Networ
     )
 
 
-def _logits(images: Any, training: Any) -> Any:
+def _logits(images: tf.Tensor, training: tf.Tensor) -> Any:
     with tf.variable_scope("network"):
         hidden = tf.layers.conv2d(images, 32, 3, padding="same", activation=tf.nn.relu, name="convolution_1")
         hidden = tf.layers.conv2d(hidden, 64, 3, padding="same", activation=tf.nn.relu, name="convolution_2")

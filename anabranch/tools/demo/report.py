@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 import anabranch as tf
+from anabranch.core.arrays import HostArray
 from anabranch.tools.demo.digits import Digits, load_digits
 from anabranch.tools.demo.network import build_network
 
@@ -26,7 +27,7 @@ def predict(checkpoint: str, digits: Digits) -> tuple[Any, Any]:
             return predictions, probabilities
 
 
-def draw(digits: Digits, predictions: Any, probabilities: Any, path: Path) -> int:
+def draw(digits: Digits, predictions: HostArray, probabilities: HostArray, path: Path) -> int:
     """Draws the mistakes (all of them) and then other test digits, each with its prediction; returns the mistakes."""
     import matplotlib as mpl
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sysconfig
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, SupportsIndex
 
 import numpy as np
 
@@ -57,7 +58,7 @@ def encode(text: bytes) -> Array:
     return _numbers_of_bytes()[np.frombuffer(text, np.uint8)]
 
 
-def decode(numbers: Any) -> str:
+def decode(numbers: Iterable[SupportsIndex]) -> str:
     """The text that numbers stand for."""
     return "".join(ALPHABET[int(i)] for i in numbers)
 
@@ -66,7 +67,7 @@ def pipeline(names: tuple[str, ...], batch: int, steps: int, seed: int) -> Any:
     """An endless dataset of shuffled batches, int32 [batch, steps + 1]: windows that overlap by one character."""
     table = _numbers_of_bytes()
 
-    def windows(name: Any) -> Any:
+    def windows(name: tf.Tensor) -> Any:
         # each window takes its own `steps` characters and the first of the next one
         numbers = tf.gather(table, tf.cast(tf.decode_raw(tf.read_file(name), tf.uint8), tf.int32))
         count = (tf.size(numbers) - 1) // steps

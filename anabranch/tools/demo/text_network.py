@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,7 +31,7 @@ class TextNetwork:
     text_summary: Any
 
 
-def build_network(batches: Any, units: int, learning_rate: float = 4e-3) -> TextNetwork:
+def build_network(batches: tf.Tensor, units: int, learning_rate: float = 4e-3) -> TextNetwork:
     """Builds training, evaluation and sampling into the default graph.
 
     Args:
@@ -65,10 +66,14 @@ def build_network(batches: Any, units: int, learning_rate: float = 4e-3) -> Text
     )
 
 
-def _write(cell: Any, output: Any, length: Any, temperature: Any) -> Any:
+def _write(
+    cell: tf.nn.rnn_cell.RNNCell, output: Callable[[tf.Tensor], tf.Tensor], length: tf.Tensor, temperature: tf.Tensor
+) -> Any:
     """int32 [length]: characters of which each is drawn from what the network expects after those before it."""
 
-    def step(position: Any, character: Any, state: Any, written: Any) -> Any:
+    def step(
+        position: tf.Tensor, character: tf.Tensor, state: tf.nn.rnn_cell.LSTMStateTuple, written: tf.TensorArray
+    ) -> Any:
         hidden, state = cell(tf.one_hot(character, _CLASSES), state)
         drawn = tf.multinomial(output(hidden) / temperature, 1, output_dtype=tf.int32)[:, 0]
         return position + 1, drawn, state, written.write(position, drawn[0])

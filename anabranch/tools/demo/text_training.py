@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
@@ -54,7 +53,9 @@ def train(texts: Texts, directory: Path, steps: int, units: int, console: Consol
 class _TextRun:
     """One process's share of a training."""
 
-    def __init__(self, session: Any, network: TextNetwork, held_out: Array, directory: Path, saver: Any) -> None:
+    def __init__(
+        self, session: tf.Session, network: TextNetwork, held_out: Array, directory: Path, saver: tf.train.Saver
+    ) -> None:
         self.session, self.network, self.held_out, self.saver = session, network, held_out, saver
         self.prefix = str(directory / "checkpoints" / "model")
         (directory / "checkpoints").mkdir(parents=True, exist_ok=True)

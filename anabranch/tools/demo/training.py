@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -51,7 +52,15 @@ def train(digits: Digits, directory: Path, steps: int, console: Console) -> Trai
 class _Run:
     """One process's share of a training."""
 
-    def __init__(self, session: Any, network: Network, digits: Digits, directory: Path, saver: Any, best: Any) -> None:
+    def __init__(
+        self,
+        session: tf.Session,
+        network: Network,
+        digits: Digits,
+        directory: Path,
+        saver: tf.train.Saver,
+        best: tf.train.BestCheckpoints,
+    ) -> None:
         self.session, self.network, self.digits = session, network, digits
         self.saver, self.best = saver, best
         self.prefix = str(directory / "checkpoints" / "model")
@@ -94,7 +103,7 @@ class _Run:
         checkpoint, accuracy = self.best.checkpoints[0]
         return TrainingResult(accuracy, checkpoint, self.first_step, step, time.perf_counter() - start, rate)
 
-    def _train_some(self, stream: Any, count: int) -> tuple[float, float]:
+    def _train_some(self, stream: Iterator[Any], count: int) -> tuple[float, float]:
         """Runs `count` steps; returns the last loss and the images per second."""
         network, loss = self.network, 0.0
         start = time.perf_counter()

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from anabranch.frontend.variables.variables import Variable
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
+from anabranch.train.optimizer import HyperParameter
 from anabranch.train.optimizers.kernel_optimizer import KernelOptimizer, cast_like
 
 
@@ -39,9 +41,9 @@ class AdadeltaOptimizer(KernelOptimizer):
 
     def __init__(
         self,
-        learning_rate: Any = 0.001,
-        rho: Any = 0.95,
-        epsilon: Any = 1e-8,
+        learning_rate: HyperParameter = 0.001,
+        rho: HyperParameter = 0.95,
+        epsilon: HyperParameter = 1e-8,
         use_locking: bool = False,
         name: str = "Adadelta",
     ) -> None:
@@ -60,12 +62,12 @@ class AdadeltaOptimizer(KernelOptimizer):
         self._rho_t = self._hyperparameter(self._rho, "rho")
         self._epsilon_t = self._hyperparameter(self._epsilon, "epsilon")
 
-    def _arguments(self, var: Any) -> list[Tensor]:
+    def _arguments(self, var: Variable) -> list[Tensor]:
         slots = [self._kept_slot(var, name).handle for name in ("accum", "accum_update")]
         return [var.handle, *slots, *(cast_like(t, var) for t in (self._lr_t, self._rho_t, self._epsilon_t))]
 
-    def _update_dense(self, grad: Tensor, var: Any) -> Any:
+    def _update_dense(self, grad: Tensor, var: Variable) -> Any:
         return raw.ResourceApplyAdadelta(*self._arguments(var), grad, use_locking=self._use_locking)
 
-    def _update_rows(self, grad: Tensor, var: Any, indices: Tensor) -> Any:
+    def _update_rows(self, grad: Tensor, var: Variable, indices: Tensor) -> Any:
         return raw.ResourceSparseApplyAdadelta(*self._arguments(var), grad, indices, use_locking=self._use_locking)

@@ -6,10 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from anabranch.core import dtypes
+from anabranch.core.values import TensorLike
+from anabranch.frontend.variables.variables import Variable
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.graph import get_default_graph
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
+from anabranch.train.optimizer import HyperParameter
 from anabranch.train.optimizers.kernel_optimizer import ConstantSlot, KernelOptimizer, cast_like
 
 
@@ -38,7 +41,7 @@ class AdagradOptimizer(KernelOptimizer):
 
     def __init__(
         self,
-        learning_rate: Any,
+        learning_rate: HyperParameter,
         initial_accumulator_value: float = 0.1,
         use_locking: bool = False,
         name: str = "Adagrad",
@@ -59,7 +62,7 @@ class AdagradOptimizer(KernelOptimizer):
     def _prepare(self) -> None:
         self._learning_rate_tensor = self._hyperparameter(self._learning_rate, "learning_rate")
 
-    def _update_dense(self, grad: Tensor, var: Any) -> Any:
+    def _update_dense(self, grad: Tensor, var: Variable) -> Any:
         return raw.ResourceApplyAdagrad(
             var.handle,
             self._kept_slot(var, "accumulator").handle,
@@ -68,7 +71,7 @@ class AdagradOptimizer(KernelOptimizer):
             use_locking=self._use_locking,
         )
 
-    def _update_rows(self, grad: Tensor, var: Any, indices: Tensor) -> Any:
+    def _update_rows(self, grad: Tensor, var: Variable, indices: Tensor) -> Any:
         return raw.ResourceSparseApplyAdagrad(
             var.handle,
             self._kept_slot(var, "accumulator").handle,
@@ -96,7 +99,7 @@ class ProximalAdagradOptimizer(AdagradOptimizer):
 
     def __init__(
         self,
-        learning_rate: Any,
+        learning_rate: HyperParameter,
         initial_accumulator_value: float = 0.1,
         l1_regularization_strength: float = 0.0,
         l2_regularization_strength: float = 0.0,
@@ -112,16 +115,16 @@ class ProximalAdagradOptimizer(AdagradOptimizer):
         self._l1_tensor = self._hyperparameter(self._l1_regularization_strength, "l1_regularization_strength")
         self._l2_tensor = self._hyperparameter(self._l2_regularization_strength, "l2_regularization_strength")
 
-    def _settings(self, var: Any) -> list[Tensor]:
+    def _settings(self, var: Variable) -> list[Tensor]:
         return [cast_like(t, var) for t in (self._learning_rate_tensor, self._l1_tensor, self._l2_tensor)]
 
-    def _update_dense(self, grad: Tensor, var: Any) -> Any:
+    def _update_dense(self, grad: Tensor, var: Variable) -> Any:
         accumulator = self._kept_slot(var, "accumulator").handle
         return raw.ResourceApplyProximalAdagrad(
             var.handle, accumulator, *self._settings(var), grad, use_locking=self._use_locking
         )
 
-    def _update_rows(self, grad: Tensor, var: Any, indices: Tensor) -> Any:
+    def _update_rows(self, grad: Tensor, var: Variable, indices: Tensor) -> Any:
         accumulator = self._kept_slot(var, "accumulator").handle
         return raw.ResourceSparseApplyProximalAdagrad(
             var.handle, accumulator, *self._settings(var), grad, indices, use_locking=self._use_locking
@@ -149,8 +152,8 @@ class AdagradDAOptimizer(KernelOptimizer):
 
     def __init__(
         self,
-        learning_rate: Any,
-        global_step: Any,
+        learning_rate: HyperParameter,
+        global_step: TensorLike,
         initial_gradient_squared_accumulator_value: float = 0.1,
         l1_regularization_strength: float = 0.0,
         l2_regularization_strength: float = 0.0,
@@ -184,20 +187,20 @@ class AdagradDAOptimizer(KernelOptimizer):
             step = step if step.dtype is dtypes.int64 else raw.Cast(step, DstT=dtypes.int64)
             self._step_after = raw.AddV2(step, convert_to_tensor(1, dtypes.int64))
 
-    def _slots_of(self, var: Any) -> list[Tensor]:
+    def _slots_of(self, var: Variable) -> list[Tensor]:
         names = ("gradient_accumulator", "gradient_squared_accumulator")
         return [self._kept_slot(var, name).handle for name in names]
 
-    def _settings(self, var: Any) -> list[Tensor]:
+    def _settings(self, var: Variable) -> list[Tensor]:
         strengths = (self._l1_regularization_strength, self._l2_regularization_strength)
         return [*(cast_like(value, var) for value in (self._learning_rate_tensor, *strengths)), self._step_after]
 
-    def _update_dense(self, grad: Tensor, var: Any) -> Any:
+    def _update_dense(self, grad: Tensor, var: Variable) -> Any:
         return raw.ResourceApplyAdagradDA(
             var.handle, *self._slots_of(var), grad, *self._settings(var), use_locking=self._use_locking
         )
 
-    def _update_rows(self, grad: Tensor, var: Any, indices: Tensor) -> Any:
+    def _update_rows(self, grad: Tensor, var: Variable, indices: Tensor) -> Any:
         return raw.ResourceSparseApplyAdagradDA(
             var.handle, *self._slots_of(var), grad, indices, *self._settings(var), use_locking=self._use_locking
         )

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from anabranch.frontend.control_flow.grouping import group
+from anabranch.frontend.variables.variables import Variable
 from anabranch.graph.graph import Graph, get_default_graph
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
+from anabranch.train.optimizer import HyperParameter
 from anabranch.train.optimizers.kernel_optimizer import KernelOptimizer, cast_like
 
 
@@ -42,10 +44,10 @@ class AdamOptimizer(KernelOptimizer):
 
     def __init__(
         self,
-        learning_rate: Any = 0.001,
-        beta1: Any = 0.9,
-        beta2: Any = 0.999,
-        epsilon: Any = 1e-8,
+        learning_rate: HyperParameter = 0.001,
+        beta1: HyperParameter = 0.9,
+        beta2: HyperParameter = 0.999,
+        epsilon: HyperParameter = 1e-8,
         use_locking: bool = False,
         name: str = "Adam",
     ) -> None:
@@ -74,7 +76,7 @@ class AdamOptimizer(KernelOptimizer):
         graph: Graph = get_default_graph()
         return self._get_non_slot_variable("beta1_power", graph), self._get_non_slot_variable("beta2_power", graph)
 
-    def _update_dense(self, grad: Tensor, var: Any) -> Any:
+    def _update_dense(self, grad: Tensor, var: Variable) -> Any:
         powers = [power.value() for power in self._get_beta_accumulators()]
         settings = (*powers, self._lr_t, self._beta1_t, self._beta2_t, self._epsilon_t)
         return raw.ResourceApplyAdam(
@@ -86,7 +88,7 @@ class AdamOptimizer(KernelOptimizer):
             use_locking=self._use_locking,
         )
 
-    def _update_rows(self, grad: Tensor, var: Any, indices: Tensor) -> Any:
+    def _update_rows(self, grad: Tensor, var: Variable, indices: Tensor) -> Any:
         rows = raw.StridedSlice(raw.VariableShape(var.handle), [0], [1], [1], shrink_axis_mask=1)
         return self._update_dense(raw.UnsortedSegmentSum(grad, indices, rows), var)
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from anabranch.frontend.variables.variables import Variable
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
+from anabranch.train.optimizer import HyperParameter
 from anabranch.train.optimizers.kernel_optimizer import ConstantSlot, KernelOptimizer, cast_like
 
 
@@ -31,7 +33,7 @@ class FtrlOptimizer(KernelOptimizer):
 
     def __init__(
         self,
-        learning_rate: Any,
+        learning_rate: HyperParameter,
         learning_rate_power: float = -0.5,
         initial_accumulator_value: float = 0.1,
         l1_regularization_strength: float = 0.0,
@@ -83,18 +85,18 @@ class FtrlOptimizer(KernelOptimizer):
     def _shrinks(self) -> bool:
         return self._l2_shrinkage_regularization_strength > 0.0
 
-    def _variables(self, var: Any) -> list[Tensor]:
+    def _variables(self, var: Variable) -> list[Tensor]:
         return [var.handle, *(self._kept_slot(var, name).handle for name in ("accum", "linear"))]
 
-    def _settings(self, var: Any) -> list[Tensor]:
+    def _settings(self, var: Variable) -> list[Tensor]:
         shrinkage = [self._shrinkage_tensor] if self._shrinks else []
         settings = (self._learning_rate_tensor, self._l1_tensor, self._l2_tensor, *shrinkage, self._power_tensor)
         return [cast_like(t, var) for t in settings]
 
-    def _update_dense(self, grad: Tensor, var: Any) -> Any:
+    def _update_dense(self, grad: Tensor, var: Variable) -> Any:
         update = raw.ResourceApplyFtrlV2 if self._shrinks else raw.ResourceApplyFtrl
         return update(*self._variables(var), grad, *self._settings(var), use_locking=self._use_locking)
 
-    def _update_rows(self, grad: Tensor, var: Any, indices: Tensor) -> Any:
+    def _update_rows(self, grad: Tensor, var: Variable, indices: Tensor) -> Any:
         update = raw.ResourceSparseApplyFtrlV2 if self._shrinks else raw.ResourceSparseApplyFtrl
         return update(*self._variables(var), grad, indices, *self._settings(var), use_locking=self._use_locking)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from anabranch.frontend.variables.variables import Variable
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
+from anabranch.train.optimizer import HyperParameter
 from anabranch.train.optimizers.kernel_optimizer import KernelOptimizer, cast_like
 
 
@@ -29,18 +31,18 @@ class GradientDescentOptimizer(KernelOptimizer):
         np.float32(0.5)
     """
 
-    def __init__(self, learning_rate: Any, use_locking: bool = False, name: str = "GradientDescent") -> None:
+    def __init__(self, learning_rate: HyperParameter, use_locking: bool = False, name: str = "GradientDescent") -> None:
         super().__init__(use_locking, name)
         self._learning_rate = learning_rate
 
     def _prepare(self) -> None:
         self._learning_rate_tensor = self._hyperparameter(self._learning_rate, "learning_rate")
 
-    def _update_dense(self, grad: Tensor, var: Any) -> Any:
+    def _update_dense(self, grad: Tensor, var: Variable) -> Any:
         rate = cast_like(self._learning_rate_tensor, var)
         return raw.ResourceApplyGradientDescent(var.handle, rate, grad, use_locking=self._use_locking)
 
-    def _update_rows(self, grad: Tensor, var: Any, indices: Tensor) -> Any:
+    def _update_rows(self, grad: Tensor, var: Variable, indices: Tensor) -> Any:
         step = raw.Mul(raw.Neg(grad), cast_like(self._learning_rate_tensor, var))
         return raw.ResourceScatterAdd(var.handle, indices, step)
 
@@ -60,7 +62,7 @@ class ProximalGradientDescentOptimizer(KernelOptimizer):
 
     def __init__(
         self,
-        learning_rate: Any,
+        learning_rate: HyperParameter,
         l1_regularization_strength: float = 0.0,
         l2_regularization_strength: float = 0.0,
         use_locking: bool = False,
@@ -76,15 +78,15 @@ class ProximalGradientDescentOptimizer(KernelOptimizer):
         self._l1_tensor = self._hyperparameter(self._l1_regularization_strength, "l1_regularization_strength")
         self._l2_tensor = self._hyperparameter(self._l2_regularization_strength, "l2_regularization_strength")
 
-    def _settings(self, var: Any) -> list[Tensor]:
+    def _settings(self, var: Variable) -> list[Tensor]:
         return [cast_like(t, var) for t in (self._learning_rate_tensor, self._l1_tensor, self._l2_tensor)]
 
-    def _update_dense(self, grad: Tensor, var: Any) -> Any:
+    def _update_dense(self, grad: Tensor, var: Variable) -> Any:
         return raw.ResourceApplyProximalGradientDescent(
             var.handle, *self._settings(var), grad, use_locking=self._use_locking
         )
 
-    def _update_rows(self, grad: Tensor, var: Any, indices: Tensor) -> Any:
+    def _update_rows(self, grad: Tensor, var: Variable, indices: Tensor) -> Any:
         return raw.ResourceSparseApplyProximalGradientDescent(
             var.handle, *self._settings(var), grad, indices, use_locking=self._use_locking
         )

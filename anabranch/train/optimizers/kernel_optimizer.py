@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from anabranch.core.dtypes import DType
+from anabranch.core.shapes import ShapeLike
+from anabranch.core.values import TensorLike
+from anabranch.frontend.variables.variables import Variable
 from anabranch.graph.composite import IndexedSlices
 from anabranch.graph.conversion import convert_to_tensor
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
-from anabranch.train.optimizer import Optimizer
+from anabranch.train.optimizer import HyperParameter, Optimizer
 
 
 class KernelOptimizer(Optimizer):
@@ -19,39 +22,39 @@ class KernelOptimizer(Optimizer):
     `Optimizer` and call those of their base class, in either form.
     """
 
-    def _update_dense(self, grad: Tensor, var: Any) -> Any:
+    def _update_dense(self, grad: Tensor, var: Variable) -> Any:
         """Returns an operation that applies a dense gradient."""
         raise NotImplementedError
 
-    def _update_rows(self, grad: Tensor, var: Any, indices: Tensor) -> Any:
+    def _update_rows(self, grad: Tensor, var: Variable, indices: Tensor) -> Any:
         """Returns an operation that applies the rows `grad` at `indices`; equal indices count as their sum."""
         raise NotImplementedError
 
-    def _apply_dense(self, grad: Tensor, var: Any) -> Any:
+    def _apply_dense(self, grad: Tensor, var: Variable) -> Any:
         return self._update_dense(grad, var)
 
-    def _resource_apply_dense(self, grad: Tensor, handle: Any) -> Any:
+    def _resource_apply_dense(self, grad: Tensor, handle: Variable) -> Any:
         return self._update_dense(grad, handle)
 
-    def _apply_sparse(self, grad: IndexedSlices, var: Any) -> Any:
+    def _apply_sparse(self, grad: IndexedSlices, var: Variable) -> Any:
         return self._update_rows(grad.values, var, grad.indices)
 
-    def _resource_apply_sparse(self, grad: Tensor, handle: Any, indices: Tensor) -> Any:
+    def _resource_apply_sparse(self, grad: Tensor, handle: Variable, indices: Tensor) -> Any:
         return self._update_rows(grad, handle, indices)
 
-    def _resource_apply_sparse_duplicate_indices(self, grad: Tensor, handle: Any, indices: Tensor) -> Any:
+    def _resource_apply_sparse_duplicate_indices(self, grad: Tensor, handle: Variable, indices: Tensor) -> Any:
         # The sparse update operations sum equal indices themselves, on the device. An override of the method below is
         # promised that no index repeats.
         if type(self)._resource_apply_sparse is KernelOptimizer._resource_apply_sparse:
             return self._update_rows(grad, handle, indices)
         return super()._resource_apply_sparse_duplicate_indices(grad, handle, indices)
 
-    def _hyperparameter(self, value: Any, name: str) -> Tensor:
+    def _hyperparameter(self, value: HyperParameter, name: str) -> Tensor:
         """The tensor of a number, tensor, variable or function that was given as a hyperparameter."""
         return convert_to_tensor(self._call_if_callable(value), name=name)
 
 
-def cast_like(tensor: Any, var: Any) -> Tensor:
+def cast_like(tensor: TensorLike, var: Variable) -> Tensor:
     """A hyperparameter in the dtype of the variable (or gradient) that it is used with."""
     dtype = var.dtype.base_dtype
     value = convert_to_tensor(tensor)
@@ -67,6 +70,6 @@ class ConstantSlot:
     def __init__(self, value: float) -> None:
         self._value = value
 
-    def __call__(self, shape: Any, dtype: DType) -> Tensor:
+    def __call__(self, shape: ShapeLike, dtype: DType) -> Tensor:
         filled: Tensor = raw.Fill(shape, convert_to_tensor(self._value, dtype))
         return filled

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from anabranch.frontend.variables.variables import Variable
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
+from anabranch.train.optimizer import HyperParameter
 from anabranch.train.optimizers.kernel_optimizer import KernelOptimizer, cast_like
 
 
@@ -37,8 +39,8 @@ class MomentumOptimizer(KernelOptimizer):
 
     def __init__(
         self,
-        learning_rate: Any,
-        momentum: Any,
+        learning_rate: HyperParameter,
+        momentum: HyperParameter,
         use_locking: bool = False,
         name: str = "Momentum",
         use_nesterov: bool = False,
@@ -56,7 +58,7 @@ class MomentumOptimizer(KernelOptimizer):
         self._learning_rate_tensor = self._hyperparameter(self._learning_rate, "learning_rate")
         self._momentum_tensor = self._hyperparameter(self._momentum, "momentum")
 
-    def _update_dense(self, grad: Tensor, var: Any) -> Any:
+    def _update_dense(self, grad: Tensor, var: Variable) -> Any:
         return raw.ResourceApplyMomentum(
             var.handle,
             self._kept_slot(var, "momentum").handle,
@@ -67,7 +69,7 @@ class MomentumOptimizer(KernelOptimizer):
             use_nesterov=self._use_nesterov,
         )
 
-    def _update_rows(self, grad: Tensor, var: Any, indices: Tensor) -> Any:
+    def _update_rows(self, grad: Tensor, var: Variable, indices: Tensor) -> Any:
         return raw.ResourceSparseApplyMomentum(
             var.handle,
             self._kept_slot(var, "momentum").handle,

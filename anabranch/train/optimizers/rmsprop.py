@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from anabranch.frontend.variables.variables import Variable
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
+from anabranch.train.optimizer import HyperParameter
 from anabranch.train.optimizers.kernel_optimizer import ConstantSlot, KernelOptimizer, cast_like
 
 
@@ -42,10 +44,10 @@ class RMSPropOptimizer(KernelOptimizer):
 
     def __init__(
         self,
-        learning_rate: Any,
-        decay: Any = 0.9,
-        momentum: Any = 0.0,
-        epsilon: Any = 1e-10,
+        learning_rate: HyperParameter,
+        decay: HyperParameter = 0.9,
+        momentum: HyperParameter = 0.0,
+        epsilon: HyperParameter = 1e-10,
         use_locking: bool = False,
         centered: bool = False,
         name: str = "RMSProp",
@@ -71,16 +73,16 @@ class RMSPropOptimizer(KernelOptimizer):
         self._momentum_tensor = self._hyperparameter(self._momentum, "momentum")
         self._epsilon_tensor = self._hyperparameter(self._epsilon, "epsilon")
 
-    def _arguments(self, var: Any) -> list[Tensor]:
+    def _arguments(self, var: Variable) -> list[Tensor]:
         names = ("mg", "rms", "momentum") if self._centered else ("rms", "momentum")
         slots = [self._kept_slot(var, name).handle for name in names]
         settings = (self._learning_rate_tensor, self._decay_tensor, self._momentum_tensor, self._epsilon_tensor)
         return [var.handle, *slots, *(cast_like(t, var) for t in settings)]
 
-    def _update_dense(self, grad: Tensor, var: Any) -> Any:
+    def _update_dense(self, grad: Tensor, var: Variable) -> Any:
         update = raw.ResourceApplyCenteredRMSProp if self._centered else raw.ResourceApplyRMSProp
         return update(*self._arguments(var), grad, use_locking=self._use_locking)
 
-    def _update_rows(self, grad: Tensor, var: Any, indices: Tensor) -> Any:
+    def _update_rows(self, grad: Tensor, var: Variable, indices: Tensor) -> Any:
         update = raw.ResourceSparseApplyCenteredRMSProp if self._centered else raw.ResourceSparseApplyRMSProp
         return update(*self._arguments(var), grad, indices, use_locking=self._use_locking)

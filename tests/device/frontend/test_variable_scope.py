@@ -322,6 +322,15 @@ def test_partitioned_variables() -> None:
         assert session.run(whole[4]).tolist() == [8, 9]
 
 
+def test_partitions_of_another_shape_are_refused_with_the_place_of_the_first() -> None:
+    get_variable("w", [4, 2], partitioner=fixed_size_partitioner(2))
+    with (
+        variable_scope(get_variable_scope(), reuse=True),
+        pytest.raises(ValueError, match=r"\(6, 2\).*created at .*py"),
+    ):
+        get_variable("w", [6, 2], partitioner=fixed_size_partitioner(2))
+
+
 def test_partitions_take_parts_of_a_value_and_the_scale_of_the_whole() -> None:
     values = np.arange(6, dtype=np.float32).reshape(3, 2)
     whole = get_variable("v", initializer=values, partitioner=fixed_size_partitioner(3))

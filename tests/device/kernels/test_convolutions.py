@@ -113,7 +113,7 @@ def results_of_all(op: Any, values: list[np.ndarray[Any, Any]]) -> dict[str, np.
         }
         return {name: BoundKernel(op, rule, jnp, KernelContext(op))(given) for name, rule in rules.items()}
 
-    quick = {"xla_backend_optimization_level": 0}
+    quick = {"xla_backend_optimization_level": 0, "xla_cpu_use_fusion_emitters": False}
     found = in_wide_types(jax.jit(program, compiler_options=quick), *values)
     return {name: np.asarray(result) for name, result in found.items()}
 

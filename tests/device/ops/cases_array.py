@@ -61,6 +61,15 @@ IDENTITIES = [
             (np.array([0.1, 3], ml_dtypes.bfloat16), b"[0.100097656 3]"),
         )
     ),
+    OpCase(
+        "StringFormat", ([np.zeros((3, 0), np.int32)],), expected=np.array(b"[\n ...]", np.object_), label="no columns"
+    ),
+    OpCase(
+        "StringFormat",
+        ([np.arange(8, dtype=np.int32).reshape(2, 2, 2)],),
+        expected=np.array(b"[[[0 1]\n  [2 3]]\n\n [[4 5]\n  [6 7]]]", np.object_),
+        label="three dimensions",
+    ),
     OpCase("StringFormat", ([ints(*range(9))],), {"summarize": 2}, expected=np.array(b"[0 1 ... 7 8]", np.object_)),
 ]
 

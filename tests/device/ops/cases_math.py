@@ -383,4 +383,12 @@ CONVERSIONS = [
     OpCase("Cast", (np.array([b"1"], object),), {"DstT": "float32"}, error=errors.UnimplementedError, label="strings"),
 ]
 
-CASES = [*ARITHMETIC, *ELEMENTARY, *SPECIAL_FUNCTIONS, *COMPLEX_NUMBERS, *CONVERSIONS]
+#: of a gradient of zero nothing comes, whatever it is multiplied by
+NO_GRADIENT = [
+    OpCase(
+        op, (np.float32([0, np.inf, np.nan]), np.zeros(3, np.float32)), expected=np.zeros(3), gradient=False, label="no"
+    )
+    for op in ("SqrtGrad", "RsqrtGrad", "ReciprocalGrad", "InvGrad")
+]
+
+CASES = [*NO_GRADIENT, *ARITHMETIC, *ELEMENTARY, *SPECIAL_FUNCTIONS, *COMPLEX_NUMBERS, *CONVERSIONS]

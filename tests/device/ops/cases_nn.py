@@ -93,7 +93,11 @@ TIES = np.array([[1, 3, 3, 2], [5, 5, 5, 5], [0, -1, 7, 7]], np.int32)
 PREDICTIONS = np.array([[0.1, 0.7, 0.2], [0.5, 0.5, 0.0], [np.nan, 0.2, 0.3], [1, 2, 3]], np.float32)
 TARGETS = np.array([1, 1, 1, 7], np.int32)
 
+NANS, SIGNS = np.full(3, np.nan, np.float32), np.array([-1, 0, 1], np.float32)
+
 CASES = [
+    OpCase("ReluGrad", (NANS, SIGNS), expected=NANS, gradient=False, label="NaN passes"),
+    OpCase("Relu6Grad", (NANS, SIGNS), expected=NANS, gradient=False, label="NaN passes"),
     OpCase("BiasAdd", (IMAGE, BIAS), oracle=np.add, order=2),
     OpCase("BiasAdd", (X, half(BIAS).astype(np.float32)), oracle=np.add, label="matrix"),
     OpCase("BiasAdd", (half(X), half(BIAS)), oracle=np.add, label="bfloat16"),

@@ -18,6 +18,8 @@ X = np.array(
     ],
     np.float32,
 )
+#: whole numbers that a double cannot hold
+LARGE = np.int64([[[2**60 + 1], [-(2**60) - 3]], [[5], [2**59 + 1]]])
 I = (X * 10).astype(np.int32)
 Z = X.astype(np.complex64) + 1j * X[::-1, :, ::-1]
 FLAGS = X > 0
@@ -61,6 +63,13 @@ def truncated_mean(x: Any, axis: Any) -> Any:
     return np.trunc(np.mean(x.astype(np.float64), axis=axis))
 
 
+def whole_mean(x: Any, axis: Any) -> Any:
+    """The mean as Python computes it with whole numbers of any size."""
+    total = np.sum(x.astype(np.object_), axis=axis)
+    count = x.size // total.size
+    return np.array([int(np.sign(t)) * (abs(t) // count) for t in total], x.dtype)
+
+
 bfloat16 = X.astype(ml_dtypes.bfloat16)
 REDUCTIONS = [
     *reduction("Sum", np.sum),
@@ -75,6 +84,9 @@ REDUCTIONS = [
     of_type("Sum", np.sum, Z, "complex64"),
     of_type("Sum", np.sum, bfloat16, "bfloat16", gradient=False, tolerance=0.1),
     of_type("Mean", truncated_mean, I, "int32"),
+    of_type("Mean", whole_mean, LARGE, "int64, large"),
+    of_type("Mean", whole_mean, np.abs(LARGE).astype(np.uint64), "uint64, large"),
+    of_type("Mean", whole_mean, np.int8([[[0] * 100], [[-1] * 100]]), "int8, more elements than int8 counts"),
     of_type("Mean", np.mean, Z, "complex64"),
     of_type("Mean", np.mean, bfloat16, "bfloat16", gradient=False, tolerance=0.1),
     of_type("Prod", np.prod, I % 3 - 1, "int32"),

@@ -57,6 +57,13 @@ RANKS = [
     refused("SoftmaxCrossEntropyWithLogits", MATRIX[None], MATRIX[None], label="rank 3"),
     refused("MatrixSolveLs", MATRIX, MATRIX, np.float64(-1), label="negative"),
     refused("MatrixSolveLs", MATRIX, MATRIX, np.float64(-1), label="negative, though not used", fast=False),
+    refused(
+        "DrawBoundingBoxesV2",
+        np.ones((1, 4, 4, 3), np.float32),
+        MATRIX[None, :, [0, 1, 2, 0]],
+        MATRIX[:, :2],
+        label="colours",
+    ),
     refused("DrawBoundingBoxesV2", MATRIX[None, :, :, None], MATRIX[None], MATRIX, label="boxes of 3 numbers"),
     refused("StringSplit", np.array([[b"a"]], np.object_), np.array(b",", np.object_), label="a matrix"),
     refused("StringJoin", [WORDS[:1], WORDS], label="lengths"),

@@ -18,6 +18,8 @@ X = np.array(
 IDS = np.int32([0, 0, 1, 3, 3, 3])
 SHUFFLED = np.int32([2, 0, -1, 2, 4, 0])
 ALL_IDS = np.int32([2, 0, 1, 2, 4, 3])
+#: whole numbers that a double cannot hold; taken for unsigned, some are beyond 2 ** 63
+LARGE = np.int64([[2**53 + 1], [2**53 + 3], [-(2**60) - 1], [7], [2**60 + 1], [2**59 + 5]])
 ZEROS = np.float64([[0, 2], [3, 0], [0, 0], [4, 5], [0, 6], [1, 7]])
 CHOSEN = np.int32([0, 2, 2, 5, 1, 0])
 
@@ -39,6 +41,12 @@ def by_segment(function: Callable[..., Any], empty: float, segments: int | None 
 
 def truncated_mean(x: Any, axis: int) -> Any:
     return np.trunc(np.mean(x.astype(np.float64), axis=axis))
+
+
+def whole_mean(x: Any, axis: int) -> Any:
+    """The mean as Python computes it with whole numbers of any size."""
+    totals = np.sum(x.astype(np.object_), axis=axis)
+    return np.array([int(np.sign(t)) * (abs(t) // len(x)) for t in totals], x.dtype)
 
 
 def sorted_segments(op: str, function: Callable[..., Any], empty: float) -> list[OpCase]:
@@ -132,6 +140,8 @@ def sparse_gradient(kind: str) -> list[OpCase]:
 CASES = [
     *sorted_segments("SegmentSum", np.sum, 0),
     *sorted_segments("SegmentMean", np.mean, 0),
+    OpCase("SegmentMean", (LARGE, IDS), oracle=by_segment(whole_mean, 0), label="int64, large"),
+    OpCase("SegmentMean", (LARGE.view(np.uint64), IDS), oracle=by_segment(whole_mean, 0), label="uint64, large"),
     *sorted_segments("SegmentProd", np.prod, 1),
     *sorted_segments("SegmentMax", np.max, 0),
     *sorted_segments("SegmentMin", np.min, 0),

@@ -1,13 +1,20 @@
 """Every row of the op table (`cases_*.py` beside this file), checked against NumPy and numeric gradients.
 
-The first row of each operation is compiled as users' programs are; the others quickly, in half of the time.
+The first row of each operation is compiled as users' programs are; the others quickly, in a third of the time.
 """
 
 from __future__ import annotations
 
 import pytest
 
-from anabranch.testing.op_cases import OpCase, check_case, check_gradient, wants_gradient
+from anabranch.testing.op_cases import (
+    OpCase,
+    can_stand_beside_constants,
+    check_beside_constants,
+    check_case,
+    check_gradient,
+    wants_gradient,
+)
 from tests.device.ops.table import table_rows
 
 FIRST = {id(row) for row in {row.op: row for row in reversed(table_rows())}.values()}
@@ -18,6 +25,12 @@ def test_row(case: OpCase, request: pytest.FixtureRequest) -> None:
     if id(case) not in FIRST:
         request.getfixturevalue("compiled_quickly")
     check_case(case)
+
+
+@pytest.mark.parametrize("case", [row for row in table_rows() if can_stand_beside_constants(row)], ids=str)
+@pytest.mark.usefixtures("compiled_quickly")
+def test_row_beside_constants(case: OpCase) -> None:
+    check_beside_constants(case)
 
 
 @pytest.mark.parametrize("case", [row for row in table_rows() if wants_gradient(row)], ids=str)

@@ -15,7 +15,7 @@ import pytest
 import anabranch as tf
 from anabranch.runtime.local_master import LocalMaster
 from anabranch.testing.copied_messages import CopiedMessages, over_bytes
-from tests.device.runtime.test_started_steps import Outcomes, prepared
+from tests.device.runtime.test_started_steps import DEADLINE, Outcomes, prepared
 
 
 @pytest.fixture
@@ -130,4 +130,8 @@ def test_a_partition_that_nobody_holds_is_let_go(transport: CopiedMessages) -> N
     assert not served.partitions
     master.close()
     master.forget()
-    assert not transport.service._sessions
+    for _ in range(int(DEADLINE / 0.001)):  # nobody is told that it is done
+        if not transport.service._sessions:
+            return
+        threading.Event().wait(0.001)
+    raise AssertionError("the worker has not forgotten the session")

@@ -51,7 +51,9 @@ def test_no_link_is_broken(pages: dict[str, str]) -> None:
 
 def test_a_function_is_told_of_with_its_signature_and_example(pages: dict[str, str]) -> None:
     told = pages["tf.md"].partition('<a id="tf.map_fn"></a>')[2].partition("<a id=")[0]
-    assert "tf.map_fn(\n    fn: Callable[[Any], Any],\n    elems,\n    dtype=None," in told
+    assert (
+        "tf.map_fn(\n    fn: Callable[[Any], Any],\n    elems: Structure,\n    dtype: Structure | None = None," in told
+    )
     assert "- `parallel_iterations, back_prop, swap_memory`: see [`while_loop`](tf.md#tf.while_loop)." in told
     assert "**Example**\n\n```python\n>>> sess.run(tf.map_fn(" in told
 

@@ -385,6 +385,14 @@ def test_attributes_are_completed_and_defaults_stripped() -> None:
     assert {attr.name for attr in op_list_of(exported).op[0].attr} >= {"transpose_a", "transpose_b", "T"}
 
 
+@pytest.mark.parametrize("hints", ["grad_x=b:true", "grad_y=b:true"])
+@pytest.mark.parametrize("op", ["BatchMatMul", "BatchMatMulV2"])
+def test_hints_of_newer_programs_are_dropped(op: str, hints: str) -> None:
+    """TensorFlow 2 marks the products of matrices that stand in gradients."""
+    product = imported(parsed(f"{X}\ny {op} x,x {FLOAT} {hints}")).get_operation_by_name("y")
+    assert set(product.attrs) == {"T", "adj_x", "adj_y"}
+
+
 def test_every_attribute_of_tensorflows_that_may_be_dropped_has_a_harmless_default() -> None:
     """What an operation here does not have is dropped at zero; so zero must be TensorFlow's default, or a hint."""
     signatures = json.loads(gzip.decompress((FIXTURES / "op_signatures.json.gz").read_bytes()))["ops"]

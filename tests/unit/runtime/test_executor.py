@@ -166,6 +166,49 @@ def test_deadness_passes_along_data_and_control_edges_but_not_order_edges() -> N
     assert sorted(b.ran) == ["ordered", "triggered"]
 
 
+@pytest.mark.parametrize("taken", [False, True])
+def test_what_is_sent_to_another_task_is_handed_out_dead_or_alive(taken: bool) -> None:
+    b = Builder()
+    switch = b.add("switch", Kind.SWITCH, inputs=[Known("v"), Known(taken)])
+    value = b.compute("value", lambda v: v, [(switch, 1)])
+    send = b.add("send", Kind.SEND, inputs=[value], outputs=0)
+    b.compute("behind", lambda: 0, [], controls=[send])
+    executor = Executor(b.graph())
+    ready, handed_out = executor.start(), []
+    while ready:
+        node, iteration = instance = ready.pop()
+        handed_out.append((node.name, bool(iteration.marks[node.index])))
+        assert [running for running, _ in executor.running_instances()] == [node]
+        if node.payload is not None:
+            node.payload(iteration.values)
+        ready += executor.finished(instance)
+    check_nothing_is_left(executor)
+    assert handed_out == ([("value", False), ("send", False), ("behind", False)] if taken else [("send", True)])
+
+
+@pytest.mark.parametrize("dead", [False, True])
+def test_what_another_task_sent_may_be_dead(dead: bool) -> None:
+    b = Builder()
+    recv = b.add("recv", Kind.WORK)
+    b.compute("taker", lambda v: v, [(recv, 0)])
+    b.compute("ordered", lambda: 0, [], after=[recv])
+    merge = b.add("merge", Kind.MERGE, inputs=[(recv, 0), b.compute("other", lambda: "other", [])])
+    executor = Executor(b.graph([(merge, 0)]))
+    ready = executor.start()
+    received = next(instance for instance in ready if instance[0].name == "recv")
+    ready.remove(received)
+    if not dead:
+        received[1].values[received[0].slots[0]] = "sent"
+    ready = executor.finished(received, dead) + ready
+    while ready:
+        node, iteration = instance = ready.pop(0)
+        node.payload(iteration.values)
+        ready += executor.finished(instance)
+    check_nothing_is_left(executor)
+    assert executor.fetches() == ["other" if dead else "sent"]
+    assert sorted(b.ran) == sorted(["ordered", "other", *([] if dead else ["taker"])])
+
+
 def test_a_merge_waits_for_its_control_inputs_and_takes_the_first_value() -> None:
     b = Builder()
     one, other = (b.compute(n, lambda n=n: n, []) for n in ("one", "other"))

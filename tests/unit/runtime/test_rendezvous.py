@@ -318,12 +318,17 @@ def test_what_comes_for_steps_that_have_not_begun_is_bounded(monkeypatch: pytest
     table.open_session("s")
     table.arrive(key(1, "x"), 1, 60)
     table.arrive(key(2, "x"), 1, 60)
-    table.arrive(key(3, "x"), 1, 1)  # one step too many: its Recv will wait until the master gives the step up
     table.begin(StepId("s", 1))
     with pytest.raises(ResourceExhaustedError, match="have not begun"):
         table.begin(StepId("s", 2))
     assert table.take(key(1, "x")) == 1
     table.finish(StepId("s", 1))
+    for number in (3, 4, 5):  # one too many: the oldest was given up before it began here
+        table.arrive(key(number, "x"), number, 1)
+    assert table.steps == 2
+    table.begin(StepId("s", 5))
+    assert table.take(key(5, "x")) == 5
+    table.finish(StepId("s", 5))
     table.forget_session("s")
     assert table.steps == 0
 
@@ -335,3 +340,15 @@ def test_a_session_that_is_over_keeps_nothing() -> None:
     table.forget_session("s")
     table.arrive(EarlyValuesMachine.key(2, "x"), 1, 8)
     assert table.steps == 0
+
+
+def test_who_waits_for_a_lost_task_is_told_and_nobody_else() -> None:
+    rendezvous_of_task = Rendezvous()
+    ps, worker = "/job:ps/replica:0/task:0/device:CPU:0", "/job:worker/replica:0/task:0/device:CPU:0"
+    waiting = []
+    for number, source in enumerate((ps, worker)):
+        exchange = rendezvous_of_task.begin(StepId("s", number))
+        waiting.append(exchange.receive(source, worker, "x"))
+    rendezvous_of_task.abort_from("/job:ps/replica:0/task:0", AbortedError(None, None, "lost"))
+    assert isinstance(waiting[0].error, AbortedError)
+    assert not waiting[1].is_settled

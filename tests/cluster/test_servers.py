@@ -1,0 +1,140 @@
+"""Servers of one process over real sockets: sessions at their targets, several in a cluster, stopping them."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import anabranch as tf
+
+DEADLINE_MS = 30_000
+
+
+def config(**options: Any) -> Any:
+    return tf.ConfigProto(operation_timeout_in_ms=DEADLINE_MS, **options)
+
+
+@contextlib.contextmanager
+def servers(ps: int, workers: int) -> Iterator[dict[str, list[tf.train.Server]]]:
+    """Servers of a cluster whose ports the system chose: each is found out by opening the task on its own first."""
+    jobs = {"ps": ps, "worker": workers}
+    addresses = {job: [free_address() for _ in range(count)] for job, count in jobs.items() if count}
+    with contextlib.ExitStack() as stack:
+        yield {
+            job: [stack.enter_context(tf.train.Server(addresses, job, index)) for index in range(len(of_job))]
+            for job, of_job in addresses.items()
+        }
+
+
+def free_address() -> str:
+    """An address of this machine at which nobody listens."""
+    with tf.train.Server.create_local_server() as server:
+        return server.target.removeprefix("grpc://")
+
+
+def test_a_local_server_keeps_variables_between_sessions() -> None:
+    with tf.train.Server.create_local_server() as server:
+        assert server.target.startswith("grpc://localhost:")
+        v = tf.get_variable("v", initializer=np.zeros(2, np.float32))
+        with tf.Session(server.target, config=config()) as session:
+            session.run(tf.global_variables_initializer())
+            session.run(v.assign_add([1, 2]))
+        with tf.Session(server.target, config=config()) as session:
+            np.testing.assert_array_equal(session.run(v), [1, 2])
+            assert [d.name for d in session.list_devices()] == ["/job:local/replica:0/task:0/device:CPU:0"]
+        tf.Session.reset(server.target)
+        with tf.Session(server.target, config=config()) as session, pytest.raises(tf.errors.FailedPreconditionError):
+            session.run(v)
+
+
+def test_between_graph_replication_trains_on_variables_of_parameter_servers() -> None:
+    """The program of TensorFlow's guide to distributed execution, with a thread for each worker."""
+    with servers(ps=2, workers=2) as cluster:
+        spec = tf.train.ClusterSpec(cluster["ps"][0].server_def.cluster)
+        losses: dict[int, list[float]] = {}
+
+        def work(index: int) -> None:
+            with tf.Graph().as_default():
+                device = tf.train.replica_device_setter(worker_device=f"/job:worker/task:{index}", cluster=spec)
+                with tf.device(device):
+                    x, y = tf.placeholder(tf.float32, [None, 4]), tf.placeholder(tf.float32, [None, 1])
+                    hidden = tf.layers.dense(x, 8, tf.nn.tanh)
+                    loss = tf.losses.mean_squared_error(y, tf.layers.dense(hidden, 1))
+                    step = tf.train.get_or_create_global_step()
+                    train = tf.train.AdagradOptimizer(0.1).minimize(loss, global_step=step)
+                variables = {v.name: v.device for v in tf.trainable_variables()}
+                assert {"/job:ps/task:0", "/job:ps/task:1"} == set(variables.values())
+                rng = np.random.default_rng(index)
+                with tf.train.MonitoredTrainingSession(
+                    cluster["worker"][index].target, is_chief=index == 0, config=config()
+                ) as session:
+                    for _ in range(60):
+                        batch = rng.normal(size=(32, 4)).astype(np.float32)
+                        feeds = {x: batch, y: batch.sum(axis=1, keepdims=True)}
+                        losses.setdefault(index, []).append(session.run([loss, train], feeds)[0])
+                    if index == 0:
+                        assert session.run(step) >= 60
+
+        threads = [threading.Thread(target=work, args=(index,)) for index in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(DEADLINE_MS / 1000)
+        for index in range(2):
+            assert len(losses[index]) == 60
+            assert np.mean(losses[index][-10:]) < np.mean(losses[index][:5]) / 2
+
+
+def test_a_client_that_is_no_task_reaches_a_cluster() -> None:
+    with servers(ps=1, workers=1) as cluster:
+        with tf.device("/job:ps/task:0"):
+            there = tf.placeholder(tf.float32, [2]) * 2
+        with tf.device("/job:worker/task:0"):
+            result = there + 1
+        # as another process would: by the address alone
+        target = cluster["worker"][0].target.replace("localhost", "127.0.0.1")
+        with tf.Session(target, config=config()) as session:
+            feeds = {there.op.inputs[0]: [1, 2]}
+            np.testing.assert_array_equal(session.run(result, feeds), [3, 5])
+
+
+def test_stopping_a_server_cancels_its_steps_and_frees_its_address() -> None:
+    with servers(ps=1, workers=1) as cluster:
+        with tf.device("/job:ps/task:0"):
+            element = tf.FIFOQueue(1, [tf.float32]).dequeue()
+        with tf.Session(cluster["worker"][0].target, config=config()) as session:
+            stopping = threading.Timer(0.2, cluster["ps"][0].stop)
+            stopping.start()
+            with pytest.raises((tf.errors.CancelledError, tf.errors.UnavailableError, tf.errors.AbortedError)):
+                session.run(element)
+            stopping.join(DEADLINE_MS / 1000)
+        definition = cluster["ps"][0].server_def
+        with tf.train.Server(definition) as again:
+            assert again.target == cluster["ps"][0].target
+
+
+def test_what_is_wrong_with_a_server_is_told() -> None:
+    with pytest.raises(ValueError, match="explicit `job_name`"):
+        tf.train.Server({"ps": ["localhost:0"], "worker": ["localhost:0"]})
+    with pytest.raises(ValueError, match="explicit `task_index`"):
+        tf.train.Server({"ps": ["localhost:0", "localhost:0"]}, "ps")
+    with pytest.raises(tf.errors.InvalidArgumentError, match="protocol 'http'"):
+        tf.train.Server({"ps": ["localhost:0"]}, protocol="http")
+    with pytest.raises(tf.errors.UnauthenticatedError, match="anabranch cluster keys"):
+        tf.train.Server({"ps": ["0.0.0.0:0"]})
+    with tf.train.Server.create_local_server() as server, pytest.raises(tf.errors.UnavailableError, match="taken|use"):
+        tf.train.Server({"local": [server.target.removeprefix("grpc://")]})
+
+
+def test_a_server_that_has_not_started_answers_nobody() -> None:
+    with tf.train.Server.create_local_server(start=False) as server:
+        with pytest.raises(tf.errors.DeadlineExceededError, match="did not answer"):
+            tf.Session(server.target, config=tf.ConfigProto(operation_timeout_in_ms=300))
+        server.start()
+        with tf.Session(server.target, config=config()) as session:
+            assert session.run(tf.constant(1) + 1) == 2

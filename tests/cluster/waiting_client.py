@@ -1,0 +1,16 @@
+"""A client that waits for an element of a queue of a task: `python waiting_client.py TARGET`. It says when it waits."""
+
+from __future__ import annotations
+
+import sys
+
+import anabranch as tf
+
+if __name__ == "__main__":
+    with tf.device("/job:ps/task:0"):
+        queue = tf.FIFOQueue(10, [tf.float32], shapes=[[]], shared_name="shared")
+        size, element = queue.size(), queue.dequeue()
+    with tf.Session(sys.argv[1]) as session:
+        session.run(size)
+        print("ready", flush=True)
+        print(session.run(element), flush=True)
