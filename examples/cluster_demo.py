@@ -173,17 +173,17 @@ def main() -> None:
         parser.error("it takes a parameter server and two workers")
     console = Console()
     folder = ClusterFolder(f"demo-{os.getpid()}")
-    plan = LocalPlan.of({"ps": options.ps, "worker": options.workers})
-    programs = [task_program("ps", index, folder.description) for index in range(options.ps)]
-    programs += [worker_program(plan.spec, index) for index in range(options.workers)]
     watch = Watch([task_key("worker", index) for index in range(options.workers)])
     try:
-        with ClusterSupervisor(folder, plan, programs, output=watch) as supervisor:
-            with Live(console=console, auto_refresh=False) as live:
+        with LocalPlan.of({"ps": options.ps, "worker": options.workers}) as plan:
+            programs = [task_program("ps", index, folder.description) for index in range(options.ps)]
+            programs += [worker_program(plan.spec, index) for index in range(options.workers)]
+            supervisor = ClusterSupervisor(folder, plan, programs, output=watch)
+            with supervisor, Live(console=console, auto_refresh=False) as live:
                 told = demonstrate(Demonstration(supervisor, watch, live), supervisor, options.seconds)
-            console.print()
-            for line in told:
-                console.print(line, highlight=False, soft_wrap=True)
+        console.print()
+        for line in told:
+            console.print(line, highlight=False, soft_wrap=True)
     except KeyboardInterrupt:
         console.print("interrupted; all processes are ended")
     finally:

@@ -42,8 +42,12 @@ class ControlSocket:
             )
         self._answer = answer
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._socket.bind(os.fspath(path))
-        self._socket.listen()
+        try:
+            self._socket.bind(os.fspath(path))
+            self._socket.listen()
+        except OSError:
+            self._socket.close()
+            raise
         self._is_closing = False
         self._thread = threading.Thread(target=self._run, name="cluster control", daemon=True)
         self._thread.start()

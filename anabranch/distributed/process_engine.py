@@ -411,9 +411,9 @@ def _lines(task: str, log: Path, output: OutputReader | None) -> Callable[[bytes
     next(whole)
 
     def take(data: bytes) -> None:
-        if data:
-            with log.open("ab") as file:
-                file.write(data)
+        # a full disk does not end the task
+        with contextlib.suppress(OSError), log.open("ab") as file:
+            file.write(data)
         for line in whole.send(data):
             if output is not None:
                 output(task, line)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import queue
@@ -12,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Final, Self
+from typing import Any, Final, Self
 
 from anabranch.distributed.addresses import Address
 from anabranch.distributed.cluster_control import ControlSocket, Request
@@ -36,7 +37,7 @@ _HOST: Final = "localhost"
 
 @dataclass(frozen=True)
 class LocalPlan:
-    """The tasks of a cluster on this machine.
+    """The tasks of a cluster on this machine; a context, which keeps their ports free.
 
     Attributes:
         spec: their addresses.
@@ -63,6 +64,15 @@ class LocalPlan:
         ports = iter(held.ports if held is not None else range(first_port or 0, (first_port or 0) + total))
         jobs = {job: [str(Address(_HOST, next(ports))) for _ in range(n)] for job, n in counts.items() if n}
         return LocalPlan(ClusterSpec(jobs), held)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.held is not None:
+            self.held.close()
 
 
 def task_key(job: str, index: int) -> str:
@@ -109,27 +119,23 @@ class ClusterSupervisor:
         output: OutputReader | None = None,
     ) -> None:
         self.folder = folder
-        self._plan = plan
         self._news: queue.SimpleQueue[list[TaskStatus] | None] = queue.SimpleQueue()
         self._closing = threading.Lock()
-        self._lock: IO[bytes] | None = folder.take()
-        folder.write(folder.description.name, {"cluster": plan.spec.as_dict()})
         self._addresses = {task_key(job, index): address for job, index, address in plan.spec.tasks()}
-        self.engine = ProcessEngine(programs, folder.path, limits, output, self._changed)
-        self._control = ControlSocket(folder.control, self._answer)
-        self.engine.start()
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(folder.take())
+            stack.callback(folder.forget)
+            folder.write(folder.description.name, {"cluster": plan.spec.as_dict()})
+            self.engine = ProcessEngine(programs, folder.path, limits, output, self._changed)
+            stack.callback(self.engine.close)
+            stack.callback(ControlSocket(folder.control, self._answer).close)
+            self.engine.start()
+            self._ending = stack.pop_all()
 
     def close(self) -> None:
         """Ends the tasks, and forgets the cluster. Idempotent."""
         with self._closing:
-            if self._lock is not None:
-                self.engine.close()
-                self._control.close()
-                self.folder.forget()
-                if self._plan.held is not None:
-                    self._plan.held.close()
-                self._lock.close()
-                self._lock = None
+            self._ending.close()
 
     def __enter__(self) -> Self:
         return self
@@ -182,7 +188,9 @@ class ClusterSupervisor:
 
     # ---------------------------------------------------------------------------------------- on other threads
     def _changed(self, statuses: list[TaskStatus]) -> None:
-        self.folder.write("state.json", self.state(statuses))
+        # a full disk does not end the tasks; others then find an old state
+        with contextlib.suppress(OSError):
+            self.folder.write("state.json", self.state(statuses))
         self._news.put(statuses)
 
     def _answer(self, request: Request) -> Mapping[str, Any]:

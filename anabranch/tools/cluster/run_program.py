@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
+import signal
 import sys
-import threading
 from collections.abc import Sequence
 from typing import Final
 
@@ -33,7 +33,17 @@ def main(arguments: Sequence[str]) -> int:
     if min(counts.values()) < 0 or counts["chief"] + counts["worker"] < 1:
         parser.error("a program runs on one worker at least")
     folder = ClusterFolder(options.name or f"run-{os.getpid()}")
-    plan = LocalPlan.of(counts, options.port)
+    try:
+        with ended_by_signals(), LocalPlan.of(counts, options.port) as plan:
+            return _run(folder, plan, program, options)
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    finally:
+        if options.name is None:
+            shutil.rmtree(folder.path, ignore_errors=True)
+
+
+def _run(folder: ClusterFolder, plan: LocalPlan, program: Sequence[str], options: argparse.Namespace) -> int:
     printer = _Printer(max(len(task_key(job, index)) for job, index, _ in plan.spec.tasks()))
     rule = RestartRule.ON_FAILURE if options.restarts else RestartRule.NEVER
     programs = [
@@ -42,15 +52,8 @@ def main(arguments: Sequence[str]) -> int:
         else _program(plan.spec, job, index, program, RestartRule.ALWAYS if job == _PS and options.restarts else rule)
         for job, index, _ in plan.spec.tasks()
     ]
-    limits = RestartLimits(restarts=options.restarts)
-    try:
-        with ended_by_signals(), ClusterSupervisor(folder, plan, programs, limits, printer) as supervisor:
-            return _outcome(supervisor)
-    except KeyboardInterrupt:
-        return _INTERRUPTED
-    finally:
-        if options.name is None:
-            shutil.rmtree(folder.path, ignore_errors=True)
+    with ClusterSupervisor(folder, plan, programs, RestartLimits(restarts=options.restarts), printer) as supervisor:
+        return _outcome(supervisor)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -109,12 +112,19 @@ class _Printer:
 
     def __init__(self, width: int) -> None:
         self._width = width
-        self._lock = threading.Lock()
+        self._is_broken = False
 
     def __call__(self, task: str, line: bytes, /) -> None:
-        with self._lock:
+        if self._is_broken:
+            return
+        try:
             sys.stdout.write(f"{task:{self._width}} | {line.decode('utf-8', 'replace')}\n")
             sys.stdout.flush()
+        except BrokenPipeError:
+            # whoever read has gone; as for any program, that ends it, and on the thread that can end the tasks
+            self._is_broken = True
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _outcome(supervisor: ClusterSupervisor) -> int:

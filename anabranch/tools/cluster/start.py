@@ -55,18 +55,22 @@ def main(arguments: Sequence[str]) -> int:
     if options.detach:
         return _detached(arguments, options.name)
     folder = ClusterFolder(options.name)
-    plan = LocalPlan.of(counts, options.port)
-    programs = [task_program(job, index, folder.description) for job, index, _ in plan.spec.tasks()]
-    with ended_by_signals(), ClusterSupervisor(folder, plan, programs) as supervisor:
-        if options.announce is not None:
+    with ended_by_signals(), LocalPlan.of(counts, options.port) as plan:
+        programs = [task_program(job, index, folder.description) for job, index, _ in plan.spec.tasks()]
+        _supervise(ClusterSupervisor(folder, plan, programs), options.announce)
+    return 0
+
+
+def _supervise(started: ClusterSupervisor, announce: int | None) -> None:
+    with started as supervisor:
+        if announce is not None:
             supervisor.wait_until_ready(READY_WITHIN)
-            with open(options.announce, "w", encoding="ascii") as file:
+            with open(announce, "w", encoding="ascii") as file:
                 file.write("ready\n")
             while supervisor.next_change(None) is not None:
                 pass
         else:
             _watch(supervisor, Console())
-    return 0
 
 
 def parse_counts(words: Sequence[str]) -> dict[str, int]:
