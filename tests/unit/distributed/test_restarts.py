@@ -114,7 +114,7 @@ _EVENTS = st.lists(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(_EVENTS)
 def test_any_sequence_of_events_leaves_each_task_with_one_process_at_most(
     events: list[tuple[str, int, int, float]],
