@@ -269,6 +269,7 @@ class _TaskOfSession:
 
     Attributes:
         epoch: grows whenever the task was lost: what was registered before is not there any more.
+        is_here: whether the task is this process.
     """
 
     def __init__(self, master: ClusterMaster, name: str, address: str) -> None:
@@ -278,12 +279,8 @@ class _TaskOfSession:
         self._lock = threading.Lock()
         self._session: WorkerSession | None = master.open_on(address)
         connection = master.connection(address)
+        self.is_here = connection is None
         self._withdraw = _nothing if connection is None else connection.on_lost(self._lost)
-
-    @property
-    def is_here(self) -> bool:
-        """Whether the task is this process."""
-        return self._master.connection(self.address) is None
 
     def _lost(self, _: OpError) -> None:
         # without the lock: whoever opens a session holds it while it waits for an answer
@@ -401,8 +398,11 @@ class ClusterStep:
             return self._only.ready().run(self._master.next_number(), feeds, record, timeout)
         run = _ClusterRun(self._master, self._parts, len(self.plan.step.fetches))
         ended = threading.Event()
-        run.start(feeds, lambda _: ended.set(), timeout, record)
+        here = run.start(feeds, lambda _: ended.set(), timeout, record, leaves_here=True)
         try:
+            if here is not None:
+                # on this thread, which would only wait for another
+                here()
             with admitted():
                 ended.wait()
         except BaseException as error:
@@ -443,14 +443,27 @@ class _ClusterRun:
         self.outcome: list[Any] | BaseException = []
 
     def start(
-        self, feeds: Sequence[TensorValue], on_done: OnDone, timeout: float | None, record: Recorder | None
-    ) -> None:
-        """Starts the step on all of its tasks."""
+        self,
+        feeds: Sequence[TensorValue],
+        on_done: OnDone,
+        timeout: float | None,
+        record: Recorder | None,
+        leaves_here: bool = False,
+    ) -> Callable[[], None] | None:
+        """Starts the step on all of its tasks.
+
+        Args:
+            leaves_here: whether the part of a task that is this process is left to the caller.
+
+        Returns:
+            What runs that part; None where there is none.
+        """
         self._on_done = on_done
         self._master.began(self)
+        here: Callable[[], None] | None = None
         if not self._parts:
             self._end(None)
-            return
+            return None
         if timeout is not None:
             # the tasks end it themselves, and say who waits for what; this is for those that do not answer
             deadline = time.monotonic() + timeout + GRACE / 2
@@ -459,13 +472,33 @@ class _ClusterRun:
             own = [feeds[i] for i in part.partition.feed_positions]
             try:
                 registered = part.ready()
+                if leaves_here and here is None and part.task.is_here:
+                    here = functools.partial(self._run_here, position, registered, own, timeout, record)
+                    continue
                 registered.start(self._number, own, functools.partial(self._answered, position), timeout, record)
             except BaseException as error:
                 # it runs nowhere if it cannot begin everywhere: those that have begun are told, the others never hear
                 for later in range(position + 1, len(self._parts)):
                     self._answered(later, [])
+                if here is not None:
+                    self._answered(next(i for i, one in enumerate(self._parts) if one.task.is_here), [])
                 self._answered(position, error)
-                return
+                return None
+        return here
+
+    def _run_here(
+        self,
+        position: int,
+        registered: RegisteredPartition,
+        feeds: Sequence[TensorValue],
+        timeout: float | None,
+        record: Recorder | None,
+    ) -> None:
+        try:
+            outcome: Sequence[TensorValue] | BaseException = registered.run(self._number, feeds, record, timeout)
+        except BaseException as error:  # also an interrupt: the other tasks are told, and then the caller
+            outcome = error
+        self._answered(position, outcome)
 
     def give_up(self, error: BaseException) -> None:
         """Ends the step with an error."""

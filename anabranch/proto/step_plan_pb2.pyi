@@ -766,6 +766,7 @@ class TransferValue(_message.Message):
     ITERATION_FIELD_NUMBER: _builtins.int
     IS_DEAD_FIELD_NUMBER: _builtins.int
     VALUE_FIELD_NUMBER: _builtins.int
+    IS_HALVED_FIELD_NUMBER: _builtins.int
     number: _builtins.int
     source: _builtins.str
     destination: _builtins.str
@@ -773,6 +774,8 @@ class TransferValue(_message.Message):
     frame: _builtins.str
     iteration: _builtins.int
     is_dead: _builtins.bool
+    is_halved: _builtins.bool
+    """a float32 tensor, sent as bfloat16"""
     @_builtins.property
     def value(self) -> Global___ValueDef: ...
     def __init__(
@@ -786,10 +789,11 @@ class TransferValue(_message.Message):
         iteration: _builtins.int = ...,
         is_dead: _builtins.bool = ...,
         value: Global___ValueDef | None = ...,
+        is_halved: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["value", b"value"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["destination", b"destination", "frame", b"frame", "is_dead", b"is_dead", "iteration", b"iteration", "number", b"number", "source", b"source", "tensor", b"tensor", "value", b"value"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["destination", b"destination", "frame", b"frame", "is_dead", b"is_dead", "is_halved", b"is_halved", "iteration", b"iteration", "number", b"number", "source", b"source", "tensor", b"tensor", "value", b"value"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -192,7 +192,7 @@ class BoundPartition:
         values = self._values_of(feeds)
         # nobody has to reach such a step from outside: no context is entered, which would take time in every step
         if timeout is None and not self._has_transfers:
-            self._run_calls(StepFrame(values), record, None, None)
+            self._run_calls(number, StepFrame(values), record, None, None)
         else:
             self._run_calls_inside(number, StepFrame(values), record, timeout)
         return self._fetches_in(values)
@@ -223,15 +223,15 @@ class BoundPartition:
             if deadline is not None:
                 frame.waiting = StepWaiting(timeout, deadline, self._active)
                 stack.enter_context(frame.waiting.under_way())
-            self._run_calls(frame, record, timeout, deadline)
+            self._run_calls(number, frame, record, timeout, deadline)
 
     def _run_calls(
-        self, frame: StepFrame, record: Recorder | None, timeout: float | None, deadline: float | None
+        self, number: int, frame: StepFrame, record: Recorder | None, timeout: float | None, deadline: float | None
     ) -> None:
         for position, call in enumerate(self._calls):
             try:
                 if position in self._slow:
-                    self._run_slowly(call, frame, record, timeout, deadline)
+                    self._run_slowly(number, call, frame, record, timeout, deadline)
                 elif record is None:
                     call(frame)
                 else:
@@ -245,7 +245,13 @@ class BoundPartition:
                 frame.values[slot] = None
 
     def _run_slowly(
-        self, call: ItemCall, frame: StepFrame, record: Recorder | None, timeout: float | None, deadline: float | None
+        self,
+        number: int,
+        call: ItemCall,
+        frame: StepFrame,
+        record: Recorder | None,
+        timeout: float | None,
+        deadline: float | None,
     ) -> None:
         """Runs what may wait or hold its thread, while nothing else of the step could run."""
         assert isinstance(call, HostKernelCall)
@@ -258,7 +264,7 @@ class BoundPartition:
         pending = call.start(frame)
         if pending is not None:
             if not pending.is_settled:
-                wait_for(call.op, pending, timeout, deadline, self._active)
+                wait_for(call.op, pending, timeout, deadline, self._active, number)
             call.finish(frame, pending)
         if record is not None:
             record(call.event(frame, started))

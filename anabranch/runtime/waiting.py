@@ -291,15 +291,24 @@ def deadline_after(timeout: float | None) -> float | None:
 
 
 def wait_for(
-    op: StepNode, pending: Pending, timeout: float | None, deadline: float | None, active: ActiveSteps
+    op: StepNode,
+    pending: Pending,
+    timeout: float | None,
+    deadline: float | None,
+    active: ActiveSteps,
+    number: int | None = None,
 ) -> None:
     """Waits for the result of one operation, in a step that has nothing else to do.
+
+    Args:
+        number: as of `StepWaiting`.
 
     Raises:
         DeadlineExceededError, CancelledError, FailedPreconditionError: it did not come; it is cancelled then.
         BaseException: an interrupt of this thread; likewise.
     """
     waiting = StepWaiting(timeout, deadline, active)
+    waiting.number = number
     waiting._pending[pending] = op, pending, time.time()
     pending.when_settled(lambda settled: waiting._events.put((settled, settled)))
     try:

@@ -21,6 +21,7 @@ import numpy as np
 from google.protobuf.message import DecodeError
 
 from anabranch.core.devices import task_of
+from anabranch.core.dtypes import bfloat16
 from anabranch.core.values import TensorValue
 from anabranch.errors import NotFoundError, OpError, UnavailableError, UnknownError
 from anabranch.graph.step_nodes import StepNode
@@ -105,12 +106,16 @@ class _ServedSession:
     Attributes:
         addresses: of the tasks that work for it, by their full names.
         owner: whose end is its end too.
+        halves: whether float32 tensors go to other tasks as bfloat16.
     """
 
-    def __init__(self, session: LocalWorkerSession, addresses: Mapping[str, str], owner: str = "") -> None:
+    def __init__(
+        self, session: LocalWorkerSession, addresses: Mapping[str, str], owner: str = "", halves: bool = False
+    ) -> None:
         self.session = session
         self.addresses = addresses
         self.owner = owner
+        self.halves = halves
         self.partitions: dict[int, RegisteredPartition] = {}
 
 
@@ -230,13 +235,15 @@ class WorkerService:
         session = LocalWorkerSession(name, task, placer, is_shared=True)
         session.containers.rendezvous.outlet = self._send_away
         with self._lock:
-            self._sessions[name] = _ServedSession(session, addresses, owner)
+            halves = config.graph_options.enable_bfloat16_sendrecv
+            self._sessions[name] = _ServedSession(session, addresses, owner, halves)
         return session
 
     def _send_away(self, key: Key, value: TensorValue | Dead) -> None:
         """Sends a tensor to the task that its step's session knows by the name of its destination."""
         assert self._post is not None
-        address = self._served(key.step.session).addresses[task_of(key.destination)]
+        served = self._served(key.step.session)
+        address = served.addresses[task_of(key.destination)]
         arrays = Frames()
         transfer = TransferValue(
             number=key.step.number,
@@ -249,6 +256,8 @@ class WorkerService:
         if isinstance(value, Dead):
             transfer.is_dead = True
         else:
+            if served.halves and getattr(value, "dtype", None) == np.float32:
+                value, transfer.is_halved = np.asarray(value).astype(bfloat16.as_numpy_dtype), True
             transfer.value.CopyFrom(value_to_proto(value, arrays))
         self._post(address, [WorkerRequest(session=key.step.session, transfer=transfer).SerializeToString(), *arrays])
 
@@ -363,6 +372,8 @@ def _deliver(session: LocalWorkerSession, transfer: TransferValue, arrays: Frame
     step = StepId(session.name, transfer.number)
     key = Key(step, transfer.source, transfer.destination, transfer.tensor, transfer.frame, transfer.iteration)
     value = DEAD if transfer.is_dead else value_from_proto(transfer.value, iter(arrays), is_own=False)
+    if transfer.is_halved:
+        value = np.asarray(value).astype(np.float32)
     session.containers.rendezvous.arrive(key, value, sum(map(len, arrays)))
 
 

@@ -101,6 +101,23 @@ def test_what_can_travel(cluster: LocalCluster, use_resource: bool) -> None:
         np.testing.assert_array_equal(s.run(dense), [[0, 1], [2, 0]])
 
 
+def test_float32_tensors_can_travel_as_half_as_many_bytes(cluster: LocalCluster) -> None:
+    """WP5.5. What stays on its task, and what is not float32, keeps all of its bits."""
+    value = np.float32([1 + 2**-7, 1 + 2**-20])
+    x, y = tf.placeholder(tf.float32, [2]), tf.placeholder(tf.float64, [2])
+    with ps(0):
+        there, exact = tf.identity(x), tf.identity(y)
+        kept = there * 1
+    with worker(1):
+        rounded, untouched = tf.identity(there), tf.identity(exact)
+    options = tf.GraphOptions(enable_bfloat16_sendrecv=True)
+    with session(cluster, graph_options=options) as s:
+        got = s.run([rounded, untouched, kept], {x: value, y: value.astype(np.float64)})
+    np.testing.assert_array_equal(got[0], np.float32([1 + 2**-7, 1]))
+    np.testing.assert_array_equal(got[1], value.astype(np.float64))
+    np.testing.assert_array_equal(got[2], value)
+
+
 def test_queues_are_shared_by_sessions_and_steps_wait_for_them(cluster: LocalCluster) -> None:
     with ps(0):
         queue = tf.FIFOQueue(10, [tf.float32], shapes=[[]], shared_name="shared")

@@ -29,7 +29,7 @@ def cluster() -> Iterator[LocalCluster]:
         yield tasks
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(seed=st.integers(0, 1 << 40))
 def test_a_program_on_three_tasks_computes_what_numpy_does(cluster: LocalCluster, seed: int) -> None:
     check(cluster, seed)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from jax.experimental.layout import Layout, with_layout_constraint
 
 from anabranch.core.arrays import Array, ArrayLibrary, HostArray
 from anabranch.core.dtypes import DType
@@ -15,6 +17,9 @@ from anabranch.graph.constants import ShapeContext, constant_value
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw, shape_rules
 from anabranch.ops.arithmetic.complex_numbers import check_parts, complex_of
+
+# JAX does not say what it takes and gives
+_constrained: Callable[..., Any] = with_layout_constraint
 
 _COMPLEX = "Tcomplex: {complex64, complex128} = complex64"
 _REAL = "Treal: {float, double} = float32"
@@ -31,6 +36,18 @@ def _inner_size(x: Tensor, rank: int) -> Tensor:
     return result
 
 
+def _row_major(transformed: Array, xp: ArrayLibrary) -> Array:
+    """A transform as XLA's CPU runtime can compute it, whatever takes it.
+
+    Matrix decompositions take their matrices column by column. Of a transform that they take, the compiler would ask
+    the same, and the runtime refuses that.
+    """
+    if xp is np:
+        return transformed
+    constrained: Array = _constrained(transformed, Layout(tuple(range(transformed.ndim))))
+    return constrained
+
+
 # ---------------------------------------------------------------------- complex to complex
 def _complex_transform(name: str, rank: int, inverse: bool) -> OpFunction:
     op = define_op(name, "input: Tcomplex -> output: Tcomplex", _COMPLEX)
@@ -42,7 +59,7 @@ def _complex_transform(name: str, rank: int, inverse: bool) -> OpFunction:
     @op.kernel
     def _(input: Array, *, xp: ArrayLibrary) -> Any:
         function = xp.fft.ifftn if inverse else xp.fft.fftn
-        return function(input, axes=_axes(rank)).astype(input.dtype)
+        return _row_major(function(input, axes=_axes(rank)), xp).astype(input.dtype)
 
     @op.gradient
     def _(operation: Operation, grad: Tensor) -> Any:
@@ -94,7 +111,7 @@ def _real_transform(rank: int) -> OpFunction:
         check_parts(ctx, Treal, Tcomplex)
         lengths = _lengths(ctx, fft_length, rank)
         _check_long_enough(ctx, np.shape(input), lengths)
-        return xp.fft.rfftn(input, s=lengths, axes=_axes(rank)).astype(Tcomplex.as_numpy_dtype)
+        return _row_major(xp.fft.rfftn(input, s=lengths, axes=_axes(rank)), xp).astype(Tcomplex.as_numpy_dtype)
 
     @op.gradient
     def _(operation: Operation, grad: Tensor) -> Any:
@@ -129,7 +146,7 @@ def _inverse_real_transform(rank: int) -> OpFunction:
         check_parts(ctx, Treal, Tcomplex)
         lengths = _lengths(ctx, fft_length, rank)
         _check_long_enough(ctx, np.shape(input), [*lengths[:-1], lengths[-1] // 2 + 1])
-        return xp.fft.irfftn(input, s=lengths, axes=_axes(rank)).astype(Treal.as_numpy_dtype)
+        return _row_major(xp.fft.irfftn(input, s=lengths, axes=_axes(rank)), xp).astype(Treal.as_numpy_dtype)
 
     @op.gradient
     def _(operation: Operation, grad: Tensor) -> Any:

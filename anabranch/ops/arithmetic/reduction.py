@@ -172,7 +172,7 @@ def _flat_front(shape: Tensor, count: int) -> Tensor:
 
 
 # ---------------------------------------------------------------------- the reductions
-def whole_mean(xp: ArrayLibrary, total: Array, count: Any) -> Any:
+def whole_mean(xp: ArrayLibrary, total: Array, count: Array | int) -> Any:
     """A sum of whole numbers over how many they are, rounded towards zero: exact, as quotients of floats are not."""
     wide = np.uint64 if np.dtype(total.dtype).kind == "u" else np.int64
     return truncated_quotient(xp, total.astype(wide), xp.asarray(count).astype(wide)).astype(total.dtype)
