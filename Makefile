@@ -15,10 +15,10 @@ SEED ?= 1
 PROTOS = $(wildcard anabranch/proto/*.proto)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo demo-text test tiny lint format types extras api-docs bench bench-env fuzz protos stubs lock clean distclean
+.PHONY: help venv demo demo-text demo-cluster test tiny lint format types extras api-docs bench bench-env fuzz protos stubs lock clean distclean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 venv: $(STAMP) ## create .venv with the locked dependencies and this package
 
@@ -37,6 +37,9 @@ demo: venv ## train a convolutional network on handwritten digits, live
 
 demo-text: venv ## train a character-level LSTM on Python's own library, and let it write
 	$(BIN)/anabranch demo text
+
+demo-cluster: venv ## train on 2 parameter servers and 3 workers, and kill one of them
+	$(BIN)/python examples/cluster_demo.py
 
 test: venv ## run the whole test suite
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)

@@ -27,7 +27,7 @@ from anabranch.runtime.worker_service import WorkerService
 
 #: environment variable that names the cluster: processes that say another name are refused
 CLUSTER_VARIABLE: Final = "ANABRANCH_CLUSTER"
-_DEFAULT_CLUSTER: Final = "anabranch"
+DEFAULT_CLUSTER: Final = "anabranch"
 _SCHEME: Final = "grpc"
 #: A thread that computes keeps others waiting for as long as this (s), and messages with them. Python's own 5 ms
 #: are most of what a short step takes.
@@ -85,7 +85,7 @@ class Server:
         self._endpoint = Endpoint(
             str(listening),
             name=self._name,
-            cluster=os.environ.get(CLUSTER_VARIABLE, _DEFAULT_CLUSTER),
+            cluster=os.environ.get(CLUSTER_VARIABLE, DEFAULT_CLUSTER),
             handler=HandlerOfTask(self._gate),
             keys=CurveKeys.load(),
         )
@@ -306,14 +306,14 @@ class _ReachedServers:
         here = _here.at(address)
         if here is not None:
             return here[1]
-        host = _own_host(parse_address(address))
+        host = own_host(parse_address(address))
         with self._lock:
             endpoint = self._clients.get(host)
             if endpoint is None:
                 endpoint = self._clients[host] = Endpoint(
                     str(Address(host, 0)),
                     name=f"client {os.getpid()}",
-                    cluster=os.environ.get(CLUSTER_VARIABLE, _DEFAULT_CLUSTER),
+                    cluster=os.environ.get(CLUSTER_VARIABLE, DEFAULT_CLUSTER),
                     handler=HandlerOfTask(_NoTask()),
                     keys=CurveKeys.load(),
                 )
@@ -329,7 +329,7 @@ def _real(address: str) -> str:
     return str(address_map(os.environ).real(parse_address(address)))
 
 
-def _own_host(address: Address) -> str:
+def own_host(address: Address) -> str:
     """The address of this machine from which a task is reached, and which it can send to in its turn."""
     if address.is_loopback:
         return "127.0.0.1"

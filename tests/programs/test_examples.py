@@ -6,6 +6,8 @@ import json
 import re
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -97,3 +99,32 @@ def test_tree_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (trees,) = map(int, re.findall(r"trained on (\d+) different trees", output))
     compilations = len(re.findall(r"^compiled island", told, re.MULTILINE))
     assert trees > 20 * compilations, "programs are for numbers of nodes rounded up to powers of two, not for trees"
+
+
+@pytest.fixture
+def clusters_folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Where clusters note themselves, by a path that is short enough for a socket."""
+    with tempfile.TemporaryDirectory(prefix="ab-") as folder:
+        monkeypatch.setenv("XDG_RUNTIME_DIR", folder)
+        monkeypatch.setenv("PYTHONPATH", str(ROOT))
+        yield Path(folder)
+
+
+def test_asynchronous_digits(clusters_folder: Path) -> None:
+    pytest.importorskip("sklearn", reason="the digits")
+    command = [sys.executable, "-m", "anabranch", "cluster", "run", "--workers", "2", "--ps-too"]
+    command += [str(EXAMPLES / "asynchronous_digits.py"), "--steps", "400", "--job_name={job}", "--task_index={index}"]
+    command += ["--ps_hosts={ps_hosts}", "--worker_hosts={worker_hosts}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=240)
+    assert done.returncode == 0, done.stdout + done.stderr
+    losses = [float(found) for found in re.findall(r"loss ([\d.]+)", done.stdout)]
+    assert {line.partition(" ")[0] for line in done.stdout.splitlines()} >= {"worker/0", "worker/1"}
+    assert losses[-1] < losses[0]
+
+
+def test_cluster_demo(tmp_path: Path, clusters_folder: Path) -> None:
+    pytest.importorskip("sklearn", reason="the digits")
+    output = run("cluster_demo", tmp_path, "--seconds", "2", "--ps", "1", "--workers", "2")
+    assert "worker/1 was killed" in output
+    assert int(re.findall(r"meanwhile worker/0 made (\d+) steps", output)[0]) > 0
+    assert list((clusters_folder / "anabranch" / "clusters").iterdir()) == []

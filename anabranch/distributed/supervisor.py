@@ -1,0 +1,239 @@
+"""A cluster on this machine: its processes, the folder where others find it, and what they may ask of it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from anabranch.distributed.addresses import Address
+from anabranch.distributed.cluster_control import ControlSocket, Request
+from anabranch.distributed.cluster_files import ClusterFolder
+from anabranch.distributed.cluster_spec import ClusterSpec
+from anabranch.distributed.held_ports import HeldPorts
+from anabranch.distributed.process_engine import (
+    OutputReader,
+    ProcessEngine,
+    TaskProgram,
+    TaskStatus,
+    log_name,
+    shown_state,
+)
+from anabranch.distributed.restarts import ENDED, RestartLimits, TaskState
+from anabranch.distributed.tf_config import TF_CONFIG_VARIABLE
+from anabranch.errors import InvalidArgumentError, NotFoundError
+
+_HOST: Final = "localhost"
+
+
+@dataclass(frozen=True)
+class LocalPlan:
+    """The tasks of a cluster on this machine; a context, which keeps their ports free.
+
+    Attributes:
+        spec: their addresses.
+        held: keeps their ports free; None: they were given.
+    """
+
+    spec: ClusterSpec
+    held: HeldPorts | None
+
+    @staticmethod
+    def of(counts: Mapping[str, int], first_port: int | None = None) -> LocalPlan:
+        """So many tasks of each job, at free ports, or at those from `first_port`.
+
+        Raises:
+            InvalidArgumentError: there are none, or not as many ports.
+            UnavailableError: the machine has no free ports.
+        """
+        total = sum(counts.values())
+        if total < 1 or min(counts.values()) < 0:
+            raise InvalidArgumentError(None, None, "a cluster has at least one task")
+        if first_port is not None and not 0 < first_port <= 65536 - total:
+            raise InvalidArgumentError(None, None, f"there are no {total} ports from {first_port}")
+        held = HeldPorts(total) if first_port is None else None
+        ports = iter(held.ports if held is not None else range(first_port or 0, (first_port or 0) + total))
+        jobs = {job: [str(Address(_HOST, next(ports))) for _ in range(n)] for job, n in counts.items() if n}
+        return LocalPlan(ClusterSpec(jobs), held)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.held is not None:
+            self.held.close()
+
+
+def task_key(job: str, index: int) -> str:
+    """How people name a task: "ps/0"."""
+    return f"{job}/{index}"
+
+
+def task_program(job: str, index: int, description: Path) -> TaskProgram:
+    """A task that only serves."""
+    command = [sys.executable, "-m", "anabranch.tools.task"]
+    command += ["--job", job, "--index", str(index), "--cluster", os.fspath(description)]
+    return TaskProgram(task_key(job, index), command, announces=True)
+
+
+def tf_config(spec: ClusterSpec, job: str, index: int) -> dict[str, str]:
+    """The variable by which programs are told of their cluster and of the task that they are."""
+    content = {"cluster": spec.as_dict(), "task": {"type": job, "index": index}}
+    return {TF_CONFIG_VARIABLE: json.dumps(content)}
+
+
+class ClusterSupervisor:
+    """Runs the tasks of a cluster; a context. Whatever ends its process ends the tasks.
+
+    Args:
+        folder: the cluster's.
+        plan: the addresses of the tasks.
+        programs: what they run.
+        limits: how often and when they are started again.
+        output: is handed what they write, too.
+
+    Attributes:
+        engine: their processes.
+
+    Raises:
+        AlreadyExistsError: a cluster of this name is running.
+    """
+
+    def __init__(
+        self,
+        folder: ClusterFolder,
+        plan: LocalPlan,
+        programs: Sequence[TaskProgram],
+        limits: RestartLimits | None = None,
+        output: OutputReader | None = None,
+    ) -> None:
+        self.folder = folder
+        self._news: queue.SimpleQueue[list[TaskStatus] | None] = queue.SimpleQueue()
+        self._closing = threading.Lock()
+        self._addresses = {task_key(job, index): address for job, index, address in plan.spec.tasks()}
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(folder.take())
+            stack.callback(folder.forget)
+            folder.write(folder.description.name, {"cluster": plan.spec.as_dict()})
+            self.engine = ProcessEngine(programs, folder.path, limits, output, self._changed)
+            stack.callback(self.engine.close)
+            stack.callback(ControlSocket(folder.control, self._answer).close)
+            self.engine.start()
+            self._ending = stack.pop_all()
+
+    def close(self) -> None:
+        """Ends the tasks, and forgets the cluster. Idempotent."""
+        with self._closing:
+            self._ending.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def next_change(self, timeout: float | None) -> list[TaskStatus] | None:
+        """Waits for a change of a task's state; returns the state of all, or None if the cluster was asked to stop.
+
+        When `timeout` seconds pass without a change, it returns how things are.
+        """
+        try:
+            return self._news.get(timeout=timeout)
+        except queue.Empty:
+            return self.engine.statuses()
+
+    def wait_until_ready(self, timeout: float) -> list[TaskStatus]:
+        """Waits until every task can be reached, or has ended for good.
+
+        Raises:
+            DeadlineExceededError: one is not within `timeout` seconds.
+        """
+        return self.engine.wait(all_ready, timeout, "the tasks to be ready")
+
+    def state(self, statuses: Sequence[TaskStatus]) -> dict[str, Any]:
+        """What is written of the cluster."""
+        return {
+            "name": self.folder.name,
+            "supervisor": os.getpid(),
+            "written": time.time(),
+            "tasks": [self._task_state(status) for status in statuses],
+        }
+
+    def _task_state(self, status: TaskStatus) -> dict[str, Any]:
+        address = self._addresses.get(status.name, "")
+        return {
+            "name": status.name,
+            "address": address,
+            "target": f"grpc://{address}",
+            "pid": status.pid,
+            "state": shown_state(status),
+            "restarts": status.restarts,
+            "status": status.status,
+            "started": status.started,
+            "log": log_name(status.name),
+        }
+
+    # ---------------------------------------------------------------------------------------- on other threads
+    def _changed(self, statuses: list[TaskStatus]) -> None:
+        # a full disk does not end the tasks; others then find an old state
+        with contextlib.suppress(OSError):
+            self.folder.write("state.json", self.state(statuses))
+        self._news.put(statuses)
+
+    def _answer(self, request: Request) -> Mapping[str, Any]:
+        match request:
+            case {"do": "stop"}:
+                self._news.put(None)
+            case {"do": "restart", "task": str(task)}:
+                self.engine.restart_task(task)
+            case {"do": "scale", "job": str(job), "count": int(count)}:
+                return self._scale(job, count)
+            case _:
+                raise InvalidArgumentError(None, None, f"the supervisor cannot do {request.get('do')!r}")
+        return {}
+
+    def _scale(self, job: str, count: int) -> Mapping[str, Any]:
+        own = [name for name in self._addresses if name.partition("/")[0] == job]
+        if not own:
+            raise NotFoundError(None, None, f"the cluster has no job {job!r}")
+        if count < 0:
+            raise InvalidArgumentError(None, None, f"there cannot be {count} tasks of {job!r}")
+        if job == "ps":
+            raise InvalidArgumentError(
+                None,
+                None,
+                "parameter servers cannot be added or taken away while a cluster runs: they hold the variables",
+            )
+        if count > len(own):
+            raise InvalidArgumentError(
+                None,
+                None,
+                f"the cluster was started with {len(own)} tasks of {job!r}, and those that run know no others; stop it "
+                f"and start it again with {count}",
+            )
+        ended = {status.name for status in self.engine.statuses() if status.state in ENDED}
+        started = [name for name in own[:count] if name in ended]
+        stopped = [name for name in own[count:] if name not in ended]
+        for name in started:
+            self.engine.restart_task(name)
+        for name in stopped:
+            self.engine.stop_task(name)
+        return {"started": started, "stopped": stopped}
+
+
+def all_ready(statuses: Sequence[TaskStatus]) -> bool:
+    """Whether every task can be reached, or has ended for good."""
+    return all(each.state in ENDED or (each.state is TaskState.RUNNING and each.is_ready) for each in statuses)
