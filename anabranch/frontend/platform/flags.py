@@ -34,8 +34,10 @@ _EARLY_ARGUMENT_NAMES: Final = {"flag_name": "name", "default_value": "default",
 # A flag counts for the first module up the calls that has not said this.
 absl.flags.disclaim_key_flags()
 
-# absl names the folder of its log files so, and no program could have a flag of that name, which many have.
-absl.flags.FLAGS["log_dir"].allow_override = True
+# absl names the folder of its log files so, and no program could have a flag of that name, which many have. Some delete
+# absl's for that reason, before they import this.
+if "log_dir" in absl.flags.FLAGS:
+    absl.flags.FLAGS["log_dir"].allow_override = True
 
 
 class _ProgramFlags:
