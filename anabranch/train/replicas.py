@@ -258,6 +258,9 @@ class ReplicaOptimizer(Optimizer):
     reissue_op: Operation | None = None
     _reissue_after = 0.0
 
+    #: counts this worker's steps, where there is something to run after some of them
+    _count: Variable | None = None
+
     def _after_steps(self, count: int) -> list[Operation]:
         """What a worker runs, in this order, after that many steps."""
         return []
@@ -381,6 +384,12 @@ class _Copies(ReplicaOptimizer):
                 return shared
         raise ValueError(f"{var.name} is no copy: build the model within local_copies() of this optimizer")
 
+    def _counted(self, step: list[Operation], name: str | None) -> Operation:
+        """A step on the copy, which counts: runs of something else between two steps do not."""
+        count = self._count = _local(0, np.int64, "replica_steps", step[0])
+        with get_default_graph().control_dependencies(step):
+            return group(_assigned(count, count.read_value() + 1), name=name)
+
     def _fetched(self) -> list[Operation]:
         return [_assigned(copy, shared.read_value()) for copy, shared in self._shared]
 
@@ -410,7 +419,7 @@ class AveragedReplicas(_Rounds, _Copies):
         #: hands in the copy, waits for the mean and takes it; the hook runs it every so many steps
         self.average_op: Operation = self._round(handed, step, assign, self._elapsed)
         self._worker_init += self._fetched()
-        return self._opt.apply_gradients(pairs, name=name)
+        return self._counted([self._opt.apply_gradients(pairs)], name)
 
     def _token_taken(self, token: Tensor, before: Tensor) -> Operation:
         graph = get_default_graph()
@@ -461,7 +470,7 @@ class DownpourReplicas(_Copies):
             #: copies the shared parameters; the hook runs it each `fetch` steps
             self.fetch_op: Operation = group(*self._fetched(), self._begin_anew())
         steps = [self._inner.apply_gradients(pairs)] if self._inner is not None else []
-        return group(*added, *steps, name=name)
+        return self._counted([*added, *steps], name)
 
     def _after_steps(self, count: int) -> list[Operation]:
         push, fetch = count % self._push == 0, count % self._fetch == 0
@@ -497,9 +506,13 @@ class _ReplicaHook(SessionRunHook):
         threading.Thread(target=self._watch, args=(session, coord), daemon=True).start()
 
     def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
-        self._count += 1
-        for operation in self._optimizer._after_steps(self._count):
-            run_context.session.run(operation)
+        if self._optimizer._count is None:
+            return
+        count = int(run_context.session.run(self._optimizer._count))
+        if count != self._count:
+            self._count = count
+            for operation in self._optimizer._after_steps(count):
+                run_context.session.run(operation)
 
     def _watch(self, session: Session, coord: Coordinator) -> None:
         """Hands tokens out once more where a step does not end."""
