@@ -22,11 +22,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from anabranch.core.device import DeviceSpec
+from anabranch.core.dtypes import DTypeLike
 from anabranch.core.values import PassedOn, TensorLike
 from anabranch.errors import OpError
 from anabranch.frontend.control_flow.grouping import group, no_op
-from anabranch.frontend.resources.accumulators import ConditionalAccumulator, SparseConditionalAccumulator
-from anabranch.frontend.resources.queues import FIFOQueue
 from anabranch.frontend.variables.scope import variable_scope
 from anabranch.frontend.variables.variables import Variable
 from anabranch.graph.collections import GraphKeys
@@ -37,8 +36,10 @@ from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
 from anabranch.session import Session
 from anabranch.train.coordinator import Coordinator
+from anabranch.train.monitored_session import MonitoredSession
 from anabranch.train.optimizer import GradientsAndVariables, Optimizer
 from anabranch.train.queue_runner import QueueRunner
+from anabranch.train.replica_rounds import accumulated, hand_out, token_queue
 from anabranch.train.session_run_hook import SessionRunContext, SessionRunHook, SessionRunValues
 from anabranch.train.training_util import get_or_create_global_step
 
@@ -193,7 +194,7 @@ class ReplicaOptimizer(Optimizer):
         """
         return _ReplicaHook(self, is_chief)
 
-    def status(self, session: Any) -> list[WorkerStatus]:
+    def status(self, session: Session | MonitoredSession) -> list[WorkerStatus]:
         """What has been measured of each worker that has handed in anything, the slowest first.
 
         Args:
@@ -226,7 +227,8 @@ class ReplicaOptimizer(Optimizer):
         self.worker = DeviceSpec.from_string(here.device).task or 0
         graph = get_default_graph()
         with graph.device(self._global_step.device):
-            table = Variable(np.zeros((MAX_WORKERS, 7)), trainable=False, name="replica_status", use_resource=True)
+            rows = np.tile([0.0] * _WAITS_IN + [-1.0], (MAX_WORKERS, 1))
+            table = Variable(rows, trainable=False, name="replica_status", use_resource=True)
             self._table, self.status_tensor = table, table.read_value()
         self._clock = _local(0.0, np.float64, "replica_clock", here)
         self._local_step = _local(0, np.int64, "replica_local_step", here)
@@ -279,7 +281,11 @@ class _Rounds(ReplicaOptimizer):
         self._aggregate, self._workers, self._reissue_after = aggregate, aggregate + backups, reissue_after
 
     def _round(
-        self, pairs: list[Any], number: Variable, apply: Callable[[list[Any]], Operation], elapsed: Any
+        self,
+        pairs: list[Any],
+        number: Variable,
+        apply: Callable[[list[Any]], Operation],
+        elapsed: Callable[[], TensorLike],
     ) -> Operation:
         """What a worker does in a round: it hands in, waits for a token, and knows the round's number after that.
 
@@ -291,8 +297,8 @@ class _Rounds(ReplicaOptimizer):
         """
         graph = get_default_graph()
         local = self._local_step.read_value()
-        self._queues = [_token_queue(number, worker) for worker in range(self._workers)]
-        parts = [(_accumulated(self._name, value, var, local, self._aggregate), var) for value, var in pairs]
+        self._queues = [token_queue(number, worker) for worker in range(self._workers)]
+        parts = [(accumulated(self._name, value, var, local, self._aggregate), var) for value, var in pairs]
         kept = [part for part, _ in parts if part is not None]
         handed_in = [part.handed_in for part in kept]
         with graph.control_dependencies([_first(value) for value, _ in pairs if value is not None]):
@@ -302,13 +308,13 @@ class _Rounds(ReplicaOptimizer):
             update = apply([(part and part.mean, var) for part, var in parts])
             with graph.control_dependencies([update]):
                 begun = raw.Cast(number.read_value(), DstT=local.dtype)
-                tokens = [_hand_out(queue, begun, queue.size() < _MOST_TOKENS) for queue in self._queues]
+                tokens = [hand_out(queue, begun, queue.size() < _MOST_TOKENS) for queue in self._queues]
             self._chief_runner = _RoundsRunner(self._queues[0], [group(*tokens)])
             current = raw.Cast(number.read_value(), DstT=local.dtype)
             waits_in = self._table.read_value()[: self._workers, _WAITS_IN]
             # those who wait for the end of this step, or for a token that a chief who died has not handed out
             again = [
-                _hand_out(queue, current, raw.LogicalAnd(queue.size() < 1, _waits(waits_in[i], current)))
+                hand_out(queue, current, raw.LogicalAnd(queue.size() < 1, _waits(waits_in[i], current)))
                 for i, queue in enumerate(self._queues)
             ]
         self._chief_init = group(*(part.set_time(number) for part in kept))
@@ -327,7 +333,9 @@ class _Rounds(ReplicaOptimizer):
 
     def _token_taken(self, token: Tensor, before: Tensor) -> Operation:
         with get_default_graph().control_dependencies([token]):
-            return group(_assigned(self._local_step, token), self._begin_anew())
+            with get_default_graph().device(self._table.device):
+                waits_no_more = self._table.scatter_nd_update([[self.worker, _WAITS_IN]], np.array([-1.0]))
+            return group(_assigned(self._local_step, token), self._begin_anew(), waits_no_more)
 
 
 class SynchronousReplicas(_Rounds):
@@ -419,7 +427,9 @@ class AveragedReplicas(_Rounds, _Copies):
         #: hands in the copy, waits for the mean and takes it; the hook runs it every so many steps
         self.average_op: Operation = self._round(handed, step, assign, self._elapsed)
         self._worker_init += self._fetched()
-        return self._counted([self._opt.apply_gradients(pairs)], name)
+        with _made_local():
+            update = self._opt.apply_gradients(pairs)
+        return self._counted([update], name)
 
     def _token_taken(self, token: Tensor, before: Tensor) -> Operation:
         graph = get_default_graph()
@@ -469,7 +479,8 @@ class DownpourReplicas(_Copies):
         with graph.control_dependencies([_assigned(self._local_step, self._global_step.read_value())]):
             #: copies the shared parameters; the hook runs it each `fetch` steps
             self.fetch_op: Operation = group(*self._fetched(), self._begin_anew())
-        steps = [self._inner.apply_gradients(pairs)] if self._inner is not None else []
+        with _made_local():
+            steps = [self._inner.apply_gradients(pairs)] if self._inner is not None else []
         return self._counted([*added, *steps], name)
 
     def _after_steps(self, count: int) -> list[Operation]:
@@ -529,47 +540,9 @@ class _ReplicaHook(SessionRunHook):
 
 
 # ---------------------------------------------------------------------- helpers
-class _Accumulated(NamedTuple):
-    """The accumulator of a variable."""
-
-    accumulator: ConditionalAccumulator | SparseConditionalAccumulator
-    device: str
-    handed_in: Operation
-    mean: Any
-
-    def set_time(self, number: Variable) -> Operation:
-        with get_default_graph().device(self.device):
-            return self.accumulator.set_global_step(number)
-
-
-def _accumulated(scope: str, value: Gradient | None, var: Variable, local: Tensor, m: int) -> _Accumulated | None:
-    """The accumulator of a variable, on its device; None if there is nothing to hand in."""
-    if value is None:
-        return None
-    name = f"{var.op.name}/{scope}_accumulator"
-    with get_default_graph().device(var.device):
-        if isinstance(value, IndexedSlices):
-            rows = SparseConditionalAccumulator(value.dtype, shape=(), shared_name=name)
-            handed_in = rows.apply_indexed_slices_grad(value, local_step=local)
-            return _Accumulated(rows, var.device, handed_in, rows.take_indexed_slices_grad(m))
-        dense = ConditionalAccumulator(value.dtype, shape=var.shape, shared_name=name)
-        return _Accumulated(dense, var.device, dense.apply_grad(value, local_step=local), dense.take_grad(m))
-
-
-def _token_queue(number: Variable, worker: int) -> FIFOQueue:
-    name = f"replica_tokens_{worker}"
-    with get_default_graph().device(number.device), get_default_graph().name_scope(""):
-        return FIFOQueue(-1, np.int64, shapes=[()], name=name, shared_name=name)
-
-
-def _hand_out(queue: FIFOQueue, token: Tensor, condition: Tensor) -> Operation:
-    """Puts a token into a queue, or none."""
-    count = raw.Reshape(raw.Cast(condition, DstT=np.int32), [1])
-    return queue.enqueue_many((raw.Fill(count, token),))
-
-
 def _waits(waits_in: Tensor, current: Tensor) -> Tensor:
-    return raw.LogicalAnd(waits_in >= _double(0), waits_in <= _double(current))
+    waiting: Tensor = raw.LogicalAnd(waits_in >= _double(0), waits_in <= _double(current))
+    return waiting
 
 
 def _either(condition: Tensor, yes: Tensor, no: Tensor) -> Any:
@@ -600,11 +573,21 @@ def _added(total: Variable, grad: Gradient) -> Operation:
     return done if isinstance(done, Operation) else done.op
 
 
-def _local(value: Any, dtype: Any, name: str, beside: Operation) -> Variable:
+def _local(value: TensorLike, dtype: DTypeLike, name: str, beside: Operation) -> Variable:
     """A variable of this worker's own, also where variables go to other tasks."""
     with get_default_graph().colocate_with(beside):
         local = [GraphKeys.LOCAL_VARIABLES]
         return Variable(value, trainable=False, collections=local, dtype=dtype, name=name, use_resource=True)
+
+
+@contextlib.contextmanager
+def _made_local() -> Iterator[None]:
+    """Variables made within, slots beside copies, are the worker's own: no chief initializes them."""
+    everywhere = get_default_graph().get_collection_ref(GraphKeys.GLOBAL_VARIABLES)
+    known = len(everywhere)
+    yield
+    get_default_graph().get_collection_ref(GraphKeys.LOCAL_VARIABLES).extend(everywhere[known:])
+    del everywhere[known:]
 
 
 def _assigned(variable: Variable, value: TensorLike) -> Operation:

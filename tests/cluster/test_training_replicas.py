@@ -33,7 +33,7 @@ def free_address() -> str:
 
 
 class Training:
-    """Workers that learn `WEIGHTS` for at least `until` global steps; the last may stop for good, ten before the end."""
+    """Workers that learn `WEIGHTS` for `until` global steps or more; the last may stop for good, ten before the end."""
 
     def __init__(
         self, make: Callable[[], Any], cluster: dict[str, list[tf.train.Server]], until: int, stops_at: int | None
@@ -113,7 +113,7 @@ def descent(rate: float = 0.1) -> Any:
         (lambda: tf.train.replicas.asynchronous(descent()), 120, None),
         (lambda: tf.train.replicas.synchronous(descent(), aggregate=2, backups=1), 60, 5),
         (lambda: tf.train.replicas.synchronous(descent(), aggregate=3, reissue_after=0.1), 30, 5),
-        (lambda: tf.train.replicas.averaging(descent(), every=5, workers=3), 12, None),
+        (lambda: tf.train.replicas.averaging(tf.train.AdamOptimizer(0.05), every=10, workers=3), 20, None),
         (lambda: tf.train.replicas.downpour(descent(0.02), fetch=3, push=2, local=descent(0.02)), 150, None),
     ],
     ids=["asynchronous", "a backup takes over", "a token is issued again", "averaging", "downpour"],
