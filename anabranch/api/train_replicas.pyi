@@ -1,6 +1,6 @@
+from anabranch.train.replica_status import WorkerStatus as WorkerStatus
 from anabranch.train.replicas import (
     MAX_WORKERS as MAX_WORKERS,
-    WorkerStatus as WorkerStatus,
     asynchronous as asynchronous,
     averaging as averaging,
     downpour as downpour,

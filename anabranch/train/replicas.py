@@ -17,7 +17,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -40,6 +40,7 @@ from anabranch.train.monitored_session import MonitoredSession
 from anabranch.train.optimizer import GradientsAndVariables, Optimizer
 from anabranch.train.queue_runner import QueueRunner
 from anabranch.train.replica_rounds import accumulated, hand_out, token_queue
+from anabranch.train.replica_status import STEPS, WAITS_IN, WorkerStatus, as_status
 from anabranch.train.session_run_hook import SessionRunContext, SessionRunHook, SessionRunValues
 from anabranch.train.training_util import get_or_create_global_step
 
@@ -47,29 +48,6 @@ from anabranch.train.training_util import get_or_create_global_step
 MAX_WORKERS = 64
 #: tokens that wait for one worker; a dead one's queue does not grow beyond
 _MOST_TOKENS = 1000
-_STEPS, _DROPPED, _STALENESS, _STALENESS_SUM, _SECONDS, _SECONDS_SUM, _WAITS_IN = range(7)
-
-
-class WorkerStatus(NamedTuple):
-    """What has been measured of a worker.
-
-    Attributes:
-        worker: the number of its task.
-        steps: how many gradients (or copies) it has handed in.
-        dropped: how many of them came too late to count.
-        staleness: global steps between reading and handing in, of the last one.
-        mean_staleness: the same, on average.
-        step_seconds: how long its last step took, without waiting for others.
-        mean_step_seconds: the same, on average.
-    """
-
-    worker: int
-    steps: int
-    dropped: int
-    staleness: int
-    mean_staleness: float
-    step_seconds: float
-    mean_step_seconds: float
 
 
 def asynchronous(optimizer: Optimizer) -> ReplicaOptimizer:
@@ -205,7 +183,7 @@ class ReplicaOptimizer(Optimizer):
         """
         if not self._built:
             raise ValueError("status() should be called after apply_gradients()")
-        rows = [_as_status(i, row) for i, row in enumerate(session.run(self.status_tensor)) if row[_STEPS]]
+        rows = [as_status(i, row) for i, row in enumerate(session.run(self.status_tensor)) if row[STEPS]]
         return sorted(rows, key=lambda row: -row.mean_step_seconds)
 
     # ------------------------------------------------------------------ measurements
@@ -227,7 +205,7 @@ class ReplicaOptimizer(Optimizer):
         self.worker = DeviceSpec.from_string(here.device).task or 0
         graph = get_default_graph()
         with graph.device(self._global_step.device):
-            rows = np.tile([0.0] * _WAITS_IN + [-1.0], (MAX_WORKERS, 1))
+            rows = np.tile([0.0] * WAITS_IN + [-1.0], (MAX_WORKERS, 1))
             table = Variable(rows, trainable=False, name="replica_status", use_resource=True)
             self._table, self.status_tensor = table, table.read_value()
         self._clock = _local(0.0, np.float64, "replica_clock", here)
@@ -311,7 +289,7 @@ class _Rounds(ReplicaOptimizer):
                 tokens = [hand_out(queue, begun, queue.size() < _MOST_TOKENS) for queue in self._queues]
             self._chief_runner = _RoundsRunner(self._queues[0], [group(*tokens)])
             current = raw.Cast(number.read_value(), DstT=local.dtype)
-            waits_in = self._table.read_value()[: self._workers, _WAITS_IN]
+            waits_in = self._table.read_value()[: self._workers, WAITS_IN]
             # those who wait for the end of this step, or for a token that a chief who died has not handed out
             again = [
                 hand_out(queue, current, raw.LogicalAnd(queue.size() < 1, _waits(waits_in[i], current)))
@@ -334,7 +312,7 @@ class _Rounds(ReplicaOptimizer):
     def _token_taken(self, token: Tensor, before: Tensor) -> Operation:
         with get_default_graph().control_dependencies([token]):
             with get_default_graph().device(self._table.device):
-                waits_no_more = self._table.scatter_nd_update([[self.worker, _WAITS_IN]], np.array([-1.0]))
+                waits_no_more = self._table.scatter_nd_update([[self.worker, WAITS_IN]], np.array([-1.0]))
             return group(_assigned(self._local_step, token), self._begin_anew(), waits_no_more)
 
 
@@ -593,11 +571,3 @@ def _made_local() -> Iterator[None]:
 def _assigned(variable: Variable, value: TensorLike) -> Operation:
     done: Any = variable.assign(value)
     return done if isinstance(done, Operation) else done.op
-
-
-def _as_status(worker: int, row: Any) -> WorkerStatus:
-    steps = int(row[_STEPS])
-    staleness, seconds = float(row[_STALENESS_SUM]) / steps, float(row[_SECONDS_SUM]) / steps
-    return WorkerStatus(
-        worker, steps, int(row[_DROPPED]), int(row[_STALENESS]), staleness, float(row[_SECONDS]), seconds
-    )
