@@ -32,6 +32,7 @@ class LocalCluster:
     Attributes:
         tasks: by their full names.
         messages: how many messages have been carried.
+        bytes_carried: how many bytes they and the answers had.
     """
 
     def __init__(self, jobs: Mapping[str, int]) -> None:
@@ -42,7 +43,9 @@ class LocalCluster:
         self._by_address: dict[str, Task] = {}
         self._connections: dict[str, LocalConnection] = {}
         self._lock = threading.Lock()
+        self.counting = threading.Lock()
         self.messages = 0
+        self.bytes_carried = 0
         for name in names:
             self.begin(name)
 
@@ -127,11 +130,17 @@ class LocalConnection:
         except OpError as error:
             self._answer(number, error)
             return
-        task.request("client", _copied(frames), lambda reply: self._answer(number, _copied(reply)))
+        task.request("client", self._carried(frames), lambda reply: self._answer(number, self._carried(reply)))
 
     def post(self, frames: Frames) -> None:
         """See `runtime.worker_service.Transport`."""
-        self._cluster.task_at(self.address).message("client", _copied(frames))
+        self._cluster.task_at(self.address).message("client", self._carried(frames))
+
+    def _carried(self, frames: Frames) -> Frames:
+        copies = _copied(frames)
+        with self._cluster.counting:
+            self._cluster.bytes_carried += sum(map(len, copies))
+        return copies
 
     def on_lost(self, callback: Callable[[OpError], None]) -> Callable[[], None]:
         """See `distributed.network.TaskConnection`."""

@@ -195,7 +195,12 @@ def embedding_lookup_sparse(
     with name_scope(name, "embedding_lookup_sparse", _tensors(*parts, ids)) as scope:
         segments = raw.Cast(_column(ids.indices, 0), DstT="int32")
         rows = raw.Cast(raw.StridedSlice(ids.dense_shape, [0], [1], [1], shrink_axis_mask=1), DstT="int32")
-        embeddings = embedding_lookup(parts, ids.values, partition_strategy, max_norm=max_norm)
+        if len(parts) == 1:
+            embeddings = embedding_lookup(parts, ids.values, partition_strategy, max_norm=max_norm)
+        else:  # the parts may be on other tasks: each distinct row travels once
+            distinct = raw.Unique(ids.values)
+            looked_up = embedding_lookup(parts, distinct.y, partition_strategy, max_norm=max_norm)
+            embeddings = raw.GatherV2(looked_up, distinct.idx, 0)
         if weights is None:
             factors = raw.Fill(raw.Shape(ids.values), np.ones((), embeddings.dtype.as_numpy_dtype))
         else:

@@ -1,0 +1,8 @@
+from anabranch.train.replica_status import WorkerStatus as WorkerStatus
+from anabranch.train.replicas import (
+    MAX_WORKERS as MAX_WORKERS,
+    asynchronous as asynchronous,
+    averaging as averaging,
+    downpour as downpour,
+    synchronous as synchronous,
+)

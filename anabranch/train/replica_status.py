@@ -1,0 +1,38 @@
+"""What is measured of replicas: the columns of their table, and a row as users see it. See `replicas`."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+STEPS, DROPPED, STALENESS, STALENESS_SUM, SECONDS, SECONDS_SUM, WAITS_IN = range(7)
+
+
+class WorkerStatus(NamedTuple):
+    """What has been measured of a worker.
+
+    Attributes:
+        worker: the number of its task.
+        steps: how many gradients (or copies) it has handed in.
+        dropped: how many of them came too late to count.
+        staleness: global steps between reading and handing in, of the last one.
+        mean_staleness: the same, on average.
+        step_seconds: how long its last step took, without waiting for others.
+        mean_step_seconds: the same, on average.
+    """
+
+    worker: int
+    steps: int
+    dropped: int
+    staleness: int
+    mean_staleness: float
+    step_seconds: float
+    mean_step_seconds: float
+
+
+def as_status(worker: int, row: npt.NDArray[np.float64]) -> WorkerStatus:
+    steps = int(row[STEPS])
+    staleness, seconds = float(row[STALENESS_SUM]) / steps, float(row[SECONDS_SUM]) / steps
+    return WorkerStatus(worker, steps, int(row[DROPPED]), int(row[STALENESS]), staleness, float(row[SECONDS]), seconds)

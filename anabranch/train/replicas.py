@@ -1,0 +1,573 @@
+"""`tf.train.replicas`: how replicas train together, one line around any optimizer  (§4.4).
+
+`asynchronous` applies each gradient at once (§4.4, Fig. 4a); `synchronous` takes the first m of n (Fig. 4b and c);
+`averaging` lets each worker train on a copy of its own and averages the copies (SparkNet, Moritz et al., ICLR 2016);
+`downpour` fetches parameters and pushes sums of gradients at intervals (DistBelief, Dean et al., NIPS 2012).
+
+What replicas share stands on the task of the global step and of the variables: accumulators, a queue of tokens for each
+worker, and a table of measurements. A worker hands in its gradients and takes *all* tokens of its own queue, at least
+one; the chief puts the number of the step that begins into each queue. So no worker counts twice in a step, and a late
+one goes on at once. Where a step does not end in time, `reissue_op` gives those who wait the token of that step once
+more: they compute in the place of one that died.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+from anabranch.core.device import DeviceSpec
+from anabranch.core.dtypes import DTypeLike
+from anabranch.core.values import PassedOn, TensorLike
+from anabranch.errors import OpError
+from anabranch.frontend.control_flow.grouping import group, no_op
+from anabranch.frontend.variables.scope import variable_scope
+from anabranch.frontend.variables.variables import Variable
+from anabranch.graph.collections import GraphKeys
+from anabranch.graph.composite import Gradient, IndexedSlices
+from anabranch.graph.conversion import convert_to_tensor
+from anabranch.graph.graph import get_default_graph
+from anabranch.graph.operation import Operation, Tensor
+from anabranch.ops import raw
+from anabranch.session import Session
+from anabranch.train.coordinator import Coordinator
+from anabranch.train.monitored_session import MonitoredSession
+from anabranch.train.optimizer import GradientsAndVariables, Optimizer
+from anabranch.train.queue_runner import QueueRunner
+from anabranch.train.replica_rounds import accumulated, hand_out, token_queue
+from anabranch.train.replica_status import STEPS, WAITS_IN, WorkerStatus, as_status
+from anabranch.train.session_run_hook import SessionRunContext, SessionRunHook, SessionRunValues
+from anabranch.train.training_util import get_or_create_global_step
+
+#: rows of the table of measurements: that of a worker is its task's number
+MAX_WORKERS = 64
+#: tokens that wait for one worker; a dead one's queue does not grow beyond
+_MOST_TOKENS = 1000
+
+
+def asynchronous(optimizer: Optimizer) -> ReplicaOptimizer:
+    """Each worker applies its gradients at once  (§4.4, Fig. 4a).
+
+    Args:
+        optimizer: what applies them.
+
+    Example:
+        >>> w = tf.get_variable("w", initializer=1.0)
+        >>> opt = tf.train.replicas.asynchronous(tf.train.GradientDescentOptimizer(0.25))
+        >>> train = opt.minimize(tf.square(w), tf.train.get_or_create_global_step())
+        >>> with tf.train.MonitoredTrainingSession(hooks=[opt.make_session_run_hook(is_chief=True)]) as s:
+        ...     s.run(train)
+        ...     s.run(w), opt.status(s)[0].steps
+        (np.float32(0.5), 1)
+    """
+    return ReplicaOptimizer(optimizer, "asynchronous")
+
+
+def synchronous(
+    optimizer: Optimizer, aggregate: int, backups: int = 0, reissue_after: float = 30.0
+) -> SynchronousReplicas:
+    """The mean of the first `aggregate` of `aggregate + backups` workers' gradients makes a step  (§4.4, Fig. 4b, c).
+
+    Later gradients are dropped and counted (Chen et al., Revisiting Distributed Synchronous SGD, 2016).
+
+    Args:
+        optimizer: what applies the mean.
+        aggregate: how many gradients make up a step, m.
+        backups: how many workers there are beyond, b.
+        reissue_after: seconds without a step after which those who wait get another token.
+
+    Raises:
+        ValueError: `aggregate` is less than 1, `backups` less than 0, or there are more than `MAX_WORKERS`.
+    """
+    return SynchronousReplicas(optimizer, "synchronous", aggregate, backups, reissue_after)
+
+
+def averaging(optimizer: Optimizer, every: int, workers: int, reissue_after: float = 30.0) -> AveragedReplicas:
+    """Each worker trains on its own copy; the copies are averaged every so many steps (SparkNet; local SGD).
+
+    The model is built within `local_copies()`.
+
+    Args:
+        optimizer: what changes the worker's copy; its slots stay with the copy.
+        every: steps between two averages, the paper's τ.
+        workers: how many copies make up a mean.
+        reissue_after: seconds without a mean after which those who wait train on, and hand in once more.
+
+    Raises:
+        ValueError: a number is less than 1, or there are more than `MAX_WORKERS` workers.
+    """
+    return AveragedReplicas(optimizer, every, workers, reissue_after)
+
+
+def downpour(optimizer: Optimizer, fetch: int, push: int, local: Optimizer | None = None) -> DownpourReplicas:
+    """DistBelief's Downpour SGD: parameters are fetched, and sums of gradients pushed, each so many steps.
+
+    The model is built within `local_copies()`.
+
+    Args:
+        optimizer: what applies the sums to the shared parameters.
+        fetch: steps between two fetches, the paper's n_fetch.
+        push: steps between two pushes, n_push.
+        local: what changes the copy between fetches, plain gradient descent in the paper; default: nothing does.
+
+    Raises:
+        ValueError: a number is less than 1.
+    """
+    return DownpourReplicas(optimizer, fetch, push, local)
+
+
+# ---------------------------------------------------------------------- asynchronous, and what all have
+class ReplicaOptimizer(Optimizer):
+    """What `asynchronous` returns; the others derive from it."""
+
+    def __init__(self, optimizer: Optimizer, name: str) -> None:
+        super().__init__(False, name)
+        self._opt = optimizer
+        self._built = False
+
+    def compute_gradients(self, *args: PassedOn, **kwargs: PassedOn) -> GradientsAndVariables:
+        """The gradients of this worker's batch; the other optimizer's arguments."""
+        return self._after_start(self._opt.compute_gradients(*args, **kwargs))
+
+    def get_slot(self, *args: PassedOn, **kwargs: PassedOn) -> Variable | None:
+        """A slot of the other optimizer; its arguments."""
+        return self._opt.get_slot(*args, **kwargs)
+
+    def get_slot_names(self, *args: PassedOn, **kwargs: PassedOn) -> list[str]:
+        """The names of the other optimizer's slots."""
+        return self._opt.get_slot_names(*args, **kwargs)
+
+    def variables(self) -> list[Any]:
+        """The variables in which the other optimizer keeps its state."""
+        return self._opt.variables()
+
+    def apply_gradients(
+        self, grads_and_vars: Iterable[tuple[Any, Any]], global_step: Variable | None = None, name: str | None = None
+    ) -> Operation:
+        """Adds what a worker does in a step. Arguments as of `Optimizer.apply_gradients`."""
+        pairs = self._prepared(grads_and_vars, global_step)
+        read = raw.Identity(self._started) if self._started is not None else self._global_step.read_value()
+        pairs = [(_after([read], grad), var) for grad, var in pairs]
+        # the step before this update, and after the gradients are there: what came in between is the staleness
+        with get_default_graph().control_dependencies([_first(g) for g, _ in pairs if g is not None]):
+            now = self._global_step.read_value()
+            seconds = self._elapsed()
+        measured = self._measure(steps=1, staleness=now - read, seconds=seconds)
+        with get_default_graph().control_dependencies([now.op]):
+            pairs = [(_after([now], grad), var) for grad, var in pairs]
+            update = self._opt.apply_gradients(pairs, global_step=self._global_step)
+        with get_default_graph().control_dependencies([update, measured]):
+            return group(self._begin_anew(), name=name)
+
+    def make_session_run_hook(self, is_chief: bool) -> SessionRunHook:
+        """A hook for monitored sessions, which every worker needs.
+
+        Args:
+            is_chief: whether this worker is the chief.
+        """
+        return _ReplicaHook(self, is_chief)
+
+    def status(self, session: Session | MonitoredSession) -> list[WorkerStatus]:
+        """What has been measured of each worker that has handed in anything, the slowest first.
+
+        Args:
+            session: one in which to read it.
+
+        Raises:
+            ValueError: before `apply_gradients`.
+        """
+        if not self._built:
+            raise ValueError("status() should be called after apply_gradients()")
+        rows = [as_status(i, row) for i, row in enumerate(session.run(self.status_tensor)) if row[STEPS]]
+        return sorted(rows, key=lambda row: -row.mean_step_seconds)
+
+    # ------------------------------------------------------------------ measurements
+    _started: Tensor | None = None
+
+    def _after_start(self, pairs: GradientsAndVariables) -> GradientsAndVariables:
+        """The gradients, after the number of the step in which the variables are read has been read."""
+        step = get_or_create_global_step()
+        self._started = step.read_value()
+        return [(_after([self._started], grad), var) for grad, var in pairs]
+
+    def _prepared(self, grads_and_vars: Iterable[tuple[Any, Any]], global_step: Variable | None) -> list[Any]:
+        pairs = list(grads_and_vars)
+        if all(grad is None for grad, _ in pairs):
+            raise ValueError(f"No gradients provided for any variable: {[str(v) for _, v in pairs]}.")
+        self._global_step = global_step if global_step is not None else get_or_create_global_step()
+        here = no_op()
+        #: the number of this worker's task
+        self.worker = DeviceSpec.from_string(here.device).task or 0
+        graph = get_default_graph()
+        with graph.device(self._global_step.device):
+            rows = np.tile([0.0] * WAITS_IN + [-1.0], (MAX_WORKERS, 1))
+            table = Variable(rows, trainable=False, name="replica_status", use_resource=True)
+            self._table, self.status_tensor = table, table.read_value()
+        self._clock = _local(0.0, np.float64, "replica_clock", here)
+        self._local_step = _local(0, np.int64, "replica_local_step", here)
+        self._worker_init = [self._begin_anew(), _assigned(self._local_step, self._global_step.read_value())]
+        self._built = True
+        return pairs
+
+    def _begin_anew(self) -> Operation:
+        return _assigned(self._clock, raw.Timestamp())
+
+    def _elapsed(self) -> Any:
+        return raw.Timestamp() - self._clock.read_value()
+
+    def _measure(self, steps: int, staleness: TensorLike, seconds: TensorLike, waits: TensorLike = -1) -> Operation:
+        """Adds a step to this worker's row."""
+        stale, took, waiting = (_double(value) for value in (staleness, seconds, waits))
+        # counted as dropped where late gradients are: the synchronous rules wait, and know by `waits`
+        dropped = raw.Minimum(stale, _double(1)) if self._drops else _double(0)
+        graph = get_default_graph()
+        with graph.device(self._table.device):
+            row = self._table.read_value()[self.worker]
+            added = raw.Pack([_double(steps), dropped, stale - row[2], stale, took - row[4], took, waiting - row[6]])
+            done = self._table.scatter_nd_add([[self.worker]], raw.ExpandDims(added, 0))
+        return done if isinstance(done, Operation) else done.op
+
+    _drops = False
+    _chief_runner: QueueRunner | None = None
+    _chief_init: Operation | None = None
+    reissue_op: Operation | None = None
+    _reissue_after = 0.0
+
+    #: counts this worker's steps, where there is something to run after some of them
+    _count: Variable | None = None
+
+    def _after_steps(self, count: int) -> list[Operation]:
+        """What a worker runs, in this order, after that many steps."""
+        return []
+
+
+# ---------------------------------------------------------------------- rounds
+class _Rounds(ReplicaOptimizer):
+    """Rounds of which each takes the mean of the first m values handed in; see the module."""
+
+    _drops = True
+
+    def __init__(self, optimizer: Optimizer, name: str, aggregate: int, backups: int, reissue_after: float) -> None:
+        super().__init__(optimizer, name)
+        if aggregate < 1 or backups < 0 or aggregate + backups > MAX_WORKERS:
+            raise ValueError(f"aggregate must be 1 or more, backups 0 or more, both at most {MAX_WORKERS} together")
+        self._aggregate, self._workers, self._reissue_after = aggregate, aggregate + backups, reissue_after
+
+    def _round(
+        self,
+        pairs: list[Any],
+        number: Variable,
+        apply: Callable[[list[Any]], Operation],
+        elapsed: Callable[[], TensorLike],
+    ) -> Operation:
+        """What a worker does in a round: it hands in, waits for a token, and knows the round's number after that.
+
+        Args:
+            pairs: what it hands in, with the variables where accumulators stand.
+            number: the variable that counts rounds.
+            apply: adds what the chief does with the means, the counting included.
+            elapsed: makes the seconds that this worker took.
+        """
+        graph = get_default_graph()
+        local = self._local_step.read_value()
+        self._queues = [token_queue(number, worker) for worker in range(self._workers)]
+        parts = [(accumulated(self._name, value, var, local, self._aggregate), var) for value, var in pairs]
+        kept = [part for part, _ in parts if part is not None]
+        handed_in = [part.handed_in for part in kept]
+        with graph.control_dependencies([_first(value) for value, _ in pairs if value is not None]):
+            now, took = number.read_value(), elapsed()
+        measured = self._measure(1, raw.Cast(now, DstT=local.dtype) - local, took, waits=local)
+        with graph.device(number.device):
+            update = apply([(part and part.mean, var) for part, var in parts])
+            with graph.control_dependencies([update]):
+                begun = raw.Cast(number.read_value(), DstT=local.dtype)
+                tokens = [hand_out(queue, begun, queue.size() < _MOST_TOKENS) for queue in self._queues]
+            self._chief_runner = _RoundsRunner(self._queues[0], [group(*tokens)])
+            current = raw.Cast(number.read_value(), DstT=local.dtype)
+            waits_in = self._table.read_value()[: self._workers, WAITS_IN]
+            # those who wait for the end of this step, or for a token that a chief who died has not handed out
+            again = [
+                hand_out(queue, current, raw.LogicalAnd(queue.size() < 1, _waits(waits_in[i], current)))
+                for i, queue in enumerate(self._queues)
+            ]
+        self._chief_init = group(*(part.set_time(number) for part in kept))
+        #: gives those who wait the current token once more; the chief's hook runs it where a step does not end
+        self.reissue_op = group(*again)
+        own = self._queues[self.worker]
+        with graph.device(number.device):
+            drained = own.dequeue_many(own.size())
+        with graph.control_dependencies([drained.op]):
+            current = raw.Cast(number.read_value(), DstT=local.dtype)
+        self._worker_init = [self._begin_anew(), _assigned(self._local_step, current)]
+        with graph.device(number.device), graph.control_dependencies([*handed_in, measured]):
+            taken = own.dequeue_many(raw.Maximum(own.size(), 1))
+            token = taken[-1]
+        return self._token_taken(token, local)
+
+    def _token_taken(self, token: Tensor, before: Tensor) -> Operation:
+        with get_default_graph().control_dependencies([token]):
+            with get_default_graph().device(self._table.device):
+                waits_no_more = self._table.scatter_nd_update([[self.worker, WAITS_IN]], np.array([-1.0]))
+            return group(_assigned(self._local_step, token), self._begin_anew(), waits_no_more)
+
+
+class SynchronousReplicas(_Rounds):
+    """What `synchronous` returns."""
+
+    def apply_gradients(
+        self, grads_and_vars: Iterable[tuple[Any, Any]], global_step: Variable | None = None, name: str | None = None
+    ) -> Operation:
+        """Adds what a worker and the chief do in a step. Arguments as of `Optimizer.apply_gradients`."""
+        pairs = self._prepared(grads_and_vars, global_step)
+        step = self._global_step
+        return self._round(pairs, step, lambda means: self._opt.apply_gradients(means, step), self._elapsed)
+
+
+# ---------------------------------------------------------------------- copies
+class _Copies(ReplicaOptimizer):
+    """Workers that compute with copies of the variables."""
+
+    @contextlib.contextmanager
+    def local_copies(self) -> Iterator[None]:
+        """Variables that are got within are copies of this worker's own of shared ones of the same names.
+
+        Example:
+            >>> opt = tf.train.replicas.downpour(tf.train.GradientDescentOptimizer(0.5), fetch=1, push=1)
+            >>> with opt.local_copies():
+            ...     w = tf.get_variable("w", initializer=1.0)
+            >>> [v.name for v in tf.global_variables()], [v.name for v in tf.local_variables()]
+            (['w:0'], ['w/copy:0'])
+        """
+        self._shared: list[tuple[Variable, Variable]] = []
+        known: dict[str, Variable] = {}
+
+        def get(getter: Callable[..., Any], name: str, *args: PassedOn, **kwargs: PassedOn) -> Any:
+            if kwargs.get("trainable") is False:
+                return getter(name, *args, **kwargs)
+            if name in known:
+                return known[name]
+            shared = getter(name, *args, **{**kwargs, "trainable": False})
+            here = no_op()
+            collections = [GraphKeys.LOCAL_VARIABLES, GraphKeys.TRAINABLE_VARIABLES]
+            with get_default_graph().colocate_with(here), get_default_graph().name_scope(""):
+                initial = np.zeros(shared.shape.as_list(), shared.dtype.base_dtype.as_numpy_dtype)
+                copy = Variable(initial, collections=collections, name=f"{name}/copy", use_resource=True)
+            known[name] = copy
+            self._shared.append((copy, shared))
+            return copy
+
+        with variable_scope("", custom_getter=get):
+            yield
+
+    def _shared_of(self, var: Variable) -> Variable:
+        for copy, shared in self._shared:
+            if copy is var:
+                return shared
+        raise ValueError(f"{var.name} is no copy: build the model within local_copies() of this optimizer")
+
+    def _counted(self, step: list[Operation], name: str | None) -> Operation:
+        """A step on the copy, which counts: runs of something else between two steps do not."""
+        count = self._count = _local(0, np.int64, "replica_steps", step[0])
+        with get_default_graph().control_dependencies(step):
+            return group(_assigned(count, count.read_value() + 1), name=name)
+
+    def _fetched(self) -> list[Operation]:
+        return [_assigned(copy, shared.read_value()) for copy, shared in self._shared]
+
+
+class AveragedReplicas(_Rounds, _Copies):
+    """What `averaging` returns."""
+
+    def __init__(self, optimizer: Optimizer, every: int, workers: int, reissue_after: float) -> None:
+        super().__init__(optimizer, "averaging", workers, 0, reissue_after)
+        if every < 1:
+            raise ValueError(f"every must be 1 or more, got {every}")
+        self._every = every
+
+    def apply_gradients(
+        self, grads_and_vars: Iterable[tuple[Any, Any]], global_step: Variable | None = None, name: str | None = None
+    ) -> Operation:
+        """Adds a step on the copy, and `average_op`. The global step counts means."""
+        pairs = self._prepared(grads_and_vars, global_step)
+        step = self._global_step
+        copies = [self._shared_of(var) and var for grad, var in pairs if grad is not None]
+        handed = [(copy.read_value(), self._shared_of(copy)) for copy in copies]
+
+        def assign(means: list[Any]) -> Operation:
+            with get_default_graph().control_dependencies([_assigned(var, mean) for mean, var in means]):
+                return _assigned(step, step.read_value() + 1)
+
+        #: hands in the copy, waits for the mean and takes it; the hook runs it every so many steps
+        self.average_op: Operation = self._round(handed, step, assign, self._elapsed)
+        self._worker_init += self._fetched()
+        with _made_local():
+            update = self._opt.apply_gradients(pairs)
+        return self._counted([update], name)
+
+    def _token_taken(self, token: Tensor, before: Tensor) -> Operation:
+        graph = get_default_graph()
+        taken = super()._token_taken(token, before)
+        with graph.control_dependencies([token]):
+            # without a new mean the copy stays: a worker that goes on in a dead one's place loses nothing
+            ended = token > before
+            fetched = [_assigned(c, _either(ended, s.read_value(), c.read_value())) for c, s in self._shared]
+        return group(taken, *fetched)
+
+    def _after_steps(self, count: int) -> list[Operation]:
+        return [self.average_op] if count % self._every == 0 else []
+
+
+class DownpourReplicas(_Copies):
+    """What `downpour` returns."""
+
+    def __init__(self, optimizer: Optimizer, fetch: int, push: int, local: Optimizer | None) -> None:
+        super().__init__(optimizer, "downpour")
+        if fetch < 1 or push < 1:
+            raise ValueError(f"fetch and push must be 1 or more, got {fetch} and {push}")
+        self._fetch, self._push, self._inner = fetch, push, local
+
+    def apply_gradients(
+        self, grads_and_vars: Iterable[tuple[Any, Any]], global_step: Variable | None = None, name: str | None = None
+    ) -> Operation:
+        """Adds a step, which adds up gradients, and `push_op` and `fetch_op`. The global step counts pushes.
+
+        The sum of sparse gradients is dense.
+        """
+        pairs = [(g, v) for g, v in self._prepared(grads_and_vars, global_step) if g is not None]
+        sums = [_local(np.zeros(v.shape.as_list()), v.dtype.base_dtype, "replica_sum", v.op) for _, v in pairs]
+        added = [_added(total, grad) for total, (grad, _) in zip(sums, pairs, strict=True)]
+        # the sums are cleared before they arrive: what is added meanwhile belongs to the next push
+        graph = get_default_graph()
+        values = [total.read_value() for total in sums]
+        with graph.control_dependencies([*values]):
+            now, took = self._global_step.read_value(), self._elapsed()
+            cleared = [_assigned(t, raw.ZerosLike(v)) for t, v in zip(sums, values, strict=True)]
+        read = self._local_step.read_value()
+        measured = self._measure(1, raw.Cast(now, DstT=read.dtype) - read, took)
+        with graph.control_dependencies([measured, *cleared]):
+            pushed = [(raw.Identity(v), self._shared_of(var)) for v, (_, var) in zip(values, pairs, strict=True)]
+            #: applies the sum of the gradients to the shared parameters; the hook runs it each `push` steps
+            self.push_op: Operation = group(self._opt.apply_gradients(pushed, global_step=self._global_step))
+        self._worker_init += self._fetched()
+        with graph.control_dependencies([_assigned(self._local_step, self._global_step.read_value())]):
+            #: copies the shared parameters; the hook runs it each `fetch` steps
+            self.fetch_op: Operation = group(*self._fetched(), self._begin_anew())
+        with _made_local():
+            steps = [self._inner.apply_gradients(pairs)] if self._inner is not None else []
+        return self._counted([*added, *steps], name)
+
+    def _after_steps(self, count: int) -> list[Operation]:
+        push, fetch = count % self._push == 0, count % self._fetch == 0
+        return [self.push_op] * push + [self.fetch_op] * fetch
+
+
+# ---------------------------------------------------------------------- hook
+class _RoundsRunner(QueueRunner):
+    """The chief's: it waits for values, which no longer come when the workers have stopped."""
+
+    _ends_with_session = True
+
+
+class _ReplicaHook(SessionRunHook):
+    """See `ReplicaOptimizer.make_session_run_hook`."""
+
+    def __init__(self, optimizer: ReplicaOptimizer, is_chief: bool) -> None:
+        self._optimizer, self._is_chief, self._count = optimizer, is_chief, 0
+
+    def begin(self) -> None:
+        if not self._optimizer._built:
+            raise ValueError("apply_gradients should be called before using the hook")
+        self._init = group(*self._optimizer._worker_init)
+
+    def after_create_session(self, session: Session, coord: Coordinator) -> None:
+        optimizer = self._optimizer
+        self._session = session
+        session.run(self._init)
+        if not self._is_chief or optimizer._chief_runner is None:
+            return
+        session.run(optimizer._chief_init)
+        optimizer._chief_runner.create_threads(session, coord=coord, daemon=True, start=True)
+        threading.Thread(target=self._watch, args=(session, coord), daemon=True).start()
+
+    def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
+        if self._optimizer._count is None:
+            return
+        count = int(run_context.session.run(self._optimizer._count))
+        if count != self._count:
+            self._count = count
+            for operation in self._optimizer._after_steps(count):
+                run_context.session.run(operation)
+
+    def _watch(self, session: Session, coord: Coordinator) -> None:
+        """Hands tokens out once more where a step does not end."""
+        optimizer = self._optimizer
+        seen, since = -1, time.monotonic()
+        with contextlib.suppress(OpError, RuntimeError):  # the session has ended, and so does this
+            while not coord.wait_for_stop(optimizer._reissue_after / 4):
+                step = int(session.run(optimizer._global_step))
+                if step != seen:
+                    seen, since = step, time.monotonic()
+                elif time.monotonic() - since >= optimizer._reissue_after:
+                    session.run(optimizer.reissue_op)
+                    since = time.monotonic()
+
+
+# ---------------------------------------------------------------------- helpers
+def _waits(waits_in: Tensor, current: Tensor) -> Tensor:
+    waiting: Tensor = raw.LogicalAnd(waits_in >= _double(0), waits_in <= _double(current))
+    return waiting
+
+
+def _either(condition: Tensor, yes: Tensor, no: Tensor) -> Any:
+    return raw.Select(raw.Fill(raw.Shape(yes), condition), yes, no)
+
+
+def _double(value: TensorLike) -> Any:
+    return raw.Cast(convert_to_tensor(value), DstT=np.float64)
+
+
+def _first(value: Gradient) -> Tensor:
+    first: Tensor = value.values if isinstance(value, IndexedSlices) else value
+    return first
+
+
+def _after(tensors: list[Tensor], value: Gradient | None) -> Any:
+    """A gradient that comes after other tensors."""
+    if value is None:
+        return None
+    with get_default_graph().control_dependencies(tensors):
+        if isinstance(value, IndexedSlices):
+            return IndexedSlices(raw.Identity(value.values), value.indices, value.dense_shape)
+        return raw.Identity(value)
+
+
+def _added(total: Variable, grad: Gradient) -> Operation:
+    done: Any = total.scatter_add(grad) if isinstance(grad, IndexedSlices) else total.assign_add(grad)
+    return done if isinstance(done, Operation) else done.op
+
+
+def _local(value: TensorLike, dtype: DTypeLike, name: str, beside: Operation) -> Variable:
+    """A variable of this worker's own, also where variables go to other tasks."""
+    with get_default_graph().colocate_with(beside):
+        local = [GraphKeys.LOCAL_VARIABLES]
+        return Variable(value, trainable=False, collections=local, dtype=dtype, name=name, use_resource=True)
+
+
+@contextlib.contextmanager
+def _made_local() -> Iterator[None]:
+    """Variables made within, slots beside copies, are the worker's own: no chief initializes them."""
+    everywhere = get_default_graph().get_collection_ref(GraphKeys.GLOBAL_VARIABLES)
+    known = len(everywhere)
+    yield
+    get_default_graph().get_collection_ref(GraphKeys.LOCAL_VARIABLES).extend(everywhere[known:])
+    del everywhere[known:]
+
+
+def _assigned(variable: Variable, value: TensorLike) -> Operation:
+    done: Any = variable.assign(value)
+    return done if isinstance(done, Operation) else done.op

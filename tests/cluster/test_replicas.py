@@ -1,0 +1,270 @@
+"""Replicas that train together: exact values in an order that the test says, and workers that stop for good."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import anabranch as tf
+from anabranch.testing.local_cluster import LocalCluster, local_cluster
+
+#: seconds; no wait of a test lasts longer
+DEADLINE = 30.0
+RATE = 0.25
+
+
+@pytest.fixture
+def cluster() -> Iterator[LocalCluster]:
+    with local_cluster(ps=1, worker=3) as tasks:
+        yield tasks
+
+
+def config() -> Any:
+    return tf.ConfigProto(operation_timeout_in_ms=int(DEADLINE * 1000))
+
+
+class Worker:
+    """A worker with a graph and a session of its own, whose step stops between its gradients and their use.
+
+    The loss is ``sum(w * x)``, so that the gradient of `w` is what is fed; and ``sum(table[rows] * y)``.
+    """
+
+    def __init__(self, target: str, index: int, make: Callable[[], Any]) -> None:
+        self.graph = tf.Graph()
+        with self.graph.as_default():
+            setter = tf.train.replica_device_setter(1, worker_device=f"/job:worker/task:{index}")
+            with tf.device(setter):
+                self.optimizer = make()
+                local = getattr(self.optimizer, "local_copies", None)
+                if local is None:
+                    self._model()
+                else:
+                    with local():
+                        self._model()
+                self.step = tf.train.get_or_create_global_step()
+                pairs = self.optimizer.compute_gradients(self.loss)
+                self.has_read, go = tf.FIFOQueue(10, [tf.int32], shapes=[()]), tf.FIFOQueue(10, [tf.int32], shapes=[()])
+                with tf.control_dependencies([getattr(g, "values", g) for g, _ in pairs]):
+                    read = self.has_read.enqueue(0)
+                with tf.control_dependencies([read]), tf.control_dependencies([go.dequeue()]):
+                    pairs = [(held(g), v) for g, v in pairs]
+                self.train = self.optimizer.apply_gradients(pairs, self.step)
+                self.was_read, self.go = self.has_read.dequeue(), go.enqueue(0)
+                self.hook = self.optimizer.make_session_run_hook(index == 0)
+                self.hook.begin()
+                self.initialize = [tf.global_variables_initializer(), tf.local_variables_initializer()]
+                self.shared = {v.op.name: v for v in tf.global_variables()}
+        self.session = tf.Session(target, graph=self.graph, config=config())
+        self.thread: threading.Thread | None = None
+        self.error: BaseException | None = None
+
+    def _model(self) -> None:
+        self.x, self.y = tf.placeholder(tf.float32, [2]), tf.placeholder(tf.float32, [2])
+        self.w = tf.get_variable("w", initializer=np.zeros(2, np.float32))
+        self.table = tf.get_variable("table", initializer=np.zeros((3, 1), np.float32))
+        rows = tf.gather(self.table, [1, 1])
+        self.loss = tf.reduce_sum(self.w * self.x) + tf.reduce_sum(rows[:, 0] * self.y)
+
+    def begin(self, initialize: bool) -> None:
+        if initialize:
+            self.session.run(self.initialize[0])
+        self.session.run(self.initialize[1])
+        self.coord = tf.train.Coordinator()
+        self.hook.after_create_session(self.session, self.coord)
+
+    def read(self, *gradient: float) -> None:
+        """Begins a step: returns when the variables have been read."""
+
+        def run() -> None:
+            try:
+                self.session.run(self.train, {self.x: gradient, self.y: gradient})
+            except tf.errors.OpError as error:
+                self.error = error
+
+        self.thread = threading.Thread(target=run, daemon=True)
+        self.thread.start()
+        self.session.run(self.was_read)
+
+    def hand_in(self) -> None:
+        self.session.run(self.go)
+
+    def done(self) -> None:
+        assert self.thread is not None
+        self.thread.join(DEADLINE)
+        assert not self.thread.is_alive()
+        if self.error is not None:
+            raise self.error
+
+    def whole_step(self, *gradient: float) -> None:
+        self.read(*gradient)
+        self.hand_in()
+        self.done()
+
+    def values(self) -> tuple[list[float], float, int]:
+        """The shared `w`, row 1 of the shared table, and the global step."""
+        shared = [self.shared["w"], self.shared["table"], self.step]
+        w, table, step = self.session.run(shared)
+        assert table[0, 0] == table[2, 0] == 0
+        return list(w), float(table[1, 0]), int(step)
+
+    def status(self) -> dict[int, Any]:
+        return {row.worker: row for row in self.optimizer.status(self.session)}
+
+
+def held(gradient: Any) -> Any:
+    if isinstance(gradient, tf.IndexedSlices):
+        return tf.IndexedSlices(tf.identity(gradient.values), gradient.indices, gradient.dense_shape)
+    return tf.identity(gradient)
+
+
+def started(cluster: LocalCluster, make: Callable[[], Any]) -> list[Worker]:
+    workers = [Worker(cluster.target("worker", i), i, make) for i in range(3)]
+    for index, worker in enumerate(workers):
+        worker.begin(initialize=index == 0)
+    return workers
+
+
+def descent() -> Any:
+    return tf.train.GradientDescentOptimizer(RATE)
+
+
+def test_asynchronous_gradients_are_applied_at_once_and_staleness_is_measured(cluster: LocalCluster) -> None:
+    a, b, c = started(cluster, lambda: tf.train.replicas.asynchronous(descent()))
+    a.read(1, 2)
+    b.read(4, 8)
+    for times in (1, 2):
+        b.hand_in()
+        b.done()
+        assert a.values() == ([-RATE * 4 * times, -RATE * 8 * times], -RATE * 12 * times, times)
+        b.read(4, 8)
+    a.hand_in()
+    a.done()
+    c.whole_step(1, 1)
+    assert a.values() == ([-RATE * 10, -RATE * 19], -RATE * 29, 4)
+    status = a.status()
+    assert {i: (row.steps, row.staleness, row.dropped) for i, row in status.items()} == {
+        0: (1, 2, 0),
+        1: (2, 0, 0),
+        2: (1, 0, 0),
+    }
+    assert status[0].step_seconds >= 0
+    assert status[0].mean_staleness == 2
+    b.hand_in()
+    b.done()
+    assert a.status()[1].staleness == 2
+    assert a.status()[1].mean_staleness == pytest.approx(2 / 3)
+
+
+def test_the_first_of_all_workers_make_a_step_and_the_late_one_is_dropped(cluster: LocalCluster) -> None:
+    a, b, late = started(cluster, lambda: tf.train.replicas.synchronous(descent(), aggregate=2, backups=1))
+    for worker, gradient in ((a, 1), (b, 3), (late, 100)):
+        worker.read(gradient, gradient)
+    for worker in (a, b):
+        worker.hand_in()
+    for worker in (a, b):
+        worker.done()
+    # the mean of 1 and 3; two rows of the table are one row, and add up
+    assert a.values() == ([-RATE * 2] * 2, -RATE * 4, 1)
+    late.hand_in()
+    late.done()
+    assert a.values() == ([-RATE * 2] * 2, -RATE * 4, 1)
+    assert {i: (row.steps, row.staleness, row.dropped) for i, row in a.status().items()} == {
+        0: (1, 0, 0),
+        1: (1, 0, 0),
+        2: (1, 1, 1),
+    }
+    # the late one is in the second step now, and counts
+    for worker, gradient in ((b, 5), (late, 7)):
+        worker.read(gradient, gradient)
+        worker.hand_in()
+    for worker in (b, late):
+        worker.done()
+    assert a.values() == ([-RATE * 8] * 2, -RATE * 16, 2)
+
+
+def test_the_token_of_a_dead_worker_is_issued_again_and_it_comes_back(cluster: LocalCluster) -> None:
+    def make() -> Any:
+        return tf.train.replicas.synchronous(descent(), aggregate=3)
+
+    a, b, dead = started(cluster, make)
+    a.read(1, 1)
+    b.read(2, 2)
+    dead.read(100, 100)
+    a.hand_in()
+    b.hand_in()
+    while set(a.status()) != {0, 1}:
+        pass
+    cluster.lose("/job:worker/replica:0/task:2")
+    with pytest.raises(tf.errors.OpError):
+        dead.done()
+    a.session.run(a.optimizer.reissue_op)
+    # both may go on, within the same step: the one that hands in first takes the dead one's place
+    a.done()
+    b.done()
+    assert a.values()[2] == 0
+    a.whole_step(6, 6)
+    assert a.values() == ([-RATE * 3] * 2, -RATE * 6, 1)
+    cluster.begin("/job:worker/replica:0/task:2")
+    back = Worker(cluster.target("worker", 2), 2, make)
+    back.begin(initialize=False)
+    b.whole_step(50, 50)  # of the step that has ended
+    assert a.status()[1].dropped == 1
+    workers = {a: 1, b: 2, back: 3}
+    for worker, gradient in workers.items():
+        worker.read(gradient, gradient)
+        worker.hand_in()
+    for worker in workers:
+        worker.done()
+    assert a.values() == ([-RATE * 5] * 2, -RATE * 10, 2)
+
+
+def test_copies_are_averaged(cluster: LocalCluster) -> None:
+    workers = started(cluster, lambda: tf.train.replicas.averaging(descent(), every=2, workers=3))
+    expected = np.zeros(3)
+    for rounds in (1, 2):
+        for steps in (1, 2):
+            for index, worker in enumerate(workers):
+                worker.whole_step(index + steps * 8, 4)
+                copy = worker.session.run(worker.w)
+                expected[index] -= RATE * (index + steps * 8)
+                assert list(copy) == [expected[index], pytest.approx(-RATE * 4 * (steps + 2 * (rounds - 1)))]
+        running = [
+            threading.Thread(target=worker.session.run, args=(operation,), daemon=True)
+            for worker in workers
+            for operation in worker.optimizer._after_steps(2)
+        ]
+        for thread in running:
+            thread.start()
+        for thread in running:
+            thread.join(DEADLINE)
+        expected[:] = expected.mean()
+        w, _, step = workers[0].values()
+        assert (list(w), step) == ([expected[0], -RATE * 8 * rounds], rounds)
+        for worker in workers:
+            assert list(worker.session.run(worker.w)) == list(w)
+
+
+def test_downpour_fetches_and_pushes_at_intervals(cluster: LocalCluster) -> None:
+    a, b, _ = started(cluster, lambda: tf.train.replicas.downpour(descent(), fetch=3, push=2, local=descent()))
+    shared, copies, sums = 0.0, {a: 0.0, b: 0.0}, {a: 0.0, b: 0.0}
+    for count in range(1, 7):
+        for worker, gradient in ((a, float(count)), (b, 2.0)):
+            worker.whole_step(gradient, gradient)
+            sums[worker] += gradient
+            copies[worker] -= RATE * gradient
+            for operation in worker.optimizer._after_steps(count):
+                worker.session.run(operation)
+            if count % 2 == 0:
+                shared, sums[worker] = shared - RATE * sums[worker], 0.0
+            if count % 3 == 0:
+                copies[worker] = shared
+            assert list(worker.session.run(worker.w)) == [copies[worker]] * 2
+            assert worker.values()[:2] == ([shared] * 2, 2 * shared)
+    assert a.values()[2] == 6
+    # b fetched after 3 steps, when 2 pushes had come, and again after 6
+    assert a.status()[1].steps == 3
+    assert a.status()[1].staleness == 3
