@@ -42,7 +42,7 @@ class BaseSession:
 
     Args:
         target: "" for resources of the session's own; ``local://<name>`` to share variables with the other sessions of
-            that name in this process.
+            that name in this process; ``grpc://<host>:<port>``, a `tf.train.Server`'s `target`, to run on its cluster.
         graph: the graph to run; default: the default graph.
         config: a `ConfigProto`. Of devices it says how many of each type there are (`device_count`), whether requests
             that cannot be met are given up (`allow_soft_placement`), and whether to print where operations go
@@ -401,7 +401,7 @@ class Session(BaseSession):
 
     Args:
         target: "" for resources of the session's own; ``local://<name>`` to share variables with the other sessions of
-            that name in this process.
+            that name in this process; ``grpc://<host>:<port>``, a `tf.train.Server`'s `target`, to run on its cluster.
         graph: the graph to run; default: the default graph.
         config: a `ConfigProto`: how many devices there are, whether to say where operations run, and the like.
         placement: a `PlacementPolicy`, or the path of its file: where operations run, whatever the model says.
