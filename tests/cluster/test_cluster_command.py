@@ -26,6 +26,12 @@ from anabranch.tools.cluster.start import parse_counts
 ROOT = Path(__file__).resolve().parent.parent.parent
 #: for whatever a test waits for, in seconds
 DEADLINE = 60.0
+#: runs the command line; a shell may have told its children to ignore the signal of Ctrl-C
+HEEDING_CTRL_C = """
+import runpy, signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+runpy.run_module("anabranch", run_name="__main__", alter_sys=True)
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -144,13 +150,18 @@ def test_a_program_that_fails_ends_the_run_with_its_status(tmp_path: Path) -> No
 
 def test_ctrl_c_ends_a_run(tmp_path: Path, runtime_folder: Path) -> None:
     (tmp_path / "program.py").write_text("import os, time; print(os.getpid(), flush=True); time.sleep(600)")
-    command = [sys.executable, "-m", "anabranch", "cluster", "run", "--ps", "0", "--workers", "1", "program.py"]
-    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as run:
-        assert run.stdout is not None
-        program = int(run.stdout.readline().partition("|")[2])
-        assert is_alive(program)
-        run.send_signal(signal.SIGINT)
-        assert run.wait(DEADLINE) == 130
+    words = ["cluster", "run", "--ps", "0", "--workers", "1", "program.py"]
+    with subprocess.Popen(
+        [sys.executable, "-c", HEEDING_CTRL_C, *words], cwd=tmp_path, stdout=subprocess.PIPE, text=True
+    ) as run:
+        try:
+            assert run.stdout is not None
+            program = int(run.stdout.readline().partition("|")[2])
+            assert is_alive(program)
+            run.send_signal(signal.SIGINT)
+            assert run.wait(DEADLINE) == 130
+        finally:
+            run.kill()
     assert not is_alive(program)
     assert list((runtime_folder / "anabranch" / "clusters").iterdir()) == []
 
