@@ -44,8 +44,8 @@ def test_a_normalized_lstm(normalize: bool) -> None:
         i, j, f, o = (norm(g) for g in np.split(np.concatenate([X[:, step], h], 1) @ kernel, 4, axis=1))
         c = norm(c * sigmoid(f + 0.5) + sigmoid(i) * np.tanh(j))
         h = np.tanh(c) * sigmoid(o)
-        np.testing.assert_allclose(got[:, step], h, rtol=1e-8)
-    np.testing.assert_allclose(state.c, c, rtol=1e-8)
+        np.testing.assert_allclose(got[:, step], h, rtol=1e-8, atol=1e-11)
+    np.testing.assert_allclose(state.c, c, rtol=1e-8, atol=1e-11)
 
 
 def test_dropout_in_a_normalized_lstm() -> None:
