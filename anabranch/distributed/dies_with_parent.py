@@ -8,7 +8,7 @@ library and takes 0.02 s.
 
 Linux has a call for this (`PR_SET_PDEATHSIG`), which outlasts exec. Two of its conditions matter: the *thread* that
 started this process must live, and a parent that ended before the call is not noticed, so this looks afterwards. Other
-systems have no such call: there, tasks outlive a supervisor that is killed, and `anabranch cluster stop` ends them.
+systems have no such call: there, tasks outlive a supervisor that is killed, and have to be ended by hand.
 Processes that the command starts in its turn are not included.
 """
 

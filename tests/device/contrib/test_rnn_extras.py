@@ -25,6 +25,8 @@ def sigmoid(x: Any) -> Any:
 
 @pytest.mark.parametrize("normalize", [True, False])
 def test_a_normalized_lstm(normalize: bool) -> None:
+    # weights of which no result comes near zero, where a ratio says little
+    tf.set_random_seed(1)
     cell = tf.contrib.rnn.LayerNormBasicLSTMCell(6, 0.5, layer_norm=normalize, norm_gain=1.5, norm_shift=0.25)
     outputs, last = tf.nn.dynamic_rnn(cell, tf.constant(X), dtype=tf.float64)
     names = [v.op.name.removeprefix("rnn/layer_norm_basic_lstm_cell/") for v in tf.trainable_variables()]
@@ -44,8 +46,8 @@ def test_a_normalized_lstm(normalize: bool) -> None:
         i, j, f, o = (norm(g) for g in np.split(np.concatenate([X[:, step], h], 1) @ kernel, 4, axis=1))
         c = norm(c * sigmoid(f + 0.5) + sigmoid(i) * np.tanh(j))
         h = np.tanh(c) * sigmoid(o)
-        np.testing.assert_allclose(got[:, step], h, rtol=1e-8, atol=1e-11)
-    np.testing.assert_allclose(state.c, c, rtol=1e-8, atol=1e-11)
+        np.testing.assert_allclose(got[:, step], h, rtol=1e-8)
+    np.testing.assert_allclose(state.c, c, rtol=1e-8)
 
 
 def test_dropout_in_a_normalized_lstm() -> None:
