@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple
 from anabranch.core.bounded import ticks
 from anabranch.core.device import DeviceSpec
 from anabranch.core.interrupts import admitted
+from anabranch.core.pauses import Pauses
 from anabranch.core.values import TensorValue
 from anabranch.distributed.cluster_spec import matches_filters, parse_task_name
 from anabranch.distributed.network import TaskConnection, TaskNetwork
@@ -49,7 +50,8 @@ _log = logging.getLogger(__name__)
 
 #: how often (s) a session that is being made says whom it waits for
 TELL_EVERY: Final = 10.0
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
+#: the longest pause (s) between two attempts to reach a task
+_LONGEST_PAUSE: Final = 1.0
 
 _session_numbers = itertools.count(1)
 
@@ -222,7 +224,7 @@ class _Waiting:
             OpError: a task refuses to answer.
         """
         said: dict[str, TaskDescription] = {}
-        pause = _FIRST_PAUSE
+        pauses = Pauses(_LONGEST_PAUSE)
         while True:
             for task in tasks:
                 if task.address not in said:
@@ -234,8 +236,7 @@ class _Waiting:
                 return [said[task.address] for task in tasks]
             self._check(missing)
             with admitted():
-                threading.Event().wait(pause)
-            pause = min(pause * 2, _LONGEST_PAUSE)
+                threading.Event().wait(pauses.next())
 
     def _check(self, missing: Sequence[str]) -> None:
         now = time.monotonic()
@@ -277,10 +278,16 @@ class _TaskOfSession:
         self.epoch = 0
         self._master = master
         self._lock = threading.Lock()
-        self._session: WorkerSession | None = master.open_on(address)
+        self._session: WorkerSession | None = None
         connection = master.connection(address)
         self.is_here = connection is None
+        # before the session is opened: a task that is lost right after that must be known to be
         self._withdraw = _nothing if connection is None else connection.on_lost(self._lost)
+        try:
+            self.session()
+        except BaseException:
+            self._withdraw()
+            raise
 
     def _lost(self, _: OpError) -> None:
         # without the lock: whoever opens a session holds it while it waits for an answer

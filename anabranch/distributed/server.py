@@ -272,6 +272,21 @@ class _NoTask:
         pass
 
 
+def client_endpoint(host: str) -> Endpoint:
+    """An endpoint of this process that is no task, at an address of this machine.
+
+    Raises:
+        UnauthenticatedError: other machines can reach the address, and there are no keys.
+    """
+    return Endpoint(
+        str(Address(host, 0)),
+        name=f"client {os.getpid()}",
+        cluster=os.environ.get(CLUSTER_VARIABLE, DEFAULT_CLUSTER),
+        handler=HandlerOfTask(_NoTask()),
+        keys=CurveKeys.load(),
+    )
+
+
 class _ReachedServers:
     """Sessions at servers: of this process, or reached through an endpoint. See `distributed.masters.TargetScheme`."""
 
@@ -310,13 +325,7 @@ class _ReachedServers:
         with self._lock:
             endpoint = self._clients.get(host)
             if endpoint is None:
-                endpoint = self._clients[host] = Endpoint(
-                    str(Address(host, 0)),
-                    name=f"client {os.getpid()}",
-                    cluster=os.environ.get(CLUSTER_VARIABLE, DEFAULT_CLUSTER),
-                    handler=HandlerOfTask(_NoTask()),
-                    keys=CurveKeys.load(),
-                )
+                endpoint = self._clients[host] = client_endpoint(host)
             return endpoint
 
 

@@ -13,13 +13,13 @@ from typing import Any, Protocol
 
 from anabranch import errors
 from anabranch.core.nest import Structure
+from anabranch.core.pauses import Pauses
 from anabranch.core.values import PassedOn
 from anabranch.frontend.platform import logging
 from anabranch.graph.graph import Graph
 from anabranch.graph.operation import FeedDict, StepRunner
 from anabranch.proto.config_pb2 import RunMetadata, RunOptions
 from anabranch.train.coordinator import Coordinator
-from anabranch.train.pauses import Pauses
 from anabranch.train.session_run_hook import SessionRunArgs, SessionRunContext, SessionRunHook, SessionRunValues
 
 #: what a lost task looks like to a client: worth a new session

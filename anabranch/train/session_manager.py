@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 
 from anabranch import errors
+from anabranch.core.pauses import Pauses
 from anabranch.frontend.platform import logging
 from anabranch.graph.graph import Graph, get_default_graph
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.io.checkpoint_state import read_checkpoint_state
 from anabranch.proto.config_pb2 import ConfigProto, RunOptions
 from anabranch.session import Session
-from anabranch.train.pauses import Pauses
 from anabranch.train.saver import Saver
 
 

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import anabranch as tf
+from anabranch.core.pauses import Pauses
 from anabranch.distributed.addresses import address_map, parse_address
 from anabranch.distributed.cluster_spec import matches_filters
 from anabranch.distributed.tf_config import read_tf_config
-from anabranch.train.pauses import Pauses
 from tests.example_checker import run_example
 
 INTERNAL = {

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 import anabranch as tf
+from anabranch.core.pauses import Pauses
 from anabranch.train import hooked_session, session_manager
 from anabranch.train.hooked_session import RecoverableSession
-from anabranch.train.pauses import Pauses
 
 
 class Clock:
