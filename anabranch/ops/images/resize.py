@@ -298,33 +298,55 @@ def _crop_coordinates(low: Array, high: Array, length: int, wanted: int) -> Any:
     return low[:, None] * span + np.arange(wanted, dtype=np.float32) * ((high - low) * span / (wanted - 1))[:, None]
 
 
-def _along(at: Array, length: int, method: bytes) -> tuple[Any, Any, Any, Any]:
-    """Lower and upper place, the upper one's share, and whether the coordinate lies inside the image."""
+@dataclass(frozen=True)
+class _Places:
+    """Where rows (or columns) of crops lie in the image, each [boxes, wanted]: between `lower` and `upper`."""
+
+    lower: Any
+    upper: Any
+    share: Any
+    inside: Any
+
+
+def _along(at: Array, length: int, method: bytes) -> _Places:
+    """The two places that each coordinate lies between, the upper one's share, and whether it is in the image."""
     inside = (at >= 0) & (at <= length - 1)
     safe = jnp.where(inside, at, 0)
+    floor = jnp.floor(safe)
+    share = safe - floor
     if method == b"nearest":
-        nearest = jnp.floor(safe + 0.5).astype(np.int32)
-        return nearest, nearest, jnp.zeros_like(at), inside
-    lower = jnp.floor(safe)
-    return lower.astype(np.int32), jnp.ceil(safe).astype(np.int32), safe - lower, inside
+        nearest = jnp.where(share < 0.5, floor, floor + 1).astype(np.int32)
+        return _Places(nearest, nearest, jnp.zeros_like(share), inside)
+    return _Places(floor.astype(np.int32), jnp.ceil(safe).astype(np.int32), share, inside)
 
 
-def _crop(image: Array, boxes: Array, box_ind: Array, size: tuple[int, int], method: bytes, outside: float) -> Any:
-    """[boxes, *size, channels], float32; linear in the image, and differentiable in the boxes."""
-    batch, height, width, _ = image.shape
-    image, boxes, box_ind = jnp.asarray(image), jnp.asarray(boxes), jnp.asarray(box_ind)
-    y = _along(_crop_coordinates(boxes[:, 0], boxes[:, 2], height, size[0]), height, method)
-    x = _along(_crop_coordinates(boxes[:, 1], boxes[:, 3], width, size[1]), width, method)
-    which = jnp.clip(box_ind, 0, batch - 1)[:, None, None]
+class _Crops:
+    """The four pixels [boxes, rows, columns] that each one of the crops lies between, and its place between these.
 
-    def corner(rows: Array, columns: Array) -> Any:
-        return image[which, rows[:, :, None], columns[:, None, :]]
+    Sums are written in TensorFlow's order, so that NaN and infinities in images and gradients go the same ways.
+    """
 
-    x_share, y_share = x[2][:, None, :, None], y[2][:, :, None, None]
-    top = corner(y[0], x[0]) * (1 - x_share) + corner(y[0], x[1]) * x_share
-    bottom = corner(y[1], x[0]) * (1 - x_share) + corner(y[1], x[1]) * x_share
-    inside = (y[3][:, :, None] & x[3][:, None, :])[..., None]
-    return jnp.where(inside, top * (1 - y_share) + bottom * y_share, np.float32(outside))
+    def __init__(
+        self, shape: tuple[int, ...], boxes: Array, box_ind: Array, size: tuple[int, int], method: bytes
+    ) -> None:
+        boxes = jnp.asarray(boxes)
+        self.which = jnp.clip(jnp.asarray(box_ind), 0, shape[0] - 1)[:, None, None]
+        self.rows = _along(_crop_coordinates(boxes[:, 0], boxes[:, 2], shape[1], size[0]), shape[1], method)
+        self.columns = _along(_crop_coordinates(boxes[:, 1], boxes[:, 3], shape[2], size[1]), shape[2], method)
+        self.down, self.right = self.rows.share[:, :, None, None], self.columns.share[:, None, :, None]
+        self.inside = (self.rows.inside[:, :, None] & self.columns.inside[:, None, :])[..., None]
+
+    def corner(self, low_row: bool, low_column: bool) -> tuple[Any, Any, Any]:
+        """The indices of a corner in the image."""
+        rows = self.rows.lower if low_row else self.rows.upper
+        columns = self.columns.lower if low_column else self.columns.upper
+        return self.which, rows[:, :, None], columns[:, None, :]
+
+    def corners(self, image: Array) -> tuple[Any, Any, Any, Any]:
+        """Top left, top right, bottom left, and bottom right pixels, float32."""
+        image = jnp.asarray(image).astype(np.float32)
+        top_left, top_right = image[self.corner(True, True)], image[self.corner(True, False)]
+        return top_left, top_right, image[self.corner(False, True)], image[self.corner(False, False)]
 
 
 def _check_boxes(box_ind: Array, batch: int, ctx: OperationContext) -> None:
@@ -377,7 +399,13 @@ def _(
     ctx: OperationContext,
 ) -> Any:
     _check_boxes(box_ind, image.shape[0], ctx)
-    return _crop(image.astype(np.float32), boxes, box_ind, _check_size(crop_size), method, extrapolation_value)
+    crops = _Crops(image.shape, boxes, box_ind, _check_size(crop_size), method)
+    top_left, top_right, bottom_left, bottom_right = crops.corners(image)
+    if method == b"nearest":
+        return jnp.where(crops.inside, top_left, np.float32(extrapolation_value))
+    top = top_left + (top_right - top_left) * crops.right
+    bottom = bottom_left + (bottom_right - bottom_left) * crops.right
+    return jnp.where(crops.inside, top + (bottom - top) * crops.down, np.float32(extrapolation_value))
 
 
 @CropAndResize.gradient
@@ -426,10 +454,16 @@ def _(
 ) -> Any:
     shape = tuple(int(d) for d in image_size)
     _check_boxes(box_ind, shape[0], ctx)
-    crop = jax.linear_transpose(
-        lambda image: _crop(image, boxes, box_ind, grads.shape[1:3], method, 0.0), jnp.empty(shape, np.float32)
-    )
-    return crop(grads)[0].astype(T.as_numpy_dtype)
+    crops = _Crops(shape, boxes, box_ind, grads.shape[1:3], method)
+    grads = jnp.where(crops.inside, jnp.asarray(grads), 0)
+    image = jnp.zeros(shape, np.float32)
+    if method == b"nearest":
+        return image.at[crops.corner(True, True)].add(grads).astype(T.as_numpy_dtype)
+    for low_row, share in ((True, 1 - crops.down), (False, crops.down)):
+        part = share * grads
+        image = image.at[crops.corner(low_row, True)].add((1 - crops.right) * part)
+        image = image.at[crops.corner(low_row, False)].add(crops.right * part)
+    return image.astype(T.as_numpy_dtype)
 
 
 CropAndResizeGradBoxes = define_op(
@@ -452,5 +486,25 @@ def _(grads: TensorShape, image: TensorShape, boxes: TensorShape, box_ind: Tenso
 @CropAndResizeGradBoxes.kernel
 def _(grads: Array, image: Array, boxes: Array, box_ind: Array, *, method: bytes, ctx: OperationContext) -> Any:
     _check_boxes(box_ind, image.shape[0], ctx)
-    _, pull = jax.vjp(lambda b: _crop(image.astype(np.float32), b, box_ind, grads.shape[1:3], method, 0.0), boxes)
-    return pull(grads)[0]
+    crops = _Crops(image.shape, boxes, box_ind, grads.shape[1:3], method)
+    top_left, top_right, bottom_left, bottom_right = crops.corners(image)
+    along_rows = (1 - crops.right) * (bottom_left - top_left) + crops.right * (bottom_right - top_right)
+    along_columns = (1 - crops.down) * (top_right - top_left) + crops.down * (bottom_right - bottom_left)
+    to_rows = _to_ends(jnp.where(crops.inside, grads * along_rows, 0), image.shape[1], 1)
+    to_columns = _to_ends(jnp.where(crops.inside, grads * along_columns, 0), image.shape[2], 2)
+    return jnp.stack([to_rows[0], to_columns[0], to_rows[1], to_columns[1]], axis=1)
+
+
+def _to_ends(grads: Array, length: int, axis: int) -> tuple[Any, Any]:
+    """Gradients for the low and the high end of boxes, [boxes] each, from those for coordinates along an axis."""
+    wanted, span = grads.shape[axis], length - 1
+    high: HostArray
+    low: HostArray
+    if wanted == 1:
+        high = np.array([0.5 * span], np.float32)
+        low = high
+    else:
+        high = np.arange(wanted, dtype=np.float32) * np.float32(span / (wanted - 1))
+        low = span - high
+    shape = [-1 if i == axis else 1 for i in range(4)]
+    return jnp.sum(grads * low.reshape(shape), axis=(1, 2, 3)), jnp.sum(grads * high.reshape(shape), axis=(1, 2, 3))
