@@ -21,7 +21,7 @@ from tests.fuzz.comparison import ROUNDING, TOLERANCE, difference, is_something,
 from tests.fuzz.differences import Disagreement
 from tests.fuzz.programs import Node, blocks, needed, producer, used
 from tests.fuzz.sides import Side, SideDiedError
-from tests.fuzz.undefined import repeated, undefined
+from tests.fuzz.undefined import has_other_maxima, repeated, tells_maxima, undefined
 from tests.fuzz.wire import Array, decode_array, encode_array
 
 #: how many refusals of one program are taken out before the rest is left alone
@@ -53,10 +53,6 @@ _VECTORS = {"SelfAdjointEigV2": {"1"}, "Svd": {"1", "2"}}
 
 class _NoKernelError(Exception):
     """TensorFlow has no kernel for an operation of the node, and so runs nothing of the graph."""
-
-
-#: counts of an examination in which nothing was refused or explained
-_AGREEMENT = {"tensors compared", "gradients compared", "static shapes compared"}
 
 
 @dataclass
@@ -429,6 +425,8 @@ class Examination:
             comparable, *answers = (self._comparable(ref, value, full.values[step]) for value in (got, *answer))
             inputs = self._inputs(ref, full.values[step], step)
             ignored = self._undefined(ref, inputs, comparable)
+            if self._differentiates_other_maxima(ref, full.values[step], step):
+                ignored = np.array(True)
             floor = self._least(ref, inputs, comparable.dtype.name)
             tolerance = self._tolerance(ref, inputs, comparable.dtype.name)
             said = difference(comparable, answers[0], answers[1:], ignored, floor, tolerance)
@@ -472,6 +470,21 @@ class Examination:
         """The elements of which the operation says nothing (docs/differences.md)."""
         node, output = self.nodes[producer(ref)], int(ref.rpartition(":")[2])
         return undefined(node.get("op", ""), node.get("attrs", {}), output, inputs, result)
+
+    def _differentiates_other_maxima(self, ref: str, ours: dict[str, Array], step: int) -> bool:
+        """Whether a gradient goes through an operation that is told other maxima than those of its data."""
+        node, _, output = ref.rpartition(":")
+        if self.nodes[node]["kind"] != "gradients":
+            return False
+        behind = needed(self.program, set(self.nodes[node]["ys"]))
+        x = producer(self.nodes[node]["xs"][int(output)])
+        second = any(self.nodes[name]["kind"] == "gradients" for name in behind)
+        return any(
+            tells_maxima(self.nodes[name].get("op", ""), second)
+            and x in needed(self.program, {f"{name}:0"})
+            and has_other_maxima(self._inputs(f"{name}:0", ours, step))
+            for name in behind
+        )
 
     def _least(self, ref: str, inputs: list[Array], dtype: str) -> float:
         """Below what a gradient's elements are rounding: it is a sum of terms that cancel, as large as its inputs."""
@@ -533,37 +546,6 @@ class Examination:
                 and other in there.names
             ):
                 yield there.names[other], encode_array(rounded(value, self.random) if vary else value)
-
-
-class Recorder(Examination):
-    """Keeps what TensorFlow gave for a program, if both sides agree about it at once."""
-
-    def record(self) -> dict[str, Any] | None:
-        """The program, TensorFlow's graph of it, and its values; None where rounding or a refusal plays a part."""
-        self._kept: dict[str, Any] | None = None
-        found = self.run()
-        if found.disagreements or any(n and name not in _AGREEMENT for name, n in found.counts.items()):
-            return None
-        return self._kept
-
-    def _exchange(
-        self, home: Graph, at_home: Outcome, graph_def: str, side: Side, where: str, fetches: list[str]
-    ) -> None:
-        super()._exchange(home, at_home, graph_def, side, where, fetches)
-        if home.genuine:
-            values = [{ref: encode_array(value) for ref, value in step.items()} for step in at_home.values]
-            used_names = {ref: home.names[ref] for ref in home.names if self._is_used(ref, fetches)}
-            self._kept = {
-                "program": self.program,
-                "graph_def": graph_def,
-                "initializer": home.initializer,
-                "names": used_names,
-                "refusals": [],
-                "values": values,
-            }
-
-    def _is_used(self, ref: str, fetches: list[str]) -> bool:
-        return ref in fetches or self.nodes[producer(ref)]["kind"] == "placeholder"
 
 
 def _example(serialized: bytes) -> bytes:

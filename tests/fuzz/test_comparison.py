@@ -9,7 +9,10 @@ import pytest
 
 from tests.fuzz.comparison import difference, is_something
 from tests.fuzz.differences import Disagreement, known_differences
+from tests.fuzz.examination import Examination
+from tests.fuzz.programs import Node
 from tests.fuzz.undefined import repeated, undefined
+from tests.fuzz.wire import encode_array
 
 Array = np.ndarray[Any, Any]
 
@@ -110,6 +113,19 @@ def test_gradients_of_other_maxima_than_those_of_the_data_are_left_out() -> None
     for maxima, seen in (([5.0, 7.0], True), ([5.5, 7.5], False)):
         inputs = [data, np.float32(maxima).reshape(1, 1, 2, 1), grad]
         assert differs("MaxPoolGrad", inputs, right + 1, right) is seen
+
+
+@pytest.mark.parametrize(("maxima", "x", "left_out"), [(9.0, "g", True), (8.0, "g", False), (9.0, "other", False)])
+def test_gradients_through_other_maxima_are_left_out(maxima: float, x: str, left_out: bool) -> None:
+    """Only those with respect to what the operation that was told them depends on."""
+    arrays = {"data": np.arange(1, 9).reshape(1, 2, 4, 1), "told": np.full((1, 1, 1, 1), maxima), "g": np.ones(1)}
+    fed = {name: encode_array(np.asarray(value, np.float32)) for name, value in {**arrays, "other": 1.0}.items()}
+    names = dict(zip(("orig_input", "orig_output", "grad"), ("data:0", "told:0", "g:0"), strict=True))
+    nodes: list[Node] = [{"id": name, "kind": "placeholder", "dtype": "float32", "shape": None} for name in fed]
+    nodes.append({"id": "n1", "kind": "op", "op": "MaxPoolGradGrad", "inputs": names, "attrs": {}})
+    nodes.append({"id": "n2", "kind": "gradients", "ys": ["n1:0"], "xs": [f"{x}:0"]})
+    program = {"nodes": nodes, "feeds": [fed], "index": 0}
+    assert Examination(program, None, None)._differentiates_other_maxima("n2:0", {}, 0) is left_out  # type: ignore[arg-type]
 
 
 def test_zeros_and_what_nan_makes_of_them_are_no_gradient() -> None:

@@ -57,6 +57,8 @@ _RESERVED = {"FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"}
 
 #: operations that are told the maxima of their data, and of which TensorFlow computes them anew on processors alone
 _OF_MAXIMA = {"MaxPoolGrad", "MaxPoolGradV2"}
+#: operations whose gradients are among these
+_GRADIENTS_OF_MAXIMA = {"MaxPoolGradGrad", "MaxPoolGradGradV2"}
 
 
 def undefined(operation: str, attrs: dict[str, Any], output: int, inputs: list[Array], result: Array) -> Array:
@@ -66,10 +68,8 @@ def undefined(operation: str, attrs: dict[str, Any], output: int, inputs: list[A
         return _unrepresentable(inputs[0], np.iinfo(result.dtype))
     if operation == "CTCBeamSearchDecoder" and output < 3 * attrs["top_paths"] and _have_equals(inputs[0][..., :-1]):
         return np.array(True)
-    if operation in _OF_MAXIMA:
-        data, maxima = inputs[:2]
-        if not np.isin(maxima, data).all():
-            return np.array(True)
+    if operation in _OF_MAXIMA and has_other_maxima(inputs):
+        return np.array(True)
     if operation in _RESERVED and output >= 3 and not attrs.get("is_training", True):
         return np.array(True)
     rule = _RULES.get(operation)
@@ -83,6 +83,17 @@ def undefined(operation: str, attrs: dict[str, Any], output: int, inputs: list[A
     for unit in units:
         wild |= unit
     return wild.reshape(leading + (1,) * (len(shape) - len(leading)))
+
+
+def has_other_maxima(inputs: Sequence[Array]) -> bool:
+    """Whether an operation that takes data and their maxima first is told maxima that are not among the data."""
+    data, maxima = inputs[:2]
+    return not np.isin(maxima, data).all()
+
+
+def tells_maxima(operation: str, second: bool) -> bool:
+    """Whether its gradient, or its second-order one, hands the maxima that it is told to one of `_OF_MAXIMA`."""
+    return operation in _GRADIENTS_OF_MAXIMA or (second and operation in _OF_MAXIMA)
 
 
 def repeated(keys: Sequence[object]) -> bool:

@@ -13,8 +13,8 @@ import gzip
 import json
 from typing import Any
 
-from tests.fuzz.examination import Recorder
 from tests.fuzz.graphs import make_program
+from tests.fuzz.recorder import Recorder
 from tests.fuzz.sides import ROOT, Side
 
 FILE = ROOT / "tests" / "fixtures" / "tensorflow" / "random_graphs.json.gz"
