@@ -561,6 +561,9 @@ def BatchMatMul(
 def BatchMatMulV2(
     *, x: TensorLike, y: TensorLike, adj_x: bool = False, adj_y: bool = False, name: str | None = None
 ) -> Tensor: ...
+def BatchMatMulV3(
+    *, x: TensorLike, y: TensorLike, Tout: DTypeLike, adj_x: bool = False, adj_y: bool = False, name: str | None = None
+) -> Tensor: ...
 def BatchMatrixTriangularSolve(
     *, matrix: TensorLike, rhs: TensorLike, lower: bool = True, adjoint: bool = False, name: str | None = None
 ) -> Tensor: ...

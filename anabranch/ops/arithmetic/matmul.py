@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from anabranch.core.arrays import Array, ArrayLibrary
+from anabranch.core.dtypes import DType
 from anabranch.core.op_def import ASSUMED_DIMENSION, FlopsRule
 from anabranch.core.shapes import TensorShape, broadcast_shape
 from anabranch.graph.building import OpFunction, define_op
@@ -20,6 +21,8 @@ from anabranch.ops.arithmetic.math import conj, sum_to_shape
 _MATRIX_TYPES = (
     "{bfloat16, half, float, double, int16, int32, int64, uint8, uint16, uint32, uint64, complex64, complex128}"
 )
+#: of the factors of `BatchMatMulV3`
+_FACTORS = "{bfloat16, half, float, double, uint8, int8, int16, int32, int64, complex64, complex128}"
 
 MatMul = define_op(
     "MatMul", "a: T, b: T -> product: T", f"transpose_a: bool = False, transpose_b: bool = False, T: {_MATRIX_TYPES}"
@@ -107,16 +110,7 @@ def _batch_matmul(name: str, merge_batches: Callable[[TensorShape, TensorShape],
 
     @op.shape
     def _(x: TensorShape, y: TensorShape, *, adj_x: bool, adj_y: bool) -> TensorShape:
-        x, y = x.with_rank_at_least(2), y.with_rank_at_least(2)
-        if x.ndims is None or y.ndims is None:
-            return shape_rules.UNKNOWN
-        rows, inner_x = (x[-1], x[-2]) if adj_x else (x[-2], x[-1])
-        inner_y, columns = (y[-1], y[-2]) if adj_y else (y[-2], y[-1])
-        if not inner_x.is_compatible_with(inner_y):
-            raise ValueError(
-                f"the inner dimensions {inner_x} and {inner_y} must be equal; transpose_a and transpose_b turn matrices"
-            )
-        return merge_batches(x[:-2], y[:-2]).concatenate([rows, columns])
+        return _batch_product_shape(x, y, adj_x, adj_y, merge_batches)
 
     @op.kernel
     def _(x: Array, y: Array, *, adj_x: bool, adj_y: bool, xp: ArrayLibrary) -> Any:
@@ -131,6 +125,25 @@ def _batch_matmul(name: str, merge_batches: Callable[[TensorShape, TensorShape],
         return sum_to_batch(grad_x, x, y), sum_to_batch(grad_y, y, x)
 
     return op
+
+
+def _batch_product_shape(
+    x: TensorShape,
+    y: TensorShape,
+    adj_x: bool,
+    adj_y: bool,
+    merge_batches: Callable[[TensorShape, TensorShape], TensorShape],
+) -> TensorShape:
+    x, y = x.with_rank_at_least(2), y.with_rank_at_least(2)
+    if x.ndims is None or y.ndims is None:
+        return shape_rules.UNKNOWN
+    rows, inner_x = (x[-1], x[-2]) if adj_x else (x[-2], x[-1])
+    inner_y, columns = (y[-1], y[-2]) if adj_y else (y[-2], y[-1])
+    if not inner_x.is_compatible_with(inner_y):
+        raise ValueError(
+            f"the inner dimensions {inner_x} and {inner_y} must be equal; transpose_a and transpose_b turn matrices"
+        )
+    return merge_batches(x[:-2], y[:-2]).concatenate([rows, columns])
 
 
 def _adjoint(xp: ArrayLibrary, x: Array) -> Any:
@@ -155,6 +168,44 @@ def _batch(shape: Tensor) -> Tensor:
 
 BatchMatMul = _batch_matmul("BatchMatMul", lambda a, b: a.merge_with(b))
 BatchMatMulV2 = _batch_matmul("BatchMatMulV2", broadcast_shape)
+# What TensorFlow 2 writes: the factors may have dtypes of their own, and are converted to that of the product.
+BatchMatMulV3 = define_op(
+    "BatchMatMulV3",
+    "x: Ta, y: Tb -> output: Tout",
+    f"Ta: {_FACTORS}, Tb: {_FACTORS}, "
+    "Tout: {bfloat16, half, float, double, int16, int32, int64, complex64, complex128}, "
+    "adj_x: bool = False, adj_y: bool = False",
+)
+BatchMatMulV3.flops(_product_flops("adj_x"))
+
+
+@BatchMatMulV3.shape
+def _(x: TensorShape, y: TensorShape, *, Ta: DType, Tb: DType, Tout: DType, adj_x: bool, adj_y: bool) -> TensorShape:
+    for dtype in (Ta, Tb):
+        if not np.can_cast(dtype.as_numpy_dtype, Tout.as_numpy_dtype, "same_kind"):
+            raise ValueError(f"factors of dtypes {Ta.name} and {Tb.name} have no product of dtype {Tout.name}")
+    return _batch_product_shape(x, y, adj_x, adj_y, broadcast_shape)
+
+
+@BatchMatMulV3.kernel
+def _(x: Array, y: Array, *, Tout: DType, adj_x: bool, adj_y: bool, xp: ArrayLibrary) -> Any:
+    x, y = x.astype(Tout.as_numpy_dtype), y.astype(Tout.as_numpy_dtype)
+    return xp.matmul(_adjoint(xp, x) if adj_x else x, _adjoint(xp, y) if adj_y else y)
+
+
+@BatchMatMulV3.gradient
+def _(op: Operation, grad: Tensor) -> Any:
+    x, y = op.inputs
+    adj_x, adj_y = op.attrs["adj_x"], op.attrs["adj_y"]
+
+    def product(a: Tensor, b: Tensor, adj_a: bool, adj_b: bool) -> Tensor:
+        found: Tensor = BatchMatMulV3(a, b, Tout=grad.dtype, adj_x=adj_a, adj_y=adj_b)
+        return found
+
+    grad_x = product(y, grad, adj_y, True) if adj_x else product(grad, y, False, not adj_y)
+    grad_y = product(grad, x, True, adj_x) if adj_y else product(x, grad, not adj_x, False)
+    return raw.Cast(sum_to_batch(grad_x, x, y), DstT=x.dtype), raw.Cast(sum_to_batch(grad_y, y, x), DstT=y.dtype)
+
 
 Cross = define_op("Cross", "a: T, b: T -> product: T", "T: real")
 

@@ -9,6 +9,7 @@ import ml_dtypes
 import numpy as np
 
 from anabranch import errors
+from anabranch.core import dtypes
 from anabranch.testing.op_cases import OpCase, assert_close
 
 RANDOM = np.random.default_rng(3)
@@ -47,12 +48,12 @@ def matmul(transpose_a: bool, transpose_b: bool, a: Any, b: Any, label: str = ""
     )
 
 
-def batch_matmul(op: str, adj_x: bool, adj_y: bool, x: Any, y: Any, label: str) -> OpCase:
+def batch_matmul(op: str, adj_x: bool, adj_y: bool, x: Any, y: Any, label: str, **attrs: Any) -> OpCase:
     x, y = (adjoint(x) if adj_x else x), (adjoint(y) if adj_y else y)
     return OpCase(
         op,
         (x, y),
-        {"adj_x": adj_x, "adj_y": adj_y},
+        {"adj_x": adj_x, "adj_y": adj_y, **attrs},
         order=2,
         oracle=lambda x, y: (adjoint(x) if adj_x else x) @ (adjoint(y) if adj_y else y),
         label=f"{label}{' x^H' * adj_x}{' y^H' * adj_y}",
@@ -72,6 +73,7 @@ def einsum(equation: str, *operands: Any) -> OpCase:
 
 BOTH = [(a, b) for a in (False, True) for b in (False, True)]
 A, B = real(2, 3), real(3, 4)
+STACK = np.random.default_rng(4).normal(size=(2, 1, 3, 3))
 PRODUCTS = [
     *(matmul(ta, tb, A, B, "float64") for ta, tb in BOTH),
     *(matmul(ta, tb, complex_(2, 3), complex_(3, 4), "complex128") for ta, tb in BOTH),
@@ -90,6 +92,34 @@ PRODUCTS = [
     *(batch_matmul("BatchMatMul", ax, ay, real(2, 2, 3), real(2, 3, 4), "float64") for ax, ay in BOTH),
     *(batch_matmul("BatchMatMulV2", ax, ay, real(2, 1, 2, 3), real(4, 3, 2), "float64") for ax, ay in BOTH),
     *(batch_matmul("BatchMatMulV2", ax, ay, complex_(2, 2, 3), complex_(1, 3, 2), "complex128") for ax, ay in BOTH),
+    *(batch_matmul("BatchMatMulV3", ax, ay, STACK, STACK[:, 0], "float64", Tout=dtypes.float64) for ax, ay in BOTH),
+    *(
+        batch_matmul("BatchMatMulV3", ax, ay, 1j * STACK, STACK[0] + 1j, "complex128", Tout=dtypes.complex128)
+        for ax, ay in BOTH
+    ),
+    OpCase(
+        "BatchMatMulV3",
+        (np.int8([[[100, -128]]]), np.uint8([[200], [255]])),
+        {"Tout": dtypes.int32},
+        oracle=lambda x, y: x.astype(np.int32) @ y.astype(np.int32),
+        label="whole numbers of one byte",
+    ),
+    OpCase(
+        "BatchMatMulV3",
+        (A.astype(ml_dtypes.bfloat16), np.int8([[1], [-2], [3]])),
+        {"Tout": dtypes.bfloat16},
+        oracle=np.matmul,
+        gradient=False,
+        tolerance=0.1,
+        label="by whole numbers",
+    ),
+    OpCase(
+        "BatchMatMulV3",
+        (float32(A), np.int8([[1], [-2], [3]])),
+        {"Tout": dtypes.int32},
+        error=errors.InvalidArgumentError,
+        label="no product of this dtype",
+    ),
     OpCase("SparseMatMul", (float32(A), float32(B)), {"a_is_sparse": True}, oracle=np.matmul),
     OpCase(
         "SparseMatMul",
