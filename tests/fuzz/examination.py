@@ -289,7 +289,7 @@ class Examination:
             if "No OpKernel was registered" in message and node is not None:
                 raise _NoKernelError(node)
             if node is None or node in refusals or len(refusals) >= _REFUSALS:
-                node = self._search(graph, left)
+                node, message = self._search(graph, left)
             if node is None or node in refusals or len(refusals) >= _REFUSALS:
                 return Outcome([], refusals, undecided=True)
             refusals[node] = message
@@ -309,12 +309,13 @@ class Examination:
             values.append(dict(zip(fetches, map(decode_array, answer["values"]), strict=True)))
         return values, None
 
-    def _search(self, graph: Graph, fetches: list[str]) -> str | None:
-        """The first node that fails when it is fetched alone, where the error does not name it."""
+    def _search(self, graph: Graph, fetches: list[str]) -> tuple[str | None, str]:
+        """The first node that fails when it is fetched alone, and what is said of it, where the error names none."""
         for ref in fetches:
-            if self._attempt(graph, [ref])[1] is not None:
-                return producer(ref)
-        return None
+            error = self._attempt(graph, [ref])[1]
+            if error is not None:
+                return producer(ref), error[0]
+        return None, ""
 
     def _top(self, name: str) -> str | None:
         """The program's node that an operation of a graph belongs to."""

@@ -36,8 +36,16 @@ _LEAST_AREA = 1.0
 
 
 # ---------------------------------------------------------------------- drawing
-def _drawn_shape(images: TensorShape, boxes: TensorShape, *_: TensorShape | list[TensorShape]) -> TensorShape:
+def _channels_checked(images: TensorShape) -> TensorShape:
+    """Images are grey, of three colours, or of these and an alpha channel."""
     images = shape_rules.with_rank(images, 4, "images")
+    if images[3].value not in (None, 1, 3, 4):
+        raise ValueError(f"images must have 1, 3 or 4 channels, got shape {images}")
+    return images
+
+
+def _drawn_shape(images: TensorShape, boxes: TensorShape, *_: TensorShape | list[TensorShape]) -> TensorShape:
+    images = _channels_checked(images)
     shape_rules.with_rank(boxes, 3, "boxes")[:1].merge_with(images[:1])
     return images
 
@@ -54,8 +62,6 @@ def _draw(images: Array, boxes: Array, colours: Array) -> Array:
     if not len(colours):
         # On grey images all boxes are white.
         colours = COLOURS if depth > 1 else np.ones((1, 1), np.float32)
-    if not 1 <= depth <= 4:
-        raise ValueError(f"images must have 1 to 4 channels, got shape {images.shape}")
     if boxes.shape[2] != 4:
         raise ValueError(f"a box has 4 numbers, but boxes has shape {boxes.shape}")
     if colours.shape[1] < depth:
@@ -87,7 +93,7 @@ DrawBoundingBoxes = define_op(
 @DrawBoundingBoxes.shape
 def _(images: TensorShape, boxes: TensorShape) -> TensorShape:
     boxes = shape_rules.merged(boxes, TensorShape([None, None, 4]))
-    return shape_rules.late(_drawn_shape, images, boxes)
+    return shape_rules.late(_drawn_shape, _channels_checked(images), boxes)
 
 
 DrawBoundingBoxes.not_differentiable()

@@ -340,14 +340,32 @@ _LOCAL = (
 )
 
 
-def _channel_sums(x: Array, attrs: dict[str, Any]) -> Any:
-    """At each channel the sum of those within depth_radius."""
-    radius = min(attrs["depth_radius"], x.shape[3])  # more sees the same channels
+def _depth_radius(x: Array, attrs: dict[str, Any]) -> int:
+    radius = min(int(attrs["depth_radius"]), x.shape[3])  # more sees the same channels
     if radius < 0:
         raise ValueError(f"depth_radius must not be negative, it is {radius}")
-    zero = np.zeros((), x.dtype)
-    sides = [(0, 0)] * 3 + [(radius, radius)]
-    return lax.reduce_window(x, zero, lax.add, (1, 1, 1, 2 * radius + 1), (1, 1, 1, 1), sides)
+    return radius
+
+
+def _window_sums(x: Array, size: int, padding: int) -> Any:
+    """Sums of so many channels in a row, with that many zeros at both ends."""
+    sides = [(0, 0)] * 3 + [(padding, padding)]
+    return lax.reduce_window(x, np.zeros((), x.dtype), lax.add, (1, 1, 1, size), (1, 1, 1, 1), sides)
+
+
+def _channel_sums(x: Array, attrs: dict[str, Any]) -> Any:
+    """At each channel the sum of those within depth_radius."""
+    radius = _depth_radius(x, attrs)
+    return _window_sums(x, 2 * radius + 1, radius)
+
+
+def _other_channel_sums(x: Array, attrs: dict[str, Any]) -> Any:
+    """The same without the channel itself."""
+    radius, channels = _depth_radius(x, attrs), x.shape[3]
+    if radius == 0:
+        return np.zeros((), x.dtype)
+    sums = _window_sums(x, radius, radius)
+    return sums[..., :channels] + sums[..., radius + 1 :]
 
 
 def _local_norm(x: Array, attrs: dict[str, Any]) -> Any:
@@ -397,5 +415,6 @@ def _(input_grads: Array, input_image: Array, output_image: Array, *, ctx: Opera
     attrs = ctx.op.attrs
     alpha, beta = (np.asarray(attrs[name], x.dtype) for name in ("alpha", "beta"))
     norm = _local_norm(x, attrs)
-    across = _channel_sums(grad * y / norm, attrs)
-    return (grad * norm**-beta - 2 * alpha * beta * x * across).astype(input_image.dtype)
+    factor = -2 * alpha * beta * x
+    own = (norm**-beta + factor * y / norm) * grad  # one factor for the gradient: it may be infinite
+    return (own + factor * _other_channel_sums(y / norm * grad, attrs)).astype(input_image.dtype)

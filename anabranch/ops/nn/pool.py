@@ -465,11 +465,11 @@ MaxPoolGradWithArgmax = _argmax_op("MaxPoolGradWithArgmax", input=4)
 
 
 @MaxPoolGradWithArgmax.late_shape
-def _(input: TensorShape, grad: TensorShape, argmax: TensorShape) -> TensorShape:
-    pooled = shape_rules.merged(shape_rules.with_rank(grad, 4, "grad"), argmax)
-    input = shape_rules.with_rank(input, 4, "the input")
-    shape_rules.merged(*(TensorShape([shape[0], shape[3]]) for shape in (input, pooled)))
-    return input
+def _(
+    input: TensorShape, grad: TensorShape, argmax: TensorShape, *, ksize: list[int], strides: list[int], padding: bytes
+) -> TensorShape:
+    shape_rules.merged(windows.pooled_shape(input, ksize, strides, padding, b"NHWC"), grad, argmax)
+    return shape_rules.with_rank(input, 4, "the input")
 
 
 @MaxPoolGradWithArgmax.kernel
@@ -488,9 +488,11 @@ MaxPoolGradGradWithArgmax = _argmax_op("MaxPoolGradGradWithArgmax")
 
 
 @MaxPoolGradGradWithArgmax.late_shape
-def _(input: TensorShape, grad: TensorShape, argmax: TensorShape) -> TensorShape:
+def _(
+    input: TensorShape, grad: TensorShape, argmax: TensorShape, *, ksize: list[int], strides: list[int], padding: bytes
+) -> TensorShape:
     shape_rules.merged(shape_rules.with_rank(input, 4, "the input"), grad)
-    return shape_rules.with_rank(argmax, 4, "argmax")
+    return shape_rules.merged(windows.pooled_shape(input, ksize, strides, padding, b"NHWC"), argmax)
 
 
 @MaxPoolGradGradWithArgmax.kernel

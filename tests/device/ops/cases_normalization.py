@@ -99,6 +99,31 @@ def local_grad(radius: int, bias: float, alpha: float, beta: float) -> Any:
     return oracle
 
 
+def local_grad_by_terms(radius: int, bias: float, alpha: float, beta: float) -> Any:
+    """Each gradient times one factor for each channel that it goes to, as TensorFlow has it."""
+
+    def oracle(g: Array, x: Array, y: Array) -> Array:
+        out = np.zeros_like(x)
+        channels = range(x.shape[-1])
+        for c in channels:
+            near = x[..., max(0, c - radius) : c + radius + 1]
+            norm = bias + alpha * (near**2).sum(-1)
+            for k in channels[max(0, c - radius) : c + radius + 1]:
+                factor = -2 * alpha * beta * x[..., k] * y[..., c] / norm + (norm**-beta if k == c else 0)
+                out[..., k] += factor * g[..., c]
+        return out
+
+    return oracle
+
+
+def with_infinities(x: Array) -> Array:
+    """One element in each seven, of both signs."""
+    wild = x.copy()
+    wild.flat[::7] = np.inf
+    wild.flat[3::14] = -np.inf
+    return wild
+
+
 TRAIN = {"epsilon": EPSILON}
 INFER = {"epsilon": EPSILON, "is_training": False}
 VECTORS = (SCALE, OFFSET, MEAN, VARIANCE)
@@ -172,4 +197,14 @@ CASES = [
     OpCase("LRN", (X,), LOCAL, lambda x: local(x, 1, 1.5, 0.7, 0.6), label="narrow"),
     OpCase("LRN", (X.astype(ml_dtypes.bfloat16),), oracle=local, gradient=False, label="bfloat16"),
     OpCase("LRNGrad", (G, X, local(X, 1, 1.5, 0.7, 0.6)), LOCAL, local_grad(1, 1.5, 0.7, 0.6), tolerance=1e-4),
+    *(
+        OpCase(
+            "LRNGrad",
+            (with_infinities(G), X, local(X, radius, 1.5, 0.7, 0.6)),
+            {**LOCAL, "depth_radius": radius},
+            local_grad_by_terms(radius, 1.5, 0.7, 0.6),
+            label=f"infinities, {radius} at each side",
+        )
+        for radius in (0, 1, 2, 7)
+    ),
 ]
