@@ -161,10 +161,28 @@ class Examination:
     ) -> None:
         """Judges nodes that one side does not build, and goes on with a program without them."""
         refused = {*refused_here, *refused_there}
-        got = Outcome([], self._refused_late(here, refused - set(refused_here)))
-        wanted = Outcome([], self._refused_late(there, refused - set(refused_there)))
-        self._compare_refusals(refused_here, refused_there, got, wanted, "program", there)
+        judged = refused - self._gradients_of_refused(here, set(refused_here) - set(refused_there))
+        judged -= self._gradients_of_refused(there, set(refused_there) - set(refused_here))
+        built_here, built_there = ({n: r[n] for n in r if n in judged} for r in (refused_here, refused_there))
+        got = Outcome([], self._refused_late(here, judged - set(built_here)))
+        wanted = Outcome([], self._refused_late(there, judged - set(built_there)))
+        self._compare_refusals(built_here, built_there, got, wanted, "program", there)
         self._go_on_without(refused)
+
+    def _gradients_of_refused(self, graph: Graph, nodes: set[str]) -> set[str]:
+        """Those of the nodes that are gradients of another one that the graph's side refuses to run."""
+        found = set()
+        for node in nodes:
+            if self.nodes[node]["kind"] == "gradients":
+                behind = needed(self.program, set(self.nodes[node]["ys"]))
+                refs = [ref for ref in graph.names if producer(ref) in behind and not self._is_fed(ref)]
+                if refs and self._attempt(graph, refs)[1] is not None:
+                    found.add(node)
+        self.result.counts["gradients of what is refused"] += len(found)
+        return found
+
+    def _is_fed(self, ref: str) -> bool:
+        return bool(self.nodes[producer(ref)]["kind"] == "placeholder")
 
     def _go_on_without(self, names: set[str]) -> None:
         """Examines the program without some nodes and what depends on them."""
@@ -191,7 +209,7 @@ class Examination:
         if "error" in built:
             return None
         here = Graph(self.ours, built["graph"], built["initializer"], _names(built), genuine=False)
-        found = self._steps(here, [r for r in here.names if self.nodes[producer(r)]["kind"] != "placeholder"])
+        found = self._steps(here, [r for r in here.names if not self._is_fed(r)])
         return None if found.undecided else found.values
 
     def _exchange(
@@ -212,7 +230,7 @@ class Examination:
 
     def _disagree(self, kind: str, node: str, message: str, where: str, dtype: str = "-") -> None:
         found = self.nodes[node]
-        operation = found["op"] if found["kind"] == "op" else found["kind"].upper()
+        operation = found["op"] if found["kind"] == "op" else refused_type(message) or found["kind"].upper()
         self.result.disagreements.append(Disagreement(kind, node, operation, dtype, message, where))
 
     # ------------------------------------------------------------------ what was built
@@ -408,7 +426,7 @@ class Examination:
 
     def _ask_again(self, here: Graph, there: Graph, different: list[tuple[str, int]], where: str) -> None:
         """Asks the other side for each differing tensor, given our values before it."""
-        full = self._steps(here, [ref for ref in here.names if self.nodes[producer(ref)]["kind"] != "placeholder"])
+        full = self._steps(here, [ref for ref in here.names if not self._is_fed(ref)])
         for ref, step in different[:_ASKED_AGAIN]:
             if full.undecided or ref not in full.values[step]:
                 continue
@@ -489,6 +507,8 @@ class Examination:
 
     def _least(self, ref: str, inputs: list[Array], dtype: str) -> float:
         """Below what a gradient's elements are rounding: it is a sum of terms that cancel, as large as its inputs."""
+        if self.nodes[producer(ref)].get("op") == "Erfinv":
+            return ROUNDING[dtype]  # (x + 1) / 2 is rounded there (docs/differences.md)
         if self.nodes[producer(ref)]["kind"] != "gradients" or dtype not in ROUNDING:
             return 0.0
         sizes = [np.abs(value[np.isfinite(value)]).max(initial=0.0) for value in inputs if value.dtype.name in ROUNDING]
@@ -515,8 +535,8 @@ class Examination:
             session = there.side.ask("open", graph=there.number)["session"]
             there.side.ask("run", session=session, fetches=[there.initializer], feeds={})
             for k in range(step + 1):
-                feeds = dict(self._given(there, full.values[k], k, ref, vary=trial > 0 and k == step))
-                fetched = [there.names[r] for r in [ref, *self._changes(there)]]
+                feeds = dict(self._given(there, full.values[k], k, ref if k == step else None, trial > 0 and k == step))
+                fetched = [there.names[r] for r in [*([ref] if k == step else []), *self._changes(there)]]
                 answer = there.side.ask("run", session=session, fetches=fetched, feeds=feeds)
             if "error" in answer:
                 return ": ".join(answer["error"])
@@ -529,10 +549,11 @@ class Examination:
         ]
 
     def _given(
-        self, there: Graph, values: dict[str, Array], step: int, ref: str, vary: bool
+        self, there: Graph, values: dict[str, Array], step: int, ref: str | None, vary: bool
     ) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Feeds: what the program feeds, and our values of all that comes before the node, except state."""
-        before = needed(self.program, {ref}) - {producer(ref)}
+        """Feeds: what the program feeds, and our values of all that comes before the node and changes of state."""
+        asked = set() if ref is None else {ref}
+        before = needed(self.program, {*asked, *self._changes(there)}) - {producer(r) for r in asked}
         for name, value in self.program["feeds"][step].items():
             if f"{name}:0" in there.names:
                 yield (
@@ -552,6 +573,12 @@ class Examination:
 def _example(serialized: bytes) -> bytes:
     """An example with its lists packed and its features in order, however it was written."""
     return bytes(Example.FromString(serialized).SerializeToString(deterministic=True))
+
+
+def refused_type(message: str) -> str | None:
+    """The type of the operation that TensorFlow refused to build in the body of a loop or a branch."""
+    found = re.search(r"\{\{node [^}]*\}\} = (\w+)\[", message)
+    return found and found[1]
 
 
 def _names(built: dict[str, Any]) -> dict[str, str]:

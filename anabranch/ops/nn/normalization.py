@@ -341,10 +341,10 @@ _LOCAL = (
 
 
 def _depth_radius(x: Array, attrs: dict[str, Any]) -> int:
-    radius = min(int(attrs["depth_radius"]), x.shape[3])  # more sees the same channels
+    radius = min(attrs["depth_radius"], x.shape[3])  # more sees the same channels
     if radius < 0:
         raise ValueError(f"depth_radius must not be negative, it is {radius}")
-    return radius
+    return int(radius)
 
 
 def _window_sums(x: Array, size: int, padding: int) -> Any:

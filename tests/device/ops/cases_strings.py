@@ -87,7 +87,24 @@ SINGLE = [
     OpCase("EncodeBase64", (text(b"\xfb\xff", b"a"),), expected=text(b"-_8", b"YQ")),
     OpCase("EncodeBase64", (text(b"a"),), {"pad": True}, expected=text(b"YQ=="), label="pad"),
     OpCase("DecodeBase64", (text(b"-_8", b"YQ=="),), expected=text(b"\xfb\xff", b"a")),
-    OpCase("DecodeBase64", (text(b"?"),), error=INVALID, label="wrong"),
+    *(
+        OpCase("DecodeBase64", (text(wrong),), error=INVALID, label=f"wrong: {wrong!r}")
+        for wrong in (
+            b"?",
+            b"a/bc",
+            b"+bcd",
+            b"A",
+            b"AAAAA",
+            b"=",
+            b"==",
+            b"====",
+            b"A===",
+            b"AA=",
+            b"AA==AAAA",
+            b"AA\n=",
+        )
+    ),
+    OpCase("DecodeBase64", (text(b"", b"AB", b"AAAAAAF=", b"AAF"),), expected=text(b"", b"\0", b"\0\0\0\0\1", b"\0\1")),
     OpCase(
         "RegexReplace",
         (WORDS, scalar(rb"(\w)(\w)"), scalar(rb"\2\1\\")),
