@@ -133,11 +133,11 @@ def _programs(options: argparse.Namespace, kernels: Kernels, until: float) -> It
         yield json.loads(options.program.read_text())
         return
     if options.index is not None:
-        yield make_program(options.seed, options.index, kernels, loops=options.loops)
+        yield make_program(options.seed, options.index, kernels, options.operations, options.loops)
         return
     index = options.start
     while time.monotonic() < until:
-        yield make_program(options.seed, index, kernels, loops=options.loops)
+        yield make_program(options.seed, index, kernels, options.operations, options.loops)
         index += 1
 
 
@@ -150,6 +150,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--program", type=Path, help="run the program in this file and stop")
     parser.add_argument("--out", type=Path, default=ROOT / "out" / "fuzz", help="where disagreements are written")
     parser.add_argument("--loops", action="store_true", help="programs of control flow and gradients above all")
+    parser.add_argument("--operations", type=int, help="how many in each program, or a few more (default: 20 to 60)")
     parser.add_argument("--quiet", action="store_true", help="no progress display")
     return parser.parse_args()
 
