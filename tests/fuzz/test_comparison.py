@@ -41,6 +41,19 @@ def test_only_the_pixel_that_is_not_finite_is_left_out() -> None:
     assert not differs("AdjustHue", [np.ones_like(pixels), np.float32(np.nan)], wrong, right)
 
 
+def test_pivots_are_compared_where_both_measures_choose_one() -> None:
+    """|3 + 3i| < |5|, but 3 + 3 > 5; in the second matrix the first pivot leaves a choice for the next."""
+    clear = np.array([[5, 1, 0], [1, 4, 1], [0, 1, 3]], np.complex64)
+    first = np.array([[5, 1, 0], [3 + 3j, 4, 1], [0, 1, 3]], np.complex64)
+    second = np.array([[9, 0, 0], [0, 5, 1], [0, 3 + 3j, 3]], np.complex64)
+    right = np.zeros((3, 3, 3), np.complex64)
+    for i, seen in enumerate([True, False, False]):
+        wrong = right.copy()
+        wrong[i, 1, 1] = 1
+        assert differs("Lu", [np.stack([clear, first, second])], wrong, right) is seen
+        assert differs("Lu", [np.stack([clear, first, second])], wrong[:, 1], right[:, 1], output=1) is seen
+
+
 def test_rows_without_nan_are_searched_alike() -> None:
     rows = np.array([[1, 2, 3], [1, np.nan, 3]], np.float32)
     right = np.array([[3], [3]], np.float32)

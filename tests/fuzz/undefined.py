@@ -72,6 +72,9 @@ def undefined(operation: str, attrs: dict[str, Any], output: int, inputs: list[A
         return np.array(True)
     if operation in _RESERVED and output >= 3 and not attrs.get("is_training", True):
         return np.array(True)
+    if operation == "Lu" and inputs[0].dtype.kind == "c":
+        several = _pivots_differ(inputs[0])
+        return several.reshape(several.shape + (1,) * (result.ndim - several.ndim))
     rule = _RULES.get(operation)
     if rule is None:
         return np.array(False)
@@ -103,6 +106,30 @@ def repeated(keys: Sequence[object]) -> bool:
 
 def _have_equals(labels: Array) -> bool:
     return bool((np.diff(np.sort(labels, axis=-1), axis=-1) == 0).any())
+
+
+def _pivots_differ(matrices: Array) -> Array:
+    """Of complex matrices [..., n, n], whether the sum of the parts chooses another pivot than the modulus does.
+
+    A pivot that is not finite, or as large as another one up to rounding, is counted as well.
+    """
+    flat = matrices.reshape(-1, *matrices.shape[-2:]).astype(np.complex128)
+    return np.array([_pivot_is_open(matrix) for matrix in flat], bool).reshape(matrices.shape[:-2])
+
+
+def _pivot_is_open(matrix: Array) -> bool:
+    left = matrix.copy()
+    for k in range(len(left)):
+        column = left[k:, k]
+        sizes = np.abs(column), np.abs(column.real) + np.abs(column.imag)
+        if not np.isfinite(sizes[0]).all() or any((size > size.max() * (1 - 1e-4)).sum() > 1 for size in sizes):
+            return True
+        first, second = (int(np.argmax(size)) for size in sizes)
+        if first != second:
+            return True
+        left[[k, k + first]] = left[[k + first, k]]
+        left[k + 1 :] -= np.outer(left[k + 1 :, k] / left[k, k], left[k])
+    return False
 
 
 def _unrepresentable(value: Array, limits: np.iinfo[Any]) -> Array:

@@ -376,7 +376,7 @@ Fill = define_op(
     "dims: index_type, value: T -> output: T",
     "T: any, index_type: {int32, int64} = int32",
     static=("dims",),
-    late_ranks={"dims": 1},
+    ranks={"dims": 1},
 )
 
 

@@ -90,6 +90,12 @@ def _packed(diagonal: Array, band: _Band, xp: ArrayLibrary) -> Any:
     return xp.expand_dims(diagonal, -2) if band.low == band.high else diagonal
 
 
+def _with_numbers(k: TensorShape) -> None:
+    """Raises ValueError where `k` is known to be neither a number nor a vector."""
+    if k.ndims is not None and k.ndims > 1:
+        raise ValueError(f"Shape must be at most rank 1 but is rank {k.ndims}: k has shape {k}")
+
+
 # ---------------------------------------------------------------------- reading a band
 def _part_shape(input: TensorShape, k: Array, align: bytes) -> TensorShape:
     dims = input.with_rank_at_least(2).dims_tuple
@@ -123,6 +129,7 @@ MatrixDiagPartV2.gradient(_part_gradient)
 
 @MatrixDiagPartV2.shape
 def _(input: TensorShape, k: TensorShape, padding_value: TensorShape, *, ctx: ShapeContext) -> TensorShape:
+    _with_numbers(k)
     return _part_shape(input, ctx.constant("k"), b"LEFT_LEFT")
 
 
@@ -145,6 +152,7 @@ MatrixDiagPartV3.gradient(_part_gradient)
 def _(
     input: TensorShape, k: TensorShape, padding_value: TensorShape, *, align: bytes, ctx: ShapeContext
 ) -> TensorShape:
+    _with_numbers(k)
     return _part_shape(input, ctx.constant("k"), align)
 
 
@@ -222,6 +230,7 @@ def _(
     *,
     ctx: ShapeContext,
 ) -> TensorShape:
+    _with_numbers(k)
     return _diag_shape(diagonal, [ctx.constant(name) for name in _DIAG_STATIC])
 
 
@@ -250,6 +259,7 @@ def _(
     *,
     ctx: ShapeContext,
 ) -> TensorShape:
+    _with_numbers(k)
     return _diag_shape(diagonal, [ctx.constant(name) for name in _DIAG_STATIC])
 
 
@@ -276,6 +286,23 @@ def _set_shape(input: TensorShape, diagonal: TensorShape, k: Array) -> TensorSha
     return whole[: len(dims) - 2].concatenate([rows, columns])
 
 
+def _built_set_shape(input: TensorShape, diagonal: TensorShape, k: TensorShape, known: Array) -> TensorShape:
+    """Ranks are refused when the operation is made, sizes when it runs."""
+    _with_numbers(k)
+    input, diagonal = input.with_rank_at_least(2), diagonal.with_rank_at_least(1)
+    if input.ndims is not None and diagonal.ndims is not None:
+        one, several = input.ndims - 1, input.ndims
+        if known is not None:
+            low, high = _bounds(known)
+            one, several = (one, one) if low == high else (several, several)
+        if not one <= diagonal.ndims <= several:
+            raise ValueError(
+                f"Shape must be of rank {one}, for one diagonal, or {several}, for several, but is rank "
+                f"{diagonal.ndims}: diagonal has shape {diagonal}, input {input}"
+            )
+    return shape_rules.late(_set_shape, input, diagonal, known)
+
+
 def _set_diag(input: Array, diagonal: Array, k: Array, align: bytes, xp: ArrayLibrary) -> Any:
     _set_shape(TensorShape(np.shape(input)), TensorShape(np.shape(diagonal)), k)
     band = _Band.of(k, np.shape(input)[-2], np.shape(input)[-1], align)
@@ -294,9 +321,9 @@ MatrixSetDiagV2 = define_op("MatrixSetDiagV2", "input: T, diagonal: T, k: int32 
 MatrixSetDiagV2.gradient(_set_gradient)
 
 
-@MatrixSetDiagV2.late_shape
+@MatrixSetDiagV2.shape
 def _(input: TensorShape, diagonal: TensorShape, k: TensorShape, *, ctx: ShapeContext) -> TensorShape:
-    return _set_shape(input, diagonal, ctx.constant("k"))
+    return _built_set_shape(input, diagonal, k, ctx.constant("k"))
 
 
 @MatrixSetDiagV2.kernel
@@ -310,9 +337,9 @@ MatrixSetDiagV3 = define_op(
 MatrixSetDiagV3.gradient(_set_gradient)
 
 
-@MatrixSetDiagV3.late_shape
+@MatrixSetDiagV3.shape
 def _(input: TensorShape, diagonal: TensorShape, k: TensorShape, *, ctx: ShapeContext) -> TensorShape:
-    return _set_shape(input, diagonal, ctx.constant("k"))
+    return _built_set_shape(input, diagonal, k, ctx.constant("k"))
 
 
 @MatrixSetDiagV3.kernel

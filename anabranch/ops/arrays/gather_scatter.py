@@ -261,9 +261,7 @@ def check_updates(target: TensorShape, indices: TensorShape, updates: TensorShap
         raise LateShapeError(f"index vectors of {picked[-1]} elements are too long for a tensor of rank {len(rows)}")
     wanted = TensorShape([*picked[:-1], *rows[picked[-1] :]])
     if not updates.is_compatible_with(wanted):
-        # TensorFlow compares what there is, from both ends, and the rank only when it runs
-        too_few = updates.ndims is not None and updates.ndims < len(picked) - 1
-        raise (LateShapeError if too_few else ValueError)(
+        raise (LateShapeError if updates.ndims == 0 else ValueError)(
             f"updates must have shape {wanted} = indices.shape[:-1] + shape[{picked[-1]}:], got {updates}"
         )
 
@@ -280,7 +278,7 @@ ScatterNd = define_op(
 @ScatterNd.shape
 def _(indices: TensorShape, updates: TensorShape, shape: TensorShape, *, ctx: ShapeContext) -> TensorShape:
     target: TensorShape = ctx.constant_as_shape("shape")
-    check_updates(target, indices, updates)
+    check_updates(target, indices, updates.with_rank_at_least(1))
     return target
 
 

@@ -179,7 +179,7 @@ def _(op: Operation, grad: Tensor) -> Any:
 # ---------------------------------------------------------------------- space and batch
 def _blocks_shape(dims: Dims, blocks: list[int] | None, amounts: Pairs | None, to_batch: bool) -> TensorShape:
     """The shape after moving blocks of space into the batch, or back."""
-    if dims is None or blocks is None or amounts is None:
+    if dims is None or blocks is None:
         return TensorShape(None if dims is None else [None] * len(dims))
     count = len(blocks)
     if len(dims) < count + 1:
@@ -192,7 +192,9 @@ def _blocks_shape(dims: Dims, blocks: list[int] | None, amounts: Pairs | None, t
     if not to_batch and batch is not None and batch % total:
         raise ValueError(f"the batch size {batch} is no multiple of the {total} elements of a block")
     new_batch = None if batch is None else batch * total if to_batch else batch // total
-    space = [_block_size(*entry, to_batch) for entry in zip(dims[1:], blocks, amounts, strict=False)]
+    space: list[int | None] = [None] * count
+    if amounts is not None:
+        space = [_block_size(*entry, to_batch) for entry in zip(dims[1:], blocks, amounts, strict=False)]
     return TensorShape([new_batch, *space, *dims[count + 1 :]])
 
 

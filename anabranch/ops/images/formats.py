@@ -210,7 +210,7 @@ DecodeAndCropJpeg.not_differentiable()
 @DecodeAndCropJpeg.shape
 def _(contents: TensorShape, crop_window: TensorShape, *, channels: int) -> TensorShape:
     shape_rules.with_rank(contents, 0, "argument 'contents'")
-    shape_rules.with_rank(crop_window, 1, "argument 'crop_window'")
+    shape_rules.merged(shape_rules.with_rank(crop_window, 1, "argument 'crop_window'"), TensorShape([4]))
     return TensorShape([None, None, channels or None])
 
 
@@ -227,9 +227,6 @@ def _(
     ctx: OperationContext,
 ) -> Any:
     data: bytes = contents.item()
-    if crop_window.shape != (4,):
-        message = f"crop_window must be [y, x, height, width], got shape {crop_window.shape}"
-        raise InvalidArgumentError(None, ctx.op, message)
     _check_jpeg(data, ctx)
     reading = JpegReading(ratio, fancy_upscaling, try_recover_truncated, dct_method.decode())
     pixels = decoded(data, channels, ctx, reading)

@@ -56,14 +56,13 @@ ParseSingleSequenceExample = define_op(
     f"context_dense_defaults: Tcontext_dense, debug_name: string -> {_OUTPUTS}",
     _ATTRS,
     late_ranks={
-        "feature_list_dense_missing_assumed_empty": 1,
         "context_sparse_keys": 0,
         "context_dense_keys": 0,
         "feature_list_sparse_keys": 0,
         "feature_list_dense_keys": 0,
         "debug_name": 0,
     },
-    ranks={"serialized": 0},
+    ranks={"serialized": 0, "feature_list_dense_missing_assumed_empty": 1},
 )
 ParseSingleSequenceExample.not_differentiable()
 
