@@ -1,0 +1,151 @@
+"""What an examination takes for known or explained, without either side: a stand-in says what is refused."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+from tests.fuzz.differences import Disagreement, known_differences
+from tests.fuzz.examination import Examination, Graph, Outcome, refused_type
+from tests.fuzz.programs import Node
+from tests.fuzz.sides import Side
+from tests.fuzz.wire import encode_array
+
+
+class RefusingSide:
+    """Refuses to run some tensors, and gives 1.0 for the others."""
+
+    def __init__(self, *refused: str) -> None:
+        self.refused = set(refused)
+        self.runs: list[tuple[list[str], set[str]]] = []
+
+    def ask(self, what: str, **given: Any) -> dict[str, Any]:
+        if what == "open":
+            return {"session": 0}
+        self.runs.append((given["fetches"], set(given["feeds"])))
+        bad = self.refused & set(given["fetches"])
+        if bad:
+            return {"error": ["InvalidArgumentError", "no"], "node": min(bad).rpartition(":")[0]}
+        return {"values": [encode_array(np.float32(1)) for _ in given["fetches"]]}
+
+
+def operation(name: str, op: str, **inputs: str) -> Node:
+    return {"id": name, "kind": "op", "op": op, "inputs": inputs, "attrs": {}}
+
+
+X: Node = {"id": "x", "kind": "placeholder", "dtype": "float32", "shape": []}
+GRADIENTS: Node = {"id": "n3", "kind": "gradients", "ys": ["n2:0"], "xs": ["x:0"]}
+
+
+def examination(*nodes: Node, second_flow: bool = True) -> Examination:
+    feeds = [{"x": encode_array(np.float32(2))}] * 2
+    program = {"nodes": [X, *nodes], "feeds": feeds, "index": 0, "control_flow_v2": second_flow}
+    side = cast("Side", RefusingSide())
+    return Examination(program, side, side)
+
+
+def graph(found: Examination, side: RefusingSide, *names: str) -> Graph:
+    return Graph(cast("Side", side), 0, "init", {f"{n}:0": f"{n}:0" for n in ("x", *names)}, genuine=True)
+
+
+@pytest.mark.parametrize(
+    ("kind", "operation", "message", "known"),
+    [
+        ("no gradient", "GRADIENTS", "n3:0: None there, not zero, with respect to COND", 1),
+        ("no gradient", "GRADIENTS", "n3:0: None here, not zero, with respect to COND", 0),
+        ("no gradient", "GRADIENTS", "n3:0: None there, not zero; order 1, second, used as PadV2.constant_values", 1),
+        ("no gradient", "GRADIENTS", "n3:0: None there, not zero; order 1, second, used as PadV2.input", 0),
+        ("refused there only", "Einsum", "InvalidArgumentError: Expecting 1 or 2 input subscripts in equation", 1),
+        ("refused there only", "Einsum", "InvalidArgumentError: Expected dimension 3 at axis 1", 0),
+        ("value", "StringUpper", r"n1:0 in step 0: at [0] b'A\x00b', expected b'A'", 1),
+        ("value", "StringUpper", "n1:0 in step 0: at [0] b'Ab', expected b'AB'", 0),
+        ("refused there only", "Reverse", "InvalidArgumentError: Invalid input first dimension. Found 0.", 1),
+        ("refused there only", "ReverseV2", "InvalidArgumentError: Invalid input first dimension. Found 0.", 0),
+        ("died", "AvgPoolGrad", "tensorflow died (status -11); it printed: ", 1),
+        ("died", "AvgPoolGrad", "anabranch died (status -11); it printed: ", 0),
+        ("refused here only", "ParseExample", "could not parse a: Error parsing message with type 'E'", 1),
+        ("refused here only", "ParseExample", "Key: n. Number of values 2 is not 1", 0),
+    ],
+)  # fmt: skip
+def test_rows_cover_what_they_name_only(kind: str, operation: str, message: str, known: int) -> None:
+    found = Disagreement(kind, "n1", operation, "-", message, "program")
+    assert any(row.covers(found) for row in known_differences()) is bool(known)
+
+
+def test_an_operation_in_a_body_is_named_by_the_refusal() -> None:
+    message = "ValueError: Shapes must be equal rank for '{{node n6/n9}} = MatrixSetDiagV3[T=DT_FLOAT](a, b)'"
+    assert refused_type(message) == "MatrixSetDiagV3"
+    assert refused_type("InvalidArgumentError: no\n\t [[{{node n6/TensorListStack}}]]") is None
+    found = examination({"id": "n6", "kind": "cond", "predicate": "x:0"})
+    found._disagree("refused there only", "n6", message, "program")
+    found._disagree("refused there only", "n6", "no", "program")
+    assert [d.operation for d in found.result.disagreements] == ["MatrixSetDiagV3", "COND"]
+
+
+def test_a_missing_gradient_names_the_use_of_what_it_is_for() -> None:
+    pad = operation("n2", "PadV2", input="n1:0", paddings="p:0", constant_values="x:0")
+    assert examination(pad, GRADIENTS)._of("n3:0") == ", used as PadV2.constant_values"
+    twice = operation("n4", "Neg", x="x:0")
+    assert examination(pad, twice, GRADIENTS)._of("n3:0") == ""
+    both = operation("n2", "PadV2", input="x:0", paddings="p:0", constant_values="x:0")
+    assert examination(both, GRADIENTS)._of("n3:0") == ""
+
+
+def test_gradients_are_left_to_the_node_that_is_refused_when_it_runs() -> None:
+    found = examination(operation("n1", "Neg", x="x:0"), operation("n2", "Neg", x="n1:0"), GRADIENTS)
+    for refused, left in (("n1:0", {"n3"}), ("other:0", set())):
+        side = RefusingSide(refused)
+        assert found._gradients_of_refused(graph(found, side, "n1", "n2"), {"n2", "n3"}) == left
+
+
+def test_a_node_counts_as_refused_there_only_if_it_is_refused_alone() -> None:
+    found = examination(operation("n1", "Neg", x="x:0"), operation("n2", "Neg", x="x:0"))
+    refusals = {"n1": "no", "n2": "no"}
+    alone, beside = RefusingSide("n1:0"), RefusingSide()
+    assert found._refuses_alone(graph(found, alone, "n1", "n2"), "n1", refusals)
+    assert not found._refuses_alone(graph(found, beside, "n1", "n2"), "n1", refusals)
+    assert found._refused_when_fetched(graph(found, alone, "n1", "n2"), "n1")
+    assert not found._refused_when_fetched(graph(found, beside, "n1", "n2"), "n1")
+
+
+def test_what_two_nodes_are_refused_for_is_said_of_each() -> None:
+    """An error that names no node of the program is not the message of the node that is found instead."""
+    found = examination(operation("n1", "Neg", x="x:0"))
+    side = RefusingSide("n1:0")
+    side.ask = lambda what, **given: (  # type: ignore[method-assign]
+        {"session": 0} if what == "open" else
+        {"error": ["E", "of another" if len(given["fetches"]) > 1 else "its own"], "node": None}
+    )  # fmt: skip
+    outcome = found._steps(graph(found, side, "n1"), ["n1:0", "x:0"])
+    assert outcome.refusals.get("n1", "").startswith("E: its own")
+
+
+def test_small_numbers_are_compared_where_rounding_is_smaller() -> None:
+    found = examination(operation("n1", "Erfinv", x="x:0"), operation("n2", "Neg", x="x:0"), GRADIENTS)
+    large = [np.full(2, 2.0**24, np.float32)]
+    assert found._least("n1:0", large, "float32") == 2.0**-24
+    assert found._least("n2:0", large, "float32") == 0
+    assert found._least("n3:0", large, "float32") == 1
+    assert found._tolerance("n2:0", [np.float16([1])], "float32") is None
+    assert found._tolerance("n3:0", [np.float16([1])], "float32") == 1e-2
+
+
+def test_a_node_is_asked_again_with_our_values_for_what_changes_the_state() -> None:
+    """In the steps before, what is given includes the node itself: a variable may have been changed by it."""
+    nodes: list[Node] = [
+        {"id": "v", "kind": "variable", "value": encode_array(np.float32(1)), "resource": True},
+        operation("n1", "Tanh", x="v:0"),
+        operation("n2", "Exp", x="v:0"),
+        operation("n4", "Neg", x="x:0"),
+        {"id": "u", "kind": "update", "variable": "v", "method": "assign", "inputs": ["n1:0"], "control": ["v"]},
+    ]
+    found, side = examination(*nodes), RefusingSide()
+    there = graph(found, side, "v", "n1", "n2", "n4", "u")
+    values = {f"{name}:0": np.float32(1) for name in ("n1", "n2", "n4", "u", "v")}
+    for asked, given in (("n2", {"x:0", "n1:0"}), ("n1", {"x:0"})):
+        side.runs.clear()
+        found._given_ours(there, Outcome([values, values]), f"{asked}:0", 1)
+        assert side.runs[1] == (["u:0"], {"x:0", "n1:0"})
+        assert side.runs[2] == ([f"{asked}:0", "u:0"], given)
