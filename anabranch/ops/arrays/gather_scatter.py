@@ -252,18 +252,21 @@ def _apply(target: Array, at: tuple[Any, ...], updates: Array, how: str, xp: Arr
 def check_updates(target: TensorShape, indices: TensorShape, updates: TensorShape) -> None:
     """Raises ValueError unless updates.shape = indices.shape[:-1] + target.shape[depth of the index vectors:].
 
-    Where TensorFlow lets it pass until the operation runs, the error is a LateShapeError.
+    A target without elements takes no index vectors. Updates have one dimension at least. Where TensorFlow lets it pass
+    until the operation runs, the error is a LateShapeError.
     """
     picked, rows = indices.with_rank_at_least(1).dims_tuple, target.dims_tuple
+    if rows is not None and 0 in rows and (indices.num_elements() or updates.num_elements()):
+        raise ValueError(f"indices of shape {indices} lead into a tensor of shape {target}, which has no elements")
+    if updates.ndims == 0:
+        raise LateShapeError("updates must have at least one dimension, got shape ()")
     if picked is None or rows is None or picked[-1] is None:
         return
     if picked[-1] > len(rows):
         raise LateShapeError(f"index vectors of {picked[-1]} elements are too long for a tensor of rank {len(rows)}")
     wanted = TensorShape([*picked[:-1], *rows[picked[-1] :]])
     if not updates.is_compatible_with(wanted):
-        raise (LateShapeError if updates.ndims == 0 else ValueError)(
-            f"updates must have shape {wanted} = indices.shape[:-1] + shape[{picked[-1]}:], got {updates}"
-        )
+        raise ValueError(f"updates must have shape {wanted} = indices.shape[:-1] + shape[{picked[-1]}:], got {updates}")
 
 
 ScatterNd = define_op(

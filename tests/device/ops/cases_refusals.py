@@ -166,6 +166,27 @@ PAIRS = [
         refused(op, floats(1, 2), floats(1, 2, 3), label="sizes")
         for op in ("SqrtGrad", "RsqrtGrad", "InvGrad", "ReciprocalGrad", "SigmoidGrad", "TanhGrad")
     ),
+    *(
+        refused(op, target, indices, updates, label=label)
+        for op in ("TensorScatterUpdate", "TensorScatterAdd", "TensorScatterSub", "ScatterNdNonAliasingAdd")
+        for label, target, indices, updates in (
+            ("updates without a dimension", floats(1, 2), ints(0), np.float32(1)),
+            ("no rows", np.zeros((0, 3), np.float32), ints([0]), floats([1, 2, 3])),
+            ("no columns", np.zeros((3, 0), np.float32), ints([0]), np.zeros((1, 0), np.float32)),
+        )
+    ),
+    refused("ScatterNd", ints(0), np.float32(1), ints(2), label="updates without a dimension"),
+    refused("ScatterNd", ints([0]), np.zeros((1, 0), np.float32), ints(3, 0), label="no columns"),
+    refused(
+        "MaxPoolGradWithArgmax",
+        np.zeros((2, 8, 9, 3), np.float32),
+        np.zeros((2, 3, 4, 3), np.float32),
+        np.zeros((2, 3, 4, 3), np.int64),
+        label="maxima of other windows",
+        ksize=[1, 3, 3, 1],
+        strides=[1, 2, 2, 1],
+        padding="SAME",
+    ),
     refused(
         "MaxPoolWithArgmax",
         np.zeros((0, 2, 2, 1), np.float32),
