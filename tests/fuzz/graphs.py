@@ -25,6 +25,8 @@ _FLOATS = ("float32", "float32", "float32", "float64", "float16", "bfloat16")
 _OTHERS = ("int32", "int64", "bool", "complex64", "uint8", "int8", "int16", "string", "complex128")
 _DIMENSIONS = ((2, 3, 4), (3, 2, 5), (4, 4, 4), (2, 2, 2), (3, 3, 3), (1, 1, 1), (1, 3, 2), (2, 1, 0), (5, 0, 2))
 _SPECIAL = (np.nan, np.inf, -np.inf, -0.0, 0.0, 1e-30, 1e30)
+#: inputs that are given as the op tables have them: TensorFlow does not return from others (docs/differences.md)
+_TAME = {("AdjustHue", "delta")}
 
 
 @dataclass(eq=False)
@@ -336,7 +338,7 @@ class Generator:
     def _argument(self, scope: Scope, op: OpDef, name: str, array: Any, reuse: float) -> Any:
         if isinstance(array, list):
             return [self._argument(scope, op, name, a, reuse) for a in array]
-        if name in op.static:
+        if name in op.static or (op.name, name) in _TAME:
             return self._constant(scope, array).ref
         arg = op.input_arg(name)
         main = arg.type_attr is not None and any(o.type_attr == arg.type_attr for o in op.outputs)

@@ -14,7 +14,7 @@ from tests.fuzz.wire import receive, send
 
 ROOT = Path(__file__).resolve().parents[2]
 #: seconds after which a worker that does not answer is taken for stuck
-PATIENCE = 300.0
+PATIENCE = 120.0
 #: programs after which a worker is started anew, so that what it keeps does not add up
 _PROGRAMS = 500
 
