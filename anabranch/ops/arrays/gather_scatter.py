@@ -81,7 +81,8 @@ def _axis_gradient(params: Tensor, indices: Tensor, axis: Tensor, batch_dims: in
     """The dense gradient for a gather along another axis than the first, or with batch dimensions; of any rank."""
     shape, picked = raw.Shape(params), raw.Shape(indices)
     at = raw.FloorMod(raw.Cast(axis, DstT="int32"), raw.Rank(params))
-    batch = np.int32(batch_dims) if batch_dims >= 0 else raw.AddV2(np.int32(batch_dims), raw.Rank(indices))
+    own = np.int32(np.clip(batch_dims, -(2**31), 2**31 - 1))  # beyond that the gather itself is refused
+    batch = own if batch_dims >= 0 else raw.AddV2(own, raw.Rank(indices))
     groups, between, after = _count(shape, 0, batch), _count(shape, batch, at), _count(shape, raw.AddV2(at, 1), None)
     size, picks = raw.GatherV2(shape, at, 0), _count(picked, batch, None)
     # [batch, between, picked, after] -> [batch, picked, between, after]

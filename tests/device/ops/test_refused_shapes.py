@@ -203,6 +203,18 @@ def test_known_sizes_are_refused_when_the_graph_is_built() -> None:
         raw.Conv2DBackpropInput([2, 4, 5, 4], filter, grad, [1, 1, 1, 1], "VALID")
 
 
+@pytest.mark.parametrize("batch_dims", [2**40, -(2**40)])
+def test_gradients_are_built_where_dimensions_are_too_many_for_a_tensor(batch_dims: int) -> None:
+    with Graph().as_default(), Session() as session:
+        params, indices = raw.Placeholder("float32", None), raw.Placeholder("int32", None)
+        gathered = raw.GatherV2(params, indices, raw.Placeholder("int32", []), batch_dims=batch_dims)
+        (gradient,) = tf.gradients(gathered, [params])
+        feeds = {params: np.ones((2, 3), np.float32), indices: [0], "Placeholder_2:0": 1}
+        for fetched in (gathered, gradient):
+            with pytest.raises(errors.InvalidArgumentError, match="batch_dims"):
+                session.run(fetched, feeds)
+
+
 @pytest.mark.parametrize("names", [b"", [[b""]]])
 def test_names_of_another_rank_are_refused_when_the_graph_is_built(names: Any) -> None:
     missing: dict[str, Any] = {"feature_list_dense_missing_assumed_empty": []}
