@@ -269,9 +269,10 @@ class PeerTable:
         for peer in self._known_peers():
             guarded(peer.take, lambda link, now: link.stop())
 
-    def _known_peers(self) -> set[Peer]:
+    def _known_peers(self) -> list[Peer]:
+        """Each once, in the order in which they became known."""
         with self._lock:
-            return set(self._peers.values())
+            return list(dict.fromkeys(self._peers.values()))
 
 
 def _key(address: str) -> str:

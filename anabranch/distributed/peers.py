@@ -66,7 +66,10 @@ class MessageHandler(Protocol):
         """A request; `reply` may be called from any thread, once. It is dropped if the link failed meanwhile."""
 
     def lost(self, sender: Peer, error: OpError) -> None:
-        """A link that was up failed: what was sent may be lost, in both directions, and what comes next is new."""
+        """A link failed that was up, or that messages waited for: what was sent may be lost, in both directions.
+
+        What comes next is new.
+        """
 
 
 class Connection(Protocol):
@@ -500,7 +503,9 @@ class Peer:
         """Takes out all that wait; returns what tells them."""
         waiting = list(self._waiting.values())
         callbacks = list(self._callbacks.values())
-        was_up, self._was_up = self._was_up, False
+        # who sent a message that nobody answers has to know as well
+        is_told = self._was_up or any(message.kind is MessageKind.MESSAGE for message in self._pending)
+        self._was_up = False
         self._waiting.clear()
         self._pending.clear()
         self._pending_bytes = 0
@@ -510,7 +515,7 @@ class Peer:
                 guarded(on_reply, error)
             for callback in callbacks:
                 guarded(callback, error)
-            if was_up and not isinstance(error, CancelledError):
+            if is_told and not isinstance(error, CancelledError):
                 guarded(self._place.handler.lost, self, error)
 
         return tell
