@@ -18,6 +18,8 @@ _log = logging.getLogger(__name__)
 
 #: how often (s) a session that is being made says whom it waits for
 TELL_EVERY: Final = 10.0
+#: how long (s) tasks may take to answer that are to empty containers
+RESET_WITHIN: Final = 60.0
 #: the longest pause (s) between two attempts to reach a task
 _LONGEST_PAUSE: Final = 1.0
 
@@ -69,8 +71,8 @@ class TasksToCome:
             raise DeadlineExceededError(
                 None,
                 None,
-                f"no session could be made: the tasks at {', '.join(missing)} did not answer; start them, or look at "
-                "their addresses in the cluster's specification",
+                f"the tasks at {', '.join(missing)} did not answer; start them, or look at their addresses in the "
+                "cluster's specification",
             )
         if now - self._told >= TELL_EVERY:
             self._told = now
@@ -94,10 +96,13 @@ def reset_task(network: TaskNetwork, address: str, containers: Sequence[str]) ->
     """Empties containers of all tasks of a cluster, one of which has this address (`tf.Session.reset`).
 
     Raises:
-        OpError: a task does not answer.
+        DeadlineExceededError: a task does not answer.
+        OpError: one refuses.
     """
     connection = network.connect(address)
-    (first,) = TasksToCome(deadlines, None).describe([Describing(address, lambda: described(connection))])
+    (first,) = TasksToCome(deadlines, deadlines.now() + RESET_WITHIN).describe(
+        [Describing(address, lambda: described(connection))]
+    )
     for other in dict(first.address).values():
         request = WorkerRequest()
         request.reset.container.extend(containers)

@@ -511,10 +511,11 @@ class Peer:
         self._pending_bytes = 0
 
         def tell() -> None:
-            for on_reply in waiting:
-                guarded(on_reply, error)
+            # who is failed may try again at once: what knows of the loss comes first
             for callback in callbacks:
                 guarded(callback, error)
+            for on_reply in waiting:
+                guarded(on_reply, error)
             if is_told and not isinstance(error, CancelledError):
                 guarded(self._place.handler.lost, self, error)
 
