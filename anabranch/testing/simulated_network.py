@@ -17,6 +17,7 @@ it, lose one, or carry one twice.
 
 from __future__ import annotations
 
+import contextlib
 import heapq
 import itertools
 import random
@@ -88,10 +89,8 @@ class Simulation:
             return
         self.events += 1
         self.note(f"{when:.9f} {process.address if process is not None else ''}")
-        try:
+        with contextlib.suppress(ProcessDied):
             call()
-        except ProcessDied:
-            pass
 
     def note(self, what: str) -> None:
         """Makes something part of the trace."""
@@ -129,7 +128,8 @@ class SimulatedProcess:
     def soon(self, call: Callable[[], None]) -> None:
         """Runs something as another thread would: at some time."""
         dice = self.simulation.dice
-        self.simulation.at(self.simulation.now + dice.choice((0.0, 0.001, 0.02, 0.5)) * dice.random(), self, call)
+        most = dice.choice((0.0, 0.001, 0.02, 0.5)) if dice.random() < 0.95 else 4.0
+        self.simulation.at(self.simulation.now + most * dice.random(), self, call)
 
     def wait(self, condition: Callable[[], bool], seconds: float) -> bool:
         """Lets time pass for one that waits inside of the process.

@@ -328,7 +328,7 @@ def test_a_late_value_of_a_dead_incarnation_is_dropped() -> None:
 # ---------------------------------------------------------------------- programs
 def test_an_exception_in_one_task_is_the_cause_that_all_others_end_for() -> None:
     with proxied(ps=1, worker=2) as cluster:
-        queue, waits = waiting_step(cluster, "never")
+        _queue, waits = waiting_step(cluster, "never")
 
         def fails() -> np.float32:
             raise ValueError("the data are wrong")
