@@ -25,7 +25,7 @@ from benchmarks.workers.simulation import COMPUTE, LARGE
 
 #: workers of the real clusters
 REAL = (1, 2, 4, 8)
-SIMULATED = (1, 2, 5, 10, 25, 50, 100, 150, 200)
+SIMULATED = (1, 2, 5, 10, 25, 50, 100, 200)
 BACKUPS = tuple(range(9))
 #: of Fig. 6: bytes that a null step fetches, and pushes
 NULL_STEPS = {
@@ -78,7 +78,7 @@ def compared(figures: dict[str, float], cores: int, console: Console) -> dict[st
             # where others use the machine as well, a run that needs all of it gets less
             needed, got = costs.worker + costs.worker_per_server + costs.server, figures[f"{run}: processors"]
             there = Cluster(count, 1, slowed(costs, cores / got), model, cores).asynchronous(5.0).rate
-            shared = there if simulated * needed > got else simulated
+            shared = there if simulated * needed > 0.9 * cores else simulated
             off[f"{kind}, {count}"] = shared / real - 1
             table.add_row(
                 kind, str(count), f"{real:.0f}", f"{simulated:.0f}", f"{simulated / real - 1:+.0%}", f"{shared:.0f}",
@@ -114,7 +114,7 @@ def null_steps(costs: Costs) -> dict[str, list[float]]:
     for label, (fetched, pushed) in NULL_STEPS.items():
         model = Model(fetched, pushed)
         found[label] = [
-            Cluster(count, NULL_SERVERS, costs, model).synchronous(count, steps=12).rate for count in SIMULATED
+            Cluster(count, NULL_SERVERS, costs, model).synchronous(count, steps=5).rate for count in SIMULATED
         ]
     return found
 
@@ -122,8 +122,8 @@ def null_steps(costs: Costs) -> dict[str, list[float]]:
 def throughput(costs: Costs, compute: float) -> dict[str, list[float]]:
     """Fig. 7: images per second, by workers, asynchronous and synchronous."""
     model = Model(MODEL_BYTES, MODEL_BYTES, straggling(compute))
-    asynchronous = [BATCH * Cluster(n, MODEL_SERVERS, costs, model).asynchronous(15 * compute).rate for n in SIMULATED]
-    synchronous = [BATCH * n * Cluster(n, MODEL_SERVERS, costs, model).synchronous(n, 15).rate for n in SIMULATED]
+    asynchronous = [BATCH * Cluster(n, MODEL_SERVERS, costs, model).asynchronous(6 * compute).rate for n in SIMULATED]
+    synchronous = [BATCH * n * Cluster(n, MODEL_SERVERS, costs, model).synchronous(n, 6).rate for n in SIMULATED]
     return {"asynchronous": asynchronous, "synchronous": synchronous}
 
 
@@ -132,7 +132,7 @@ def backup_workers(costs: Costs, compute: float) -> dict[str, list[float]]:
     model = Model(MODEL_BYTES, MODEL_BYTES, straggling(compute))
     found: dict[str, list[float]] = {"median": [], "90th percentile": [], "speed-up": []}
     for backups in BACKUPS:
-        durations = Cluster(50 + backups, MODEL_SERVERS, costs, model, seed=1).synchronous(50, 120).durations
+        durations = Cluster(50 + backups, MODEL_SERVERS, costs, model, seed=1).synchronous(50, 60).durations
         found["median"].append(percentile(durations, 0.5))
         found["90th percentile"].append(percentile(durations, 0.9))
         # the paper's t(b) / t(0) * 50 / (50 + b), turned round

@@ -25,7 +25,7 @@ import zlib
 from collections.abc import Callable, Sequence
 
 from anabranch.distributed.connections import ANSWER_WITHIN, PeerConnection
-from anabranch.distributed.links import Link
+from anabranch.distributed.links import Instruction, Link
 from anabranch.distributed.peer_table import TICK, PeerTable
 from anabranch.distributed.peers import MessageHandler, Peer
 from anabranch.distributed.wire import Hello, Lane, Limits
@@ -235,7 +235,7 @@ class SimulatedConnection:
         self._under_way: dict[int, None] = {}
         self._numbers = itertools.count(1)
         self._arrives = 0.0
-        self._is_closing = False
+        self._is_closing = self._repeats = False
         self._network.connections[self] = None
         self._after(self._latency(), self._dial)
 
@@ -274,11 +274,7 @@ class SimulatedConnection:
 
     def repeat_next(self) -> None:
         """The next message arrives twice."""
-        if self._waiting or self._target is None:
-            return
         self._repeats = True
-
-    _repeats = False
 
     def break_off(self) -> None:
         """The connection breaks."""
@@ -326,9 +322,9 @@ class SimulatedConnection:
         self._tell(lambda link, now: link.connected(self.channel, self.lane))
         self.go_on()
 
-    def _tell(self, event: Callable[[Link, float], list[object]]) -> None:
+    def _tell(self, event: Callable[[Link, float], list[Instruction]]) -> None:
         if self._is_open and not self._is_closing:
-            self.peer.take(event)  # type: ignore[arg-type]
+            self.peer.take(event)
 
     def _after(self, seconds: float, call: Callable[[], None]) -> None:
         self._simulation.at(self._simulation.now + seconds, self.place.process, call)
