@@ -128,7 +128,7 @@ class SimulatedProcess:
     def soon(self, call: Callable[[], None]) -> None:
         """Runs something as another thread would: at some time."""
         dice = self.simulation.dice
-        most = dice.choice((0.0, 0.001, 0.02, 0.5)) if dice.random() < 0.95 else 4.0
+        most = dice.choice((0.0, 0.001, 0.02, 0.5)) if dice.random() < 0.85 else 4.0
         self.simulation.at(self.simulation.now + most * dice.random(), self, call)
 
     def wait(self, condition: Callable[[], bool], seconds: float) -> bool:

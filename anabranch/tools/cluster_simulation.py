@@ -248,7 +248,7 @@ class Cluster:
         def train(worker: int) -> Process:
             while True:
                 yield from self._step(worker)
-                if self.events.now >= beginning:
+                if self.events.now > beginning:
                     outcome.steps.append(self.events.now)
 
         for worker in range(len(self._workers)):
