@@ -113,7 +113,7 @@ class ClusterMaster:
         self._last_number = 0
         self._lock = threading.Lock()
         #: in the order in which they began
-        self._running: dict[_ClusterRun, None] = {}
+        self._running: dict[ClusterRun, None] = {}
         self._closed = False
         self._tasks: dict[str, TaskOfSession] = {}
         try:
@@ -196,7 +196,7 @@ class ClusterMaster:
             self._last_number += 1
             return self._last_number
 
-    def began(self, run: _ClusterRun) -> int:
+    def began(self, run: ClusterRun) -> int:
         """Notes a run that is under way; returns its number."""
         with self._lock:
             self._last_number += 1
@@ -206,7 +206,7 @@ class ClusterMaster:
             self._cancel_all()
         return run.number
 
-    def ended(self, run: _ClusterRun) -> None:
+    def ended(self, run: ClusterRun) -> None:
         """Notes its end."""
         with self._lock:
             self._running.pop(run, None)
@@ -225,7 +225,7 @@ class ClusterMaster:
                     error = f"the link between {task} and {other} failed, and what was sent may be lost"
                     run.give_up(UnavailableError(None, None, f"{error}; run the step again"))
 
-    def _under_way(self) -> list[_ClusterRun]:
+    def _under_way(self) -> list[ClusterRun]:
         with self._lock:
             return list(self._running)
 
@@ -270,7 +270,7 @@ class ClusterStep:
         self.used = next(ticks)
         if self._only is not None:
             return self._only.ready().partition.run(self._master.next_number(), feeds, record, timeout)
-        run = _ClusterRun(self._master, self._parts, len(self.plan.step.fetches))
+        run = ClusterRun(self._master, self._parts, len(self.plan.step.fetches))
         ended = threading.Event()
         here = run.start(feeds, lambda _: ended.set(), timeout, record, leaves_here=True)
         try:
@@ -291,14 +291,14 @@ class ClusterStep:
     def start(self, feeds: Sequence[TensorValue], on_done: OnDone, timeout: float | None = None) -> None:
         """Starts one step."""
         self.used = next(ticks)
-        _ClusterRun(self._master, self._parts, len(self.plan.step.fetches)).start(feeds, on_done, timeout, None)
+        ClusterRun(self._master, self._parts, len(self.plan.step.fetches)).start(feeds, on_done, timeout, None)
 
 
 def _runs(partition: Partition) -> bool:
     return bool(partition.items or partition.fetches)
 
 
-class _ClusterRun:
+class ClusterRun:
     """One run of a step: carries out what its `StepProtocol` says.
 
     Attributes:

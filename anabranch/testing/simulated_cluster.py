@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 
 from anabranch.core.values import TensorValue
-from anabranch.distributed.cluster_master import ClusterMaster, ClusterStep
+from anabranch.distributed.cluster_master import ClusterMaster, ClusterRun, ClusterStep
 from anabranch.distributed.connections import HandlerOfTask
 from anabranch.distributed.task import Task
 from anabranch.errors import (
@@ -248,7 +248,7 @@ class SimulatedClient:
         self.cluster = cluster
         self.process = cluster.simulation.process(address)
         self.place = SimulatedPlace(self.process, f"client {address}", HandlerOfTask(_Nothing()))
-        self.master: ClusterMaster | None = None
+        self.master: NotingMaster | None = None
         self.under_way: dict[int, float] = {}
         self.succeeded = 0
         self.outcomes: dict[str, int] = {}
@@ -265,7 +265,7 @@ class SimulatedClient:
             target = ADDRESSES[dice.choice(TASKS)]
             name = f"{self.place.incarnation:016x}"
             tasks = SimulatedTasks(self.place)
-            master = ClusterMaster(target, config, None, tasks, name, timing=self.process)
+            master = NotingMaster(target, config, None, tasks, name, timing=self.process)
         except LOSSES:
             self.process.call_at(self.process.now() + 0.5, self._open)
             return
@@ -296,7 +296,7 @@ class SimulatedClient:
         number, began = self._number, self.process.now()
         self.under_way[number] = began
         epochs = {name: master.task(name).epoch for name in TASKS}
-        runs: list[Any] = []
+        numbers = master.numbers = []
 
         def on_done(outcome: Sequence[TensorValue] | BaseException) -> None:
             if not self.process.is_alive:
@@ -304,19 +304,25 @@ class SimulatedClient:
             if number not in self.under_way:
                 self.cluster.fail("a step ended twice")
             del self.under_way[number]
-            self.cluster.ended(self, epochs, runs, outcome, timeout)
+            self.cluster.ended(self, epochs, numbers[0], outcome, timeout)
 
-        master_began = master.began
+        step.start([], on_done, timeout)
 
-        def note(run: Any) -> int:
-            runs.append(run)
-            return master_began(run)
 
-        master.began = note  # type: ignore[method-assign]
-        try:
-            step.start([], on_done, timeout)
-        finally:
-            master.began = master_began  # type: ignore[method-assign]
+class NotingMaster(ClusterMaster):
+    """Notes the numbers of the steps that begin.
+
+    Attributes:
+        numbers: of the last, one after the other.
+    """
+
+    numbers: list[int]
+
+    def began(self, run: ClusterRun) -> int:
+        """As of `ClusterMaster`."""
+        number = super().began(run)
+        self.numbers.append(number)
+        return number
 
 
 class _Nothing:
@@ -366,35 +372,34 @@ class SimulatedCluster:
         self,
         client: SimulatedClient,
         epochs: dict[str, int],
-        runs: Sequence[Any],
+        number: int,
         outcome: Sequence[TensorValue] | BaseException,
         timeout: float | None,
     ) -> None:
         """A step has ended for its master."""
         master = client.master
         assert master is not None
-        (run,) = runs
         kind = type(outcome).__name__ if isinstance(outcome, BaseException) else "success"
         client.outcomes[kind] = client.outcomes.get(kind, 0) + 1
-        self.simulation.note(f"{kind} {run.number}")
+        self.simulation.note(f"{kind} {number}")
         if not isinstance(outcome, BaseException):
             client.succeeded += 1
-            if any(int(value) != run.number for value in outcome):
-                self.fail(f"step {run.number} has values {outcome}")
+            if any(int(value) != number for value in outcome):
+                self.fail(f"step {number} has values {outcome}")
         elif isinstance(outcome, InvalidArgumentError):
-            if f"{INJECTED} step {run.number}" not in str(outcome):
-                self.fail(f"step {run.number} failed with what is not its own: {outcome}")
+            if f"{INJECTED} step {number}" not in str(outcome):
+                self.fail(f"step {number} failed with what is not its own: {outcome}")
         elif isinstance(outcome, DeadlineExceededError):
             if timeout is None and "did not answer" not in str(outcome):
-                self.fail(f"step {run.number} has no deadline, and failed with {outcome!r}")
+                self.fail(f"step {number} has no deadline, and failed with {outcome!r}")
         elif not isinstance(outcome, LOSSES) and not (isinstance(outcome, CancelledError) and self.is_closing):
-            self.fail(f"step {run.number} failed with {outcome!r}")
+            self.fail(f"step {number} failed with {outcome!r}")
         notes = " ".join(getattr(outcome, "__notes__", ()))
         for session in self.sessions:
-            if session.name != master.name or run.number not in session.running or not session.process.is_alive:
+            if session.name != master.name or number not in session.running or not session.process.is_alive:
                 continue
             if master.task(session.task).epoch == epochs[session.task] and session.task not in notes:
-                self.fail(f"step {run.number} still runs on {session.task} after its end by {outcome!r}")
+                self.fail(f"step {number} still runs on {session.task} after its end by {outcome!r}")
 
     def check(self) -> None:
         """Raises what does not hold."""
