@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import sys
 import tempfile
 from collections.abc import Callable
 
 from rich.console import Console
 
+from benchmarks import simulation
 from benchmarks.harness import available, measure, print_table
 
 
@@ -128,7 +130,12 @@ BENCHMARKS: dict[str, Callable[[Console, int], None]] = {
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="benchmarks", description="Measures anabranch beside its peers.")
+    if sys.argv[1:2] == ["simulate"]:
+        return simulation.main(sys.argv[2:])
+    parser = argparse.ArgumentParser(
+        prog="benchmarks",
+        description="Measures anabranch beside its peers. `simulate --help`: clusters of up to 200 workers, simulated.",
+    )
     known = "; ".join(f"{n}: {f.__doc__}" for n, f in BENCHMARKS.items())
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"which to run (default: all). {known}")
     parser.add_argument("--rounds", type=int, default=3, help="how often each system runs (default: 3)")

@@ -11,22 +11,23 @@ import itertools
 import logging
 import os
 import threading
-import time
 from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from anabranch.core.bounded import ticks
 from anabranch.core.device import DeviceSpec
 from anabranch.core.interrupts import admitted
-from anabranch.core.pauses import Pauses
 from anabranch.core.values import TensorValue
 from anabranch.distributed.cluster_spec import matches_filters, parse_task_name
-from anabranch.distributed.network import TaskConnection, TaskNetwork
+from anabranch.distributed.described_tasks import Describing, TasksToCome, described
+from anabranch.distributed.network import TaskConnection, TaskNetwork, Timing
+from anabranch.distributed.session_tasks import Part, Registered, TaskOfSession, nothing
 from anabranch.distributed.step_protocol import GRACE, Abort, Instruction, StepProtocol
 from anabranch.errors import (
     AbortedError,
     CancelledError,
     DeadlineExceededError,
+    NotFoundError,
     OpError,
     UnavailableError,
 )
@@ -35,15 +36,15 @@ from anabranch.pipeline import Plan, plan_step
 from anabranch.placement.cost_model import CostModel
 from anabranch.placement.policy import PlacementPolicy, policy_of
 from anabranch.proto.config_pb2 import ConfigProto
-from anabranch.proto.step_plan_pb2 import TaskDescription, WorkerRequest
 from anabranch.runtime.deadlines import deadlines
 from anabranch.runtime.devices import DeviceAttributes, RemoteDevice
 from anabranch.runtime.item_call import Recorder
 from anabranch.runtime.local_worker import placer_for
 from anabranch.runtime.measurement import measure_step
-from anabranch.runtime.messages import error_from_proto
-from anabranch.runtime.protocols import OnDone, RegisteredPartition, Step, WorkerSession
-from anabranch.runtime.worker_service import RemoteWorkerSession, WorkerService, read_reply
+from anabranch.runtime.protocols import OnDone, Step, WorkerSession
+from anabranch.runtime.remote_worker import RemoteWorkerSession
+from anabranch.runtime.task_sessions import Watcher
+from anabranch.runtime.worker_service import Asked, WorkerService
 from anabranch.xla.partitions import Partition
 
 _log = logging.getLogger(__name__)
@@ -66,6 +67,7 @@ class ClusterMaster:
         network: reaches the tasks.
         client: names this process among the clients of the cluster.
         here: the tasks that this process is, by their addresses; steps go to them without messages.
+        timing: by which it waits.
 
     Raises:
         InvalidArgumentError: the configuration or the policy is wrong, or the filters leave no task.
@@ -80,13 +82,14 @@ class ClusterMaster:
         network: TaskNetwork,
         client: str,
         here: Callable[[str], WorkerService | None] = lambda _: None,
+        timing: Timing = deadlines,
     ) -> None:
         self._config = config or ConfigProto()
         self._policy = policy_of(placement)
-        self._network, self._here = network, here
+        self._network, self._here, self.timing = network, here, timing
         self.name = f"{client}.{next(_session_numbers)}"
         seconds = self._config.operation_timeout_in_ms / 1000
-        waiting = _Waiting(time.monotonic() + seconds if seconds else None)
+        waiting = TasksToCome(timing, timing.now() + seconds if seconds else None)
         (first,) = waiting.describe([self._describing(target)])
         addresses = dict(first.address)
         visible = [
@@ -107,25 +110,26 @@ class ClusterMaster:
             for d in said.device
         ]
         self.placer = placer_for(config, self._policy, devices)
-        self._numbers = itertools.count(1)
+        self._last_number = 0
         self._lock = threading.Lock()
-        self._running: set[_ClusterRun] = set()
+        #: in the order in which they began
+        self._running: dict[ClusterRun, None] = {}
         self._closed = False
-        self._tasks: dict[str, _TaskOfSession] = {}
+        self._tasks: dict[str, TaskOfSession] = {}
         try:
             for name in visible:
-                self._tasks[name] = _TaskOfSession(self, name, self._addresses[name])
+                self._tasks[name] = TaskOfSession(self, name, self._addresses[name])
         except BaseException:
             # tasks keep a session for as long as its client lives
             self.forget()
             raise
 
-    def _describing(self, address: str) -> _Describing:
+    def _describing(self, address: str) -> Describing:
         service = self._here(address)
         if service is not None:
-            return _Describing(address, service.description)
+            return Describing(address, service.description)
         connection = self._network.connect(address)
-        return _Describing(address, lambda: _described(connection))
+        return Describing(address, lambda: described(connection))
 
     def devices(self) -> list[DeviceAttributes]:
         """The devices that steps can use."""
@@ -159,212 +163,75 @@ class ClusterMaster:
             task.forget()
 
     # ---- for the steps
-    def task(self, name: str) -> _TaskOfSession:
+    def task(self, name: str) -> TaskOfSession:
         """What the session knows of a task."""
         return self._tasks[name]
 
-    def open_on(self, address: str) -> WorkerSession:
-        """Opens the session on a task."""
+    def open_on(self, address: str, watcher: Watcher) -> WorkerSession:
+        """Opens the session on a task.
+
+        Args:
+            watcher: see `runtime.worker_service.WorkerService.watch`.
+        """
+        with self._lock:
+            # those under way may be about to begin there
+            first = min((run.number for run in self._running), default=self._last_number + 1)
         service = self._here(address)
         if service is not None:
-            return service.open(self.name, self._config, self._policy, self._addresses)
+            session = service.open(self.name, Asked(self._config, self._policy, first), self._addresses)
+            service.watch(self.name, watcher)
+            return session
         connection = self._network.connect(address)
-        return RemoteWorkerSession(connection, self.name, None, self._policy, self._config, self._addresses)
+        remote = RemoteWorkerSession(connection, self.name, None, self._policy, self._config, self._addresses, first)
+        remote.watch(watcher)
+        return remote
 
     def connection(self, address: str) -> TaskConnection | None:
         """The way to a task; None where it is this process."""
         return None if self._here(address) is not None else self._network.connect(address)
 
     def next_number(self) -> int:
-        """The number of a new step."""
-        return next(self._numbers)
-
-    def began(self, run: _ClusterRun) -> None:
-        """Notes a run that is under way."""
+        """The number of a new step of which no other task hears."""
         with self._lock:
-            self._running.add(run)
+            self._last_number += 1
+            return self._last_number
+
+    def began(self, run: ClusterRun) -> int:
+        """Notes a run that is under way; returns its number."""
+        with self._lock:
+            self._last_number += 1
+            run.number = self._last_number
+            self._running[run] = None
         if self._closed:
             self._cancel_all()
+        return run.number
 
-    def ended(self, run: _ClusterRun) -> None:
+    def ended(self, run: ClusterRun) -> None:
         """Notes its end."""
         with self._lock:
-            self._running.discard(run)
+            self._running.pop(run, None)
+
+    def lost(self, task: str, error: OpError) -> None:
+        """Gives up the steps that a task has a part in: what it sent to others may be lost, also if it has answered."""
+        for run in self._under_way():
+            if task in run.tasks:
+                run.give_up(error)
+
+    def parted(self, task: str, others: Sequence[str]) -> None:
+        """Two tasks were lost to each other, as one of them says: what one sent to the other may be lost."""
+        for other in others:
+            for run in self._under_way():
+                if task in run.tasks and other in run.tasks:
+                    error = f"the link between {task} and {other} failed, and what was sent may be lost"
+                    run.give_up(UnavailableError(None, None, f"{error}; run the step again"))
+
+    def _under_way(self) -> list[ClusterRun]:
+        with self._lock:
+            return list(self._running)
 
     def _cancel_all(self) -> None:
-        with self._lock:
-            runs = list(self._running)
-        for run in runs:
+        for run in self._under_way():
             run.give_up(CancelledError(None, None, "the step was cancelled: its session was closed"))
-
-
-class _Describing(NamedTuple):
-    """How to ask a task what it is; it answers None while it cannot be reached."""
-
-    address: str
-    describe: Callable[[], TaskDescription | None]
-
-
-class _Waiting:
-    """Waits until tasks answer.
-
-    Args:
-        deadline: when that is given up, on the monotonic clock; None: never.
-    """
-
-    def __init__(self, deadline: float | None) -> None:
-        self._deadline = deadline
-        self._told = time.monotonic()
-
-    def describe(self, tasks: Sequence[_Describing]) -> list[TaskDescription]:
-        """What tasks say of themselves.
-
-        Raises:
-            DeadlineExceededError: they do not answer in time. It names those that did not.
-            OpError: a task refuses to answer.
-        """
-        said: dict[str, TaskDescription] = {}
-        pauses = Pauses(_LONGEST_PAUSE)
-        while True:
-            for task in tasks:
-                if task.address not in said:
-                    description = task.describe()
-                    if description is not None:
-                        said[task.address] = description
-            missing = [task.address for task in tasks if task.address not in said]
-            if not missing:
-                return [said[task.address] for task in tasks]
-            self._check(missing)
-            with admitted():
-                threading.Event().wait(pauses.next())
-
-    def _check(self, missing: Sequence[str]) -> None:
-        now = time.monotonic()
-        if self._deadline is not None and now >= self._deadline:
-            raise DeadlineExceededError(
-                None,
-                None,
-                f"no session could be made: the tasks at {', '.join(missing)} did not answer; start them, or look at "
-                "their addresses in the cluster's specification",
-            )
-        if now - self._told >= TELL_EVERY:
-            self._told = now
-            _log.warning("the session waits for the tasks at %s to answer", ", ".join(missing))
-
-
-def _described(connection: TaskConnection) -> TaskDescription | None:
-    """What a task says of itself; None where it cannot be reached."""
-    request = WorkerRequest()
-    request.describe.SetInParent()
-    try:
-        reply, _ = read_reply(connection.call([request.SerializeToString()]))
-    except (UnavailableError, AbortedError, DeadlineExceededError):
-        return None
-    if reply.HasField("error"):
-        raise error_from_proto(reply.error, {})
-    return reply.description
-
-
-class _TaskOfSession:
-    """A task as one session knows it: the session's part there, which is opened anew where the task has come back.
-
-    Attributes:
-        epoch: grows whenever the task was lost: what was registered before is not there any more.
-        is_here: whether the task is this process.
-    """
-
-    def __init__(self, master: ClusterMaster, name: str, address: str) -> None:
-        self.name, self.address = name, address
-        self.epoch = 0
-        self._master = master
-        self._lock = threading.Lock()
-        self._session: WorkerSession | None = None
-        connection = master.connection(address)
-        self.is_here = connection is None
-        # before the session is opened: a task that is lost right after that must be known to be
-        self._withdraw = _nothing if connection is None else connection.on_lost(self._lost)
-        try:
-            self.session()
-        except BaseException:
-            self._withdraw()
-            raise
-
-    def _lost(self, _: OpError) -> None:
-        # without the lock: whoever opens a session holds it while it waits for an answer
-        self.epoch += 1
-        self._session = None
-
-    def session(self) -> tuple[int, WorkerSession]:
-        """The session's part on the task, and the epoch that it belongs to.
-
-        Raises:
-            OpError: the task does not answer, or refuses.
-        """
-        with self._lock:
-            epoch, session = self.epoch, self._session
-            if session is None:
-                session = self._master.open_on(self.address)
-                if self.epoch == epoch:
-                    self._session = session
-            return epoch, session
-
-    def abort(self, number: int, error: OpError) -> None:
-        """Gives a step up there."""
-        session = self._session
-        if session is None:
-            return
-        try:
-            session.abort(number, error)
-        except OpError:
-            _log.debug("could not tell %s that step %d is given up", self.name, number, exc_info=True)
-
-    def close(self) -> None:
-        """Ends the session there; a task that is lost has none."""
-        self._withdraw()
-        session = self._session
-        if session is None:
-            return
-        try:
-            session.close()
-            session.forget()
-        except (UnavailableError, AbortedError, DeadlineExceededError, CancelledError):
-            _log.debug("could not close the session on %s", self.name, exc_info=True)
-
-    def forget(self) -> None:
-        """Likewise, without waiting for an answer."""
-        self._withdraw()
-        session = self._session
-        if session is not None:
-            try:
-                session.forget()
-            except OpError:
-                _log.debug("could not end the session on %s", self.name, exc_info=True)
-
-
-def _nothing() -> None:
-    """Withdraws what was never given."""
-
-
-class _Part:
-    """A partition of a step, where it is registered."""
-
-    __slots__ = ("epoch", "partition", "registered", "task")
-
-    def __init__(self, task: _TaskOfSession, partition: Partition) -> None:
-        self.task, self.partition = task, partition
-        self.epoch = -1
-        self.registered: RegisteredPartition | None = None
-
-    def ready(self) -> RegisteredPartition:
-        """The partition at the task; registered anew where the task has come back.
-
-        Raises:
-            OpError: the task refuses it, or does not answer.
-        """
-        if self.registered is None or self.epoch != self.task.epoch:
-            self.epoch, session = self.task.session()
-            self.registered = session.register(self.partition)
-        return self.registered
 
 
 class ClusterStep:
@@ -375,7 +242,7 @@ class ClusterStep:
         self.used = 0
         self._master = master
         self._parts = [
-            _Part(master.task(partition.task), partition) for partition in plan.partitions if _runs(partition)
+            Part(master.task(partition.task), partition) for partition in plan.partitions if _runs(partition)
         ]
         #: the one part of a step that does not leave this process
         self._only = self._parts[0] if len(self._parts) == 1 and self._parts[0].task.is_here else None
@@ -388,8 +255,8 @@ class ClusterStep:
     def release(self) -> None:
         """Releases executables; a run that comes later compiles anew."""
         for part in self._parts:
-            if part.registered is not None and part.epoch == part.task.epoch:
-                part.registered.release()
+            if part.registered is not None:
+                part.registered.partition.release()
 
     def run(
         self, feeds: Sequence[TensorValue], record: Recorder | None = None, timeout: float | None = None
@@ -402,8 +269,8 @@ class ClusterStep:
         """
         self.used = next(ticks)
         if self._only is not None:
-            return self._only.ready().run(self._master.next_number(), feeds, record, timeout)
-        run = _ClusterRun(self._master, self._parts, len(self.plan.step.fetches))
+            return self._only.ready().partition.run(self._master.next_number(), feeds, record, timeout)
+        run = ClusterRun(self._master, self._parts, len(self.plan.step.fetches))
         ended = threading.Event()
         here = run.start(feeds, lambda _: ended.set(), timeout, record, leaves_here=True)
         try:
@@ -424,29 +291,32 @@ class ClusterStep:
     def start(self, feeds: Sequence[TensorValue], on_done: OnDone, timeout: float | None = None) -> None:
         """Starts one step."""
         self.used = next(ticks)
-        _ClusterRun(self._master, self._parts, len(self.plan.step.fetches)).start(feeds, on_done, timeout, None)
+        ClusterRun(self._master, self._parts, len(self.plan.step.fetches)).start(feeds, on_done, timeout, None)
 
 
 def _runs(partition: Partition) -> bool:
     return bool(partition.items or partition.fetches)
 
 
-class _ClusterRun:
+class ClusterRun:
     """One run of a step: carries out what its `StepProtocol` says.
 
     Attributes:
+        number: the step's, which the master gives it when it is under way.
+        tasks: the names of those that have a part in it.
         outcome: the values of the fetches, or what the step failed with; set when it has ended.
     """
 
-    def __init__(self, master: ClusterMaster, parts: Sequence[_Part], fetches: int) -> None:
-        self._master, self._parts = master, parts
-        self._number = master.next_number()
-        self._protocol = StepProtocol([part.task.name for part in parts])
+    def __init__(self, master: ClusterMaster, parts: Sequence[Part], fetches: int) -> None:
+        self._master, self._parts, self._timing = master, parts, master.timing
+        self.number = 0
+        self.tasks = tuple(part.task.name for part in parts)
+        self._protocol = StepProtocol(self.tasks)
         self._lock = threading.Lock()
         self._values: list[Any] = [None] * fetches
         self._on_done: OnDone | None = None
-        self._forget_deadline: Callable[[], None] = _nothing
-        self._forget_grace: Callable[[], None] = _nothing
+        self._forget_deadline: Callable[[], None] = nothing
+        self._forget_grace: Callable[[], None] = nothing
         self.outcome: list[Any] | BaseException = []
 
     def start(
@@ -467,45 +337,53 @@ class _ClusterRun:
         """
         self._on_done = on_done
         self._master.began(self)
-        here: Callable[[], None] | None = None
         if not self._parts:
             self._end(None)
             return None
         if timeout is not None:
             # the tasks end it themselves, and say who waits for what; this is for those that do not answer
-            deadline = time.monotonic() + timeout + GRACE / 2
-            self._forget_deadline = deadlines.call_at(deadline, lambda: self._too_late(timeout))
-        for position, part in enumerate(self._parts):
-            own = [feeds[i] for i in part.partition.feed_positions]
-            try:
-                registered = part.ready()
+            deadline = self._timing.now() + timeout + GRACE / 2
+            self._forget_deadline = self._timing.call_at(deadline, lambda: self._too_late(timeout))
+        here: Callable[[], None] | None = None
+        begun: int | None = None
+        try:
+            # all before any begins: a task that has no session yet would drop what the others send it
+            registered = [part.ready() for part in self._parts]
+            for position, part in enumerate(self._parts):
+                own = [feeds[i] for i in part.partition.feed_positions]
                 if leaves_here and here is None and part.task.is_here:
-                    here = functools.partial(self._run_here, position, registered, own, timeout, record)
+                    here = functools.partial(self._run_here, position, registered[position], own, timeout, record)
                     continue
-                registered.start(self._number, own, functools.partial(self._answered, position), timeout, record)
-            except BaseException as error:
-                # it runs nowhere if it cannot begin everywhere: those that have begun are told, the others never hear
-                for later in range(position + 1, len(self._parts)):
-                    self._answered(later, [])
-                if here is not None:
-                    self._answered(next(i for i, one in enumerate(self._parts) if one.task.is_here), [])
-                self._answered(position, error)
-                return None
+                if not self._begins(position):
+                    return None
+                begun, (epoch, partition) = position, registered[position]
+                partition.start(self.number, own, functools.partial(self._answered, position, epoch), timeout, record)
+        except BaseException as error:
+            # it ends if it cannot begin everywhere
+            self.give_up(error) if begun is None else self._answered(begun, 0, error)
+            return None
         return here
+
+    def _begins(self, position: int) -> bool:
+        with self._lock:
+            return self._protocol.begin(position)
 
     def _run_here(
         self,
         position: int,
-        registered: RegisteredPartition,
+        registered: Registered,
         feeds: Sequence[TensorValue],
         timeout: float | None,
         record: Recorder | None,
     ) -> None:
+        if not self._begins(position):
+            return
+        epoch, partition = registered
         try:
-            outcome: Sequence[TensorValue] | BaseException = registered.run(self._number, feeds, record, timeout)
+            outcome: Sequence[TensorValue] | BaseException = partition.run(self.number, feeds, record, timeout)
         except BaseException as error:  # also an interrupt: the other tasks are told, and then the caller
             outcome = error
-        self._answered(position, outcome)
+        self._answered(position, epoch, outcome)
 
     def give_up(self, error: BaseException) -> None:
         """Ends the step with an error."""
@@ -525,7 +403,11 @@ class _ClusterRun:
             instructions = self._protocol.give_up(error)
         self._follow(instructions)
 
-    def _answered(self, position: int, outcome: Sequence[TensorValue] | BaseException) -> None:
+    def _answered(self, position: int, epoch: int, outcome: Sequence[TensorValue] | BaseException) -> None:
+        task = self._parts[position].task
+        if isinstance(outcome, NotFoundError) and epoch != task.epoch:
+            # the link failed, and is up again, between what was registered and the beginning of the step
+            outcome = AbortedError(None, None, f"the link to {task.name} failed as the step began; run it again")
         error = outcome if isinstance(outcome, BaseException) else None
         with self._lock:
             if not isinstance(outcome, BaseException):
@@ -542,12 +424,12 @@ class _ClusterRun:
                 self._end(instruction.error)
 
     def _abort(self, abort: Abort) -> None:
-        self._forget_grace = deadlines.call_at(time.monotonic() + GRACE, self._grace_is_over)
+        self._forget_grace = self._timing.call_at(self._timing.now() + GRACE, self._grace_is_over)
         told = abort.error
         if not isinstance(told, OpError):
             told = CancelledError(None, None, f"the step was given up by its client: {type(told).__name__}: {told}")
         for position in abort.tasks:
-            self._parts[position].task.abort(self._number, told)
+            self._parts[position].task.abort(self.number, told)
 
     def _grace_is_over(self) -> None:
         with self._lock:
@@ -561,19 +443,3 @@ class _ClusterRun:
         self.outcome = self._values if error is None else error
         assert self._on_done is not None
         self._on_done(self.outcome)
-
-
-def reset_task(network: TaskNetwork, address: str, containers: Sequence[str]) -> None:
-    """Empties containers of all tasks of a cluster, one of which has this address (`tf.Session.reset`).
-
-    Raises:
-        OpError: a task does not answer.
-    """
-    connection = network.connect(address)
-    (first,) = _Waiting(None).describe([_Describing(address, lambda: _described(connection))])
-    for other in dict(first.address).values():
-        request = WorkerRequest()
-        request.reset.container.extend(containers)
-        reply, _ = read_reply(network.connect(other).call([request.SerializeToString()]))
-        if reply.HasField("error"):
-            raise error_from_proto(reply.error, {})

@@ -31,6 +31,19 @@ class TaskNetwork(Protocol):
         """The connection to a task; it need not be there yet."""
 
 
+class Timing(Protocol):
+    """The time, and what happens at some."""
+
+    def now(self) -> float:
+        """Seconds of a clock that never goes back."""
+
+    def call_at(self, when: float, function: Callable[[], None]) -> Callable[[], None]:
+        """Calls a function, which must neither raise nor wait; returns what cancels that."""
+
+    def pause(self, seconds: float) -> None:
+        """Waits."""
+
+
 class RequestHandler(Protocol):
     """What a task does with messages. Called in the order in which they come; must return at once."""
 

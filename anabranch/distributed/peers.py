@@ -66,7 +66,10 @@ class MessageHandler(Protocol):
         """A request; `reply` may be called from any thread, once. It is dropped if the link failed meanwhile."""
 
     def lost(self, sender: Peer, error: OpError) -> None:
-        """A link that was up failed: what was sent may be lost, in both directions, and what comes next is new."""
+        """A link failed that was up, or that messages waited for: what was sent may be lost, in both directions.
+
+        What comes next is new.
+        """
 
 
 class Connection(Protocol):
@@ -500,17 +503,20 @@ class Peer:
         """Takes out all that wait; returns what tells them."""
         waiting = list(self._waiting.values())
         callbacks = list(self._callbacks.values())
-        was_up, self._was_up = self._was_up, False
+        # who sent a message that nobody answers has to know as well
+        is_told = self._was_up or any(message.kind is MessageKind.MESSAGE for message in self._pending)
+        self._was_up = False
         self._waiting.clear()
         self._pending.clear()
         self._pending_bytes = 0
 
         def tell() -> None:
-            for on_reply in waiting:
-                guarded(on_reply, error)
+            # who is failed may try again at once: what knows of the loss comes first
             for callback in callbacks:
                 guarded(callback, error)
-            if was_up and not isinstance(error, CancelledError):
+            for on_reply in waiting:
+                guarded(on_reply, error)
+            if is_told and not isinstance(error, CancelledError):
                 guarded(self._place.handler.lost, self, error)
 
         return tell

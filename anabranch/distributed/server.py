@@ -13,9 +13,10 @@ from typing import Final, Self
 
 from anabranch.core.interrupts import admitted
 from anabranch.distributed.addresses import Address, address_map, parse_address
-from anabranch.distributed.cluster_master import ClusterMaster, reset_task
+from anabranch.distributed.cluster_master import ClusterMaster
 from anabranch.distributed.cluster_spec import ClusterLike, ClusterSpec, task_name
 from anabranch.distributed.connections import EndpointNetwork, HandlerOfTask
+from anabranch.distributed.described_tasks import reset_task
 from anabranch.distributed.keys import CurveKeys
 from anabranch.distributed.task import Task
 from anabranch.distributed.transport import Endpoint

@@ -3,21 +3,23 @@
 `StepProtocol` is a pure state machine: a task answers, somebody gives the step up, time passes; what comes out are
 instructions. `distributed.cluster_master` carries them out.
 
-    =========  ==================  ==================  =====================  =====================
-    state      last good answer    other good answer   error or giving up     grace is over
-    =========  ==================  ==================  =====================  =====================
-    running    end: values         -                   abort the others,      -
+    =========  ==================  ==================  =====================  =====================  ===========
+    state      last good answer    other good answer   error or giving up     grace is over          a task may
+                                                                                                     begin
+    =========  ==================  ==================  =====================  =====================  ===========
+    running    end: values         -                   abort the others,      -                      yes
                                                        -> failed; end, if
-                                                       there are none left
-    failed     end: the cause      -                   (it is a consequence)  end: the cause, and
+                                                       none that has begun
+                                                       is left
+    failed     end: the cause      -                   (it is a consequence)  end: the cause, and    no
                                                        end: the cause, if     who did not answer
                                                        nobody is left
-    ended      dropped             dropped             dropped                dropped
-    =========  ==================  ==================  =====================  =====================
+    ended      dropped             dropped             dropped                dropped                no
+    =========  ==================  ==================  =====================  =====================  ===========
 
 #: The first error that the master hears of is the cause: tasks fail because of another only after an abort.
-#: A step ends once, and not before every task has answered or the grace after its failure is over: nothing of it runs
-#: on a task that answers by then.
+#: A step ends once, and not before every task that was to begin has answered or the grace after its failure is over:
+#: nothing of it runs on a task that answers by then, and none begins it afterwards.
 """
 
 from __future__ import annotations
@@ -32,7 +34,10 @@ GRACE: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Abort:
-    """Tell these tasks, by position, that the step is given up; then let `grace_is_over` come after `GRACE`."""
+    """Tell these tasks, by position, that the step is given up; then let `grace_is_over` come after `GRACE`.
+
+    Those among them that have not begun are told since others may have sent them something. They do not answer.
+    """
 
     tasks: tuple[int, ...]
     error: BaseException
@@ -58,6 +63,7 @@ class StepProtocol:
     def __init__(self, tasks: Sequence[str]) -> None:
         self._tasks = tasks
         self._left = set(range(len(tasks)))
+        self._begun: set[int] = set()
         self._cause: BaseException | None = None
         self._ended = False
 
@@ -70,17 +76,25 @@ class StepProtocol:
         """The names of the tasks that have not answered."""
         return [self._tasks[task] for task in sorted(self._left)]
 
+    def begin(self, task: int) -> bool:
+        """A task is to be told to begin; whether it may be, which is not so once the step has failed."""
+        if self._ended or self._cause is not None:
+            return False
+        self._begun.add(task)
+        return True
+
     def answered(self, task: int, error: BaseException | None = None) -> list[Instruction]:
         """A task says that its part has ended, and what it failed with."""
         if self._ended:
             return []
         self._left.discard(task)
-        instructions = [] if error is None else self._fail(error)
-        return instructions if self._left else [*instructions, self._end()]
+        if error is not None and self._cause is None:
+            return self._fail(error)
+        return [] if self._left else [self._end()]
 
     def give_up(self, error: BaseException) -> list[Instruction]:
         """The caller was interrupted, the session closed, or the deadline has passed."""
-        return [] if self._ended else self._fail(error)
+        return [] if self._ended or self._cause is not None else self._fail(error)
 
     def grace_is_over(self) -> list[Instruction]:
         """Tasks that have not answered since the step failed are not waited for any longer."""
@@ -93,10 +107,10 @@ class StepProtocol:
         return [self._end()]
 
     def _fail(self, error: BaseException) -> list[Instruction]:
-        if self._cause is not None:
-            return []
         self._cause = error
-        return [Abort(tuple(sorted(self._left)), error)] if self._left else []
+        told: list[Instruction] = [Abort(tuple(sorted(self._left)), error)] if self._left else []
+        self._left &= self._begun
+        return told if self._left else [*told, self._end()]
 
     def _end(self) -> End:
         self._ended = True

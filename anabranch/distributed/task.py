@@ -8,7 +8,8 @@ from anabranch.distributed.network import TaskNetwork
 from anabranch.proto.config_pb2 import ConfigProto
 from anabranch.runtime.local_worker import LocalTask
 from anabranch.runtime.messages import Frames
-from anabranch.runtime.worker_service import ServedTask, WorkerService
+from anabranch.runtime.worker_service import ServedTask, SessionOpener, Submit, WorkerService, open_here
+from anabranch.runtime.worker_threads import worker_threads
 
 
 class Task:
@@ -19,16 +20,28 @@ class Task:
         addresses: of all tasks of the cluster, by their full names.
         config: what sessions get that are opened without a configuration.
         incarnation: of this process.
+        opener: opens its sessions.
+        submit: where sessions are opened and ended, and partitions bound.
 
     Attributes:
         service: does what is asked.
         state: what the task holds: variables, queues, tables.
     """
 
-    def __init__(self, name: str, addresses: Mapping[str, str], config: ConfigProto, incarnation: int) -> None:
+    def __init__(
+        self,
+        name: str,
+        addresses: Mapping[str, str],
+        config: ConfigProto,
+        incarnation: int,
+        opener: SessionOpener = open_here,
+        submit: Submit = worker_threads.submit,
+    ) -> None:
         self.name = name
         self.state = LocalTask(name)
-        self.service = WorkerService(ServedTask(name, self.state, addresses, config, incarnation), self._post)
+        self.service = WorkerService(
+            ServedTask(name, self.state, addresses, config, incarnation), self._post, opener, submit
+        )
         self._network: TaskNetwork | None = None
 
     def join(self, network: TaskNetwork) -> None:

@@ -5,8 +5,7 @@ thread that receives, decodes and hands over. To each peer it has one connection
 on which any thread sends. Control messages do not wait for bulk ones: they have connections of their own, and the
 receiving thread takes one bulk message only when no control message is there.
 
-#: The receiving thread alone touches the inboxes, the monitors of connections, and the tables of who sends what.
-#: The endpoint's lock guards its table of peers only, and nothing is called under it.
+#: The receiving thread alone touches the inboxes and the monitors of connections. See also `distributed.peer_table`.
 """
 
 from __future__ import annotations
@@ -14,9 +13,7 @@ from __future__ import annotations
 import contextlib
 import hmac
 import ipaddress
-import itertools
 import logging
-import secrets
 import socket as sockets
 import threading
 import time
@@ -30,20 +27,15 @@ from zmq.utils import z85
 from zmq.utils.monitor import parse_monitor_message
 
 from anabranch.distributed import wire
-from anabranch.distributed.flows import Assembly
 from anabranch.distributed.keys import CurveKeys
-from anabranch.distributed.links import Instruction, Link, PeerState
-from anabranch.distributed.peers import Answer, Connection, MessageHandler, Peer, guarded
-from anabranch.distributed.wire import Header, Hello, Lane, Limits, MalformedMessageError, MessageKind
+from anabranch.distributed.links import Instruction, Link
+from anabranch.distributed.peer_table import TICK, PeerTable, split_address
+from anabranch.distributed.peers import Connection, MessageHandler, Peer, guarded
+from anabranch.distributed.wire import Hello, Lane, Limits
 from anabranch.errors import (
-    CancelledError,
     InternalError,
-    InvalidArgumentError,
-    OpError,
     UnauthenticatedError,
     UnavailableError,
-    UnknownError,
-    exception_type_from_error_code,
 )
 from anabranch.runtime.messages import Buffer, Frames
 
@@ -52,16 +44,11 @@ _LOGGER: Final = logging.getLogger(__name__)
 _COPIED_BELOW: Final = 1 << 16
 #: how many bulk messages, pieces mostly, wait in an inbox for each sender before TCP holds the sender up
 _BULK_MARK: Final = 16
-_TICK_MS: Final = 250
-_TICK: Final = _TICK_MS / 1000
-#: longer than that between two ticks, and this process itself was held up
-_PAUSE: Final = 2.0
+_TICK_MS: Final = int(TICK * 1000)
 #: how many control messages are handed over before time is looked at
 _CONTROL_AT_ONCE: Final = 256
 #: how long a farewell may take to leave
 _LINGER_MS: Final = 500
-#: for how many ticks a lost peer that only dialed this process is remembered: its late messages are told apart
-_REMEMBERED_TICKS: Final = 480
 #: sockets in one process: six for each peer
 _MAX_SOCKETS: Final = 1 << 15
 _LIMITS: Final = Limits()
@@ -80,7 +67,7 @@ _KEYS_DIFFER: Final = (zmq.EVENT_HANDSHAKE_FAILED_AUTH, zmq.EVENT_HANDSHAKE_FAIL
 _Socket = zmq.Socket[bytes]
 
 
-class Endpoint:
+class Endpoint(PeerTable):
     """One place in a cluster, which other places send to and are sent to from. Thread-safe.
 
     Args:
@@ -112,7 +99,7 @@ class Endpoint:
         limits: Limits = _LIMITS,
         announced: str | None = None,
     ) -> None:
-        host, port = _split(bind)
+        host, port = split_address(bind)
         ip = _resolved(host)
         if keys is None and not ip.is_loopback:
             raise UnauthenticatedError(
@@ -121,30 +108,13 @@ class Endpoint:
                 f"{bind} can be reached from other machines, and whoever connects can run graphs; make keys for the "
                 "cluster with `anabranch cluster keys`, or listen at 127.0.0.1",
             )
-        self.handler = handler
-        self.limits = limits
-        self.now = clock
-        self.incarnation = secrets.randbits(64) or 1
-        self.channels = itertools.count(1)
-        self.requests = itertools.count(1)
-        self.handed_over = 0
+        super().__init__(handler, limits, clock)
         self._keys = keys
-        self._lock = threading.Lock()
-        self._peers: dict[str, Peer] = {}
-        self._dialed: dict[int, Peer] = {}
-        self._is_closed = False
         self._context = zmq.Context[_Socket]()
         self._context.set(zmq.MAX_SOCKETS, _MAX_SOCKETS)
         # -- of the receiving thread
-        self._senders: dict[tuple[int, int], Peer] = {}
-        self._incarnations: dict[int, Peer] = {}
-        self._attached: dict[Peer, tuple[int, int]] = {}
-        self._assemblies: dict[int, tuple[int, Assembly]] = {}
-        self._lost_ticks: dict[Peer, int] = {}
         self._new_monitors: deque[tuple[str, Peer, int, Lane]] = deque()
         self._monitors: dict[_Socket, tuple[Peer, int, Lane]] = {}
-        self._complained: set[str] = set()
-        self._ticked_at = clock()
         self._poller = zmq.Poller()
         self._woken, self._waker = sockets.socketpair()
         try:
@@ -168,18 +138,6 @@ class Endpoint:
     def __repr__(self) -> str:
         return f"<Endpoint {self.hello.name} at {self.address}>"
 
-    def peer(self, address: str) -> Peer:
-        """The peer at an address; the same object for the same address. The connection is opened in the background.
-
-        Raises:
-            InvalidArgumentError: the address is not host:port.
-            CancelledError: the endpoint is closed.
-        """
-        peer = self._peer(address)
-        peer.is_wanted = True
-        peer.open()
-        return peer
-
     def close(self) -> None:
         """Says goodbye to all peers, fails what waits with `CancelledError`, and lets go of the address. Idempotent."""
         self._is_closed = True
@@ -190,7 +148,7 @@ class Endpoint:
     # ------------------------------------------------------------------ what peers need (`peers.Place`)
     def connect(self, peer: Peer, lane: Lane, channel: int) -> Connection:
         """A new connection to a peer's inbox."""
-        host, port = _split(peer.address)
+        host, port = split_address(peer.address)
         if lane is Lane.BULK:
             port = peer.bulk_port
         monitor = f"inproc://monitor-{channel}-{int(lane)}"
@@ -199,35 +157,6 @@ class Endpoint:
         self._new_monitors.append((monitor, peer, channel, lane))
         self._wake()
         return connection
-
-    def dialed(self, peer: Peer, channel: int) -> None:
-        """A channel to a peer was opened."""
-        self._dialed[channel] = peer
-
-    def hung_up(self, channel: int) -> None:
-        """A channel was closed."""
-        self._dialed.pop(channel, None)
-
-    def attach(self, peer: Peer, incarnation: int, channel: int) -> None:
-        """What comes on this channel is the peer's."""
-        before = self._attached.get(peer)
-        if before is not None:
-            self._senders.pop(before, None)
-            if self._incarnations.get(before[0]) is peer:
-                del self._incarnations[before[0]]
-            if before[0] != incarnation:
-                self._assemblies.pop(before[0], None)
-        self._attached[peer] = incarnation, channel
-        self._senders[incarnation, channel] = peer
-        self._incarnations[incarnation] = peer
-        with self._lock:
-            # whoever is given the address that the peer gives itself gets this peer
-            self._peers.setdefault(_key(peer.announced), peer)
-
-    def refuse_closed(self) -> None:
-        """Raises `CancelledError` if the endpoint is closed."""
-        if self._is_closed:
-            raise CancelledError(None, None, f"{self.hello.name} at {self.address} is closed")
 
     def refuse_receiver(self, what: str) -> None:
         """Raises `InternalError` on the thread that receives, which must not wait."""
@@ -242,7 +171,7 @@ class Endpoint:
                 self._take_messages()
                 for source, _ in ready:
                     self._look_at(source)
-                self._tick()
+                self.tick()
         except Exception:
             _LOGGER.exception("%r stops, since its receiving thread failed", self)
         finally:
@@ -277,106 +206,8 @@ class Endpoint:
             part = inbox.recv(zmq.NOBLOCK, copy=False)
             if len(frames) <= self.limits.frames:  # one more than is allowed shows that there are too many
                 frames.append(part.bytes if len(part) < _COPIED_BELOW else part.buffer)
-        sender: Peer | None = None
-        try:
-            header = wire.decode_header(data, self.limits)
-            sender = self._senders.get((header.sender, header.channel))
-            if header.lane is not lane:
-                raise MalformedMessageError(f"it came by the lane {lane.name.lower()}, and says another")
-            wire.check_frames(header, frames)
-            self._hand_over(header, frames, sender)
-        except MalformedMessageError as error:
-            self._complain(sender, str(error))
-        except Exception:  # such as too many open files; whatever it is, the others' messages are to be taken
-            _LOGGER.exception("%s could not take a message", self.hello.name)
+        self.take_message(data, frames, lane)
         return True
-
-    def _hand_over(self, header: Header, frames: Frames, sender: Peer | None) -> None:
-        match header.kind:
-            case MessageKind.HELLO:
-                hello = wire.decode_hello(frames)
-                self._greeting(header, hello).take(lambda link, now: link.heard_hello(header, hello, now))
-            case MessageKind.WELCOME:
-                welcome = wire.decode_hello(frames)
-                answered = self._dialed.get(welcome.answers)
-                known = sender or answered
-                if known is not None:
-                    known.take(lambda link, now: link.heard_welcome(header, welcome, now))
-                if sender is not None and answered not in (None, sender) and answered.state is PeerState.CONNECTING:
-                    self._merge(answered, sender)
-            case MessageKind.REFUSAL:
-                refusal = wire.decode_refusal(frames)
-                refused = self._dialed.get(refusal.answers)
-                if refused is not None:
-                    refused.take(lambda link, now: link.heard_refusal(refusal.answers, refusal.reason))
-            case _ if sender is not None:
-                is_own = header.kind in (MessageKind.BEAT, MessageKind.GOODBYE)
-                size = 0 if is_own else header.bytes + wire.HEADER_BYTES
-                if sender.take(lambda link, now: link.heard(header, size, now)):
-                    self.handed_over += 1
-                    self._deliver(header, frames, sender)
-
-    def _deliver(self, header: Header, frames: Frames, sender: Peer) -> None:
-        if header.kind is MessageKind.PIECE:
-            self._assembly(header).take(header.request, frames)
-            return
-        if header.lane is Lane.BULK:
-            frames = self._assembly(header).complete(frames)
-        match header.kind:
-            case MessageKind.REPLY:
-                sender.answered(header.request, frames)
-            case MessageKind.REQUEST:
-                answer = Answer(sender, header)
-                try:
-                    self.handler.request(sender, frames, answer)
-                except Exception as error:
-                    _LOGGER.exception("the handler of requests failed")
-                    answer.fail(error)
-            case MessageKind.MESSAGE:
-                guarded(self.handler.message, sender, frames)
-            case MessageKind.BEAT:
-                beat = wire.decode_beat(frames)
-                sender.take(lambda link, now: link.heard_beat(beat))
-            case MessageKind.FAILURE:
-                sender.answered(header.request, _error(wire.decode_failure(frames)))
-
-    def _assembly(self, header: Header) -> Assembly:
-        """Where the large frames of a channel are put together; those of the sender's channels before are dropped."""
-        known = self._assemblies.get(header.sender)
-        if known is None or known[0] != header.channel:
-            known = self._assemblies[header.sender] = header.channel, Assembly(self.limits.message_bytes)
-        return known[1]
-
-    def _greeting(self, header: Header, hello: Hello) -> Peer:
-        """Whom a hello is from: who has its incarnation, whatever address was dialed, or else its address."""
-        return self._incarnations.get(header.sender) or self._peer(hello.address)
-
-    def _peer(self, address: str) -> Peer:
-        key = _key(address)
-        with self._lock:
-            self.refuse_closed()
-            peer = self._peers.get(key)
-            if peer is None:
-                peer = self._peers[key] = Peer(self, address)
-            return peer
-
-    def _merge(self, alias: Peer, peer: Peer) -> None:
-        """Two addresses have proved to be those of one process: its link is used for both."""
-        with self._lock:
-            for address, known in self._peers.items():
-                if known is alias:
-                    self._peers[address] = peer
-            peer.is_wanted |= alias.is_wanted
-        alias.merge(peer)
-
-    def _complain(self, sender: Peer | None, reason: str) -> None:
-        """Closes the link of whom a malformed message came from, and says so once."""
-        who = "an unknown process" if sender is None else f"{sender.name} at {sender.address}"
-        if who not in self._complained:
-            self._complained.add(who)
-            _LOGGER.warning("%s got a malformed message from %s: %s", self.hello.name, who, reason)
-        if sender is not None:
-            sender.take(lambda link, now: link.heard_malformed(reason))
 
     def _watch_connections(self) -> None:
         while self._new_monitors:
@@ -400,37 +231,6 @@ class Endpoint:
                 monitor.close()
                 return
             guarded(peer.take, _ConnectionEvent(channel, lane, event))
-
-    def _tick(self) -> None:
-        now = self.now()
-        passed = now - self._ticked_at
-        if passed < _TICK:
-            return
-        self._ticked_at = now
-        with self._lock:
-            peers = set(self._peers.values())
-        for peer in peers:
-            if passed > _PAUSE:
-                peer.take(lambda link, _: link.paused(passed - _TICK))
-            guarded(peer.take, Link.tick)
-            self._forget_lost(peer)
-
-    def _forget_lost(self, peer: Peer) -> None:
-        """Forgets a peer that this process never asked for, such as a client, some time after it was lost."""
-        if peer.is_wanted or peer.state is not PeerState.LOST:
-            self._lost_ticks.pop(peer, None)
-            return
-        ticks = self._lost_ticks[peer] = self._lost_ticks.get(peer, 0) + 1
-        if ticks > _REMEMBERED_TICKS:
-            with self._lock:
-                for address in [address for address, known in self._peers.items() if known is peer]:
-                    del self._peers[address]
-            self._lost_ticks.pop(peer, None)
-            attached = self._attached.pop(peer, None)
-            if attached is not None:
-                self._senders.pop(attached, None)
-                self._incarnations.pop(attached[0], None)
-                self._assemblies.pop(attached[0], None)
 
     # ------------------------------------------------------------------ beginning and end
     def _make_inbox(self, ip: _Address, port: int, bind: str, mark: int) -> _Socket:
@@ -480,10 +280,7 @@ class Endpoint:
             self._waker.send(b"x")
 
     def _end(self) -> None:
-        with self._lock:
-            peers = set(self._peers.values())
-        for peer in peers:
-            guarded(peer.take, lambda link, now: link.stop())
+        self.stop_links()
         self._close_sockets()
 
     def _close_sockets(self) -> None:
@@ -554,28 +351,7 @@ def _port_of(inbox: _Socket) -> int:
     return int(bound.rstrip(b"\0").rpartition(b":")[2])
 
 
-def _error(failure: wire.Failure) -> OpError:
-    try:
-        return exception_type_from_error_code(failure.code)(None, None, failure.message)
-    except KeyError:
-        return UnknownError(None, None, failure.message, failure.code)
-
-
-def _split(address: str) -> tuple[str, int]:
-    try:
-        return wire.split_address(address)
-    except MalformedMessageError:
-        raise InvalidArgumentError(
-            None, None, f"an address is host:port, such as 127.0.0.1:2222, and not {address!r}"
-        ) from None
-
-
 _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
-
-
-def _key(address: str) -> str:
-    host, port = _split(address)
-    return f"{'127.0.0.1' if host == 'localhost' else host}:{port}"
 
 
 def _resolved(host: str) -> _Address:

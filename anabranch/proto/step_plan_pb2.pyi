@@ -599,6 +599,7 @@ class OpenSession(_message.Message):
     CONFIG_FIELD_NUMBER: _builtins.int
     POLICY_FIELD_NUMBER: _builtins.int
     ADDRESS_FIELD_NUMBER: _builtins.int
+    FIRST_STEP_FIELD_NUMBER: _builtins.int
     task: _builtins.str
     """of the worker's process, as "local://<task>" names it; empty: one of the session's own"""
     is_shared: _builtins.bool
@@ -606,6 +607,8 @@ class OpenSession(_message.Message):
     """a ConfigProto"""
     policy: _builtins.bytes
     """a placement policy, in JSON"""
+    first_step: _builtins.int
+    """steps below have ended"""
     @_builtins.property
     def address(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
         """of the tasks that work for the session, by full name; empty: no other does"""
@@ -618,10 +621,11 @@ class OpenSession(_message.Message):
         config: _builtins.bytes = ...,
         policy: _builtins.bytes = ...,
         address: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        first_step: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "config", b"config", "is_shared", b"is_shared", "policy", b"policy", "task", b"task"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "config", b"config", "first_step", b"first_step", "is_shared", b"is_shared", "policy", b"policy", "task", b"task"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -839,6 +843,23 @@ class ResetContainers(_message.Message):
 Global___ResetContainers: _TypeAlias = ResetContainers  # noqa: Y015
 
 @_typing.final
+class WatchSession(_message.Message):
+    """Is answered when a task of the session is lost to this one, or the session has ended here: then it names none."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WatchSession: _TypeAlias = WatchSession  # noqa: Y015
+
+@_typing.final
 class WorkerRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -852,6 +873,7 @@ class WorkerRequest(_message.Message):
     TRANSFER_FIELD_NUMBER: _builtins.int
     DESCRIBE_FIELD_NUMBER: _builtins.int
     RESET_FIELD_NUMBER: _builtins.int
+    WATCH_FIELD_NUMBER: _builtins.int
     session: _builtins.str
     @_builtins.property
     def open(self) -> Global___OpenSession: ...
@@ -871,6 +893,8 @@ class WorkerRequest(_message.Message):
     def describe(self) -> Global___DescribeTask: ...
     @_builtins.property
     def reset(self) -> Global___ResetContainers: ...
+    @_builtins.property
+    def watch(self) -> Global___WatchSession: ...
     def __init__(
         self,
         *,
@@ -884,12 +908,13 @@ class WorkerRequest(_message.Message):
         transfer: Global___TransferValue | None = ...,
         describe: Global___DescribeTask | None = ...,
         reset: Global___ResetContainers | None = ...,
+        watch: Global___WatchSession | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["abort", b"abort", "close", b"close", "describe", b"describe", "kind", b"kind", "open", b"open", "register", b"register", "release", b"release", "reset", b"reset", "run", b"run", "transfer", b"transfer"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["abort", b"abort", "close", b"close", "describe", b"describe", "kind", b"kind", "open", b"open", "register", b"register", "release", b"release", "reset", b"reset", "run", b"run", "transfer", b"transfer", "watch", b"watch"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["abort", b"abort", "close", b"close", "describe", b"describe", "kind", b"kind", "open", b"open", "register", b"register", "release", b"release", "reset", b"reset", "run", b"run", "session", b"session", "transfer", b"transfer"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["abort", b"abort", "close", b"close", "describe", b"describe", "kind", b"kind", "open", b"open", "register", b"register", "release", b"release", "reset", b"reset", "run", b"run", "session", b"session", "transfer", b"transfer", "watch", b"watch"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["open", "register", "run", "release", "close", "abort", "transfer", "describe", "reset"]  # noqa: Y015
+    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["open", "register", "run", "release", "close", "abort", "transfer", "describe", "reset", "watch"]  # noqa: Y015
     _WhichOneofArgType_kind: _TypeAlias = _typing.Literal["kind", b"kind"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_kind) -> _WhichOneofReturnType_kind | None: ...
 
@@ -1067,6 +1092,7 @@ class WorkerReply(_message.Message):
     EVENT_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
     DESCRIPTION_FIELD_NUMBER: _builtins.int
+    LOST_TASK_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def fetch(self) -> _containers.RepeatedCompositeFieldContainer[Global___ValueDef]:
         """of RunPartition"""
@@ -1077,6 +1103,10 @@ class WorkerReply(_message.Message):
     def error(self) -> Global___ErrorDef: ...
     @_builtins.property
     def description(self) -> Global___TaskDescription: ...
+    @_builtins.property
+    def lost_task(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """of WatchSession"""
+
     def __init__(
         self,
         *,
@@ -1084,10 +1114,11 @@ class WorkerReply(_message.Message):
         event: _abc.Iterable[Global___ItemEventDef] | None = ...,
         error: Global___ErrorDef | None = ...,
         description: Global___TaskDescription | None = ...,
+        lost_task: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["description", b"description", "error", b"error"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["description", b"description", "error", b"error", "event", b"event", "fetch", b"fetch"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["description", b"description", "error", b"error", "event", b"event", "fetch", b"fetch", "lost_task", b"lost_task"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 
+from anabranch.core.interrupts import admitted
 from anabranch.runtime.worker_threads import WorkerThreads, worker_threads
 
 
@@ -28,6 +29,15 @@ class Deadlines:
         self._heap: list[tuple[float, int]] = []
         self._calls: dict[int, Callable[[], None]] = {}
         self._running = False
+
+    def now(self) -> float:
+        """The time of the monotonic clock, in seconds."""
+        return time.monotonic()
+
+    def pause(self, seconds: float) -> None:
+        """Waits; an interrupt of the thread ends it."""
+        with admitted():
+            threading.Event().wait(seconds)
 
     def call_at(self, when: float, function: Callable[[], None]) -> Callable[[], None]:
         """Calls a function, which must neither raise nor wait, at a time of the monotonic clock.

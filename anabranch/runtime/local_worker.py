@@ -21,7 +21,7 @@ from anabranch.runtime.containers import Containers
 from anabranch.runtime.device_settings import settings
 from anabranch.runtime.devices import session_devices
 from anabranch.runtime.random_counters import CountedStream, RandomCounters, using_stream
-from anabranch.runtime.rendezvous import StepId
+from anabranch.runtime.rendezvous import Rendezvous, StepId
 from anabranch.runtime.session_environment import SessionEnvironment
 from anabranch.runtime.waiting import ActiveSteps
 from anabranch.xla.islands import runs_on_host
@@ -72,12 +72,15 @@ class LocalWorkerSession:
         task: whose variables it works on; None: a task of its own.
         placer: chooses devices for the functions that run as steps of their own.
         is_shared: whether other tasks work for the session too.
+        first_step: the steps below have ended, where the session was opened before.
 
     Attributes:
         containers: what the task holds.
     """
 
-    def __init__(self, name: str, task: LocalTask | None, placer: Placer, is_shared: bool = False) -> None:
+    def __init__(
+        self, name: str, task: LocalTask | None, placer: Placer, is_shared: bool = False, first_step: int = 0
+    ) -> None:
         self.name = name
         self._is_shared = is_shared
         self._placer = placer
@@ -90,7 +93,7 @@ class LocalWorkerSession:
         self._numbers = itertools.count(-1, -1)
         self._devices = {device.name: device for device in placer.devices}
         if is_shared:
-            self.containers.rendezvous.open_session(name)
+            self.containers.rendezvous.open_session(name, first_step)
 
     def register(self, partition: Partition) -> BoundPartition:
         """Binds a partition to what the task holds.
@@ -115,6 +118,11 @@ class LocalWorkerSession:
             self._functions.clear()
         else:
             self.containers.close_private(self._environment().private_prefix)
+
+    @property
+    def rendezvous(self) -> Rendezvous:
+        """Where its tensors meet those who receive them."""
+        return self.containers.rendezvous
 
     def forget(self) -> None:
         """Ends the threads of a session that nobody holds any more, and hence no step is running in."""

@@ -40,13 +40,11 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
-from anabranch.core.devices import task_of
 from anabranch.core.pending import Pending
 from anabranch.core.values import TensorValue
 from anabranch.errors import CancelledError, InternalError, ResourceExhaustedError
@@ -124,26 +122,31 @@ class _StepState:
 
 
 class _EndedSteps:
-    """Which steps of a session have ended, of the last few; all that are much older have."""
+    """Which steps of a session have ended, of the last few; all that are much older have.
 
-    __slots__ = ("_last", "_numbers", "_order")
+    Steps that functions are have numbers below 0. No other task can name them, so that nothing comes late for them.
 
-    def __init__(self) -> None:
+    Args:
+        first: the steps below have ended.
+    """
+
+    __slots__ = ("_first", "_last", "_numbers")
+
+    def __init__(self, first: int) -> None:
         self._numbers: set[int] = set()
-        self._order: deque[int] = deque()
-        self._last = 0
+        self._first = self._last = first
 
     def add(self, number: int) -> None:
-        if number in self._numbers:
+        if number < self._first:
             return
         self._numbers.add(number)
-        self._order.append(number)
         self._last = max(self._last, number)
-        if len(self._order) > REMEMBERED_STEPS:
-            self._numbers.discard(self._order.popleft())
+        if len(self._numbers) > 2 * REMEMBERED_STEPS:
+            self._first = max(self._first, self._last - REMEMBERED_STEPS)
+            self._numbers = {one for one in self._numbers if one >= self._first}
 
     def __contains__(self, number: int) -> bool:
-        return number in self._numbers or number < self._last - REMEMBERED_STEPS
+        return number in self._numbers or 0 <= number < max(self._first, self._last - REMEMBERED_STEPS)
 
 
 class RendezvousTable:
@@ -156,9 +159,13 @@ class RendezvousTable:
         self._early_bytes = 0
         self._early_steps = 0
 
-    def open_session(self, session: str) -> None:
-        """Other tasks work for a session too. The keys of any other mean nothing before its step begins, or after."""
-        self._ended.setdefault(session, _EndedSteps())
+    def open_session(self, session: str, first: int) -> None:
+        """Other tasks work for a session too. The keys of any other mean nothing before its step begins, or after.
+
+        Args:
+            first: the steps below have ended.
+        """
+        self._ended.setdefault(session, _EndedSteps(first))
 
     def begin(self, step: StepId) -> None:
         """A step starts.
@@ -303,11 +310,9 @@ class RendezvousTable:
         state.awaited.clear()
         return waiters
 
-    def awaited_from(self, task: str) -> list[StepId]:
-        """The steps in which somebody asks for what a task sends."""
-        return [
-            step for step, state in self._steps.items() if any(task_of(key.source) == task for key in state.awaited)
-        ]
+    def is_idle(self, session: str) -> bool:
+        """Whether no step of a session is under way."""
+        return not any(step.session == session and state.begun for step, state in self._steps.items())
 
     def finish(self, step: StepId) -> list[Delivery]:
         """A step has ended; what nobody asked for is dropped."""
@@ -343,6 +348,7 @@ class Rendezvous:
     def __init__(self) -> None:
         self._table = RendezvousTable()
         self._lock = threading.Lock()
+        self._idle: dict[str, list[Callable[[], None]]] = {}
         self.outlet: Callable[[Key, TensorValue | Dead], None] | None = None
 
     def begin(self, step: StepId) -> Exchange:
@@ -381,10 +387,22 @@ class Rendezvous:
             deliveries = self._table.arrive(key, value, size)
         _settle(deliveries)
 
-    def open_session(self, session: str) -> None:
-        """Keeps from now on what comes for steps of a session before they begin; until `forget_session`."""
+    def open_session(self, session: str, first: int = 0) -> None:
+        """Keeps from now on what comes for steps of a session before they begin; until `forget_session`.
+
+        Args:
+            first: the steps below have ended; nothing is kept for them.
+        """
         with self._lock:
-            self._table.open_session(session)
+            self._table.open_session(session, first)
+
+    def when_idle(self, session: str, call: Callable[[], None]) -> None:
+        """Calls, once, when no step of a session is under way: on this thread, or on the one that ends the last."""
+        with self._lock:
+            if not self._table.is_idle(session):
+                self._idle.setdefault(session, []).append(call)
+                return
+        call()
 
     def forget_session(self, session: str) -> None:
         """Drops what is kept for a session that has ended."""
@@ -410,17 +428,16 @@ class Rendezvous:
             deliveries = self._table.abort(step, error)
         _settle(deliveries)
 
-    def abort_from(self, task: str, error: BaseException) -> None:
-        """Gives up the steps that wait for what a task sends."""
-        with self._lock:
-            deliveries = [one for step in self._table.awaited_from(task) for one in self._table.abort(step, error)]
-        _settle(deliveries)
-
     def finish(self, step: StepId) -> None:
         """Ends a step."""
+        idle: list[Callable[[], None]] = []
         with self._lock:
             deliveries = self._table.finish(step)
+            if step.session in self._idle and self._table.is_idle(step.session):
+                idle = self._idle.pop(step.session)
         _settle(deliveries)
+        for call in idle:
+            call()
 
     def waiting(self, step: StepId) -> list[Key]:
         """What is asked for in a step and not sent yet."""

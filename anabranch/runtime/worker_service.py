@@ -1,4 +1,4 @@
-"""The worker protocol as messages: a service beside the worker, and what stands for the worker beside the master.
+"""The worker protocol as messages: a service beside the worker; `runtime.remote_worker` is the other end.
 
 The two know nothing of each other but bytes (`runtime.messages.Frames`), so that whatever carries bytes carries steps.
 One message opens a session, one registers a partition, one runs it; each is answered by one reply. Two are not: the one
@@ -7,15 +7,13 @@ that gives a step up, and the one that carries a tensor from task to task.
 
 from __future__ import annotations
 
-import contextlib
-import itertools
+import functools
 import json
 import logging
 import threading
-import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from google.protobuf.message import DecodeError
@@ -23,8 +21,7 @@ from google.protobuf.message import DecodeError
 from anabranch.core.devices import task_of
 from anabranch.core.dtypes import bfloat16
 from anabranch.core.values import TensorValue
-from anabranch.errors import NotFoundError, OpError, UnavailableError, UnknownError
-from anabranch.graph.step_nodes import StepNode
+from anabranch.errors import AbortedError, AlreadyExistsError, NotFoundError, OpError, UnknownError
 from anabranch.placement.policy import PlacementPolicy
 from anabranch.proto.config_pb2 import ConfigProto
 from anabranch.proto.step_plan_pb2 import (
@@ -37,30 +34,24 @@ from anabranch.proto.step_plan_pb2 import (
     WorkerRequest,
 )
 from anabranch.runtime.devices import session_devices
-from anabranch.runtime.item_call import ItemEvent, Recorder
+from anabranch.runtime.item_call import ItemEvent
 from anabranch.runtime.local_worker import LocalTask, LocalWorkerSession, placer_for
 from anabranch.runtime.messages import (
     Frames,
     error_from_proto,
     error_to_proto,
-    event_from_proto,
     event_to_proto,
     malformed,
-    nodes_by_origin,
     value_from_proto,
     value_to_proto,
 )
-from anabranch.runtime.protocols import OnDone, RegisteredPartition
-from anabranch.runtime.rendezvous import DEAD, Dead, Key, StepId
+from anabranch.runtime.protocols import RegisteredPartition, WorkerSession
+from anabranch.runtime.rendezvous import DEAD, Dead, Key, Rendezvous, StepId
+from anabranch.runtime.task_sessions import Begin, End, Instruction, Lease, Refuse, TaskSessions, Tell, Watcher
 from anabranch.runtime.worker_threads import worker_threads
-from anabranch.xla.partition_codec import partition_from_proto, partition_to_proto
-from anabranch.xla.partitions import Partition
+from anabranch.xla.partition_codec import partition_from_proto
 
 _log = logging.getLogger(__name__)
-
-
-#: of all sessions of this process, so that a worker that comes back knows none of those that it had
-_partition_numbers = itertools.count(1)
 
 
 class Transport(Protocol):
@@ -100,39 +91,108 @@ class ServedTask:
     incarnation: int
 
 
-class _ServedSession:
-    """A session, and its partitions by the numbers that the master knows them by.
+class TaskSession(WorkerSession, Protocol):
+    """What a worker has for a session of several tasks."""
+
+    @property
+    def name(self) -> str:
+        """The session's."""
+
+    @property
+    def rendezvous(self) -> Rendezvous:
+        """Where its tensors meet those who receive them."""
+
+
+class Asked(NamedTuple):
+    """What a master asks for when it opens a session.
+
+    Attributes:
+        config, policy: the session's.
+        first_step: steps below have ended.
+    """
+
+    config: ConfigProto
+    policy: PlacementPolicy
+    first_step: int = 0
+
+
+#: opens a session of a task: its name, the task that the process is, what the master asks for
+SessionOpener = Callable[[str, ServedTask, Asked], TaskSession]
+#: runs what may take a while, not on the thread that calls
+Submit = Callable[[Callable[[], None]], object]
+
+
+def open_here(name: str, task: ServedTask, asked: Asked) -> LocalWorkerSession:
+    """A session of the worker of this process. See `SessionOpener`."""
+    placer = placer_for(asked.config, asked.policy, session_devices(asked.config, task.name))
+    state = None if asked.config.isolate_session_state else task.state
+    return LocalWorkerSession(name, state, placer, is_shared=True, first_step=asked.first_step)
+
+
+class _Served:
+    """What is held for a session: its partitions, by the numbers that the master knows them by.
 
     Attributes:
         addresses: of the tasks that work for it, by their full names.
-        owner: whose end is its end too.
         halves: whether float32 tensors go to other tasks as bfloat16.
     """
 
-    def __init__(
-        self, session: LocalWorkerSession, addresses: Mapping[str, str], owner: str = "", halves: bool = False
-    ) -> None:
+    def __init__(self, session: TaskSession, addresses: Mapping[str, str], halves: bool = False) -> None:
         self.session = session
         self.addresses = addresses
-        self.owner = owner
         self.halves = halves
         self.partitions: dict[int, RegisteredPartition] = {}
+
+    def end(self, on_ended: Callable[[], None]) -> None:
+        """Cancels its steps, and ends it when nothing of them runs any more."""
+
+        def forget() -> None:
+            self.session.forget()
+            on_ended()
+
+        # before: a session with a task of its own has another after
+        rendezvous = self.session.rendezvous
+        self.session.close()
+        rendezvous.when_idle(self.session.name, forget)
+
+
+class _Opening(NamedTuple):
+    """What to do for a lease that is to begin.
+
+    Attributes:
+        open: opens the session.
+        on_opened: told the session, or why there is none.
+    """
+
+    open: Callable[[], _Served]
+    on_opened: Callable[[_Served | Exception], None]
 
 
 class WorkerService:
     """Does what messages ask of the worker of this process. Thread-safe.
 
     #: A message that is malformed, or asks for what is not there, is answered by an error and changes nothing.
+    #: The lock guards the table of sessions only; nothing is called under it.
 
     Args:
         task: the task that this process is; None: sessions say of which local task they are.
         post: sends a message to a task with an address.
+        opener: opens the sessions of the task.
+        submit: where sessions are opened and ended, and partitions bound.
     """
 
-    def __init__(self, task: ServedTask | None = None, post: Callable[[str, Frames], None] | None = None) -> None:
+    def __init__(
+        self,
+        task: ServedTask | None = None,
+        post: Callable[[str, Frames], None] | None = None,
+        opener: SessionOpener = open_here,
+        submit: Submit = worker_threads.submit,
+    ) -> None:
         self._lock = threading.Lock()
-        self._sessions: dict[str, _ServedSession] = {}
+        self._sessions: TaskSessions[_Served] = TaskSessions()
+        self._openings: dict[Lease[_Served], _Opening] = {}
         self._task, self._post = task, post
+        self._opener, self._submit = opener, submit
 
     def handle(self, frames: Frames) -> Frames:
         """The reply to a message; what waits in a step waits here."""
@@ -140,34 +200,12 @@ class WorkerService:
             request = _request(frames)
             if request.WhichOneof("kind") == "run":
                 return self._run(request, frames[1:])
-            return _reply(self._do(request, ""))
+            if request.WhichOneof("kind") == "open":
+                self._opened_here(Lease(request.session, "", {}), self._opening(request.session, request.open))
+                return _reply(WorkerReply())
+            return _reply(self._do(request))
         except Exception as error:  # whatever it is, the master has to know
             return _reply(WorkerReply(error=error_to_proto(error)))
-
-    def _answered(self, request: WorkerRequest, owner: str) -> Frames:
-        try:
-            return _reply(self._do(request, owner))
-        except Exception as error:  # whatever it is, the master has to know
-            return _reply(WorkerReply(error=error_to_proto(error)))
-
-    def lost(self, owner: str, task: str = "") -> None:
-        """Ends the sessions of a process that is gone, if it was a master; what it shared with others stays.
-
-        Args:
-            task: the full name of the task that it was as well. Steps that wait for what it sends are given up.
-        """
-        with self._lock:
-            containers = {id(one.session.containers): one.session.containers for one in self._sessions.values()}
-        if task:
-            error = UnavailableError(None, None, f"{task} was lost, or the link to it, and this step waits for it")
-            for one in containers.values():
-                one.rendezvous.abort_from(task, error)
-        with self._lock:
-            names = [name for name, served in self._sessions.items() if served.owner == owner]
-            sessions = [self._sessions.pop(name) for name in names]
-        if sessions:
-            # who tells this must not wait: closing runs what waits for the steps that end
-            worker_threads.submit(lambda: _close_all(sessions))
 
     def start(self, frames: Frames, on_reply: Callable[[Frames], None], owner: str = "") -> None:
         """Begins what a message asks for, and returns at once; a step that waits holds no thread.
@@ -178,32 +216,45 @@ class WorkerService:
         try:
             request = _request(frames)
             kind = request.WhichOneof("kind")
-            if kind == "release":
-                on_reply(self._answered(request, owner))
-                return
-            if kind != "run":
+            if kind == "run":
+                self._start(request, frames[1:], on_reply)
+            elif kind == "open":
+                # the lease is known from now on: its owner may be lost before the session is opened
+                lease: Lease[_Served] = Lease(request.session, owner, dict(request.open.address))
+                opening = self._opening(request.session, request.open)
+                self._ask(lease, _Opening(opening, lambda outcome: on_reply(_opened(outcome))))
+            elif kind == "watch":
+                self.watch(request.session, lambda tasks: on_reply(_reply(WorkerReply(lost_task=tasks))))
+            elif kind == "release":
+                on_reply(self._answered(request))
+            else:
                 # it may take a while, and the caller may be the thread that receives
-                worker_threads.submit(lambda: on_reply(self._answered(request, owner)))
-                return
-            run, events = request.run, list[ItemEvent]()
-            partition, feeds = self._partition(request.session, run.partition), _feeds(run, frames[1:])
+                self._submit(lambda: on_reply(self._answered(request)))
         except Exception as error:
             on_reply(_reply(WorkerReply(error=error_to_proto(error))))
-            return
-        partition.start(
+
+    def _start(self, request: WorkerRequest, arrays: Frames, on_reply: Callable[[Frames], None]) -> None:
+        run, events = request.run, list[ItemEvent]()
+        self._partition(request.session, run.partition).start(
             run.number,
-            feeds,
+            _feeds(run, arrays),
             lambda outcome: on_reply(_outcome(outcome, events)),
             run.timeout or None,
             events.append if run.recorded else None,
         )
+
+    def _answered(self, request: WorkerRequest) -> Frames:
+        try:
+            return _reply(self._do(request))
+        except Exception as error:  # whatever it is, the master has to know
+            return _reply(WorkerReply(error=error_to_proto(error)))
 
     def accept(self, frames: Frames) -> None:
         """Takes a message that is not answered; one that is malformed, or comes too late, is dropped."""
         try:
             request = _request(frames)
             with self._lock:
-                served = self._sessions.get(request.session)
+                served = self._sessions.at(request.session)
             if served is None:
                 return
             if request.WhichOneof("kind") == "abort":
@@ -215,29 +266,122 @@ class WorkerService:
         except (OpError, TypeError, ValueError):
             _log.warning("dropped a message between tasks that is malformed, or came twice", exc_info=True)
 
-    def open(
-        self,
-        name: str,
-        config: ConfigProto,
-        policy: PlacementPolicy,
-        addresses: Mapping[str, str],
-        owner: str = "",
-    ) -> LocalWorkerSession:
-        """Opens a session of the task that this process is.
+    # ------------------------------------------------------------------ sessions
+    def open(self, name: str, asked: Asked, addresses: Mapping[str, str]) -> TaskSession:
+        """Opens a session of the task that this process is, for a master of this process.
 
         Args:
             addresses: of the tasks that work for it, by their full names.
-            owner: see `start`.
         """
-        assert self._task is not None
-        placer = placer_for(config, policy, session_devices(config, self._task.name))
-        task = None if config.isolate_session_state else self._task.state
-        session = LocalWorkerSession(name, task, placer, is_shared=True)
-        session.containers.rendezvous.outlet = self._send_away
+        served = self._opened_here(Lease(name, "", addresses), lambda: self._served_by_task(name, asked, addresses))
+        return served.session
+
+    def lost(self, owner: str, task: str = "") -> None:
+        """Ends the sessions of a process that is gone, if it was a master; what it shared with others stays.
+
+        Args:
+            owner: its address.
+            task: the full name of the task that it was as well. Masters that watch are told.
+        """
         with self._lock:
-            halves = config.graph_options.enable_bfloat16_sendrecv
-            self._sessions[name] = _ServedSession(session, addresses, owner, halves)
-        return session
+            instructions = self._sessions.lost(owner, task)
+        self._follow(instructions)
+
+    def watch(self, name: str, watcher: Watcher) -> None:
+        """Tells the master of a session, once, when a task of it was lost to this one, or the session is over here."""
+        with self._lock:
+            instructions = self._sessions.watch(name, watcher)
+        self._follow(instructions)
+
+    def close(self) -> None:
+        """Ends all sessions: their steps are cancelled."""
+        with self._lock:
+            sessions = self._sessions.open
+            instructions = [one for lease in sessions for one in self._sessions.give_up(lease.name)]
+        for instruction in instructions:
+            # on this thread: the steps have been cancelled when this returns
+            self._end(instruction.lease) if isinstance(instruction, End) else self._follow([instruction])
+
+    def _ask(self, lease: Lease[_Served], opening: _Opening) -> None:
+        with self._lock:
+            self._openings[lease] = opening
+            instructions = self._sessions.asked(lease)
+        self._follow(instructions)
+
+    def _follow(self, instructions: Sequence[Instruction[_Served]]) -> None:
+        for instruction in instructions:
+            match instruction:
+                case Begin(lease):
+                    self._submit(functools.partial(self._begin, lease))
+                case End(lease):
+                    # who says so must not wait: closing runs what waits for the steps that end
+                    self._submit(functools.partial(self._end, lease))
+                case Refuse(lease):
+                    error = AbortedError(
+                        None, None, f"session {lease.name!r} was asked for anew, or its master is lost"
+                    )
+                    self._openings.pop(lease).on_opened(error)
+                case Tell(watcher, tasks):
+                    watcher(tasks)
+
+    def _begin(self, lease: Lease[_Served]) -> None:
+        opening = self._openings.pop(lease)
+        try:
+            served: _Served | Exception = opening.open()
+        except Exception as error:  # whatever it is, the master has to know
+            served = error
+        with self._lock:
+            instructions = (
+                self._sessions.not_begun(lease)
+                if isinstance(served, Exception)
+                else self._sessions.begun(lease, served)
+            )
+        self._follow(instructions)
+        opening.on_opened(served)
+
+    def _end(self, lease: Lease[_Served]) -> None:
+        assert lease.held is not None
+        lease.held.end(functools.partial(self._ended, lease))
+
+    def _ended(self, lease: Lease[_Served]) -> None:
+        with self._lock:
+            instructions = self._sessions.ended(lease)
+        self._follow(instructions)
+
+    def _opened_here(self, lease: Lease[_Served], open_: Callable[[], _Served]) -> _Served:
+        """Opens a session on this thread.
+
+        Raises:
+            AlreadyExistsError: there is one of that name.
+        """
+        outcome: list[_Served | Exception] = []
+        with self._lock:
+            instructions = self._sessions.asked(lease)
+            self._openings[lease] = _Opening(open_, outcome.append)
+            is_first = instructions == [Begin(lease)]
+        if not is_first:
+            self._follow(instructions)
+            raise AlreadyExistsError(None, None, f"there is a session {lease.name!r} already; take another name")
+        self._begin(lease)
+        (served,) = outcome
+        if isinstance(served, Exception):
+            raise served
+        return served
+
+    def _opening(self, name: str, asked: OpenSession) -> Callable[[], _Served]:
+        config, policy = ConfigProto(), PlacementPolicy.from_mapping(json.loads(asked.policy))
+        config.MergeFromString(asked.config)
+        addresses = dict(asked.address)
+        if addresses:
+            return lambda: self._served_by_task(name, Asked(config, policy, asked.first_step), addresses)
+        task = LocalTask.named(asked.task) if asked.is_shared else None
+        return lambda: _Served(LocalWorkerSession(name, task, placer_for(config, policy)), {})
+
+    def _served_by_task(self, name: str, asked: Asked, addresses: Mapping[str, str]) -> _Served:
+        assert self._task is not None
+        session = self._opener(name, self._task, asked)
+        session.rendezvous.outlet = self._send_away
+        return _Served(session, addresses, asked.config.graph_options.enable_bfloat16_sendrecv)
 
     def _send_away(self, key: Key, value: TensorValue | Dead) -> None:
         """Sends a tensor to the task that its step's session knows by the name of its destination."""
@@ -261,18 +405,9 @@ class WorkerService:
             transfer.value.CopyFrom(value_to_proto(value, arrays))
         self._post(address, [WorkerRequest(session=key.step.session, transfer=transfer).SerializeToString(), *arrays])
 
-    def close(self) -> None:
-        """Ends all sessions: their steps are cancelled."""
-        with self._lock:
-            sessions = list(self._sessions.values())
-            self._sessions.clear()
-        _close_all(sessions)
-
-    def _do(self, request: WorkerRequest, owner: str) -> WorkerReply:
+    # ------------------------------------------------------------------ what messages ask for
+    def _do(self, request: WorkerRequest) -> WorkerReply:
         kind, reply = request.WhichOneof("kind"), WorkerReply()
-        if kind == "open":
-            self._open(request.session, request.open, owner)
-            return reply
         if kind == "close":
             self._close(request.session, request.close.forgotten)
             return reply
@@ -299,20 +434,12 @@ class WorkerService:
     def _close(self, name: str, forgotten: bool) -> None:
         """Ends a session. One that is closed is kept until it is forgotten, to refuse the steps that come late."""
         with self._lock:
-            served = self._sessions.pop(name, None) if forgotten else self._sessions.get(name)
-        if served is not None:
-            served.session.forget() if forgotten else served.session.close()
-
-    def _open(self, name: str, asked: OpenSession, owner: str) -> None:
-        config, policy = ConfigProto(), PlacementPolicy.from_mapping(json.loads(asked.policy))
-        config.MergeFromString(asked.config)
-        if asked.address:
-            self.open(name, config, policy, dict(asked.address), owner)
-            return
-        task = LocalTask.named(asked.task) if asked.is_shared else None
-        session = _ServedSession(LocalWorkerSession(name, task, placer_for(config, policy)), {})
-        with self._lock:
-            self._sessions[name] = session
+            served = self._sessions.at(name)
+            instructions = self._sessions.give_up(name) if forgotten else []
+        if forgotten:
+            self._follow(instructions)
+        elif served is not None:
+            served.session.close()
 
     def description(self) -> TaskDescription:
         """What the task that this process is says of itself.
@@ -334,9 +461,9 @@ class WorkerService:
         ]
         return TaskDescription(task=task.name, address=task.addresses, device=devices, incarnation=task.incarnation)
 
-    def _served(self, name: str) -> _ServedSession:
+    def _served(self, name: str) -> _Served:
         with self._lock:
-            served = self._sessions.get(name)
+            served = self._sessions.at(name)
         if served is None:
             raise NotFoundError(None, None, f"this task does not work for a session {name!r}; open it first")
         return served
@@ -361,20 +488,14 @@ class WorkerService:
         return _outcome(outcome, events)
 
 
-def _close_all(sessions: Sequence[_ServedSession]) -> None:
-    for served in sessions:
-        served.session.close()
-        served.session.forget()
-
-
-def _deliver(session: LocalWorkerSession, transfer: TransferValue, arrays: Frames) -> None:
+def _deliver(session: TaskSession, transfer: TransferValue, arrays: Frames) -> None:
     """Gives what another task sent to the step that it is for."""
     step = StepId(session.name, transfer.number)
     key = Key(step, transfer.source, transfer.destination, transfer.tensor, transfer.frame, transfer.iteration)
     value = DEAD if transfer.is_dead else value_from_proto(transfer.value, iter(arrays), is_own=False)
     if transfer.is_halved:
         value = np.asarray(value).astype(np.float32)
-    session.containers.rendezvous.arrive(key, value, sum(map(len, arrays)))
+    session.rendezvous.arrive(key, value, sum(map(len, arrays)))
 
 
 def _request(frames: Frames) -> WorkerRequest:
@@ -408,188 +529,9 @@ def _outcome(outcome: Sequence[TensorValue] | BaseException, events: Sequence[It
     return [reply.SerializeToString(), *arrays]
 
 
+def _opened(outcome: _Served | Exception) -> Frames:
+    return _reply(WorkerReply(error=error_to_proto(outcome)) if isinstance(outcome, Exception) else WorkerReply())
+
+
 def _reply(reply: WorkerReply) -> Frames:
     return [reply.SerializeToString()]
-
-
-# ---------------------------------------------------------------------- beside the master
-class RemoteWorkerSession:
-    """A session of a worker that messages reach. See `runtime.protocols.WorkerSession`.
-
-    Args:
-        transport: reaches the worker.
-        name: the session's.
-        task: the name under which the worker's process keeps the task; None: a task of the session's own.
-        policy: how the worker places the functions that run as steps of their own.
-        config: the session's.
-        addresses: of the tasks that work for the session, by their full names; None: no other does.
-
-    Raises (when made):
-        OpError: the worker refuses the session.
-    """
-
-    def __init__(
-        self,
-        transport: Transport,
-        name: str,
-        task: str | None,
-        policy: PlacementPolicy,
-        config: ConfigProto,
-        addresses: Mapping[str, str] | None = None,
-    ) -> None:
-        self.transport = transport
-        self.name = name
-        asked = OpenSession(
-            task=task or "",
-            is_shared=task is not None,
-            config=config.SerializeToString(),
-            policy=json.dumps(policy.to_mapping()).encode(),
-            address=addresses or {},
-        )
-        self._call(WorkerRequest(open=asked), {})
-
-    def register(self, partition: Partition) -> RemotePartition:
-        """Sends a partition to the worker, which binds it."""
-        request = WorkerRequest()
-        request.register.partition.CopyFrom(partition_to_proto(partition))
-        number = request.register.number = next(_partition_numbers)
-        nodes = nodes_by_origin(partition)
-        self._call(request, nodes)
-        remote = RemotePartition(self, number, nodes)
-        # the worker forgets what no master holds any more
-        weakref.finalize(remote, self.release, number, True).atexit = False
-        return remote
-
-    def abort(self, number: int, error: OpError) -> None:
-        """Gives up a step."""
-        request = WorkerRequest(session=self.name)
-        request.abort.number = number
-        request.abort.error.CopyFrom(error_to_proto(error))
-        self.transport.post([request.SerializeToString()])
-
-    def close(self) -> None:
-        """Cancels the steps that wait, and releases what belongs to the session alone."""
-        reply, _ = read_reply(self.transport.call(self._closing(False)))
-        if reply.HasField("error"):
-            raise error_from_proto(reply.error, {})
-
-    def forget(self) -> None:
-        """Ends what works for a session that nobody holds any more, and hence no step is running in."""
-        self._tell(self._closing(True))
-
-    def _closing(self, forgotten: bool) -> Frames:
-        request = WorkerRequest(session=self.name)
-        request.close.forgotten = forgotten
-        return [request.SerializeToString()]
-
-    def release(self, partition: int, forgotten: bool) -> None:
-        """Releases the executables of a partition; a session that is closed has none.
-
-        Args:
-            forgotten: whether it will not be run again.
-        """
-        request = WorkerRequest(session=self.name)
-        request.release.partition, request.release.forgotten = partition, forgotten
-        self._tell([request.SerializeToString()])
-
-    def _tell(self, frames: Frames) -> None:
-        """Tells the worker what it may drop; one that cannot be reached has nothing any more.
-
-        Nobody waits for the answer: it may be the garbage collector that asks, on any thread.
-        """
-        with contextlib.suppress(OpError):
-            self.transport.start(frames, _ignore)
-
-    def _call(self, request: WorkerRequest, nodes: Mapping[str, StepNode]) -> WorkerReply:
-        request.session = self.name
-        reply, _ = read_reply(self.transport.call([request.SerializeToString()]))
-        if reply.HasField("error"):
-            raise error_from_proto(reply.error, nodes)
-        return reply
-
-
-def _ignore(_: Frames | OpError) -> None:
-    """What is told here changes nothing: the worker forgets what it has with the session."""
-
-
-def read_reply(frames: Frames) -> tuple[WorkerReply, list[TensorValue]]:
-    """A reply, and the values that came with it.
-
-    Raises:
-        InvalidArgumentError: it is malformed.
-    """
-    try:
-        reply, arrays = WorkerReply.FromString(bytes(frames[0])), iter(frames[1:])
-        values = [value_from_proto(value, arrays) for value in reply.fetch]
-    except (DecodeError, IndexError, TypeError, ValueError) as error:
-        raise malformed(error) from error
-    return reply, values
-
-
-class RemotePartition:
-    """A partition that a worker has bound. See `runtime.protocols.RegisteredPartition`.
-
-    Args:
-        nodes: those that errors may name, by their origin.
-    """
-
-    def __init__(self, session: RemoteWorkerSession, number: int, nodes: Mapping[str, StepNode]) -> None:
-        self._session, self._number, self._nodes = session, number, nodes
-
-    def run(
-        self, number: int, feeds: Sequence[TensorValue], record: Recorder | None = None, timeout: float | None = None
-    ) -> list[TensorValue]:
-        """Runs it as part of the step of that number."""
-        frames = self._request(number, feeds, timeout, record is not None)
-        reply, values = read_reply(self._session.transport.call(frames))
-        if record is not None:
-            for event in reply.event:
-                record(event_from_proto(event))
-        return self._outcome(reply, values)
-
-    def start(
-        self,
-        number: int,
-        feeds: Sequence[TensorValue],
-        on_done: OnDone,
-        timeout: float | None = None,
-        record: Recorder | None = None,
-    ) -> None:
-        """Likewise, but returns at once."""
-
-        def done(frames: Frames | OpError) -> None:
-            if isinstance(frames, OpError):
-                on_done(frames)
-                return
-            try:
-                reply, values = read_reply(frames)
-                if record is not None:
-                    for event in reply.event:
-                        record(event_from_proto(event))
-                outcome: Sequence[TensorValue] | BaseException = self._outcome(reply, values)
-            except Exception as error:
-                outcome = error
-            on_done(outcome)
-
-        self._session.transport.start(self._request(number, feeds, timeout, record is not None), done)
-
-    def release(self) -> None:
-        """Releases its executables; a run that comes later compiles anew."""
-        self._session.release(self._number, False)
-
-    def _request(self, number: int, feeds: Sequence[TensorValue], timeout: float | None, recorded: bool) -> Frames:
-        arrays = Frames()
-        run = RunPartition(
-            partition=self._number,
-            number=number,
-            feed=[value_to_proto(value, arrays) for value in feeds],
-            timeout=timeout or 0.0,
-            recorded=recorded,
-        )
-        return [WorkerRequest(session=self._session.name, run=run).SerializeToString(), *arrays]
-
-    def _outcome(self, reply: WorkerReply, values: list[TensorValue]) -> list[TensorValue]:
-        if reply.HasField("error"):
-            raise error_from_proto(reply.error, self._nodes)
-        # what has no dimensions is given as a scalar, as `BoundPartition.run` gives it
-        return [value[()] if isinstance(value, np.ndarray) and not value.ndim else value for value in values]

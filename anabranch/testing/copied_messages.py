@@ -14,7 +14,8 @@ from anabranch.runtime.local_master import worker_session_openers
 from anabranch.runtime.local_worker import LocalTask
 from anabranch.runtime.messages import Frames
 from anabranch.runtime.protocols import WorkerSession
-from anabranch.runtime.worker_service import RemoteWorkerSession, WorkerService
+from anabranch.runtime.remote_worker import RemoteWorkerSession
+from anabranch.runtime.worker_service import WorkerService
 
 
 class CopiedMessages:

@@ -11,7 +11,8 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from anabranch.distributed.cluster_master import ClusterMaster, reset_task
+from anabranch.distributed.cluster_master import ClusterMaster
+from anabranch.distributed.described_tasks import reset_task
 from anabranch.distributed.masters import schemes
 from anabranch.distributed.task import Task
 from anabranch.errors import OpError, UnavailableError

@@ -250,7 +250,7 @@ def wait_until_a_step_waits(cluster: LocalCluster) -> None:
     """Waits until a step on the first parameter server does nothing but wait."""
     service: Any = cluster.tasks["/job:ps/replica:0/task:0"].service
     for _ in range(int(DEADLINE / 0.001)):
-        if any(run.only_waits for one in list(service._sessions.values()) for run in list(one.session._active._runs)):
+        if any(run.only_waits for lease in service._sessions.open for run in list(lease.held.session._active._runs)):
             return
         threading.Event().wait(0.001)
     raise AssertionError("no step waits")

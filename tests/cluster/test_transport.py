@@ -611,7 +611,7 @@ def test_sent_memory_is_let_go(places: Places) -> None:
 
 
 def test_clients_that_are_gone_are_forgotten(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("anabranch.distributed.transport._REMEMBERED_TICKS", 1)
+    monkeypatch.setattr("anabranch.distributed.peer_table._REMEMBERED_TICKS", 1)
     a, handler = places.make("a")
     for _ in range(3):
         client, _ = places.make("client")

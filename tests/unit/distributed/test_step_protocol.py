@@ -16,8 +16,14 @@ def failure(text: str) -> AbortedError:
     return AbortedError(None, None, text)
 
 
+def begun(tasks: list[str]) -> StepProtocol:
+    protocol = StepProtocol(tasks)
+    assert all(protocol.begin(task) for task in range(len(tasks)))
+    return protocol
+
+
 def test_a_step_succeeds_when_all_tasks_have_answered() -> None:
-    protocol = StepProtocol(TASKS)
+    protocol = begun(TASKS)
     assert protocol.answered(2) == []
     assert protocol.answered(0) == []
     assert protocol.unanswered == ["ps/1"]
@@ -28,7 +34,7 @@ def test_a_step_succeeds_when_all_tasks_have_answered() -> None:
 
 
 def test_the_first_error_is_the_cause() -> None:
-    protocol, cause = StepProtocol(TASKS), failure("cause")
+    protocol, cause = begun(TASKS), failure("cause")
     assert protocol.answered(1, cause) == [Abort((0, 2), cause)]
     assert protocol.answered(0, failure("consequence")) == []
     assert protocol.answered(2) == [End(cause)]
@@ -36,11 +42,11 @@ def test_the_first_error_is_the_cause() -> None:
 
 def test_the_only_task_of_a_step_is_not_told_of_its_own_error() -> None:
     cause = failure("cause")
-    assert StepProtocol(["ps/0"]).answered(0, cause) == [End(cause)]
+    assert begun(["ps/0"]).answered(0, cause) == [End(cause)]
 
 
 def test_who_does_not_answer_is_named() -> None:
-    protocol, cause = StepProtocol(TASKS), failure("given up")
+    protocol, cause = begun(TASKS), failure("given up")
     assert protocol.grace_is_over() == []
     assert protocol.give_up(cause) == [Abort((0, 1, 2), cause)]
     protocol.answered(0)
@@ -49,11 +55,26 @@ def test_who_does_not_answer_is_named() -> None:
     assert protocol.grace_is_over() == []
 
 
+def test_who_has_not_begun_never_does_once_the_step_has_failed() -> None:
+    protocol, cause = StepProtocol(TASKS), failure("cause")
+    assert protocol.begin(0)
+    # the two others are told, since the first may have sent them something, and are not waited for
+    assert protocol.give_up(cause) == [Abort((0, 1, 2), cause)]
+    assert not protocol.begin(1)
+    assert protocol.answered(0, failure("consequence")) == [End(cause)]
+    assert not protocol.begin(2)
+
+
+def test_a_step_that_nobody_has_begun_ends_at_once() -> None:
+    protocol, cause = StepProtocol(TASKS), failure("cause")
+    assert protocol.give_up(cause) == [Abort((0, 1, 2), cause), End(cause)]
+
+
 @pytest.mark.parametrize("seed", range(200))
 def test_in_any_order_a_step_ends_once(seed: int) -> None:
     rng = random.Random(seed)
     count = rng.randint(1, 5)
-    protocol = StepProtocol([str(task) for task in range(count)])
+    protocol = begun([str(task) for task in range(count)])
     answers, left = [(task, rng.random() < 0.3) for task in range(count)], set(range(count))
     rng.shuffle(answers)
     causes: list[BaseException] = []

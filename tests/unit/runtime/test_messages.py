@@ -27,7 +27,8 @@ from anabranch.runtime.messages import (
     value_from_proto,
     value_to_proto,
 )
-from anabranch.runtime.worker_service import WorkerService, read_reply
+from anabranch.runtime.remote_worker import read_reply
+from anabranch.runtime.worker_service import WorkerService
 
 NUMBERS = st.sampled_from(
     [np.bool_, np.int8, np.uint8, np.int32, np.int64, np.uint64, np.float16, np.float32, np.float64, np.complex64]

@@ -220,7 +220,7 @@ class EarlyValuesMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.table = RendezvousTable()
-        self.table.open_session("s")
+        self.table.open_session("s", 0)
         self.state: dict[int, str] = {}
         self.arrived: dict[Key, int] = {}
         self.delivered: dict[int, Any] = {}
@@ -315,7 +315,7 @@ def test_what_comes_for_steps_that_have_not_begun_is_bounded(monkeypatch: pytest
     key = EarlyValuesMachine.key
     table.arrive(key(1, "x"), 1, 50)
     assert table.steps == 0, "what comes for a session that is not open is dropped"
-    table.open_session("s")
+    table.open_session("s", 0)
     table.arrive(key(1, "x"), 1, 60)
     table.arrive(key(2, "x"), 1, 60)
     table.begin(StepId("s", 1))
@@ -335,20 +335,40 @@ def test_what_comes_for_steps_that_have_not_begun_is_bounded(monkeypatch: pytest
 
 def test_a_session_that_is_over_keeps_nothing() -> None:
     table = RendezvousTable()
-    table.open_session("s")
+    table.open_session("s", 0)
     table.arrive(EarlyValuesMachine.key(1, "x"), 1, 8)
     table.forget_session("s")
     table.arrive(EarlyValuesMachine.key(2, "x"), 1, 8)
     assert table.steps == 0
 
 
-def test_who_waits_for_a_lost_task_is_told_and_nobody_else() -> None:
-    rendezvous_of_task = Rendezvous()
-    ps, worker = "/job:ps/replica:0/task:0/device:CPU:0", "/job:worker/replica:0/task:0/device:CPU:0"
-    waiting = []
-    for number, source in enumerate((ps, worker)):
-        exchange = rendezvous_of_task.begin(StepId("s", number))
-        waiting.append(exchange.receive(source, worker, "x"))
-    rendezvous_of_task.abort_from("/job:ps/replica:0/task:0", AbortedError(None, None, "lost"))
-    assert isinstance(waiting[0].error, AbortedError)
-    assert not waiting[1].is_settled
+def test_steps_of_before_a_session_was_opened_anew_have_ended() -> None:
+    table = RendezvousTable()
+    table.open_session("s", 7)
+    table.arrive(EarlyValuesMachine.key(6, "x"), 1, 8)
+    assert table.steps == 0
+    table.arrive(EarlyValuesMachine.key(7, "x"), 1, 8)
+    assert table.steps == 1
+
+
+def test_steps_that_functions_are_may_begin_after_many_others() -> None:
+    table = RendezvousTable()
+    table.open_session("s", 1)
+    for number in (1, 3 * rendezvous.REMEMBERED_STEPS, -1):
+        table.begin(StepId("s", number))
+        table.finish(StepId("s", number))
+    table.begin(StepId("s", -2))
+    assert not table.is_idle("s")
+    with pytest.raises(InternalError, match="has begun already"):
+        table.begin(StepId("s", 2))
+
+
+def test_who_waits_for_the_end_of_a_sessions_steps_is_told_once() -> None:
+    rendezvous_of_task, told = Rendezvous(), list[str]()
+    rendezvous_of_task.when_idle("s", lambda: told.append("at once"))
+    exchanges = [rendezvous_of_task.begin(StepId("s", number)) for number in (1, 2)]
+    rendezvous_of_task.when_idle("s", lambda: told.append("at the end"))
+    exchanges[0].finish()
+    assert told == ["at once"]
+    exchanges[1].finish()
+    assert told == ["at once", "at the end"]

@@ -1,0 +1,296 @@
+"""The peers of one place, and what is done with the messages that come there.
+
+A `PeerTable` takes messages as bytes and the time, gives them to the links of the peers that they come from, and hands
+over what the links deliver. It has no sockets and starts no threads: `distributed.transport` is the place whose
+messages come from sockets, and `testing.simulated_network` has places whose messages and time are simulated.
+
+#: One thread takes messages and tells the time. It alone touches the tables of who sends what.
+#: The lock guards the table of peers only, and nothing is called under it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import secrets
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from anabranch.distributed import wire
+from anabranch.distributed.flows import Assembly
+from anabranch.distributed.links import Link, PeerState
+from anabranch.distributed.peers import Answer, Connection, MessageHandler, Peer, guarded
+from anabranch.distributed.wire import Header, Hello, Lane, Limits, MalformedMessageError, MessageKind
+from anabranch.errors import (
+    CancelledError,
+    InvalidArgumentError,
+    OpError,
+    UnknownError,
+    exception_type_from_error_code,
+)
+from anabranch.runtime.messages import Buffer, Frames
+
+_LOGGER: Final = logging.getLogger(__name__)
+#: seconds between two looks at the time
+TICK: Final = 0.25
+#: longer than that between two ticks, and this process itself was held up
+_PAUSE: Final = 2.0
+#: for how many ticks a lost peer that only dialed this process is remembered: its late messages are told apart
+_REMEMBERED_TICKS: Final = 480
+#: of how many senders of malformed messages it is remembered that they were complained of
+_COMPLAINED: Final = 1000
+
+
+class PeerTable:
+    """See the module docstring and `distributed.peers.Place`. What `peer` does is thread-safe.
+
+    Args:
+        handler: is given what comes.
+        limits: of messages, and of what waits.
+        clock: in seconds; never goes back.
+
+    Attributes:
+        hello: who this place is; set before the first message or peer.
+        incarnation: tells this run of the place from others.
+        handed_over: how many messages were handed over.
+    """
+
+    hello: Hello
+
+    def __init__(self, handler: MessageHandler, limits: Limits, clock: Callable[[], float]) -> None:
+        self.handler = handler
+        self.limits = limits
+        self.now = clock
+        self.incarnation = secrets.randbits(64) or 1
+        self.channels = itertools.count(1)
+        self.requests = itertools.count(1)
+        self.handed_over = 0
+        self._lock = threading.Lock()
+        self._peers: dict[str, Peer] = {}
+        self._dialed: dict[int, Peer] = {}
+        self._is_closed = False
+        # -- of the thread that takes messages
+        self._senders: dict[tuple[int, int], Peer] = {}
+        self._incarnations: dict[int, Peer] = {}
+        self._attached: dict[Peer, tuple[int, int]] = {}
+        self._assemblies: dict[int, tuple[int, Assembly]] = {}
+        self._lost_ticks: dict[Peer, int] = {}
+        self._complained: set[str] = set()
+        self._ticked_at = clock()
+
+    def peer(self, address: str) -> Peer:
+        """The peer at an address; the same object for the same address. The connection is opened in the background.
+
+        Raises:
+            InvalidArgumentError: the address is not host:port.
+            CancelledError: the place is closed.
+        """
+        peer = self._peer(address)
+        peer.is_wanted = True
+        peer.open()
+        return peer
+
+    # ------------------------------------------------------------------ what peers need (`peers.Place`)
+    def connect(self, peer: Peer, lane: Lane, channel: int) -> Connection:
+        """A new connection to a peer's inbox."""
+        raise NotImplementedError
+
+    def dialed(self, peer: Peer, channel: int) -> None:
+        """A channel to a peer was opened."""
+        self._dialed[channel] = peer
+
+    def hung_up(self, channel: int) -> None:
+        """A channel was closed."""
+        self._dialed.pop(channel, None)
+
+    def attach(self, peer: Peer, incarnation: int, channel: int) -> None:
+        """What comes on this channel is the peer's."""
+        before = self._attached.get(peer)
+        if before is not None:
+            self._senders.pop(before, None)
+            if self._incarnations.get(before[0]) is peer:
+                del self._incarnations[before[0]]
+            if before[0] != incarnation:
+                self._assemblies.pop(before[0], None)
+        self._attached[peer] = incarnation, channel
+        self._senders[incarnation, channel] = peer
+        self._incarnations[incarnation] = peer
+        with self._lock:
+            # whoever is given the address that the peer gives itself gets this peer
+            self._peers.setdefault(_key(peer.announced), peer)
+
+    def refuse_closed(self) -> None:
+        """Raises `CancelledError` if the place is closed."""
+        if self._is_closed:
+            raise CancelledError(None, None, f"{self.hello.name} at {self.hello.address} is closed")
+
+    def refuse_receiver(self, what: str) -> None:
+        """Raises `InternalError` where nothing may wait."""
+        raise NotImplementedError
+
+    # ------------------------------------------------------------------ messages
+    def take_message(self, data: Buffer, frames: Frames, lane: Lane) -> None:
+        """Takes a message that came by a lane: its header, and what follows."""
+        sender: Peer | None = None
+        try:
+            header = wire.decode_header(data, self.limits)
+            sender = self._senders.get((header.sender, header.channel))
+            if header.lane is not lane:
+                raise MalformedMessageError(f"it came by the lane {lane.name.lower()}, and says another")
+            wire.check_frames(header, frames)
+            self._hand_over(header, frames, sender)
+        except MalformedMessageError as error:
+            self._complain(sender, str(error))
+        except Exception:  # such as too many open files; whatever it is, the others' messages are to be taken
+            _LOGGER.exception("%s could not take a message", self.hello.name)
+
+    def _hand_over(self, header: Header, frames: Frames, sender: Peer | None) -> None:
+        match header.kind:
+            case MessageKind.HELLO:
+                hello = wire.decode_hello(frames)
+                self._greeting(header, hello).take(lambda link, now: link.heard_hello(header, hello, now))
+            case MessageKind.WELCOME:
+                welcome = wire.decode_hello(frames)
+                answered = self._dialed.get(welcome.answers)
+                known = sender or answered
+                if known is not None:
+                    known.take(lambda link, now: link.heard_welcome(header, welcome, now))
+                if sender is not None and answered not in (None, sender) and answered.state is PeerState.CONNECTING:
+                    self._merge(answered, sender)
+            case MessageKind.REFUSAL:
+                refusal = wire.decode_refusal(frames)
+                refused = self._dialed.get(refusal.answers)
+                if refused is not None:
+                    refused.take(lambda link, now: link.heard_refusal(refusal.answers, refusal.reason))
+            case _ if sender is not None:
+                is_own = header.kind in (MessageKind.BEAT, MessageKind.GOODBYE)
+                size = 0 if is_own else header.bytes + wire.HEADER_BYTES
+                if sender.take(lambda link, now: link.heard(header, size, now)):
+                    self.handed_over += 1
+                    self._deliver(header, frames, sender)
+
+    def _deliver(self, header: Header, frames: Frames, sender: Peer) -> None:
+        if header.kind is MessageKind.PIECE:
+            self._assembly(header).take(header.request, frames)
+            return
+        if header.lane is Lane.BULK:
+            frames = self._assembly(header).complete(frames)
+        match header.kind:
+            case MessageKind.REPLY:
+                sender.answered(header.request, frames)
+            case MessageKind.REQUEST:
+                answer = Answer(sender, header)
+                try:
+                    self.handler.request(sender, frames, answer)
+                except Exception as error:
+                    _LOGGER.exception("the handler of requests failed")
+                    answer.fail(error)
+            case MessageKind.MESSAGE:
+                guarded(self.handler.message, sender, frames)
+            case MessageKind.BEAT:
+                beat = wire.decode_beat(frames)
+                sender.take(lambda link, now: link.heard_beat(beat))
+            case MessageKind.FAILURE:
+                sender.answered(header.request, _error(wire.decode_failure(frames)))
+
+    def _assembly(self, header: Header) -> Assembly:
+        """Where the large frames of a channel are put together; those of the sender's channels before are dropped."""
+        known = self._assemblies.get(header.sender)
+        if known is None or known[0] != header.channel:
+            known = self._assemblies[header.sender] = header.channel, Assembly(self.limits.message_bytes)
+        return known[1]
+
+    def _greeting(self, header: Header, hello: Hello) -> Peer:
+        """Whom a hello is from: who has its incarnation, whatever address was dialed, or else its address."""
+        return self._incarnations.get(header.sender) or self._peer(hello.address)
+
+    def _peer(self, address: str) -> Peer:
+        key = _key(address)
+        with self._lock:
+            self.refuse_closed()
+            peer = self._peers.get(key)
+            if peer is None:
+                peer = self._peers[key] = Peer(self, address)
+            return peer
+
+    def _merge(self, alias: Peer, peer: Peer) -> None:
+        """Two addresses have proved to be those of one process: its link is used for both."""
+        with self._lock:
+            for address, known in self._peers.items():
+                if known is alias:
+                    self._peers[address] = peer
+            peer.is_wanted |= alias.is_wanted
+        alias.merge(peer)
+
+    def _complain(self, sender: Peer | None, reason: str) -> None:
+        """Closes the link of whom a malformed message came from, and says so once."""
+        who = "an unknown process" if sender is None else f"{sender.name} at {sender.address}"
+        if who not in self._complained and len(self._complained) < _COMPLAINED:
+            self._complained.add(who)
+            _LOGGER.warning("%s got a malformed message from %s: %s", self.hello.name, who, reason)
+        if sender is not None:
+            sender.take(lambda link, now: link.heard_malformed(reason))
+
+    # ------------------------------------------------------------------ time
+    def tick(self) -> None:
+        """Time went by; to be called several times a second."""
+        now = self.now()
+        passed = now - self._ticked_at
+        if passed < TICK:
+            return
+        self._ticked_at = now
+        for peer in self._known_peers():
+            if passed > _PAUSE:
+                peer.take(lambda link, _: link.paused(passed - TICK))
+            guarded(peer.take, Link.tick)
+            self._forget_lost(peer)
+
+    def _forget_lost(self, peer: Peer) -> None:
+        """Forgets a peer that this process never asked for, such as a client, some time after it was lost."""
+        if peer.is_wanted or peer.state is not PeerState.LOST:
+            self._lost_ticks.pop(peer, None)
+            return
+        ticks = self._lost_ticks[peer] = self._lost_ticks.get(peer, 0) + 1
+        if ticks > _REMEMBERED_TICKS:
+            with self._lock:
+                for address in [address for address, known in self._peers.items() if known is peer]:
+                    del self._peers[address]
+            self._lost_ticks.pop(peer, None)
+            attached = self._attached.pop(peer, None)
+            if attached is not None:
+                self._senders.pop(attached, None)
+                self._incarnations.pop(attached[0], None)
+                self._assemblies.pop(attached[0], None)
+
+    # ------------------------------------------------------------------ the end
+    def stop_links(self) -> None:
+        """Says goodbye to all peers; what waits for them fails with `CancelledError`."""
+        for peer in self._known_peers():
+            guarded(peer.take, lambda link, now: link.stop())
+
+    def _known_peers(self) -> list[Peer]:
+        """Each once, in the order in which they became known."""
+        with self._lock:
+            return list(dict.fromkeys(self._peers.values()))
+
+
+def _key(address: str) -> str:
+    host, port = split_address(address)
+    return f"{'127.0.0.1' if host == 'localhost' else host}:{port}"
+
+
+def split_address(address: str) -> tuple[str, int]:
+    try:
+        return wire.split_address(address)
+    except MalformedMessageError:
+        raise InvalidArgumentError(
+            None, None, f"an address is host:port, such as 127.0.0.1:2222, and not {address!r}"
+        ) from None
+
+
+def _error(failure: wire.Failure) -> OpError:
+    try:
+        return exception_type_from_error_code(failure.code)(None, None, failure.message)
+    except KeyError:
+        return UnknownError(None, None, failure.message, failure.code)

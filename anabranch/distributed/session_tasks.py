@@ -1,0 +1,159 @@
+"""The tasks of a cluster as the master of one session knows them, and what is registered there (§3.3)."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import threading
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from anabranch.distributed.network import TaskConnection
+from anabranch.errors import AbortedError, CancelledError, DeadlineExceededError, OpError, UnavailableError
+from anabranch.runtime.protocols import RegisteredPartition, WorkerSession
+from anabranch.runtime.task_sessions import Watcher
+from anabranch.xla.partitions import Partition
+
+_log = logging.getLogger(__name__)
+
+
+class MasterOfTasks(Protocol):
+    """What a task needs of the master of its session."""
+
+    def open_on(self, address: str, watcher: Watcher) -> WorkerSession:
+        """Opens the session on a task; the watcher is told of other tasks that were lost to it.
+
+        Raises:
+            OpError: the task does not answer, or refuses.
+        """
+
+    def connection(self, address: str) -> TaskConnection | None:
+        """The way to a task; None where it is this process."""
+
+    def lost(self, task: str, error: OpError) -> None:
+        """A task is lost."""
+
+    def parted(self, task: str, others: Sequence[str]) -> None:
+        """Tasks were lost to a task."""
+
+
+class TaskOfSession:
+    """A task as one session knows it: the session's part there, which is opened anew where the task has come back.
+
+    Attributes:
+        epoch: grows whenever the task was lost: what was registered before is not there any more.
+        is_here: whether the task is this process.
+    """
+
+    def __init__(self, master: MasterOfTasks, name: str, address: str) -> None:
+        self.name, self.address = name, address
+        self.epoch = 0
+        self._master = master
+        self._lock = threading.Lock()
+        self._session: WorkerSession | None = None
+        connection = master.connection(address)
+        self.is_here = connection is None
+        # before the session is opened: a task that is lost right after that must be known to be
+        self._withdraw = nothing if connection is None else connection.on_lost(self._lost)
+        try:
+            self.session()
+        except BaseException:
+            self._withdraw()
+            raise
+
+    def _lost(self, error: OpError) -> None:
+        # without the lock: whoever opens a session holds it while it waits for an answer
+        self.epoch += 1
+        self._session = None
+        self._master.lost(self.name, error)
+
+    def session(self) -> tuple[int, WorkerSession]:
+        """The session's part on the task, and the epoch that it belongs to.
+
+        Raises:
+            OpError: the task does not answer, or refuses.
+        """
+        with self._lock:
+            epoch, session = self.epoch, self._session
+            if session is None:
+                session = self._master.open_on(self.address, functools.partial(self._parted, epoch))
+                if self.epoch == epoch:
+                    self._session = session
+            return epoch, session
+
+    def _parted(self, epoch: int, others: Sequence[str]) -> None:
+        """Tasks were lost to this one."""
+        if self.epoch == epoch:
+            self._master.parted(self.name, others)
+
+    def abort(self, number: int, error: OpError) -> None:
+        """Gives a step up there."""
+        session = self._session
+        if session is None:
+            return
+        try:
+            session.abort(number, error)
+        except OpError:
+            _log.debug("could not tell %s that step %d is given up", self.name, number, exc_info=True)
+
+    def close(self) -> None:
+        """Ends the session there; a task that is lost has none."""
+        self._withdraw()
+        session = self._session
+        if session is None:
+            return
+        try:
+            session.close()
+            session.forget()
+        except (UnavailableError, AbortedError, DeadlineExceededError, CancelledError):
+            _log.debug("could not close the session on %s", self.name, exc_info=True)
+
+    def forget(self) -> None:
+        """Likewise, without waiting for an answer."""
+        self._withdraw()
+        session = self._session
+        if session is not None:
+            try:
+                session.forget()
+            except OpError:
+                _log.debug("could not end the session on %s", self.name, exc_info=True)
+
+
+def nothing() -> None:
+    """Withdraws what was never given."""
+
+
+class Part:
+    """A partition of a step, where it is registered."""
+
+    __slots__ = ("_known", "partition", "task")
+
+    def __init__(self, task: TaskOfSession, partition: Partition) -> None:
+        self.task, self.partition = task, partition
+        self._known: Registered | None = None
+
+    @property
+    def registered(self) -> Registered | None:
+        """The partition at the task, if it is registered there."""
+        known = self._known
+        return known if known is not None and known.epoch == self.task.epoch else None
+
+    def ready(self) -> Registered:
+        """The partition at the task; registered anew where the task has come back.
+
+        Raises:
+            OpError: the task refuses it, or does not answer.
+        """
+        known = self.registered
+        if known is None:
+            epoch, session = self.task.session()
+            # at once, for others that run the step: an epoch belongs to its registration
+            known = self._known = Registered(epoch, session.register(self.partition))
+        return known
+
+
+class Registered(NamedTuple):
+    """What a task has registered, and the epoch that it belongs to."""
+
+    epoch: int
+    partition: RegisteredPartition

@@ -1,0 +1,242 @@
+"""What stands for a task's worker beside the master, where messages reach it; see `runtime.worker_service`."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import weakref
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from google.protobuf.message import DecodeError
+
+from anabranch.core.values import TensorValue
+from anabranch.errors import OpError
+from anabranch.graph.step_nodes import StepNode
+from anabranch.placement.policy import PlacementPolicy
+from anabranch.proto.config_pb2 import ConfigProto
+from anabranch.proto.step_plan_pb2 import OpenSession, RunPartition, WorkerReply, WorkerRequest
+from anabranch.runtime.item_call import Recorder
+from anabranch.runtime.messages import (
+    Frames,
+    error_from_proto,
+    error_to_proto,
+    event_from_proto,
+    malformed,
+    nodes_by_origin,
+    value_from_proto,
+    value_to_proto,
+)
+from anabranch.runtime.protocols import OnDone
+from anabranch.runtime.task_sessions import Watcher
+from anabranch.runtime.worker_service import Transport
+from anabranch.xla.partition_codec import partition_to_proto
+from anabranch.xla.partitions import Partition
+
+#: of all sessions of this process, so that a worker that comes back knows none of those that it had
+_partition_numbers = itertools.count(1)
+
+
+class RemoteWorkerSession:
+    """A session of a worker that messages reach. See `runtime.protocols.WorkerSession`.
+
+    Args:
+        transport: reaches the worker.
+        name: the session's.
+        task: the name under which the worker's process keeps the task; None: a task of the session's own.
+        policy: how the worker places the functions that run as steps of their own.
+        config: the session's.
+        addresses: of the tasks that work for the session, by their full names; None: no other does.
+        first_step: the steps below have ended.
+
+    Raises (when made):
+        OpError: the worker refuses the session.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        name: str,
+        task: str | None,
+        policy: PlacementPolicy,
+        config: ConfigProto,
+        addresses: Mapping[str, str] | None = None,
+        first_step: int = 0,
+    ) -> None:
+        self.transport = transport
+        self.name = name
+        asked = OpenSession(
+            task=task or "",
+            is_shared=task is not None,
+            config=config.SerializeToString(),
+            policy=json.dumps(policy.to_mapping()).encode(),
+            address=addresses or {},
+            first_step=first_step,
+        )
+        self._call(WorkerRequest(open=asked), {})
+
+    def register(self, partition: Partition) -> RemotePartition:
+        """Sends a partition to the worker, which binds it."""
+        request = WorkerRequest()
+        request.register.partition.CopyFrom(partition_to_proto(partition))
+        number = request.register.number = next(_partition_numbers)
+        nodes = nodes_by_origin(partition)
+        self._call(request, nodes)
+        remote = RemotePartition(self, number, nodes)
+        # the worker forgets what no master holds any more
+        weakref.finalize(remote, self.release, number, True).atexit = False
+        return remote
+
+    def abort(self, number: int, error: OpError) -> None:
+        """Gives up a step."""
+        request = WorkerRequest(session=self.name)
+        request.abort.number = number
+        request.abort.error.CopyFrom(error_to_proto(error))
+        self.transport.post([request.SerializeToString()])
+
+    def watch(self, watcher: Watcher) -> None:
+        """Tells each time that tasks of the session were lost to the worker, until the session is over there."""
+
+        def on_reply(reply: Frames | OpError) -> None:
+            tasks = () if isinstance(reply, OpError) else tuple(read_reply(reply)[0].lost_task)
+            if tasks:
+                watcher(tasks)
+                # the worker notes what happens in between
+                ask()
+
+        def ask() -> None:
+            request = WorkerRequest(session=self.name)
+            request.watch.SetInParent()
+            # a worker that cannot be reached is lost itself
+            with contextlib.suppress(OpError):
+                self.transport.start([request.SerializeToString()], on_reply)
+
+        ask()
+
+    def close(self) -> None:
+        """Cancels the steps that wait, and releases what belongs to the session alone."""
+        reply, _ = read_reply(self.transport.call(self._closing(False)))
+        if reply.HasField("error"):
+            raise error_from_proto(reply.error, {})
+
+    def forget(self) -> None:
+        """Ends what works for a session that nobody holds any more, and hence no step is running in."""
+        self._tell(self._closing(True))
+
+    def _closing(self, forgotten: bool) -> Frames:
+        request = WorkerRequest(session=self.name)
+        request.close.forgotten = forgotten
+        return [request.SerializeToString()]
+
+    def release(self, partition: int, forgotten: bool) -> None:
+        """Releases the executables of a partition; a session that is closed has none.
+
+        Args:
+            forgotten: whether it will not be run again.
+        """
+        request = WorkerRequest(session=self.name)
+        request.release.partition, request.release.forgotten = partition, forgotten
+        self._tell([request.SerializeToString()])
+
+    def _tell(self, frames: Frames) -> None:
+        """Tells the worker what it may drop; one that cannot be reached has nothing any more.
+
+        Nobody waits for the answer: it may be the garbage collector that asks, on any thread.
+        """
+        with contextlib.suppress(OpError):
+            self.transport.start(frames, _ignore)
+
+    def _call(self, request: WorkerRequest, nodes: Mapping[str, StepNode]) -> WorkerReply:
+        request.session = self.name
+        reply, _ = read_reply(self.transport.call([request.SerializeToString()]))
+        if reply.HasField("error"):
+            raise error_from_proto(reply.error, nodes)
+        return reply
+
+
+def _ignore(_: Frames | OpError) -> None:
+    """What is told here changes nothing: the worker forgets what it has with the session."""
+
+
+def read_reply(frames: Frames) -> tuple[WorkerReply, list[TensorValue]]:
+    """A reply, and the values that came with it.
+
+    Raises:
+        InvalidArgumentError: it is malformed.
+    """
+    try:
+        reply, arrays = WorkerReply.FromString(bytes(frames[0])), iter(frames[1:])
+        values = [value_from_proto(value, arrays) for value in reply.fetch]
+    except (DecodeError, IndexError, TypeError, ValueError) as error:
+        raise malformed(error) from error
+    return reply, values
+
+
+class RemotePartition:
+    """A partition that a worker has bound. See `runtime.protocols.RegisteredPartition`.
+
+    Args:
+        nodes: those that errors may name, by their origin.
+    """
+
+    def __init__(self, session: RemoteWorkerSession, number: int, nodes: Mapping[str, StepNode]) -> None:
+        self._session, self._number, self._nodes = session, number, nodes
+
+    def run(
+        self, number: int, feeds: Sequence[TensorValue], record: Recorder | None = None, timeout: float | None = None
+    ) -> list[TensorValue]:
+        """Runs it as part of the step of that number."""
+        frames = self._request(number, feeds, timeout, record is not None)
+        reply, values = read_reply(self._session.transport.call(frames))
+        if record is not None:
+            for event in reply.event:
+                record(event_from_proto(event))
+        return self._outcome(reply, values)
+
+    def start(
+        self,
+        number: int,
+        feeds: Sequence[TensorValue],
+        on_done: OnDone,
+        timeout: float | None = None,
+        record: Recorder | None = None,
+    ) -> None:
+        """Likewise, but returns at once."""
+
+        def done(frames: Frames | OpError) -> None:
+            if isinstance(frames, OpError):
+                on_done(frames)
+                return
+            try:
+                reply, values = read_reply(frames)
+                if record is not None:
+                    for event in reply.event:
+                        record(event_from_proto(event))
+                outcome: Sequence[TensorValue] | BaseException = self._outcome(reply, values)
+            except Exception as error:
+                outcome = error
+            on_done(outcome)
+
+        self._session.transport.start(self._request(number, feeds, timeout, record is not None), done)
+
+    def release(self) -> None:
+        """Releases its executables; a run that comes later compiles anew."""
+        self._session.release(self._number, False)
+
+    def _request(self, number: int, feeds: Sequence[TensorValue], timeout: float | None, recorded: bool) -> Frames:
+        arrays = Frames()
+        run = RunPartition(
+            partition=self._number,
+            number=number,
+            feed=[value_to_proto(value, arrays) for value in feeds],
+            timeout=timeout or 0.0,
+            recorded=recorded,
+        )
+        return [WorkerRequest(session=self._session.name, run=run).SerializeToString(), *arrays]
+
+    def _outcome(self, reply: WorkerReply, values: list[TensorValue]) -> list[TensorValue]:
+        if reply.HasField("error"):
+            raise error_from_proto(reply.error, self._nodes)
+        # what has no dimensions is given as a scalar, as `BoundPartition.run` gives it
+        return [value[()] if isinstance(value, np.ndarray) and not value.ndim else value for value in values]

@@ -1,0 +1,653 @@
+"""Clusters whose network, time and faults are simulated: `run(seed)` is one life of a cluster, and checks it.
+
+Two parameter servers and two workers serve two clients, which run steps over all of them. Everything between the
+network and the kernels is what real clusters run: links, peers, sessions and leases of the tasks, rendezvous, the
+master of a session. Kernels are replaced by waits; now and then one fails. Meanwhile processes are killed and started
+again, stopped for a while, cut off, slowed down; connections break, messages are lost or come twice.
+
+What is checked in every run:
+
+#: A (session, step) starts at most once on a task.
+#: A step ends once, with its values or with a cause that is true: what was injected, or the loss of somebody.
+#: What a step computes with is its own: no value of another step, or of before a restart, gets into it.
+#: After the end of a step nothing of it runs on a task that the master was not separated from.
+#: Every step ends: there is no wait without end, whatever happened. Once nothing fails any more, steps succeed.
+#: In the end nothing is kept: no steps, sessions, values, requests.
+
+`python -m anabranch.testing.simulated_cluster --seeds 0:1000` runs many; a seed that fails replays exactly.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import gc
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from anabranch.core.values import TensorValue
+from anabranch.distributed.cluster_master import ClusterMaster, ClusterRun, ClusterStep
+from anabranch.distributed.connections import HandlerOfTask
+from anabranch.distributed.task import Task
+from anabranch.errors import (
+    AbortedError,
+    CancelledError,
+    DeadlineExceededError,
+    InvalidArgumentError,
+    OpError,
+    UnavailableError,
+)
+from anabranch.graph.graph import Graph
+from anabranch.graph.operation import Tensor
+from anabranch.ops import raw
+from anabranch.pipeline import Plan, plan_step
+from anabranch.proto.config_pb2 import ConfigProto
+from anabranch.runtime.item_call import Recorder
+from anabranch.runtime.messages import Frames
+from anabranch.runtime.protocols import OnDone
+from anabranch.runtime.rendezvous import Rendezvous, StepId
+from anabranch.runtime.worker_service import Asked, ServedTask
+from anabranch.testing.simulated_network import (
+    SimulatedPlace,
+    SimulatedTasks,
+    Simulation,
+)
+from anabranch.xla.islands import HostCall
+from anabranch.xla.partitions import Partition, crosses_tasks
+
+TASKS = tuple(f"/job:{job}/replica:0/task:{i}" for job in ("ps", "worker") for i in (0, 1))
+ADDRESSES = {name: f"task{i}:1" for i, name in enumerate(TASKS)}
+CLIENTS = ("client0:1", "client1:1")
+#: how long things fail (s), and how long everything may take to be well after that
+TROUBLE = 30.0
+RECOVERY = 120.0
+#: of the errors that steps may fail with, those that are nobody's fault but the network's
+LOSSES = (UnavailableError, AbortedError, DeadlineExceededError)
+INJECTED = "injected into"
+
+
+class Broken(AssertionError):
+    """What must hold does not."""
+
+
+class SimulatedRun:
+    """A part of a step that runs on a task: it receives, computes for a while, and sends, item by item."""
+
+    def __init__(
+        self, session: SimulatedSession, partition: Partition, number: int, on_done: OnDone, timeout: float | None
+    ) -> None:
+        self._session, self._number, self._on_done = session, number, on_done
+        self._partition = partition
+        self._items = iter(partition.items)
+        self._error: OpError | None = None
+        self._ended = False
+        self._cluster = session.cluster
+        # a step that was given up before it began does not
+        self._exchange = session.rendezvous.begin(StepId(session.name, number))
+        self._cluster.began(session, number)
+        session.running[number] = self
+        if timeout is not None:
+            session.process.call_at(session.process.now() + timeout, self._too_late)
+        session.process.soon(self._go_on)
+
+    def cancel(self, error: OpError) -> None:
+        """Ends it as soon as it does not compute."""
+        self._error = self._error or error
+        self._exchange.abort(error)
+
+    def _too_late(self) -> None:
+        if not self._ended:
+            self.cancel(DeadlineExceededError(None, None, "the step did not end within its time"))
+
+    def _go_on(self) -> None:
+        if self._error is not None:
+            self._end(self._error)
+            return
+        for item in self._items:
+            if isinstance(item, HostCall) and crosses_tasks(item.operation):
+                source, destination, name = (
+                    item.operation.attrs[what].decode() for what in ("send_device", "recv_device", "tensor_name")
+                )
+                if item.operation.outputs:
+                    pending = self._exchange.receive(source, destination, name)
+                    pending.when_settled(
+                        lambda settled: self._session.process.soon(
+                            functools.partial(self._received, settled.values, settled.error)
+                        )
+                    )
+                    return
+                try:
+                    self._exchange.send_away(source, destination, name, np.array([self._number]))
+                except OpError as error:
+                    self._end(error)
+                    return
+            else:
+                self._compute()
+                return
+        self._end(None)
+
+    def _compute(self) -> None:
+        dice, process = self._cluster.simulation.dice, self._session.process
+        seconds = dice.choice((0.001, 0.01, 0.1)) if dice.random() > 0.02 else 8.0
+        if dice.random() < self._cluster.failing:
+            error = InvalidArgumentError(None, None, f"{INJECTED} step {self._number}")
+            process.call_at(process.now() + seconds, lambda: self._end(self._error or error))
+        else:
+            process.call_at(process.now() + seconds, self._go_on)
+
+    def _received(self, values: Sequence[Any], error: BaseException | None) -> None:
+        if error is not None:
+            assert isinstance(error, OpError)
+            self._end(self._error or error)
+            return
+        (value,) = values
+        if int(value[0]) != self._number:
+            self._cluster.fail(f"step {self._number} got a value of step {int(value[0])}")
+        self._go_on()
+
+    def _end(self, error: OpError | None) -> None:
+        self._ended = True
+        if error is not None:
+            self._exchange.abort(error)
+        self._session.running.pop(self._number, None)
+        self._exchange.finish()
+        self._on_done([np.int64(self._number) for _ in self._partition.fetches] if error is None else error)
+
+
+class SimulatedPartition:
+    """See `runtime.protocols.RegisteredPartition`."""
+
+    def __init__(self, session: SimulatedSession, partition: Partition) -> None:
+        self._session, self._partition = session, partition
+
+    def run(
+        self, number: int, feeds: Sequence[TensorValue], record: Recorder | None = None, timeout: float | None = None
+    ) -> list[TensorValue]:
+        """Nobody waits in a simulated process."""
+        raise NotImplementedError
+
+    def start(
+        self,
+        number: int,
+        feeds: Sequence[TensorValue],
+        on_done: OnDone,
+        timeout: float | None = None,
+        record: Recorder | None = None,
+    ) -> None:
+        """Begins a part of a step."""
+        try:
+            if self._session.is_over:
+                raise CancelledError(None, None, "the session was closed")
+            SimulatedRun(self._session, self._partition, number, on_done, timeout)
+        except OpError as error:
+            on_done(error)
+
+    def release(self) -> None:
+        """There is nothing to release."""
+
+
+class SimulatedSession:
+    """See `runtime.worker_service.TaskSession`."""
+
+    def __init__(self, cluster: SimulatedCluster, place: SimulatedPlace, name: str, task: ServedTask, asked: Asked):
+        self.cluster, self.place, self.process = cluster, place, place.process
+        self.name, self.task = name, task.name
+        self.rendezvous: Rendezvous = task.state.containers.rendezvous
+        self.rendezvous.open_session(name, asked.first_step)
+        self.running: dict[int, SimulatedRun] = {}
+        self.is_over = False
+        cluster.sessions.append(self)
+
+    def register(self, partition: Partition) -> SimulatedPartition:
+        """Keeps a partition."""
+        return SimulatedPartition(self, partition)
+
+    def abort(self, number: int, error: OpError) -> None:
+        """As `runtime.local_worker` does it."""
+        self.rendezvous.abort(StepId(self.name, number), error)
+        run = self.running.get(number)
+        if run is not None:
+            run.cancel(error)
+
+    def close(self) -> None:
+        """Cancels its steps."""
+        self.is_over = True
+        for run in list(self.running.values()):
+            run.cancel(CancelledError(None, None, "the step was cancelled: its session was closed"))
+
+    def forget(self) -> None:
+        """Drops what is kept for it."""
+        if self.running:
+            self.cluster.fail(f"session {self.name} was forgotten on {self.task} while steps of it run")
+        self.rendezvous.forget_session(self.name)
+
+
+class SimulatedTask:
+    """A process that is a task."""
+
+    def __init__(self, cluster: SimulatedCluster, name: str) -> None:
+        self.name = name
+        self.process = cluster.simulation.process(ADDRESSES[name])
+
+        def open_(session: str, task: ServedTask, asked: Asked) -> SimulatedSession:
+            return SimulatedSession(cluster, self.place, session, task, asked)
+
+        self.task = Task(name, ADDRESSES, ConfigProto(), 1, open_, self.process.soon)
+        self.place = SimulatedPlace(self.process, name, HandlerOfTask(self.task))
+        self.task.join(SimulatedTasks(self.place))
+
+
+class SimulatedClient:
+    """A process with a session, which runs steps one after the other, or two at once."""
+
+    def __init__(self, cluster: SimulatedCluster, address: str) -> None:
+        self.cluster = cluster
+        self.process = cluster.simulation.process(address)
+        self.place = SimulatedPlace(self.process, f"client {address}", HandlerOfTask(_Nothing()))
+        self.master: NotingMaster | None = None
+        self.under_way: dict[int, float] = {}
+        self.succeeded = 0
+        self.outcomes: dict[str, int] = {}
+        self._number = 0
+        self._steps: list[ClusterStep] = []
+        self._is_busy = False
+        self.process.soon(self._open)
+
+    def _open(self) -> None:
+        dice = self.cluster.simulation.dice
+        config = ConfigProto(operation_timeout_in_ms=20_000)
+        self._is_busy = True
+        try:
+            target = ADDRESSES[dice.choice(TASKS)]
+            name = f"{self.place.incarnation:016x}"
+            tasks = SimulatedTasks(self.place)
+            master = NotingMaster(target, config, None, tasks, name, timing=self.process)
+        except LOSSES:
+            self.process.call_at(self.process.now() + 0.5, self._open)
+            return
+        finally:
+            self._is_busy = False
+        # what is made of its number says nothing of the run
+        self.master = master
+        self._steps = [ClusterStep(master, plan) for plan in plans(master)]
+        for _ in range(2):
+            self.process.soon(self._next)
+
+    def _next(self) -> None:
+        if self.master is None or self.cluster.is_closing:
+            return
+        simulation = self.cluster.simulation
+        if not self._is_busy:
+            self._is_busy = True
+            try:
+                self._run(simulation.dice.choice(self._steps), simulation.dice.choice((None, None, 3.0)))
+            finally:
+                self._is_busy = False
+        self.process.call_at(simulation.now + simulation.dice.choice((0.01, 0.5, 2.0)), self._next)
+
+    def _run(self, step: ClusterStep, timeout: float | None) -> None:
+        master = self.master
+        assert master is not None
+        self._number += 1
+        number, began = self._number, self.process.now()
+        self.under_way[number] = began
+        epochs = {name: master.task(name).epoch for name in TASKS}
+        numbers = master.numbers = []
+
+        def on_done(outcome: Sequence[TensorValue] | BaseException) -> None:
+            if not self.process.is_alive:
+                return
+            if number not in self.under_way:
+                self.cluster.fail("a step ended twice")
+            del self.under_way[number]
+            self.cluster.ended(self, epochs, numbers[0], outcome, timeout)
+
+        step.start([], on_done, timeout)
+
+
+class NotingMaster(ClusterMaster):
+    """Notes the numbers of the steps that begin.
+
+    Attributes:
+        numbers: of the last, one after the other.
+    """
+
+    numbers: list[int]
+
+    def began(self, run: ClusterRun) -> int:
+        """As of `ClusterMaster`."""
+        number = super().began(run)
+        self.numbers.append(number)
+        return number
+
+
+class _Nothing:
+    """A client is asked for nothing."""
+
+    def message(self, sender: str, frames: Frames) -> None:
+        pass
+
+    def request(self, sender: str, frames: Frames, reply: Callable[[Frames], None]) -> None:
+        raise InvalidArgumentError(None, None, "this process is no task")
+
+    def lost(self, sender: str, task: str) -> None:
+        pass
+
+
+class SimulatedCluster:
+    """Tasks and clients, what fails, and what must hold all the same."""
+
+    def __init__(self, seed: int) -> None:
+        self.simulation = Simulation(seed)
+        #: how likely it is that an operation fails
+        self.failing = self.simulation.dice.choice((0.0, 0.02))
+        #: how much longer things fail than in most lives, so that what is silent is given up
+        self.scale = self.simulation.dice.choice((1, 1, 1, 4))
+        self.sessions: list[SimulatedSession] = []
+        self.is_closing = False
+        self.faults: dict[str, int] = {}
+        self._starts: dict[tuple[int, str, str, int], None] = {}
+        self._broken: list[str] = []
+        self.tasks = {name: SimulatedTask(self, name) for name in TASKS}
+        self.clients = {address: SimulatedClient(self, address) for address in CLIENTS}
+        self.gone: list[SimulatedClient] = []
+
+    def fail(self, what: str) -> None:
+        """Something does not hold."""
+        self._broken.append(f"at {self.simulation.now:.3f} s: {what}")
+
+    # ------------------------------------------------------------------ what must hold
+    def began(self, session: SimulatedSession, number: int) -> None:
+        """A step starts on a task."""
+        key = session.place.incarnation, session.task, session.name, number
+        if key in self._starts:
+            self.fail(f"step {number} of {session.name} started twice on {session.task}")
+        self._starts[key] = None
+
+    def ended(
+        self,
+        client: SimulatedClient,
+        epochs: dict[str, int],
+        number: int,
+        outcome: Sequence[TensorValue] | BaseException,
+        timeout: float | None,
+    ) -> None:
+        """A step has ended for its master."""
+        master = client.master
+        assert master is not None
+        kind = type(outcome).__name__ if isinstance(outcome, BaseException) else "success"
+        client.outcomes[kind] = client.outcomes.get(kind, 0) + 1
+        self.simulation.note(f"{kind} {number}")
+        if not isinstance(outcome, BaseException):
+            client.succeeded += 1
+            if any(int(value) != number for value in outcome):
+                self.fail(f"step {number} has values {outcome}")
+        elif isinstance(outcome, InvalidArgumentError):
+            if f"{INJECTED} step {number}" not in str(outcome):
+                self.fail(f"step {number} failed with what is not its own: {outcome}")
+        elif isinstance(outcome, DeadlineExceededError):
+            if timeout is None and "did not answer" not in str(outcome):
+                self.fail(f"step {number} has no deadline, and failed with {outcome!r}")
+        elif not isinstance(outcome, LOSSES) and not (isinstance(outcome, CancelledError) and self.is_closing):
+            self.fail(f"step {number} failed with {outcome!r}")
+        notes = " ".join(getattr(outcome, "__notes__", ()))
+        for session in self.sessions:
+            if session.name != master.name or number not in session.running or not session.process.is_alive:
+                continue
+            if master.task(session.task).epoch == epochs[session.task] and session.task not in notes:
+                self.fail(f"step {number} still runs on {session.task} after its end by {outcome!r}")
+
+    def check(self) -> None:
+        """Raises what does not hold."""
+        if self._broken:
+            raise Broken(f"seed {self.simulation.seed}: " + "; ".join(self._broken[:5]))
+
+    # ------------------------------------------------------------------ what fails
+    def trouble(self) -> None:
+        """Something fails, and later something else does."""
+        simulation = self.simulation
+        if simulation.now >= TROUBLE * self.scale:
+            return
+        fault = simulation.dice.choice(FAULTS)
+        self.faults[fault.__name__] = self.faults.get(fault.__name__, 0) + 1
+        fault(self)
+        pause = self.scale * simulation.dice.choice((0.3, 2.0, 6.0)) * simulation.dice.random()
+        simulation.at(simulation.now + pause, None, self.trouble)
+
+    def addresses(self) -> list[str]:
+        """Of all processes."""
+        return [*ADDRESSES.values(), *CLIENTS]
+
+    def crash_task(self) -> None:
+        """A task is killed, and is started again soon, or later."""
+        dice = self.simulation.dice
+        name = dice.choice(TASKS)
+        if self.tasks[name].process.is_alive:
+            self.simulation.network.crash(self.tasks[name].place)
+            seconds = dice.choice((0.05, 3.0, 15.0)) * dice.random()
+            self.simulation.at(self.simulation.now + seconds, None, functools.partial(self._start_task, name))
+
+    def _start_task(self, name: str) -> None:
+        self.tasks[name] = SimulatedTask(self, name)
+
+    def crash_client(self) -> None:
+        """A client is killed, and another comes at its address."""
+        address = self.simulation.dice.choice(CLIENTS)
+        client = self.clients[address]
+        self.simulation.network.crash(client.place)
+        self.gone.append(client)
+        self.clients[address] = SimulatedClient(self, address)
+
+    def stop_process(self) -> None:
+        """A process does nothing for a while, as after SIGSTOP."""
+        dice = self.simulation.dice
+        place = self.simulation.network.places[dice.choice(list(self.simulation.network.places))]
+        seconds = dice.choice((1.0, 8.0, 40.0)) * dice.random()
+        place.process.sleeps_until = max(place.process.sleeps_until, self.simulation.now + seconds)
+
+    def cut_off(self) -> None:
+        """Nothing goes between two processes for a while."""
+        self._cut(both=True)
+
+    def cut_one_way(self) -> None:
+        """Nothing goes from one process to another for a while."""
+        self._cut(both=False)
+
+    def _cut(self, both: bool) -> None:
+        dice, network = self.simulation.dice, self.simulation.network
+        source, destination = dice.sample(self.addresses(), 2)
+        seconds = self.scale * dice.choice((1.0, 8.0, 45.0)) * dice.random()
+        for way in [(source, destination), (destination, source)] if both else [(source, destination)]:
+            network.set_cut(*way, True)
+            self.simulation.at(self.simulation.now + seconds, None, functools.partial(network.set_cut, *way, False))
+
+    def slow_down(self) -> None:
+        """The way between two processes is slow for a while."""
+        dice, network = self.simulation.dice, self.simulation.network
+        way = tuple(dice.sample(self.addresses(), 2))
+        network.slow[way] = dice.choice((0.1, 2.0))  # type: ignore[index]
+        self.simulation.at(self.simulation.now + 10 * dice.random(), None, lambda: network.slow.pop(way, None))  # type: ignore[arg-type]
+
+    def _connection(self) -> Any:
+        connections = list(self.simulation.network.connections)
+        return self.simulation.dice.choice(connections) if connections else None
+
+    def break_connection(self) -> None:
+        """A connection breaks, with messages in it."""
+        connection = self._connection()
+        if connection is not None:
+            connection.break_off()
+
+    def lose_message(self) -> None:
+        """A message is lost, and nobody is told."""
+        connection = self._connection()
+        if connection is not None:
+            connection.lose_one()
+
+    def repeat_message(self) -> None:
+        """A message comes twice."""
+        connection = self._connection()
+        if connection is not None:
+            connection.repeat_next()
+
+    # ------------------------------------------------------------------ its life
+    def live(self) -> None:
+        """Runs it from beginning to end.
+
+        Raises:
+            Broken: what must hold does not.
+        """
+        simulation = self.simulation
+        simulation.at(2.0 * simulation.dice.random(), None, self.trouble)
+        simulation.run_until(lambda: bool(self._broken), TROUBLE * self.scale)
+        self.check()
+        # nothing fails any more
+        for way in list(simulation.network.cut):
+            simulation.network.set_cut(*way, False)
+        simulation.network.slow.clear()
+        self.failing = 0.0
+        healed = simulation.now
+        for client in self.clients.values():
+            client.succeeded = 0
+
+        def is_well() -> bool:
+            return bool(self._broken) or all(
+                client.succeeded > 3 and all(began > healed for began in client.under_way.values())
+                for client in self.clients.values()
+            )
+
+        if not simulation.run_until(is_well, RECOVERY):
+            self.fail(f"steps do not succeed, or do not end: {self._story(healed)}")
+        self.check()
+        self._close()
+
+    def _story(self, healed: float) -> str:
+        return "; ".join(
+            f"{address}: {client.succeeded} steps since, waits since {list(client.under_way.values())}, "
+            f"{client.outcomes}"
+            for address, client in self.clients.items()
+        )
+
+    def _close(self) -> None:
+        """Ends all sessions: nothing may be left."""
+        simulation = self.simulation
+        self.is_closing = True
+        if not simulation.run_until(lambda: not any(client.under_way for client in self.clients.values()), 60.0):
+            self.fail(f"steps do not end: {self._story(0)}")
+        simulation.run_until(lambda: False, 5.0)
+        for task in self.tasks.values():
+            states = task.task.state.containers.rendezvous._table._steps
+            over = [step for step, state in states.items() if state.begun or state.sent]
+            if over:
+                self.fail(f"{task.name} keeps values of {over}, which are over")
+        for client in self.clients.values():
+            if client.master is not None:
+                client.master.forget()
+        simulation.run_until(lambda: False, 35.0)
+        for task in self.tasks.values():
+            table = task.task.state.containers.rendezvous._table
+            kept = {
+                "sessions": len(task.task.service._sessions),
+                "steps": table.steps,
+                "bytes": table._early_bytes,
+                "early steps": table._early_steps,
+            }
+            if any(kept.values()):
+                self.fail(f"{task.name} has kept {kept}")
+        for place in simulation.network.places.values():
+            waiting = {peer.address: len(peer._waiting) + len(peer._pending) for peer in place._known_peers()}
+            if any(waiting.values()):
+                self.fail(f"{place.hello.name} waits for answers of {waiting}")
+        self.check()
+
+
+#: what may happen; often what is likely to leave something half done
+FAULTS = (
+    SimulatedCluster.crash_task,
+    SimulatedCluster.crash_client,
+    SimulatedCluster.stop_process,
+    SimulatedCluster.cut_off,
+    SimulatedCluster.cut_one_way,
+    SimulatedCluster.slow_down,
+    *[SimulatedCluster.cut_one_way] * 1,
+    *[SimulatedCluster.break_connection] * 4,
+    *[SimulatedCluster.lose_message] * 3,
+    SimulatedCluster.repeat_message,
+)
+
+_plans: list[Plan] = []
+
+
+def plans(master: ClusterMaster) -> list[Plan]:
+    """The kinds of steps: a chain through three tasks, one that meets on a worker, one of a single task."""
+    if not _plans:
+        with Graph().as_default() as graph:
+            with graph.device(TASKS[0]):
+                first = _changing()
+            with graph.device(TASKS[2]):
+                doubled = first * 2
+            with graph.device(TASKS[1]):
+                second = _changing()
+            with graph.device(TASKS[0]):
+                back = doubled * 3
+            with graph.device(TASKS[1]):
+                chain = back + second
+            with graph.device(TASKS[3]):
+                meeting, alone = first + second, _changing()
+        _plans.extend(plan_step([fetch], [], [], master.placer) for fetch in (chain, meeting, alone))
+    return _plans
+
+
+def _changing() -> Tensor:
+    """What is not known before the step runs."""
+    changing: Tensor = raw.RandomUniform(shape=[1], dtype=np.float32)
+    return changing
+
+
+def run(seed: int) -> SimulatedCluster:
+    """One life of a cluster.
+
+    Raises:
+        Broken: what must hold does not.
+    """
+    # objects that are collected may send messages: not at a time that the seed does not say
+    gc.disable()
+    try:
+        cluster = SimulatedCluster(seed)
+        cluster.live()
+        return cluster
+    finally:
+        gc.enable()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs many seeds; the status is 1 if one fails."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("--seeds", default="0:100", help="FIRST:LAST, or one")
+    first, _, last = parser.parse_args(arguments).seeds.partition(":")
+    began, failed, events, outcomes, faults = time.process_time(), 0, 0, dict[str, int](), dict[str, int]()
+    for seed in range(int(first), int(last) if last else int(first) + 1):
+        try:
+            cluster = run(seed)
+        except Broken as error:
+            failed += 1
+            sys.stdout.write(f"{error}\n")
+            sys.stdout.flush()
+            continue
+        events += cluster.simulation.events
+        for counts, more in [(faults, cluster.faults)] + [
+            (outcomes, client.outcomes) for client in [*cluster.clients.values(), *cluster.gone]
+        ]:
+            for kind, count in more.items():
+                counts[kind] = counts.get(kind, 0) + count
+    seconds = time.process_time() - began
+    sys.stdout.write(f"{failed} failed; {events} events in {seconds:.1f} s; {outcomes}; {faults}\n")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
