@@ -105,10 +105,10 @@ def test_a_hello_of_another_version_is_understood() -> None:
     assert wire.decode_header(wire.encode_header(header), LIMITS) == header
 
 
-def _joined(frames: list[bytes], **changes: int) -> tuple[Header, bytes]:
-    header = Header(MessageKind.REQUEST, Lane.CONTROL, 1, 2, 3, 4, 5, len(frames), sum(map(len, frames)))
+def _joined(contents: list[bytes], **changes: int) -> tuple[Header, bytes]:
+    header = Header(MessageKind.REQUEST, Lane.CONTROL, 1, 2, 3, 4, 5, len(contents), sum(map(len, contents)))
     header = header._replace(**changes)
-    (part,) = wire.joined(wire.encode_header(header), frames)
+    (part,) = wire.joined(wire.encode_header(header), contents)
     return header, bytes(part)
 
 
@@ -147,7 +147,7 @@ def test_lengths_that_reach_beyond_their_part_are_refused() -> None:
     for lengths in ((5, 1), (1, 2), (2, 4), (2**32 - 1, 6)):
         with pytest.raises(MalformedMessageError):
             wire.split_joined(part[:at] + struct.pack("<2I", *lengths) + part[at + 8 :], LIMITS)
-    for changes in ({"frames": 3}, {"frames": 1}, {"bytes": 4}, {"frames": 2**16}):
+    for changes in ({"frames": 3}, {"frames": 1}, {"bytes": 4}, {"frames": LIMITS.frames}):
         with pytest.raises(MalformedMessageError):
             wire.split_joined(_joined([b"12", b"345"], **changes)[1], LIMITS)
 
