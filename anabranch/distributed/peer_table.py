@@ -131,10 +131,13 @@ class PeerTable:
 
     # ------------------------------------------------------------------ messages
     def take_message(self, data: Buffer, frames: Frames, lane: Lane) -> None:
-        """Takes a message that came by a lane: its header, and what follows."""
+        """Takes a message that came by a lane: its first part, and what follows."""
         sender: Peer | None = None
         try:
-            header = wire.decode_header(data, self.limits)
+            if len(data) > wire.HEADER_BYTES and not frames:
+                header, frames = wire.split_joined(data, self.limits)
+            else:
+                header = wire.decode_header(data, self.limits)
             sender = self._senders.get((header.sender, header.channel))
             if header.lane is not lane:
                 raise MalformedMessageError(f"it came by the lane {lane.name.lower()}, and says another")

@@ -405,19 +405,17 @@ class Peer:
         link, place = self._link, self._place
         size = sum(map(len, frames))
         sequence = link.next_sequence(lane, size + wire.HEADER_BYTES, place.now())
-        self._write(
-            Header(
-                kind, lane, place.incarnation, link.incarnation or 0, link.channel, sequence, request, len(frames), size
-            ),
-            frames,
+        header = Header(
+            kind, lane, place.incarnation, link.incarnation or 0, link.channel, sequence, request, len(frames), size
         )
+        self._write(header, wire.joined(wire.encode_header(header), frames))
 
-    def _write(self, header: Header, frames: Sequence[Buffer]) -> None:
+    def _write(self, header: Header, parts: Sequence[Buffer]) -> None:
         connection = self._connections.get(header.lane)
         if connection is None:
             connection = self._place.connect(self, header.lane, header.channel)
             self._connections[header.lane] = connection
-        connection.send([wire.encode_header(header), *frames])
+        connection.send(parts)
 
     # ------------------------------------------------------------------ what the link says
     def open(self) -> None:
@@ -497,7 +495,7 @@ class Peer:
             1,
             len(body),
         )
-        self._write(header, [body])
+        self._write(header, [wire.encode_header(header), body])
 
     def _failing(self, error: OpError) -> Callable[[], None]:
         """Takes out all that wait; returns what tells them."""

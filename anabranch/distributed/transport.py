@@ -44,6 +44,7 @@ _LOGGER: Final = logging.getLogger(__name__)
 _COPIED_BELOW: Final = 1 << 16
 #: how many bulk messages, pieces mostly, wait in an inbox for each sender before TCP holds the sender up
 _BULK_MARK: Final = 16
+_IN: Final = int(zmq.POLLIN)
 _TICK_MS: Final = int(TICK * 1000)
 #: how many control messages are handed over before time is looked at
 _CONTROL_AT_ONCE: Final = 256
@@ -193,21 +194,21 @@ class Endpoint(PeerTable):
         """Takes what came: control messages as long as there are any, then a bulk message, and so on."""
         control, bulk = self._inboxes
         for _ in range(_CONTROL_AT_ONCE):
-            if not self._take_message(control, Lane.CONTROL) and not self._take_message(bulk, Lane.BULK):
+            if _has_message(control):
+                self._take_message(control, Lane.CONTROL)
+            elif _has_message(bulk):
+                self._take_message(bulk, Lane.BULK)
+            else:
                 return
 
-    def _take_message(self, inbox: _Socket, lane: Lane) -> bool:
-        try:
-            part = inbox.recv(zmq.NOBLOCK, copy=False)
-        except zmq.Again:
-            return False
-        data, frames = part.bytes if len(part) <= wire.HEADER_BYTES else b"", Frames()
+    def _take_message(self, inbox: _Socket, lane: Lane) -> None:
+        part = inbox.recv(zmq.NOBLOCK, copy=False)
+        data, frames = part.bytes if len(part) <= wire.JOINED_BYTES else b"", Frames()
         while part.more:
             part = inbox.recv(zmq.NOBLOCK, copy=False)
             if len(frames) <= self.limits.frames:  # one more than is allowed shows that there are too many
                 frames.append(part.bytes if len(part) < _COPIED_BELOW else part.buffer)
         self.take_message(data, frames, lane)
-        return True
 
     def _watch_connections(self) -> None:
         while self._new_monitors:
@@ -317,10 +318,16 @@ class _SocketConnection:
 
     def send(self, parts: Sequence[Buffer]) -> None:
         """Sends one message; it does not block, since there is no mark that the queue could reach."""
-        with contextlib.suppress(zmq.Again):
+        try:
+            if len(parts) == 1:
+                self._socket.send(parts[0], zmq.NOBLOCK)
+                return
             for part in parts[:-1]:
                 self._socket.send(part, zmq.SNDMORE | zmq.NOBLOCK, copy=False)
             self._socket.send(parts[-1], zmq.NOBLOCK, copy=False)
+        except zmq.Again:
+            # closing: what is sent now would be lost as well
+            return
 
     def close(self, *, is_farewell: bool) -> None:
         """Closes it, without waiting."""
@@ -343,6 +350,11 @@ class _ConnectionEvent:
         if self.event in _KEYS_DIFFER:
             return link.unauthenticated(self.channel)
         return link.broken(self.channel, now)
+
+
+def _has_message(inbox: _Socket) -> bool:
+    # an exception for each time that there is none would cost more than the message did
+    return bool(int(inbox.getsockopt(zmq.EVENTS)) & _IN)
 
 
 def _port_of(inbox: _Socket) -> int:

@@ -16,6 +16,11 @@ taken for a size that a message states. Whatever is wrong with a message raises 
     48      frames    u32    how many frames follow
     52      bytes     u64    their bytes, all together
     60      checksum  u32    CRC-32 of what stands before
+
+The header and each frame are parts of a message of ZeroMQ's. A message of few bytes is one part instead (`joined`): its
+header, the lengths of its frames (u32 each), the frames. Each part costs both processes a call that gives up Python's
+lock, and a message of 200 bytes has three to five. A link's own messages are never joined: what processes of different
+versions understand of each other stays as it is.
 """
 
 from __future__ import annotations
@@ -28,13 +33,16 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from anabranch.runtime.messages import Buffer
+from anabranch.runtime.messages import Buffer, Frames
 
 VERSION: Final = 1
 _MAGIC: Final = b"anab"
 _FIELDS: Final = struct.Struct("<4sHBBQQQQQIQ")
 _CHECKSUM: Final = struct.Struct("<I")
 HEADER_BYTES: Final = _FIELDS.size + _CHECKSUM.size
+#: what a message of one part has at most
+JOINED_BYTES: Final = 1 << 13
+_LENGTH: Final = struct.Struct("<I")
 
 
 class MalformedMessageError(ValueError):
@@ -134,6 +142,34 @@ def decode_header(data: Buffer, limits: Limits) -> Header:
             f"{frames} frames of {size} bytes are more than the limits of {limits.frames} and {limits.message_bytes}"
         )
     return Header(_KINDS[kind], _LANES[lane], sender, receiver, channel, sequence, request, frames, size, version)
+
+
+def joined(header: bytes, frames: Sequence[Buffer]) -> Sequence[Buffer]:
+    """The parts of a message: one, if they are few bytes together, and else as many as there are."""
+    size = len(header) + sum(map(len, frames)) + _LENGTH.size * len(frames)
+    if size > JOINED_BYTES:
+        return [header, *frames]
+    return [b"".join([header, struct.pack(f"<{len(frames)}I", *map(len, frames)), *frames])]
+
+
+def split_joined(part: Buffer, limits: Limits) -> tuple[Header, Frames]:
+    """The header and the frames of a message of one part.
+
+    Raises:
+        MalformedMessageError: its lengths are not those of what came.
+    """
+    header = decode_header(part[:HEADER_BYTES], limits)
+    start = HEADER_BYTES + _LENGTH.size * header.frames
+    # before the lengths are read: there may be fewer of them than the header says
+    if start + header.bytes != len(part):
+        raise MalformedMessageError(f"a part of {len(part)} bytes does not hold what its header says")
+    frames = Frames()
+    for (length,) in _LENGTH.iter_unpack(part[HEADER_BYTES:start]):
+        frames.append(part[start : start + length])
+        start += length
+    if start != len(part):
+        raise MalformedMessageError(f"the lengths of {header.frames} frames are not {header.bytes} bytes together")
+    return header, frames
 
 
 def check_frames(header: Header, frames: Sequence[Buffer]) -> None:

@@ -110,8 +110,11 @@ class Stranger:
 
     def receive(self) -> tuple[Header, list[bytes]]:
         assert self.inbox.poll(DEADLINE * 1000)
-        header, *frames = self.inbox.recv_multipart()
-        return wire.decode_header(header, Limits()), frames
+        first, *frames = self.inbox.recv_multipart()
+        if len(first) > wire.HEADER_BYTES:
+            header, joined = wire.split_joined(first, Limits())
+            return header, [bytes(frame) for frame in joined]
+        return wire.decode_header(first, Limits()), frames
 
     def close(self) -> None:
         self.context.destroy(linger=0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import tracemalloc
 from collections.abc import Callable
 from typing import Any
@@ -102,6 +103,53 @@ def test_fields_have_bounds(changes: dict[str, Any], says: str) -> None:
 def test_a_hello_of_another_version_is_understood() -> None:
     header = Header(MessageKind.HELLO, Lane.CONTROL, 1, 0, 1, 0, 0, 1, 30, version=9)
     assert wire.decode_header(wire.encode_header(header), LIMITS) == header
+
+
+def _joined(contents: list[bytes], **changes: int) -> tuple[Header, bytes]:
+    header = Header(MessageKind.REQUEST, Lane.CONTROL, 1, 2, 3, 4, 5, len(contents), sum(map(len, contents)))
+    header = header._replace(**changes)
+    (part,) = wire.joined(wire.encode_header(header), contents)
+    return header, bytes(part)
+
+
+@given(st.lists(st.binary(max_size=50), max_size=20))
+def test_a_small_message_is_one_part(frames: list[bytes]) -> None:
+    header, part = _joined(frames)
+    assert wire.split_joined(part, LIMITS) == (header, frames)
+    assert wire.split_joined(memoryview(part), LIMITS) == (header, frames)
+
+
+def test_a_message_of_more_bytes_is_not_copied() -> None:
+    frames = [bytes(wire.JOINED_BYTES), b"x"]
+    assert wire.joined(b"header", frames) == [b"header", *frames]
+    assert len(wire.joined(b"", [bytes(wire.JOINED_BYTES - 4)])) == 1
+
+
+@given(st.lists(st.binary(max_size=9), max_size=5), st.data())
+def test_a_damaged_part_is_malformed_or_another_message_of_its_size(frames: list[bytes], data: st.DataObject) -> None:
+    _, part = _joined(frames)
+    damaged = bytearray(part)
+    if len(part) > wire.HEADER_BYTES and data.draw(st.booleans()):
+        damaged[data.draw(st.integers(wire.HEADER_BYTES, len(part) - 1))] ^= data.draw(st.integers(1, 255))
+    else:
+        del damaged[data.draw(st.integers(0, len(part) - 1)) :]
+    try:
+        header, read = wire.split_joined(bytes(damaged), LIMITS)
+    except MalformedMessageError:
+        return
+    assert len(read) == header.frames == len(frames)
+    assert sum(map(len, read)) == header.bytes == sum(map(len, frames))
+
+
+def test_lengths_that_reach_beyond_their_part_are_refused() -> None:
+    _, part = _joined([b"12", b"345"])
+    at = wire.HEADER_BYTES
+    for lengths in ((5, 1), (1, 2), (2, 4), (2**32 - 1, 6)):
+        with pytest.raises(MalformedMessageError):
+            wire.split_joined(part[:at] + struct.pack("<2I", *lengths) + part[at + 8 :], LIMITS)
+    for changes in ({"frames": 3}, {"frames": 1}, {"bytes": 4}, {"frames": LIMITS.frames}):
+        with pytest.raises(MalformedMessageError):
+            wire.split_joined(_joined([b"12", b"345"], **changes)[1], LIMITS)
 
 
 def test_frames_are_compared_with_the_header() -> None:
