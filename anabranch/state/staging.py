@@ -104,9 +104,6 @@ class _Area(SharedObject):
     def _try_get(self, request: Get) -> bool:
         raise NotImplementedError
 
-    def _changed(self) -> None:
-        self._serve()
-
 
 class StagedLine(_Area):
     """A line of elements. See the module docstring. Thread-safe; never blocks.
