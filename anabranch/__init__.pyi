@@ -241,33 +241,6 @@ from anabranch.frontend.arithmetic.spectral import (
     ifft2d as ifft2d,
     ifft3d as ifft3d,
 )
-from anabranch.frontend.arrays.array import (
-    broadcast_dynamic_shape as broadcast_dynamic_shape,
-    broadcast_static_shape as broadcast_static_shape,
-    broadcast_to as broadcast_to,
-    concat as concat,
-    ensure_shape as ensure_shape,
-    expand_dims as expand_dims,
-    guarantee_const as guarantee_const,
-    identity as identity,
-    identity_n as identity_n,
-    matrix_transpose as matrix_transpose,
-    one_hot as one_hot,
-    pad as pad,
-    parallel_stack as parallel_stack,
-    rank as rank,
-    reshape as reshape,
-    shape as shape,
-    shape_n as shape_n,
-    size as size,
-    split as split,
-    squeeze as squeeze,
-    stack as stack,
-    stop_gradient as stop_gradient,
-    tile as tile,
-    transpose as transpose,
-    unstack as unstack,
-)
 from anabranch.frontend.arrays.casting import (
     cast as cast,
     saturate_cast as saturate_cast,
@@ -282,6 +255,7 @@ from anabranch.frontend.arrays.casting import (
 from anabranch.frontend.arrays.constants import (
     constant as constant,
     fill as fill,
+    one_hot as one_hot,
     ones as ones,
     ones_like as ones_like,
     placeholder as placeholder,
@@ -314,6 +288,26 @@ from anabranch.frontend.arrays.gathering import (
     sequence_mask as sequence_mask,
     where as where,
     where_v2 as where_v2,
+)
+from anabranch.frontend.arrays.identities import (
+    ensure_shape as ensure_shape,
+    guarantee_const as guarantee_const,
+    identity as identity,
+    identity_n as identity_n,
+    stop_gradient as stop_gradient,
+)
+from anabranch.frontend.arrays.joining import (
+    concat as concat,
+    parallel_stack as parallel_stack,
+    split as split,
+    stack as stack,
+    unstack as unstack,
+)
+from anabranch.frontend.arrays.layout import (
+    matrix_transpose as matrix_transpose,
+    pad as pad,
+    tile as tile,
+    transpose as transpose,
 )
 from anabranch.frontend.arrays.rearranging import (
     batch_to_space as batch_to_space,
@@ -353,6 +347,18 @@ from anabranch.frontend.arrays.segments import (
     unsorted_segment_prod as unsorted_segment_prod,
     unsorted_segment_sqrt_n as unsorted_segment_sqrt_n,
     unsorted_segment_sum as unsorted_segment_sum,
+)
+from anabranch.frontend.arrays.shapes import (
+    broadcast_dynamic_shape as broadcast_dynamic_shape,
+    broadcast_static_shape as broadcast_static_shape,
+    broadcast_to as broadcast_to,
+    expand_dims as expand_dims,
+    rank as rank,
+    reshape as reshape,
+    shape as shape,
+    shape_n as shape_n,
+    size as size,
+    squeeze as squeeze,
 )
 from anabranch.frontend.arrays.slicing import newaxis as newaxis, slice as slice, strided_slice as strided_slice
 from anabranch.frontend.arrays.sorting import argsort as argsort, sort as sort

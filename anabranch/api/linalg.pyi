@@ -27,7 +27,7 @@ from anabranch.frontend.arithmetic.linalg import (
     svd as svd,
     trace as trace,
 )
-from anabranch.frontend.arrays.array import matrix_transpose as matrix_transpose
+from anabranch.frontend.arrays.layout import matrix_transpose as matrix_transpose
 from anabranch.frontend.arrays.rearranging import (
     diag as _diag,
     diag_part as _diag_part,

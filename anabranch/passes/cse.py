@@ -35,6 +35,7 @@ def merge_common_subexpressions(step: StepGraph) -> StepGraph:
         version = versions.seen_by(op)
         controls = rewriting.inherit(op)
         inputs = [rewriting.tensor(t) for t in op.inputs]
+        # inputs and controls in terms of the new graph: where two inputs were merged, their consumers may be merged too
         key = None if op in pinned else _key(op, inputs, version, controls)
         first = None if key is None else seen.get(key)
         if first is not None:

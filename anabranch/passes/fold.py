@@ -30,7 +30,7 @@ def fold(step: StepGraph, task_for: Callable[[str], str] = lambda _: "") -> Step
     Args:
         task_for: what a program asks for as the device of a resource -> the task, as `ResourceHandle.task` says it.
     """
-    staying = _mortal(step)
+    staying = _needed_for_deadness(step)
     rewriting = RemovingOperations(step)
     for op in step.operations:
         inputs = [rewriting.tensor(t) for t in op.inputs]
@@ -48,7 +48,7 @@ def fold(step: StepGraph, task_for: Callable[[str], str] = lambda _: "") -> Step
     return rewriting.result(targets=rewriting.ends())
 
 
-def _mortal(step: StepGraph) -> set[StepNode]:
+def _needed_for_deadness(step: StepGraph) -> set[StepNode]:
     """The operations whose deadness somebody has to learn of, so that they stay although their values are known.
 
     A Merge takes the input that is alive; a fetch of what is on a branch that was not taken is an error.

@@ -384,6 +384,7 @@ def _last_readings(partition: Partition, slots: dict[Any, int], kept: set[int]) 
     """Of each item of a partition, the slots that it is the last to read, those that are `kept` left out."""
     last: dict[int, int] = {}
     for position, item in enumerate(partition.items):
+        # the items are in the order in which they run, so that a later reading takes the place of an earlier one
         last.update((slots[t], position) for t in item.inputs if t in slots)
     emptied: list[list[int]] = [[] for _ in partition.items]
     for slot in last.keys() - kept:

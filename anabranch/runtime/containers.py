@@ -118,6 +118,7 @@ class Containers:
         """Drops the objects of which `chosen` says so, by container and name."""
         with self._lock:
             keys = [key for key in self._objects if chosen(key[0], key[2])]
+            # taken out before they are closed, so that nobody finds one that has cancelled its requests
             closed = [self._objects.pop(key) for key in keys]
         for item in closed:  # outside the lock: the steps that wait there go on, and may look for other objects
             closing = getattr(item, "close", None)

@@ -137,6 +137,7 @@ def _visible(gpus: Sequence[Device], listed: str) -> list[Device]:
 
 def explicit_xla_device(device: Device | None) -> Any:
     """The `jax.Device` that an island has to be compiled for, or None where JAX's default is the only one."""
+    # an executable that names no device need not look, in every call, where each of its arguments is
     if device is None or (jax.default_backend() == "cpu" and jax.local_devices() == [device.xla_device]):
         return None
     return device.xla_device

@@ -115,6 +115,7 @@ class StepRun(StepWaiting):
             BaseException: an interrupt of this thread. The step is over then as well.
         """
         executor = self._executor
+        # around `_give_up` as well, which waits for islands: a cancellation must still reach the loops in them
         with self.under_way():
             try:
                 self._hand_out(executor.start())

@@ -232,6 +232,7 @@ class Executor:
         if self.done or self.error is not None:
             return []
         node, iteration = instance
+        # empty for what stands in a loop, whose iterations are dropped whole: `_readers` counts for the root alone
         if node.reads:
             readers = self._readers
             for slot in node.reads:
@@ -500,6 +501,7 @@ class Executor:
                 None,
                 f"{_where(node, iteration)} is left a second time; put a Switch on the loop's condition before it",
             )
+        # noted, so that `_leave` sends the other Exits dead, and each Exit sends exactly once for the whole loop
         frame.exited.add(node.index)
         parent = frame.parent
         assert parent is not None

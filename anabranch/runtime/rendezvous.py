@@ -25,8 +25,9 @@ it is told to start it (the two messages come over different links):
     unknown    kept, -> early        -> begun              -> given up           -
     early      kept                  -> begun              -> given up           -
     begun      as `send`             error: begun twice    as above, -> begun    -> ended
-    given up   dropped               error: what it was    -                     -> ended
-                                     given up for
+    given up   dropped               error: what it was    -                     -
+                                     given up for,
+                                     -> ended
     ended      dropped               error                 -                     -
     =========  ====================  ====================  ====================  ====================
 
@@ -209,6 +210,7 @@ class RendezvousTable:
     def _new_early(self, step: StepId) -> _StepState | None:
         """A step that is heard of before it begins; None where nothing is kept for it."""
         ended = self._ended.get(step.session)
+        # nothing comes early in a session without other tasks; and what comes after the end would be kept for ever
         if ended is None or step.number in ended:
             return None
         if self._early_steps >= MAX_EARLY_STEPS:
@@ -252,6 +254,7 @@ class RendezvousTable:
             InternalError: it was sent before.
         """
         state = self._steps.get(key.step)
+        # another task may have given the step up; the thread that runs it here sends until it has noticed
         if state is None or state.error is not None:
             return []
         if key in state.sent or key in state.met:
@@ -317,6 +320,7 @@ class RendezvousTable:
     def finish(self, step: StepId) -> list[Delivery]:
         """A step has ended; what nobody asked for is dropped."""
         state = self._steps.get(step)
+        # who did not begin a step does not end it: what came early stays for the one who will
         if state is None or not state.begun:
             return []
         self._end(step)

@@ -91,6 +91,7 @@ class Accumulator(SharedObject):
     def _serve(self) -> None:
         while self._takes and self._count >= self._takes.first.required:
             self._takes.first.average = self._take_locked()
+            # the step has ended: the next take waits for new gradients, and those of this step are stale from now on
             self._count = 0
             self._time += 1
             self._grant(self._takes)
@@ -176,6 +177,7 @@ class SparseAccumulator(Accumulator):
             self._check_dense_shape(dense_shape)
         self._check_rows(indices)
         with self._alone():
+            # the rows of one sum are alike; after it was taken, those of the next may have another shape that fits
             if self._count and self._row_shape is not None:
                 self._check_values(values, TensorShape([None, *self._row_shape]), exactly=True)
             else:

@@ -97,6 +97,7 @@ class _PrefetchIterator(DatasetIterator):
         self._producer: Producer | None = None
 
     def next(self) -> Element | None:
+        # what a saved or restored position held comes before anything that a new producer pulls
         if self._ready:
             outcome = self._ready[0]
             # the end stays, for whoever asks once more

@@ -196,6 +196,7 @@ class _UnbatchIterator(UnaryIterator):
                 return None
             sizes = {c.shape[0] if c.ndim else None for c in self._batch}
             if len(sizes) != 1 or None in sizes:
+                # forgotten before the error, so that the next call goes on with the next element
                 shapes, self._batch = [c.shape for c in self._batch], None
                 raise self._dataset.attribute(
                     InvalidArgumentError(
@@ -257,8 +258,10 @@ class _WindowIterator(UnaryIterator):
         if not self._buffer or (dataset.drop_remainder and len(self._buffer) < span):
             return None
         window = self._buffer[: span : dataset.stride]
+        # what lies between two windows is pulled when the next one is asked for, and not before this one is given
         self._to_skip = max(0, dataset.shift - len(self._buffer))
         del self._buffer[: dataset.shift]
+        # after the buffer has moved on: if an element raises its error, the next call gives the next window
         elements = [outcome.value() for outcome in window]
         return tuple([boxed(ListDataset([(row,) for row in rows])) for rows in zip(*elements, strict=True)])
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from anabranch.core.values import TensorValue
-from anabranch.errors import InternalError, InvalidArgumentError, OpError
+from anabranch.errors import CancelledError, InternalError, InvalidArgumentError, OpError
 from anabranch.state.datasets import (
     INFINITE,
     UNKNOWN,
@@ -441,7 +441,7 @@ class _IgnoreErrorsIterator(UnaryIterator):
                 raise
             except OpError as error:
                 # the iterator is closed or its step given up: every further element would fail likewise, for ever
-                if type(error).__name__ == "CancelledError":
+                if isinstance(error, CancelledError):
                     raise
 
 

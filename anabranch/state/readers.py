@@ -307,6 +307,7 @@ class Reader:
     def _end_work(self) -> None:
         self._work = None
         self._records = iter(())
+        # one file is open at a time, so that all that were begun are over by now; one that broke off, too
         self._finished = self._started
 
     def _give_up(self, pending: Pending) -> None:

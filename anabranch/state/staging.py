@@ -104,9 +104,6 @@ class _Area(SharedObject):
     def _try_get(self, request: Get) -> bool:
         raise NotImplementedError
 
-    def _changed(self) -> None:
-        self._serve()
-
 
 class StagedLine(_Area):
     """A line of elements. See the module docstring. Thread-safe; never blocks.
@@ -202,7 +199,7 @@ class StagedMap(_Area):
             count: how many components the whole element has.
 
         Raises:
-            InvalidArgumentError: there is no such component, or the element has it already.
+            InvalidArgumentError: there is no such component; and (in the result) the element has it already.
             ResourceExhaustedError: they are larger than the whole area.
         """
         if any(not 0 <= p < count for p in places) or len(set(places)) != len(places):
@@ -212,17 +209,6 @@ class StagedMap(_Area):
         request = Put(by, self._withdraw, key, tuple(places), tuple(owned(v) for v in values))
         request.count = count
         self._check_size(request)
-        # here, since `_store` puts components in without asking whether the element has them
-        with self._alone():
-            parts = self._incomplete.get(key)
-            duplicate = key in self._complete or any(parts is not None and parts[p] is not None for p in places)
-        if duplicate:
-            raise InvalidArgumentError(
-                None,
-                None,
-                f"The tensor for key {key} at indices {list(places)} has already been inserted in {self.name!r}; take "
-                "it out first",
-            )
         return self._submit(request, self._puts)
 
     def get(self, key: int, places: Sequence[int] | None = None, by: str = "get") -> Pending:
@@ -257,6 +243,12 @@ class StagedMap(_Area):
     def _serve_puts(self) -> bool:
         progress = False
         for request in list(self._puts):  # one that waits for room must not hold up what completes another element
+            # whenever one is looked at, since another that waited for room as well may have put the component in
+            if self._has(request.key, request.places):
+                self._puts.leave(request)
+                request.refuse(self._given_twice(request))
+                self._decided.append(request)
+                continue
             # a component of an element that is there already needs room for its bytes only
             elements = len(self._complete) + len(self._incomplete) - (request.key in self._incomplete)
             if self._room_for(request, elements):
@@ -266,6 +258,18 @@ class StagedMap(_Area):
                 self._decided.append(request)
                 progress = True
         return progress
+
+    def _has(self, key: int, places: Sequence[int]) -> bool:
+        parts = self._incomplete.get(key)
+        return key in self._complete or any(parts is not None and parts[p] is not None for p in places)
+
+    def _given_twice(self, request: Put) -> InvalidArgumentError:
+        return InvalidArgumentError(
+            None,
+            None,
+            f"The tensor for key {request.key} at indices {list(request.places)} has already been inserted in "
+            f"{self.name!r}; take it out first",
+        )
 
     def _store(self, request: Put) -> None:
         parts = self._incomplete.setdefault(request.key, [None] * request.count)

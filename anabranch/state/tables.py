@@ -328,6 +328,7 @@ class MutableDenseTable(MutableTable):
             self._grow(0)
 
     def _grow(self, coming: int) -> None:
+        # `coming` is the most that may be needed: keys that are in the table already take no new bucket
         if len(self._values) + coming <= self._load * self._buckets and self._used() + coming < self._buckets:
             return
         # a larger table is filled anew, and has no place for what was deleted

@@ -64,7 +64,7 @@ PRIVATE_MODULES: Final[dict[str, str]] = {
     "python.layers.utils": "anabranch.frontend.layers.utils",
     "python.lib.io.file_io": "tf.io.gfile anabranch.io.gfile",
     "python.lib.io.tf_record": "tf.python_io",
-    "python.ops.array_ops": "tf anabranch.frontend.arrays.array",
+    "python.ops.array_ops": "tf anabranch.frontend.arrays.shapes",
     "python.ops.candidate_sampling_ops": "tf.nn",
     "python.ops.check_ops": "tf tf.debugging",
     "python.ops.clip_ops": "tf",

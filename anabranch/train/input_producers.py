@@ -7,9 +7,10 @@ from anabranch.core.nest import Structure
 from anabranch.core.shapes import ShapeLike, TensorShape
 from anabranch.core.values import TensorLike
 from anabranch.frontend.arithmetic.random import random_shuffle
-from anabranch.frontend.arrays.array import identity, shape, size
 from anabranch.frontend.arrays.casting import cast
 from anabranch.frontend.arrays.gathering import gather
+from anabranch.frontend.arrays.identities import identity
+from anabranch.frontend.arrays.shapes import shape, size
 from anabranch.frontend.control_flow.checks import Assert
 from anabranch.frontend.framework import control_dependencies, name_scope
 from anabranch.frontend.resources.queues import FIFOQueue, QueueBase

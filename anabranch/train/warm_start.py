@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
 from anabranch.core.dtypes import float32
-from anabranch.frontend.arrays.array import concat
+from anabranch.frontend.arrays.joining import concat
 from anabranch.frontend.platform import logging
 from anabranch.frontend.variables.initializers import zeros_initializer
 from anabranch.frontend.variables.variables import Variable

@@ -108,6 +108,7 @@ def enable_compile_cache() -> None:
 
 def _trim_if_grown(directory: Path, modified: int) -> None:
     """Trims at the end of a process during which files came or went."""
+    # a directory's time changes with its entries: most processes only read, and need not look at every file
     with contextlib.suppress(OSError, ValueError):
         if directory.stat().st_mtime_ns != modified:
             trim_cache(directory, cache_limit())

@@ -223,6 +223,7 @@ class Executable:
             watched: whether its loops can be stopped.
         """
         stored = (key, "watched") if watched else key
+        # without the lock, which is held while another variant is prepared: most steps find theirs here
         variant = self._variants.get(stored)
         if variant is not None:
             variant.used = next(ticks)

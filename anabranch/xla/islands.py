@@ -162,6 +162,7 @@ def group(step: StepGraph, on_host: frozenset[str] = frozenset()) -> Grouping:
     islands = [item for item in items if isinstance(item, Island)]
     quick = {op.name for island in islands if _is_quick_on_host(island, dynamic) for op in island.operations}
     if quick and not functional_host_work(step, on_host | quick):  # a loop must not lose what it is compiled for
+        # from the beginning: levels, and who waits for whom, depend on where every operation runs
         analysis = _IslandAnalysis(step, on_host | quick)
         items = analysis.items()
     return Grouping(items, analysis.waits, analysis.order, analysis.frames)
@@ -387,7 +388,9 @@ class _IslandAnalysis:
             return
         own = {op: 1 << i for i, op in enumerate(waiters)}
         changed = True
-        while changed:  # once more for each loop in a loop
+        # what comes along a back edge is known only after a pass; sets only grow, so that it ends: each loop in a loop
+        # costs one pass more
+        while changed:
             changed = False
             for op in self.step.operations:
                 before = self.waiting[op]

@@ -137,6 +137,7 @@ class _PartitionWriter:
         """The position of a node, which is written without what it takes when it is first met."""
         position = self._nodes.get(node)
         if position is None:
+            # what it takes is written by `_connect`: along the back edge of a loop that comes from a later node
             position = self._nodes[node] = len(self.message.node)
             written = StepNodeDef(
                 name=node.name,

@@ -101,6 +101,7 @@ def cut(step: StepGraph, grouping: Grouping, default_device: str) -> list[Partit
     """
     default_task = task_of(default_device)
     tasks = {task_of(item.device) or default_task for item in grouping.items} | {default_task}
+    # the usual case: all belongs to one task, so that the step's own lists serve as they are
     if len(tasks) == 1:
         every_feed, every_fetch = list(range(len(step.feeds))), list(range(len(step.fetches)))
         ends = default_task, default_device
@@ -156,6 +157,7 @@ class _Cutting:
 
 
 def _first_device(items: Sequence[PlanItem]) -> str:
+    # there is one: an item that names no device belongs to the default task
     return next(item.device for item in items if item.device)
 
 

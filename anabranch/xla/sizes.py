@@ -72,6 +72,7 @@ def check_compiled(compiled: Compiled, program: Program, operations: Sequence[St
     stats = compiled.memory_analysis()
     if stats is None:
         return
+    # arguments are in memory already, and a result that takes the buffer of a donated one (an alias) needs none
     needed = stats.output_size_in_bytes + stats.temp_size_in_bytes - stats.alias_size_in_bytes
     if needed < _UNCHECKED or needed <= available_memory():
         return

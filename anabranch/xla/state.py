@@ -54,6 +54,7 @@ def state_of(op: StepNode, handle_of: Callable[[StepTensor], Any]) -> tuple[list
     for body in bodies_of(op):
         outer = op.inputs[len(op.inputs) - len(body.inputs) :]
         known = {p: handle_of(t) for p, t in zip(body.inputs, outer, strict=True) if t.dtype is dtypes.resource}
+        # a body does not say which of its parameters the unknown handle came by, so that the first is named
         body_reads, body_writes = (
             [_known(handle, next(iter(known), op.inputs[0]), op) for handle in handles]
             for handles in state_of_body(body, known)

@@ -10,7 +10,7 @@ import pytest
 import anabranch as tf
 from anabranch import errors
 from anabranch.autodiff.gradients import gradients
-from anabranch.frontend.arrays import array, constants, slicing
+from anabranch.frontend.arrays import constants, joining, slicing
 from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
 from anabranch.session import Session
@@ -32,7 +32,7 @@ def test_a_computed_index_compiles_once() -> None:
     computed = raw.Cast(raw.Max(x, [0, 1]), DstT="int32")
     picked = slicing.slice_helper(x, (i, slice(1, None)))
     by_value = slicing.slice_helper(x, (raw.FloorMod(computed, 3), None))
-    window = slicing.slice(x, array.stack([i, 0]), [1, 3])
+    window = slicing.slice(x, joining.stack([i, 0]), [1, 3])
     fetches = [picked, by_value, window, *gradients([picked, by_value, window], [x])]
     assert compilations(fetches, [{x: X + k, i: k} for k in range(3)]) == 1
 

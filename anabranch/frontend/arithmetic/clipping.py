@@ -9,7 +9,8 @@ import numpy as np
 
 from anabranch.core.values import TensorLike
 from anabranch.frontend.arithmetic.reduction import reduce_sum
-from anabranch.frontend.arrays.array import size, stack
+from anabranch.frontend.arrays.joining import stack
+from anabranch.frontend.arrays.shapes import size
 from anabranch.frontend.framework import name_scope
 from anabranch.graph.composite import IndexedSlices
 from anabranch.graph.conversion import convert_to_tensor

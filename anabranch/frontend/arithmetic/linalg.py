@@ -13,7 +13,7 @@ from anabranch.core.values import TensorLike
 from anabranch.frontend.arguments import one_of
 from anabranch.frontend.arithmetic.math import abs, conj, real
 from anabranch.frontend.arithmetic.reduction import reduce_max, reduce_sum
-from anabranch.frontend.arrays.array import matrix_transpose
+from anabranch.frontend.arrays.layout import matrix_transpose
 from anabranch.frontend.framework import name_scope
 from anabranch.graph.conversion import convert_to_tensor, is_tensor_like
 from anabranch.graph.operation import Tensor

@@ -1,4 +1,4 @@
-"""Constants, placeholders, and tensors filled with one value."""
+"""Constants, placeholders, and tensors filled with one value or with one-hot rows."""
 
 from __future__ import annotations
 
@@ -287,4 +287,53 @@ def _like(kind: str, tensor: TensorLike, dtype: DTypeLike | None, name: str | No
         result = make(raw.Shape(tensor) if dims is None else dims, wanted, name=scope)
         if shape is not None:
             result.set_shape(shape)
+        return result
+
+
+# ---------------------------------------------------------------------- one value at an index
+def one_hot(
+    indices: TensorLike,
+    depth: TensorLike,
+    on_value: TensorLike | None = None,
+    off_value: TensorLike | None = None,
+    axis: int | None = None,
+    dtype: DTypeLike | None = None,
+    name: str | None = None,
+) -> Tensor:
+    """A new dimension of size `depth` with `on_value` at each index and `off_value` elsewhere.
+
+    Args:
+        indices: integers of any shape; those outside [0, depth) give `off_value` everywhere.
+        depth: an integer scalar.
+        on_value, off_value: scalars; default: 1 and 0.
+        axis: where the new dimension goes; default: last.
+        dtype: default: that of the values, else float32.
+        name: of the operation.
+
+    Returns:
+        A tensor of shape ``indices.shape + [depth]`` where `axis` is the default.
+
+    Raises:
+        TypeError: the dtypes of the values, or a value and `dtype`, differ.
+
+    Example:
+        >>> sess.run(tf.one_hot([0, 2, -1], depth=3))
+        array([[1., 0., 0.],
+               [0., 0., 1.],
+               [0., 0., 0.]], dtype=float32)
+    """
+    with name_scope(name, "one_hot", [indices] if isinstance(indices, Tensor) else None) as scope:
+        wanted = None if dtype is None else as_dtype(dtype).base_dtype
+        given = [
+            convert_to_tensor(v, dtype_hint=wanted).dtype.base_dtype for v in (on_value, off_value) if v is not None
+        ]
+        if wanted is None:
+            wanted = given[0] if given else dtypes.float32
+        if any(actual is not wanted for actual in given):
+            raise TypeError(
+                f"dtype {wanted.name} of one_hot does not match the dtypes {[g.name for g in given]} of its values"
+            )
+        on = convert_to_tensor(1 if on_value is None else on_value, wanted, name="on_value")
+        off = convert_to_tensor(0 if off_value is None else off_value, wanted, name="off_value")
+        result: Tensor = raw.OneHot(indices, depth, on, off, axis=-1 if axis is None else axis, name=scope)
         return result

@@ -7,8 +7,8 @@ import numpy as np
 from anabranch.core import dtypes
 from anabranch.core.dtypes import DTypeLike
 from anabranch.core.values import TensorLike
-from anabranch.frontend.arrays.array import reshape, shape as shape_of
 from anabranch.frontend.arrays.casting import cast
+from anabranch.frontend.arrays.shapes import reshape, shape as shape_of
 from anabranch.frontend.framework import name_scope
 from anabranch.graph.constants import constant_value
 from anabranch.graph.conversion import convert_to_tensor

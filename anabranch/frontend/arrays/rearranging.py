@@ -9,7 +9,7 @@ import numpy as np
 
 from anabranch.core.dtypes import DTypeLike
 from anabranch.core.values import PassedOn, TensorLike
-from anabranch.frontend.arrays.array import reshape, shape
+from anabranch.frontend.arrays.shapes import reshape, shape
 from anabranch.frontend.framework import name_scope
 from anabranch.graph.constants import constant_value
 from anabranch.graph.conversion import convert_to_tensor

@@ -9,39 +9,44 @@ from typing import Any
 import numpy as np
 
 from anabranch.core import dtypes
-from anabranch.core.attrs import FuncAttr
 from anabranch.core.nest import Structure
-from anabranch.core.shapes import TensorShape
 from anabranch.core.values import TensorLike
 from anabranch.frontend.data import nest
-from anabranch.frontend.data.functions import ElementBody, copied_by_value, state_body
+from anabranch.frontend.data.functions import ElementBody, check_predicate, state_body
 from anabranch.frontend.data.generators import generator_variant
-from anabranch.frontend.data.iterators import Iterator
+from anabranch.frontend.data.iterators import Iterator, make_initializable_iterator, make_one_shot_iterator
+from anabranch.frontend.data.nested import DatasetComponent, body_of_datasets
 from anabranch.frontend.data.options import Options
-from anabranch.frontend.data.padding import check_padded, known_batch, padded_shape, padding_tensors
+from anabranch.frontend.data.padding import known_batch, padded_batch_variant
+from anabranch.frontend.data.sources import (
+    matching_files,
+    one_element_variant,
+    range_variant,
+    slices_variant,
+    sparse_slices_variant,
+)
 from anabranch.frontend.data.structure import (
     Component,
     SparseComponent,
     TensorComponent,
-    are_compatible,
     classes_of,
     component_classes,
     component_makers,
     components_of,
     flat_attrs,
+    joint_structure,
+    rows_of,
     shapes_of,
     sliced_component_of,
     types_of,
     values_from,
 )
-from anabranch.frontend.framework import get_seed
+from anabranch.frontend.data.variants import dataset_variant, int64_scalar, seed_tensors
 from anabranch.graph.building import Argument, apply_op
 from anabranch.graph.composite import SparseTensor
-from anabranch.graph.constants import constant_value_as_shape
 from anabranch.graph.conversion import convert_to_tensor
-from anabranch.graph.function_graph import FunctionGraph
-from anabranch.graph.graph import get_default_graph, op_def_of
-from anabranch.graph.operation import Operation, Tensor
+from anabranch.graph.graph import op_def_of
+from anabranch.graph.operation import Tensor
 from anabranch.ops import raw
 
 
@@ -126,22 +131,7 @@ class Dataset:
             >>> sess.run(number), sess.run(number)
             (np.int64(0), np.int64(1))
         """
-        return self._make_one_shot_iterator()
-
-    def _make_one_shot_iterator(self) -> Iterator:
-        graph = get_default_graph()
-        body = FunctionGraph("make_dataset", graph)
-        try:
-            body.outputs = [copied_by_value(self._variant_tensor, body)]
-        except ValueError as error:
-            raise ValueError(
-                "Failed to create a one-shot iterator. `Dataset.make_one_shot_iterator()` does not support datasets "
-                "that capture stateful objects (variables, tables) or placeholders; use "
-                f"make_initializable_iterator() for them. (Original error: {error})"
-            ) from None
-        factory = FuncAttr(graph.add_function(body.name, body))
-        resource = raw.OneShotIterator(dataset_factory=factory, **flat_attrs(self._structure))
-        return Iterator._of(resource, None, self._structure)
+        return make_one_shot_iterator(self)
 
     def make_initializable_iterator(self, shared_name: str | None = None) -> Iterator:
         """An iterator whose `initializer` must be run first; see `make_initializable_iterator`.
@@ -163,19 +153,13 @@ class Dataset:
             >>> sess.run(numbers)
             array([0, 1, 2])
         """
-        return self._make_initializable_iterator(shared_name)
-
-    def _make_initializable_iterator(self, shared_name: str | None = None) -> Iterator:
-        resource = raw.IteratorV2(container="", shared_name=shared_name or "", **flat_attrs(self._structure))
-        initializer = raw.MakeIterator(self._variant_tensor, resource)
-        return Iterator._of(resource, initializer, self._structure)
+        return make_initializable_iterator(self, shared_name)
 
     # ------------------------------------------------------------------ sources
     @staticmethod
     def from_tensors(tensors: Structure) -> Dataset:
         """One element: `tensors`, a structure of values."""
-        structure, flat = components_of(tensors)
-        return Dataset(_op("TensorDataset", None, components=flat, **_component_attrs(structure)), structure)
+        return Dataset(*one_element_variant(tensors))
 
     @staticmethod
     def from_tensor_slices(tensors: Structure) -> Dataset:
@@ -195,14 +179,7 @@ class Dataset:
             >>> sess.run(tf.data.make_one_shot_iterator(dataset).get_next())
             {'x': np.int32(1), 'y': array([3], dtype=int32)}
         """
-        wholes, flat = components_of(tensors, sliced_component_of)
-        rows = TensorShape([None])
-        for component in nest.flatten(wholes):
-            if component.shapes.ndims == 0:
-                raise ValueError("Unbatching a tensor is only supported for rank >= 1")
-            rows = rows.merge_with(component.shapes[:1])
-        structure = nest.map_structure(lambda c: c.unbatched(), wholes)
-        return Dataset(_op("TensorSliceDataset", None, components=flat, **_component_attrs(structure)), structure)
+        return Dataset(*slices_variant(tensors))
 
     @staticmethod
     def from_sparse_tensor_slices(sparse_tensor: SparseTensor) -> Dataset:
@@ -211,17 +188,7 @@ class Dataset:
         Raises:
             TypeError: it is no `SparseTensor`.
         """
-        if not isinstance(sparse_tensor, SparseTensor):
-            raise TypeError(f"`sparse_tensor` must be a `tf.SparseTensor` object. Was {sparse_tensor!r}.")
-        shape = sparse_tensor.get_shape()
-        rank = None if shape.ndims is None else shape.ndims - 1
-        structure = (
-            TensorComponent(dtypes.int64, TensorShape([None, rank])),
-            TensorComponent(sparse_tensor.dtype, TensorShape([None])),
-            TensorComponent(dtypes.int64, TensorShape([rank])),
-        )
-        variant = raw.SparseTensorSliceDataset(sparse_tensor.indices, sparse_tensor.values, sparse_tensor.dense_shape)
-        return Dataset(variant, structure)
+        return Dataset(*sparse_slices_variant(sparse_tensor))
 
     @staticmethod
     def from_generator(
@@ -260,12 +227,7 @@ class Dataset:
         Raises:
             ValueError: another number of arguments.
         """
-        if not 1 <= len(args) <= 3:
-            raise ValueError(f"Invalid `args`: {args}. Expected 1 to 3 positional arguments.")
-        start, stop, step = (0, args[0], 1) if len(args) == 1 else (args[0], args[1], args[2] if args[2:] else 1)
-        structure = TensorComponent(dtypes.int64, TensorShape([]))
-        numbers = {"start": start, "stop": stop, "step": step}
-        return Dataset(_op("RangeDataset", structure, **{k: _int64(v, k) for k, v in numbers.items()}), structure)
+        return Dataset(*range_variant(*args))
 
     @staticmethod
     def list_files(file_pattern: TensorLike, shuffle: bool | None = None, seed: int | None = None) -> Dataset:
@@ -274,18 +236,11 @@ class Dataset:
         Raises (in the step):
             InvalidArgumentError: no file matches.
         """
-        patterns = convert_to_tensor(file_pattern, dtypes.string, name="file_pattern")
-        names = raw.MatchingFiles(patterns)
-        count = raw.Size(names)
-        message = convert_to_tensor(b"No files matched pattern: ")
-        check = raw.Assert(raw.Greater(count, 0), [message, patterns])
-        graph = get_default_graph()
-        with graph.control_dependencies([check]):
-            names = raw.Identity(names)
+        names, count = matching_files(file_pattern)
         dataset = Dataset.from_tensor_slices(names)
         if shuffle is False:
             return dataset
-        return dataset.shuffle(raw.Maximum(raw.Cast(count, DstT=dtypes.int64), _int64(1)), seed=seed)
+        return dataset.shuffle(raw.Maximum(raw.Cast(count, DstT=dtypes.int64), int64_scalar(1)), seed=seed)
 
     @staticmethod
     def zip(datasets: Structure) -> Dataset:
@@ -306,7 +261,7 @@ class Dataset:
         options = Options()
         for dataset in flat:
             options = options.merge(dataset._options)
-        variant = _op("ZipDataset", structure, input_datasets=[d._variant_tensor for d in flat])
+        variant = dataset_variant("ZipDataset", structure, input_datasets=[d._variant_tensor for d in flat])
         return Dataset(variant, structure, options)
 
     # ------------------------------------------------------------------ one dataset after another
@@ -316,17 +271,7 @@ class Dataset:
         Raises:
             TypeError: the types, or the structures, differ.
         """
-        try:
-            nest.assert_same_structure(self._structure, dataset._structure)
-        except ValueError as error:
-            raise TypeError(f"Two datasets to concatenate have different types, namely structures: {error}") from None
-        for one, other in zip(nest.flatten(self._structure), nest.flatten(dataset._structure), strict=True):
-            if type(one) is not type(other) or one.types != other.types:
-                raise TypeError(
-                    "Two datasets to concatenate have different types "
-                    f"{self.output_types} and {dataset.output_types}, or classes"
-                )
-        structure = nest.map_structure(lambda a, b: a.most_specific(b), self._structure, dataset._structure)
+        structure = joint_structure(self._structure, dataset._structure)
         made = self._made("ConcatenateDataset", structure, another_dataset=dataset._variant_tensor)
         return made.with_options(dataset._options)
 
@@ -347,15 +292,15 @@ class Dataset:
             >>> sess.run(tf.data.make_one_shot_iterator(dataset).get_next())
             array([0, 1, 0, 1])
         """
-        return self._made("RepeatDataset", count=_int64(-1 if count is None else count, "count"))
+        return self._made("RepeatDataset", count=int64_scalar(-1 if count is None else count, "count"))
 
     def take(self, count: TensorLike) -> Dataset:
         """The first `count` elements; all for -1."""
-        return self._made("TakeDataset", count=_int64(count, "count"))
+        return self._made("TakeDataset", count=int64_scalar(count, "count"))
 
     def skip(self, count: TensorLike) -> Dataset:
         """All but the first `count` elements; none for -1."""
-        return self._made("SkipDataset", count=_int64(count, "count"))
+        return self._made("SkipDataset", count=int64_scalar(count, "count"))
 
     def shard(self, num_shards: TensorLike, index: TensorLike) -> Dataset:
         """Every `num_shards`-th element, beginning with number `index`.
@@ -363,7 +308,7 @@ class Dataset:
         Raises:
             ValueError, InvalidArgumentError: `index` is not in 0 .. num_shards - 1.
         """
-        shards, which = _int64(num_shards, "num_shards"), _int64(index, "index")
+        shards, which = int64_scalar(num_shards, "num_shards"), int64_scalar(index, "index")
         return self._made("ShardDataset", num_shards=shards, index=which)
 
     def cache(self, filename: TensorLike = "") -> Dataset:
@@ -395,7 +340,7 @@ class Dataset:
         reshuffle = True if reshuffle_each_iteration is None else reshuffle_each_iteration
         return self._made(
             "ShuffleDataset",
-            buffer_size=_int64(buffer_size, "buffer_size"),
+            buffer_size=int64_scalar(buffer_size, "buffer_size"),
             seed=seeds[0],
             seed2=seeds[1],
             reshuffle_each_iteration=reshuffle,
@@ -418,7 +363,7 @@ class Dataset:
             >>> sess.run(tf.data.make_one_shot_iterator(dataset).get_next())
             array([0, 1, 2])
         """
-        return self._made("PrefetchDataset", buffer_size=_int64(-1 if buffer_size is None else buffer_size))
+        return self._made("PrefetchDataset", buffer_size=int64_scalar(-1 if buffer_size is None else buffer_size))
 
     # ------------------------------------------------------------------ together
     def batch(self, batch_size: TensorLike, drop_remainder: TensorLike = False) -> Dataset:
@@ -440,7 +385,7 @@ class Dataset:
             >>> [sess.run(numbers).tolist() for _ in range(3)]
             [[0, 1], [2, 3], [4]]
         """
-        size, drop = _int64(batch_size, "batch_size"), convert_to_tensor(drop_remainder, dtypes.bool)
+        size, drop = int64_scalar(batch_size, "batch_size"), convert_to_tensor(drop_remainder, dtypes.bool)
         known = known_batch(size, drop)
         structure = nest.map_structure(lambda c: c.batched(known), self._structure)
         return self._made("BatchDatasetV2", structure, batch_size=size, drop_remainder=drop)
@@ -462,30 +407,9 @@ class Dataset:
             TypeError: a component is a sparse tensor, or a padding value has another dtype.
             ValueError: a padded shape does not fit a component.
         """
-        size, drop = _int64(batch_size, "batch_size"), convert_to_tensor(drop_remainder, dtypes.bool)
-        components = nest.flatten(self._structure)
-        if any(not isinstance(c, TensorComponent) for c in components):
-            raise TypeError("Batching of padded sparse tensors is not currently supported")
-        shapes = [padded_shape(s) for s in nest.flatten_up_to(self._structure, padded_shapes)]
-        fills = padding_tensors(padding_values, self._structure)
-        known = known_batch(size, drop)
-        flat = []
-        for component, shape in zip(components, shapes, strict=True):
-            static = constant_value_as_shape(shape)
-            check_padded(component.shape, static)
-            flat.append(TensorComponent(component.dtype, TensorShape([known]).concatenate(static)))
-        structure = nest.pack_sequence_as(self._structure, flat)
-        variant = apply_op(
-            op_def_of("PaddedBatchDatasetV2"),
-            {
-                "input_dataset": self._variant_tensor,
-                "batch_size": size,
-                "padded_shapes": shapes,
-                "padding_values": fills,
-                "drop_remainder": drop,
-                "output_shapes": [c.shape for c in flat],
-            },
-        ).outputs[0]
+        variant, structure = padded_batch_variant(
+            self._variant_tensor, self._structure, batch_size, padded_shapes, padding_values, drop_remainder
+        )
         return Dataset(variant, structure, self._options)
 
     def window(
@@ -496,14 +420,14 @@ class Dataset:
         drop_remainder: TensorLike = False,
     ) -> Dataset:
         """Datasets of `size` elements, `stride` apart, that begin `shift` (default: `size`) apart."""
-        length = _int64(size, "size")
-        structure = nest.map_structure(DatasetComponent, self._structure)
+        length = int64_scalar(size, "size")
+        structure = nest.map_structure(lambda c: DatasetComponent(Dataset, c), self._structure)
         return self._made(
             "WindowDataset",
             structure,
             size=length,
-            shift=length if shift is None else _int64(shift, "shift"),
-            stride=_int64(stride, "stride"),
+            shift=length if shift is None else int64_scalar(shift, "shift"),
+            stride=int64_scalar(stride, "stride"),
             drop_remainder=convert_to_tensor(drop_remainder, dtypes.bool),
         )
 
@@ -513,16 +437,7 @@ class Dataset:
         Raises:
             ValueError: a component is a scalar, or they differ in their number of rows.
         """
-        rows = TensorShape([None])
-        for component in nest.flatten(self._structure):
-            shape = (
-                component.shapes if isinstance(component, TensorComponent | SparseComponent) else component.flat_shape
-            )
-            if shape.ndims == 0:
-                raise ValueError("Cannot unbatch an input with scalar components.")
-            rows = rows.merge_with(TensorShape([None]) if shape.ndims is None else shape[:1])
-        structure = nest.map_structure(lambda c: c.unbatched(), self._structure)
-        return _in_rows(self)._made("UnbatchDataset", structure)
+        return _in_rows(self)._made("UnbatchDataset", rows_of(self._structure))
 
     def enumerate(self, start: TensorLike = 0) -> Dataset:
         """Each element with its number, an int64 scalar, before it."""
@@ -565,7 +480,7 @@ class Dataset:
         Raises:
             TypeError: `map_func` does not return a dataset.
         """
-        body = _dataset_body(map_func, "Dataset.flat_map()", self._structure)
+        body = body_of_datasets(map_func, "Dataset.flat_map()", self._structure)
         return self._with_function("FlatMapDataset", body, body.structure.element)
 
     def interleave(
@@ -580,8 +495,8 @@ class Dataset:
         Args:
             num_parallel_calls: when given, the datasets compute ahead beside each other; the order stays.
         """
-        body = _dataset_body(map_func, "Dataset.interleave()", self._structure)
-        lengths = {"cycle_length": _int64(cycle_length), "block_length": _int64(block_length)}
+        body = body_of_datasets(map_func, "Dataset.interleave()", self._structure)
+        lengths = {"cycle_length": int64_scalar(cycle_length), "block_length": int64_scalar(block_length)}
         if num_parallel_calls is None:
             return self._with_function("InterleaveDataset", body, body.structure.element, **lengths)
         return self._with_function(
@@ -589,7 +504,7 @@ class Dataset:
             body,
             body.structure.element,
             **lengths,
-            num_parallel_calls=_int64(num_parallel_calls),
+            num_parallel_calls=int64_scalar(num_parallel_calls),
         )
 
     def filter(self, predicate: Callable[..., Any]) -> Dataset:
@@ -611,14 +526,7 @@ class Dataset:
         """
         body = ElementBody(predicate, "Dataset.filter()", self._structure)
         check_predicate(body, "`predicate`")
-        variant = _op(
-            "FilterDataset",
-            self._structure,
-            input_dataset=self._variant_tensor,
-            other_arguments=body.captured,
-            predicate=body.function,
-        )
-        return Dataset(variant, self._structure, self._options)
+        return self._made("FilterDataset", other_arguments=body.captured, predicate=body.function)
 
     def filter_with_legacy_function(self, predicate: Callable[..., Any]) -> Dataset:
         """The same as `filter`."""
@@ -659,7 +567,7 @@ class Dataset:
     def _made(self, type_name: str, structure: Structure | None = None, **bound: Argument) -> Dataset:
         """The dataset of an operation on this one."""
         structure = self._structure if structure is None else structure
-        variant = _op(type_name, structure, input_dataset=self._variant_tensor, **bound)
+        variant = dataset_variant(type_name, structure, input_dataset=self._variant_tensor, **bound)
         return Dataset(variant, structure, self._options)
 
     def _with_function(self, type_name: str, body: ElementBody, structure: Structure, **bound: Argument) -> Dataset:
@@ -667,7 +575,6 @@ class Dataset:
         return self._made(type_name, structure, other_arguments=body.captured, f=body.function, **bound)
 
 
-# ---------------------------------------------------------------------- helpers
 def _in_rows(dataset: Dataset) -> Dataset:
     """The dataset with sparse tensors taken apart into rows, so that they have a first dimension like tensors."""
     if not any(isinstance(c, SparseComponent) for c in nest.flatten(dataset._structure)):
@@ -679,97 +586,10 @@ def _in_rows(dataset: Dataset) -> Dataset:
     return dataset.map(rows)
 
 
-def _op(type_name: str, structure: Structure, **bound: Argument) -> Tensor:
-    """The variant of a new dataset operation; `structure` of its elements, where its attributes tell it."""
-    if structure is not None:
-        bound.update(flat_attrs(structure))
-    op: Operation = apply_op(op_def_of(type_name), bound)
-    return op.outputs[0]
-
-
-def _component_attrs(structure: Structure) -> dict[str, Any]:
-    return {"output_shapes": flat_attrs(structure)["output_shapes"]}
-
-
-def _int64(value: TensorLike, name: str | None = None) -> Tensor:
-    return convert_to_tensor(value, dtypes.int64, name=name)
-
-
-def seed_tensors(seed: TensorLike) -> tuple[Tensor, Tensor]:
-    """The two seeds of an operation as int64 scalars; both zero: drawn anew."""
-    if isinstance(seed, Tensor):
-        graph_seed, _ = get_seed(0)
-        return _int64(graph_seed, "seed"), seed if seed.dtype is dtypes.int64 else raw.Cast(seed, DstT=dtypes.int64)
-    one, two = get_seed(seed)
-    first, second = one or 0, two or 0
-    if one is not None and first == 0 and second == 0:
-        second = 2**31 - 1
-    return _int64(first, "seed"), _int64(second, "seed2")
-
-
-def check_predicate(body: ElementBody, what: str) -> None:
-    """Raises ValueError unless a function returns a boolean scalar."""
-    wanted = TensorComponent(dtypes.bool, TensorShape([]))
-    if not are_compatible(wanted, body.structure):
-        raise ValueError(f"{what} return type must be convertible to a scalar boolean tensor. Was {body.structure!r}.")
-
-
-def _dataset_body(function: Callable[..., Any], what: str, structure: Structure) -> ElementBody:
-    body = ElementBody(function, what, structure)
-    if not isinstance(body.structure, DatasetComponent):
-        raise TypeError(f"the function passed to {what} must return a `Dataset` object, got {body.structure!r}")
-    return body
-
-
 # ---------------------------------------------------------------------- datasets as elements
-class DatasetComponent(Component):
-    """A dataset as a component of an element: `element` is the structure of its elements."""
-
-    def __init__(self, element: Structure, shape: TensorShape | None = None) -> None:
-        self.element = element
-        self._shape = TensorShape([]) if shape is None else shape
-
-    @property
-    def flat_type(self) -> Any:
-        return dtypes.variant
-
-    @property
-    def flat_shape(self) -> TensorShape:
-        return self._shape
-
-    def from_tensor(self, tensor: Tensor) -> Dataset:
-        return Dataset(tensor, self.element)
-
-    @property
-    def classes(self) -> Any:
-        return Dataset
-
-    @property
-    def types(self) -> Any:
-        return types_of(self.element)
-
-    @property
-    def shapes(self) -> Any:
-        return shapes_of(self.element)
-
-    def batched(self, size: int | None) -> Component:
-        return DatasetComponent(self.element, TensorShape([size]).concatenate(self._shape))
-
-    def unbatched(self) -> Component:
-        return DatasetComponent(self.element, self._shape[1:])
-
-    def is_compatible_with(self, other: Component) -> bool:
-        return isinstance(other, DatasetComponent) and are_compatible(self.element, other.element)
-
-    def most_specific(self, other: Component) -> Component:
-        assert isinstance(other, DatasetComponent)
-        element = nest.map_structure(lambda a, b: a.most_specific(b), self.element, other.element)
-        return DatasetComponent(element, self._shape)
-
-
 def _component_of_dataset(value: object) -> tuple[Component, Tensor] | None:
-    return (DatasetComponent(value._structure), value._variant_tensor) if isinstance(value, Dataset) else None
+    return (DatasetComponent(Dataset, value._structure), value._variant_tensor) if isinstance(value, Dataset) else None
 
 
 component_makers.append(_component_of_dataset)
-component_classes[Dataset] = lambda types, shapes: DatasetComponent(TensorComponent(types, shapes))
+component_classes[Dataset] = lambda types, shapes: DatasetComponent(Dataset, TensorComponent(types, shapes))

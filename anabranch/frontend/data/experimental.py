@@ -13,9 +13,10 @@ from anabranch.core.nest import Structure
 from anabranch.core.shapes import ShapeLike, TensorShape
 from anabranch.core.values import TensorLike
 from anabranch.frontend.data import nest
-from anabranch.frontend.data.datasets import Dataset, DatasetComponent, check_predicate, seed_tensors
-from anabranch.frontend.data.functions import ElementBody, state_body
+from anabranch.frontend.data.datasets import Dataset
+from anabranch.frontend.data.functions import ElementBody, check_predicate, state_body
 from anabranch.frontend.data.iterators import Iterator
+from anabranch.frontend.data.nested import DatasetComponent
 from anabranch.frontend.data.padding import known_batch
 from anabranch.frontend.data.structure import (
     SparseComponent,
@@ -25,6 +26,7 @@ from anabranch.frontend.data.structure import (
     flat_attrs,
     values_from,
 )
+from anabranch.frontend.data.variants import int64_scalar, seed_tensors
 from anabranch.frontend.storage.parsing import parse_example
 from anabranch.graph.building import apply_op
 from anabranch.graph.conversion import convert_to_tensor
@@ -38,10 +40,6 @@ INFINITE_CARDINALITY: Final = -1
 UNKNOWN_CARDINALITY: Final = -2
 
 Transformation = Callable[[Dataset], Dataset]
-
-
-def _int64(value: TensorLike) -> Tensor:
-    return convert_to_tensor(value, dtypes.int64)
 
 
 # ---------------------------------------------------------------------- sources
@@ -84,14 +82,14 @@ def map_and_batch(
         if num_parallel_batches is not None:
             calls = num_parallel_batches * batch_size
         body = ElementBody(map_func, "tf.data.experimental.map_and_batch()", dataset._structure)
-        size, drop = _int64(batch_size), convert_to_tensor(drop_remainder, dtypes.bool)
+        size, drop = int64_scalar(batch_size), convert_to_tensor(drop_remainder, dtypes.bool)
         known = known_batch(size, drop)
         return dataset._with_function(
             "MapAndBatchDataset",
             body,
             nest.map_structure(lambda c: c.batched(known), body.structure),
             batch_size=size,
-            num_parallel_calls=_int64(calls),
+            num_parallel_calls=int64_scalar(calls),
             drop_remainder=drop,
             preserve_cardinality=True,
         )
@@ -122,7 +120,7 @@ def dense_to_sparse_batch(batch_size: TensorLike, row_shape: TensorLike) -> Tran
         dims = np.array([-1 if d is None else d for d in shape.dims_tuple or ()], np.int64)
         structure = SparseComponent(component.dtype, TensorShape([None]).concatenate(shape))
         return dataset._made(
-            "DenseToSparseBatchDataset", structure, batch_size=_int64(batch_size), row_shape=_int64(dims)
+            "DenseToSparseBatchDataset", structure, batch_size=int64_scalar(batch_size), row_shape=int64_scalar(dims)
         )
 
     return transform
@@ -138,10 +136,10 @@ def shuffle_and_repeat(
         seeds = seed_tensors(seed)
         return dataset._made(
             "ShuffleAndRepeatDataset",
-            buffer_size=_int64(buffer_size),
+            buffer_size=int64_scalar(buffer_size),
             seed=seeds[0],
             seed2=seeds[1],
-            count=_int64(-1 if count is None else count),
+            count=int64_scalar(-1 if count is None else count),
         )
 
     return transform
@@ -204,13 +202,13 @@ def parallel_interleave(
             "ParallelInterleaveDataset",
             body,
             body.structure.element,
-            cycle_length=_int64(cycle_length),
-            block_length=_int64(block_length),
+            cycle_length=int64_scalar(cycle_length),
+            block_length=int64_scalar(block_length),
             sloppy=convert_to_tensor(sloppy, dtypes.bool),
-            buffer_output_elements=_int64(
+            buffer_output_elements=int64_scalar(
                 2 * block_length if buffer_output_elements is None else buffer_output_elements
             ),
-            prefetch_input_elements=_int64(
+            prefetch_input_elements=int64_scalar(
                 2 * cycle_length if prefetch_input_elements is None else prefetch_input_elements
             ),
         )
@@ -320,7 +318,7 @@ def group_by_window(
     """
     if (window_size is None) == (window_size_func is None):
         raise ValueError("Must pass either window_size or window_size_func.")
-    size_of = window_size_func or (lambda _: _int64(window_size))
+    size_of = window_size_func or (lambda _: int64_scalar(window_size))
     number = TensorComponent(dtypes.int64, TensorShape([]))
 
     def transform(dataset: Dataset) -> Dataset:
@@ -331,7 +329,7 @@ def group_by_window(
             raise ValueError(f"`key_func` must return a single tf.int64 tensor, got {key.structure!r}")
         if not are_compatible(number, size.structure):
             raise ValueError(f"`window_size_func` must return a single tf.int64 scalar tensor, got {size.structure!r}")
-        group = DatasetComponent(dataset._structure)
+        group = DatasetComponent(Dataset, dataset._structure)
         reduce = ElementBody(
             lambda pair_key, pair_group: _reduced(reduce_func, pair_key, pair_group, dataset._structure),
             what,
@@ -355,7 +353,7 @@ def group_by_window(
 
 
 def _as_key(value: TensorLike) -> Tensor:
-    return value if isinstance(value, Tensor) else _int64(value)
+    return value if isinstance(value, Tensor) else int64_scalar(value)
 
 
 def _as_int64(value: TensorLike) -> Tensor:
@@ -423,23 +421,23 @@ def bucket_by_sequence_length(
 
     def bucket(*element: Structure) -> Tensor:
         length = raw.Cast(convert_to_tensor(element_length_func(*element)), DstT=dtypes.int64)
-        passed = raw.Cast(raw.LessEqual(_int64(limits[:-1]), length), DstT=dtypes.int64)
+        passed = raw.Cast(raw.LessEqual(int64_scalar(limits[:-1]), length), DstT=dtypes.int64)
         number: Tensor = raw.Sum(passed, 0)
         number.set_shape([])
         return number
 
     def size_of(key: Tensor) -> Tensor:
-        size: Tensor = raw.GatherV2(_int64(sizes), key, 0)
+        size: Tensor = raw.GatherV2(int64_scalar(sizes), key, 0)
         return size
 
     def shapes_for(key: Tensor, shapes: Structure) -> Any:
         if not pad_to_bucket_boundary:
             return shapes
-        boundary = raw.Sub(raw.GatherV2(_int64(limits), key, 0), _int64(1))
+        boundary = raw.Sub(raw.GatherV2(int64_scalar(limits), key, 0), int64_scalar(1))
 
         def filled(shape: ShapeLike) -> Any:
             dims = TensorShape(shape).dims_tuple or ()
-            return raw.Pack([boundary if d is None else _int64(d) for d in dims]) if dims else shape
+            return raw.Pack([boundary if d is None else int64_scalar(d) for d in dims]) if dims else shape
 
         return nest.map_structure(filled, shapes)
 
@@ -447,7 +445,7 @@ def bucket_by_sequence_length(
         size = size_of(key)
         if pad_to_bucket_boundary:
             message = "When pad_to_bucket_boundary=True, elements must have length < max(bucket_boundaries)."
-            raw.Assert(raw.Less(key, _int64(len(boundaries))), [convert_to_tensor(message)])
+            raw.Assert(raw.Less(key, int64_scalar(len(boundaries))), [convert_to_tensor(message)])
         if no_padding:
             return group.batch(size, drop_remainder=drop_remainder)
         shapes = group.output_shapes if padded_shapes is None else padded_shapes

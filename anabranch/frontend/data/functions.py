@@ -8,11 +8,13 @@ from typing import Any
 from anabranch.core import dtypes
 from anabranch.core.attrs import FuncAttr
 from anabranch.core.nest import Structure
+from anabranch.core.shapes import TensorShape
 from anabranch.frontend.data import nest
 from anabranch.frontend.data.structure import (
     Component,
     SparseComponent,
     TensorComponent,
+    are_compatible,
     components_of,
     types_of,
     values_from,
@@ -85,6 +87,13 @@ class ElementBody:
             return tensors
         with self.body.control_dependencies(waiting):
             return [t if t.dtype is dtypes.resource else raw.Identity(t) for t in tensors]
+
+
+def check_predicate(body: ElementBody, what: str) -> None:
+    """Raises ValueError unless a function returns a boolean scalar."""
+    wanted = TensorComponent(dtypes.bool, TensorShape([]))
+    if not are_compatible(wanted, body.structure):
+        raise ValueError(f"{what} return type must be convertible to a scalar boolean tensor. Was {body.structure!r}.")
 
 
 def _has_effect(op: Operation) -> bool:

@@ -6,10 +6,13 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from anabranch.core import dtypes
+from anabranch.core.attrs import FuncAttr
 from anabranch.core.nest import Structure
 from anabranch.core.values import TensorLike
 from anabranch.frontend.data import nest, structure as structures
+from anabranch.frontend.data.functions import copied_by_value
 from anabranch.graph.conversion import convert_to_tensor
+from anabranch.graph.function_graph import FunctionGraph
 from anabranch.graph.graph import get_default_graph
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
@@ -187,7 +190,9 @@ def _unique_name() -> str:
 
 def make_initializable_iterator(dataset: Dataset, shared_name: str | None = None) -> Iterator:
     """An iterator over a dataset; run its `initializer` first."""
-    return dataset._make_initializable_iterator(shared_name)
+    resource = raw.IteratorV2(container="", shared_name=shared_name or "", **structures.flat_attrs(dataset._structure))
+    initializer = raw.MakeIterator(dataset._variant_tensor, resource)
+    return Iterator._of(resource, initializer, dataset._structure)
 
 
 def make_one_shot_iterator(dataset: Dataset) -> Iterator:
@@ -196,7 +201,19 @@ def make_one_shot_iterator(dataset: Dataset) -> Iterator:
     Raises:
         ValueError: the dataset depends on placeholders, variables or tables.
     """
-    return dataset._make_one_shot_iterator()
+    graph = get_default_graph()
+    body = FunctionGraph("make_dataset", graph)
+    try:
+        body.outputs = [copied_by_value(dataset._variant_tensor, body)]
+    except ValueError as error:
+        raise ValueError(
+            "Failed to create a one-shot iterator. `Dataset.make_one_shot_iterator()` does not support datasets "
+            "that capture stateful objects (variables, tables) or placeholders; use "
+            f"make_initializable_iterator() for them. (Original error: {error})"
+        ) from None
+    factory = FuncAttr(graph.add_function(body.name, body))
+    resource = raw.OneShotIterator(dataset_factory=factory, **structures.flat_attrs(dataset._structure))
+    return Iterator._of(resource, None, dataset._structure)
 
 
 def get_legacy_output_classes(dataset_or_iterator: Dataset | Iterator) -> Structure:

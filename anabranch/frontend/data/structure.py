@@ -259,3 +259,36 @@ def are_compatible(one: Structure, other: Structure) -> bool:
     except (TypeError, ValueError):
         return False
     return all(a.is_compatible_with(b) for a, b in zip(nest.flatten(one), nest.flatten(other), strict=True))
+
+
+def rows_of(structure: Structure) -> Structure:
+    """The structure of the rows of an element; the components have as many rows each.
+
+    Raises:
+        ValueError: a component is a scalar, or they differ in their number of rows.
+    """
+    rows = TensorShape([None])
+    for component in nest.flatten(structure):
+        shape = component.shapes if isinstance(component, TensorComponent | SparseComponent) else component.flat_shape
+        if shape.ndims == 0:
+            raise ValueError("Cannot unbatch an input with scalar components.")
+        rows = rows.merge_with(TensorShape([None]) if shape.ndims is None else shape[:1])
+    return nest.map_structure(lambda c: c.unbatched(), structure)
+
+
+def joint_structure(one: Structure, other: Structure) -> Structure:
+    """The structure that fits the elements of two datasets, one of which follows the other.
+
+    Raises:
+        TypeError: the types, or the structures, differ.
+    """
+    try:
+        nest.assert_same_structure(one, other)
+    except ValueError as error:
+        raise TypeError(f"Two datasets to concatenate have different types, namely structures: {error}") from None
+    for a, b in zip(nest.flatten(one), nest.flatten(other), strict=True):
+        if type(a) is not type(b) or a.types != b.types:
+            raise TypeError(
+                f"Two datasets to concatenate have different types {types_of(one)} and {types_of(other)}, or classes"
+            )
+    return nest.map_structure(lambda a, b: a.most_specific(b), one, other)

@@ -11,9 +11,9 @@ from anabranch.core.values import TensorLike
 from anabranch.frontend.arithmetic.elementwise import digamma, exp, is_nan, lgamma, log, log1p, sign, square
 from anabranch.frontend.arithmetic.math import abs, betainc
 from anabranch.frontend.arithmetic.random import random_gamma, random_normal, random_uniform
-from anabranch.frontend.arrays.array import concat
 from anabranch.frontend.arrays.constants import fill, ones, ones_like, zeros_like
 from anabranch.frontend.arrays.gathering import where, where_v2
+from anabranch.frontend.arrays.joining import concat
 from anabranch.frontend.control_flow.checks import assert_less, assert_same_float_dtype
 from anabranch.frontend.control_flow.grouping import with_dependencies
 from anabranch.frontend.distributions.distribution import FULLY_REPARAMETERIZED

@@ -12,21 +12,20 @@ from anabranch.frontend.arithmetic.elementwise import log, sqrt, square
 from anabranch.frontend.arithmetic.math import lbeta
 from anabranch.frontend.arithmetic.random import multinomial, random_gamma, random_uniform
 from anabranch.frontend.arithmetic.reduction import argmax, reduce_max, reduce_sum
-from anabranch.frontend.arrays.array import (
+from anabranch.frontend.arrays.casting import cast
+from anabranch.frontend.arrays.constants import one_hot, ones_like
+from anabranch.frontend.arrays.gathering import sequence_mask
+from anabranch.frontend.arrays.identities import identity
+from anabranch.frontend.arrays.joining import concat
+from anabranch.frontend.arrays.layout import transpose
+from anabranch.frontend.arrays.shapes import (
     broadcast_dynamic_shape,
     broadcast_static_shape,
     broadcast_to,
-    concat,
     expand_dims,
-    identity,
-    one_hot,
     reshape,
     shape as shape_of,
-    transpose,
 )
-from anabranch.frontend.arrays.casting import cast
-from anabranch.frontend.arrays.constants import ones_like
-from anabranch.frontend.arrays.gathering import sequence_mask
 from anabranch.frontend.control_flow.checks import assert_less_equal, assert_non_negative
 from anabranch.frontend.control_flow.grouping import with_dependencies
 from anabranch.frontend.distributions.distribution import NOT_REPARAMETERIZED, Distribution

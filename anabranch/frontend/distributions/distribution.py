@@ -19,7 +19,8 @@ from anabranch.core.shapes import TensorShape
 from anabranch.core.values import PassedOn, TensorLike
 from anabranch.frontend.arithmetic.elementwise import equal, exp, log, log1p, sqrt, square
 from anabranch.frontend.arithmetic.reduction import reduce_prod
-from anabranch.frontend.arrays.array import concat, reshape, shape as shape_of, size
+from anabranch.frontend.arrays.joining import concat
+from anabranch.frontend.arrays.shapes import reshape, shape as shape_of, size
 from anabranch.frontend.distributions.divergences import cross_entropy, kl_divergence
 from anabranch.frontend.framework import get_static_value, name_scope
 from anabranch.graph.conversion import convert_to_tensor

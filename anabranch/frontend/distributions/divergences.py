@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.frontend.arithmetic.elementwise import is_nan, logical_not
 from anabranch.frontend.arithmetic.reduction import reduce_any
-from anabranch.frontend.arrays.array import identity
+from anabranch.frontend.arrays.identities import identity
 from anabranch.frontend.control_flow.checks import Assert
 from anabranch.frontend.framework import control_dependencies, name_scope
 from anabranch.graph.operation import Tensor

@@ -12,10 +12,11 @@ from anabranch.frontend.arithmetic.elementwise import digamma, lgamma, log, log1
 from anabranch.frontend.arithmetic.math import betainc, igamma, lbeta
 from anabranch.frontend.arithmetic.random import random_gamma, random_uniform
 from anabranch.frontend.arithmetic.reduction import reduce_min, reduce_sum
-from anabranch.frontend.arrays.array import concat, expand_dims, shape as shape_of
 from anabranch.frontend.arrays.casting import cast
 from anabranch.frontend.arrays.constants import ones, ones_like, zeros_like
 from anabranch.frontend.arrays.gathering import where_v2
+from anabranch.frontend.arrays.joining import concat
+from anabranch.frontend.arrays.shapes import expand_dims, shape as shape_of
 from anabranch.frontend.control_flow.checks import (
     assert_less,
     assert_near,

@@ -10,15 +10,15 @@ from anabranch.core.values import TensorLike
 from anabranch.frontend.arithmetic.elementwise import floor, lgamma, log, log1p, sigmoid
 from anabranch.frontend.arithmetic.linalg import matmul
 from anabranch.frontend.arithmetic.reduction import reduce_sum
-from anabranch.frontend.arrays.array import (
+from anabranch.frontend.arrays.constants import ones_like
+from anabranch.frontend.arrays.identities import identity
+from anabranch.frontend.arrays.rearranging import matrix_set_diag
+from anabranch.frontend.arrays.shapes import (
     broadcast_dynamic_shape,
     broadcast_static_shape,
     expand_dims,
-    identity,
     shape as shape_of,
 )
-from anabranch.frontend.arrays.constants import ones_like
-from anabranch.frontend.arrays.rearranging import matrix_set_diag
 from anabranch.frontend.control_flow.checks import (
     assert_equal,
     assert_less_equal,

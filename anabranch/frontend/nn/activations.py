@@ -11,7 +11,9 @@ from anabranch.core import dtypes
 from anabranch.core.values import PassedOn, TensorLike
 from anabranch.errors import InvalidArgumentError
 from anabranch.frontend.arithmetic.random import random_uniform
-from anabranch.frontend.arrays.array import concat, shape as shape_of, size, stop_gradient
+from anabranch.frontend.arrays.identities import stop_gradient
+from anabranch.frontend.arrays.joining import concat
+from anabranch.frontend.arrays.shapes import shape as shape_of, size
 from anabranch.frontend.framework import name_scope
 from anabranch.graph.constants import constant_value
 from anabranch.graph.conversion import convert_to_tensor

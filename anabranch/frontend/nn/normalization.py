@@ -8,7 +8,7 @@ import numpy as np
 
 from anabranch.core import dtypes
 from anabranch.core.values import TensorLike
-from anabranch.frontend.arrays.array import stop_gradient
+from anabranch.frontend.arrays.identities import stop_gradient
 from anabranch.frontend.framework import name_scope
 from anabranch.frontend.nn.activations import renamed
 from anabranch.graph.conversion import convert_to_tensor

@@ -13,7 +13,7 @@ from anabranch.core.nest import Structure
 from anabranch.core.shapes import ShapeLike, TensorShape
 from anabranch.core.values import TensorLike
 from anabranch.frontend.arguments import DTypes
-from anabranch.frontend.arrays.array import identity
+from anabranch.frontend.arrays.identities import identity
 from anabranch.frontend.framework import control_dependencies, name_scope
 from anabranch.frontend.resources.components import as_name_list, as_type_list, in_order
 from anabranch.graph.conversion import convert_to_tensor

@@ -10,7 +10,17 @@ import pytest
 from anabranch import errors
 from anabranch.autodiff.gradients import gradients
 from anabranch.core.shapes import Dimension, TensorShape
-from anabranch.frontend.arrays import array, constants, data_flow, gathering, rearranging, slicing
+from anabranch.frontend.arrays import (
+    constants,
+    data_flow,
+    gathering,
+    identities,
+    joining,
+    layout,
+    rearranging,
+    shapes,
+    slicing,
+)
 from anabranch.frontend.control_flow import grouping
 from anabranch.graph.composite import IndexedSlices, SparseTensor
 from anabranch.graph.constants import constant_value
@@ -62,7 +72,7 @@ def test_a_placeholder_must_be_fed() -> None:
     assert x.shape.as_list() == [None, 2]
     assert x.name == "x:0"
     with pytest.raises(errors.InvalidArgumentError, match="feed a value for placeholder tensor 'x'"):
-        run(array.identity(x))
+        run(identities.identity(x))
     assert constants.placeholder("float32").shape.ndims is None
     with pytest.raises(errors.InvalidArgumentError, match="feed a value"):
         run(raw.Identity(raw.PlaceholderV2(dtype="float32", shape=[2])))
@@ -92,8 +102,8 @@ def test_small_fills_are_constants_and_large_ones_are_computed() -> None:
     same(constants.fill([2], 7), [7, 7])
     same(constants.ones(TensorShape([Dimension(2)])), [1, 1])
     x = constants.placeholder("float32", [None, 4])
-    same(constants.zeros([item(array.shape(x), 0), 2]), np.zeros((3, 2)), feeds={x: X})
-    assert constants.zeros([item(array.shape(x), 0), 2]).shape.as_list() == [None, 2]
+    same(constants.zeros([item(shapes.shape(x), 0), 2]), np.zeros((3, 2)), feeds={x: X})
+    assert constants.zeros([item(shapes.shape(x), 0), 2]).shape.as_list() == [None, 2]
 
 
 def test_zeros_like_uses_what_is_known() -> None:
@@ -110,7 +120,7 @@ def test_zeros_like_uses_what_is_known() -> None:
 # ---------------------------------------------------------------------- identities and groups
 def test_gradients_stop_where_they_are_told_to() -> None:
     x = constants.constant(X)
-    assert gradients([array.stop_gradient(x)], [x]) == [None]
+    assert gradients([identities.stop_gradient(x)], [x]) == [None]
     with pytest.raises(LookupError, match="excluded on purpose: why"):
         gradients([raw.PreventGradient(x, message="why")], [x])
 
@@ -153,22 +163,22 @@ def test_tuple_gates_its_tensors() -> None:
 # ---------------------------------------------------------------------- shapes
 def test_shapes_are_constants_where_known() -> None:
     known, partial = constants.constant(X), constants.placeholder("float32", [None, 4])
-    assert array.shape(known).op.type == "Const"
-    same(array.shape(known, out_type="int64"), [3, 4])
-    same(array.shape(partial), [3, 4], feeds={partial: X})
-    same(array.size(partial), 12, feeds={partial: X})
-    same(array.rank(partial), 2)
+    assert shapes.shape(known).op.type == "Const"
+    same(shapes.shape(known, out_type="int64"), [3, 4])
+    same(shapes.shape(partial), [3, 4], feeds={partial: X})
+    same(shapes.size(partial), 12, feeds={partial: X})
+    same(shapes.rank(partial), 2)
     sparse = SparseTensor([[0, 1]], [5.0], [2, 5])
-    same(array.shape(sparse), [2, 5])
-    same(array.size(sparse), 10)
-    same(array.rank(sparse), 2)
-    assert [t.shape.as_list() for t in array.shape_n([known, partial])] == [[2], [2]]
+    same(shapes.shape(sparse), [2, 5])
+    same(shapes.size(sparse), 10)
+    same(shapes.rank(sparse), 2)
+    assert [t.shape.as_list() for t in shapes.shape_n([known, partial])] == [[2], [2]]
 
 
 def test_types_of_shapes_are_checked_where_tensorflow_checks_them() -> None:
     """A known shape is a constant of any dtype; an operation gives int32 or int64."""
     known, partial = constants.constant(X), constants.placeholder("float32", [None, 4])
-    for function in (array.shape, array.size):
+    for function in (shapes.shape, shapes.size):
         assert [function(known, out_type=name).dtype.name for name in ("float32", "int8")] == ["float32", "int8"]
         with pytest.raises(TypeError, match="Expected bool"):
             function(known, out_type="bool")
@@ -176,63 +186,63 @@ def test_types_of_shapes_are_checked_where_tensorflow_checks_them() -> None:
             with pytest.raises(TypeError, match=rf"'out_type' of \w+ has DataType {name} not in"):
                 function(partial, out_type=name)
     with pytest.raises(TypeError, match="'out_type' of ShapeN has DataType float32 not in"):
-        array.shape_n([known], out_type="float32")
+        shapes.shape_n([known], out_type="float32")
 
 
 def test_reshape_and_its_kin() -> None:
     x = constants.placeholder("float32", [None, 4])
-    assert array.reshape(x, [-1, 2, 2]).shape.as_list() == [None, 2, 2]
-    assert array.reshape(x, [item(array.shape(x), 0), 2, 2]).shape.as_list() == [None, 2, 2]
-    same(array.reshape(constants.constant([5.0]), []), 5.0)
-    same(array.expand_dims(x, -1), X[..., None], feeds={x: X})
-    same(array.expand_dims(x, dim=0), X[None], feeds={x: X})
-    same(array.squeeze([[1]], axis=0), [1])
-    same(array.squeeze([[1]], squeeze_dims=[0, 1]), 1)
+    assert shapes.reshape(x, [-1, 2, 2]).shape.as_list() == [None, 2, 2]
+    assert shapes.reshape(x, [item(shapes.shape(x), 0), 2, 2]).shape.as_list() == [None, 2, 2]
+    same(shapes.reshape(constants.constant([5.0]), []), 5.0)
+    same(shapes.expand_dims(x, -1), X[..., None], feeds={x: X})
+    same(shapes.expand_dims(x, dim=0), X[None], feeds={x: X})
+    same(shapes.squeeze([[1]], axis=0), [1])
+    same(shapes.squeeze([[1]], squeeze_dims=[0, 1]), 1)
     with pytest.raises(ValueError, match="axis argument"):
-        array.expand_dims(x)
+        shapes.expand_dims(x)
     with pytest.raises(ValueError, match="both"):
-        array.squeeze([[1]], axis=0, squeeze_dims=0)
+        shapes.squeeze([[1]], axis=0, squeeze_dims=0)
     with pytest.raises(ValueError, match="cannot reshape"):
-        array.reshape(constants.constant(X), [5, 2])
-    same(array.broadcast_to([1, 2], [2, 2]), [[1, 2], [1, 2]])
-    assert array.broadcast_static_shape(TensorShape([2, 1]), TensorShape([3])).as_list() == [2, 3]
-    same(array.broadcast_dynamic_shape([2, 1], [3]), [2, 3])
+        shapes.reshape(constants.constant(X), [5, 2])
+    same(shapes.broadcast_to([1, 2], [2, 2]), [[1, 2], [1, 2]])
+    assert shapes.broadcast_static_shape(TensorShape([2, 1]), TensorShape([3])).as_list() == [2, 3]
+    same(shapes.broadcast_dynamic_shape([2, 1], [3]), [2, 3])
 
 
 # ---------------------------------------------------------------------- joining and splitting
 def test_stack_and_unstack() -> None:
     x = constants.constant(X)
-    assert array.stack([1, 2]).op.type == "Const"
-    stacked = array.stack([x, x], axis=1, name="s")
+    assert joining.stack([1, 2]).op.type == "Const"
+    stacked = joining.stack([x, x], axis=1, name="s")
     assert stacked.op.name == "s"
     same(stacked, np.stack([X, X], 1))
-    rows = array.unstack(stacked, axis=1)
+    rows = joining.unstack(stacked, axis=1)
     assert len(rows) == 2
     same(rows[1], X)
-    same(array.parallel_stack([x, x]), np.stack([X, X]))
+    same(joining.parallel_stack([x, x]), np.stack([X, X]))
     with pytest.raises(ValueError, match="not in"):
-        array.stack([x, x], axis=4)
+        joining.stack([x, x], axis=4)
     with pytest.raises(ValueError, match="Cannot infer num"):
-        array.unstack(constants.placeholder("float32"))
+        joining.unstack(constants.placeholder("float32"))
 
 
 def test_concat_and_split() -> None:
     x = constants.constant(X)
-    same(array.concat([x, x], 1), np.concatenate([X, X], 1))
-    assert array.concat([x], 0).op.type == "Identity"
-    same(array.split(x, 2, axis=1)[1], X[:, 2:])
-    first, second = array.split(x, [1, -1], axis=0)
+    same(joining.concat([x, x], 1), np.concatenate([X, X], 1))
+    assert joining.concat([x], 0).op.type == "Identity"
+    same(joining.split(x, 2, axis=1)[1], X[:, 2:])
+    first, second = joining.split(x, [1, -1], axis=0)
     assert (first.shape.as_list(), second.shape.as_list()) == ([1, 4], [2, 4])
     same(second, X[1:])
     with pytest.raises(ValueError, match="Rank-0"):
-        array.split(x, constants.constant(2))
+        joining.split(x, constants.constant(2))
     with pytest.raises(ValueError, match="Cannot infer num"):
-        array.split(x, constants.placeholder("int32", [None]))
+        joining.split(x, constants.placeholder("int32", [None]))
 
 
 def test_the_gradient_of_a_concatenation_knows_unknown_sizes() -> None:
     x, y = constants.placeholder("float32", [None, 2]), constants.constant(np.ones((1, 2), np.float32))
-    joined = array.concat([x, y], 0)
+    joined = joining.concat([x, y], 0)
     grads = gradients([raw.Mul(joined, joined)], [x, y])
     same(grads[0], 2 * X[:, :2], feeds={x: X[:, :2]})
     same(grads[1], [[2, 2]], feeds={x: X[:, :2]})
@@ -241,33 +251,33 @@ def test_the_gradient_of_a_concatenation_knows_unknown_sizes() -> None:
 # ---------------------------------------------------------------------- transposing, padding, one-hot
 def test_transpose_reverses_by_default() -> None:
     x = constants.placeholder("float32")
-    same(array.transpose(x), X.T, feeds={x: X})
-    same(array.transpose(constants.constant(X)), X.T)
-    same(array.transpose(constants.constant([[1 + 2j]]), conjugate=True), [[1 - 2j]])
+    same(layout.transpose(x), X.T, feeds={x: X})
+    same(layout.transpose(constants.constant(X)), X.T)
+    same(layout.transpose(constants.constant([[1 + 2j]]), conjugate=True), [[1 - 2j]])
     volume = np.zeros((2, 3, 4), np.float32)
-    assert array.matrix_transpose(volume).shape.as_list() == [2, 4, 3]
-    same(array.matrix_transpose(x), volume.swapaxes(1, 2), feeds={x: volume})
+    assert layout.matrix_transpose(volume).shape.as_list() == [2, 4, 3]
+    same(layout.matrix_transpose(x), volume.swapaxes(1, 2), feeds={x: volume})
     with pytest.raises(ValueError, match="rank >= 2"):
-        array.matrix_transpose([1.0])
+        layout.matrix_transpose([1.0])
 
 
 def test_pad_modes() -> None:
-    same(array.pad([1, 2, 3], [[1, 2]]), [0, 1, 2, 3, 0, 0])
-    same(array.pad([1, 2, 3], [[1, 2]], constant_values=9), [9, 1, 2, 3, 9, 9])
-    same(array.pad([1, 2, 3], [[1, 2]], "reflect"), [2, 1, 2, 3, 2, 1])
-    same(array.pad([1, 2, 3], [[1, 2]], "SYMMETRIC"), [1, 1, 2, 3, 3, 2])
+    same(layout.pad([1, 2, 3], [[1, 2]]), [0, 1, 2, 3, 0, 0])
+    same(layout.pad([1, 2, 3], [[1, 2]], constant_values=9), [9, 1, 2, 3, 9, 9])
+    same(layout.pad([1, 2, 3], [[1, 2]], "reflect"), [2, 1, 2, 3, 2, 1])
+    same(layout.pad([1, 2, 3], [[1, 2]], "SYMMETRIC"), [1, 1, 2, 3, 3, 2])
     with pytest.raises(ValueError, match="Unknown padding mode"):
-        array.pad([1], [[1, 1]], "WRAP")
-    same(array.tile([[1, 2]], [2, 2]), [[1, 2, 1, 2]] * 2)
+        layout.pad([1], [[1, 1]], "WRAP")
+    same(layout.tile([[1, 2]], [2, 2]), [[1, 2, 1, 2]] * 2)
 
 
 def test_one_hot_chooses_its_dtype() -> None:
-    assert array.one_hot([0], 2).dtype.name == "float32"
-    assert array.one_hot([0], 2, on_value=5, off_value=1).dtype.name == "int32"
-    assert array.one_hot([0], 2, dtype="int64").dtype.name == "int64"
-    same(array.one_hot([1, -1], 2, on_value=True, off_value=False), [[False, True], [False, False]])
+    assert constants.one_hot([0], 2).dtype.name == "float32"
+    assert constants.one_hot([0], 2, on_value=5, off_value=1).dtype.name == "int32"
+    assert constants.one_hot([0], 2, dtype="int64").dtype.name == "int64"
+    same(constants.one_hot([1, -1], 2, on_value=True, off_value=False), [[False, True], [False, False]])
     with pytest.raises(TypeError, match="does not match"):
-        array.one_hot([0], 2, on_value=constants.constant(1.0), dtype="int32")
+        constants.one_hot([0], 2, on_value=constants.constant(1.0), dtype="int32")
 
 
 # ---------------------------------------------------------------------- gathering and masking
@@ -374,7 +384,7 @@ def test_blocks_move_there_and_back() -> None:
 def test_partition_and_stitch() -> None:
     data, parts = constants.placeholder("float32", [None, 4]), constants.placeholder("int32", [None])
     pieces = data_flow.dynamic_partition(data, parts, 2)
-    places = data_flow.dynamic_partition(raw.Range(0, item(array.shape(data), 0), 1), parts, 2)
+    places = data_flow.dynamic_partition(raw.Range(0, item(shapes.shape(data), 0), 1), parts, 2)
     whole = data_flow.dynamic_stitch(places, pieces)
     for chosen in ([0, 1, 0], [1, 1, 1]):
         same(whole, X, feeds={data: X, parts: chosen})
@@ -443,7 +453,7 @@ def test_indices_may_be_computed() -> None:
     same(grad, wanted, feeds={x: X, i: 1})
     with pytest.raises(errors.InvalidArgumentError, match="slice index 3 of dimension 0 out of bounds"):
         run(picked, feeds={x: X, i: 3})
-    cut = slicing.slice(x, array.stack([i, 0]), [1, 2])
+    cut = slicing.slice(x, joining.stack([i, 0]), [1, 2])
     assert cut.shape.as_list() == [1, 2]
     same(cut, X[2:3, :2], feeds={x: X, i: 2})
     (grad,) = gradients([cut], [x])

@@ -256,14 +256,20 @@ def test_a_component_is_put_once() -> None:
     area = StagedMap("m", ordered=False, capacity=1, memory_limit=0)
     area.put(1, [0], [array(1)], 2)
     with pytest.raises(InvalidArgumentError, match="already been inserted"):
-        area.put(1, [0], [array(1)], 2)
+        area.put(1, [0], [array(1)], 2).wait()
     with pytest.raises(InvalidArgumentError, match=r"components \[2\] of an element that has 2"):
         area.put(1, [2], [array(1)], 2)
     waiting = area.put(2, [0, 1], [array(1), array(1)], 2)
     assert not waiting.is_settled
+    again = area.put(2, [1], [array(9)], 2)
+    assert not again.is_settled
     area.put(1, [1], [array(1)], 2)
     area.get(1)
     assert waiting.is_settled
+    with pytest.raises(InvalidArgumentError, match="already been inserted"):
+        again.wait()
+    assert lists(area.get(2)) == [[1], [1]]
+    assert (area.size(), area.incomplete_size()) == (0, 0)
 
 
 # ---------------------------------------------------------------------- mutexes and stacks
