@@ -9,9 +9,7 @@ their rounding; what then still differs is a disagreement.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -19,6 +17,7 @@ import numpy as np
 from anabranch.proto.example_pb2 import Example
 from tests.fuzz.comparison import ROUNDING, TOLERANCE, difference, is_something, projections, rounded
 from tests.fuzz.differences import Disagreement
+from tests.fuzz.outcomes import Examined, Graph, Outcome, refused_type
 from tests.fuzz.programs import Node, blocks, needed, producer, used
 from tests.fuzz.sides import Side, SideDiedError
 from tests.fuzz.undefined import has_other_maxima, repeated, tells_maxima, undefined
@@ -53,34 +52,6 @@ _VECTORS = {"SelfAdjointEigV2": {"1"}, "Svd": {"1", "2"}}
 
 class _NoKernelError(Exception):
     """TensorFlow has no kernel for an operation of the node, and so runs nothing of the graph."""
-
-
-@dataclass
-class Graph:
-    """A graph of the program on one side, and the names that the program's tensors have in it."""
-
-    side: Side
-    number: int
-    initializer: str
-    names: dict[str, str]
-    genuine: bool
-
-
-@dataclass
-class Outcome:
-    """What running the steps gave: values by reference for each step, refusals by node, and nodes left undecided."""
-
-    values: list[dict[str, Array]]
-    refusals: dict[str, str] = field(default_factory=dict)
-    undecided: bool = False
-
-
-@dataclass
-class Examined:
-    """What an examination found, and how much it compared."""
-
-    disagreements: list[Disagreement] = field(default_factory=list)
-    counts: Counter[str] = field(default_factory=Counter)
 
 
 class Examination:
@@ -148,7 +119,7 @@ class Examination:
             return
         fetches = self._fetches(mine, theirs)
         got, wanted = self._steps(here, fetches), self._steps(there, fetches)
-        self._compare_refusals(mine["refusals"], theirs["refusals"], got, wanted, "program", there)
+        self._compare_refusals(mine["refusals"], theirs["refusals"], got, wanted, "program", here, there)
         self._compare_missing(here, mine, there, theirs)
         self._compare_values(here, got, there, wanted, "program", fetches)
         self._exchange(here, got, mine["graph_def"], self.genuine, "our graph there", fetches)
@@ -166,7 +137,7 @@ class Examination:
         built_here, built_there = ({n: r[n] for n in r if n in judged} for r in (refused_here, refused_there))
         got = Outcome([], self._refused_late(here, judged - set(built_here)))
         wanted = Outcome([], self._refused_late(there, judged - set(built_there)))
-        self._compare_refusals(built_here, built_there, got, wanted, "program", there)
+        self._compare_refusals(built_here, built_there, got, wanted, "program", here, there)
         self._go_on_without(refused)
 
     def _gradients_of_refused(self, graph: Graph, nodes: set[str]) -> set[str]:
@@ -222,15 +193,16 @@ class Examination:
         abroad = Graph(side, answer["graph"], home.initializer, home.names, side is self.genuine)
         found = self._steps(abroad, fetches)
         if side is self.genuine:
-            self._compare_refusals({}, {}, at_home, found, where, abroad)
+            self._compare_refusals({}, {}, at_home, found, where, home, abroad)
             self._compare_values(home, at_home, abroad, found, where, fetches)
         else:
-            self._compare_refusals({}, {}, found, at_home, where, home)
+            self._compare_refusals({}, {}, found, at_home, where, abroad, home)
             self._compare_values(abroad, found, home, at_home, where, fetches)
 
     def _disagree(self, kind: str, node: str, message: str, where: str, dtype: str = "-") -> None:
         found = self.nodes[node]
-        operation = found["op"] if found["kind"] == "op" else refused_type(message) or found["kind"].upper()
+        inner = refused_type(message) if found["kind"] not in {"op", "gradients"} else None
+        operation = found["op"] if found["kind"] == "op" else inner or found["kind"].upper()
         self.result.disagreements.append(Disagreement(kind, node, operation, dtype, message, where))
 
     # ------------------------------------------------------------------ what was built
@@ -351,6 +323,7 @@ class Examination:
         got: Outcome,
         wanted: Outcome,
         where: str,
+        ours: Graph,
         genuine: Graph,
     ) -> None:
         if got.undecided or wanted.undecided:
@@ -370,7 +343,9 @@ class Examination:
             ):
                 self._disagree("refused here only", node, message, where, self._dtype_of(node))
         for node, message in there.items():
-            if node not in here and not self._spoiled(node, here) and self._refuses_alone(genuine, node, there):
+            if node in here or self._spoiled(node, here) or self._refused_when_fetched(ours, node):
+                continue
+            if self._refuses_alone(genuine, node, there):
                 said = f"{message}; {self._flow()}" if self.nodes[node]["kind"] == "gradients" else message
                 self._disagree("refused there only", node, said, where, self._dtype_of(node))
 
@@ -378,10 +353,10 @@ class Examination:
         """Whether the node depends on one that the other side refuses."""
         return bool((needed(self.program, {f"{node}:0"}) - {node}) & set(refusals))
 
-    def _refused_when_fetched(self, genuine: Graph, node: str) -> bool:
-        """Whether TensorFlow refuses a node of which others needed the shape alone (docs/differences.md)."""
-        refs = [ref for ref in genuine.names if producer(ref) == node]
-        return bool(refs) and self._attempt(genuine, refs)[1] is not None
+    def _refused_when_fetched(self, graph: Graph, node: str) -> bool:
+        """Whether a node is refused by itself: others may have needed its shape alone, or have failed first."""
+        refs = [ref for ref in graph.names if producer(ref) == node]
+        return bool(refs) and self._attempt(graph, refs)[1] is not None
 
     def _refuses_alone(self, genuine: Graph, node: str, refusals: dict[str, str]) -> bool:
         """Whether TensorFlow refuses the node without the others that it refuses (docs/differences.md)."""
@@ -573,12 +548,6 @@ class Examination:
 def _example(serialized: bytes) -> bytes:
     """An example with its lists packed and its features in order, however it was written."""
     return bytes(Example.FromString(serialized).SerializeToString(deterministic=True))
-
-
-def refused_type(message: str) -> str | None:
-    """The type of the operation that TensorFlow refused to build in the body of a loop or a branch."""
-    found = re.search(r"\{\{node [^}]*\}\} = (\w+)\[", message)
-    return found and found[1]
 
 
 def _names(built: dict[str, Any]) -> dict[str, str]:

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.fuzz.differences import Disagreement
-from tests.fuzz.examination import Examination, Examined
+from tests.fuzz.examination import Examination
+from tests.fuzz.outcomes import Examined
 from tests.fuzz.programs import blocks, needed, producer, used
 from tests.fuzz.sides import Side
 from tests.fuzz.wire import encode_array

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.fuzz.examination import Examination, Graph, Outcome
+from tests.fuzz.examination import Examination
+from tests.fuzz.outcomes import Graph, Outcome
 from tests.fuzz.programs import producer
 from tests.fuzz.sides import Side
 from tests.fuzz.wire import encode_array

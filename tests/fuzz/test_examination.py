@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from tests.fuzz.differences import Disagreement, known_differences
-from tests.fuzz.examination import Examination, Graph, Outcome, refused_type
+from tests.fuzz.examination import Examination
+from tests.fuzz.outcomes import Graph, Outcome, refused_type
 from tests.fuzz.programs import Node
 from tests.fuzz.sides import Side
 from tests.fuzz.wire import encode_array
@@ -63,6 +64,8 @@ def graph(found: Examination, side: RefusingSide, *names: str) -> Graph:
         ("value", "StringUpper", "n1:0 in step 0: at [0] b'Ab', expected b'AB'", 0),
         ("refused there only", "Reverse", "InvalidArgumentError: Invalid input first dimension. Found 0.", 1),
         ("refused there only", "ReverseV2", "InvalidArgumentError: Invalid input first dimension. Found 0.", 0),
+        ("refused here only", "Cholesky", "Cholesky decomposition was not successful. The input might not be valid", 1),
+        ("refused here only", "CholeskyGrad", "Cholesky decomposition was not successful. The input might not", 0),
         ("died", "AvgPoolGrad", "tensorflow died (status -11); it printed: ", 1),
         ("died", "AvgPoolGrad", "anabranch died (status -11); it printed: ", 0),
         ("refused here only", "ParseExample", "could not parse a: Error parsing message with type 'E'", 1),
@@ -82,6 +85,18 @@ def test_an_operation_in_a_body_is_named_by_the_refusal() -> None:
     found._disagree("refused there only", "n6", message, "program")
     found._disagree("refused there only", "n6", "no", "program")
     assert [d.operation for d in found.result.disagreements] == ["MatrixSetDiagV3", "COND"]
+
+
+def test_a_node_counts_as_refused_there_only_if_it_is_not_refused_here_when_fetched() -> None:
+    """Here the node computed from it may have failed first."""
+    found = examination(operation("n1", "Neg", x="x:0"), operation("n2", "Neg", x="n1:0"))
+    there = graph(found, RefusingSide("n1:0"), "n1", "n2")
+    outcomes = Outcome([], {"n2": "InvalidArgumentError: no"}), Outcome([], {"n1": "InvalidArgumentError: no"})
+    for refused, disagreements in (("n1:0", 0), ("n2:0", 1)):
+        found.result.disagreements.clear()
+        ours = graph(found, RefusingSide(refused), "n1", "n2")
+        found._compare_refusals({}, {}, *outcomes, "program", ours, there)
+        assert len(found.result.disagreements) == disagreements
 
 
 def test_a_missing_gradient_names_the_use_of_what_it_is_for() -> None:
