@@ -173,22 +173,27 @@ class ClusterMaster:
         Args:
             watcher: see `runtime.worker_service.WorkerService.watch`.
         """
-        with self._lock:
-            # those under way may be about to begin there
-            first = min((run.number for run in self._running), default=self._last_number + 1)
         service = self._here(address)
         if service is not None:
-            session = service.open(self.name, Asked(self._config, self._policy, first), self._addresses)
+            session = service.open(self.name, Asked(self._config, self._policy, self._first_step()), self._addresses)
             service.watch(self.name, watcher)
             return session
         connection = self._network.connect(address)
-        remote = RemoteWorkerSession(connection, self.name, None, self._policy, self._config, self._addresses, first)
+        remote = RemoteWorkerSession(
+            connection, self.name, None, self._policy, self._config, self._addresses, self._first_step
+        )
         remote.watch(watcher)
         return remote
 
     def connection(self, address: str) -> TaskConnection | None:
         """The way to a task; None where it is this process."""
         return None if self._here(address) is not None else self._network.connect(address)
+
+    def _first_step(self) -> int:
+        """The number below which steps have ended: they begin in the order of their numbers."""
+        with self._lock:
+            first = next(iter(self._running), None)
+            return self._last_number + 1 if first is None else first.number
 
     def next_number(self) -> int:
         """The number of a new step of which no other task hears."""

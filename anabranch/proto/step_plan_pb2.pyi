@@ -664,11 +664,14 @@ class RunPartition(_message.Message):
     FEED_FIELD_NUMBER: _builtins.int
     TIMEOUT_FIELD_NUMBER: _builtins.int
     RECORDED_FIELD_NUMBER: _builtins.int
+    FIRST_STEP_FIELD_NUMBER: _builtins.int
     partition: _builtins.int
     number: _builtins.int
     timeout: _builtins.float
     """seconds; 0: any time"""
     recorded: _builtins.bool
+    first_step: _builtins.int
+    """steps below have ended"""
     @_builtins.property
     def feed(self) -> _containers.RepeatedCompositeFieldContainer[Global___ValueDef]: ...
     def __init__(
@@ -679,10 +682,11 @@ class RunPartition(_message.Message):
         feed: _abc.Iterable[Global___ValueDef] | None = ...,
         timeout: _builtins.float = ...,
         recorded: _builtins.bool = ...,
+        first_step: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["feed", b"feed", "number", b"number", "partition", b"partition", "recorded", b"recorded", "timeout", b"timeout"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["feed", b"feed", "first_step", b"first_step", "number", b"number", "partition", b"partition", "recorded", b"recorded", "timeout", b"timeout"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

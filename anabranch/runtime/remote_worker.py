@@ -6,7 +6,7 @@ import contextlib
 import itertools
 import json
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from google.protobuf.message import DecodeError
@@ -48,7 +48,7 @@ class RemoteWorkerSession:
         policy: how the worker places the functions that run as steps of their own.
         config: the session's.
         addresses: of the tasks that work for the session, by their full names; None: no other does.
-        first_step: the steps below have ended.
+        first_step: the number below which steps have ended by now.
 
     Raises (when made):
         OpError: the worker refuses the session.
@@ -62,17 +62,18 @@ class RemoteWorkerSession:
         policy: PlacementPolicy,
         config: ConfigProto,
         addresses: Mapping[str, str] | None = None,
-        first_step: int = 0,
+        first_step: Callable[[], int] = lambda: 0,
     ) -> None:
         self.transport = transport
         self.name = name
+        self.first_step = first_step
         asked = OpenSession(
             task=task or "",
             is_shared=task is not None,
             config=config.SerializeToString(),
             policy=json.dumps(policy.to_mapping()).encode(),
             address=addresses or {},
-            first_step=first_step,
+            first_step=first_step(),
         )
         self._call(WorkerRequest(open=asked), {})
 
@@ -232,6 +233,7 @@ class RemotePartition:
             feed=[value_to_proto(value, arrays) for value in feeds],
             timeout=timeout or 0.0,
             recorded=recorded,
+            first_step=self._session.first_step(),
         )
         return [WorkerRequest(session=self._session.name, run=run).SerializeToString(), *arrays]
 

@@ -137,6 +137,10 @@ class _EndedSteps:
         self._numbers: set[int] = set()
         self._first = self._last = first
 
+    def end_below(self, first: int) -> None:
+        self._first = max(self._first, first)
+        self._last = max(self._last, first)
+
     def add(self, number: int) -> None:
         if number < self._first:
             return
@@ -167,6 +171,17 @@ class RendezvousTable:
             first: the steps below have ended.
         """
         self._ended.setdefault(session, _EndedSteps(first))
+
+    def end_below(self, session: str, first: int) -> None:
+        """The steps of a session below a number have ended: what came for them too late, or in vain, is dropped."""
+        ended = self._ended.get(session)
+        if ended is None:
+            return
+        ended.end_below(first)
+        if self._early_steps:
+            for step, state in list(self._steps.items()):
+                if step.session == session and 0 <= step.number < first and not state.begun:
+                    self._is_early_no_more(self._steps.pop(step))
 
     def begin(self, step: StepId) -> None:
         """A step starts.
@@ -399,6 +414,11 @@ class Rendezvous:
         """
         with self._lock:
             self._table.open_session(session, first)
+
+    def end_below(self, session: str, first: int) -> None:
+        """Drops what is kept for the steps of a session below a number, which have ended."""
+        with self._lock:
+            self._table.end_below(session, first)
 
     def when_idle(self, session: str, call: Callable[[], None]) -> None:
         """Calls, once, when no step of a session is under way: on this thread, or on the one that ends the last."""

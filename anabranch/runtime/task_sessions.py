@@ -71,14 +71,14 @@ class Lease(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class Begin(Generic[T]):
+class BeginLease(Generic[T]):
     """An instruction: open the session, then say `begun` or `not_begun`."""
 
     lease: Lease[T]
 
 
 @dataclass(frozen=True, slots=True)
-class End(Generic[T]):
+class EndLease(Generic[T]):
     """An instruction: end the session, its steps first, then say `ended`."""
 
     lease: Lease[T]
@@ -99,7 +99,7 @@ class Tell:
     tasks: tuple[str, ...]
 
 
-Instruction = Begin[T] | End[T] | Refuse[T] | Tell
+Instruction = BeginLease[T] | EndLease[T] | Refuse[T] | Tell
 
 
 class TaskSessions(Generic[T]):
@@ -137,7 +137,7 @@ class TaskSessions(Generic[T]):
         if lease.state is LeaseState.OPENING:
             lease.state = LeaseState.OPEN
             return []
-        return [End(lease)]
+        return [EndLease(lease)]
 
     def not_begun(self, lease: Lease[T]) -> list[Instruction[T]]:
         """A session could not be opened."""
@@ -193,7 +193,7 @@ class TaskSessions(Generic[T]):
     def _begin(self, lease: Lease[T]) -> Instruction[T]:
         self._leases[lease.name] = lease
         lease.state = LeaseState.OPENING
-        return Begin(lease)
+        return BeginLease(lease)
 
     def _over(self, lease: Lease[T]) -> list[Instruction[T]]:
         if lease.state is LeaseState.ENDING:
@@ -201,7 +201,7 @@ class TaskSessions(Generic[T]):
         was_open = lease.state is LeaseState.OPEN
         lease.state = LeaseState.ENDING
         lease.lost_tasks.clear()
-        return [*self._tell(lease), End(lease)] if was_open else []
+        return [*self._tell(lease), EndLease(lease)] if was_open else []
 
     def _drop_waiting(self, name: str) -> list[Instruction[T]]:
         waiting = self._waiting.pop(name, None)

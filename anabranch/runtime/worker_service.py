@@ -47,7 +47,16 @@ from anabranch.runtime.messages import (
 )
 from anabranch.runtime.protocols import RegisteredPartition, WorkerSession
 from anabranch.runtime.rendezvous import DEAD, Dead, Key, Rendezvous, StepId
-from anabranch.runtime.task_sessions import Begin, End, Instruction, Lease, Refuse, TaskSessions, Tell, Watcher
+from anabranch.runtime.task_sessions import (
+    BeginLease,
+    EndLease,
+    Instruction,
+    Lease,
+    Refuse,
+    TaskSessions,
+    Tell,
+    Watcher,
+)
 from anabranch.runtime.worker_threads import worker_threads
 from anabranch.xla.partition_codec import partition_from_proto
 
@@ -235,7 +244,10 @@ class WorkerService:
 
     def _start(self, request: WorkerRequest, arrays: Frames, on_reply: Callable[[Frames], None]) -> None:
         run, events = request.run, list[ItemEvent]()
-        self._partition(request.session, run.partition).start(
+        partition = self._partition(request.session, run.partition)
+        if run.first_step:
+            self._served(request.session).session.rendezvous.end_below(request.session, run.first_step)
+        partition.start(
             run.number,
             _feeds(run, arrays),
             lambda outcome: on_reply(_outcome(outcome, events)),
@@ -300,7 +312,7 @@ class WorkerService:
             instructions = [one for lease in sessions for one in self._sessions.give_up(lease.name)]
         for instruction in instructions:
             # on this thread: the steps have been cancelled when this returns
-            self._end(instruction.lease) if isinstance(instruction, End) else self._follow([instruction])
+            self._end(instruction.lease) if isinstance(instruction, EndLease) else self._follow([instruction])
 
     def _ask(self, lease: Lease[_Served], opening: _Opening) -> None:
         with self._lock:
@@ -311,9 +323,9 @@ class WorkerService:
     def _follow(self, instructions: Sequence[Instruction[_Served]]) -> None:
         for instruction in instructions:
             match instruction:
-                case Begin(lease):
+                case BeginLease(lease):
                     self._submit(functools.partial(self._begin, lease))
-                case End(lease):
+                case EndLease(lease):
                     # who says so must not wait: closing runs what waits for the steps that end
                     self._submit(functools.partial(self._end, lease))
                 case Refuse(lease):
@@ -358,7 +370,7 @@ class WorkerService:
         with self._lock:
             instructions = self._sessions.asked(lease)
             self._openings[lease] = _Opening(open_, outcome.append)
-            is_first = instructions == [Begin(lease)]
+            is_first = instructions == [BeginLease(lease)]
         if not is_first:
             self._follow(instructions)
             raise AlreadyExistsError(None, None, f"there is a session {lease.name!r} already; take another name")

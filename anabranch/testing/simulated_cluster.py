@@ -54,7 +54,7 @@ from anabranch.runtime.worker_service import Asked, ServedTask
 from anabranch.testing.simulated_network import (
     SimulatedPlace,
     SimulatedTasks,
-    Simulation,
+    SimulatedTime,
 )
 from anabranch.xla.islands import HostCall
 from anabranch.xla.partitions import Partition, crosses_tasks
@@ -289,6 +289,11 @@ class SimulatedClient:
                 self._is_busy = False
         self.process.call_at(simulation.now + simulation.dice.choice((0.01, 0.5, 2.0)), self._next)
 
+    def run_each_once(self) -> None:
+        """Runs each kind of step."""
+        for step in self._steps:
+            self._run(step, None)
+
     def _run(self, step: ClusterStep, timeout: float | None) -> None:
         master = self.master
         assert master is not None
@@ -342,7 +347,7 @@ class SimulatedCluster:
     """Tasks and clients, what fails, and what must hold all the same."""
 
     def __init__(self, seed: int) -> None:
-        self.simulation = Simulation(seed)
+        self.simulation = SimulatedTime(seed)
         #: how likely it is that an operation fails
         self.failing = self.simulation.dice.choice((0.0, 0.02))
         #: how much longer things fail than in most lives, so that what is silent is given up
@@ -539,6 +544,11 @@ class SimulatedCluster:
         if not simulation.run_until(lambda: not any(client.under_way for client in self.clients.values()), 60.0):
             self.fail(f"steps do not end: {self._story(0)}")
         simulation.run_until(lambda: False, 5.0)
+        # the next step tells tasks which have ended
+        for client in self.clients.values():
+            client.run_each_once()
+        if not simulation.run_until(lambda: not any(client.under_way for client in self.clients.values()), 60.0):
+            self.fail(f"steps do not end: {self._story(0)}")
         for task in self.tasks.values():
             states = task.task.state.containers.rendezvous._table._steps
             over = [step for step, state in states.items() if state.begun or state.sent]

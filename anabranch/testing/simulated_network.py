@@ -5,7 +5,7 @@ built on these. Only sockets, threads and clocks are simulated. A process may cr
 from one process to another may be slow, or be cut, in one direction or both; a connection may break with messages in
 it, lose one, or carry one twice.
 
-    >>> simulation = Simulation(seed=1)
+    >>> simulation = SimulatedTime(seed=1)
     >>> process = simulation.process("a:1")
     >>> said = []
     >>> cancel = process.call_at(2.0, lambda: said.append(simulation.now))
@@ -40,7 +40,7 @@ class ProcessDied(BaseException):
     """Ends what a simulated process was doing when it crashed."""
 
 
-class Simulation:
+class SimulatedTime:
     """The time, and what is to happen. Not thread-safe.
 
     Attributes:
@@ -56,7 +56,7 @@ class Simulation:
         self.dice = random.Random(seed)
         self.trace = 0
         self.events = 0
-        self.network = Network(self)
+        self.network = SimulatedNetwork(self)
         self._heap: list[tuple[float, int, SimulatedProcess | None, Callable[[], None]]] = []
         self._numbers = itertools.count(1)
 
@@ -100,7 +100,7 @@ class Simulation:
 class SimulatedProcess:
     """A process: what happens in it happens no more once it is dead. See `distributed.network.Timing`."""
 
-    def __init__(self, simulation: Simulation, address: str) -> None:
+    def __init__(self, simulation: SimulatedTime, address: str) -> None:
         self.simulation = simulation
         self.address = address
         self.is_alive = True
@@ -146,7 +146,7 @@ class SimulatedProcess:
         return done or condition()
 
 
-class Network:
+class SimulatedNetwork:
     """All places, and the ways between them.
 
     Attributes:
@@ -156,7 +156,7 @@ class Network:
         connections: those that are not closed.
     """
 
-    def __init__(self, simulation: Simulation) -> None:
+    def __init__(self, simulation: SimulatedTime) -> None:
         self.simulation = simulation
         self.places: dict[str, SimulatedPlace] = {}
         self.slow: dict[tuple[str, str], float] = {}

@@ -157,7 +157,7 @@ class Model:
 
 
 @dataclass(slots=True)
-class Outcome:
+class TrainingOutcome:
     """What was measured.
 
     Attributes:
@@ -241,9 +241,9 @@ class Cluster:
         yield All(tuple(self._push(worker, server) for server in servers))
 
     # ------------------------------------------------------------------ training
-    def asynchronous(self, seconds: float) -> Outcome:
+    def asynchronous(self, seconds: float) -> TrainingOutcome:
         """Each worker goes on at once, for so many seconds after a beginning of a tenth of that."""
-        outcome, beginning = Outcome(seconds=seconds), seconds / 10
+        outcome, beginning = TrainingOutcome(seconds=seconds), seconds / 10
 
         def train(worker: int) -> Process:
             while True:
@@ -256,9 +256,9 @@ class Cluster:
         self.events.run(beginning + seconds)
         return outcome
 
-    def synchronous(self, aggregate: int, steps: int) -> Outcome:
+    def synchronous(self, aggregate: int, steps: int) -> TrainingOutcome:
         """The first `aggregate` gradients make up a step; see `train.sync_replicas`."""
-        count, outcome = len(self._workers), Outcome()
+        count, outcome = len(self._workers), TrainingOutcome()
         gradients = DenseAccumulator("gradients", dtypes.float32, TensorShape([]), "MEAN")
         components = Components((dtypes.int64,), (TensorShape([]),), "queue of tokens")
         tokens = Queue("tokens", "FIFOQueue", components, -1, FifoStore())

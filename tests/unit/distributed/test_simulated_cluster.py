@@ -7,7 +7,7 @@ import pytest
 from anabranch.distributed.links import SUSPECT_AFTER, PeerState
 from anabranch.testing import simulated_cluster
 from anabranch.testing.simulated_cluster import Broken, SimulatedRun
-from anabranch.testing.simulated_network import SimulatedPlace, Simulation
+from anabranch.testing.simulated_network import SimulatedPlace, SimulatedTime
 from tests.cluster.places import Handler
 
 
@@ -32,7 +32,7 @@ def test_a_fault_of_the_code_is_found_and_names_its_seed(monkeypatch: pytest.Mon
 
 
 def test_a_cut_holds_what_goes_one_way_only() -> None:
-    simulation = Simulation(3)
+    simulation = SimulatedTime(3)
     network = simulation.network
     places = [SimulatedPlace(simulation.process(f"{name}:1"), name, Handler()) for name in "ab"]
     a, b = (place.peer(other.hello.address) for place, other in (places, places[::-1]))
@@ -45,7 +45,7 @@ def test_a_cut_holds_what_goes_one_way_only() -> None:
 
 
 def test_time_passes_for_those_who_wait() -> None:
-    simulation = Simulation(0)
+    simulation = SimulatedTime(0)
     process = simulation.process("a:1")
     process.pause(5)
     assert simulation.now == 5

@@ -372,3 +372,16 @@ def test_who_waits_for_the_end_of_a_sessions_steps_is_told_once() -> None:
     assert told == ["at once"]
     exchanges[1].finish()
     assert told == ["at once", "at the end"]
+
+
+def test_what_came_for_steps_that_never_begin_is_dropped_with_the_next_step() -> None:
+    table = RendezvousTable()
+    table.open_session("s", 1)
+    for number in (3, 4, 5):
+        table.arrive(EarlyValuesMachine.key(number, "x"), 1, 8)
+    table.begin(StepId("s", 3))
+    table.end_below("s", 5)
+    assert table.steps == 2, "one that has begun, and one that may"
+    assert table._early_bytes == 8
+    table.arrive(EarlyValuesMachine.key(4, "y"), 1, 8)
+    assert table.steps == 2

@@ -6,7 +6,16 @@ import random
 
 import pytest
 
-from anabranch.runtime.task_sessions import Begin, End, Instruction, Lease, LeaseState, Refuse, TaskSessions, Tell
+from anabranch.runtime.task_sessions import (
+    BeginLease,
+    EndLease,
+    Instruction,
+    Lease,
+    LeaseState,
+    Refuse,
+    TaskSessions,
+    Tell,
+)
 
 TASKS = {"ps": "ps:1", "worker": "worker:1"}
 
@@ -16,17 +25,17 @@ def lease(name: str = "s", owner: str = "client:1") -> Lease[str]:
 
 
 def opened(sessions: TaskSessions[str], one: Lease[str]) -> None:
-    assert sessions.asked(one) == [Begin(one)]
+    assert sessions.asked(one) == [BeginLease(one)]
     assert sessions.begun(one, "held") == []
 
 
 def test_a_session_begins_and_ends() -> None:
     sessions, one = TaskSessions[str](), lease()
-    assert sessions.asked(one) == [Begin(one)]
+    assert sessions.asked(one) == [BeginLease(one)]
     assert sessions.at("s") is None
     assert sessions.begun(one, "held") == []
     assert sessions.at("s") == "held"
-    assert sessions.give_up("s") == [End(one)]
+    assert sessions.give_up("s") == [EndLease(one)]
     assert sessions.at("s") is None
     assert sessions.give_up("s") == []
     assert sessions.ended(one) == []
@@ -36,9 +45,9 @@ def test_a_session_begins_and_ends() -> None:
 def test_one_that_is_asked_for_again_waits_until_the_one_before_has_ended() -> None:
     sessions, before, after = TaskSessions[str](), lease(), lease()
     opened(sessions, before)
-    assert sessions.lost("client:1", "") == [End(before)]
+    assert sessions.lost("client:1", "") == [EndLease(before)]
     assert sessions.asked(after) == []
-    assert sessions.ended(before) == [Begin(after)]
+    assert sessions.ended(before) == [BeginLease(after)]
     assert sessions.begun(after, "held") == []
 
 
@@ -48,7 +57,7 @@ def test_one_whose_owner_is_lost_while_it_is_opened_ends_after_that() -> None:
     assert sessions.lost("client:1", "") == []
     assert sessions.asked(waiting) == []
     assert sessions.lost("client:1", "") == [Refuse(waiting)]
-    assert sessions.begun(one, "held") == [End(one)]
+    assert sessions.begun(one, "held") == [EndLease(one)]
     assert sessions.ended(one) == []
     assert len(sessions) == 0
 
@@ -75,7 +84,7 @@ def test_masters_are_told_of_tasks_that_are_lost_once_and_of_none_in_between() -
     assert sessions.lost("worker:1", "") == []
     assert sessions.watch("s", watcher) == [Tell(watcher, ("worker",))]
     assert sessions.watch("s", watcher) == []
-    assert sessions.give_up("s") == [Tell(watcher, ()), End(one)]
+    assert sessions.give_up("s") == [Tell(watcher, ()), EndLease(one)]
     assert sessions.watch("s", watcher) == [Tell(watcher, ())]
 
 
@@ -94,9 +103,9 @@ class Life:
         for instruction in instructions:
             assert not isinstance(instruction, Tell)
             match instruction:
-                case Begin(one):
+                case BeginLease(one):
                     self.begins.append(one)
-                case End(one):
+                case EndLease(one):
                     self.ends.append(one)
             self.stories[id(instruction.lease)].append(type(instruction).__name__)
 
@@ -137,4 +146,8 @@ def test_whatever_happens_of_one_name_there_is_one(seed: int) -> None:
         life.lose()
         life.begin()
         life.end()
-    assert {tuple(story) for story in life.stories.values()} <= {("Begin", "End"), ("Begin",), ("Refuse",)}
+    assert {tuple(story) for story in life.stories.values()} <= {
+        ("BeginLease", "EndLease"),
+        ("BeginLease",),
+        ("Refuse",),
+    }
