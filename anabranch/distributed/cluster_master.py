@@ -13,16 +13,16 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any
 
 from anabranch.core.bounded import ticks
 from anabranch.core.device import DeviceSpec
 from anabranch.core.interrupts import admitted
-from anabranch.core.pauses import Pauses
 from anabranch.core.values import TensorValue
 from anabranch.distributed.cluster_spec import matches_filters, parse_task_name
 from anabranch.distributed.network import TaskConnection, TaskNetwork
 from anabranch.distributed.step_protocol import GRACE, Abort, Instruction, StepProtocol
+from anabranch.distributed.task_descriptions import DescribableTask, WaitingForTasks, described
 from anabranch.errors import (
     AbortedError,
     CancelledError,
@@ -35,7 +35,7 @@ from anabranch.pipeline import Plan, plan_step
 from anabranch.placement.cost_model import CostModel
 from anabranch.placement.policy import PlacementPolicy, policy_of
 from anabranch.proto.config_pb2 import ConfigProto
-from anabranch.proto.step_plan_pb2 import TaskDescription, WorkerRequest
+from anabranch.proto.step_plan_pb2 import WorkerRequest
 from anabranch.runtime.deadlines import deadlines
 from anabranch.runtime.devices import DeviceAttributes, RemoteDevice
 from anabranch.runtime.item_call import Recorder
@@ -47,11 +47,6 @@ from anabranch.runtime.worker_service import RemoteWorkerSession, WorkerService,
 from anabranch.xla.partitions import Partition
 
 _log = logging.getLogger(__name__)
-
-#: how often (s) a session that is being made says whom it waits for
-TELL_EVERY: Final = 10.0
-#: the longest pause (s) between two attempts to reach a task
-_LONGEST_PAUSE: Final = 1.0
 
 _session_numbers = itertools.count(1)
 
@@ -86,7 +81,7 @@ class ClusterMaster:
         self._network, self._here = network, here
         self.name = f"{client}.{next(_session_numbers)}"
         seconds = self._config.operation_timeout_in_ms / 1000
-        waiting = _Waiting(time.monotonic() + seconds if seconds else None)
+        waiting = WaitingForTasks(time.monotonic() + seconds if seconds else None)
         (first,) = waiting.describe([self._describing(target)])
         addresses = dict(first.address)
         visible = [
@@ -96,6 +91,7 @@ class ClusterMaster:
         visible.sort(key=lambda name: (name != first.task, *parse_task_name(name)))
         self._addresses = {name: addresses[name] for name in visible}
         descriptions = waiting.describe([self._describing(address) for address in self._addresses.values()])
+        incarnations = {said.task: said.incarnation for said in descriptions}
         devices = [
             RemoteDevice(d.device_type, DeviceSpec.from_string(d.name).device_index or 0, d.memory_limit, said.task)
             for said in descriptions
@@ -114,18 +110,18 @@ class ClusterMaster:
         self._tasks: dict[str, _TaskOfSession] = {}
         try:
             for name in visible:
-                self._tasks[name] = _TaskOfSession(self, name, self._addresses[name])
+                self._tasks[name] = _TaskOfSession(self, name, self._addresses[name], incarnations[name])
         except BaseException:
             # tasks keep a session for as long as its client lives
             self.forget()
             raise
 
-    def _describing(self, address: str) -> _Describing:
+    def _describing(self, address: str) -> DescribableTask:
         service = self._here(address)
         if service is not None:
-            return _Describing(address, service.description)
+            return DescribableTask(address, service.description)
         connection = self._network.connect(address)
-        return _Describing(address, lambda: _described(connection))
+        return DescribableTask(address, lambda: described(connection))
 
     def devices(self) -> list[DeviceAttributes]:
         """The devices that steps can use."""
@@ -171,6 +167,17 @@ class ClusterMaster:
         connection = self._network.connect(address)
         return RemoteWorkerSession(connection, self.name, None, self._policy, self._config, self._addresses)
 
+    def incarnation_at(self, address: str) -> int:
+        """Which process the task is now.
+
+        Raises:
+            UnavailableError: it cannot be reached.
+        """
+        said = self._describing(address).describe()
+        if said is None:
+            raise UnavailableError(None, None, f"the task at {address} does not answer; it was lost, and is not back")
+        return said.incarnation
+
     def connection(self, address: str) -> TaskConnection | None:
         """The way to a task; None where it is this process."""
         return None if self._here(address) is not None else self._network.connect(address)
@@ -198,83 +205,20 @@ class ClusterMaster:
             run.give_up(CancelledError(None, None, "the step was cancelled: its session was closed"))
 
 
-class _Describing(NamedTuple):
-    """How to ask a task what it is; it answers None while it cannot be reached."""
-
-    address: str
-    describe: Callable[[], TaskDescription | None]
-
-
-class _Waiting:
-    """Waits until tasks answer.
-
-    Args:
-        deadline: when that is given up, on the monotonic clock; None: never.
-    """
-
-    def __init__(self, deadline: float | None) -> None:
-        self._deadline = deadline
-        self._told = time.monotonic()
-
-    def describe(self, tasks: Sequence[_Describing]) -> list[TaskDescription]:
-        """What tasks say of themselves.
-
-        Raises:
-            DeadlineExceededError: they do not answer in time. It names those that did not.
-            OpError: a task refuses to answer.
-        """
-        said: dict[str, TaskDescription] = {}
-        pauses = Pauses(_LONGEST_PAUSE)
-        while True:
-            for task in tasks:
-                if task.address not in said:
-                    description = task.describe()
-                    if description is not None:
-                        said[task.address] = description
-            missing = [task.address for task in tasks if task.address not in said]
-            if not missing:
-                return [said[task.address] for task in tasks]
-            self._check(missing)
-            with admitted():
-                threading.Event().wait(pauses.next())
-
-    def _check(self, missing: Sequence[str]) -> None:
-        now = time.monotonic()
-        if self._deadline is not None and now >= self._deadline:
-            raise DeadlineExceededError(
-                None,
-                None,
-                f"no session could be made: the tasks at {', '.join(missing)} did not answer; start them, or look at "
-                "their addresses in the cluster's specification",
-            )
-        if now - self._told >= TELL_EVERY:
-            self._told = now
-            _log.warning("the session waits for the tasks at %s to answer", ", ".join(missing))
-
-
-def _described(connection: TaskConnection) -> TaskDescription | None:
-    """What a task says of itself; None where it cannot be reached."""
-    request = WorkerRequest()
-    request.describe.SetInParent()
-    try:
-        reply, _ = read_reply(connection.call([request.SerializeToString()]))
-    except (UnavailableError, AbortedError, DeadlineExceededError):
-        return None
-    if reply.HasField("error"):
-        raise error_from_proto(reply.error, {})
-    return reply.description
-
-
 class _TaskOfSession:
     """A task as one session knows it: the session's part there, which is opened anew where the task has come back.
+
+    A session learns once of each process that takes a task over, by an AbortedError: what the task held is gone, or is
+    what a checkpoint had, so that the program should know before it goes on.
 
     Attributes:
         epoch: grows whenever the task was lost: what was registered before is not there any more.
         is_here: whether the task is this process.
     """
 
-    def __init__(self, master: ClusterMaster, name: str, address: str) -> None:
+    def __init__(self, master: ClusterMaster, name: str, address: str, incarnation: int) -> None:
         self.name, self.address = name, address
+        self._incarnation = incarnation
         self.epoch = 0
         self._master = master
         self._lock = threading.Lock()
@@ -298,15 +242,29 @@ class _TaskOfSession:
         """The session's part on the task, and the epoch that it belongs to.
 
         Raises:
+            AbortedError: another process has become the task; what it is asked next, it does.
             OpError: the task does not answer, or refuses.
         """
         with self._lock:
             epoch, session = self.epoch, self._session
             if session is None:
+                if epoch > 0:
+                    self._check_incarnation()
                 session = self._master.open_on(self.address)
                 if self.epoch == epoch:
                     self._session = session
             return epoch, session
+
+    def _check_incarnation(self) -> None:
+        now = self._master.incarnation_at(self.address)
+        if now != self._incarnation:
+            self._incarnation = now
+            raise AbortedError(
+                None,
+                None,
+                f"{self.name} has come back as another process: its variables have no values, or those of a "
+                "checkpoint. Restore them and run the step again (tf.train.MonitoredTrainingSession does)",
+            )
 
     def abort(self, number: int, error: OpError) -> None:
         """Gives a step up there."""
@@ -468,6 +426,7 @@ class _ClusterRun:
         self._on_done = on_done
         self._master.began(self)
         here: Callable[[], None] | None = None
+        here_at: int | None = None
         if not self._parts:
             self._end(None)
             return None
@@ -475,23 +434,39 @@ class _ClusterRun:
             # the tasks end it themselves, and say who waits for what; this is for those that do not answer
             deadline = time.monotonic() + timeout + GRACE / 2
             self._forget_deadline = deadlines.call_at(deadline, lambda: self._too_late(timeout))
-        for position, part in enumerate(self._parts):
+        try:
+            # all before the first begins: a task that is not there is known before another has changed anything
+            ready = [part.ready() for part in self._parts]
+        except BaseException as error:
+            self._begins_not(0, None, error)
+            return None
+        for position, (part, registered) in enumerate(zip(self._parts, ready, strict=True)):
             own = [feeds[i] for i in part.partition.feed_positions]
             try:
-                registered = part.ready()
                 if leaves_here and here is None and part.task.is_here:
-                    here = functools.partial(self._run_here, position, registered, own, timeout, record)
+                    here, here_at = (
+                        functools.partial(self._run_here, position, registered, own, timeout, record),
+                        position,
+                    )
                     continue
                 registered.start(self._number, own, functools.partial(self._answered, position), timeout, record)
             except BaseException as error:
-                # it runs nowhere if it cannot begin everywhere: those that have begun are told, the others never hear
-                for later in range(position + 1, len(self._parts)):
-                    self._answered(later, [])
-                if here is not None:
-                    self._answered(next(i for i, one in enumerate(self._parts) if one.task.is_here), [])
-                self._answered(position, error)
+                self._begins_not(position, here_at, error)
                 return None
         return here
+
+    def _begins_not(self, position: int, here_at: int | None, error: BaseException) -> None:
+        """A part could not begin: those before it that have are told, the others never hear of the step.
+
+        Args:
+            position: of the part.
+            here_at: of a part before it that was left to the caller.
+        """
+        for later in range(position + 1, len(self._parts)):
+            self._answered(later, [])
+        if here_at is not None:
+            self._answered(here_at, [])
+        self._answered(position, error)
 
     def _run_here(
         self,
@@ -570,7 +545,7 @@ def reset_task(network: TaskNetwork, address: str, containers: Sequence[str]) ->
         OpError: a task does not answer.
     """
     connection = network.connect(address)
-    (first,) = _Waiting(None).describe([_Describing(address, lambda: _described(connection))])
+    (first,) = WaitingForTasks(None).describe([DescribableTask(address, lambda: described(connection))])
     for other in dict(first.address).values():
         request = WorkerRequest()
         request.reset.container.extend(containers)

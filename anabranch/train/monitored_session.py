@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import abc
 import inspect
+import os
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar, overload
+from typing import Any, Final, Literal, Self, TypeVar, overload
 
 from anabranch import errors
 from anabranch.core import nest
 from anabranch.core.nest import Structure
 from anabranch.core.values import TensorValue
+from anabranch.distributed.shard_loading import DIRECTORY_VARIABLE
+from anabranch.distributed.shard_recovery import RecoveryAction
 from anabranch.graph.collections import GraphKeys
 from anabranch.graph.graph import Graph, get_default_graph
 from anabranch.graph.operation import FeedDict, Operation
 from anabranch.proto.config_pb2 import ConfigProto, RunMetadata, RunOptions
 from anabranch.session import BaseSession, Session
+from anabranch.train.automatic_checkpoints import AutomaticCheckpointHook
 from anabranch.train.coordinator import Coordinator
 from anabranch.train.hooked_session import (
     CoordinatedSession,
@@ -25,6 +29,7 @@ from anabranch.train.hooked_session import (
     StepContext,
     WrappedSession,
 )
+from anabranch.train.model_shards import ModelShards
 from anabranch.train.recording_hooks import CheckpointSaverHook, StepCounterHook, SummarySaverHook
 from anabranch.train.scaffold import Scaffold
 from anabranch.train.session_manager import SessionManager
@@ -34,6 +39,8 @@ _Result = TypeVar("_Result")
 
 #: stands for "not given" where None has a meaning
 USE_DEFAULT: Final[Any] = object()
+#: of `save_checkpoint_secs`
+AUTOMATIC: Final = "auto"
 
 
 class SessionCreator(abc.ABC):
@@ -53,6 +60,8 @@ class ChiefSessionCreator(SessionCreator):
         config: a `ConfigProto`.
         checkpoint_dir: where checkpoints are.
         checkpoint_filename_with_path: one checkpoint, in place of a directory.
+        shards: of the model: only those that have lost their values are initialized or restored.
+        on_recovery: is told, with `shards`, what is done to them.
     """
 
     def __init__(
@@ -62,7 +71,11 @@ class ChiefSessionCreator(SessionCreator):
         config: ConfigProto | None = None,
         checkpoint_dir: str | None = None,
         checkpoint_filename_with_path: str | None = None,
+        shards: ModelShards | None = None,
+        on_recovery: Callable[[RecoveryAction], None] | None = None,
     ) -> None:
+        self._shards = shards
+        self._on_recovery = on_recovery
         self._checkpoint_dir = checkpoint_dir
         self._checkpoint_filename_with_path = checkpoint_filename_with_path
         self._scaffold = scaffold or Scaffold()
@@ -71,9 +84,16 @@ class ChiefSessionCreator(SessionCreator):
         self._config = config
 
     def create_session(self) -> Session:
-        self._scaffold.finalize()
+        shards = self._shards
         if self._session_manager is None:
+            if shards is not None:
+                shards.build(self._scaffold)
+            self._scaffold.finalize()
             self._session_manager = _session_manager(self._scaffold)
+        if shards is not None:
+            return self._session_manager.recover_shards(
+                self._master, lambda session: shards.recover(session, self._scaffold, self._on_recovery), self._config
+            )
         return self._session_manager.prepare_session(
             self._master,
             saver=self._scaffold.saver,
@@ -94,6 +114,7 @@ class WorkerSessionCreator(SessionCreator):
         master: the target of the session.
         config: a `ConfigProto`.
         max_wait_secs: how long to wait, in seconds.
+        shards: of the model: it waits for all of them.
     """
 
     def __init__(
@@ -102,7 +123,9 @@ class WorkerSessionCreator(SessionCreator):
         master: str = "",
         config: ConfigProto | None = None,
         max_wait_secs: float = 30 * 60,
+        shards: ModelShards | None = None,
     ) -> None:
+        self._shards = shards
         self._scaffold = scaffold or Scaffold()
         self._session_manager: SessionManager | None = None
         self._master = master
@@ -110,8 +133,10 @@ class WorkerSessionCreator(SessionCreator):
         self._max_wait_secs = max_wait_secs
 
     def create_session(self) -> Session:
-        self._scaffold.finalize()
         if self._session_manager is None:
+            if self._shards is not None:
+                self._shards.build(self._scaffold)
+            self._scaffold.finalize()
             self._session_manager = _session_manager(self._scaffold)
         return self._session_manager.wait_for_session(
             self._master, config=self._config, max_wait_secs=self._max_wait_secs
@@ -357,7 +382,7 @@ def MonitoredTrainingSession(
     scaffold: Scaffold | None = None,
     hooks: Sequence[SessionRunHook] | None = None,
     chief_only_hooks: Sequence[SessionRunHook] | None = None,
-    save_checkpoint_secs: float | None = USE_DEFAULT,
+    save_checkpoint_secs: float | Literal["auto"] | None = USE_DEFAULT,
     save_summaries_steps: int | None = USE_DEFAULT,
     save_summaries_secs: float | None = USE_DEFAULT,
     config: ConfigProto | None = None,
@@ -372,12 +397,14 @@ def MonitoredTrainingSession(
     Args:
         master: the target of the session.
         is_chief: whether to initialize the model, or to wait for the chief.
-        checkpoint_dir: where checkpoints are saved and looked for; None: none are.
+        checkpoint_dir: where checkpoints are saved and looked for; None: where ANABRANCH_CHECKPOINT says, with
+            `save_checkpoint_secs="auto"`, or else nowhere.
         scaffold: default: a new one.
         hooks: `SessionRunHook`s.
         chief_only_hooks: hooks that only the chief runs.
         save_checkpoint_secs: seconds between checkpoints; default: 600 if `save_checkpoint_steps` is not given either;
-            None: not by time.
+            None: not by time. "auto": as often as it pays, beside the training, and a task that has lost its variables
+            gets them back from the last checkpoint; all workers say so (docs/clusters.md#what-lasts).
         save_summaries_steps: steps between summaries; default: 100 if `save_summaries_secs` is not given either.
         save_summaries_secs: seconds between summaries; default: not by time.
         config: a `ConfigProto`.
@@ -391,7 +418,7 @@ def MonitoredTrainingSession(
         A `MonitoredSession`.
 
     Raises:
-        nothing
+        ValueError: `save_checkpoint_secs` is "auto", and there is no directory, or `save_checkpoint_steps` is given.
 
     Example:
         >>> step = tf.train.get_or_create_global_step()
@@ -402,17 +429,37 @@ def MonitoredTrainingSession(
         >>> tf.train.latest_checkpoint("runs")
         'runs/model.ckpt-1'
     """
+    everywhere = os.environ.get(DIRECTORY_VARIABLE)
+    if checkpoint_dir is None and everywhere and save_checkpoint_secs is USE_DEFAULT:
+        checkpoint_dir, save_checkpoint_secs = everywhere, AUTOMATIC
+    shards = None
+    if save_checkpoint_secs == AUTOMATIC:
+        if not checkpoint_dir or _given(save_checkpoint_steps):
+            raise ValueError(
+                f"save_checkpoint_secs={AUTOMATIC!r} needs a checkpoint_dir, and no save_checkpoint_steps; got "
+                f"{checkpoint_dir!r} and {_given(save_checkpoint_steps)}"
+            )
+        shards = ModelShards(checkpoint_dir)
     if save_summaries_steps is USE_DEFAULT and save_summaries_secs is USE_DEFAULT:
         save_summaries_steps = 100
     if save_checkpoint_secs is USE_DEFAULT and save_checkpoint_steps is USE_DEFAULT:
         save_checkpoint_secs = 600
-    save_checkpoint_secs, save_checkpoint_steps = _given(save_checkpoint_secs), _given(save_checkpoint_steps)
+    save_secs = None if save_checkpoint_secs == AUTOMATIC else _given(save_checkpoint_secs)
+    save_checkpoint_steps = _given(save_checkpoint_steps)
     save_summaries_secs, save_summaries_steps = _given(save_summaries_secs), _given(save_summaries_steps)
     scaffold = scaffold or Scaffold()
     if not is_chief:
-        worker = WorkerSessionCreator(scaffold, master, config, max_wait_secs)
+        worker = WorkerSessionCreator(scaffold, master, config, max_wait_secs, shards)
         return MonitoredSession(worker, hooks, stop_grace_period_secs)
-    chief = ChiefSessionCreator(scaffold, master, config, checkpoint_dir)
+    saving = None if shards is None else AutomaticCheckpointHook(shards)
+    chief = ChiefSessionCreator(
+        scaffold,
+        master,
+        config,
+        checkpoint_dir,
+        shards=shards,
+        on_recovery=None if saving is None else saving.recovered,
+    )
     all_hooks = list(chief_only_hooks or [])
     summary_dir = summary_dir or checkpoint_dir
     if summary_dir:
@@ -427,11 +474,13 @@ def MonitoredTrainingSession(
                     output_dir=summary_dir,
                 )
             )
-    saves = (save_checkpoint_secs and save_checkpoint_secs > 0) or (save_checkpoint_steps and save_checkpoint_steps > 0)
-    if checkpoint_dir and saves:
+    saves = (save_secs and save_secs > 0) or (save_checkpoint_steps and save_checkpoint_steps > 0)
+    if saving is not None:
+        all_hooks.append(saving)
+    elif checkpoint_dir and saves:
         all_hooks.append(
             CheckpointSaverHook(
-                checkpoint_dir, save_steps=save_checkpoint_steps, save_secs=save_checkpoint_secs, scaffold=scaffold
+                checkpoint_dir, save_steps=save_checkpoint_steps, save_secs=save_secs, scaffold=scaffold
             )
         )
     return MonitoredSession(chief, [*all_hooks, *(hooks or [])], stop_grace_period_secs)

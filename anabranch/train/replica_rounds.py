@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -10,9 +12,36 @@ from anabranch.frontend.resources.accumulators import ConditionalAccumulator, Sp
 from anabranch.frontend.resources.queues import FIFOQueue
 from anabranch.frontend.variables.variables import Variable
 from anabranch.graph.composite import Gradient, IndexedSlices
-from anabranch.graph.graph import get_default_graph
+from anabranch.graph.graph import Graph, get_default_graph
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
+from anabranch.train.queue_runner import QueueRunner
+
+
+class RoundsRunner(QueueRunner):
+    """The chief's: its one thread ends one round after the other; between two of them nothing changes the model.
+
+    It waits for values, which no longer come when the workers have stopped: it ends with the session.
+    """
+
+    _ends_with_session = True
+    _wanted: Callable[[], None] | None = None
+
+    def between_rounds(self, action: Callable[[], None]) -> None:
+        """Has something called before the next round, by the thread that would begin it; it must not raise.
+
+        What was asked for before and has not been called yet, is not called.
+        """
+        self._wanted = action
+
+    def _enqueued(self) -> None:
+        wanted, self._wanted = self._wanted, None
+        if wanted is not None:
+            wanted()
+
+
+#: of the optimizer of a graph that works in rounds
+rounds_runners: Final[WeakKeyDictionary[Graph, RoundsRunner]] = WeakKeyDictionary()
 
 
 class HandedIn(NamedTuple):

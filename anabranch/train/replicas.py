@@ -38,8 +38,7 @@ from anabranch.session import Session
 from anabranch.train.coordinator import Coordinator
 from anabranch.train.monitored_session import MonitoredSession
 from anabranch.train.optimizer import GradientsAndVariables, Optimizer
-from anabranch.train.queue_runner import QueueRunner
-from anabranch.train.replica_rounds import accumulated, hand_out, token_queue
+from anabranch.train.replica_rounds import RoundsRunner, accumulated, hand_out, rounds_runners, token_queue
 from anabranch.train.replica_status import STEPS, WAITS_IN, WorkerStatus, as_status
 from anabranch.train.session_run_hook import SessionRunContext, SessionRunHook, SessionRunValues
 from anabranch.train.training_util import get_or_create_global_step
@@ -233,7 +232,7 @@ class ReplicaOptimizer(Optimizer):
         return done if isinstance(done, Operation) else done.op
 
     _drops = False
-    _chief_runner: QueueRunner | None = None
+    _chief_runner: RoundsRunner | None = None
     _chief_init: Operation | None = None
     reissue_op: Operation | None = None
     _reissue_after = 0.0
@@ -287,7 +286,8 @@ class _Rounds(ReplicaOptimizer):
             with graph.control_dependencies([update]):
                 begun = raw.Cast(number.read_value(), DstT=local.dtype)
                 tokens = [hand_out(queue, begun, queue.size() < _MOST_TOKENS) for queue in self._queues]
-            self._chief_runner = _RoundsRunner(self._queues[0], [group(*tokens)])
+            self._chief_runner = RoundsRunner(self._queues[0], [group(*tokens)])
+            rounds_runners[graph] = self._chief_runner
             current = raw.Cast(number.read_value(), DstT=local.dtype)
             waits_in = self._table.read_value()[: self._workers, WAITS_IN]
             # those who wait for the end of this step, or for a token that a chief who died has not handed out
@@ -467,12 +467,6 @@ class DownpourReplicas(_Copies):
 
 
 # ---------------------------------------------------------------------- hook
-class _RoundsRunner(QueueRunner):
-    """The chief's: it waits for values, which no longer come when the workers have stopped."""
-
-    _ends_with_session = True
-
-
 class _ReplicaHook(SessionRunHook):
     """See `ReplicaOptimizer.make_session_run_hook`."""
 

@@ -104,17 +104,39 @@ class SessionManager:
                     session.run(init_op, feed_dict=init_feed_dict)
                 if init_fn is not None:
                     init_fn(session)
-            done, message = self._try_run_local_init_op(session)
-            what = "ready for local_init"
-            if done:
-                done, message = model_ready(self._ready_op, session, "Model not ready")
-                what = "ready"
-            if not done:
-                raise RuntimeError(
-                    f"Init operations did not make model {what}.  Init op: {_name(init_op)}, init fn: {init_fn}, "
-                    f"local_init_op: {_name(self._local_init_op)}, error: {message}"
-                )
+            self._complete(session, f"Init op: {_name(init_op)}, init fn: {init_fn}")
         return session
+
+    def recover_shards(
+        self, master: str, recover: Callable[[Session], Any], config: ConfigProto | None = None
+    ) -> Session:
+        """A session whose model lives on several tasks, some of which may have lost their values.
+
+        Args:
+            master: the target of the session.
+            recover: gives those values that have none.
+            config: a `ConfigProto`.
+
+        Raises:
+            RuntimeError: the model is not ready after it.
+        """
+        session = Session(master, graph=self._graph, config=config)
+        with _closed_if_this_fails(session):
+            recover(session)
+            self._complete(session, "Its shards were initialized or restored")
+        return session
+
+    def _complete(self, session: Session, what_was_done: str) -> None:
+        done, message = self._try_run_local_init_op(session)
+        what = "ready for local_init"
+        if done:
+            done, message = model_ready(self._ready_op, session, "Model not ready")
+            what = "ready"
+        if not done:
+            raise RuntimeError(
+                f"Init operations did not make model {what}.  {what_was_done}, "
+                f"local_init_op: {_name(self._local_init_op)}, error: {message}"
+            )
 
     def recover_session(
         self,
