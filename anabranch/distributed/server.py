@@ -17,7 +17,8 @@ from anabranch.distributed.cluster_master import ClusterMaster, reset_task
 from anabranch.distributed.cluster_spec import ClusterLike, ClusterSpec, task_name
 from anabranch.distributed.connections import EndpointNetwork, HandlerOfTask
 from anabranch.distributed.keys import CurveKeys
-from anabranch.distributed.shard_loading import DIRECTORY_VARIABLE, load_shard
+from anabranch.distributed.shard_loading import load_shard
+from anabranch.distributed.shard_recovery import DIRECTORY_VARIABLE
 from anabranch.distributed.task import Task
 from anabranch.distributed.transport import Endpoint
 from anabranch.errors import InvalidArgumentError, UnavailableError

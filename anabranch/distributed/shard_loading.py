@@ -21,8 +21,6 @@ from anabranch.io import checkpoint_state, checkpoint_store, durable
 from anabranch.io.tensor_reader import TensorReader
 from anabranch.runtime.containers import Containers
 
-#: environment variable that names the directory of a cluster's checkpoints
-DIRECTORY_VARIABLE: Final = "ANABRANCH_CHECKPOINT"
 #: in a directory of checkpoints
 SHARDS_FILE: Final = "shards.json"
 

@@ -28,6 +28,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
+#: environment variable that names the directory of a cluster's checkpoints
+DIRECTORY_VARIABLE: Final = "ANABRANCH_CHECKPOINT"
 #: of the file that says which variables of a checkpoint belong to which task
 FORMAT: Final = 1
 

@@ -16,6 +16,7 @@ from typing import Final
 from anabranch.core.interrupts import admitted
 from anabranch.distributed.shard_recovery import Continue, RecoveryAction
 from anabranch.frontend.platform import logging
+from anabranch.io import checkpoint_writer
 from anabranch.session import Session
 from anabranch.train.basic_session_run_hooks import global_step_for
 from anabranch.train.checkpoint_management import latest_checkpoint
@@ -105,6 +106,10 @@ class AutomaticCheckpointHook(SessionRunHook):
             self._ask(run_context.session)
 
     def end(self, session: Session) -> None:
+        self._save_last(session)
+        self._shards.finish(session)
+
+    def _save_last(self, session: Session) -> None:
         self._finish()
         step = int(session.run(self._global_step))
         if step == self._last_step:
@@ -158,6 +163,8 @@ class AutomaticCheckpointHook(SessionRunHook):
         self._current = save
 
     def _write(self, session: Session, save: _Save, on_read: threading.Event | None) -> None:
+        # what saves have left that failed while a task was still writing; nobody else saves here
+        checkpoint_writer.sweep_uncommitted(self._path)
         try:
             self._shards.save(session, self._path, save.step, None if on_read is None else on_read.set)
         except Exception as error:

@@ -113,6 +113,9 @@ class ModelShards:
         """
         graph = get_default_graph()
         self.rounds = rounds_runners.get(graph)
+        self._closes_queue = self.rounds is not None and not self.rounds.leaves_queue_open
+        if self.rounds is not None:
+            self.rounds.leaves_queue_open = True
         with graph.name_scope(""), graph.control_dependencies(None), graph.device(None):
             self._shards = [self._shard(task, variables) for task, variables in _by_task(global_variables()).items()]
             if scaffold.given_ready_op is None and not graph.get_collection(GraphKeys.READY_OP):
@@ -194,6 +197,8 @@ class ModelShards:
             on_action(action)
         self._do(session, scaffold, action)
         if isinstance(action, Restore | Initialize):
+            if self.rounds is not None:
+                self.rounds.begin_anew(session)
             session.run([shard.set_mark for shard in self._shards if shard.task in action.tasks])
             logging.info("%s", _described(action, self.directory))
         self._write_map()
@@ -231,6 +236,11 @@ class ModelShards:
         assert self._map is not None
         os.makedirs(self.directory, exist_ok=True)
         write_shard_map(self.directory, self._map)
+
+    def finish(self, session: Session) -> None:
+        """Tells workers that wait for tokens that none come any more, where the optimizer does that."""
+        if self._closes_queue and self.rounds is not None:
+            session.run(self.rounds.cancel_op)
 
     # ------------------------------------------------------------------ saving
     def save(self, session: Session, path: str, step: int, on_read: Callable[[], None] | None = None) -> str | None:

@@ -13,8 +13,7 @@ from anabranch import errors
 from anabranch.core import nest
 from anabranch.core.nest import Structure
 from anabranch.core.values import TensorValue
-from anabranch.distributed.shard_loading import DIRECTORY_VARIABLE
-from anabranch.distributed.shard_recovery import RecoveryAction
+from anabranch.distributed.shard_recovery import DIRECTORY_VARIABLE, RecoveryAction
 from anabranch.graph.collections import GraphKeys
 from anabranch.graph.graph import Graph, get_default_graph
 from anabranch.graph.operation import FeedDict, Operation

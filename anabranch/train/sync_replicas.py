@@ -172,6 +172,10 @@ class SyncReplicasOptimizer(Optimizer):
             times = [item.set_time(global_step) for item in accumulators if item is not None]
             #: what the chief runs once before the first step
             self.chief_init_op: Operation = group(self.local_step_init_op, *times)
+            with graph.device(global_step.device):
+                no_tokens = queue.dequeue_many(queue.size()).op
+            known = [(item._accumulator, item._device) for item in accumulators if item is not None]
+            self._chief_queue_runner.starts_anew(no_tokens, group(*times), known)
         return train_op
 
     def _accumulate(self, grad: Tensor | IndexedSlices | None, var: Variable) -> _Accumulated | None:

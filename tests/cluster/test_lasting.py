@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+import json
+import os
+import re
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +17,12 @@ import pytest
 
 import anabranch as tf
 from anabranch.distributed.shard_loading import load_shard
+from anabranch.distributed.shard_recovery import DIRECTORY_VARIABLE
+from anabranch.io import checkpoint_manifest, checkpoint_writer, durable
 from anabranch.testing.local_cluster import LocalCluster, local_cluster
 from anabranch.train.save_interval import SaveInterval
+from tests.cluster.processes import DEADLINE, Process, one_ps
 
-#: seconds; no wait of a test lasts longer
-DEADLINE = 30.0
 PS = [f"/job:ps/replica:0/task:{i}" for i in range(2)]
 
 
@@ -27,23 +33,29 @@ def cluster() -> Iterator[LocalCluster]:
 
 
 class Trainer:
-    """A worker whose step adds 1 to `a` on one parameter server and `b` on the other, and counts."""
+    """A worker whose step adds 1 to `a` on one parameter server, to `b` on the other, and to the global step."""
 
-    def __init__(self, cluster: LocalCluster, directory: Path, index: int = 0, save: Any = "auto") -> None:
+    def __init__(self, cluster: LocalCluster, directory: Path, index: int = 0, in_rounds: bool = False) -> None:
         self.graph = tf.Graph()
+        hooks = []
         with self.graph.as_default():
             with tf.device(tf.train.replica_device_setter(2, worker_device=f"/job:worker/task:{index}")):
                 self.step = tf.train.get_or_create_global_step()
                 self.a = tf.get_variable("a", initializer=np.zeros(3, np.float32), use_resource=True)
                 self.b = tf.get_variable("b", initializer=np.zeros(2, np.float32), use_resource=True)
-                self.train = tf.group(
-                    self.a.assign_add(np.ones(3)), self.b.assign_add(np.ones(2)), self.step.assign_add(1)
-                )
+                optimizer: Any = tf.train.GradientDescentOptimizer(1.0)
+                if in_rounds:
+                    optimizer = tf.train.replicas.synchronous(optimizer, aggregate=1, backups=1)
+                loss = -tf.reduce_sum(self.a) - tf.reduce_sum(self.b)
+                self.train = optimizer.minimize(loss, self.step)
+                if in_rounds:
+                    hooks = [optimizer.make_session_run_hook(index == 0)]
             self.session = tf.train.MonitoredTrainingSession(
                 cluster.target("worker", index),
                 index == 0,
                 str(directory),
-                save_checkpoint_secs=save,
+                hooks=hooks,
+                save_checkpoint_secs="auto",
                 config=tf.ConfigProto(operation_timeout_in_ms=int(DEADLINE * 1000)),
                 log_step_count_steps=None,
                 save_summaries_steps=None,
@@ -70,21 +82,24 @@ def when_asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bool]]:
 
 
 def saved(trainer: Trainer, directory: Path, when_asked: list[bool]) -> int:
-    """Has a checkpoint saved; its step."""
+    """Has a checkpoint saved; what it has of `a`, whose shard may have been read some steps after the other."""
     when_asked.append(True)
     before = tf.train.latest_checkpoint(str(directory))
-    trainer.run()
     deadline = time.monotonic() + DEADLINE
     while (latest := tf.train.latest_checkpoint(str(directory))) == before:
         assert time.monotonic() < deadline
-    trainer.run()
+        trainer.run()
     assert latest is not None
-    return int(latest.rpartition("-")[2])
+    return int(tf.train.load_variable(latest, "a")[0])
 
 
 def comes_back(cluster: LocalCluster, name: str, directory: Path | None) -> None:
     """A parameter server is killed, and another process takes its place, as `tf.train.Server` does."""
     cluster.lose(name)
+    started_again(cluster, name, directory)
+
+
+def started_again(cluster: LocalCluster, name: str, directory: Path | None) -> None:
     task = cluster.begin(name)
     if directory is not None:
         assert load_shard(task.state.containers, name, list(cluster.tasks), str(directory))
@@ -112,3 +127,193 @@ def test_a_shard_comes_back_and_the_others_keep_what_they_learned(
     assert chief.values() == other.values() == [step + 3, commit + 3, step + 3]
     chief.close()
     assert tf.train.latest_checkpoint(str(tmp_path)) == str(tmp_path / f"model.ckpt-{step + 3}")
+
+
+def test_replicas_in_rounds_go_back_to_one_commit_together(
+    cluster: LocalCluster, tmp_path: Path, when_asked: list[bool]
+) -> None:
+    chief, other = Trainer(cluster, tmp_path, 0, True), Trainer(cluster, tmp_path, 1, True)
+    chief.run(2)
+    other.run(2)
+    commit = saved(chief, tmp_path, when_asked)
+    other.run(3)
+    assert chief.values()[0] >= commit + 3
+    cluster.lose(PS[1])
+    # it takes nothing by itself: the others would be rounds ahead of it
+    task = cluster.begin(PS[1])
+    assert load_shard(task.state.containers, PS[1], list(cluster.tasks), str(tmp_path)) is None
+    late = threading.Thread(target=other.run, args=(2,))
+    late.start()
+    chief.run(2)
+    late.join(DEADLINE)
+    assert not late.is_alive()
+    step, a, b = chief.values()
+    assert commit + 2 <= step == a == b <= commit + 4
+    assert other.values() == [step, a, b]
+    chief.close()
+
+
+def test_a_checkpoint_is_of_one_round_while_rounds_go_on(
+    cluster: LocalCluster, tmp_path: Path, when_asked: list[bool]
+) -> None:
+    trainer = Trainer(cluster, tmp_path, 0, True)
+    seen = set()
+    for _ in range(4):
+        when_asked.append(True)
+        trainer.run(10)
+        path = tf.train.latest_checkpoint(str(tmp_path))
+        assert path is not None
+        reader = tf.train.load_checkpoint(path)
+        step = int(reader.get_tensor("global_step"))
+        assert path.endswith(f"-{step}")
+        assert reader.get_tensor("a")[0] == reader.get_tensor("b")[0] == step
+        seen.add(step)
+    assert len(seen) > 1
+    trainer.close()
+
+
+class Fault:
+    """Happens in a save, once it is armed: at its beginning, as files are written, made durable, renamed, or merged."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, stage: str, happens: Callable[[], None]) -> None:
+        self.is_armed, self.has_happened = False, False
+        owner, name = STAGES[stage]
+        real = getattr(owner, name)
+
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            if self.is_armed:
+                self.is_armed, self.has_happened = False, True
+                happens()
+            return real(*args, **kwargs)
+
+        monkeypatch.setattr(owner, name, wrapped)
+
+
+STAGES: dict[str, tuple[Any, str]] = {
+    "begin": (checkpoint_writer, "write_checkpoint"),
+    "write": (durable, "write_all"),
+    "sync": (os, "fsync"),
+    "rename": (os, "rename"),
+    "part": (checkpoint_manifest, "save"),
+    "merge": (checkpoint_writer, "merge_checkpoints"),
+    "link": (checkpoint_writer, "_link_locked"),
+}
+
+
+def files(directory: Path) -> set[str]:
+    return {path.name for path in directory.iterdir() if path.is_file()}
+
+
+@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
+def test_a_save_that_fails_raises_and_leaves_the_last_one(
+    cluster: LocalCluster,
+    tmp_path: Path,
+    when_asked: list[bool],
+    monkeypatch: pytest.MonkeyPatch,
+    stage: str,
+    number: int,
+) -> None:
+    if number == errno.EIO and stage not in ("write", "sync"):
+        pytest.skip("the disk says so where it is written to")
+
+    def fails() -> None:
+        raise OSError(number, os.strerror(number))
+
+    trainer = Trainer(cluster, tmp_path)
+    trainer.run(2)
+    fault = Fault(monkeypatch, stage, fails)
+    before = files(tmp_path)
+    fault.is_armed = True
+    when_asked.append(True)
+    kind = tf.errors.ResourceExhaustedError if number == errno.ENOSPC else tf.errors.OpError
+    with pytest.raises((kind, OSError) if stage in ("begin", "merge", "part", "link") else kind):
+        trainer.run(500)
+    assert fault.has_happened
+    assert tf.train.latest_checkpoint(str(tmp_path)) == str(tmp_path / "model.ckpt-0")
+    assert files(tmp_path) == before
+    # who trains on can save the next one
+    step = trainer.values()[0]
+    trainer.close()
+    assert tf.train.latest_checkpoint(str(tmp_path)) == str(tmp_path / f"model.ckpt-{step}")
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_parameter_server_killed_in_a_save_comes_back_to_the_last_one(
+    cluster: LocalCluster, tmp_path: Path, when_asked: list[bool], monkeypatch: pytest.MonkeyPatch, stage: str
+) -> None:
+    def dies() -> None:
+        cluster.lose(PS[1])
+        threading.Timer(0.05, lambda: started_again(cluster, PS[1], tmp_path)).start()
+        # nothing that it was doing is finished
+        raise OSError(errno.EIO, "the process is gone")
+
+    trainer = Trainer(cluster, tmp_path)
+    trainer.run(2)
+    fault = Fault(monkeypatch, stage, dies)
+    fault.is_armed = True
+    when_asked.append(True)
+    while not fault.has_happened:
+        trainer.run()
+    trainer.run(2)
+    step, a, b = trainer.values()
+    # `a` was on the one that died, and is behind by what came after the first checkpoint
+    assert a < step == b
+    trainer.close()
+    latest = tf.train.latest_checkpoint(str(tmp_path))
+    assert latest == str(tmp_path / f"model.ckpt-{step}")
+    reader = tf.train.load_checkpoint(latest)
+    assert [reader.get_tensor("a")[0], reader.get_tensor("b")[0]] == [a, b]
+    unfinished = [name for name in files(tmp_path) if "aside" in name or re.search(r"ckpt-\d+-\d{5}-of", name)]
+    assert not unfinished
+
+
+def test_a_killed_parameter_server_goes_on_from_its_last_checkpoint(
+    tmp_path: Path, when_asked: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # both in one update, so that a half of one would show
+    told = {DIRECTORY_VARIABLE: str(tmp_path)}
+    monkeypatch.setenv(DIRECTORY_VARIABLE, str(tmp_path))
+    with one_ps(told) as (addresses, worker, processes):
+        with tf.device(tf.train.replica_device_setter(1, worker_device="/job:worker/task:0")):
+            step = tf.train.get_or_create_global_step()
+            learned = tf.get_variable("learned", initializer=0.0, use_resource=True)
+            train = tf.group(learned.assign_add(1.0), step.assign_add(1))
+        config = tf.ConfigProto(operation_timeout_in_ms=int(DEADLINE * 1000))
+        with tf.train.MonitoredTrainingSession(worker.target, config=config, log_step_count_steps=None) as session:
+
+            def trained(times: int) -> int:
+                for _ in range(times):
+                    session.run(train)
+                values = session.run([step, learned])
+                assert values[0] == values[1]
+                return int(values[0])
+
+            def commit() -> int:
+                path = tf.train.latest_checkpoint(str(tmp_path))
+                assert path is not None
+                return int(path.rpartition("-")[2])
+
+            trained(5)
+            when_asked.append(True)
+            trained(1)
+            while commit() == 0:
+                trained(1)
+
+            def killed_and_started_again() -> None:
+                processes[-1].kill()
+                processes.append(Process("task_process.py", json.dumps(addresses), "ps", "0", environment=told))
+
+            for seconds in (0.0, 0.05):
+                highest = trained(3)
+                supervisor = threading.Timer(seconds, killed_and_started_again)
+                supervisor.start()
+                if not seconds:
+                    supervisor.join(DEADLINE)
+                began = time.monotonic()
+                while (now := trained(1)) > highest:
+                    highest, began = now, time.monotonic()
+                # what came after the commit is lost, and nothing else; what was repeated may be a read
+                assert commit() <= now <= commit() + 1
+                print(f"the training went on after {time.monotonic() - began:.2f} s")
+                supervisor.join(DEADLINE)

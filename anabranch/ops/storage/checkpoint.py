@@ -51,7 +51,6 @@ SaveV2 = define_op(
     "prefix: string, tensor_names: string, shape_and_slices: string, tensors: dtypes ->",
     "dtypes: list(type) >= 1",
     stateful=True,
-    blocking=True,
 )
 SaveV2.not_differentiable()
 
