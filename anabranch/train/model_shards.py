@@ -7,6 +7,7 @@ what it says. All is added to the graph before it is finalized, on the chief and
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import hashlib
 import itertools
 import os
@@ -48,9 +49,11 @@ from anabranch.graph.operation import FeedDict, Operation, Tensor
 from anabranch.ops import raw
 from anabranch.session import Session
 from anabranch.train.checkpoint_management import latest_checkpoint
+from anabranch.train.chief_lease import ChiefLease
 from anabranch.train.replica_rounds import RoundsRunner, rounds_runners
 from anabranch.train.saver import Saver
 from anabranch.train.scaffold import Scaffold
+from anabranch.train.training_util import get_global_step
 
 #: marks are below this, so that they are fit for a variable of int64
 _MARKS: Final = 1 << 62
@@ -104,10 +107,11 @@ class ModelShards:
     rounds: RoundsRunner | None
 
     # ------------------------------------------------------------------ building
-    def build(self, scaffold: Scaffold) -> None:
+    def build(self, scaffold: Scaffold, lease: ChiefLease | None = None) -> None:
         """Adds what is needed to the default graph.
 
         Args:
+            lease: says who is chief.
             scaffold: whose saver saves the model. Where it has no operation that says whether the model is ready, that
                 of the graph becomes one that looks at the marks as well.
         """
@@ -121,6 +125,13 @@ class ModelShards:
             if scaffold.given_ready_op is None and not graph.get_collection(GraphKeys.READY_OP):
                 everything = [*global_variables(), *local_variables(), *(shard.mark for shard in self._shards)]
                 graph.add_to_collection(GraphKeys.READY_OP, report_uninitialized_variables(everything))
+        if lease is not None:
+            step = get_global_step()
+            lease.build("" if step is None else step.device)
+            if self.rounds is not None:
+                self.rounds.lease = lease
+                # an optimizer that closes its queue has what a chief needs in the graph of the first chief only
+                lease.passes = not self._closes_queue
         saver = scaffold.given_saver
         if saver is None:
             saver = Scaffold.get_or_default("saver", GraphKeys.SAVERS, lambda: Saver(sharded=True, allow_empty=True))
@@ -178,7 +189,11 @@ class ModelShards:
 
     # ------------------------------------------------------------------ recovery
     def recover(
-        self, session: Session, scaffold: Scaffold, on_action: Callable[[RecoveryAction], None] | None = None
+        self,
+        session: Session,
+        scaffold: Scaffold,
+        on_action: Callable[[RecoveryAction], None] | None = None,
+        in_doubt: bool = False,
     ) -> RecoveryAction:
         """Gives shards that have lost their values those of the latest checkpoint, or initial ones.
 
@@ -186,11 +201,15 @@ class ModelShards:
             session: runs the operations.
             scaffold: says how the model is initialized.
             on_action: is told what is done, before it is done.
+            in_doubt: whether a chief is dead that may have died while it ended a round. What it did of that cannot be
+                known, so that all shards go back to a commit.
 
         Returns:
             What was done.
         """
         states = self._states(session)
+        if in_doubt and self.rounds is not None and len(states) > 1:
+            states = [dataclasses.replace(state, mark=None) for state in states]
         commit = latest_checkpoint(self.directory)
         action = next_action(states, self._mark, commit, self.rounds is not None)
         if on_action is not None:

@@ -20,6 +20,7 @@ from anabranch.graph.operation import FeedDict, Operation
 from anabranch.proto.config_pb2 import ConfigProto, RunMetadata, RunOptions
 from anabranch.session import BaseSession, Session
 from anabranch.train.automatic_checkpoints import AutomaticCheckpointHook
+from anabranch.train.chief_lease import ChiefLease, LeaseHook, WhileChief
 from anabranch.train.coordinator import Coordinator
 from anabranch.train.hooked_session import (
     CoordinatedSession,
@@ -59,8 +60,6 @@ class ChiefSessionCreator(SessionCreator):
         config: a `ConfigProto`.
         checkpoint_dir: where checkpoints are.
         checkpoint_filename_with_path: one checkpoint, in place of a directory.
-        shards: of the model: only those that have lost their values are initialized or restored.
-        on_recovery: is told, with `shards`, what is done to them.
     """
 
     def __init__(
@@ -70,11 +69,7 @@ class ChiefSessionCreator(SessionCreator):
         config: ConfigProto | None = None,
         checkpoint_dir: str | None = None,
         checkpoint_filename_with_path: str | None = None,
-        shards: ModelShards | None = None,
-        on_recovery: Callable[[RecoveryAction], None] | None = None,
     ) -> None:
-        self._shards = shards
-        self._on_recovery = on_recovery
         self._checkpoint_dir = checkpoint_dir
         self._checkpoint_filename_with_path = checkpoint_filename_with_path
         self._scaffold = scaffold or Scaffold()
@@ -83,16 +78,9 @@ class ChiefSessionCreator(SessionCreator):
         self._config = config
 
     def create_session(self) -> Session:
-        shards = self._shards
         if self._session_manager is None:
-            if shards is not None:
-                shards.build(self._scaffold)
             self._scaffold.finalize()
             self._session_manager = _session_manager(self._scaffold)
-        if shards is not None:
-            return self._session_manager.recover_shards(
-                self._master, lambda session: shards.recover(session, self._scaffold, self._on_recovery), self._config
-            )
         return self._session_manager.prepare_session(
             self._master,
             saver=self._scaffold.saver,
@@ -113,7 +101,6 @@ class WorkerSessionCreator(SessionCreator):
         master: the target of the session.
         config: a `ConfigProto`.
         max_wait_secs: how long to wait, in seconds.
-        shards: of the model: it waits for all of them.
     """
 
     def __init__(
@@ -122,9 +109,7 @@ class WorkerSessionCreator(SessionCreator):
         master: str = "",
         config: ConfigProto | None = None,
         max_wait_secs: float = 30 * 60,
-        shards: ModelShards | None = None,
     ) -> None:
-        self._shards = shards
         self._scaffold = scaffold or Scaffold()
         self._session_manager: SessionManager | None = None
         self._master = master
@@ -133,13 +118,54 @@ class WorkerSessionCreator(SessionCreator):
 
     def create_session(self) -> Session:
         if self._session_manager is None:
-            if self._shards is not None:
-                self._shards.build(self._scaffold)
             self._scaffold.finalize()
             self._session_manager = _session_manager(self._scaffold)
         return self._session_manager.wait_for_session(
             self._master, config=self._config, max_wait_secs=self._max_wait_secs
         )
+
+
+class LastingSessionCreator(SessionCreator):
+    """Whoever is chief gives shards of the model that have lost their values others; who is not, waits for that.
+
+    Args:
+        scaffold: how the model is initialized.
+        master: the target of the session.
+        config: a `ConfigProto`.
+        max_wait_secs: how long to wait, in seconds.
+        shards: of the model.
+        lease: says who is chief.
+        on_recovery: is told what is done to the shards.
+    """
+
+    def __init__(
+        self,
+        scaffold: Scaffold,
+        master: str,
+        config: ConfigProto | None,
+        max_wait_secs: float,
+        shards: ModelShards,
+        lease: ChiefLease,
+        on_recovery: Callable[[RecoveryAction], None],
+    ) -> None:
+        self._scaffold, self._master, self._config = scaffold, master, config
+        self._max_wait_secs = max_wait_secs
+        self._shards, self._lease, self._on_recovery = shards, lease, on_recovery
+        self._session_manager: SessionManager | None = None
+
+    def create_session(self) -> Session:
+        if self._session_manager is None:
+            self._shards.build(self._scaffold, self._lease)
+            self._scaffold.finalize()
+            self._session_manager = _session_manager(self._scaffold)
+        return self._session_manager.share_session(self._master, self._prepare, self._config, self._max_wait_secs)
+
+    def _prepare(self, session: Session) -> bool:
+        if not self._lease.ask(session):
+            return False
+        self._shards.recover(session, self._scaffold, self._on_recovery, self._lease.from_the_dead)
+        self._lease.from_the_dead = False
+        return True
 
 
 def _session_manager(scaffold: Scaffold) -> SessionManager:
@@ -447,18 +473,9 @@ def MonitoredTrainingSession(
     save_checkpoint_steps = _given(save_checkpoint_steps)
     save_summaries_secs, save_summaries_steps = _given(save_summaries_secs), _given(save_summaries_steps)
     scaffold = scaffold or Scaffold()
-    if not is_chief:
-        worker = WorkerSessionCreator(scaffold, master, config, max_wait_secs, shards)
+    if shards is None and not is_chief:
+        worker = WorkerSessionCreator(scaffold, master, config, max_wait_secs)
         return MonitoredSession(worker, hooks, stop_grace_period_secs)
-    saving = None if shards is None else AutomaticCheckpointHook(shards)
-    chief = ChiefSessionCreator(
-        scaffold,
-        master,
-        config,
-        checkpoint_dir,
-        shards=shards,
-        on_recovery=None if saving is None else saving.recovered,
-    )
     all_hooks = list(chief_only_hooks or [])
     summary_dir = summary_dir or checkpoint_dir
     if summary_dir:
@@ -474,9 +491,13 @@ def MonitoredTrainingSession(
                 )
             )
     saves = (save_secs and save_secs > 0) or (save_checkpoint_steps and save_checkpoint_steps > 0)
-    if saving is not None:
-        all_hooks.append(saving)
-    elif checkpoint_dir and saves:
+    if shards is not None:
+        lease, saving = ChiefLease(is_chief), AutomaticCheckpointHook(shards)
+        creator = LastingSessionCreator(scaffold, master, config, max_wait_secs, shards, lease, saving.recovered)
+        of_chief = [WhileChief(hook, lease) for hook in (*all_hooks, saving)]
+        return MonitoredSession(creator, [*of_chief, *(hooks or []), LeaseHook(lease)], stop_grace_period_secs)
+    chief = ChiefSessionCreator(scaffold, master, config, checkpoint_dir)
+    if checkpoint_dir and saves:
         all_hooks.append(
             CheckpointSaverHook(
                 checkpoint_dir, save_steps=save_checkpoint_steps, save_secs=save_secs, scaffold=scaffold

@@ -17,6 +17,7 @@ from anabranch.graph.graph import Graph, get_default_graph
 from anabranch.graph.operation import Operation, Tensor
 from anabranch.ops import raw
 from anabranch.session import BaseSession, Session
+from anabranch.train.chief_lease import ChiefLease
 from anabranch.train.coordinator import Coordinator
 from anabranch.train.queue_runner import QueueRunner
 
@@ -80,7 +81,12 @@ class RoundsRunner(QueueRunner):
         """
         self._wanted = action
 
+    #: says whether this worker is chief, where that can change
+    lease: ChiefLease | None = None
+
     def _enqueued(self) -> None:
+        if self.lease is not None:
+            self.lease.check()
         wanted, self._wanted = self._wanted, None
         if wanted is not None:
             wanted()

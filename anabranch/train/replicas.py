@@ -510,10 +510,13 @@ class _ReplicaHook(SessionRunHook):
         optimizer = self._optimizer
         self._session = session
         session.run(self._init)
-        if not self._is_chief or optimizer._chief_runner is None:
+        runner = optimizer._chief_runner
+        if runner is None:
+            return
+        if not (self._is_chief if runner.lease is None else runner.lease.is_held):
             return
         session.run(optimizer._chief_init)
-        optimizer._chief_runner.create_threads(session, coord=coord, daemon=True, start=True)
+        runner.create_threads(session, coord=coord, daemon=True, start=True)
         threading.Thread(target=self._watch, args=(session, coord), daemon=True).start()
 
     def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:

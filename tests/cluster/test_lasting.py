@@ -20,6 +20,7 @@ from anabranch.distributed.shard_loading import load_shard
 from anabranch.distributed.shard_recovery import DIRECTORY_VARIABLE
 from anabranch.io import checkpoint_manifest, checkpoint_writer, durable
 from anabranch.testing.local_cluster import LocalCluster, local_cluster
+from anabranch.train import chief_lease
 from anabranch.train.save_interval import SaveInterval
 from tests.cluster.processes import DEADLINE, Process, one_ps
 
@@ -71,6 +72,17 @@ class Trainer:
 
     def close(self) -> None:
         self.session.close()
+
+    def is_chief(self) -> bool:
+        return any(isinstance(hook, chief_lease.LeaseHook) and hook._lease.is_held for hook in self.session._hooks)
+
+    def die(self) -> None:
+        """Ends as a killed process does: nothing is given back, and what its steps wait for is cancelled."""
+        creator = self.session._coordinated_creator
+        session, coord = creator.tf_sess, creator.coord
+        assert coord is not None
+        coord.request_stop()
+        session.close()
 
 
 @pytest.fixture(autouse=True)
@@ -170,6 +182,36 @@ def test_a_checkpoint_is_of_one_round_while_rounds_go_on(
         seen.add(step)
     assert len(seen) > 1
     trainer.close()
+
+
+@pytest.mark.parametrize("in_rounds", [True, False])
+def test_the_duties_of_a_dead_chief_pass_to_a_worker(
+    cluster: LocalCluster, tmp_path: Path, when_asked: list[bool], monkeypatch: pytest.MonkeyPatch, in_rounds: bool
+) -> None:
+    monkeypatch.setattr(chief_lease, "LEASE_SECONDS", 0.9)
+    chief, other = Trainer(cluster, tmp_path, 0, in_rounds), Trainer(cluster, tmp_path, 1, in_rounds)
+    chief.run(2)
+    commit = saved(chief, tmp_path, when_asked)
+    other.run(2)
+    before = chief.values()
+    chief.die()
+    # in rounds, nobody ends the round until another is chief
+    other.run(3)
+    deadline = time.monotonic() + DEADLINE
+    while not other.is_chief():
+        assert time.monotonic() < deadline
+        other.run()
+    now = other.values()
+    assert now[0] == now[1] == now[2]
+    if in_rounds:
+        # the dead chief may have been in the midst of an update: back to the last checkpoint
+        assert commit + 3 <= now[0]
+    else:
+        assert now[0] >= before[0] + 3
+    later = saved(other, tmp_path, when_asked)
+    assert later >= now[0]
+    other.close()
+    assert not other.is_chief()
 
 
 class Fault:
