@@ -1,6 +1,6 @@
 """Leases: something that one of several holds for a time, and that goes to another if the holder is not heard of.
 
-Two kinds, both pure state machines: what happens comes in as calls that say the time, on one monotonic clock (seconds).
+Three kinds, all pure state machines: what happens comes in as calls that say the time, in seconds of a monotonic clock.
 
 A `Lease` has one holder. Whoever asks gets it if it is free, if its time is over, or if he holds it; asking again
 renews it. Each change of hands has a greater *term*.
@@ -13,6 +13,8 @@ renews it. Each change of hands has a greater *term*.
 | held, its time is over | the holder | his, the same term | held |
 | held, its time is over | another | his, a new term | held |
 | held | the holder, for no time | nobody's | free |
+
+`Membership` is a lease for everybody: whoever renews his in time is there.
 
 `RangeLeases` deals out the examples of a data set in ranges, each once in an epoch. A range is *open*, *leased* or
 *done*. A worker has at most one: asking for another it says that the last is done; a worker that asks without saying
@@ -72,15 +74,45 @@ class Lease:
             return Held(self._holder, self._term, max(0.0, self._until - now) if self._holder else 0.0)
 
 
+class Membership:
+    """Who is there: whoever has said so in time, and has not left. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._until: dict[str, float] = {}
+        self._changes = 0
+
+    def renew(self, who: str, seconds: float, now: float) -> tuple[list[str], int]:
+        """Joins, stays, or (for 0 seconds) leaves.
+
+        Args:
+            who: does so.
+            seconds: after which it counts as gone unless it says so again.
+            now: the time.
+
+        Returns:
+            Who is there, sorted, and how often that has changed.
+        """
+        with self._lock:
+            before = set(self._until)
+            self._until = {name: until for name, until in self._until.items() if now < until and name != who}
+            if seconds > 0:
+                self._until[who] = now + seconds
+            self._changes += len(before ^ set(self._until))
+            return sorted(self._until), self._changes
+
+
 class Range(NamedTuple):
     """What a worker is told.
 
     Attributes:
         epoch: which pass over the examples, from 0; as many as there are: all are over.
+        ticket: says that the worker has done the range, with its begin.
         begin, end: the range, the end excluded; both are -1 where there is none now, but may be one later.
     """
 
     epoch: int
+    ticket: int
     begin: int
     end: int
 
@@ -99,16 +131,19 @@ class RangeLeases:
         examples: how many there are.
         size: how many examples make up a range; the last one may have fewer.
         epochs: how often all are dealt out.
+        life: any number below 2 ** 30 that differs from that of other objects and of other restores: what was done
+            with a range that came before a restore, was lost by it.
 
     Raises:
         ValueError: a number is not positive.
     """
 
-    def __init__(self, examples: int, size: int, epochs: int) -> None:
+    def __init__(self, examples: int, size: int, epochs: int, life: int = 0) -> None:
         if min(examples, size, epochs) < 1:
             raise ValueError(f"examples, size and epochs must be positive, got {examples}, {size} and {epochs}")
         self._lock = threading.Lock()
         self._examples, self._size, self._epochs = examples, size, epochs
+        self._life = life
         self._epoch = 0
         self._next = 0
         self._returned: list[int] = []
@@ -119,12 +154,11 @@ class RangeLeases:
 
         Args:
             worker: who asks.
-            done: epoch and begin of the range that it has done, if any.
+            done: ticket and begin of the range that it has done, if any.
             seconds: how long the next one is its; 0: it wants none, and gives back what it has not done.
             now: the time.
         """
         with self._lock:
-            own = self._leased.get(worker)
             if done is not None:
                 self._done(worker, *done)
             self._expire(now)
@@ -133,16 +167,20 @@ class RangeLeases:
                 if own is not None:
                     del self._leased[worker]
                     self._returned.append(own.begin)
-                return Range(self._epoch, -1, -1)
+                return Range(self._epoch, self._ticket, -1, -1)
             begin = own.begin if own is not None else self._free()
             if begin is None:
-                return Range(self._epoch, -1, -1)
+                return Range(self._epoch, self._ticket, -1, -1)
             self._leased[worker] = _Leased(begin, now + seconds)
-            return Range(self._epoch, begin, min(begin + self._size, self._examples))
+            return Range(self._epoch, self._ticket, begin, min(begin + self._size, self._examples))
 
-    def _done(self, worker: str, epoch: int, begin: int) -> None:
+    @property
+    def _ticket(self) -> int:
+        return (self._life << 32) + self._epoch
+
+    def _done(self, worker: str, ticket: int, begin: int) -> None:
         """What is late, of a range that was given to somebody else meanwhile, counts there: the first wins."""
-        if epoch != self._epoch:
+        if ticket != self._ticket:
             return
         own = self._leased.get(worker)
         if own is not None and own.begin == begin:
@@ -178,12 +216,17 @@ class RangeLeases:
             open_ranges = [*self._returned, *(leased.begin for leased in self._leased.values())]
             return [self._examples, self._size, self._epoch, self._next, *sorted(open_ranges)]
 
-    def restore(self, state: Sequence[int]) -> None:
+    def restore(self, state: Sequence[int], life: int = 0) -> None:
         """Goes on from what `export` gave; leases end.
+
+        Args:
+            state: an exported one; empty: the beginning.
+            life: see the class.
 
         Raises:
             ValueError: it is of other data, or malformed.
         """
+        state = list(state) or [self._examples, self._size, 0, 0]
         if len(state) < _HEADER or state[0] != self._examples or state[1] != self._size:
             raise ValueError(
                 f"the positions are of {list(state[:2])} examples and examples a range, and these are "
@@ -193,4 +236,5 @@ class RangeLeases:
         if epoch < 0 or following < 0 or any(begin < 0 or begin % self._size for begin in open_ranges):
             raise ValueError(f"these are no positions: {list(state)}")
         with self._lock:
+            self._life = life
             self._epoch, self._next, self._returned, self._leased = epoch, following, list(open_ranges), {}

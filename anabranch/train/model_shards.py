@@ -59,6 +59,8 @@ from anabranch.train.training_util import get_global_step
 _MARKS: Final = 1 << 62
 #: no checkpoint holds them, and no initializer of a program gives them values
 _MARK_COLLECTION: Final = "shard_marks"
+#: of operations that begin anew what is no variable, with a model that is initialized
+INITIALIZERS: Final = "shard_initializers"
 
 
 class _Shard(NamedTuple):
@@ -117,6 +119,7 @@ class ModelShards:
         """
         graph = get_default_graph()
         self.rounds = rounds_runners.get(graph)
+        self._initializers: list[Operation] = graph.get_collection(INITIALIZERS)
         self._closes_queue = self.rounds is not None and not self.rounds.leaves_queue_open
         if self.rounds is not None:
             self.rounds.leaves_queue_open = True
@@ -235,6 +238,8 @@ class ModelShards:
         ]
 
     def _do(self, session: Session, scaffold: Scaffold, action: RecoveryAction) -> None:
+        if isinstance(action, Initialize):
+            session.run([op for op in self._initializers if _task_of(op.device) in action.tasks])
         if isinstance(action, Initialize) and action.everything:
             session.run(scaffold.init_op, feed_dict=scaffold.init_feed_dict)
             if scaffold.init_fn is not None:
