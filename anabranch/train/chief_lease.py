@@ -10,7 +10,6 @@ counts from is when it asked, which was before the answer counted.
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import os
 import socket
@@ -54,6 +53,7 @@ class ChiefLease:
         self._me = f"{socket.gethostname()}:{os.getpid()}.{next(_numbers)}"
         self._until = 0.0
         self._term = 0
+        self._stop = threading.Event()
         self._born = time.monotonic()
         self.from_the_dead = False
 
@@ -111,22 +111,39 @@ class ChiefLease:
             problem = "this worker is not chief any more: its lease was not renewed in time; it goes on as a worker"
             raise errors.AbortedError(None, None, problem)
 
-    def watch(self, session: Session, coord: Coordinator) -> None:
-        """Renews the lease, or asks for it, until the session ends; on a thread of its own."""
-        watching = threading.Thread(target=self._watch, args=(session, coord, self.is_held), name="chief lease")
-        watching.daemon = True
-        watching.start()
+    def keep(self, session: Session, coord: Coordinator | None = None) -> None:
+        """Renews the lease, or asks for it, on a thread of its own, until the session ends or another is kept.
 
-    def _watch(self, session: Session, coord: Coordinator, was_held: bool) -> None:
-        while not coord.wait_for_stop(self._seconds / 3):
-            with contextlib.suppress(errors.OpError, RuntimeError):
-                if self.ask(session) == was_held:
-                    continue
-            if coord.should_stop() or self.is_held == was_held:
+        Args:
+            session: asks.
+            coord: is told when this worker becomes chief, or is it no more; None: nobody is.
+        """
+        self.stop_keeping()
+        self._stop = threading.Event()
+        keeping = threading.Thread(
+            target=self._keep, args=(session, coord, self.is_held, self._stop), name="chief lease"
+        )
+        keeping.daemon = True
+        keeping.start()
+
+    def stop_keeping(self) -> None:
+        """Renews it no more."""
+        self._stop.set()
+
+    def _keep(self, session: Session, coord: Coordinator | None, was_held: bool, stop: threading.Event) -> None:
+        while not stop.wait(self._seconds / 3) and not (coord is not None and coord.should_stop()):
+            try:
+                self.ask(session)
+            except errors.OpError:
+                logging.vlog(1, "The lease of the chief could not be asked for", exc_info=True)
+            except RuntimeError:
+                return  # the session was closed
+            if coord is None or self.is_held == was_held or stop.is_set():
                 continue
             what = "is chief now" if self.is_held else "is not chief any more"
             coord.request_stop(errors.AbortedError(None, None, f"this worker {what}; its session is made anew"))
             session.close()  # it may be waiting in a step that only the chief can end
+            return
 
     def _run(self, session: Session, seconds: float) -> tuple[str, int, float]:
         holder, term, remaining = session.run(self._answer, {self._wanted: seconds})
@@ -179,7 +196,11 @@ class LeaseHook(SessionRunHook):
         self._lease = lease
 
     def after_create_session(self, session: Session, coord: Coordinator) -> None:
-        self._lease.watch(session, coord)
+        self._lease.keep(session, coord)
 
     def end(self, session: Session) -> None:
+        self._lease.stop_keeping()
         self._lease.give_back(session)
+
+    def abandoned(self) -> None:
+        self._lease.stop_keeping()

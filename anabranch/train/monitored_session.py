@@ -165,6 +165,8 @@ class LastingSessionCreator(SessionCreator):
     def _prepare(self, session: Session) -> bool:
         if not self._lease.ask(session):
             return False
+        # also while a large model is restored
+        self._lease.keep(session)
         self._shards.recover(session, self._scaffold, self._on_recovery, self._lease.from_the_dead)
         self._lease.from_the_dead = False
         return True

@@ -188,7 +188,7 @@ def test_a_checkpoint_is_of_one_round_while_rounds_go_on(
 def test_the_duties_of_a_dead_chief_pass_to_a_worker(
     cluster: LocalCluster, tmp_path: Path, when_asked: list[bool], monkeypatch: pytest.MonkeyPatch, in_rounds: bool
 ) -> None:
-    monkeypatch.setattr(chief_lease, "LEASE_SECONDS", 0.9)
+    monkeypatch.setattr(chief_lease, "LEASE_SECONDS", 1.5)
     chief, other = Trainer(cluster, tmp_path, 0, in_rounds), Trainer(cluster, tmp_path, 1, in_rounds)
     chief.run(2)
     commit = saved(chief, tmp_path, when_asked)
@@ -215,16 +215,16 @@ def test_the_duties_of_a_dead_chief_pass_to_a_worker(
 
 
 class Fault:
-    """Happens in a save, once it is armed: at its beginning, as files are written, made durable, renamed, or merged."""
+    """Happens once in a save: at its beginning, or as files are written, made durable, renamed, or merged."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, stage: str, happens: Callable[[], None]) -> None:
-        self.is_armed, self.has_happened = False, False
+        self.has_happened = False
         owner, name = STAGES[stage]
         real = getattr(owner, name)
 
         def wrapped(*args: Any, **kwargs: Any) -> Any:
-            if self.is_armed:
-                self.is_armed, self.has_happened = False, True
+            if not self.has_happened:
+                self.has_happened = True
                 happens()
             return real(*args, **kwargs)
 
@@ -246,66 +246,60 @@ def files(directory: Path) -> set[str]:
     return {path.name for path in directory.iterdir() if path.is_file()}
 
 
-@pytest.mark.parametrize("stage", STAGES)
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
 def test_a_save_that_fails_raises_and_leaves_the_last_one(
-    cluster: LocalCluster,
-    tmp_path: Path,
-    when_asked: list[bool],
-    monkeypatch: pytest.MonkeyPatch,
-    stage: str,
-    number: int,
+    cluster: LocalCluster, tmp_path: Path, when_asked: list[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if number == errno.EIO and stage not in ("write", "sync"):
-        pytest.skip("the disk says so where it is written to")
-
-    def fails() -> None:
-        raise OSError(number, os.strerror(number))
-
     trainer = Trainer(cluster, tmp_path)
     trainer.run(2)
-    fault = Fault(monkeypatch, stage, fails)
     before = files(tmp_path)
-    fault.is_armed = True
-    when_asked.append(True)
-    kind = tf.errors.ResourceExhaustedError if number == errno.ENOSPC else tf.errors.OpError
-    with pytest.raises((kind, OSError) if stage in ("begin", "merge", "part", "link") else kind):
-        trainer.run(500)
-    assert fault.has_happened
-    assert tf.train.latest_checkpoint(str(tmp_path)) == str(tmp_path / "model.ckpt-0")
-    assert files(tmp_path) == before
+    for stage, number in [*((stage, errno.ENOSPC) for stage in STAGES), ("write", errno.EIO), ("sync", errno.EIO)]:
+        with monkeypatch.context() as patched:
+
+            def fails(number: int = number) -> None:
+                raise OSError(number, os.strerror(number))
+
+            fault = Fault(patched, stage, fails)
+            when_asked.append(True)
+            with pytest.raises((tf.errors.OpError, OSError)) as raised:
+                trainer.run(500)
+            assert fault.has_happened, stage
+            if stage in ("write", "sync"):
+                full = isinstance(raised.value, tf.errors.ResourceExhaustedError)
+                assert full == (number == errno.ENOSPC), raised.value
+            assert tf.train.latest_checkpoint(str(tmp_path)) == str(tmp_path / "model.ckpt-0")
+            assert files(tmp_path) == before, stage
     # who trains on can save the next one
     step = trainer.values()[0]
     trainer.close()
     assert tf.train.latest_checkpoint(str(tmp_path)) == str(tmp_path / f"model.ckpt-{step}")
 
 
-@pytest.mark.parametrize("stage", STAGES)
 def test_a_parameter_server_killed_in_a_save_comes_back_to_the_last_one(
-    cluster: LocalCluster, tmp_path: Path, when_asked: list[bool], monkeypatch: pytest.MonkeyPatch, stage: str
+    cluster: LocalCluster, tmp_path: Path, when_asked: list[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def dies() -> None:
         cluster.lose(PS[1])
-        threading.Timer(0.05, lambda: started_again(cluster, PS[1], tmp_path)).start()
+        threading.Timer(0.02, lambda: started_again(cluster, PS[1], tmp_path)).start()
         # nothing that it was doing is finished
         raise OSError(errno.EIO, "the process is gone")
 
     trainer = Trainer(cluster, tmp_path)
     trainer.run(2)
-    fault = Fault(monkeypatch, stage, dies)
-    fault.is_armed = True
-    when_asked.append(True)
-    while not fault.has_happened:
-        trainer.run()
-    trainer.run(2)
-    step, a, b = trainer.values()
-    # `a` was on the one that died, and is behind by what came after the first checkpoint
-    assert a < step == b
+    for stage in STAGES:
+        with monkeypatch.context() as patched:
+            fault = Fault(patched, stage, dies)
+            when_asked.append(True)
+            while not fault.has_happened:
+                trainer.run()
+            trainer.run(2)
+        step, now, b = trainer.values()
+        # `a` was on the one that died, and is behind by what came after the first checkpoint
+        assert now < step == b
     trainer.close()
     latest = tf.train.latest_checkpoint(str(tmp_path))
     assert latest == str(tmp_path / f"model.ckpt-{step}")
     reader = tf.train.load_checkpoint(latest)
-    assert [reader.get_tensor("a")[0], reader.get_tensor("b")[0]] == [a, b]
+    assert [reader.get_tensor("a")[0], reader.get_tensor("b")[0]] == [now, b]
     unfinished = [name for name in files(tmp_path) if "aside" in name or re.search(r"ckpt-\d+-\d{5}-of", name)]
     assert not unfinished
 
@@ -346,16 +340,12 @@ def test_a_killed_parameter_server_goes_on_from_its_last_checkpoint(
                 processes[-1].kill()
                 processes.append(Process("task_process.py", json.dumps(addresses), "ps", "0", environment=told))
 
-            for seconds in (0.0, 0.05):
-                highest = trained(3)
-                supervisor = threading.Timer(seconds, killed_and_started_again)
-                supervisor.start()
-                if not seconds:
-                    supervisor.join(DEADLINE)
-                began = time.monotonic()
-                while (now := trained(1)) > highest:
-                    highest, began = now, time.monotonic()
-                # what came after the commit is lost, and nothing else; what was repeated may be a read
-                assert commit() <= now <= commit() + 1
-                print(f"the training went on after {time.monotonic() - began:.2f} s")
-                supervisor.join(DEADLINE)
+            highest = trained(3)
+            # in the midst of updates
+            supervisor = threading.Timer(0.05, killed_and_started_again)
+            supervisor.start()
+            while (now := trained(1)) > highest:
+                highest = now
+            # what came after the commit is lost, and nothing else; what was repeated may be a read
+            assert commit() <= now <= commit() + 1
+            supervisor.join(DEADLINE)
