@@ -43,13 +43,14 @@ class ChiefLease:
         seconds: how long the lease is good for; default: `LEASE_SECONDS`.
 
     Attributes:
+        interrupts: whether a step of a worker may wait for a chief, so that it has to be ended when that changes.
         passes: whether a worker that is not to be the first chief can become chief.
         from_the_dead: whether it was taken from a chief that has not given it back: nobody knows what that one did.
     """
 
     def __init__(self, is_first: bool, seconds: float | None = None) -> None:
         self._is_first, self._seconds = is_first, LEASE_SECONDS if seconds is None else seconds
-        self.passes = True
+        self.passes, self.interrupts = True, False
         self._me = f"{socket.gethostname()}:{os.getpid()}.{next(_numbers)}"
         self._until = 0.0
         self._term = 0
@@ -140,10 +141,19 @@ class ChiefLease:
                 return  # the session was closed
             if coord is None or self.is_held == was_held or stop.is_set():
                 continue
-            what = "is chief now" if self.is_held else "is not chief any more"
-            coord.request_stop(errors.AbortedError(None, None, f"this worker {what}; its session is made anew"))
-            session.close()  # it may be waiting in a step that only the chief can end
-            return
+            if self.interrupts:
+                coord.request_stop(self._changed())
+                session.close()  # it may be waiting in a step that only the chief can end
+            return  # else the next step looks
+
+    def _changed(self) -> errors.AbortedError:
+        what = "is chief now" if self.is_held else "is not chief any more"
+        return errors.AbortedError(None, None, f"this worker {what}; its session is made anew")
+
+    def check_unchanged(self, was_held: bool) -> None:
+        """Raises AbortedError if this worker has become chief since, or is it no more."""
+        if self.is_held != was_held:
+            raise self._changed()
 
     def _run(self, session: Session, seconds: float) -> tuple[str, int, float]:
         holder, term, remaining = session.run(self._answer, {self._wanted: seconds})
@@ -196,7 +206,12 @@ class LeaseHook(SessionRunHook):
         self._lease = lease
 
     def after_create_session(self, session: Session, coord: Coordinator) -> None:
+        self._was_held = self._lease.is_held
         self._lease.keep(session, coord)
+
+    def before_run(self, run_context: SessionRunContext) -> SessionRunArgs | None:
+        self._lease.check_unchanged(self._was_held)
+        return None
 
     def end(self, session: Session) -> None:
         self._lease.stop_keeping()

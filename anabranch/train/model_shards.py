@@ -134,6 +134,7 @@ class ModelShards:
             if self.rounds is not None:
                 self.rounds.lease = lease
                 # an optimizer that closes its queue has what a chief needs in the graph of the first chief only
+                lease.interrupts = True
                 lease.passes = not self._closes_queue
         saver = scaffold.given_saver
         if saver is None:
