@@ -15,6 +15,7 @@ from jax._src.interpreters import mlir
 from anabranch.pipeline import lowering_everything
 from anabranch.testing.copied_messages import over_bytes
 from anabranch.xla import executable
+from tests.quick_compilation import OPTIONS
 
 #: modules whose tests run both ways
 BOTH_WAYS = frozenset(
@@ -34,13 +35,6 @@ COMPILED_AS_USERS_DO = frozenset(
         *("test_image", "test_math_functions", "test_nn"),
     }
 )
-#: XLA's options for the others: a small program takes a third of the time. (Parts would be compiled side by side, which
-#: costs more than it gains where tests run side by side.)
-QUICK: dict[str, bool | int] = {
-    "xla_backend_optimization_level": 0,
-    "xla_cpu_use_fusion_emitters": False,
-    "xla_cpu_parallel_codegen_split_count": 1,
-}
 #: programs that share one of JAX's contexts
 CONTEXT_USES = 64
 #: tests that say how often something is compiled
@@ -102,7 +96,7 @@ def in_the_worker(request: pytest.FixtureRequest) -> None:
 @pytest.fixture
 def compiled_quickly(monkeypatch: pytest.MonkeyPatch) -> None:
     """Programs of this test are compiled without optimizations."""
-    monkeypatch.setattr(executable, "COMPILER_OPTIONS", QUICK)
+    monkeypatch.setattr(executable, "COMPILER_OPTIONS", OPTIONS)
 
 
 @pytest.fixture(autouse=True)

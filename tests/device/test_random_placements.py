@@ -108,13 +108,13 @@ def outcome(program: list[Instruction], spread: bool, gradients: bool = False) -
             return found
 
 
-@settings(max_examples=25)
+@settings(max_examples=16)
 @given(programs())
 def test_devices_do_not_change_results(program: list[Instruction]) -> None:
     np.testing.assert_allclose(outcome(program, True), outcome(program, False), rtol=1e-5, atol=1e-6)
 
 
-@settings(max_examples=8)
+@settings(max_examples=6)
 @given(programs(("add", "sin", "cond", "while"), 4).map(lambda found: [*found, ("add", 0, len(found) + 1, 1)]))
 def test_devices_do_not_change_gradients(program: list[Instruction]) -> None:
     np.testing.assert_allclose(outcome(program, True, True), outcome(program, False, True), rtol=1e-4, atol=1e-6)

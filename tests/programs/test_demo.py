@@ -35,7 +35,7 @@ def test_the_demo_survives_a_kill_and_reads_digits(tmp_path: Path) -> None:
     victim.communicate()
     reached = int((latest_checkpoint(str(tmp_path / "checkpoints")) or "-0").rsplit("-", 1)[1])
     assert reached > 0
-    resumed = start(tmp_path, max(800, reached + 100))
+    resumed = start(tmp_path, max(300, reached + 100))
     output, _ = resumed.communicate(timeout=300)
     assert resumed.returncode == 0, output
     assert f"goes on from step {reached}" in output

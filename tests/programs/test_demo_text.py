@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -12,13 +13,15 @@ import pytest
 
 import anabranch as tf
 from anabranch.tools.demo.text_files import ALPHABET, decode, encode, find_texts, held_out_windows, pipeline
+from tests import quick_compilation
 
 
 def run(directory: Path, texts: Path, steps: int) -> str:
     program = "import sys; from anabranch.tools.command_line import main; sys.exit(main(sys.argv[1:]))"
     options = ["--directory", str(directory), "--texts", str(texts), "--steps", str(steps), "--units", "32"]
     command = [sys.executable, "-c", program, "demo", "text", *options]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    env = {**os.environ, **quick_compilation.environment()}
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -12,6 +13,8 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
+
+from tests import quick_compilation
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
@@ -25,7 +28,8 @@ def run(name: str, directory: Path, *arguments: str) -> str:
 def run_and_listen(name: str, directory: Path, *arguments: str) -> tuple[str, str]:
     """The output of an example, and what it writes to the standard error stream."""
     command = [sys.executable, str(EXAMPLES / f"{name}.py"), *arguments]
-    done = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False, timeout=240)
+    env = {**os.environ, **quick_compilation.environment()}
+    done = subprocess.run(command, cwd=directory, env=env, capture_output=True, text=True, check=False, timeout=240)
     assert done.returncode == 0, done.stderr
     return done.stdout, done.stderr
 
@@ -66,7 +70,7 @@ def check_trace(directory: Path, name: str) -> None:
 
 
 def test_model_parallel(tmp_path: Path) -> None:
-    output = run("model_parallel", tmp_path, "--steps", "60")
+    output = run("model_parallel", tmp_path, "--steps", "40")
     assert percentages(output)[0] > 90
     (difference,) = re.findall(r"largest difference to one device: (\S+)", output)
     assert float(difference) < 1e-6
@@ -75,7 +79,7 @@ def test_model_parallel(tmp_path: Path) -> None:
 
 
 def test_towers(tmp_path: Path) -> None:
-    output = run("towers", tmp_path, "--steps", "60")
+    output = run("towers", tmp_path, "--steps", "40")
     first, last, alone = (float(found) for found in re.findall(r"\d+\.\d{4}", output))
     assert last < 0.2 * first
     assert abs(last - alone) < 1e-3
@@ -113,9 +117,10 @@ def clusters_folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def test_asynchronous_digits(clusters_folder: Path) -> None:
     pytest.importorskip("sklearn", reason="the digits")
     command = [sys.executable, "-m", "anabranch", "cluster", "run", "--workers", "2", "--ps-too"]
-    command += [str(EXAMPLES / "asynchronous_digits.py"), "--steps", "400", "--job_name={job}", "--task_index={index}"]
+    command += [str(EXAMPLES / "asynchronous_digits.py"), "--steps", "200", "--job_name={job}", "--task_index={index}"]
     command += ["--ps_hosts={ps_hosts}", "--worker_hosts={worker_hosts}"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=240)
+    env = {**os.environ, **quick_compilation.environment()}
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=240)
     assert done.returncode == 0, done.stdout + done.stderr
     losses = [float(found) for found in re.findall(r"loss ([\d.]+)", done.stdout)]
     assert {line.partition(" ")[0] for line in done.stdout.splitlines()} >= {"worker/0", "worker/1"}
