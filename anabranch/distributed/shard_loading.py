@@ -15,7 +15,7 @@ import numpy as np
 
 from anabranch.core.arrays import HostArray
 from anabranch.core.resources import ResourceHandle
-from anabranch.distributed.shard_recovery import Shard, ShardMap
+from anabranch.distributed.shard_recovery import ShardMap, TaskShard
 from anabranch.errors import OpError
 from anabranch.io import checkpoint_state, checkpoint_store, durable
 from anabranch.io.tensor_reader import TensorReader
@@ -80,7 +80,7 @@ def load_shard(containers: Containers, task: str, tasks: Sequence[str], director
     return prefix
 
 
-def _values(reader: TensorReader, shard: Shard) -> list[tuple[ResourceHandle, HostArray]]:
+def _values(reader: TensorReader, shard: TaskShard) -> list[tuple[ResourceHandle, HostArray]]:
     return [
         (
             ResourceHandle(v.container, v.resource, "variable"),

@@ -123,7 +123,7 @@ class SavedVariable:
 
 
 @dataclass(frozen=True, slots=True)
-class Shard:
+class TaskShard:
     """What a task has of a model.
 
     Attributes:
@@ -147,9 +147,9 @@ class ShardMap:
 
     mark: int
     in_rounds: bool
-    shards: Mapping[str, Shard]
+    shards: Mapping[str, TaskShard]
 
-    def shard_of(self, task: str, tasks: Sequence[str]) -> Shard | None:
+    def shard_of(self, task: str, tasks: Sequence[str]) -> TaskShard | None:
         """What a task should load when it comes back, by itself; None: nothing.
 
         Args:
@@ -191,8 +191,8 @@ class ShardMap:
             raise ValueError(f"this is no map of shards: {type(error).__name__}: {error}") from error
 
 
-def _shard(said: Mapping[str, Any]) -> Shard:
+def _shard(said: Mapping[str, Any]) -> TaskShard:
     variables = [tuple(map(str, row)) for row in said["variables"]]
     if any(len(row) != 4 for row in variables):
         raise ValueError("a variable has a name, a slice, a container and a resource")
-    return Shard(str(said["mark"]), tuple(SavedVariable(*row) for row in variables))
+    return TaskShard(str(said["mark"]), tuple(SavedVariable(*row) for row in variables))

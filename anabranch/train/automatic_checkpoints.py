@@ -32,7 +32,7 @@ _LAST_ROUND: Final = 2.0
 _CANCELLED: Final = 30.0
 
 
-class _Save:
+class _SaveUnderWay:
     """A save under way.
 
     Attributes:
@@ -63,7 +63,7 @@ class AutomaticCheckpointHook(SessionRunHook):
         self._path = os.path.join(shards.directory, _NAME)
         self._task_life = task_life
         self._interval: SaveInterval | None = None
-        self._current: _Save | None = None
+        self._current: _SaveUnderWay | None = None
         self._is_asked = False
         self._steps = 0
         self._steps_at_end = 0
@@ -85,7 +85,7 @@ class AutomaticCheckpointHook(SessionRunHook):
         step = int(session.run(self._global_step))
         if latest_checkpoint(self._shards.directory) != f"{self._path}-{step}":
             # before anything is learned, so that there is something to return to
-            save = _Save(time.monotonic(), step, self._steps)
+            save = _SaveUnderWay(time.monotonic(), step, self._steps)
             self._write(session, save, None)
             self._took(save)
         self._last_step = step
@@ -147,7 +147,7 @@ class AutomaticCheckpointHook(SessionRunHook):
         return begun
 
     def _begin(self, session: Session, in_round: bool) -> None:
-        save = _Save(time.monotonic(), 0, self._steps)
+        save = _SaveUnderWay(time.monotonic(), 0, self._steps)
         try:
             save.step = int(session.run(self._global_step))
         except Exception as error:  # the thread that trains raises it
@@ -162,7 +162,7 @@ class AutomaticCheckpointHook(SessionRunHook):
             save.pause = time.monotonic() - save.began
         self._current = save
 
-    def _write(self, session: Session, save: _Save, on_read: threading.Event | None) -> None:
+    def _write(self, session: Session, save: _SaveUnderWay, on_read: threading.Event | None) -> None:
         # what saves have left that failed while a task was still writing; nobody else saves here
         checkpoint_writer.sweep_uncommitted(self._path)
         try:
@@ -174,7 +174,7 @@ class AutomaticCheckpointHook(SessionRunHook):
             save.ended_at = time.monotonic()
             save.ended.set()
 
-    def _took(self, save: _Save) -> None:
+    def _took(self, save: _SaveUnderWay) -> None:
         """Takes note of a save that has ended.
 
         Raises:

@@ -28,9 +28,9 @@ from anabranch.distributed.shard_recovery import (
     RecoveryAction,
     Restore,
     SavedVariable,
-    Shard,
     ShardMap,
     ShardState,
+    TaskShard,
     next_action,
 )
 from anabranch.frontend.platform import logging
@@ -174,7 +174,7 @@ class ModelShards:
             # a task that has more than a checkpoint's variables gets its values from the chief
             if task and task not in others and all(handle in saved for handle in handles):
                 mark = next(shard.mark for shard in self._shards if shard.task == task)
-                shards[task] = Shard(mark.handle.op.name, tuple(saved[handle] for handle in handles))
+                shards[task] = TaskShard(mark.handle.op.name, tuple(saved[handle] for handle in handles))
         return ShardMap(self._mark, self.rounds is not None, shards)
 
     def _add_instant(self, graph: Graph) -> None:

@@ -13,9 +13,9 @@ from anabranch.distributed.shard_recovery import (
     RecoveryAction,
     Restore,
     SavedVariable,
-    Shard,
     ShardMap,
     ShardState,
+    TaskShard,
     next_action,
 )
 
@@ -76,7 +76,7 @@ def test_after_any_history_of_losses_all_shards_have_their_values(in_rounds: boo
 
 def shard_map(in_rounds: bool = False) -> ShardMap:
     variables = (SavedVariable("w", "4 2 0,2:-", "", "w/part_0"), SavedVariable("b", "", "kept", "b"))
-    return ShardMap(MARK, in_rounds, {TASKS[0]: Shard("mark_0", variables), TASKS[1]: Shard("mark_1", ())})
+    return ShardMap(MARK, in_rounds, {TASKS[0]: TaskShard("mark_0", variables), TASKS[1]: TaskShard("mark_1", ())})
 
 
 def test_the_map_survives_writing() -> None:
